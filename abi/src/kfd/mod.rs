@@ -1,0 +1,1 @@
+//! The KFD user interface (uapi/linux/kfd_ioctl.h).

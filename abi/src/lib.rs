@@ -1,0 +1,27 @@
+//! Every layout two parts of Belfry share, and nothing that behaves.
+//!
+//! Hardware names are kept verbatim, so that a reader of amdkfd, amdgpu or gem5 finds his way. Every layout cites the
+//! header and symbol that publish it, and carries constant size and offset assertions.
+//!
+//! # Glossary
+//!
+//! - **AQL**: architected queuing language, the 64-byte packets user-mode queues hold ([`aql`]).
+//! - **HQD / MQD**: hardware queue descriptor (registers) and memory queue descriptor (its image in memory) ([`mqd`]).
+//! - **MES**: micro engine scheduler, the firmware that maps queues on gfx11 ([`mes`]).
+//! - **KIQ**: kernel interface queue, the privileged queue that brings the MES ring up ([`pm4`]).
+//! - **IH**: interrupt handler, a ring of 32-byte entries in memory behind one MSI-X vector ([`ih`]).
+//! - **GPUVM / VMID / PASID**: GPU virtual memory, the 4-bit context it runs under, and the process behind it ([`gpuvm`]).
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod aql;
+pub mod gpuvm;
+pub mod ih;
+pub mod kernel_descriptor;
+pub mod kfd;
+pub mod mes;
+pub mod mqd;
+pub mod pci;
+pub mod pm4;
+pub mod regs;
+pub mod signal;

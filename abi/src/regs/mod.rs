@@ -1,0 +1,1 @@
+//! Registers of Navi 31, by page.

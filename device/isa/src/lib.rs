@@ -1,0 +1,1 @@
+//! AMD GPU instruction sets: decoder, disassembler and execution engine.

@@ -1,0 +1,1 @@
+//! The GPU: a PCI function that runs AMD machine code, free of any transport.

@@ -1,0 +1,1 @@
+//! The operating-system-agnostic KFD driver, in the nouns of Linux amdkfd.

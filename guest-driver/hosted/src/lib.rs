@@ -1,0 +1,1 @@
+//! The driver core over an in-process device: no VM, no kernel.

@@ -1,0 +1,1 @@
+//! The bundled example programs, for the guest and for hosted mode alike.

@@ -1,0 +1,1 @@
+//! The user side: agents, memory, signals, queues, code objects and launches over KFD.

@@ -1,0 +1,1 @@
+//! The belfry binary: run, serve, image, doctor, disasm, bench.

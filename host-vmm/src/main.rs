@@ -1,0 +1,2 @@
+//! The belfry binary.
+fn main() {}

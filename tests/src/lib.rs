@@ -1,0 +1,1 @@
+//! Whole-system tests: hosted, vfio-user, and QEMU guests.
