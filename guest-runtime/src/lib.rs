@@ -1,1 +1,3 @@
 //! The user side: agents, memory, signals, queues, code objects and launches over KFD.
+
+pub mod transport;

@@ -1,0 +1,124 @@
+//! How the runtime reaches KFD: one trait, implemented over the real device nodes and over hosted mode.
+//!
+//! Everything above this module is the same in a guest and in-process; a transport only carries ioctls,
+//! maps and sysfs reads.
+
+#![expect(unsafe_code, reason = "the trait hands out maps and passes pointers: its methods are unsafe")]
+
+use std::ffi::c_void;
+use std::fmt;
+use std::io;
+
+mod linux;
+
+pub use linux::{LinuxTransport, OpenError};
+
+/// Which device file a request goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// `/dev/kfd`: compute ioctls, doorbell maps.
+    Kfd,
+    /// `/dev/dri/renderD*`: buffer maps at `mmap_offset`.
+    Render,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kfd => "kfd",
+            Self::Render => "render node",
+        })
+    }
+}
+
+/// An operating-system error number (positive, as in `errno.h`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// The error number the calling thread's last failed libc call left.
+    pub fn last() -> Self {
+        Self(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({self})")
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 524 is the kernel's own ENOTSUPP, which libc has no text for; KFD returns it for queue types.
+        match self.0 {
+            524 => f.write_str("operation not supported by the driver (os error 524)"),
+            errno => io::Error::from_raw_os_error(errno).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Errno {}
+
+bitflags::bitflags! {
+    /// Access a map is made with (`PROT_*`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Protection: i32 {
+        /// Loads.
+        const READ = libc::PROT_READ;
+        /// Stores.
+        const WRITE = libc::PROT_WRITE;
+    }
+}
+
+/// A way to one KFD process: `/dev/kfd` and its render node, or a hosted driver in this process.
+///
+/// GPU virtual addresses equal CPU virtual addresses: a map placed at an address is what the GPU sees there.
+///
+/// # Safety
+///
+/// An implementation must carry out what it is asked: a successful [`mmap`](Self::mmap) at an address maps
+/// `len` bytes there (and at no other address) with the access asked for, readable and writable memory stays
+/// mapped until [`munmap`](Self::munmap), and [`ioctl`](Self::ioctl) touches only `arg` and the memory it names.
+pub unsafe trait Transport: Send + Sync {
+    /// Issues one ioctl; `arg` points at the request's argument struct. Returns the (non-negative) result.
+    ///
+    /// # Safety
+    ///
+    /// `arg` must point at memory valid for reads and writes of the size encoded in `request`, and pointers
+    /// inside that struct must be valid for what the request does with them.
+    unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno>;
+
+    /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (`MAP_FIXED`) when one is given.
+    ///
+    /// # Safety
+    ///
+    /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
+    unsafe fn mmap(
+        &self,
+        node: Node,
+        addr: Option<usize>,
+        len: usize,
+        prot: Protection,
+        offset: u64,
+    ) -> Result<*mut u8, Errno>;
+
+    /// Removes a map made by [`mmap`](Self::mmap).
+    ///
+    /// # Safety
+    ///
+    /// Nothing may use `addr..addr + len` afterwards.
+    unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<(), Errno>;
+
+    /// The file descriptor number of the render node, as `AMDKFD_IOC_ACQUIRE_VM` takes it.
+    fn render_fd(&self) -> i32;
+
+    /// Reads one file below `/sys/devices/virtual/kfd/kfd/topology`, for example `nodes/1/properties`.
+    fn sysfs_read(&self, path: &str) -> io::Result<String>;
+
+    /// Lists the entry names of one directory below `/sys/devices/virtual/kfd/kfd/topology`.
+    fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>>;
+
+    /// Told after each doorbell store: a hosted device has no other way to see it at once.
+    fn doorbell_written(&self, _addr: *mut u64) {}
+}

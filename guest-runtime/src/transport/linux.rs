@@ -1,0 +1,156 @@
+//! The transport of a real guest: `/dev/kfd`, `/dev/dri/renderD*` and sysfs.
+#![expect(unsafe_code, reason = "ioctl and mmap are foreign calls")]
+
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use super::{Errno, Node, Protection, Transport};
+
+/// Where the kernel publishes KFD's topology.
+const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
+
+/// Why the device files could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A device file could not be opened.
+    #[error("cannot open {}: {source}{}", path.display(), hint(source))]
+    Device {
+        /// The device file.
+        path: PathBuf,
+        /// What the open returned.
+        source: io::Error,
+    },
+    /// The topology could not be read.
+    #[error("cannot read the KFD topology at {}: {source}", path.display())]
+    Topology {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the read returned.
+        source: io::Error,
+    },
+    /// The topology lists CPU nodes only.
+    #[error("the KFD topology lists no GPU")]
+    NoGpu,
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => " (is the amdgpu module loaded?)",
+        io::ErrorKind::PermissionDenied => " (is this user in the `render` group?)",
+        _ => "",
+    }
+}
+
+/// `/dev/kfd`, the first GPU's render node, and sysfs.
+#[derive(Debug)]
+pub struct LinuxTransport {
+    kfd: File,
+    render: File,
+    topology: PathBuf,
+}
+
+impl LinuxTransport {
+    /// Opens `/dev/kfd` and the render node that the topology names for the first GPU.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] with the path and, for a missing driver or missing rights, what to do.
+    pub fn open() -> Result<Self, OpenError> {
+        let kfd_path = Path::new("/dev/kfd");
+        let kfd = open_read_write(kfd_path)?;
+        let topology = PathBuf::from(TOPOLOGY);
+        let render = open_read_write(&render_node(&topology)?)?;
+        Ok(Self { kfd, render, topology })
+    }
+
+    fn fd(&self, node: Node) -> i32 {
+        match node {
+            Node::Kfd => self.kfd.as_raw_fd(),
+            Node::Render => self.render.as_raw_fd(),
+        }
+    }
+}
+
+fn open_read_write(path: &Path) -> Result<File, OpenError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(|source| OpenError::Device { path: path.to_owned(), source })
+}
+
+/// The render node of the first topology node that has SIMDs.
+fn render_node(topology: &Path) -> Result<PathBuf, OpenError> {
+    let nodes = topology.join("nodes");
+    let entries =
+        std::fs::read_dir(&nodes).map_err(|source| OpenError::Topology { path: nodes.clone(), source })?;
+    let mut numbers: Vec<u32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    for number in numbers {
+        let path = nodes.join(number.to_string()).join("properties");
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let value = |key: &str| {
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u32>().ok()).unwrap_or(0)
+        };
+        if value("simd_count ") > 0 {
+            return Ok(PathBuf::from(format!("/dev/dri/renderD{}", value("drm_render_minor "))));
+        }
+    }
+    Err(OpenError::NoGpu)
+}
+
+// SAFETY: every method is the kernel call of the same name, which has exactly the asked-for effect.
+unsafe impl Transport for LinuxTransport {
+    unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
+        // The request's type differs between C libraries (glibc c_ulong, musl c_int).
+        // SAFETY: the caller vouches for `arg`.
+        let result = unsafe { libc::ioctl(self.fd(node), request as _, arg) };
+        if result < 0 { Err(Errno::last()) } else { Ok(result) }
+    }
+
+    unsafe fn mmap(
+        &self,
+        node: Node,
+        addr: Option<usize>,
+        len: usize,
+        prot: Protection,
+        offset: u64,
+    ) -> Result<*mut u8, Errno> {
+        let fixed = if addr.is_some() { libc::MAP_FIXED } else { 0 };
+        let hint = std::ptr::without_provenance_mut(addr.unwrap_or(0));
+        // KFD's offsets use bits 63:62, so they are negative as an off_t; only the bits matter.
+        let offset = offset.cast_signed();
+        // SAFETY: the caller reserved the range when it gives one; otherwise the kernel picks a free one.
+        let map =
+            unsafe { libc::mmap(hint, len, prot.bits(), libc::MAP_SHARED | fixed, self.fd(node), offset) };
+        if map == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(map.cast()) }
+    }
+
+    unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<(), Errno> {
+        // SAFETY: the caller vouches that nothing uses the range any more.
+        if unsafe { libc::munmap(addr.cast(), len) } < 0 { Err(Errno::last()) } else { Ok(()) }
+    }
+
+    fn render_fd(&self) -> i32 {
+        self.render.as_raw_fd()
+    }
+
+    fn sysfs_read(&self, path: &str) -> io::Result<String> {
+        std::fs::read_to_string(self.topology.join(path))
+    }
+
+    fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(self.topology.join(path))? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+}
