@@ -1,0 +1,340 @@
+//! The whole contract between the driver and the operating system under it.
+//!
+//! One implementation sits over a Linux kernel (`guest-driver/linux`), one over an in-process device
+//! (`guest-driver/hosted`). The driver holds the policy, the operating system the mechanism: everything here is small,
+//! named without Linux, and may be called from any sleepable context. Nothing here is called from a hard interrupt.
+//!
+//! # Glossary
+//!
+//! - **bus address**: what the device puts on the bus to reach system memory (a DMA address; in hosted mode the
+//!   process's own virtual address).
+//! - **pin**: user pages held in place so that the device may reach them.
+//! - **GEM object**: the operating system's handle of a buffer object, the thing that can be mapped through the render
+//!   node.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ptr::NonNull;
+
+use crate::errno::{Errno, Result};
+
+/// Size of a page of system memory and of GPU memory, in bytes.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Identity of an address space; stable for its life and unique among the living (Linux: the address of its `mm`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessKey(pub u64);
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something failed that a user will notice.
+    Error,
+    /// Something is wrong and was survived.
+    Warn,
+    /// Milestones of bring-up and tear-down.
+    Info,
+    /// Everything else.
+    Debug,
+}
+
+/// A clock the driver reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Raw monotonic time since an arbitrary point (`CLOCK_MONOTONIC_RAW`).
+    MonotonicRaw,
+    /// Monotonic time that includes suspend (`CLOCK_BOOTTIME`).
+    Boot,
+}
+
+/// What the bus knows about the PCI function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// PCI vendor id.
+    pub vendor_id: u16,
+    /// PCI device id.
+    pub device_id: u16,
+    /// PCI revision id.
+    pub revision_id: u8,
+    /// PCI subsystem vendor id.
+    pub subsystem_vendor_id: u16,
+    /// PCI subsystem id.
+    pub subsystem_id: u16,
+    /// PCI domain.
+    pub domain: u32,
+    /// Bus number << 8 | device << 3 | function.
+    pub location_id: u32,
+    /// Minor number of the DRM render node, 0 while it is not registered.
+    pub render_minor: u32,
+}
+
+/// What the operating system knows about its processors and memory, for the CPU node of the topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuInfo {
+    /// Number of online processors, at least 1.
+    pub cores: u32,
+    /// Highest clock in MHz, 0 if unknown.
+    pub max_clock_mhz: u32,
+    /// Installed memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Where one page of a buffer object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoPage {
+    /// At this byte offset of BAR0.
+    Vram(u64),
+    /// In system memory: the kernel address of a page that came from [`Os::pages_alloc`], and its bus address.
+    System {
+        /// Kernel virtual address of the page.
+        cpu: usize,
+        /// Bus address of the page.
+        bus: u64,
+    },
+}
+
+/// The pages behind a GEM object.
+///
+/// The operating system keeps the `Arc` for as long as the GEM object or a mapping of it lives; dropping the last one
+/// gives the memory back.
+pub trait Backing: Send + Sync {
+    /// Returns the size in bytes, a multiple of [`PAGE_SIZE`].
+    fn size(&self) -> u64;
+
+    /// Returns where page `index` is, `None` past the end or when the device is gone.
+    fn page(&self, index: u64) -> Option<BoPage>;
+}
+
+/// Told when a pinned range stops meaning what it meant.
+pub trait Invalidate: Send + Sync {
+    /// The range was unmapped, remapped or re-protected in its address space.
+    ///
+    /// Called from a worker thread that may sleep and holds no lock of the address space (pinned pages cannot go away
+    /// under the device, so the notice may be late). May call [`Os::pin_user`] for the same address space.
+    fn invalidated(&self);
+}
+
+/// A run of pages of system memory the driver owns.
+///
+/// The kernel mapping is contiguous, the bus addresses need not be. Dropping it frees the pages.
+pub trait SystemPages: Send + Sync {
+    /// Returns the number of pages.
+    fn count(&self) -> usize;
+
+    /// Returns the address of the contiguous kernel mapping.
+    fn cpu(&self) -> NonNull<u8>;
+
+    /// Returns the bus address of page `index`, which is below `count()`.
+    fn bus(&self, index: usize) -> u64;
+}
+
+/// Pinned pages of a user's address space.
+///
+/// Dropping it unpins the pages, and may wait for a running [`Invalidate::invalidated`]: the driver drops no pin while
+/// it holds a lock.
+pub trait UserPin: Send + Sync {
+    /// Returns the number of pages.
+    fn count(&self) -> usize;
+
+    /// Returns the bus address of page `index`, which is below `count()`.
+    fn bus(&self, index: usize) -> u64;
+}
+
+/// A sleeping, non-recursive mutual exclusion lock.
+#[expect(unsafe_code, reason = "unlocking a lock one does not hold breaks every mutex built on it")]
+pub trait RawLock: Send + Sync {
+    /// Sleeps until the lock is the caller's.
+    fn lock(&self);
+
+    /// Gives the lock back.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock.
+    unsafe fn unlock(&self);
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// Somebody called [`WaitQueue::wake_all`] after the ticket was drawn.
+    Woken,
+    /// The time is over.
+    TimedOut,
+    /// A signal is pending for the calling thread.
+    Interrupted,
+}
+
+/// A place to sleep; every wake-up counts one generation up, so that none is lost between looking and sleeping.
+pub trait WaitQueue: Send + Sync {
+    /// Returns the current generation; drawn before looking at the condition.
+    fn ticket(&self) -> u64;
+
+    /// Sleeps, interruptibly, until the generation differs from `ticket`; `timeout_ns` of `None` waits for ever.
+    fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> WaitOutcome;
+
+    /// Counts the generation up and wakes all sleepers.
+    fn wake_all(&self);
+}
+
+/// The file of the render node a process acquired its GPU address space with; dropping it gives the file back.
+pub trait DrmFile: Send + Sync {
+    /// Returns an identity that equals that of another `DrmFile` exactly when both are the same open file.
+    fn id(&self) -> u64;
+}
+
+/// A buffer object that can be mapped through the render node; dropping it gives the driver's reference back.
+pub trait Gem: Send + Sync {
+    /// Returns the offset to pass to `mmap` on the render node, in bytes.
+    fn mmap_offset(&self) -> u64;
+}
+
+/// What the driver needs from the operating system.
+pub trait Os: Send + Sync + Sized + 'static {
+    /// Pages of system memory.
+    type Pages: SystemPages;
+    /// Pinned user pages.
+    type Pin: UserPin;
+    /// A sleeping lock.
+    type Lock: RawLock;
+    /// A wait queue.
+    type WaitQueue: WaitQueue;
+    /// An open file of the render node.
+    type DrmFile: DrmFile;
+    /// A GEM object.
+    type Gem: Gem;
+
+    // ---- the device ----
+
+    /// Returns what the bus knows about the function.
+    fn device_info(&self) -> DeviceInfo;
+
+    /// Reads the 32-bit register at byte `offset` of BAR5; all ones past its end or when the device is gone.
+    fn reg_read(&self, offset: u32) -> u32;
+
+    /// Writes the 32-bit register at byte `offset` of BAR5.
+    fn reg_write(&self, offset: u32, value: u32);
+
+    /// Returns the size of BAR2 in bytes.
+    fn doorbell_size(&self) -> u64;
+
+    /// Writes the 64-bit doorbell at byte `offset` of BAR2, after all earlier writes to memory and VRAM are visible.
+    fn doorbell_write(&self, offset: u64, value: u64);
+
+    /// Returns the size of BAR0 in bytes.
+    fn vram_size(&self) -> u64;
+
+    /// Reads VRAM through BAR0; the range is inside it.
+    fn vram_read(&self, offset: u64, data: &mut [u8]);
+
+    /// Writes VRAM through BAR0; the range is inside it. Aligned groups of 8 bytes are written as one.
+    fn vram_write(&self, offset: u64, data: &[u8]);
+
+    /// Fills `len` bytes of VRAM with `byte`; the range is inside BAR0.
+    fn vram_fill(&self, offset: u64, len: u64, byte: u8);
+
+    /// Makes all earlier writes to VRAM and system memory visible to the device before any later register write.
+    fn write_barrier(&self);
+
+    /// Resets the function (FLR) and restores its configuration space and interrupts.
+    ///
+    /// # Errors
+    ///
+    /// When the function cannot be reset.
+    fn reset_function(&self) -> Result<()>;
+
+    // ---- memory ----
+
+    /// Allocates `count` zeroed pages the device can reach.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn pages_alloc(&self, count: usize) -> Result<Self::Pages>;
+
+    /// Pins `count` pages from page-aligned `va` of the *calling* address space (`key`), for writing if `writable`.
+    ///
+    /// `notify` is told when the range changes, until the pin is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` when a page is not mapped or not writable, `ENOMEM` past a limit, `ESRCH` when the space is gone.
+    fn pin_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Self::Pin>;
+
+    /// Copies from the calling process.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`; `dst` is then unspecified.
+    fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()>;
+
+    /// Copies to the calling process.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`; a part may have been written.
+    fn copy_to_user(&self, dst: u64, src: &[u8]) -> Result<()>;
+
+    /// Returns whether the range lies in user space at all (Linux: `access_ok`); it need not be mapped.
+    fn user_range_ok(&self, va: u64, len: u64) -> bool;
+
+    // ---- files ----
+
+    /// Takes a reference to the calling process's file descriptor, if it is a render node of this very device.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when it is anything else.
+    fn drm_acquire(&self, fd: i32) -> Result<Self::DrmFile>;
+
+    /// Makes a buffer object that `file` may map.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn gem_create(&self, file: &Self::DrmFile, backing: Arc<dyn Backing>) -> Result<Self::Gem>;
+
+    // ---- time, locks, words ----
+
+    /// Returns a clock in nanoseconds.
+    fn clock_ns(&self, clock: Clock) -> u64;
+
+    /// Sleeps for about `us` microseconds.
+    fn sleep_us(&self, us: u64);
+
+    /// Makes a lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn lock_new(&self) -> Result<Self::Lock>;
+
+    /// Makes a wait queue.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn wait_queue_new(&self) -> Result<Self::WaitQueue>;
+
+    /// Returns what is known about processors and memory.
+    fn cpu_info(&self) -> CpuInfo;
+
+    /// Logs one line.
+    fn log(&self, level: LogLevel, line: fmt::Arguments<'_>);
+}
+
+/// Fails with `EFAULT` for an address range that wraps or leaves user space.
+///
+/// # Errors
+///
+/// `EFAULT`.
+pub fn check_user_range<O: Os>(os: &O, va: u64, len: u64) -> Result<()> {
+    if va.checked_add(len).is_some() && os.user_range_ok(va, len) { Ok(()) } else { Err(Errno::EFAULT) }
+}
