@@ -1,1 +1,4 @@
-//! The belfry binary: run, serve, image, doctor, disasm, bench.
+//! The belfry binary's parts: guest images, the vfio-user server, guests in QEMU, the hosted mode, the benchmarks.
+
+pub mod child;
+pub mod image;
