@@ -1,0 +1,29 @@
+//! Bits and numbers inside the topology's text files (`HSA_CAP_*`, `CRAT_*`, `HSA_MEM_HEAP_TYPE_*`;
+//! `include/uapi/linux/kfd_sysfs.h`, `drivers/gpu/drm/amd/amdkfd/kfd_crat.h`).
+
+/// `capability`, bits 13:12: type of the doorbells, 2 is 64-bit.
+pub const HSA_CAP_DOORBELL_TYPE_SHIFT: u32 = 12;
+/// 64-bit doorbells (`HSA_CAP_DOORBELL_TYPE_2_0`).
+pub const HSA_CAP_DOORBELL_TYPE_2_0: u32 = 2;
+
+/// Memory of the system (`HSA_MEM_HEAP_TYPE_SYSTEM`).
+pub const HSA_MEM_HEAP_TYPE_SYSTEM: u32 = 0;
+/// VRAM the processor reaches (`HSA_MEM_HEAP_TYPE_FB_PUBLIC`).
+pub const HSA_MEM_HEAP_TYPE_FB_PUBLIC: u32 = 1;
+
+/// Data cache (`HSA_CACHE_TYPE_DATA`).
+pub const HSA_CACHE_TYPE_DATA: u32 = 1;
+/// Instruction cache (`HSA_CACHE_TYPE_INSTRUCTION`).
+pub const HSA_CACHE_TYPE_INSTRUCTION: u32 = 2;
+/// Cache of processors (`HSA_CACHE_TYPE_CPU`).
+pub const HSA_CACHE_TYPE_CPU: u32 = 4;
+/// Cache of a GPU (`HSA_CACHE_TYPE_HSACU`).
+pub const HSA_CACHE_TYPE_HSACU: u32 = 8;
+
+/// PCI Express link (`CRAT_IOLINK_TYPE_PCIEXPRESS`).
+pub const CRAT_IOLINK_TYPE_PCIEXPRESS: u32 = 2;
+/// The link is there (`CRAT_IOLINK_FLAGS_ENABLED`).
+pub const CRAT_IOLINK_FLAGS_ENABLED: u32 = 1;
+
+/// First SIMD id of the first GPU (`gpu_processor_id_low`, `kfd_crat.c`).
+pub const GPU_PROCESSOR_ID_LOW: u32 = 0x8000_1000;
