@@ -1,0 +1,406 @@
+//! A decoded instruction, the same type for every instruction set.
+//!
+//! `decode` turns bytes into an [`Inst`]; the execution engine lowers it and `disasm` prints it. Fields hold what the
+//! encoding says, with the forms of one operation brought to one shape so that the engine sees only one of them:
+//!
+//! * `v_add_f32` in VOP2, VOP3 and with DPP is the same [`Op`] with the same operand order.
+//! * Operands an encoding implies are filled in. VOPC writes `VCC` in [`Inst::dst`] (`V_CMPX_*`: `EXEC`), VOP2
+//!   `V_ADD_CO_CI_U32` has `VCC` in [`Inst::dst2`] and `src[2]`, `V_CNDMASK_B32` has `VCC` in `src[2]`.
+//! * An operation that accumulates into its destination (`V_FMAC_F32`, `V_DOT2ACC_F32_F16`) has that register in
+//!   `src[2]` as well, one that reads and writes its SGPR destination (`S_ADDK_I32`, `S_CMOV_B32`) does not.
+//! * `V_FMAMK_F32` and `V_FMAAK_F32` are both `src[0] * src[1] + src[2]` with the constant as [`Operand::Literal`].
+//!
+//! Where each format keeps its operands:
+//!
+//! | format | `dst` | `dst2` | `src[0]` | `src[1]` | `src[2]` | `src[3]` | other |
+//! |---|---|---|---|---|---|---|---|
+//! | SOP1 SOP2 SOPC | SDST | | SSRC0 | SSRC1 | | | |
+//! | SOPK | SDST | | the compared, stored or waited-on SGPR | | | | [`Inst::imm`] = SIMM16 |
+//! | SOPP | | | | | | | [`Inst::imm`] = SIMM16 |
+//! | SMEM | SDATA | | SBASE | SOFFSET | | | [`MemFields::offset`] |
+//! | VOP1 VOP2 VOPC VOP3 VOP3P | VDST/SDST | carry out | SRC0 | SRC1 | SRC2 | | [`Inst::mods`], [`Inst::dpp`] |
+//! | VOPD | VDSTX | | SRC0X | VSRC1X | third X | | [`Inst::dual`] = the Y half |
+//! | DS | VDST | | ADDR | DATA0 | DATA1 | | [`MemFields::offset`], [`MemFields::offset1`], [`MemFields::gds`] |
+//! | FLAT GLOBAL SCRATCH | VDST | | VADDR | VDATA | SADDR | | [`MemFields::offset`] |
+//! | MUBUF MTBUF | VDATA (loads, returning atomics) | | VADDR | SRSRC | SOFFSET | VDATA (stores, atomics) | [`MemFields`] |
+//! | MIMG | VDATA (loads) | | VADDR | SRSRC | SSAMP | VDATA (stores) | recognised for its text only |
+//! | EXP | | | VSRC0 | VSRC1 | VSRC2 | VSRC3 | recognised for its text only |
+//! | VINTERP LDSDIR | VDST | | SRC0 | SRC1 | SRC2 | | |
+//!
+//! An absent operand is [`Operand::None`]: SADDR `off`, VADDR `off`, an SMEM without SOFFSET.
+//!
+//! Register numbers and field names are those of LLVM 19's AMDGPU TableGen description (`SIRegisterInfo.td`,
+//! `VOPInstructions.td`, `FLATInstructions.td`, …) for the GFX11 encoding family.
+
+pub use crate::tables::op::Op;
+
+/// Instruction set of a code object, chosen by the device and not by the guest's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// RDNA 3, `gfx1100` (Navi 31).
+    Gfx1100,
+}
+
+/// Lanes in a wave: the width of `VCC`, `EXEC` and of every lane mask an instruction names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaveSize {
+    /// 32 lanes, masks in one SGPR (`vcc_lo`).
+    Wave32,
+    /// 64 lanes, masks in an SGPR pair (`vcc`).
+    Wave64,
+}
+
+/// Encoding family an instruction was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are the hardware's encoding names")]
+#[repr(u8)]
+pub enum Format {
+    Sop1,
+    Sop2,
+    Sopc,
+    Sopk,
+    Sopp,
+    Smem,
+    Vop1,
+    Vop2,
+    Vopc,
+    /// VOP3 without a scalar destination besides VDST.
+    Vop3,
+    /// VOP3 with SDST (carry out, `v_div_scale`).
+    Vop3Sd,
+    Vop3P,
+    Vopd,
+    Vinterp,
+    LdsDir,
+    Ds,
+    Flat,
+    Global,
+    Scratch,
+    Mubuf,
+    Mtbuf,
+    Mimg,
+    Exp,
+}
+
+/// One instruction: the operation and everything its bytes say about it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Inst {
+    /// The operation; for VOPD that of the X half.
+    pub op: Op,
+    /// The encoding it came from.
+    pub format: Format,
+    /// Bytes it occupies, literal and DPP dword included: 4, 8 or 12 on gfx11.
+    pub size: u8,
+    /// Index of the instruction's form in its architecture's table: mnemonic spelling, register widths, asm syntax.
+    pub form: u16,
+    /// First destination.
+    pub dst: Operand,
+    /// Second destination: carry out of VOP2/VOP3SD.
+    pub dst2: Operand,
+    /// Sources in assembler order, see the table above.
+    pub src: [Operand; 4],
+    /// Input and output modifiers of vector ALU instructions.
+    pub mods: Mods,
+    /// Lane permutation of `src[0]`.
+    pub dpp: Option<Dpp>,
+    /// Fields of memory instructions.
+    pub mem: MemFields,
+    /// SIMM16 of SOPK/SOPP as encoded (16 bits, not sign-extended); LDSDIR `attr | attr_chan << 8 | wait_vdst << 16`;
+    /// VINTERP `wait_exp`; EXP `target | enable << 8 | done << 12 | row << 13`; MIMG see `mem`; else 0.
+    pub imm: u32,
+    /// The Y half of a VOPD. Both halves read their sources before either writes.
+    pub dual: Option<Dual>,
+}
+
+impl Inst {
+    /// `SIMM16` sign-extended: SOPP branch distances (in dwords after this instruction), SOPK constants.
+    pub const fn simm16(&self) -> i16 {
+        #[expect(clippy::cast_possible_truncation, reason = "the field is 16 bits wide")]
+        let low = self.imm as u16;
+        low.cast_signed()
+    }
+
+    /// Address a SOPP branch or `S_CALL_B64` at address `pc` goes to, `None` for every other instruction.
+    pub fn branch_target(&self, pc: u64) -> Option<u64> {
+        let branch = self.op == Op::S_CALL_B64
+            || self.op == Op::S_BRANCH
+            || (self.format == Format::Sopp && self.op.mnemonic().starts_with("s_cbranch_"));
+        branch.then(|| pc.wrapping_add(4).wrapping_add_signed(i64::from(self.simm16()) * 4))
+    }
+}
+
+/// Second half of a VOPD instruction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dual {
+    /// The Y operation, by its single-issue name: `v_dual_mov_b32` is [`Op::V_MOV_B32`].
+    pub op: Op,
+    /// VDSTY.
+    pub dst: Operand,
+    /// SRC0Y, VSRC1Y and, as for single instructions, the literal, `VCC` or accumulator in third place.
+    pub src: [Operand; 3],
+}
+
+/// Where an operand's value is read or written.
+///
+/// A number names the first register; how many follow is the operation's business (and in the form table).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operand {
+    /// Absent.
+    None,
+    /// `v0..v255`.
+    Vgpr(u8),
+    /// A scalar register by hardware number: `0..=105` s0-s105, [`Operand::VCC_LO`], 108-123 ttmp0-ttmp15,
+    /// [`Operand::NULL`], [`Operand::M0`], [`Operand::EXEC_LO`].
+    Sgpr(u8),
+    /// Inline integer `-16..=64`, sign-extended to the operand's width.
+    InlineInt(i8),
+    /// Inline floating-point constant, in the operand's own type; 16- and 32-bit integer operands get the f32 bits.
+    InlineFloat(FloatConst),
+    /// 32-bit literal as encoded. A 64-bit float operand has it as its high half, a 64-bit signed integer operand
+    /// sign-extends it, an unsigned one zero-extends it, a 16-bit operand uses the low half.
+    Literal(u32),
+    /// `src_scc` (253).
+    Scc,
+    /// `src_vccz` (251).
+    Vccz,
+    /// `src_execz` (252).
+    Execz,
+    /// `src_shared_base` (235): the LDS aperture.
+    SharedBase,
+    /// `src_shared_limit` (236).
+    SharedLimit,
+    /// `src_private_base` (237): the scratch aperture.
+    PrivateBase,
+    /// `src_private_limit` (238).
+    PrivateLimit,
+    /// `src_pops_exiting_wave_id` (239).
+    PopsExitingWaveId,
+    /// `src_lds_direct` (254), absent from gfx11.
+    LdsDirect,
+}
+
+impl Operand {
+    /// `VCC`: the register pair 106, 107.
+    pub const VCC_LO: Operand = Operand::Sgpr(106);
+    /// `NULL`: reads as 0, writes are dropped.
+    pub const NULL: Operand = Operand::Sgpr(124);
+    /// `M0`.
+    pub const M0: Operand = Operand::Sgpr(125);
+    /// `EXEC`: the register pair 126, 127.
+    pub const EXEC_LO: Operand = Operand::Sgpr(126);
+
+    /// Whether the operand is there at all.
+    pub const fn is_some(self) -> bool {
+        !matches!(self, Operand::None)
+    }
+
+    /// Whether it is [`Operand::None`].
+    pub const fn is_none(self) -> bool {
+        matches!(self, Operand::None)
+    }
+}
+
+/// The inline floating-point constants, source numbers 240 to 248.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FloatConst {
+    /// 0.5
+    Half,
+    /// -0.5
+    MinusHalf,
+    /// 1.0
+    One,
+    /// -1.0
+    MinusOne,
+    /// 2.0
+    Two,
+    /// -2.0
+    MinusTwo,
+    /// 4.0
+    Four,
+    /// -4.0
+    MinusFour,
+    /// 1/(2π), rounded to the operand's type.
+    InvTwoPi,
+}
+
+impl FloatConst {
+    /// The constant behind source number `240 + index`.
+    pub const fn from_index(index: u8) -> Option<FloatConst> {
+        use FloatConst::{Four, Half, InvTwoPi, MinusFour, MinusHalf, MinusOne, MinusTwo, One, Two};
+        Some(match index {
+            0 => Half,
+            1 => MinusHalf,
+            2 => One,
+            3 => MinusOne,
+            4 => Two,
+            5 => MinusTwo,
+            6 => Four,
+            7 => MinusFour,
+            8 => InvTwoPi,
+            _ => return None,
+        })
+    }
+
+    /// IEEE half-precision bits.
+    pub const fn f16_bits(self) -> u16 {
+        const BITS: [u16; 9] = [0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118];
+        BITS[self as usize]
+    }
+
+    /// bfloat16 bits.
+    pub const fn bf16_bits(self) -> u16 {
+        const BITS: [u16; 9] = [0x3f00, 0xbf00, 0x3f80, 0xbf80, 0x4000, 0xc000, 0x4080, 0xc080, 0x3e22];
+        BITS[self as usize]
+    }
+
+    /// IEEE single-precision bits.
+    pub const fn f32_bits(self) -> u32 {
+        const BITS: [u32; 9] = [
+            0x3f00_0000,
+            0xbf00_0000,
+            0x3f80_0000,
+            0xbf80_0000,
+            0x4000_0000,
+            0xc000_0000,
+            0x4080_0000,
+            0xc080_0000,
+            0x3e22_f983,
+        ];
+        BITS[self as usize]
+    }
+
+    /// IEEE double-precision bits.
+    pub const fn f64_bits(self) -> u64 {
+        const BITS: [u64; 9] = [
+            0x3fe0_0000_0000_0000,
+            0xbfe0_0000_0000_0000,
+            0x3ff0_0000_0000_0000,
+            0xbff0_0000_0000_0000,
+            0x4000_0000_0000_0000,
+            0xc000_0000_0000_0000,
+            0x4010_0000_0000_0000,
+            0xc010_0000_0000_0000,
+            0x3fc4_5f30_6dc9_c882,
+        ];
+        BITS[self as usize]
+    }
+}
+
+/// Modifiers of vector ALU instructions. In the masks bit *n* belongs to `src[n]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mods {
+    /// Negate the source (VOP3P: its low half).
+    pub neg: u8,
+    /// Absolute value, applied before `neg`.
+    pub abs: u8,
+    /// VOP3P: negate the source's high half.
+    pub neg_hi: u8,
+    /// VOP3: take the source's high 16 bits, bit 3: write the destination's high 16 bits. VOP3P: half used by the low result.
+    pub op_sel: u8,
+    /// VOP3P: half used by the high result; 7 unless the instruction says otherwise.
+    pub op_sel_hi: u8,
+    /// Clamp the result: floats to 0..1, integers to their range.
+    pub clamp: bool,
+    /// Output multiplier: 0 none, 1 ×2, 2 ×4, 3 ÷2.
+    pub omod: u8,
+}
+
+/// Data-parallel primitive: a permutation of `src[0]`'s lanes before the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dpp {
+    /// DPP16.
+    Dpp16(Dpp16),
+    /// DPP8.
+    Dpp8(Dpp8),
+}
+
+/// Fields of the DPP16 dword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dpp16 {
+    /// `dpp_ctrl`, 9 bits: `quad_perm` 0x000-0x0ff, `row_shl` 0x101-0x10f, `row_shr` 0x111-0x11f, `row_ror`
+    /// 0x121-0x12f, `row_mirror` 0x140, `row_half_mirror` 0x141, `row_share` 0x150-0x15f, `row_xmask` 0x160-0x16f.
+    pub ctrl: u16,
+    /// Rows (of 16 lanes) that are written.
+    pub row_mask: u8,
+    /// Banks (of 4 lanes in each row) that are written.
+    pub bank_mask: u8,
+    /// `bound_ctrl:1`: lanes without a source read 0 instead of keeping their old value.
+    pub bound_ctrl: bool,
+    /// `fi:1`: read lanes that `EXEC` has switched off.
+    pub fetch_inactive: bool,
+}
+
+/// Fields of the DPP8 dword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dpp8 {
+    /// Eight 3-bit lane selectors, lane 0's in the low bits.
+    pub selectors: u32,
+    /// `fi:1`: read lanes that `EXEC` has switched off.
+    pub fetch_inactive: bool,
+}
+
+impl Dpp8 {
+    /// Lane (0-7, within the group of eight) that lane `lane` reads from.
+    pub const fn selector(self, lane: u32) -> u32 {
+        (self.selectors >> ((lane & 7) * 3)) & 7
+    }
+}
+
+/// Fields of memory instructions; all zero for the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemFields {
+    /// Immediate byte offset, sign-extended where the format's is signed (FLAT: unsigned 12 bits, GLOBAL and SCRATCH:
+    /// signed 13 bits, SMEM: signed 21 bits, MUBUF/MTBUF: unsigned 12 bits). DS: 16 bits, or `offset0` (8 bits, in
+    /// units of the element) of two-address operations. MIMG: the NSA dword.
+    pub offset: i32,
+    /// DS two-address operations: `offset1`, in units of the element.
+    pub offset1: u8,
+    /// MTBUF: buffer format number.
+    pub format: u8,
+    /// Globally coherent; on atomics: return the old value.
+    pub glc: bool,
+    /// System level coherent (streaming hint).
+    pub slc: bool,
+    /// Device level coherent.
+    pub dlc: bool,
+    /// DS: global data share.
+    pub gds: bool,
+    /// MUBUF/MTBUF: VADDR holds an offset.
+    pub offen: bool,
+    /// MUBUF/MTBUF: VADDR holds an index.
+    pub idxen: bool,
+    /// Texture fail enable: one more destination register gets the residency status.
+    pub tfe: bool,
+}
+
+/// Why bytes are not an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end before the instruction does.
+    #[error("Instruction truncated: {available} of {needed} bytes")]
+    Truncated {
+        /// Bytes the instruction needs, as far as known.
+        needed: u8,
+        /// Bytes there were.
+        available: u8,
+    },
+    /// No operation of this architecture has this encoding.
+    #[error("Unknown {encoding} instruction {word:#010x}")]
+    UnknownOpcode {
+        /// Encoding the leading bits select.
+        encoding: &'static str,
+        /// First dword.
+        word: u32,
+        /// Second dword, 0 when there was none.
+        next: u32,
+    },
+    /// An operand field names no register or constant of this architecture.
+    #[error("Invalid operand in {} instruction {word:#010x}", op.mnemonic())]
+    InvalidOperand {
+        /// The operation.
+        op: Op,
+        /// First dword.
+        word: u32,
+    },
+}
