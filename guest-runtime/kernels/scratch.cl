@@ -1,8 +1,8 @@
-// Reverses each run of 32 words through a private array the compiler cannot keep in registers.
+// Rotates and reverses each run of 32 words through a private array, indexed so that it cannot live in registers.
 __kernel void reverse(__global uint* words, uint runs) {
   uint i = get_global_id(0);
   if (i >= runs) return;
-  volatile uint stack[32];
-  for (uint k = 0; k < 32; k++) stack[k] = words[i * 32 + k];
+  uint stack[32];
+  for (uint k = 0; k < 32; k++) stack[(k + i) & 31] = words[i * 32 + k];
   for (uint k = 0; k < 32; k++) words[i * 32 + k] = stack[31 - k] + i;
 }

@@ -1,0 +1,164 @@
+//! Code objects: what clang makes of a kernel source, ready to be placed in GPU memory.
+//!
+//! A code object is an AMDGPU ELF shared object: segments to load, kernel descriptors behind `NAME.kd` symbols,
+//! and a MessagePack note that says how each kernel wants its arguments. The bytes may come from anywhere, so
+//! every offset and count is checked before use.
+
+mod elf;
+mod metadata;
+
+pub use metadata::{ArgumentInfo, ArgumentKind, Hidden, KernelInfo};
+
+use elf::Relocation;
+
+/// Largest loaded size accepted. A file names its size in a few bytes, so there has to be a limit.
+const MAX_IMAGE: u64 = 256 << 20;
+
+/// Why a code object was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeObjectError {
+    /// The file is not an ELF file, or a broken one.
+    #[error("not a readable ELF file: {0}")]
+    Elf(String),
+    /// The file is an ELF file for something else.
+    #[error("the file is not an AMD GPU code object: {0}")]
+    NotAmdGpu(String),
+    /// The code object is for another GPU.
+    #[error("the code object is for {file}, this GPU is {gpu}: compile with -mcpu={gpu}")]
+    Target {
+        /// Target of the file.
+        file: String,
+        /// Target of the agent.
+        gpu: String,
+    },
+    /// The code object version is not one this loader knows.
+    #[error("unsupported code object version (ELF ABI version {0}): compile with -mcode-object-version=5")]
+    Version(u8),
+    /// A segment, symbol or relocation lies outside the file or the loaded image.
+    #[error("{what} at {address:#x} (+{size:#x}) lies outside the code object")]
+    OutOfRange {
+        /// What was looked at.
+        what: &'static str,
+        /// Its address or file offset.
+        address: u64,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// The image would be larger than this loader accepts.
+    #[error("the code object wants {0:#x} bytes of memory, more than this loader accepts ({MAX_IMAGE:#x})")]
+    TooLarge(u64),
+    /// A relocation of a type this loader does not know.
+    #[error("unsupported relocation type {kind} at {address:#x}")]
+    Relocation {
+        /// `R_AMDGPU_*`.
+        kind: u32,
+        /// Where it applies.
+        address: u64,
+    },
+    /// A symbol the code object does not define.
+    #[error("the code object needs the symbol `{0}`, which it does not define")]
+    Undefined(String),
+    /// The metadata note is missing or not understood.
+    #[error("bad metadata: {0}")]
+    Metadata(String),
+    /// The named kernel is not in the code object.
+    #[error("no kernel `{name}` in the code object; it has {}", names(.available))]
+    NoSuchKernel {
+        /// The name asked for.
+        name: String,
+        /// The kernels there are.
+        available: Vec<String>,
+    },
+}
+
+fn names(available: &[String]) -> String {
+    if available.is_empty() { "none".to_owned() } else { available.join(", ") }
+}
+
+/// A parsed code object: an image to place at some address, and its kernels.
+#[derive(Debug, Clone)]
+pub struct CodeObject {
+    target: String,
+    image: Vec<u8>,
+    relocations: Vec<Relocation>,
+    kernels: Vec<KernelInfo>,
+}
+
+impl CodeObject {
+    /// Parses an AMDGPU ELF file.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeObjectError`]; no input makes this panic or allocate more than the file justifies
+    /// (256 MiB for the image, a fixed multiple of the file size for the rest).
+    pub fn parse(bytes: &[u8]) -> Result<Self, CodeObjectError> {
+        let file = elf::parse(bytes)?;
+        let mut kernels = metadata::parse(&file.metadata)?;
+        for kernel in &mut kernels {
+            let descriptor = file
+                .symbols
+                .get(&kernel.symbol)
+                .copied()
+                .ok_or_else(|| CodeObjectError::Undefined(kernel.symbol.clone()))?;
+            kernel.descriptor = descriptor;
+            elf::check_descriptor(&file.image, kernel)?;
+        }
+        Ok(Self { target: file.target, image: file.image, relocations: file.relocations, kernels })
+    }
+
+    /// The processor the code is for, for example `gfx1100`.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The kernels, in the order of the metadata.
+    pub fn kernels(&self) -> &[KernelInfo] {
+        &self.kernels
+    }
+
+    /// One kernel by name.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeObjectError::NoSuchKernel`], which lists the kernels there are.
+    pub fn kernel(&self, name: &str) -> Result<&KernelInfo, CodeObjectError> {
+        self.kernels.iter().find(|kernel| kernel.name == name).ok_or_else(|| CodeObjectError::NoSuchKernel {
+            name: name.to_owned(),
+            available: self.kernels.iter().map(|kernel| kernel.name.clone()).collect(),
+        })
+    }
+
+    /// Bytes of memory the loaded image takes.
+    pub fn image_size(&self) -> usize {
+        self.image.len()
+    }
+
+    /// Checks that the code is for the given GPU.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeObjectError::Target`].
+    pub fn check_target(&self, gpu: &str) -> Result<(), CodeObjectError> {
+        if self.target == gpu {
+            return Ok(());
+        }
+        Err(CodeObjectError::Target { file: self.target.clone(), gpu: gpu.to_owned() })
+    }
+
+    /// The image as it has to look in memory at `base`: segments in place, dynamic relocations applied.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeObjectError::OutOfRange`] when a relocation points outside the image.
+    pub fn relocated(&self, base: u64) -> Result<Vec<u8>, CodeObjectError> {
+        let mut image = self.image.clone();
+        for relocation in &self.relocations {
+            relocation.apply(&mut image, base)?;
+        }
+        Ok(image)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Parsing of real and of hostile code objects.
