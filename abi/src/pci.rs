@@ -1,1 +1,71 @@
-//! (being written)
+//! The PCI function: identity, base address registers, and the doorbell layout of BAR2.
+//!
+//! Identity and BAR order are those of a Radeon RX 7900 XTX (Navi 31). Doorbell assignment: Linux
+//! `drivers/gpu/drm/amd/amdgpu/amdgpu_doorbell.h`, `enum AMDGPU_NAVI10_DOORBELL_ASSIGNMENT`, in units of 64 bits.
+
+/// AMD.
+pub const VENDOR_ID: u16 = 0x1002;
+/// Navi 31.
+pub const DEVICE_ID: u16 = 0x744c;
+/// Revision of the XTX.
+pub const REVISION: u8 = 0xc8;
+/// Display controller, other: nothing attaches a console to it.
+pub const CLASS: u32 = 0x03_8000;
+/// Subsystem vendor.
+pub const SUBSYSTEM_VENDOR_ID: u16 = 0x1002;
+/// Subsystem id.
+pub const SUBSYSTEM_ID: u16 = 0x0e3b;
+
+/// BAR of the video memory, 64-bit prefetchable (BAR1 holds its upper half).
+pub const BAR_VRAM: u8 = 0;
+/// BAR of the doorbells, 64-bit prefetchable (BAR3 holds its upper half).
+pub const BAR_DOORBELLS: u8 = 2;
+/// BAR of the registers, 32-bit.
+pub const BAR_REGISTERS: u8 = 5;
+
+/// Bytes of [`BAR_DOORBELLS`].
+pub const DOORBELL_BAR_SIZE: u64 = 2 << 20;
+/// Bytes of [`BAR_REGISTERS`].
+pub const REGISTER_BAR_SIZE: u64 = 1 << 20;
+
+/// Where the MSI-X table sits in [`BAR_REGISTERS`].
+pub const MSIX_TABLE_OFFSET: u64 = 0xe_0000;
+/// Where the MSI-X pending bits sit in [`BAR_REGISTERS`].
+pub const MSIX_PBA_OFFSET: u64 = 0xe_8000;
+/// MSI-X vectors offered; the device raises vector 0 only, as amdgpu asks for one.
+pub const MSIX_VECTORS: u16 = 4;
+
+/// Where the mmio remap page is put by the driver (`REMAP_HDP_MEM_FLUSH_CNTL`): writing its first dword flushes the HDP.
+pub const HDP_REMAP_OFFSET: u64 = 0x7_f000;
+
+/// Bytes of the configuration space.
+pub const CONFIG_SPACE_SIZE: usize = 4096;
+
+/// Bytes of one 64-bit doorbell.
+pub const DOORBELL_SIZE: u64 = 8;
+/// Bytes of a process's doorbell slice: two pages, 1024 doorbells.
+pub const DOORBELL_SLICE_SIZE: u64 = 8192;
+
+/// Doorbell indices of the kernel's own slice, in 64-bit doorbells (`AMDGPU_NAVI10_DOORBELL_*`).
+pub mod doorbell {
+    /// `KIQ`.
+    pub const KIQ: u32 = 0x000;
+    /// `MEC_RING0`; seven more follow.
+    pub const MEC_RING0: u32 = 0x003;
+    /// `MES_RING0`: the scheduler's ring.
+    pub const MES_RING0: u32 = 0x00b;
+    /// `MES_RING1`: the KIQ when the scheduler is in use.
+    pub const MES_RING1: u32 = 0x00c;
+    /// `GFX_RING0`.
+    pub const GFX_RING0: u32 = 0x08b;
+    /// `sDMA_ENGINE0`.
+    pub const SDMA_ENGINE0: u32 = 0x100;
+    /// `sDMA_ENGINE1`.
+    pub const SDMA_ENGINE1: u32 = 0x10a;
+    /// `IH`: the read pointer of interrupt ring 0, in bytes, 32 bits wide.
+    pub const IH: u32 = 0x178;
+    /// First doorbell of a slice that is not for compute queues (`FIRST_NON_CP`).
+    pub const FIRST_NON_CP: u32 = 0x100;
+    /// Last doorbell of a slice that is not for compute queues (`LAST_NON_CP`).
+    pub const LAST_NON_CP: u32 = 0x18f;
+}
