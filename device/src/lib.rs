@@ -1,1 +1,32 @@
 //! The GPU: a PCI function that runs AMD machine code, free of any transport.
+//!
+//! A host hands the device its memory and an interrupt sink ([`Resources`]), forwards accesses to the configuration
+//! space and the BARs as values, and gets interrupts raised. The device opens no file and no socket.
+//!
+//! The way of a packet through the modules: [`doorbell`] → [`queue`] → [`vm`] → [`cp`] → [`shader`] → [`cp`] →
+//! [`interrupt`]; [`mes`] and [`mmio`] set the queues up, [`pci`] sits in front, [`hal`] holds what differs per chip.
+
+pub mod config;
+pub mod cp;
+mod device;
+pub mod doorbell;
+mod error;
+pub mod hal;
+pub mod interrupt;
+pub mod io;
+pub mod memory;
+pub mod mes;
+pub mod mmio;
+pub mod pci;
+pub mod queue;
+pub mod shader;
+pub mod stats;
+pub mod trace;
+pub mod vm;
+
+pub use config::{GpuConfig, MsixTable};
+pub use device::{Gpu, ResetKind, Resources};
+pub use error::Error;
+pub use interrupt::InterruptSink;
+pub use io::{IoError, IoResult};
+pub use stats::Stats;

@@ -109,9 +109,13 @@ macro_rules! registers {
     };
 }
 
+#[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod gc;
+#[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod mmhub;
 pub mod mp;
+#[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod nbio;
+#[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod osssys;
 pub mod smuio;

@@ -1,0 +1,86 @@
+//! What a host chooses about the device.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::trace::TraceSink;
+
+/// Who answers accesses to the MSI-X table.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MsixTable {
+    /// The host emulates the table, its masks and its pending bits (vfio-user, hosted): every interrupt is raised.
+    #[default]
+    Host,
+    /// The device answers the table in BAR5, honours its masks and keeps pending bits.
+    Device,
+}
+
+/// Configuration of one device; [`Default`] is what `belfry run` uses.
+#[derive(Clone, Debug)]
+pub struct GpuConfig {
+    /// Compute units: even, 2 to 96.
+    pub cus: u32,
+    /// Bytes of VRAM: a power of two from 16 MiB to 16 GiB.
+    pub vram_size: u64,
+    /// Shader worker threads, 1 to 256.
+    pub workers: usize,
+    /// Who answers accesses to the MSI-X table.
+    pub msix_table: MsixTable,
+    /// Whether the guest can write doorbells without the device being told.
+    ///
+    /// The scheduler then looks at the doorbell page by itself while queues are mapped, ever more rarely while nothing
+    /// happens. A host that calls [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint) after such writes does not need it.
+    pub poll_doorbells: bool,
+    /// How long a busy queue keeps its hardware slot while others wait for one, unless its gang asks for more.
+    pub quantum: Duration,
+    /// Receiver of trace events.
+    pub trace: Option<Arc<dyn TraceSink>>,
+}
+
+impl Default for GpuConfig {
+    fn default() -> Self {
+        Self {
+            cus: 8,
+            vram_size: 256 << 20,
+            workers: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            msix_table: MsixTable::Host,
+            poll_doorbells: false,
+            quantum: Duration::from_millis(1),
+            trace: None,
+        }
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// [`GpuConfig::cus`] is odd or out of range.
+    #[error("{0} compute units: must be even, 2 to 96")]
+    Cus(u32),
+    /// [`GpuConfig::vram_size`] is out of range.
+    #[error("{0} bytes of VRAM: must be a power of two from 16 MiB to 16 GiB")]
+    VramSize(u64),
+    /// [`GpuConfig::workers`] is out of range.
+    #[error("{0} shader workers: must be 1 to 256")]
+    Workers(usize),
+}
+
+impl GpuConfig {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    ///
+    /// The first value that is out of range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.cus < 2 || self.cus > 96 || !self.cus.is_multiple_of(2) {
+            return Err(ConfigError::Cus(self.cus));
+        }
+        if !self.vram_size.is_power_of_two() || self.vram_size < 16 << 20 || self.vram_size > 16 << 30 {
+            return Err(ConfigError::VramSize(self.vram_size));
+        }
+        if self.workers == 0 || self.workers > 256 {
+            return Err(ConfigError::Workers(self.workers));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Counters of what the device did.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A snapshot of the counters since the device was made; resets do not clear them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Doorbell writes that reached the device as accesses.
+    pub doorbells_trapped: u64,
+    /// Doorbells found changed in the page without an access.
+    pub doorbells_polled: u64,
+    /// Doorbell writes to offsets no queue owns.
+    pub doorbells_unknown: u64,
+    /// Register reads.
+    pub register_reads: u64,
+    /// Register writes.
+    pub register_writes: u64,
+    /// MES frames answered.
+    pub mes_frames: u64,
+    /// MES frames refused, whose fence was not written.
+    pub mes_refused: u64,
+    /// Queues the MES mapped (again).
+    pub queues_mapped: u64,
+    /// Queues taken off their slot to make room.
+    pub queues_preempted: u64,
+    /// Entries written to the interrupt ring.
+    pub ih_entries: u64,
+    /// Entries lost because the interrupt ring was off, full or unreachable.
+    pub ih_lost: u64,
+    /// Vectors raised at the host.
+    pub interrupts: u64,
+    /// Resets of the function.
+    pub resets: u64,
+    /// Kernel dispatches completed.
+    pub dispatches: u64,
+    /// Workgroups run.
+    pub workgroups: u64,
+    /// Waves run.
+    pub waves: u64,
+    /// Wave instructions executed.
+    pub wave_instructions: u64,
+    /// Page table walks.
+    pub page_walks: u64,
+    /// Named errors a guest caused, with how often: malformed frames, refused queues, faults.
+    pub errors: BTreeMap<&'static str, u64>,
+}
+
+/// The live counters of the front end.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) doorbells_trapped: AtomicU64,
+    pub(crate) doorbells_polled: AtomicU64,
+    pub(crate) doorbells_unknown: AtomicU64,
+    pub(crate) register_reads: AtomicU64,
+    pub(crate) register_writes: AtomicU64,
+    pub(crate) mes_frames: AtomicU64,
+    pub(crate) mes_refused: AtomicU64,
+    pub(crate) queues_mapped: AtomicU64,
+    pub(crate) queues_preempted: AtomicU64,
+    pub(crate) ih_entries: AtomicU64,
+    pub(crate) ih_lost: AtomicU64,
+    pub(crate) interrupts: AtomicU64,
+    pub(crate) resets: AtomicU64,
+    errors: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Counts a named error, and logs it the first few times and then ever more rarely.
+    pub(crate) fn error(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
+        let seen = {
+            let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = errors.entry(name).or_insert(0);
+            *seen += 1;
+            *seen
+        };
+        if seen <= 8 || seen.is_power_of_two() {
+            log::warn!(target: "gpu", "{name}: {details} (seen {seen} times)");
+        }
+    }
+
+    /// Copies the front end's counters into a snapshot.
+    pub(crate) fn fill(&self, stats: &mut Stats) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        stats.doorbells_trapped = get(&self.doorbells_trapped);
+        stats.doorbells_polled = get(&self.doorbells_polled);
+        stats.doorbells_unknown = get(&self.doorbells_unknown);
+        stats.register_reads = get(&self.register_reads);
+        stats.register_writes = get(&self.register_writes);
+        stats.mes_frames = get(&self.mes_frames);
+        stats.mes_refused = get(&self.mes_refused);
+        stats.queues_mapped = get(&self.queues_mapped);
+        stats.queues_preempted = get(&self.queues_preempted);
+        stats.ih_entries = get(&self.ih_entries);
+        stats.ih_lost = get(&self.ih_lost);
+        stats.interrupts = get(&self.interrupts);
+        stats.resets = get(&self.resets);
+        stats.errors.clone_from(&self.errors.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
