@@ -1,0 +1,172 @@
+//! Accesses to memory that others change at the same time.
+//!
+//! Guest memory is shared with the guest's CPUs and with the shader workers, so no Rust reference to its bytes is ever
+//! made: every access is a relaxed (or stronger) atomic of one to eight bytes. A wide copy can be torn by a racing
+//! writer, as on hardware.
+
+#![expect(
+    unsafe_code,
+    reason = "guest memory is racy: atomics through raw pointers, never references to bytes"
+)]
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// A block of guest memory that is contiguous on the host and stays mapped for `'a`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block<'a> {
+    host: *mut u8,
+    len: u64,
+    _mapped: core::marker::PhantomData<&'a ()>,
+}
+
+impl<'a> Block<'a> {
+    /// A block of `len` bytes at `host`.
+    ///
+    /// # Safety
+    ///
+    /// `host..host + len` is mapped readable and writable for `'a`, and no Rust reference to it exists.
+    pub(super) unsafe fn new(host: *mut u8, len: u64) -> Block<'a> {
+        Block { host, len, _mapped: core::marker::PhantomData }
+    }
+
+    pub(crate) fn host(self) -> *mut u8 {
+        self.host
+    }
+
+    pub(crate) fn len(self) -> u64 {
+        self.len
+    }
+
+    /// Copies `out.len()` bytes from the start of the block; the block must be long enough.
+    pub(crate) fn read(self, out: &mut [u8]) {
+        assert!(out.len() as u64 <= self.len);
+        let mut at = self.host;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let step = step(at, rest.len());
+            let (now, later) = rest.split_at_mut(step);
+            // SAFETY: `at..at + step` lies in the block (asserted), and `step` keeps every access aligned.
+            at = unsafe {
+                match step {
+                    8 => now.copy_from_slice(
+                        &AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes(),
+                    ),
+                    4 => now.copy_from_slice(
+                        &AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes(),
+                    ),
+                    _ => now[0] = AtomicU8::from_ptr(at).load(Ordering::Relaxed),
+                }
+                at.add(step)
+            };
+            rest = later;
+        }
+    }
+
+    /// Copies `data` to the start of the block; the block must be long enough.
+    pub(crate) fn write(self, data: &[u8]) {
+        assert!(data.len() as u64 <= self.len);
+        let mut at = self.host;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let step = step(at, rest.len());
+            let (now, later) = rest.split_at(step);
+            // SAFETY: `at..at + step` lies in the block (asserted), and `step` keeps every access aligned.
+            at = unsafe {
+                match *now {
+                    [a, b, c, d, e, f, g, h] => {
+                        let value = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+                        AtomicU64::from_ptr(at.cast()).store(value, Ordering::Relaxed);
+                    }
+                    [a, b, c, d] => {
+                        AtomicU32::from_ptr(at.cast())
+                            .store(u32::from_ne_bytes([a, b, c, d]), Ordering::Relaxed);
+                    }
+                    _ => AtomicU8::from_ptr(at).store(now[0], Ordering::Relaxed),
+                }
+                at.add(step)
+            };
+            rest = later;
+        }
+    }
+
+    /// The first two bytes as one atomic; `None` if the block is too short or misaligned.
+    pub(crate) fn atomic_u16(self) -> Option<&'a AtomicU16> {
+        // SAFETY: `fits` checked length and alignment; `Block::new` promised that the memory stays mapped for `'a`.
+        self.fits(2).then(|| unsafe { AtomicU16::from_ptr(self.host.cast()) })
+    }
+
+    /// The first four bytes as one atomic; `None` if the block is too short or misaligned.
+    pub(crate) fn atomic_u32(self) -> Option<&'a AtomicU32> {
+        // SAFETY: as for `atomic_u16`.
+        self.fits(4).then(|| unsafe { AtomicU32::from_ptr(self.host.cast()) })
+    }
+
+    /// The first eight bytes as one atomic; `None` if the block is too short or misaligned.
+    pub(crate) fn atomic_u64(self) -> Option<&'a AtomicU64> {
+        // SAFETY: as for `atomic_u16`.
+        self.fits(8).then(|| unsafe { AtomicU64::from_ptr(self.host.cast()) })
+    }
+
+    fn fits(self, size: u64) -> bool {
+        self.len >= size && (self.host.addr() as u64).is_multiple_of(size)
+    }
+}
+
+/// Bytes of the widest aligned access at `at` that `left` still needs.
+fn step(at: *mut u8, left: usize) -> usize {
+    if left >= 8 && at.addr().is_multiple_of(8) {
+        8
+    } else if left >= 4 && at.addr().is_multiple_of(4) {
+        4
+    } else {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_offset_and_length_are_exact() {
+        let mut backing = vec![0u64; 8];
+        let host = backing.as_mut_ptr().cast::<u8>();
+        for offset in 0..8usize {
+            for len in 0..40usize {
+                // SAFETY: the vector owns 64 bytes and is only used through this block here.
+                let whole = unsafe { Block::new(host, 64) };
+                whole.write(&[0xee; 64]);
+                // SAFETY: offset + 48 <= 64.
+                let part = unsafe { Block::new(host.add(offset), 48) };
+                let data: Vec<u8> = (1..=40).take(len).collect();
+                part.write(&data);
+                let mut all = [0u8; 64];
+                whole.read(&mut all);
+                assert_eq!(&all[offset..offset + len], &data[..]);
+                assert!(all[..offset].iter().chain(&all[offset + len..]).all(|&byte| byte == 0xee));
+                let mut back = vec![0u8; len];
+                part.read(&mut back);
+                assert_eq!(back, data);
+            }
+        }
+    }
+
+    #[test]
+    fn atomics_refuse_short_and_misaligned_blocks() {
+        let mut backing = vec![0u64; 2];
+        let host = backing.as_mut_ptr().cast::<u8>();
+        for (offset, len, expected) in [
+            (0, 8, (true, true, true)),
+            (4, 8, (true, true, false)),
+            (2, 8, (true, false, false)),
+            (0, 3, (true, false, false)),
+            (1, 8, (false, false, false)),
+        ] {
+            // SAFETY: offset + len <= 16.
+            let block = unsafe { Block::new(host.add(offset), len) };
+            let got =
+                (block.atomic_u16().is_some(), block.atomic_u32().is_some(), block.atomic_u64().is_some());
+            assert_eq!(got, expected, "offset {offset} length {len}");
+        }
+    }
+}

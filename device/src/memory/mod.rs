@@ -1,0 +1,363 @@
+//! Physical memory: the device's VRAM and the guest's RAM, by location.
+//!
+//! VRAM is one region for the life of the device. Guest RAM is a map the host may replace; the engines keep using the
+//! map they know until [`Memory::changed`] is called, which switches to the new one and returns when nobody uses the
+//! old one any more. A host pointer into guest RAM is therefore only ever held inside a [`Slice`].
+
+#![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
+
+mod access;
+mod quiescence;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vm_memory::{
+    Address, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
+    GuestMemoryRegion, MemoryRegionAddress, MmapRegion,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+pub(crate) use access::Block;
+pub(crate) use quiescence::{Inside, Quiescence};
+
+/// Guest RAM: a map that the host may replace.
+pub type SystemMemory = GuestMemoryAtomic<GuestMemoryMmap>;
+
+/// A place in physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// Byte offset in VRAM.
+    Vram(u64),
+    /// Guest-physical address; in hosted mode, the process's own virtual address.
+    System(u64),
+}
+
+impl Location {
+    /// The location `bytes` further on, or `None` past the end of the address range.
+    #[must_use]
+    pub fn checked_add(self, bytes: u64) -> Option<Location> {
+        match self {
+            Location::Vram(offset) => offset.checked_add(bytes).map(Location::Vram),
+            Location::System(address) => address.checked_add(bytes).map(Location::System),
+        }
+    }
+
+    /// The offset or address without the kind of memory.
+    #[must_use]
+    pub fn address(self) -> u64 {
+        match self {
+            Location::Vram(address) | Location::System(address) => address,
+        }
+    }
+}
+
+/// Why a physical access was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No memory answers at (all of) the location.
+    #[error("no memory at {location:x?} for {len} bytes")]
+    OutOfRange {
+        /// First byte without memory behind it.
+        location: Location,
+        /// Bytes wanted from there.
+        len: u64,
+    },
+    /// An atomic access must be naturally aligned.
+    #[error("atomic access of {len} bytes at {location:x?} is misaligned")]
+    Misaligned {
+        /// The location.
+        location: Location,
+        /// Bytes of the access.
+        len: u64,
+    },
+}
+
+/// VRAM and guest RAM.
+#[derive(Debug)]
+pub struct Memory {
+    vram: MmapRegion,
+    /// What the host replaces.
+    source: SystemMemory,
+    /// What the engines use: follows `source` in `changed` only.
+    active: SystemMemory,
+    generation: AtomicU64,
+    quiescence: Quiescence,
+}
+
+/// A span of work during which host pointers into guest RAM stay valid.
+#[derive(Debug)]
+pub struct Slice<'a> {
+    _inside: Inside<'a>,
+}
+
+impl Memory {
+    /// Memory made of a VRAM region and a guest RAM map.
+    #[must_use]
+    pub fn new(vram: MmapRegion, system: SystemMemory) -> Memory {
+        let active = GuestMemoryAtomic::from(system.memory().into_inner());
+        Memory {
+            vram,
+            source: system,
+            active,
+            generation: AtomicU64::new(1),
+            quiescence: Quiescence::default(),
+        }
+    }
+
+    /// Bytes of VRAM.
+    #[must_use]
+    pub fn vram_size(&self) -> u64 {
+        self.vram.size() as u64
+    }
+
+    /// Begins a slice: until it is dropped, [`Memory::changed`] does not return and no pointer goes stale.
+    ///
+    /// Slices are short (a few thousand wave instructions, or one packet). Do not call [`Memory::changed`] inside one.
+    #[must_use]
+    pub fn enter(&self) -> Slice<'_> {
+        Slice { _inside: self.quiescence.enter() }
+    }
+
+    /// Changes whenever a pointer obtained earlier may have become stale.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Switches to the guest RAM map the host has installed; returns when no engine uses the old one.
+    pub fn changed(&self) {
+        self.quiescence.wait_after(|| {
+            let map: Arc<GuestMemoryMmap> = self.source.memory().into_inner();
+            // Only `changed` writes `active`, one call at a time: a poisoned lock cannot have left it half-written.
+            let lock = self.active.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            lock.replace(GuestMemoryMmap::clone(&map));
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+
+    /// Host address of a location and how many bytes are contiguous from there.
+    ///
+    /// The pointer is valid until the end of the [`Slice`] the caller holds; dereferencing it is the caller's `unsafe`.
+    #[must_use]
+    pub fn host_pointer(&self, _slice: &Slice<'_>, location: Location) -> Option<(*mut u8, u64)> {
+        self.find(location).map(|block| (block.host(), block.len()))
+    }
+
+    /// The host mapping that contains a location: (bytes before it, host address, bytes from it on).
+    pub(crate) fn surroundings(&self, _slice: &Slice<'_>, location: Location) -> Option<(u64, *mut u8, u64)> {
+        let before = match location {
+            Location::Vram(offset) => offset,
+            Location::System(address) => {
+                let map = self.active.memory();
+                map.to_region_addr(GuestAddress(address))?.1.raw_value()
+            }
+        };
+        self.find(location).map(|block| (before, block.host(), block.len()))
+    }
+
+    /// A block at a location, as long as memory is contiguous from there, for the duration of a slice.
+    pub(crate) fn block<'a>(&self, _slice: &'a Slice<'_>, location: Location) -> Option<Block<'a>> {
+        self.find(location)
+    }
+
+    fn find<'a>(&self, location: Location) -> Option<Block<'a>> {
+        match location {
+            Location::Vram(offset) => {
+                let left = self.vram_size().checked_sub(offset).filter(|&left| left > 0)?;
+                // In range: `left` is positive. `as usize` is lossless, the region exists on this host.
+                let host = self.vram.as_ptr().wrapping_add(offset as usize);
+                // SAFETY: the region is `left` bytes long from `offset` on and lives as long as `self`; nobody makes
+                // references to its bytes. Callers tie the block to a slice of this memory.
+                Some(unsafe { Block::new(host, left) })
+            }
+            Location::System(address) => {
+                let map = self.active.memory();
+                let (region, offset) = map.to_region_addr(GuestAddress(address))?;
+                let left = region.len().checked_sub(offset.raw_value()).filter(|&left| left > 0)?;
+                let host = region.get_host_address(MemoryRegionAddress(offset.raw_value())).ok()?;
+                // SAFETY: the region is mapped for `left` bytes at `host`. It is part of the active map, which is only
+                // dropped in `changed` after every slice that began before the switch has ended; callers hold one.
+                Some(unsafe { Block::new(host, left) })
+            }
+        }
+    }
+
+    /// Copies bytes out of memory.
+    pub fn read_bytes(&self, location: Location, out: &mut [u8]) -> Result<(), Error> {
+        let slice = self.enter();
+        let mut done = 0usize;
+        while done < out.len() {
+            let len = (out.len() - done) as u64;
+            let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
+            let block = self.block(&slice, at).ok_or(Error::OutOfRange { location: at, len })?;
+            let now = len.min(block.len()) as usize;
+            block.read(&mut out[done..done + now]);
+            done += now;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes into memory.
+    pub fn write_bytes(&self, location: Location, data: &[u8]) -> Result<(), Error> {
+        let slice = self.enter();
+        let mut done = 0usize;
+        while done < data.len() {
+            let len = (data.len() - done) as u64;
+            let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
+            let block = self.block(&slice, at).ok_or(Error::OutOfRange { location: at, len })?;
+            let now = len.min(block.len()) as usize;
+            block.write(&data[done..done + now]);
+            done += now;
+        }
+        Ok(())
+    }
+
+    /// Reads a value.
+    pub fn read<T: FromBytes + IntoBytes>(&self, location: Location) -> Result<T, Error> {
+        let mut value = T::new_zeroed();
+        self.read_bytes(location, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a value.
+    pub fn write<T: IntoBytes + Immutable>(&self, location: Location, value: &T) -> Result<(), Error> {
+        self.write_bytes(location, value.as_bytes())
+    }
+
+    /// Reads 32 bits with one access (acquire).
+    pub fn load_u32(&self, location: Location) -> Result<u32, Error> {
+        let slice = self.enter();
+        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 4 })?;
+        Ok(block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.load(Ordering::Acquire))
+    }
+
+    /// Reads 64 bits with one access (acquire).
+    pub fn load_u64(&self, location: Location) -> Result<u64, Error> {
+        self.with_u64(location, |atomic| atomic.load(Ordering::Acquire))
+    }
+
+    /// Writes 32 bits with one access (release).
+    pub fn store_u32(&self, location: Location, value: u32) -> Result<(), Error> {
+        let slice = self.enter();
+        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 4 })?;
+        block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes 64 bits with one access (release).
+    pub fn store_u64(&self, location: Location, value: u64) -> Result<(), Error> {
+        self.with_u64(location, |atomic| atomic.store(value, Ordering::Release))
+    }
+
+    /// Adds to 64 bits atomically, wrapping; returns the value before.
+    pub fn fetch_add_u64(&self, location: Location, value: u64) -> Result<u64, Error> {
+        self.with_u64(location, |atomic| atomic.fetch_add(value, Ordering::SeqCst))
+    }
+
+    fn with_u64<R>(&self, location: Location, operation: impl FnOnce(&AtomicU64) -> R) -> Result<R, Error> {
+        let slice = self.enter();
+        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 8 })?;
+        Ok(operation(block.atomic_u64().ok_or(Error::Misaligned { location, len: 8 })?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> Memory {
+        let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
+        let map =
+            GuestMemoryMmap::from_ranges(&[(GuestAddress(0x1000), 0x2000), (GuestAddress(0x3000), 0x1000)])
+                .expect("anonymous memory");
+        Memory::new(vram, GuestMemoryAtomic::new(map))
+    }
+
+    #[test]
+    fn values_round_trip_in_vram_and_across_adjacent_regions() {
+        let memory = memory();
+        for location in [
+            Location::Vram(0),
+            Location::Vram((1 << 20) - 16),
+            Location::System(0x1001),
+            Location::System(0x2ffb),
+        ] {
+            let value = [0x0123_4567_89ab_cdefu64, !0];
+            memory.write(location, &value).expect("mapped");
+            assert_eq!(memory.read::<[u64; 2]>(location), Ok(value), "{location:?}");
+        }
+    }
+
+    #[test]
+    fn accesses_outside_are_refused() {
+        let memory = memory();
+        for (location, len) in [
+            (Location::Vram(1 << 20), 1),
+            (Location::Vram((1 << 20) - 4), 8),
+            (Location::Vram(u64::MAX), 2),
+            (Location::System(0), 1),
+            (Location::System(0x3ffc), 8),
+            (Location::System(u64::MAX - 3), 8),
+        ] {
+            let mut out = vec![0; len];
+            assert!(
+                matches!(memory.read_bytes(location, &mut out), Err(Error::OutOfRange { .. })),
+                "{location:?}"
+            );
+            assert!(memory.write_bytes(location, &out).is_err(), "{location:?}");
+        }
+        assert!(matches!(memory.load_u64(Location::Vram(4)), Err(Error::Misaligned { .. })));
+        assert!(matches!(memory.store_u32(Location::System(0x1002), 0), Err(Error::Misaligned { .. })));
+    }
+
+    #[test]
+    fn atomics_see_each_other() {
+        let memory = memory();
+        let location = Location::System(0x1008);
+        memory.store_u64(location, 5).expect("mapped");
+        assert_eq!(memory.fetch_add_u64(location, u64::MAX), Ok(5));
+        assert_eq!(memory.load_u64(location), Ok(4));
+        assert_eq!(memory.load_u32(location), Ok(4));
+    }
+
+    #[test]
+    fn replaced_map_is_followed_only_after_changed() {
+        let source = GuestMemoryAtomic::new(
+            GuestMemoryMmap::<()>::from_ranges(&[(GuestAddress(0), 0x1000)]).expect("anonymous memory"),
+        );
+        let memory = Memory::new(MmapRegion::new(0x1000).expect("anonymous memory"), source.clone());
+        memory.store_u32(Location::System(0), 7).expect("mapped");
+        let replacement =
+            GuestMemoryMmap::from_ranges(&[(GuestAddress(0x8000), 0x1000)]).expect("anonymous memory");
+        source.lock().expect("not poisoned").replace(replacement);
+        let before = memory.generation();
+        assert_eq!(memory.load_u32(Location::System(0)), Ok(7));
+        memory.changed();
+        assert_ne!(memory.generation(), before);
+        assert!(memory.load_u32(Location::System(0)).is_err());
+        assert_eq!(memory.load_u32(Location::System(0x8000)), Ok(0));
+    }
+
+    #[test]
+    fn changed_waits_for_slices_in_progress() {
+        let memory = Arc::new(memory());
+        let slice = memory.enter();
+        let (pointer, len) = memory.host_pointer(&slice, Location::System(0x1000)).expect("mapped");
+        assert!(!pointer.is_null() && len == 0x2000);
+        let changing = {
+            let memory = Arc::clone(&memory);
+            std::thread::spawn(move || memory.changed())
+        };
+        let before = memory.generation();
+        while memory.generation() == before && !changing.is_finished() {
+            std::thread::yield_now();
+            if memory.generation() != 1 {
+                break;
+            }
+        }
+        assert!(!changing.is_finished());
+        drop(slice);
+        changing.join().expect("changed returns once the slice is over");
+    }
+}

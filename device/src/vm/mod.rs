@@ -1,0 +1,357 @@
+//! GPU virtual memory: address spaces, their page tables, and access through them.
+//!
+//! Every fetch of the command processor and every TLB miss of a shader worker walks the tables of one [`AddressSpace`]:
+//! a process's four levels, or VMID 0's flat GART beside the frame-buffer aperture. Workers cache results in their own
+//! TLB; [`AddressSpace::invalidate`] changes the generation those caches carry and waits for the slices in progress.
+
+#![expect(unsafe_code, reason = "promises the lifetime of the mappings it hands to the workers")]
+
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use belfry_isa::mem::{Access, Mapping, MemoryFault, Mmu};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
+pub use walk::Translation;
+
+/// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.
+pub const MAX_DEPTH: u32 = 3;
+
+/// What the registers of a VM context say about its page tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// `PAGE_TABLE_BASE_ADDR`: address of the top table in bits 47:6, [`PTE_SYSTEM`](belfry_abi::gpuvm::PTE_SYSTEM) if it is not in VRAM.
+    pub base: u64,
+    /// `PAGE_TABLE_DEPTH`: directory levels above the PTB; 0 is a flat table of PTEs, at most [`MAX_DEPTH`].
+    pub depth: u32,
+    /// log2 of the pages one PDB0 entry covers: the `PAGE_TABLE_BLOCK_SIZE` field plus 9.
+    pub block_size: u32,
+    /// First address translated, in bytes; the tables start here.
+    pub start: u64,
+    /// Last address translated, in bytes, inclusive.
+    pub end: u64,
+    /// Kind of the context.
+    pub kind: RootKind,
+}
+
+/// Kind of a VM context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootKind {
+    /// The kernel's context: addresses in `fb_start..=fb_end` are VRAM from `fb_offset` on, the tables hold the rest.
+    Vmid0 {
+        /// First byte of the frame-buffer aperture, `FB_LOCATION_BASE << 24`.
+        fb_start: u64,
+        /// Last byte of the aperture, inclusive.
+        fb_end: u64,
+        /// VRAM offset of the aperture's first byte.
+        fb_offset: u64,
+    },
+    /// A process: only what its tables map.
+    Process,
+}
+
+/// Why a root is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// More levels than the hardware has.
+    #[error("page table depth {0} is more than {MAX_DEPTH}")]
+    Depth(u32),
+    /// A block size outside 9 to 24.
+    #[error("page table block size {0} is not between 9 and 24")]
+    BlockSize(u32),
+}
+
+/// Why an address does not translate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No valid entry.
+    NotPresent,
+    /// Loads are not allowed.
+    NoRead,
+    /// Stores are not allowed.
+    ReadOnly,
+    /// Instruction fetch is not allowed.
+    NoExecute,
+    /// The tables or the page point at nothing the device can reach, or the atomic is misaligned.
+    Bus,
+}
+
+/// A refused access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{access:?} of {va:#x}: {kind:?} at level {level}")]
+pub struct Fault {
+    /// Virtual address.
+    pub va: u64,
+    /// What was tried.
+    pub access: Access,
+    /// Why it was refused.
+    pub kind: FaultKind,
+    /// Table level that refused it; 0 is the PTB.
+    pub level: u32,
+}
+
+impl From<Fault> for MemoryFault {
+    fn from(fault: Fault) -> MemoryFault {
+        use belfry_isa::mem::FaultKind as Isa;
+        let kind = match fault.kind {
+            FaultKind::NotPresent => Isa::NotPresent,
+            FaultKind::NoRead | FaultKind::ReadOnly | FaultKind::NoExecute => Isa::Permission,
+            FaultKind::Bus => Isa::Bus,
+        };
+        MemoryFault { va: fault.va, access: fault.access, kind, lanes: 0 }
+    }
+}
+
+/// Counts page-table walks of all address spaces that share it.
+#[derive(Debug, Default)]
+pub struct WalkCounter(AtomicU64);
+
+impl WalkCounter {
+    /// Walks so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One virtual address space, shared by the queues and waves of a process.
+#[derive(Debug)]
+pub struct AddressSpace {
+    memory: Arc<Memory>,
+    root: Root,
+    walks: Arc<WalkCounter>,
+    generation: AtomicU64,
+    quiescence: Quiescence,
+    context: u64,
+}
+
+/// A span of work in an address space: while it lasts, what has been translated stays in place.
+#[derive(Debug)]
+pub struct Slice<'a> {
+    memory: MemorySlice<'a>,
+    _inside: Inside<'a>,
+}
+
+static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(1);
+
+impl AddressSpace {
+    /// An address space over the tables at `root`.
+    pub fn new(memory: Arc<Memory>, root: Root, walks: Arc<WalkCounter>) -> Result<AddressSpace, Error> {
+        if root.depth > MAX_DEPTH {
+            return Err(Error::Depth(root.depth));
+        }
+        if !(9..=24).contains(&root.block_size) {
+            return Err(Error::BlockSize(root.block_size));
+        }
+        Ok(AddressSpace {
+            memory,
+            root,
+            walks,
+            generation: AtomicU64::new(1),
+            quiescence: Quiescence::default(),
+            context: NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    /// The root this space was made from.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Physical memory underneath.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Begins a slice; see [`Memory::enter`]. Do not call [`AddressSpace::invalidate`] inside one.
+    #[must_use]
+    pub fn enter(&self) -> Slice<'_> {
+        Slice { memory: self.memory.enter(), _inside: self.quiescence.enter() }
+    }
+
+    /// Forgets cached translations; returns when no engine uses an old one any more.
+    pub fn invalidate(&self) {
+        self.quiescence.wait_after(|| {
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+
+    /// Walks the page tables for `va`.
+    pub fn translate(&self, va: u64, access: Access) -> Result<Translation, Fault> {
+        self.translate_in(&self.enter(), va, access)
+    }
+
+    fn translate_in(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<Translation, Fault> {
+        self.walks.0.fetch_add(1, Ordering::Relaxed);
+        walk::walk(&self.memory, &slice.memory, &self.root, va, access)
+    }
+
+    /// Runs `operation` on each contiguous block of `va..va + len`: block, offset in the range, bytes.
+    fn blocks(
+        &self,
+        va: u64,
+        len: usize,
+        access: Access,
+        mut operation: impl FnMut(crate::memory::Block<'_>, usize, usize),
+    ) -> Result<(), Fault> {
+        let slice = self.enter();
+        let mut done = 0usize;
+        while done < len {
+            let at = va.wrapping_add(done as u64);
+            let bus = Fault { va: at, access, kind: FaultKind::Bus, level: 0 };
+            let translation = self.translate_in(&slice, at, access)?;
+            let location = translation.locate(at).ok_or(bus)?;
+            let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
+            let left_in_page = translation.len - (at - translation.va);
+            let now = ((len - done) as u64).min(left_in_page).min(block.len()) as usize;
+            operation(block, done, now);
+            done += now;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out; stops at the first fault, when the rest of `out` is unchanged.
+    pub fn read_bytes(&self, va: u64, out: &mut [u8]) -> Result<(), Fault> {
+        self.blocks(va, out.len(), Access::Read, |block, offset, len| {
+            block.read(&mut out[offset..offset + len])
+        })
+    }
+
+    /// Copies bytes in; stops at the first fault, when earlier pages have been written.
+    pub fn write_bytes(&self, va: u64, data: &[u8]) -> Result<(), Fault> {
+        self.blocks(va, data.len(), Access::Write, |block, offset, len| {
+            block.write(&data[offset..offset + len])
+        })
+    }
+
+    /// Reads a value.
+    pub fn read<T: FromBytes + IntoBytes>(&self, va: u64) -> Result<T, Fault> {
+        let mut value = T::new_zeroed();
+        self.read_bytes(va, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a value.
+    pub fn write<T: IntoBytes + Immutable>(&self, va: u64, value: &T) -> Result<(), Fault> {
+        self.write_bytes(va, value.as_bytes())
+    }
+
+    /// Runs `operation` on the block at a naturally aligned `va`.
+    fn atomic<R>(
+        &self,
+        va: u64,
+        access: Access,
+        operation: impl FnOnce(crate::memory::Block<'_>) -> Option<R>,
+    ) -> Result<R, Fault> {
+        let slice = self.enter();
+        let bus = Fault { va, access, kind: FaultKind::Bus, level: 0 };
+        let translation = self.translate_in(&slice, va, access)?;
+        let location = translation.locate(va).ok_or(bus)?;
+        let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
+        operation(block).ok_or(bus)
+    }
+
+    /// Reads 16 bits with one access (acquire); misaligned is a bus fault.
+    pub fn load_u16(&self, va: u64) -> Result<u16, Fault> {
+        self.atomic(va, Access::Read, |block| Some(block.atomic_u16()?.load(Ordering::Acquire)))
+    }
+
+    /// Writes 16 bits with one access (release); misaligned is a bus fault.
+    pub fn store_u16(&self, va: u64, value: u16) -> Result<(), Fault> {
+        self.atomic(va, Access::Write, |block| {
+            block.atomic_u16()?.store(value, Ordering::Release);
+            Some(())
+        })
+    }
+
+    /// Reads 32 bits with one access (acquire); misaligned is a bus fault.
+    pub fn load_u32(&self, va: u64) -> Result<u32, Fault> {
+        self.atomic(va, Access::Read, |block| Some(block.atomic_u32()?.load(Ordering::Acquire)))
+    }
+
+    /// Writes 32 bits with one access (release); misaligned is a bus fault.
+    pub fn store_u32(&self, va: u64, value: u32) -> Result<(), Fault> {
+        self.atomic(va, Access::Write, |block| {
+            block.atomic_u32()?.store(value, Ordering::Release);
+            Some(())
+        })
+    }
+
+    /// Reads 64 bits with one access (acquire); misaligned is a bus fault.
+    pub fn load_u64(&self, va: u64) -> Result<u64, Fault> {
+        self.atomic(va, Access::Read, |block| Some(block.atomic_u64()?.load(Ordering::Acquire)))
+    }
+
+    /// Writes 64 bits with one access (release); misaligned is a bus fault.
+    pub fn store_u64(&self, va: u64, value: u64) -> Result<(), Fault> {
+        self.atomic(va, Access::Write, |block| {
+            block.atomic_u64()?.store(value, Ordering::Release);
+            Some(())
+        })
+    }
+
+    /// Adds to 32 bits atomically, wrapping; returns the value before.
+    pub fn fetch_add_u32(&self, va: u64, value: u32) -> Result<u32, Fault> {
+        self.atomic(va, Access::Atomic, |block| Some(block.atomic_u32()?.fetch_add(value, Ordering::SeqCst)))
+    }
+
+    /// Adds to 64 bits atomically, wrapping; returns the value before.
+    pub fn fetch_add_u64(&self, va: u64, value: u64) -> Result<u64, Fault> {
+        self.atomic(va, Access::Atomic, |block| Some(block.atomic_u64()?.fetch_add(value, Ordering::SeqCst)))
+    }
+
+    /// Replaces 64 bits if they are `current`; returns the value before either way.
+    pub fn compare_exchange_u64(&self, va: u64, current: u64, new: u64) -> Result<u64, Fault> {
+        self.atomic(va, Access::Atomic, |block| {
+            let result =
+                block.atomic_u64()?.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst);
+            Some(result.unwrap_or_else(|before| before))
+        })
+    }
+
+    /// Physical location of `va`.
+    pub fn locate(&self, va: u64, access: Access) -> Result<Location, Fault> {
+        let bus = Fault { va, access, kind: FaultKind::Bus, level: 0 };
+        self.translate(va, access)?.locate(va).ok_or(bus)
+    }
+}
+
+// SAFETY: a mapping lies in VRAM, which lives as long as this space, or in the guest's memory map in use, which
+// `Memory::changed` drops only after changing the generation and waiting for every slice (`enter`) that began before. The
+// shader workers, the only callers of `run`, hold a slice of this space around each `run`.
+unsafe impl Mmu for AddressSpace {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+        let slice = self.enter();
+        let bus = Fault { va, access, kind: FaultKind::Bus, level: 0 };
+        let translation = self.translate_in(&slice, va, access)?;
+        let location = translation.locate(va).ok_or(bus)?;
+        let (before, host, after) = self.memory.surroundings(&slice.memory, location).ok_or(bus)?;
+        // Contiguous both in the translation and in the host's mapping of the physical memory.
+        let before = before.min(va - translation.va);
+        let after = after.min(translation.len - (va - translation.va));
+        Ok(Mapping {
+            va: va - before,
+            len: before + after,
+            host: host.wrapping_sub(before as usize),
+            writable: translation.writable && translation.readable,
+            executable: translation.executable,
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        // Both only grow, so the sum changes whenever one of them does.
+        self.generation.load(Ordering::SeqCst).wrapping_add(self.memory.generation())
+    }
+
+    fn context(&self) -> u64 {
+        self.context
+    }
+}

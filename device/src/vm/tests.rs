@@ -1,0 +1,258 @@
+use super::*;
+use belfry_abi::gpuvm::{
+    PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_SYSTEM, PTE_TF, PTE_VALID, PTE_WRITEABLE,
+    pte_fragment,
+};
+use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
+const RWX: u64 = PTE_VALID | PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE;
+const VRAM: usize = 8 << 20;
+/// Tables of the test space, one page each: PDB2, PDB1, PDB0, PTB.
+const TABLES: [u64; 4] = [0x1000, 0x2000, 0x3000, 0x4000];
+/// Index 1, 2, 3, 4 at the four levels, so that mixing two of them up is noticed.
+const VA: u64 = 1 << 39 | 2 << 30 | 3 << 21 | 4 << 12;
+const ENTRIES: [u64; 4] = [0x1000 + 8, 0x2000 + 16, 0x3000 + 24, 0x4000 + 32];
+
+fn memory() -> Arc<Memory> {
+    let map =
+        GuestMemoryMmap::from_ranges(&[(GuestAddress(0x10_0000), 0x10_0000)]).expect("anonymous memory");
+    Arc::new(Memory::new(MmapRegion::new(VRAM).expect("anonymous memory"), GuestMemoryAtomic::new(map)))
+}
+
+fn root() -> Root {
+    Root { base: TABLES[0], depth: 3, block_size: 9, start: 0, end: (1 << 48) - 1, kind: RootKind::Process }
+}
+
+fn space(memory: &Arc<Memory>, root: Root) -> AddressSpace {
+    AddressSpace::new(Arc::clone(memory), root, Arc::default()).expect("a valid root")
+}
+
+/// Four levels that map `VA` to `pte`.
+fn tables(memory: &Memory, pte: u64) {
+    for level in 0..3 {
+        memory.write(Location::Vram(ENTRIES[level]), &(TABLES[level + 1] | PTE_VALID)).expect("in VRAM");
+    }
+    memory.write(Location::Vram(ENTRIES[3]), &pte).expect("in VRAM");
+}
+
+fn kind(space: &AddressSpace, va: u64, access: Access) -> Result<(), (FaultKind, u32)> {
+    space.translate(va, access).map(|_| ()).map_err(|fault| (fault.kind, fault.level))
+}
+
+#[test]
+fn four_levels_reach_vram_and_system_pages() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, RWX | 0x5000);
+    space.write(VA + 0x123, &0xdead_beefu32).expect("mapped");
+    assert_eq!(memory.read(Location::Vram(0x5123)), Ok(0xdead_beefu32));
+    tables(&memory, RWX | PTE_SYSTEM | 0x10_2000);
+    space.write(VA + 8, &77u64).expect("mapped");
+    assert_eq!(memory.read(Location::System(0x10_2008)), Ok(77u64));
+    assert_eq!(space.walks.get(), 2);
+}
+
+#[test]
+fn every_level_faults_on_a_bad_entry() {
+    for level in 0..4usize {
+        let memory = memory();
+        let space = space(&memory, root());
+        tables(&memory, RWX | 0x5000);
+        let table_level = 3 - level as u32;
+        memory.write(Location::Vram(ENTRIES[level]), &0u64).expect("in VRAM");
+        assert_eq!(
+            kind(&space, VA, Access::Read),
+            Err((FaultKind::NotPresent, table_level)),
+            "invalid at {level}"
+        );
+        // Pointing outside VRAM: the next level down cannot be fetched, and a page cannot be reached.
+        memory.write(Location::Vram(ENTRIES[level]), &(RWX | 0xffff_ffff_f000)).expect("in VRAM");
+        if level < 3 {
+            assert_eq!(
+                kind(&space, VA, Access::Read),
+                Err((FaultKind::Bus, table_level - 1)),
+                "outside at {level}"
+            );
+        }
+        let fault = space.read::<u32>(VA).expect_err("no memory there");
+        assert_eq!(fault.kind, FaultKind::Bus);
+        // A system address that the guest map does not have.
+        memory.write(Location::Vram(ENTRIES[level]), &(RWX | PTE_SYSTEM | 0x5000)).expect("in VRAM");
+        assert_eq!(space.read::<u32>(VA).expect_err("no memory there").kind, FaultKind::Bus);
+    }
+}
+
+#[test]
+fn directories_that_point_at_themselves_end() {
+    let memory = memory();
+    let space = space(&memory, root());
+    for table in TABLES {
+        for index in 0..512 {
+            memory.write(Location::Vram(table + index * 8), &(TABLES[0] | PTE_VALID)).expect("in VRAM");
+        }
+    }
+    // The walk ends at the last level, where the entry lacks the permissions of a page.
+    assert_eq!(kind(&space, VA, Access::Read), Err((FaultKind::NoRead, 0)));
+}
+
+#[test]
+fn permissions_are_checked_per_access() {
+    let accesses = [Access::Read, Access::Write, Access::Atomic, Access::Execute];
+    let rows = [
+        (
+            PTE_READABLE,
+            [None, Some(FaultKind::ReadOnly), Some(FaultKind::ReadOnly), Some(FaultKind::NoExecute)],
+        ),
+        (
+            PTE_WRITEABLE,
+            [Some(FaultKind::NoRead), None, Some(FaultKind::ReadOnly), Some(FaultKind::NoExecute)],
+        ),
+        (PTE_READABLE | PTE_WRITEABLE, [None, None, None, Some(FaultKind::NoExecute)]),
+        (
+            PTE_EXECUTABLE,
+            [Some(FaultKind::NoRead), Some(FaultKind::ReadOnly), Some(FaultKind::ReadOnly), None],
+        ),
+    ];
+    for (bits, expected) in rows {
+        let memory = memory();
+        let space = space(&memory, root());
+        tables(&memory, PTE_VALID | bits | 0x5000);
+        for (access, expected) in accesses.into_iter().zip(expected) {
+            let got = space.translate(VA, access).err().map(|fault| fault.kind);
+            assert_eq!(got, expected, "{access:?} with {bits:#x}");
+        }
+    }
+}
+
+#[test]
+fn huge_pages_map_at_pdb0_and_pdb1() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, 0);
+    memory.write(Location::Vram(ENTRIES[2]), &(RWX | PDE_PTE | 0x40_0000)).expect("in VRAM");
+    let translation = space.translate(VA + 0x12345, Access::Read).expect("mapped");
+    assert_eq!((translation.va, translation.len), (VA & !0x1f_ffff, 2 << 20));
+    assert_eq!(translation.location, Location::Vram(0x40_0000));
+    assert_eq!(space.locate(VA + 0x45, Access::Read), Ok(Location::Vram(0x40_4045)));
+    memory.write(Location::Vram(ENTRIES[1]), &(RWX | PDE_PTE)).expect("in VRAM");
+    assert_eq!(space.translate(VA, Access::Read).expect("mapped").len, 1 << 30);
+    assert_eq!(space.locate(VA + 0x45, Access::Read), Ok(Location::Vram(0x60_4045)));
+}
+
+#[test]
+fn fragment_widens_the_block_only_where_alignment_allows() {
+    let memory = memory();
+    let space = space(&memory, root());
+    // VA is page 4 of its PTB: a fragment of 4 pages is aligned when the physical page is, too.
+    tables(&memory, RWX | pte_fragment(2) | 0x8000);
+    let translation = space.translate(VA + 0x10, Access::Read).expect("mapped");
+    assert_eq!((translation.va, translation.len, translation.location), (VA, 0x4000, Location::Vram(0x8000)));
+    tables(&memory, RWX | pte_fragment(2) | 0x9000);
+    let translation = space.translate(VA + 0x10, Access::Read).expect("mapped");
+    assert_eq!((translation.va, translation.len, translation.location), (VA, 0x1000, Location::Vram(0x9000)));
+}
+
+#[test]
+fn larger_blocks_shift_the_directories() {
+    let memory = memory();
+    let space = space(&memory, Root { depth: 1, block_size: 11, ..root() });
+    // One PDB0 entry covers 2^11 pages, 8 MiB; page 1025 lies in the second page of the PTB itself.
+    memory.write(Location::Vram(TABLES[0] + 8), &(TABLES[1] | PTE_VALID)).expect("in VRAM");
+    memory.write(Location::Vram(TABLES[1] + 1025 * 8), &(RWX | 0x7000)).expect("in VRAM");
+    assert_eq!(space.locate((1 << 23) + (1025 << 12) + 5, Access::Read), Ok(Location::Vram(0x7005)));
+}
+
+#[test]
+fn vmid0_decodes_aperture_and_flat_table() {
+    let memory = memory();
+    let kind = RootKind::Vmid0 { fb_start: 0x80_0000_0000, fb_end: 0x80_007f_ffff, fb_offset: 0x1000 };
+    let start = 0x7fff_0000_0000;
+    let space =
+        space(&memory, Root { base: 0x2000, depth: 0, block_size: 9, start, end: start + 0xff_ffff, kind });
+    memory.write(Location::Vram(0x2000 + 600 * 8), &(RWX | PTE_SYSTEM | 0x10_3000)).expect("in VRAM");
+    assert_eq!(space.locate(0x80_0000_0040, Access::Write), Ok(Location::Vram(0x1040)));
+    assert_eq!(space.locate(start + 600 * 4096 + 4, Access::Read), Ok(Location::System(0x10_3004)));
+    assert!(space.translate(start - 1, Access::Read).is_err());
+    assert!(space.translate(start + 0x100_0000, Access::Read).is_err());
+    // The aperture is longer than VRAM after its offset: the last page translates and then finds no memory.
+    assert_eq!(space.read::<u32>(0x80_007f_f800).expect_err("past VRAM").kind, FaultKind::Bus);
+}
+
+#[test]
+fn addresses_outside_the_space_are_not_present() {
+    let memory = memory();
+    let limited = space(&memory, Root { start: 0x1000, end: VA, ..root() });
+    tables(&memory, RWX | 0x5000);
+    for va in [0, 0xfff, VA + 1, 1 << 48, u64::MAX, 0x1234_0000_0000_0000 | VA] {
+        assert!(
+            matches!(limited.translate(va, Access::Read), Err(Fault { kind: FaultKind::NotPresent, .. })),
+            "{va:#x}"
+        );
+    }
+}
+
+#[test]
+fn unmodelled_entries_are_refused() {
+    for bits in [PTE_PRT, PTE_TF] {
+        let memory = memory();
+        let space = space(&memory, root());
+        tables(&memory, RWX | bits | 0x5000);
+        assert_eq!(kind(&space, VA, Access::Read), Err((FaultKind::Bus, 0)));
+    }
+}
+
+#[test]
+fn copies_cross_pages_and_stop_at_the_hole() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, RWX | 0x7000);
+    memory.write(Location::Vram(ENTRIES[3] + 8), &(RWX | 0x5000)).expect("in VRAM");
+    let data: Vec<u8> = (0..=255).collect();
+    space.write_bytes(VA + 0xf80, &data).expect("both pages mapped");
+    let mut back = vec![0; 256];
+    space.read_bytes(VA + 0xf80, &mut back).expect("both pages mapped");
+    assert_eq!(back, data);
+    assert_eq!(memory.read(Location::Vram(0x5000)), Ok(0x80u8));
+    let fault = space.write_bytes(VA + 0x1f80, &data).expect_err("the third page is a hole");
+    assert_eq!((fault.va, fault.kind), (VA + 0x2000, FaultKind::NotPresent));
+}
+
+#[test]
+fn atomics_require_alignment_and_write_permission() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, RWX | 0x5000);
+    space.store_u64(VA, 5).expect("mapped");
+    assert_eq!(space.fetch_add_u64(VA, u64::MAX), Ok(5));
+    assert_eq!(space.compare_exchange_u64(VA, 4, 9), Ok(4));
+    assert_eq!(space.compare_exchange_u64(VA, 4, 1), Ok(9));
+    assert_eq!(space.load_u64(VA), Ok(9));
+    assert_eq!(space.fetch_add_u64(VA + 4, 1).expect_err("misaligned").kind, FaultKind::Bus);
+    tables(&memory, PTE_VALID | PTE_READABLE | 0x5000);
+    assert_eq!(space.fetch_add_u64(VA, 1).expect_err("read only").kind, FaultKind::ReadOnly);
+}
+
+#[test]
+fn mmu_mapping_covers_the_page_within_host_memory() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, PTE_VALID | PTE_READABLE | PTE_SYSTEM | 0x10_0000);
+    let mapping = Mmu::translate(&space, VA + 0x234, Access::Read).expect("mapped");
+    assert_eq!((mapping.va, mapping.len, mapping.writable, mapping.executable), (VA, 0x1000, false, false));
+    assert!(Mmu::translate(&space, VA, Access::Execute).is_err());
+    let before = space.generation();
+    space.invalidate();
+    assert_ne!(space.generation(), before);
+    let before = space.generation();
+    memory.changed();
+    assert_ne!(space.generation(), before);
+}
+
+#[test]
+fn bad_roots_are_refused() {
+    let memory = memory();
+    let make = |root| AddressSpace::new(Arc::clone(&memory), root, Arc::default()).map(|_| ());
+    assert_eq!(make(Root { depth: 4, ..root() }), Err(Error::Depth(4)));
+    assert_eq!(make(Root { block_size: 8, ..root() }), Err(Error::BlockSize(8)));
+    assert_eq!(make(Root { block_size: 64, ..root() }), Err(Error::BlockSize(64)));
+}

@@ -1,0 +1,131 @@
+//! The page-table walk: from a virtual address to a location in physical memory.
+
+use std::sync::atomic::Ordering;
+
+use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PDE_ADDRESS_MASK, PTE_SYSTEM, PteFlags, VA_BITS};
+use belfry_isa::mem::Access;
+
+use super::{Fault, FaultKind, Root, RootKind};
+use crate::memory::{Location, Memory, Slice};
+
+/// A successful walk: a block of virtual addresses that is contiguous in physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// First virtual address of the block.
+    pub va: u64,
+    /// Bytes in the block: a page, a huge page, or the fragment its entry declares.
+    pub len: u64,
+    /// Where the block lies.
+    pub location: Location,
+    /// Loads are allowed.
+    pub readable: bool,
+    /// Stores and atomics are allowed.
+    pub writable: bool,
+    /// Instruction fetch is allowed.
+    pub executable: bool,
+}
+
+impl Translation {
+    /// Physical location of `va`, which lies in the block.
+    pub(super) fn locate(&self, va: u64) -> Option<Location> {
+        self.location.checked_add(va.wrapping_sub(self.va))
+    }
+}
+
+impl Root {
+    /// Virtual address with the sign extension of canonical addresses removed, if it is in this space at all.
+    fn offset_of(&self, va: u64) -> Option<u64> {
+        let folded = va & ((1 << VA_BITS) - 1);
+        let canonical = folded | if folded >> (VA_BITS - 1) == 1 { u64::MAX << VA_BITS } else { 0 };
+        ((va == folded || va == canonical) && folded >= self.start && folded <= self.end)
+            .then(|| folded - self.start)
+    }
+
+    /// log2 of the bytes one entry of a level covers; level 0 is the PTB.
+    fn level_shift(&self, level: u32) -> u32 {
+        match level {
+            0 => PAGE_SHIFT,
+            _ => PAGE_SHIFT + self.block_size + LEVEL_BITS * (level - 1),
+        }
+    }
+}
+
+/// Walks the tables of `root` for `va`; `slice` keeps the tables' memory in place.
+pub(super) fn walk(
+    memory: &Memory,
+    slice: &Slice<'_>,
+    root: &Root,
+    va: u64,
+    access: Access,
+) -> Result<Translation, Fault> {
+    let fault = |kind, level| Fault { va, access, kind, level };
+    if let RootKind::Vmid0 { fb_start, fb_end, fb_offset } = root.kind
+        && (fb_start..=fb_end).contains(&va)
+    {
+        let location = Location::Vram(fb_offset);
+        let len = (fb_end - fb_start).saturating_add(1);
+        return Ok(Translation {
+            va: fb_start,
+            len,
+            location,
+            readable: true,
+            writable: true,
+            executable: true,
+        });
+    }
+    let offset = root.offset_of(va).ok_or_else(|| fault(FaultKind::NotPresent, root.depth))?;
+    let mut table = root.base;
+    let mut level = root.depth;
+    loop {
+        let shift = root.level_shift(level);
+        let index = match level {
+            _ if level == root.depth => offset >> shift,
+            0 => (offset >> shift) & ((1 << root.block_size) - 1),
+            _ => (offset >> shift) & ((1 << LEVEL_BITS) - 1),
+        };
+        let address =
+            (table & PDE_ADDRESS_MASK).checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
+        let location =
+            if table & PTE_SYSTEM != 0 { Location::System(address) } else { Location::Vram(address) };
+        let block = memory.block(slice, location).ok_or_else(|| fault(FaultKind::Bus, level))?;
+        let atomic = block.atomic_u64().ok_or_else(|| fault(FaultKind::Bus, level))?;
+        let entry = PteFlags::from_bits(atomic.load(Ordering::Acquire));
+        if !entry.valid() {
+            return Err(fault(FaultKind::NotPresent, level));
+        }
+        if level == 0 || entry.pde_pte() {
+            return leaf(entry, shift, level, va, access);
+        }
+        table = entry.bits();
+        level -= 1;
+    }
+}
+
+fn leaf(entry: PteFlags, shift: u32, level: u32, va: u64, access: Access) -> Result<Translation, Fault> {
+    let fault = |kind| Fault { va, access, kind, level };
+    if entry.prt() || entry.translate_further() {
+        // Partially resident pages and translate-further tables are not modelled: no access is better than a wrong one.
+        return Err(fault(FaultKind::Bus));
+    }
+    let (readable, writable, executable) = (entry.readable(), entry.writeable(), entry.executable());
+    let refused = match access {
+        Access::Read if !readable => Some(FaultKind::NoRead),
+        Access::Write if !writable => Some(FaultKind::ReadOnly),
+        Access::Atomic if !writable || !readable => Some(FaultKind::ReadOnly),
+        Access::Execute if !executable => Some(FaultKind::NoExecute),
+        _ => None,
+    };
+    if let Some(kind) = refused {
+        return Err(fault(kind));
+    }
+    let page = 1u64 << shift;
+    let physical = entry.address() & !(page - 1);
+    let page_va = va & !(page - 1);
+    // A fragment is a promise that 2^n pages around this one are contiguous, too. It only counts where both sides are
+    // aligned alike, and never beyond the 2 MiB that one PTB maps.
+    let fragment = 1u64 << (PAGE_SHIFT + u32::from(entry.fragment().min(LEVEL_BITS as u8)));
+    let len = if fragment > page && (page_va ^ physical) & (fragment - 1) == 0 { fragment } else { page };
+    let base = physical & !(len - 1);
+    let location = if entry.system() { Location::System(base) } else { Location::Vram(base) };
+    Ok(Translation { va: va & !(len - 1), len, location, readable, writable, executable })
+}
