@@ -2,3 +2,4 @@
 
 pub mod child;
 pub mod image;
+pub mod vfio_user;
