@@ -1,2 +1,79 @@
-//! Workspace tasks.
-fn main() {}
+//! `cargo xtask`: workspace tasks, one module per command.
+
+mod kernels;
+
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Workspace tasks of Belfry")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compile the OpenCL kernels of the examples into the code objects that are committed.
+    Kernels {
+        /// Only prove that the committed objects are what the sources give.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the rules of the tree that no compiler checks: dependency arrows, file lengths, texts.
+    Tidy,
+    /// Prove the ABI layouts against the C headers that publish them.
+    HeaderCheck {
+        /// Directory that holds `linux/kfd_ioctl.h` (fetched when absent).
+        #[arg(long)]
+        linux: Option<PathBuf>,
+        /// Directory that holds `hsa/hsa.h` (fetched when absent).
+        #[arg(long)]
+        hsa: Option<PathBuf>,
+        /// Check the kernel's own headers instead; `drivers/gpu/drm/amd/include` of this Linux tree (fetched when absent).
+        #[arg(long, num_args = 0..=1, value_name = "DIR")]
+        kernel: Option<Option<PathBuf>>,
+    },
+}
+
+fn main() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
+    match Cli::parse().command {
+        Command::Kernels { check } => kernels::run(check),
+        Command::Tidy => xtask::tidy::run(root),
+        Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
+    }
+}
+
+/// Checks against the headers named on the command line, and fetches those that are not.
+fn header_check(linux: Option<PathBuf>, hsa: Option<PathBuf>, kernel: Option<Option<PathBuf>>) -> Result<()> {
+    let held = if let Some(include) = kernel {
+        let include = match include {
+            Some(include) => include,
+            None => fetch_headers("kernel")?,
+        };
+        xtask::header_check::check_kernel(&include)?
+    } else {
+        let linux = linux.map_or_else(|| fetch_headers("linux"), Ok)?;
+        let hsa = hsa.map_or_else(|| fetch_headers("hsa"), Ok)?;
+        xtask::header_check::check_user(&linux, &hsa)?
+    };
+    println!("header-check: {held} layouts and constants agree with the headers");
+    Ok(())
+}
+
+/// Has the header package fetched and returns where its headers are.
+///
+/// A program of its own, so that the tasks that generate code do not depend on the crates they generate it for.
+fn fetch_headers(which: &str) -> Result<PathBuf> {
+    let output = process::Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--package", "belfry-tests", "--bin", "fetch-headers", "--", which])
+        .stderr(process::Stdio::inherit())
+        .output()
+        .context("running fetch-headers")?;
+    ensure!(output.status.success(), "the {which} headers could not be fetched");
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}

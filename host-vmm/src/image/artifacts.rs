@@ -67,10 +67,10 @@ pub enum Freshness {
     Update,
 }
 
-type Choose<'a> = &'a dyn Fn(&Apt) -> Result<(Vec<Package>, BTreeMap<String, String>), FetchError>;
+pub(super) type Choose<'a> = &'a dyn Fn(&Apt) -> Result<(Vec<Package>, BTreeMap<String, String>), FetchError>;
 
 /// Finds or fetches one artifact; safe against a second process doing the same.
-fn obtain(
+pub(super) fn obtain(
     cache: &Cache,
     artifact: &str,
     freshness: Freshness,

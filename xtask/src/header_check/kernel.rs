@@ -1,0 +1,342 @@
+//! The kernel's own headers: MQD, MES frames and register offsets.
+
+use belfry_abi::regs::{self, Description};
+use belfry_abi::{mes, mqd};
+
+use super::{Group, layout};
+
+/// One group per header, because the register headers define thousands of names.
+pub(super) fn groups() -> Vec<(&'static str, Group)> {
+    let mut groups = vec![
+        (
+            "mqd",
+            Group {
+                includes: vec!["\"v11_structs.h\""],
+                layouts: vec![layout!(
+                    "struct v11_compute_mqd",
+                    mqd::ComputeMqd {
+                        header,
+                        compute_dispatch_initiator,
+                        compute_dim_x,
+                        compute_dim_y,
+                        compute_dim_z,
+                        compute_start_x,
+                        compute_start_y,
+                        compute_start_z,
+                        compute_num_thread_x,
+                        compute_num_thread_y,
+                        compute_num_thread_z,
+                        compute_pipelinestat_enable,
+                        compute_perfcount_enable,
+                        compute_pgm_lo,
+                        compute_pgm_hi,
+                        compute_dispatch_pkt_addr_lo,
+                        compute_dispatch_pkt_addr_hi,
+                        compute_dispatch_scratch_base_lo,
+                        compute_dispatch_scratch_base_hi,
+                        compute_pgm_rsrc1,
+                        compute_pgm_rsrc2,
+                        compute_vmid,
+                        compute_resource_limits,
+                        compute_static_thread_mgmt_se0,
+                        compute_static_thread_mgmt_se1,
+                        compute_tmpring_size,
+                        compute_static_thread_mgmt_se2,
+                        compute_static_thread_mgmt_se3,
+                        compute_restart_x,
+                        compute_restart_y,
+                        compute_restart_z,
+                        compute_thread_trace_enable,
+                        compute_dispatch_id,
+                        compute_threadgroup_id,
+                        compute_req_ctrl,
+                        compute_user_accum: "compute_user_accum_0",
+                        compute_pgm_rsrc3,
+                        compute_ddid_index,
+                        compute_shader_chksum,
+                        compute_static_thread_mgmt_se4,
+                        compute_static_thread_mgmt_se5,
+                        compute_static_thread_mgmt_se6,
+                        compute_static_thread_mgmt_se7,
+                        compute_dispatch_interleave,
+                        compute_relaunch,
+                        compute_wave_restore_addr_lo,
+                        compute_wave_restore_addr_hi,
+                        compute_wave_restore_control,
+                        compute_user_data: "compute_user_data_0",
+                        cp_compute_csinvoc_count_lo,
+                        cp_compute_csinvoc_count_hi,
+                        cp_mqd_query_time_lo,
+                        cp_mqd_query_time_hi,
+                        cp_mqd_connect_start_time_lo,
+                        cp_mqd_connect_start_time_hi,
+                        cp_mqd_connect_end_time_lo,
+                        cp_mqd_connect_end_time_hi,
+                        cp_mqd_connect_end_wf_count,
+                        cp_mqd_connect_end_pq_rptr,
+                        cp_mqd_connect_end_pq_wptr,
+                        cp_mqd_connect_end_ib_rptr,
+                        cp_mqd_readindex_lo,
+                        cp_mqd_readindex_hi,
+                        cp_mqd_save_start_time_lo,
+                        cp_mqd_save_start_time_hi,
+                        cp_mqd_save_end_time_lo,
+                        cp_mqd_save_end_time_hi,
+                        cp_mqd_restore_start_time_lo,
+                        cp_mqd_restore_start_time_hi,
+                        cp_mqd_restore_end_time_lo,
+                        cp_mqd_restore_end_time_hi,
+                        disable_queue,
+                        gds_cs_ctxsw_cnt: "gds_cs_ctxsw_cnt0",
+                        cp_pq_exe_status_lo,
+                        cp_pq_exe_status_hi,
+                        cp_packet_id_lo,
+                        cp_packet_id_hi,
+                        cp_packet_exe_status_lo,
+                        cp_packet_exe_status_hi,
+                        gds_save_base_addr_lo,
+                        gds_save_base_addr_hi,
+                        gds_save_mask_lo,
+                        gds_save_mask_hi,
+                        ctx_save_base_addr_lo,
+                        ctx_save_base_addr_hi,
+                        cp_mqd_base_addr_lo,
+                        cp_mqd_base_addr_hi,
+                        cp_hqd_active,
+                        cp_hqd_vmid,
+                        cp_hqd_persistent_state,
+                        cp_hqd_pipe_priority,
+                        cp_hqd_queue_priority,
+                        cp_hqd_quantum,
+                        cp_hqd_pq_base_lo,
+                        cp_hqd_pq_base_hi,
+                        cp_hqd_pq_rptr,
+                        cp_hqd_pq_rptr_report_addr_lo,
+                        cp_hqd_pq_rptr_report_addr_hi,
+                        cp_hqd_pq_wptr_poll_addr_lo,
+                        cp_hqd_pq_wptr_poll_addr_hi,
+                        cp_hqd_pq_doorbell_control,
+                        cp_hqd_pq_control,
+                        cp_hqd_ib_base_addr_lo,
+                        cp_hqd_ib_base_addr_hi,
+                        cp_hqd_ib_rptr,
+                        cp_hqd_ib_control,
+                        cp_hqd_iq_timer,
+                        cp_hqd_iq_rptr,
+                        cp_hqd_dequeue_request,
+                        cp_hqd_dma_offload,
+                        cp_hqd_sema_cmd,
+                        cp_hqd_msg_type,
+                        cp_hqd_atomic0_preop_lo,
+                        cp_hqd_atomic0_preop_hi,
+                        cp_hqd_atomic1_preop_lo,
+                        cp_hqd_atomic1_preop_hi,
+                        cp_hqd_hq_status0,
+                        cp_hqd_hq_control0,
+                        cp_mqd_control,
+                        cp_hqd_hq_status1,
+                        cp_hqd_hq_control1,
+                        cp_hqd_eop_base_addr_lo,
+                        cp_hqd_eop_base_addr_hi,
+                        cp_hqd_eop_control,
+                        cp_hqd_eop_rptr,
+                        cp_hqd_eop_wptr,
+                        cp_hqd_eop_done_events,
+                        cp_hqd_ctx_save_base_addr_lo,
+                        cp_hqd_ctx_save_base_addr_hi,
+                        cp_hqd_ctx_save_control,
+                        cp_hqd_cntl_stack_offset,
+                        cp_hqd_cntl_stack_size,
+                        cp_hqd_wg_state_offset,
+                        cp_hqd_ctx_save_size,
+                        cp_hqd_gds_resource_state,
+                        cp_hqd_error,
+                        cp_hqd_eop_wptr_mem,
+                        cp_hqd_aql_control,
+                        cp_hqd_pq_wptr_lo,
+                        cp_hqd_pq_wptr_hi,
+                        iqtimer_pkt_header,
+                        iqtimer_pkt_dw: "iqtimer_pkt_dw0",
+                        set_resources_header,
+                        set_resources_dw: "set_resources_dw1",
+                        queue_doorbell_id: "queue_doorbell_id0",
+                        control_buf_addr_lo,
+                        control_buf_addr_hi,
+                        control_buf_wptr_lo,
+                        control_buf_wptr_hi,
+                        control_buf_dptr_lo,
+                        control_buf_dptr_hi,
+                        control_buf_num_entries,
+                        draw_ring_addr_lo,
+                        draw_ring_addr_hi,
+                    }
+                )],
+                ..Group::default()
+            },
+        ),
+        (
+            "mes",
+            Group {
+                includes: vec!["\"mes_v11_api_def.h\""],
+                layouts: vec![
+                    layout!(
+                        "struct MES_API_STATUS",
+                        mes::ApiStatus { api_completion_fence_addr, api_completion_fence_value }
+                    ),
+                    layout!(
+                        "union MESAPI_SET_HW_RESOURCES",
+                        mes::SetHwResources {
+                            header,
+                            vmid_mask_mmhub,
+                            vmid_mask_gfxhub,
+                            gds_size,
+                            paging_vmid,
+                            compute_hqd_mask,
+                            gfx_hqd_mask,
+                            sdma_hqd_mask,
+                            aggregated_doorbells,
+                            g_sch_ctx_gpu_mc_ptr,
+                            query_status_fence_gpu_mc_ptr,
+                            gc_base,
+                            mmhub_base,
+                            osssys_base,
+                            api_status,
+                            oversubscription_timer,
+                            doorbell_info,
+                            event_intr_history_gpu_mc_ptr,
+                            timestamp,
+                            os_tdr_timeout_in_sec
+                        }
+                    ),
+                    layout!(
+                        "union MESAPI__ADD_QUEUE",
+                        mes::AddQueue {
+                            header,
+                            process_id,
+                            page_table_base_addr,
+                            process_va_start,
+                            process_va_end,
+                            process_quantum,
+                            process_context_addr,
+                            gang_quantum,
+                            gang_context_addr,
+                            inprocess_gang_priority,
+                            gang_global_priority_level,
+                            doorbell_offset,
+                            mqd_addr,
+                            wptr_addr,
+                            h_context,
+                            h_queue,
+                            queue_type,
+                            gds_base,
+                            gds_size,
+                            gws_base,
+                            gws_size,
+                            oa_mask,
+                            trap_handler_addr,
+                            vm_context_cntl,
+                            api_status,
+                            tma_addr,
+                            sch_id,
+                            timestamp,
+                            process_context_array_index,
+                            gang_context_array_index,
+                            pipe_id,
+                            queue_id,
+                            alignment_mode_setting,
+                            unmap_flag_addr
+                        }
+                    ),
+                    layout!(
+                        "union MESAPI__REMOVE_QUEUE",
+                        mes::RemoveQueue {
+                            header,
+                            doorbell_offset,
+                            gang_context_addr,
+                            api_status,
+                            pipe_id,
+                            queue_id,
+                            tf_addr,
+                            tf_data,
+                            queue_type
+                        }
+                    ),
+                    layout!(
+                        "union MESAPI__SUSPEND",
+                        mes::Suspend {
+                            header,
+                            gang_context_addr,
+                            suspend_fence_addr,
+                            suspend_fence_value,
+                            api_status
+                        }
+                    ),
+                    layout!("union MESAPI__RESUME", mes::Resume { header, gang_context_addr, api_status }),
+                    layout!("union MESAPI__QUERY_MES_STATUS", mes::QueryStatus { header, api_status }),
+                    layout!("union MESAPI__MISC", mes::Misc { header, opcode, api_status, data }),
+                    layout!(
+                        "union MESAPI__UPDATE_ROOT_PAGE_TABLE",
+                        mes::UpdateRootPageTable {
+                            header,
+                            page_table_base_addr,
+                            process_context_addr,
+                            api_status
+                        }
+                    ),
+                ],
+                ..Group::default()
+            },
+        ),
+    ];
+    groups.push(("gc", registers("\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::BASES, regs::gc::ALL)));
+    groups.push((
+        "mmhub",
+        registers("\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::BASES, regs::mmhub::ALL),
+    ));
+    groups.push(("mp", registers("\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::BASES, regs::mp::ALL)));
+    groups.push((
+        "nbio",
+        registers("\"asic_reg/nbio/nbio_4_3_0_offset.h\"", regs::nbio::BASES, regs::nbio::ALL),
+    ));
+    groups.push((
+        "osssys",
+        registers("\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::BASES, regs::osssys::ALL),
+    ));
+    groups.push((
+        "smuio",
+        registers("\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::BASES, regs::smuio::ALL),
+    ));
+    groups
+}
+
+/// Every register's absolute dword index is its segment base plus the published offset.
+fn registers(header: &'static str, bases: &[u32], all: &[Description]) -> Group {
+    let conditions = all
+        .iter()
+        .map(|register| {
+            let name = published(register.name);
+            // An array element is no constant expression in C.
+            let base = bases.iter().enumerate().rev().fold("0".to_owned(), |rest, (segment, base)| {
+                format!("(reg{name}_BASE_IDX == {segment} ? {base} : {rest})")
+            });
+            (
+                format!("reg{name} + {base} == {}", register.index),
+                format!("{name} is not at {:#x}", register.index),
+            )
+        })
+        .collect();
+    Group { includes: vec![header], conditions, ..Group::default() }
+}
+
+/// The header's name of a register: the bus interface's carry the instance and function they belong to.
+fn published(name: &'static str) -> String {
+    let prefix = match name {
+        "MM_INDEX" | "MM_DATA" | "MM_INDEX_HI" | "RSMU_INDEX" | "RSMU_DATA" => "BIF_BX_PF0_",
+        "PCIE_INDEX2" | "PCIE_DATA2" | "BIOS_SCRATCH_7" => "BIF_BX0_",
+        "REMAP_HDP_MEM_FLUSH_CNTL" | "REMAP_HDP_REG_FLUSH_CNTL" => "BIF_BX0_",
+        "RCC_DOORBELL_APER_EN" | "RCC_CONFIG_MEMSIZE" | "RCC_IOV_FUNC_IDENTIFIER" => "RCC_DEV0_EPF0_",
+        "RCC_STRAP0" => return "RCC_STRAP0_RCC_DEV0_EPF0_STRAP0".to_owned(),
+        _ => "",
+    };
+    format!("{prefix}{name}")
+}

@@ -1,0 +1,287 @@
+//! `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`: what programs see of the driver.
+
+use belfry_abi::kfd::{aperture, drm, event, ioctl, memory, misc, queue};
+
+use super::{Constant, Group, constants, layout};
+
+/// Everything the user interface must agree with.
+pub(super) fn group() -> Group {
+    Group {
+        includes: vec!["<linux/kfd_ioctl.h>", "<drm/amdgpu_drm.h>"],
+        layouts: vec![
+            layout!(
+                "struct kfd_process_device_apertures",
+                aperture::ProcessDeviceApertures {
+                    lds_base,
+                    lds_limit,
+                    scratch_base,
+                    scratch_limit,
+                    gpuvm_base,
+                    gpuvm_limit,
+                    gpu_id
+                }
+            ),
+            layout!(
+                "struct kfd_ioctl_get_process_apertures_args",
+                aperture::GetProcessAperturesArgs { process_apertures, num_of_nodes }
+            ),
+            layout!(
+                "struct kfd_ioctl_get_process_apertures_new_args",
+                aperture::GetProcessAperturesNewArgs { kfd_process_device_apertures_ptr, num_of_nodes }
+            ),
+            layout!(
+                "struct kfd_ioctl_create_event_args",
+                event::CreateEventArgs {
+                    event_page_offset,
+                    event_trigger_data,
+                    event_type,
+                    auto_reset,
+                    node_id,
+                    event_id,
+                    event_slot_index
+                }
+            ),
+            layout!("struct kfd_ioctl_destroy_event_args", event::EventIdArgs { event_id }),
+            layout!(
+                "struct kfd_memory_exception_failure",
+                event::MemoryExceptionFailure {
+                    not_present: "NotPresent",
+                    read_only: "ReadOnly",
+                    no_execute: "NoExecute",
+                    imprecise
+                }
+            ),
+            layout!(
+                "struct kfd_hsa_memory_exception_data",
+                event::MemoryExceptionData { failure, va, gpu_id, error_type: "ErrorType" }
+            ),
+            layout!(
+                "struct kfd_hsa_hw_exception_data",
+                event::HwExceptionData { reset_type, reset_cause, memory_lost, gpu_id }
+            ),
+            layout!(
+                "struct kfd_event_data",
+                event::EventData { data: "memory_exception_data", kfd_event_data_ext, event_id }
+            ),
+            layout!(
+                "struct kfd_ioctl_wait_events_args",
+                event::WaitEventsArgs { events_ptr, num_events, wait_for_all, timeout, wait_result }
+            ),
+            layout!("struct kfd_ioctl_acquire_vm_args", memory::AcquireVmArgs { drm_fd, gpu_id }),
+            layout!(
+                "struct kfd_ioctl_alloc_memory_of_gpu_args",
+                memory::AllocMemoryOfGpuArgs { va_addr, size, handle, mmap_offset, gpu_id, flags }
+            ),
+            layout!("struct kfd_ioctl_free_memory_of_gpu_args", memory::FreeMemoryOfGpuArgs { handle }),
+            layout!(
+                "struct kfd_ioctl_map_memory_to_gpu_args",
+                memory::MapMemoryToGpuArgs { handle, device_ids_array_ptr, n_devices, n_success }
+            ),
+            layout!(
+                "struct kfd_ioctl_get_available_memory_args",
+                memory::GetAvailableMemoryArgs { available, gpu_id }
+            ),
+            layout!(
+                "struct kfd_ioctl_get_version_args",
+                misc::GetVersionArgs { major_version, minor_version }
+            ),
+            layout!(
+                "struct kfd_ioctl_set_memory_policy_args",
+                misc::SetMemoryPolicyArgs {
+                    alternate_aperture_base,
+                    alternate_aperture_size,
+                    gpu_id,
+                    default_policy,
+                    alternate_policy,
+                    misc_process_flag
+                }
+            ),
+            layout!(
+                "struct kfd_ioctl_get_clock_counters_args",
+                misc::GetClockCountersArgs {
+                    gpu_clock_counter,
+                    cpu_clock_counter,
+                    system_clock_counter,
+                    system_clock_freq,
+                    gpu_id
+                }
+            ),
+            layout!(
+                "struct kfd_ioctl_set_scratch_backing_va_args",
+                misc::SetScratchBackingVaArgs { va_addr, gpu_id }
+            ),
+            layout!(
+                "struct kfd_ioctl_get_tile_config_args",
+                misc::GetTileConfigArgs {
+                    tile_config_ptr,
+                    macro_tile_config_ptr,
+                    num_tile_configs,
+                    num_macro_tile_configs,
+                    gpu_id,
+                    gb_addr_config,
+                    num_banks,
+                    num_ranks
+                }
+            ),
+            layout!(
+                "struct kfd_ioctl_set_trap_handler_args",
+                misc::SetTrapHandlerArgs { tba_addr, tma_addr, gpu_id }
+            ),
+            layout!("struct kfd_ioctl_set_xnack_mode_args", misc::SetXnackModeArgs { xnack_enabled }),
+            layout!(
+                "struct kfd_ioctl_runtime_enable_args",
+                misc::RuntimeEnableArgs { r_debug, mode_mask, capabilities_mask }
+            ),
+            layout!(
+                "struct kfd_ioctl_create_queue_args",
+                queue::CreateQueueArgs {
+                    ring_base_address,
+                    write_pointer_address,
+                    read_pointer_address,
+                    doorbell_offset,
+                    ring_size,
+                    gpu_id,
+                    queue_type,
+                    queue_percentage,
+                    queue_priority,
+                    queue_id,
+                    eop_buffer_address,
+                    eop_buffer_size,
+                    ctx_save_restore_address,
+                    ctx_save_restore_size,
+                    ctl_stack_size,
+                    sdma_engine_id,
+                    metadata_ring_size
+                }
+            ),
+            layout!("struct kfd_ioctl_destroy_queue_args", queue::DestroyQueueArgs { queue_id }),
+            layout!(
+                "struct kfd_ioctl_update_queue_args",
+                queue::UpdateQueueArgs {
+                    ring_base_address,
+                    queue_id,
+                    ring_size,
+                    queue_percentage,
+                    queue_priority
+                }
+            ),
+            layout!(
+                "struct kfd_ioctl_set_cu_mask_args",
+                queue::SetCuMaskArgs { queue_id, num_cu_mask, cu_mask_ptr }
+            ),
+            layout!("struct drm_amdgpu_info", drm::DrmAmdgpuInfo { return_pointer, return_size, query }),
+            layout!(
+                "struct drm_amdgpu_info_device",
+                drm::DrmAmdgpuInfoDevice {
+                    device_id,
+                    chip_rev,
+                    external_rev,
+                    pci_rev,
+                    family,
+                    num_shader_engines,
+                    num_shader_arrays_per_engine,
+                    gpu_counter_freq,
+                    max_engine_clock,
+                    max_memory_clock,
+                    cu_active_number,
+                    cu_ao_mask,
+                    cu_bitmap,
+                    enabled_rb_pipes_mask,
+                    num_rb_pipes,
+                    num_hw_gfx_contexts,
+                    pcie_gen,
+                    ids_flags,
+                    virtual_address_offset,
+                    virtual_address_max,
+                    virtual_address_alignment,
+                    pte_fragment_size,
+                    gart_page_size,
+                    ce_ram_size,
+                    vram_type,
+                    vram_bit_width,
+                    vce_harvest_config,
+                    gc_double_offchip_lds_buf,
+                    prim_buf_gpu_addr,
+                    pos_buf_gpu_addr,
+                    cntl_sb_buf_gpu_addr,
+                    param_buf_gpu_addr,
+                    prim_buf_size,
+                    pos_buf_size,
+                    cntl_sb_buf_size,
+                    param_buf_size,
+                    wave_front_size,
+                    num_shader_visible_vgprs,
+                    num_cu_per_sh,
+                    num_tcc_blocks,
+                    gs_vgt_table_depth,
+                    gs_prim_buffer_depth,
+                    max_gs_waves_per_vgt,
+                    pcie_num_lanes,
+                    cu_ao_bitmap,
+                    high_va_offset,
+                    high_va_max,
+                    pa_sc_tile_steering_override,
+                    tcc_disabled_mask,
+                    min_engine_clock,
+                    min_memory_clock,
+                    tcp_cache_size,
+                    num_sqc_per_wgp,
+                    sqc_data_cache_size,
+                    sqc_inst_cache_size,
+                    gl1c_cache_size,
+                    gl2c_cache_size,
+                    mall_size,
+                    enabled_rb_pipes_mask_hi,
+                    shadow_size,
+                    shadow_alignment,
+                    csa_size,
+                    csa_alignment,
+                    userq_ip_mask
+                }
+            )
+            .fields_only(),
+            layout!(
+                "struct drm_amdgpu_heap_info",
+                drm::DrmAmdgpuHeapInfo { total_heap_size, usable_heap_size, heap_usage, max_allocation }
+            ),
+            layout!(
+                "struct drm_amdgpu_memory_info",
+                drm::DrmAmdgpuMemoryInfo { vram, cpu_accessible_vram, gtt }
+            ),
+        ],
+        constants: constants![
+            queue::KFD_IOC_QUEUE_TYPE_COMPUTE,
+            queue::KFD_IOC_QUEUE_TYPE_SDMA,
+            queue::KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+            queue::KFD_IOC_QUEUE_TYPE_SDMA_XGMI,
+            queue::KFD_MAX_QUEUE_PERCENTAGE,
+            queue::KFD_MAX_QUEUE_PRIORITY,
+            event::KFD_IOC_EVENT_SIGNAL,
+            event::KFD_IOC_EVENT_NODECHANGE,
+            event::KFD_IOC_EVENT_DEVICESTATECHANGE,
+            event::KFD_IOC_EVENT_HW_EXCEPTION,
+            event::KFD_IOC_EVENT_SYSTEM_EVENT,
+            event::KFD_IOC_EVENT_DEBUG_EVENT,
+            event::KFD_IOC_EVENT_PROFILE_EVENT,
+            event::KFD_IOC_EVENT_QUEUE_EVENT,
+            event::KFD_IOC_EVENT_MEMORY,
+            event::KFD_IOC_WAIT_RESULT_COMPLETE,
+            event::KFD_IOC_WAIT_RESULT_TIMEOUT,
+            event::KFD_IOC_WAIT_RESULT_FAIL,
+            event::KFD_SIGNAL_EVENT_LIMIT,
+            misc::KFD_IOC_CACHE_POLICY_COHERENT,
+            misc::KFD_IOC_CACHE_POLICY_NONCOHERENT,
+        ]
+        .into_iter()
+        .chain(commands())
+        .collect(),
+        ..Group::default()
+    }
+}
+
+/// Command words by name.
+fn commands() -> impl Iterator<Item = Constant> {
+    ioctl::COMMANDS
+        .iter()
+        .map(|&(name, value)| Constant { c_name: format!("AMDKFD_IOC_{name}"), value: u64::from(value) })
+}

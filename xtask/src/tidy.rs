@@ -1,0 +1,158 @@
+//! `cargo xtask tidy`: the rules of the tree that no compiler checks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// Which package of the workspace may name which, beside crates from outside.
+///
+/// ARCHITECTURE.md explains each arrow; anything not listed here is refused.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("belfry-abi", &[]),
+    ("belfry-isa", &[]),
+    ("belfry-device", &["belfry-isa", "belfry-abi"]),
+    ("belfry-kfd-core", &["belfry-abi"]),
+    ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
+    ("belfry-kmod", &["belfry-kfd-core", "belfry-abi"]),
+    ("belfry-runtime", &["belfry-abi"]),
+    ("belfry-examples", &["belfry-runtime", "belfry-abi"]),
+    ("belfry-channel", &[]),
+    ("belfry-init", &["belfry-channel"]),
+    (
+        "belfry",
+        &[
+            "belfry-device",
+            "belfry-isa",
+            "belfry-abi",
+            "belfry-channel",
+            // The composition root: it puts the hosted driver under the runtime and the examples.
+            "belfry-kfd-hosted",
+            "belfry-runtime",
+            "belfry-examples",
+        ],
+    ),
+    ("belfry-tests", &["*"]),
+    ("xtask", &["belfry-isa", "belfry-abi"]),
+];
+
+/// Packages outside the workspace that the rules cover all the same.
+const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml"];
+
+/// The longest a hand-written source file may be, in lines.
+const LONGEST_FILE: usize = 900;
+
+/// Runs every check and fails with all findings at once.
+pub fn run(root: &Path) -> Result<()> {
+    let mut findings = arrows(root)?;
+    findings.extend(lengths(root)?);
+    findings.extend(text(root)?);
+    if !findings.is_empty() {
+        bail!("tidy found {} problem(s):\n  {}", findings.len(), findings.join("\n  "));
+    }
+    println!("tidy: dependency arrows, file lengths and texts are in order");
+    Ok(())
+}
+
+/// Dependency arrows: every path dependency must be listed in [`ARROWS`].
+fn arrows(root: &Path) -> Result<Vec<String>> {
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    let mut findings = Vec::new();
+    let mut manifests = vec![root.join("Cargo.toml")];
+    manifests.extend(OUTSIDE.iter().map(|path| root.join(path)).filter(|path| path.exists()));
+    for manifest in manifests {
+        for package in metadata(&manifest)?["packages"].as_array().into_iter().flatten() {
+            let name = package["name"].as_str().context("a package without a name")?;
+            let Some(targets) = allowed.get(name) else {
+                findings.push(format!("package {name} is not in the list of arrows (xtask/src/tidy.rs)"));
+                continue;
+            };
+            for dependency in package["dependencies"].as_array().into_iter().flatten() {
+                // Only our own packages are path dependencies.
+                if dependency["path"].is_null() || dependency["kind"] == "dev" {
+                    continue;
+                }
+                let to = dependency["name"].as_str().unwrap_or_default();
+                if !targets.contains(&"*") && !targets.contains(&to) {
+                    findings.push(format!("{name} must not depend on {to}"));
+                }
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn metadata(manifest: &Path) -> Result<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
+        .arg(manifest)
+        .output()
+        .context("running cargo metadata")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata of {} failed: {}",
+        manifest.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Hand-written files stay readable; generated tables are exempt.
+fn lengths(root: &Path) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for path in tracked(root)? {
+        let source = path.extension().is_some_and(|ext| ext == "rs" || ext == "c" || ext == "h");
+        if !source || path.components().any(|part| part.as_os_str() == "tables") {
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
+        let lines = text.lines().count();
+        if lines > LONGEST_FILE && !text.contains("@generated") {
+            findings.push(format!(
+                "{} has {lines} lines (limit {LONGEST_FILE}): split it by noun",
+                path.display()
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+/// Texts that must not be in the repository: mirrors are the machine's business.
+fn text(root: &Path) -> Result<Vec<String>> {
+    let forbidden = [
+        ["deb.debian", ".org"].concat(),
+        ["static.crates", ".io"].concat(),
+        ["index.crates", ".io"].concat(),
+    ];
+    let mut findings = Vec::new();
+    for path in tracked(root)? {
+        if path.extension().is_some_and(|ext| ext == "lock" || ext == "hsaco") {
+            continue;
+        }
+        let Ok(content) = fs::read_to_string(root.join(&path)) else { continue };
+        for host in &forbidden {
+            if content.contains(host.as_str()) {
+                findings.push(format!("{} names the registry host {host}", path.display()));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
+    let output = Command::new("git")
+        .current_dir(root)
+        .args(["ls-files", "-z"])
+        .output()
+        .context("running git ls-files")?;
+    ensure!(output.status.success(), "git ls-files failed in {}", root.display());
+    Ok(output
+        .stdout
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| PathBuf::from(String::from_utf8_lossy(name).into_owned()))
+        .collect())
+}
