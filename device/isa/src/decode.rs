@@ -1,0 +1,559 @@
+//! Bytes to [`Inst`].
+//!
+//! The decoder finds the form whose fixed bits match, longest encodings first, reads the form's operands and brings them
+//! into [`Inst`]'s arrangement. It accepts any bytes: what is no instruction is an error that says why.
+
+use crate::encoding::{Decode, Flags, Form, Kind, Name, Segment, Table, Tables};
+use crate::inst::{
+    Arch, DecodeError, Dpp, Dpp8, Dpp16, Dual, FloatConst, Format, Inst, MemFields, Mods, Op, Operand,
+    WaveSize,
+};
+
+/// `src0` of a DPP8 instruction: lanes switched off by `EXEC` read as 0, or are read.
+const DPP8_FI: [u64; 2] = [0xe9, 0xea];
+/// Source number that asks for a literal.
+const LITERAL: u32 = 255;
+/// SGPRs a wave can have (s0-s105).
+const SGPRS: u32 = 106;
+
+/// Decodes the instruction at the start of `bytes`, for a wave of 32 lanes.
+///
+/// # Errors
+///
+/// [`DecodeError`] when the bytes end too early or are not an instruction of `arch`.
+pub fn decode(arch: Arch, bytes: &[u8]) -> Result<Inst, DecodeError> {
+    decode_for(arch, WaveSize::Wave32, bytes)
+}
+
+/// Decodes the instruction at the start of `bytes`.
+///
+/// The wave size selects among forms that exist in one size only: VOPD in waves of 32, and the register counts of the
+/// matrix operations.
+///
+/// # Errors
+///
+/// [`DecodeError`] when the bytes end too early or are not an instruction of `arch` in waves of this size.
+pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, DecodeError> {
+    let tables = Tables::of(arch);
+    let code = Code::new(bytes)?;
+    let mut failure = None;
+    for table in tables.tables {
+        if usize::from(table.bytes) > code.available {
+            continue;
+        }
+        let Some(index) = find(tables, table, wave, code.bits) else { continue };
+        match Reader::new(tables, &tables.forms[index], wave, table.bytes, code).inst(index) {
+            Ok(inst) => return Ok(inst),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| code.unknown()))
+}
+
+/// Index of the form in `table` that the bits match.
+fn find(tables: &Tables, table: &Table, wave: WaveSize, bits: u128) -> Option<usize> {
+    let bits = if table.bytes < 16 { bits & ((1 << (u32::from(table.bytes) * 8)) - 1) } else { bits };
+    let first = usize::from(table.first);
+    tables.groups[first..first + usize::from(table.len)].iter().find_map(|group| {
+        let first = usize::from(group.first);
+        let forms = &tables.forms[first..first + usize::from(group.len)];
+        let key = bits & group.mask;
+        let start = forms.partition_point(|form| form.value < key);
+        forms[start..]
+            .iter()
+            .take_while(|form| form.value == key)
+            .position(|form| match wave {
+                WaveSize::Wave32 => !form.flags.has(Flags::W64),
+                WaveSize::Wave64 => !form.flags.has(Flags::W32),
+            })
+            .map(|position| first + start + position)
+    })
+}
+
+/// The bytes of one instruction: up to 16 of them as a number, the first in the low bits.
+#[derive(Clone, Copy)]
+struct Code {
+    bits: u128,
+    available: usize,
+}
+
+impl Code {
+    fn new(bytes: &[u8]) -> Result<Code, DecodeError> {
+        let available = bytes.len().min(16);
+        let mut buffer = [0; 16];
+        buffer[..available].copy_from_slice(&bytes[..available]);
+        if available < 4 {
+            return Err(truncated(4, available));
+        }
+        Ok(Code { bits: u128::from_le_bytes(buffer), available })
+    }
+
+    /// Dword number `index`, 0 beyond the end.
+    fn word(self, index: usize) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "one dword is taken")]
+        let word = (self.bits >> (index * 32)) as u32;
+        word
+    }
+
+    /// The error for bytes that match no form.
+    fn unknown(self) -> DecodeError {
+        let word = self.word(0);
+        let (encoding, bytes) = encoding_of(word);
+        if bytes > self.available {
+            return truncated(bytes, self.available);
+        }
+        DecodeError::UnknownOpcode { encoding, word, next: self.word(1) }
+    }
+}
+
+fn truncated(needed: usize, available: usize) -> DecodeError {
+    let small = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
+    DecodeError::Truncated { needed: small(needed), available: small(available) }
+}
+
+/// Name of the encoding the leading bits of `word` select, and its shortest length in bytes.
+fn encoding_of(word: u32) -> (&'static str, usize) {
+    match word >> 23 {
+        0b1_0111_1101 => return ("SOP1", 4),
+        0b1_0111_1110 => return ("SOPC", 4),
+        0b1_0111_1111 => return ("SOPP", 4),
+        _ => {}
+    }
+    match word >> 24 {
+        0x7c | 0x7d => ("VOPC", 4),
+        0x7e | 0x7f => ("VOP1", 4),
+        0x00..=0x7b => ("VOP2", 4),
+        0xb0..=0xbf => ("SOPK", 4),
+        0x80..=0xaf => ("SOP2", 4),
+        0xc8..=0xcb => ("VOPD", 8),
+        0xcc => ("VOP3P", 8),
+        0xcd => ("VINTERP", 8),
+        0xce => ("LDSDIR", 4),
+        0xd4..=0xd7 => ("VOP3", 8),
+        0xd8..=0xdb => ("DS", 8),
+        0xdc..=0xdf => ("FLAT", 8),
+        0xe0..=0xe3 => ("MUBUF", 8),
+        0xe8..=0xeb => ("MTBUF", 8),
+        0xf0..=0xf3 => ("MIMG", 8),
+        0xf4..=0xf7 => ("SMEM", 8),
+        0xf8..=0xfb => ("EXP", 8),
+        _ => ("reserved", 4),
+    }
+}
+
+/// Reads the operands of one form.
+struct Reader {
+    tables: &'static Tables,
+    form: &'static Form,
+    wave: WaveSize,
+    code: Code,
+    /// Length of the encoding without a trailing literal.
+    bytes: usize,
+    /// The literal: the encoding's own constant, or the dword after the encoding once an operand asked for it.
+    literal: Option<u32>,
+    /// Whether the literal follows the encoding.
+    trailing: bool,
+}
+
+impl Reader {
+    fn new(tables: &'static Tables, form: &'static Form, wave: WaveSize, bytes: u8, code: Code) -> Reader {
+        Reader { tables, form, wave, code, bytes: usize::from(bytes), literal: None, trailing: false }
+    }
+
+    fn invalid(&self) -> DecodeError {
+        DecodeError::InvalidOperand { op: self.form.op, word: self.code.word(0) }
+    }
+
+    /// The whole instruction.
+    fn inst(mut self, index: usize) -> Result<Inst, DecodeError> {
+        let form = self.form;
+        let flags = form.flags;
+        let mut inst = Inst {
+            op: form.op,
+            format: form.format,
+            size: 0,
+            form: u16::try_from(index).unwrap_or(u16::MAX),
+            dst: Operand::None,
+            dst2: Operand::None,
+            src: [Operand::None; 4],
+            mods: Mods { op_sel_hi: 7, ..Mods::default() },
+            dpp: None,
+            mem: MemFields {
+                offen: flags.has(Flags::OFFEN),
+                idxen: flags.has(Flags::IDXEN),
+                tfe: flags.has(Flags::TFE),
+                glc: flags.has(Flags::RTN),
+                ..MemFields::default()
+            },
+            imm: 0,
+            dual: form.dual.map(|op| Dual { op, dst: Operand::None, src: [Operand::None; 3] }),
+        };
+        let specs = self.tables.operands_of(form);
+        // A constant inside the encoding is known before the operands that refer to it.
+        for &spec in specs {
+            if self.tables.kind(spec).decode == Decode::Literal && spec.0 == Name::Imm {
+                let value = gather(self.code.bits, self.tables.field(spec));
+                self.literal = u32::try_from(value).ok();
+            }
+        }
+        for &spec in specs {
+            let kind = self.tables.kind(spec);
+            let field = self.tables.field(spec);
+            if field.is_empty() {
+                continue;
+            }
+            let value = gather(self.code.bits, field);
+            match kind.decode {
+                Decode::Imm => self.number(&mut inst, spec.0, value)?,
+                _ => {
+                    let operand = self.operand(&mut inst, spec.0, kind, value)?;
+                    self.place(&mut inst, spec.0, operand);
+                }
+            }
+        }
+        self.implied(&mut inst);
+        if form.format == Format::Mimg {
+            self.image_addresses(&mut inst)?;
+        }
+        let size = self.bytes + if self.trailing { 4 } else { 0 };
+        inst.size = u8::try_from(size).unwrap_or(u8::MAX);
+        Ok(inst)
+    }
+
+    /// Operand of `kind` with encoded value `value`.
+    fn operand(
+        &mut self,
+        inst: &mut Inst,
+        name: Name,
+        kind: &Kind,
+        value: u64,
+    ) -> Result<Operand, DecodeError> {
+        let value = u32::try_from(value).map_err(|_| self.invalid())?;
+        let width = u32::from(kind.width);
+        match kind.decode {
+            Decode::Vgpr if kind.class == "VGPR_32_Lo128" => Ok(self.half(inst, name, value)),
+            Decode::Vgpr => self.vgpr(value, width),
+            Decode::VgprT16 => Ok(self.half(inst, name, value)),
+            Decode::SrcT16 if value >= 256 => Ok(self.half(inst, name, value - 256)),
+            Decode::Src if value >= 256 && kind.class == "VS_32_Lo128" => {
+                Ok(self.half(inst, name, value - 256))
+            }
+            Decode::Sgpr | Decode::Src | Decode::SrcT16 => self.source(value, width, false),
+            Decode::SrcDeferred if value >= 256 && kind.class == "VS_32_Lo128" => {
+                Ok(self.half(inst, name, value - 256))
+            }
+            Decode::SrcDeferred => self.source(value, width, true),
+            Decode::Bool => match self.wave {
+                WaveSize::Wave32 => self.source(value, 1, false),
+                WaveSize::Wave64 => self.source(value, 2, false),
+            },
+            Decode::VopdDstY => {
+                let Operand::Vgpr(x) = inst.dst else { return Err(self.invalid()) };
+                self.vgpr(value | u32::from(!x & 1), 1)
+            }
+            Decode::Literal | Decode::Imm => Ok(Operand::Literal(value)),
+        }
+    }
+
+    /// Half of a VGPR: 16-bit operands of the short encodings have 128 registers and a bit for the half.
+    #[expect(clippy::unused_self, reason = "one of the operand readers")]
+    fn half(&self, inst: &mut Inst, name: Name, value: u32) -> Operand {
+        if value & 0x80 != 0 {
+            inst.mods.op_sel |= match name {
+                Name::Src0 => 1,
+                Name::Src1 => 2,
+                Name::Src2 => 4,
+                _ => 8,
+            };
+        }
+        Operand::Vgpr(low8(value & 0x7f))
+    }
+
+    fn vgpr(&self, number: u32, width: u32) -> Result<Operand, DecodeError> {
+        if number + width.max(1) > 256 {
+            return Err(self.invalid());
+        }
+        Ok(Operand::Vgpr(low8(number)))
+    }
+
+    /// Source number `value`, `width` registers wide.
+    fn source(&mut self, value: u32, width: u32, deferred: bool) -> Result<Operand, DecodeError> {
+        // Wider operands start at a register their alignment allows; the bits below are ignored.
+        let align = match width {
+            0 | 1 => 1,
+            2 => 2,
+            _ => 4,
+        };
+        let width = width.max(1);
+        let aligned = |base: u32, end: u32| {
+            let number = base + (value - base) / align * align;
+            (number + width <= end).then_some(Operand::Sgpr(low8(number)))
+        };
+        Ok(match value {
+            256.. => return self.vgpr(value - 256, width),
+            0..SGPRS => aligned(0, SGPRS).ok_or_else(|| self.invalid())?,
+            108..=123 => aligned(108, 124).ok_or_else(|| self.invalid())?,
+            128..=192 => Operand::InlineInt(low8(value - 128).cast_signed()),
+            193..=208 => Operand::InlineInt(low8(192u32.wrapping_sub(value)).cast_signed()),
+            240..=248 => match FloatConst::from_index(low8(value - 240)) {
+                Some(constant) => Operand::InlineFloat(constant),
+                None => return Err(self.invalid()),
+            },
+            LITERAL if deferred => Operand::Literal(self.literal.ok_or_else(|| self.invalid())?),
+            LITERAL => Operand::Literal(self.trailing_literal()?),
+            106 | 124 | 126 => Operand::Sgpr(low8(value)),
+            107 | 125 | 127 if width == 1 => Operand::Sgpr(low8(value)),
+            235 => Operand::SharedBase,
+            236 => Operand::SharedLimit,
+            237 => Operand::PrivateBase,
+            238 => Operand::PrivateLimit,
+            239 => Operand::PopsExitingWaveId,
+            251 => Operand::Vccz,
+            252 => Operand::Execz,
+            253 => Operand::Scc,
+            254 if width == 1 => Operand::LdsDirect,
+            _ => return Err(self.invalid()),
+        })
+    }
+
+    /// The dword after the encoding; one literal serves all operands.
+    fn trailing_literal(&mut self) -> Result<u32, DecodeError> {
+        if let Some(literal) = self.literal {
+            return Ok(literal);
+        }
+        if self.bytes + 4 > self.code.available {
+            return Err(truncated(self.bytes + 4, self.code.available));
+        }
+        let literal = self.code.word(self.bytes / 4);
+        self.literal = Some(literal);
+        self.trailing = true;
+        Ok(literal)
+    }
+
+    /// Puts a register or constant where [`Inst`] keeps it.
+    fn place(&self, inst: &mut Inst, name: Name, operand: Operand) {
+        let flags = self.form.flags;
+        let fmamk = matches!(inst.op, Op::V_FMAMK_F32 | Op::V_FMAMK_F16);
+        match name {
+            Name::Vdst | Name::VdstX => inst.dst = operand,
+            Name::Sdst if flags.has(Flags::SDST_IN) => inst.src[0] = operand,
+            Name::Sdst if inst.format == Format::Vop3Sd => inst.dst2 = operand,
+            Name::Sdst => inst.dst = operand,
+            Name::Src0 | Name::Src0X | Name::Vaddr | Name::Vaddr0 | Name::Addr | Name::Sbase => {
+                inst.src[0] = operand
+            }
+            Name::Src1 | Name::Vsrc1X => inst.src[if fmamk { 2 } else { 1 }] = operand,
+            Name::Srsrc | Name::Data0 => inst.src[1] = operand,
+            Name::Soffset if inst.format == Format::Smem => inst.src[1] = operand,
+            Name::Src2 | Name::Soffset | Name::Ssamp | Name::Saddr | Name::Data1 => inst.src[2] = operand,
+            Name::Src3 => inst.src[3] = operand,
+            Name::Vdata => match inst.format {
+                Format::Mubuf | Format::Mtbuf | Format::Mimg => {
+                    if flags.has(Flags::DATA_OUT) {
+                        inst.dst = operand;
+                    }
+                    if flags.has(Flags::DATA_IN) {
+                        inst.src[3] = operand;
+                    }
+                }
+                _ => inst.src[1] = operand,
+            },
+            Name::Imm => match (inst.format, inst.op) {
+                (Format::Vopd, _) => self.place_vopd_constant(inst, operand),
+                (Format::Sopk, _) => inst.src[0] = operand,
+                _ => inst.src[if fmamk { 1 } else { 2 }] = operand,
+            },
+            Name::VdstY | Name::Src0Y | Name::Vsrc1Y => {
+                let Some(dual) = &mut inst.dual else { return };
+                match name {
+                    Name::VdstY => dual.dst = operand,
+                    Name::Src0Y => dual.src[0] = operand,
+                    _ => dual.src[if dual.op == Op::V_FMAMK_F32 { 2 } else { 1 }] = operand,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The constant of a VOPD belongs to whichever half takes one.
+    #[expect(clippy::unused_self, reason = "part of placing an operand")]
+    fn place_vopd_constant(&self, inst: &mut Inst, operand: Operand) {
+        let slot = |op: Op| match op {
+            Op::V_FMAMK_F32 => Some(1),
+            Op::V_FMAAK_F32 => Some(2),
+            _ => None,
+        };
+        if let Some(slot) = slot(inst.op) {
+            inst.src[slot] = operand;
+        }
+        if let Some(dual) = &mut inst.dual
+            && let Some(slot) = slot(dual.op)
+        {
+            dual.src[slot] = operand;
+        }
+    }
+
+    /// Operands the encoding does not spell out.
+    fn implied(&self, inst: &mut Inst) {
+        let flags = self.form.flags;
+        match inst.format {
+            Format::Vopc | Format::Vop3 if flags.has(Flags::DEF_EXEC) => inst.dst = Operand::EXEC_LO,
+            Format::Vopc if inst.dst.is_none() && flags.has(Flags::DEF_VCC) => inst.dst = Operand::VCC_LO,
+            Format::Vop2 => {
+                if flags.has(Flags::DEF_VCC) {
+                    inst.dst2 = Operand::VCC_LO;
+                }
+                if flags.has(Flags::USE_VCC) {
+                    inst.src[2] = Operand::VCC_LO;
+                }
+            }
+            _ => {}
+        }
+        if inst.op == Op::V_CNDMASK_B32 && inst.format == Format::Vopd {
+            inst.src[2] = Operand::VCC_LO;
+        }
+        if flags.has(Flags::ACC) {
+            inst.src[2] = inst.dst;
+        }
+        if let Some(dual) = &mut inst.dual {
+            if dual.op == Op::V_CNDMASK_B32 {
+                dual.src[2] = Operand::VCC_LO;
+            }
+            if flags.has(Flags::ACC_Y) {
+                dual.src[2] = dual.dst;
+            }
+        }
+    }
+
+    /// Puts a number where [`Inst`] keeps it.
+    fn number(&self, inst: &mut Inst, name: Name, value: u64) -> Result<(), DecodeError> {
+        let value = u32::try_from(value).map_err(|_| self.invalid())?;
+        let flag = value != 0;
+        match name {
+            Name::Src0Modifiers => self.modifiers(inst, 0, value),
+            Name::Src1Modifiers => self.modifiers(inst, 1, value),
+            Name::Src2Modifiers => self.modifiers(inst, 2, value),
+            Name::Clamp => inst.mods.clamp = flag,
+            Name::Omod => inst.mods.omod = low8(value),
+            Name::Simm16 | Name::Sdata => inst.imm = value,
+            Name::Offset => {
+                inst.mem.offset = match inst.format {
+                    Format::Smem => sign_extend(value, 21),
+                    Format::Global | Format::Scratch => sign_extend(value, 13),
+                    // LLVM reads 13 bits; the format has 12 and no sign.
+                    _ => value.cast_signed(),
+                };
+            }
+            Name::Offset0 => inst.mem.offset = value.cast_signed(),
+            Name::Offset1 => inst.mem.offset1 = low8(value),
+            Name::Cpol => {
+                inst.mem.glc |= value & 1 != 0;
+                inst.mem.slc = value & 2 != 0;
+                inst.mem.dlc = value & 4 != 0;
+            }
+            Name::Gds => inst.mem.gds = flag,
+            Name::Format => inst.mem.format = low8(value),
+            Name::Fi => self.fetch_inactive(inst, value)?,
+            Name::Dpp8 => {
+                inst.dpp = Some(Dpp::Dpp8(Dpp8 { selectors: value, fetch_inactive: false }));
+            }
+            Name::DppCtrl | Name::RowMask | Name::BankMask | Name::BoundCtrl => dpp16(inst, name, value),
+            Name::Tgt => inst.imm |= value,
+            Name::En => inst.imm |= value << 8,
+            Name::Attr | Name::Waitexp => inst.imm |= value,
+            Name::Attrchan => inst.imm |= value << 8,
+            Name::Waitvdst => inst.imm |= value << 16,
+            Name::Dmask => inst.imm |= value,
+            Name::Dim => inst.imm |= value << 4,
+            Name::Unorm => inst.imm |= value << 7,
+            Name::R128 => inst.imm |= value << 8,
+            Name::A16 => inst.imm |= value << 9,
+            Name::Lwe => inst.imm |= value << 10,
+            Name::D16 => inst.imm |= value << 11,
+            Name::Tfe => inst.mem.tfe = flag,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Source modifier bits: 0 negate, 1 absolute or negate high, 2 `op_sel`, 3 `op_sel_hi` or `op_sel` of the destination.
+    fn modifiers(&self, inst: &mut Inst, source: u32, value: u32) {
+        let bit = 1u8 << source;
+        let mods = &mut inst.mods;
+        let mut set = |mask: u32, field: fn(&mut Mods) -> &mut u8, bit: u8| {
+            if value & mask != 0 {
+                *field(mods) |= bit;
+            }
+        };
+        set(1, |mods| &mut mods.neg, bit);
+        set(4, |mods| &mut mods.op_sel, bit);
+        if self.form.format == Format::Vop3P {
+            // `v_fma_mix*` are in this encoding but have no high half to negate.
+            let mix = matches!(self.form.op, Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16);
+            set(2, if mix { |mods| &mut mods.abs } else { |mods| &mut mods.neg_hi }, bit);
+            if value & 8 == 0 {
+                mods.op_sel_hi &= !bit;
+            }
+        } else {
+            set(2, |mods| &mut mods.abs, bit);
+            set(8, |mods| &mut mods.op_sel, 8);
+        }
+    }
+
+    fn fetch_inactive(&self, inst: &mut Inst, value: u32) -> Result<(), DecodeError> {
+        match &mut inst.dpp {
+            Some(Dpp::Dpp16(dpp)) => dpp.fetch_inactive = value != 0,
+            Some(Dpp::Dpp8(dpp)) => {
+                if !DPP8_FI.contains(&u64::from(value)) {
+                    return Err(self.invalid());
+                }
+                dpp.fetch_inactive = u64::from(value) == DPP8_FI[1];
+            }
+            None => return Err(self.invalid()),
+        }
+        Ok(())
+    }
+
+    /// Reads the addresses an image instruction has outside its encoding.
+    fn image_addresses(&mut self, inst: &mut Inst) -> Result<(), DecodeError> {
+        let specs = self.tables.operands_of(self.form);
+        if specs.iter().any(|spec| spec.0 == Name::Vaddr1) {
+            let addresses = self.trailing_literal()?;
+            inst.mem.offset = addresses.cast_signed();
+        }
+        Ok(())
+    }
+}
+
+/// Fields of the DPP16 dword.
+fn dpp16(inst: &mut Inst, name: Name, value: u32) {
+    let mut dpp = match inst.dpp {
+        Some(Dpp::Dpp16(dpp)) => dpp,
+        _ => Dpp16 { ctrl: 0, row_mask: 0, bank_mask: 0, bound_ctrl: false, fetch_inactive: false },
+    };
+    match name {
+        Name::DppCtrl => dpp.ctrl = u16::try_from(value).unwrap_or(u16::MAX),
+        Name::RowMask => dpp.row_mask = low8(value),
+        Name::BankMask => dpp.bank_mask = low8(value),
+        _ => dpp.bound_ctrl = value != 0,
+    }
+    inst.dpp = Some(Dpp::Dpp16(dpp));
+}
+
+/// Collects an operand's bits.
+fn gather(bits: u128, field: &[Segment]) -> u64 {
+    field.iter().fold(0, |value, &Segment(bit, shift, len)| {
+        #[expect(clippy::cast_possible_truncation, reason = "a segment has at most 32 bits")]
+        let part = (bits >> bit) as u64 & ((1u64 << len) - 1);
+        value | part << shift
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low byte is asked for")]
+const fn low8(value: u32) -> u8 {
+    value as u8
+}
+
+const fn sign_extend(value: u32, bits: u32) -> i32 {
+    (value << (32 - bits)).cast_signed() >> (32 - bits)
+}

@@ -1,0 +1,273 @@
+//! The shape of the generated encoding tables.
+//!
+//! A table file (`tables/gfx11.rs`) lists the *forms* of every operation: the bits that are fixed, where each operand's
+//! bits are and what kind of operand it is, and the assembler syntax. `decode` and `disasm` are interpreters of these
+//! tables, so a further architecture of the family is a further table.
+
+use crate::inst::{Arch, Format, Op};
+
+/// All tables of one architecture.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    /// In the order they are searched: long encodings first, because a long form can hide behind a short one's opcode.
+    pub(crate) tables: &'static [Table],
+    pub(crate) groups: &'static [Group],
+    pub(crate) forms: &'static [Form],
+    pub(crate) operands: &'static [&'static [OperandSpec]],
+    pub(crate) syntax: &'static [Syntax],
+    pub(crate) kinds: &'static [Kind],
+    pub(crate) fields: &'static [&'static [Segment]],
+}
+
+impl Tables {
+    /// The tables of an architecture.
+    pub(crate) fn of(arch: Arch) -> &'static Tables {
+        match arch {
+            Arch::Gfx1100 => &crate::tables::gfx11::GFX11,
+        }
+    }
+
+    /// Operands of a form.
+    pub(crate) fn operands_of(&self, form: &Form) -> &'static [OperandSpec] {
+        self.operands[usize::from(form.operands)]
+    }
+
+    /// Kind of an operand.
+    pub(crate) fn kind(&self, operand: OperandSpec) -> &'static Kind {
+        &self.kinds[usize::from(operand.1)]
+    }
+
+    /// Bits of an operand, empty when the encoding implies it.
+    pub(crate) fn field(&self, operand: OperandSpec) -> &'static [Segment] {
+        self.fields[usize::from(operand.2)]
+    }
+}
+
+/// Forms of one length: a run of groups.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Length of the encoding without a trailing literal.
+    pub(crate) bytes: u8,
+    pub(crate) first: u16,
+    pub(crate) len: u16,
+}
+
+/// Forms that fix the same bits: a run of forms sorted by [`Form::value`]. Groups that fix more bits come first.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) mask: u128,
+    pub(crate) first: u16,
+    pub(crate) len: u16,
+}
+
+/// One encoding of an operation.
+#[derive(Debug)]
+pub(crate) struct Form {
+    /// The fixed bits, where the group's mask is set.
+    pub(crate) value: u128,
+    pub(crate) op: Op,
+    /// Y operation of a VOPD.
+    pub(crate) dual: Option<Op>,
+    pub(crate) format: Format,
+    /// Index into [`Tables::syntax`].
+    pub(crate) syntax: u16,
+    /// Index into [`Tables::operands`].
+    pub(crate) operands: u16,
+    pub(crate) flags: Flags,
+}
+
+/// Properties of a form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flags(pub(crate) u32);
+
+impl Flags {
+    /// Only in waves of 32.
+    pub(crate) const W32: Flags = Flags(1 << 0);
+    /// Only in waves of 64.
+    pub(crate) const W64: Flags = Flags(1 << 1);
+    /// Packed 16-bit operation: `op_sel_hi` is 1 by default.
+    pub(crate) const PACKED: Flags = Flags(1 << 2);
+    /// `op_sel` has a bit for the destination.
+    pub(crate) const OPSEL: Flags = Flags(1 << 3);
+    /// Matrix operation: three modifier bits are printed whatever the operands.
+    pub(crate) const WMMA: Flags = Flags(1 << 4);
+    /// Atomic that returns the old value.
+    pub(crate) const RTN: Flags = Flags(1 << 5);
+    /// Writes `VCC` without naming it.
+    pub(crate) const DEF_VCC: Flags = Flags(1 << 6);
+    /// Writes `EXEC` without naming it.
+    pub(crate) const DEF_EXEC: Flags = Flags(1 << 7);
+    /// Reads `VCC` without naming it.
+    pub(crate) const USE_VCC: Flags = Flags(1 << 8);
+    /// Accumulates into its destination.
+    pub(crate) const ACC: Flags = Flags(1 << 9);
+    /// The Y half of a VOPD accumulates into its destination.
+    pub(crate) const ACC_Y: Flags = Flags(1 << 10);
+    /// SDST is a source.
+    pub(crate) const SDST_IN: Flags = Flags(1 << 11);
+    /// VDATA is written.
+    pub(crate) const DATA_OUT: Flags = Flags(1 << 12);
+    /// VDATA is read.
+    pub(crate) const DATA_IN: Flags = Flags(1 << 13);
+    /// Buffer operation with `offen`.
+    pub(crate) const OFFEN: Flags = Flags(1 << 14);
+    /// Buffer operation with `idxen`.
+    pub(crate) const IDXEN: Flags = Flags(1 << 15);
+    /// Buffer operation with `tfe`.
+    pub(crate) const TFE: Flags = Flags(1 << 16);
+
+    /// Whether all bits of `other` are set.
+    pub(crate) const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// An operand of a form: its name, kind (index into [`Tables::kinds`]) and field (index into [`Tables::fields`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperandSpec(pub(crate) Name, pub(crate) u8, pub(crate) u8);
+
+/// A run of an operand's bits: first bit in the instruction, first bit in the operand, length.
+#[derive(Debug)]
+pub(crate) struct Segment(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+
+/// Assembler syntax after the mnemonic, with `$name` where an operand goes.
+#[derive(Debug)]
+pub(crate) struct Syntax(pub(crate) &'static str);
+
+/// How an operand is read and printed.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) decode: Decode,
+    /// 32-bit registers it occupies.
+    pub(crate) width: u8,
+    /// Type of an inline constant or literal in its place.
+    pub(crate) imm: Imm,
+    pub(crate) print: Print,
+    /// LLVM's name of the register class the operand must be in, empty when it is no register.
+    pub(crate) class: &'static str,
+}
+
+/// What an operand's bits mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decode {
+    /// A number.
+    Imm,
+    /// A VGPR number.
+    Vgpr,
+    /// An SGPR number or one of the special registers below 128.
+    Sgpr,
+    /// A source: SGPR, constant, literal or VGPR.
+    Src,
+    /// A source whose literal is the instruction's own constant.
+    SrcDeferred,
+    /// A lane mask: one SGPR in waves of 32, two in waves of 64.
+    Bool,
+    /// Half a VGPR, bit 7 selecting the high half.
+    VgprT16,
+    /// A source that can be half a VGPR, bit 7 selecting the high half.
+    SrcT16,
+    /// VDSTY of a VOPD, whose lowest bit is the inverse of VDSTX's.
+    VopdDstY,
+    /// A constant that is part of the encoding.
+    Literal,
+}
+
+/// Type of a constant operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Imm {
+    None,
+    Int16,
+    Int32,
+    Int64,
+    Fp16,
+    Fp32,
+    Fp64,
+    Bf16,
+    V2Int16,
+    V2Fp16,
+    V2Bf16,
+}
+
+/// How an operand is printed, after LLVM's printer methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Print {
+    Operand,
+    FpMods,
+    IntMods,
+    Mods,
+    NamedBit,
+    U16ImmOperand,
+    U32ImmOperand,
+    Offset,
+    Offset0,
+    Offset1,
+    FlatOffset,
+    SMEMOffset,
+    SMEMOffsetMod,
+    Swizzle,
+    CPol,
+    FORMAT,
+    DPP8,
+    DPPCtrl,
+    DppRowMask,
+    DppBankMask,
+    DppBoundCtrl,
+    DppFI,
+    OModSI,
+    OpSel,
+    OpSelHi,
+    NegLo,
+    NegHi,
+    SDelayALU,
+    Endpgm,
+    Hwreg,
+    SendMsg,
+    DepCtr,
+    SWaitCnt,
+    WaitVDST,
+    WaitEXP,
+    InterpAttr,
+    InterpAttrChan,
+    ExpTgt,
+    ExpSrc0,
+    ExpSrc1,
+    ExpSrc2,
+    ExpSrc3,
+    DMask,
+    Dim,
+    R128A16,
+}
+
+macro_rules! names {
+    ($($variant:ident $text:literal,)*) => {
+        /// Name of an operand, after LLVM's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Name { $($variant,)* }
+
+        impl Name {
+            /// The operand a `$name` of an assembler syntax stands for.
+            pub(crate) fn parse(text: &str) -> Option<Name> {
+                match text { $($text => Some(Name::$variant),)* _ => None }
+            }
+
+            /// The text of the name.
+            pub(crate) const fn text(self) -> &'static str {
+                match self { $(Name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+names! {
+    A16 "a16", Addr "addr", Attr "attr", Attrchan "attrchan", BankMask "bank_mask", BoundCtrl "bound_ctrl",
+    Clamp "clamp", Cpol "cpol", D16 "d16", Data0 "data0", Data1 "data1", Dim "dim", Dmask "dmask", Dpp8 "dpp8",
+    DppCtrl "dpp_ctrl", En "en", Fi "fi", Format "format", Gds "gds", Imm "imm", ImmDeferred "immDeferred",
+    Lwe "lwe", NegHi "neg_hi", NegLo "neg_lo", Offset "offset", Offset0 "offset0", Offset1 "offset1", Omod "omod",
+    OpSel "op_sel", OpSelHi "op_sel_hi", R128 "r128", RowMask "row_mask", Saddr "saddr", Sbase "sbase",
+    Sdata "sdata", Sdst "sdst", Simm16 "simm16", Soffset "soffset", Src0 "src0", Src0Modifiers "src0_modifiers",
+    Src0X "src0X", Src0Y "src0Y", Src1 "src1", Src1Modifiers "src1_modifiers", Src2 "src2",
+    Src2Modifiers "src2_modifiers", Src3 "src3", Srsrc "srsrc", Ssamp "ssamp", Tfe "tfe", Tgt "tgt", Unorm "unorm",
+    Vaddr "vaddr", Vaddr0 "vaddr0", Vaddr1 "vaddr1", Vaddr2 "vaddr2", Vaddr3 "vaddr3", Vaddr4 "vaddr4", Vcc "vcc",
+    Vdata "vdata", Vdst "vdst", VdstX "vdstX", VdstY "vdstY", Vsrc1X "vsrc1X", Vsrc1Y "vsrc1Y", Waitexp "waitexp",
+    Waitvdst "waitvdst",
+}
