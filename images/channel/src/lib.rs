@@ -1,0 +1,408 @@
+//! What the host and the guest's init say to each other over virtio-serial.
+//!
+//! A frame is a kind (one byte), the payload's length (32 bits) and the payload; numbers are little-endian, strings and
+//! byte strings carry a 32-bit length. Either side refuses frames longer than [`MAX_FRAME`].
+
+use std::io::{self, Read, Write};
+
+/// Name of the virtio-serial port.
+pub const PORT: &str = "org.belfry.0";
+/// Largest payload of a frame in bytes.
+pub const MAX_FRAME: usize = 1 << 20;
+/// File contents travel in pieces of at most this many bytes.
+pub const CHUNK: usize = 256 << 10;
+/// Raised when the frames change, so that an old init is told from a new one.
+pub const VERSION: u32 = 1;
+
+/// What the host asks of the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Writes or extends a file; answered by [`Event::Done`] or [`Event::Failed`].
+    PutFile {
+        /// Absolute path; missing directories are made.
+        path: String,
+        /// Permission bits.
+        mode: u32,
+        /// Appends instead of starting anew.
+        append: bool,
+        /// The (next) bytes.
+        data: Vec<u8>,
+    },
+    /// Starts a program; its life is told by [`Event::Output`] and [`Event::Exit`].
+    Run {
+        /// Chosen by the host, unique among the programs running.
+        id: u32,
+        /// Program path and arguments.
+        argv: Vec<String>,
+        /// Environment, `NAME=VALUE` each.
+        env: Vec<String>,
+        /// Working directory; made when missing.
+        directory: String,
+    },
+    /// Sends a signal to a running program; answered by [`Event::Done`] or [`Event::Failed`].
+    Kill {
+        /// The program.
+        id: u32,
+        /// Signal number.
+        signal: i32,
+    },
+    /// Reads a file; answered by [`Event::File`] pieces, the last one marked, or [`Event::Failed`].
+    GetFile {
+        /// Absolute path.
+        path: String,
+    },
+    /// Loads the kernel modules in `names` (paths in the guest); answered by [`Event::Done`] or [`Event::Failed`].
+    LoadModules {
+        /// Absolute paths, in order.
+        paths: Vec<String>,
+    },
+    /// Unloads a kernel module by name; answered by [`Event::Done`] or [`Event::Failed`].
+    UnloadModule {
+        /// Module name, as in `/proc/modules`.
+        name: String,
+    },
+    /// Ends the guest; nothing answers.
+    PowerOff,
+}
+
+/// What the guest tells the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The first frame: init is up and listening.
+    Hello {
+        /// [`VERSION`] of the init.
+        version: u32,
+        /// Nanoseconds of guest time from power-on to the start of init.
+        init_ns: u64,
+        /// Kernel release.
+        kernel: String,
+    },
+    /// A request was carried out.
+    Done {
+        /// Nanoseconds of guest time it took.
+        elapsed_ns: u64,
+    },
+    /// A request failed.
+    Failed {
+        /// What went wrong.
+        text: String,
+        /// The errno behind it, or 0.
+        errno: i32,
+    },
+    /// A program wrote something.
+    Output {
+        /// The program.
+        id: u32,
+        /// 1 for its standard output, 2 for its standard error.
+        stream: u8,
+        /// The bytes.
+        data: Vec<u8>,
+    },
+    /// A program ended, or could not be started.
+    Exit {
+        /// The program.
+        id: u32,
+        /// Exit status; 128 + the signal's number for a killed program; 127 when it could not be started.
+        status: i32,
+        /// Nanoseconds of guest time it ran.
+        elapsed_ns: u64,
+    },
+    /// A piece of a file.
+    File {
+        /// Whether it is the last one.
+        last: bool,
+        /// The bytes.
+        data: Vec<u8>,
+    },
+}
+
+/// Why a frame could not be read.
+#[derive(Debug)]
+pub enum ChannelError {
+    /// The stream failed or ended within a frame.
+    Io(io::Error),
+    /// The frame is too long, of an unknown kind, or its payload does not parse.
+    Malformed(&'static str),
+}
+
+impl std::fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "guest channel: {error}"),
+            Self::Malformed(what) => write!(f, "guest channel: malformed frame ({what})"),
+        }
+    }
+}
+
+impl std::error::Error for ChannelError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Malformed(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for ChannelError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A message that travels in one frame.
+pub trait Frame: Sized {
+    /// The kind and payload.
+    fn encode(&self) -> (u8, Vec<u8>);
+    /// Parses a payload.
+    fn decode(kind: u8, payload: &[u8]) -> Result<Self, ChannelError>;
+}
+
+/// Sends one frame, in a single write.
+pub fn send(stream: &mut impl Write, message: &impl Frame) -> io::Result<()> {
+    let (kind, payload) = message.encode();
+    if payload.len() > MAX_FRAME {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "frame too long"));
+    }
+    let mut bytes = Vec::with_capacity(5 + payload.len());
+    bytes.push(kind);
+    bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&payload);
+    stream.write_all(&bytes)?;
+    stream.flush()
+}
+
+/// Reads one frame, or `None` at the end of the stream.
+pub fn receive<F: Frame>(stream: &mut impl Read) -> Result<Option<F>, ChannelError> {
+    let mut head = [0; 5];
+    let mut filled = 0;
+    while filled < head.len() {
+        match stream.read(&mut head[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if length > MAX_FRAME {
+        return Err(ChannelError::Malformed("too long"));
+    }
+    let mut payload = vec![0; length];
+    stream.read_exact(&mut payload)?;
+    F::decode(head[0], &payload).map(Some)
+}
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn u8(mut self, value: u8) -> Self {
+        self.0.push(value);
+        self
+    }
+    fn u32(mut self, value: u32) -> Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+    fn u64(mut self, value: u64) -> Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+    fn bytes(self, value: &[u8]) -> Self {
+        let mut this = self.u32(value.len() as u32);
+        this.0.extend_from_slice(value);
+        this
+    }
+    fn strings(self, values: &[String]) -> Self {
+        let count = self.u32(values.len() as u32);
+        values.iter().fold(count, |writer, value| writer.bytes(value.as_bytes()))
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ChannelError> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(ChannelError::Malformed("short"))?;
+        self.0 = rest;
+        Ok(*head)
+    }
+    fn u8(&mut self) -> Result<u8, ChannelError> {
+        self.array().map(|[byte]| byte)
+    }
+    fn u32(&mut self) -> Result<u32, ChannelError> {
+        self.array().map(u32::from_le_bytes)
+    }
+    fn i32(&mut self) -> Result<i32, ChannelError> {
+        self.array().map(i32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, ChannelError> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn bytes(&mut self) -> Result<&'a [u8], ChannelError> {
+        let length = self.u32()? as usize;
+        let (head, rest) = self.0.split_at_checked(length).ok_or(ChannelError::Malformed("short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+    fn string(&mut self) -> Result<String, ChannelError> {
+        let bytes = self.bytes()?.to_vec();
+        String::from_utf8(bytes).map_err(|_| ChannelError::Malformed("not UTF-8"))
+    }
+    fn strings(&mut self) -> Result<Vec<String>, ChannelError> {
+        let count = self.u32()?;
+        // Each string takes at least its length field, so a lying count ends with an error, not with memory.
+        (0..count).map(|_| self.string()).collect()
+    }
+    fn end<T>(self, value: T) -> Result<T, ChannelError> {
+        if self.0.is_empty() { Ok(value) } else { Err(ChannelError::Malformed("too much")) }
+    }
+}
+
+impl Frame for Request {
+    fn encode(&self) -> (u8, Vec<u8>) {
+        let writer = Writer::default();
+        match self {
+            Self::PutFile { path, mode, append, data } => {
+                (1, writer.bytes(path.as_bytes()).u32(*mode).u8(u8::from(*append)).bytes(data).0)
+            }
+            Self::Run { id, argv, env, directory } => {
+                (2, writer.u32(*id).strings(argv).strings(env).bytes(directory.as_bytes()).0)
+            }
+            Self::Kill { id, signal } => (3, writer.u32(*id).u32(signal.cast_unsigned()).0),
+            Self::GetFile { path } => (4, writer.bytes(path.as_bytes()).0),
+            Self::LoadModules { paths } => (5, writer.strings(paths).0),
+            Self::UnloadModule { name } => (6, writer.bytes(name.as_bytes()).0),
+            Self::PowerOff => (7, writer.0),
+        }
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Result<Self, ChannelError> {
+        let mut reader = Reader(payload);
+        let message = match kind {
+            1 => Self::PutFile {
+                path: reader.string()?,
+                mode: reader.u32()?,
+                append: reader.u8()? != 0,
+                data: reader.bytes()?.to_vec(),
+            },
+            2 => Self::Run {
+                id: reader.u32()?,
+                argv: reader.strings()?,
+                env: reader.strings()?,
+                directory: reader.string()?,
+            },
+            3 => Self::Kill { id: reader.u32()?, signal: reader.i32()? },
+            4 => Self::GetFile { path: reader.string()? },
+            5 => Self::LoadModules { paths: reader.strings()? },
+            6 => Self::UnloadModule { name: reader.string()? },
+            7 => Self::PowerOff,
+            _ => return Err(ChannelError::Malformed("unknown request")),
+        };
+        reader.end(message)
+    }
+}
+
+impl Frame for Event {
+    fn encode(&self) -> (u8, Vec<u8>) {
+        let writer = Writer::default();
+        match self {
+            Self::Hello { version, init_ns, kernel } => {
+                (65, writer.u32(*version).u64(*init_ns).bytes(kernel.as_bytes()).0)
+            }
+            Self::Done { elapsed_ns } => (66, writer.u64(*elapsed_ns).0),
+            Self::Failed { text, errno } => (67, writer.bytes(text.as_bytes()).u32(errno.cast_unsigned()).0),
+            Self::Output { id, stream, data } => (68, writer.u32(*id).u8(*stream).bytes(data).0),
+            Self::Exit { id, status, elapsed_ns } => {
+                (69, writer.u32(*id).u32(status.cast_unsigned()).u64(*elapsed_ns).0)
+            }
+            Self::File { last, data } => (70, writer.u8(u8::from(*last)).bytes(data).0),
+        }
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Result<Self, ChannelError> {
+        let mut reader = Reader(payload);
+        let message = match kind {
+            65 => Self::Hello { version: reader.u32()?, init_ns: reader.u64()?, kernel: reader.string()? },
+            66 => Self::Done { elapsed_ns: reader.u64()? },
+            67 => Self::Failed { text: reader.string()?, errno: reader.i32()? },
+            68 => Self::Output { id: reader.u32()?, stream: reader.u8()?, data: reader.bytes()?.to_vec() },
+            69 => Self::Exit { id: reader.u32()?, status: reader.i32()?, elapsed_ns: reader.u64()? },
+            70 => Self::File { last: reader.u8()? != 0, data: reader.bytes()?.to_vec() },
+            _ => return Err(ChannelError::Malformed("unknown event")),
+        };
+        reader.end(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip<F: Frame + PartialEq + std::fmt::Debug>(messages: &[F]) {
+        let mut bytes = Vec::new();
+        for message in messages {
+            send(&mut bytes, message).unwrap();
+        }
+        let mut stream = bytes.as_slice();
+        for message in messages {
+            assert_eq!(receive::<F>(&mut stream).unwrap().as_ref(), Some(message));
+        }
+        assert!(receive::<F>(&mut stream).unwrap().is_none());
+        for message in messages {
+            let (kind, payload) = message.encode();
+            for length in 0..payload.len() {
+                assert!(F::decode(kind, &payload[..length]).is_err(), "{message:?} cut to {length}");
+            }
+            let longer = [payload.as_slice(), &[0]].concat();
+            assert!(F::decode(kind, &longer).is_err(), "{message:?} with a byte too many");
+        }
+    }
+
+    #[test]
+    fn requests_round_trip_and_refuse_other_lengths() {
+        round_trip(&[
+            Request::PutFile { path: "/a/ü".into(), mode: 0o755, append: true, data: vec![0, 255] },
+            Request::Run {
+                id: 7,
+                argv: vec!["/bin/x".into(), String::new()],
+                env: vec!["A=b".into()],
+                directory: "/".into(),
+            },
+            Request::Kill { id: 1, signal: 9 },
+            Request::GetFile { path: "/b".into() },
+            Request::LoadModules { paths: vec!["/m.ko".into()] },
+            Request::UnloadModule { name: "amdgpu".into() },
+            Request::PowerOff,
+        ]);
+    }
+
+    #[test]
+    fn events_round_trip_and_refuse_other_lengths() {
+        round_trip(&[
+            Event::Hello { version: VERSION, init_ns: 2_000_000_000, kernel: "6.12".into() },
+            Event::Done { elapsed_ns: 1 },
+            Event::Failed { text: "no".into(), errno: 2 },
+            Event::Output { id: 1, stream: 2, data: b"text\n".to_vec() },
+            Event::Exit { id: 1, status: -1, elapsed_ns: 9 },
+            Event::File { last: true, data: vec![] },
+        ]);
+    }
+
+    #[test]
+    fn bad_streams_are_errors() {
+        let cases: [&[u8]; 5] = [
+            &[65],
+            &[65, 0xff, 0xff, 0xff, 0xff],
+            &[200, 0, 0, 0, 0],
+            &[66, 8, 0, 0, 0, 1],
+            &[66, 4, 0, 0, 0, 1, 1, 1, 1],
+        ];
+        for case in cases {
+            assert!(receive::<Event>(&mut &case[..]).is_err(), "{case:?}");
+        }
+        let lying_count = [5u8, 4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        assert!(receive::<Request>(&mut &lying_count[..]).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The guest's first process: mounts, modules, programs, files, over one virtio-serial port.
+//!
+//! It does what the host asks and nothing by itself; when the host goes away, it powers the guest off.
+
+mod sys;
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use belfry_guest_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
+
+/// File in the initramfs that lists the modules the channel itself needs, in load order.
+const BOOT_MODULES: &str = "/lib/modules/boot.list";
+
+/// The host's end of the channel; frames of several threads do not mix.
+#[derive(Clone)]
+struct Host(Arc<Mutex<File>>);
+
+impl Host {
+    fn tell(&self, event: &Event) {
+        let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if send(&mut *port, event).is_err() {
+            // Nobody listens any more.
+            sys::power_off();
+        }
+    }
+}
+
+/// Process ids of the programs running, by the host's number.
+type Programs = Arc<Mutex<HashMap<u32, u32>>>;
+
+fn main() {
+    let init = sys::uptime();
+    if std::process::id() != 1 {
+        eprintln!("belfry-init is the first process of a guest; it does nothing elsewhere");
+        std::process::exit(1);
+    }
+    if let Err(error) = start(init) {
+        eprintln!("belfry-init: {error}");
+    }
+    sys::power_off();
+}
+
+fn start(init: Duration) -> io::Result<()> {
+    for (kind, target) in
+        [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp"), ("tmpfs", "/dev/shm")]
+    {
+        sys::mount(kind, target).map_err(|error| annotate(&format!("mount {target}"), &error))?;
+    }
+    for path in fs::read_to_string(BOOT_MODULES)?.lines() {
+        load(path).map_err(|error| annotate(&format!("load {path}"), &error))?;
+    }
+    let port = open_port()?;
+    let host = Host(Arc::new(Mutex::new(port.try_clone()?)));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
+    host.tell(&Event::Hello { version: VERSION, init_ns: nanoseconds(init), kernel });
+    serve(port, &host)
+}
+
+/// Waits for the virtio-serial port and opens it.
+fn open_port() -> io::Result<File> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
+            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+            if name.trim() == PORT {
+                let device = Path::new("/dev").join(entry.file_name());
+                return OpenOptions::new().read(true).write(true).open(device);
+            }
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no virtio-serial port org.belfry.0"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn serve(mut port: File, host: &Host) -> io::Result<()> {
+    let programs = Programs::default();
+    loop {
+        let request = match receive::<Request>(&mut port) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        };
+        let started = Instant::now();
+        let result = match request {
+            Request::PutFile { path, mode, append, data } => put_file(&path, mode, append, &data),
+            Request::Run { id, argv, env, directory } => {
+                run(id, &argv, &env, &directory, host, &programs);
+                continue;
+            }
+            Request::Kill { id, signal } => {
+                match programs.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+                    Some(pid) => sys::kill(*pid, signal),
+                    None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                }
+            }
+            Request::GetFile { path } => match get_file(&path, host) {
+                Ok(()) => continue,
+                Err(error) => Err(annotate(&path, &error)),
+            },
+            Request::LoadModules { paths } => paths
+                .iter()
+                .try_for_each(|path| load(path).map_err(|error| annotate(&format!("load {path}"), &error))),
+            Request::UnloadModule { name } => {
+                sys::unload_module(&name).map_err(|error| annotate(&format!("unload {name}"), &error))
+            }
+            Request::PowerOff => return Ok(()),
+        };
+        host.tell(&match result {
+            Ok(()) => Event::Done { elapsed_ns: nanoseconds(started.elapsed()) },
+            Err(error) => Event::Failed { text: error.to_string(), errno: errno_of(&error) },
+        });
+    }
+}
+
+fn load(path: &str) -> io::Result<()> {
+    match sys::load_module(&File::open(path)?, "") {
+        // What is there already need not be loaded.
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        result => result,
+    }
+}
+
+fn put_file(path: &str, mode: u32, append: bool, data: &[u8]) -> io::Result<()> {
+    if let Some(parent) = Path::new(path).parent() {
+        fs::create_dir_all(parent).map_err(|error| annotate(path, &error))?;
+    }
+    let mut file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(!append)
+        .append(append)
+        .mode(mode)
+        .open(path)
+        .map_err(|error| annotate(path, &error))?;
+    file.write_all(data)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+fn get_file(path: &str, host: &Host) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    let mut left = file.metadata()?.len();
+    loop {
+        let mut data = Vec::new();
+        (&mut file).take(CHUNK as u64).read_to_end(&mut data)?;
+        left = left.saturating_sub(data.len() as u64);
+        let last = left == 0 || data.is_empty();
+        host.tell(&Event::File { last, data });
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+fn run(id: u32, argv: &[String], env: &[String], directory: &str, host: &Host, programs: &Programs) {
+    let started = Instant::now();
+    let failed = |error: &io::Error| {
+        let program = argv.first().map_or("", String::as_str);
+        host.tell(&Event::Output { id, stream: 2, data: format!("{program}: {error}\n").into_bytes() });
+        host.tell(&Event::Exit { id, status: 127, elapsed_ns: nanoseconds(started.elapsed()) });
+    };
+    let Some((program, arguments)) = argv.split_first() else {
+        return failed(&io::ErrorKind::InvalidInput.into());
+    };
+    if let Err(error) = fs::create_dir_all(directory) {
+        return failed(&annotate(directory, &error));
+    }
+    let spawned = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(env.iter().filter_map(|entry| entry.split_once('=')))
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => return failed(&error),
+    };
+    programs.lock().unwrap_or_else(PoisonError::into_inner).insert(id, child.id());
+    let pumps = [
+        child.stdout.take().map(|stream| pump(id, 1, stream, host.clone())),
+        child.stderr.take().map(|stream| pump(id, 2, stream, host.clone())),
+    ];
+    let (host, programs) = (host.clone(), programs.clone());
+    std::thread::spawn(move || {
+        let status = child.wait();
+        let elapsed = started.elapsed();
+        programs.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        for pump in pumps.into_iter().flatten() {
+            let _ = pump.join();
+        }
+        let status = status
+            .map_or(126, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
+        host.tell(&Event::Exit { id, status, elapsed_ns: nanoseconds(elapsed) });
+    });
+}
+
+fn pump(
+    id: u32,
+    stream: u8,
+    mut source: impl Read + Send + 'static,
+    host: Host,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = source.read(&mut buffer) {
+            host.tell(&Event::Output { id, stream, data: buffer[..count].to_vec() });
+        }
+    })
+}
+
+/// An I/O error with what it is about, and its errno kept.
+#[derive(Debug)]
+struct Annotated {
+    text: String,
+    errno: i32,
+}
+
+impl std::fmt::Display for Annotated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Annotated {}
+
+fn annotate(what: &str, error: &io::Error) -> io::Error {
+    let annotated = Annotated { text: format!("{what}: {error}"), errno: errno_of(error) };
+    io::Error::new(error.kind(), annotated)
+}
+
+fn errno_of(error: &io::Error) -> i32 {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Annotated>());
+    inner.map_or_else(|| error.raw_os_error().unwrap_or(0), |annotated| annotated.errno)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,66 @@
+//! The few system calls init makes that the standard library does not.
+#![expect(unsafe_code, reason = "mount, modules, power: plain system calls")]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+fn check(result: i64) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn text(value: &str) -> io::Result<CString> {
+    CString::new(value).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Mounts a file system that needs no device.
+pub(crate) fn mount(kind: &str, target: &str) -> io::Result<()> {
+    std::fs::create_dir_all(target)?;
+    let (kind, target) = (text(kind)?, text(target)?);
+    // SAFETY: all pointers are NUL-terminated strings that live across the call.
+    check(i64::from(unsafe {
+        libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, std::ptr::null())
+    }))
+}
+
+/// Loads the kernel module in `file`.
+pub(crate) fn load_module(file: &File, parameters: &str) -> io::Result<()> {
+    let parameters = text(parameters)?;
+    // SAFETY: the descriptor is open and the parameters are a NUL-terminated string.
+    check(unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), parameters.as_ptr(), 0) })
+}
+
+/// Unloads a kernel module, failing while it is in use.
+pub(crate) fn unload_module(name: &str) -> io::Result<()> {
+    let name = text(name)?;
+    // SAFETY: the name is a NUL-terminated string.
+    check(unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) })
+}
+
+/// Sends `signal` to a process.
+pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: kill touches no memory.
+    check(i64::from(unsafe { libc::kill(pid.cast_signed(), signal) }))
+}
+
+/// Ends the guest at once.
+pub(crate) fn power_off() -> ! {
+    // SAFETY: neither call touches memory; `reboot` does not come back.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Time since the kernel started.
+pub(crate) fn uptime() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
