@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What differs between the kernels this builds for; Debian 13's 6.12 is the reference. */
+#ifndef BELFRY_COMPAT_H
+#define BELFRY_COMPAT_H
+
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#error "the driver needs Linux 6.12 or later"
+#endif
+
+/* struct drm_driver lost its date in 6.14. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
+#define BELFRY_DRM_DATE .date = "20260101",
+#else
+#define BELFRY_DRM_DATE
+#endif
+
+#endif

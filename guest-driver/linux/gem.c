@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Buffer objects of the core as GEM objects, and the faults of their mappings. */
+#include <drm/drm_file.h>
+#include <drm/drm_gem.h>
+#include <drm/drm_vma_manager.h>
+#include <linux/mm.h>
+#include <linux/vmalloc.h>
+
+#include "drm_files.h"
+
+/* Pages a fault maps at once: a fault costs far more than an entry of the page table. */
+#define FAULT_AROUND 64
+
+/* What the core holds is one reference to the object and the permission of the file it was made for. */
+struct os_gem {
+	struct drm_gem_object base;
+	struct belfry_backing *backing;
+	struct file *file;
+};
+
+static struct os_gem *to_os_gem(struct drm_gem_object *obj)
+{
+	return container_of(obj, struct os_gem, base);
+}
+
+static void gem_free(struct drm_gem_object *obj)
+{
+	struct os_gem *gem = to_os_gem(obj);
+
+	drm_gem_object_release(obj);
+	belfry_backing_drop(gem->backing);
+	kfree(gem);
+}
+
+static bool page_to_pfn_of(struct os_device *dev, struct os_gem *gem, u64 index, unsigned long *pfn, bool *vram)
+{
+	struct belfry_page page;
+
+	if (!belfry_backing_page(gem->backing, index, &page))
+		return false;
+	*vram = !page.cpu;
+	if (!page.cpu) {
+		if (page.vram >= dev->vram_size)
+			return false;
+		*pfn = (pci_resource_start(dev->pdev, BAR_VRAM) + page.vram) >> PAGE_SHIFT;
+	} else if (is_vmalloc_addr(page.cpu)) {
+		*pfn = vmalloc_to_pfn(page.cpu);
+	} else {
+		*pfn = virt_to_phys(page.cpu) >> PAGE_SHIFT;
+	}
+	return true;
+}
+
+static vm_fault_t gem_fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct drm_gem_object *obj = vma->vm_private_data;
+	struct os_device *dev = to_os_device(obj->dev);
+	struct os_gem *gem = to_os_gem(obj);
+	const u64 start = drm_vma_node_start(&obj->vma_node);
+	unsigned long address = vmf->address & PAGE_MASK;
+	u64 index = vmf->pgoff - start; /* vm_pgoff moves along when a mapping is split */
+	vm_fault_t result = VM_FAULT_SIGBUS;
+	int i, idx;
+
+	if (!drm_dev_enter(obj->dev, &idx))
+		return VM_FAULT_SIGBUS;
+	for (i = 0; i < FAULT_AROUND && address < vma->vm_end; i++, index++, address += PAGE_SIZE) {
+		unsigned long pfn;
+		vm_fault_t inserted;
+		pgprot_t prot = vm_get_page_prot(vma->vm_flags);
+		bool vram;
+
+		if (!page_to_pfn_of(dev, gem, index, &pfn, &vram))
+			break;
+		if (vram)
+			prot = pgprot_writecombine(prot);
+		inserted = vmf_insert_pfn_prot(vma, address, pfn, prot);
+		/* Only the first page is owed. */
+		if (i == 0)
+			result = inserted;
+		if (inserted != VM_FAULT_NOPAGE)
+			break;
+	}
+	drm_dev_exit(idx);
+	return result;
+}
+
+static const struct vm_operations_struct gem_vm_ops = {
+	.fault = gem_fault,
+	.open = drm_gem_vm_open,
+	.close = drm_gem_vm_close,
+};
+
+static int gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
+{
+	/* A private copy of memory that the device writes would be of no use, and a frame map cannot have one. */
+	if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE)
+		return -EINVAL;
+	vm_flags_set(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP);
+	return 0;
+}
+
+const struct drm_gem_object_funcs belfry_gem_funcs = {
+	.free = gem_free,
+	.mmap = gem_mmap,
+	.vm_ops = &gem_vm_ops,
+};
+
+int os_gem_create(struct os_drm_file *acquired, struct belfry_backing *backing, u64 size, struct os_gem **out)
+{
+	struct drm_file *drm_file = acquired->file->private_data;
+	struct drm_device *drm = drm_file->minor->dev;
+	struct os_gem *gem = kzalloc(sizeof(*gem), GFP_KERNEL);
+	int err;
+
+	if (!gem) {
+		belfry_backing_drop(backing);
+		return -ENOMEM;
+	}
+	gem->backing = backing;
+	gem->base.funcs = &belfry_gem_funcs;
+	drm_gem_private_object_init(drm, &gem->base, PAGE_ALIGN(size));
+	err = drm_gem_create_mmap_offset(&gem->base);
+	if (!err)
+		err = drm_vma_node_allow(&gem->base.vma_node, drm_file);
+	if (err) {
+		drm_gem_object_put(&gem->base);
+		return err;
+	}
+	gem->file = get_file(acquired->file);
+	*out = gem;
+	return 0;
+}
+
+void os_gem_release(struct os_gem *gem)
+{
+	struct file *file = gem->file;
+
+	drm_vma_node_revoke(&gem->base.vma_node, file->private_data);
+	drm_gem_object_put(&gem->base);
+	fput(file);
+}
+
+u64 os_gem_mmap_offset(struct os_gem *gem)
+{
+	return drm_vma_node_offset_addr(&gem->base.vma_node);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* The module: parameters, start and end. */
+#include <linux/mmu_notifier.h>
+#include <linux/module.h>
+
+#include "shim.h"
+
+struct workqueue_struct *belfry_wq;
+
+/* Both are read by user space below /sys/module/amdgpu/parameters. */
+static int emu_mode;
+module_param(emu_mode, int, 0444);
+MODULE_PARM_DESC(emu_mode, "Emulation mode (accepted for compatibility, no effect)");
+
+static int cwsr_enable = 1;
+module_param(cwsr_enable, int, 0444);
+MODULE_PARM_DESC(cwsr_enable, "Compute wave save and restore (accepted for compatibility, no effect)");
+
+static int __init belfry_init(void)
+{
+	int err;
+
+	belfry_wq = alloc_workqueue("amdgpu-kfd", WQ_UNBOUND, 0);
+	if (!belfry_wq)
+		return -ENOMEM;
+
+	err = belfry_chardev_init();
+	if (err)
+		goto err_wq;
+
+	err = pci_register_driver(&belfry_pci_driver);
+	if (err)
+		goto err_chardev;
+	return 0;
+
+err_chardev:
+	belfry_chardev_exit();
+err_wq:
+	destroy_workqueue(belfry_wq);
+	return err;
+}
+module_init(belfry_init);
+
+static void __exit belfry_fini(void)
+{
+	pci_unregister_driver(&belfry_pci_driver);
+	belfry_chardev_exit();
+	destroy_workqueue(belfry_wq);
+	mmu_notifier_synchronize();
+}
+module_exit(belfry_fini);
+
+MODULE_DESCRIPTION("KFD compute driver of the Belfry GPU");
+MODULE_AUTHOR("The Belfry authors");
+MODULE_LICENSE("Dual MIT/GPL");

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The whole contract between the driver core (Rust, links no kernel symbol) and Linux.
+ *
+ * os_*     : what the core asks of the kernel; one C file per concern, named in the section titles.
+ * belfry_* : what the kernel side calls in the core.
+ *
+ * Everything may sleep unless it says otherwise; nothing is called from a hard interrupt. Functions that return int
+ * return 0 or a negative errno. Declared a second time, by hand, in src/ffi.rs: change both.
+ */
+#ifndef BELFRY_OS_INTERFACE_H
+#define BELFRY_OS_INTERFACE_H
+
+#include <linux/types.h>
+
+struct os_device;     /* one PCI function; reference counted by the kernel */
+struct os_lock;       /* sleeping mutex */
+struct os_wait_queue; /* wait queue with a generation counter */
+struct os_pages;      /* run of kernel pages the device can reach */
+struct os_pin;        /* pinned pages of a user address space */
+struct os_drm_file;   /* a process's open render node */
+struct os_gem;        /* mappable buffer object */
+
+struct belfry_gpu;        /* the core's device */
+struct belfry_process;    /* the core's process, one reference per open file */
+struct belfry_backing;    /* the core's pages behind a GEM object */
+struct belfry_invalidate; /* the core's callback of a pin */
+
+/* ---- pci.c: the function ---- */
+
+struct os_device_info {
+	u16 vendor_id;
+	u16 device_id;
+	u16 subsystem_vendor_id;
+	u16 subsystem_id;
+	u32 revision_id;
+	u32 domain;
+	u32 location_id;  /* bus << 8 | devfn */
+	u32 render_minor; /* 0: none */
+};
+
+void os_device_get(struct os_device *dev);
+void os_device_put(struct os_device *dev);
+void os_device_info(struct os_device *dev, struct os_device_info *info);
+int os_reset_function(struct os_device *dev);
+
+/* ---- mmio.c: BAR5 registers, BAR2 doorbells, BAR0 VRAM. Offsets in bytes, bounds are checked. ---- */
+
+u32 os_reg_read(struct os_device *dev, u32 offset);
+void os_reg_write(struct os_device *dev, u32 offset, u32 value);
+u64 os_doorbell_size(struct os_device *dev);
+void os_doorbell_write(struct os_device *dev, u64 offset, u64 value);
+u64 os_vram_size(struct os_device *dev);
+void os_vram_read(struct os_device *dev, u64 offset, void *data, size_t len);
+void os_vram_write(struct os_device *dev, u64 offset, const void *data, size_t len);
+void os_vram_fill(struct os_device *dev, u64 offset, u64 len, u8 byte);
+void os_write_barrier(void);
+
+/* ---- pages.c: system memory of the driver ---- */
+
+int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **pages);
+void os_pages_free(struct os_pages *pages);
+void *os_pages_cpu(struct os_pages *pages);
+u64 os_pages_bus(struct os_pages *pages, size_t index);
+
+/* ---- user_memory.c: memory of a process ---- */
+
+/*
+ * Pins count pages of the address space mm (a key of belfry_open) from va. Takes over `invalidate` in every case and
+ * calls belfry_invalidate_drop on it in the end. os_unpin_user may wait for a running belfry_invalidated.
+ */
+int os_pin_user(struct os_device *dev, u64 mm, u64 va, size_t count, bool writable,
+		struct belfry_invalidate *invalidate, struct os_pin **pin);
+void os_unpin_user(struct os_pin *pin);
+/* Only from belfry_invalidated: pins the range again; the watch over it goes from old to the new pin. */
+int os_pin_renew(struct os_pin *old, struct os_pin **pin);
+u64 os_pin_bus(struct os_pin *pin, size_t index);
+int os_copy_from_user(void *dst, u64 src, size_t len);
+int os_copy_to_user(u64 dst, const void *src, size_t len);
+bool os_user_range_ok(u64 va, u64 len);
+
+/* ---- drm.c, gem.c: the render node ---- */
+
+int os_drm_acquire(struct os_device *dev, int fd, struct os_drm_file **file);
+void os_drm_release(struct os_drm_file *file);
+u64 os_drm_id(struct os_drm_file *file);
+/* Takes over `backing` in every case. */
+int os_gem_create(struct os_drm_file *file, struct belfry_backing *backing, u64 size, struct os_gem **gem);
+void os_gem_release(struct os_gem *gem);
+u64 os_gem_mmap_offset(struct os_gem *gem);
+
+/* ---- sync.c: locks, waiting, time ---- */
+
+int os_lock_new(struct os_lock **lock);
+void os_lock_free(struct os_lock *lock);
+void os_lock_acquire(struct os_lock *lock);
+void os_lock_release(struct os_lock *lock);
+int os_wait_queue_new(struct os_wait_queue **queue);
+void os_wait_queue_free(struct os_wait_queue *queue);
+u64 os_wait_queue_ticket(struct os_wait_queue *queue);
+/* Returns 0 when woken, -ETIME, or -ERESTARTSYS on a signal. timeout_ns of U64_MAX waits for ever. */
+int os_wait_queue_wait(struct os_wait_queue *queue, u64 ticket, u64 timeout_ns);
+void os_wait_queue_wake_all(struct os_wait_queue *queue);
+u64 os_clock_raw_ns(void);
+u64 os_clock_boot_ns(void);
+void os_sleep_us(u64 us);
+
+/* ---- lib.c: heap, log, processors ---- */
+
+struct os_cpu_info {
+	u32 cores;
+	u32 max_clock_mhz;
+	u64 memory_bytes;
+};
+
+enum os_log_level { OS_LOG_ERROR, OS_LOG_WARN, OS_LOG_INFO, OS_LOG_DEBUG };
+
+void *os_alloc(size_t size, bool zeroed); /* aligned to 8; to size when that is a power of two up to a page */
+void os_free(void *memory);
+void os_log(struct os_device *dev, u32 level, const char *line, size_t len);
+void os_cpu_info(struct os_cpu_info *info);
+void os_panic(const char *line, size_t len) __attribute__((noreturn));
+
+/* ---- the core's side ---- */
+
+enum belfry_mapping_kind { BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS };
+
+struct belfry_mapping {
+	u32 kind;
+	u32 reserved;
+	u64 offset; /* in BAR2 or BAR5 */
+	u64 len;
+};
+
+struct belfry_page {
+	u64 vram; /* offset in BAR0, when cpu is NULL */
+	void *cpu;
+};
+
+/* Brings the device up; takes a reference to dev for as long as the result lives. */
+int belfry_probe(struct os_device *dev, struct belfry_gpu **gpu);
+/* Stops the device. Later calls fail with ENODEV. */
+void belfry_remove(struct belfry_gpu *gpu);
+struct belfry_gpu *belfry_gpu_get(struct belfry_gpu *gpu);
+void belfry_gpu_put(struct belfry_gpu *gpu);
+/* Runs on the interrupt thread. */
+void belfry_interrupt(struct belfry_gpu *gpu);
+
+int belfry_open(struct belfry_gpu *gpu, u64 mm, struct belfry_process **process);
+void belfry_close(struct belfry_gpu *gpu, struct belfry_process *process);
+/* The address space is going away. Unknown ones are ignored. */
+void belfry_exit(struct belfry_gpu *gpu, u64 mm);
+long belfry_ioctl(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, u32 command, u64 arg);
+int belfry_mmap(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, u64 offset, u64 len,
+		struct belfry_mapping *mapping);
+/* request: the 32 bytes of struct drm_amdgpu_info. */
+int belfry_amdgpu_info(struct belfry_gpu *gpu, const u8 *request);
+
+/* Topology texts by path below /sys/devices/virtual/kfd/kfd/topology; both return the length written or -errno. */
+ssize_t belfry_sysfs_read(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
+/* One entry per line, directories with a trailing slash. */
+ssize_t belfry_sysfs_list(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
+
+/* Returns false past the end or when the device is gone. Called from the page fault handler. */
+bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);
+void belfry_backing_drop(struct belfry_backing *backing);
+void belfry_invalidated(struct belfry_invalidate *invalidate);
+void belfry_invalidate_drop(struct belfry_invalidate *invalidate);
+
+#endif

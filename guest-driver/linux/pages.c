@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* System memory of the driver: single pages, mapped contiguously for the CPU and one by one for the device. */
+#include <linux/dma-mapping.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "shim.h"
+
+struct os_pages {
+	struct os_device *dev;
+	struct page **pages;
+	dma_addr_t *bus;
+	void *cpu;
+	size_t count;
+	size_t mapped; /* pages that have a bus address */
+};
+
+void os_pages_free(struct os_pages *p)
+{
+	size_t i;
+
+	if (p->cpu && p->count > 1)
+		vunmap(p->cpu);
+	for (i = 0; i < p->mapped; i++)
+		dma_unmap_page(&p->dev->pdev->dev, p->bus[i], PAGE_SIZE, DMA_BIDIRECTIONAL);
+	for (i = 0; i < p->count && p->pages[i]; i++) {
+		__free_page(p->pages[i]);
+		cond_resched();
+	}
+	kvfree(p->bus);
+	kvfree(p->pages);
+	os_device_put(p->dev);
+	kfree(p);
+}
+
+int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **out)
+{
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+	struct os_pages *p;
+	int err = -ENOMEM;
+
+	/* The reclaimer would rather kill processes than fail a single page. */
+	if (!count || count > totalram_pages() / 2 || (long)count > si_mem_available())
+		return -ENOMEM;
+	p = kzalloc(sizeof(*p), GFP_KERNEL);
+	if (!p)
+		return -ENOMEM;
+	os_device_get(dev);
+	p->dev = dev;
+	p->pages = kvcalloc(count, sizeof(*p->pages), GFP_KERNEL);
+	p->bus = kvcalloc(count, sizeof(*p->bus), GFP_KERNEL);
+	if (!p->pages || !p->bus)
+		goto fail;
+	p->count = count;
+
+	for (; p->mapped < count; p->mapped++) {
+		struct page *page = alloc_page(gfp);
+
+		p->pages[p->mapped] = page;
+		if (!page)
+			goto fail;
+		p->bus[p->mapped] = dma_map_page(&dev->pdev->dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(&dev->pdev->dev, p->bus[p->mapped]))
+			goto fail;
+		if (fatal_signal_pending(current)) {
+			p->mapped++;
+			err = -EINTR;
+			goto fail;
+		}
+		cond_resched();
+	}
+	p->cpu = count == 1 ? page_address(p->pages[0]) : vmap(p->pages, count, VM_MAP, PAGE_KERNEL);
+	if (!p->cpu)
+		goto fail;
+	*out = p;
+	return 0;
+
+fail:
+	os_pages_free(p);
+	return err;
+}
+
+void *os_pages_cpu(struct os_pages *p)
+{
+	return p->cpu;
+}
+
+u64 os_pages_bus(struct os_pages *p, size_t index)
+{
+	return index < p->count ? p->bus[index] : 0;
+}

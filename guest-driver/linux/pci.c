@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* The PCI function: probe and remove, BAR maps, reset. */
+#include <drm/drm_file.h>
+#include <linux/dma-mapping.h>
+#include <linux/module.h>
+
+#include "shim.h"
+
+static int map_bars(struct os_device *dev)
+{
+	struct pci_dev *pdev = dev->pdev;
+
+	dev->vram_size = pci_resource_len(pdev, BAR_VRAM);
+	dev->doorbell_size = pci_resource_len(pdev, BAR_DOORBELLS);
+	dev->register_size = pci_resource_len(pdev, BAR_REGISTERS);
+	if (!dev->vram_size || !dev->doorbell_size || !dev->register_size) {
+		dev_err(&pdev->dev, "a BAR was not assigned: vram %llu, doorbells %llu, registers %llu bytes\n",
+			dev->vram_size, dev->doorbell_size, dev->register_size);
+		return -ENODEV;
+	}
+
+	dev->registers = pci_iomap(pdev, BAR_REGISTERS, 0);
+	dev->doorbells = pci_iomap(pdev, BAR_DOORBELLS, 0);
+	dev->vram = pci_iomap_wc(pdev, BAR_VRAM, 0);
+	if (!dev->registers || !dev->doorbells || !dev->vram) {
+		dev_err(&pdev->dev, "cannot map the BARs\n");
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void unmap_bars(struct os_device *dev)
+{
+	if (dev->vram)
+		pci_iounmap(dev->pdev, dev->vram);
+	if (dev->doorbells)
+		pci_iounmap(dev->pdev, dev->doorbells);
+	if (dev->registers)
+		pci_iounmap(dev->pdev, dev->registers);
+	dev->vram = dev->doorbells = dev->registers = NULL;
+}
+
+static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct os_device *dev;
+	int err;
+
+	dev = devm_drm_dev_alloc(&pdev->dev, &belfry_drm_driver, struct os_device, drm);
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	dev->pdev = pdev;
+	pci_set_drvdata(pdev, dev);
+
+	err = pci_enable_device(pdev);
+	if (err)
+		return err;
+	err = pci_request_regions(pdev, BELFRY_NAME);
+	if (err)
+		goto err_disable;
+	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(44));
+	if (err)
+		goto err_regions;
+	pci_set_master(pdev);
+	err = map_bars(dev);
+	if (err)
+		goto err_bars;
+	err = belfry_irq_alloc(dev);
+	if (err)
+		goto err_bars;
+
+	err = belfry_probe(dev, &dev->gpu);
+	if (err)
+		goto err_irq;
+	err = belfry_irq_request(dev);
+	if (err)
+		goto err_core;
+	err = drm_dev_register(&dev->drm, 0);
+	if (err)
+		goto err_irq_handler;
+	err = belfry_chardev_add(dev);
+	if (err)
+		goto err_drm;
+	return 0;
+
+err_drm:
+	belfry_remove(dev->gpu);
+	belfry_irq_free(dev);
+	drm_dev_unplug(&dev->drm);
+	goto err_gpu;
+err_irq_handler:
+	belfry_irq_free(dev);
+err_core:
+	belfry_remove(dev->gpu);
+err_gpu:
+	belfry_gpu_put(dev->gpu);
+	dev->gpu = NULL;
+err_irq:
+	pci_free_irq_vectors(pdev);
+err_bars:
+	unmap_bars(dev);
+	pci_clear_master(pdev);
+err_regions:
+	pci_release_regions(pdev);
+err_disable:
+	pci_disable_device(pdev);
+	return err;
+}
+
+/*
+ * Open files of the KFD node and of the render node keep the module, but not the function: they find a core that
+ * answers ENODEV, and mappings that raise SIGBUS.
+ */
+static void belfry_pci_remove(struct pci_dev *pdev)
+{
+	struct os_device *dev = pci_get_drvdata(pdev);
+
+	belfry_chardev_remove(dev);
+	belfry_remove(dev->gpu);
+	belfry_irq_free(dev);
+	drm_dev_unplug(&dev->drm); /* from here on mmio.c touches no BAR */
+	belfry_gpu_put(dev->gpu);
+	dev->gpu = NULL;
+	pci_free_irq_vectors(pdev);
+	unmap_bars(dev);
+	pci_clear_master(pdev);
+	pci_release_regions(pdev);
+	pci_disable_device(pdev);
+}
+
+static const struct pci_device_id belfry_pci_ids[] = {
+	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x744c) }, /* Navi 31 */
+	{ },
+};
+MODULE_DEVICE_TABLE(pci, belfry_pci_ids);
+
+struct pci_driver belfry_pci_driver = {
+	.name = BELFRY_NAME,
+	.id_table = belfry_pci_ids,
+	.probe = belfry_pci_probe,
+	.remove = belfry_pci_remove,
+};
+
+void os_device_get(struct os_device *dev)
+{
+	drm_dev_get(&dev->drm);
+}
+
+void os_device_put(struct os_device *dev)
+{
+	drm_dev_put(&dev->drm);
+}
+
+void os_device_info(struct os_device *dev, struct os_device_info *info)
+{
+	struct pci_dev *pdev = dev->pdev;
+
+	*info = (struct os_device_info){
+		.vendor_id = pdev->vendor,
+		.device_id = pdev->device,
+		.subsystem_vendor_id = pdev->subsystem_vendor,
+		.subsystem_id = pdev->subsystem_device,
+		.revision_id = pdev->revision,
+		.domain = pci_domain_nr(pdev->bus),
+		.location_id = pci_dev_id(pdev),
+		.render_minor = dev->drm.render ? dev->drm.render->index : 0,
+	};
+}
+
+int os_reset_function(struct os_device *dev)
+{
+	int err, idx;
+
+	if (!drm_dev_enter(&dev->drm, &idx))
+		return -ENODEV;
+	err = pci_save_state(dev->pdev);
+	if (!err)
+		err = pcie_reset_flr(dev->pdev, PCI_RESET_DO_RESET);
+	if (!err)
+		pci_restore_state(dev->pdev);
+	drm_dev_exit(idx);
+	return err;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the C files of the shim share among themselves; the contract with the core is os_interface.h. */
+#ifndef BELFRY_SHIM_H
+#define BELFRY_SHIM_H
+
+#include <drm/drm_device.h>
+#include <drm/drm_drv.h>
+#include <linux/pci.h>
+#include <linux/workqueue.h>
+
+#include "compat.h"
+#include "os_interface.h"
+
+#define BELFRY_NAME "amdgpu" /* user space looks for this very name: module, DRM driver, interrupt */
+
+enum { BAR_VRAM = 0, BAR_DOORBELLS = 2, BAR_REGISTERS = 5 };
+
+struct os_device {
+	struct drm_device drm; /* carries the reference count */
+	struct pci_dev *pdev;
+	struct belfry_gpu *gpu; /* set between probe and remove */
+	void __iomem *vram;     /* BAR0, write-combined */
+	void __iomem *doorbells;
+	void __iomem *registers;
+	u64 vram_size;
+	u64 doorbell_size;
+	u64 register_size;
+	int irq;
+};
+
+static inline struct os_device *to_os_device(struct drm_device *drm)
+{
+	return container_of(drm, struct os_device, drm);
+}
+
+/* main.c: runs what the core must do outside of notifier callbacks. */
+extern struct workqueue_struct *belfry_wq;
+
+/* pci.c */
+extern struct pci_driver belfry_pci_driver;
+
+/* irq.c */
+int belfry_irq_alloc(struct os_device *dev);
+int belfry_irq_request(struct os_device *dev);
+void belfry_irq_free(struct os_device *dev);
+
+/* chardev.c: /dev/kfd exists while a device is bound. */
+int belfry_chardev_init(void);
+void belfry_chardev_exit(void);
+int belfry_chardev_add(struct os_device *dev);
+void belfry_chardev_remove(struct os_device *dev);
+
+/* sysfs.c */
+struct belfry_topology;
+struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent);
+void belfry_topology_remove(struct belfry_topology *topology);
+
+/* drm.c */
+extern const struct drm_driver belfry_drm_driver;
+
+/* gem.c */
+extern const struct drm_gem_object_funcs belfry_gem_funcs;
+
+#endif

@@ -1,0 +1,312 @@
+//! What the C files of the shim call: the `belfry_*` half of `os_interface.h`.
+//!
+//! A `struct belfry_gpu *` is an `Arc<Kfd>` turned raw, a `struct belfry_process *` an `Arc<Process>`; backings and
+//! invalidation callbacks are boxes of their fat `Arc`s.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ffi::c_void;
+use core::mem::ManuallyDrop;
+
+use belfry_kfd_core::errno::{Errno, Result};
+use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey};
+use belfry_kfd_core::process::Process;
+use belfry_kfd_core::{Kfd, MmapTarget};
+
+use crate::ffi::{BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS, BelfryMapping, BelfryPage, OsDevice};
+use crate::os::LinuxOs;
+
+/// `struct belfry_gpu`.
+pub(crate) type Gpu = Kfd<LinuxOs>;
+/// `struct belfry_process`.
+pub(crate) type KfdProcess = Process<LinuxOs>;
+
+/// Turns a result into 0 or a negative errno.
+fn status(result: Result<()>) -> i32 {
+    result.map_or_else(|error| -error.raw(), |()| 0)
+}
+
+/// Copies `from` to a buffer of the caller and returns its length, or `-ERANGE` when it does not fit.
+///
+/// # Safety
+///
+/// `text` is valid for `text_len` bytes.
+unsafe fn copy_text(from: Result<&[u8]>, text: *mut u8, text_len: usize) -> isize {
+    match from {
+        Ok(from) if from.len() <= text_len => {
+            // SAFETY: the source is a slice, the destination large enough, and they are different memory.
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), text, from.len()) };
+            from.len() as isize
+        }
+        Ok(_) => -(Errno::ERANGE.raw() as isize),
+        Err(error) => -(error.raw() as isize),
+    }
+}
+
+/// Borrows a path of the caller.
+///
+/// # Safety
+///
+/// `path` is valid for `path_len` bytes during `'a`.
+unsafe fn path_of<'a>(path: *const u8, path_len: usize) -> Result<&'a str> {
+    // SAFETY: as promised by the caller.
+    core::str::from_utf8(unsafe { core::slice::from_raw_parts(path, path_len) }).map_err(|_| Errno::ENOENT)
+}
+
+/// Brings a device up.
+///
+/// # Safety
+///
+/// `dev` and `gpu` are valid during the call.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_probe(dev: *mut OsDevice, gpu: *mut *const Gpu) -> i32 {
+    // SAFETY: as promised by the caller.
+    let os = unsafe { LinuxOs::new(dev) };
+    status(Kfd::probe(os).map(|kfd| {
+        // SAFETY: as promised by the caller.
+        unsafe { gpu.write(Arc::into_raw(kfd)) }
+    }))
+}
+
+/// Stops a device.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_remove(gpu: *const Gpu) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*gpu }.remove();
+}
+
+/// Takes a reference.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_gpu_get(gpu: *const Gpu) -> *const Gpu {
+    // SAFETY: as promised by the caller, and it came from Arc::into_raw.
+    unsafe { Arc::increment_strong_count(gpu) };
+    gpu
+}
+
+/// Gives a reference back.
+///
+/// # Safety
+///
+/// `gpu` is valid and the caller owns one reference.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_gpu_put(gpu: *const Gpu) {
+    // SAFETY: as promised by the caller, and it came from Arc::into_raw.
+    unsafe { Arc::decrement_strong_count(gpu) }
+}
+
+/// Handles an interrupt, on its thread.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_interrupt(gpu: *const Gpu) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*gpu }.interrupt();
+}
+
+/// Opens the KFD node for an address space.
+///
+/// # Safety
+///
+/// `gpu` and `process` are valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_open(gpu: *const Gpu, mm: u64, process: *mut *const KfdProcess) -> i32 {
+    // SAFETY: as promised by the caller.
+    let opened = unsafe { &*gpu }.open(ProcessKey(mm));
+    status(opened.map(|opened| {
+        // SAFETY: as promised by the caller.
+        unsafe { process.write(Arc::into_raw(opened)) }
+    }))
+}
+
+/// Closes one open of the KFD node.
+///
+/// # Safety
+///
+/// `gpu` is valid and `process` is the caller's reference from [`belfry_open`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_close(gpu: *const Gpu, process: *const KfdProcess) {
+    // SAFETY: as promised by the caller.
+    let (gpu, process) = unsafe { (&*gpu, Arc::from_raw(process)) };
+    gpu.close(&process);
+}
+
+/// Tears the process of an address space down.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_exit(gpu: *const Gpu, mm: u64) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*gpu }.exit(ProcessKey(mm));
+}
+
+/// Runs an ioctl for the calling process.
+///
+/// # Safety
+///
+/// `gpu` and `process` are valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_ioctl(
+    gpu: *const Gpu,
+    process: *const KfdProcess,
+    mm: u64,
+    command: u32,
+    arg: u64,
+) -> isize {
+    // SAFETY: as promised by the caller; the reference stays the caller's.
+    let (gpu, process) = unsafe { (&*gpu, ManuallyDrop::new(Arc::from_raw(process))) };
+    match gpu.ioctl(&process, ProcessKey(mm), command, arg) {
+        Ok(value) => value as isize,
+        Err(error) => -(error.raw() as isize),
+    }
+}
+
+/// Tells what a mapping of the KFD node maps.
+///
+/// # Safety
+///
+/// `gpu`, `process` and `mapping` are valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_mmap(
+    gpu: *const Gpu,
+    process: *const KfdProcess,
+    mm: u64,
+    offset: u64,
+    len: u64,
+    mapping: *mut BelfryMapping,
+) -> i32 {
+    // SAFETY: as promised by the caller; the reference stays the caller's.
+    let (gpu, process) = unsafe { (&*gpu, ManuallyDrop::new(Arc::from_raw(process))) };
+    let target = gpu.mmap(&process, ProcessKey(mm), offset, len);
+    status(target.map(|target| {
+        let (kind, offset, len) = match target {
+            MmapTarget::Doorbells { offset, len } => (BELFRY_MAP_DOORBELLS, offset, len),
+            MmapTarget::MmioRemap { offset, len } => (BELFRY_MAP_REGISTERS, offset, len),
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { mapping.write(BelfryMapping { kind, reserved: 0, offset, len }) }
+    }))
+}
+
+/// Answers `DRM_IOCTL_AMDGPU_INFO`.
+///
+/// # Safety
+///
+/// `gpu` is valid and `request` points to 32 bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_amdgpu_info(gpu: *const Gpu, request: *const [u8; 32]) -> i32 {
+    // SAFETY: as promised by the caller.
+    let (gpu, request) = unsafe { (&*gpu, request.read()) };
+    status(gpu.amdgpu_info(&request))
+}
+
+/// Writes the text of a topology file and returns its length.
+///
+/// # Safety
+///
+/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_sysfs_read(
+    gpu: *const Gpu,
+    path: *const u8,
+    path_len: usize,
+    text: *mut u8,
+    text_len: usize,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
+    let content = path.and_then(|path| gpu.sysfs_read(path));
+    let bytes = content.as_ref().map(|content| content.as_bytes()).map_err(|error| *error);
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(bytes, text, text_len) }
+}
+
+/// Writes the entries of a topology directory, one per line, and returns the length of it.
+///
+/// # Safety
+///
+/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_sysfs_list(
+    gpu: *const Gpu,
+    path: *const u8,
+    path_len: usize,
+    text: *mut u8,
+    text_len: usize,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
+    let content = path.and_then(|path| gpu.sysfs_list(path)).map(|names| names.join("\n"));
+    let bytes = content.as_ref().map(|content| content.as_bytes()).map_err(|error| *error);
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(bytes, text, text_len) }
+}
+
+/// Tells where a page of a buffer object is.
+///
+/// # Safety
+///
+/// `backing` was passed to `os_gem_create` and not dropped, `page` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_backing_page(
+    backing: *const Arc<dyn Backing>,
+    index: u64,
+    page: *mut BelfryPage,
+) -> bool {
+    // SAFETY: as promised by the caller.
+    let found = unsafe { &*backing }.page(index).map(|found| match found {
+        BoPage::Vram(vram) => BelfryPage { vram, cpu: core::ptr::null_mut() },
+        BoPage::System { cpu, .. } => BelfryPage { vram: 0, cpu: cpu as *mut c_void },
+    });
+    let is_some = found.is_some();
+    if let Some(found) = found {
+        // SAFETY: as promised by the caller.
+        unsafe { page.write(found) }
+    }
+    is_some
+}
+
+/// Gives a backing back.
+///
+/// # Safety
+///
+/// `backing` was passed to `os_gem_create`, and this is called once.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_backing_drop(backing: *mut Arc<dyn Backing>) {
+    // SAFETY: it came from Box::into_raw.
+    drop(unsafe { Box::from_raw(backing) });
+}
+
+/// Tells the core that a pinned range changed.
+///
+/// # Safety
+///
+/// `invalidate` was passed to `os_pin_user` and not dropped.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_invalidated(invalidate: *const Arc<dyn Invalidate>) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*invalidate }.invalidated();
+}
+
+/// Gives an invalidation callback back.
+///
+/// # Safety
+///
+/// `invalidate` was passed to `os_pin_user`, and this is called once.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_invalidate_drop(invalidate: *mut Arc<dyn Invalidate>) {
+    // SAFETY: it came from Box::into_raw.
+    drop(unsafe { Box::from_raw(invalidate) });
+}
+

@@ -1,0 +1,139 @@
+//! `os_interface.h`, declared for Rust: change both.
+
+use core::ffi::c_void;
+
+macro_rules! opaque {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $($(#[$doc])* #[repr(C)] pub(crate) struct $name { _opaque: [u8; 0] })*
+    };
+}
+
+opaque! {
+    /// `struct os_device`: the PCI function.
+    OsDevice;
+    /// `struct os_lock`.
+    OsLock;
+    /// `struct os_wait_queue`.
+    OsWaitQueue;
+    /// `struct os_pages`.
+    OsPages;
+    /// `struct os_pin`.
+    OsPin;
+    /// `struct os_drm_file`.
+    OsDrmFile;
+    /// `struct os_gem`.
+    OsGem;
+}
+
+/// `struct os_device_info`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct OsDeviceInfo {
+    pub(crate) vendor_id: u16,
+    pub(crate) device_id: u16,
+    pub(crate) subsystem_vendor_id: u16,
+    pub(crate) subsystem_id: u16,
+    pub(crate) revision_id: u32,
+    pub(crate) domain: u32,
+    pub(crate) location_id: u32,
+    pub(crate) render_minor: u32,
+}
+
+/// `struct os_cpu_info`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct OsCpuInfo {
+    pub(crate) cores: u32,
+    pub(crate) max_clock_mhz: u32,
+    pub(crate) memory_bytes: u64,
+}
+
+/// `enum belfry_mapping_kind`.
+pub(crate) const BELFRY_MAP_DOORBELLS: u32 = 0;
+/// `enum belfry_mapping_kind`.
+pub(crate) const BELFRY_MAP_REGISTERS: u32 = 1;
+
+/// `struct belfry_mapping`.
+#[repr(C)]
+pub(crate) struct BelfryMapping {
+    pub(crate) kind: u32,
+    pub(crate) reserved: u32,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// `struct belfry_page`.
+#[repr(C)]
+pub(crate) struct BelfryPage {
+    pub(crate) vram: u64,
+    pub(crate) cpu: *mut c_void,
+}
+
+unsafe extern "C" {
+    pub(crate) fn os_device_get(dev: *mut OsDevice);
+    pub(crate) fn os_device_put(dev: *mut OsDevice);
+    pub(crate) fn os_device_info(dev: *mut OsDevice, info: *mut OsDeviceInfo);
+    pub(crate) fn os_reset_function(dev: *mut OsDevice) -> i32;
+
+    pub(crate) fn os_reg_read(dev: *mut OsDevice, offset: u32) -> u32;
+    pub(crate) fn os_reg_write(dev: *mut OsDevice, offset: u32, value: u32);
+    pub(crate) fn os_doorbell_size(dev: *mut OsDevice) -> u64;
+    pub(crate) fn os_doorbell_write(dev: *mut OsDevice, offset: u64, value: u64);
+    pub(crate) fn os_vram_size(dev: *mut OsDevice) -> u64;
+    pub(crate) fn os_vram_read(dev: *mut OsDevice, offset: u64, data: *mut u8, len: usize);
+    pub(crate) fn os_vram_write(dev: *mut OsDevice, offset: u64, data: *const u8, len: usize);
+    pub(crate) fn os_vram_fill(dev: *mut OsDevice, offset: u64, len: u64, byte: u8);
+    pub(crate) safe fn os_write_barrier();
+
+    pub(crate) fn os_pages_alloc(dev: *mut OsDevice, count: usize, pages: *mut *mut OsPages) -> i32;
+    pub(crate) fn os_pages_free(pages: *mut OsPages);
+    pub(crate) fn os_pages_cpu(pages: *mut OsPages) -> *mut u8;
+    pub(crate) fn os_pages_bus(pages: *mut OsPages, index: usize) -> u64;
+
+    pub(crate) fn os_pin_user(
+        dev: *mut OsDevice,
+        mm: u64,
+        va: u64,
+        count: usize,
+        writable: bool,
+        invalidate: *mut c_void,
+        pin: *mut *mut OsPin,
+    ) -> i32;
+    pub(crate) fn os_unpin_user(pin: *mut OsPin);
+    pub(crate) fn os_pin_renew(old: *mut OsPin, pin: *mut *mut OsPin) -> i32;
+    pub(crate) fn os_pin_bus(pin: *mut OsPin, index: usize) -> u64;
+    pub(crate) fn os_copy_from_user(dst: *mut u8, src: u64, len: usize) -> i32;
+    pub(crate) fn os_copy_to_user(dst: u64, src: *const u8, len: usize) -> i32;
+    pub(crate) safe fn os_user_range_ok(va: u64, len: u64) -> bool;
+
+    pub(crate) fn os_drm_acquire(dev: *mut OsDevice, fd: i32, file: *mut *mut OsDrmFile) -> i32;
+    pub(crate) fn os_drm_release(file: *mut OsDrmFile);
+    pub(crate) fn os_drm_id(file: *mut OsDrmFile) -> u64;
+    pub(crate) fn os_gem_create(
+        file: *mut OsDrmFile,
+        backing: *mut c_void,
+        size: u64,
+        gem: *mut *mut OsGem,
+    ) -> i32;
+    pub(crate) fn os_gem_release(gem: *mut OsGem);
+    pub(crate) fn os_gem_mmap_offset(gem: *mut OsGem) -> u64;
+
+    pub(crate) fn os_lock_new(lock: *mut *mut OsLock) -> i32;
+    pub(crate) fn os_lock_free(lock: *mut OsLock);
+    pub(crate) fn os_lock_acquire(lock: *mut OsLock);
+    pub(crate) fn os_lock_release(lock: *mut OsLock);
+    pub(crate) fn os_wait_queue_new(queue: *mut *mut OsWaitQueue) -> i32;
+    pub(crate) fn os_wait_queue_free(queue: *mut OsWaitQueue);
+    pub(crate) fn os_wait_queue_ticket(queue: *mut OsWaitQueue) -> u64;
+    pub(crate) fn os_wait_queue_wait(queue: *mut OsWaitQueue, ticket: u64, timeout_ns: u64) -> i32;
+    pub(crate) fn os_wait_queue_wake_all(queue: *mut OsWaitQueue);
+    pub(crate) safe fn os_clock_raw_ns() -> u64;
+    pub(crate) safe fn os_clock_boot_ns() -> u64;
+    pub(crate) safe fn os_sleep_us(us: u64);
+
+    pub(crate) fn os_alloc(size: usize, zeroed: bool) -> *mut u8;
+    pub(crate) fn os_free(memory: *mut u8);
+    pub(crate) fn os_log(dev: *mut OsDevice, level: u32, line: *const u8, len: usize);
+    pub(crate) fn os_cpu_info(info: *mut OsCpuInfo);
+    pub(crate) fn os_panic(line: *const u8, len: usize) -> !;
+}

@@ -1,0 +1,210 @@
+//! Linux as the core wants to see it.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ptr::NonNull;
+
+use belfry_kfd_core::errno::{Errno, Result};
+use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LogLevel, Os, ProcessKey};
+
+use crate::ffi;
+use crate::files::{File, Object};
+use crate::memory::{Pages, Pin};
+use crate::runtime::Line;
+use crate::sync::{Lock, Queue};
+
+/// Turns 0 or a negative errno into a result.
+pub(crate) fn check(result: i32) -> Result<()> {
+    match result {
+        0 => Ok(()),
+        error => Err(Errno::from_raw(error.saturating_neg())),
+    }
+}
+
+/// Calls a constructor of the shim, which fills in a pointer when it returns 0.
+pub(crate) fn created<T>(make: impl FnOnce(*mut *mut T) -> i32) -> Result<NonNull<T>> {
+    let mut out = core::ptr::null_mut();
+    check(make(&mut out))?;
+    NonNull::new(out).ok_or(Errno::EIO)
+}
+
+/// One PCI function of a Linux kernel; holds a reference to it.
+pub(crate) struct LinuxOs {
+    dev: *mut ffi::OsDevice,
+}
+
+// SAFETY: every function that takes the device may be called from any thread.
+unsafe impl Send for LinuxOs {}
+// SAFETY: as above.
+unsafe impl Sync for LinuxOs {}
+
+impl LinuxOs {
+    /// Wraps a device.
+    ///
+    /// # Safety
+    ///
+    /// `dev` is valid during the call.
+    pub(crate) unsafe fn new(dev: *mut ffi::OsDevice) -> LinuxOs {
+        // SAFETY: as promised by the caller; from here on this reference keeps it valid.
+        unsafe { ffi::os_device_get(dev) };
+        LinuxOs { dev }
+    }
+}
+
+impl Drop for LinuxOs {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference of `new`.
+        unsafe { ffi::os_device_put(self.dev) }
+    }
+}
+
+// The device is valid in all calls below: self holds a reference.
+impl Os for LinuxOs {
+    type Pages = Pages;
+    type Pin = Pin;
+    type Lock = Lock;
+    type WaitQueue = Queue;
+    type DrmFile = File;
+    type Gem = Object;
+
+    fn device_info(&self) -> DeviceInfo {
+        let mut info = ffi::OsDeviceInfo::default();
+        // SAFETY: the device is valid and `info` takes the result.
+        unsafe { ffi::os_device_info(self.dev, &mut info) };
+        DeviceInfo {
+            vendor_id: info.vendor_id,
+            device_id: info.device_id,
+            revision_id: info.revision_id as u8,
+            subsystem_vendor_id: info.subsystem_vendor_id,
+            subsystem_id: info.subsystem_id,
+            domain: info.domain,
+            location_id: info.location_id,
+            render_minor: info.render_minor,
+        }
+    }
+
+    fn reg_read(&self, offset: u32) -> u32 {
+        // SAFETY: the device is valid and the shim checks the offset.
+        unsafe { ffi::os_reg_read(self.dev, offset) }
+    }
+
+    fn reg_write(&self, offset: u32, value: u32) {
+        // SAFETY: the device is valid and the shim checks the offset.
+        unsafe { ffi::os_reg_write(self.dev, offset, value) }
+    }
+
+    fn doorbell_size(&self) -> u64 {
+        // SAFETY: the device is valid.
+        unsafe { ffi::os_doorbell_size(self.dev) }
+    }
+
+    fn doorbell_write(&self, offset: u64, value: u64) {
+        // SAFETY: the device is valid and the shim checks the offset.
+        unsafe { ffi::os_doorbell_write(self.dev, offset, value) }
+    }
+
+    fn vram_size(&self) -> u64 {
+        // SAFETY: the device is valid.
+        unsafe { ffi::os_vram_size(self.dev) }
+    }
+
+    fn vram_read(&self, offset: u64, data: &mut [u8]) {
+        // SAFETY: the device is valid, the shim checks the range, `data` takes the bytes.
+        unsafe { ffi::os_vram_read(self.dev, offset, data.as_mut_ptr(), data.len()) }
+    }
+
+    fn vram_write(&self, offset: u64, data: &[u8]) {
+        // SAFETY: the device is valid, the shim checks the range, `data` gives the bytes.
+        unsafe { ffi::os_vram_write(self.dev, offset, data.as_ptr(), data.len()) }
+    }
+
+    fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
+        // SAFETY: the device is valid and the shim checks the range.
+        unsafe { ffi::os_vram_fill(self.dev, offset, len, byte) }
+    }
+
+    fn write_barrier(&self) {
+        ffi::os_write_barrier();
+    }
+
+    fn reset_function(&self) -> Result<()> {
+        // SAFETY: the device is valid.
+        check(unsafe { ffi::os_reset_function(self.dev) })
+    }
+
+    fn pages_alloc(&self, count: usize) -> Result<Pages> {
+        Pages::new(self.dev, count)
+    }
+
+    fn pin_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Pin> {
+        Pin::new(self.dev, key, va, count, writable, notify)
+    }
+
+    fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {
+        // SAFETY: `dst` takes the bytes; the kernel checks the user's side.
+        check(unsafe { ffi::os_copy_from_user(dst.as_mut_ptr(), src, dst.len()) })
+    }
+
+    fn copy_to_user(&self, dst: u64, src: &[u8]) -> Result<()> {
+        // SAFETY: `src` gives the bytes; the kernel checks the user's side.
+        check(unsafe { ffi::os_copy_to_user(dst, src.as_ptr(), src.len()) })
+    }
+
+    fn user_range_ok(&self, va: u64, len: u64) -> bool {
+        ffi::os_user_range_ok(va, len)
+    }
+
+    fn drm_acquire(&self, fd: i32) -> Result<File> {
+        File::acquire(self.dev, fd)
+    }
+
+    fn gem_create(&self, file: &File, backing: Arc<dyn Backing>) -> Result<Object> {
+        file.create_gem(backing)
+    }
+
+    fn clock_ns(&self, clock: Clock) -> u64 {
+        match clock {
+            Clock::MonotonicRaw => ffi::os_clock_raw_ns(),
+            Clock::Boot => ffi::os_clock_boot_ns(),
+        }
+    }
+
+    fn sleep_us(&self, us: u64) {
+        ffi::os_sleep_us(us);
+    }
+
+    fn lock_new(&self) -> Result<Lock> {
+        Lock::new()
+    }
+
+    fn wait_queue_new(&self) -> Result<Queue> {
+        Queue::new()
+    }
+
+    fn cpu_info(&self) -> CpuInfo {
+        let mut info = ffi::OsCpuInfo::default();
+        // SAFETY: `info` takes the result.
+        unsafe { ffi::os_cpu_info(&mut info) };
+        CpuInfo { cores: info.cores, max_clock_mhz: info.max_clock_mhz, memory_bytes: info.memory_bytes }
+    }
+
+    fn log(&self, level: LogLevel, text: fmt::Arguments<'_>) {
+        let line = Line::new(text);
+        let bytes = line.as_bytes();
+        let level = match level {
+            LogLevel::Error => 0,
+            LogLevel::Warn => 1,
+            LogLevel::Info => 2,
+            LogLevel::Debug => 3,
+        };
+        // SAFETY: the device is valid and the slice lives through the call.
+        unsafe { ffi::os_log(self.dev, level, bytes.as_ptr(), bytes.len()) }
+    }
+}

@@ -1,0 +1,90 @@
+//! Locks and wait queues.
+
+use core::ptr::NonNull;
+
+use belfry_kfd_core::errno::{Errno, Result};
+use belfry_kfd_core::os::{RawLock, WaitOutcome, WaitQueue};
+
+use crate::ffi;
+use crate::os::{check, created};
+
+/// A kernel mutex.
+pub(crate) struct Lock(NonNull<ffi::OsLock>);
+
+// SAFETY: the functions below may be called from any thread.
+unsafe impl Send for Lock {}
+// SAFETY: as above.
+unsafe impl Sync for Lock {}
+
+impl Lock {
+    /// Makes a lock.
+    pub(crate) fn new() -> Result<Lock> {
+        // SAFETY: `out` is a valid place for the result.
+        created(|out| unsafe { ffi::os_lock_new(out) }).map(Lock)
+    }
+}
+
+impl RawLock for Lock {
+    fn lock(&self) {
+        // SAFETY: the lock lives as long as self.
+        unsafe { ffi::os_lock_acquire(self.0.as_ptr()) }
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: as above; the caller holds it.
+        unsafe { ffi::os_lock_release(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // SAFETY: made by os_lock_new and dropped once.
+        unsafe { ffi::os_lock_free(self.0.as_ptr()) }
+    }
+}
+
+/// A kernel wait queue with a generation counter.
+pub(crate) struct Queue(NonNull<ffi::OsWaitQueue>);
+
+// SAFETY: the functions below may be called from any thread.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    /// Makes a wait queue.
+    pub(crate) fn new() -> Result<Queue> {
+        // SAFETY: `out` is a valid place for the result.
+        created(|out| unsafe { ffi::os_wait_queue_new(out) }).map(Queue)
+    }
+}
+
+impl WaitQueue for Queue {
+    fn ticket(&self) -> u64 {
+        // SAFETY: the queue lives as long as self.
+        unsafe { ffi::os_wait_queue_ticket(self.0.as_ptr()) }
+    }
+
+    fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> WaitOutcome {
+        // SAFETY: the queue lives as long as self.
+        let result =
+            unsafe { ffi::os_wait_queue_wait(self.0.as_ptr(), ticket, timeout_ns.unwrap_or(u64::MAX)) };
+        match check(result) {
+            Ok(()) => WaitOutcome::Woken,
+            Err(Errno::ETIME) => WaitOutcome::TimedOut,
+            Err(_) => WaitOutcome::Interrupted,
+        }
+    }
+
+    fn wake_all(&self) {
+        // SAFETY: the queue lives as long as self.
+        unsafe { ffi::os_wait_queue_wake_all(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: made by os_wait_queue_new and dropped once; nobody sleeps on a queue without a reference to it.
+        unsafe { ffi::os_wait_queue_free(self.0.as_ptr()) }
+    }
+}

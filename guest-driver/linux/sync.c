@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Locks, waiting and time. */
+#include <linux/delay.h>
+#include <linux/mutex.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/wait.h>
+
+#include "shim.h"
+
+struct os_lock {
+	struct mutex mutex;
+};
+
+int os_lock_new(struct os_lock **out)
+{
+	struct os_lock *lock = kzalloc(sizeof(*lock), GFP_KERNEL);
+
+	if (!lock)
+		return -ENOMEM;
+	mutex_init(&lock->mutex);
+	*out = lock;
+	return 0;
+}
+
+void os_lock_free(struct os_lock *lock)
+{
+	mutex_destroy(&lock->mutex);
+	kfree(lock);
+}
+
+void os_lock_acquire(struct os_lock *lock)
+{
+	mutex_lock(&lock->mutex);
+}
+
+void os_lock_release(struct os_lock *lock)
+{
+	mutex_unlock(&lock->mutex);
+}
+
+struct os_wait_queue {
+	wait_queue_head_t head;
+	atomic64_t generation;
+};
+
+int os_wait_queue_new(struct os_wait_queue **out)
+{
+	struct os_wait_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL);
+
+	if (!queue)
+		return -ENOMEM;
+	init_waitqueue_head(&queue->head);
+	*out = queue;
+	return 0;
+}
+
+void os_wait_queue_free(struct os_wait_queue *queue)
+{
+	kfree(queue);
+}
+
+u64 os_wait_queue_ticket(struct os_wait_queue *queue)
+{
+	return atomic64_read_acquire(&queue->generation);
+}
+
+int os_wait_queue_wait(struct os_wait_queue *queue, u64 ticket, u64 timeout_ns)
+{
+	if (timeout_ns >= KTIME_MAX)
+		return wait_event_interruptible(queue->head, os_wait_queue_ticket(queue) != ticket);
+	return wait_event_interruptible_hrtimeout(queue->head, os_wait_queue_ticket(queue) != ticket,
+						  ns_to_ktime(timeout_ns));
+}
+
+void os_wait_queue_wake_all(struct os_wait_queue *queue)
+{
+	atomic64_inc_return_release(&queue->generation);
+	wake_up_all(&queue->head);
+}
+
+u64 os_clock_raw_ns(void)
+{
+	return ktime_get_raw_ns();
+}
+
+u64 os_clock_boot_ns(void)
+{
+	return ktime_get_boottime_ns();
+}
+
+void os_sleep_us(u64 us)
+{
+	fsleep(min_t(u64, us, ULONG_MAX / 2));
+}

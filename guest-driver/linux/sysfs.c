@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* The topology tree below /sys/devices/virtual/kfd/kfd, in the core's words. */
+#include <linux/kobject.h>
+#include <linux/list.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/sysfs.h>
+
+#include "shim.h"
+
+struct topology_file {
+	struct attribute attr;
+	struct list_head link;
+};
+
+struct topology_dir {
+	struct kobject kobj;
+	struct list_head link; /* in belfry_topology.dirs, parents first */
+	struct list_head files;
+	struct belfry_gpu *gpu;
+	char path[]; /* relative to topology/, without a trailing slash; empty for the top */
+};
+
+struct belfry_topology {
+	struct list_head dirs;
+};
+
+static struct topology_dir *to_dir(struct kobject *kobj)
+{
+	return container_of(kobj, struct topology_dir, kobj);
+}
+
+static ssize_t dir_show(struct kobject *kobj, struct attribute *attr, char *text)
+{
+	struct topology_dir *dir = to_dir(kobj);
+	char *path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", attr->name);
+	ssize_t len;
+
+	if (!path)
+		return -ENOMEM;
+	len = belfry_sysfs_read(dir->gpu, path, strlen(path), text, PAGE_SIZE);
+	kfree(path);
+	return len;
+}
+
+static const struct sysfs_ops dir_sysfs_ops = {
+	.show = dir_show,
+};
+
+static void dir_release(struct kobject *kobj)
+{
+	struct topology_dir *dir = to_dir(kobj);
+	struct topology_file *file, *next;
+
+	list_for_each_entry_safe(file, next, &dir->files, link) {
+		kfree(file->attr.name);
+		kfree(file);
+	}
+	belfry_gpu_put(dir->gpu);
+	kfree(dir);
+}
+
+static const struct kobj_type dir_ktype = {
+	.sysfs_ops = &dir_sysfs_ops,
+	.release = dir_release,
+};
+
+static int add_file(struct topology_dir *dir, const char *name)
+{
+	struct topology_file *file = kzalloc(sizeof(*file), GFP_KERNEL);
+	int err;
+
+	if (!file)
+		return -ENOMEM;
+	sysfs_attr_init(&file->attr);
+	file->attr.mode = 0444;
+	file->attr.name = kstrdup(name, GFP_KERNEL);
+	if (!file->attr.name) {
+		kfree(file);
+		return -ENOMEM;
+	}
+	list_add_tail(&file->link, &dir->files);
+	err = sysfs_create_file(&dir->kobj, &file->attr);
+	return err;
+}
+
+static int add_dir(struct belfry_topology *topology, struct belfry_gpu *gpu, struct kobject *parent, const char *name,
+		   const char *path)
+{
+	size_t path_size = strlen(path) + 1;
+	struct topology_dir *dir = kzalloc(struct_size(dir, path, path_size), GFP_KERNEL);
+	int err;
+
+	if (!dir)
+		return -ENOMEM;
+	INIT_LIST_HEAD(&dir->files);
+	memcpy(dir->path, path, path_size);
+	dir->gpu = belfry_gpu_get(gpu);
+	list_add_tail(&dir->link, &topology->dirs);
+	err = kobject_init_and_add(&dir->kobj, &dir_ktype, parent, "%s", name);
+	return err;
+}
+
+/* Adds what the core lists in dir; the directories among it go to the end of the list, to be filled in their turn. */
+static int fill_dir(struct belfry_topology *topology, struct topology_dir *dir, char *text)
+{
+	ssize_t len = belfry_sysfs_list(dir->gpu, dir->path, strlen(dir->path), text, PAGE_SIZE - 1);
+	char *rest = text, *name;
+	int err = 0;
+
+	if (len < 0)
+		return len;
+	text[len] = '\0';
+	while (!err && (name = strsep(&rest, "\n"))) {
+		size_t n = strlen(name);
+		char *path;
+
+		if (!n)
+			continue;
+		if (name[n - 1] != '/') {
+			err = add_file(dir, name);
+			continue;
+		}
+		name[n - 1] = '\0';
+		path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", name);
+		err = path ? add_dir(topology, dir->gpu, &dir->kobj, name, path) : -ENOMEM;
+		kfree(path);
+	}
+	return err;
+}
+
+struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent)
+{
+	struct belfry_topology *topology = kzalloc(sizeof(*topology), GFP_KERNEL);
+	char *text = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	struct topology_dir *dir;
+	int err;
+
+	if (!topology || !text) {
+		kfree(topology);
+		kfree(text);
+		return ERR_PTR(-ENOMEM);
+	}
+	INIT_LIST_HEAD(&topology->dirs);
+	err = add_dir(topology, gpu, parent, "topology", "");
+	if (!err) {
+		list_for_each_entry(dir, &topology->dirs, link) {
+			err = fill_dir(topology, dir, text);
+			if (err)
+				break;
+		}
+	}
+	kfree(text);
+	if (err) {
+		belfry_topology_remove(topology);
+		return ERR_PTR(err);
+	}
+	return topology;
+}
+
+void belfry_topology_remove(struct belfry_topology *topology)
+{
+	struct topology_dir *dir, *next;
+
+	list_for_each_entry_safe_reverse(dir, next, &topology->dirs, link) {
+		list_del(&dir->link);
+		kobject_del(&dir->kobj); /* waits for readers */
+		kobject_put(&dir->kobj);
+	}
+	kfree(topology);
+}

@@ -1,0 +1,156 @@
+//! The kernel's own build: a tree of headers that works where it was unpacked, and the link of the module.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{GateError, ModuleError, ModuleInputs, create_dir, io_error, need_tool, run};
+
+/// Raised when [`prepare`] changes, so that an old tree is not taken for a new one.
+const TREE: u32 = 1;
+
+const FIX: &str = "install a C compiler, make and binutils (Debian: apt install gcc make binutils libc6-dev)";
+
+/// Fails when a program that kbuild or the gate starts is missing.
+pub(super) fn check_tools() -> Result<(), ModuleError> {
+    for program in ["gcc", "make", "ld", "ar", "nm", "objdump", "objcopy"] {
+        need_tool(program, FIX)?;
+    }
+    Ok(())
+}
+
+/// Links shim and object into `amdgpu.ko` and returns its path.
+pub(super) fn link(inputs: &ModuleInputs, directory: &Path, object: &Path) -> Result<PathBuf, ModuleError> {
+    let tree = prepare(inputs, directory)?;
+    let work = directory.join("kbuild");
+    let _ = fs::remove_dir_all(&work);
+    create_dir(&work)?;
+    let shim = inputs.workspace.join("guest-driver/linux");
+    for entry in fs::read_dir(&shim).map_err(io_error("list", &shim))?.flatten() {
+        let path = entry.path();
+        let wanted = path.extension().is_some_and(|e| e == "c" || e == "h") || entry.file_name() == "Kbuild";
+        if wanted {
+            copy(&path, &work.join(entry.file_name()))?;
+        }
+    }
+    copy(object, &work.join("core.rs.o"))?;
+
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut command = Command::new("make");
+    command
+        .arg("-C")
+        .arg(tree.join(format!("usr/src/linux-headers-{}", inputs.release)))
+        .arg(format!("M={}", work.display()))
+        .arg(format!("CC={}", tree.join("cc").display()))
+        .arg(format!("-j{jobs}"))
+        // The packages ship no vmlinux with type information that pahole could use.
+        .arg("CONFIG_DEBUG_INFO_BTF_MODULES=")
+        .arg("modules");
+    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KCFLAGS", "LLVM", "CC", "LD"] {
+        command.env_remove(name);
+    }
+    let output = run("kbuild", command.env("LC_ALL", "C"))?;
+    // objtool checks the linked module, Rust half included: what it says is about unwinding and mitigations.
+    let complaints: Vec<String> = output
+        .lines()
+        .filter(|line| line.contains("objtool") && !line.starts_with("  ") || line.contains("modpost:"))
+        .map(str::to_owned)
+        .collect();
+    if !complaints.is_empty() {
+        return Err(GateError::Kbuild { complaints }.into());
+    }
+    Ok(work.join("amdgpu.ko"))
+}
+
+/// Makes a copy of the header tree that builds from any place and with this machine's compiler; once per kernel.
+fn prepare(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, ModuleError> {
+    let release = &inputs.release;
+    let base = release.strip_suffix("-amd64").unwrap_or(release);
+    let tree = directory.join(format!("kbuild-{release}-{TREE}"));
+    if tree.is_dir() {
+        return Ok(tree);
+    }
+    let partial = directory.join("kbuild-tree.partial");
+    let _ = fs::remove_dir_all(&partial);
+    create_dir(&partial.join("usr/lib"))?;
+    let kbuild = format!("usr/lib/linux-kbuild-{base}");
+    for (source, into) in [("usr/src", "usr"), (kbuild.as_str(), "usr/lib")] {
+        let source = inputs.headers.join(source);
+        if !source.is_dir() {
+            return Err(ModuleError::MissingInput { what: format!("headers of {release}"), path: source });
+        }
+        run("copying kernel headers", Command::new("cp").arg("-a").arg(&source).arg(partial.join(into)))?;
+    }
+
+    // The packages assume to be installed: their Makefiles include one another by absolute path.
+    let headers = partial.join(format!("usr/src/linux-headers-{release}"));
+    let makefile = headers.join("Makefile");
+    fs::write(&makefile, format!("include {}/usr/src/linux-headers-{base}-common/Makefile\n", tree.display()))
+        .map_err(io_error("write", &makefile))?;
+    let variables = headers.join(".kernelvariables");
+    fs::write(&variables, format!("override ARCH = x86\noverride KERNELRELEASE = {release}\n"))
+        .map_err(io_error("write", &variables))?;
+
+    // Debian's dispatchers choose a program per architecture by a path that does not exist here.
+    let kbuild = partial.join(&kbuild);
+    for (program, real) in [
+        ("scripts/mod/modpost", "scripts/mod/modpost.real-lsb-64"),
+        ("tools/objtool/objtool", "tools/objtool/objtool.real-x86"),
+        ("scripts/basic/fixdep", "scripts/basic/fixdep"),
+        ("scripts/genksyms/genksyms", "scripts/genksyms/genksyms"),
+    ] {
+        wrap(inputs, &kbuild.join(program), &kbuild.join(real))?;
+    }
+    let compiler = partial.join("cc");
+    script(&compiler, COMPILER)?;
+    fs::rename(&partial, &tree).map_err(io_error("rename", &partial))?;
+    Ok(tree)
+}
+
+/// gcc before version 14 knows one flag of the kernel's configuration by another name.
+const COMPILER: &str = r#"#!/bin/sh
+for argument do
+    shift
+    case $argument in
+    -fmin-function-alignment=*) argument=-falign-functions=${argument#*=} ;;
+    esac
+    set -- "$@" "$argument"
+done
+exec gcc "$@"
+"#;
+
+/// Replaces `program` by a script that runs `real` under the C library it was built against, which may be newer than
+/// the machine's.
+fn wrap(inputs: &ModuleInputs, program: &Path, real: &Path) -> Result<(), ModuleError> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let moved = program.with_file_name(format!("{name}.elf"));
+    copy(real, &moved)?;
+    let libraries = inputs.kbuild_libs.join("usr/lib/x86_64-linux-gnu");
+    let loader = libraries.join("ld-linux-x86-64.so.2");
+    if !loader.is_file() {
+        return Err(ModuleError::MissingInput {
+            what: "the loader of kbuild's programs".into(),
+            path: libraries,
+        });
+    }
+    // The tree is renamed when it is complete: find the program beside the script.
+    script(
+        program,
+        &format!(
+            "#!/bin/sh\nexec '{}' --library-path '{}' --argv0 {name} \"$(dirname \"$0\")/{name}.elf\" \"$@\"\n",
+            loader.display(),
+            libraries.display(),
+        ),
+    )
+}
+
+fn script(path: &Path, content: &str) -> Result<(), ModuleError> {
+    let _ = fs::remove_file(path);
+    fs::write(path, content).map_err(io_error("write", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(io_error("mark executable", path))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), ModuleError> {
+    fs::copy(from, to).map(drop).map_err(io_error("copy", from))
+}

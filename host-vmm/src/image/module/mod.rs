@@ -1,0 +1,191 @@
+//! Builds `amdgpu.ko`: the driver core as one Rust object, the C shim around it, linked by the kernel's own kbuild.
+//!
+//! The Rust half is compiled for the bare target with the kernel's mitigation flags, `core` and `alloc` included (the
+//! prebuilt ones lack the flags), checked by [`gate`], and handed to kbuild as an object that refers to nothing of the
+//! kernel but the shim. Nothing here knows the VMM: inputs are paths, progress is a closure.
+
+pub mod gate;
+mod kbuild;
+mod rust;
+mod sources;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+pub use gate::{GateError, Violation};
+
+/// Raised when the way the module is built changes in a way the hashed inputs do not show.
+const RECIPE: u32 = 1;
+
+/// What a module is built from.
+#[derive(Debug, Clone)]
+pub struct ModuleInputs {
+    /// Kernel release string, `6.12.107+deb13-amd64` for example.
+    pub release: String,
+    /// Root of the unpacked header packages: `usr/src/linux-headers-*` and `usr/lib/linux-kbuild-*`.
+    pub headers: PathBuf,
+    /// Root of the libraries kbuild's programs run with: `usr/lib/x86_64-linux-gnu` with loader and C library.
+    pub kbuild_libs: PathBuf,
+    /// Rust's library sources: the directory that holds `core/` and `alloc/`.
+    pub rust_src: PathBuf,
+    /// Root of Belfry's own sources.
+    pub workspace: PathBuf,
+    /// Directory for results and intermediate files.
+    pub cache: PathBuf,
+}
+
+/// What can go wrong when the module is built.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// A program the build needs is not there.
+    #[error("building the kernel module needs `{program}`, which does not run here; {fix}")]
+    MissingTool {
+        /// Program that was tried.
+        program: &'static str,
+        /// What to do about it.
+        fix: &'static str,
+    },
+    /// The compiler is not the one the library sources belong to.
+    #[error(
+        "building the kernel module needs rustc {wanted}, and `rustc --version` says `{found}`; `rustup toolchain \
+         install {wanted}` and run from the source tree, which selects it"
+    )]
+    WrongRustc {
+        /// The version of the library sources.
+        wanted: &'static str,
+        /// What the compiler said.
+        found: String,
+    },
+    /// An input directory does not hold what it should.
+    #[error("{what} not found below {path}")]
+    MissingInput {
+        /// What was looked for.
+        what: String,
+        /// Where.
+        path: PathBuf,
+    },
+    /// A file could not be used.
+    #[error("{action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A step of the build failed.
+    #[error("{step} failed ({status}):\n{output}")]
+    Step {
+        /// Which step.
+        step: &'static str,
+        /// How the program ended.
+        status: String,
+        /// The last lines it wrote.
+        output: String,
+    },
+    /// An object does not meet the kernel's rules.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+}
+
+/// Builds the module, or returns the one in the cache when nothing it is made of has changed.
+///
+/// `progress` is told one line per step. Two processes may call this at once: the second waits.
+///
+/// # Errors
+///
+/// [`ModuleError`]; a missing tool is named together with its fix.
+pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, ModuleError> {
+    let directory = inputs.cache.join("module");
+    create_dir(&directory)?;
+    let rustc = rust::check_compiler(&inputs.workspace)?;
+    let identity = sources::identity(inputs, &rustc)?;
+    let module = directory.join(format!("amdgpu-{}-{}.ko", inputs.release, &identity[..16]));
+    if module.is_file() {
+        return Ok(module);
+    }
+
+    let lock_path = directory.join("lock");
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(io_error("open", &lock_path))?;
+    lock.lock().map_err(io_error("lock", &lock_path))?;
+    if module.is_file() {
+        return Ok(module);
+    }
+
+    kbuild::check_tools()?;
+    let library = rust::library(inputs, &directory, &rustc, progress)?;
+    progress("compiling the driver core for the kernel");
+    let object = rust::compile(inputs, &directory, &library)?;
+    let interface = inputs.workspace.join("guest-driver/linux/os_interface.h");
+    let declared = fs::read_to_string(&interface).map_err(io_error("read", &interface))?;
+    gate::check_core_object(&object, &declared)?;
+    progress("linking amdgpu.ko");
+    let linked = kbuild::link(inputs, &directory, &object)?;
+    gate::check_module(&linked)?;
+    strip(&linked)?;
+
+    // Earlier builds for this kernel are of no further use.
+    for old in fs::read_dir(&directory).map_err(io_error("list", &directory))?.flatten() {
+        let name = old.file_name().to_string_lossy().into_owned();
+        if name.starts_with(&format!("amdgpu-{}-", inputs.release)) {
+            let _ = fs::remove_file(old.path());
+        }
+    }
+    fs::rename(&linked, &module).map_err(io_error("rename", &linked))?;
+    Ok(module)
+}
+
+/// Drops debug sections: most of the file, and no use to the loader.
+fn strip(module: &Path) -> Result<(), ModuleError> {
+    run("objcopy", Command::new("objcopy").arg("--strip-debug").arg(module)).map(drop)
+}
+
+/// Runs a step and returns what it wrote, stderr after stdout.
+fn run(step: &'static str, command: &mut Command) -> Result<String, ModuleError> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| ModuleError::Step {
+        step,
+        status: error.to_string(),
+        output: format!("{command:?}"),
+    })?;
+    let text = text_of(&output);
+    if output.status.success() {
+        return Ok(text);
+    }
+    Err(ModuleError::Step { step, status: output.status.to_string(), output: last_lines(&text, 60) })
+}
+
+fn text_of(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Fails with the fix when `program --version` does not run.
+fn need_tool(program: &'static str, fix: &'static str) -> Result<(), ModuleError> {
+    match Command::new(program).arg("--version").stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        _ => Err(ModuleError::MissingTool { program, fix }),
+    }
+}
+
+fn create_dir(path: &Path) -> Result<(), ModuleError> {
+    fs::create_dir_all(path).map_err(io_error("create", path))
+}
+
+/// Makes the closure that names the action and the path of an I/O error.
+fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> ModuleError + use<'a> {
+    move |source| ModuleError::Io { action, path: path.to_owned(), source }
+}

@@ -1,0 +1,169 @@
+//! The Rust half: `core` and `alloc` with the kernel's flags, and the driver core as one object.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{ModuleError, ModuleInputs, create_dir, io_error, need_tool, run};
+
+/// The version of the library sources, and so of the compiler.
+const RUSTC: &str = "1.95.0";
+const TARGET: &str = "x86_64-unknown-none";
+
+/// What the kernel demands of code: no red zone, its code model, its mitigations, room for its tracer.
+///
+/// All crates of the object must agree on them, so that `core` and `alloc` are compiled from source. Without `plt` and
+/// with relro `memcpy` would be reached through a GOT, which the kernel's loader does not have.
+pub(super) const FLAGS: [&str; 21] = [
+    "-Cpanic=abort",
+    "-Ccodegen-units=1",
+    "-Crelocation-model=static",
+    "-Ccode-model=kernel",
+    "-Cno-redzone=y",
+    "-Cforce-unwind-tables=n",
+    "-Csymbol-mangling-version=v0",
+    "-Ctarget-cpu=x86-64",
+    "-Ztune-cpu=generic",
+    "-Zretpoline-external-thunk",
+    "-Zindirect-branch-cs-prefix",
+    "-Zfunction-return=thunk-extern",
+    "-Zcf-protection=branch",
+    "-Cjump-tables=n",
+    "-Ctarget-feature=+harden-sls-ijmp,+harden-sls-ret",
+    "-Zpatchable-function-entry=16,16",
+    "-Zmin-function-alignment=16",
+    "-Zplt=yes",
+    "-Crelro-level=off",
+    "-Zdirect-access-external-data=yes",
+    "-Zfunction-sections=n",
+];
+
+/// Stands in for compiler-builtins, as in the kernel: what would come from it must not be used.
+const NO_BUILTINS: &str = "#![feature(compiler_builtins)]\n#![compiler_builtins]\n#![no_std]\n";
+
+/// Returns what the workspace's compiler says of itself, when it is the right one.
+pub(super) fn check_compiler(workspace: &Path) -> Result<String, ModuleError> {
+    let fix = "install Rust through https://rustup.rs";
+    need_tool("cargo", fix)?;
+    let found = run("rustc --version", Command::new("rustc").arg("-vV").current_dir(workspace))
+        .map_err(|_| ModuleError::MissingTool { program: "rustc", fix })?;
+    if found.starts_with(&format!("rustc {RUSTC} ")) {
+        return Ok(found);
+    }
+    let found = found.lines().next().unwrap_or_default().to_owned();
+    Err(ModuleError::WrongRustc { wanted: RUSTC, found })
+}
+
+/// Compiles `core` and `alloc` once and returns the sysroot they are in.
+pub(super) fn library(
+    inputs: &ModuleInputs,
+    directory: &Path,
+    rustc: &str,
+    progress: &dyn Fn(&str),
+) -> Result<PathBuf, ModuleError> {
+    let core = inputs.rust_src.join("core/src/lib.rs");
+    if !core.is_file() {
+        return Err(ModuleError::MissingInput { what: "core/src/lib.rs".into(), path: inputs.rust_src.clone() });
+    }
+    let mut hash = Sha256::new();
+    for text in [rustc, &FLAGS.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()] {
+        hash.update(text.as_bytes());
+        hash.update([0]);
+    }
+    let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let sysroot = directory.join(format!("rust-library-{id}"));
+    if sysroot.is_dir() {
+        return Ok(sysroot);
+    }
+
+    progress("compiling Rust's core library for the kernel (once)");
+    let partial = directory.join("rust-library.partial");
+    let _ = fs::remove_dir_all(&partial);
+    let out = partial.join("lib/rustlib").join(TARGET).join("lib");
+    create_dir(&out)?;
+    let builtins = partial.join("compiler_builtins.rs");
+    fs::write(&builtins, NO_BUILTINS).map_err(io_error("write", &builtins))?;
+    for (name, source) in [
+        ("core", core),
+        ("compiler_builtins", builtins),
+        ("alloc", inputs.rust_src.join("alloc/src/lib.rs")),
+    ] {
+        let mut command = Command::new("rustc");
+        bootstrap(&mut command)
+            .current_dir(&inputs.workspace)
+            .args(["--target", TARGET, "--crate-type", "rlib", "--edition", "2024", "--cap-lints", "allow"])
+            .args(["--crate-name", name, "-Copt-level=2", "-Cembed-bitcode=y"])
+            .args(FLAGS)
+            .arg("--sysroot")
+            .arg(&partial)
+            .arg("--out-dir")
+            .arg(&out)
+            .arg(remap(&inputs.rust_src, "/rust"))
+            .arg(&source);
+        run("compiling Rust's core library", &mut command)?;
+    }
+    fs::rename(&partial, &sysroot).map_err(io_error("rename", &partial))?;
+    Ok(sysroot)
+}
+
+/// Compiles the driver core and returns its object.
+pub(super) fn compile(
+    inputs: &ModuleInputs,
+    directory: &Path,
+    sysroot: &Path,
+) -> Result<PathBuf, ModuleError> {
+    let crate_dir = inputs.workspace.join("guest-driver/linux");
+    let target_dir = directory.join("rust-target");
+    let mut flags = vec!["--sysroot".to_owned(), sysroot.display().to_string()];
+    flags.extend(FLAGS.map(str::to_owned));
+    flags.push(remap(&inputs.workspace, "/belfry"));
+    flags.push(remap(&inputs.rust_src, "/rust"));
+    let mut command = Command::new("cargo");
+    bootstrap(&mut command)
+        .current_dir(&crate_dir)
+        .args(["build", "--release", "--target", TARGET, "--target-dir"])
+        .arg(&target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    run("compiling the driver core", &mut command)?;
+
+    // Of the archive exactly one member is ours: link-time optimisation has put everything into it.
+    let archive = target_dir.join(TARGET).join("release/libbelfry_kmod.a");
+    let members = run("ar t", Command::new("ar").arg("t").arg(&archive))?;
+    let ours: Vec<&str> = members
+        .lines()
+        .filter(|name| name.starts_with("belfry_kmod") || name.starts_with("libbelfry_kmod"))
+        .collect();
+    let [member] = ours.as_slice() else {
+        return Err(ModuleError::MissingInput {
+            what: format!("a single member of the driver core (there are {})", ours.len()),
+            path: archive,
+        });
+    };
+    let object = directory.join("core.rs.o");
+    let content = Command::new("ar").arg("p").arg(&archive).arg(member).output();
+    let content = content.map_err(io_error("read", &archive))?.stdout;
+    fs::write(&object, content).map_err(io_error("write", &object))?;
+    Ok(object)
+}
+
+/// Lets a stable compiler take the kernel's flags, and keeps an outer cargo's settings away from it.
+fn bootstrap(command: &mut Command) -> &mut Command {
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_BUILD_TARGET",
+        "CARGO_BUILD_RUSTFLAGS",
+        "CARGO_TARGET_DIR",
+        "RUSTC_WORKSPACE_WRAPPER",
+    ] {
+        command.env_remove(name);
+    }
+    command.env("RUSTC_BOOTSTRAP", "1")
+}
+
+/// Keeps the place of a directory out of panic messages and debug information.
+fn remap(from: &Path, to: &str) -> String {
+    format!("--remap-path-prefix={}={to}", from.display())
+}
