@@ -4,6 +4,7 @@ pub mod artifacts;
 pub mod c_headers;
 pub mod cache;
 pub mod fetch;
+pub mod module;
 pub mod progress;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
