@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use belfry_guest_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
+use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
 
 /// File in the initramfs that lists the modules the channel itself needs, in load order.
 const BOOT_MODULES: &str = "/lib/modules/boot.list";
