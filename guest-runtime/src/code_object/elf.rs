@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use belfry_abi::kernel_descriptor::{KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _, Rela as _, Sym as _};
 use object::read::StringTable;
+use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _, Rela as _, Sym as _};
 use zerocopy::FromBytes;
 
 use super::{CodeObjectError, KernelInfo, MAX_IMAGE};
@@ -69,6 +69,11 @@ pub(super) struct Relocation {
 }
 
 impl Relocation {
+    #[cfg(test)]
+    pub(super) fn for_test(kind: u32, address: u64, value: u64) -> Self {
+        Self { kind, address, value }
+    }
+
     /// Writes the relocated field into an image that will be loaded at `base`.
     pub(super) fn apply(&self, image: &mut [u8], base: u64) -> Result<(), CodeObjectError> {
         let place = base.wrapping_add(self.address);
@@ -130,22 +135,24 @@ fn target(header: &FileHeader64<LittleEndian>) -> Result<String, CodeObjectError
     }
     let mach = header.e_flags(endian).0 & 0xff;
     let known = MACHINES.iter().find(|(number, _)| *number == mach);
-    Ok(known.map_or_else(|| format!("an unknown processor (EF_AMDGPU_MACH {mach:#x})"), |(_, name)| (*name).into()))
+    Ok(known.map_or_else(
+        || format!("an unknown processor (EF_AMDGPU_MACH {mach:#x})"),
+        |(_, name)| (*name).into(),
+    ))
 }
 
 /// Places the loadable segments at their addresses.
-fn image(
-    segments: &[elf::ProgramHeader64<LittleEndian>],
-    bytes: &[u8],
-) -> Result<Vec<u8>, CodeObjectError> {
+fn image(segments: &[elf::ProgramHeader64<LittleEndian>], bytes: &[u8]) -> Result<Vec<u8>, CodeObjectError> {
     let endian = LittleEndian;
     let loadable = || segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
     let mut size = 0u64;
     for segment in loadable() {
         let (address, length) = (segment.p_vaddr(endian), segment.p_memsz(endian));
-        let end = address
-            .checked_add(length)
-            .ok_or(CodeObjectError::OutOfRange { what: "a segment", address, size: length })?;
+        let end = address.checked_add(length).ok_or(CodeObjectError::OutOfRange {
+            what: "a segment",
+            address,
+            size: length,
+        })?;
         size = size.max(end);
     }
     if size > MAX_IMAGE {

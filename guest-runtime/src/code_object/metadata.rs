@@ -165,9 +165,8 @@ fn number(map: &Value, key: &str) -> Result<Option<u32>, CodeObjectError> {
 
 fn kernel(map: &Value) -> Result<KernelInfo, CodeObjectError> {
     let name = text(map, ".name").ok_or_else(|| bad("a kernel has no `.name`"))?;
-    let required = |key: &str| {
-        number(map, key)?.ok_or_else(|| bad(format!("kernel `{name}` has no `{key}`")))
-    };
+    let required =
+        |key: &str| number(map, key)?.ok_or_else(|| bad(format!("kernel `{name}` has no `{key}`")));
     let kernarg_size = required(".kernarg_segment_size")?;
     if kernarg_size > MAX_KERNARG {
         return Err(bad(format!("kernel `{name}` wants {kernarg_size} bytes of arguments")));
@@ -215,16 +214,16 @@ fn required_workgroup(map: &Value) -> Result<Option<[u32; 3]>, CodeObjectError> 
 }
 
 fn argument(kernel: &str, kernarg_size: u32, map: &Value) -> Result<ArgumentInfo, CodeObjectError> {
-    let required = |key: &str| {
-        number(map, key)?.ok_or_else(|| bad(format!("an argument of `{kernel}` has no `{key}`")))
-    };
+    let required =
+        |key: &str| number(map, key)?.ok_or_else(|| bad(format!("an argument of `{kernel}` has no `{key}`")));
     let (offset, size) = (required(".offset")?, required(".size")?);
     if offset.checked_add(size).is_none_or(|end| end > kernarg_size) {
         return Err(bad(format!(
             "an argument of `{kernel}` at {offset} (+{size}) lies outside its {kernarg_size} bytes"
         )));
     }
-    let kind = text(map, ".value_kind").ok_or_else(|| bad(format!("an argument of `{kernel}` has no kind")))?;
+    let kind =
+        text(map, ".value_kind").ok_or_else(|| bad(format!("an argument of `{kernel}` has no kind")))?;
     let kind = match kind.as_str() {
         "by_value" => ArgumentKind::Value,
         "global_buffer" => ArgumentKind::Buffer,
@@ -232,7 +231,9 @@ fn argument(kernel: &str, kernarg_size: u32, map: &Value) -> Result<ArgumentInfo
         other => match other.strip_prefix("hidden_") {
             Some(hidden) => match Hidden::parse(hidden) {
                 Some(hidden) => ArgumentKind::Hidden(hidden),
-                None => return Err(bad(format!("`{kernel}` wants `{other}`, which this runtime does not know"))),
+                None => {
+                    return Err(bad(format!("`{kernel}` wants `{other}`, which this runtime does not know")));
+                }
             },
             None => ArgumentKind::Unsupported(other.to_owned()),
         },

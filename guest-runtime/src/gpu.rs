@@ -1,0 +1,183 @@
+//! A GPU: where memory, signals, queues and loaded code come from.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use belfry_abi::kfd::aperture::ProcessDeviceApertures;
+use belfry_abi::kfd::misc::GetClockCountersArgs;
+
+use crate::Error;
+use crate::code_object::CodeObject;
+use crate::kernarg::KernargPool;
+use crate::kernel::Module;
+use crate::memory::{Allocation, HostAccess, MemoryKind, Pool};
+use crate::process::{Process, lock};
+use crate::queue::doorbell::DoorbellPage;
+use crate::queue::{Queue, QueueError, QueueOptions, icache};
+use crate::signal::Signal;
+use crate::topology::Agent;
+
+/// A GPU this process has opened; clones refer to the same one.
+#[derive(Clone)]
+pub struct Gpu {
+    pub(crate) inner: Arc<GpuInner>,
+}
+
+pub(crate) struct GpuInner {
+    pub(crate) process: Arc<Process>,
+    pub(crate) agent: Agent,
+    pub(crate) apertures: ProcessDeviceApertures,
+    pub(crate) kernargs: Arc<KernargPool>,
+    /// Counts code uploads: a queue that has not seen the latest invalidates the instruction caches first.
+    code_generation: AtomicU64,
+    /// PM4 that invalidates the instruction caches.
+    pub(crate) icache_invalidate: Allocation,
+    doorbells: Mutex<Weak<DoorbellPage>>,
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gpu").field(&self.inner.agent.gfx_name()).finish()
+    }
+}
+
+impl fmt::Debug for GpuInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GpuInner").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    pub(crate) fn new(
+        process: &Arc<Process>,
+        agent: Agent,
+        apertures: ProcessDeviceApertures,
+    ) -> Result<Self, Error> {
+        let gpus = [agent.gpu_id];
+        let code =
+            Allocation::new(&process.kfd, &gpus, MemoryKind::Gtt, HostAccess::ReadWrite, icache::SIZE)?;
+        icache::write(&code);
+        let inner = GpuInner {
+            process: Arc::clone(process),
+            kernargs: Arc::new(KernargPool::new(Arc::clone(&process.kfd), agent.gpu_id)),
+            agent,
+            apertures,
+            code_generation: AtomicU64::new(0),
+            icache_invalidate: code,
+            doorbells: Mutex::new(Weak::new()),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What the topology says about it.
+    pub fn agent(&self) -> &Agent {
+        &self.inner.agent
+    }
+
+    fn pool(&self, kind: MemoryKind) -> Pool {
+        Pool { kfd: Arc::clone(&self.inner.process.kfd), gpu_id: self.inner.agent.gpu_id, kind }
+    }
+
+    /// The GPU's own memory.
+    pub fn vram(&self) -> Pool {
+        self.pool(MemoryKind::Vram)
+    }
+
+    /// System memory, coherent between processor and GPU while kernels run.
+    pub fn gtt(&self) -> Pool {
+        self.pool(MemoryKind::Gtt)
+    }
+
+    /// This process's own pages, pinned for the GPU.
+    pub fn userptr(&self) -> Pool {
+        self.pool(MemoryKind::UserPtr)
+    }
+
+    /// Every pool.
+    pub fn pools(&self) -> [Pool; 3] {
+        [self.vram(), self.gtt(), self.userptr()]
+    }
+
+    /// A new signal.
+    ///
+    /// # Errors
+    ///
+    /// When memory for it runs out.
+    pub fn signal(&self, value: i64) -> Result<Signal, Error> {
+        Ok(Signal::new(&self.inner.process, value)?)
+    }
+
+    /// A user-mode queue with default options.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue_with`](Self::queue_with).
+    pub fn queue(&self) -> Result<Queue, QueueError> {
+        self.queue_with(&QueueOptions::default())
+    }
+
+    /// A user-mode queue.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`] for options out of range, and when the driver refuses.
+    pub fn queue_with(&self, options: &QueueOptions) -> Result<Queue, QueueError> {
+        Queue::new(&self.inner, options)
+    }
+
+    /// Parses a code object, checks that it is for this GPU, and places it in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CodeObject`] for a bad or foreign file, [`Error::Memory`] when there is no room.
+    pub fn load(&self, bytes: &[u8]) -> Result<Module, Error> {
+        let object = CodeObject::parse(bytes)?;
+        Module::load(&self.inner, object)
+    }
+
+    /// Bytes of VRAM that are free.
+    ///
+    /// # Errors
+    ///
+    /// When the driver refuses.
+    pub fn available_memory(&self) -> Result<u64, Error> {
+        Ok(self.inner.process.kfd.available_memory(self.inner.agent.gpu_id)?)
+    }
+
+    /// The GPU's clock and the system's, read together.
+    ///
+    /// # Errors
+    ///
+    /// When the driver refuses.
+    pub fn clocks(&self) -> Result<GetClockCountersArgs, Error> {
+        Ok(self.inner.process.kfd.clock_counters(self.inner.agent.gpu_id)?)
+    }
+
+    /// Where the LDS and scratch apertures are.
+    pub fn apertures(&self) -> &ProcessDeviceApertures {
+        &self.inner.apertures
+    }
+}
+
+impl GpuInner {
+    pub(crate) fn code_generation(&self) -> u64 {
+        self.code_generation.load(Ordering::Acquire)
+    }
+
+    /// New code is in memory.
+    pub(crate) fn code_uploaded(&self) {
+        self.code_generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The process's doorbell page, mapped once while any queue uses it.
+    pub(crate) fn doorbells(&self, offset: u64) -> Result<Arc<DoorbellPage>, QueueError> {
+        let mut current = lock(&self.doorbells);
+        if let Some(page) = current.upgrade() {
+            return Ok(page);
+        }
+        let page = Arc::new(DoorbellPage::map(&self.process.kfd, offset)?);
+        *current = Arc::downgrade(&page);
+        Ok(page)
+    }
+}

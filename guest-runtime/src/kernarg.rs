@@ -1,0 +1,53 @@
+//! Kernel arguments: typed values, checked against the metadata and laid out with the hidden ones.
+
+mod layout;
+mod pool;
+mod value;
+
+pub(crate) use layout::{Geometry, HiddenValues, lay_out};
+pub(crate) use pool::KernargPool;
+pub use value::{Arguments, KernelArg, Scalar};
+
+/// Why arguments do not fit a kernel.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgumentError {
+    /// Too few or too many.
+    #[error("kernel `{kernel}` takes {expected} arguments, {given} were given")]
+    Count {
+        /// The kernel.
+        kernel: String,
+        /// What the metadata says.
+        expected: usize,
+        /// What was passed.
+        given: usize,
+    },
+    /// A value of the wrong size.
+    #[error("argument {index} of kernel `{kernel}` ({what}) has {expected} bytes, {given} were given")]
+    Size {
+        /// The kernel.
+        kernel: String,
+        /// Number of the argument, from 0.
+        index: usize,
+        /// Its declaration, as far as the metadata has it.
+        what: String,
+        /// What the metadata says.
+        expected: u32,
+        /// What was passed.
+        given: usize,
+    },
+    /// A value where a buffer belongs, an integer where a float belongs, and so on.
+    #[error("argument {index} of kernel `{kernel}` ({what}) is {expected}, {given} was given")]
+    Kind {
+        /// The kernel.
+        kernel: String,
+        /// Number of the argument, from 0.
+        index: usize,
+        /// Its declaration, as far as the metadata has it.
+        what: String,
+        /// What the kernel wants.
+        expected: String,
+        /// What was passed.
+        given: &'static str,
+    },
+}

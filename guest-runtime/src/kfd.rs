@@ -1,0 +1,232 @@
+//! One safe method per KFD ioctl the runtime uses.
+#![expect(unsafe_code, reason = "ioctls take pointers to their argument structs")]
+
+use std::fmt;
+
+use belfry_abi::kfd::aperture::{GetProcessAperturesNewArgs, ProcessDeviceApertures};
+use belfry_abi::kfd::event::{CreateEventArgs, EventData, EventIdArgs, WaitEventsArgs};
+use belfry_abi::kfd::ioctl;
+use belfry_abi::kfd::memory::{
+    AcquireVmArgs, AllocFlags, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
+    MapMemoryToGpuArgs,
+};
+use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs};
+use belfry_abi::kfd::queue::{CreateQueueArgs, DestroyQueueArgs};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::transport::{Errno, Node, Transport};
+
+/// First interface version whose events carry an age, so that a waiter can tell that it missed one.
+const EVENT_AGE_VERSION: (u32, u32) = (1, 14);
+
+/// A KFD request that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} failed: {errno}")]
+pub struct KfdError {
+    /// The request, `AMDKFD_IOC_*` without the prefix, or `mmap`.
+    pub operation: &'static str,
+    /// What it returned.
+    pub errno: Errno,
+}
+
+/// The transport and what was learnt when it was opened.
+pub(crate) struct Kfd {
+    transport: Box<dyn Transport>,
+    version: (u32, u32),
+}
+
+impl fmt::Debug for Kfd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kfd").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl Kfd {
+    /// Asks for the interface version.
+    pub(crate) fn new(transport: Box<dyn Transport>) -> Result<Self, KfdError> {
+        let mut kfd = Self { transport, version: (0, 0) };
+        let mut args = GetVersionArgs::new_zeroed();
+        // SAFETY: the struct holds no pointer.
+        unsafe { kfd.call("GET_VERSION", ioctl::GET_VERSION, &mut args) }?;
+        kfd.version = (args.major_version, args.minor_version);
+        Ok(kfd)
+    }
+
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    /// Interface version, major and minor.
+    pub(crate) fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// Events carry ages.
+    pub(crate) fn has_event_age(&self) -> bool {
+        self.version >= EVENT_AGE_VERSION
+    }
+
+    /// # Safety
+    ///
+    /// Pointers inside `args` must be valid for what the request does with them.
+    unsafe fn call<T: FromBytes + IntoBytes + Immutable>(
+        &self,
+        operation: &'static str,
+        request: u32,
+        args: &mut T,
+    ) -> Result<(), KfdError> {
+        debug_assert_eq!(ioctl::ioc_size(request), size_of::<T>(), "{operation}");
+        loop {
+            // SAFETY: `args` is a struct of the size in the request; the caller vouches for what it points at.
+            match unsafe { self.transport.ioctl(Node::Kfd, request, std::ptr::from_mut(args).cast()) } {
+                Ok(_) => return Ok(()),
+                Err(Errno(libc::EINTR)) => {}
+                Err(errno) => return Err(KfdError { operation, errno }),
+            }
+        }
+    }
+
+    /// Apertures of the GPUs, at most `nodes` (the number of topology nodes).
+    pub(crate) fn apertures(&self, nodes: usize) -> Result<Vec<ProcessDeviceApertures>, KfdError> {
+        let mut list = vec![ProcessDeviceApertures::new_zeroed(); nodes];
+        let mut args = GetProcessAperturesNewArgs::new_zeroed();
+        args.kfd_process_device_apertures_ptr = list.as_mut_ptr().expose_provenance() as u64;
+        args.num_of_nodes = nodes as u32;
+        // SAFETY: the pointer is to `num_of_nodes` entries.
+        unsafe { self.call("GET_PROCESS_APERTURES_NEW", ioctl::GET_PROCESS_APERTURES_NEW, &mut args) }?;
+        list.truncate(args.num_of_nodes as usize);
+        Ok(list)
+    }
+
+    pub(crate) fn acquire_vm(&self, gpu_id: u32) -> Result<(), KfdError> {
+        let mut args = AcquireVmArgs::new_zeroed();
+        args.drm_fd = self.transport.render_fd().cast_unsigned();
+        args.gpu_id = gpu_id;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("ACQUIRE_VM", ioctl::ACQUIRE_VM, &mut args) }
+    }
+
+    /// Allocates a buffer object at `va`; `user` is the CPU address of user memory. Returns handle and mmap offset.
+    pub(crate) fn alloc(
+        &self,
+        gpu_id: u32,
+        va: u64,
+        size: u64,
+        flags: AllocFlags,
+    ) -> Result<(u64, u64), KfdError> {
+        let mut args = AllocMemoryOfGpuArgs::new_zeroed();
+        args.va_addr = va;
+        args.size = size;
+        args.gpu_id = gpu_id;
+        args.flags = flags.bits();
+        if flags.contains(AllocFlags::USERPTR) {
+            args.mmap_offset = va;
+        }
+        // SAFETY: addresses are only recorded; user memory is owned by the caller until it frees the handle.
+        unsafe { self.call("ALLOC_MEMORY_OF_GPU", ioctl::ALLOC_MEMORY_OF_GPU, &mut args) }?;
+        Ok((args.handle, args.mmap_offset))
+    }
+
+    pub(crate) fn free(&self, handle: u64) -> Result<(), KfdError> {
+        let mut args = FreeMemoryOfGpuArgs::new_zeroed();
+        args.handle = handle;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("FREE_MEMORY_OF_GPU", ioctl::FREE_MEMORY_OF_GPU, &mut args) }
+    }
+
+    pub(crate) fn map(&self, handle: u64, gpus: &[u32]) -> Result<(), KfdError> {
+        // SAFETY: `map_args` points at `gpus`.
+        unsafe { self.call("MAP_MEMORY_TO_GPU", ioctl::MAP_MEMORY_TO_GPU, &mut map_args(handle, gpus)) }
+    }
+
+    pub(crate) fn unmap(&self, handle: u64, gpus: &[u32]) -> Result<(), KfdError> {
+        // SAFETY: `map_args` points at `gpus`.
+        unsafe {
+            self.call("UNMAP_MEMORY_FROM_GPU", ioctl::UNMAP_MEMORY_FROM_GPU, &mut map_args(handle, gpus))
+        }
+    }
+
+    /// Bytes of VRAM that are free.
+    pub(crate) fn available_memory(&self, gpu_id: u32) -> Result<u64, KfdError> {
+        let mut args = GetAvailableMemoryArgs::new_zeroed();
+        args.gpu_id = gpu_id;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("AVAILABLE_MEMORY", ioctl::AVAILABLE_MEMORY, &mut args) }?;
+        Ok(args.available)
+    }
+
+    pub(crate) fn clock_counters(&self, gpu_id: u32) -> Result<GetClockCountersArgs, KfdError> {
+        let mut args = GetClockCountersArgs::new_zeroed();
+        args.gpu_id = gpu_id;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("GET_CLOCK_COUNTERS", ioctl::GET_CLOCK_COUNTERS, &mut args) }?;
+        Ok(args)
+    }
+
+    /// Creates an event; `page` is the handle of the event page, for the first event only. Returns id and slot.
+    pub(crate) fn create_event(
+        &self,
+        event_type: u32,
+        auto_reset: bool,
+        page: Option<u64>,
+    ) -> Result<(u32, u32), KfdError> {
+        let mut args = CreateEventArgs::new_zeroed();
+        args.event_page_offset = page.unwrap_or(0);
+        args.event_type = event_type;
+        args.auto_reset = auto_reset.into();
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("CREATE_EVENT", ioctl::CREATE_EVENT, &mut args) }?;
+        Ok((args.event_id, args.event_slot_index))
+    }
+
+    pub(crate) fn destroy_event(&self, event_id: u32) -> Result<(), KfdError> {
+        self.event("DESTROY_EVENT", ioctl::DESTROY_EVENT, event_id)
+    }
+
+    pub(crate) fn set_event(&self, event_id: u32) -> Result<(), KfdError> {
+        self.event("SET_EVENT", ioctl::SET_EVENT, event_id)
+    }
+
+    pub(crate) fn reset_event(&self, event_id: u32) -> Result<(), KfdError> {
+        self.event("RESET_EVENT", ioctl::RESET_EVENT, event_id)
+    }
+
+    fn event(&self, operation: &'static str, request: u32, event_id: u32) -> Result<(), KfdError> {
+        let mut args = EventIdArgs::new_zeroed();
+        args.event_id = event_id;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call(operation, request, &mut args) }
+    }
+
+    /// Waits until one of the events is set or `milliseconds` have passed. Returns the `KFD_IOC_WAIT_RESULT_*`.
+    pub(crate) fn wait_events(&self, events: &mut [EventData], milliseconds: u32) -> Result<u32, KfdError> {
+        let mut args = WaitEventsArgs::new_zeroed();
+        args.events_ptr = events.as_mut_ptr().expose_provenance() as u64;
+        args.num_events = events.len() as u32;
+        args.timeout = milliseconds;
+        // SAFETY: the pointer is to `num_events` entries.
+        unsafe { self.call("WAIT_EVENTS", ioctl::WAIT_EVENTS, &mut args) }?;
+        Ok(args.wait_result)
+    }
+
+    /// Creates a queue from filled-in arguments; `queue_id` and `doorbell_offset` come back in them.
+    pub(crate) fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), KfdError> {
+        // SAFETY: every address in the arguments is one of a buffer object, which the kernel checks.
+        unsafe { self.call("CREATE_QUEUE", ioctl::CREATE_QUEUE, args) }
+    }
+
+    pub(crate) fn destroy_queue(&self, queue_id: u32) -> Result<(), KfdError> {
+        let mut args = DestroyQueueArgs::new_zeroed();
+        args.queue_id = queue_id;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("DESTROY_QUEUE", ioctl::DESTROY_QUEUE, &mut args) }
+    }
+}
+
+fn map_args(handle: u64, gpus: &[u32]) -> MapMemoryToGpuArgs {
+    let mut args = MapMemoryToGpuArgs::new_zeroed();
+    args.handle = handle;
+    args.device_ids_array_ptr = gpus.as_ptr().expose_provenance() as u64;
+    args.n_devices = gpus.len() as u32;
+    args
+}

@@ -1,0 +1,488 @@
+//! User-mode queues: packets go from this process to the GPU without the kernel in between.
+
+pub(crate) mod doorbell;
+pub(crate) mod icache;
+mod ring;
+mod save_area;
+mod scratch;
+mod stop;
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use belfry_abi::aql::{
+    AQL_PACKET_SIZE, AmdQueue, BarrierPacket, FENCE_SCOPE_SYSTEM, PacketHeader, PacketType,
+    QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_IS_PTR64, QUEUE_READ_DISPATCH_ID_OFFSET,
+    QUEUE_WRITE_DISPATCH_ID_OFFSET,
+};
+use belfry_abi::kfd::queue::{
+    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY,
+};
+use zerocopy::{FromZeros, transmute};
+
+use crate::gpu::GpuInner;
+use crate::kfd::KfdError;
+use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
+use crate::process::{MemoryFault, lock};
+use crate::reservation::PAGE;
+use crate::signal::Signal;
+use doorbell::DoorbellPage;
+use ring::{Packet, Ring};
+use save_area::SaveArea;
+use scratch::Scratch;
+
+pub use stop::StopCode;
+
+/// Bytes of the end-of-pipe buffer KFD wants on gfx8 and later.
+const EOP_SIZE: usize = 4096;
+/// Packets a queue may have.
+const PACKETS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
+/// Dependencies of one barrier packet.
+const BARRIER_SIGNALS: usize = 5;
+/// How long a stopped queue waits for the memory fault that may have stopped it.
+const FAULT_GRACE: Duration = Duration::from_millis(50);
+
+/// Why a queue could not be made or used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// An option is out of range.
+    #[error("a queue cannot have {what} {value}: {allowed}")]
+    Option {
+        /// The option.
+        what: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// What would be right.
+        allowed: &'static str,
+    },
+    /// The driver refused.
+    #[error("{0}")]
+    Driver(#[from] KfdError),
+    /// Memory for the queue ran out.
+    #[error("{0}")]
+    Memory(#[from] MemoryError),
+    /// A kernel wants more scratch memory than a work-item can have.
+    #[error("{bytes} bytes of private memory per work-item are more than {limit}")]
+    PrivateSegment {
+        /// Bytes asked for.
+        bytes: u32,
+        /// Most there can be.
+        limit: u32,
+    },
+    /// The GPU stopped the queue.
+    #[error("the GPU stopped the queue: {code}{}", fault.map(|fault| format!("; {fault}")).unwrap_or_default())]
+    Stopped {
+        /// Why, as the packet processor reports it.
+        code: StopCode,
+        /// The memory fault behind it, if there was one.
+        fault: Option<MemoryFault>,
+    },
+    /// The GPU met a memory fault, which ends all work of the process.
+    #[error("{0}")]
+    MemoryFault(MemoryFault),
+    /// The time given is over; the work goes on.
+    #[error("the GPU did not finish within {0:?}")]
+    Timeout(Duration),
+}
+
+/// How a queue is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Packets the ring holds: a power of two from 64 to 1 Mi.
+    pub packets: u32,
+    /// 0 (lowest) to 15.
+    pub priority: u32,
+    /// Where the ring is.
+    pub ring: MemoryKind,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self { packets: 256, priority: 7, ring: MemoryKind::Gtt }
+    }
+}
+
+/// A queue; clones and threads may submit to it at the same time. Destroyed with the last clone and completion.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub(crate) inner: Arc<QueueInner>,
+}
+
+/// What a packet uses until its signal reaches zero.
+struct InFlight {
+    signal: Signal,
+    _uses: Uses,
+}
+
+/// Things kept alive for a packet.
+pub(crate) type Uses = Vec<Arc<dyn Any + Send + Sync>>;
+
+pub(crate) struct QueueInner {
+    gpu: Arc<GpuInner>,
+    ring: Ring,
+    id: u32,
+    doorbell: Arc<DoorbellPage>,
+    doorbell_offset: u64,
+    /// The packet processor stores a code here when it stops the queue.
+    inactive: Signal,
+    /// Read while submitting, written while the scratch memory changes.
+    scratch: RwLock<Scratch>,
+    code_generation: AtomicU64,
+    in_flight: Mutex<Vec<InFlight>>,
+    stopped: OnceLock<(StopCode, Option<MemoryFault>)>,
+    _eop: Allocation,
+    _save_area: Allocation,
+}
+
+impl std::fmt::Debug for QueueInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("id", &self.id).field("ring", &self.ring).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(gpu: &Arc<GpuInner>, options: &QueueOptions) -> Result<Self, QueueError> {
+        if !PACKETS.contains(&options.packets) || !options.packets.is_power_of_two() {
+            let allowed = "a power of two from 64 to 1048576";
+            return Err(QueueError::Option { what: "packets", value: options.packets.into(), allowed });
+        }
+        if options.priority > KFD_MAX_QUEUE_PRIORITY {
+            let allowed = "0 to 15";
+            return Err(QueueError::Option { what: "priority", value: options.priority.into(), allowed });
+        }
+        let kfd = &gpu.process.kfd;
+        let allocate = |kind, access, size| Allocation::new(kfd, &[gpu.agent.gpu_id], kind, access, size);
+        let size = u64::from(options.packets);
+        let packets = allocate(options.ring, HostAccess::ReadWrite, (size * AQL_PACKET_SIZE) as usize)?;
+        packets.zero(0, packets.len());
+        let control = allocate(MemoryKind::Gtt, HostAccess::ReadWrite, PAGE)?;
+        let eop = allocate(MemoryKind::Vram, HostAccess::None, EOP_SIZE)?;
+        let area = SaveArea::of(&gpu.agent);
+        // Nothing but the GPU touches it. VRAM costs no pages of the system, and system memory is the way out.
+        let save_area = allocate(MemoryKind::Vram, HostAccess::None, area.total)
+            .or_else(|_| allocate(MemoryKind::Gtt, HostAccess::None, area.total))?;
+        let inactive = Signal::manual_reset(&gpu.process, 0)?;
+        let ring = Ring::new(packets, control, size);
+        write_queue_struct(gpu, &ring, &inactive, size as u32);
+
+        let mut args = CreateQueueArgs::new_zeroed();
+        args.ring_base_address = ring.address();
+        args.ring_size = ring.bytes() as u32;
+        args.write_pointer_address = ring.control.address() + QUEUE_WRITE_DISPATCH_ID_OFFSET;
+        args.read_pointer_address = ring.control.address() + QUEUE_READ_DISPATCH_ID_OFFSET;
+        args.gpu_id = gpu.agent.gpu_id;
+        args.queue_type = KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
+        args.queue_percentage = KFD_MAX_QUEUE_PERCENTAGE;
+        args.queue_priority = options.priority;
+        args.eop_buffer_address = eop.address();
+        args.eop_buffer_size = eop.len() as u64;
+        args.ctx_save_restore_address = save_area.address();
+        args.ctx_save_restore_size = area.save_restore;
+        args.ctl_stack_size = area.ctl_stack;
+        kfd.create_queue(&mut args)?;
+        let doorbell = match gpu.doorbells(args.doorbell_offset) {
+            Ok(doorbell) => doorbell,
+            Err(error) => {
+                destroy(gpu, args.queue_id);
+                return Err(error);
+            }
+        };
+        let inner = QueueInner {
+            gpu: Arc::clone(gpu),
+            ring,
+            id: args.queue_id,
+            doorbell,
+            doorbell_offset: args.doorbell_offset,
+            inactive,
+            scratch: RwLock::default(),
+            code_generation: AtomicU64::new(0),
+            in_flight: Mutex::default(),
+            stopped: OnceLock::new(),
+            _eop: eop,
+            _save_area: save_area,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// KFD's id of the queue.
+    pub fn id(&self) -> u32 {
+        self.inner.id
+    }
+
+    /// Submits a barrier-and packet: later packets with a barrier bit, and `completion`, wait until all
+    /// `dependencies` are zero and all earlier packets of this queue are done. Up to five dependencies; none is
+    /// a plain "everything before this is done".
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Option`] for more than five dependencies, and a queue that was stopped.
+    pub fn barrier_and(&self, dependencies: &[&Signal]) -> Result<Completion, QueueError> {
+        self.barrier(PacketType::BARRIER_AND, dependencies)
+    }
+
+    /// As [`barrier_and`](Self::barrier_and), but waits for any one of the dependencies.
+    ///
+    /// # Errors
+    ///
+    /// As [`barrier_and`](Self::barrier_and).
+    pub fn barrier_or(&self, dependencies: &[&Signal]) -> Result<Completion, QueueError> {
+        self.barrier(PacketType::BARRIER_OR, dependencies)
+    }
+
+    fn barrier(&self, kind: PacketType, dependencies: &[&Signal]) -> Result<Completion, QueueError> {
+        if dependencies.len() > BARRIER_SIGNALS {
+            let value = dependencies.len() as u64;
+            return Err(QueueError::Option { what: "barrier dependencies", value, allowed: "up to 5" });
+        }
+        let signal = Signal::new(&self.inner.gpu.process, 1)?;
+        let uses = dependencies
+            .iter()
+            .map(|signal| Arc::new((*signal).clone()) as Arc<dyn Any + Send + Sync>)
+            .collect();
+        let handles: Vec<u64> = dependencies.iter().map(|signal| signal.handle()).collect();
+        let _scratch = self.inner.scratch.read().unwrap_or_else(PoisonError::into_inner);
+        self.inner.submit(&barrier_packet(kind, &handles, signal.handle()))?;
+        Ok(Completion::new(self, signal, uses))
+    }
+
+    /// Waits until everything submitted before is done.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Stopped`] and [`QueueError::MemoryFault`].
+    pub fn finish(&self) -> Result<(), QueueError> {
+        self.barrier_and(&[])?.wait()
+    }
+
+    /// Submits a dispatch that `signal` completes. Scratch memory and instruction caches are seen to first.
+    pub(crate) fn dispatch(
+        &self,
+        packet: &Packet,
+        signal: Signal,
+        private: u32,
+        wavefront: u32,
+        uses: Uses,
+    ) -> Result<Completion, QueueError> {
+        let inner = &self.inner;
+        loop {
+            let scratch = inner.scratch.read().unwrap_or_else(PoisonError::into_inner);
+            if scratch.suffices(private, wavefront)? {
+                let generation = inner.gpu.code_generation();
+                if inner.code_generation.load(Ordering::Acquire) < generation {
+                    inner.submit(&icache::packet(&inner.gpu.icache_invalidate))?;
+                    inner.code_generation.fetch_max(generation, Ordering::AcqRel);
+                }
+                inner.submit(packet)?;
+                break;
+            }
+            drop(scratch);
+            inner.grow_scratch(private, wavefront)?;
+        }
+        Ok(Completion::new(self, signal, uses))
+    }
+
+    /// Address of the `amd_queue_t`.
+    pub(crate) fn control_address(&self) -> u64 {
+        self.inner.ring.control.address()
+    }
+
+    pub(crate) fn gpu(&self) -> &Arc<GpuInner> {
+        &self.inner.gpu
+    }
+}
+
+impl QueueInner {
+    /// Reserves a slot, waits until it is free, publishes the packet and rings the doorbell.
+    fn submit(&self, packet: &Packet) -> Result<(), QueueError> {
+        self.check()?;
+        self.reap();
+        let index = self.ring.reserve();
+        let start = Instant::now();
+        while !self.ring.has_room(index) {
+            self.check()?;
+            // The reader frees slots without telling anyone: poll, gently once it takes long.
+            if start.elapsed() < Duration::from_millis(1) {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        self.ring.publish(index, packet);
+        self.doorbell.ring(self.doorbell_offset, index);
+        Ok(())
+    }
+
+    /// Waits until the queue is empty, then gives it more scratch memory.
+    fn grow_scratch(&self, private: u32, wavefront: u32) -> Result<(), QueueError> {
+        let mut scratch = self.scratch.write().unwrap_or_else(PoisonError::into_inner);
+        if scratch.suffices(private, wavefront)? {
+            return Ok(());
+        }
+        let done = Signal::new(&self.gpu.process, 1)?;
+        self.submit(&barrier_packet(PacketType::BARRIER_AND, &[], done.handle()))?;
+        if let Err(error) = self.wait(&done, None) {
+            // The packet may still be pending: the signal's memory must not be reused while it is.
+            self.park(done, Vec::new());
+            return Err(error);
+        }
+        scratch.grow(&self.gpu, &self.ring.control, private, wavefront)
+    }
+
+    /// Fails if the queue was stopped. A stop for want of scratch memory is resumed: memory was given before the
+    /// packet was submitted, the packet processor only has to read it again.
+    fn check(&self) -> Result<(), QueueError> {
+        if let Some((code, fault)) = self.stopped.get() {
+            return Err(QueueError::Stopped { code: *code, fault: *fault });
+        }
+        let value = self.inactive.load();
+        if value != 0 {
+            let code = StopCode(value.cast_unsigned());
+            if code.is_scratch_request() {
+                self.inactive.reset_event();
+                self.inactive.compare_exchange(value, 0);
+                self.doorbell.ring(self.doorbell_offset, self.ring.read_index());
+                return Ok(());
+            }
+            let fault =
+                if code.may_be_memory_fault() { self.gpu.process.poll_fault(FAULT_GRACE) } else { None };
+            let (code, fault) = *self.stopped.get_or_init(|| (code, fault));
+            return Err(QueueError::Stopped { code, fault });
+        }
+        match self.gpu.process.fault() {
+            Some(fault) => Err(QueueError::MemoryFault(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until a completion signal reaches zero.
+    fn wait(&self, signal: &Signal, timeout: Option<Duration>) -> Result<(), QueueError> {
+        let outcome = signal.wait_with(&[&self.inactive], timeout, || {
+            if signal.load() <= 0 {
+                return Some(Ok(()));
+            }
+            self.check().err().map(Err)
+        });
+        outcome.unwrap_or_else(|| Err(QueueError::Timeout(timeout.unwrap_or_default())))
+    }
+
+    /// Keeps what a packet uses until its signal says it is done.
+    fn park(&self, signal: Signal, uses: Uses) {
+        lock(&self.in_flight).push(InFlight { signal, _uses: uses });
+    }
+
+    /// Lets go of what finished packets used.
+    fn reap(&self) {
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.is_empty() {
+            return;
+        }
+        let (pending, done) =
+            std::mem::take(&mut *in_flight).into_iter().partition(|one| one.signal.load() > 0);
+        *in_flight = pending;
+        drop(in_flight);
+        // Freeing memory calls the driver: not under the lock.
+        drop::<Vec<InFlight>>(done);
+    }
+}
+
+impl Drop for QueueInner {
+    fn drop(&mut self) {
+        // Once the queue is gone the GPU touches none of its memory.
+        destroy(&self.gpu, self.id);
+    }
+}
+
+fn destroy(gpu: &GpuInner, id: u32) {
+    if let Err(error) = gpu.process.kfd.destroy_queue(id) {
+        log::warn!("queue {id}: {error}");
+    }
+}
+
+fn write_queue_struct(gpu: &GpuInner, ring: &Ring, inactive: &Signal, packets: u32) {
+    let mut queue = AmdQueue::new_zeroed();
+    queue.features = 1; // HSA_QUEUE_FEATURE_KERNEL_DISPATCH
+    queue.base_address = ring.address();
+    queue.size = packets;
+    queue.group_segment_aperture_base_hi = (gpu.apertures.lds_base >> 32) as u32;
+    queue.private_segment_aperture_base_hi = (gpu.apertures.scratch_base >> 32) as u32;
+    queue.max_cu_id = gpu.agent.compute_units().saturating_sub(1);
+    queue.max_wave_id = (gpu.agent.max_waves_per_simd * gpu.agent.simds_per_cu).saturating_sub(1);
+    queue.read_dispatch_id_field_base_byte_offset = QUEUE_READ_DISPATCH_ID_OFFSET as u32;
+    queue.queue_properties = QUEUE_PROPERTIES_IS_PTR64 | QUEUE_PROPERTIES_ENABLE_PROFILING;
+    queue.queue_inactive_signal = inactive.handle();
+    ring.control.zero(0, ring.control.len());
+    ring.control.write(0, &queue);
+}
+
+fn barrier_packet(kind: PacketType, dependencies: &[u64], completion: u64) -> Packet {
+    let mut packet = BarrierPacket::new_zeroed();
+    packet.header = PacketHeader::new(kind, true, FENCE_SCOPE_SYSTEM, FENCE_SCOPE_SYSTEM).bits();
+    for (slot, dependency) in packet.dep_signal.iter_mut().zip(dependencies) {
+        *slot = *dependency;
+    }
+    packet.completion_signal = completion;
+    transmute!(packet)
+}
+
+/// Work on its way: a dispatch or a barrier that was submitted.
+///
+/// Dropping it does not wait; what the work uses lives on until it is done.
+#[must_use = "wait for the work, or drop this on purpose with `let _ =`"]
+#[derive(Debug)]
+pub struct Completion {
+    queue: Queue,
+    signal: Signal,
+    uses: Uses,
+}
+
+impl Completion {
+    fn new(queue: &Queue, signal: Signal, uses: Uses) -> Self {
+        Self { queue: queue.clone(), signal, uses }
+    }
+
+    /// Waits until the work is done.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Stopped`] and [`QueueError::MemoryFault`] when it failed.
+    pub fn wait(&self) -> Result<(), QueueError> {
+        self.queue.inner.wait(&self.signal, None)
+    }
+
+    /// Waits until the work is done, or for the given time.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait), and [`QueueError::Timeout`].
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), QueueError> {
+        self.queue.inner.wait(&self.signal, Some(timeout))
+    }
+
+    /// True once the work is done.
+    pub fn is_done(&self) -> bool {
+        self.signal.load() <= 0
+    }
+
+    /// The completion signal, 1 until the work is done and then 0: a dependency for barriers.
+    pub fn signal(&self) -> &Signal {
+        &self.signal
+    }
+
+    /// How long the GPU worked, by its own clock; `None` until it is done.
+    pub fn gpu_time(&self) -> Option<Duration> {
+        let (start, end) = self.signal.timestamps();
+        let ticks = end.checked_sub(start).filter(|_| self.is_done())?;
+        Some(Duration::from_nanos(ticks.saturating_mul(10)))
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if !self.is_done() {
+            self.queue.inner.park(self.signal.clone(), std::mem::take(&mut self.uses));
+        }
+    }
+}
