@@ -3,11 +3,16 @@
 pub mod artifacts;
 pub mod c_headers;
 pub mod cache;
+pub mod cpio;
 pub mod fetch;
+pub mod guest;
 pub mod module;
+pub mod module_files;
+pub mod programs;
 pub mod progress;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
 pub use cache::{Cache, CacheError};
 pub use fetch::FetchError;
+pub use guest::{GuestImage, ImageError};
 pub use progress::{Progress, Step};

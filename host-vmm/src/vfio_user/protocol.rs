@@ -329,7 +329,8 @@ pub fn negotiate(payload: &[u8]) -> Result<Vec<u8>, i32> {
     });
     let mut reply = Vec::new();
     reply.extend_from_slice(&0u16.to_le_bytes());
-    reply.extend_from_slice(&1u16.to_le_bytes());
+    // Never above the client's: QEMU offers 0.0 and refuses a server that answers 0.1.
+    reply.extend_from_slice(&minor.min(1).to_le_bytes());
     reply.extend_from_slice(ours.to_string().as_bytes());
     reply.push(0);
     Ok(reply)
@@ -359,6 +360,14 @@ mod tests {
         ];
         for (payload, good) in cases {
             assert_eq!(negotiate(payload).is_ok(), good, "{payload:?}");
+        }
+    }
+
+    #[test]
+    fn answered_version_is_never_above_the_clients() {
+        for (offered, answered) in [(0u8, 0), (1, 1), (9, 1)] {
+            let reply = negotiate(&[0, 0, offered, 0]).unwrap();
+            assert_eq!(reply[..4], [0, 0, answered, 0]);
         }
     }
 

@@ -61,6 +61,8 @@ pub enum Request {
         /// Module name, as in `/proc/modules`.
         name: String,
     },
+    /// Reads the kernel's log; answered like [`Request::GetFile`].
+    KernelLog,
     /// Ends the guest; nothing answers.
     PowerOff,
 }
@@ -275,6 +277,7 @@ impl Frame for Request {
             Self::LoadModules { paths } => (5, writer.strings(paths).0),
             Self::UnloadModule { name } => (6, writer.bytes(name.as_bytes()).0),
             Self::PowerOff => (7, writer.0),
+            Self::KernelLog => (8, writer.0),
         }
     }
 
@@ -298,6 +301,7 @@ impl Frame for Request {
             5 => Self::LoadModules { paths: reader.strings()? },
             6 => Self::UnloadModule { name: reader.string()? },
             7 => Self::PowerOff,
+            8 => Self::KernelLog,
             _ => return Err(ChannelError::Malformed("unknown request")),
         };
         reader.end(message)
@@ -375,6 +379,7 @@ mod tests {
             Request::LoadModules { paths: vec!["/m.ko".into()] },
             Request::UnloadModule { name: "amdgpu".into() },
             Request::PowerOff,
+            Request::KernelLog,
         ]);
     }
 

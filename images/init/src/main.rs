@@ -107,6 +107,14 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
                 Ok(()) => continue,
                 Err(error) => Err(annotate(&path, &error)),
             },
+            Request::KernelLog => {
+                let log = sys::kernel_log().unwrap_or_else(|error| error.to_string().into_bytes());
+                let mut pieces = log.chunks(CHUNK).peekable();
+                while let Some(piece) = pieces.next() {
+                    host.tell(&Event::File { last: pieces.peek().is_none(), data: piece.to_vec() });
+                }
+                continue;
+            }
             Request::LoadModules { paths } => paths
                 .iter()
                 .try_for_each(|path| load(path).map_err(|error| annotate(&format!("load {path}"), &error))),

@@ -39,6 +39,18 @@ pub(crate) fn unload_module(name: &str) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) })
 }
 
+/// The kernel's log, oldest line first; never empty.
+pub(crate) fn kernel_log() -> io::Result<Vec<u8>> {
+    const READ_ALL: libc::c_int = 3;
+    let mut buffer = vec![0u8; 1 << 20];
+    // SAFETY: the kernel writes at most the given length into the buffer.
+    let length = unsafe { libc::klogctl(READ_ALL, buffer.as_mut_ptr().cast(), buffer.len() as libc::c_int) };
+    check(i64::from(length))?;
+    buffer.truncate(length as usize);
+    buffer.push(b'\n');
+    Ok(buffer)
+}
+
 /// Sends `signal` to a process.
 pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: kill touches no memory.

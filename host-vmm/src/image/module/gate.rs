@@ -84,7 +84,10 @@ impl std::fmt::Display for Violation {
                 write!(f, "{symbol}: relocation {kind}, which the kernel's loader rejects")
             }
             Self::Undefined { symbol } => {
-                write!(f, "{symbol}: undefined, and neither in os_interface.h nor a function of the compiler's")
+                write!(
+                    f,
+                    "{symbol}: undefined, and neither in os_interface.h nor a function of the compiler's"
+                )
             }
         }
     }
@@ -161,8 +164,7 @@ fn check_code(text: &str, violations: &mut BTreeSet<Violation>) {
 }
 
 fn check_instruction(function: &str, instruction: String) -> Option<Violation> {
-    const PREFIXES: [&str; 10] =
-        ["cs", "ds", "es", "ss", "bnd", "notrack", "repz", "rep", "lock", "data16"];
+    const PREFIXES: [&str; 10] = ["cs", "ds", "es", "ss", "bnd", "notrack", "repz", "rep", "lock", "data16"];
     let function = || function.to_owned();
     let mut words = instruction.split(' ').skip_while(|word| PREFIXES.contains(word));
     let mnemonic = words.next().unwrap_or_default();
@@ -192,7 +194,9 @@ fn check_instruction(function: &str, instruction: String) -> Option<Violation> {
 fn check_relocations(text: &str, violations: &mut BTreeSet<Violation>) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        let (Some(_), Some(kind), Some(symbol)) = (words.next(), words.next(), words.next()) else { continue };
+        let (Some(_), Some(kind), Some(symbol)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
         if kind.starts_with("R_X86_64_") && !RELOCATIONS.contains(&kind) {
             violations.insert(Violation::Relocation { kind: kind.to_owned(), symbol: symbol.to_owned() });
         }
@@ -254,10 +258,14 @@ mod tests {
             assert_eq!(code(ret), [Violation::NakedReturn { function: function() }], "{ret}");
         }
         for branch in ["call *%rax", "jmp *0x8(%rax)", "notrack jmp *%rax"] {
-            let expected = Violation::RawIndirectBranch { function: function(), instruction: branch.to_owned() };
+            let expected =
+                Violation::RawIndirectBranch { function: function(), instruction: branch.to_owned() };
             assert_eq!(code(branch), [expected], "{branch}");
         }
-        assert_eq!(code("sub    $0x1000,%rsp"), [Violation::LargeFrame { function: function(), bytes: 4096 }]);
+        assert_eq!(
+            code("sub    $0x1000,%rsp"),
+            [Violation::LargeFrame { function: function(), bytes: 4096 }]
+        );
     }
 
     #[test]

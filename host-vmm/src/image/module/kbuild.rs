@@ -86,8 +86,11 @@ fn prepare(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, ModuleErr
     // The packages assume to be installed: their Makefiles include one another by absolute path.
     let headers = partial.join(format!("usr/src/linux-headers-{release}"));
     let makefile = headers.join("Makefile");
-    fs::write(&makefile, format!("include {}/usr/src/linux-headers-{base}-common/Makefile\n", tree.display()))
-        .map_err(io_error("write", &makefile))?;
+    fs::write(
+        &makefile,
+        format!("include {}/usr/src/linux-headers-{base}-common/Makefile\n", tree.display()),
+    )
+    .map_err(io_error("write", &makefile))?;
     let variables = headers.join(".kernelvariables");
     fs::write(&variables, format!("override ARCH = x86\noverride KERNELRELEASE = {release}\n"))
         .map_err(io_error("write", &variables))?;

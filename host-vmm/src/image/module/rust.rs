@@ -65,7 +65,10 @@ pub(super) fn library(
 ) -> Result<PathBuf, ModuleError> {
     let core = inputs.rust_src.join("core/src/lib.rs");
     if !core.is_file() {
-        return Err(ModuleError::MissingInput { what: "core/src/lib.rs".into(), path: inputs.rust_src.clone() });
+        return Err(ModuleError::MissingInput {
+            what: "core/src/lib.rs".into(),
+            path: inputs.rust_src.clone(),
+        });
     }
     let mut hash = Sha256::new();
     for text in [rustc, &FLAGS.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()] {
@@ -85,11 +88,9 @@ pub(super) fn library(
     create_dir(&out)?;
     let builtins = partial.join("compiler_builtins.rs");
     fs::write(&builtins, NO_BUILTINS).map_err(io_error("write", &builtins))?;
-    for (name, source) in [
-        ("core", core),
-        ("compiler_builtins", builtins),
-        ("alloc", inputs.rust_src.join("alloc/src/lib.rs")),
-    ] {
+    for (name, source) in
+        [("core", core), ("compiler_builtins", builtins), ("alloc", inputs.rust_src.join("alloc/src/lib.rs"))]
+    {
         let mut command = Command::new("rustc");
         bootstrap(&mut command)
             .current_dir(&inputs.workspace)

@@ -24,7 +24,10 @@ pub(super) fn identity(inputs: &ModuleInputs, rustc: &str) -> Result<String, Mod
     for source in SOURCES {
         let path = inputs.workspace.join(source);
         if !path.exists() {
-            return Err(ModuleError::MissingInput { what: source.to_owned(), path: inputs.workspace.clone() });
+            return Err(ModuleError::MissingInput {
+                what: source.to_owned(),
+                path: inputs.workspace.clone(),
+            });
         }
         collect(&path, &mut files)?;
     }

@@ -1,0 +1,201 @@
+//! QEMU's command line, and whether KVM is worth using.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use belfry_channel::PORT;
+
+use crate::child::{KillOnDrop, die_with_parent};
+use crate::image::{Cache, Qemu};
+use crate::vfio_user::qemu_device;
+
+/// How guest code runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// Hardware virtualisation.
+    Kvm,
+    /// QEMU's translator, on any machine.
+    Tcg,
+}
+
+impl std::fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        })
+    }
+}
+
+/// What goes into the command line.
+#[derive(Debug)]
+pub(super) struct Machine<'a> {
+    pub(super) accelerator: Accelerator,
+    pub(super) cpus: u32,
+    pub(super) memory: u64,
+    pub(super) kernel: &'a Path,
+    pub(super) initramfs: &'a Path,
+    pub(super) console: &'a Path,
+    pub(super) channel: &'a Path,
+    pub(super) gpu: Option<&'a Path>,
+}
+
+/// A path inside a comma-separated option, where QEMU wants commas doubled.
+fn option(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// Everything after the program's own arguments.
+pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
+    let size = machine.memory >> 20;
+    let (accelerator, cpu) = match machine.accelerator {
+        Accelerator::Kvm => ("kvm", "host"),
+        // Stock kernels use cmpxchg16b in their allocator, and QEMU's translation of it is not trusted here: some
+        // versions lose the flags it sets when an interrupt arrives right behind it.
+        Accelerator::Tcg => ("tcg,thread=multi", "max,-cx16"),
+    };
+    let mut arguments: Vec<String> = [
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-accel",
+        accelerator,
+        "-cpu",
+        cpu,
+        "-machine",
+        "q35,memory-backend=ram",
+        "-smp",
+        &machine.cpus.to_string(),
+        "-m",
+        &format!("{size}M"),
+        "-object",
+        &format!("memory-backend-memfd,id=ram,size={size}M,share=on"),
+        "-kernel",
+        &machine.kernel.display().to_string(),
+        "-initrd",
+        &machine.initramfs.display().to_string(),
+        "-append",
+        // A kernel that has oopsed ends at once, with its reason on the console.
+        "console=ttyS0 quiet panic=-1 oops=panic random.trust_cpu=on",
+        "-chardev",
+        &format!("file,id=console,path={}", option(machine.console)),
+        "-serial",
+        "chardev:console",
+        "-device",
+        "virtio-serial-pci",
+        "-chardev",
+        &format!("socket,id=channel,path={}", option(machine.channel)),
+        "-device",
+        &format!("virtserialport,chardev=channel,name={PORT}"),
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    if let Some(socket) = machine.gpu {
+        arguments.extend(["-device".to_owned(), qemu_device(socket)]);
+    }
+    arguments
+}
+
+/// Chooses KVM where it runs code at a useful speed, the translator elsewhere; `BELFRY_ACCEL` overrides.
+#[must_use]
+pub fn choose_accelerator(cache: &Cache, qemu: &Qemu) -> Accelerator {
+    match std::env::var("BELFRY_ACCEL").as_deref() {
+        Ok("kvm") => return Accelerator::Kvm,
+        Ok("tcg") => return Accelerator::Tcg,
+        _ => {}
+    }
+    let accessible = fs::File::options().read(true).write(true).open("/dev/kvm").is_ok();
+    if !accessible {
+        return Accelerator::Tcg;
+    }
+    // The answer holds until the machine or QEMU changes.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let key = format!("{} {} {}", qemu.program.display(), qemu.version, boot.trim());
+    let record = cache.root().join("kvm-probe");
+    let known = fs::read_to_string(&record).unwrap_or_default();
+    let works = match known.strip_prefix(&format!("{key}\n")) {
+        Some(answer) => answer.trim() == "yes",
+        None => {
+            let works = kvm_runs_code(qemu);
+            let answer = if works { "yes" } else { "no" };
+            let _ = fs::write(&record, format!("{key}\n{answer}\n"));
+            works
+        }
+    };
+    if works { Accelerator::Kvm } else { Accelerator::Tcg }
+}
+
+/// Boots a sector that leaves QEMU by its debug port: firmware and sector must get through within two seconds.
+///
+/// A /dev/kvm that opens says little: nested or emulated ones abort QEMU, or run a thousand times too slowly.
+fn kvm_runs_code(qemu: &Qemu) -> bool {
+    const EXIT_CODE: u8 = 0x10;
+    let Ok(directory) = tempfile::tempdir() else { return false };
+    let disk = directory.path().join("boot.img");
+    let mut sector = vec![0u8; 64 << 10];
+    // mov al, EXIT_CODE; mov dx, 0xf4; out dx, al; hlt; jmp to the hlt
+    sector[..9].copy_from_slice(&[0xb0, EXIT_CODE, 0xba, 0xf4, 0x00, 0xee, 0xf4, 0xeb, 0xfd]);
+    sector[510..512].copy_from_slice(&[0x55, 0xaa]);
+    if fs::write(&disk, &sector).is_err() {
+        return false;
+    }
+    let mut command = Command::new(&qemu.program);
+    command
+        .args(&qemu.arguments)
+        .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"])
+        .args(["-accel", "kvm", "-cpu", "host", "-machine", "q35", "-m", "64M"])
+        .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-boot", "c"])
+        .args(["-drive", &format!("if=ide,format=raw,file={}", option(&disk))])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    die_with_parent(&mut command);
+    let Ok(child) = command.spawn() else { return false };
+    let mut child = KillOnDrop(child);
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < deadline {
+        match child.0.try_wait() {
+            Ok(Some(status)) => return status.code() == Some(i32::from(EXIT_CODE) << 1 | 1),
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_name_every_part_of_the_machine() {
+        let machine = Machine {
+            accelerator: Accelerator::Tcg,
+            cpus: 2,
+            memory: 512 << 20,
+            kernel: Path::new("/k/vmlinuz"),
+            initramfs: Path::new("/i/rd"),
+            console: Path::new("/c,d/console.log"),
+            channel: Path::new("/c/channel.sock"),
+            gpu: Some(Path::new("/g/gpu.sock")),
+        };
+        let text = arguments(&machine).join(" ");
+        for part in [
+            "-accel tcg,thread=multi -cpu max,-cx16",
+            "-machine q35,memory-backend=ram -smp 2 -m 512M",
+            "memory-backend-memfd,id=ram,size=512M,share=on",
+            "panic=-1",
+            "file,id=console,path=/c,,d/console.log",
+            "name=org.belfry.0",
+            r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        let without = arguments(&Machine { gpu: None, ..machine }).join(" ");
+        assert!(!without.contains("vfio-user"));
+    }
+}

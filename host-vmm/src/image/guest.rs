@@ -1,0 +1,114 @@
+//! A guest, ready to boot: kernel, modules in load order, initramfs; and the QEMU to boot it with.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::artifacts::{self, Freshness, Kernel, Qemu};
+use super::cache::{Cache, CacheError, io_error};
+use super::cpio::Archive;
+use super::fetch::FetchError;
+use super::module::{self, ModuleError, ModuleInputs};
+use super::module_files::{ModuleFile, ModuleFileError, load_order};
+use super::programs::{self, ProgramError, Programs};
+use super::progress::Progress;
+
+/// Where the initramfs keeps the bundled examples.
+pub const EXAMPLES: &str = "/bin/belfry-examples";
+
+/// Why a guest could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// Packages could not be had.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The kernel module could not be built.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    /// Modules of the stock kernel could not be read.
+    #[error(transparent)]
+    ModuleFile(#[from] ModuleFileError),
+    /// The guest's programs could not be built.
+    #[error(transparent)]
+    Programs(#[from] ProgramError),
+    /// The cache directory failed.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+/// Everything a boot needs.
+#[derive(Debug, Clone)]
+pub struct GuestImage {
+    /// The QEMU to run.
+    pub qemu: Qemu,
+    /// The stock kernel.
+    pub kernel: Kernel,
+    /// The driver and what it needs, in load order; the driver is the last.
+    pub modules: Vec<ModuleFile>,
+    /// The guest's own programs.
+    pub programs: Programs,
+}
+
+impl GuestImage {
+    /// Fetches, builds and caches whatever is not there yet.
+    pub fn prepare(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<Self, ImageError> {
+        let mut image = Self::without_driver(cache, freshness, progress)?;
+        let driver = driver(cache, &image.kernel, freshness, progress)?;
+        image.modules = load_order(cache, &image.kernel, &[driver])?;
+        Ok(image)
+    }
+
+    /// The same without the driver, which then is not built either.
+    pub fn without_driver(
+        cache: &Cache,
+        freshness: Freshness,
+        progress: &Progress,
+    ) -> Result<Self, ImageError> {
+        let qemu = artifacts::qemu(cache, freshness, progress)?;
+        let kernel = artifacts::kernel(cache, freshness, progress)?;
+        let programs = programs::build(cache, progress)?;
+        Ok(Self { qemu, kernel, modules: Vec::new(), programs })
+    }
+
+    /// Paths of the modules in the guest, in load order.
+    #[must_use]
+    pub fn guest_modules(&self) -> Vec<String> {
+        self.modules.iter().map(|module| format!("/lib/modules/{}.ko", module.name)).collect()
+    }
+
+    /// The initramfs: init, the examples and the modules.
+    pub fn initramfs(&self) -> Result<Vec<u8>, ImageError> {
+        let read = |path: &PathBuf| fs::read(path).map_err(io_error("read", path)).map_err(ImageError::from);
+        let mut archive = Archive::new();
+        archive.file("/init", 0o755, &read(&self.programs.init)?);
+        archive.file(EXAMPLES, 0o755, &read(&self.programs.examples)?);
+        archive.file("/lib/modules/boot.list", 0o644, b"");
+        for (module, path) in self.modules.iter().zip(self.guest_modules()) {
+            archive.file(&path, 0o644, &read(&module.path)?);
+        }
+        archive.directory("/root");
+        Ok(archive.finish())
+    }
+}
+
+/// Builds `amdgpu.ko` for `kernel`, or finds it in the cache.
+fn driver(
+    cache: &Cache,
+    kernel: &Kernel,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<PathBuf, ImageError> {
+    let headers = artifacts::kernel_headers(cache, kernel, freshness, progress)?;
+    let rust = artifacts::rust_sources(cache, freshness, progress)?;
+    let inputs = ModuleInputs {
+        release: kernel.release.clone(),
+        kbuild_libs: headers.root.clone(),
+        headers: headers.root,
+        rust_src: rust.library,
+        workspace: programs::workspace(),
+        cache: cache.root().to_owned(),
+    };
+    let step = progress.spinner("building the kernel module");
+    let module = module::build(&inputs, &|text| progress.line(text))?;
+    step.done("up to date");
+    Ok(module)
+}
