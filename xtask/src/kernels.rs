@@ -26,7 +26,10 @@ const OCML: &[&str] = &[
     "oclc_wavefrontsize64_off",
 ];
 
-/// Compiles every `guest-runtime/kernels/*.cl` for gfx1100.
+/// The folders of sources: those of the examples, and those of the whole-system tests.
+const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels"];
+
+/// Compiles every `*.cl` of [`FOLDERS`] for gfx1100.
 ///
 /// With `check`, nothing is written: the committed objects must be byte for byte what the sources compile to.
 ///
@@ -35,8 +38,7 @@ const OCML: &[&str] = &[
 /// When the compiler or the device libraries are missing (with the packages to install), when a source does not
 /// compile, or when a committed object differs from its source.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-runtime/kernels");
-    let folder = folder.canonicalize().with_context(|| format!("no kernel folder at {}", folder.display()))?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     for tool in [CLANG, LINKER] {
         Command::new(tool).arg("--version").output().with_context(|| {
             format!("cannot run {tool}: install it with `apt-get install clang-19 lld-19 rocm-device-libs`")
@@ -44,13 +46,14 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     }
     let scratch = std::env::temp_dir().join(format!("belfry-kernels-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    let result = compile_all(&folder, &scratch, check);
+    let result = FOLDERS.iter().try_for_each(|folder| compile_all(&root.join(folder), &scratch, check));
     std::fs::remove_dir_all(&scratch)?;
     result
 }
 
 fn compile_all(folder: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> {
-    let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)?
+    let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)
+        .with_context(|| format!("no kernel folder at {}", folder.display()))?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     sources.retain(|path| path.extension().is_some_and(|extension| extension == "cl"));
@@ -58,7 +61,8 @@ fn compile_all(folder: &Path, scratch: &Path, check: bool) -> anyhow::Result<()>
     ensure!(!sources.is_empty(), "no .cl file in {}", folder.display());
     let mut stale = Vec::new();
     for source in &sources {
-        let stem = source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
+        let stem =
+            source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
         let name = format!("{stem}.gfx1100.hsaco");
         let built = scratch.join(&name);
         compile(folder, stem, &built)?;
@@ -91,7 +95,7 @@ fn compile(folder: &Path, stem: &str, output: &Path) -> anyhow::Result<()> {
     command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100"]);
     command.args(["-mcode-object-version=5", "-O2", "-nogpulib"]);
     if stem != "bench" {
-        command.args(["-include", "hdr.h"]);
+        command.args(["-I", "../../guest-runtime/kernels", "-include", "hdr.h"]);
     }
     if stem == "ocml" {
         for library in OCML {
