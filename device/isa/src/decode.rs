@@ -436,6 +436,9 @@ impl Reader {
             Name::Clamp => inst.mods.clamp = flag,
             Name::Omod => inst.mods.omod = low8(value),
             Name::Simm16 | Name::Sdata => inst.imm = value,
+            Name::Imm => inst.src[0] = Operand::Literal(value),
+            // The message of `s_sendmsg_rtn_*`.
+            Name::Src0 => inst.imm = value,
             Name::Offset => {
                 inst.mem.offset = match inst.format {
                     Format::Smem => sign_extend(value, 21),

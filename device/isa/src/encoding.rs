@@ -192,6 +192,7 @@ pub(crate) enum Imm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Print {
     Operand,
+    Branch,
     FpMods,
     IntMods,
     Mods,

@@ -120,11 +120,12 @@ impl Inst {
         low.cast_signed()
     }
 
-    /// Address a SOPP branch or `S_CALL_B64` at address `pc` goes to, `None` for every other instruction.
+    /// Address a branch, loop or `S_CALL_B64` at address `pc` goes to, `None` for every other instruction.
     pub fn branch_target(&self, pc: u64) -> Option<u64> {
-        let branch = self.op == Op::S_CALL_B64
-            || self.op == Op::S_BRANCH
-            || (self.format == Format::Sopp && self.op.mnemonic().starts_with("s_cbranch_"));
+        let branch = matches!(
+            self.op,
+            Op::S_CALL_B64 | Op::S_BRANCH | Op::S_SUBVECTOR_LOOP_BEGIN | Op::S_SUBVECTOR_LOOP_END
+        ) || (self.format == Format::Sopp && self.op.mnemonic().starts_with("s_cbranch_"));
         branch.then(|| pc.wrapping_add(4).wrapping_add_signed(i64::from(self.simm16()) * 4))
     }
 }
