@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-examples",
         ],
     ),
+    ("belfry-test-roles", &["belfry-runtime"]),
     ("belfry-tests", &["*"]),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];

@@ -1,0 +1,11 @@
+//! One role as a process of its own, for guests: `guest-roles ROLE ARGUMENTS`.
+
+use anyhow::{Context as _, Result};
+use belfry_runtime::Runtime;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let role = arguments.next().context("usage: guest-roles ROLE ARGUMENTS")?;
+    let runtime = Runtime::open()?;
+    belfry_test_roles::run(&role, &runtime, &arguments.collect::<Vec<_>>(), &mut std::io::stdout())
+}

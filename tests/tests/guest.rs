@@ -1,0 +1,133 @@
+//! Whole guests: a stock Debian kernel in QEMU, our driver module, and programs over the real /dev/kfd.
+//!
+//! Each test boots a guest of its own; what is missing on the machine is fetched once and cached.
+
+use std::time::Duration;
+
+use belfry_tests::{guest_image, guest_roles};
+use belfry_vmm::guest::{Guest, GuestConfig};
+use belfry_vmm::image::Cache;
+use belfry_vmm::vfio_user::DoorbellMode;
+
+/// How long one program may take; far more than it needs even on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(240);
+const SIGKILL: i32 = 9;
+
+/// A guest with the driver loaded.
+fn boot(config: &GuestConfig) -> Guest {
+    let cache = Cache::open().unwrap();
+    let image = guest_image(&cache).unwrap();
+    let mut guest = Guest::boot(&image, config, &cache).unwrap();
+    guest.load_driver().unwrap();
+    guest
+}
+
+/// A guest with the driver and the roles; the roles' path in the guest comes with it.
+fn boot_with_roles() -> (Guest, &'static str) {
+    let roles = guest_roles(&Cache::open().unwrap()).unwrap();
+    let mut guest = boot(&GuestConfig::default());
+    guest.put_file("/bin/guest-roles", 0o755, &std::fs::read(roles).unwrap()).unwrap();
+    (guest, "/bin/guest-roles")
+}
+
+/// Runs a program that has to succeed and returns what it printed.
+fn succeed(guest: &mut Guest, argv: &[&str]) -> String {
+    let (exit, stdout, stderr) = guest.run(argv, LIMIT).unwrap();
+    assert_eq!(exit.status, 0, "{argv:?} failed\n{stdout}{stderr}\n{}", guest.kernel_log().unwrap());
+    stdout
+}
+
+/// Starts a role and returns once the file it announces itself with is there.
+fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_vmm::guest::ProgramId, String) {
+    let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
+    let id = guest.spawn(&argv, &[], "/root").unwrap();
+    for _ in 0..1200 {
+        if let Ok(text) = guest.get_file(announces) {
+            return (id, String::from_utf8(text).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut said = String::new();
+    let exit = guest.wait(id, Duration::from_secs(1), &mut |_, data| said.push_str(&String::from_utf8_lossy(data)));
+    panic!("{argv:?} did not announce itself in {announces}: {exit:?} {said}");
+}
+
+#[test]
+fn driver_reloads_twenty_times_with_work_in_between() {
+    let (mut guest, roles) = boot_with_roles();
+    for round in 0..20 {
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
+        guest.unload_driver().unwrap();
+        guest.load_driver().unwrap();
+    }
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    guest.power_off().unwrap();
+}
+
+#[test]
+fn driver_unloads_after_a_process_died_with_its_queue_running() {
+    let (mut guest, roles) = boot_with_roles();
+    let (spinner, _) = start_role(&mut guest, &[roles, "spin", "/tmp/spinning"], "/tmp/spinning");
+    guest.kill(spinner, SIGKILL).unwrap();
+    assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+    guest.unload_driver().unwrap();
+    guest.load_driver().unwrap();
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    guest.power_off().unwrap();
+}
+
+#[test]
+fn killed_process_leaves_the_next_one_working() {
+    let (mut guest, roles) = boot_with_roles();
+    for round in 0..3 {
+        let announcement = format!("/tmp/spinning-{round}");
+        let (spinner, _) = start_role(&mut guest, &[roles, "spin", &announcement], &announcement);
+        // Another process's work goes on beside the endless kernel.
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+        guest.kill(spinner, SIGKILL).unwrap();
+        assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
+    }
+    guest.power_off().unwrap();
+}
+
+#[test]
+fn processes_cannot_reach_each_others_memory() {
+    let (mut guest, roles) = boot_with_roles();
+    let (holder, address) =
+        start_role(&mut guest, &[roles, "hold", "/tmp/address", "/tmp/release"], "/tmp/address");
+    let thief = succeed(&mut guest, &[roles, "steal", &address]);
+    assert!(thief.contains("refused"), "{thief}");
+    guest.put_file("/tmp/release", 0o644, b"now").unwrap();
+    assert_eq!(guest.wait(holder, LIMIT, &mut |_, _| {}).unwrap().status, 0);
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    guest.power_off().unwrap();
+}
+
+#[test]
+fn illegal_instruction_stops_its_queue_and_nothing_else() {
+    let (mut guest, roles) = boot_with_roles();
+    assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    guest.power_off().unwrap();
+}
+
+#[test]
+fn every_example_succeeds_with_trapped_doorbells() {
+    let mut guest = boot(&GuestConfig::default());
+    for name in belfry_examples::NAMES.iter().filter(|name| **name != "launch") {
+        succeed(&mut guest, &["/bin/belfry-examples", name]);
+    }
+    guest.power_off().unwrap();
+}
+
+#[test]
+fn examples_succeed_with_polled_doorbells() {
+    let mut guest = boot(&GuestConfig { doorbell: DoorbellMode::Polled, ..GuestConfig::default() });
+    for name in ["vector-add", "many-queues", "barriers-and-signals"] {
+        succeed(&mut guest, &["/bin/belfry-examples", name]);
+    }
+    let stats = guest.gpu().unwrap().stats();
+    assert!(stats.doorbells_polled > 0, "no doorbell was seen by polling: {stats:?}");
+    guest.power_off().unwrap();
+}
