@@ -119,7 +119,11 @@ pub(crate) unsafe extern "C" fn belfry_interrupt(gpu: *const Gpu) {
 ///
 /// `gpu` and `process` are valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_open(gpu: *const Gpu, mm: u64, process: *mut *const KfdProcess) -> i32 {
+pub(crate) unsafe extern "C" fn belfry_open(
+    gpu: *const Gpu,
+    mm: u64,
+    process: *mut *const KfdProcess,
+) -> i32 {
     // SAFETY: as promised by the caller.
     let opened = unsafe { &*gpu }.open(ProcessKey(mm));
     status(opened.map(|opened| {
@@ -309,4 +313,3 @@ pub(crate) unsafe extern "C" fn belfry_invalidate_drop(invalidate: *mut Arc<dyn 
     // SAFETY: it came from Box::into_raw.
     drop(unsafe { Box::from_raw(invalidate) });
 }
-
