@@ -1,0 +1,80 @@
+//! Matrix instructions: one WMMA by hand, then a product of them.
+
+use std::io::Write;
+
+use belfry_runtime::{Gpu, Queue, Runtime};
+use half::f16;
+
+use crate::numbers::Random;
+use crate::{count, kernels, verify};
+
+/// Rows, columns and depth of one WMMA.
+const TILE: usize = 16;
+/// Lanes of the wave.
+const LANES: usize = 32;
+/// Rows of the result one lane holds.
+const ROWS: usize = 8;
+
+pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
+    let n = count(args, 128, 16..=1024, 16)?;
+    let gpu = runtime.gpu();
+    let queue = gpu.queue()?;
+    single(gpu, &queue)?;
+    product(gpu, &queue, n)?;
+    writeln!(out, "matrix: one WMMA and a {n}x{n} f16 product verified")?;
+    Ok(())
+}
+
+/// D = A * B + C with the registers as the instruction wants them (RDNA3 ISA guide, 7.9).
+fn single(gpu: &Gpu, queue: &Queue) -> anyhow::Result<()> {
+    let mut random = Random::new(8);
+    let mut small = || random.whole(8);
+    let a: Vec<f32> = (0..TILE * TILE).map(|_| small()).collect();
+    let b: Vec<f32> = (0..TILE * TILE).map(|_| small()).collect();
+    let c: Vec<f32> = (0..TILE * TILE).map(|_| small()).collect();
+    // Lane l holds row l % 16 of A and column l % 16 of B: both halves of the wave hold the same.
+    let mut a_lanes = vec![f16::ZERO; LANES * TILE];
+    let mut b_lanes = vec![f16::ZERO; LANES * TILE];
+    let mut c_lanes = vec![0f32; LANES * ROWS];
+    let mut expected = vec![0f32; LANES * ROWS];
+    for lane in 0..LANES {
+        for k in 0..TILE {
+            a_lanes[lane * TILE + k] = f16::from_f32(a[lane % TILE * TILE + k]);
+            b_lanes[lane * TILE + k] = f16::from_f32(b[k * TILE + lane % TILE]);
+        }
+        for i in 0..ROWS {
+            let (row, column) = (2 * i + lane / TILE, lane % TILE);
+            let sum: f32 = (0..TILE).map(|k| a[row * TILE + k] * b[k * TILE + column]).sum();
+            c_lanes[lane * ROWS + i] = c[row * TILE + column];
+            expected[lane * ROWS + i] = c[row * TILE + column] + sum;
+        }
+    }
+    let (gpu_a, gpu_b) = (gpu.vram().buffer_from(&a_lanes)?, gpu.vram().buffer_from(&b_lanes)?);
+    let gpu_c = gpu.vram().buffer_from(&c_lanes)?;
+    let kernel = gpu.load(kernels::WM)?.kernel("wm")?;
+    kernel.launch(queue).grid(LANES as u32).block(LANES as u32).args((&gpu_a, &gpu_b, &gpu_c)).run()?;
+    verify::equal("WMMA result", &gpu_c.to_vec(), &expected)
+}
+
+/// C = A * B, a tile of C per wave.
+fn product(gpu: &Gpu, queue: &Queue, n: u32) -> anyhow::Result<()> {
+    let size = n as usize;
+    let mut random = Random::new(9);
+    let a: Vec<f16> = (0..size * size).map(|_| f16::from_f32(random.whole(8))).collect();
+    let b: Vec<f16> = (0..size * size).map(|_| f16::from_f32(random.whole(8))).collect();
+    let (gpu_a, gpu_b) = (gpu.vram().buffer_from(&a)?, gpu.vram().buffer_from(&b)?);
+    let gpu_c = gpu.vram().buffer::<f32>(size * size)?;
+    let kernel = gpu.load(kernels::MATRIX)?.kernel("matmul")?;
+    kernel.launch(queue).grid((n / 16 * 32, n / 16)).block(32).args((&gpu_a, &gpu_b, &gpu_c, n)).run()?;
+
+    let mut expected = vec![0f32; size * size];
+    for row in 0..size {
+        for k in 0..size {
+            let left = a[row * size + k].to_f32();
+            for column in 0..size {
+                expected[row * size + column] += left * b[k * size + column].to_f32();
+            }
+        }
+    }
+    verify::equal("product", &gpu_c.to_vec(), &expected)
+}
