@@ -3,9 +3,21 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
+use belfry_abi::kfd::drm::DrmAmdgpuInfo;
+use belfry_abi::kfd::mmap::{
+    KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MASK, KFD_MMAP_TYPE_MMIO,
+    kfd_mmap_gpu_id,
+};
+use belfry_abi::pci::HDP_REMAP_OFFSET;
+use zerocopy::FromBytes;
+
+use crate::device::Device;
+use crate::discovery::Config;
 use crate::errno::{Errno, Result};
-use crate::os::{Os, ProcessKey};
+use crate::ioctl;
+use crate::os::{Os, PAGE_SIZE, ProcessKey};
 use crate::process::Process;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
@@ -29,7 +41,13 @@ pub enum MmapTarget {
 
 /// The driver of one GPU.
 pub struct Kfd<O: Os> {
-    os: O,
+    device: Arc<Device<O>>,
+}
+
+impl<O: Os> fmt::Debug for Kfd<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kfd").field("gpu_id", &self.device.gpu_id).finish_non_exhaustive()
+    }
 }
 
 impl<O: Os> Kfd<O> {
@@ -39,22 +57,39 @@ impl<O: Os> Kfd<O> {
     ///
     /// The errno for the bus's probe; the reason is in the log.
     pub fn probe(os: O) -> Result<Arc<Kfd<O>>> {
-        let _ = os;
-        Err(Errno::ENODEV)
+        Ok(Arc::new(Self { device: Device::probe(os)? }))
     }
 
     /// Returns the operating system below.
     pub fn os(&self) -> &O {
-        &self.os
+        self.device.hw.os()
+    }
+
+    /// Returns what the device was found to be.
+    pub fn config(&self) -> &Config {
+        &self.device.config
+    }
+
+    /// Returns the id user space names the GPU by.
+    pub fn gpu_id(&self) -> u16 {
+        self.device.gpu_id
     }
 
     /// Stops the device: all queues are removed, memory is unpinned and freed. Later calls fail with `ENODEV`.
     ///
     /// Open processes and GEM objects stay valid as objects (the operating system drops them when their files close).
-    pub fn remove(&self) {}
+    /// The caller keeps other entry points and interrupts out while this runs.
+    pub fn remove(&self) {
+        self.device.remove_processes();
+        self.device.stop();
+    }
 
     /// Handles an interrupt; called on a thread that may sleep, for every MSI-X vector 0 message.
-    pub fn interrupt(&self) {}
+    pub fn interrupt(&self) {
+        if self.device.hw.alive() {
+            self.device.interrupt();
+        }
+    }
 
     /// Opens the KFD node: the same key shares one process. Balanced by [`Kfd::close`].
     ///
@@ -62,20 +97,19 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENODEV` after `remove`, `ENOMEM`, `ENOSPC` when every PASID or doorbell slice is taken.
     pub fn open(&self, key: ProcessKey) -> Result<Arc<Process<O>>> {
-        let _ = key;
-        Err(Errno::ENODEV)
+        self.device.open_process(key)
     }
 
     /// Closes one open; the last one of a process tears the process down like [`Kfd::exit`].
     pub fn close(&self, process: &Arc<Process<O>>) {
-        let _ = process;
+        self.device.close_process(process);
     }
 
     /// Tears a process down at once, however many opens are left: its address space is going away.
     ///
     /// Its queues are removed, its memory is unpinned and freed. Idempotent; unknown keys are ignored.
     pub fn exit(&self, key: ProcessKey) {
-        let _ = key;
+        self.device.exit_process(key);
     }
 
     /// Runs the ioctl `command` with the user pointer `arg` on behalf of the process `caller`, which is the calling one.
@@ -90,11 +124,17 @@ impl<O: Os> Kfd<O> {
         command: u32,
         arg: u64,
     ) -> Result<u32> {
-        let _ = (process, caller, command, arg);
-        Err(Errno::ENOTTY)
+        if caller != process.key() {
+            return Err(Errno::EBADF);
+        }
+        if !self.device.hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        ioctl::dispatch(process, command, arg)
     }
 
-    /// Returns what an `mmap` of the KFD node at byte `offset` with `len` bytes maps.
+    /// Returns what an `mmap` of the KFD node at byte `offset` with `len` bytes maps. Takes no lock that is held while
+    /// user memory is touched.
     ///
     /// # Errors
     ///
@@ -106,8 +146,24 @@ impl<O: Os> Kfd<O> {
         offset: u64,
         len: u64,
     ) -> Result<MmapTarget> {
-        let _ = (process, caller, offset, len);
-        Err(Errno::EINVAL)
+        if caller != process.key() {
+            return Err(Errno::EBADF);
+        }
+        if !self.device.hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        if kfd_mmap_gpu_id(offset) != self.device.gpu_id {
+            return Err(Errno::EINVAL);
+        }
+        match offset & KFD_MMAP_TYPE_MASK {
+            KFD_MMAP_TYPE_DOORBELL if len == KFD_DOORBELL_PROCESS_SLICE => {
+                Ok(MmapTarget::Doorbells { offset: process.doorbell_offset(), len })
+            }
+            KFD_MMAP_TYPE_MMIO if len == PAGE_SIZE => {
+                Ok(MmapTarget::MmioRemap { offset: HDP_REMAP_OFFSET, len })
+            }
+            _ => Err(Errno::EINVAL),
+        }
     }
 
     /// Answers `DRM_IOCTL_AMDGPU_INFO`, of which `request` is the 32-byte `struct drm_amdgpu_info`: writes the answer
@@ -117,8 +173,11 @@ impl<O: Os> Kfd<O> {
     ///
     /// `EINVAL` for queries that are not built, `EFAULT`.
     pub fn amdgpu_info(&self, request: &[u8; 32]) -> Result<()> {
-        let _ = request;
-        Err(Errno::EINVAL)
+        if !self.device.hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        let request = DrmAmdgpuInfo::read_from_bytes(request).map_err(|_| Errno::EINVAL)?;
+        self.device.amdgpu_info(&request)
     }
 
     /// Returns the text of a topology file, by its path below `/sys/devices/virtual/kfd/kfd/topology`.
@@ -127,8 +186,7 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT`.
     pub fn sysfs_read(&self, path: &str) -> Result<String> {
-        let _ = path;
-        Err(Errno::ENOENT)
+        self.device.sysfs_read(path)
     }
 
     /// Returns the entries of a topology directory, by its path below `/sys/devices/virtual/kfd/kfd/topology` (empty
@@ -138,7 +196,6 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT`.
     pub fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
-        let _ = path;
-        Err(Errno::ENOENT)
+        self.device.sysfs_list(path)
     }
 }

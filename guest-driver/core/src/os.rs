@@ -110,7 +110,7 @@ pub trait Invalidate: Send + Sync {
     /// The range was unmapped, remapped or re-protected in its address space.
     ///
     /// Called from a worker thread that may sleep and holds no lock of the address space (pinned pages cannot go away
-    /// under the device, so the notice may be late). May call [`Os::pin_user`] for the same address space.
+    /// under the device, so the notice may be late).
     fn invalidated(&self);
 }
 
@@ -138,6 +138,17 @@ pub trait UserPin: Send + Sync {
 
     /// Returns the bus address of page `index`, which is below `count()`.
     fn bus(&self, index: usize) -> u64;
+
+    /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
+    ///
+    /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` when the range is no longer mapped, `ESRCH` when the address space is gone.
+    fn renew(&self) -> Result<Self>
+    where
+        Self: Sized;
 }
 
 /// A sleeping, non-recursive mutual exclusion lock.

@@ -1,18 +1,215 @@
-//! One process, as the GPU sees it.
+//! One process, as the GPU sees it (`kfd_process.c`).
 
-use core::marker::PhantomData;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::os::{Os, ProcessKey};
+use belfry_abi::kfd::event::{
+    HwExceptionData, KFD_HW_EXCEPTION_GPU_HANG, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, MemoryExceptionData,
+};
+use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
+
+use crate::device::Device;
+use crate::doorbell::Doorbells;
+use crate::errno::{Errno, Result};
+use crate::event::Events;
+use crate::gart::KernelBuffer;
+use crate::hw::log;
+use crate::memory::{Bo, BoKind};
+use crate::os::{DrmFile, Os, ProcessKey};
+use crate::queue::Queue;
+use crate::sync::Mutex;
+use crate::vm::Vm;
+
+/// Faults of one process that are logged.
+const LOGGED_FAULTS: u32 = 8;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
     key: ProcessKey,
-    os: PhantomData<O>,
+    pub(crate) device: Arc<Device<O>>,
+    pub(crate) pasid: u16,
+    slice: u32,
+    /// The device's epoch when the process was made: after a recovery its queues are gone for good.
+    pub(crate) epoch: u64,
+    pub(crate) events: Events<O>,
+    pub(crate) state: Mutex<O, State<O>>,
+    faults: AtomicU32,
+}
+
+impl<O: Os> fmt::Debug for Process<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("key", &self.key).field("pasid", &self.pasid).finish_non_exhaustive()
+    }
+}
+
+/// What a process has on the GPU.
+pub(crate) struct State<O: Os> {
+    /// Torn down: nothing may be added.
+    pub(crate) dead: bool,
+    pub(crate) drm: Option<O::DrmFile>,
+    pub(crate) vm: Option<Vm<O>>,
+    pub(crate) bos: BTreeMap<u32, Bo<O>>,
+    /// Mapped buffer objects by address.
+    pub(crate) mapped: BTreeMap<u64, u32>,
+    pub(crate) queues: BTreeMap<u32, Queue<O>>,
+    /// A memory fault took the queues off the hardware.
+    pub(crate) evicted: bool,
+    pub(crate) doorbells: Doorbells,
+    /// The scheduler's page about this process.
+    pub(crate) context: Option<KernelBuffer<O>>,
+    /// Handle of the signal page.
+    pub(crate) signal_handle: Option<u64>,
+    pub(crate) trap_handler: u64,
+    pub(crate) trap_memory: u64,
 }
 
 impl<O: Os> Process<O> {
+    pub(crate) fn new(device: &Arc<Device<O>>, key: ProcessKey, pasid: u16, slice: u32) -> Result<Arc<Self>> {
+        let os = device.hw.os();
+        let state = State {
+            dead: false,
+            drm: None,
+            vm: None,
+            bos: BTreeMap::new(),
+            mapped: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            evicted: false,
+            doorbells: Doorbells::new(slice),
+            context: None,
+            signal_handle: None,
+            trap_handler: 0,
+            trap_memory: 0,
+        };
+        Ok(Arc::new(Self {
+            key,
+            device: device.clone(),
+            pasid,
+            slice,
+            epoch: device.epoch(),
+            events: Events::new(os)?,
+            state: Mutex::new(os, state)?,
+            faults: AtomicU32::new(0),
+        }))
+    }
+
     /// Returns the address space it belongs to.
     pub fn key(&self) -> ProcessKey {
         self.key
+    }
+
+    /// Returns the id the device knows the process by.
+    pub fn pasid(&self) -> u16 {
+        self.pasid
+    }
+
+    /// Byte offset of its doorbells in BAR2.
+    pub(crate) fn doorbell_offset(&self) -> u64 {
+        u64::from(self.slice) * KFD_DOORBELL_PROCESS_SLICE
+    }
+
+    /// ACQUIRE_VM.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a file that is not this device's render node, `EBUSY` when another one was given before, `ENOMEM`.
+    pub(crate) fn acquire_vm(&self, fd: i32) -> Result<()> {
+        let device = &self.device;
+        // Declared before the guard: the file is given back without the lock.
+        let file = device.hw.os().drm_acquire(fd)?;
+        let mut state = self.state.lock();
+        if state.dead {
+            return Err(Errno::ENODEV);
+        }
+        if let Some(drm) = &state.drm {
+            return if drm.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
+        }
+        let context = device.gart.allocate(1)?;
+        device.flush_gart()?;
+        state.vm = Some(Vm::new(&device.vram)?);
+        state.context = Some(context);
+        state.drm = Some(file);
+        Ok(())
+    }
+
+    /// Makes a buffer object in system memory the signal page.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when there is one already or the handle is of something else, `EBUSY` in a race with another thread.
+    pub(crate) fn set_signal_page(&self, handle: u64) -> Result<()> {
+        if self.events.has_page() {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
+        let Some(BoKind::System(memory)) = state.bos.get(&id).map(|bo| &bo.kind) else {
+            return Err(Errno::EINVAL);
+        };
+        self.events.set_page(memory.clone())?;
+        state.signal_handle = Some(handle);
+        Ok(())
+    }
+
+    /// The device reported a memory fault of this process: its queues stop, its memory events are set.
+    pub(crate) fn memory_fault(&self, data: MemoryExceptionData) {
+        if self.faults.fetch_add(1, Ordering::Relaxed) < LOGGED_FAULTS {
+            log!(
+                self.device.hw,
+                Error,
+                "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
+                self.pasid,
+                data.va,
+                data.failure.not_present,
+                data.failure.read_only,
+                data.failure.no_execute
+            );
+        }
+        self.evict();
+        self.events.memory_exception(data);
+    }
+
+    /// The device was reset under this process.
+    pub(crate) fn gpu_reset(&self) {
+        self.events.hw_exception(HwExceptionData {
+            reset_type: KFD_HW_EXCEPTION_WHOLE_GPU_RESET,
+            reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
+            memory_lost: 1,
+            gpu_id: u32::from(self.device.gpu_id),
+        });
+    }
+
+    /// Takes everything off the device and gives it back; idempotent.
+    pub(crate) fn tear_down(&self) {
+        let (bos, vm, context, drm);
+        {
+            let mut state = self.state.lock();
+            if state.dead {
+                return;
+            }
+            state.dead = true;
+            self.remove_all_queues(&mut state);
+            bos = core::mem::take(&mut state.bos);
+            state.mapped.clear();
+            vm = state.vm.take();
+            context = state.context.take();
+            drm = state.drm.take();
+        }
+        // Translations go before the memory; a device that does not answer even to this keeps its memory.
+        let flushed = self.device.flush_pasid(self.pasid).is_ok() && !self.device.wedged();
+        self.events.shut_down();
+        if flushed || !self.device.hw.alive() {
+            drop((bos, vm, context));
+        } else {
+            log!(
+                self.device.hw,
+                Error,
+                "pasid {}: memory is left to a device that does not answer",
+                self.pasid
+            );
+            core::mem::forget((bos, vm, context));
+        }
+        drop(drm);
     }
 }

@@ -1,0 +1,287 @@
+//! The device: bring-up, TLB flushes, recovery, tear-down.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use belfry_abi::pci;
+use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
+
+use crate::discovery::{Config, discover};
+use crate::errno::{Errno, Result};
+use crate::gart::Gart;
+use crate::hw::{Hw, log};
+use crate::interrupt::IhRing;
+use crate::kiq::{Kiq, select};
+use crate::mes::{FIRST_KFD_VMID, Mes};
+use crate::os::{DeviceInfo, Os};
+use crate::processes::Processes;
+use crate::sync::Mutex;
+use crate::vram::Vram;
+
+/// What the driver keeps off at the top of VRAM: the discovery table and what firmware owns (2 MiB, as the VBIOS asks).
+const VRAM_RESERVED: u64 = 2 << 20;
+/// Invalidation engine the driver uses, as amdgpu does for what no ring does.
+const INVALIDATE_ENGINE: u32 = 17;
+const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
+const VMIDS: u32 = 16;
+/// `SH_MEM_BASES`: shared (LDS) aperture in the upper half, private (scratch) in the lower.
+const SH_MEM_BASES: u32 =
+    (belfry_abi::gpuvm::SHARED_APERTURE_HI16 << 16 | belfry_abi::gpuvm::PRIVATE_APERTURE_HI16) as u32;
+/// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).
+pub(crate) const SH_MEM_CONFIG: u32 = 3 << 2 | 3 << 14;
+
+/// The two queues that drive everything, together because the MES cannot be brought up without the KIQ.
+struct Scheduler<O: Os> {
+    kiq: Kiq<O>,
+    mes: Mes<O>,
+}
+
+/// One GPU.
+pub(crate) struct Device<O: Os> {
+    pub(crate) hw: Arc<Hw<O>>,
+    pub(crate) config: Config,
+    pub(crate) info: DeviceInfo,
+    pub(crate) gpu_id: u16,
+    pub(crate) vram: Arc<Vram<O>>,
+    pub(crate) gart: Arc<Gart<O>>,
+    pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
+    pub(crate) processes: Mutex<O, Processes<O>>,
+    scheduler: Mutex<O, Option<Scheduler<O>>>,
+    /// Serialises the invalidation engine.
+    flush: Mutex<O, ()>,
+    /// Counts recoveries: what was mapped before the last one is gone.
+    epoch: AtomicU64,
+    /// The scheduler does not answer and the device could not be reset.
+    wedged: AtomicBool,
+    /// Bytes of system memory behind buffer objects.
+    pub(crate) gtt_used: AtomicU64,
+    pub(crate) gtt_limit: u64,
+}
+
+/// CRC-16 (polynomial 0x8005, reflected) of what identifies the function; stable over reloads and never 0.
+fn gpu_id(info: &DeviceInfo, config: &Config) -> u16 {
+    let words = [
+        u32::from(info.vendor_id) | u32::from(info.device_id) << 16,
+        u32::from(info.subsystem_vendor_id) | u32::from(info.subsystem_id) << 16,
+        info.domain,
+        info.location_id,
+        (config.vram_size >> 20) as u32,
+    ];
+    let mut crc = 0u16;
+    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
+        crc ^= u16::from(byte);
+        for _ in 0..8 {
+            crc = if crc & 1 != 0 { crc >> 1 ^ 0xa001 } else { crc >> 1 };
+        }
+    }
+    crc.max(1)
+}
+
+impl<O: Os> Device<O> {
+    /// Brings the device up from reset.
+    pub(crate) fn probe(os: O) -> Result<Arc<Self>> {
+        let hw = Arc::new(Hw::new(os));
+        let config = discover(&hw)?;
+        let info = hw.os().device_info();
+        let id = gpu_id(&info, &config);
+        let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
+        let gart = Gart::new(hw.clone(), &vram)?;
+        let ih = IhRing::new(hw.clone(), &gart)?;
+        let kiq = Kiq::new(hw.clone(), &gart)?;
+        let mes = Mes::new(hw.clone(), &gart)?;
+        let memory = hw.os().cpu_info().memory_bytes;
+        let device = Self {
+            ih: Mutex::new(hw.os(), Some(ih))?,
+            processes: Mutex::new(hw.os(), Processes::new())?,
+            scheduler: Mutex::new(hw.os(), Some(Scheduler { kiq, mes }))?,
+            flush: Mutex::new(hw.os(), ())?,
+            epoch: AtomicU64::new(0),
+            wedged: AtomicBool::new(false),
+            gtt_used: AtomicU64::new(0),
+            gtt_limit: (memory / 4 * 3).max(64 << 20),
+            gpu_id: id,
+            hw,
+            config,
+            info,
+            vram,
+            gart,
+        };
+        if let Err(error) = device.start() {
+            device.stop();
+            return Err(error);
+        }
+        log!(
+            device.hw,
+            Info,
+            "added device {:x}:{:x}: gfx1100, {} compute units, {} MiB of VRAM, gpu_id {}",
+            info.vendor_id,
+            info.device_id,
+            device.config.cus,
+            device.config.vram_size >> 20,
+            id
+        );
+        Ok(Arc::new(device))
+    }
+
+    /// Programs everything that does not survive a reset.
+    fn start(&self) -> Result<()> {
+        let hw = &self.hw;
+        let mut aperture = nbio::RCC_DOORBELL_APER_EN(0);
+        aperture.set_bif_doorbell_aper_en(true);
+        hw.write(aperture);
+        hw.write(nbio::REMAP_HDP_MEM_FLUSH_CNTL(pci::HDP_REMAP_OFFSET as u32));
+        hw.write(nbio::REMAP_HDP_REG_FLUSH_CNTL(pci::HDP_REMAP_OFFSET as u32 + 4));
+        self.gart.enable();
+        self.flush_gart()?;
+        for vmid in 0..VMIDS {
+            select(hw, 0, 0, 0, vmid);
+            hw.write(gc::SH_MEM_BASES(SH_MEM_BASES));
+            hw.write(gc::SH_MEM_CONFIG(SH_MEM_CONFIG));
+        }
+        select(hw, 0, 0, 0, 0);
+        hw.write(gc::CP_MEC_DOORBELL_RANGE_LOWER(0));
+        hw.write(gc::CP_MEC_DOORBELL_RANGE_UPPER(hw.os().doorbell_size() as u32 - 4));
+        if let Some(ih) = self.ih.lock().as_mut() {
+            ih.start();
+        }
+        match self.scheduler.lock().as_mut() {
+            Some(Scheduler { kiq, mes }) => mes.start(kiq),
+            None => Err(Errno::ENODEV),
+        }
+    }
+
+    /// Quiets the device and gives back what it was using. Queues are gone already.
+    pub(crate) fn stop(&self) {
+        if let Some(Scheduler { kiq, mes }) = self.scheduler.lock().take() {
+            kiq.stop();
+            mes.disable();
+            // Dropped here, with the rings no longer in use.
+        }
+        if let Some(ih) = self.ih.lock().take() {
+            ih.stop();
+        }
+        self.gart.disable();
+        self.hw.detach();
+    }
+
+    /// Counts recoveries.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wedged(&self) -> bool {
+        self.wedged.load(Ordering::Acquire)
+    }
+
+    /// Runs `request` on the scheduler.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` after removal, `EIO` when the device is beyond repair or was reset since `epoch`, else the request's.
+    pub(crate) fn with_mes(&self, epoch: u64, request: impl FnOnce(&mut Mes<O>) -> Result<()>) -> Result<()> {
+        let mut scheduler = self.scheduler.lock();
+        if self.wedged() || self.epoch() != epoch {
+            return Err(Errno::EIO);
+        }
+        match scheduler.as_mut() {
+            Some(scheduler) => request(&mut scheduler.mes),
+            None => Err(Errno::ENODEV),
+        }
+    }
+
+    /// Resets the function and brings it up again because the scheduler hangs; all queues and VRAM contents are lost.
+    ///
+    /// Only the first caller that saw `epoch` does it. Returns whether it did.
+    pub(crate) fn recover(&self, epoch: u64) -> bool {
+        {
+            // The lock keeps other requests out until the epoch has changed, and makes one caller the first.
+            let _scheduler = self.scheduler.lock();
+            let first =
+                self.epoch.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if !first || self.wedged() {
+                return false;
+            }
+            log!(self.hw, Error, "the scheduler hangs: resetting the device");
+            if let Err(error) = self.hw.os().reset_function() {
+                log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
+                self.wedged.store(true, Ordering::Release);
+                return true;
+            }
+        }
+        if let Err(error) = self.start() {
+            log!(self.hw, Error, "the device does not come back ({error}): it is wedged");
+            self.wedged.store(true, Ordering::Release);
+        } else {
+            log!(self.hw, Info, "the device is back after a reset");
+        }
+        true
+    }
+
+    /// Drops all translations of VMID 0 in both hubs.
+    pub(crate) fn flush_gart(&self) -> Result<()> {
+        let _engine = self.flush.lock();
+        self.invalidate_gc(1)?;
+        let hw = &self.hw;
+        let mut request = mmhub::MMVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
+        request.set_per_vmid_invalidate_req(1);
+        hw.write_at(INVALIDATE_ENGINE, request);
+        hw.poll(FLUSH_TIMEOUT_NS, || {
+            hw.read_at::<mmhub::MMVM_INVALIDATE_ENG0_ACK>(INVALIDATE_ENGINE).per_vmid_invalidate_ack() & 1
+                != 0
+        })
+        .inspect_err(|_| log!(hw, Error, "timeout waiting for VM flush ACK of the MM hub"))
+    }
+
+    /// Drops all translations of a process, in whatever VMIDs the scheduler runs it.
+    pub(crate) fn flush_pasid(&self, pasid: u16) -> Result<()> {
+        let _engine = self.flush.lock();
+        self.hw.write_barrier();
+        let mut vmids = 0;
+        for vmid in FIRST_KFD_VMID..VMIDS {
+            if self.hw.read_at::<osssys::IH_VMID_0_LUT>(vmid).pasid() == u32::from(pasid) {
+                vmids |= 1 << vmid;
+            }
+        }
+        if vmids == 0 || !self.hw.alive() {
+            return Ok(());
+        }
+        self.invalidate_gc(vmids)
+    }
+
+    fn invalidate_gc(&self, vmids: u32) -> Result<()> {
+        let hw = &self.hw;
+        let mut request = gc::GCVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
+        request.set_per_vmid_invalidate_req(vmids);
+        hw.write_at(INVALIDATE_ENGINE, request);
+        hw.poll(FLUSH_TIMEOUT_NS, || {
+            hw.read_at::<gc::GCVM_INVALIDATE_ENG0_ACK>(INVALIDATE_ENGINE).per_vmid_invalidate_ack() & vmids
+                == vmids
+        })
+        .inspect_err(|_| log!(hw, Error, "timeout waiting for VM flush ACK of VMIDs {vmids:#x}"))
+    }
+
+    /// The 100 MHz counter.
+    pub(crate) fn clock_counter(&self) -> u64 {
+        loop {
+            let upper = self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits();
+            let lower = self.hw.read::<smuio::GOLDEN_TSC_COUNT_LOWER>().bits();
+            if self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits() == upper {
+                return u64::from(upper) << 32 | u64::from(lower);
+            }
+        }
+    }
+
+    /// Takes `bytes` from what buffer objects in system memory may use.
+    pub(crate) fn charge_gtt(&self, bytes: u64) -> Result<()> {
+        self.gtt_used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|&sum| sum <= self.gtt_limit)
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::ENOMEM)
+    }
+
+    pub(crate) fn uncharge_gtt(&self, bytes: u64) {
+        self.gtt_used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}

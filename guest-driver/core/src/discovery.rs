@@ -1,0 +1,281 @@
+//! What the device says it is: the IP discovery table at the top of VRAM, and the fuses.
+//!
+//! Layouts: Linux `drivers/gpu/drm/amd/include/discovery.h` (`binary_header`, `ip_discovery_header`, `die_header`, `ip_v4`,
+//! `gc_info_v1_0` to `v1_2`); rules: `amdgpu/amdgpu_discovery.c`.
+
+use alloc::vec::Vec;
+
+use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
+
+use crate::errno::{Errno, Result};
+use crate::hw::{Hw, log};
+use crate::os::Os;
+
+/// Distance of the table from the end of VRAM (`DISCOVERY_TMR_OFFSET`).
+const TABLE_FROM_TOP: u64 = 64 << 10;
+/// Bytes of the table that are read (`DISCOVERY_TMR_SIZE`).
+const TABLE_SIZE: usize = 10 << 10;
+/// `BINARY_SIGNATURE`.
+const BINARY_SIGNATURE: u32 = 0x2821_1407;
+/// `DISCOVERY_TABLE_SIGNATURE`, "IPDS".
+const DISCOVERY_TABLE_SIGNATURE: u32 = 0x5344_5049;
+/// `GC_TABLE_ID`, "GC".
+const GC_TABLE_ID: u32 = 0x4347;
+/// Offset of the table list in the binary header.
+const TABLE_LIST: usize = 12;
+
+/// `GC_HWID` and the other block ids the driver needs (`soc15_hw_ip.h`).
+const GC_HWID: u16 = 11;
+const MMHUB_HWID: u16 = 34;
+const OSSSYS_HWID: u16 = 40;
+const NBIF_HWID: u16 = 108;
+const SMUIO_HWID: u16 = 4;
+const SDMA0_HWID: u16 = 42;
+const SDMA1_HWID: u16 = 43;
+
+/// The device as found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// IP version of the graphics core: major, minor, revision.
+    pub gc_version: (u8, u8, u8),
+    /// VRAM in bytes.
+    pub vram_size: u64,
+    /// First address of VRAM in VMID 0.
+    pub fb_start: u64,
+    /// Shader engines.
+    pub shader_engines: u32,
+    /// Shader arrays of each shader engine.
+    pub arrays_per_engine: u32,
+    /// Most compute units of one shader array.
+    pub cus_per_array: u32,
+    /// Compute units that are not fused off.
+    pub cus: u32,
+    /// Those of each shader engine and array, one bit each, in order of engines.
+    pub cu_bitmap: Vec<u32>,
+    /// Lanes of a wave.
+    pub wave_size: u32,
+    /// Waves of a SIMD.
+    pub waves_per_simd: u32,
+    /// Scratch slots of a compute unit.
+    pub scratch_slots_per_cu: u32,
+    /// Local data share in KiB.
+    pub lds_kib: u32,
+    /// Vector data cache of a compute unit in KiB.
+    pub l1_kib: u32,
+    /// Instruction cache of a work-group processor in KiB.
+    pub instruction_cache_kib: u32,
+    /// Scalar data cache of a work-group processor in KiB.
+    pub scalar_cache_kib: u32,
+    /// Cache of a shader array in KiB.
+    pub gl1_kib: u32,
+    /// Last-level cache in KiB.
+    pub l2_kib: u32,
+    /// SDMA engines.
+    pub sdma_engines: u32,
+    /// `GB_ADDR_CONFIG`.
+    pub gb_addr_config: u32,
+}
+
+/// Little-endian fields of untrusted bytes.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn u16(&self, offset: usize) -> Result<u16> {
+        let bytes = self.0.get(offset..offset + 2).ok_or(Errno::EINVAL)?;
+        Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn u32(&self, offset: usize) -> Result<u32> {
+        Ok(u32::from(self.u16(offset)?) | u32::from(self.u16(offset + 2)?) << 16)
+    }
+
+    fn u8(&self, offset: usize) -> Result<u8> {
+        self.0.get(offset).copied().ok_or(Errno::EINVAL)
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0u16, |sum, &byte| sum.wrapping_add(u16::from(byte)))
+}
+
+/// One IP block: hardware id, version, segment bases in dwords.
+struct Block {
+    hwid: u16,
+    version: (u8, u8, u8),
+    bases: Vec<u32>,
+}
+
+/// Checks the binary as amdgpu does and lists its blocks.
+fn parse_blocks(bytes: &[u8]) -> Result<Vec<Block>> {
+    let table = Bytes(bytes);
+    let size = usize::from(table.u16(10)?);
+    if table.u32(0)? != BINARY_SIGNATURE || !(TABLE_LIST..=bytes.len()).contains(&size) {
+        return Err(Errno::EINVAL);
+    }
+    if checksum(&bytes[10..size]) != table.u16(8)? {
+        return Err(Errno::EINVAL);
+    }
+    let header = usize::from(table.u16(TABLE_LIST)?);
+    if table.u32(header)? != DISCOVERY_TABLE_SIGNATURE {
+        return Err(Errno::EINVAL);
+    }
+    let die = usize::from(table.u16(header + 16)?);
+    let count = table.u16(die + 2)?;
+    let mut blocks = Vec::new();
+    let mut at = die + 4;
+    for _ in 0..count {
+        let bases = usize::from(table.u8(at + 3)?);
+        let mut block = Block {
+            hwid: table.u16(at)?,
+            version: (table.u8(at + 4)?, table.u8(at + 5)?, table.u8(at + 6)?),
+            bases: Vec::new(),
+        };
+        for index in 0..bases {
+            block.bases.push(table.u32(at + 8 + index * 4)?);
+        }
+        blocks.push(block);
+        at += 8 + bases * 4;
+    }
+    Ok(blocks)
+}
+
+/// Reads the graphics core's table into `config`.
+fn parse_gc(bytes: &[u8], config: &mut Config) -> Result<()> {
+    let table = Bytes(bytes);
+    let gc = usize::from(table.u16(TABLE_LIST + 8)?);
+    if gc == 0 || table.u32(gc)? != GC_TABLE_ID || table.u16(gc + 4)? != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let minor = table.u16(gc + 6)?;
+    let field = |index: usize| table.u32(gc + 12 + index * 4);
+    config.shader_engines = field(0)?;
+    config.cus_per_array = field(1)?.saturating_add(field(2)?).saturating_mul(2);
+    config.wave_size = field(11)?;
+    config.waves_per_simd = field(12)?;
+    config.scratch_slots_per_cu = field(13)?;
+    config.lds_kib = field(14)?;
+    config.arrays_per_engine = field(16)?;
+    if minor >= 2 {
+        config.l1_kib = field(23)?;
+        config.instruction_cache_kib = field(25)?;
+        config.scalar_cache_kib = field(26)?;
+        config.gl1_kib = field(28)?;
+        config.l2_kib = field(29)?;
+    }
+    let plausible = (1..=16).contains(&config.shader_engines)
+        && (1..=4).contains(&config.arrays_per_engine)
+        && (1..=32).contains(&config.cus_per_array);
+    if plausible { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Fails unless the block is there and its registers are where the driver was compiled to look for them.
+fn check_bases<O: Os>(hw: &Hw<O>, blocks: &[Block], hwid: u16, expected: &[u32]) -> Result<()> {
+    let Some(block) = blocks.iter().find(|block| block.hwid == hwid) else {
+        log!(hw, Error, "discovery: hardware block {hwid} is missing");
+        return Err(Errno::ENODEV);
+    };
+    let shared = block.bases.len().min(expected.len());
+    if shared == 0 || block.bases[..shared] != expected[..shared] {
+        log!(
+            hw,
+            Error,
+            "discovery: hardware block {hwid} has its registers at {:x?}, not {expected:x?}",
+            block.bases
+        );
+        return Err(Errno::ENODEV);
+    }
+    Ok(())
+}
+
+/// Counts compute units, skipping the fused ones (`gfx_v11_0_get_cu_info`).
+fn count_cus<O: Os>(hw: &Hw<O>, config: &mut Config) {
+    let dead_arrays = hw.read::<gc::CC_GC_SA_UNIT_DISABLE>().sa_disable();
+    let wgps = config.cus_per_array / 2;
+    for engine in 0..config.shader_engines {
+        for array in 0..config.arrays_per_engine {
+            let mut bitmap = 0u32;
+            if dead_arrays >> (engine * config.arrays_per_engine + array) & 1 == 0 {
+                let mut select = gc::GRBM_GFX_INDEX(0);
+                select.set_se_index(engine);
+                select.set_sa_index(array);
+                select.set_instance_broadcast_writes(true);
+                hw.write(select);
+                let inactive = hw.read::<gc::CC_GC_SHADER_ARRAY_CONFIG>().inactive_wgps();
+                for wgp in (0..wgps).filter(|wgp| inactive >> wgp & 1 == 0) {
+                    bitmap |= 3 << (wgp * 2);
+                }
+            }
+            config.cus += bitmap.count_ones();
+            config.cu_bitmap.push(bitmap);
+        }
+    }
+    hw.write(gc::GRBM_GFX_INDEX(gc::GRBM_GFX_INDEX::RESET));
+}
+
+/// Finds out what the device is.
+pub(crate) fn discover<O: Os>(hw: &Hw<O>) -> Result<Config> {
+    let memory_mib = hw.read::<nbio::RCC_CONFIG_MEMSIZE>().bits();
+    if memory_mib == 0 || memory_mib == u32::MAX {
+        log!(hw, Error, "RCC_CONFIG_MEMSIZE reads {memory_mib:#x}: the device does not answer");
+        return Err(Errno::ENODEV);
+    }
+    let mut config = Config { vram_size: u64::from(memory_mib) << 20, ..Config::default() };
+    if config.vram_size > hw.os().vram_size() || config.vram_size < TABLE_FROM_TOP {
+        log!(hw, Error, "{memory_mib} MiB of VRAM behind a BAR of {} bytes", hw.os().vram_size());
+        return Err(Errno::ENODEV);
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(TABLE_SIZE).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(TABLE_SIZE, 0);
+    hw.vram_read(config.vram_size - TABLE_FROM_TOP, &mut bytes);
+    let blocks = match parse_blocks(&bytes).and_then(|blocks| parse_gc(&bytes, &mut config).map(|()| blocks))
+    {
+        Ok(blocks) => blocks,
+        Err(_) => {
+            log!(hw, Error, "the IP discovery table at the top of VRAM is not valid");
+            return Err(Errno::ENODEV);
+        }
+    };
+    check_bases(hw, &blocks, GC_HWID, gc::BASES)?;
+    check_bases(hw, &blocks, MMHUB_HWID, mmhub::BASES)?;
+    check_bases(hw, &blocks, OSSSYS_HWID, osssys::BASES)?;
+    check_bases(hw, &blocks, NBIF_HWID, nbio::BASES)?;
+    check_bases(hw, &blocks, SMUIO_HWID, smuio::BASES)?;
+    config.sdma_engines =
+        blocks.iter().filter(|b| b.hwid == SDMA0_HWID || b.hwid == SDMA1_HWID).count() as u32;
+    if let Some(block) = blocks.iter().find(|block| block.hwid == GC_HWID) {
+        config.gc_version = block.version;
+    }
+    if config.gc_version != (11, 0, 0) {
+        log!(hw, Error, "graphics core {:?} is not supported", config.gc_version);
+        return Err(Errno::ENODEV);
+    }
+    config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
+    config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
+    count_cus(hw, &mut config);
+    if config.cus == 0 {
+        log!(hw, Error, "every compute unit is fused off");
+        return Err(Errno::ENODEV);
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn hostile_tables_are_refused_not_followed() {
+        assert!(parse_blocks(&[]).is_err());
+        assert!(parse_blocks(&[0; TABLE_SIZE]).is_err());
+        let mut bytes = vec![0xffu8; TABLE_SIZE];
+        bytes[0..4].copy_from_slice(&BINARY_SIGNATURE.to_le_bytes());
+        bytes[10..12].copy_from_slice(&100u16.to_le_bytes());
+        let sum = checksum(&bytes[10..100]);
+        bytes[8..10].copy_from_slice(&sum.to_le_bytes());
+        assert!(parse_blocks(&bytes).is_err());
+        assert!(parse_gc(&bytes, &mut Config::default()).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Doorbells: which slice of BAR2 a process has, and which doorbells of it are taken.
+
+use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
+use belfry_abi::pci::doorbell::{FIRST_NON_CP, LAST_NON_CP};
+
+use crate::errno::{Errno, Result};
+
+/// Doorbells of a slice.
+const DOORBELLS: usize = KFD_DOORBELL_PROCESS_SLICE as usize / 8;
+/// Distance of the reserved range's second copy (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`).
+const MIRROR_OFFSET: usize = 512;
+
+/// One process's slice. Slice 0 of the BAR is the kernel's.
+pub(crate) struct Doorbells {
+    slice: u32,
+    taken: [u64; DOORBELLS / 64],
+}
+
+impl Doorbells {
+    pub(crate) fn new(slice: u32) -> Self {
+        let mut taken = [0u64; DOORBELLS / 64];
+        for index in FIRST_NON_CP as usize..=LAST_NON_CP as usize {
+            for index in [index, index + MIRROR_OFFSET] {
+                taken[index / 64] |= 1 << (index % 64);
+            }
+        }
+        Self { slice, taken }
+    }
+
+    /// Byte offset of the slice in BAR2.
+    pub(crate) fn offset(&self) -> u64 {
+        u64::from(self.slice) * KFD_DOORBELL_PROCESS_SLICE
+    }
+
+    /// Takes a doorbell for a compute queue; returns its index in the slice.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when none is free.
+    pub(crate) fn take(&mut self) -> Result<u32> {
+        for (word, bits) in self.taken.iter_mut().enumerate() {
+            if *bits != u64::MAX {
+                let bit = bits.trailing_ones();
+                *bits |= 1 << bit;
+                return Ok(word as u32 * 64 + bit);
+            }
+        }
+        Err(Errno::EBUSY)
+    }
+
+    pub(crate) fn put(&mut self, index: u32) {
+        self.taken[index as usize / 64] &= !(1 << (index % 64));
+    }
+
+    /// Offset of a doorbell of the slice in BAR2, in dwords, as MQDs and MES frames count it.
+    pub(crate) fn dword_offset(&self, index: u32) -> u32 {
+        (self.offset() / 4) as u32 + index * 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_doorbells_are_never_handed_out() {
+        let mut doorbells = Doorbells::new(3);
+        let mut count = 0;
+        while let Ok(index) = doorbells.take() {
+            let position = index % MIRROR_OFFSET as u32;
+            assert!(!(FIRST_NON_CP..=LAST_NON_CP).contains(&position), "{index}");
+            count += 1;
+        }
+        assert_eq!(count, DOORBELLS - 2 * 0x90);
+        doorbells.put(7);
+        assert_eq!(doorbells.take(), Ok(7));
+        assert_eq!(doorbells.dword_offset(1), 3 * 2048 + 2);
+    }
+}

@@ -1,0 +1,140 @@
+//! Access to the device, which ends when the device is removed.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use belfry_abi::regs::Register;
+
+use crate::errno::{Errno, Result};
+use crate::os::{Clock, LogLevel, Os};
+
+/// The operating system's view of the device, with a switch that turns every access into nothing.
+pub(crate) struct Hw<O: Os> {
+    os: O,
+    alive: AtomicBool,
+}
+
+/// Logs one line through the operating system.
+macro_rules! log {
+    ($hw:expr, $level:ident, $($arg:tt)*) => {
+        $hw.os().log($crate::os::LogLevel::$level, format_args!($($arg)*))
+    };
+}
+pub(crate) use log;
+
+impl<O: Os> Hw<O> {
+    pub(crate) fn new(os: O) -> Self {
+        Self { os, alive: AtomicBool::new(true) }
+    }
+
+    pub(crate) fn os(&self) -> &O {
+        &self.os
+    }
+
+    pub(crate) fn alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Ends all access; buffers may outlive the device and are then only forgotten.
+    pub(crate) fn detach(&self) {
+        self.alive.store(false, Ordering::Release);
+    }
+
+    /// Reads a register; all ones when the device is gone.
+    pub(crate) fn read<R: Register>(&self) -> R {
+        self.read_at(0)
+    }
+
+    /// Reads instance `index` of a register array with a stride of one dword.
+    pub(crate) fn read_at<R: Register>(&self, index: u32) -> R {
+        if !self.alive() {
+            return R::from_bits(u32::MAX);
+        }
+        R::from_bits(self.os.reg_read((R::INDEX + index) * 4))
+    }
+
+    /// Writes a register.
+    pub(crate) fn write<R: Register>(&self, value: R) {
+        self.write_at(0, value);
+    }
+
+    /// Writes instance `index` of a register array with a stride of one dword.
+    pub(crate) fn write_at<R: Register>(&self, index: u32, value: R) {
+        if self.alive() {
+            self.os.reg_write((R::INDEX + index) * 4, value.bits());
+        }
+    }
+
+    /// Writes the pair of registers `L` (low) and `H` (high).
+    pub(crate) fn write_pair<L: Register, H: Register>(&self, value: u64) {
+        self.write(L::from_bits(value as u32));
+        self.write(H::from_bits((value >> 32) as u32));
+    }
+
+    pub(crate) fn doorbell_write(&self, offset: u64, value: u64) {
+        if self.alive() {
+            self.os.doorbell_write(offset, value);
+        }
+    }
+
+    pub(crate) fn vram_read(&self, offset: u64, data: &mut [u8]) {
+        if self.alive() {
+            self.os.vram_read(offset, data);
+        } else {
+            data.fill(0xff);
+        }
+    }
+
+    pub(crate) fn vram_write(&self, offset: u64, data: &[u8]) {
+        if self.alive() {
+            self.os.vram_write(offset, data);
+        }
+    }
+
+    pub(crate) fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
+        if self.alive() {
+            self.os.vram_fill(offset, len, byte);
+        }
+    }
+
+    pub(crate) fn write_barrier(&self) {
+        if self.alive() {
+            self.os.write_barrier();
+        }
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.os.clock_ns(Clock::MonotonicRaw)
+    }
+
+    /// Polls `done` until it holds: spinning first, sleeping longer and longer then.
+    ///
+    /// # Errors
+    ///
+    /// `ETIME` after `timeout_ns`, `ENODEV` when the device is gone.
+    pub(crate) fn poll(&self, timeout_ns: u64, mut done: impl FnMut() -> bool) -> Result<()> {
+        let start = self.now_ns();
+        let mut sleep_us = 1;
+        for turn in 0u32.. {
+            if done() {
+                return Ok(());
+            }
+            if !self.alive() {
+                return Err(Errno::ENODEV);
+            }
+            if self.now_ns().saturating_sub(start) > timeout_ns {
+                return if done() { Ok(()) } else { Err(Errno::ETIME) };
+            }
+            if turn < 200 {
+                core::hint::spin_loop();
+            } else {
+                self.os.sleep_us(sleep_us);
+                sleep_us = (sleep_us * 2).min(1000);
+            }
+        }
+        Err(Errno::ETIME)
+    }
+
+    pub(crate) fn warn(&self, line: core::fmt::Arguments<'_>) {
+        self.os.log(LogLevel::Warn, line);
+    }
+}

@@ -1,0 +1,184 @@
+//! Interrupts: the IH ring, and what its entries mean (`amdgpu_ih.c`, `kfd_int_process_v11.c`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use belfry_abi::ih::{Client, ENTRY_SIZE, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding};
+use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
+use belfry_abi::regs::osssys;
+use zerocopy::IntoBytes;
+
+use crate::device::Device;
+use crate::errno::Result;
+use crate::gart::{Gart, KernelBuffer};
+use crate::hw::{Hw, log};
+use crate::os::{Os, PAGE_SIZE};
+
+/// Bytes of the ring.
+const RING_SIZE: u32 = 64 << 10;
+/// Where the device reports the write pointer, behind the ring.
+const WPTR: usize = RING_SIZE as usize;
+/// Entries taken at once, so that the ring's lock is short.
+const BATCH: usize = 64;
+/// Bit of the reported write pointer: entries were overwritten (`IH_RB_WPTR.RB_OVERFLOW`).
+const RB_OVERFLOW: u32 = 1;
+/// First VMID of processes.
+const FIRST_KFD_VMID: u8 = crate::mes::FIRST_KFD_VMID as u8;
+
+/// Interrupt ring 0.
+pub(crate) struct IhRing<O: Os> {
+    hw: Arc<Hw<O>>,
+    buffer: KernelBuffer<O>,
+    rptr: u32,
+}
+
+impl<O: Os> IhRing<O> {
+    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
+        let buffer = gart.allocate(RING_SIZE as usize / PAGE_SIZE as usize + 1)?;
+        Ok(Self { hw, buffer, rptr: 0 })
+    }
+
+    fn control(&self) -> osssys::IH_RB_CNTL {
+        let mut cntl = osssys::IH_RB_CNTL(0);
+        cntl.set_rb_size((RING_SIZE / 4).ilog2());
+        cntl.set_wptr_writeback_enable(true);
+        cntl.set_wptr_overflow_enable(true);
+        cntl.set_enable_intr(true);
+        cntl.set_rptr_rearm(true);
+        cntl.set_mc_snoop(true);
+        // The ring's address is one of VMID 0, not of the bus.
+        cntl.set_mc_space(4);
+        cntl
+    }
+
+    /// Programs and enables the ring.
+    pub(crate) fn start(&mut self) {
+        let hw = &self.hw;
+        hw.write(osssys::IH_RB_CNTL(0));
+        self.rptr = 0;
+        self.buffer.word(WPTR).store(0, Ordering::Relaxed);
+        let base = self.buffer.gpu_address();
+        hw.write(osssys::IH_RB_BASE((base >> 8) as u32));
+        hw.write(osssys::IH_RB_BASE_HI((base >> 40) as u32));
+        let wptr = base + WPTR as u64;
+        hw.write(osssys::IH_RB_WPTR_ADDR_LO(wptr as u32));
+        hw.write(osssys::IH_RB_WPTR_ADDR_HI((wptr >> 32) as u32 & 0xffff));
+        hw.write(osssys::IH_RB_RPTR(0));
+        hw.write(osssys::IH_RB_WPTR(0));
+        // The read pointer goes back by register, which cannot be missed as a polled doorbell can.
+        hw.write(osssys::IH_DOORBELL_RPTR(0));
+        let mut cntl = self.control();
+        cntl.set_rb_enable(true);
+        hw.write(cntl);
+    }
+
+    /// Disables the ring.
+    pub(crate) fn stop(&self) {
+        self.hw.write(osssys::IH_RB_CNTL(0));
+    }
+
+    /// Takes up to a batch of entries into `entries`; returns whether entries were lost before them.
+    fn take(&mut self, entries: &mut Vec<IhEntry>) -> bool {
+        let mut wptr = self.buffer.word(WPTR).load(Ordering::Acquire);
+        let overflow = wptr & RB_OVERFLOW != 0;
+        wptr = wptr & !(ENTRY_SIZE - 1) & (RING_SIZE - 1);
+        if overflow {
+            // The oldest entry that is whole lies just behind the write pointer.
+            self.rptr = (wptr + ENTRY_SIZE) & (RING_SIZE - 1);
+            let mut cntl = self.control();
+            cntl.set_rb_enable(true);
+            cntl.set_wptr_overflow_clear(true);
+            self.hw.write(cntl);
+            cntl.set_wptr_overflow_clear(false);
+            self.hw.write(cntl);
+            self.buffer.word(WPTR).fetch_and(!RB_OVERFLOW, Ordering::AcqRel);
+        }
+        let before = self.rptr;
+        while self.rptr != wptr && entries.len() < BATCH {
+            let mut entry = IhEntry::default();
+            self.buffer.read(self.rptr as usize, entry.as_mut_bytes());
+            entries.push(entry);
+            self.rptr = (self.rptr + ENTRY_SIZE) & (RING_SIZE - 1);
+        }
+        if self.rptr != before || overflow {
+            self.hw.write(osssys::IH_RB_RPTR(self.rptr));
+        }
+        overflow
+    }
+}
+
+impl<O: Os> Device<O> {
+    /// Drains the ring.
+    pub(crate) fn interrupt(&self) {
+        let mut entries = Vec::new();
+        if entries.try_reserve_exact(BATCH).is_err() {
+            return;
+        }
+        loop {
+            entries.clear();
+            let overflow = match self.ih.lock().as_mut() {
+                Some(ring) => ring.take(&mut entries),
+                None => return,
+            };
+            if overflow {
+                log!(self.hw, Warn, "IH ring buffer overflow: looking at all signals");
+                for process in self.processes() {
+                    process.events.scan();
+                }
+            }
+            if entries.is_empty() {
+                return;
+            }
+            for entry in &entries {
+                self.handle(entry);
+            }
+        }
+    }
+
+    fn handle(&self, entry: &IhEntry) {
+        if entry.vmid() < FIRST_KFD_VMID || entry.pasid() == 0 {
+            self.count_unhandled(entry);
+            return;
+        }
+        let Some(process) = self.process(entry.pasid()) else {
+            // The process went while its interrupt was in the ring.
+            return;
+        };
+        match (entry.client(), entry.source()) {
+            (Client::GRBM_CP, Source::CP_EOP_INTERRUPT) => process.events.interrupt(entry.data[0]),
+            (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match entry.data[1] >> 6 & 3 {
+                sq_encoding::INST => process.events.interrupt(entry.data[0] & 0xff_ffff),
+                sq_encoding::ERROR => {
+                    log!(self.hw, Warn, "pasid {}: shader error {:#x}", entry.pasid(), entry.data[0]);
+                }
+                _ => {}
+            },
+            (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => {
+                log!(
+                    self.hw,
+                    Warn,
+                    "pasid {}: bad packet, doorbell and code {:#x}",
+                    entry.pasid(),
+                    entry.data[0]
+                );
+            }
+            (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => {
+                let write = entry.ring() & FAULT_RING_WRITE != 0;
+                let not_present = entry.ring() & FAULT_RING_VALID != 0;
+                process.memory_fault(MemoryExceptionData {
+                    failure: MemoryExceptionFailure {
+                        not_present: u32::from(not_present),
+                        read_only: u32::from(write),
+                        no_execute: 0,
+                        imprecise: 0,
+                    },
+                    va: entry.fault_page() * PAGE_SIZE,
+                    gpu_id: u32::from(self.gpu_id),
+                    error_type: 0,
+                });
+            }
+            _ => self.count_unhandled(entry),
+        }
+    }
+}

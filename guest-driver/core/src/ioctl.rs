@@ -1,0 +1,391 @@
+//! The ioctl table and what each entry does (`kfd_chardev.c`).
+//!
+//! Sizes are negotiated: a caller's structure that is shorter than the driver's is extended with zeros, and only what the
+//! caller gave room for is copied back. Dispatch is on the command's number alone.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem::size_of;
+
+use belfry_abi::kfd::aperture::{GetProcessAperturesArgs, GetProcessAperturesNewArgs};
+use belfry_abi::kfd::event::{
+    CreateEventArgs, EventData, EventIdArgs, KFD_SIGNAL_EVENT_LIMIT, WaitEventsArgs,
+};
+use belfry_abi::kfd::ioctl::{self as nr, IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
+use belfry_abi::kfd::memory::{
+    AcquireVmArgs, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs, MapMemoryToGpuArgs,
+};
+use belfry_abi::kfd::misc::{
+    GetClockCountersArgs, GetTileConfigArgs, GetVersionArgs, KFD_IOC_CACHE_POLICY_NONCOHERENT,
+    SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs,
+};
+use belfry_abi::kfd::queue::{CreateQueueArgs, DestroyQueueArgs, SetCuMaskArgs, UpdateQueueArgs};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::aperture::apertures;
+use crate::errno::{Errno, Result};
+use crate::os::{Clock, Os};
+use crate::process::Process;
+use crate::queue::cu_mask_bits;
+use crate::topology::NODES;
+
+/// GPUs one MAP or UNMAP may name.
+const MAX_DEVICE_IDS: u32 = 64;
+
+/// What a command runs.
+enum Action<O: Os> {
+    /// Built.
+    Run(fn(&Arc<Process<O>>, &mut [u8]) -> Result<u32>),
+    /// Refused as Linux refuses it, or not built; see [`REFUSED`].
+    Refuse(Errno),
+}
+
+/// A command that is refused, with the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// Command word.
+    pub command: u32,
+    /// What a caller gets.
+    pub errno: Errno,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Commands that are in the interface and not built, or refused on every kernel; for the documentation.
+pub const REFUSED: &[Refused] = &[
+    Refused {
+        command: nr::DBG_REGISTER_DEPRECATED,
+        errno: Errno::EPERM,
+        reason: "deprecated, refused by Linux too",
+    },
+    Refused {
+        command: nr::DBG_UNREGISTER_DEPRECATED,
+        errno: Errno::EPERM,
+        reason: "deprecated, refused by Linux too",
+    },
+    Refused {
+        command: nr::DBG_ADDRESS_WATCH_DEPRECATED,
+        errno: Errno::EPERM,
+        reason: "deprecated, refused by Linux too",
+    },
+    Refused {
+        command: nr::DBG_WAVE_CONTROL_DEPRECATED,
+        errno: Errno::EPERM,
+        reason: "deprecated, refused by Linux too",
+    },
+    Refused {
+        command: nr::GET_QUEUE_WAVE_STATE,
+        errno: Errno::EOPNOTSUPP,
+        reason: "not built: waves are not saved",
+    },
+    Refused { command: nr::GET_DMABUF_INFO, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
+    Refused { command: nr::IMPORT_DMABUF, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
+    Refused {
+        command: nr::ALLOC_QUEUE_GWS,
+        errno: Errno::ENODEV,
+        reason: "the node offers no global wave sync",
+    },
+    Refused { command: nr::SMI_EVENTS, errno: Errno::EOPNOTSUPP, reason: "not built" },
+    Refused { command: nr::SVM, errno: Errno::EPERM, reason: "not built; what a kernel without SVM answers" },
+    Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
+    Refused { command: nr::EXPORT_DMABUF, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
+    Refused {
+        command: nr::RUNTIME_ENABLE,
+        errno: Errno::EOPNOTSUPP,
+        reason: "not built: no debugger (interface 1.13)",
+    },
+    Refused {
+        command: nr::DBG_TRAP,
+        errno: Errno::EOPNOTSUPP,
+        reason: "not built: no debugger (interface 1.13)",
+    },
+];
+
+/// Builds an action from a function over the command's structure.
+macro_rules! run {
+    ($function:ident) => {
+        Action::Run(|process, bytes| with_args(bytes, |args| $function(process, args)))
+    };
+}
+
+/// Looks a command up by its number.
+fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
+    let command = nr::COMMANDS.get(usize::from(ioc_nr(command)).checked_sub(1)?)?.1;
+    let action = match command {
+        nr::GET_VERSION => run!(get_version),
+        nr::CREATE_QUEUE => run!(create_queue),
+        nr::DESTROY_QUEUE => run!(destroy_queue),
+        nr::SET_MEMORY_POLICY => run!(set_memory_policy),
+        nr::GET_CLOCK_COUNTERS => run!(get_clock_counters),
+        nr::GET_PROCESS_APERTURES => run!(get_process_apertures),
+        nr::UPDATE_QUEUE => run!(update_queue),
+        nr::CREATE_EVENT => run!(create_event),
+        nr::DESTROY_EVENT => run!(destroy_event),
+        nr::SET_EVENT => run!(set_event),
+        nr::RESET_EVENT => run!(reset_event),
+        nr::WAIT_EVENTS => run!(wait_events),
+        nr::SET_SCRATCH_BACKING_VA => run!(set_scratch_backing_va),
+        nr::GET_TILE_CONFIG => run!(get_tile_config),
+        nr::SET_TRAP_HANDLER => run!(set_trap_handler),
+        nr::GET_PROCESS_APERTURES_NEW => run!(get_process_apertures_new),
+        nr::ACQUIRE_VM => run!(acquire_vm),
+        nr::ALLOC_MEMORY_OF_GPU => run!(alloc_memory_of_gpu),
+        nr::FREE_MEMORY_OF_GPU => run!(free_memory_of_gpu),
+        nr::MAP_MEMORY_TO_GPU => run!(map_memory_to_gpu),
+        nr::UNMAP_MEMORY_FROM_GPU => run!(unmap_memory_from_gpu),
+        nr::SET_CU_MASK => run!(set_cu_mask),
+        nr::SET_XNACK_MODE => run!(set_xnack_mode),
+        nr::AVAILABLE_MEMORY => run!(available_memory),
+        _ => Action::Refuse(REFUSED.iter().find(|refused| refused.command == command)?.errno),
+    };
+    Some((command, action))
+}
+
+/// Runs a function over the structure at the front of `bytes`, which is at least that long.
+fn with_args<T: FromBytes + IntoBytes + Immutable>(
+    bytes: &mut [u8],
+    run: impl FnOnce(&mut T) -> Result<u32>,
+) -> Result<u32> {
+    let Some(bytes) = bytes.get_mut(..size_of::<T>()) else { return Err(Errno::EINVAL) };
+    let mut args = T::read_from_bytes(bytes).map_err(|_| Errno::EINVAL)?;
+    let result = run(&mut args);
+    bytes.copy_from_slice(args.as_bytes());
+    result
+}
+
+/// Runs a command for the calling process.
+///
+/// # Errors
+///
+/// `ENOTTY` for a number outside the table, `EFAULT` when the structure cannot be copied, else the command's.
+pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64) -> Result<u32> {
+    let (known, action) = action::<O>(command).ok_or(Errno::ENOTTY)?;
+    let run = match action {
+        Action::Run(run) => run,
+        Action::Refuse(errno) => return Err(errno),
+    };
+    let os = process.device.hw.os();
+    let user_size = ioc_size(command);
+    let mut bytes = Vec::new();
+    let size = user_size.max(ioc_size(known));
+    bytes.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(size, 0);
+    if ioc_dir(known) & IOC_WRITE != 0 {
+        os.copy_from_user(&mut bytes[..user_size], arg)?;
+    }
+    let result = run(process, &mut bytes);
+    if ioc_dir(known) & IOC_READ != 0 {
+        // As Linux does, even after an error: some commands tell their progress.
+        os.copy_to_user(arg, &bytes[..user_size])?;
+    }
+    result
+}
+
+/// Copies an array in; `len` is bounded by the caller.
+fn array_from_user<O: Os, T: FromBytes + IntoBytes + FromZeros + Clone>(
+    os: &O,
+    ptr: u64,
+    len: usize,
+) -> Result<Vec<T>> {
+    let mut array = Vec::new();
+    array.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+    array.resize(len, T::new_zeroed());
+    os.copy_from_user(array.as_mut_slice().as_mut_bytes(), ptr)?;
+    Ok(array)
+}
+
+fn check_gpu<O: Os>(process: &Process<O>, gpu_id: u32) -> Result<()> {
+    if gpu_id == u32::from(process.device.gpu_id) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn get_version<O: Os>(_: &Arc<Process<O>>, args: &mut GetVersionArgs) -> Result<u32> {
+    args.major_version = nr::KFD_IOCTL_MAJOR_VERSION;
+    args.minor_version = nr::KFD_IOCTL_MINOR_VERSION;
+    Ok(0)
+}
+
+fn create_queue<O: Os>(process: &Arc<Process<O>>, args: &mut CreateQueueArgs) -> Result<u32> {
+    process.create_queue(args).map(|()| 0)
+}
+
+fn destroy_queue<O: Os>(process: &Arc<Process<O>>, args: &mut DestroyQueueArgs) -> Result<u32> {
+    process.destroy_queue(args.queue_id).map(|()| 0)
+}
+
+fn update_queue<O: Os>(process: &Arc<Process<O>>, args: &mut UpdateQueueArgs) -> Result<u32> {
+    process.update_queue(args).map(|()| 0)
+}
+
+fn set_cu_mask<O: Os>(process: &Arc<Process<O>>, args: &mut SetCuMaskArgs) -> Result<u32> {
+    let bits = cu_mask_bits(args.num_cu_mask)?;
+    let mask: Vec<u32> = array_from_user(process.device.hw.os(), args.cu_mask_ptr, bits as usize / 32)?;
+    process.set_cu_mask(args.queue_id, bits, &mask).map(|()| 0)
+}
+
+fn set_memory_policy<O: Os>(process: &Arc<Process<O>>, args: &mut SetMemoryPolicyArgs) -> Result<u32> {
+    let highest = KFD_IOC_CACHE_POLICY_NONCOHERENT;
+    if args.default_policy > highest || args.alternate_policy > highest {
+        return Err(Errno::EINVAL);
+    }
+    // On gfx9 and later the policy of memory is in its page table entries: nothing to do.
+    check_gpu(process, args.gpu_id).map(|()| 0)
+}
+
+fn get_clock_counters<O: Os>(process: &Arc<Process<O>>, args: &mut GetClockCountersArgs) -> Result<u32> {
+    let device = &process.device;
+    args.gpu_clock_counter = if check_gpu(process, args.gpu_id).is_ok() { device.clock_counter() } else { 0 };
+    args.cpu_clock_counter = device.hw.os().clock_ns(Clock::MonotonicRaw);
+    args.system_clock_counter = device.hw.os().clock_ns(Clock::Boot);
+    args.system_clock_freq = 1_000_000_000;
+    Ok(0)
+}
+
+fn get_process_apertures<O: Os>(
+    process: &Arc<Process<O>>,
+    args: &mut GetProcessAperturesArgs,
+) -> Result<u32> {
+    args.process_apertures[0] = apertures(process.device.gpu_id);
+    args.num_of_nodes = 1;
+    Ok(0)
+}
+
+fn get_process_apertures_new<O: Os>(
+    process: &Arc<Process<O>>,
+    args: &mut GetProcessAperturesNewArgs,
+) -> Result<u32> {
+    if args.num_of_nodes == 0 {
+        args.num_of_nodes = 1;
+        return Ok(0);
+    }
+    if args.num_of_nodes > NODES {
+        return Err(Errno::EINVAL);
+    }
+    let one = apertures(process.device.gpu_id);
+    process.device.hw.os().copy_to_user(args.kfd_process_device_apertures_ptr, one.as_bytes())?;
+    args.num_of_nodes = 1;
+    Ok(0)
+}
+
+fn create_event<O: Os>(process: &Arc<Process<O>>, args: &mut CreateEventArgs) -> Result<u32> {
+    if args.event_page_offset != 0 {
+        process.set_signal_page(args.event_page_offset)?;
+    }
+    process.events.create(args).map(|()| 0)
+}
+
+fn destroy_event<O: Os>(process: &Arc<Process<O>>, args: &mut EventIdArgs) -> Result<u32> {
+    process.events.destroy(args.event_id).map(|()| 0)
+}
+
+fn set_event<O: Os>(process: &Arc<Process<O>>, args: &mut EventIdArgs) -> Result<u32> {
+    process.events.set(args.event_id).map(|()| 0)
+}
+
+fn reset_event<O: Os>(process: &Arc<Process<O>>, args: &mut EventIdArgs) -> Result<u32> {
+    process.events.reset(args.event_id).map(|()| 0)
+}
+
+fn wait_events<O: Os>(process: &Arc<Process<O>>, args: &mut WaitEventsArgs) -> Result<u32> {
+    let os = process.device.hw.os();
+    if args.num_events > KFD_SIGNAL_EVENT_LIMIT {
+        return Err(Errno::ENOMEM);
+    }
+    let mut events: Vec<EventData> = array_from_user(os, args.events_ptr, args.num_events as usize)?;
+    let end = process.events.wait(os, &mut events, args.wait_for_all != 0, args.timeout);
+    args.wait_result = end.result;
+    if let Some(remaining) = end.remaining_ms {
+        args.timeout = remaining;
+    }
+    match end.error {
+        Some(error) => Err(error),
+        None => os.copy_to_user(args.events_ptr, events.as_slice().as_bytes()).map(|()| 0),
+    }
+}
+
+fn set_scratch_backing_va<O: Os>(
+    process: &Arc<Process<O>>,
+    args: &mut SetScratchBackingVaArgs,
+) -> Result<u32> {
+    // Only GPUs before gfx9 look at it; later ones find scratch through the queue.
+    check_gpu(process, args.gpu_id).map(|()| 0)
+}
+
+fn get_tile_config<O: Os>(process: &Arc<Process<O>>, args: &mut GetTileConfigArgs) -> Result<u32> {
+    check_gpu(process, args.gpu_id)?;
+    args.gb_addr_config = process.device.config.gb_addr_config;
+    args.num_banks = 0;
+    args.num_ranks = 0;
+    // gfx9 and later have no tables.
+    args.num_tile_configs = 0;
+    args.num_macro_tile_configs = 0;
+    Ok(0)
+}
+
+fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerArgs) -> Result<u32> {
+    check_gpu(process, args.gpu_id)?;
+    let mut state = process.state.lock();
+    if state.vm.is_none() {
+        return Err(Errno::ESRCH);
+    }
+    state.trap_handler = args.tba_addr;
+    state.trap_memory = args.tma_addr;
+    Ok(0)
+}
+
+fn acquire_vm<O: Os>(process: &Arc<Process<O>>, args: &mut AcquireVmArgs) -> Result<u32> {
+    check_gpu(process, args.gpu_id)?;
+    process.acquire_vm(args.drm_fd as i32).map(|()| 0)
+}
+
+fn alloc_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMemoryOfGpuArgs) -> Result<u32> {
+    process.alloc_memory(args).map(|()| 0)
+}
+
+fn free_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut FreeMemoryOfGpuArgs) -> Result<u32> {
+    process.free_memory(args.handle).map(|()| 0)
+}
+
+/// Runs `one` for every GPU id that is not done yet, counting progress.
+fn for_devices<O: Os>(
+    process: &Arc<Process<O>>,
+    args: &mut MapMemoryToGpuArgs,
+    one: fn(&Process<O>, u64) -> Result<()>,
+) -> Result<u32> {
+    if args.n_devices == 0 || args.n_success > args.n_devices || args.n_devices > MAX_DEVICE_IDS {
+        return Err(Errno::EINVAL);
+    }
+    let ids: Vec<u32> =
+        array_from_user(process.device.hw.os(), args.device_ids_array_ptr, args.n_devices as usize)?;
+    if args.handle >> 32 != u64::from(process.device.gpu_id) {
+        return Err(Errno::EINVAL);
+    }
+    for &id in &ids[args.n_success as usize..] {
+        check_gpu(process, id)?;
+        one(process, args.handle)?;
+        args.n_success += 1;
+    }
+    Ok(0)
+}
+
+fn map_memory_to_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryToGpuArgs) -> Result<u32> {
+    for_devices(process, args, Process::map_memory)
+}
+
+fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryToGpuArgs) -> Result<u32> {
+    for_devices(process, args, Process::unmap_memory)
+}
+
+fn set_xnack_mode<O: Os>(_: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {
+    if args.xnack_enabled > 0 {
+        // No gfx10 or later retries faults.
+        return Err(Errno::EPERM);
+    }
+    args.xnack_enabled = 0;
+    Ok(0)
+}
+
+fn available_memory<O: Os>(process: &Arc<Process<O>>, args: &mut GetAvailableMemoryArgs) -> Result<u32> {
+    check_gpu(process, args.gpu_id)?;
+    args.available = process.device.vram.free_bytes();
+    Ok(0)
+}

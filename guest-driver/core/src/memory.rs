@@ -1,0 +1,452 @@
+//! Buffer objects: VRAM, system memory, the caller's own memory, doorbells, the flush page (`amdgpu_amdkfd_gpuvm.c`).
+
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use belfry_abi::gpuvm::{
+    MTYPE_NC, MTYPE_UC, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
+    pte_mtype,
+};
+use belfry_abi::kfd::aperture::GPUVM_LIMIT;
+use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
+use belfry_abi::kfd::mmap::{
+    KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MMIO, kfd_mmap_offset,
+};
+
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::{Backing, BoPage, Invalidate, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range};
+use crate::process::{Process, State};
+use crate::vm::Vm;
+use crate::vram::VramMemory;
+
+/// Buffer objects of one process.
+const MAX_BOS: usize = 1 << 18;
+
+/// System memory of the driver's own behind a buffer object.
+pub(crate) struct SystemMemory<O: Os> {
+    device: Arc<Device<O>>,
+    pages: O::Pages,
+}
+
+impl<O: Os> SystemMemory<O> {
+    fn allocate(device: &Arc<Device<O>>, size: u64) -> Result<Self> {
+        device.charge_gtt(size)?;
+        match device.hw.os().pages_alloc((size / PAGE_SIZE) as usize) {
+            Ok(pages) => Ok(Self { device: device.clone(), pages }),
+            Err(error) => {
+                device.uncharge_gtt(size);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn pages(&self) -> &O::Pages {
+        &self.pages
+    }
+}
+
+impl<O: Os> Backing for SystemMemory<O> {
+    fn size(&self) -> u64 {
+        self.pages.count() as u64 * PAGE_SIZE
+    }
+
+    fn page(&self, index: u64) -> Option<BoPage> {
+        let index = usize::try_from(index).ok().filter(|&index| index < self.pages.count())?;
+        let cpu = self.pages.cpu().as_ptr() as usize + index * PAGE_SIZE as usize;
+        Some(BoPage::System { cpu, bus: self.pages.bus(index) })
+    }
+}
+
+impl<O: Os> Drop for SystemMemory<O> {
+    fn drop(&mut self) {
+        self.device.uncharge_gtt(self.pages.count() as u64 * PAGE_SIZE);
+    }
+}
+
+/// The caller's own memory, pinned, and charged like system memory.
+pub(crate) struct UserMemory<O: Os> {
+    device: Arc<Device<O>>,
+    pin: O::Pin,
+}
+
+impl<O: Os> Drop for UserMemory<O> {
+    fn drop(&mut self) {
+        self.device.uncharge_gtt(self.pin.count() as u64 * PAGE_SIZE);
+    }
+}
+
+/// Carries the news of a changed user range to the buffer object made of it.
+struct Notifier<O: Os> {
+    process: Weak<Process<O>>,
+    /// 0 until the buffer object is in the table.
+    bo: AtomicU32,
+}
+
+impl<O: Os> Invalidate for Notifier<O> {
+    fn invalidated(&self) {
+        if let Some(process) = self.process.upgrade() {
+            process.user_memory_changed(self.bo.load(Ordering::Acquire));
+        }
+    }
+}
+
+/// What a buffer object is made of.
+pub(crate) enum BoKind<O: Os> {
+    Vram(Arc<VramMemory<O>>),
+    System(Arc<SystemMemory<O>>),
+    User(Arc<UserMemory<O>>),
+    /// The process's doorbells; kept for the handle, the GPU itself rings none.
+    Doorbell,
+    /// The flush page; kept for the handle, the GPU itself does not reach it.
+    MmioRemap,
+}
+
+/// A buffer object.
+pub(crate) struct Bo<O: Os> {
+    pub(crate) kind: BoKind<O>,
+    pub(crate) va: u64,
+    /// Bytes, a multiple of the page size.
+    pub(crate) size: u64,
+    flags: AllocFlags,
+    pub(crate) mapped: bool,
+    /// Queues that use it; it stays mapped meanwhile.
+    pub(crate) queues: u32,
+    /// Last, so that what can be mapped goes after what was mapped.
+    gem: Option<O::Gem>,
+}
+
+impl<O: Os> Bo<O> {
+    fn pte_flags(&self) -> u64 {
+        let mut flags = PTE_VALID | PTE_READABLE;
+        if self.flags.contains(AllocFlags::WRITABLE) {
+            flags |= PTE_WRITEABLE;
+        }
+        if self.flags.contains(AllocFlags::EXECUTABLE) {
+            flags |= PTE_EXECUTABLE;
+        }
+        if matches!(self.kind, BoKind::System(_) | BoKind::User(_)) {
+            flags |= PTE_SYSTEM | PTE_SNOOPED;
+        }
+        let coherent = AllocFlags::COHERENT | AllocFlags::UNCACHED | AllocFlags::EXT_COHERENT;
+        flags | pte_mtype(if self.flags.intersects(coherent) { MTYPE_UC } else { MTYPE_NC })
+    }
+
+    /// Writes the page tables.
+    fn map_into(&self, vm: &mut Vm<O>) -> Result<()> {
+        let flags = self.pte_flags();
+        match &self.kind {
+            BoKind::Vram(memory) => {
+                let mut va = self.va;
+                for extent in memory.extents() {
+                    vm.map(va, extent.offset, extent.len, flags)?;
+                    va += extent.len;
+                }
+                Ok(())
+            }
+            BoKind::System(memory) => {
+                map_pages(vm, self.va, memory.pages.count(), |page| memory.pages.bus(page), flags)
+            }
+            BoKind::User(memory) => {
+                map_pages(vm, self.va, memory.pin.count(), |page| memory.pin.bus(page), flags)
+            }
+            BoKind::Doorbell | BoKind::MmioRemap => Ok(()),
+        }
+    }
+
+    /// The bus address of page `page`, if it is in system memory.
+    pub(crate) fn bus(&self, page: usize) -> Option<u64> {
+        match &self.kind {
+            BoKind::System(memory) if page < memory.pages.count() => Some(memory.pages.bus(page)),
+            BoKind::User(memory) if page < memory.pin.count() => Some(memory.pin.bus(page)),
+            _ => None,
+        }
+    }
+
+    /// What keeps the memory in place while a queue uses it.
+    pub(crate) fn hold(&self) -> Option<Hold<O>> {
+        match &self.kind {
+            BoKind::Vram(memory) => Some(Hold::Vram { _memory: memory.clone() }),
+            BoKind::System(memory) => Some(Hold::System { _memory: memory.clone() }),
+            BoKind::User(memory) => Some(Hold::User { _memory: memory.clone() }),
+            _ => None,
+        }
+    }
+}
+
+/// A reference to memory that is only there to keep it.
+pub(crate) enum Hold<O: Os> {
+    Vram { _memory: Arc<VramMemory<O>> },
+    System { _memory: Arc<SystemMemory<O>> },
+    User { _memory: Arc<UserMemory<O>> },
+}
+
+/// Maps pages, joining those that follow each other on the bus.
+fn map_pages<O: Os>(
+    vm: &mut Vm<O>,
+    va: u64,
+    count: usize,
+    bus: impl Fn(usize) -> u64,
+    flags: u64,
+) -> Result<()> {
+    let mut first = 0;
+    while first < count {
+        let start = bus(first);
+        let mut end = first + 1;
+        while end < count && bus(end) == start + (end - first) as u64 * PAGE_SIZE {
+            end += 1;
+        }
+        vm.map(va + first as u64 * PAGE_SIZE, start, (end - first) as u64 * PAGE_SIZE, flags)?;
+        first = end;
+    }
+    Ok(())
+}
+
+impl<O: Os> State<O> {
+    /// The buffer object behind a handle, which names the GPU too.
+    pub(crate) fn bo_id(&self, gpu_id: u16, handle: u64) -> Option<u32> {
+        let id = handle as u32;
+        (handle >> 32 == u64::from(gpu_id) && self.bos.contains_key(&id)).then_some(id)
+    }
+
+    /// Whether a mapped buffer object other than `id` touches the range.
+    fn overlaps(&self, va: u64, size: u64) -> bool {
+        self.mapped
+            .range(..va + size)
+            .next_back()
+            .is_some_and(|(&start, id)| self.bos.get(id).is_some_and(|bo| start + bo.size > va))
+    }
+
+    fn free_bo_id(&self) -> Option<u32> {
+        if self.bos.len() >= MAX_BOS {
+            return None;
+        }
+        match self.bos.last_key_value() {
+            None => Some(1),
+            Some((&last, _)) if (last as usize) < MAX_BOS => Some(last + 1),
+            Some(_) => (1..).find(|id| !self.bos.contains_key(id)),
+        }
+    }
+}
+
+impl<O: Os> Process<O> {
+    /// ALLOC_MEMORY_OF_GPU.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENODEV` without an acquired VM, `EFAULT` for user memory that is not there, `ENOMEM`.
+    pub(crate) fn alloc_memory(self: &Arc<Self>, args: &mut AllocMemoryOfGpuArgs) -> Result<()> {
+        let device = &self.device;
+        let flags = AllocFlags::from_bits_retain(args.flags);
+        if args.size == 0 || args.gpu_id != u32::from(device.gpu_id) {
+            return Err(Errno::EINVAL);
+        }
+        let size = args.size.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+        if size > GPUVM_LIMIT {
+            return Err(Errno::ENOMEM);
+        }
+        if self.state.lock().vm.is_none() {
+            return Err(Errno::ENODEV);
+        }
+        let mut notifier = None;
+        let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
+            let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
+            (BoKind::Vram(Arc::new(device.vram.allocate(size, contiguous)?)), None)
+        } else if flags.contains(AllocFlags::GTT) {
+            (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
+        } else if flags.contains(AllocFlags::USERPTR) {
+            let va = args.mmap_offset;
+            if va == 0 || !va.is_multiple_of(PAGE_SIZE) {
+                return Err(Errno::EINVAL);
+            }
+            check_user_range(device.hw.os(), va, size)?;
+            let news = Arc::new(Notifier { process: Arc::downgrade(self), bo: AtomicU32::new(0) });
+            notifier = Some(news.clone());
+            device.charge_gtt(size)?;
+            let writable = flags.contains(AllocFlags::WRITABLE);
+            match device.hw.os().pin_user(self.key(), va, (size / PAGE_SIZE) as usize, writable, news) {
+                Ok(pin) => (BoKind::User(Arc::new(UserMemory { device: device.clone(), pin })), Some(va)),
+                Err(error) => {
+                    device.uncharge_gtt(size);
+                    return Err(error);
+                }
+            }
+        } else if flags.contains(AllocFlags::DOORBELL) {
+            if args.size != KFD_DOORBELL_PROCESS_SLICE {
+                return Err(Errno::EINVAL);
+            }
+            (BoKind::Doorbell, Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, device.gpu_id)))
+        } else if flags.contains(AllocFlags::MMIO_REMAP) {
+            if args.size != PAGE_SIZE {
+                return Err(Errno::EINVAL);
+            }
+            (BoKind::MmioRemap, Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, device.gpu_id)))
+        } else {
+            return Err(Errno::EINVAL);
+        };
+
+        let mut bo = Bo { kind, va: args.va_addr, size, flags, mapped: false, queues: 0, gem: None };
+        let mut state = self.state.lock();
+        let result = state.insert_bo(device, &mut bo);
+        let Ok((id, gem_offset)) = result else {
+            drop(state);
+            // Dropped without the lock: a pin may wait for its notifier.
+            drop(bo);
+            return result.map(|_| ());
+        };
+        state.bos.insert(id, bo);
+        drop(state);
+        if let Some(news) = notifier {
+            news.bo.store(id, Ordering::Release);
+        }
+        args.handle = u64::from(device.gpu_id) << 32 | u64::from(id);
+        args.mmap_offset = offset.unwrap_or(gem_offset);
+        Ok(())
+    }
+
+    /// FREE_MEMORY_OF_GPU.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` for the signal page, `EINVAL` for a bad handle, `EBUSY` while it is mapped.
+    pub(crate) fn free_memory(&self, handle: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.signal_handle == Some(handle) {
+            return Err(Errno::EPERM);
+        }
+        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
+        if state.bos.get(&id).is_some_and(|bo| bo.mapped) {
+            return Err(Errno::EBUSY);
+        }
+        let bo = state.bos.remove(&id);
+        drop(state);
+        drop(bo);
+        Ok(())
+    }
+
+    /// MAP_MEMORY_TO_GPU for this GPU: idempotent; page tables are written and TLBs flushed on return.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENOMEM`, also for a bad handle.
+    pub(crate) fn map_memory(&self, handle: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::ENOMEM)?;
+        let (va, size) = match state.bos.get(&id) {
+            Some(bo) if !bo.mapped => (bo.va, bo.size),
+            Some(_) => return Ok(()),
+            None => return Err(Errno::ENOMEM),
+        };
+        let in_space = va != 0
+            && va.is_multiple_of(PAGE_SIZE)
+            && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
+        if !in_space || state.overlaps(va, size) {
+            return Err(Errno::EINVAL);
+        }
+        let State { vm, bos, mapped, .. } = &mut *state;
+        let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return Err(Errno::ENODEV) };
+        let result = bo.map_into(vm);
+        if result.is_err() {
+            vm.unmap(va, size);
+        } else {
+            bo.mapped = true;
+            mapped.insert(va, id);
+        }
+        self.flush(vm)?;
+        result
+    }
+
+    /// UNMAP_MEMORY_FROM_GPU for this GPU: idempotent.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it.
+    pub(crate) fn unmap_memory(&self, handle: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
+        let State { vm, bos, mapped, .. } = &mut *state;
+        let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return Err(Errno::EINVAL) };
+        if !bo.mapped {
+            return Ok(());
+        }
+        if bo.queues > 0 {
+            return Err(Errno::EBUSY);
+        }
+        bo.mapped = false;
+        mapped.remove(&bo.va);
+        if !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap) {
+            vm.unmap(bo.va, bo.size);
+        }
+        self.flush(vm)
+    }
+
+    /// Flushes this process's translations, and gives the tables back that became free.
+    fn flush(&self, vm: &mut Vm<O>) -> Result<()> {
+        self.device.flush_pasid(self.pasid)?;
+        vm.flushed();
+        Ok(())
+    }
+
+    /// The user range behind a buffer object changed: pins it again, or takes it away from the GPU.
+    fn user_memory_changed(&self, id: u32) {
+        let mut old = None;
+        {
+            let mut state = self.state.lock();
+            let State { vm, bos, mapped, .. } = &mut *state;
+            let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return };
+            let BoKind::User(memory) = &bo.kind else { return };
+            let renewed = memory.pin.renew();
+            let same = renewed.as_ref().is_ok_and(|pin| {
+                pin.count() == memory.pin.count()
+                    && (0..pin.count()).all(|page| pin.bus(page) == memory.pin.bus(page))
+            });
+            if bo.mapped && !same {
+                vm.unmap(bo.va, bo.size);
+                // On failure the old pages stay pinned until the flush is repeated by whoever frees them.
+                let _ = self.flush(vm);
+            }
+            match renewed {
+                Ok(pin) => {
+                    // The charge moves from the old pin to the new one.
+                    let size = pin.count() as u64 * PAGE_SIZE;
+                    self.device.gtt_used.fetch_add(size, Ordering::Relaxed);
+                    let memory = Arc::new(UserMemory { device: self.device.clone(), pin });
+                    old = Some(core::mem::replace(&mut bo.kind, BoKind::User(memory)));
+                    if bo.mapped && !same && bo.map_into(vm).is_err() {
+                        vm.unmap(bo.va, bo.size);
+                        let _ = self.flush(vm);
+                    }
+                }
+                Err(error) => {
+                    bo.mapped = false;
+                    mapped.remove(&bo.va);
+                    self.device.hw.warn(format_args!(
+                        "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
+                        self.pasid, bo.va
+                    ));
+                }
+            }
+        }
+        drop(old);
+    }
+}
+
+impl<O: Os> State<O> {
+    /// Makes the GEM object of `bo` and finds it an id; returns the id and the offset to map it at.
+    fn insert_bo(&self, device: &Device<O>, bo: &mut Bo<O>) -> Result<(u32, u64)> {
+        if self.dead {
+            return Err(Errno::ENODEV);
+        }
+        let id = self.free_bo_id().ok_or(Errno::ENOMEM)?;
+        let backing: Arc<dyn Backing> = match &bo.kind {
+            BoKind::Vram(memory) => memory.clone(),
+            BoKind::System(memory) => memory.clone(),
+            _ => return Ok((id, 0)),
+        };
+        let file = self.drm.as_ref().ok_or(Errno::ENODEV)?;
+        let gem = device.hw.os().gem_create(file, backing)?;
+        let offset = crate::os::Gem::mmap_offset(&gem);
+        bo.gem = Some(gem);
+        Ok((id, offset))
+    }
+}

@@ -1,0 +1,149 @@
+//! All processes of a device: their ids, their doorbell slices, and how many opens hold them.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use belfry_abi::ih::IhEntry;
+use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
+
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::hw::log;
+use crate::os::{Os, ProcessKey};
+use crate::process::Process;
+
+/// Interrupts nobody claimed that are logged.
+const LOGGED_UNHANDLED: u64 = 16;
+/// One past the last PASID.
+const PASID_END: u16 = 0x8000;
+
+struct Entry<O: Os> {
+    process: Arc<Process<O>>,
+    slice: u32,
+    opens: u32,
+}
+
+/// The table.
+pub(crate) struct Processes<O: Os> {
+    by_pasid: BTreeMap<u16, Entry<O>>,
+    /// No more may come.
+    closed: bool,
+    /// The next PASID to try: ids are not used again soon, so that a late interrupt finds nobody.
+    next: u16,
+    unhandled: u64,
+}
+
+impl<O: Os> Processes<O> {
+    pub(crate) fn new() -> Self {
+        Self { by_pasid: BTreeMap::new(), closed: false, next: 1, unhandled: 0 }
+    }
+
+    fn free_slice(&self, slices: u64) -> Option<u32> {
+        (1..slices as u32).find(|slice| self.by_pasid.values().all(|entry| entry.slice != *slice))
+    }
+
+    fn free_pasid(&mut self) -> Option<u16> {
+        for _ in 1..PASID_END {
+            let pasid = self.next;
+            self.next = if pasid + 1 == PASID_END { 1 } else { pasid + 1 };
+            if !self.by_pasid.contains_key(&pasid) {
+                return Some(pasid);
+            }
+        }
+        None
+    }
+}
+
+impl<O: Os> Device<O> {
+    pub(crate) fn open_process(self: &Arc<Self>, key: ProcessKey) -> Result<Arc<Process<O>>> {
+        let mut table = self.processes.lock();
+        if table.closed {
+            return Err(Errno::ENODEV);
+        }
+        if let Some(entry) = table.by_pasid.values_mut().find(|entry| entry.process.key() == key) {
+            entry.opens += 1;
+            return Ok(entry.process.clone());
+        }
+        let slices = self.hw.os().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE;
+        let slice = table.free_slice(slices).ok_or(Errno::ENOSPC)?;
+        let pasid = table.free_pasid().ok_or(Errno::ENOSPC)?;
+        let process = Process::new(self, key, pasid, slice)?;
+        table.by_pasid.insert(pasid, Entry { process: process.clone(), slice, opens: 1 });
+        Ok(process)
+    }
+
+    pub(crate) fn close_process(&self, process: &Arc<Process<O>>) {
+        {
+            let mut table = self.processes.lock();
+            match table.by_pasid.get_mut(&process.pasid) {
+                Some(entry) if Arc::ptr_eq(&entry.process, process) => {
+                    entry.opens -= 1;
+                    if entry.opens > 0 {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
+        self.end_process(process);
+    }
+
+    pub(crate) fn exit_process(&self, key: ProcessKey) {
+        let process = self.processes().into_iter().find(|process| process.key() == key);
+        if let Some(process) = process {
+            self.end_process(&process);
+        }
+    }
+
+    /// Tears down first, so that slice and PASID are free only when nothing of the process is left on the device.
+    fn end_process(&self, process: &Arc<Process<O>>) {
+        process.tear_down();
+        let entry = {
+            let mut table = self.processes.lock();
+            match table.by_pasid.get(&process.pasid) {
+                Some(entry) if Arc::ptr_eq(&entry.process, process) => table.by_pasid.remove(&process.pasid),
+                _ => None,
+            }
+        };
+        drop(entry);
+    }
+
+    /// Ends all processes and lets no more in.
+    pub(crate) fn remove_processes(&self) {
+        self.processes.lock().closed = true;
+        for process in self.processes() {
+            self.end_process(&process);
+        }
+    }
+
+    /// All processes of this moment.
+    pub(crate) fn processes(&self) -> Vec<Arc<Process<O>>> {
+        self.processes.lock().by_pasid.values().map(|entry| entry.process.clone()).collect()
+    }
+
+    pub(crate) fn process(&self, pasid: u16) -> Option<Arc<Process<O>>> {
+        self.processes.lock().by_pasid.get(&pasid).map(|entry| entry.process.clone())
+    }
+
+    /// Counts an interrupt nobody waits for, and logs the first ones.
+    pub(crate) fn count_unhandled(&self, entry: &IhEntry) {
+        let count = {
+            let mut table = self.processes.lock();
+            table.unhandled += 1;
+            table.unhandled
+        };
+        if count <= LOGGED_UNHANDLED {
+            log!(
+                self.hw,
+                Debug,
+                "interrupt not handled: client {:#x} source {} vmid {} pasid {} data {:x?}",
+                entry.client().0,
+                entry.source().0,
+                entry.vmid(),
+                entry.pasid(),
+                entry.data
+            );
+        }
+    }
+}

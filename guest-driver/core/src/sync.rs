@@ -1,0 +1,77 @@
+//! A mutex over the operating system's lock.
+#![expect(unsafe_code, reason = "the one place that ties a raw lock to the value it protects")]
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+use crate::errno::Result;
+use crate::os::{Os, RawLock};
+
+/// A value only one thread touches at a time; waiting sleeps.
+pub(crate) struct Mutex<O: Os, T> {
+    raw: O::Lock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is only reached through a guard, of which there is one at a time.
+unsafe impl<O: Os, T: Send> Send for Mutex<O, T> {}
+// SAFETY: as above; `T: Send` suffices because guards hand the value from thread to thread, never share it.
+unsafe impl<O: Os, T: Send> Sync for Mutex<O, T> {}
+
+impl<O: Os, T> Mutex<O, T> {
+    /// Makes an unlocked mutex.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(os: &O, value: T) -> Result<Self> {
+        Ok(Self { raw: os.lock_new()?, value: UnsafeCell::new(value) })
+    }
+
+    /// Sleeps until the value is the caller's.
+    pub(crate) fn lock(&self) -> Guard<'_, O, T> {
+        self.raw.lock();
+        Guard { mutex: self }
+    }
+}
+
+impl<O: Os, T> fmt::Debug for Mutex<O, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex { .. }")
+    }
+}
+
+/// The right to touch the value, given back when dropped.
+pub(crate) struct Guard<'a, O: Os, T> {
+    mutex: &'a Mutex<O, T>,
+}
+
+impl<O: Os, T> Deref for Guard<'_, O, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's existence means that this thread holds the lock.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<O: Os, T> DerefMut for Guard<'_, O, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard's existence means that this thread holds the lock, and `self` is borrowed exclusively.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<O: Os, T> Drop for Guard<'_, O, T> {
+    fn drop(&mut self) {
+        // SAFETY: the guard was made by `lock`, and this is its only drop.
+        unsafe { self.mutex.raw.unlock() }
+    }
+}
+
+impl<O: Os, T: fmt::Debug> fmt::Debug for Guard<'_, O, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,304 @@
+//! Topology: the text files programs learn the machine from (`kfd_topology.c`, `kfd_crat.c`).
+//!
+//! Two nodes: the processors are node 0, the GPU is node 1. The tree below `topology` is
+//! `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`, `mem_banks/0/properties`,
+//! `caches/N/properties`, `io_links/0/properties`.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use belfry_abi::kfd::topology::{
+    CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_DATA,
+    HSA_CACHE_TYPE_HSACU, HSA_CACHE_TYPE_INSTRUCTION, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT,
+    HSA_MEM_HEAP_TYPE_FB_PUBLIC, HSA_MEM_HEAP_TYPE_SYSTEM,
+};
+
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::Os;
+use crate::queue::SaveArea;
+
+/// Number of nodes, processors included.
+pub(crate) const NODES: u32 = 2;
+/// `gfx_target_version` of gfx1100.
+const GFX_TARGET_VERSION: u32 = 110_000;
+/// Version of the compute firmware and of the SDMA firmware, as a 7900 XTX reports them.
+const FW_VERSION: u32 = 2140;
+const SDMA_FW_VERSION: u32 = 20;
+/// MHz of the shader clock and of the memory, of a 7900 XTX.
+pub(crate) const MAX_ENGINE_CLOCK: u32 = 2482;
+pub(crate) const MAX_MEMORY_CLOCK: u32 = 1249;
+/// Bits of the memory bus.
+pub(crate) const MEMORY_WIDTH: u32 = 384;
+/// Weight of the PCIe hop, and its bandwidths in MB/s.
+const LINK_WEIGHT: u32 = 20;
+const LINK_BANDWIDTH: (u32, u32) = (312, 32_000);
+/// Bits of the debugger's properties: address watch mask 7 to 29, dispatch info always valid (`debug_prop`).
+const DEBUG_PROP: u32 = 0x5d7;
+
+/// Lines of `key value`.
+struct Lines(String);
+
+impl Lines {
+    fn new() -> Self {
+        Self(String::new())
+    }
+
+    fn line(&mut self, key: &str, value: impl core::fmt::Display) -> &mut Self {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "{key} {value}");
+        self
+    }
+}
+
+/// One cache of the GPU.
+struct Cache {
+    level: u32,
+    kib: u32,
+    kind: u32,
+    simds: u32,
+    first_simd: u32,
+}
+
+impl<O: Os> Device<O> {
+    fn caches(&self) -> Vec<Cache> {
+        let config = &self.config;
+        let mut caches = Vec::new();
+        let simds_per_array = config.cus_per_array * 2;
+        for wgp in 0..config.cus / 2 {
+            let first_simd = wgp * 4;
+            for (kib, kind) in [
+                (config.instruction_cache_kib, HSA_CACHE_TYPE_INSTRUCTION),
+                (config.scalar_cache_kib, HSA_CACHE_TYPE_DATA),
+            ] {
+                caches.push(Cache { level: 1, kib, kind, simds: 4, first_simd });
+            }
+            for cu in 0..2 {
+                let first_simd = first_simd + cu * 2;
+                caches.push(Cache {
+                    level: 1,
+                    kib: config.l1_kib,
+                    kind: HSA_CACHE_TYPE_DATA,
+                    simds: 2,
+                    first_simd,
+                });
+            }
+        }
+        let simds = config.cus * 2;
+        for first_simd in (0..simds).step_by(simds_per_array.max(1) as usize) {
+            let simds = simds_per_array.min(simds - first_simd);
+            caches.push(Cache {
+                level: 1,
+                kib: config.gl1_kib,
+                kind: HSA_CACHE_TYPE_DATA,
+                simds,
+                first_simd,
+            });
+        }
+        caches.push(Cache { level: 2, kib: config.l2_kib, kind: HSA_CACHE_TYPE_DATA, simds, first_simd: 0 });
+        caches.retain(|cache| cache.kib > 0);
+        caches
+    }
+
+    /// Reads a file.
+    pub(crate) fn sysfs_read(&self, path: &str) -> Result<String> {
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        {
+            (Some("generation_id"), None, ..) => "2\n".to_string(),
+            (Some("system_properties"), None, ..) => self.system_properties(),
+            (Some("nodes"), Some("0"), Some(file), None, ..) => self.cpu_file(file)?,
+            (Some("nodes"), Some("1"), Some(file), None, ..) => self.gpu_file(file)?,
+            (Some("nodes"), Some(node @ ("0" | "1")), Some(list), Some(item), Some("properties"), None) => {
+                let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
+                self.item(node == "1", list, item)?
+            }
+            _ => return Err(Errno::ENOENT),
+        };
+        Ok(text)
+    }
+
+    /// Lists a directory; directories end in a slash.
+    pub(crate) fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
+        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
+            (None, ..) => Ok(strings(&["generation_id", "system_properties", "nodes/"])),
+            (Some("nodes"), None, ..) => Ok((0..NODES).map(|node| format!("{node}/")).collect()),
+            (Some("nodes"), Some("0" | "1"), None, ..) => Ok(strings(&[
+                "gpu_id",
+                "name",
+                "properties",
+                "mem_banks/",
+                "caches/",
+                "io_links/",
+                "p2p_links/",
+            ])),
+            (Some("nodes"), Some(node @ ("0" | "1")), Some(list), None, ..) => {
+                Ok((0..self.count(node == "1", list)?).map(|item| format!("{item}/")).collect())
+            }
+            (Some("nodes"), Some(node @ ("0" | "1")), Some(list), Some(item), None) => {
+                let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
+                if item < self.count(node == "1", list)? {
+                    Ok(vec!["properties".to_string()])
+                } else {
+                    Err(Errno::ENOENT)
+                }
+            }
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn count(&self, gpu: bool, list: &str) -> Result<usize> {
+        match list {
+            "mem_banks" | "io_links" => Ok(1),
+            "caches" => Ok(if gpu { self.caches().len() } else { 0 }),
+            "p2p_links" => Ok(0),
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn system_properties(&self) -> String {
+        let mut lines = Lines::new();
+        // Name of the platform as ACPI has it; a machine without one says 0.
+        lines.line("platform_oem", 0).line("platform_id", 0).line("platform_rev", 0);
+        lines.0
+    }
+
+    fn cpu_file(&self, file: &str) -> Result<String> {
+        let cpu = self.hw.os().cpu_info();
+        match file {
+            "gpu_id" => Ok("0\n".to_string()),
+            "name" => Ok("\n".to_string()),
+            "properties" => {
+                let mut lines = Lines::new();
+                lines.line("cpu_cores_count", cpu.cores).line("simd_count", 0).line("mem_banks_count", 1);
+                lines.line("caches_count", 0).line("io_links_count", 1).line("p2p_links_count", 0);
+                lines.line("cpu_core_id_base", 0).line("simd_id_base", 0);
+                for key in [
+                    "max_waves_per_simd",
+                    "lds_size_in_kb",
+                    "gds_size_in_kb",
+                    "num_gws",
+                    "wave_front_size",
+                    "array_count",
+                    "simd_arrays_per_engine",
+                    "cu_per_simd_array",
+                    "simd_per_cu",
+                    "max_slots_scratch_cu",
+                    "gfx_target_version",
+                    "vendor_id",
+                    "device_id",
+                    "location_id",
+                    "domain",
+                    "drm_render_minor",
+                    "hive_id",
+                    "num_sdma_engines",
+                    "num_sdma_xgmi_engines",
+                    "num_sdma_queues_per_engine",
+                    "num_cp_queues",
+                ] {
+                    lines.line(key, 0);
+                }
+                lines.line("max_engine_clk_ccompute", cpu.max_clock_mhz);
+                Ok(lines.0)
+            }
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn gpu_file(&self, file: &str) -> Result<String> {
+        match file {
+            "gpu_id" => Ok(format!("{}\n", self.gpu_id)),
+            "name" => Ok("ip discovery\n".to_string()),
+            "properties" => Ok(self.gpu_properties()),
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn gpu_properties(&self) -> String {
+        let config = &self.config;
+        let info = self.hw.os().device_info();
+        let area = SaveArea::new(config.cus);
+        let mut lines = Lines::new();
+        lines.line("cpu_cores_count", 0).line("simd_count", config.cus * 2).line("mem_banks_count", 1);
+        lines.line("caches_count", self.caches().len()).line("io_links_count", 1).line("p2p_links_count", 0);
+        lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
+        lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
+        lines.line("gds_size_in_kb", 0).line("num_gws", 0).line("wave_front_size", config.wave_size);
+        lines.line("array_count", config.shader_engines * config.arrays_per_engine);
+        lines.line("simd_arrays_per_engine", config.arrays_per_engine);
+        lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", 2);
+        lines.line("max_slots_scratch_cu", config.scratch_slots_per_cu);
+        lines.line("gfx_target_version", GFX_TARGET_VERSION);
+        lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
+        lines.line("location_id", info.location_id).line("domain", info.domain);
+        lines.line("drm_render_minor", info.render_minor).line("hive_id", 0);
+        // The SDMA engines exist, but no queue can be made on them yet.
+        lines
+            .line("num_sdma_engines", 0)
+            .line("num_sdma_xgmi_engines", 0)
+            .line("num_sdma_queues_per_engine", 0);
+        lines
+            .line("num_cp_queues", 8)
+            .line("cwsr_size", area.cwsr_size)
+            .line("ctl_stack_size", area.ctl_stack_size);
+        lines.line("max_engine_clk_fcompute", MAX_ENGINE_CLOCK).line("local_mem_size", 0);
+        lines
+            .line("fw_version", FW_VERSION)
+            .line("capability", HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT);
+        lines.line("capability2", 0).line("debug_prop", DEBUG_PROP).line("sdma_fw_version", SDMA_FW_VERSION);
+        lines.line("unique_id", u64::from(self.gpu_id)).line("num_xcc", 1);
+        lines.line("max_engine_clk_ccompute", self.hw.os().cpu_info().max_clock_mhz);
+        lines.0
+    }
+
+    fn item(&self, gpu: bool, list: &str, item: usize) -> Result<String> {
+        if item >= self.count(gpu, list)? {
+            return Err(Errno::ENOENT);
+        }
+        let mut lines = Lines::new();
+        match list {
+            "mem_banks" if gpu => {
+                lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", self.vram.size());
+                lines.line("flags", 0).line("width", MEMORY_WIDTH).line("mem_clk_max", MAX_MEMORY_CLOCK);
+            }
+            "mem_banks" => {
+                lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);
+                lines.line("size_in_bytes", self.hw.os().cpu_info().memory_bytes);
+                lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
+            }
+            "io_links" => {
+                let (from, to) = if gpu { (1, 0) } else { (0, 1) };
+                lines
+                    .line("type", CRAT_IOLINK_TYPE_PCIEXPRESS)
+                    .line("version_major", 0)
+                    .line("version_minor", 0);
+                lines.line("node_from", from).line("node_to", to).line("weight", LINK_WEIGHT);
+                lines.line("min_latency", 0).line("max_latency", 0);
+                lines.line("min_bandwidth", LINK_BANDWIDTH.0).line("max_bandwidth", LINK_BANDWIDTH.1);
+                lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
+                lines.line("flags", CRAT_IOLINK_FLAGS_ENABLED);
+            }
+            "caches" => {
+                let caches = self.caches();
+                let cache = caches.get(item).ok_or(Errno::ENOENT)?;
+                lines
+                    .line("processor_id_low", GPU_PROCESSOR_ID_LOW + cache.first_simd)
+                    .line("level", cache.level);
+                lines.line("size", cache.kib).line("cache_line_size", 128).line("cache_lines_per_tag", 1);
+                lines
+                    .line("association", 16)
+                    .line("latency", 0)
+                    .line("type", cache.kind | HSA_CACHE_TYPE_HSACU);
+                let map: Vec<&str> = (0..cache.simds.min(256)).map(|_| "1").collect();
+                lines.line("sibling_map", map.join(","));
+            }
+            _ => return Err(Errno::ENOENT),
+        }
+        Ok(lines.0)
+    }
+}
