@@ -1,0 +1,471 @@
+//! An AQL queue: reads packets in order, starts what they ask for, retires them in order.
+//!
+//! The read index moves, and the packet's header becomes INVALID, when the packet has *completed* and all earlier ones
+//! have: until then a kernel may read its packet through the dispatch pointer, and the producer must not overwrite it.
+//! Dispatches without a barrier bit overlap, up to [`MAX_IN_FLIGHT`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use belfry_abi::aql::{
+    AQL_PACKET_SIZE, AmdFormat, AmdQueue, BarrierPacket, BarrierValuePacket, KernelDispatchPacket,
+    PacketHeader, PacketType, Pm4IbPacket, QUEUE_PROPERTIES_ENABLE_PROFILING,
+    QUEUE_PROPERTIES_USE_SCRATCH_ONCE, TMPRING_WAVESIZE_UNIT, TmpringSize, inactive,
+};
+use belfry_isa::inst::WaveSize;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::dispatch::{self, Prepared, Source};
+use super::env::{CpEnv, QueueIdentity};
+use super::error::{Cause, QueueError};
+use super::state::{InFlight, QueueState};
+use super::{AqlConfig, BlockedOn, Progress, barrier, complete, pm4};
+use crate::shader::{ScratchPool, ShaderEngine, ShaderQueue};
+use crate::vm::{AddressSpace, Fault};
+
+/// Packets a queue may have started and not retired.
+pub const MAX_IN_FLIGHT: usize = 16;
+/// Packets consumed before the scheduler looks at other queues.
+const PACKETS_PER_SERVICE: usize = 32;
+/// Scratch slots a queue may have; more waves than this are never resident.
+const MAX_SCRATCH_SLOTS: u64 = 1 << 16;
+/// Offset of `read_dispatch_id_field_base_byte_offset` from `read_dispatch_id` in `amd_queue_t`.
+const BASE_OFFSET_FIELD: u64 = 8;
+
+/// An AQL queue on a hardware slot, or waiting for one.
+pub struct AqlQueue {
+    config: AqlConfig,
+    state: Arc<QueueState>,
+    shader: Arc<ShaderEngine>,
+    /// Next packet to start.
+    fetch_index: u64,
+    /// Next packet to retire.
+    read_index: u64,
+    /// Packets `read_index..fetch_index`; `None` is one that completed when it was started.
+    started: VecDeque<Option<Arc<InFlight>>>,
+    scratch: Option<Arc<ScratchPool>>,
+    waiting: Waiting,
+    stopped: bool,
+}
+
+/// What stands between the queue and its next packet, beyond the packet itself.
+#[derive(Debug, Default)]
+enum Waiting {
+    #[default]
+    Nothing,
+    /// The runtime to answer the code in the queue's inactive signal.
+    Inactive(u64),
+    /// The dispatch that used scratch memory once to end, so that it can be handed back.
+    Reclaim,
+    /// The rest of an indirect buffer.
+    Pm4(pm4::Execution),
+}
+
+/// What became of one packet.
+enum Packet {
+    /// Started and, without a dispatch to wait for, completed.
+    Started(Option<Arc<InFlight>>),
+    /// Not yet.
+    Blocked(BlockedOn),
+}
+
+impl std::fmt::Debug for AqlQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AqlQueue")
+            .field("config", &self.config)
+            .field("fetch_index", &self.fetch_index)
+            .field("read_index", &self.read_index)
+            .field("waiting", &self.waiting)
+            .field("stopped", &self.stopped)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AqlQueue {
+    /// A queue as its HQD describes it, running in `space`.
+    ///
+    /// Keep the object while the queue is off its hardware slot ([`AqlQueue::suspend`]): it holds the waves in progress.
+    #[must_use]
+    pub fn new(config: AqlConfig, space: Arc<AddressSpace>, env: &CpEnv) -> AqlQueue {
+        let shader = ShaderQueue::new(space, config.apertures);
+        AqlQueue {
+            config,
+            state: Arc::new(QueueState::new(shader, config.identity, env)),
+            shader: Arc::clone(&env.shader),
+            fetch_index: config.read_index,
+            read_index: config.read_index,
+            started: VecDeque::new(),
+            scratch: None,
+            waiting: Waiting::Nothing,
+            stopped: false,
+        }
+    }
+
+    /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
+    #[must_use]
+    pub fn read_index(&self) -> u64 {
+        self.read_index
+    }
+
+    /// Whether packets have been started that have not completed.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.started.iter().flatten().any(|dispatch| !dispatch.is_done())
+    }
+
+    /// Whether an error has stopped the queue.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The queue's address space.
+    #[must_use]
+    pub fn space(&self) -> &AddressSpace {
+        self.state.space()
+    }
+
+    /// Changes who the queue is in interrupts, when it moves to another slot or VMID.
+    pub fn set_identity(&mut self, identity: QueueIdentity) {
+        self.config.identity = identity;
+        self.state.set_identity(identity);
+    }
+
+    /// Pauses the queue's waves where they are; returns within a few thousand instructions.
+    ///
+    /// Do not call [`AqlQueue::service`] before [`AqlQueue::resume`].
+    pub fn suspend(&mut self) {
+        self.state.shader.suspend();
+    }
+
+    /// Lets the queue's waves run on.
+    pub fn resume(&mut self) {
+        self.shader.resume(&self.state.shader);
+    }
+
+    /// Ends the queue: its waves are dropped within a few thousand instructions, and nothing is written on its behalf
+    /// after the call.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+        self.shader.remove(&self.state.shader);
+    }
+
+    /// Starts what can be started and retires what has completed.
+    ///
+    /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
+    /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
+    pub fn service(&mut self, env: &CpEnv) -> Progress {
+        if self.stopped {
+            return Progress::Idle;
+        }
+        if let Some(error) = self.state.take_failure() {
+            return self.halt(error);
+        }
+        let before = (self.read_index, self.fetch_index);
+        for _ in 0..PACKETS_PER_SERVICE {
+            let result = self.retire().and_then(|()| self.next(env));
+            match result {
+                Ok(Some(Packet::Started(dispatch))) => {
+                    self.started.push_back(dispatch);
+                    self.fetch_index = self.fetch_index.wrapping_add(1);
+                }
+                Ok(Some(Packet::Blocked(on))) => {
+                    // Completions between the two looks have woken the scheduler; it will be back.
+                    let advanced = before != (self.read_index, self.fetch_index);
+                    return if advanced { Progress::Advanced } else { Progress::Blocked(on) };
+                }
+                Ok(None) => {
+                    return match () {
+                        () if before != (self.read_index, self.fetch_index) => Progress::Advanced,
+                        () if self.started.is_empty() => Progress::Idle,
+                        () => Progress::Blocked(BlockedOn::Dispatches),
+                    };
+                }
+                Err(cause) => return self.fail(cause),
+            }
+        }
+        Progress::Advanced
+    }
+
+    /// Stops at a packet that cannot be processed: tells the runtime and the driver.
+    fn fail(&mut self, cause: Cause) -> Progress {
+        self.state.shader.stop();
+        if let Some(code) = cause.inactive_code() {
+            let signal = self.amd_queue().ok().flatten().map_or(0, |(_, queue)| queue.queue_inactive_signal);
+            match complete::store(self.state.space(), signal, code) {
+                Ok(completed) => self.state.announce(completed),
+                Err(fault) => log::warn!(target: "gpu::cp", "inactive signal not written: {fault}"),
+            }
+        }
+        self.state.announce_error(&cause);
+        self.halt(QueueError { packet: self.fetch_index, cause })
+    }
+
+    fn halt(&mut self, error: QueueError) -> Progress {
+        log::warn!(target: "gpu::cp", "queue stopped doorbell={:#x} {error}", self.config.identity.doorbell);
+        self.stop();
+        Progress::Error(error)
+    }
+
+    /// Retires completed packets in order.
+    fn retire(&mut self) -> Result<(), Cause> {
+        let first = self.read_index;
+        while self
+            .started
+            .front()
+            .is_some_and(|dispatch| dispatch.as_ref().is_none_or(|dispatch| dispatch.is_done()))
+        {
+            // The producer may reuse the slot once the read index has passed it: the header is INVALID before.
+            let header = PacketHeader::new(PacketType::INVALID, false, 0, 0);
+            self.state
+                .space()
+                .store_u16(self.slot(self.read_index), header.bits())
+                .map_err(|fault| Cause::Memory { what: "ring", fault })?;
+            self.started.pop_front();
+            self.read_index = self.read_index.wrapping_add(1);
+        }
+        if first != self.read_index {
+            self.state
+                .space()
+                .store_u64(self.config.rptr_report, self.read_index)
+                .map_err(|fault| Cause::Memory { what: "read index", fault })?;
+        }
+        Ok(())
+    }
+
+    fn slot(&self, index: u64) -> u64 {
+        let packets = self.config.ring_packets.max(1);
+        self.config.ring_base.wrapping_add(index % packets * AQL_PACKET_SIZE)
+    }
+
+    /// Starts the next packet, if there is one.
+    fn next(&mut self, env: &CpEnv) -> Result<Option<Packet>, Cause> {
+        if self.wait_is_over()? {
+            self.waiting = Waiting::Nothing;
+        } else if !matches!(self.waiting, Waiting::Pm4(_)) {
+            let on = if matches!(self.waiting, Waiting::Reclaim) {
+                BlockedOn::Dispatches
+            } else {
+                BlockedOn::Memory
+            };
+            return Ok(Some(Packet::Blocked(on)));
+        }
+        let ring = |fault| Cause::Memory { what: "ring", fault };
+        let reserved = self
+            .state
+            .space()
+            .load_u64(self.config.wptr_poll)
+            .map_err(|fault| Cause::Memory { what: "write index", fault })?;
+        // Both count packets for ever; a write index behind the read index is what a producer could only do by mistake.
+        let ahead = reserved.wrapping_sub(self.fetch_index).cast_signed();
+        if ahead <= 0 || self.fetch_index.wrapping_sub(self.read_index) >= self.config.ring_packets {
+            return Ok(None);
+        }
+        let address = self.slot(self.fetch_index);
+        let header = PacketHeader::from_bits(self.state.space().load_u16(address).map_err(ring)?);
+        if header.packet_type() == PacketType::INVALID {
+            return Ok(None);
+        }
+        if (header.barrier() && !self.started.is_empty()) || self.started.len() >= MAX_IN_FLIGHT {
+            return Ok(Some(Packet::Blocked(BlockedOn::Dispatches)));
+        }
+        let packet: [u32; 16] = self.state.space().read(address).map_err(ring)?;
+        if header.packet_type() != PacketType::VENDOR_SPECIFIC {
+            // The producer has changed its mind about a packet half executed.
+            self.waiting = Waiting::Nothing;
+        }
+        match header.packet_type() {
+            PacketType::KERNEL_DISPATCH => self.dispatch(env, address, &parse(&packet)?),
+            PacketType::BARRIER_AND => {
+                let packet: BarrierPacket = parse(&packet)?;
+                let satisfied = barrier::and_satisfied(self.state.space(), &packet)?;
+                self.wait_or_complete(satisfied, packet.completion_signal)
+            }
+            PacketType::BARRIER_OR => {
+                let packet: BarrierPacket = parse(&packet)?;
+                let satisfied = barrier::or_satisfied(self.state.space(), &packet)?;
+                self.wait_or_complete(satisfied, packet.completion_signal)
+            }
+            PacketType::VENDOR_SPECIFIC => self.vendor(&packet),
+            other => Err(Cause::PacketType(other.0)),
+        }
+        .map(Some)
+    }
+
+    /// Completes a packet that has nothing more to do, or leaves it for later.
+    fn wait_or_complete(&self, satisfied: bool, signal: u64) -> Result<Packet, Cause> {
+        if !satisfied {
+            return Ok(Packet::Blocked(BlockedOn::Memory));
+        }
+        let now = self.state.now();
+        let profiling = self.amd_queue()?.is_some_and(|(_, queue)| profiles(&queue));
+        self.state.complete(signal, profiling.then_some((now, now)))?;
+        Ok(Packet::Started(None))
+    }
+
+    fn vendor(&mut self, packet: &[u32; 16]) -> Result<Packet, Cause> {
+        let format = AmdFormat((packet[0] >> 16) as u8);
+        match format {
+            AmdFormat::PM4_IB => {
+                let packet: Pm4IbPacket = parse(packet)?;
+                let [header, body @ ..] = packet.ib_jump;
+                let mut execution = match std::mem::take(&mut self.waiting) {
+                    Waiting::Pm4(execution) => execution,
+                    _ => pm4::Execution::new(header, &body)?,
+                };
+                let mut context =
+                    pm4::Context { space: self.state.space(), now: self.state.now(), interrupts: Vec::new() };
+                let step = execution.step(&mut context)?;
+                for event in context.interrupts {
+                    self.state.announce(complete::Completed { event: Some(event) });
+                }
+                match step {
+                    pm4::Step::Done => self.wait_or_complete(true, packet.completion_signal),
+                    pm4::Step::Waits | pm4::Step::More => {
+                        self.waiting = Waiting::Pm4(execution);
+                        Ok(Packet::Blocked(BlockedOn::Memory))
+                    }
+                }
+            }
+            AmdFormat::BARRIER_VALUE => {
+                let packet: BarrierValuePacket = parse(packet)?;
+                let satisfied = barrier::value_satisfied(self.state.space(), &packet)?;
+                self.wait_or_complete(satisfied, packet.completion_signal)
+            }
+            other => Err(Cause::VendorFormat(other.0)),
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        env: &CpEnv,
+        address: u64,
+        packet: &KernelDispatchPacket,
+    ) -> Result<Packet, Cause> {
+        let queue = self.amd_queue()?;
+        let source = Source {
+            packet,
+            address,
+            index: self.fetch_index,
+            queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
+        };
+        let mut prepared = dispatch::prepare(self.state.space(), source)?;
+        let queue = queue.map(|(_, queue)| queue);
+        if prepared.scratch_per_wave != 0
+            && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?
+        {
+            return Ok(Packet::Blocked(blocked));
+        }
+        let profiling = queue.as_ref().is_some_and(profiles);
+        let inactive_signal = queue.as_ref().map_or(0, |queue| queue.queue_inactive_signal);
+        let in_flight = Arc::new(InFlight::new(
+            &self.state,
+            self.fetch_index,
+            packet.completion_signal,
+            profiling,
+            inactive_signal,
+        ));
+        let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
+        if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
+            self.waiting = Waiting::Reclaim;
+        }
+        let grid = prepared.launch.grid;
+        let owner = Arc::clone(&in_flight);
+        env.shader
+            .submit(&self.state.shader, prepared.launch, owner)
+            .map_err(|_| Cause::Dimensions { dimensions: packet.setup & 3, grid })?;
+        Ok(Packet::Started(Some(in_flight)))
+    }
+
+    /// Gives a launch scratch memory; if the queue has too little, asks the runtime for more through the inactive signal.
+    fn assign_scratch(
+        &mut self,
+        packet: &KernelDispatchPacket,
+        queue: Option<&AmdQueue>,
+        prepared: &mut Prepared,
+    ) -> Result<Option<BlockedOn>, Cause> {
+        let waves = prepared.launch.waves_per_workgroup();
+        let available = queue.and_then(|queue| {
+            let tmpring = TmpringSize::from_bits(queue.compute_tmpring_size);
+            let wave_bytes = u64::from(tmpring.wavesize()) * TMPRING_WAVESIZE_UNIT;
+            let slots =
+                queue.scratch_backing_memory_byte_size.checked_div(wave_bytes)?.min(MAX_SCRATCH_SLOTS) as u32;
+            let enough = tmpring.waves() != 0 && slots >= waves && wave_bytes >= prepared.scratch_per_wave;
+            enough.then_some((queue.scratch_backing_memory_location, wave_bytes, slots))
+        });
+        let Some((base, wave_bytes, slots)) = available else {
+            let signal = queue.map_or(0, |queue| queue.queue_inactive_signal);
+            if signal == 0 {
+                return Err(Cause::Scratch(packet.private_segment_size));
+            }
+            let wave32 = matches!(prepared.launch.wave_size, WaveSize::Wave32);
+            let code = inactive::SCRATCH_NEEDED | if wave32 { inactive::SCRATCH_WAVE32 } else { 0 };
+            return self.ask(signal, code).map(Some);
+        };
+        let pool = match &self.scratch {
+            Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
+            // Waves of earlier dispatches may still use the old memory, which the new one may overlap.
+            _ if self.is_busy() => return Ok(Some(BlockedOn::Dispatches)),
+            _ => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
+        };
+        self.scratch = Some(Arc::clone(&pool));
+        let lanes = u64::from(prepared.launch.lanes());
+        prepared.launch.scratch_bytes_per_lane = u32::try_from(wave_bytes / lanes).unwrap_or(u32::MAX);
+        prepared.launch.scratch = Some(pool);
+        Ok(None)
+    }
+
+    /// Stores a code into the inactive signal and waits until the runtime has set it back to 0.
+    fn ask(&mut self, signal: u64, code: u64) -> Result<BlockedOn, Cause> {
+        let completed = complete::store(self.state.space(), signal, code)
+            .map_err(|fault| Cause::Memory { what: "queue inactive signal", fault })?;
+        self.state.announce(completed);
+        self.waiting = Waiting::Inactive(signal);
+        Ok(BlockedOn::Memory)
+    }
+
+    /// Whether what the queue waits for has happened.
+    fn wait_is_over(&mut self) -> Result<bool, Cause> {
+        match self.waiting {
+            Waiting::Nothing => Ok(true),
+            Waiting::Pm4(_) => Ok(false),
+            Waiting::Inactive(signal) => Ok(complete::value(self.state.space(), signal)? == 0),
+            Waiting::Reclaim if !self.started.is_empty() => Ok(false),
+            Waiting::Reclaim => match self.amd_queue()?.map_or(0, |(_, queue)| queue.queue_inactive_signal) {
+                0 => Ok(true),
+                signal => {
+                    self.ask(signal, inactive::SCRATCH_RECLAIM)?;
+                    Ok(false)
+                }
+            },
+        }
+    }
+
+    /// The `amd_queue_t` and its address; `None` if the read index is not part of one.
+    fn amd_queue(&self) -> Result<Option<(u64, AmdQueue)>, Cause> {
+        let failed = |fault: Fault| Cause::Memory { what: "amd_queue_t", fault };
+        let space = self.state.space();
+        let field = self.config.rptr_report.wrapping_add(BASE_OFFSET_FIELD);
+        let offset = space.load_u32(field).map_err(failed)?;
+        if u64::from(offset) != belfry_abi::aql::QUEUE_READ_DISPATCH_ID_OFFSET {
+            return Ok(None);
+        }
+        let base = self.config.rptr_report.wrapping_sub(u64::from(offset));
+        Ok(Some((base, space.read(base).map_err(failed)?)))
+    }
+}
+
+impl Drop for AqlQueue {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn profiles(queue: &AmdQueue) -> bool {
+    queue.queue_properties & QUEUE_PROPERTIES_ENABLE_PROFILING != 0
+}
+
+fn parse<T: FromBytes>(packet: &[u32; 16]) -> Result<T, Cause> {
+    // Every packet structure has 64 bytes; the error is for the type system.
+    T::read_from_bytes(packet.as_bytes()).map_err(|_| Cause::Vendor("packet structure".into()))
+}

@@ -1,0 +1,66 @@
+//! Completion: timestamps, the signal's value, and the mailbox of whoever sleeps on it.
+
+use belfry_abi::signal::{
+    SIGNAL_END_TS_OFFSET, SIGNAL_EVENT_ID_OFFSET, SIGNAL_EVENT_MAILBOX_PTR_OFFSET, SIGNAL_START_TS_OFFSET,
+    SIGNAL_VALUE_OFFSET,
+};
+
+use super::error::Cause;
+use crate::vm::{AddressSpace, Fault};
+
+/// A signal has been changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Completed {
+    /// Event for the interrupt, if the signal has a mailbox.
+    pub(super) event: Option<u32>,
+}
+
+/// Decrements a completion signal; `signal` 0 is none.
+pub(super) fn signal(
+    space: &AddressSpace,
+    signal: u64,
+    timestamps: Option<(u64, u64)>,
+) -> Result<Completed, Cause> {
+    if signal == 0 {
+        return Ok(Completed::default());
+    }
+    let result = change(space, signal, |value| {
+        if let Some((start, end)) = timestamps {
+            space.store_u64(signal.wrapping_add(SIGNAL_START_TS_OFFSET), start)?;
+            space.store_u64(signal.wrapping_add(SIGNAL_END_TS_OFFSET), end)?;
+        }
+        space.fetch_add_u64(value, u64::MAX)
+    });
+    result.map_err(|fault| Cause::Memory { what: "completion signal", fault })
+}
+
+/// Stores a value into a signal; `signal` 0 is none.
+pub(super) fn store(space: &AddressSpace, signal: u64, value: u64) -> Result<Completed, Fault> {
+    if signal == 0 {
+        return Ok(Completed::default());
+    }
+    change(space, signal, |address| space.store_u64(address, value).map(|()| 0))
+}
+
+/// Value of a signal.
+pub(super) fn value(space: &AddressSpace, signal: u64) -> Result<u64, Cause> {
+    space
+        .load_u64(signal.wrapping_add(SIGNAL_VALUE_OFFSET))
+        .map_err(|fault| Cause::Memory { what: "signal waited for", fault })
+}
+
+fn change(
+    space: &AddressSpace,
+    signal: u64,
+    operation: impl FnOnce(u64) -> Result<u64, Fault>,
+) -> Result<Completed, Fault> {
+    // Whoever waits may free the signal as soon as its value has changed: read everything before.
+    let mailbox = space.load_u64(signal.wrapping_add(SIGNAL_EVENT_MAILBOX_PTR_OFFSET))?;
+    let event = space.load_u32(signal.wrapping_add(SIGNAL_EVENT_ID_OFFSET))?;
+    operation(signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;
+    if mailbox == 0 {
+        return Ok(Completed::default());
+    }
+    space.store_u64(mailbox, u64::from(event))?;
+    Ok(Completed { event: Some(event) })
+}

@@ -1,0 +1,290 @@
+//! From a dispatch packet and its kernel descriptor to a launch.
+//!
+//! Source: LLVM AMDGPUUsage, "Kernel Descriptor" and "Initial Kernel Execution State".
+
+use belfry_abi::aql::{AmdQueue, KernelDispatchPacket};
+use belfry_abi::kernel_descriptor::{
+    ComputePgmRsrc1, KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor,
+};
+use belfry_isa::exec::MAX_LDS_SIZE;
+use belfry_isa::inst::WaveSize;
+use belfry_isa::mem::Access;
+use belfry_isa::wave::MAX_VGPRS;
+
+use super::error::Cause;
+use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
+use crate::vm::AddressSpace;
+
+/// Unit of LDS allocation in bytes, `GRANULATED_LDS_SIZE` of gfx7 to gfx11.
+const LDS_GRANULE: u32 = 512;
+/// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
+const MAX_USER_SGPRS: usize = 16;
+/// Bits of `COMPUTE_PGM_RSRC1` that a descriptor leaves 0: SGPR count, PRIV, DEBUG_MODE, BULKY, CDBG_USER and reserved ones.
+const RSRC1_MUST_BE_ZERO: u32 = 0xf << 6 | 1 << 20 | 1 << 22 | 0b11 << 24 | 0b11 << 27;
+/// Bits of `COMPUTE_PGM_RSRC2` that a descriptor leaves 0: GRANULATED_LDS_SIZE and the reserved bit.
+const RSRC2_MUST_BE_ZERO: u32 = 0x1ff << 15 | 1 << 31;
+
+/// A dispatch packet where it lies in its ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    /// The packet.
+    pub(super) packet: &'a KernelDispatchPacket,
+    /// Its address.
+    pub(super) address: u64,
+    /// Its index.
+    pub(super) index: u64,
+    /// The queue it is on, with its address.
+    pub(super) queue: Option<(u64, &'a AmdQueue)>,
+}
+
+/// A launch that lacks nothing but its scratch memory.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) launch: Launch,
+    /// Bytes of scratch memory a wave needs; 0 for none.
+    pub(super) scratch_per_wave: u64,
+}
+
+/// Checks a dispatch packet and its kernel descriptor and works out how waves start.
+pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepared, Cause> {
+    let (grid, workgroup) = sizes(source.packet)?;
+    let packet = source.packet;
+    if packet.group_segment_size > MAX_LDS_SIZE {
+        return Err(Cause::GroupSegment(packet.group_segment_size));
+    }
+    let (descriptor, entry) = kernel(space, packet.kernel_object)?;
+    let rsrc1 = descriptor.compute_pgm_rsrc1;
+    let rsrc2 = descriptor.compute_pgm_rsrc2;
+    let wave_size = if descriptor.kernel_code_properties.enable_wavefront_size32() {
+        WaveSize::Wave32
+    } else {
+        WaveSize::Wave64
+    };
+    let (lanes, granule) = match wave_size {
+        WaveSize::Wave32 => (32, 8),
+        WaveSize::Wave64 => (64, 4),
+    };
+    let vgprs = (rsrc1.granulated_workitem_vgpr_count() + 1) * granule;
+    let vgpr_count =
+        u16::try_from(vgprs).ok().filter(|&count| count <= MAX_VGPRS).ok_or(Cause::Registers(vgprs))?;
+    let user_sgprs = user_sgprs(source, &descriptor)?;
+    let launch = Launch {
+        entry,
+        wave_size,
+        vgpr_count,
+        mode: mode(rsrc1),
+        user_sgprs,
+        workgroup_id_sgprs: [
+            rsrc2.enable_sgpr_workgroup_id_x(),
+            rsrc2.enable_sgpr_workgroup_id_y(),
+            rsrc2.enable_sgpr_workgroup_id_z(),
+        ],
+        workgroup_info_sgpr: rsrc2.enable_sgpr_workgroup_info(),
+        workitem_id_dims: rsrc2.enable_vgpr_workitem_id(),
+        grid,
+        workgroup,
+        lds_size: packet.group_segment_size.next_multiple_of(LDS_GRANULE),
+        scratch: None,
+        scratch_bytes_per_lane: 0,
+    };
+    if launch.workgroup_count().is_none() {
+        return Err(Cause::Dimensions { dimensions: packet.setup & 3, grid });
+    }
+    let scratch_per_wave = u64::from(packet.private_segment_size) * lanes;
+    Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(256) })
+}
+
+/// Grid and workgroup size, with 1 in the dimensions that are not used.
+fn sizes(packet: &KernelDispatchPacket) -> Result<([u32; 3], [u32; 3]), Cause> {
+    let dimensions = packet.setup & 3;
+    let grid = [packet.grid_size_x, packet.grid_size_y, packet.grid_size_z];
+    let sizes = [packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z];
+    let used = usize::from(dimensions);
+    // Sizes of unused dimensions are 1; 0 is what careless producers leave there.
+    if used == 0 || grid[..used].contains(&0) || grid[used..].iter().any(|&size| size > 1) {
+        return Err(Cause::Dimensions { dimensions, grid });
+    }
+    let product: u64 = sizes[..used].iter().map(|&size| u64::from(size)).product();
+    if product == 0 || product > u64::from(MAX_WORKGROUP_SIZE) || sizes[used..].iter().any(|&size| size > 1) {
+        return Err(Cause::WorkgroupSize(sizes));
+    }
+    Ok((grid.map(|size| size.max(1)), sizes.map(|size| u32::from(size.max(1)))))
+}
+
+/// The kernel descriptor and the address of the first instruction.
+fn kernel(space: &AddressSpace, address: u64) -> Result<(KernelDescriptor, u64), Cause> {
+    let bad = |reason: String| Cause::KernelObject { address, reason };
+    if address == 0 || !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
+        return Err(bad("not aligned to 64 bytes".into()));
+    }
+    let descriptor: KernelDescriptor =
+        space.read(address).map_err(|fault| bad(format!("unreadable: {fault}")))?;
+    let properties = descriptor.kernel_code_properties;
+    let reserved = descriptor.reserved0.iter().chain(&descriptor.reserved1).chain(&descriptor.reserved3);
+    if reserved.copied().any(|byte| byte != 0) || properties.reserved0() != 0 || properties.reserved1() != 0 {
+        return Err(bad("reserved fields of the kernel descriptor are not zero".into()));
+    }
+    if descriptor.compute_pgm_rsrc1.bits() & RSRC1_MUST_BE_ZERO != 0 {
+        return Err(bad(format!(
+            "COMPUTE_PGM_RSRC1 {:#x} sets bits a kernel may not",
+            descriptor.compute_pgm_rsrc1.bits()
+        )));
+    }
+    if descriptor.compute_pgm_rsrc2.bits() & RSRC2_MUST_BE_ZERO != 0 {
+        return Err(bad(format!(
+            "COMPUTE_PGM_RSRC2 {:#x} sets bits a kernel may not",
+            descriptor.compute_pgm_rsrc2.bits()
+        )));
+    }
+    if descriptor.kernarg_preload != 0 {
+        return Err(bad("gfx11 does not preload kernel arguments".into()));
+    }
+    if descriptor.compute_pgm_rsrc3.shared_vgpr_count() != 0 {
+        return Err(bad("shared vector registers are not modelled".into()));
+    }
+    let entry = address.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
+    if descriptor.kernel_code_entry_byte_offset == 0 || !entry.is_multiple_of(KERNEL_CODE_ENTRY_ALIGN) {
+        return Err(bad(format!("entry point {entry:#x} is not aligned to 256 bytes")));
+    }
+    space.translate(entry, Access::Execute).map_err(|fault| bad(format!("entry point: {fault}")))?;
+    Ok((descriptor, entry))
+}
+
+/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1`.
+fn mode(rsrc1: ComputePgmRsrc1) -> u32 {
+    rsrc1.float_mode()
+        | u32::from(rsrc1.enable_dx10_clamp()) << 8
+        | u32::from(rsrc1.enable_ieee_mode()) << 9
+        | u32::from(rsrc1.fp16_ovfl()) << 23
+}
+
+/// Values of the user SGPRs the kernel asks for, in the fixed order.
+fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor) -> Result<Vec<u32>, Cause> {
+    let properties = descriptor.kernel_code_properties;
+    let (queue_address, scratch_base, scratch_descriptor) = match source.queue {
+        Some((address, queue)) => {
+            (address, queue.scratch_backing_memory_location, queue.scratch_resource_descriptor)
+        }
+        None => (0, 0, [0; 4]),
+    };
+    let mut sgprs = Vec::with_capacity(MAX_USER_SGPRS);
+    if properties.enable_sgpr_private_segment_buffer() {
+        sgprs.extend(scratch_descriptor);
+    }
+    let pairs = [
+        (properties.enable_sgpr_dispatch_ptr(), source.address),
+        (properties.enable_sgpr_queue_ptr(), queue_address),
+        (properties.enable_sgpr_kernarg_segment_ptr(), source.packet.kernarg_address),
+        (properties.enable_sgpr_dispatch_id(), source.index),
+        (properties.enable_sgpr_flat_scratch_init(), scratch_base),
+    ];
+    for (_, value) in pairs.into_iter().filter(|(enabled, _)| *enabled) {
+        sgprs.extend([value as u32, (value >> 32) as u32]);
+    }
+    if properties.enable_sgpr_private_segment_size() {
+        sgprs.push(source.packet.private_segment_size);
+    }
+    let count = descriptor.compute_pgm_rsrc2.user_sgpr_count() as usize;
+    if count > MAX_USER_SGPRS || sgprs.len() > count {
+        let reason =
+            format!("{count} user SGPRs declared, {} wanted, {MAX_USER_SGPRS} possible", sgprs.len());
+        return Err(Cause::KernelObject { address: source.packet.kernel_object, reason });
+    }
+    sgprs.resize(count, 0);
+    Ok(sgprs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet() -> KernelDispatchPacket {
+        KernelDispatchPacket {
+            header: 2,
+            setup: 3,
+            workgroup_size_x: 8,
+            workgroup_size_y: 4,
+            workgroup_size_z: 2,
+            reserved0: 0,
+            grid_size_x: 80,
+            grid_size_y: 40,
+            grid_size_z: 20,
+            private_segment_size: 0,
+            group_segment_size: 0,
+            kernel_object: 0,
+            kernarg_address: 0,
+            reserved2: 0,
+            completion_signal: 0,
+        }
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        type Change = fn(&mut KernelDispatchPacket);
+        let rows: [(&str, Change, Option<u64>); 10] = [
+            ("good", |_| (), None),
+            ("no dimensions", |packet| packet.setup = 0, Some(2)),
+            ("empty grid", |packet| packet.grid_size_y = 0, Some(2)),
+            ("unused grid", |packet| packet.setup = 2, Some(2)),
+            ("empty workgroup", |packet| packet.workgroup_size_z = 0, Some(0x40)),
+            ("oversized workgroup", |packet| packet.workgroup_size_x = 200, Some(0x40)),
+            (
+                "workgroup whose product wraps 32 bits",
+                |packet| {
+                    (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z) =
+                        (0x8000, 0x8000, 4);
+                },
+                Some(0x40),
+            ),
+            ("just large enough", |packet| packet.workgroup_size_x = 128, None),
+            (
+                "one dimension, zeros elsewhere",
+                |packet| {
+                    packet.setup = 1;
+                    (packet.grid_size_y, packet.grid_size_z) = (0, 0);
+                    (packet.workgroup_size_y, packet.workgroup_size_z) = (0, 0);
+                },
+                None,
+            ),
+            (
+                "unused workgroup",
+                |packet| {
+                    packet.setup = 1;
+                    (packet.grid_size_y, packet.grid_size_z) = (1, 1);
+                },
+                Some(0x40),
+            ),
+        ];
+        for (name, change, expected) in rows {
+            let mut packet = packet();
+            change(&mut packet);
+            let got = sizes(&packet).err().and_then(|cause| cause.inactive_code());
+            assert_eq!(got, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn user_sgprs_follow_the_fixed_order() {
+        use belfry_abi::kernel_descriptor::{ComputePgmRsrc2, KernelCodeProperties};
+        use zerocopy::FromZeros;
+        let mut queue = AmdQueue::new_zeroed();
+        queue.scratch_resource_descriptor = [1, 2, 3, 4];
+        let mut packet = packet();
+        packet.kernarg_address = 0x1_0000_0002;
+        packet.private_segment_size = 99;
+        let source = Source {
+            packet: &packet,
+            address: 0x5_0000_0006,
+            index: 0x7_0000_0008,
+            queue: Some((0x9_0000_000a, &queue)),
+        };
+        let mut descriptor = KernelDescriptor::new_zeroed();
+        // Everything but the flat scratch pair: 4 + 2 * 4 + 1 registers, and one more declared.
+        descriptor.kernel_code_properties = KernelCodeProperties::from_bits(0b101_1111);
+        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(14 << 1);
+        let sgprs = user_sgprs(source, &descriptor).expect("they fit");
+        assert_eq!(sgprs, [1, 2, 3, 4, 6, 5, 0xa, 9, 2, 1, 8, 7, 99, 0]);
+        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(12 << 1);
+        assert!(matches!(user_sgprs(source, &descriptor), Err(Cause::KernelObject { .. })));
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a queue stopped.
+
+use belfry_abi::aql::inactive;
+
+use crate::shader::WaveFailure;
+use crate::vm::Fault;
+
+/// A queue that cannot go on: the packet and the reason. Other queues are not affected.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("packet {packet}: {cause}")]
+pub struct QueueError {
+    /// Index of the packet, as the read index counts.
+    pub packet: u64,
+    /// The reason.
+    pub cause: Cause,
+}
+
+/// Reason for a queue's stop.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Cause {
+    /// The ring, `amd_queue_t`, a packet or a signal lies where the queue's address space has no memory.
+    #[error("{what} cannot be accessed: {fault}")]
+    Memory {
+        /// What was accessed.
+        what: &'static str,
+        /// The fault.
+        fault: Fault,
+    },
+    /// Packet type that does not exist or that a GPU does not accept.
+    #[error("packet type {0} is not supported")]
+    PacketType(u8),
+    /// Vendor packet format that is not supported.
+    #[error("vendor packet format {0} is not supported")]
+    VendorFormat(u8),
+    /// A vendor packet, or the PM4 commands it points at, is malformed.
+    #[error("vendor packet: {0}")]
+    Vendor(String),
+    /// Dimensions outside 1 to 3, a zero size, or a size in a dimension that is not used.
+    #[error("dispatch of {dimensions} dimensions with grid {grid:?} is not valid")]
+    Dimensions {
+        /// Dimensions in the packet's setup field.
+        dimensions: u16,
+        /// Grid size.
+        grid: [u32; 3],
+    },
+    /// A workgroup of no or more than 1024 work-items.
+    #[error("workgroup of {0:?} work-items is not valid")]
+    WorkgroupSize([u16; 3]),
+    /// More group memory than a workgroup can have.
+    #[error("{0} bytes of group memory are more than a workgroup can have")]
+    GroupSegment(u32),
+    /// The kernel object is not a kernel descriptor this device can run.
+    #[error("kernel object {address:#x}: {reason}")]
+    KernelObject {
+        /// Address in the packet.
+        address: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// More vector registers than a wave can have.
+    #[error("kernel wants {0} vector registers")]
+    Registers(u32),
+    /// More scratch memory than the queue has, and no inactive signal to ask for more with.
+    #[error("{0} bytes of private memory per work-item are more than the queue has scratch memory for")]
+    Scratch(u32),
+    /// A wave failed.
+    #[error("{0}")]
+    Wave(WaveFailure),
+}
+
+/// KFD exception codes, `enum kfd_dbg_trap_exception_code` of linux `kfd_ioctl.h`.
+mod ec {
+    pub(super) const QUEUE_PACKET_DISPATCH_DIM_INVALID: u32 = 16;
+    pub(super) const QUEUE_PACKET_DISPATCH_GROUP_SEGMENT_SIZE_INVALID: u32 = 17;
+    pub(super) const QUEUE_PACKET_DISPATCH_CODE_INVALID: u32 = 18;
+    pub(super) const QUEUE_PACKET_UNSUPPORTED: u32 = 20;
+    pub(super) const QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID: u32 = 21;
+    pub(super) const QUEUE_PACKET_DISPATCH_REGISTER_INVALID: u32 = 22;
+    pub(super) const QUEUE_PACKET_VENDOR_UNSUPPORTED: u32 = 23;
+}
+
+impl Cause {
+    /// Code stored into the queue's inactive signal; `None` where hardware leaves it alone (memory faults are the driver's).
+    #[must_use]
+    pub fn inactive_code(&self) -> Option<u64> {
+        Some(match self {
+            Cause::Memory { .. } => return None,
+            Cause::PacketType(_) => inactive::PACKET_FORMAT_INVALID,
+            Cause::VendorFormat(_) | Cause::Vendor(_) => inactive::VENDOR_PACKET_UNSUPPORTED,
+            Cause::Dimensions { .. } => inactive::DIM_INVALID,
+            Cause::WorkgroupSize(_) => inactive::WORKGROUP_SIZE_INVALID,
+            Cause::GroupSegment(_) => inactive::GROUP_SEGMENT_INVALID,
+            Cause::KernelObject { .. } => inactive::CODE_INVALID,
+            Cause::Registers(_) => inactive::REGISTER_INVALID,
+            Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
+            Cause::Wave(failure) => return failure.inactive_code(),
+        })
+    }
+
+    /// KFD exception code of the `CP_BAD_OPCODE` interrupt; `None` if the cause is not a bad packet.
+    #[must_use]
+    pub fn exception_code(&self) -> Option<u32> {
+        Some(match self {
+            Cause::Memory { .. } | Cause::Wave(_) => return None,
+            Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
+            Cause::VendorFormat(_) | Cause::Vendor(_) => ec::QUEUE_PACKET_VENDOR_UNSUPPORTED,
+            Cause::Dimensions { .. } => ec::QUEUE_PACKET_DISPATCH_DIM_INVALID,
+            Cause::WorkgroupSize(_) => ec::QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID,
+            Cause::GroupSegment(_) => ec::QUEUE_PACKET_DISPATCH_GROUP_SEGMENT_SIZE_INVALID,
+            Cause::KernelObject { .. } => ec::QUEUE_PACKET_DISPATCH_CODE_INVALID,
+            Cause::Registers(_) | Cause::Scratch(_) => ec::QUEUE_PACKET_DISPATCH_REGISTER_INVALID,
+        })
+    }
+
+    /// The translation fault behind it, if that is what it was.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Cause::Memory { fault, .. } => Some(*fault),
+            Cause::Wave(failure) => failure.vm_fault(),
+            _ => None,
+        }
+    }
+}

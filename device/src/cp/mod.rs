@@ -1,0 +1,62 @@
+//! The command processor's queues: packets in, dispatches out.
+//!
+//! The scheduler calls [`AqlQueue::service`] for every mapped queue that may have work. It consumes packets from the
+//! ring until none is ready or the next one must wait, hands dispatches to the [`ShaderEngine`](crate::shader::ShaderEngine)
+//! and returns. Dispatches complete on the engine's threads: they write the completion signal, raise the interrupt and
+//! wake the scheduler.
+
+mod aql;
+mod barrier;
+mod complete;
+mod dispatch;
+pub mod env;
+mod error;
+mod pm4;
+mod state;
+
+pub use aql::{AqlQueue, MAX_IN_FLIGHT};
+pub use env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
+pub use error::{Cause, QueueError};
+
+use belfry_isa::mem::Apertures;
+
+/// Registers of the HQD that an AQL queue runs from.
+#[derive(Clone, Copy, Debug)]
+pub struct AqlConfig {
+    /// Who the queue is in interrupts.
+    pub identity: QueueIdentity,
+    /// Address of the ring, `CP_HQD_PQ_BASE << 8`.
+    pub ring_base: u64,
+    /// 64-byte packets in the ring, a power of two.
+    pub ring_packets: u64,
+    /// `CP_HQD_PQ_RPTR_REPORT_ADDR`: where the read index goes; the `amd_queue_t` is found from here.
+    pub rptr_report: u64,
+    /// `CP_HQD_PQ_WPTR_POLL_ADDR`: the 64-bit count of packets producers have reserved.
+    pub wptr_poll: u64,
+    /// First packet to read, `CP_HQD_PQ_RPTR`; 0 for a new queue.
+    pub read_index: u64,
+    /// `SH_MEM_BASES` of the VMID.
+    pub apertures: Apertures,
+}
+
+/// What [`AqlQueue::service`] achieved.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// Nothing to do until the doorbell rings.
+    Idle,
+    /// Packets were consumed and there may be more.
+    Advanced,
+    /// The next packet waits.
+    Blocked(BlockedOn),
+    /// The queue has stopped for good; reported once, then the queue is idle.
+    Error(QueueError),
+}
+
+/// What a queue waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockedOn {
+    /// Its own dispatches: [`CpEnv::wake`] will be called.
+    Dispatches,
+    /// A value in memory that anybody may change: call again soon, without waiting for a wake-up.
+    Memory,
+}

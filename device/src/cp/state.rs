@@ -1,0 +1,169 @@
+//! What a queue's packet processor shares with its dispatches in flight.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::complete::{self, Completed};
+use super::env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
+use super::error::{Cause, QueueError};
+use crate::shader::{Announcement, Clock, FailureClass, Owner, ShaderQueue, WaveFailure};
+use crate::vm::AddressSpace;
+
+/// Shared state of one queue.
+pub(super) struct QueueState {
+    pub(super) shader: Arc<ShaderQueue>,
+    identity: Mutex<QueueIdentity>,
+    clock: Clock,
+    interrupts: Arc<dyn CpInterrupts>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    failure: Mutex<Option<QueueError>>,
+}
+
+impl QueueState {
+    pub(super) fn new(shader: Arc<ShaderQueue>, identity: QueueIdentity, env: &CpEnv) -> QueueState {
+        QueueState {
+            shader,
+            identity: Mutex::new(identity),
+            clock: Arc::clone(&env.clock),
+            interrupts: Arc::clone(&env.interrupts),
+            wake: Arc::clone(&env.wake),
+            failure: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn space(&self) -> &AddressSpace {
+        self.shader.space()
+    }
+
+    pub(super) fn identity(&self) -> QueueIdentity {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_identity(&self, identity: QueueIdentity) {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// Takes the failure a dispatch left behind.
+    pub(super) fn take_failure(&self) -> Option<QueueError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Completes a packet on the scheduler's thread.
+    pub(super) fn complete(&self, signal: u64, timestamps: Option<(u64, u64)>) -> Result<(), Cause> {
+        let completed = complete::signal(self.space(), signal, timestamps)?;
+        self.announce(completed);
+        Ok(())
+    }
+
+    pub(super) fn announce(&self, completed: Completed) {
+        if let Some(event) = completed.event {
+            self.interrupts.cp_eop(&self.identity(), event);
+        }
+    }
+
+    /// Raises the interrupts that belong to a queue error.
+    pub(super) fn announce_error(&self, cause: &Cause) {
+        let identity = self.identity();
+        if let Some(code) = cause.exception_code() {
+            self.interrupts.bad_opcode(&identity, code);
+        }
+        if let Some(fault) = cause.fault() {
+            self.interrupts.vm_fault(&identity, &fault);
+        }
+        if let Cause::Wave(failure) = cause {
+            match failure.class() {
+                FailureClass::Aperture => {
+                    self.interrupts.sq_interrupt(&identity, SqInterrupt::MemoryViolation)
+                }
+                FailureClass::IllegalInstruction => {
+                    self.interrupts.sq_interrupt(&identity, SqInterrupt::IllegalInstruction);
+                }
+                FailureClass::Translation(_) | FailureClass::Trap => {}
+            }
+        }
+    }
+}
+
+/// A dispatch between its launch and its retirement.
+pub(super) struct InFlight {
+    state: Arc<QueueState>,
+    packet: u64,
+    completion_signal: u64,
+    /// Start, if timestamps are wanted.
+    start: Option<u64>,
+    /// Signal to tell the reason of a failure.
+    inactive_signal: u64,
+    done: AtomicBool,
+}
+
+impl InFlight {
+    pub(super) fn new(
+        state: &Arc<QueueState>,
+        packet: u64,
+        completion_signal: u64,
+        profiling: bool,
+        inactive_signal: u64,
+    ) -> InFlight {
+        InFlight {
+            state: Arc::clone(state),
+            packet,
+            completion_signal,
+            start: profiling.then(|| state.now()),
+            inactive_signal,
+            done: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    fn fail(&self, cause: Cause) -> Announcement {
+        let state = Arc::clone(&self.state);
+        let inactive = cause.inactive_code().and_then(|code| {
+            complete::store(state.space(), self.inactive_signal, code)
+                .inspect_err(|fault| log::warn!(target: "gpu::cp", "inactive signal not written: {fault}"))
+                .ok()
+        });
+        let error = QueueError { packet: self.packet, cause };
+        Box::new(move || {
+            if let Some(completed) = inactive {
+                state.announce(completed);
+            }
+            state.announce_error(&error.cause);
+            *state.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            (state.wake)();
+        })
+    }
+}
+
+impl Owner for InFlight {
+    fn settle(&self, outcome: Result<(), WaveFailure>) -> Announcement {
+        let timestamps = self.start.map(|start| (start, self.state.now()));
+        let result = outcome
+            .map_err(Cause::Wave)
+            .and_then(|()| complete::signal(self.state.space(), self.completion_signal, timestamps));
+        match result {
+            Ok(completed) => {
+                self.done.store(true, Ordering::Release);
+                let state = Arc::clone(&self.state);
+                Box::new(move || {
+                    state.announce(completed);
+                    (state.wake)();
+                })
+            }
+            Err(cause) => {
+                self.state.shader.begin_stop();
+                self.fail(cause)
+            }
+        }
+    }
+
+    fn message(&self, m0: u32) {
+        self.state.interrupts.sq_interrupt(&self.state.identity(), SqInterrupt::Message(m0));
+    }
+}

@@ -1,0 +1,148 @@
+//! A dispatch in progress: which workgroups have begun, which are paused, how many are done.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::failure::WaveFailure;
+use super::launch::Launch;
+use super::queue::ShaderQueue;
+use super::workgroup::Workgroup;
+
+/// Something to do once no lock and no slice of guest memory is held.
+pub type Announcement = Box<dyn FnOnce() + Send>;
+
+/// Who submitted a dispatch and is told of its end.
+pub trait Owner: Send + Sync {
+    /// The dispatch completed or failed: writes what memory must show, and returns what to do afterwards.
+    ///
+    /// Called once, on a worker, while the queue still counts as running: stopping the queue waits for it. It must not
+    /// wait for anything; interrupts and wake-ups belong into the announcement.
+    fn settle(&self, outcome: Result<(), WaveFailure>) -> Announcement;
+
+    /// A wave sent `MSG_INTERRUPT` with this value of `M0[23:0]`. Called outside slices.
+    fn message(&self, m0: u32);
+}
+
+/// A dispatch handed to the engine.
+pub struct Dispatch {
+    queue: Arc<ShaderQueue>,
+    launch: Launch,
+    owner: Arc<dyn Owner>,
+    /// Lane IDs of a full workgroup, made once.
+    lanes: Vec<(u64, [u32; 64])>,
+    code_epoch: u64,
+    total: u64,
+    next: AtomicU64,
+    done: AtomicU64,
+    settled: AtomicBool,
+    paused: Mutex<VecDeque<Box<Workgroup>>>,
+}
+
+impl fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatch")
+            .field("launch", &self.launch)
+            .field("total", &self.total)
+            .field("next", &self.next)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dispatch {
+    /// A dispatch of `total` workgroups, [`Launch::workgroup_count`], at least one.
+    pub(super) fn new(
+        queue: Arc<ShaderQueue>,
+        launch: Launch,
+        total: u64,
+        code_epoch: u64,
+        owner: Arc<dyn Owner>,
+    ) -> Dispatch {
+        let lanes = launch.lane_ids(launch.workgroup);
+        Dispatch {
+            queue,
+            launch,
+            owner,
+            lanes,
+            code_epoch,
+            total,
+            next: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            settled: AtomicBool::new(false),
+            paused: Mutex::default(),
+        }
+    }
+
+    pub(super) fn queue(&self) -> &Arc<ShaderQueue> {
+        &self.queue
+    }
+
+    pub(super) fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    pub(super) fn owner(&self) -> &Arc<dyn Owner> {
+        &self.owner
+    }
+
+    pub(super) fn lanes(&self) -> &[(u64, [u32; 64])] {
+        &self.lanes
+    }
+
+    pub(super) fn code_epoch(&self) -> u64 {
+        self.code_epoch
+    }
+
+    /// Whether workgroups are left that nobody has begun.
+    pub(super) fn has_unclaimed(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.total
+    }
+
+    /// Takes the next workgroup nobody has begun.
+    pub(super) fn claim(&self) -> Option<u64> {
+        self.next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                (next < self.total).then_some(next + 1)
+            })
+            .ok()
+    }
+
+    pub(super) fn pause(&self, workgroup: Box<Workgroup>) {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner).push_back(workgroup);
+    }
+
+    pub(super) fn resume(&self) -> Option<Box<Workgroup>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Drops the paused workgroups, whose queue is stopped.
+    pub(super) fn clear(&self) {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Counts a workgroup done; true for the last one, when [`Dispatch::complete`] is due.
+    pub(super) fn workgroup_done(&self) -> bool {
+        self.done.fetch_add(1, Ordering::AcqRel) + 1 == self.total
+    }
+
+    /// Settles as completed.
+    pub(super) fn complete(&self) -> Option<Announcement> {
+        self.settle(Ok(()))
+    }
+
+    /// Settles with a failure, unless something else was first.
+    pub(super) fn fail(&self, failure: WaveFailure) -> Option<Announcement> {
+        self.settle(Err(failure))
+    }
+
+    fn settle(&self, outcome: Result<(), WaveFailure>) -> Option<Announcement> {
+        (!self.settled.swap(true, Ordering::AcqRel)).then(|| self.owner.settle(outcome))
+    }
+
+    /// Whether the dispatch has been settled and needs no further turn.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+}

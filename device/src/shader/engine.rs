@@ -1,0 +1,288 @@
+//! Worker threads and which dispatch each of them turns to next.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use belfry_isa::inst::Arch;
+use belfry_isa::lanes::Backend;
+
+use super::dispatch::{Dispatch, Owner};
+use super::launch::Launch;
+use super::queue::{Residency, Seat, ShaderQueue};
+use super::stats::{Counters, Statistics};
+use super::worker::Worker;
+use super::workgroup::Workgroup;
+
+/// Waves a compute unit of gfx11 holds: two SIMDs of 16.
+pub const WAVES_PER_CU: u32 = 32;
+
+/// Size of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct ShaderConfig {
+    /// Worker threads; one makes execution deterministic: workgroups begin in ascending order and take turns in a fixed way.
+    pub workers: usize,
+    /// Compute units, which decide how many waves are resident at once.
+    pub compute_units: u32,
+    /// Instruction set.
+    pub arch: Arch,
+    /// Which host instructions the interpreter uses.
+    pub backend: Backend,
+}
+
+/// Reads the 100 MHz counter.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Why the engine refused something.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A worker thread could not be started.
+    #[error("worker thread cannot be started: {0}")]
+    Thread(#[source] std::io::Error),
+    /// The grid has more workgroups than can be counted, or none.
+    #[error("grid {grid:?} in workgroups of {workgroup:?} cannot be counted")]
+    Grid {
+        /// Work-items of the grid.
+        grid: [u32; 3],
+        /// Work-items of a workgroup.
+        workgroup: [u32; 3],
+    },
+}
+
+/// Runs dispatches of all queues on a fixed set of worker threads.
+pub struct ShaderEngine {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// What the workers share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    residency: Arc<Residency>,
+    code_epoch: AtomicU64,
+    pub(super) counters: Counters,
+    pub(super) clock: Clock,
+    pub(super) arch: Arch,
+    pub(super) backend: Backend,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Queues with dispatches, in the order of their turns.
+    queues: VecDeque<Active>,
+    /// Workers asleep.
+    waiting: usize,
+    shutdown: bool,
+}
+
+#[derive(Debug)]
+struct Active {
+    queue: Arc<ShaderQueue>,
+    dispatches: VecDeque<Arc<Dispatch>>,
+}
+
+/// Work for one turn.
+pub(super) struct Task {
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) work: Work,
+}
+
+/// What a turn begins with.
+pub(super) enum Work {
+    /// Room for a workgroup that is still to be claimed.
+    Begin(Seat),
+    /// A paused workgroup.
+    Resume(Box<Workgroup>),
+}
+
+impl fmt::Debug for ShaderEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShaderEngine").field("workers", &self.workers.len()).finish_non_exhaustive()
+    }
+}
+
+impl ShaderEngine {
+    /// Starts the worker threads.
+    pub fn new(config: ShaderConfig, clock: Clock) -> Result<ShaderEngine, Error> {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            residency: Arc::new(Residency::new(
+                config.compute_units.saturating_mul(WAVES_PER_CU).max(WAVES_PER_CU),
+            )),
+            code_epoch: AtomicU64::new(1),
+            counters: Counters::default(),
+            clock,
+            arch: config.arch,
+            backend: config.backend,
+        });
+        let mut engine = ShaderEngine { shared, workers: Vec::new() };
+        for index in 0..config.workers.max(1) {
+            let shared = Arc::clone(&engine.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("shader-{index}"))
+                .spawn(move || Worker::new(shared).run())
+                .map_err(Error::Thread)?;
+            engine.workers.push(worker);
+        }
+        Ok(engine)
+    }
+
+    /// Hands a dispatch to the workers; `owner` is told when it has completed or failed, and never if the queue is stopped.
+    pub fn submit(
+        &self,
+        queue: &Arc<ShaderQueue>,
+        launch: Launch,
+        owner: Arc<dyn Owner>,
+    ) -> Result<(), Error> {
+        let total = launch
+            .workgroup_count()
+            .filter(|&total| total > 0)
+            .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
+        let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        let dispatch = Arc::new(Dispatch::new(Arc::clone(queue), launch, total, epoch, owner));
+        let mut state = self.shared.lock();
+        match state.queues.iter_mut().find(|active| Arc::ptr_eq(&active.queue, queue)) {
+            Some(active) => active.dispatches.push_back(dispatch),
+            None => {
+                state
+                    .queues
+                    .push_back(Active { queue: Arc::clone(queue), dispatches: VecDeque::from([dispatch]) });
+            }
+        }
+        drop(state);
+        self.shared.work.notify_all();
+        Ok(())
+    }
+
+    /// Lets a suspended queue run on.
+    pub fn resume(&self, queue: &ShaderQueue) {
+        queue.end_suspension();
+        drop(self.shared.lock());
+        self.shared.work.notify_all();
+    }
+
+    /// Stops a queue for good, as [`ShaderQueue::stop`], and drops what it had in progress.
+    pub fn remove(&self, queue: &ShaderQueue) {
+        queue.stop();
+        let mut state = self.shared.lock();
+        state.queues.retain(|active| {
+            let keep = !std::ptr::eq(Arc::as_ptr(&active.queue), queue);
+            if !keep {
+                active.dispatches.iter().for_each(|dispatch| dispatch.clear());
+            }
+            keep
+        });
+    }
+
+    /// Worker threads.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Counters since the engine was made.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.shared.counters.get()
+    }
+}
+
+impl Drop for ShaderEngine {
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.lock();
+            state.shutdown = true;
+            for active in &state.queues {
+                active.queue.begin_stop();
+            }
+        }
+        self.shared.work.notify_all();
+        for worker in self.workers.drain(..) {
+            // The last handle may be dropped by an announcement on a worker, which cannot wait for itself.
+            if worker.thread().id() != std::thread::current().id() && worker.join().is_err() {
+                log::error!(target: "gpu::shader", "a shader worker panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for work; `None` at shutdown. The task's queue has begun a turn.
+    pub(super) fn next_task(&self) -> Option<Task> {
+        let mut state = self.lock();
+        loop {
+            if state.shutdown {
+                return None;
+            }
+            if let Some(task) = self.find(&mut state) {
+                return Some(task);
+            }
+            state.waiting += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+
+    /// The turn of a task is over: ends it and lets sleeping workers look for what it left behind.
+    pub(super) fn end_task(&self, queue: &ShaderQueue) {
+        queue.end_turn();
+        let waiting = self.lock().waiting;
+        if waiting != 0 {
+            self.work.notify_all();
+        }
+    }
+
+    /// Takes the queues in turn, and the dispatches of each queue in turn.
+    fn find(&self, state: &mut State) -> Option<Task> {
+        for _ in 0..state.queues.len() {
+            let mut active = state.queues.pop_front()?;
+            if active.queue.is_stopping() {
+                active.dispatches.iter().for_each(|dispatch| dispatch.clear());
+                continue;
+            }
+            active.dispatches.retain(|dispatch| !dispatch.is_settled());
+            if active.dispatches.is_empty() {
+                continue;
+            }
+            let task = if active.queue.begin_turn() {
+                let task = self.find_in(&mut active.dispatches);
+                if task.is_none() {
+                    active.queue.end_turn();
+                }
+                task
+            } else {
+                None
+            };
+            state.queues.push_back(active);
+            if task.is_some() {
+                return task;
+            }
+        }
+        None
+    }
+
+    fn find_in(&self, dispatches: &mut VecDeque<Arc<Dispatch>>) -> Option<Task> {
+        for _ in 0..dispatches.len() {
+            let dispatch = dispatches.pop_front()?;
+            dispatches.push_back(Arc::clone(&dispatch));
+            // New workgroups first: those that wait for each other across the grid must all become resident.
+            if dispatch.has_unclaimed()
+                && let Some(seat) = self.residency.seat(&dispatch)
+            {
+                return Some(Task { dispatch, work: Work::Begin(seat) });
+            }
+            if let Some(workgroup) = dispatch.resume() {
+                return Some(Task { dispatch, work: Work::Resume(workgroup) });
+            }
+        }
+        None
+    }
+}

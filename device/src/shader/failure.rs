@@ -1,0 +1,102 @@
+//! Why a wave stopped before its end.
+
+use belfry_abi::aql::inactive;
+use belfry_isa::exec::{FaultCause, WaveFault};
+use belfry_isa::mem::{Access, FaultKind as IsaFaultKind};
+
+use crate::vm::{Fault, FaultKind};
+
+/// A wave that cannot go on, and with it its dispatch and queue.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("workgroup {workgroup:?} wave {wave}: {reason}")]
+pub struct WaveFailure {
+    /// Workgroup within the grid.
+    pub workgroup: [u32; 3],
+    /// Wave within the workgroup.
+    pub wave: u32,
+    /// The reason.
+    pub reason: Reason,
+}
+
+/// Reason for a wave's failure.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Reason {
+    /// A memory access, an illegal instruction or a register out of range.
+    #[error("{0}")]
+    Fault(WaveFault),
+    /// `s_trap` with an identifier that needs a trap handler; none is run.
+    #[error("trap {id} at {pc:#x}")]
+    Trap {
+        /// Trap identifier.
+        id: u8,
+        /// Address of the instruction after it.
+        pc: u64,
+    },
+    /// `s_sethalt`: only a debugger could continue the wave.
+    #[error("halted at {pc:#x}")]
+    Halt {
+        /// Address of the instruction after it.
+        pc: u64,
+    },
+    /// The interpreter itself failed.
+    #[error("the interpreter failed")]
+    Internal,
+}
+
+/// What the hardware calls a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// An address that does not translate: the VM raises its fault.
+    Translation(Fault),
+    /// An address outside the LDS or scratch that a wave has.
+    Aperture,
+    /// An instruction that cannot be executed.
+    IllegalInstruction,
+    /// A trap or a halt.
+    Trap,
+}
+
+impl WaveFailure {
+    /// The class of the failure.
+    #[must_use]
+    pub fn class(&self) -> FailureClass {
+        let Reason::Fault(fault) = &self.reason else {
+            return FailureClass::Trap;
+        };
+        match &fault.kind {
+            FaultCause::Memory(memory) => {
+                let kind = match (memory.kind, memory.access) {
+                    (IsaFaultKind::Aperture, _) => return FailureClass::Aperture,
+                    (IsaFaultKind::NotPresent, _) => FaultKind::NotPresent,
+                    (IsaFaultKind::Bus, _) => FaultKind::Bus,
+                    (IsaFaultKind::Permission, Access::Read) => FaultKind::NoRead,
+                    (IsaFaultKind::Permission, Access::Write | Access::Atomic) => FaultKind::ReadOnly,
+                    (IsaFaultKind::Permission, Access::Execute) => FaultKind::NoExecute,
+                };
+                FailureClass::Translation(Fault { va: memory.va, access: memory.access, kind, level: 0 })
+            }
+            FaultCause::LdsOutOfRange { .. } => FailureClass::Aperture,
+            _ => FailureClass::IllegalInstruction,
+        }
+    }
+
+    /// Code for the queue's inactive signal; `None` for translation faults, which the driver reports.
+    #[must_use]
+    pub fn inactive_code(&self) -> Option<u64> {
+        match self.class() {
+            FailureClass::Translation(_) => None,
+            FailureClass::Aperture => Some(inactive::APERTURE_VIOLATION),
+            FailureClass::IllegalInstruction => Some(inactive::ILLEGAL_INSTRUCTION),
+            FailureClass::Trap => Some(inactive::TRAP),
+        }
+    }
+
+    /// The translation fault, if that is what it was.
+    #[must_use]
+    pub fn vm_fault(&self) -> Option<Fault> {
+        match self.class() {
+            FailureClass::Translation(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}

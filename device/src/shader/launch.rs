@@ -1,0 +1,250 @@
+//! What the SPI puts into a wave's registers before its first instruction.
+
+use std::sync::Arc;
+
+use belfry_isa::inst::WaveSize;
+use belfry_isa::wave::{Wave, WaveInit};
+
+use super::scratch::ScratchPool;
+
+/// Work-items a workgroup can have.
+pub const MAX_WORKGROUP_SIZE: u32 = 1024;
+/// SGPRs a launch can initialise: 16 user SGPRs, three workgroup IDs and the workgroup information.
+pub const MAX_INITIAL_SGPRS: usize = 32;
+
+/// One kernel launch: the grid and how its waves start.
+///
+/// Sources: LLVM AMDGPUUsage, "Initial Kernel Execution State" (order of SGPRs, packed work-item IDs).
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Lanes of a wave.
+    pub wave_size: WaveSize,
+    /// VGPRs of a wave.
+    pub vgpr_count: u16,
+    /// `MODE` register.
+    pub mode: u32,
+    /// SGPRs the packet processor preloads, `s0..`, at most 16.
+    pub user_sgprs: Vec<u32>,
+    /// Whether the workgroup ID of each dimension follows in an SGPR.
+    pub workgroup_id_sgprs: [bool; 3],
+    /// Whether the workgroup information SGPR follows.
+    pub workgroup_info_sgpr: bool,
+    /// Work-item IDs in `v0`: 0 x, 1 x and y, 2 x, y and z.
+    pub workitem_id_dims: u32,
+    /// Work-items of the grid.
+    pub grid: [u32; 3],
+    /// Work-items of a workgroup; none is 0 and there are at most [`MAX_WORKGROUP_SIZE`] in all.
+    pub workgroup: [u32; 3],
+    /// Bytes of LDS of a workgroup.
+    pub lds_size: u32,
+    /// Scratch memory, if the kernel uses any.
+    pub scratch: Option<Arc<ScratchPool>>,
+    /// Bytes of scratch memory each lane may use.
+    pub scratch_bytes_per_lane: u32,
+}
+
+impl Launch {
+    /// Workgroups in each dimension; the last ones may be partial.
+    #[must_use]
+    pub fn workgroups(&self) -> [u32; 3] {
+        core::array::from_fn(|dim| self.grid[dim].div_ceil(self.workgroup[dim].max(1)))
+    }
+
+    /// All workgroups; `None` if they are more than 64 bits can count.
+    #[must_use]
+    pub fn workgroup_count(&self) -> Option<u64> {
+        self.workgroups().into_iter().try_fold(1u64, |product, count| product.checked_mul(u64::from(count)))
+    }
+
+    /// Identifier of the `index`th workgroup, x fastest.
+    #[must_use]
+    pub fn workgroup_id(&self, index: u64) -> [u32; 3] {
+        let [x, y, _] = self.workgroups().map(u64::from);
+        // Each quotient or remainder is below a 32-bit count.
+        [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
+    }
+
+    /// Work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
+    #[must_use]
+    pub fn extent(&self, id: [u32; 3]) -> [u32; 3] {
+        core::array::from_fn(|dim| {
+            let size = u64::from(self.workgroup[dim]);
+            (u64::from(self.grid[dim]).saturating_sub(u64::from(id[dim]) * size)).min(size) as u32
+        })
+    }
+
+    /// Lanes of a wave.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        match self.wave_size {
+            WaveSize::Wave32 => 32,
+            WaveSize::Wave64 => 64,
+        }
+    }
+
+    /// Waves of a full workgroup.
+    #[must_use]
+    pub fn waves_per_workgroup(&self) -> u32 {
+        self.workgroup.iter().product::<u32>().div_ceil(self.lanes())
+    }
+
+    /// EXEC and packed work-item IDs of each wave of a workgroup of this extent.
+    pub(super) fn lane_ids(&self, extent: [u32; 3]) -> Vec<(u64, [u32; 64])> {
+        let total: u32 = extent.iter().product();
+        let lanes = self.lanes();
+        let mut id = [0u32; 3];
+        (0..total.div_ceil(lanes))
+            .map(|wave| {
+                let mut exec = 0;
+                let mut v0 = [0; 64];
+                for (lane, value) in
+                    v0.iter_mut().enumerate().take((total - wave * lanes).min(lanes) as usize)
+                {
+                    exec |= 1 << lane;
+                    *value = match self.workitem_id_dims {
+                        0 => id[0],
+                        1 => id[0] | id[1] << 10,
+                        _ => id[0] | id[1] << 10 | id[2] << 20,
+                    };
+                    id[0] += 1;
+                    if id[0] == extent[0] {
+                        id[0] = 0;
+                        id[1] += 1;
+                        if id[1] == extent[1] {
+                            id[1] = 0;
+                            id[2] += 1;
+                        }
+                    }
+                }
+                (exec, v0)
+            })
+            .collect()
+    }
+
+    /// Starts wave `wave` of `waves` of a workgroup; reuses the storage of `old`.
+    pub(super) fn start_wave(
+        &self,
+        old: Option<Wave>,
+        id: [u32; 3],
+        (wave, waves): (u32, u32),
+        (exec, v0): &(u64, [u32; 64]),
+        scratch_slot: Option<u32>,
+    ) -> Wave {
+        let mut sgprs = [0u32; MAX_INITIAL_SGPRS];
+        let mut count = 0;
+        let ids =
+            id.into_iter().zip(self.workgroup_id_sgprs).filter_map(|(id, enabled)| enabled.then_some(id));
+        // gfx11: bit 31 first wave, bits 5:0 waves of the workgroup; the ordered-append term is not used by compute.
+        let info = self.workgroup_info_sgpr.then_some(u32::from(wave == 0) << 31 | waves & 0x3f);
+        for (register, value) in sgprs.iter_mut().zip(self.user_sgprs.iter().copied().chain(ids).chain(info))
+        {
+            *register = value;
+            count += 1;
+        }
+        let scratch_base = match (&self.scratch, scratch_slot) {
+            (Some(pool), Some(slot)) => pool.address(slot),
+            _ => 0,
+        };
+        let init = WaveInit {
+            pc: self.entry,
+            exec: *exec,
+            wave_size: self.wave_size,
+            sgprs: &sgprs[..count],
+            vgprs: core::slice::from_ref(v0),
+            vgpr_count: self.vgpr_count,
+            mode: self.mode,
+            scratch_base,
+            scratch_size_per_lane: if scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
+            ..WaveInit::default()
+        };
+        match old {
+            Some(mut wave) => {
+                wave.restart(&init);
+                wave
+            }
+            None => Wave::new(&init),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch() -> Launch {
+        Launch {
+            entry: 0x1000,
+            wave_size: WaveSize::Wave32,
+            vgpr_count: 8,
+            mode: 0x3f0,
+            user_sgprs: vec![0xa, 0xb],
+            workgroup_id_sgprs: [true, false, true],
+            workgroup_info_sgpr: true,
+            workitem_id_dims: 2,
+            grid: [10, 5, 3],
+            workgroup: [4, 4, 2],
+            lds_size: 0,
+            scratch: None,
+            scratch_bytes_per_lane: 0,
+        }
+    }
+
+    #[test]
+    fn grid_divides_into_partial_workgroups() {
+        let launch = launch();
+        assert_eq!(launch.workgroups(), [3, 2, 2]);
+        assert_eq!(launch.workgroup_count(), Some(12));
+        assert_eq!(launch.workgroup_id(0), [0, 0, 0]);
+        assert_eq!(launch.workgroup_id(4), [1, 1, 0]);
+        assert_eq!(launch.workgroup_id(11), [2, 1, 1]);
+        assert_eq!(launch.extent([0, 0, 0]), [4, 4, 2]);
+        assert_eq!(launch.extent([2, 1, 1]), [2, 1, 1]);
+        let items: u64 = (0..12)
+            .map(|index| {
+                launch.extent(launch.workgroup_id(index)).into_iter().map(u64::from).product::<u64>()
+            })
+            .sum();
+        assert_eq!(items, 10 * 5 * 3);
+    }
+
+    #[test]
+    fn counts_that_overflow_are_refused() {
+        let launch = Launch { grid: [u32::MAX; 3], workgroup: [1; 3], ..launch() };
+        assert_eq!(launch.workgroup_count(), None);
+    }
+
+    #[test]
+    fn work_item_ids_are_packed_and_lanes_masked() {
+        let waves = launch().lane_ids([4, 4, 2]);
+        assert_eq!(waves.len(), 1);
+        assert_eq!(waves[0].0, 0xffff_ffff);
+        assert_eq!(waves[0].1[31], 3 | 3 << 10 | 1 << 20);
+        let waves = launch().lane_ids([33, 2, 1]);
+        assert_eq!(waves.iter().map(|wave| wave.0).collect::<Vec<_>>(), [0xffff_ffff, 0xffff_ffff, 0b11]);
+        assert_eq!(waves[1].1[0], 32);
+        assert_eq!(waves[1].1[1], 1 << 10);
+        for (dims, expected) in [(0, 3), (1, 3 | 3 << 10), (2, 3 | 3 << 10 | 1 << 20)] {
+            let launch = Launch { workitem_id_dims: dims, ..launch() };
+            assert_eq!(launch.lane_ids([4, 4, 2])[0].1[31], expected);
+        }
+        let wide = Launch { wave_size: WaveSize::Wave64, ..launch() };
+        assert_eq!(wide.lane_ids([33, 2, 1])[1].0, 0b11);
+    }
+
+    #[test]
+    fn sgprs_follow_in_order() {
+        let launch = launch();
+        let ids = launch.lane_ids([4, 4, 2]);
+        let wave = launch.start_wave(None, [7, 8, 9], (0, 1), &ids[0], None);
+        assert_eq!(
+            (0..6).map(|register| wave.sgpr(register)).collect::<Vec<_>>(),
+            [0xa, 0xb, 7, 9, 0x8000_0001, 0]
+        );
+        assert_eq!((wave.pc(), wave.exec()), (0x1000, 0xffff_ffff));
+        assert_eq!(wave.vgpr(0, 31), 3 | 3 << 10 | 1 << 20);
+        let wave = launch.start_wave(Some(wave), [1, 2, 3], (1, 2), &(1, [5; 64]), None);
+        assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 2, 1, 5));
+    }
+}

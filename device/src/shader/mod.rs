@@ -1,0 +1,32 @@
+//! The shader engine: workgroups on worker threads.
+//!
+//! A dispatch is a list of workgroups. A worker takes a turn at a dispatch: it begins workgroups in ascending order and
+//! runs each to its end, or until the turn's budget of instructions is used up; then the workgroup pauses and any
+//! worker may go on with it later. The waves of a workgroup take turns on its worker, switching at `s_barrier`,
+//! `s_sleep`, the end of the program and after a quantum, so LDS needs no locks. Queues take turns, and so do the
+//! dispatches of a queue; new workgroups come before paused ones until the modelled GPU is full, so that grids whose
+//! workgroups wait for each other make progress.
+//!
+//! | a queue is | turns begin | waves | ends by |
+//! | --- | --- | --- | --- |
+//! | running | yes | run | [`ShaderQueue::suspend`], [`ShaderEngine::remove`], a failed wave |
+//! | suspended | no | kept | [`ShaderEngine::resume`], [`ShaderEngine::remove`] |
+//! | stopped | no | dropped | nothing |
+
+mod dispatch;
+mod engine;
+mod failure;
+mod launch;
+mod queue;
+mod scratch;
+mod stats;
+mod worker;
+mod workgroup;
+
+pub use dispatch::{Announcement, Owner};
+pub use engine::{Clock, Error, ShaderConfig, ShaderEngine, WAVES_PER_CU};
+pub use failure::{FailureClass, Reason, WaveFailure};
+pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};
+pub use queue::ShaderQueue;
+pub use scratch::ScratchPool;
+pub use stats::Statistics;

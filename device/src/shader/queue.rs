@@ -1,0 +1,181 @@
+//! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use belfry_isa::mem::Apertures;
+
+use super::dispatch::Dispatch;
+use super::launch::Launch;
+use super::scratch::ScratchPool;
+use crate::vm::AddressSpace;
+
+/// One queue's standing with the shader engine.
+#[derive(Debug)]
+pub struct ShaderQueue {
+    space: Arc<AddressSpace>,
+    apertures: Apertures,
+    stopping: AtomicBool,
+    suspended: AtomicBool,
+    /// Workers in a turn of this queue. Its lock also guards the step from "may run" to "runs".
+    busy: Mutex<u32>,
+    left: Condvar,
+    /// Waves resident, running or paused.
+    waves: AtomicU32,
+}
+
+impl ShaderQueue {
+    /// A queue whose waves run in `space`.
+    #[must_use]
+    pub fn new(space: Arc<AddressSpace>, apertures: Apertures) -> Arc<ShaderQueue> {
+        Arc::new(ShaderQueue {
+            space,
+            apertures,
+            stopping: AtomicBool::new(false),
+            suspended: AtomicBool::new(false),
+            busy: Mutex::new(0),
+            left: Condvar::new(),
+            waves: AtomicU32::new(0),
+        })
+    }
+
+    /// The queue's address space.
+    #[must_use]
+    pub fn space(&self) -> &Arc<AddressSpace> {
+        &self.space
+    }
+
+    pub(super) fn apertures(&self) -> Apertures {
+        self.apertures
+    }
+
+    /// Lets no further turn begin, for good; running turns end at their next wave switch. Does not wait.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Stops every wave for good; returns when none runs any more, within a few thousand instructions.
+    ///
+    /// Afterwards nothing is written on the queue's behalf: no completion signal, no interrupt of a completion.
+    pub fn stop(&self) {
+        self.begin_stop();
+        self.wait_until_idle();
+    }
+
+    /// Stops waves where they are, to go on after [`super::ShaderEngine::resume`]; returns when none runs.
+    pub fn suspend(&self) {
+        self.suspended.store(true, Ordering::SeqCst);
+        self.wait_until_idle();
+    }
+
+    pub(super) fn end_suspension(&self) {
+        self.suspended.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the queue is stopped or stopping.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Whether running turns should pause or end now.
+    pub(super) fn should_yield(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed) || self.suspended.load(Ordering::Relaxed)
+    }
+
+    fn wait_until_idle(&self) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        while *busy != 0 {
+            busy = self.left.wait(busy).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Begins a turn, unless the queue is stopped or suspended.
+    pub(super) fn begin_turn(&self) -> bool {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.stopping.load(Ordering::SeqCst) || self.suspended.load(Ordering::SeqCst) {
+            return false;
+        }
+        *busy += 1;
+        true
+    }
+
+    /// Ends a turn.
+    pub(super) fn end_turn(&self) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        *busy -= 1;
+        if *busy == 0 {
+            self.left.notify_all();
+        }
+    }
+}
+
+/// Waves resident on the whole engine.
+#[derive(Debug)]
+pub(super) struct Residency {
+    waves: AtomicU32,
+    limit: u32,
+}
+
+impl Residency {
+    pub(super) fn new(limit: u32) -> Residency {
+        Residency { waves: AtomicU32::new(0), limit }
+    }
+
+    /// A seat for one workgroup of a dispatch, if there is room.
+    ///
+    /// The engine holds as many waves as the modelled GPU. Beyond that a queue without any wave still gets one workgroup
+    /// in: a queue whose waves never end must not keep the others out.
+    pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Seat> {
+        let queue = dispatch.queue();
+        let waves = dispatch.launch().waves_per_workgroup();
+        // Seats are only handed out under the engine's lock, so the two counts cannot race upwards.
+        let room = self.waves.load(Ordering::SeqCst).saturating_add(waves) <= self.limit;
+        if !room && queue.waves.load(Ordering::SeqCst) != 0 {
+            return None;
+        }
+        let scratch = match &dispatch.launch().scratch {
+            None => None,
+            Some(pool) => Some((Arc::clone(pool), pool.take(waves)?)),
+        };
+        self.waves.fetch_add(waves, Ordering::SeqCst);
+        queue.waves.fetch_add(waves, Ordering::SeqCst);
+        Some(Seat { residency: Arc::clone(self), queue: Arc::clone(queue), waves, scratch })
+    }
+}
+
+/// Room for one workgroup and its scratch memory; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    residency: Arc<Residency>,
+    queue: Arc<ShaderQueue>,
+    waves: u32,
+    scratch: Option<(Arc<ScratchPool>, Vec<u32>)>,
+}
+
+impl Seat {
+    /// Scratch slot of a wave.
+    pub(super) fn scratch_slot(&self, wave: u32) -> Option<u32> {
+        self.scratch.as_ref().and_then(|(_, slots)| slots.get(wave as usize).copied())
+    }
+
+    /// Whether the seat serves a workgroup of this launch as it is.
+    pub(super) fn fits(&self, launch: &Launch) -> bool {
+        let scratch = match (&self.scratch, &launch.scratch) {
+            (None, None) => true,
+            (Some((mine, _)), Some(wanted)) => Arc::ptr_eq(mine, wanted),
+            _ => false,
+        };
+        scratch && self.waves == launch.waves_per_workgroup()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some((pool, slots)) = &mut self.scratch {
+            pool.give(slots);
+        }
+        self.queue.waves.fetch_sub(self.waves, Ordering::SeqCst);
+        self.residency.waves.fetch_sub(self.waves, Ordering::SeqCst);
+    }
+}

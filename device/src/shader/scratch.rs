@@ -1,0 +1,95 @@
+//! Scratch memory: which wave has which part of a queue's backing memory.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Scratch memory of a queue, divided into slots of one wave each.
+#[derive(Debug)]
+pub struct ScratchPool {
+    base: u64,
+    wave_bytes: u64,
+    slots: u32,
+    used: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    /// Slots that were given back.
+    free: Vec<u32>,
+    /// First slot that was never used.
+    next: u32,
+}
+
+impl ScratchPool {
+    /// `slots` slots of `wave_bytes` each from GPU virtual address `base` on.
+    #[must_use]
+    pub fn new(base: u64, wave_bytes: u64, slots: u32) -> ScratchPool {
+        ScratchPool { base, wave_bytes, slots, used: Mutex::default() }
+    }
+
+    /// Whether it describes this memory.
+    #[must_use]
+    pub fn is(&self, base: u64, wave_bytes: u64, slots: u32) -> bool {
+        (self.base, self.wave_bytes, self.slots) == (base, wave_bytes, slots)
+    }
+
+    /// Bytes of one wave.
+    #[must_use]
+    pub fn wave_bytes(&self) -> u64 {
+        self.wave_bytes
+    }
+
+    /// Waves that can have scratch memory at once.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// GPU virtual address of a slot.
+    #[must_use]
+    pub fn address(&self, slot: u32) -> u64 {
+        self.base.wrapping_add(u64::from(slot) * self.wave_bytes)
+    }
+
+    /// Takes `count` slots, or none.
+    pub(super) fn take(&self, count: u32) -> Option<Vec<u32>> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = self.slots - used.next;
+        if (used.free.len() as u64) + u64::from(fresh) < u64::from(count) {
+            return None;
+        }
+        let taken = (0..count)
+            .map(|_| {
+                used.free.pop().unwrap_or_else(|| {
+                    used.next += 1;
+                    used.next - 1
+                })
+            })
+            .collect();
+        Some(taken)
+    }
+
+    /// Gives slots back.
+    pub(super) fn give(&self, slots: &mut Vec<u32>) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).free.append(slots);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_exclusive_and_come_back() {
+        let pool = ScratchPool::new(0x1000, 0x100, 5);
+        let mut first = pool.take(3).expect("five are free");
+        assert_eq!(pool.take(3), None);
+        let second = pool.take(2).expect("two are left");
+        let mut all: Vec<u32> = first.iter().chain(&second).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4]);
+        assert_eq!(pool.address(4), 0x1400);
+        pool.give(&mut first);
+        assert_eq!(pool.take(3).map(|slots| slots.len()), Some(3));
+        assert_eq!(pool.take(1), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! Counters of the shader engine.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the engine has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Dispatches completed.
+    pub dispatches: u64,
+    /// Workgroups completed.
+    pub workgroups: u64,
+    /// Waves completed.
+    pub waves: u64,
+    /// Instructions executed by waves; waits, hints and nops do not count.
+    pub wave_instructions: u64,
+}
+
+/// Shared counters behind [`Statistics`].
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    dispatches: AtomicU64,
+    workgroups: AtomicU64,
+    waves: AtomicU64,
+    wave_instructions: AtomicU64,
+}
+
+/// A worker's own counts, added to the shared ones once per turn.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    pub(super) dispatches: u64,
+    pub(super) workgroups: u64,
+    pub(super) waves: u64,
+    pub(super) wave_instructions: u64,
+}
+
+impl Counters {
+    pub(super) fn add(&self, local: &mut Local) {
+        let local = std::mem::take(local);
+        self.dispatches.fetch_add(local.dispatches, Ordering::Relaxed);
+        self.workgroups.fetch_add(local.workgroups, Ordering::Relaxed);
+        self.waves.fetch_add(local.waves, Ordering::Relaxed);
+        self.wave_instructions.fetch_add(local.wave_instructions, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Statistics {
+        Statistics {
+            dispatches: self.dispatches.load(Ordering::Relaxed),
+            workgroups: self.workgroups.load(Ordering::Relaxed),
+            waves: self.waves.load(Ordering::Relaxed),
+            wave_instructions: self.wave_instructions.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One worker thread: takes turns at dispatches.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use belfry_isa::code_cache::CodeCache;
+use belfry_isa::exec::{Env, Lds};
+use belfry_isa::mem::{Mmu, Tlb};
+
+use super::dispatch::{Announcement, Dispatch};
+use super::engine::{Shared, Task, Work};
+use super::failure::{Reason, WaveFailure};
+use super::stats::Local;
+use super::workgroup::{Outcome, Turn, Workgroup};
+
+/// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
+/// translations and replacing guest memory wait.
+pub(super) const TURN_BUDGET: u64 = 10_000;
+/// What starting a workgroup costs the budget.
+const START_COST: u64 = 64;
+/// Address spaces a worker keeps translations and code for.
+const CONTEXTS: usize = 8;
+/// Storage of ended workgroups kept for the next ones.
+const SPARE_WORKGROUPS: usize = 4;
+
+/// A worker's caches of one address space.
+struct Context {
+    id: u64,
+    tlb: Tlb,
+    code: CodeCache,
+}
+
+/// State of one worker thread.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    /// Most recently used last.
+    contexts: Vec<Context>,
+    #[expect(
+        clippy::vec_box,
+        reason = "the boxes move between this list and the dispatches' queues of paused workgroups"
+    )]
+    spare: Vec<Box<Workgroup>>,
+    stats: Local,
+    /// Turns in a row that found only sleeping waves.
+    asleep: u32,
+}
+
+/// What a turn leaves to be done after it.
+#[derive(Default)]
+struct Aftermath {
+    announcements: Vec<Announcement>,
+    messages: Vec<u32>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>) -> Worker {
+        Worker { shared, contexts: Vec::new(), spare: Vec::new(), stats: Local::default(), asleep: 0 }
+    }
+
+    /// Works until the engine shuts down.
+    pub(super) fn run(mut self) {
+        while let Some(Task { dispatch, work }) = self.shared.next_task() {
+            let mut aftermath = Aftermath::default();
+            // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
+            // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
+            let turn = AssertUnwindSafe(|| self.turn(&dispatch, work, &mut aftermath));
+            if catch_unwind(turn).is_err() {
+                log::error!(target: "gpu::shader", "a shader worker panicked; the queue is stopped");
+                dispatch.queue().begin_stop();
+                let failure = WaveFailure { workgroup: [0; 3], wave: 0, reason: Reason::Internal };
+                aftermath.announcements.extend(dispatch.fail(failure));
+            }
+            let shared = Arc::clone(&self.shared);
+            shared.counters.add(&mut self.stats);
+            shared.end_task(dispatch.queue());
+            // No slice and no lock is held here: receivers may take theirs.
+            for m0 in aftermath.messages {
+                dispatch.owner().message(m0);
+            }
+            for announcement in aftermath.announcements {
+                announcement();
+            }
+            if self.asleep > 16 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn context(&mut self, id: u64) -> Context {
+        match self.contexts.iter().position(|context| context.id == id) {
+            Some(index) => self.contexts.remove(index),
+            None => {
+                let code = CodeCache::new(self.shared.arch, self.shared.backend);
+                Context { id, tlb: Tlb::new(), code }
+            }
+        }
+    }
+
+    fn keep(&mut self, context: Context) {
+        if self.contexts.len() == CONTEXTS {
+            self.contexts.remove(0);
+        }
+        self.contexts.push(context);
+    }
+
+    /// Runs workgroups of one dispatch until the budget is used up or there is nothing left to begin.
+    fn turn(&mut self, dispatch: &Arc<Dispatch>, work: Work, aftermath: &mut Aftermath) {
+        let queue = Arc::clone(dispatch.queue());
+        let space = Arc::clone(queue.space());
+        let mut context = self.context(space.context());
+        let (mut seat, mut current) = match work {
+            Work::Begin(seat) => (Some(seat), None),
+            Work::Resume(workgroup) => (None, Some(workgroup)),
+        };
+        let mut budget = TURN_BUDGET;
+        let mut settled = None;
+        let slice = space.enter();
+        let clock = Arc::clone(&self.shared.clock);
+        let stopping = || queue.should_yield();
+        loop {
+            let mut workgroup = match current.take() {
+                Some(workgroup) => workgroup,
+                None => {
+                    if budget == 0 || stopping() {
+                        break;
+                    }
+                    let Some(index) = seat.is_some().then(|| dispatch.claim()).flatten() else { break };
+                    let Some(seat) = seat.take() else { break };
+                    let mut workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new()));
+                    workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
+                    budget = budget.saturating_sub(START_COST);
+                    workgroup
+                }
+            };
+            // Each workgroup has its own LDS; the environment needs one to be complete.
+            let mut no_lds = Lds::default();
+            let mut env = Env {
+                mmu: &*space,
+                tlb: &mut context.tlb,
+                code: &mut context.code,
+                lds: &mut no_lds,
+                apertures: queue.apertures(),
+                clock: &*clock,
+                code_epoch: dispatch.code_epoch(),
+            };
+            let mut turn = Turn {
+                env: &mut env,
+                budget: &mut budget,
+                stats: &mut self.stats,
+                messages: &mut aftermath.messages,
+                stopping: &stopping,
+            };
+            match workgroup.run(&mut turn) {
+                Outcome::Done => {
+                    self.asleep = 0;
+                    self.stats.workgroups += 1;
+                    seat = workgroup.seat.take().filter(|seat| seat.fits(dispatch.launch()));
+                    if self.spare.len() < SPARE_WORKGROUPS {
+                        self.spare.push(workgroup);
+                    }
+                    if dispatch.workgroup_done() {
+                        self.stats.dispatches += 1;
+                        settled = Some(Ok(()));
+                        break;
+                    }
+                }
+                Outcome::Paused { asleep } => {
+                    self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
+                    dispatch.pause(workgroup);
+                    break;
+                }
+                // A suspended queue goes on later; a stopped one is cleared by whoever finds it.
+                Outcome::Stopped => {
+                    dispatch.pause(workgroup);
+                    break;
+                }
+                Outcome::Failed(failure) => {
+                    log::warn!(target: "gpu::shader", "dispatch failed: {failure}");
+                    queue.begin_stop();
+                    settled = Some(Err(*failure));
+                    break;
+                }
+            }
+        }
+        drop(slice);
+        self.keep(context);
+        // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
+        let announcement = match settled {
+            None => None,
+            Some(Ok(())) => dispatch.complete(),
+            Some(Err(failure)) => dispatch.fail(failure),
+        };
+        aftermath.announcements.extend(announcement);
+    }
+}
