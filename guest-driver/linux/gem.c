@@ -94,9 +94,15 @@ static const struct vm_operations_struct gem_vm_ops = {
 
 static int gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 {
-	/* A private copy of memory that the device writes would be of no use, and a frame map cannot have one. */
-	if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE)
-		return -EINVAL;
+	/*
+	 * A private copy of memory that the device writes would be of no use, and a frame map cannot have one. But
+	 * libhsakmt keeps the addresses of VRAM it does not touch with private mappings without access.
+	 */
+	if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE) {
+		if (vma->vm_flags & VM_ACCESS_FLAGS)
+			return -EINVAL;
+		vm_flags_clear(vma, VM_MAYWRITE);
+	}
 	vm_flags_set(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP);
 	return 0;
 }

@@ -5,10 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{GateError, ModuleError, ModuleInputs, create_dir, io_error, need_tool, run};
+use super::{
+    GateError, ModuleError, ModuleInputs, create_dir, io_error, need_tool, remove_starting_with, run,
+    short_hash,
+};
 
 /// Raised when [`prepare`] changes, so that an old tree is not taken for a new one.
-const TREE: u32 = 1;
+const TREE: &str = "tree 1";
 
 const FIX: &str = "install a C compiler, make and binutils (Debian: apt install gcc make binutils libc6-dev)";
 
@@ -54,7 +57,7 @@ pub(super) fn link(inputs: &ModuleInputs, directory: &Path, object: &Path) -> Re
     // objtool checks the linked module, Rust half included: what it says is about unwinding and mitigations.
     let complaints: Vec<String> = output
         .lines()
-        .filter(|line| line.contains("objtool") && !line.starts_with("  ") || line.contains("modpost:"))
+        .filter(|line| line.contains("objtool") || line.contains("modpost:"))
         .map(str::to_owned)
         .collect();
     if !complaints.is_empty() {
@@ -63,14 +66,18 @@ pub(super) fn link(inputs: &ModuleInputs, directory: &Path, object: &Path) -> Re
     Ok(work.join("amdgpu.ko"))
 }
 
-/// Makes a copy of the header tree that builds from any place and with this machine's compiler; once per kernel.
+/// Makes a copy of the header tree that builds where it is and with this machine's compiler; once per kernel.
 fn prepare(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, ModuleError> {
     let release = &inputs.release;
     let base = release.strip_suffix("-amd64").unwrap_or(release);
-    let tree = directory.join(format!("kbuild-{release}-{TREE}"));
+    // Absolute paths go into it: a cache that moved needs another one.
+    let places = [inputs.headers.as_path(), inputs.kbuild_libs.as_path(), directory]
+        .map(|path| path.display().to_string());
+    let tree = directory.join(format!("kbuild-{release}-{}", short_hash(&[TREE, &places.join(":")])));
     if tree.is_dir() {
         return Ok(tree);
     }
+    remove_starting_with(directory, &format!("kbuild-{release}-"))?;
     let partial = directory.join("kbuild-tree.partial");
     let _ = fs::remove_dir_all(&partial);
     create_dir(&partial.join("usr/lib"))?;

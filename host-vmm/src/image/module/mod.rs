@@ -14,6 +14,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use sha2::{Digest as _, Sha256};
+
 pub use gate::{GateError, Violation};
 
 /// Raised when the way the module is built changes in a way the hashed inputs do not show.
@@ -66,6 +68,14 @@ pub enum ModuleError {
         /// Where.
         path: PathBuf,
     },
+    /// The kernel's Makefiles take no such path.
+    #[error(
+        "the kernel's Makefiles cannot work below {path}: choose a cache directory without blanks or colons"
+    )]
+    CachePath {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A file could not be used.
     #[error("{action} {path}: {source}")]
     Io {
@@ -101,8 +111,7 @@ pub enum ModuleError {
 pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, ModuleError> {
     let directory = inputs.cache.join("module");
     create_dir(&directory)?;
-    let rustc = rust::check_compiler(&inputs.workspace)?;
-    let identity = sources::identity(inputs, &rustc)?;
+    let identity = sources::identity(inputs)?;
     let module = directory.join(format!("amdgpu-{}-{}.ko", inputs.release, &identity[..16]));
     if module.is_file() {
         return Ok(module);
@@ -120,7 +129,11 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
         return Ok(module);
     }
 
+    if directory.to_string_lossy().contains(|c: char| c.is_whitespace() || c == ':') {
+        return Err(ModuleError::CachePath { path: directory });
+    }
     kbuild::check_tools()?;
+    let rustc = rust::check_compiler(&inputs.workspace)?;
     let library = rust::library(inputs, &directory, &rustc, progress)?;
     progress("compiling the driver core for the kernel");
     let object = rust::compile(inputs, &directory, &library)?;
@@ -133,12 +146,7 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
     strip(&linked)?;
 
     // Earlier builds for this kernel are of no further use.
-    for old in fs::read_dir(&directory).map_err(io_error("list", &directory))?.flatten() {
-        let name = old.file_name().to_string_lossy().into_owned();
-        if name.starts_with(&format!("amdgpu-{}-", inputs.release)) {
-            let _ = fs::remove_file(old.path());
-        }
-    }
+    remove_starting_with(&directory, &format!("amdgpu-{}-", inputs.release))?;
     fs::rename(&linked, &module).map_err(io_error("rename", &linked))?;
     Ok(module)
 }
@@ -179,6 +187,28 @@ fn need_tool(program: &'static str, fix: &'static str) -> Result<(), ModuleError
         Ok(output) if output.status.success() => Ok(()),
         _ => Err(ModuleError::MissingTool { program, fix }),
     }
+}
+
+/// Removes the entries of `directory` whose names start with `prefix`: what an earlier build left.
+fn remove_starting_with(directory: &Path, prefix: &str) -> Result<(), ModuleError> {
+    for old in fs::read_dir(directory).map_err(io_error("list", directory))?.flatten() {
+        if old.file_name().to_string_lossy().starts_with(prefix) {
+            let path = old.path();
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(io_error("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns 16 hexadecimal digits that stand for `texts`.
+fn short_hash(texts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update(text.as_bytes());
+        hash.update([0]);
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn create_dir(path: &Path) -> Result<(), ModuleError> {

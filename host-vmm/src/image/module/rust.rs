@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sha2::{Digest as _, Sha256};
-
-use super::{ModuleError, ModuleInputs, create_dir, io_error, need_tool, run};
+use super::{
+    ModuleError, ModuleInputs, create_dir, io_error, need_tool, remove_starting_with, run, short_hash,
+};
 
 /// The version of the library sources, and so of the compiler.
-const RUSTC: &str = "1.95.0";
+pub(super) const RUSTC: &str = "1.95.0";
 const TARGET: &str = "x86_64-unknown-none";
 
 /// What the kernel demands of code: no red zone, its code model, its mitigations, room for its tracer.
@@ -70,18 +70,14 @@ pub(super) fn library(
             path: inputs.rust_src.clone(),
         });
     }
-    let mut hash = Sha256::new();
-    for text in [rustc, &FLAGS.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()] {
-        hash.update(text.as_bytes());
-        hash.update([0]);
-    }
-    let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let id = short_hash(&[rustc, &FLAGS.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()]);
     let sysroot = directory.join(format!("rust-library-{id}"));
     if sysroot.is_dir() {
         return Ok(sysroot);
     }
 
     progress("compiling Rust's core library for the kernel (once)");
+    remove_starting_with(directory, "rust-library-")?;
     let partial = directory.join("rust-library.partial");
     let _ = fs::remove_dir_all(&partial);
     let out = partial.join("lib/rustlib").join(TARGET).join("lib");

@@ -19,7 +19,7 @@ const SOURCES: [&str; 7] = [
 ];
 
 /// Returns the hash, in hexadecimal, of the sources, the compiler, its flags and the kernel's configuration.
-pub(super) fn identity(inputs: &ModuleInputs, rustc: &str) -> Result<String, ModuleError> {
+pub(super) fn identity(inputs: &ModuleInputs) -> Result<String, ModuleError> {
     let mut files = Vec::new();
     for source in SOURCES {
         let path = inputs.workspace.join(source);
@@ -39,7 +39,7 @@ pub(super) fn identity(inputs: &ModuleInputs, rustc: &str) -> Result<String, Mod
     files.dedup();
 
     let mut hash = Sha256::new();
-    for text in [&RECIPE.to_string(), rustc, &inputs.release, &rust::FLAGS.join(" ")] {
+    for text in [&RECIPE.to_string(), rust::RUSTC, &inputs.release, &rust::FLAGS.join(" ")] {
         hash.update(text.as_bytes());
         hash.update([0]);
     }
