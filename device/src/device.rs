@@ -1,15 +1,30 @@
 //! The device as its host sees it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
+use belfry_abi::pci;
+use belfry_isa::inst::Arch;
+use belfry_isa::lanes::Backend;
 use vm_memory::MmapRegion;
 
 use crate::config::GpuConfig;
+use crate::cp::CpEnv;
+use crate::doorbell::Doorbells;
 use crate::error::Error;
-use crate::interrupt::InterruptSink;
-use crate::io::IoResult;
-use crate::memory::SystemMemory;
-use crate::stats::Stats;
+use crate::hal::{self, Chip};
+use crate::interrupt::{Control, InterruptSink, Interrupts, Sources};
+use crate::io::{IoError, IoResult};
+use crate::memory::{Location, Memory, SystemMemory};
+use crate::mmio::{Clock, Mmio};
+use crate::pci::{ConfigSpace, Msix};
+use crate::queue::{self, Scheduler, Wake};
+use crate::shader::{ShaderConfig, ShaderEngine};
+use crate::stats::{Counters, Stats, count};
+use crate::trace::TraceEvent;
+use crate::vm::WalkCounter;
 
 /// What a host hands to the device; regions are shared memory where a guest is to map them.
 pub struct Resources {
@@ -38,10 +53,104 @@ pub enum ResetKind {
     System,
 }
 
+/// What the blocks of one device share.
+pub(crate) struct Core {
+    pub(crate) config: GpuConfig,
+    pub(crate) chip: Arc<dyn Chip>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) mmio: Arc<Mmio>,
+    pub(crate) doorbells: Arc<Doorbells>,
+    pub(crate) interrupts: Arc<Interrupts>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) wake: Arc<Wake>,
+    pub(crate) clock: Clock,
+    pub(crate) env: CpEnv,
+    walks: Arc<WalkCounter>,
+    activity: AtomicU64,
+}
+
+impl Core {
+    pub(crate) fn trace(&self, event: TraceEvent) {
+        if let Some(trace) = &self.config.trace {
+            trace.event(event);
+        }
+    }
+
+    /// Writes a register, and has the scheduler look if that concerns it.
+    pub(crate) fn write_register(&self, index: u32, value: u32) {
+        if self.mmio.write(index, value) {
+            self.wake.wake();
+        }
+    }
+
+    /// The scheduler has found a doorbell changed.
+    pub(crate) fn doorbell_seen(&self, index: u32, value: u64) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        if !self.doorbells.take_trapped(index) {
+            count(&self.counters.doorbells_polled);
+            self.trace(TraceEvent::Doorbell { offset: u64::from(index) * 4, value, trapped: false });
+        }
+    }
+
+    /// Changes whenever something has happened on a queue.
+    pub(crate) fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
+    }
+
+    /// A doorbell was written.
+    fn ring(&self, offset: u64, value: u64, len: usize) {
+        if !self.mmio.doorbells_enabled() {
+            self.counters.error("doorbell while the aperture is off", format_args!("offset={offset:#x}"));
+            return;
+        }
+        count(&self.counters.doorbells_trapped);
+        self.trace(TraceEvent::Doorbell { offset, value, trapped: true });
+        self.doorbells.store(offset, value, len);
+        if self.interrupts.rptr_doorbell() == Some(offset) {
+            self.interrupts.set_rptr(value as u32);
+            return;
+        }
+        if !self.doorbells.is_owned(offset) {
+            count(&self.counters.doorbells_unknown);
+            self.counters.error(
+                "doorbell of a queue that does not exist",
+                format_args!("offset={offset:#x} value={value:#x}"),
+            );
+        }
+        self.doorbells.set_trapped(offset);
+        self.wake.wake();
+    }
+
+    /// Puts the static tables where a driver looks for them.
+    fn place_tables(&self) {
+        let at = self.memory.vram_size() - self.chip.discovery_offset();
+        if self.memory.write_bytes(Location::Vram(at), &self.chip.discovery()).is_err() {
+            log::error!(target: "gpu", "VRAM has no room for the discovery table");
+        }
+    }
+}
+
 /// One GPU.
-#[derive(Debug)]
+///
+/// | state | accesses | queues | left by |
+/// | --- | --- | --- | --- |
+/// | running | answered | served | [`Gpu::pause`], [`Gpu::stop`] |
+/// | paused | answered | kept, not served | [`Gpu::resume`], [`Gpu::stop`] |
+/// | stopped | answered | gone | nothing |
+///
+/// A function that is not bus master (command register, bit 2) neither touches memory nor interrupts: its queues are
+/// held where they are until the bit is set.
 pub struct Gpu {
-    config: GpuConfig,
+    core: Arc<Core>,
+    pci: Mutex<ConfigSpace>,
+    scheduler: Arc<Scheduler>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").field("config", &self.core.config).finish_non_exhaustive()
+    }
 }
 
 impl Gpu {
@@ -52,77 +161,304 @@ impl Gpu {
     /// A configuration out of range, regions of the wrong size, or threads that cannot be started.
     pub fn new(config: GpuConfig, resources: Resources) -> Result<Arc<Self>, Error> {
         config.validate().map_err(Error::Config)?;
-        let _ = resources;
-        Ok(Arc::new(Self { config }))
+        let actual = resources.vram.size() as u64;
+        if actual != config.vram_size {
+            return Err(Error::VramRegion { expected: config.vram_size, actual });
+        }
+        let doorbells = Doorbells::new(resources.doorbells)
+            .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
+        let doorbells = Arc::new(doorbells);
+        let chip: Arc<dyn Chip> = hal::chip(&config).into();
+        let memory = Arc::new(Memory::new(resources.vram, resources.system));
+        let counters = Arc::new(Counters::default());
+        let walks = Arc::new(WalkCounter::default());
+        let wake = Arc::new(Wake::default());
+        let start = Instant::now();
+        // The golden counter runs at 100 MHz from the device's start, plus one: 0 would look like a stopped clock.
+        let clock: Clock = Arc::new(move || (start.elapsed().as_nanos() / 10) as u64 + 1);
+        let interrupts = Arc::new(Interrupts::new(
+            resources.interrupts,
+            config.msix_table,
+            Arc::clone(&counters),
+            config.trace.clone(),
+            config.poll_doorbells,
+        ));
+        let mmio = Arc::new(Mmio::new(
+            Arc::clone(&chip),
+            Arc::clone(&memory),
+            Arc::clone(&doorbells),
+            Arc::clone(&interrupts),
+            Arc::clone(&clock),
+            Arc::clone(&counters),
+            Arc::clone(&walks),
+        ));
+        let shader = ShaderEngine::new(shader_config(&config), Arc::clone(&clock)).map_err(Error::Shader)?;
+        let sources = Sources {
+            mmio: Arc::clone(&mmio),
+            interrupts: Arc::clone(&interrupts),
+            clock: Arc::clone(&clock),
+            counters: Arc::clone(&counters),
+        };
+        let waker = Arc::clone(&wake);
+        let env = CpEnv {
+            clock: Arc::clone(&clock),
+            interrupts: Arc::new(sources),
+            shader: Arc::new(shader),
+            wake: Arc::new(move || waker.wake()),
+        };
+        let space = ConfigSpace::new(&*chip, config.vram_size);
+        let activity = AtomicU64::new(0);
+        let core = Arc::new(Core {
+            config,
+            chip,
+            memory,
+            mmio,
+            doorbells,
+            interrupts,
+            counters,
+            wake,
+            clock,
+            env,
+            walks,
+            activity,
+        });
+        core.place_tables();
+        let scheduler = Arc::new(Scheduler::default());
+        let thread = queue::spawn(&scheduler, &core).map_err(Error::Thread)?;
+        Ok(Arc::new(Self { core, pci: Mutex::new(space), scheduler, thread: Mutex::new(Some(thread)) }))
+    }
+
+    fn pci(&self) -> MutexGuard<'_, ConfigSpace> {
+        self.pci.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The configuration the device was made with.
     #[must_use]
     pub fn config(&self) -> &GpuConfig {
-        &self.config
+        &self.core.config
     }
 
     /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
-        let _ = offset;
-        data.fill(0);
+        self.pci().read(offset, data);
     }
 
     /// Writes the configuration space; read-only bits keep their value, what lies beyond is ignored.
+    ///
+    /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
     pub fn config_write(&self, offset: usize, data: &[u8]) {
-        let _ = (offset, data);
+        let (effect, control) = {
+            let mut pci = self.pci();
+            (pci.write(offset, data), control(&pci))
+        };
+        if effect.reset {
+            self.reset(ResetKind::Flr);
+        } else if effect.control {
+            let started = control.bus_master && !self.core.interrupts.bus_master();
+            let stopped = !control.bus_master && self.core.interrupts.bus_master();
+            self.core.interrupts.set_control(control);
+            if stopped {
+                // Returns once nothing is served any more, and holds the waves.
+                self.scheduler.hold(&self.core);
+            } else if started {
+                self.core.wake.wake();
+            }
+        }
     }
 
     /// Reads a BAR; on an error, `data` is zeroed.
+    ///
+    /// VRAM takes any width; doorbells take 4 and 8 bytes; registers take 8 bytes, 4 bytes, and parts of 4 bytes.
     ///
     /// # Errors
     ///
     /// No such BAR, outside of it, or a width it does not take.
     pub fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> IoResult {
-        let _ = (bar, offset);
         data.fill(0);
-        Ok(())
+        let len = data.len();
+        self.check(bar, offset, len)?;
+        let core = &self.core;
+        match bar {
+            pci::BAR_VRAM => {
+                let read = core.memory.read_bytes(Location::Vram(offset), data);
+                read.map_err(|_| IoError::OutOfRange { bar, offset, len })
+            }
+            pci::BAR_DOORBELLS => {
+                let value = if len == 8 {
+                    core.doorbells.load(offset)
+                } else {
+                    core.doorbells.load32(offset & !3).into()
+                };
+                match len {
+                    4 | 8 if offset.is_multiple_of(len as u64) => {
+                        data.copy_from_slice(&value.to_le_bytes()[..len])
+                    }
+                    _ => return Err(IoError::Unsupported { bar, offset, len }),
+                }
+                Ok(())
+            }
+            _ if Msix::contains(offset) => {
+                core.interrupts.read_msix(offset, data);
+                Ok(())
+            }
+            _ => {
+                let (index, within) = ((offset / 4) as u32, (offset % 4) as usize);
+                if len == 8 && within == 0 {
+                    data[..4].copy_from_slice(&core.mmio.read(index).to_le_bytes());
+                    data[4..].copy_from_slice(&core.mmio.read(index + 1).to_le_bytes());
+                } else if within + len <= 4 {
+                    data.copy_from_slice(&core.mmio.read(index).to_le_bytes()[within..within + len]);
+                } else {
+                    return Err(IoError::Unsupported { bar, offset, len });
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Writes a BAR; on an error, nothing is written.
+    ///
+    /// VRAM takes any width; doorbells and registers take aligned accesses of 4 and 8 bytes.
     ///
     /// # Errors
     ///
     /// No such BAR, outside of it, or a width it does not take.
     pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
-        let _ = (bar, offset, data);
+        let len = data.len();
+        self.check(bar, offset, len)?;
+        let core = &self.core;
+        if bar == pci::BAR_VRAM {
+            let written = core.memory.write_bytes(Location::Vram(offset), data);
+            return written.map_err(|_| IoError::OutOfRange { bar, offset, len });
+        }
+        if bar == pci::BAR_REGISTERS && Msix::contains(offset) {
+            core.interrupts.write_msix(offset, data);
+            return Ok(());
+        }
+        let value = match *data {
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => return Err(IoError::Unsupported { bar, offset, len }),
+        };
+        if !offset.is_multiple_of(if bar == pci::BAR_DOORBELLS { len as u64 } else { 4 }) {
+            return Err(IoError::Unsupported { bar, offset, len });
+        }
+        if bar == pci::BAR_DOORBELLS {
+            core.ring(offset, value, len);
+        } else {
+            let index = (offset / 4) as u32;
+            core.write_register(index, value as u32);
+            if len == 8 {
+                core.write_register(index + 1, (value >> 32) as u32);
+            }
+        }
         Ok(())
     }
 
+    fn check(&self, bar: u8, offset: u64, len: usize) -> IoResult {
+        let size = match bar {
+            pci::BAR_VRAM => self.core.config.vram_size,
+            pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
+            pci::BAR_REGISTERS => pci::REGISTER_BAR_SIZE,
+            _ => return Err(IoError::NoSuchBar(bar)),
+        };
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(IoError::OutOfRange { bar, offset, len }),
+        }
+    }
+
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
-    pub fn memory_changed(&self) {}
+    pub fn memory_changed(&self) {
+        self.core.memory.changed();
+    }
 
     /// Tells the device that a doorbell page may have been written behind its back.
-    pub fn doorbell_hint(&self) {}
+    pub fn doorbell_hint(&self) {
+        self.core.wake.wake();
+    }
 
     /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
     pub fn reset(&self, kind: ResetKind) {
-        let _ = kind;
+        let core = &self.core;
+        log::info!(target: "gpu", "reset {kind:?}");
+        core.trace(TraceEvent::Reset);
+        count(&core.counters.resets);
+        let control = {
+            let mut pci = self.pci();
+            *pci = ConfigSpace::new(&*core.chip, core.config.vram_size);
+            control(&pci)
+        };
+        core.interrupts.set_control(control);
+        self.scheduler.reset(core, || {
+            core.interrupts.reset();
+            core.mmio.reset();
+            core.doorbells.reset();
+            core.place_tables();
+        });
     }
 
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        let mut stats = Stats::default();
+        self.core.counters.fill(&mut stats);
+        let shader = self.core.env.shader.statistics();
+        stats.dispatches = shader.dispatches;
+        stats.workgroups = shader.workgroups;
+        stats.waves = shader.waves;
+        stats.wave_instructions = shader.wave_instructions;
+        stats.page_walks = self.core.walks.get();
+        stats
     }
 
     /// Registers that were used and have no behaviour here: name, reads, writes; most used first.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {
-        Vec::new()
+        self.core.mmio.unmodelled()
     }
 
-    /// Stops fetching packets; running dispatches end by themselves.
-    pub fn pause(&self) {}
+    /// Stops serving queues and holds their waves where they are.
+    pub fn pause(&self) {
+        self.scheduler.pause(&self.core, true);
+    }
 
     /// Undoes [`Self::pause`].
-    pub fn resume(&self) {}
+    pub fn resume(&self) {
+        self.scheduler.pause(&self.core, false);
+    }
 
     /// Stops every queue and thread; the device answers accesses but does nothing any more.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        self.scheduler.stop(&self.core);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            log::error!(target: "gpu", "the scheduler thread panicked");
+        }
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn shader_config(config: &GpuConfig) -> ShaderConfig {
+    ShaderConfig {
+        workers: config.workers,
+        compute_units: config.cus,
+        arch: Arch::Gfx1100,
+        backend: Backend::detect(),
+    }
+}
+
+fn control(pci: &ConfigSpace) -> Control {
+    let msix = pci.msix_state();
+    Control {
+        bus_master: pci.bus_master(),
+        msix_enabled: msix.enabled,
+        msix_masked: msix.masked,
+        msi_enabled: pci.msi_enabled(),
+    }
 }

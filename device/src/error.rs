@@ -24,6 +24,9 @@ pub enum Error {
         /// Bytes of the region.
         actual: u64,
     },
+    /// The shader engine could not be started.
+    #[error("the shader engine cannot be started: {0}")]
+    Shader(#[source] crate::shader::Error),
     /// A thread could not be started.
     #[error("cannot start a thread of the device: {0}")]
     Thread(#[source] std::io::Error),

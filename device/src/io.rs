@@ -29,7 +29,4 @@ pub enum IoError {
         /// Bytes.
         len: usize,
     },
-    /// The function is in a low power state, or does not decode memory.
-    #[error("the function does not answer in its present power state")]
-    PoweredDown,
 }

@@ -1,7 +1,215 @@
 //! Interrupts: entries in the interrupt handler's ring, and the vector raised at the host.
+//!
+//! The ring lies in VMID 0's address space and is set up by the `IH_RB_*` registers. An entry is written, then the write
+//! pointer (in the register and in memory), then the vector is raised: a driver that takes the interrupt finds the entry.
+
+mod ih_ring;
+mod sources;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belfry_abi::ih::IhEntry;
+
+use crate::config::MsixTable;
+use crate::pci::Msix;
+use crate::stats::{Counters, count};
+use crate::trace::{TraceEvent, TraceSink};
+use crate::vm::AddressSpace;
+use ih_ring::{IhRing, Pushed};
+pub(crate) use sources::Sources;
 
 /// Receiver of the device's interrupts: an irqfd, a vfio-user eventfd, a driver in the same process, a counter in a test.
 pub trait InterruptSink: Send + Sync {
     /// Raises a vector, edge-triggered; called from any thread of the device, and must not call back into it.
     fn raise(&self, vector: u16);
+}
+
+/// The vector everything goes to, as amdgpu and its like ask for one.
+const VECTOR: u16 = 0;
+
+/// How a vector leaves the function, as configuration space says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) bus_master: bool,
+    pub(crate) msix_enabled: bool,
+    pub(crate) msix_masked: bool,
+    pub(crate) msi_enabled: bool,
+}
+
+struct State {
+    ring: IhRing,
+    msix: Msix,
+    control: Control,
+}
+
+/// The interrupt handler block and what is behind it.
+pub(crate) struct Interrupts {
+    state: Mutex<State>,
+    sink: Arc<dyn InterruptSink>,
+    table: MsixTable,
+    counters: Arc<Counters>,
+    trace: Option<Arc<dyn TraceSink>>,
+    /// Read pointer updates may come without being seen, so every entry raises.
+    unseen_rptr: bool,
+    bus_master: AtomicBool,
+}
+
+impl std::fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interrupts").finish_non_exhaustive()
+    }
+}
+
+impl Interrupts {
+    pub(crate) fn new(
+        sink: Arc<dyn InterruptSink>,
+        table: MsixTable,
+        counters: Arc<Counters>,
+        trace: Option<Arc<dyn TraceSink>>,
+        unseen_rptr: bool,
+    ) -> Self {
+        let state = State { ring: IhRing::default(), msix: Msix::new(), control: Control::default() };
+        Self {
+            state: Mutex::new(state),
+            sink,
+            table,
+            counters,
+            trace,
+            unseen_rptr,
+            bus_master: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what configuration space says.
+    pub(crate) fn set_control(&self, control: Control) {
+        self.bus_master.store(control.bus_master, Ordering::SeqCst);
+        let mut state = self.lock();
+        state.control = control;
+        self.raise_pending(&mut state);
+    }
+
+    /// Whether the function may read and write memory.
+    pub(crate) fn bus_master(&self) -> bool {
+        self.bus_master.load(Ordering::SeqCst)
+    }
+
+    /// Reads one of the block's registers, by absolute dword index.
+    pub(crate) fn read_register(&self, index: u32) -> Option<u32> {
+        self.lock().ring.read(index)
+    }
+
+    /// Writes one of the block's registers; `false` if it is not one of them.
+    pub(crate) fn write_register(&self, index: u32, value: u32) -> bool {
+        let mut state = self.lock();
+        let known = state.ring.write(index, value);
+        if known && state.ring.wants_interrupt_after_rptr(index) {
+            self.raise(&mut state);
+        }
+        known
+    }
+
+    /// Byte offset in BAR2 of the read pointer's doorbell, if it has one.
+    pub(crate) fn rptr_doorbell(&self) -> Option<u64> {
+        self.lock().ring.rptr_doorbell()
+    }
+
+    /// Takes a read pointer that was written to the doorbell.
+    pub(crate) fn set_rptr(&self, rptr: u32) {
+        let mut state = self.lock();
+        if state.ring.set_rptr(rptr) {
+            self.raise(&mut state);
+        }
+    }
+
+    /// Writes an entry to the ring, stamped with `clock` (100 MHz ticks), and raises the vector as the ring asks for.
+    pub(crate) fn push(&self, space: Option<&AddressSpace>, mut entry: IhEntry, clock: u64) {
+        entry.timestamp_lo = clock as u32;
+        entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
+        let mut state = self.lock();
+        let pushed = match space {
+            Some(space) if state.control.bus_master => state.ring.push(space, &entry),
+            _ => Pushed::Lost("the function is not bus master"),
+        };
+        match pushed {
+            Pushed::Stored { interrupt } => {
+                count(&self.counters.ih_entries);
+                if let Some(trace) = &self.trace {
+                    let (client, source) = (entry.client().0, entry.source().0);
+                    trace.event(TraceEvent::IhEntry { client, source, pasid: entry.pasid() });
+                }
+                if interrupt || (self.unseen_rptr && state.ring.interrupts_enabled()) {
+                    self.raise(&mut state);
+                }
+            }
+            Pushed::Lost(why) => {
+                count(&self.counters.ih_lost);
+                let (client, source) = (entry.client().0, entry.source().0);
+                self.counters
+                    .error("interrupt lost", format_args!("client={client:#x} source={source} reason={why}"));
+            }
+        }
+    }
+
+    fn raise(&self, state: &mut State) {
+        let control = state.control;
+        if !control.bus_master {
+            return;
+        }
+        if self.table == MsixTable::Device {
+            if control.msix_enabled {
+                if control.msix_masked || state.msix.is_masked(VECTOR) {
+                    state.msix.set_pending(VECTOR);
+                    return;
+                }
+            } else if !control.msi_enabled {
+                return;
+            }
+        }
+        self.raise_vector(VECTOR);
+    }
+
+    fn raise_vector(&self, vector: u16) {
+        count(&self.counters.interrupts);
+        if let Some(trace) = &self.trace {
+            trace.event(TraceEvent::Interrupt { vector });
+        }
+        self.sink.raise(vector);
+    }
+
+    fn raise_pending(&self, state: &mut State) {
+        let control = state.control;
+        if self.table == MsixTable::Device
+            && control.bus_master
+            && control.msix_enabled
+            && !control.msix_masked
+        {
+            for vector in state.msix.take_pending() {
+                self.raise_vector(vector);
+            }
+        }
+    }
+
+    /// Reads the MSI-X table or pending bits at a byte offset in BAR5.
+    pub(crate) fn read_msix(&self, offset: u64, data: &mut [u8]) {
+        self.lock().msix.read(offset, data);
+    }
+
+    /// Writes the MSI-X table.
+    pub(crate) fn write_msix(&self, offset: u64, data: &[u8]) {
+        let mut state = self.lock();
+        state.msix.write(offset, data);
+        self.raise_pending(&mut state);
+    }
+
+    /// Back to power on: ring off, vectors masked.
+    pub(crate) fn reset(&self) {
+        let mut state = self.lock();
+        state.ring = IhRing::default();
+        state.msix = Msix::new();
+    }
 }

@@ -1,1 +1,328 @@
-//! mmio.
+//! The register file behind BAR5: storage for what is storage, behaviour for what acts.
+//!
+//! A register nobody models reads what was last written (0 at first), and its use is counted under its name.
+
+mod gc;
+mod names;
+mod nbio;
+mod vmhub;
+
+use std::collections::HashMap;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belfry_abi::pci::{HDP_REMAP_OFFSET, REGISTER_BAR_SIZE};
+use belfry_abi::regs::gc::{GCMC_VM_FB_LOCATION_BASE, GCMC_VM_FB_LOCATION_TOP};
+use belfry_abi::regs::mmhub::{MMMC_VM_FB_LOCATION_BASE, MMMC_VM_FB_LOCATION_TOP};
+use belfry_abi::regs::nbio::{RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN, REMAP_HDP_MEM_FLUSH_CNTL};
+use belfry_abi::regs::osssys::IH_VMID_0_LUT;
+use belfry_abi::regs::smuio::{GOLDEN_TSC_COUNT_LOWER, GOLDEN_TSC_COUNT_UPPER};
+use belfry_abi::regs::{self, Access, Description, Register};
+
+use crate::doorbell::Doorbells;
+use crate::hal::Chip;
+use crate::interrupt::Interrupts;
+use crate::memory::Memory;
+use crate::queue::{Hqd, HqdBanks, HqdId, seed_doorbell};
+use crate::stats::{Counters, count};
+use crate::vm::{AddressSpace, WalkCounter};
+pub(crate) use vmhub::VMIDS;
+use vmhub::{Contexts, HubRegister};
+
+/// Registers BAR5 decodes.
+const REGISTERS: u32 = (REGISTER_BAR_SIZE / 4) as u32;
+
+/// Reads of the 100 MHz golden counter.
+pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Everything the registers hold.
+#[derive(Debug)]
+struct State {
+    storage: Box<[u32]>,
+    hqds: HqdBanks,
+    sh_mem_bases: [u32; VMIDS],
+    sh_mem_config: [u32; VMIDS],
+    indirect: HashMap<u32, u32>,
+}
+
+impl State {
+    fn new(chip: &dyn Chip, vram_size: u64) -> Self {
+        let mut storage = vec![0; REGISTERS as usize].into_boxed_slice();
+        for register in known() {
+            storage[register.index as usize] = register.reset;
+        }
+        let mut set = |index: u32, value: u32| storage[index as usize] = value;
+        set(RCC_CONFIG_MEMSIZE::INDEX, (vram_size >> 20) as u32);
+        let top = (chip.fb_base() + vram_size - 1) >> 24;
+        for (base_register, top_register) in [
+            (GCMC_VM_FB_LOCATION_BASE::INDEX, GCMC_VM_FB_LOCATION_TOP::INDEX),
+            (MMMC_VM_FB_LOCATION_BASE::INDEX, MMMC_VM_FB_LOCATION_TOP::INDEX),
+        ] {
+            set(base_register, (chip.fb_base() >> 24) as u32);
+            set(top_register, top as u32);
+        }
+        let reset = regs::gc::SH_MEM_CONFIG::RESET;
+        Self {
+            storage,
+            hqds: HqdBanks::new(),
+            sh_mem_bases: [0; VMIDS],
+            sh_mem_config: [reset; VMIDS],
+            indirect: HashMap::new(),
+        }
+    }
+}
+
+/// Every register `belfry_abi` declares.
+fn known() -> impl Iterator<Item = &'static Description> {
+    [regs::gc::ALL, regs::mmhub::ALL, regs::mp::ALL, regs::nbio::ALL, regs::osssys::ALL, regs::smuio::ALL]
+        .into_iter()
+        .flatten()
+}
+
+/// The register file.
+pub(crate) struct Mmio {
+    state: Mutex<State>,
+    /// Access class of the registers that are modelled or known storage.
+    classes: HashMap<u32, Access>,
+    /// Uses of the others: reads, writes.
+    unmodelled: Mutex<HashMap<u32, (u64, u64)>>,
+    contexts: Contexts,
+    interrupts: Arc<Interrupts>,
+    memory: Arc<Memory>,
+    doorbells: Arc<Doorbells>,
+    chip: Arc<dyn Chip>,
+    clock: Clock,
+    counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for Mmio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mmio").finish_non_exhaustive()
+    }
+}
+
+impl Mmio {
+    pub(crate) fn new(
+        chip: Arc<dyn Chip>,
+        memory: Arc<Memory>,
+        doorbells: Arc<Doorbells>,
+        interrupts: Arc<Interrupts>,
+        clock: Clock,
+        counters: Arc<Counters>,
+        walks: Arc<WalkCounter>,
+    ) -> Self {
+        Self {
+            state: Mutex::new(State::new(&*chip, memory.vram_size())),
+            classes: known().map(|register| (register.index, register.access)).collect(),
+            unmodelled: Mutex::default(),
+            contexts: Contexts::new(Arc::clone(&memory), walks),
+            interrupts,
+            memory,
+            doorbells,
+            chip,
+            clock,
+            counters,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the register at an absolute dword index; beyond the BAR: 0.
+    pub(crate) fn read(&self, index: u32) -> u32 {
+        count(&self.counters.register_reads);
+        match nbio::decode(index) {
+            Some(window) => nbio::read(self, window),
+            None => self.read_direct(index),
+        }
+    }
+
+    fn read_direct(&self, index: u32) -> u32 {
+        if let Some(value) = self.interrupts.read_register(index) {
+            return value;
+        }
+        match index {
+            GOLDEN_TSC_COUNT_UPPER::INDEX => return ((self.clock)() >> 32) as u32,
+            GOLDEN_TSC_COUNT_LOWER::INDEX => return (self.clock)() as u32,
+            _ => {}
+        }
+        let state = self.lock();
+        match vmhub::classify(index) {
+            Some(HubRegister::Semaphore) => return 1,
+            Some(HubRegister::Acknowledge { request }) => return state.storage[request as usize] & 0xffff,
+            _ => {}
+        }
+        if let Some(value) = gc::read(&state, &*self.chip, index) {
+            return value;
+        }
+        let Some(&value) = state.storage.get(index as usize) else { return 0 };
+        drop(state);
+        self.note(index, |uses| uses.0 += 1);
+        value
+    }
+
+    /// Writes the register at an absolute dword index; whether the scheduler has to look at the queues.
+    pub(crate) fn write(&self, index: u32, value: u32) -> bool {
+        count(&self.counters.register_writes);
+        match nbio::decode(index) {
+            Some(window) => nbio::write(self, window, value),
+            None => self.write_direct(index, value),
+        }
+    }
+
+    fn write_direct(&self, index: u32, value: u32) -> bool {
+        if self.classes.get(&index) == Some(&Access::Ro) || self.interrupts.write_register(index, value) {
+            return false;
+        }
+        let mut state = self.lock();
+        if let Some(acted) = gc::write(&mut state, index, value) {
+            if let Some(hqd) = acted.started {
+                // Before the driver can ring it, the doorbell loses what an earlier owner left there.
+                seed_doorbell(&hqd, None, &self.doorbells);
+            }
+            return acted.queues;
+        }
+        let Some(register) = state.storage.get_mut(index as usize) else { return false };
+        *register = value;
+        if index == flush_register(&state) {
+            drop(state);
+            // What the guest wrote through BAR0 is already where the engines look: ordering is all there is to do.
+            fence(Ordering::SeqCst);
+            return false;
+        }
+        drop(state);
+        match vmhub::classify(index) {
+            Some(HubRegister::Request) => self.contexts.invalidate(value & 0xffff),
+            Some(HubRegister::Context(vmid)) => self.contexts.forget(vmid),
+            Some(HubRegister::FrameBuffer) => self.contexts.forget(0),
+            _ => self.note(index, |uses| uses.1 += 1),
+        }
+        false
+    }
+
+    fn note(&self, index: u32, add: impl FnOnce(&mut (u64, u64))) {
+        let is_context =
+            matches!(vmhub::classify(index), Some(HubRegister::Context(_) | HubRegister::Request));
+        let is_lut = (IH_VMID_0_LUT::INDEX..IH_VMID_0_LUT::INDEX + VMIDS as u32).contains(&index);
+        if is_context || is_lut || self.classes.contains_key(&index) {
+            return;
+        }
+        let first = {
+            let mut unmodelled = self.unmodelled.lock().unwrap_or_else(PoisonError::into_inner);
+            let uses = unmodelled.entry(index).or_insert((0, 0));
+            let first = *uses == (0, 0);
+            add(uses);
+            first
+        };
+        if first && log::log_enabled!(target: "gpu::mmio", log::Level::Debug) {
+            log::debug!(target: "gpu::mmio", "register without behaviour: {} at dword {index:#x}", names::name(index));
+        }
+    }
+
+    /// Registers that were used and have no behaviour: name, reads, writes; most used first.
+    pub(crate) fn unmodelled(&self) -> Vec<(String, u64, u64)> {
+        let mut ranked: Vec<_> = self
+            .unmodelled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(&index, &(reads, writes))| (names::name(index), reads, writes))
+            .collect();
+        ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
+        ranked
+    }
+
+    /// Whether the driver lets doorbells through.
+    pub(crate) fn doorbells_enabled(&self) -> bool {
+        self.lock().storage[RCC_DOORBELL_APER_EN::INDEX as usize] & 1 == 1
+    }
+
+    /// Address space of a VMID, as its registers describe it.
+    pub(crate) fn space(&self, vmid: u8) -> Option<Arc<AddressSpace>> {
+        let vmid = usize::from(vmid);
+        match self.contexts.existing(vmid) {
+            Some(space) => Some(space),
+            None => self.contexts.make(&self.lock(), vmid),
+        }
+    }
+
+    /// Drops cached translations of the VMIDs in the mask.
+    pub(crate) fn invalidate(&self, vmids: u32) {
+        self.contexts.invalidate(vmids);
+    }
+
+    /// VMIDs whose entry in the interrupt handler's table is this PASID, as a mask.
+    pub(crate) fn vmids_of(&self, pasid: u16) -> u32 {
+        let state = self.lock();
+        (0..VMIDS)
+            .filter(|&vmid| state.storage[IH_VMID_0_LUT::INDEX as usize + vmid] & 0xffff == u32::from(pasid))
+            .fold(0, |mask, vmid| mask | 1 << vmid)
+    }
+
+    /// Programs a VMID for a process, as the scheduler's firmware does when it maps one.
+    pub(crate) fn map_process(&self, vmid: u8, pasid: u16, cntl: u32, base: u64, start: u64, end: u64) {
+        use regs::gc::{
+            GCVM_CONTEXT0_CNTL, GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32,
+            GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32,
+        };
+        let vmid = usize::from(vmid) % VMIDS;
+        let mut state = self.lock();
+        let mut pair = |first: u32, value: u64| {
+            state.storage[first as usize + 2 * vmid] = value as u32;
+            state.storage[first as usize + 2 * vmid + 1] = (value >> 32) as u32;
+        };
+        pair(GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX, base);
+        pair(GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32::INDEX, start);
+        pair(GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32::INDEX, end);
+        state.storage[GCVM_CONTEXT0_CNTL::INDEX as usize + vmid] = cntl;
+        state.storage[IH_VMID_0_LUT::INDEX as usize + vmid] = pasid.into();
+        drop(state);
+        self.contexts.forget(vmid);
+    }
+
+    /// Takes a VMID away from its process.
+    pub(crate) fn unmap_process(&self, vmid: u8) {
+        let vmid = usize::from(vmid) % VMIDS;
+        let mut state = self.lock();
+        state.storage[IH_VMID_0_LUT::INDEX as usize + vmid] = 0;
+        state.storage[regs::gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX as usize + 2 * vmid] = 0;
+        state.storage[regs::gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX as usize + 2 * vmid + 1] = 0;
+        drop(state);
+        self.contexts.forget(vmid);
+    }
+
+    /// Apertures of a VMID: `SH_MEM_BASES`.
+    pub(crate) fn sh_mem_bases(&self, vmid: u8) -> u32 {
+        self.lock().sh_mem_bases[usize::from(vmid) % VMIDS]
+    }
+
+    /// Runs `operation` on a queue's registers.
+    pub(crate) fn hqd<R>(&self, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
+        operation(self.lock().hqds.get_mut(id))
+    }
+
+    /// Copies of the registers of a micro engine's queues that are active or asked to stop.
+    pub(crate) fn active_hqds(&self, me: u8) -> Vec<(HqdId, Hqd)> {
+        self.lock().hqds.of(me).filter(|(_, hqd)| hqd.is_active()).map(|(id, hqd)| (id, *hqd)).collect()
+    }
+
+    /// Keeps a page fault for the driver to read.
+    pub(crate) fn record_fault(&self, vmid: u8, page: u64, write: bool, permission: bool) {
+        gc::record_fault(&mut self.lock(), vmid, page, write, permission);
+    }
+
+    /// Back to the values of power on.
+    pub(crate) fn reset(&self) {
+        *self.lock() = State::new(&*self.chip, self.memory.vram_size());
+        self.contexts.reset();
+    }
+}
+
+/// Dword index of the register the driver has put the memory flush at.
+fn flush_register(state: &State) -> u32 {
+    match state.storage[REMAP_HDP_MEM_FLUSH_CNTL::INDEX as usize] {
+        0 => (HDP_REMAP_OFFSET / 4) as u32,
+        offset => offset / 4,
+    }
+}

@@ -1,0 +1,296 @@
+//! Interrupt ring 0: registers, entries, overflow and rearming.
+//!
+//! Behaviour as Linux `drivers/gpu/drm/amd/amdgpu/ih_v6_0.c` relies on it: the driver reads the write pointer from memory
+//! only, acknowledges by writing the read pointer to its doorbell, and wants a new interrupt then if entries are left
+//! (`RPTR_REARM`); on overflow it finds `RB_OVERFLOW` set and goes on one entry behind the write pointer.
+
+use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
+use belfry_abi::regs::Register;
+use belfry_abi::regs::osssys::{
+    IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR, IH_RB_WPTR_ADDR_HI,
+    IH_RB_WPTR_ADDR_LO,
+};
+
+use crate::vm::AddressSpace;
+
+/// The write pointer's flag for lost entries.
+const OVERFLOW: u32 = 1;
+/// Largest ring the pointers can count, log2 of dwords.
+const MAX_SIZE: u32 = 16;
+/// Smallest ring that holds two entries, log2 of dwords.
+const MIN_SIZE: u32 = 4;
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Pushed {
+    /// It is in the ring; `interrupt`: the driver has to be told.
+    Stored { interrupt: bool },
+    /// It is lost, and why.
+    Lost(&'static str),
+}
+
+/// Registers of ring 0.
+#[derive(Debug)]
+pub(super) struct IhRing {
+    cntl: IH_RB_CNTL,
+    base_lo: u32,
+    base_hi: u32,
+    rptr: u32,
+    wptr: u32,
+    overflow: bool,
+    wptr_addr_lo: u32,
+    wptr_addr_hi: u32,
+    doorbell: IH_DOORBELL_RPTR,
+    /// The driver has been told everything or acknowledged since: the next entry interrupts.
+    armed: bool,
+}
+
+impl Default for IhRing {
+    fn default() -> Self {
+        Self {
+            cntl: IH_RB_CNTL::default(),
+            base_lo: 0,
+            base_hi: 0,
+            rptr: 0,
+            wptr: 0,
+            overflow: false,
+            wptr_addr_lo: 0,
+            wptr_addr_hi: 0,
+            doorbell: IH_DOORBELL_RPTR::default(),
+            armed: true,
+        }
+    }
+}
+
+impl IhRing {
+    fn size(&self) -> Option<u32> {
+        let log2 = self.cntl.rb_size();
+        (MIN_SIZE..=MAX_SIZE).contains(&log2).then(|| 4 << log2)
+    }
+
+    fn wptr_register(&self) -> u32 {
+        self.wptr | if self.overflow { OVERFLOW } else { 0 }
+    }
+
+    pub(super) fn interrupts_enabled(&self) -> bool {
+        self.cntl.enable_intr()
+    }
+
+    pub(super) fn read(&self, index: u32) -> Option<u32> {
+        Some(match index {
+            IH_RB_CNTL::INDEX => self.cntl.bits(),
+            IH_RB_BASE::INDEX => self.base_lo,
+            IH_RB_BASE_HI::INDEX => self.base_hi,
+            IH_RB_RPTR::INDEX => self.rptr,
+            IH_RB_WPTR::INDEX => self.wptr_register(),
+            IH_RB_WPTR_ADDR_LO::INDEX => self.wptr_addr_lo,
+            IH_RB_WPTR_ADDR_HI::INDEX => self.wptr_addr_hi,
+            IH_DOORBELL_RPTR::INDEX => self.doorbell.bits(),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn write(&mut self, index: u32, value: u32) -> bool {
+        match index {
+            IH_RB_CNTL::INDEX => {
+                let cntl = IH_RB_CNTL::from_bits(value);
+                if cntl.wptr_overflow_clear() {
+                    self.overflow = false;
+                }
+                if cntl.rb_enable() && !self.cntl.rb_enable() {
+                    self.armed = true;
+                }
+                self.cntl = cntl;
+            }
+            IH_RB_BASE::INDEX => self.base_lo = value,
+            IH_RB_BASE_HI::INDEX => self.base_hi = value & 0xff,
+            IH_RB_RPTR::INDEX => {
+                self.set_rptr(value);
+            }
+            IH_RB_WPTR::INDEX => {
+                self.wptr = self.wrap(value & !(ENTRY_SIZE - 1));
+                self.overflow = value & OVERFLOW != 0;
+            }
+            IH_RB_WPTR_ADDR_LO::INDEX => self.wptr_addr_lo = value & !3,
+            IH_RB_WPTR_ADDR_HI::INDEX => self.wptr_addr_hi = value & 0xffff,
+            IH_DOORBELL_RPTR::INDEX => self.doorbell = IH_DOORBELL_RPTR::from_bits(value),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether the write to this register has to interrupt at once.
+    pub(super) fn wants_interrupt_after_rptr(&mut self, index: u32) -> bool {
+        index == IH_RB_RPTR::INDEX && self.rearmed()
+    }
+
+    pub(super) fn rptr_doorbell(&self) -> Option<u64> {
+        self.doorbell.enable().then(|| u64::from(self.doorbell.offset()) * 4)
+    }
+
+    /// Takes a read pointer; whether entries are left that the driver wants to be told of again.
+    pub(super) fn set_rptr(&mut self, rptr: u32) -> bool {
+        self.rptr = self.wrap(rptr & !(ENTRY_SIZE - 1));
+        self.armed = true;
+        self.rearmed()
+    }
+
+    fn rearmed(&mut self) -> bool {
+        let again = self.armed
+            && self.rptr != self.wptr
+            && self.cntl.rb_enable()
+            && self.cntl.enable_intr()
+            && self.cntl.rptr_rearm();
+        if again {
+            self.armed = false;
+        }
+        again
+    }
+
+    fn wrap(&self, pointer: u32) -> u32 {
+        pointer & (self.size().unwrap_or(4 << MAX_SIZE) - 1)
+    }
+
+    pub(super) fn push(&mut self, space: &AddressSpace, entry: &IhEntry) -> Pushed {
+        if !self.cntl.rb_enable() {
+            return Pushed::Lost("the interrupt ring is off");
+        }
+        let Some(size) = self.size() else {
+            return Pushed::Lost("the interrupt ring has an impossible size");
+        };
+        let next = (self.wptr + ENTRY_SIZE) & (size - 1);
+        if next == self.rptr {
+            if !self.cntl.wptr_overflow_enable() {
+                return Pushed::Lost("the interrupt ring is full");
+            }
+            // The oldest entry is overwritten, and the driver is told to start one entry behind the write pointer.
+            self.overflow = true;
+            self.rptr = (self.rptr + ENTRY_SIZE) & (size - 1);
+        }
+        let base = u64::from(self.base_hi) << 40 | u64::from(self.base_lo) << 8;
+        if space.write(base + u64::from(self.wptr), entry).is_err() {
+            return Pushed::Lost("the interrupt ring is not mapped");
+        }
+        self.wptr = next;
+        if self.cntl.wptr_writeback_enable() {
+            let address = u64::from(self.wptr_addr_hi) << 32 | u64::from(self.wptr_addr_lo);
+            if space.store_u32(address, self.wptr_register()).is_err() {
+                return Pushed::Lost("the write pointer's address is not mapped");
+            }
+        }
+        let interrupt = self.cntl.enable_intr() && self.armed;
+        if interrupt {
+            self.armed = false;
+        }
+        Pushed::Stored { interrupt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belfry_abi::ih::{Client, Source};
+    use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
+    use super::*;
+    use crate::memory::Memory;
+    use crate::vm::{Root, RootKind};
+
+    const FB: u64 = 0x80_0000_0000;
+    const RING: u64 = 0x1000;
+    const WPTR: u64 = 0x100;
+
+    fn space() -> AddressSpace {
+        let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
+        let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(GuestMemoryMmap::new())));
+        let kind = RootKind::Vmid0 { fb_start: FB, fb_end: FB + (1 << 20) - 1, fb_offset: 0 };
+        let root = Root { base: 0, depth: 0, block_size: 9, start: 1, end: 0, kind };
+        AddressSpace::new(memory, root, Arc::default()).expect("valid root")
+    }
+
+    /// A ring of `entries` entries with write-back, interrupts and rearming.
+    fn ring(entries: u32) -> IhRing {
+        let mut ring = IhRing::default();
+        let base = FB + RING;
+        ring.write(IH_RB_BASE::INDEX, (base >> 8) as u32);
+        ring.write(IH_RB_BASE_HI::INDEX, (base >> 40) as u32);
+        ring.write(IH_RB_WPTR_ADDR_LO::INDEX, (FB + WPTR) as u32);
+        ring.write(IH_RB_WPTR_ADDR_HI::INDEX, ((FB + WPTR) >> 32) as u32);
+        let mut cntl = IH_RB_CNTL::default();
+        cntl.set_rb_size((entries * ENTRY_SIZE / 4).ilog2());
+        cntl.set_wptr_writeback_enable(true);
+        cntl.set_wptr_overflow_enable(true);
+        cntl.set_enable_intr(true);
+        cntl.set_rptr_rearm(true);
+        cntl.set_rb_enable(true);
+        ring.write(IH_RB_CNTL::INDEX, cntl.bits());
+        ring
+    }
+
+    fn entry(data: u32) -> IhEntry {
+        let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_EOP_INTERRUPT, 0, 8, 0x8001);
+        entry.data[0] = data;
+        entry
+    }
+
+    #[test]
+    fn entries_pointer_and_interrupt_reach_the_driver() {
+        let space = space();
+        let mut ring = ring(8);
+        assert_eq!(ring.push(&space, &entry(7)), Pushed::Stored { interrupt: true });
+        assert_eq!(space.read::<IhEntry>(FB + RING).expect("in VRAM").data[0], 7);
+        assert_eq!(space.load_u32(FB + WPTR), Ok(32));
+        assert_eq!(ring.read(IH_RB_WPTR::INDEX), Some(32));
+        // Not acknowledged yet: no second interrupt.
+        assert_eq!(ring.push(&space, &entry(8)), Pushed::Stored { interrupt: false });
+        // Acknowledged up to the first: one is left.
+        assert!(ring.set_rptr(32));
+        assert!(!ring.set_rptr(64), "nothing left");
+        assert_eq!(ring.push(&space, &entry(9)), Pushed::Stored { interrupt: true });
+    }
+
+    #[test]
+    fn overflow_keeps_the_newest_and_is_flagged_until_cleared() {
+        let space = space();
+        let mut ring = ring(4);
+        for data in 0..5 {
+            assert!(matches!(ring.push(&space, &entry(data)), Pushed::Stored { .. }));
+        }
+        let wptr = space.load_u32(FB + WPTR).expect("in VRAM");
+        assert_eq!(wptr, 32 | OVERFLOW);
+        // The driver goes on one entry behind the write pointer, where the oldest kept entry is.
+        let oldest = (wptr & !OVERFLOW) + 32;
+        assert_eq!(space.read::<IhEntry>(FB + RING + u64::from(oldest)).expect("in VRAM").data[0], 2);
+        let mut cntl = IH_RB_CNTL::from_bits(ring.read(IH_RB_CNTL::INDEX).expect("known"));
+        cntl.set_wptr_overflow_clear(true);
+        ring.write(IH_RB_CNTL::INDEX, cntl.bits());
+        assert_eq!(ring.read(IH_RB_WPTR::INDEX), Some(32));
+    }
+
+    #[test]
+    fn a_ring_that_is_off_unmapped_or_absurd_loses_entries_by_name() {
+        let space = space();
+        assert!(matches!(IhRing::default().push(&space, &entry(0)), Pushed::Lost(_)));
+        let mut unmapped = ring(8);
+        unmapped.write(IH_RB_BASE_HI::INDEX, 0x3);
+        assert!(matches!(unmapped.push(&space, &entry(0)), Pushed::Lost(_)));
+        for size in [0, 3, 17, 31] {
+            let mut absurd = ring(8);
+            let mut cntl = IH_RB_CNTL::from_bits(absurd.read(IH_RB_CNTL::INDEX).expect("known"));
+            cntl.set_rb_size(size);
+            absurd.write(IH_RB_CNTL::INDEX, cntl.bits());
+            assert!(matches!(absurd.push(&space, &entry(0)), Pushed::Lost(_)), "size {size}");
+        }
+    }
+
+    #[test]
+    fn pointers_wrap_at_any_value_written() {
+        let space = space();
+        let mut ring = ring(4);
+        ring.write(IH_RB_WPTR::INDEX, u32::MAX);
+        ring.set_rptr(u32::MAX);
+        assert!(matches!(ring.push(&space, &entry(0)), Pushed::Stored { .. }));
+        assert!(ring.read(IH_RB_WPTR::INDEX).expect("known") < 4 * 32 + 1);
+    }
+}

@@ -1,0 +1,285 @@
+//! One user queue as the scheduler knows it, on a hardware slot or waiting for one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belfry_abi::mqd::ComputeMqd;
+use belfry_isa::mem::Apertures;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::frame::Refusal;
+use crate::cp::{AqlConfig, AqlQueue, BlockedOn, Progress, QueueIdentity};
+use crate::device::Core;
+use crate::queue::{Hqd, HqdId, mqd_from_bytes};
+use crate::vm::AddressSpace;
+
+/// Bytes of an AQL packet.
+const PACKET: u64 = 64;
+
+/// A queue between ADD_QUEUE and REMOVE_QUEUE.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// Dword index of the doorbell.
+    pub(super) doorbell: u32,
+    /// Key of the process: its context's address.
+    pub(super) process: u64,
+    /// Key of the gang.
+    pub(super) gang: u64,
+    /// MQD, in VMID 0.
+    mqd: u64,
+    /// Write pointer, in VMID 0.
+    wptr: u64,
+    /// How long it may keep a slot that others wait for.
+    pub(super) quantum: Duration,
+    /// SUSPEND has named its gang.
+    pub(super) suspended: bool,
+    /// It has stopped for good; only REMOVE_QUEUE changes that.
+    pub(super) failed: bool,
+    /// The hardware queue it is on.
+    pub(super) slot: Option<HqdId>,
+    /// When it was put there.
+    pub(super) since: Instant,
+    /// When it was last put on or taken off a slot, in the scheduler's counting.
+    pub(super) turn: u64,
+    /// Packets, while it is on a slot or has dispatches in progress.
+    engine: Option<AqlQueue>,
+    /// Read index, while it has no engine.
+    read_index: u64,
+    /// Doorbell value last looked at.
+    seen: u64,
+    /// It had nothing to do when last served.
+    pub(super) idle: bool,
+}
+
+/// What serving a queue came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Served {
+    /// Nothing to do until something wakes the scheduler.
+    Idle,
+    /// There may be more at once.
+    Again,
+    /// A value in memory has to change, which nobody announces.
+    Polls,
+}
+
+fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, Refusal> {
+    let mut bytes = [0; 2048];
+    space.read_bytes(address, &mut bytes).map_err(|_| Refusal("MQD at an address that is not mapped"))?;
+    mqd_from_bytes(&bytes).map_err(Refusal)
+}
+
+impl Queue {
+    /// Reads and checks the MQD of a queue to be added.
+    pub(super) fn new(
+        space: &AddressSpace,
+        frame: &belfry_abi::mes::AddQueue,
+        quantum: Duration,
+    ) -> Result<Self, Refusal> {
+        let mqd = read_mqd(space, frame.mqd_addr.get())?;
+        let mut hqd = Hqd::new();
+        hqd.load(&mqd);
+        if !hqd.is_aql() {
+            return Err(Refusal("ADD_QUEUE of a PM4 queue, which is not modelled"));
+        }
+        if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
+            return Err(Refusal("MQD with an impossible ring size"));
+        }
+        Ok(Self {
+            doorbell: frame.doorbell_offset,
+            process: frame.process_context_addr.get(),
+            gang: frame.gang_context_addr.get(),
+            mqd: frame.mqd_addr.get(),
+            wptr: frame.wptr_addr.get(),
+            quantum,
+            suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
+            failed: false,
+            slot: None,
+            since: Instant::now(),
+            turn: 0,
+            engine: None,
+            read_index: Self::first_index(space, &mqd, frame.wptr_addr.get()),
+            seen: 0,
+            idle: false,
+        })
+    }
+
+    /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
+    fn first_index(space: &AddressSpace, mqd: &ComputeMqd, wptr: u64) -> u64 {
+        let low = u64::from(mqd.cp_hqd_pq_rptr);
+        let written = if wptr == 0 { Ok(0) } else { space.load_u64(wptr) };
+        match written {
+            Ok(written) => {
+                let index = written & !0xffff_ffff | low;
+                if index > written { index.checked_sub(1 << 32).unwrap_or(low) } else { index }
+            }
+            Err(_) => low,
+        }
+    }
+
+    /// Whether a slot would be of use to it.
+    pub(super) fn wants_slot(&self, core: &Core, kernel: Option<&AddressSpace>) -> bool {
+        if self.slot.is_some() || self.suspended || self.failed {
+            return false;
+        }
+        if self.engine.as_ref().is_some_and(AqlQueue::is_busy) || !self.idle {
+            return true;
+        }
+        let written = kernel.filter(|_| self.wptr != 0).and_then(|space| space.load_u64(self.wptr).ok());
+        match written {
+            Some(written) => written > self.read_index(),
+            None => core.doorbells.load(u64::from(self.doorbell) * 4) != self.seen,
+        }
+    }
+
+    fn read_index(&self) -> u64 {
+        self.engine.as_ref().map_or(self.read_index, AqlQueue::read_index)
+    }
+
+    /// Whether waves of it are on the shader engine.
+    pub(super) fn is_busy(&self) -> bool {
+        self.engine.as_ref().is_some_and(AqlQueue::is_busy)
+    }
+
+    /// Loads the MQD into a slot, and runs.
+    pub(super) fn map(
+        &mut self,
+        core: &Core,
+        kernel: &AddressSpace,
+        space: &Arc<AddressSpace>,
+        id: HqdId,
+        (vmid, pasid): (u8, u16),
+    ) -> Result<(), Refusal> {
+        let mqd = read_mqd(kernel, self.mqd)?;
+        let hqd = core.mmio.hqd(id, |hqd| {
+            hqd.load(&mqd);
+            hqd.set_vmid(vmid);
+            hqd.set_doorbell(self.doorbell);
+            hqd.activate();
+            *hqd
+        });
+        let identity = QueueIdentity {
+            me: id.me,
+            pipe: id.pipe,
+            queue: id.queue,
+            vmid,
+            pasid: pasid.into(),
+            doorbell: self.doorbell,
+        };
+        if let Some(engine) = &mut self.engine {
+            engine.set_identity(identity);
+            engine.resume();
+        } else {
+            self.seen = core.doorbells.load(u64::from(self.doorbell) * 4);
+            let bases = core.mmio.sh_mem_bases(vmid);
+            let config = AqlConfig {
+                identity,
+                ring_base: hqd.pq_base(),
+                ring_packets: hqd.pq_dwords().unwrap_or(0) * 4 / PACKET,
+                rptr_report: hqd.rptr_report_addr(),
+                wptr_poll: hqd.wptr_poll_addr(),
+                read_index: self.read_index,
+                apertures: Apertures {
+                    shared_base: u64::from(bases >> 16) << 48,
+                    private_base: u64::from(bases & 0xffff) << 48,
+                },
+            };
+            self.engine = Some(AqlQueue::new(config, Arc::clone(space), &core.env));
+        }
+        self.slot = Some(id);
+        self.since = Instant::now();
+        self.idle = false;
+        Ok(())
+    }
+
+    /// Lets the packet processor work for a while.
+    pub(super) fn serve(&mut self, core: &Core) -> Served {
+        let value = core.doorbells.load(u64::from(self.doorbell) * 4);
+        if value != self.seen {
+            self.seen = value;
+            core.doorbell_seen(self.doorbell, value);
+        }
+        let Some(engine) = &mut self.engine else { return Served::Idle };
+        match engine.service(&core.env) {
+            Progress::Idle => {
+                self.idle = true;
+                Served::Idle
+            }
+            Progress::Advanced => {
+                self.idle = false;
+                Served::Again
+            }
+            Progress::Blocked(BlockedOn::Dispatches) => {
+                self.idle = false;
+                Served::Idle
+            }
+            Progress::Blocked(BlockedOn::Memory) => {
+                self.idle = false;
+                Served::Polls
+            }
+            Progress::Error(error) => {
+                core.counters.error("queue stopped", format_args!("doorbell={:#x} {error}", self.doorbell));
+                self.failed = true;
+                self.idle = true;
+                Served::Idle
+            }
+        }
+    }
+
+    /// Takes the queue off its slot and saves it to its MQD; waves in progress are kept, and wait.
+    pub(super) fn unmap(&mut self, core: &Core, kernel: Option<&AddressSpace>) {
+        let Some(id) = self.slot.take() else { return };
+        if let Some(engine) = &mut self.engine {
+            engine.suspend();
+            self.read_index = engine.read_index();
+        }
+        if !self.is_busy() {
+            self.drop_engine();
+        }
+        let read_index = self.read_index;
+        let hqd = core.mmio.hqd(id, |hqd| {
+            hqd.set_pointers(read_index, hqd.pq_wptr());
+            hqd.deactivate();
+            *hqd
+        });
+        self.save(core, kernel, &hqd);
+    }
+
+    fn save(&self, core: &Core, kernel: Option<&AddressSpace>, hqd: &Hqd) {
+        let saved = kernel.is_some_and(|space| {
+            let mut mqd = ComputeMqd::new_zeroed();
+            space.read_bytes(self.mqd, mqd.as_mut_bytes()).is_ok() && {
+                hqd.save(&mut mqd);
+                space.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
+            }
+        });
+        if !saved {
+            core.counters.error(
+                "MQD cannot be saved",
+                format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),
+            );
+        }
+    }
+
+    /// Stops whatever runs, for good: packets and waves.
+    pub(super) fn drop_engine(&mut self) {
+        if let Some(mut engine) = self.engine.take() {
+            self.read_index = engine.read_index();
+            engine.stop();
+        }
+    }
+
+    /// Keeps waves where they are, or lets them go on.
+    pub(super) fn hold(&mut self, held: bool) {
+        if self.slot.is_none() {
+            return;
+        }
+        if let Some(engine) = &mut self.engine {
+            if held { engine.suspend() } else { engine.resume() }
+        }
+    }
+
+    /// Whether an address space could change under it: it holds on to the one it was mapped with.
+    pub(super) fn holds_space(&self) -> bool {
+        self.engine.is_some()
+    }
+}

@@ -1,0 +1,357 @@
+//! Which queue is on which hardware slot, and whose turn it is when there are more queues than slots.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use belfry_abi::mes::AddQueue;
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+
+use super::frame::{self, Refusal};
+use super::process::Process;
+use super::queue::{Queue, Served};
+use crate::device::Core;
+use crate::queue::HqdId;
+use crate::stats::count;
+use crate::trace::TraceEvent;
+use crate::vm::AddressSpace;
+
+/// Queues known at most: as many as fit a few processes' doorbell slices.
+const MAX_QUEUES: usize = 8192;
+/// How soon to look again at a queue that waits for a value in memory, at first and at most.
+const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// When the scheduler has to look again.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Turn {
+    /// At once.
+    Now,
+    /// After a while, or when woken.
+    After(Duration),
+    /// When woken.
+    WhenWoken,
+}
+
+/// What SET_HW_RSRC gave.
+#[derive(Debug)]
+struct Hardware {
+    vmids: u32,
+    slots: Vec<HqdId>,
+}
+
+/// The scheduler.
+#[derive(Debug, Default)]
+pub(crate) struct Mes {
+    hardware: Option<Hardware>,
+    processes: BTreeMap<u64, Process>,
+    queues: BTreeMap<u32, Queue>,
+    turns: u64,
+    poll: Duration,
+}
+
+impl Mes {
+    /// Executes one frame.
+    pub(crate) fn execute(
+        &mut self,
+        core: &Core,
+        space: &AddressSpace,
+        frame: &[u8; belfry_abi::mes::FRAME_SIZE],
+    ) {
+        frame::execute(self, core, space, frame);
+    }
+
+    /// Whether any queue is known.
+    pub(crate) fn has_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Whether one of its queues is on this slot.
+    pub(crate) fn is_on(&self, id: HqdId) -> bool {
+        self.queues.values().any(|queue| queue.slot == Some(id))
+    }
+
+    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), Refusal> {
+        if !self.queues.is_empty() {
+            return Err(Refusal("SET_HW_RSRC while queues exist"));
+        }
+        let slots: Vec<_> = (0..32u8)
+            .map(|at| HqdId { me: 1, pipe: at & 3, queue: at >> 2 })
+            .filter(|id| masks[usize::from(id.pipe)] >> id.queue & 1 == 1)
+            .collect();
+        if slots.is_empty() {
+            return Err(Refusal("SET_HW_RSRC without compute queues"));
+        }
+        self.hardware = Some(Hardware { vmids, slots });
+        Ok(())
+    }
+
+    pub(super) fn add(
+        &mut self,
+        core: &Core,
+        kernel: &AddressSpace,
+        frame: &AddQueue,
+    ) -> Result<(), Refusal> {
+        if self.hardware.is_none() {
+            return Err(Refusal("ADD_QUEUE before SET_HW_RSRC"));
+        }
+        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE || frame.doorbell_offset % 2 != 0 {
+            return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
+        }
+        if self.queues.contains_key(&frame.doorbell_offset)
+            || core.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
+        {
+            return Err(Refusal("ADD_QUEUE with a doorbell that is taken"));
+        }
+        if self.queues.len() >= MAX_QUEUES {
+            return Err(Refusal("ADD_QUEUE of more queues than the scheduler keeps"));
+        }
+        if frame.process_va_start.get() > frame.process_va_end.get() || frame.process_va_end.get() >= 1 << 36
+        {
+            return Err(Refusal("ADD_QUEUE with an impossible address range"));
+        }
+        let key = frame.process_context_addr.get();
+        if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
+            return Err(Refusal("ADD_QUEUE of a process that is another one already"));
+        }
+        // Quanta are in units of 100 ns; the configured one is the floor, so that no driver can make slots thrash.
+        let quantum =
+            Duration::from_nanos(frame.gang_quantum.get().min(10_000_000) * 100).max(core.config.quantum);
+        let queue = Queue::new(kernel, frame, quantum)?;
+        self.processes.entry(key).or_insert_with(|| Process::new(frame)).queues += 1;
+        core.doorbells.own(queue.doorbell, true);
+        self.queues.insert(queue.doorbell, queue);
+        // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
+        self.fill_slots(core, kernel);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, core: &Core, doorbell: u32) -> Result<(), Refusal> {
+        let Some(mut queue) = self.queues.remove(&doorbell) else {
+            return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
+        };
+        let kernel = core.mmio.space(0);
+        if queue.slot.is_some() {
+            queue.unmap(core, kernel.as_deref());
+            core.trace(TraceEvent::QueueUnmapped { doorbell });
+        }
+        queue.drop_engine();
+        core.doorbells.own(doorbell, false);
+        self.leave(core, queue.process);
+        if let Some(kernel) = kernel {
+            self.fill_slots(core, &kernel);
+        }
+        Ok(())
+    }
+
+    /// One queue less in a process; the last one frees the VMID.
+    fn leave(&mut self, core: &Core, key: u64) {
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        process.queues -= 1;
+        if process.queues == 0 {
+            if let Some(vmid) = process.vmid {
+                core.mmio.unmap_process(vmid);
+            }
+            self.processes.remove(&key);
+        }
+    }
+
+    fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, Refusal> {
+        if gang.is_some_and(|gang| !self.queues.values().any(|queue| queue.gang == gang)) {
+            return Err(Refusal("SUSPEND or RESUME of a gang that does not exist"));
+        }
+        Ok(self.queues.values_mut().filter(move |queue| gang.is_none_or(|gang| queue.gang == gang)))
+    }
+
+    pub(super) fn suspend(&mut self, core: &Core, gang: Option<u64>) -> Result<(), Refusal> {
+        let kernel = core.mmio.space(0);
+        for queue in self.gang(gang)? {
+            queue.suspended = true;
+            queue.unmap(core, kernel.as_deref());
+        }
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), Refusal> {
+        for queue in self.gang(gang)? {
+            queue.suspended = false;
+            queue.idle = false;
+        }
+        Ok(())
+    }
+
+    /// Serves every queue once, and gives slots to those that wait.
+    pub(crate) fn pass(&mut self, core: &Core) -> Turn {
+        let mut turn = Turn::WhenWoken;
+        let mut polls = false;
+        for queue in self.queues.values_mut().filter(|queue| queue.slot.is_some() && !queue.failed) {
+            match queue.serve(core) {
+                Served::Idle => {}
+                Served::Again => turn = Turn::Now,
+                Served::Polls => polls = true,
+            }
+        }
+        self.poll =
+            if polls && turn != Turn::Now { (self.poll * 2).clamp(POLL.0, POLL.1) } else { POLL.0 / 2 };
+        if polls {
+            turn = turn.min(Turn::After(self.poll));
+        }
+        match core.mmio.space(0) {
+            Some(kernel) => turn.min(self.take_turns(core, &kernel)),
+            None => turn,
+        }
+    }
+
+    /// Gives free slots to queues that want one.
+    fn fill_slots(&mut self, core: &Core, kernel: &AddressSpace) {
+        let mut waiting: Vec<_> = self
+            .queues
+            .values()
+            .filter(|queue| queue.wants_slot(core, Some(kernel)))
+            .map(|queue| (queue.turn, queue.doorbell))
+            .collect();
+        waiting.sort_unstable();
+        for (_, doorbell) in waiting {
+            let Some(slot) = self.free_slot() else { return };
+            self.map(core, kernel, doorbell, slot);
+        }
+    }
+
+    fn free_slot(&self) -> Option<HqdId> {
+        let slots = &self.hardware.as_ref()?.slots;
+        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot == Some(id))).copied()
+    }
+
+    /// Puts a queue on a slot, if its process gets a VMID.
+    fn map(&mut self, core: &Core, kernel: &AddressSpace, doorbell: u32, slot: HqdId) {
+        let Some(key) = self.queues.get(&doorbell).map(|queue| queue.process) else { return };
+        let Some(vmid) = self.vmid(core, kernel, key) else { return };
+        self.turns += 1;
+        let turn = self.turns;
+        let (Some(queue), Some(process)) = (self.queues.get_mut(&doorbell), self.processes.get(&key)) else {
+            return;
+        };
+        queue.turn = turn;
+        let mapped = match core.mmio.space(vmid) {
+            Some(space) => queue.map(core, kernel, &space, slot, (vmid, process.pasid)),
+            None => Err(Refusal("process without valid page tables")),
+        };
+        match mapped {
+            Ok(()) => {
+                count(&core.counters.queues_mapped);
+                core.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
+                core.wake.wake();
+            }
+            Err(Refusal(why)) => {
+                queue.failed = true;
+                core.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
+            }
+        }
+    }
+
+    /// The VMID of a process: the one it holds, a free one, or one of a process that does nothing.
+    fn vmid(&mut self, core: &Core, kernel: &AddressSpace, key: u64) -> Option<u8> {
+        let process = self.processes.get(&key)?;
+        if let Some(vmid) = process.vmid {
+            return Some(vmid);
+        }
+        let vmids = self.hardware.as_ref()?.vmids;
+        let taken = self
+            .processes
+            .values()
+            .filter_map(|process| process.vmid)
+            .fold(0u32, |mask, vmid| mask | 1 << vmid);
+        let free = vmids & !taken;
+        let vmid = if free != 0 { free.trailing_zeros() as u8 } else { self.steal_vmid(core, kernel)? };
+        let process = self.processes.get_mut(&key)?;
+        process.vmid = Some(vmid);
+        let (start, end) = process.range;
+        core.mmio.map_process(vmid, process.pasid, process.cntl, process.base, start, end);
+        Some(vmid)
+    }
+
+    /// Takes the VMID of the process whose queues have all been without work for longest.
+    fn steal_vmid(&mut self, core: &Core, kernel: &AddressSpace) -> Option<u8> {
+        let idle = |key: u64| {
+            self.queues
+                .values()
+                .filter(|queue| queue.process == key)
+                .all(|queue| !queue.is_busy() && (queue.slot.is_none() || queue.idle || queue.failed))
+        };
+        let last = |key: u64| {
+            self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
+        };
+        let key = self
+            .processes
+            .iter()
+            .filter(|&(&key, process)| process.vmid.is_some() && idle(key))
+            .min_by_key(|&(&key, _)| last(key))
+            .map(|(&key, _)| key)?;
+        for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
+            queue.unmap(core, Some(kernel));
+            if queue.holds_space() {
+                queue.drop_engine();
+            }
+        }
+        let vmid = self.processes.get_mut(&key)?.vmid.take()?;
+        core.mmio.unmap_process(vmid);
+        Some(vmid)
+    }
+
+    /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
+    fn take_turns(&mut self, core: &Core, kernel: &AddressSpace) -> Turn {
+        // A queue that has failed keeps nothing from others.
+        for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
+            queue.unmap(core, Some(kernel));
+            core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+        }
+        self.fill_slots(core, kernel);
+        let waiting = self.queues.values().filter(|queue| queue.wants_slot(core, Some(kernel))).count();
+        let mut turn = Turn::WhenWoken;
+        let now = Instant::now();
+        for _ in 0..waiting {
+            let mapped = || self.queues.values().filter(|queue| queue.slot.is_some());
+            let victim = mapped()
+                .filter(|queue| queue.idle && !queue.is_busy())
+                .min_by_key(|queue| queue.turn)
+                .or_else(|| {
+                    mapped()
+                        .filter(|queue| now.duration_since(queue.since) >= queue.quantum)
+                        .min_by_key(|queue| queue.turn)
+                });
+            let Some(doorbell) = victim.map(|queue| queue.doorbell) else {
+                let left =
+                    mapped().map(|queue| queue.quantum.saturating_sub(now.duration_since(queue.since))).min();
+                turn = left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)));
+                break;
+            };
+            if let Some(queue) = self.queues.get_mut(&doorbell) {
+                queue.unmap(core, Some(kernel));
+                self.turns += 1;
+                queue.turn = self.turns;
+                count(&core.counters.queues_preempted);
+                core.trace(TraceEvent::QueueUnmapped { doorbell });
+            }
+            self.fill_slots(core, kernel);
+        }
+        turn
+    }
+
+    /// Stops every queue and forgets everything.
+    pub(crate) fn reset(&mut self, core: &Core) {
+        for queue in self.queues.values_mut() {
+            queue.drop_engine();
+        }
+        for process in self.processes.values() {
+            if let Some(vmid) = process.vmid {
+                core.mmio.unmap_process(vmid);
+            }
+        }
+        *self = Self::default();
+    }
+
+    /// Keeps waves where they are, or lets them go on.
+    pub(crate) fn hold(&mut self, held: bool) {
+        for queue in self.queues.values_mut() {
+            queue.hold(held);
+        }
+    }
+}

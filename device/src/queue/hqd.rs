@@ -1,0 +1,291 @@
+//! Hardware queue descriptors: the registers of every queue, banked by micro engine, pipe and queue.
+//!
+//! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on, which is how a queue is
+//! loaded from memory and saved back.
+
+use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::regs::Register;
+use belfry_abi::regs::gc::{
+    CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
+    CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, CP_HQD_PQ_RPTR, CP_HQD_PQ_RPTR_REPORT_ADDR,
+    CP_HQD_PQ_RPTR_REPORT_ADDR_HI, CP_HQD_PQ_WPTR_HI, CP_HQD_PQ_WPTR_LO, CP_HQD_PQ_WPTR_POLL_ADDR,
+    CP_HQD_PQ_WPTR_POLL_ADDR_HI, CP_HQD_VMID, CP_MQD_BASE_ADDR,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Dword index of the first banked register.
+pub(crate) const HQD_FIRST: u32 = CP_MQD_BASE_ADDR::INDEX;
+/// Dword index of the last banked register, `CP_HQD_DEQUEUE_STATUS`.
+pub(crate) const HQD_LAST: u32 = HQD_FIRST + REGISTERS as u32 - 1;
+
+const REGISTERS: usize = 64;
+/// Dword of the MQD that holds the first banked register.
+const MQD_FIRST: usize = 128;
+/// Dwords of the MQD that are banked registers: up to `cp_hqd_pq_wptr_hi`.
+const MQD_DWORDS: usize = 56;
+
+const _: () = assert!(core::mem::offset_of!(ComputeMqd, cp_mqd_base_addr_lo) == MQD_FIRST * 4);
+const _: () =
+    assert!(core::mem::offset_of!(ComputeMqd, cp_hqd_pq_wptr_hi) == (MQD_FIRST + MQD_DWORDS - 1) * 4);
+const _: () = assert!(CP_HQD_PQ_WPTR_HI::INDEX - HQD_FIRST == MQD_DWORDS as u32 - 1);
+
+/// Which hardware queue.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct HqdId {
+    /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the scheduler.
+    pub(crate) me: u8,
+    /// Pipe, 0 to 3.
+    pub(crate) pipe: u8,
+    /// Queue, 0 to 7.
+    pub(crate) queue: u8,
+}
+
+impl HqdId {
+    /// The scheduler's ring.
+    pub(crate) const MES: Self = Self { me: 3, pipe: 0, queue: 0 };
+    /// The kernel interface queue, where the scheduler is in use.
+    pub(crate) const KIQ: Self = Self { me: 3, pipe: 1, queue: 0 };
+
+    fn index(self) -> usize {
+        usize::from(self.me & 3) << 5 | usize::from(self.pipe & 3) << 3 | usize::from(self.queue & 7)
+    }
+}
+
+/// The registers of one queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hqd {
+    registers: [u32; REGISTERS],
+    /// Counts activations, so that a queue that was stopped and started in between is seen to be another.
+    pub(crate) activation: u32,
+}
+
+impl Hqd {
+    const EMPTY: Self = Self { registers: [0; REGISTERS], activation: 0 };
+
+    /// Registers of no queue.
+    pub(crate) const fn new() -> Self {
+        Self::EMPTY
+    }
+
+    /// Reads by absolute dword index, which lies in [`HQD_FIRST`]`..=`[`HQD_LAST`] or reads 0.
+    pub(crate) fn read(&self, index: u32) -> u32 {
+        index.checked_sub(HQD_FIRST).and_then(|at| self.registers.get(at as usize)).copied().unwrap_or(0)
+    }
+
+    /// Writes by absolute dword index; out of the bank: nothing.
+    pub(crate) fn write(&mut self, index: u32, value: u32) {
+        if let Some(register) =
+            index.checked_sub(HQD_FIRST).and_then(|at| self.registers.get_mut(at as usize))
+        {
+            *register = value;
+        }
+    }
+
+    pub(crate) fn get<R: Register>(&self) -> R {
+        R::from_bits(self.read(R::INDEX))
+    }
+
+    pub(crate) fn set<R: Register>(&mut self, register: R) {
+        self.write(R::INDEX, register.bits());
+    }
+
+    /// Takes over an MQD's registers; the queue is not active yet.
+    pub(crate) fn load(&mut self, mqd: &ComputeMqd) {
+        for (register, bytes) in
+            self.registers.iter_mut().zip(mqd.as_bytes().chunks_exact(4).skip(MQD_FIRST)).take(MQD_DWORDS)
+        {
+            *register = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        self.write(CP_HQD_ACTIVE::INDEX, 0);
+        self.write(CP_HQD_DEQUEUE_REQUEST::INDEX, 0);
+    }
+
+    /// Puts the registers into an MQD.
+    pub(crate) fn save(&self, mqd: &mut ComputeMqd) {
+        let bytes = mqd.as_mut_bytes();
+        for (register, bytes) in
+            self.registers.iter().zip(bytes.chunks_exact_mut(4).skip(MQD_FIRST)).take(MQD_DWORDS)
+        {
+            bytes.copy_from_slice(&register.to_le_bytes());
+        }
+    }
+
+    fn join(&self, lo: u32, hi: u32) -> u64 {
+        u64::from(self.read(hi)) << 32 | u64::from(self.read(lo))
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.get::<CP_HQD_ACTIVE>().active()
+    }
+
+    pub(crate) fn activate(&mut self) {
+        self.write(CP_HQD_ACTIVE::INDEX, 1);
+        self.activation = self.activation.wrapping_add(1);
+    }
+
+    pub(crate) fn deactivate(&mut self) {
+        self.write(CP_HQD_ACTIVE::INDEX, 0);
+        self.write(CP_HQD_DEQUEUE_REQUEST::INDEX, 0);
+    }
+
+    pub(crate) fn wants_dequeue(&self) -> bool {
+        self.read(CP_HQD_DEQUEUE_REQUEST::INDEX) & 0xf != 0
+    }
+
+    pub(crate) fn set_vmid(&mut self, vmid: u8) {
+        let mut register = self.get::<CP_HQD_VMID>();
+        register.set_vmid(vmid.into());
+        self.set(register);
+    }
+
+    pub(crate) fn set_doorbell(&mut self, index: u32) {
+        let mut register = self.get::<CP_HQD_PQ_DOORBELL_CONTROL>();
+        register.set_doorbell_offset(index);
+        register.set_doorbell_en(true);
+        self.set(register);
+    }
+
+    /// Ring address in bytes.
+    pub(crate) fn pq_base(&self) -> u64 {
+        self.join(CP_HQD_PQ_BASE::INDEX, CP_HQD_PQ_BASE_HI::INDEX) << 8
+    }
+
+    /// Ring size in dwords, 2 to 2^32 (the field has six bits, of which more than 31 cannot be meant).
+    pub(crate) fn pq_dwords(&self) -> Option<u64> {
+        let size = self.get::<CP_HQD_PQ_CONTROL>().queue_size();
+        (size < 31).then(|| 2 << size)
+    }
+
+    pub(crate) fn pq_rptr(&self) -> u32 {
+        self.read(CP_HQD_PQ_RPTR::INDEX)
+    }
+
+    pub(crate) fn pq_wptr(&self) -> u64 {
+        self.join(CP_HQD_PQ_WPTR_LO::INDEX, CP_HQD_PQ_WPTR_HI::INDEX)
+    }
+
+    pub(crate) fn set_pointers(&mut self, rptr: u64, wptr: u64) {
+        self.write(CP_HQD_PQ_RPTR::INDEX, rptr as u32);
+        self.write(CP_HQD_PQ_WPTR_LO::INDEX, wptr as u32);
+        self.write(CP_HQD_PQ_WPTR_HI::INDEX, (wptr >> 32) as u32);
+    }
+
+    pub(crate) fn rptr_report_addr(&self) -> u64 {
+        self.join(CP_HQD_PQ_RPTR_REPORT_ADDR::INDEX, CP_HQD_PQ_RPTR_REPORT_ADDR_HI::INDEX)
+    }
+
+    pub(crate) fn wptr_poll_addr(&self) -> u64 {
+        self.join(CP_HQD_PQ_WPTR_POLL_ADDR::INDEX, CP_HQD_PQ_WPTR_POLL_ADDR_HI::INDEX)
+    }
+
+    /// Doorbell as a dword index in the doorbell BAR.
+    pub(crate) fn doorbell(&self) -> u32 {
+        self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset()
+    }
+
+    /// Whether the ring holds AQL packets.
+    pub(crate) fn is_aql(&self) -> bool {
+        self.get::<CP_HQD_AQL_CONTROL>().control0() != 0
+            || self.get::<CP_HQD_PQ_CONTROL>().slot_based_wptr() != 0
+    }
+}
+
+/// Every queue's registers.
+#[derive(Debug)]
+pub(crate) struct HqdBanks(Box<[Hqd]>);
+
+impl HqdBanks {
+    pub(crate) fn new() -> Self {
+        Self(vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice())
+    }
+
+    pub(crate) fn get(&self, id: HqdId) -> &Hqd {
+        &self.0[id.index()]
+    }
+
+    pub(crate) fn get_mut(&mut self, id: HqdId) -> &mut Hqd {
+        &mut self.0[id.index()]
+    }
+
+    /// Every queue of a micro engine.
+    pub(crate) fn of(&self, me: u8) -> impl Iterator<Item = (HqdId, &Hqd)> {
+        (0..32u8).map(move |at| {
+            let id = HqdId { me, pipe: at >> 3, queue: at & 7 };
+            (id, self.get(id))
+        })
+    }
+}
+
+/// Reads an MQD and checks that it is one.
+pub(crate) fn mqd_from_bytes(bytes: &[u8; 2048]) -> Result<ComputeMqd, &'static str> {
+    let mqd = ComputeMqd::read_from_bytes(bytes).map_err(|_| "the MQD is cut short")?;
+    if mqd.header != belfry_abi::mqd::HEADER {
+        return Err("the MQD has the wrong header");
+    }
+    if mqd.pq_base() == 0 {
+        return Err("the MQD has no ring");
+    }
+    Ok(mqd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mqd_survives_loading_and_saving() {
+        let mut mqd = ComputeMqd::new();
+        mqd.set_pq_base(0x7f12_3456_7800);
+        mqd.set_pq_wptr(0x1_0000_0001);
+        mqd.set_pq_rptr_report_addr(0x7f00_0000_1080);
+        mqd.cp_hqd_pq_doorbell_control = 0x800 << 2;
+        mqd.cp_hqd_pq_control = 13;
+        mqd.cp_hqd_aql_control = 1;
+        let mut hqd = Hqd::EMPTY;
+        hqd.load(&mqd);
+        assert_eq!(hqd.pq_base(), 0x7f12_3456_7800);
+        assert_eq!(hqd.pq_dwords(), Some(1 << 14));
+        assert_eq!(hqd.doorbell(), 0x800);
+        assert_eq!(hqd.rptr_report_addr(), 0x7f00_0000_1080);
+        assert!(hqd.is_aql() && !hqd.is_active());
+        hqd.set_pointers(5, 6);
+        let mut saved = mqd;
+        hqd.save(&mut saved);
+        assert_eq!((saved.cp_hqd_pq_rptr, saved.pq_wptr()), (5, 6));
+        assert_eq!(saved.pq_base(), mqd.pq_base());
+        assert_eq!(saved.compute_pgm_rsrc1, mqd.compute_pgm_rsrc1);
+    }
+
+    #[test]
+    fn banks_do_not_share_registers() {
+        let mut banks = HqdBanks::new();
+        let mut ids = Vec::new();
+        for me in 0..4 {
+            ids.extend(banks.of(me).map(|(id, _)| id));
+        }
+        for (value, &id) in ids.iter().enumerate() {
+            banks.get_mut(id).write(CP_HQD_PQ_BASE::INDEX, value as u32);
+        }
+        for (value, &id) in ids.iter().enumerate() {
+            assert_eq!(banks.get(id).read(CP_HQD_PQ_BASE::INDEX), value as u32);
+        }
+        assert_eq!(ids.len(), 128);
+    }
+
+    #[test]
+    fn what_is_not_an_mqd_is_refused() {
+        assert!(mqd_from_bytes(&[0; 2048]).is_err());
+        assert!(mqd_from_bytes(&[0xff; 2048]).is_err());
+        let mqd = ComputeMqd::new();
+        let bytes: [u8; 2048] = mqd.as_bytes().try_into().expect("2048 bytes");
+        assert!(mqd_from_bytes(&bytes).is_err(), "no ring");
+    }
+
+    #[test]
+    fn registers_outside_of_the_bank_are_absorbed() {
+        let mut hqd = Hqd::EMPTY;
+        hqd.write(0, 1);
+        hqd.write(u32::MAX, 1);
+        assert_eq!((hqd.read(0), hqd.read(u32::MAX)), (0, 0));
+    }
+}

@@ -1,0 +1,102 @@
+//! A ring of dwords of the kernel's own (KIQ, MES), in VMID 0: pointers, fetching, reporting.
+//!
+//! The write pointer is a 64-bit monotonic count of dwords, taken from the doorbell; the read pointer is reported in 32
+//! bits, modulo the ring's size.
+
+use crate::doorbell::Doorbells;
+use crate::queue::Hqd;
+use crate::vm::{AddressSpace, Fault};
+
+/// Pointers and place of one ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    base: u64,
+    dwords: u64,
+    rptr: u64,
+    wptr: u64,
+    rptr_report: u64,
+    doorbell: u32,
+}
+
+impl Ring {
+    /// The ring a queue's registers describe.
+    pub(crate) fn new(hqd: &Hqd) -> Result<Self, &'static str> {
+        let dwords = hqd.pq_dwords().ok_or("the ring is too large")?;
+        if hqd.pq_base() == 0 {
+            return Err("the ring has no address");
+        }
+        if hqd.is_aql() {
+            return Err("a kernel ring does not hold AQL packets");
+        }
+        let wptr = hqd.pq_wptr();
+        Ok(Self {
+            base: hqd.pq_base(),
+            dwords,
+            rptr: u64::from(hqd.pq_rptr()),
+            wptr,
+            rptr_report: hqd.rptr_report_addr(),
+            doorbell: hqd.doorbell(),
+        })
+    }
+
+    /// Dword index of the doorbell.
+    pub(crate) fn doorbell(&self) -> u32 {
+        self.doorbell
+    }
+
+    /// Takes the doorbell's value as the write pointer; an error if it is behind, or more than a ring ahead.
+    pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Result<(), &'static str> {
+        let value = doorbells.load(u64::from(self.doorbell) * 4);
+        if value.wrapping_sub(self.rptr) > self.dwords {
+            return Err("the write pointer is not within one ring of the read pointer");
+        }
+        self.wptr = value;
+        Ok(())
+    }
+
+    /// Dwords written and not consumed yet.
+    pub(crate) fn available(&self) -> u64 {
+        self.wptr.wrapping_sub(self.rptr)
+    }
+
+    /// Read and write pointer.
+    pub(crate) fn pointers(&self) -> (u64, u64) {
+        (self.rptr, self.wptr)
+    }
+
+    /// Copies dwords from `ahead` of the read pointer on.
+    pub(crate) fn peek(&self, space: &AddressSpace, ahead: u64, out: &mut [u32]) -> Result<(), Fault> {
+        for (i, dword) in out.iter_mut().enumerate() {
+            let at = self.rptr.wrapping_add(ahead).wrapping_add(i as u64) & (self.dwords - 1);
+            *dword = space.load_u32(self.base.wrapping_add(at * 4))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the read pointer, at most up to the write pointer.
+    pub(crate) fn consume(&mut self, dwords: u64) {
+        self.rptr = self.rptr.wrapping_add(dwords.min(self.available()));
+    }
+
+    /// Reports the read pointer where the driver wants it.
+    pub(crate) fn report(&self, space: &AddressSpace) -> Result<(), Fault> {
+        if self.rptr_report == 0 {
+            return Ok(());
+        }
+        space.store_u32(self.rptr_report & !3, (self.rptr & (self.dwords - 1)) as u32)
+    }
+}
+
+/// Gives a queue that is being mapped its first write pointer, in its doorbell.
+///
+/// The page may hold the value of an earlier owner. The write pointer in memory, which drivers write before they ring,
+/// is the truth then; a doorbell rung meanwhile wins.
+pub(crate) fn seed_doorbell(hqd: &Hqd, space: Option<&AddressSpace>, doorbells: &Doorbells) {
+    let offset = u64::from(hqd.doorbell()) * 4;
+    let before = doorbells.load(offset);
+    let poll = hqd.wptr_poll_addr();
+    let in_memory = space.filter(|_| poll != 0).and_then(|space| space.load_u64(poll).ok());
+    let dwords = hqd.pq_dwords().unwrap_or(0);
+    let plausible = in_memory.filter(|wptr| wptr.wrapping_sub(u64::from(hqd.pq_rptr())) <= dwords);
+    doorbells.replace(offset, before, plausible.unwrap_or_else(|| hqd.pq_wptr()));
+}

@@ -1,0 +1,390 @@
+//! The scheduler: one thread that serves the kernel's rings and every mapped queue, and sleeps when nothing is to do.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use belfry_abi::ih::{Client, IhEntry, Source};
+use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
+use zerocopy::IntoBytes;
+
+use crate::device::Core;
+use crate::mes::{Mes, Turn};
+use crate::queue::{HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, mqd_from_bytes, packet_length, seed_doorbell};
+use crate::vm::AddressSpace;
+
+/// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
+const LOOK: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(4));
+/// Packets of a kernel ring executed before the other queues have their turn.
+const BATCH: usize = 64;
+
+/// The wake-up of the scheduler thread.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    woken: Mutex<bool>,
+    condvar: Condvar,
+}
+
+impl Wake {
+    /// Makes the scheduler look, now or as soon as it is done with what it does.
+    pub(crate) fn wake(&self) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.condvar.notify_one();
+    }
+
+    fn wait(&self, turn: Turn) {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        match turn {
+            Turn::Now => {}
+            Turn::After(duration) => {
+                if !*woken {
+                    woken =
+                        self.condvar.wait_timeout(woken, duration).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+            Turn::WhenWoken => {
+                while !*woken {
+                    woken = self.condvar.wait(woken).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        *woken = false;
+    }
+}
+
+/// A kernel ring that is being served.
+#[derive(Debug)]
+struct Running {
+    ring: Ring,
+    activation: u32,
+    /// Doorbell value last looked at.
+    seen: u64,
+    /// It has hit something it cannot go past, until it is activated anew.
+    dead: bool,
+}
+
+/// What the scheduler thread works on.
+#[derive(Debug, Default)]
+struct State {
+    rings: BTreeMap<HqdId, Running>,
+    mes: Mes,
+    paused: bool,
+    held: bool,
+    look: Duration,
+}
+
+/// The scheduler and the lock that resets and pauses take.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    state: Mutex<State>,
+    /// Threads that want the lock: the scheduler lets them pass.
+    visitors: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+impl Scheduler {
+    /// Serves until stopped.
+    pub(crate) fn run(&self, core: &Core) {
+        while !self.stopped.load(Ordering::SeqCst) {
+            while self.visitors.load(Ordering::SeqCst) > 0 {
+                std::thread::yield_now();
+            }
+            let turn = self.lock().pass(core);
+            core.wake.wait(turn);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn visit<R>(&self, operation: impl FnOnce(&mut State) -> R) -> R {
+        self.visitors.fetch_add(1, Ordering::SeqCst);
+        let result = operation(&mut self.lock());
+        self.visitors.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Stops every queue and forgets them; `between` runs while nothing is served.
+    pub(crate) fn reset(&self, core: &Core, between: impl FnOnce()) {
+        self.visit(|state| {
+            state.mes.reset(core);
+            state.rings.clear();
+            state.held = false;
+            between();
+        });
+        core.wake.wake();
+    }
+
+    /// Stops serving and holds waves, or goes on.
+    pub(crate) fn pause(&self, core: &Core, paused: bool) {
+        self.visit(|state| {
+            state.paused = paused;
+            if paused {
+                state.hold(true);
+            }
+        });
+        core.wake.wake();
+    }
+
+    /// Returns once nothing is served any more because the function may not touch memory.
+    pub(crate) fn hold(&self, core: &Core) {
+        self.visit(|state| state.hold(true));
+        core.wake.wake();
+    }
+
+    /// Lets the thread end.
+    pub(crate) fn stop(&self, core: &Core) {
+        self.visit(|state| {
+            state.mes.reset(core);
+            state.rings.clear();
+        });
+        self.stopped.store(true, Ordering::SeqCst);
+        core.wake.wake();
+    }
+}
+
+impl State {
+    fn pass(&mut self, core: &Core) -> Turn {
+        if let Some(offset) = core.interrupts.rptr_doorbell().filter(|_| core.config.poll_doorbells) {
+            core.interrupts.set_rptr(core.doorbells.load32(offset));
+        }
+        if self.paused || !core.interrupts.bus_master() {
+            self.hold(true);
+            return Turn::WhenWoken;
+        }
+        self.hold(false);
+        self.follow_registers(core);
+        let before = core.activity();
+        let mut turn = self.serve_rings(core);
+        turn = turn.min(self.mes.pass(core));
+        if core.config.poll_doorbells && (!self.rings.is_empty() || self.mes.has_queues()) {
+            let quiet = core.activity() == before;
+            self.look = if quiet { (self.look * 2).clamp(LOOK.0, LOOK.1) } else { LOOK.0 };
+            turn = turn.min(Turn::After(self.look));
+        }
+        turn
+    }
+
+    /// Waves stop where they are while the function may not touch memory.
+    fn hold(&mut self, held: bool) {
+        if self.held != held {
+            self.held = held;
+            self.mes.hold(held);
+        }
+    }
+
+    /// Starts and stops what the driver has started and stopped through registers.
+    fn follow_registers(&mut self, core: &Core) {
+        let active = core.mmio.active_hqds(HqdId::MES.me);
+        self.rings.retain(|id, running| {
+            let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
+            if !keep {
+                core.doorbells.own(running.ring.doorbell(), false);
+            }
+            keep
+        });
+        for (id, hqd) in active {
+            if hqd.wants_dequeue() {
+                let pointers = self.rings.remove(&id).map(|running| running.ring);
+                core.mmio.hqd(id, |hqd| {
+                    if let Some(ring) = &pointers {
+                        let (rptr, wptr) = ring.pointers();
+                        hqd.set_pointers(rptr, wptr);
+                    }
+                    hqd.deactivate();
+                });
+                core.doorbells.own(hqd.doorbell(), false);
+                continue;
+            }
+            if self.rings.contains_key(&id) {
+                continue;
+            }
+            let ring = if id == HqdId::MES || id == HqdId::KIQ {
+                Ring::new(&hqd)
+            } else {
+                Err("queue of the scheduler's engine that is not modelled")
+            };
+            match ring {
+                Ok(ring) => {
+                    core.doorbells.own(ring.doorbell(), true);
+                    // Behind the present value by construction: the first look takes whatever is there.
+                    let seen = !core.doorbells.load(u64::from(ring.doorbell()) * 4);
+                    self.rings.insert(id, Running { ring, activation: hqd.activation, seen, dead: false });
+                }
+                Err(why) => {
+                    core.counters
+                        .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
+                    core.mmio.hqd(id, |hqd| hqd.deactivate());
+                }
+            }
+        }
+        for me in 1..3 {
+            for (id, hqd) in core.mmio.active_hqds(me) {
+                // Queues of the scheduler's making are none of our business; those a driver started by hand are.
+                if !self.mes.is_on(id) {
+                    if !hqd.wants_dequeue() {
+                        core.counters.error(
+                            "compute queue started through registers, which is not modelled",
+                            format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue),
+                        );
+                    }
+                    core.mmio.hqd(id, |hqd| hqd.deactivate());
+                }
+            }
+        }
+    }
+
+    fn serve_rings(&mut self, core: &Core) -> Turn {
+        let Some(space) = core.mmio.space(0) else { return Turn::WhenWoken };
+        let mut turn = Turn::WhenWoken;
+        for id in [HqdId::KIQ, HqdId::MES] {
+            let Some(mut running) = self.rings.remove(&id) else { continue };
+            running.look(core);
+            for _ in 0..BATCH {
+                let stepped = match id {
+                    HqdId::KIQ => self.step_kiq(core, &space, &mut running),
+                    _ => self.step_mes(core, &space, &mut running),
+                };
+                match stepped {
+                    Ok(true) => turn = Turn::Now,
+                    Ok(false) => break,
+                    Err(why) => {
+                        running.dead = true;
+                        core.counters
+                            .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
+                        break;
+                    }
+                }
+            }
+            if running.ring.report(&space).is_err() {
+                core.counters
+                    .error("read pointer report to an unmapped address", format_args!("pipe={}", id.pipe));
+            }
+            self.rings.insert(id, running);
+        }
+        turn
+    }
+
+    /// Executes one packet of the KIQ; whether there was one.
+    fn step_kiq(
+        &mut self,
+        core: &Core,
+        space: &AddressSpace,
+        running: &mut Running,
+    ) -> Result<bool, &'static str> {
+        let available = running.ring.available();
+        if running.dead || available == 0 {
+            return Ok(false);
+        }
+        let mut header = [0];
+        running.ring.peek(space, 0, &mut header).map_err(|_| "the KIQ's ring is not mapped")?;
+        let length = packet_length(header[0])?;
+        if length > MAX_PACKET {
+            return Err("PM4 packet longer than any this queue takes");
+        }
+        if length > available {
+            return Ok(false);
+        }
+        let mut packet = vec![0; length as usize];
+        running.ring.peek(space, 0, &mut packet).map_err(|_| "the KIQ's ring is not mapped")?;
+        running.ring.consume(length);
+        match (Kiq { mmio: &core.mmio, space }).execute(&packet) {
+            Ok(None) => {}
+            Ok(Some(request)) => {
+                if let Err(why) = self.obey(core, space, request) {
+                    core.counters.error(why, format_args!("KIQ {request:x?}"));
+                }
+            }
+            Err(why) => {
+                core.counters.error(why, format_args!("KIQ packet header={:#010x}", packet[0]));
+                let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0);
+                entry.data[0] = running.ring.doorbell() & 0x3ff;
+                core.interrupts.push(Some(space), entry, (core.clock)());
+            }
+        }
+        Ok(true)
+    }
+
+    fn obey(&mut self, core: &Core, space: &AddressSpace, request: KiqRequest) -> Result<(), &'static str> {
+        match request {
+            KiqRequest::Map { id, mqd, doorbell } => {
+                let mut bytes = [0; 2048];
+                space.read_bytes(mqd, &mut bytes).map_err(|_| "MQD at an address that is not mapped")?;
+                let mqd = mqd_from_bytes(&bytes)?;
+                let hqd = core.mmio.hqd(id, |hqd| {
+                    hqd.load(&mqd);
+                    hqd.set_doorbell(doorbell);
+                    hqd.activate();
+                    *hqd
+                });
+                seed_doorbell(&hqd, Some(space), &core.doorbells);
+                self.follow_registers(core);
+                Ok(())
+            }
+            KiqRequest::Unmap { doorbell } => {
+                let id = self
+                    .rings
+                    .iter()
+                    .find(|(_, running)| running.ring.doorbell() == doorbell)
+                    .map(|(&id, _)| id);
+                let id = id.ok_or("UNMAP_QUEUES of a queue that does not exist")?;
+                self.rings.remove(&id);
+                core.mmio.hqd(id, |hqd| hqd.deactivate());
+                core.doorbells.own(doorbell, false);
+                Ok(())
+            }
+        }
+    }
+
+    /// Executes one frame of the scheduler's ring; whether there was one.
+    fn step_mes(
+        &mut self,
+        core: &Core,
+        space: &AddressSpace,
+        running: &mut Running,
+    ) -> Result<bool, &'static str> {
+        let available = running.ring.available();
+        if running.dead || available == 0 {
+            return Ok(false);
+        }
+        let mut dwords = [0u32; API_FRAME_SIZE_IN_DWORDS];
+        if available < dwords.len() as u64 {
+            // Part of a frame is no frame; what is there is dropped, or the ring would never move again.
+            core.counters.error("MES frame that is cut short", format_args!("dwords={available}"));
+            running.ring.consume(available);
+            return Ok(true);
+        }
+        running.ring.peek(space, 0, &mut dwords).map_err(|_| "the MES ring is not mapped")?;
+        let mut frame = [0; FRAME_SIZE];
+        frame.copy_from_slice(dwords.as_bytes());
+        running.ring.consume(dwords.len() as u64);
+        self.mes.execute(core, space, &frame);
+        Ok(true)
+    }
+}
+
+impl Running {
+    /// Takes the doorbell's value, if it has changed.
+    fn look(&mut self, core: &Core) {
+        let value = core.doorbells.load(u64::from(self.ring.doorbell()) * 4);
+        if value == self.seen {
+            return;
+        }
+        self.seen = value;
+        core.doorbell_seen(self.ring.doorbell(), value);
+        if let Err(why) = self.ring.look(&core.doorbells) {
+            core.counters.error(why, format_args!("doorbell={:#x} value={value:#x}", self.ring.doorbell()));
+        }
+    }
+}
+
+/// Starts the scheduler's thread.
+pub(crate) fn spawn(
+    scheduler: &Arc<Scheduler>,
+    core: &Arc<Core>,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let (scheduler, core) = (Arc::clone(scheduler), Arc::clone(core));
+    std::thread::Builder::new().name("gpu-scheduler".into()).spawn(move || scheduler.run(&core))
+}
