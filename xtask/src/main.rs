@@ -1,5 +1,6 @@
 //! `cargo xtask`: workspace tasks, one module per command.
 
+mod isa_gen;
 mod kernels;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,23 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Generate the instruction tables of `device/isa` from LLVM's target description.
+    IsaGen {
+        /// `llvm-tblgen -dump-json` output of `AMDGPU.td` (made from the fetched source package when absent).
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Where the source package and the dump are kept (`target/isa-gen` when absent).
+        #[arg(long)]
+        work: Option<PathBuf>,
+        /// Only prove that the committed tables are what LLVM's description gives.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Checks of the instruction decoder.
+    Isa {
+        #[command(subcommand)]
+        command: IsaCommand,
+    },
     /// Check the rules of the tree that no compiler checks: dependency arrows, file lengths, texts.
     Tidy,
     /// Prove the ABI layouts against the C headers that publish them.
@@ -39,10 +57,25 @@ enum Command {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum IsaCommand {
+    /// Compare decoder and disassembler with `llvm-mc` on random code.
+    VerifyDecode {
+        /// Dwords to try, in waves of 32 and of 64.
+        #[arg(long, default_value_t = 100_000)]
+        words: usize,
+        /// Where the random numbers start.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     match Cli::parse().command {
         Command::Kernels { check } => kernels::run(check),
+        Command::IsaGen { json, work, check } => isa_gen::run(root, json.as_deref(), work.as_deref(), check),
+        Command::Isa { command: IsaCommand::VerifyDecode { words, seed } } => isa_gen::verify_decode(words, seed),
         Command::Tidy => xtask::tidy::run(root),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
     }

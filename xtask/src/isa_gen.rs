@@ -1,0 +1,61 @@
+//! `cargo xtask isa-gen`: the encoding tables of `device/isa` from LLVM's target description.
+//!
+//! LLVM 19's AMDGPU TableGen files say bit by bit how every instruction is encoded and how it is written. The source
+//! package comes through a private apt (~165 MB), `llvm-tblgen-19 -dump-json` turns it into 420 MB of JSON (about a
+//! minute), and of that the records of one processor become `device/isa/src/tables/{op,gfx11}.rs`, which are committed.
+
+mod emit;
+mod forms;
+mod records;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use forms::Tables;
+use records::Records;
+
+/// Processor whose instructions are taken.
+const PROCESSOR: &str = "gfx1100";
+
+/// Writes the tables, or with `check` only compares them with the committed ones.
+///
+/// `json` is a dump made before; `work` is where the source package and the dump are kept.
+pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: bool) -> Result<()> {
+    let json = match json {
+        Some(json) => json.to_owned(),
+        None => source::dump(&work.map_or_else(|| root.join("target/isa-gen"), PathBuf::from))?,
+    };
+    eprintln!("reading {}", json.display());
+    let records = Records::read(&json, PROCESSOR)?;
+    let tables = Tables::build(&records)?;
+    eprintln!("{}: {} encodings of {} operations", PROCESSOR, tables.form_count(), tables.operations().len());
+    let directory = root.join("device/isa/src/tables");
+    for (name, text) in [("op.rs", emit::operations(&tables)), ("gfx11.rs", emit::encodings(&tables))] {
+        let path = directory.join(name);
+        if check {
+            let committed =
+                fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            ensure!(committed == text, "{} is not what the generator gives", path.display());
+        } else {
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares decoder and disassembler with `llvm-mc` on random code.
+///
+/// The comparison is an example of `belfry-isa`, so that this program does not depend on the crate it generates.
+pub(crate) fn verify_decode(words: usize, seed: u64) -> Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--release", "--package", "belfry-isa", "--example", "verify-decode", "--"])
+        .args([words.to_string(), seed.to_string()])
+        .status()
+        .context("running verify-decode")?;
+    ensure!(status.success(), "decoder and llvm-mc do not agree");
+    Ok(())
+}

@@ -1,0 +1,440 @@
+//! Instruction records to forms: fixed bits, operands, syntax.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::records::{Bit, NAMESPACES, Record, Records};
+
+/// Bits of `TSFlags` (`SIInstrFormats.td`).
+mod ts {
+    pub(super) const VOP1: usize = 7;
+    pub(super) const VOP2: usize = 8;
+    pub(super) const VOPC: usize = 9;
+    pub(super) const VOP3: usize = 10;
+    pub(super) const VOP3P: usize = 12;
+    pub(super) const DPP: usize = 15;
+    pub(super) const FLAT: usize = 24;
+    pub(super) const VOP3_OPSEL: usize = 42;
+    pub(super) const IS_PACKED: usize = 49;
+    pub(super) const FLAT_GLOBAL: usize = 51;
+    pub(super) const FLAT_SCRATCH: usize = 56;
+    pub(super) const IS_ATOMIC_RET: usize = 58;
+    pub(super) const IS_WMMA: usize = 59;
+    /// Encodings with a bit of their own.
+    pub(super) const FORMATS: [(usize, &str); 13] = [
+        (2, "Sop1"),
+        (3, "Sop2"),
+        (4, "Sopc"),
+        (5, "Sopk"),
+        (6, "Sopp"),
+        (19, "Smem"),
+        (17, "Mubuf"),
+        (18, "Mtbuf"),
+        (20, "Mimg"),
+        (23, "Exp"),
+        (28, "LdsDir"),
+        (29, "Vinterp"),
+        (25, "Ds"),
+    ];
+}
+
+/// Names of a form's flags, in the order of their bits in `encoding::Flags`.
+const FLAGS: [&str; 17] = [
+    "W32", "W64", "PACKED", "OPSEL", "WMMA", "RTN", "DEF_VCC", "DEF_EXEC", "USE_VCC", "ACC", "ACC_Y",
+    "SDST_IN", "DATA_OUT", "DATA_IN", "OFFEN", "IDXEN", "TFE",
+];
+
+/// How an operand is read and printed: `encoding::Kind`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind {
+    pub(crate) decode: &'static str,
+    pub(crate) width: u8,
+    pub(crate) imm: &'static str,
+    pub(crate) print: String,
+    pub(crate) class: String,
+}
+
+/// Where a field is: runs of (first bit in the instruction, first bit in the field, length).
+pub(crate) type Field = Vec<(u8, u8, u8)>;
+
+/// One encoding of an operation: `encoding::Form`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Form {
+    pub(crate) value: u128,
+    pub(crate) op: String,
+    pub(crate) dual: Option<String>,
+    pub(crate) format: &'static str,
+    pub(crate) syntax: usize,
+    pub(crate) operands: usize,
+    pub(crate) flags: u32,
+}
+
+/// Values in order of their first use.
+#[derive(Debug)]
+pub(crate) struct Interned<T> {
+    pub(crate) items: Vec<T>,
+    index: BTreeMap<T, usize>,
+}
+
+impl<T: Ord + Clone> Interned<T> {
+    fn new() -> Interned<T> {
+        Interned { items: Vec::new(), index: BTreeMap::new() }
+    }
+
+    fn index(&mut self, item: T) -> usize {
+        if let Some(index) = self.index.get(&item) {
+            return *index;
+        }
+        self.items.push(item.clone());
+        self.index.insert(item, self.items.len() - 1);
+        self.items.len() - 1
+    }
+}
+
+/// Everything the table file holds.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    /// Per decoder table: forms by the bits they fix.
+    pub(crate) tables: Vec<BTreeMap<u128, Vec<Form>>>,
+    pub(crate) kinds: Interned<Kind>,
+    pub(crate) fields: Interned<Field>,
+    /// Operand lists as (name, kind, field).
+    pub(crate) operands: Interned<Vec<(String, usize, usize)>>,
+    pub(crate) syntax: Interned<String>,
+}
+
+impl Tables {
+    pub(crate) fn build(records: &Records) -> Result<Tables> {
+        let mut tables = Tables {
+            tables: vec![BTreeMap::new(); NAMESPACES.len()],
+            kinds: Interned::new(),
+            fields: Interned::new(),
+            operands: Interned::new(),
+            syntax: Interned::new(),
+        };
+        tables.fields.index(Vec::new());
+        for (name, record) in records.instructions() {
+            tables.add(records, name, record).with_context(|| format!("instruction {name}"))?;
+        }
+        for forms in tables.tables.iter_mut().flat_map(BTreeMap::values_mut) {
+            forms.sort();
+        }
+        Ok(tables)
+    }
+
+    pub(crate) fn form_count(&self) -> usize {
+        self.tables.iter().flat_map(BTreeMap::values).map(Vec::len).sum()
+    }
+
+    /// Mnemonics, halves of VOPD by their own names.
+    pub(crate) fn operations(&self) -> BTreeSet<&str> {
+        let forms = self.tables.iter().flat_map(BTreeMap::values).flatten();
+        forms.flat_map(|form| [Some(form.op.as_str()), form.dual.as_deref()]).flatten().collect()
+    }
+
+    fn add(&mut self, records: &Records, name: &str, record: &Record) -> Result<()> {
+        let table = NAMESPACES
+            .iter()
+            .position(|&(size, namespace)| size == record.size() && namespace == record.namespace())
+            .context("no decoder table has instructions of its length")?;
+        let bits = record.bits();
+        let (mut mask, mut value) = (0u128, 0u128);
+        for (position, bit) in bits.iter().enumerate() {
+            if let Bit::Fixed(set) = bit {
+                mask |= 1 << position;
+                value |= u128::from(*set) << position;
+            }
+        }
+        let (operands, destinations) = record.operands();
+        let format = format(name, record, &operands[..destinations])?;
+        let syntax = Syntax::of(records, name, record, format, &operands)?;
+        let mut flags = flags(record, format, &operands, destinations, &bits);
+        if matches!(format, "Mubuf" | "Mtbuf") {
+            let text = &syntax.text;
+            let set = [(" offen", "OFFEN"), (" idxen", "IDXEN")]
+                .into_iter()
+                .filter(|(word, _)| text.contains(word));
+            flags.extend(set.map(|(_, flag)| flag));
+            if text.ends_with(" tfe") {
+                flags.push("TFE");
+            }
+        }
+        let flags = FLAGS
+            .iter()
+            .enumerate()
+            .filter(|(_, flag)| flags.contains(flag))
+            .fold(0, |set, (bit, _)| set | 1 << bit);
+        let operands = self.operand_list(records, &operands, &bits, &syntax)?;
+        let form = Form {
+            value,
+            op: syntax.op,
+            dual: syntax.dual,
+            format,
+            syntax: self.syntax.index(syntax.text),
+            operands,
+            flags,
+        };
+        self.tables[table].entry(mask).or_default().push(form);
+        Ok(())
+    }
+
+    /// Index of the operand list: what has bits, is printed, or decides how modifiers are printed.
+    fn operand_list(
+        &mut self,
+        records: &Records,
+        operands: &[(&str, &str)],
+        bits: &[Bit],
+        syntax: &Syntax,
+    ) -> Result<usize> {
+        let used = syntax.names();
+        let arrays = ["op_sel", "op_sel_hi", "neg_lo", "neg_hi"].iter().any(|name| used.contains(name));
+        let mut list = Vec::new();
+        let mut seen = BTreeSet::new();
+        for &(definition, name) in operands {
+            if !seen.insert(name) {
+                continue;
+            }
+            let source = matches!(name, "src0" | "src1" | "src2");
+            let field = field(bits, name);
+            let wanted = !field.is_empty()
+                || used.contains(name)
+                || name.ends_with("_modifiers")
+                || used.contains(format!("{name}_modifiers").as_str())
+                || source && arrays;
+            if wanted {
+                let kind = kind(records, name, definition)?;
+                list.push((name.to_owned(), self.kinds.index(kind), self.fields.index(field)));
+            }
+        }
+        Ok(self.operands.index(list))
+    }
+}
+
+/// Runs of bits that belong to the operand.
+fn field(bits: &[Bit], name: &str) -> Field {
+    let mut field = Field::new();
+    for (position, bit) in bits.iter().enumerate() {
+        let Bit::Of(operand, index) = bit else { continue };
+        let position = u8::try_from(position).unwrap_or(u8::MAX);
+        if operand != name {
+            continue;
+        }
+        match field.last_mut() {
+            Some((first, start, length)) if *first + *length == position && *start + *length == *index => {
+                *length += 1
+            }
+            _ => field.push((position, *index, 1)),
+        }
+    }
+    field
+}
+
+/// Assembler syntax of an instruction.
+struct Syntax {
+    op: String,
+    dual: Option<String>,
+    /// What follows the mnemonic.
+    text: String,
+}
+
+impl Syntax {
+    /// Adds to the record's syntax what LLVM's printer writes on its own: encoding suffixes and the implied `vcc`.
+    fn of(
+        records: &Records,
+        name: &str,
+        record: &Record,
+        format: &str,
+        operands: &[(&str, &str)],
+    ) -> Result<Syntax> {
+        let asm = record
+            .asm()
+            .replace("{_e64}", "_e64")
+            .replace("{_e32}", "_e32")
+            .replace("{_e64_dpp}", "_e64_dpp");
+        ensure!(!asm.contains('{'), "alternatives in {asm}");
+        let end = asm.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(asm.len());
+        let mnemonic = ["_e64_dpp", "_e64", "_e32"]
+            .iter()
+            .find_map(|suffix| asm[..end].strip_suffix(suffix))
+            .unwrap_or(&asm[..end]);
+        let mut text = asm[mnemonic.len()..].to_owned();
+        if let Some((definition, first)) = operands.first()
+            && records.get(definition).and_then(Record::print_method) == Some("printVOPDst")
+        {
+            ensure!(text.starts_with(&format!("${first}")), "{asm} does not begin with ${first}");
+            text = format!("{} {text}", suffix(record));
+        }
+        let base = name.strip_suffix("_gfx11").unwrap_or(name);
+        let short =
+            ["_e32", "_dpp", "_dpp8"].iter().find_map(|form| base.strip_suffix(form)).unwrap_or_default();
+        let carries = matches!(short, "V_ADD_CO_CI_U32" | "V_SUB_CO_CI_U32" | "V_SUBREV_CO_CI_U32");
+        if carries {
+            text = text.replacen("$vdst", "$vdst, $vcc", 1);
+        }
+        if carries || short == "V_CNDMASK_B32" {
+            let source = if text.contains("$src1_modifiers") { "$src1_modifiers" } else { "$src1" };
+            text = text.replacen(source, &format!("{source}, $vcc"), 1);
+        }
+        let destinations = record.operands().1;
+        if record.flag(ts::VOPC) && destinations == 0 && (record.defines("VCC") || record.defines("VCC_LO")) {
+            text = text.replacen("$src0", "$vcc, $src0", 1);
+        }
+        if format == "Mtbuf" {
+            // The printer writes the format after SOFFSET.
+            text = text.replace("$format", "").replace("$soffset", "$soffset$format");
+        }
+        let dual = text.split_once(":: v_dual_").map(|(_, rest)| {
+            let end = rest.find(' ').unwrap_or(rest.len());
+            format!("v_{}", &rest[..end])
+        });
+        Ok(Syntax { op: mnemonic.replace("v_dual_", "v_"), dual, text })
+    }
+
+    /// Operands the syntax names.
+    fn names(&self) -> BTreeSet<&str> {
+        let name =
+            |part: &'_ str| part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        self.text.split('$').skip(1).map(|part| &part[..name(part)]).collect()
+    }
+}
+
+/// Encoding suffix of a vector operation.
+fn suffix(record: &Record) -> &'static str {
+    let single = record.is_single();
+    match (record.flag(ts::VOP3), record.flag(ts::DPP)) {
+        (true, true) => "_e64_dpp",
+        (true, false) if !single => "_e64",
+        (true, false) => "",
+        (false, true) => "_dpp",
+        (false, false) if (record.flag(ts::VOP1) || record.flag(ts::VOP2)) && !single => "_e32",
+        (false, false) => "",
+    }
+}
+
+/// `inst::Format` of an instruction.
+fn format(name: &str, record: &Record, destinations: &[(&str, &str)]) -> Result<&'static str> {
+    if let Some((_, format)) = ts::FORMATS.iter().find(|(bit, _)| record.flag(*bit)) {
+        return Ok(format);
+    }
+    let class = |prefixes: &[&str]| {
+        record.superclasses().any(|class| prefixes.iter().any(|prefix| class.starts_with(prefix)))
+    };
+    let names = |operand: &str| destinations.iter().any(|(_, name)| *name == operand);
+    Ok(if record.flag(ts::FLAT) {
+        match (record.flag(ts::FLAT_GLOBAL), record.flag(ts::FLAT_SCRATCH)) {
+            (true, _) => "Global",
+            (_, true) => "Scratch",
+            _ => "Flat",
+        }
+    } else if name.starts_with("V_DUAL_") {
+        "Vopd"
+    } else if record.flag(ts::VOP3P) || class(&["VOP3Pe", "VOP3P_"]) {
+        "Vop3P"
+    } else if record.flag(ts::VOP3) || class(&["VOP3_"]) {
+        if names("vdst") && names("sdst") { "Vop3Sd" } else { "Vop3" }
+    } else if record.flag(ts::VOPC) || class(&["VOPC_"]) {
+        "Vopc"
+    } else if record.flag(ts::VOP2) || class(&["VOP2_"]) || name == "V_ILLEGAL" {
+        // The word 0 looks like a VOP2 and is defined to be no instruction.
+        "Vop2"
+    } else if record.flag(ts::VOP1) || class(&["VOP1_"]) {
+        "Vop1"
+    } else {
+        bail!("an encoding that is not known")
+    })
+}
+
+fn flags(
+    record: &Record,
+    format: &str,
+    operands: &[(&str, &str)],
+    destinations: usize,
+    bits: &[Bit],
+) -> Vec<&'static str> {
+    let has = |name: &str| operands.iter().any(|(_, operand)| *operand == name);
+    let out = |name: &str| operands[..destinations].iter().any(|(_, operand)| *operand == name);
+    let predicate = |name: &str| record.predicates().any(|predicate| predicate == name);
+    let encoded = |name: &str| !field(bits, name).is_empty();
+    let flags = [
+        (predicate("isWave32"), "W32"),
+        (predicate("isWave64"), "W64"),
+        (record.flag(ts::IS_PACKED), "PACKED"),
+        (record.flag(ts::VOP3_OPSEL), "OPSEL"),
+        (record.flag(ts::IS_WMMA), "WMMA"),
+        (record.flag(ts::IS_ATOMIC_RET), "RTN"),
+        (record.defines("VCC"), "DEF_VCC"),
+        (record.defines("EXEC"), "DEF_EXEC"),
+        (record.uses("VCC"), "USE_VCC"),
+        (has("src2") && !encoded("src2") || has("src2X"), "ACC"),
+        (has("src2Y"), "ACC_Y"),
+        (format == "Sopk" && has("sdst") && !out("sdst"), "SDST_IN"),
+        (out("vdata") || out("vdst") && format == "Mimg", "DATA_OUT"),
+        (has("vdata") && !out("vdata") || has("vdata_in"), "DATA_IN"),
+    ];
+    flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect()
+}
+
+/// How the operand is read and printed.
+fn kind(records: &Records, name: &str, definition: &str) -> Result<Kind> {
+    let record = records.get(definition).with_context(|| format!("no operand {definition}"))?;
+    let class = records.register_class(definition);
+    let print = match record.print_method() {
+        _ if record.operand_type() == "OPERAND_PCREL" => "Branch",
+        Some("printOperandAndFPInputMods") => "FpMods",
+        Some("printOperandAndIntInputMods") if name.ends_with("_modifiers") => "IntMods",
+        _ if name.ends_with("_modifiers") => "Mods",
+        None | Some("printOperand" | "printRegularOperand" | "printVOPDst") => "Operand",
+        Some(lambda) if lambda.starts_with('[') => "NamedBit",
+        Some(method) => method.strip_prefix("print").unwrap_or(method),
+    };
+    let imm = record.operand_type().strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {
+        let kind =
+            kind.trim_start_matches("IMM_").trim_start_matches("INLINE_C_").trim_end_matches("_DEFERRED");
+        Ok(match kind {
+            "INT16" => "Int16",
+            "INT32" => "Int32",
+            "INT64" => "Int64",
+            "FP16" => "Fp16",
+            "FP32" => "Fp32",
+            "FP64" => "Fp64",
+            "BF16" => "Bf16",
+            "V2INT16" => "V2Int16",
+            "V2FP16" => "V2Fp16",
+            "V2BF16" => "V2Bf16",
+            _ => bail!("constants of type {kind}"),
+        })
+    })?;
+    let (decode, width) = decode(record.decoder_method(), class)?;
+    Ok(Kind { decode, width, imm, print: print.to_owned(), class: class.unwrap_or_default().to_owned() })
+}
+
+/// `encoding::Decode` of an operand and the registers it occupies.
+fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
+    // `SReg_64_XEXEC`: 64 bits. `SReg_1` is a lane mask, whose width is the wave's.
+    let bits = |class: &str| class.split('_').find_map(|part| part.parse::<u16>().ok());
+    let registers = |bits: u16| if bits == 1 { 0 } else { u8::try_from(bits / 32).unwrap_or(0).max(1) };
+    let width = class.and_then(bits).map_or(0, registers);
+    let (name, arguments) = method.split_once('<').unwrap_or((method, ""));
+    let operand_width = arguments
+        .split_once("OPW")
+        .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+        .map_or(width, registers);
+    Ok(match name {
+        "decodeSrcRegOrImm9" | "decodeSrcReg9" => ("Src", operand_width),
+        "decodeSrcRegOrImmDeferred9" => ("SrcDeferred", operand_width),
+        "decodeOperand_VSrc_f64" => ("Src", 2),
+        "decodeAVLdSt" | "DecodeVGPR_32RegisterClass" => ("Vgpr", width),
+        "DecodeVGPR_16_Lo128RegisterClass" => ("VgprT16", width),
+        "decodeOperand_VSrcT16_Lo128" => ("SrcT16", width),
+        "decodeBoolReg" => ("Bool", width),
+        "decodeOperandVOPDDstY" => ("VopdDstY", width),
+        "decodeOperand_KImmFP" => ("Literal", width),
+        "" | "decodeSOPPBrTarget" | "decodeSMEMOffset" | "decodeDpp8FI" | "decodeVersionImm" => match class {
+            Some(class) if class.starts_with("SReg") => ("Sgpr", width),
+            Some(_) => ("Vgpr", width),
+            None => ("Imm", 0),
+        },
+        _ => bail!("decoder method {method}"),
+    })
+}

@@ -1,0 +1,286 @@
+//! The records of interest in `llvm-tblgen`'s dump.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// Decoder tables LLVM's disassembler searches for this processor, in its order, with the length in bytes of each.
+pub(crate) const NAMESPACES: [(u64, &str); 8] = [
+    (12, "GFX11"),
+    (12, "GFX11_FAKE16"),
+    (8, "GFX11"),
+    (8, "GFX11_FAKE16"),
+    (8, "GFX11W64"),
+    (4, "AMDGPU"),
+    (4, "GFX11"),
+    (4, "GFX11_FAKE16"),
+];
+
+/// What is read of a record. Records of other kinds lack most of it, or have something else of that name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    #[serde(rename = "!superclasses")]
+    superclasses: Value,
+    #[serde(rename = "Inst")]
+    inst: Value,
+    #[serde(rename = "AsmString")]
+    asm: Value,
+    #[serde(rename = "DecoderNamespace")]
+    namespace: Value,
+    #[serde(rename = "Size")]
+    size: Value,
+    #[serde(rename = "TSFlags")]
+    flags: Value,
+    #[serde(rename = "IsSingle")]
+    single: Value,
+    #[serde(rename = "isPseudo")]
+    pseudo: Value,
+    #[serde(rename = "isCodeGenOnly")]
+    code_gen_only: Value,
+    #[serde(rename = "isAsmParserOnly")]
+    parser_only: Value,
+    #[serde(rename = "OutOperandList")]
+    outs: Value,
+    #[serde(rename = "InOperandList")]
+    ins: Value,
+    #[serde(rename = "Predicates")]
+    predicates: Value,
+    #[serde(rename = "Defs")]
+    defs: Value,
+    #[serde(rename = "Uses")]
+    uses: Value,
+    #[serde(rename = "PrintMethod")]
+    print_method: Value,
+    #[serde(rename = "DecoderMethod")]
+    decoder_method: Value,
+    #[serde(rename = "OperandType")]
+    operand_type: Value,
+    #[serde(rename = "RegClass")]
+    register_class: Value,
+    #[serde(rename = "AssemblerMatcherPredicate")]
+    matcher: Value,
+    #[serde(rename = "AssemblerCondDag")]
+    condition: Value,
+    #[serde(rename = "Implies")]
+    implies: Value,
+    #[serde(rename = "Name")]
+    name: Value,
+    #[serde(rename = "Features")]
+    features: Value,
+}
+
+/// A bit of an instruction.
+#[derive(Clone, Debug)]
+pub(crate) enum Bit {
+    /// Always 0 or 1.
+    Fixed(bool),
+    /// Bit of an operand's field.
+    Of(String, u8),
+    /// Not looked at.
+    Free,
+}
+
+impl Record {
+    pub(crate) fn is_a(&self, class: &str) -> bool {
+        self.superclasses.as_array().into_iter().flatten().any(|name| name == class)
+    }
+
+    pub(crate) fn superclasses(&self) -> impl Iterator<Item = &str> {
+        self.superclasses.as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// Assembler syntax, with the alternatives LLVM's printer takes.
+    pub(crate) fn asm(&self) -> &str {
+        self.asm.as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size.as_u64().unwrap_or(0)
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_str().unwrap_or_default()
+    }
+
+    /// Bit of `TSFlags`.
+    pub(crate) fn flag(&self, bit: usize) -> bool {
+        self.flags.get(bit).is_some_and(|bit| bit == 1)
+    }
+
+    pub(crate) fn is_single(&self) -> bool {
+        self.single == 1
+    }
+
+    pub(crate) fn bits(&self) -> Vec<Bit> {
+        let bit = |value: &Value| match value {
+            Value::Number(number) => Bit::Fixed(number.as_u64() == Some(1)),
+            Value::Object(object) => {
+                let name = object.get("var").or_else(|| object.get("def")).and_then(Value::as_str);
+                let index = object.get("index").and_then(Value::as_u64).unwrap_or(0);
+                Bit::Of(name.unwrap_or_default().to_owned(), u8::try_from(index).unwrap_or(u8::MAX))
+            }
+            _ => Bit::Free,
+        };
+        self.inst.as_array().into_iter().flatten().map(bit).collect()
+    }
+
+    /// Operands as (definition, name), destinations first, with the number of destinations.
+    pub(crate) fn operands(&self) -> (Vec<(&str, &str)>, usize) {
+        let mut operands = arguments(&self.outs);
+        let count = operands.len();
+        operands.extend(arguments(&self.ins));
+        (operands, count)
+    }
+
+    pub(crate) fn predicates(&self) -> impl Iterator<Item = &str> {
+        definitions(&self.predicates)
+    }
+
+    pub(crate) fn defines(&self, register: &str) -> bool {
+        definitions(&self.defs).any(|name| name == register)
+    }
+
+    pub(crate) fn uses(&self, register: &str) -> bool {
+        definitions(&self.uses).any(|name| name == register)
+    }
+
+    pub(crate) fn print_method(&self) -> Option<&str> {
+        self.print_method.as_str()
+    }
+
+    pub(crate) fn decoder_method(&self) -> &str {
+        self.decoder_method.as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn operand_type(&self) -> &str {
+        self.operand_type.as_str().unwrap_or_default()
+    }
+}
+
+/// Arguments of an operand list.
+fn arguments(list: &Value) -> Vec<(&str, &str)> {
+    let arguments = list["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+    arguments
+        .iter()
+        .filter_map(|argument| Some((argument[0]["def"].as_str()?, argument[1].as_str()?)))
+        .collect()
+}
+
+fn definitions(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(|entry| entry["def"].as_str())
+}
+
+/// The dump, reduced to what the tables need.
+#[derive(Debug)]
+pub(crate) struct Records {
+    records: BTreeMap<String, Record>,
+    features: BTreeSet<String>,
+}
+
+impl Records {
+    /// Reads the dump for `processor`.
+    pub(crate) fn read(path: &Path, processor: &str) -> Result<Records> {
+        let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+        let mut reader = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
+        let records = Dump.deserialize(&mut reader).with_context(|| format!("reading {}", path.display()))?;
+        let mut records = Records { records, features: BTreeSet::new() };
+        let named =
+            records.records.values().find(|record| record.name == processor && record.features.is_array());
+        let mut pending: Vec<String> = named
+            .map(|record| definitions(&record.features).map(str::to_owned).collect())
+            .with_context(|| format!("no processor {processor}"))?;
+        while let Some(feature) = pending.pop() {
+            if let Some(record) = records.records.get(&feature) {
+                pending.extend(definitions(&record.implies).map(str::to_owned));
+            }
+            records.features.insert(feature);
+        }
+        Ok(records)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Record> {
+        self.records.get(name)
+    }
+
+    /// The processor's instructions, as its disassembler knows them.
+    pub(crate) fn instructions(&self) -> impl Iterator<Item = (&str, &Record)> {
+        self.records.iter().map(|(name, record)| (name.as_str(), record)).filter(|(_, record)| {
+            record.inst.is_array()
+                && NAMESPACES.iter().any(|(_, namespace)| *namespace == record.namespace())
+                && [&record.pseudo, &record.code_gen_only, &record.parser_only].iter().all(|flag| **flag != 1)
+                && record.predicates().all(|predicate| self.holds(predicate))
+        })
+    }
+
+    /// Whether the processor satisfies an assembler predicate.
+    fn holds(&self, predicate: &str) -> bool {
+        let Some(record) = self.records.get(predicate) else { return false };
+        record.matcher != 1 || record.condition.is_null() || self.condition(&record.condition)
+    }
+
+    fn condition(&self, condition: &Value) -> bool {
+        if condition["kind"] == "dag" {
+            let arguments = condition["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let mut values = arguments.iter().map(|argument| self.condition(&argument[0]));
+            return match condition["operator"]["def"].as_str() {
+                Some("all_of") => values.all(|value| value),
+                Some("any_of") => values.any(|value| value),
+                _ => !values.next().unwrap_or(false),
+            };
+        }
+        // Both wave sizes: which one a form is for is told by its predicates.
+        let name = condition["def"].as_str().unwrap_or_default();
+        name.starts_with("FeatureWavefrontSize") || self.features.contains(name)
+    }
+
+    /// Register class of an operand definition, which is one itself or wraps one.
+    pub(crate) fn register_class<'a>(&'a self, operand: &'a str) -> Option<&'a str> {
+        let record = self.get(operand)?;
+        if record.is_a("RegisterClass") { Some(operand) } else { record.register_class["def"].as_str() }
+    }
+}
+
+/// Reads the top level of the dump entry by entry and keeps what may be needed.
+struct Dump;
+
+impl<'de> DeserializeSeed<'de> for Dump {
+    type Value = BTreeMap<String, Record>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Dump {
+    type Value = BTreeMap<String, Record>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("llvm-tblgen's JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        const CLASSES: [&str; 6] =
+            ["DAGOperand", "RegisterClass", "Predicate", "SubtargetFeature", "ProcessorModel", "Processor"];
+        let mut records = BTreeMap::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if key.starts_with('!') {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let record: Record = map.next_value()?;
+            let instruction = NAMESPACES.iter().any(|(_, namespace)| *namespace == record.namespace());
+            if instruction || CLASSES.iter().any(|class| record.is_a(class)) {
+                records.insert(key, record);
+            }
+        }
+        Ok(records)
+    }
+}
