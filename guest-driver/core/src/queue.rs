@@ -93,10 +93,13 @@ impl<O: Os> Queue<O> {
         self.ring_base != 0 && self.ring_size > 0 && self.percentage > 0
     }
 
-    fn read_mqd(&self) -> ComputeMqd {
-        let mut mqd = ComputeMqd::new();
+    /// Changes the saved state in place of a copy handed around: two KiB are much for a kernel stack.
+    #[inline(never)]
+    fn change_mqd(&self, change: &mut dyn FnMut(&mut ComputeMqd)) {
+        let mut mqd = ComputeMqd::new_zeroed();
         self.buffer.read(0, mqd.as_mut_bytes());
-        mqd
+        change(&mut mqd);
+        self.write_mqd(&mqd);
     }
 
     fn write_mqd(&self, mqd: &ComputeMqd) {
@@ -104,24 +107,23 @@ impl<O: Os> Queue<O> {
     }
 
     /// Writes what UPDATE_QUEUE may change, and leaves the rest of the saved state alone (`update_mqd`).
-    #[inline(never)]
     fn update_mqd(&self) {
-        let mut mqd = self.read_mqd();
-        let mut control = gc::CP_HQD_PQ_CONTROL(0);
-        control.set_rptr_block_size(5);
-        control.set_queue_size((self.ring_size / 4).ilog2() - 1);
-        control.set_no_update_rptr(true);
-        control.set_slot_based_wptr(2);
-        control.set_queue_full_en(true);
-        mqd.cp_hqd_pq_control = control.bits();
-        mqd.set_pq_base(self.ring_base);
-        mqd.cp_hqd_pipe_priority = match self.priority {
-            0..=6 => 0,
-            7..=10 => 1,
-            _ => 2,
-        };
-        mqd.cp_hqd_queue_priority = self.priority;
-        self.write_mqd(&mqd);
+        self.change_mqd(&mut |mqd| {
+            let mut control = gc::CP_HQD_PQ_CONTROL(0);
+            control.set_rptr_block_size(5);
+            control.set_queue_size((self.ring_size / 4).ilog2() - 1);
+            control.set_no_update_rptr(true);
+            control.set_slot_based_wptr(2);
+            control.set_queue_full_en(true);
+            mqd.cp_hqd_pq_control = control.bits();
+            mqd.set_pq_base(self.ring_base);
+            mqd.cp_hqd_pipe_priority = match self.priority {
+                0..=6 => 0,
+                7..=10 => 1,
+                _ => 2,
+            };
+            mqd.cp_hqd_queue_priority = self.priority;
+        });
     }
 }
 
@@ -452,9 +454,7 @@ impl<O: Os> Process<O> {
         }
         self.change_queue(&mut state, id, |state, id| {
             if let Some(queue) = state.queues.get(&id) {
-                let mut mqd = queue.read_mqd();
-                set_thread_management(&mut mqd, &engines);
-                queue.write_mqd(&mqd);
+                queue.change_mqd(&mut |mqd| set_thread_management(mqd, &engines));
             }
         })
     }

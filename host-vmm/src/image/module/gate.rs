@@ -123,7 +123,7 @@ fn list(violations: &[Violation]) -> String {
 
 /// Checks the Rust half before it is linked; `interface` is the text of `os_interface.h`.
 pub(super) fn check_core_object(object: &Path, interface: &str) -> Result<(), ModuleError> {
-    let code = run("objdump", Command::new("objdump").args(["-d", "-w", "--no-show-raw-insn"]).arg(object))?;
+    let code = run("objdump", Command::new("objdump").args(["-d", "-C", "-w", "--no-show-raw-insn"]).arg(object))?;
     let relocations = run("objdump", Command::new("objdump").args(["-r", "-w"]).arg(object))?;
     let undefined = run("nm", Command::new("nm").arg("-u").arg(object))?;
     let mut violations = BTreeSet::new();
@@ -148,7 +148,7 @@ fn verdict(object: &Path, violations: BTreeSet<Violation>) -> Result<(), ModuleE
     Err(GateError::Object { object: object.to_owned(), violations: violations.into_iter().collect() }.into())
 }
 
-/// Reads `objdump -d -w --no-show-raw-insn`.
+/// Reads `objdump -d -C -w --no-show-raw-insn`.
 fn check_code(text: &str, violations: &mut BTreeSet<Violation>) {
     let mut function = String::new();
     for line in text.lines() {
