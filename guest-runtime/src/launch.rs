@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn geometry_is_checked_before_anything_is_sent() {
-        type Check = fn(LaunchError) -> bool;
-        let cases: [([u32; 3], [u32; 3], Option<[u32; 3]>, Check); 5] = [
+        type Case = ([u32; 3], [u32; 3], Option<[u32; 3]>, fn(LaunchError) -> bool);
+        let cases: [Case; 5] = [
             ([0, 1, 1], [1, 1, 1], None, |error| matches!(error, LaunchError::Empty { what: "grid", .. })),
             ([1, 1, 1], [1, 0, 1], None, |error| matches!(error, LaunchError::Empty { what: "block", .. })),
             ([512, 1, 1], [512, 1, 1], None, |error| matches!(error, LaunchError::BlockTooLarge { .. })),

@@ -201,15 +201,15 @@ impl Process {
                 }
             }
         }
-        if let Ok(exception) = MemoryExceptionData::read_from_bytes(&data[events.len()].data) {
-            if exception.gpu_id != 0 {
-                let _ = self.fault.set(MemoryFault {
-                    address: exception.va,
-                    gpu_id: exception.gpu_id,
-                    read_only: exception.failure.read_only != 0,
-                    no_execute: exception.failure.no_execute != 0,
-                });
-            }
+        if let Ok(exception) = MemoryExceptionData::read_from_bytes(&data[events.len()].data)
+            && exception.gpu_id != 0
+        {
+            let _ = self.fault.set(MemoryFault {
+                address: exception.va,
+                gpu_id: exception.gpu_id,
+                read_only: exception.failure.read_only != 0,
+                no_execute: exception.failure.no_execute != 0,
+            });
         }
         Ok(())
     }

@@ -155,20 +155,19 @@ impl Signal {
     /// GPU code sees stores by itself; only sleeping threads need the event.
     fn notify(&self) {
         let slot = self.inner.slot();
-        if self.inner.waiters.load(Ordering::SeqCst) > 0 {
-            if let Some(event) = &slot.event {
-                if let Err(error) = self.inner.process.kfd.set_event(event.id) {
-                    log::warn!("event {}: {error}", event.id);
-                }
-            }
+        if self.inner.waiters.load(Ordering::SeqCst) > 0
+            && let Some(event) = &slot.event
+            && let Err(error) = self.inner.process.kfd.set_event(event.id)
+        {
+            log::warn!("event {}: {error}", event.id);
         }
     }
 
     pub(crate) fn reset_event(&self) {
-        if let Some(event) = &self.inner.slot().event {
-            if let Err(error) = self.inner.process.kfd.reset_event(event.id) {
-                log::warn!("event {}: {error}", event.id);
-            }
+        if let Some(event) = &self.inner.slot().event
+            && let Err(error) = self.inner.process.kfd.reset_event(event.id)
+        {
+            log::warn!("event {}: {error}", event.id);
         }
     }
 

@@ -171,7 +171,7 @@ fn fill(spec: &BufferSpec, memory: &Buffer<u8>) -> anyhow::Result<()> {
             None => (start..start + count)
                 .flat_map(|index| match spec.contents {
                     Contents::Random(_) => element.random(&mut random),
-                    _ => element.from_index(index as u64),
+                    _ => element.at_index(index as u64),
                 })
                 .collect(),
         };

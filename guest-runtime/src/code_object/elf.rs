@@ -320,7 +320,7 @@ pub(super) fn check_descriptor(image: &[u8], kernel: &KernelInfo) -> Result<(), 
     let address = kernel.descriptor;
     let size = size_of::<KernelDescriptor>() as u64;
     let out_of_range = CodeObjectError::OutOfRange { what: "a kernel descriptor", address, size };
-    if address % KERNEL_DESCRIPTOR_ALIGN != 0 {
+    if !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
         return Err(out_of_range);
     }
     let bytes = slice(image, address, size).ok_or(out_of_range)?;

@@ -111,16 +111,16 @@ pub enum Hidden {
 impl Hidden {
     /// The kind behind a `.value_kind` string without its `hidden_` prefix; `None` if it is not known.
     fn parse(name: &str) -> Option<Self> {
-        if let Some((stem, axis)) = name.rsplit_once('_') {
-            if let Some(axis) = ["x", "y", "z"].iter().position(|name| *name == axis) {
-                return match stem {
-                    "block_count" => Some(Self::BlockCount(axis)),
-                    "group_size" => Some(Self::GroupSize(axis)),
-                    "remainder" => Some(Self::Remainder(axis)),
-                    "global_offset" => Some(Self::GlobalOffset(axis)),
-                    _ => None,
-                };
-            }
+        if let Some((stem, axis)) = name.rsplit_once('_')
+            && let Some(axis) = ["x", "y", "z"].iter().position(|name| *name == axis)
+        {
+            return match stem {
+                "block_count" => Some(Self::BlockCount(axis)),
+                "group_size" => Some(Self::GroupSize(axis)),
+                "remainder" => Some(Self::Remainder(axis)),
+                "global_offset" => Some(Self::GlobalOffset(axis)),
+                _ => None,
+            };
         }
         Some(match name {
             "grid_dims" => Self::GridDims,

@@ -102,7 +102,7 @@ impl Element {
     }
 
     /// The element that counts to `index`: its low bits as an integer, its value as a float.
-    pub(super) fn from_index(self, index: u64) -> Vec<u8> {
+    pub(super) fn at_index(self, index: u64) -> Vec<u8> {
         match self {
             F16 => f16::from_f64(index as f64).to_le_bytes().to_vec(),
             F32 => (index as f32).to_le_bytes().to_vec(),
@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn indices_wrap_as_integers_and_round_as_floats() {
-        assert_eq!(U8.from_index(257), [1]);
-        assert_eq!(F32.from_index(3), 3f32.to_le_bytes());
-        assert_eq!(F16.from_index(2), f16::from_f32(2.0).to_le_bytes());
+        assert_eq!(U8.at_index(257), [1]);
+        assert_eq!(F32.at_index(3), 3f32.to_le_bytes());
+        assert_eq!(F16.at_index(2), f16::from_f32(2.0).to_le_bytes());
         for (_, element) in NAMES {
-            assert_eq!(element.from_index(1).len(), element.size());
+            assert_eq!(element.at_index(1).len(), element.size());
             assert_eq!(element.random(&mut Random::new(1)).len(), element.size());
-            assert_eq!(element.show(&element.from_index(1)), "1");
+            assert_eq!(element.show(&element.at_index(1)), "1");
         }
     }
 }
