@@ -1,1 +1,25 @@
 //! The driver core over an in-process device: no VM, no kernel.
+//!
+//! [`HostedGpu`] is a machine with one GPU and its driver; [`HostedProcess`] is one program that has the driver open.
+//! All "processes" share the memory of the real one: physical addresses are its virtual addresses, VRAM, doorbells and
+//! the driver's memory come from memfds so that they can be mapped at any address, and user memory is pinned by
+//! putting it into the device's memory map.
+//!
+//! What a kernel guarantees and this cannot: memory that a program frees while it is pinned, other than through
+//! [`HostedProcess::munmap`], is still reached by the device.
+
+mod arena;
+mod error;
+mod function;
+mod gpu;
+mod os;
+mod pins;
+mod process;
+mod shared;
+mod sync;
+
+pub use belfry_kfd_core::Errno;
+pub use error::Error;
+pub use gpu::HostedGpu;
+pub use os::HostedOs;
+pub use process::{HostedProcess, Node};

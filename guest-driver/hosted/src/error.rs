@@ -1,0 +1,34 @@
+//! What can go wrong when a hosted GPU is made or used.
+
+use belfry_kfd_core::Errno;
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused memory or a thread.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// The configuration or the memory given is not one the device accepts.
+    #[error("the device cannot be made: {0}")]
+    Device(#[from] belfry_device::Error),
+    /// The driver did not accept the device; its log says why.
+    #[error("the driver does not bind to the device: {0}")]
+    Probe(Errno),
+    /// The driver refused to open.
+    #[error("the driver cannot be opened: {0}")]
+    Open(Errno),
+    /// The driver is not loaded.
+    #[error("no driver is loaded")]
+    NotLoaded,
+}
+
+impl Error {
+    pub(crate) fn last_os(what: &'static str) -> Self {
+        Self::System { what, source: std::io::Error::last_os_error() }
+    }
+}

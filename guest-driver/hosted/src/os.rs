@@ -1,0 +1,307 @@
+//! The driver's operating system, hosted: a device in the same process, and this process as all of its users.
+#![expect(
+    unsafe_code,
+    reason = "reads and writes its own memory by address, through the kernel, which checks it"
+)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use belfry_abi::pci;
+use belfry_device::Gpu;
+use belfry_kfd_core::os::{
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey,
+};
+use belfry_kfd_core::{Errno, Result};
+
+use crate::arena::{Arena, Pages};
+use crate::function;
+use crate::pins::{Pin, Pins};
+use crate::sync::{Lock, WaitQueue, lock};
+
+/// First offset of a buffer object on the render node.
+const FIRST_OFFSET: u64 = 1 << 32;
+/// Minor number of the only render node.
+const RENDER_MINOR: u32 = 128;
+/// End of user addresses.
+const USER_END: u64 = 1 << 47;
+
+thread_local! {
+    /// The render node files of the process that is calling the driver on this thread.
+    static CALLER: Cell<Option<(i32, u64)>> = const { Cell::new(None) };
+}
+
+/// Runs `call` as a call of the process whose render node has descriptor `fd` and identity `id`.
+pub(crate) fn calling<R>(fd: i32, id: u64, call: impl FnOnce() -> R) -> R {
+    let before = CALLER.replace(Some((fd, id)));
+    let result = call();
+    CALLER.set(before);
+    result
+}
+
+/// Buffer objects that can be mapped: offset to owner's render node and memory.
+#[derive(Default)]
+pub(crate) struct Gems {
+    by_offset: Mutex<BTreeMap<u64, (u64, Arc<dyn Backing>)>>,
+    next: AtomicU64,
+}
+
+impl Gems {
+    /// The memory that render node file `file` may map at `offset` for `len` bytes, and where in it the offset is.
+    pub(crate) fn find(&self, file: u64, offset: u64, len: u64) -> Result<(Arc<dyn Backing>, u64)> {
+        let table = lock(&self.by_offset);
+        let (start, (owner, backing)) = table.range(..=offset).next_back().ok_or(Errno::EINVAL)?;
+        let inside = offset - start;
+        if inside.checked_add(len).is_none_or(|end| end > backing.size()) {
+            return Err(Errno::EINVAL);
+        }
+        if *owner != file {
+            return Err(Errno::EACCES);
+        }
+        Ok((backing.clone(), inside))
+    }
+}
+
+/// Memory and device of one hosted GPU, as the driver sees it. Cheap to make: one per load of the driver.
+pub struct HostedOs {
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) gems: Arc<Gems>,
+}
+
+impl std::fmt::Debug for HostedOs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostedOs").finish_non_exhaustive()
+    }
+}
+
+/// An open render node.
+#[derive(Debug)]
+pub struct HostedDrmFile {
+    id: u64,
+}
+
+impl DrmFile for HostedDrmFile {
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// A buffer object of the render node.
+pub struct HostedGem {
+    gems: Arc<Gems>,
+    offset: u64,
+}
+
+impl std::fmt::Debug for HostedGem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostedGem").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+impl Gem for HostedGem {
+    fn mmap_offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+impl Drop for HostedGem {
+    fn drop(&mut self) {
+        let removed = lock(&self.gems.by_offset).remove(&self.offset);
+        drop(removed);
+    }
+}
+
+/// Copies between the driver and user memory with the kernel's help, so that a bad pointer is an error and no crash.
+fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: `done` is inside the local buffer.
+        let local = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: len - done };
+        let user = user.checked_add(done as u64).filter(|&user| user < USER_END).ok_or(Errno::EFAULT)?;
+        let remote = libc::iovec { iov_base: user as *mut libc::c_void, iov_len: len - done };
+        // SAFETY: the kernel checks the remote side; the local side is a live buffer of the caller's.
+        let count = unsafe {
+            if write {
+                libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+            } else {
+                libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+            }
+        };
+        match usize::try_from(count) {
+            Ok(count) if count > 0 => done += count,
+            _ => return Err(Errno::EFAULT),
+        }
+    }
+    Ok(())
+}
+
+impl HostedOs {
+    fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) {
+        if let Err(error) = self.gpu.bar_read(bar, offset, data) {
+            log::warn!(target: "kfd", "read of BAR {bar} at {offset:#x}: {error}");
+            data.fill(0xff);
+        }
+    }
+
+    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) {
+        if let Err(error) = self.gpu.bar_write(bar, offset, data) {
+            log::warn!(target: "kfd", "write of BAR {bar} at {offset:#x}: {error}");
+        }
+    }
+}
+
+impl Os for HostedOs {
+    type Pages = Pages;
+    type Pin = Pin;
+    type Lock = Lock;
+    type WaitQueue = WaitQueue;
+    type DrmFile = HostedDrmFile;
+    type Gem = HostedGem;
+
+    fn device_info(&self) -> DeviceInfo {
+        let config = |offset: usize| function::read_u32(&self.gpu, offset);
+        let (ids, class, subsystem) = (config(0x00), config(0x08), config(0x2c));
+        DeviceInfo {
+            vendor_id: ids as u16,
+            device_id: (ids >> 16) as u16,
+            revision_id: class as u8,
+            subsystem_vendor_id: subsystem as u16,
+            subsystem_id: (subsystem >> 16) as u16,
+            domain: 0,
+            location_id: 1 << 8,
+            render_minor: RENDER_MINOR,
+        }
+    }
+
+    fn reg_read(&self, offset: u32) -> u32 {
+        let mut bytes = [0; 4];
+        self.bar_read(pci::BAR_REGISTERS, u64::from(offset), &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    fn reg_write(&self, offset: u32, value: u32) {
+        self.bar_write(pci::BAR_REGISTERS, u64::from(offset), &value.to_le_bytes());
+    }
+
+    fn doorbell_size(&self) -> u64 {
+        pci::DOORBELL_BAR_SIZE
+    }
+
+    fn doorbell_write(&self, offset: u64, value: u64) {
+        self.bar_write(pci::BAR_DOORBELLS, offset, &value.to_le_bytes());
+    }
+
+    fn vram_size(&self) -> u64 {
+        self.gpu.config().vram_size
+    }
+
+    fn vram_read(&self, offset: u64, data: &mut [u8]) {
+        self.bar_read(pci::BAR_VRAM, offset, data);
+    }
+
+    fn vram_write(&self, offset: u64, data: &[u8]) {
+        self.bar_write(pci::BAR_VRAM, offset, data);
+    }
+
+    fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
+        let block = [byte; 4096];
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(4096);
+            self.vram_write(offset + done, &block[..piece as usize]);
+            done += piece;
+        }
+    }
+
+    fn write_barrier(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    fn reset_function(&self) -> Result<()> {
+        function::reset(&self.gpu)
+    }
+
+    fn pages_alloc(&self, count: usize) -> Result<Pages> {
+        self.arena.allocate(count)
+    }
+
+    fn pin_user(
+        &self,
+        _key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Pin> {
+        self.pins.pin(va, count, writable, notify)
+    }
+
+    fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {
+        copy_user(dst.as_mut_ptr(), dst.len(), src, false)
+    }
+
+    fn copy_to_user(&self, dst: u64, src: &[u8]) -> Result<()> {
+        copy_user(src.as_ptr().cast_mut(), src.len(), dst, true)
+    }
+
+    fn user_range_ok(&self, va: u64, len: u64) -> bool {
+        va.checked_add(len).is_some_and(|end| end <= USER_END)
+    }
+
+    fn drm_acquire(&self, fd: i32) -> Result<HostedDrmFile> {
+        match CALLER.get() {
+            Some((own, id)) if own == fd => Ok(HostedDrmFile { id }),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn gem_create(&self, file: &HostedDrmFile, backing: Arc<dyn Backing>) -> Result<HostedGem> {
+        let size = backing.size();
+        let offset = FIRST_OFFSET + self.gems.next.fetch_add(size + PAGE_SIZE, Ordering::Relaxed);
+        lock(&self.gems.by_offset).insert(offset, (file.id, backing));
+        Ok(HostedGem { gems: self.gems.clone(), offset })
+    }
+
+    fn clock_ns(&self, clock: Clock) -> u64 {
+        let clock = match clock {
+            Clock::MonotonicRaw => libc::CLOCK_MONOTONIC_RAW,
+            Clock::Boot => libc::CLOCK_BOOTTIME,
+        };
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the structure is the caller's own.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    fn sleep_us(&self, us: u64) {
+        std::thread::sleep(std::time::Duration::from_micros(us));
+    }
+
+    fn lock_new(&self) -> Result<Lock> {
+        Ok(Lock::default())
+    }
+
+    fn wait_queue_new(&self) -> Result<WaitQueue> {
+        Ok(WaitQueue::default())
+    }
+
+    fn cpu_info(&self) -> CpuInfo {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        // What buffer objects can come from, not what the machine has.
+        CpuInfo { cores, max_clock_mhz: 0, memory_bytes: self.arena.memory().size() as u64 }
+    }
+
+    fn log(&self, level: LogLevel, line: std::fmt::Arguments<'_>) {
+        let level = match level {
+            LogLevel::Error => log::Level::Error,
+            LogLevel::Warn => log::Level::Warn,
+            LogLevel::Info => log::Level::Info,
+            LogLevel::Debug => log::Level::Debug,
+        };
+        log::log!(target: "kfd", level, "{line}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Pinned user memory: which ranges of this process's address space the device reaches.
+//!
+//! The device's physical addresses are the process's virtual ones, so pinning a range means to put it into the device's
+//! memory map, and unpinning to take it out. Ranges may be pinned several times and overlap; the map holds their union.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use belfry_device::Gpu;
+use belfry_kfd_core::os::{Invalidate, PAGE_SIZE, UserPin};
+use belfry_kfd_core::{Errno, Result};
+use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
+
+use crate::shared::raw_region;
+use crate::sync::lock;
+
+/// How often each part of the address space is pinned: a part reaches from its key to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Counts(BTreeMap<u64, u32>);
+
+impl Counts {
+    fn at(&self, address: u64) -> u32 {
+        self.0.range(..=address).next_back().map_or(0, |(_, count)| *count)
+    }
+
+    fn change(&mut self, start: u64, end: u64, change: impl Fn(u32) -> u32) {
+        for edge in [start, end] {
+            let count = self.at(edge);
+            self.0.entry(edge).or_insert(count);
+        }
+        for (_, count) in self.0.range_mut(start..end) {
+            *count = change(*count);
+        }
+        let mut before = 0;
+        self.0.retain(|_, count| {
+            let keep = *count != before;
+            before = *count;
+            keep
+        });
+    }
+
+    /// The pinned ranges, joined.
+    fn union(&self) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        let mut start = None;
+        for (&edge, &count) in &self.0 {
+            match (start, count) {
+                (None, 1..) => start = Some(edge),
+                (Some(from), 0) => {
+                    ranges.push((from, edge));
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        ranges
+    }
+}
+
+struct Entry {
+    start: u64,
+    end: u64,
+    notify: Arc<dyn Invalidate>,
+}
+
+#[derive(Default)]
+struct Table {
+    counts: Counts,
+    entries: BTreeMap<u64, Entry>,
+    next: u64,
+    /// Ranges about to be unmapped: nobody may pin there.
+    going: Vec<(u64, u64)>,
+}
+
+/// All pins, and the device's memory map made of them.
+pub(crate) struct Pins {
+    table: Mutex<Table>,
+    system: GuestMemoryAtomic<GuestMemoryMmap>,
+    gpu: OnceLock<Weak<Gpu>>,
+    /// What is always in the map.
+    fixed: Vec<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Pins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pins").field("count", &lock(&self.table).entries.len()).finish_non_exhaustive()
+    }
+}
+
+fn build(ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<GuestMemoryMmap> {
+    let mut regions = Vec::new();
+    for (start, end) in ranges {
+        let region = raw_region(start, (end - start) as usize).map_err(|_| Errno::ENOMEM)?;
+        let region = GuestRegionMmap::new(region, GuestAddress(start)).ok_or(Errno::ENOMEM)?;
+        regions.push(Arc::new(region));
+    }
+    regions.sort_by_key(|region| vm_memory::GuestMemoryRegion::start_addr(&**region));
+    GuestMemoryMmap::from_arc_regions(regions).map_err(|_| Errno::ENOMEM)
+}
+
+impl Pins {
+    pub(crate) fn new(fixed: Vec<(u64, u64)>) -> Result<Arc<Self>> {
+        let system = GuestMemoryAtomic::new(build(fixed.iter().copied())?);
+        Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), fixed }))
+    }
+
+    pub(crate) fn system(&self) -> GuestMemoryAtomic<GuestMemoryMmap> {
+        self.system.clone()
+    }
+
+    /// Names the device to tell about changes.
+    pub(crate) fn attach(&self, gpu: &Arc<Gpu>) {
+        // There is one device per table; a second call would be the same one.
+        let _ = self.gpu.set(Arc::downgrade(gpu));
+    }
+
+    /// Puts the union of pins into the device's map, and returns when the device uses nothing else.
+    fn publish(&self, table: &Table) -> Result<()> {
+        let map = build(self.fixed.iter().copied().chain(table.counts.union()))?;
+        self.system.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(map);
+        if let Some(gpu) = self.gpu.get().and_then(Weak::upgrade) {
+            gpu.memory_changed();
+        }
+        Ok(())
+    }
+
+    /// Pins a page-aligned range.
+    pub(crate) fn pin(
+        self: &Arc<Self>,
+        start: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Pin> {
+        let end = (count as u64)
+            .checked_mul(PAGE_SIZE)
+            .and_then(|len| start.checked_add(len))
+            .ok_or(Errno::EFAULT)?;
+        let mut table = lock(&self.table);
+        let going = table.going.iter().any(|range| range.0 < end && start < range.1);
+        if start == end || going || !is_mapped(start, end, writable) {
+            return Err(Errno::EFAULT);
+        }
+        table.counts.change(start, end, |count| count + 1);
+        if let Err(error) = self.publish(&table) {
+            table.counts.change(start, end, |count| count - 1);
+            return Err(error);
+        }
+        let id = table.next;
+        table.next += 1;
+        table.entries.insert(id, Entry { start, end, notify: notify.clone() });
+        Ok(Pin { pins: self.clone(), id, start, count, writable, notify })
+    }
+
+    fn unpin(&self, id: u64) {
+        let mut table = lock(&self.table);
+        if let Some(entry) = table.entries.remove(&id) {
+            table.counts.change(entry.start, entry.end, |count| count - 1);
+            if self.publish(&table).is_err() {
+                log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
+            }
+        }
+    }
+
+    /// Runs `unmap` over a range after everybody who pinned a part of it was told that it goes.
+    pub(crate) fn unmap<R>(&self, start: u64, end: u64, unmap: impl FnOnce() -> R) -> R {
+        let told: Vec<_> = {
+            let mut table = lock(&self.table);
+            table.going.push((start, end));
+            let touched = table.entries.values().filter(|entry| entry.start < end && start < entry.end);
+            touched.map(|entry| entry.notify.clone()).collect()
+        };
+        for notify in told {
+            notify.invalidated();
+        }
+        let mut table = lock(&self.table);
+        // What is still pinned is no longer mapped on the GPU; the device's map forgets it as well.
+        let ids: Vec<u64> =
+            table.entries.iter().filter(|(_, e)| e.start < end && start < e.end).map(|(id, _)| *id).collect();
+        for id in &ids {
+            if let Some(entry) = table.entries.remove(id) {
+                table.counts.change(entry.start, entry.end, |count| count - 1);
+            }
+        }
+        if !ids.is_empty() && self.publish(&table).is_err() {
+            log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
+        }
+        let result = unmap();
+        if let Some(place) = table.going.iter().position(|range| *range == (start, end)) {
+            table.going.swap_remove(place);
+        }
+        result
+    }
+
+    /// Number of pins.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.table).entries.len()
+    }
+}
+
+/// Whether every page of the range is mapped readable, and writable if asked.
+fn is_mapped(start: u64, end: u64, writable: bool) -> bool {
+    let Ok(maps) = std::fs::File::open("/proc/self/maps") else { return false };
+    let mut at = start;
+    for line in BufReader::new(maps).lines().map_while(std::io::Result::ok) {
+        let Some((range, rest)) = line.split_once(' ') else { return false };
+        let Some((from, to)) = range.split_once('-') else { return false };
+        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else {
+            return false;
+        };
+        if to <= at {
+            continue;
+        }
+        let access = rest.as_bytes();
+        if from > at || access.first() != Some(&b'r') || (writable && access.get(1) != Some(&b'w')) {
+            return false;
+        }
+        at = to;
+        if at >= end {
+            return true;
+        }
+    }
+    false
+}
+
+/// A pinned range, unpinned when dropped.
+pub struct Pin {
+    pins: Arc<Pins>,
+    id: u64,
+    start: u64,
+    count: usize,
+    writable: bool,
+    notify: Arc<dyn Invalidate>,
+}
+
+impl std::fmt::Debug for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pin").field("start", &self.start).field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl UserPin for Pin {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        self.start + index as u64 * PAGE_SIZE
+    }
+
+    fn renew(&self) -> Result<Self> {
+        self.pins.pin(self.start, self.count, self.writable, self.notify.clone())
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.pins.unpin(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_keep_the_union_of_overlapping_pins() {
+        let mut counts = Counts::default();
+        counts.change(10, 20, |c| c + 1);
+        counts.change(15, 30, |c| c + 1);
+        counts.change(40, 50, |c| c + 1);
+        assert_eq!(counts.union(), [(10, 30), (40, 50)]);
+        counts.change(10, 20, |c| c - 1);
+        assert_eq!(counts.union(), [(15, 30), (40, 50)]);
+        counts.change(30, 40, |c| c + 1);
+        assert_eq!(counts.union(), [(15, 50)]);
+        counts.change(15, 30, |c| c - 1);
+        counts.change(30, 40, |c| c - 1);
+        counts.change(40, 50, |c| c - 1);
+        assert_eq!(counts, Counts::default());
+    }
+}

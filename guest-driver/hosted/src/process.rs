@@ -1,0 +1,329 @@
+//! A process of the hosted driver: the file descriptors a program would have, as methods.
+#![expect(unsafe_code, reason = "maps memory at addresses and passes pointers")]
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use belfry_abi::kfd::drm::{
+    DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_AMDGPU_INFO, DRM_IOCTL_VERSION,
+};
+use belfry_abi::kfd::ioctl::ioc_nr;
+use belfry_kfd_core::os::{Backing, BoPage, Os, PAGE_SIZE, ProcessKey};
+use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
+
+use crate::gpu::HostedGpu;
+use crate::os::{HostedOs, calling};
+use crate::sync::lock;
+
+/// Which device file a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// `/dev/kfd`.
+    Kfd,
+    /// `/dev/dri/renderD128`.
+    Render,
+}
+
+/// Base of the descriptor numbers of render nodes: far above real ones, so that neither is taken for the other.
+const RENDER_FD: i32 = 0x4000_0000;
+
+/// One contiguous piece of a map.
+#[derive(Clone, Copy)]
+enum Piece {
+    /// In VRAM, at this offset.
+    Vram(u64),
+    /// In the driver's memory, at this offset.
+    System(u64),
+}
+
+/// A process that has the driver open. Dropping it is the process's death: queues are removed, memory is freed and maps
+/// made through [`HostedProcess::mmap`] are gone.
+pub struct HostedProcess {
+    hosted: Arc<HostedGpu>,
+    kfd: Arc<Kfd<HostedOs>>,
+    process: Arc<Process<HostedOs>>,
+    key: ProcessKey,
+    /// Maps by address: length, and the memory they keep.
+    maps: Mutex<BTreeMap<usize, (usize, Option<Arc<dyn Backing>>)>>,
+}
+
+impl std::fmt::Debug for HostedProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostedProcess").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+fn check_mmap(address: *mut c_void) -> Result<()> {
+    if address == libc::MAP_FAILED {
+        Err(Errno::from_raw(io::Error::last_os_error().raw_os_error().unwrap_or(0)))
+    } else {
+        Ok(())
+    }
+}
+
+impl HostedProcess {
+    pub(crate) fn new(
+        hosted: Arc<HostedGpu>,
+        kfd: Arc<Kfd<HostedOs>>,
+        process: Arc<Process<HostedOs>>,
+        key: u64,
+    ) -> Self {
+        Self { hosted, kfd, process, key: ProcessKey(key), maps: Mutex::default() }
+    }
+
+    /// Returns the GPU it has open.
+    pub fn gpu(&self) -> &Arc<HostedGpu> {
+        &self.hosted
+    }
+
+    /// Returns the descriptor number of its render node, for `ACQUIRE_VM`.
+    pub fn render_fd(&self) -> i32 {
+        RENDER_FD + (self.key.0 & 0x0fff_ffff) as i32
+    }
+
+    /// Issues one ioctl. `arg` may be any pointer: a bad one yields `EFAULT`.
+    ///
+    /// # Errors
+    ///
+    /// The errno of the ioctl.
+    pub fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32> {
+        let arg = arg as u64;
+        calling(self.render_fd(), self.key.0, || match node {
+            Node::Kfd => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
+            Node::Render => self.render_ioctl(request, arg).map(|()| 0),
+        })
+    }
+
+    /// What the DRM core and the render node answer.
+    fn render_ioctl(&self, request: u32, arg: u64) -> Result<()> {
+        let os = self.kfd.os();
+        if ioc_nr(request) == ioc_nr(DRM_IOCTL_VERSION) {
+            // struct drm_version: three 32-bit versions, then {length, pointer} of name, date and description.
+            let mut version = [0u8; 64];
+            os.copy_from_user(&mut version, arg)?;
+            let quad = |bytes: &[u8], at: usize| {
+                bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+            };
+            version[..4].copy_from_slice(&DRM_DRIVER_MAJOR.to_le_bytes());
+            version[4..8].copy_from_slice(&DRM_DRIVER_MINOR.to_le_bytes());
+            version[8..12].copy_from_slice(&0u32.to_le_bytes());
+            for (at, text) in [(16, DRM_DRIVER_NAME), (32, "20150101"), (48, "AMD GPU")] {
+                let (room, pointer) = (quad(&version, at), quad(&version, at + 8));
+                let len = (room as usize).min(text.len());
+                if pointer != 0 && len > 0 {
+                    os.copy_to_user(pointer, &text.as_bytes()[..len])?;
+                }
+                version[at..at + 8].copy_from_slice(&(text.len() as u64).to_le_bytes());
+            }
+            os.copy_to_user(arg, &version)
+        } else if ioc_nr(request) == ioc_nr(DRM_IOCTL_AMDGPU_INFO) {
+            let mut info = [0u8; 32];
+            os.copy_from_user(&mut info, arg)?;
+            self.kfd.amdgpu_info(&info)
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+
+    /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (replacing what is there) when one is given.
+    ///
+    /// `prot` takes `libc::PROT_*` bits.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an offset, length or address that names nothing, `EACCES` for another process's buffer object.
+    ///
+    /// # Safety
+    ///
+    /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
+    pub unsafe fn mmap(
+        &self,
+        node: Node,
+        addr: Option<usize>,
+        len: usize,
+        prot: i32,
+        offset: u64,
+    ) -> Result<*mut u8> {
+        let page = PAGE_SIZE as usize;
+        let aligned = addr.is_none_or(|addr| addr != 0 && addr.is_multiple_of(page));
+        let size = len.checked_next_multiple_of(page).filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
+        if !aligned || !offset.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's contract is that of the functions called.
+        unsafe {
+            match node {
+                Node::Render => {
+                    let (backing, inside) = self.hosted.gems().find(self.key.0, offset, size as u64)?;
+                    self.map_backing(addr, size, prot, backing, inside)
+                }
+                Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
+                    MmapTarget::Doorbells { offset, .. } => {
+                        let fd = self.hosted.bars.doorbells.fd();
+                        self.map_new(addr, size, prot, libc::MAP_SHARED, fd, offset)
+                    }
+                    // Nothing is cached on the way to the device: the flush page is memory nobody reads.
+                    MmapTarget::MmioRemap { .. } => {
+                        self.map_new(addr, size, prot, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+                    }
+                },
+            }
+        }
+    }
+
+    unsafe fn map_new(
+        &self,
+        addr: Option<usize>,
+        size: usize,
+        prot: i32,
+        flags: i32,
+        fd: i32,
+        offset: u64,
+    ) -> Result<*mut u8> {
+        let fixed = if addr.is_some() { libc::MAP_FIXED } else { 0 };
+        let at = addr.unwrap_or(0) as *mut c_void;
+        // SAFETY: fixed addresses are the caller's to replace, others are the kernel's to choose.
+        let mapped = unsafe { libc::mmap(at, size, prot, flags | fixed, fd, offset as libc::off_t) };
+        check_mmap(mapped)?;
+        self.note(mapped as usize, size, None);
+        Ok(mapped.cast())
+    }
+
+    /// Maps a buffer object piece by piece, as its pages lie.
+    unsafe fn map_backing(
+        &self,
+        addr: Option<usize>,
+        size: usize,
+        prot: i32,
+        backing: Arc<dyn Backing>,
+        inside: u64,
+    ) -> Result<*mut u8> {
+        let base = match addr {
+            Some(addr) => addr,
+            None => {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+                // SAFETY: a new mapping at a place the kernel chooses.
+                let place = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+                check_mmap(place)?;
+                place as usize
+            }
+        };
+        let system = self.hosted.arena().memory();
+        let locate = |page: u64| match backing.page(page).ok_or(Errno::EINVAL)? {
+            BoPage::Vram(offset) => Ok(Piece::Vram(offset)),
+            BoPage::System { cpu, .. } => Ok(Piece::System(cpu as u64 - system.address())),
+        };
+        let first = inside / PAGE_SIZE;
+        let count = size as u64 / PAGE_SIZE;
+        let mut page = 0;
+        while page < count {
+            let start = locate(first + page)?;
+            let mut pages = 1;
+            while page + pages < count {
+                let ahead = pages * PAGE_SIZE;
+                match (start, locate(first + page + pages)?) {
+                    (Piece::Vram(a), Piece::Vram(b)) | (Piece::System(a), Piece::System(b))
+                        if a + ahead == b =>
+                    {
+                        pages += 1
+                    }
+                    _ => break,
+                }
+            }
+            let (fd, offset) = match start {
+                Piece::Vram(offset) => (self.hosted.bars.vram.fd(), offset),
+                Piece::System(offset) => (system.fd(), offset),
+            };
+            // SAFETY: inside the range that is reserved, by the caller or above.
+            let mapped = unsafe {
+                libc::mmap(
+                    (base + (page * PAGE_SIZE) as usize) as *mut c_void,
+                    (pages * PAGE_SIZE) as usize,
+                    prot,
+                    libc::MAP_SHARED | libc::MAP_FIXED,
+                    fd,
+                    offset as libc::off_t,
+                )
+            };
+            check_mmap(mapped)?;
+            page += pages;
+        }
+        self.note(base, size, Some(backing));
+        Ok(base as *mut u8)
+    }
+
+    /// Remembers a map, forgetting what it covers.
+    fn note(&self, address: usize, size: usize, backing: Option<Arc<dyn Backing>>) {
+        let covered = self.forget(address, size);
+        lock(&self.maps).insert(address, (size, backing));
+        drop(covered);
+    }
+
+    /// Forgets the maps that lie inside the range.
+    fn forget(&self, address: usize, size: usize) -> Vec<Option<Arc<dyn Backing>>> {
+        let mut maps = lock(&self.maps);
+        let inside: Vec<usize> = maps
+            .range(address..address.saturating_add(size))
+            .filter(|(start, (len, _))| **start + len <= address.saturating_add(size))
+            .map(|(start, _)| *start)
+            .collect();
+        inside.into_iter().filter_map(|start| maps.remove(&start)).map(|(_, backing)| backing).collect()
+    }
+
+    /// Removes what is mapped in a range, whoever mapped it; the GPU loses what was made of that memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range that is not aligned.
+    ///
+    /// # Safety
+    ///
+    /// Nothing may use `addr..addr + len` afterwards.
+    pub unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<()> {
+        let start = addr as usize;
+        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
+        let kept = self.forget(start, len);
+        let result = self.hosted.pins().unmap(start as u64, end as u64, || {
+            // SAFETY: the caller's contract.
+            if unsafe { libc::munmap(addr.cast(), len) } == 0 { Ok(()) } else { check_mmap(libc::MAP_FAILED) }
+        });
+        drop(kept);
+        result
+    }
+
+    /// Reads one topology file, for example `nodes/1/properties`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn sysfs_read(&self, path: &str) -> io::Result<String> {
+        self.kfd.sysfs_read(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))
+    }
+
+    /// Lists the entry names of one topology directory.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>> {
+        let names = self.kfd.sysfs_list(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))?;
+        Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
+    }
+
+    /// Tells the device that a mapped doorbell was written.
+    pub fn doorbell_written(&self, _addr: *mut u64) {
+        self.hosted.device().doorbell_hint();
+    }
+}
+
+impl Drop for HostedProcess {
+    fn drop(&mut self) {
+        self.kfd.exit(self.key);
+        for (address, (size, _)) in std::mem::take(&mut *lock(&self.maps)) {
+            // SAFETY: the map is the process's own, and the process is gone.
+            unsafe { libc::munmap(address as *mut c_void, size) };
+        }
+    }
+}

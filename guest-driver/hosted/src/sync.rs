@@ -1,0 +1,70 @@
+//! Locks and wait queues over the standard library.
+#![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use belfry_kfd_core::os;
+
+/// Locks a mutex whose data stays usable when another thread panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lock with separate lock and unlock.
+#[derive(Debug, Default)]
+pub struct Lock {
+    held: Mutex<bool>,
+    free: Condvar,
+}
+
+impl os::RawLock for Lock {
+    fn lock(&self) {
+        let mut held = lock(&self.held);
+        while *held {
+            held = self.free.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        *held = true;
+    }
+
+    unsafe fn unlock(&self) {
+        *lock(&self.held) = false;
+        self.free.notify_one();
+    }
+}
+
+/// A wait queue that counts its wake-ups.
+#[derive(Debug, Default)]
+pub struct WaitQueue {
+    generation: Mutex<u64>,
+    woken: Condvar,
+}
+
+impl os::WaitQueue for WaitQueue {
+    fn ticket(&self) -> u64 {
+        *lock(&self.generation)
+    }
+
+    fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> os::WaitOutcome {
+        let deadline = timeout_ns.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
+        let mut generation = lock(&self.generation);
+        while *generation == ticket {
+            generation = match deadline {
+                None => self.woken.wait(generation).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let rest = deadline.saturating_duration_since(Instant::now());
+                    if rest.is_zero() {
+                        return os::WaitOutcome::TimedOut;
+                    }
+                    self.woken.wait_timeout(generation, rest).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        os::WaitOutcome::Woken
+    }
+
+    fn wake_all(&self) {
+        *lock(&self.generation) += 1;
+        self.woken.notify_all();
+    }
+}
