@@ -1,7 +1,12 @@
 //! AMD GPU instruction sets: decoder, disassembler and execution engine.
 
+pub mod code_cache;
 pub mod decode;
 pub mod disasm;
 mod encoding;
+pub mod exec;
 pub mod inst;
+pub mod lanes;
+pub mod mem;
 pub mod tables;
+pub mod wave;

@@ -1,0 +1,134 @@
+//! Decoded and lowered code, kept by the address it was fetched from.
+//!
+//! A region starts where execution entered it and runs on, past branches, to the end of the program; branches inside
+//! it are indices. It remembers the bytes it came from: on its first use in each epoch they are compared with memory,
+//! so that new code at an old address is noticed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::exec::FaultCause;
+use crate::exec::di::Di;
+use crate::inst::Arch;
+use crate::lanes::Backend;
+use crate::mem::{Apertures, Global};
+
+/// Most code one region takes in.
+pub(crate) const MAX_REGION_BYTES: usize = 256 << 10;
+/// Regions kept before the cache starts over.
+const MAX_REGIONS: usize = 4096;
+const NO_INDEX: u32 = u32::MAX;
+
+/// A stretch of lowered code.
+#[derive(Debug)]
+pub(crate) struct Region {
+    /// Address of the first instruction.
+    pub(crate) start: u64,
+    /// The code as fetched.
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) code: Box<[Di]>,
+    /// Dword offset from `start` of each element of `code`.
+    pub(crate) offsets: Box<[u32]>,
+    /// Faults that reaching certain instructions raises.
+    pub(crate) faults: Box<[FaultCause]>,
+    /// Index into `code` of each dword, `NO_INDEX` inside instructions.
+    pub(crate) index: Box<[u32]>,
+    /// Vector registers the code names.
+    pub(crate) vgprs: u16,
+    /// A faulting access past the end of `bytes` cut the region short.
+    pub(crate) key: Key,
+}
+
+impl Region {
+    /// Index of the instruction at `pc`.
+    pub(crate) fn index_of(&self, pc: u64) -> Option<usize> {
+        let offset = usize::try_from(pc.wrapping_sub(self.start)).ok()?;
+        if offset % 4 != 0 {
+            return None;
+        }
+        self.index.get(offset / 4).filter(|&&index| index != NO_INDEX).map(|&index| index as usize)
+    }
+
+    /// Address of the instruction element `index` belongs to.
+    pub(crate) fn pc_of(&self, index: usize) -> u64 {
+        let offset = self.offsets.get(index).copied().unwrap_or_else(|| u32::try_from(self.bytes.len() / 4).unwrap_or(0));
+        self.start + u64::from(offset) * 4
+    }
+}
+
+/// What lowering depended on besides the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) pc: u64,
+    pub(crate) halves: u32,
+    /// `MODE` bits that change lowering.
+    pub(crate) mode: u32,
+}
+
+/// A worker's decoded code.
+#[derive(Debug)]
+pub struct CodeCache {
+    arch: Arch,
+    backend: Backend,
+    apertures: Apertures,
+    context: u64,
+    /// Regions with the epoch they were last compared with memory in.
+    regions: HashMap<Key, (Arc<Region>, u64)>,
+    lowered: u64,
+}
+
+impl CodeCache {
+    /// An empty cache for code of `arch`, executed by `backend`.
+    pub fn new(arch: Arch, backend: Backend) -> Self {
+        CodeCache { arch, backend, apertures: Apertures::default(), context: 0, regions: HashMap::new(), lowered: 0 }
+    }
+
+    /// The backend it lowers for.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.regions.clear();
+    }
+
+    /// Regions decoded since creation.
+    pub fn regions_lowered(&self) -> u64 {
+        self.lowered
+    }
+
+    /// The region with the instruction at `key.pc`, decoded now or valid for `epoch`.
+    pub(crate) fn region(&mut self, key: Key, epoch: u64, apertures: Apertures, global: &mut Global<'_>) -> Arc<Region> {
+        let context = global.mmu.context();
+        if apertures != self.apertures || context != self.context {
+            if apertures != self.apertures {
+                self.regions.clear();
+            }
+            self.apertures = apertures;
+            self.context = context;
+            // Another address space may have other code at the same addresses.
+            for (_, checked) in self.regions.values_mut() {
+                *checked = checked.wrapping_sub(1);
+            }
+        }
+        if let Some((region, checked)) = self.regions.get_mut(&key) {
+            if *checked == epoch {
+                return Arc::clone(region);
+            }
+            let mut now = vec![0; region.bytes.len()];
+            let (read, _) = global.fetch(key.pc, &mut now);
+            if read == now.len() && *now == *region.bytes {
+                *checked = epoch;
+                return Arc::clone(region);
+            }
+        }
+        if self.regions.len() >= MAX_REGIONS {
+            self.regions.clear();
+        }
+        self.lowered += 1;
+        let region = Arc::new(crate::exec::lower::region(self.arch, self.backend, key, apertures, global));
+        self.regions.insert(key, (Arc::clone(&region), epoch));
+        region
+    }
+}

@@ -1,0 +1,163 @@
+//! Read-modify-write functions shared by LDS, global and flat atomics.
+
+use super::float::{double, single};
+
+/// An atomic function; [`Function::apply32`] and [`Function::apply64`] define it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Function {
+    Add,
+    Sub,
+    ReverseSub,
+    Increment,
+    Decrement,
+    MinSigned,
+    MaxSigned,
+    MinUnsigned,
+    MaxUnsigned,
+    And,
+    Or,
+    Xor,
+    MaskOr,
+    Exchange,
+    CompareExchange,
+    CompareExchangeFloat,
+    AddFloat,
+    MinFloat,
+    MaxFloat,
+    Wrap,
+    ClampedSub,
+}
+
+/// All, by number.
+const FUNCTIONS: [Function; 21] = {
+    use Function::*;
+    [
+        Add,
+        Sub,
+        ReverseSub,
+        Increment,
+        Decrement,
+        MinSigned,
+        MaxSigned,
+        MinUnsigned,
+        MaxUnsigned,
+        And,
+        Or,
+        Xor,
+        MaskOr,
+        Exchange,
+        CompareExchange,
+        CompareExchangeFloat,
+        AddFloat,
+        MinFloat,
+        MaxFloat,
+        Wrap,
+        ClampedSub,
+    ]
+};
+
+impl Function {
+    /// The function with this number.
+    #[inline(always)]
+    pub(crate) fn from_number(number: u8) -> Function {
+        FUNCTIONS[usize::from(number) % FUNCTIONS.len()]
+    }
+
+    /// The function, operand bits and data operands of a name such as `add_u32` or `cmpswap_b64`.
+    pub(crate) fn parse(name: &str) -> Option<(Function, u32, u32)> {
+        let (name, kind) = name.rsplit_once('_')?;
+        let bits = match kind {
+            "u32" | "i32" | "b32" | "f32" => 32,
+            "u64" | "i64" | "b64" | "f64" => 64,
+            _ => return None,
+        };
+        let signed = kind.starts_with('i');
+        let float = kind.starts_with('f');
+        let function = match name {
+            "add" if float => Function::AddFloat,
+            "add" => Function::Add,
+            "sub" => Function::Sub,
+            "csub" => Function::ClampedSub,
+            "rsub" => Function::ReverseSub,
+            "inc" => Function::Increment,
+            "dec" => Function::Decrement,
+            "min" if float => Function::MinFloat,
+            "min" if signed => Function::MinSigned,
+            "min" => Function::MinUnsigned,
+            "max" if float => Function::MaxFloat,
+            "max" if signed => Function::MaxSigned,
+            "max" => Function::MaxUnsigned,
+            "and" => Function::And,
+            "or" => Function::Or,
+            "xor" => Function::Xor,
+            "mskor" => Function::MaskOr,
+            "swap" | "storexchg" => Function::Exchange,
+            "cmpswap" | "cmpstore" if float => Function::CompareExchangeFloat,
+            "cmpswap" | "cmpstore" => Function::CompareExchange,
+            "wrap" => Function::Wrap,
+            _ => return None,
+        };
+        let operands = match function {
+            Function::MaskOr | Function::CompareExchange | Function::CompareExchangeFloat | Function::Wrap => 2,
+            _ => 1,
+        };
+        Some((function, bits, operands))
+    }
+
+    /// The new 32-bit value. `other` is the second operand: what to compare with, the value to or in, the limit.
+    #[inline(always)]
+    pub(crate) fn apply32(self, old: u32, data: u32, other: u32) -> u32 {
+        match self {
+            Function::Add => old.wrapping_add(data),
+            Function::Sub => old.wrapping_sub(data),
+            Function::ReverseSub => data.wrapping_sub(old),
+            Function::Increment => if old >= data { 0 } else { old + 1 },
+            Function::Decrement => if old == 0 || old > data { data } else { old - 1 },
+            Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
+            Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
+            Function::MinUnsigned => old.min(data),
+            Function::MaxUnsigned => old.max(data),
+            Function::And => old & data,
+            Function::Or => old | data,
+            Function::Xor => old ^ data,
+            Function::MaskOr => old & !data | other,
+            Function::Exchange => data,
+            Function::CompareExchange => if old == other { data } else { old },
+            Function::CompareExchangeFloat => if single::of(old) == single::of(other) { data } else { old },
+            Function::AddFloat => single::binary(old, data, |a, b| a + b),
+            Function::MinFloat => single::min(old, data),
+            Function::MaxFloat => single::max(old, data),
+            Function::Wrap => if old >= data { old - data } else { old.wrapping_add(other) },
+            Function::ClampedSub => old.saturating_sub(data),
+        }
+    }
+
+    /// The new 64-bit value.
+    #[inline(always)]
+    pub(crate) fn apply64(self, old: u64, data: u64, other: u64) -> u64 {
+        match self {
+            Function::Add => old.wrapping_add(data),
+            Function::Sub => old.wrapping_sub(data),
+            Function::ReverseSub => data.wrapping_sub(old),
+            Function::Increment => if old >= data { 0 } else { old + 1 },
+            Function::Decrement => if old == 0 || old > data { data } else { old - 1 },
+            Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
+            Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
+            Function::MinUnsigned => old.min(data),
+            Function::MaxUnsigned => old.max(data),
+            Function::And => old & data,
+            Function::Or => old | data,
+            Function::Xor => old ^ data,
+            Function::MaskOr => old & !data | other,
+            Function::Exchange => data,
+            Function::CompareExchange => if old == other { data } else { old },
+            Function::CompareExchangeFloat => if double::of(old) == double::of(other) { data } else { old },
+            Function::AddFloat => double::binary(old, data, |a, b| a + b),
+            Function::MinFloat => double::min(old, data),
+            Function::MaxFloat => double::max(old, data),
+            Function::Wrap => if old >= data { old - data } else { old.wrapping_add(other) },
+            Function::ClampedSub => old.saturating_sub(data),
+        }
+    }
+}

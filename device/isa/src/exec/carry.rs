@@ -1,0 +1,260 @@
+//! Operations with a lane mask beside their registers: carries, `v_div_scale`, `v_div_fmas`.
+
+use super::di::{Di, Flow, Handler};
+use super::float::{double, single};
+use super::op::{Format, Reg, exec_half, per_backend, read, split, write};
+use crate::inst::Op;
+use crate::lanes::{BackendKind, Lanes};
+use crate::wave::Wave;
+
+/// An operation with a mask in, a mask out, or both.
+pub(crate) trait CarryOp: 'static {
+    type A: Reg;
+    type B: Reg;
+    type C: Reg;
+    type D: Reg;
+    const ARITY: usize;
+    const FORMAT: Format;
+    /// Whether it writes a mask.
+    const OUT: bool;
+    const LANES: bool = false;
+    fn scalar(a: Self::A, b: Self::B, c: Self::C, carry: bool) -> (Self::D, bool);
+    #[inline(always)]
+    fn lanes<L: Lanes>(a: L::V, _b: L::V, _carry: u16) -> (L::V, u16) {
+        (a, 0)
+    }
+}
+
+#[inline(always)]
+fn half<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di, half: u32) -> u32 {
+    let exec = exec_half(w, half);
+    let carry = split(w.s[(d.imm + half) as usize & 255]);
+    if O::LANES {
+        let a = read::<L, false>(w, &d.src[0], half, O::FORMAT);
+        let b = read::<L, false>(w, &d.src[1], half, O::FORMAT);
+        let (low, low_out) = O::lanes::<L>(a[0], b[0], carry[0]);
+        let (high, high_out) = O::lanes::<L>(a[1], b[1], carry[1]);
+        write::<L>(w, d.dst + half, exec, [low, high]);
+        return (u32::from(low_out) | u32::from(high_out) << 16) & exec;
+    }
+    let mut out = 0;
+    for (chunk, mask) in split(exec).into_iter().enumerate() {
+        let a = O::A::gather::<L>(w, &d.src[0], half, chunk).map(|x| x.modify(O::FORMAT, &d.src[0]));
+        let b = O::B::gather::<L>(w, &d.src[1], half, chunk).map(|x| x.modify(O::FORMAT, &d.src[1]));
+        let c = if O::ARITY > 2 {
+            O::C::gather::<L>(w, &d.src[2], half, chunk).map(|x| x.modify(O::FORMAT, &d.src[2]))
+        } else {
+            [O::C::default(); 16]
+        };
+        let mut r = [O::D::default(); 16];
+        for i in 0..16 {
+            let (value, carry_out) = O::scalar(a[i], b[i], c[i], carry[chunk] >> i & 1 != 0);
+            r[i] = value;
+            out |= u32::from(carry_out) << (chunk * 16 + i);
+        }
+        O::D::scatter(w, d, half, chunk, mask, &r);
+    }
+    out & exec
+}
+
+#[inline(always)]
+fn both<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let first = half::<O, L>(w, d, 0);
+    let second = if w.halves == 2 { half::<O, L>(w, d, 1) } else { 0 };
+    if O::OUT {
+        w.s[d.dst2 as usize & 255] = first;
+        if w.halves == 2 {
+            w.s[(d.dst2 as usize + 1) & 255] = second;
+        }
+    }
+    Flow::NEXT
+}
+
+per_backend! {
+    handler [O: CarryOp] [O] |w, _m, d, L| both::<O, L>(w, d)
+}
+
+/// What lowering needs to know.
+pub(crate) struct CarryEntry {
+    pub(crate) handler: Handler,
+    pub(crate) arity: usize,
+    pub(crate) bits: [u32; 3],
+    pub(crate) dst_bits: u32,
+    pub(crate) format: Format,
+    /// Where the mask in comes from.
+    pub(crate) carry: CarryIn,
+}
+
+/// Source of the mask in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CarryIn {
+    None,
+    /// `src[2]`.
+    Third,
+    /// `VCC`.
+    Vcc,
+}
+
+macro_rules! carry_ops {
+    ($($op:ident: $format:ident $in:ident $out:literal $arity:literal
+        ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty, $carry:ident) -> $D:ty $scalar:block
+        $(, lanes $lanes:block)?)*) => {
+        $(
+            #[expect(non_camel_case_types, reason = "named as the operation")]
+            struct $op;
+            impl CarryOp for $op {
+                type A = $A;
+                type B = $B;
+                type C = $C;
+                type D = $D;
+                const ARITY: usize = $arity;
+                const FORMAT: Format = Format::$format;
+                const OUT: bool = $out;
+                #[inline(always)]
+                fn scalar($a: $A, $b: $B, $c: $C, $carry: bool) -> ($D, bool) $scalar
+                $(
+                    const LANES: bool = true;
+                    #[inline(always)]
+                    fn lanes<L: Lanes>($a: L::V, $b: L::V, $carry: u16) -> (L::V, u16) $lanes
+                )?
+            }
+        )*
+        /// The entry of an operation defined here.
+        pub(crate) fn entry(op: Op, backend: BackendKind) -> Option<CarryEntry> {
+            Some(match op {
+                $(Op::$op => CarryEntry {
+                    handler: handler::<$op>(backend),
+                    arity: $arity,
+                    bits: [<$A>::BITS, <$B>::BITS, <$C>::BITS],
+                    dst_bits: <$D>::BITS,
+                    format: Format::$format,
+                    carry: CarryIn::$in,
+                },)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+#[inline(always)]
+fn add(a: u32, b: u32, carry: bool) -> (u32, bool) {
+    let (sum, first) = a.overflowing_add(b);
+    let (sum, second) = sum.overflowing_add(u32::from(carry));
+    (sum, first | second)
+}
+
+#[inline(always)]
+fn sub(a: u32, b: u32, carry: bool) -> (u32, bool) {
+    let (difference, first) = a.overflowing_sub(b);
+    let (difference, second) = difference.overflowing_sub(u32::from(carry));
+    (difference, first | second)
+}
+
+#[inline(always)]
+fn add_lanes<L: Lanes>(a: L::V, b: L::V, carry: u16) -> (L::V, u16) {
+    let sum = L::add(a, b);
+    let first = L::lt_u(sum, a);
+    let total = L::select(carry, L::add(sum, L::splat(1)), sum);
+    // Adding the carry wraps where the sum was all ones.
+    (total, first | (carry & L::eq(sum, L::splat(u32::MAX))))
+}
+
+#[inline(always)]
+fn sub_lanes<L: Lanes>(a: L::V, b: L::V, carry: u16) -> (L::V, u16) {
+    let difference = L::sub(a, b);
+    let first = L::lt_u(a, b);
+    let total = L::select(carry, L::sub(difference, L::splat(1)), difference);
+    (total, first | (carry & L::eq(difference, L::splat(0))))
+}
+
+carry_ops! {
+    V_ADD_CO_U32: Bits None true 2 (a: u32, b: u32, _c: u32, _carry) -> u32 { add(a, b, false) }, lanes {
+        let sum = L::add(a, b);
+        (sum, L::lt_u(sum, a))
+    }
+    V_SUB_CO_U32: Bits None true 2 (a: u32, b: u32, _c: u32, _carry) -> u32 { sub(a, b, false) }, lanes {
+        (L::sub(a, b), L::lt_u(a, b))
+    }
+    V_SUBREV_CO_U32: Bits None true 2 (a: u32, b: u32, _c: u32, _carry) -> u32 { sub(b, a, false) }, lanes {
+        (L::sub(b, a), L::lt_u(b, a))
+    }
+    V_ADD_CO_CI_U32: Bits Third true 2 (a: u32, b: u32, _c: u32, carry) -> u32 { add(a, b, carry) }, lanes { add_lanes::<L>(a, b, carry) }
+    V_SUB_CO_CI_U32: Bits Third true 2 (a: u32, b: u32, _c: u32, carry) -> u32 { sub(a, b, carry) }, lanes { sub_lanes::<L>(a, b, carry) }
+    V_SUBREV_CO_CI_U32: Bits Third true 2 (a: u32, b: u32, _c: u32, carry) -> u32 { sub(b, a, carry) }, lanes { sub_lanes::<L>(b, a, carry) }
+    V_MAD_U64_U32: Bits None true 3 (a: u32, b: u32, c: u64, _carry) -> u64 { (u64::from(a) * u64::from(b)).overflowing_add(c) }
+    V_MAD_I64_I32: Bits None true 3 (a: u32, b: u32, c: u64, _carry) -> u64 {
+        let product = i64::from(a.cast_signed()) * i64::from(b.cast_signed());
+        let (sum, overflow) = product.overflowing_add(c.cast_signed());
+        (sum.cast_unsigned(), overflow)
+    }
+    V_DIV_SCALE_F32: F32 None true 3 (a: u32, b: u32, c: u32, _carry) -> u32 { div_scale_f32(a, b, c) }
+    V_DIV_SCALE_F64: F64 None true 3 (a: u64, b: u64, c: u64, _carry) -> u64 { div_scale_f64(a, b, c) }
+    V_DIV_FMAS_F32: F32 Vcc false 3 (a: u32, b: u32, c: u32, carry) -> u32 {
+        let value = single::fma(a, b, c);
+        // The operand to be scaled back was made larger or smaller, as the estimate in `c` shows.
+        let power = if single::exponent(c) > 127 { 64 } else { -64 };
+        (if carry { single::ldexp(value, power) } else { value }, false)
+    }
+    V_DIV_FMAS_F64: F64 Vcc false 3 (a: u64, b: u64, c: u64, carry) -> u64 {
+        let value = double::fma(a, b, c);
+        let power = if double::exponent(c) > 1023 { 128 } else { -128 };
+        (if carry { double::ldexp(value, power) } else { value }, false)
+    }
+}
+
+/// `v_div_scale_f32`: `a` (the denominator `b` or the numerator `c`) scaled so that the division's steps neither overflow
+/// nor lose bits, and whether `v_div_fmas` must scale back.
+fn div_scale_f32(a: u32, b: u32, c: u32) -> (u32, bool) {
+    let (den, num) = (b & !single::SIGN, c & !single::SIGN);
+    if den == 0 || num == 0 {
+        return (single::NAN, false);
+    }
+    let is_denominator = a == b;
+    let tiny = f64::from(f32::MIN_POSITIVE);
+    let (d, n) = (f64::from(single::of(den)), f64::from(single::of(num)));
+    let quotient_denormal = n / d < tiny;
+    let reciprocal_denormal = 1.0 / d < tiny;
+    if single::exponent(c) - single::exponent(b) >= 96 {
+        // The quotient is near the largest number: only the denominator is scaled.
+        (if is_denominator { single::ldexp(a, 64) } else { a }, true)
+    } else if single::exponent(b) == 0 {
+        (single::ldexp(a, 64), false)
+    } else if reciprocal_denormal && quotient_denormal {
+        (if is_denominator { single::ldexp(a, -64) } else { a }, true)
+    } else if reciprocal_denormal {
+        (single::ldexp(a, -64), false)
+    } else if quotient_denormal {
+        (if a == c { single::ldexp(a, 64) } else { a }, true)
+    } else if single::exponent(c) <= 23 {
+        (single::ldexp(a, 64), false)
+    } else {
+        (a, false)
+    }
+}
+
+/// `v_div_scale_f64`, as [`div_scale_f32`].
+fn div_scale_f64(a: u64, b: u64, c: u64) -> (u64, bool) {
+    let (den, num) = (b & !double::SIGN, c & !double::SIGN);
+    if den == 0 || num == 0 {
+        return (double::NAN, false);
+    }
+    let is_denominator = a == b;
+    let (d, n) = (double::of(den), double::of(num));
+    let quotient_denormal = n / d < f64::MIN_POSITIVE;
+    let reciprocal_denormal = 1.0 / d < f64::MIN_POSITIVE;
+    if double::exponent(c) - double::exponent(b) >= 768 {
+        (if is_denominator { double::ldexp(a, 128) } else { a }, true)
+    } else if double::exponent(b) == 0 {
+        (double::ldexp(a, 128), false)
+    } else if reciprocal_denormal && quotient_denormal {
+        (if is_denominator { double::ldexp(a, -128) } else { a }, true)
+    } else if reciprocal_denormal {
+        (double::ldexp(a, -128), false)
+    } else if quotient_denormal {
+        (if a == c { double::ldexp(a, 128) } else { a }, true)
+    } else if double::exponent(c) <= 53 {
+        (double::ldexp(a, 128), false)
+    } else {
+        (a, false)
+    }
+}

@@ -1,0 +1,231 @@
+//! Comparisons: `V_CMP_*` write a lane mask, `V_CMPX_*` EXEC.
+//!
+//! A comparison is a set of outcomes that count as true, in the bits of the hardware's own opcode order: 1 less, 2 equal,
+//! 4 greater, 8 unordered. So one handler per operand type serves all sixteen conditions.
+
+use super::di::{Di, Flow, Handler};
+use super::float::{double, half, single};
+use super::op::{Format, Reg, exec_half, per_backend, read};
+use super::{di::flag, float};
+use crate::lanes::{BackendKind, Lanes};
+use crate::wave::{Wave, number};
+
+const LESS: u8 = 1;
+const EQUAL: u8 = 2;
+const GREATER: u8 = 4;
+const UNORDERED: u8 = 8;
+
+/// A type of compared operands.
+pub(crate) trait Compared: 'static {
+    type A: Reg;
+    type B: Reg;
+    const FORMAT: Format;
+    const LANES: bool = false;
+    /// Whether the comparison is true, given the outcomes that are.
+    fn scalar(a: Self::A, b: Self::B, outcomes: u8) -> bool;
+    /// Lanes that are less, equal, unordered.
+    #[inline(always)]
+    fn lanes<L: Lanes>(_a: L::V, _b: L::V) -> [u16; 3] {
+        [0; 3]
+    }
+}
+
+fn ordering<T: PartialOrd>(a: &T, b: &T) -> u8 {
+    match a.partial_cmp(b) {
+        Some(core::cmp::Ordering::Less) => LESS,
+        Some(core::cmp::Ordering::Equal) => EQUAL,
+        Some(core::cmp::Ordering::Greater) => GREATER,
+        None => UNORDERED,
+    }
+}
+
+macro_rules! compared {
+    ($($name:ident: $reg:ty, $format:ident, |$x:ident| $value:expr $(, lanes($a:ident, $b:ident) $lanes:expr)?;)*) => {$(
+        pub(crate) struct $name;
+        impl Compared for $name {
+            type A = $reg;
+            type B = $reg;
+            const FORMAT: Format = Format::$format;
+            #[inline(always)]
+            fn scalar(a: $reg, b: $reg, outcomes: u8) -> bool {
+                let value = |$x: $reg| $value;
+                ordering(&value(a), &value(b)) & outcomes != 0
+            }
+            $(
+                const LANES: bool = true;
+                #[inline(always)]
+                fn lanes<L: Lanes>($a: L::V, $b: L::V) -> [u16; 3] {
+                    $lanes
+                }
+            )?
+        }
+    )*};
+}
+
+compared! {
+    U16: u16, Bits, |x| x;
+    I16: u16, Bits, |x| x.cast_signed();
+    U32: u32, Bits, |x| x, lanes(a, b) [L::lt_u(a, b), L::eq(a, b), 0];
+    I32: u32, Bits, |x| x.cast_signed(), lanes(a, b) [L::lt_i(a, b), L::eq(a, b), 0];
+    U64: u64, Bits, |x| x;
+    I64: u64, Bits, |x| x.cast_signed();
+    F16: u16, F16, |x| half::to_f64(x);
+    F32: u32, F32, |x| single::of(x), lanes(a, b) [L::flt(a, b), L::feq(a, b), L::unordered(a, b)];
+    F64: u64, F64, |x| double::of(x);
+}
+
+macro_rules! classified {
+    ($($name:ident: $reg:ty, $format:ident, $class:path;)*) => {$(
+        pub(crate) struct $name;
+        impl Compared for $name {
+            type A = $reg;
+            type B = u32;
+            const FORMAT: Format = Format::$format;
+            #[inline(always)]
+            fn scalar(a: $reg, b: u32, _outcomes: u8) -> bool {
+                $class(a, b)
+            }
+        }
+    )*};
+}
+
+classified! {
+    ClassF16: u16, F16, half::class;
+    ClassF32: u32, F32, single::class;
+    ClassF64: u64, F64, double::class;
+}
+
+/// Lanes of one half for which the comparison is true, whatever EXEC.
+#[inline(always)]
+fn compare<T: Compared, L: Lanes>(w: &Wave, d: &Di, half: u32) -> u32 {
+    if T::LANES && d.flags & flag::SLOW == 0 {
+        let a = read::<L, false>(w, &d.src[0], half, T::FORMAT);
+        let b = read::<L, false>(w, &d.src[1], half, T::FORMAT);
+        let (low, high) = (T::lanes::<L>(a[0], b[0]), T::lanes::<L>(a[1], b[1]));
+        let join = |n: usize| u32::from(low[n]) | u32::from(high[n]) << 16;
+        let (less, equal, unordered) = (join(0), join(1), join(2));
+        let greater = !(less | equal | unordered);
+        let pick = |outcome: u8, lanes: u32| if d.aux & outcome != 0 { lanes } else { 0 };
+        return pick(LESS, less) | pick(EQUAL, equal) | pick(GREATER, greater) | pick(UNORDERED, unordered);
+    }
+    let mut result = 0;
+    for chunk in 0..2 {
+        let mut a = T::A::gather::<L>(w, &d.src[0], half, chunk);
+        let mut b = T::B::gather::<L>(w, &d.src[1], half, chunk);
+        if T::FORMAT != Format::Bits {
+            a = a.map(|x| x.modify(T::FORMAT, &d.src[0]));
+            b = b.map(|x| x.modify(T::FORMAT, &d.src[1]));
+            if d.flags & flag::SLOW != 0 && T::A::BITS == T::B::BITS {
+                a = a.map(|x| float::flush_input(x, T::FORMAT, w.mode));
+                b = b.map(|x| float::flush_input(x, T::FORMAT, w.mode));
+            }
+        }
+        for i in 0..16 {
+            result |= u32::from(T::scalar(a[i], b[i], d.aux)) << (chunk * 16 + i);
+        }
+    }
+    result
+}
+
+/// Both halves first: a source may be the destination.
+#[inline(always)]
+fn masks<T: Compared, L: Lanes>(w: &Wave, d: &Di) -> [u32; 2] {
+    let first = compare::<T, L>(w, d, 0) & exec_half(w, 0);
+    let second = if w.halves == 2 { compare::<T, L>(w, d, 1) & exec_half(w, 1) } else { 0 };
+    [first, second]
+}
+
+#[inline(always)]
+fn to_sgpr<T: Compared, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let [first, second] = masks::<T, L>(w, d);
+    w.s[d.dst as usize & 255] = first;
+    if w.halves == 2 {
+        w.s[(d.dst as usize + 1) & 255] = second;
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+fn to_exec<T: Compared, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let [first, second] = masks::<T, L>(w, d);
+    w.s[number::EXEC] = first;
+    if w.halves == 2 {
+        w.s[number::EXEC + 1] = second;
+    }
+    Flow::NEXT
+}
+
+per_backend! {
+    cmp [T: Compared] [T] |w, _m, d, L| to_sgpr::<T, L>(w, d)
+}
+per_backend! {
+    cmpx [T: Compared] [T] |w, _m, d, L| to_exec::<T, L>(w, d)
+}
+
+/// How a comparison is lowered.
+pub(crate) struct Comparison {
+    pub(crate) handler: Handler,
+    /// Outcomes that are true, for [`Di::aux`].
+    pub(crate) outcomes: u8,
+    pub(crate) bits: [u32; 2],
+    pub(crate) format: Format,
+}
+
+/// The comparison a mnemonic such as `v_cmpx_nge_f32` names.
+pub(crate) fn parse(mnemonic: &str, backend: BackendKind) -> Option<Comparison> {
+    let name = mnemonic.strip_suffix("_e32").unwrap_or(mnemonic);
+    let (exec, rest) = match name.strip_prefix("v_cmpx_") {
+        Some(rest) => (true, rest),
+        None => (false, name.strip_prefix("v_cmp_")?),
+    };
+    let (condition, kind) = rest.rsplit_once('_')?;
+    let outcomes = match condition {
+        "f" => 0,
+        "lt" => LESS,
+        "eq" => EQUAL,
+        "le" => LESS | EQUAL,
+        "gt" => GREATER,
+        "lg" | "ne" => LESS | GREATER,
+        "ge" => GREATER | EQUAL,
+        "o" => LESS | EQUAL | GREATER,
+        "u" => UNORDERED,
+        "nge" => LESS | UNORDERED,
+        "nlg" => EQUAL | UNORDERED,
+        "ngt" => LESS | EQUAL | UNORDERED,
+        "nle" => GREATER | UNORDERED,
+        "neq" => LESS | GREATER | UNORDERED,
+        "nlt" => GREATER | EQUAL | UNORDERED,
+        "t" => LESS | EQUAL | GREATER | UNORDERED,
+        "class" => return class(kind, exec, backend),
+        _ => return None,
+    };
+    fn of<T: Compared>(exec: bool, outcomes: u8, backend: BackendKind) -> Comparison {
+        let handler = if exec { cmpx::<T>(backend) } else { cmp::<T>(backend) };
+        Comparison { handler, outcomes, bits: [T::A::BITS, T::B::BITS], format: T::FORMAT }
+    }
+    Some(match kind {
+        "u16" => of::<U16>(exec, outcomes, backend),
+        "i16" => of::<I16>(exec, outcomes, backend),
+        "u32" => of::<U32>(exec, outcomes, backend),
+        "i32" => of::<I32>(exec, outcomes, backend),
+        "u64" => of::<U64>(exec, outcomes, backend),
+        "i64" => of::<I64>(exec, outcomes, backend),
+        "f16" => of::<F16>(exec, outcomes, backend),
+        "f32" => of::<F32>(exec, outcomes, backend),
+        "f64" => of::<F64>(exec, outcomes, backend),
+        _ => return None,
+    })
+}
+
+fn class(kind: &str, exec: bool, backend: BackendKind) -> Option<Comparison> {
+    fn of<T: Compared>(exec: bool, backend: BackendKind) -> Comparison {
+        let handler = if exec { cmpx::<T>(backend) } else { cmp::<T>(backend) };
+        Comparison { handler, outcomes: 0, bits: [T::A::BITS, T::B::BITS], format: T::FORMAT }
+    }
+    Some(match kind {
+        "f16" => of::<ClassF16>(exec, backend),
+        "f32" => of::<ClassF32>(exec, backend),
+        "f64" => of::<ClassF64>(exec, backend),
+        _ => return None,
+    })
+}

@@ -1,0 +1,217 @@
+//! Program control: branches, waits, messages, hardware registers.
+
+use super::Stop;
+use super::di::{Di, Flow, Machine};
+use crate::wave::{Wave, number};
+
+/// Goes to the target: inside the region when `aux` is 0, else the address in `dst2:dst`.
+#[inline(always)]
+fn take(w: &mut Wave, d: &Di) -> Flow {
+    if d.aux == 0 {
+        Flow::to(d.imm)
+    } else {
+        w.pc = u64::from(d.dst) | u64::from(d.dst2) << 32;
+        Flow::LEAVE
+    }
+}
+
+macro_rules! branches {
+    ($($(#[$doc:meta])* $name:ident: |$w:ident| $condition:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name($w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+            if $condition { take($w, d) } else { Flow::NEXT }
+        }
+    )*};
+}
+
+branches! {
+    /// `s_branch`, and the end of a region.
+    branch: |w| true;
+    branch_scc0: |w| w.s[number::SCC] == 0;
+    branch_scc1: |w| w.s[number::SCC] != 0;
+    branch_vccz: |w| mask(w, number::VCC) == 0;
+    branch_vccnz: |w| mask(w, number::VCC) != 0;
+    branch_execz: |w| mask(w, number::EXEC) == 0;
+    branch_execnz: |w| mask(w, number::EXEC) != 0;
+}
+
+/// A lane mask, as wide as the wave.
+#[inline(always)]
+fn mask(w: &Wave, register: usize) -> u64 {
+    if w.halves == 1 { u64::from(w.s[register]) } else { w.pair(register) }
+}
+
+/// Sets what `src_vccz` and `src_execz` read as, before an instruction that names one.
+pub(crate) fn refresh_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.s[number::VCCZ] = u32::from(mask(w, number::VCC) == 0);
+    w.s[number::EXECZ] = u32::from(mask(w, number::EXEC) == 0);
+    Flow::NEXT
+}
+
+/// `s_setpc_b64`, `s_rfe_b64`.
+pub(crate) fn setpc(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.pc = d.src[0].scalar64(w) & !3;
+    Flow::LEAVE
+}
+
+/// `s_swappc_b64`: the return address is the 64-bit constant `src[1]`, `src[2]`.
+pub(crate) fn swappc(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.pc = d.src[0].scalar64(w) & !3;
+    set_constant(w, d);
+    Flow::LEAVE
+}
+
+/// `s_getpc_b64`, and the first half of `s_call_b64`: `src[1]`, `src[2]` to the destination pair.
+pub(crate) fn getpc(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    set_constant(w, d);
+    Flow::NEXT
+}
+
+fn set_constant(w: &mut Wave, d: &Di) {
+    w.set_pair(d.dst as usize, u64::from(d.src[1].value) | u64::from(d.src[2].value) << 32);
+}
+
+/// `s_endpgm`.
+pub(crate) fn endpgm(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
+    m.stop(Stop::EndProgram)
+}
+
+/// `s_barrier`.
+pub(crate) fn barrier(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
+    m.stop(Stop::Barrier)
+}
+
+/// `s_sleep`.
+pub(crate) fn sleep(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
+    m.stop(Stop::Sleep)
+}
+
+/// `s_sethalt`.
+pub(crate) fn halt(_w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if d.imm & 1 != 0 { m.stop(Stop::Halt) } else { Flow::NEXT }
+}
+
+/// `s_trap`.
+pub(crate) fn trap(_w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    m.stop(Stop::Trap((d.imm & 255) as u8))
+}
+
+/// `s_sendmsg`.
+pub(crate) fn sendmsg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    m.stop(Stop::Message { id: (d.imm & 0xffff) as u16, m0: w.s[number::M0] })
+}
+
+/// `s_sendmsg_rtn_b32`/`b64` with `MSG_RTN_GET_REALTIME`.
+pub(crate) fn realtime(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let now = (m.clock)();
+    if d.aux == 64 {
+        w.set_pair(d.dst as usize, now);
+    } else {
+        w.s[d.dst as usize & 255] = now as u32;
+    }
+    Flow::NEXT
+}
+
+/// Hardware register numbers (`hwRegId` of the instruction set; LLVM's `AMDGPU::Hwreg::Id`).
+pub(crate) mod hwreg {
+    pub(crate) const MODE: u32 = 1;
+    pub(crate) const STATUS: u32 = 2;
+    pub(crate) const TRAPSTS: u32 = 3;
+    pub(crate) const SH_MEM_BASES: u32 = 15;
+    pub(crate) const FLAT_SCR_LO: u32 = 20;
+    pub(crate) const FLAT_SCR_HI: u32 = 21;
+    pub(crate) const HW_ID1: u32 = 23;
+    pub(crate) const HW_ID2: u32 = 24;
+    pub(crate) const SHADER_CYCLES: u32 = 29;
+
+    /// Whether reading it is implemented.
+    pub(crate) fn readable(id: u32) -> bool {
+        matches!(
+            id,
+            MODE | STATUS | TRAPSTS | SH_MEM_BASES | FLAT_SCR_LO | FLAT_SCR_HI | HW_ID1 | HW_ID2 | SHADER_CYCLES
+        )
+    }
+
+    /// Whether writing it is implemented.
+    pub(crate) fn writable(id: u32) -> bool {
+        matches!(id, MODE | TRAPSTS | FLAT_SCR_LO | FLAT_SCR_HI)
+    }
+}
+
+/// Register number, first bit, bit count of a `hwreg` immediate.
+fn field(imm: u32) -> (u32, u32, u32) {
+    (imm & 63, imm >> 6 & 31, (imm >> 11 & 31) + 1)
+}
+
+fn low_bits(count: u32) -> u32 {
+    u32::MAX >> (32 - count)
+}
+
+/// `s_getreg_b32`.
+pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (id, offset, count) = field(d.imm);
+    let value = match id {
+        hwreg::MODE => w.mode,
+        // STATUS: SCC in bit 0, EXECZ in bit 9, VCCZ in bit 10, the wave is valid in bit 16.
+        hwreg::STATUS => {
+            w.s[number::SCC]
+                | u32::from(mask(w, number::EXEC) == 0) << 9
+                | u32::from(mask(w, number::VCC) == 0) << 10
+                | 1 << 16
+        }
+        hwreg::SH_MEM_BASES => (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32,
+        hwreg::FLAT_SCR_LO => w.scratch_base as u32,
+        hwreg::FLAT_SCR_HI => (w.scratch_base >> 32) as u32,
+        hwreg::HW_ID1 => w.hw_id[0],
+        hwreg::HW_ID2 => w.hw_id[1],
+        // Twenty bits of a clock: instructions executed do not advance it in the middle of a run, time does.
+        hwreg::SHADER_CYCLES => (m.clock)() as u32 & 0xf_ffff,
+        _ => 0,
+    };
+    w.s[d.dst as usize & 255] = value >> offset & low_bits(count);
+    Flow::NEXT
+}
+
+/// `s_setreg_b32` (source `src[0]`) and `s_setreg_imm32_b32` (a constant).
+pub(crate) fn setreg(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (id, offset, count) = field(d.imm);
+    let mask = low_bits(count) << offset;
+    let value = d.src[0].scalar(w) << offset & mask;
+    let insert = |old: u32| old & !mask | value;
+    match id {
+        hwreg::MODE => return set_mode(w, insert(w.mode), d),
+        hwreg::FLAT_SCR_LO => w.scratch_base = w.scratch_base & !0xffff_ffff | u64::from(insert(w.scratch_base as u32)),
+        hwreg::FLAT_SCR_HI => {
+            w.scratch_base = w.scratch_base & 0xffff_ffff | u64::from(insert((w.scratch_base >> 32) as u32)) << 32;
+        }
+        _ => {}
+    }
+    Flow::NEXT
+}
+
+/// `s_round_mode`: `MODE` bits 3:0.
+pub(crate) fn round_mode(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    set_mode(w, w.mode & !0xf | d.imm & 0xf, d)
+}
+
+/// `s_denorm_mode`: `MODE` bits 7:4.
+pub(crate) fn denorm_mode(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    set_mode(w, w.mode & !0xf0 | (d.imm & 0xf) << 4, d)
+}
+
+/// Code is lowered for a mode: go on in code lowered for the new one, at the address in `dst2:dst`.
+fn set_mode(w: &mut Wave, mode: u32, d: &Di) -> Flow {
+    let changed = w.mode != mode;
+    w.mode = mode;
+    if changed {
+        w.pc = u64::from(d.dst) | u64::from(d.dst2) << 32;
+        Flow::LEAVE
+    } else {
+        Flow::NEXT
+    }
+}
+
+/// An instruction that cannot be executed.
+pub(crate) fn raise(_w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    Flow::RAISE
+}

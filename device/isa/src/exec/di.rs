@@ -1,0 +1,185 @@
+//! The lowered instruction: a handler with its operands resolved.
+
+use super::{FaultCause, Lds, Stop, WaveFault};
+use crate::mem::{Apertures, FaultKind, Global, MemoryFault};
+use crate::wave::Wave;
+
+/// Executes one lowered instruction.
+///
+/// Unsafe to call: it may use the instructions of the [`Backend`](crate::lanes::Backend) it was lowered for.
+pub(crate) type Handler = unsafe fn(&mut Wave, &mut Machine<'_>, &Di) -> Flow;
+
+/// Where to go after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flow(u32);
+
+impl Flow {
+    /// The next instruction in sequence.
+    pub(crate) const NEXT: Flow = Flow(0);
+    /// Leave the region: `wave.pc` is set.
+    pub(crate) const LEAVE: Flow = Flow(u32::MAX);
+    /// Stop with `Machine::stop`; the next run continues after this instruction.
+    pub(crate) const STOP: Flow = Flow(u32::MAX - 1);
+    /// Stop with `Machine::stop`; `wave.pc` becomes this instruction's.
+    pub(crate) const FAULT: Flow = Flow(u32::MAX - 2);
+    /// Raise the region's fault number `Di::imm`.
+    pub(crate) const RAISE: Flow = Flow(u32::MAX - 3);
+
+    /// The instruction at `index` of this region.
+    pub(crate) fn to(index: u32) -> Flow {
+        Flow(index + 1)
+    }
+
+    /// The index [`Flow::to`] was given.
+    pub(crate) fn index(self) -> usize {
+        (self.0 as usize).wrapping_sub(1)
+    }
+}
+
+/// How a source operand is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Row of the vector register file.
+    Vector,
+    /// Scalar register by hardware number.
+    Scalar,
+    /// Constant, zero-extended to 64 bits.
+    Constant,
+    /// Constant, sign-extended to 64 bits.
+    Signed,
+    /// High half of a 64-bit constant.
+    High,
+}
+
+/// One source operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) value: u32,
+    pub(crate) kind: Kind,
+    /// Take the high half of a 16-bit operand.
+    pub(crate) high: bool,
+    /// Negate.
+    pub(crate) neg: bool,
+    /// Absolute value, before `neg`.
+    pub(crate) abs: bool,
+}
+
+impl Source {
+    pub(crate) const ZERO: Source = Source { value: 0, kind: Kind::Constant, high: false, neg: false, abs: false };
+
+    /// Whether it is a vector register as it is.
+    pub(crate) fn is_plain_vector(self) -> bool {
+        self.kind == Kind::Vector && !self.high && !self.neg && !self.abs
+    }
+
+    /// Value of a scalar or constant source.
+    #[inline(always)]
+    pub(crate) fn scalar(&self, w: &Wave) -> u32 {
+        match self.kind {
+            Kind::Scalar => w.s[self.value as usize & 255],
+            _ => self.value,
+        }
+    }
+
+    /// Value of a 64-bit scalar or constant source.
+    #[inline(always)]
+    pub(crate) fn scalar64(&self, w: &Wave) -> u64 {
+        match self.kind {
+            Kind::Scalar => w.pair(self.value as usize),
+            Kind::Signed => i64::from(self.value.cast_signed()).cast_unsigned(),
+            Kind::High => u64::from(self.value) << 32,
+            _ => u64::from(self.value),
+        }
+    }
+
+    /// Value of a source in one lane.
+    #[inline(always)]
+    pub(crate) fn lane(&self, w: &Wave, lane: u32) -> u32 {
+        match self.kind {
+            Kind::Vector => w.v.lane(self.value + (lane >> 5), lane & 31),
+            _ => self.scalar(w),
+        }
+    }
+}
+
+/// Flags of a lowered instruction.
+pub(crate) mod flag {
+    /// Clamp the result.
+    pub(crate) const CLAMP: u8 = 1;
+    /// Write the high half of a 16-bit destination.
+    pub(crate) const DST_HIGH: u8 = 2;
+    /// `MODE` asks for flushed denormals or another rounding: take the scalar path that looks at it.
+    pub(crate) const SLOW: u8 = 4;
+    /// Return the old value (atomics).
+    pub(crate) const RETURN: u8 = 8;
+}
+
+/// A lowered instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Di {
+    pub(crate) f: Handler,
+    /// First destination: row or scalar register.
+    pub(crate) dst: u32,
+    /// Second destination, or whatever the handler says.
+    pub(crate) dst2: u32,
+    pub(crate) src: [Source; 3],
+    /// Immediate, offset, branch target or index of a side table.
+    pub(crate) imm: u32,
+    /// See [`flag`].
+    pub(crate) flags: u8,
+    pub(crate) omod: u8,
+    /// 1 when it counts as an instruction, 0 for preparation steps.
+    pub(crate) count: u8,
+    /// Small immediate of some handlers.
+    pub(crate) aux: u8,
+}
+
+/// What handlers reach besides the wave.
+pub(crate) struct Machine<'a> {
+    pub(crate) global: Global<'a>,
+    pub(crate) lds: &'a mut Lds,
+    pub(crate) apertures: Apertures,
+    pub(crate) clock: &'a dyn Fn() -> u64,
+    /// Why the wave stops, set together with [`Flow::STOP`] or [`Flow::FAULT`].
+    pub(crate) stop: Option<Stop>,
+}
+
+impl Machine<'_> {
+    /// Stops the wave after this instruction.
+    #[cold]
+    pub(crate) fn stop(&mut self, stop: Stop) -> Flow {
+        self.stop = Some(stop);
+        Flow::STOP
+    }
+
+    /// Stops the wave at this instruction.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fault(&mut self, kind: FaultCause) -> Flow {
+        self.stop = Some(Stop::Fault(WaveFault { pc: 0, kind }));
+        Flow::FAULT
+    }
+
+    /// Stops the wave for a failed access by `lane`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn memory_fault(&mut self, fault: MemoryFault, lanes: u64) -> Flow {
+        self.fault(FaultCause::Memory(MemoryFault { lanes, ..fault }))
+    }
+
+    /// Stops the wave for an access outside the scratch a lane has.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn aperture_fault(&mut self, va: u64, access: crate::mem::Access, lanes: u64) -> Flow {
+        self.fault(FaultCause::Memory(MemoryFault { va, access, kind: FaultKind::Aperture, lanes }))
+    }
+
+    /// Stops the wave for an LDS access out of range.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lds_fault(&mut self, address: u32, lanes: u64) -> Flow {
+        let size = u32::try_from(self.lds.bytes().len()).unwrap_or(u32::MAX);
+        self.fault(FaultCause::LdsOutOfRange { address, size, lanes })
+    }
+}

@@ -1,0 +1,110 @@
+//! The loop that steps a wave from handler to handler.
+
+#![expect(unsafe_code, reason = "handlers are compiled for instructions the host was found to have")]
+
+use std::sync::Arc;
+
+use super::di::{Flow, Machine};
+use super::{Env, FaultCause, Stop, WaveFault};
+use crate::code_cache::{Key, Region};
+use crate::mem::Global;
+use crate::wave::Wave;
+
+/// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`.
+const LOWERED_MODE: u32 = 0x3ff;
+
+/// See [`super::run`].
+pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
+    env.tlb.synchronise(env.mmu);
+    let mut machine = Machine {
+        global: Global { mmu: env.mmu, tlb: env.tlb },
+        lds: env.lds,
+        apertures: env.apertures,
+        clock: env.clock,
+        stop: None,
+    };
+    let limit = wave.instructions.saturating_add(budget);
+    let mut previous: Option<Arc<Region>> = None;
+    loop {
+        let key = Key { pc: wave.pc, halves: wave.halves, mode: wave.mode & LOWERED_MODE };
+        let region = match previous.take() {
+            Some(region) if region.key.mode == key.mode && region.index_of(wave.pc).is_some() => region,
+            _ => env.code.region(key, env.code_epoch, env.apertures, &mut machine.global),
+        };
+        if let Some(stop) = run_region(wave, &mut machine, &region, limit) {
+            return stop;
+        }
+        if wave.instructions >= limit {
+            return Stop::Budget;
+        }
+        previous = Some(region);
+    }
+}
+
+/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).
+fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+    let Some(mut index) = region.index_of(wave.pc) else {
+        let text = "the program counter is not a multiple of 4".to_owned();
+        let kind = FaultCause::IllegalInstruction { bytes: Vec::new(), text };
+        return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+    };
+    if region.vgprs > wave.vgpr_count {
+        let kind = FaultCause::RegisterOutOfRange {
+            register: region.vgprs - 1,
+            allocated: wave.vgpr_count,
+            text: String::from("program"),
+        };
+        return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+    }
+    let code = &region.code[..];
+    let mut executed = wave.instructions;
+    loop {
+        // Every region ends with an element that leaves it, so the index stays in range; a miss would be a bug there.
+        let di = code.get(index)?;
+        executed += u64::from(di.count);
+        // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
+        let flow = unsafe { (di.f)(wave, machine, di) };
+        if flow == Flow::NEXT {
+            index += 1;
+            continue;
+        }
+        match flow {
+            Flow::LEAVE => {
+                wave.instructions = executed;
+                return None;
+            }
+            Flow::STOP => {
+                wave.instructions = executed;
+                wave.pc = region.pc_of(index + 1);
+                return machine.stop.take();
+            }
+            Flow::FAULT => {
+                wave.instructions = executed;
+                wave.pc = region.pc_of(index);
+                return machine.stop.take().map(|stop| at(stop, wave.pc));
+            }
+            Flow::RAISE => {
+                wave.instructions = executed - u64::from(di.count);
+                wave.pc = region.pc_of(index);
+                let kind = region.faults.get(di.imm as usize)?.clone();
+                return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+            }
+            target => {
+                index = target.index();
+                if executed >= limit {
+                    wave.instructions = executed;
+                    wave.pc = region.pc_of(index);
+                    return Some(Stop::Budget);
+                }
+            }
+        }
+    }
+}
+
+/// Fills in where a fault happened.
+fn at(stop: Stop, pc: u64) -> Stop {
+    match stop {
+        Stop::Fault(fault) => Stop::Fault(WaveFault { pc, ..fault }),
+        other => other,
+    }
+}

@@ -1,0 +1,575 @@
+//! FLAT, GLOBAL and SCRATCH instructions.
+//!
+//! `src[0]` is VADDR, `src[1]` VDATA, `src[2]` SADDR (a constant 0 when it is off), `imm` the signed byte offset, `aux`
+//! what the handler needs. The address form is chosen at lowering: see [`Form`].
+
+use super::atomic::Function;
+use super::di::{Di, Flow, Handler, Machine, flag};
+use super::ds::{Half, Narrow, Pattern, pattern, set_lane64, lane64};
+use super::op::{exec_half, per_backend, split};
+use crate::lanes::{BackendKind, Lanes};
+use crate::mem::{Access, FaultKind, MemoryFault, Segment, Word};
+use crate::wave::Wave;
+
+/// How an instruction's address is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Form {
+    /// FLAT: a 64-bit VGPR pair; apertures apply.
+    Flat,
+    /// GLOBAL: a 64-bit VGPR pair.
+    Global,
+    /// GLOBAL with SADDR: a 64-bit SGPR pair plus a 32-bit VGPR, zero-extended.
+    GlobalScalar,
+    /// SCRATCH: an offset in the lane's private memory, from a VGPR, an SGPR, both or neither.
+    Scratch,
+}
+
+impl Form {
+    const fn number(self) -> u8 {
+        self as u8
+    }
+    const fn from_number(number: u8) -> Form {
+        match number {
+            0 => Form::Flat,
+            1 => Form::Global,
+            2 => Form::GlobalScalar,
+            _ => Form::Scratch,
+        }
+    }
+}
+
+/// Why an access failed.
+enum Failure {
+    Memory(MemoryFault),
+    Lds(u32),
+}
+
+#[cold]
+#[inline(never)]
+fn fail(m: &mut Machine<'_>, failure: Failure, lanes: u64) -> Flow {
+    match failure {
+        Failure::Memory(fault) => m.memory_fault(fault, lanes),
+        Failure::Lds(address) => m.lds_fault(address, lanes),
+    }
+}
+
+/// One lane's address.
+#[inline(always)]
+fn segment<const FORM: u8>(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
+    let (half, at) = (lane / 32, lane & 31);
+    let offset = i64::from(d.imm.cast_signed());
+    match Form::from_number(FORM) {
+        Form::Flat => m.apertures.segment(lane64(w, d.src[0].value, lane).wrapping_add_signed(offset)),
+        Form::Global => Segment::Global(lane64(w, d.src[0].value, lane).wrapping_add_signed(offset)),
+        Form::GlobalScalar => {
+            let base = d.src[2].scalar64(w);
+            let index = u64::from(w.v.lane(d.src[0].value + half, at));
+            Segment::Global(base.wrapping_add(index).wrapping_add_signed(offset))
+        }
+        Form::Scratch => {
+            let vector = d.src[0].lane(w, lane);
+            let sum = vector.wrapping_add(d.src[2].scalar(w)).wrapping_add(d.imm);
+            Segment::Private(sum)
+        }
+    }
+}
+
+/// GPU virtual address of a byte of a lane's private memory: dwords of all lanes side by side.
+#[inline(always)]
+fn scratch_address(w: &Wave, lane: u32, offset: u32) -> u64 {
+    let dword = u64::from(offset & !3) * u64::from(w.halves * 32);
+    w.scratch_base.wrapping_add(dword + u64::from(lane * 4) + u64::from(offset & 3))
+}
+
+fn check_scratch(w: &Wave, offset: u32, bytes: u32, access: Access) -> Result<(), Failure> {
+    if u64::from(offset) + u64::from(bytes) <= u64::from(w.scratch_size) {
+        return Ok(());
+    }
+    let va = w.scratch_base.wrapping_add(u64::from(offset) * u64::from(w.halves * 32));
+    Err(Failure::Memory(MemoryFault { va, access, kind: FaultKind::Aperture, lanes: 0 }))
+}
+
+/// Loads one value of at most 32 bits for a lane.
+#[inline(always)]
+fn load_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32) -> Result<T, Failure> {
+    let bytes = T::SIZE as u32;
+    match at {
+        Segment::Global(va) => m.global.load(va).map_err(Failure::Memory),
+        Segment::Shared(address) => {
+            if !m.lds.contains(address, bytes) {
+                return Err(Failure::Lds(address));
+            }
+            let word = u64::from_le_bytes(m.lds.get(address));
+            Ok(T::from_u64(word))
+        }
+        Segment::Private(offset) => {
+            check_scratch(w, offset, bytes, Access::Read)?;
+            if offset % 4 + bytes <= 4 {
+                return m.global.load(scratch_address(w, lane, offset)).map_err(Failure::Memory);
+            }
+            let mut bits = 0;
+            for n in 0..bytes {
+                let byte: u8 = m.global.load(scratch_address(w, lane, offset + n)).map_err(Failure::Memory)?;
+                bits |= u64::from(byte) << (n * 8);
+            }
+            Ok(T::from_u64(bits))
+        }
+    }
+}
+
+/// Stores one value of at most 32 bits for a lane.
+#[inline(always)]
+fn store_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, value: T) -> Result<(), Failure> {
+    let bytes = T::SIZE as u32;
+    match at {
+        Segment::Global(va) => m.global.store(va, value).map_err(Failure::Memory),
+        Segment::Shared(address) => {
+            if !m.lds.contains(address, bytes) {
+                return Err(Failure::Lds(address));
+            }
+            for n in 0..bytes {
+                m.lds.put(address + n, [(value.to_u64() >> (n * 8)) as u8]);
+            }
+            Ok(())
+        }
+        Segment::Private(offset) => {
+            check_scratch(w, offset, bytes, Access::Write)?;
+            if offset % 4 + bytes <= 4 {
+                return m.global.store(scratch_address(w, lane, offset), value).map_err(Failure::Memory);
+            }
+            for n in 0..bytes {
+                let byte = (value.to_u64() >> (n * 8)) as u8;
+                m.global.store(scratch_address(w, lane, offset + n), byte).map_err(Failure::Memory)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The address `n` dwords on.
+#[inline(always)]
+fn advance(at: Segment, n: usize) -> Segment {
+    match at {
+        Segment::Global(va) => Segment::Global(va.wrapping_add(n as u64 * 4)),
+        Segment::Shared(address) => Segment::Shared(address.wrapping_add(n as u32 * 4)),
+        Segment::Private(offset) => Segment::Private(offset.wrapping_add(n as u32 * 4)),
+    }
+}
+
+/// Where sixteen active lanes' elements of `bytes` bytes lie, when that is global memory in one piece.
+enum Block {
+    Contiguous(u64),
+    Uniform(u64),
+    /// Private memory at one offset: the lanes' dwords are side by side.
+    Private(u64),
+    None,
+}
+
+#[inline(always)]
+fn block<L: Lanes, const FORM: u8>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize, bytes: u32) -> Block {
+    let form = Form::from_number(FORM);
+    let offset = i64::from(d.imm.cast_signed());
+    if form == Form::Scratch {
+        let vector = match d.src[0].kind {
+            super::di::Kind::Vector => {
+                let row = &w.v.row(d.src[0].value + half)[chunk];
+                if L::eq(L::load(row), L::splat(row.0[0])) != u16::MAX {
+                    return Block::None;
+                }
+                row.0[0]
+            }
+            _ => d.src[0].scalar(w),
+        };
+        let sum = vector.wrapping_add(d.src[2].scalar(w)).wrapping_add(d.imm);
+        if sum % 4 != 0 || u64::from(sum) + u64::from(bytes) > u64::from(w.scratch_size) {
+            return Block::None;
+        }
+        return Block::Private(scratch_address(w, half * 32 + chunk as u32 * 16, sum));
+    }
+    let low = &w.v.row(d.src[0].value + half)[chunk];
+    let first = low.0[0];
+    // A run of elements must not wrap around the low 32 bits.
+    let room = first <= u32::MAX - 16 * bytes;
+    let base = if form == Form::GlobalScalar {
+        d.src[2].scalar64(w).wrapping_add(u64::from(first)).wrapping_add_signed(offset)
+    } else {
+        let high = &w.v.row(d.src[0].value + half + w.halves)[chunk];
+        if L::eq(L::load(high), L::splat(high.0[0])) != u16::MAX {
+            return Block::None;
+        }
+        let va = (u64::from(first) | u64::from(high.0[0]) << 32).wrapping_add_signed(offset);
+        if form == Form::Flat {
+            let last = va.wrapping_add(u64::from(16 * bytes));
+            if !matches!((m.apertures.segment(va), m.apertures.segment(last)), (Segment::Global(_), Segment::Global(_))) {
+                return Block::None;
+            }
+        }
+        va
+    };
+    match pattern::<L>(L::load(low), first, bytes) {
+        Pattern::Contiguous(_) if room => Block::Contiguous(base),
+        Pattern::Uniform(_) => Block::Uniform(base),
+        _ => Block::None,
+    }
+}
+
+#[inline(always)]
+fn load<L: Lanes, const FORM: u8, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            if mask == 0 {
+                continue;
+            }
+            match load_chunk::<L, FORM, N>(w, m, d, half, chunk, mask) {
+                Ok(rows) => {
+                    for (n, row) in rows.into_iter().enumerate() {
+                        let target = &mut w.v.row_mut(d.dst + n as u32 * w.halves + half)[chunk];
+                        if mask == u16::MAX {
+                            L::store(target, row);
+                        } else {
+                            L::store_mask(target, row, mask);
+                        }
+                    }
+                }
+                Err((failure, lanes)) => return fail(m, failure, lanes),
+            }
+        }
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+fn load_chunk<L: Lanes, const FORM: u8, const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    half: u32,
+    chunk: usize,
+    mask: u16,
+) -> Result<[L::V; N], (Failure, u64)> {
+    let first_lane = half * 32 + chunk as u32 * 16;
+    if mask == u16::MAX {
+        let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
+        let mut rows = [L::splat(0); N];
+        match block::<L, FORM>(w, m, d, half, chunk, N as u32 * 4) {
+            Block::Contiguous(va) => {
+                if load_run::<L, N>(m, va, &mut rows).map_err(chunk_fault)? {
+                    return Ok(rows);
+                }
+            }
+            Block::Uniform(va) => {
+                if let Some(words) = m.global.load_block::<N>(va).map_err(chunk_fault)? {
+                    for (row, word) in rows.iter_mut().zip(words) {
+                        *row = L::splat(word);
+                    }
+                    return Ok(rows);
+                }
+            }
+            Block::Private(va) => {
+                let mut whole = true;
+                for (n, row) in rows.iter_mut().enumerate() {
+                    let at = va.wrapping_add(n as u64 * 4 * u64::from(w.halves * 32));
+                    match m.global.load_block::<16>(at).map_err(chunk_fault)? {
+                        Some(words) => *row = L::from_array(words),
+                        None => whole = false,
+                    }
+                }
+                if whole {
+                    return Ok(rows);
+                }
+            }
+            Block::None => {}
+        }
+    }
+    let mut values = [[0; 16]; N];
+    let mut left = mask;
+    while left != 0 {
+        let i = left.trailing_zeros();
+        left &= left - 1;
+        let lane = first_lane + i;
+        let at = segment::<FORM>(w, m, d, lane);
+        for (n, row) in values.iter_mut().enumerate() {
+            row[i as usize & 15] = load_lane(w, m, advance(at, n), lane).map_err(|failure| (failure, 1 << lane))?;
+        }
+    }
+    Ok(values.map(L::from_array))
+}
+
+/// Loads sixteen elements of `N` dwords that lie one after the other; `false` when they are not in one page.
+#[inline(always)]
+fn load_run<L: Lanes, const N: usize>(m: &mut Machine<'_>, va: u64, rows: &mut [L::V; N]) -> Result<bool, MemoryFault> {
+    match N {
+        1 => {
+            let Some(words) = m.global.load_block::<16>(va)? else { return Ok(false) };
+            rows[0] = L::from_array(words);
+        }
+        2 => {
+            let Some(words) = m.global.load_block::<32>(va)? else { return Ok(false) };
+            rows[..2].copy_from_slice(&L::deinterleave2(&words));
+        }
+        4 => {
+            let Some(words) = m.global.load_block::<64>(va)? else { return Ok(false) };
+            rows[..4].copy_from_slice(&L::deinterleave4(&words));
+        }
+        3 => {
+            let Some(words) = m.global.load_block::<48>(va)? else { return Ok(false) };
+            *rows = core::array::from_fn(|n| L::from_array(core::array::from_fn(|i| words[i * 3 + n])));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+#[inline(always)]
+fn store<L: Lanes, const FORM: u8, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            if mask == 0 {
+                continue;
+            }
+            if let Err((failure, lanes)) = store_chunk::<L, FORM, N>(w, m, d, half, chunk, mask) {
+                return fail(m, failure, lanes);
+            }
+        }
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+fn store_chunk<L: Lanes, const FORM: u8, const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    half: u32,
+    chunk: usize,
+    mask: u16,
+) -> Result<(), (Failure, u64)> {
+    let first_lane = half * 32 + chunk as u32 * 16;
+    let row = |n: usize| &w.v.row(d.src[1].value + n as u32 * w.halves + half)[chunk];
+    if mask == u16::MAX {
+        let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
+        match block::<L, FORM>(w, m, d, half, chunk, N as u32 * 4) {
+            Block::Contiguous(va) => {
+                let stored = match N {
+                    1 => m.global.store_block(va, &row(0).0),
+                    2 => m.global.store_block(va, &L::interleave2([L::load(row(0)), L::load(row(1))])),
+                    4 => m.global.store_block(va, &L::interleave4([0, 1, 2, 3].map(|n| L::load(row(n))))),
+                    3 => {
+                        let rows = [row(0), row(1), row(2)];
+                        let words: [u32; 48] = core::array::from_fn(|i| rows[i % 3].0[i / 3]);
+                        m.global.store_block(va, &words)
+                    }
+                    _ => Ok(false),
+                };
+                if stored.map_err(chunk_fault)? {
+                    return Ok(());
+                }
+            }
+            Block::Private(va) => {
+                let mut whole = true;
+                for n in 0..N {
+                    let at = va.wrapping_add(n as u64 * 4 * u64::from(w.halves * 32));
+                    whole &= m.global.store_block(at, &row(n).0).map_err(chunk_fault)?;
+                }
+                if whole {
+                    return Ok(());
+                }
+            }
+            Block::Uniform(_) | Block::None => {}
+        }
+    }
+    let mut left = mask;
+    while left != 0 {
+        let i = left.trailing_zeros();
+        left &= left - 1;
+        let lane = first_lane + i;
+        let at = segment::<FORM>(w, m, d, lane);
+        for n in 0..N {
+            let value = row(n).0[i as usize & 15];
+            store_lane(w, m, advance(at, n), lane, value).map_err(|failure| (failure, 1 << lane))?;
+        }
+    }
+    Ok(())
+}
+
+per_backend! {
+    load_n [const FORM: u8, const N: usize] [FORM, N] |w, m, d, L| load::<L, FORM, N>(w, m, d)
+}
+per_backend! {
+    store_n [const FORM: u8, const N: usize] [FORM, N] |w, m, d, L| store::<L, FORM, N>(w, m, d)
+}
+
+/// Lanes in EXEC, lowest first.
+#[inline(always)]
+fn active(w: &Wave) -> impl Iterator<Item = u32> + use<> {
+    let mut exec = if w.halves == 1 { u64::from(w.exec() as u32) } else { w.exec() };
+    core::iter::from_fn(move || {
+        (exec != 0).then(|| {
+            let lane = exec.trailing_zeros();
+            exec &= exec - 1;
+            lane
+        })
+    })
+}
+
+fn load_narrow<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
+    for lane in active(w) {
+        let at = segment::<FORM>(w, m, d, lane);
+        let value = if narrow.bytes == 1 {
+            load_lane::<u8>(w, m, at, lane).map(u16::from)
+        } else {
+            load_lane::<u16>(w, m, at, lane)
+        };
+        match value {
+            Ok(value) => {
+                let row = d.dst + lane / 32;
+                let new = narrow.merge(w.v.lane(row, lane & 31), value);
+                w.v.set_lane(row, lane & 31, new);
+            }
+            Err(failure) => return fail(m, failure, 1 << lane),
+        }
+    }
+    Flow::NEXT
+}
+
+fn store_narrow<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
+    for lane in active(w) {
+        let at = segment::<FORM>(w, m, d, lane);
+        let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);
+        let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
+        let done = if narrow.bytes == 1 {
+            store_lane(w, m, at, lane, value as u8)
+        } else {
+            store_lane(w, m, at, lane, value as u16)
+        };
+        if let Err(failure) = done {
+            return fail(m, failure, 1 << lane);
+        }
+    }
+    Flow::NEXT
+}
+
+fn atomic32<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let function = Function::from_number(d.aux);
+    for lane in active(w) {
+        let (half, at_lane) = (lane / 32, lane & 31);
+        let data = w.v.lane(d.src[1].value + half, at_lane);
+        let other = w.v.lane(d.src[1].value + half + w.halves, at_lane);
+        let old = match segment::<FORM>(w, m, d, lane) {
+            Segment::Global(va) if function == Function::Add => m.global.add_u32(va, data).map_err(Failure::Memory),
+            Segment::Global(va) => m.global.update_u32(va, |old| function.apply32(old, data, other)).map_err(Failure::Memory),
+            at => modify_lane::<u32>(w, m, at, lane, |old| function.apply32(old, data, other)),
+        };
+        match old {
+            Ok(old) if d.flags & flag::RETURN != 0 => w.v.set_lane(d.dst + half, at_lane, old),
+            Ok(_) => {}
+            Err(failure) => return fail(m, failure, 1 << lane),
+        }
+    }
+    Flow::NEXT
+}
+
+fn atomic64<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let function = Function::from_number(d.aux);
+    for lane in active(w) {
+        let data = lane64(w, d.src[1].value, lane);
+        let other = lane64(w, d.src[1].value + 2 * w.halves, lane);
+        let old = match segment::<FORM>(w, m, d, lane) {
+            Segment::Global(va) => m.global.update_u64(va, |old| function.apply64(old, data, other)).map_err(Failure::Memory),
+            at => modify64(w, m, at, lane, |old| function.apply64(old, data, other)),
+        };
+        match old {
+            Ok(old) if d.flags & flag::RETURN != 0 => set_lane64(w, d.dst, lane, old),
+            Ok(_) => {}
+            Err(failure) => return fail(m, failure, 1 << lane),
+        }
+    }
+    Flow::NEXT
+}
+
+/// An atomic on memory only this workgroup or lane sees.
+fn modify_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, update: impl Fn(T) -> T) -> Result<T, Failure> {
+    let old = load_lane::<T>(w, m, at, lane)?;
+    store_lane(w, m, at, lane, update(old))?;
+    Ok(old)
+}
+
+fn modify64(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, update: impl Fn(u64) -> u64) -> Result<u64, Failure> {
+    let low: u32 = load_lane(w, m, at, lane)?;
+    let high: u32 = load_lane(w, m, advance(at, 1), lane)?;
+    let old = u64::from(low) | u64::from(high) << 32;
+    let new = update(old);
+    store_lane(w, m, at, lane, new as u32)?;
+    store_lane(w, m, advance(at, 1), lane, (new >> 32) as u32)?;
+    Ok(old)
+}
+
+/// How a FLAT, GLOBAL or SCRATCH operation is lowered.
+pub(crate) struct FlatEntry {
+    pub(crate) handler: Handler,
+    pub(crate) aux: u8,
+    /// Registers of the result, 0 for none (atomics: when they return).
+    pub(crate) dst: u32,
+    /// Registers of the data operand.
+    pub(crate) data: u32,
+    pub(crate) atomic: bool,
+}
+
+/// The lowering of a name such as `load_b32` or `atomic_add_u32`, the part after `flat_`, `global_`, `scratch_`.
+pub(crate) fn parse(name: &str, form: Form, backend: BackendKind) -> Option<FlatEntry> {
+    match form {
+        Form::Flat => entry::<{ Form::Flat.number() }>(name, backend),
+        Form::Global => entry::<{ Form::Global.number() }>(name, backend),
+        Form::GlobalScalar => entry::<{ Form::GlobalScalar.number() }>(name, backend),
+        Form::Scratch => entry::<{ Form::Scratch.number() }>(name, backend),
+    }
+}
+
+fn entry<const FORM: u8>(name: &str, backend: BackendKind) -> Option<FlatEntry> {
+    let narrow = |bytes: u32, signed: bool, half: Option<Half>, load: bool| FlatEntry {
+        handler: if load { load_narrow::<FORM> } else { store_narrow::<FORM> },
+        aux: Narrow { bytes, signed, half }.pack(),
+        dst: u32::from(load),
+        data: u32::from(!load),
+        atomic: false,
+    };
+    let load = |handler: Handler, dst: u32| FlatEntry { handler, aux: 0, dst, data: 0, atomic: false };
+    let store = |handler: Handler, data: u32| FlatEntry { handler, aux: 0, dst: 0, data, atomic: false };
+    Some(match name {
+        "load_b32" => load(load_n::<FORM, 1>(backend), 1),
+        "load_b64" => load(load_n::<FORM, 2>(backend), 2),
+        "load_b96" => load(load_n::<FORM, 3>(backend), 3),
+        "load_b128" => load(load_n::<FORM, 4>(backend), 4),
+        "store_b32" => store(store_n::<FORM, 1>(backend), 1),
+        "store_b64" => store(store_n::<FORM, 2>(backend), 2),
+        "store_b96" => store(store_n::<FORM, 3>(backend), 3),
+        "store_b128" => store(store_n::<FORM, 4>(backend), 4),
+        "load_u8" => narrow(1, false, None, true),
+        "load_i8" => narrow(1, true, None, true),
+        "load_u16" => narrow(2, false, None, true),
+        "load_i16" => narrow(2, true, None, true),
+        "load_d16_u8" => narrow(1, false, Some(Half::Low), true),
+        "load_d16_i8" => narrow(1, true, Some(Half::Low), true),
+        "load_d16_b16" => narrow(2, false, Some(Half::Low), true),
+        "load_d16_hi_u8" => narrow(1, false, Some(Half::High), true),
+        "load_d16_hi_i8" => narrow(1, true, Some(Half::High), true),
+        "load_d16_hi_b16" => narrow(2, false, Some(Half::High), true),
+        "store_b8" => narrow(1, false, None, false),
+        "store_b16" => narrow(2, false, None, false),
+        "store_d16_hi_b8" => narrow(1, false, Some(Half::High), false),
+        "store_d16_hi_b16" => narrow(2, false, Some(Half::High), false),
+        _ => {
+            let (function, bits, operands) = Function::parse(name.strip_prefix("atomic_")?)?;
+            FlatEntry {
+                handler: if bits == 64 { atomic64::<FORM> } else { atomic32::<FORM> },
+                aux: function as u8,
+                dst: bits / 32,
+                data: bits / 32 * operands,
+                atomic: true,
+            }
+        }
+    })
+}

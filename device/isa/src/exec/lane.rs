@@ -1,0 +1,237 @@
+//! Operations that look across lanes or at lane masks: selects, lane reads and writes, permutations, DPP.
+
+use super::di::{Di, Flow, Machine, flag};
+use super::op::{exec_half, per_backend, read, split, write, Format};
+use crate::lanes::Lanes;
+use crate::wave::{Wave, number};
+
+#[inline(always)]
+fn select<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        let a = read::<L, false>(w, &d.src[0], half, Format::F32);
+        let b = read::<L, false>(w, &d.src[1], half, Format::F32);
+        let mask = match d.src[2].kind {
+            super::di::Kind::Scalar => w.s[(d.src[2].value + half) as usize & 255],
+            _ => d.src[2].value,
+        };
+        let [low, high] = split(mask);
+        let r = [L::select(low, b[0], a[0]), L::select(high, b[1], a[1])];
+        let exec = exec_half(w, half);
+        write::<L>(w, d.dst + half, exec, r);
+    }
+    Flow::NEXT
+}
+
+per_backend! {
+    /// `v_cndmask_b32`: `src[1]` where the mask in `src[2]` is set, else `src[0]`.
+    cndmask [] [] |w, _m, d, L| select::<L>(w, d)
+}
+
+/// `v_cndmask_b16`.
+pub(crate) fn cndmask_b16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    use super::op::Reg;
+    for_each_active(w, |w, lane| {
+        let mask = w.s[(d.src[2].value + lane / 32) as usize & 255];
+        let source = &d.src[(mask >> (lane & 31) & 1) as usize];
+        let word = source.lane(w, lane);
+        let value = ((if source.high { word >> 16 } else { word }) as u16).modify(Format::F16, source);
+        let row = d.dst + lane / 32;
+        let old = w.v.lane(row, lane & 31);
+        let new = if d.flags & flag::DST_HIGH != 0 {
+            old & 0xffff | u32::from(value) << 16
+        } else {
+            old & 0xffff_0000 | u32::from(value)
+        };
+        w.v.set_lane(row, lane & 31, new);
+    });
+    Flow::NEXT
+}
+
+/// Calls `f` for every lane in EXEC, lowest first.
+#[inline(always)]
+pub(crate) fn for_each_active(w: &mut Wave, mut f: impl FnMut(&mut Wave, u32)) {
+    let mut exec = w.pair(number::EXEC);
+    if w.halves == 1 {
+        exec &= 0xffff_ffff;
+    }
+    while exec != 0 {
+        let lane = exec.trailing_zeros();
+        exec &= exec - 1;
+        f(w, lane);
+    }
+}
+
+fn active(w: &Wave) -> u64 {
+    let exec = w.pair(number::EXEC);
+    if w.halves == 1 { exec & 0xffff_ffff } else { exec }
+}
+
+/// `v_readfirstlane_b32`: the lowest active lane, lane 0 when none is.
+pub(crate) fn readfirstlane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let exec = active(w);
+    let lane = if exec == 0 { 0 } else { exec.trailing_zeros() };
+    w.s[d.dst as usize & 255] = d.src[0].lane(w, lane);
+    Flow::NEXT
+}
+
+/// `v_readlane_b32`.
+pub(crate) fn readlane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let lane = d.src[1].scalar(w) & (w.halves * 32 - 1);
+    w.s[d.dst as usize & 255] = d.src[0].lane(w, lane);
+    Flow::NEXT
+}
+
+/// `v_writelane_b32`: writes whatever EXEC says.
+pub(crate) fn writelane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let lane = d.src[1].scalar(w) & (w.halves * 32 - 1);
+    let value = d.src[0].scalar(w);
+    w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+    Flow::NEXT
+}
+
+/// `v_mbcnt_lo_u32_b32`: bits of the mask below the lane, of lanes 0 to 31.
+pub(crate) fn mbcnt_lo(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    for_each_active(w, |w, lane| {
+        let below = if lane >= 32 { u32::MAX } else { (1 << lane) - 1 };
+        let value = (d.src[0].lane(w, lane) & below).count_ones().wrapping_add(d.src[1].lane(w, lane));
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+    });
+    Flow::NEXT
+}
+
+/// `v_mbcnt_hi_u32_b32`: the same for lanes 32 to 63.
+pub(crate) fn mbcnt_hi(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    for_each_active(w, |w, lane| {
+        let below = if lane >= 32 { (1 << (lane - 32)) - 1 } else { 0 };
+        let value = (d.src[0].lane(w, lane) & below).count_ones().wrapping_add(d.src[1].lane(w, lane));
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+    });
+    Flow::NEXT
+}
+
+/// `v_swap_b32`.
+pub(crate) fn swap(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    for_each_active(w, |w, lane| {
+        let (a, b) = (d.dst + lane / 32, d.src[0].value + lane / 32);
+        let (x, y) = (w.v.lane(a, lane & 31), w.v.lane(b, lane & 31));
+        w.v.set_lane(a, lane & 31, y);
+        w.v.set_lane(b, lane & 31, x);
+    });
+    Flow::NEXT
+}
+
+/// All lanes of a source before anything is written.
+fn snapshot(w: &Wave, d: &Di) -> [u32; 64] {
+    core::array::from_fn(|lane| if (lane as u32) < w.halves * 32 { d.src[0].lane(w, lane as u32) } else { 0 })
+}
+
+/// Lanes chosen by a function of the lane; a source lane that is off keeps the old value unless `fetch_inactive`
+/// (`Di::aux` bit 0), or is 0 with `bound_ctrl` (bit 1).
+fn permute(w: &mut Wave, d: &Di, from: impl Fn(u32) -> u32) -> Flow {
+    let values = snapshot(w, d);
+    let exec = active(w);
+    let (fetch_inactive, bound_ctrl) = (d.aux & 1 != 0, d.aux & 2 != 0);
+    for_each_active(w, |w, lane| {
+        let source = from(lane) & 63;
+        let value = if fetch_inactive || exec >> source & 1 != 0 {
+            values[source as usize]
+        } else if bound_ctrl {
+            0
+        } else {
+            return;
+        };
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+    });
+    Flow::NEXT
+}
+
+fn permlane_select(w: &Wave, d: &Di) -> u64 {
+    u64::from(d.src[1].scalar(w)) | u64::from(d.src[2].scalar(w)) << 32
+}
+
+/// `v_permlane16_b32`: any lane of the same row of 16.
+pub(crate) fn permlane16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let select = permlane_select(w, d);
+    permute(w, d, |lane| lane & !15 | (select >> ((lane & 15) * 4) & 15) as u32)
+}
+
+/// `v_permlanex16_b32`: any lane of the other row of the pair.
+pub(crate) fn permlanex16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let select = permlane_select(w, d);
+    permute(w, d, |lane| (lane ^ 16) & !15 | (select >> ((lane & 15) * 4) & 15) as u32)
+}
+
+/// `v_permlane64_b32`: swaps the halves of a wave64, moves nothing in a wave32.
+pub(crate) fn permlane64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let swap = if w.halves == 2 { 32 } else { 0 };
+    let values = snapshot(w, d);
+    for_each_active(w, |w, lane| w.v.set_lane(d.dst + lane / 32, lane & 31, values[(lane ^ swap) as usize & 63]));
+    Flow::NEXT
+}
+
+/// Bits of `Di::imm` of the DPP preparation.
+pub(crate) mod dpp {
+    pub(crate) const ROW_MASK: u32 = 9;
+    pub(crate) const BANK_MASK: u32 = 13;
+    pub(crate) const BOUND_CTRL: u32 = 17;
+    pub(crate) const FETCH_INACTIVE: u32 = 18;
+}
+
+/// Lane a DPP16 control reads from, `None` outside the row.
+fn dpp16_source(ctrl: u32, lane: u32) -> Option<u32> {
+    let (row, at) = (lane & !15, lane & 15);
+    let amount = ctrl & 15;
+    Some(match ctrl {
+        0x000..=0x0ff => lane & !3 | ctrl >> ((lane & 3) * 2) & 3,
+        0x101..=0x10f => row | if at + amount < 16 { at + amount } else { return None },
+        0x111..=0x11f => row | at.checked_sub(amount)?,
+        0x121..=0x12f => row | at.wrapping_sub(amount) & 15,
+        0x140 => row | (15 - at),
+        0x141 => lane & !7 | (7 - (lane & 7)),
+        0x150..=0x15f => row | amount,
+        0x160..=0x16f => row | at ^ amount,
+        _ => return None,
+    })
+}
+
+/// Preparation of a DPP16 instruction: the permuted source goes to the scratch row `dst`, EXEC loses the lanes that
+/// are not to be written until [`restore_exec`].
+pub(crate) fn dpp16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (row_mask, bank_mask) = (d.imm >> dpp::ROW_MASK & 15, d.imm >> dpp::BANK_MASK & 15);
+    let ctrl = d.imm & 0x1ff;
+    let written = |lane: u32| row_mask >> (lane >> 4) & 1 != 0 && bank_mask >> (lane >> 2 & 3) & 1 != 0;
+    prepare(w, d, |lane| dpp16_source(ctrl, lane), written)
+}
+
+/// Preparation of a DPP8 instruction, as [`dpp16`]; the selectors are in `dst2`.
+pub(crate) fn dpp8(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let selectors = d.dst2;
+    prepare(w, d, |lane| Some(lane & !7 | selectors >> ((lane & 7) * 3) & 7), |_| true)
+}
+
+#[inline(always)]
+fn prepare(w: &mut Wave, d: &Di, from: impl Fn(u32) -> Option<u32>, written: impl Fn(u32) -> bool) -> Flow {
+    let fetch_inactive = d.imm >> dpp::FETCH_INACTIVE & 1 != 0;
+    let bound_ctrl = d.imm >> dpp::BOUND_CTRL & 1 != 0;
+    let exec = active(w);
+    let mut keep = 0_u64;
+    for lane in 0..w.halves * 32 {
+        let source = from(lane).filter(|&source| fetch_inactive || exec >> source & 1 != 0);
+        let value = source.map_or(0, |source| d.src[0].lane(w, source));
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+        if written(lane) && (source.is_some() || bound_ctrl) {
+            keep |= 1 << lane;
+        }
+    }
+    w.saved_exec = [w.s[number::EXEC], w.s[number::EXEC + 1]];
+    w.set_pair(number::EXEC, w.pair(number::EXEC) & keep);
+    Flow::NEXT
+}
+
+/// Gives EXEC back what [`dpp16`] or [`dpp8`] took.
+pub(crate) fn restore_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    let [low, high] = w.saved_exec;
+    w.s[number::EXEC] = low;
+    w.s[number::EXEC + 1] = high;
+    Flow::NEXT
+}

@@ -1,0 +1,103 @@
+//! Local data share of one workgroup.
+
+/// Bytes of LDS a workgroup can have.
+pub const MAX_LDS_SIZE: u32 = 64 << 10;
+
+/// Bytes behind the end that wide accesses at the last address may touch; never visible.
+const SLACK: usize = 64;
+const STORAGE: usize = MAX_LDS_SIZE as usize + SLACK;
+
+/// A workgroup's local data share. One worker runs all waves of a workgroup, so it needs no locks.
+#[derive(Clone)]
+pub struct Lds {
+    storage: Box<[u8; STORAGE]>,
+    size: u32,
+}
+
+impl core::fmt::Debug for Lds {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lds").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl Default for Lds {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Lds {
+    /// `size` bytes of zeros, at most [`MAX_LDS_SIZE`].
+    pub fn new(size: u32) -> Self {
+        Lds { storage: Box::new([0; STORAGE]), size: size.min(MAX_LDS_SIZE) }
+    }
+
+    /// Makes it `size` bytes of zeros for the next workgroup.
+    pub fn reset(&mut self, size: u32) {
+        let old = self.size as usize;
+        self.storage[..old].fill(0);
+        self.size = size.min(MAX_LDS_SIZE);
+    }
+
+    /// Bytes allocated.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Its contents.
+    pub fn bytes(&self) -> &[u8] {
+        &self.storage[..self.size as usize]
+    }
+
+    /// Its contents, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[..self.size as usize]
+    }
+
+    /// Whether `count` bytes at `address` are inside.
+    #[inline(always)]
+    pub(crate) fn contains(&self, address: u32, count: u32) -> bool {
+        u64::from(address) + u64::from(count) <= u64::from(self.size)
+    }
+
+    /// `N` bytes at an address that [`Lds::contains`] them; other addresses wrap, which is no use to anyone.
+    #[inline(always)]
+    pub(crate) fn get<const N: usize>(&self, address: u32) -> [u8; N] {
+        const { assert!(N <= SLACK, "wide accesses stay within the slack") };
+        let start = (address % MAX_LDS_SIZE) as usize;
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.storage[start..start + N]);
+        bytes
+    }
+
+    /// Writes `bytes` at an address that [`Lds::contains`] them.
+    #[inline(always)]
+    pub(crate) fn put<const N: usize>(&mut self, address: u32, bytes: [u8; N]) {
+        const { assert!(N <= SLACK, "wide accesses stay within the slack") };
+        let start = (address % MAX_LDS_SIZE) as usize;
+        self.storage[start..start + N].copy_from_slice(&bytes);
+    }
+
+    /// The words from `address` on, as many as fit `N`; see [`Lds::get`].
+    #[inline(always)]
+    pub(crate) fn words<const N: usize>(&self, address: u32) -> Option<[u32; N]> {
+        let start = address as usize;
+        let bytes = self.bytes().get(start..start.checked_add(N * 4)?)?;
+        let mut words = [0; N];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        Some(words)
+    }
+
+    /// Writes words from `address` on, `None` when they are not all inside.
+    #[inline(always)]
+    pub(crate) fn set_words<const N: usize>(&mut self, address: u32, words: &[u32; N]) -> Option<()> {
+        let start = address as usize;
+        let bytes = self.bytes_mut().get_mut(start..start.checked_add(N * 4)?)?;
+        for (word, bytes) in words.iter().zip(bytes.as_chunks_mut::<4>().0) {
+            *bytes = word.to_le_bytes();
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,253 @@
+//! Lowering: decoded instructions to handlers with their operands resolved.
+
+mod memory;
+mod operand;
+mod scalar;
+mod vector;
+
+use super::FaultCause;
+use super::control;
+use super::di::{Di, Handler, Source};
+use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
+use crate::decode::decode_for;
+use crate::disasm::Disassembly;
+use crate::inst::{Arch, Format, Inst, Op, WaveSize};
+use crate::lanes::{Backend, BackendKind};
+use crate::mem::{Access, Apertures, Global, MemoryFault};
+
+/// An operation or operand the engine has no semantics for.
+struct Unsupported;
+
+type Lowered = Result<(), Unsupported>;
+
+/// Bytes fetched at a time while a region grows.
+const FETCH: usize = 4096;
+
+/// Lowers the code at `key.pc`, as far as it hangs together.
+pub(crate) fn region(
+    arch: Arch,
+    backend: Backend,
+    key: Key,
+    apertures: Apertures,
+    global: &mut Global<'_>,
+) -> Region {
+    let wave = if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 };
+    let mut lowering = Lowering {
+        arch,
+        wave,
+        backend: backend.kind(),
+        apertures,
+        halves: key.halves,
+        mode: key.mode,
+        start: key.pc,
+        at: 0,
+        next: 0,
+        counted: true,
+        code: Vec::new(),
+        offsets: Vec::new(),
+        faults: Vec::new(),
+        index: Vec::new(),
+        branches: Vec::new(),
+        furthest: 0,
+        vgprs: 0,
+    };
+    let mut bytes = Vec::new();
+    let end = lowering.all(&mut bytes, global);
+    lowering.at = end;
+    // Whoever gets here goes on elsewhere: code after this region, or the fault that ended it.
+    let leave = lowering.address(end);
+    lowering.counted = false;
+    lowering.jump(control::branch, leave);
+    bytes.truncate(end as usize * 4);
+    lowering.resolve();
+    Region {
+        start: key.pc,
+        bytes: bytes.into_boxed_slice(),
+        code: lowering.code.into_boxed_slice(),
+        offsets: lowering.offsets.into_boxed_slice(),
+        faults: lowering.faults.into_boxed_slice(),
+        index: lowering.index.into_boxed_slice(),
+        vgprs: lowering.vgprs,
+        key,
+    }
+}
+
+/// A region being lowered.
+struct Lowering {
+    arch: Arch,
+    wave: WaveSize,
+    backend: BackendKind,
+    apertures: Apertures,
+    halves: u32,
+    mode: u32,
+    start: u64,
+    /// Dword offset of the instruction being lowered.
+    at: u32,
+    /// Dword offset of the one after it.
+    next: u32,
+    /// Whether the next element emitted counts as an instruction.
+    counted: bool,
+    code: Vec<Di>,
+    offsets: Vec<u32>,
+    faults: Vec<FaultCause>,
+    index: Vec<u32>,
+    /// Elements that jump, and the address they jump to.
+    branches: Vec<(usize, u64)>,
+    /// Furthest dword offset a branch goes to.
+    furthest: u32,
+    vgprs: u16,
+}
+
+impl Lowering {
+    /// Lowers instructions until the code ends; the dword offset where it does.
+    fn all(&mut self, bytes: &mut Vec<u8>, global: &mut Global<'_>) -> u32 {
+        let mut blocked = None;
+        loop {
+            let position = self.at as usize * 4;
+            // Room for the longest instruction, or all there is.
+            while blocked.is_none() && bytes.len() < position + 20 && bytes.len() < MAX_REGION_BYTES {
+                let old = bytes.len();
+                bytes.resize(old + FETCH, 0);
+                let (read, fault) = global.fetch(self.address_at(old), &mut bytes[old..]);
+                bytes.truncate(old + read);
+                blocked = fault;
+            }
+            let rest = bytes.get(position..).unwrap_or_default();
+            if rest.len() < 4 {
+                if let Some(fault) = blocked {
+                    self.begin(1);
+                    self.raise(FaultCause::Memory(MemoryFault { access: Access::Execute, ..fault }));
+                    return self.at;
+                }
+                return self.at;
+            }
+            let going_on = match decode_for(self.arch, self.wave, rest) {
+                Ok(inst) => {
+                    self.begin(u32::from(inst.size) / 4);
+                    self.one(&inst, rest);
+                    !ends(&inst)
+                }
+                Err(error) => {
+                    self.begin(1);
+                    let bytes = rest[..rest.len().min(8)].to_vec();
+                    self.raise(FaultCause::IllegalInstruction { bytes, text: error.to_string() });
+                    false
+                }
+            };
+            self.at = self.next;
+            if !going_on && self.furthest < self.at || self.at as usize * 4 >= MAX_REGION_BYTES {
+                return self.at;
+            }
+        }
+    }
+
+    /// Address of a byte offset.
+    fn address_at(&self, offset: usize) -> u64 {
+        self.start.wrapping_add(offset as u64)
+    }
+
+    /// Address of a dword offset.
+    fn address(&self, offset: u32) -> u64 {
+        self.start.wrapping_add(u64::from(offset) * 4)
+    }
+
+    /// Starts an instruction of `dwords`.
+    fn begin(&mut self, dwords: u32) {
+        let dwords = dwords.max(1);
+        self.next = self.at + dwords;
+        self.counted = true;
+        self.index.push(self.code.len() as u32);
+        for _ in 1..dwords {
+            self.index.push(u32::MAX);
+        }
+    }
+
+    /// Lowers one instruction, or makes it raise a fault.
+    fn one(&mut self, inst: &Inst, bytes: &[u8]) {
+        let (elements, branches, vgprs) = (self.code.len(), self.branches.len(), self.vgprs);
+        let lowered = match inst.format {
+            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
+            Format::Smem => self.scalar_memory(inst),
+            Format::Vop1 | Format::Vop2 | Format::Vopc | Format::Vop3 | Format::Vop3Sd | Format::Vop3P => {
+                self.vector(inst)
+            }
+            Format::Vopd => self.dual(inst),
+            Format::Ds => self.lds(inst),
+            Format::Flat | Format::Global | Format::Scratch => self.flat(inst),
+            Format::Mubuf if matches!(inst.op, Op::BUFFER_GL0_INV | Op::BUFFER_GL1_INV) => Ok(()),
+            _ => Err(Unsupported),
+        };
+        if lowered.is_err() {
+            self.code.truncate(elements);
+            self.offsets.truncate(elements);
+            self.branches.truncate(branches);
+            self.vgprs = vgprs;
+            self.counted = true;
+            let size = usize::from(inst.size).min(bytes.len());
+            let text = Disassembly::new(*inst, self.arch, self.wave).to_string();
+            self.raise(FaultCause::Unimplemented { op: inst.op, bytes: bytes[..size].to_vec(), text });
+        }
+    }
+
+    fn raise(&mut self, fault: FaultCause) {
+        let number = self.faults.len() as u32;
+        self.faults.push(fault);
+        self.emit(Di { imm: number, ..Di::new(control::raise) });
+    }
+
+    /// Appends an element; the first of an instruction counts it.
+    fn emit(&mut self, di: Di) {
+        let count = u8::from(core::mem::take(&mut self.counted));
+        self.code.push(Di { count, ..di });
+        self.offsets.push(self.at);
+    }
+
+    /// Appends an element that does not count, before or after the one that does.
+    fn emit_extra(&mut self, di: Di) {
+        let counted = core::mem::replace(&mut self.counted, false);
+        self.emit(di);
+        self.counted = counted;
+    }
+
+    /// Appends a jump to `target`.
+    fn jump(&mut self, handler: Handler, target: u64) {
+        self.branches.push((self.code.len(), target));
+        let distance = target.wrapping_sub(self.start) / 4;
+        if let Ok(offset) = u32::try_from(distance)
+            && (offset as usize) < MAX_REGION_BYTES / 4
+        {
+            self.furthest = self.furthest.max(offset);
+        }
+        self.emit(Di { dst: target as u32, dst2: (target >> 32) as u32, aux: 1, ..Di::new(handler) });
+    }
+
+    /// Turns branches whose target is in the region into jumps to an index.
+    fn resolve(&mut self) {
+        for &(element, target) in &self.branches {
+            let distance = target.wrapping_sub(self.start);
+            let index = usize::try_from(distance / 4).ok().filter(|_| distance % 4 == 0);
+            let Some(&index) = index.and_then(|offset| self.index.get(offset)) else { continue };
+            if index != u32::MAX
+                && let Some(di) = self.code.get_mut(element)
+            {
+                di.imm = index;
+                di.aux = 0;
+            }
+        }
+    }
+}
+
+/// Whether execution never continues behind the instruction.
+fn ends(inst: &Inst) -> bool {
+    matches!(
+        inst.op,
+        Op::S_ENDPGM | Op::S_ENDPGM_SAVED | Op::S_BRANCH | Op::S_SETPC_B64 | Op::S_RFE_B64 | Op::S_CODE_END
+    )
+}
+
+impl Di {
+    /// An element with nothing but a handler.
+    fn new(f: Handler) -> Di {
+        Di { f, dst: 0, dst2: 0, src: [Source::ZERO; 3], imm: 0, flags: 0, omod: 0, count: 0, aux: 0 }
+    }
+}

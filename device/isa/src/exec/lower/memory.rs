@@ -1,0 +1,86 @@
+//! LDS, FLAT, GLOBAL and SCRATCH instructions.
+
+use super::operand::Width;
+use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::di::{Source, flag};
+use crate::exec::ds;
+use crate::exec::flat::{self, Form};
+use crate::inst::{Format, Inst, Operand};
+
+impl Lowering {
+    pub(super) fn lds(&mut self, inst: &Inst) -> Lowered {
+        if inst.mem.gds {
+            return Err(Unsupported);
+        }
+        let mnemonic = inst.op.mnemonic();
+        if mnemonic == "ds_nop" {
+            return Ok(());
+        }
+        let entry = ds::parse(mnemonic, self.backend).ok_or(Unsupported)?;
+        let mut src = [Source::ZERO; 3];
+        if inst.src[0].is_some() {
+            src[0] = self.source(inst.src[0], Width::B32)?;
+        }
+        for n in 1..3 {
+            if inst.src[n].is_some() {
+                let row = self.row(inst.src[n], entry.data.max(1))?;
+                src[n] = Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO };
+            }
+        }
+        let mut di = Di { src, aux: entry.aux, ..Di::new(entry.handler) };
+        if entry.dst > 0 {
+            di.dst = self.row(inst.dst, entry.dst)?;
+            di.flags |= flag::RETURN;
+        }
+        let offset = inst.mem.offset.cast_unsigned();
+        if entry.unit > 0 {
+            di.imm = (offset & 0xff) * entry.unit;
+            di.dst2 = u32::from(inst.mem.offset1) * entry.unit;
+        } else {
+            di.imm = offset & 0xffff;
+        }
+        self.emit(di);
+        Ok(())
+    }
+
+    pub(super) fn flat(&mut self, inst: &Inst) -> Lowered {
+        let (prefix, name) = inst.op.mnemonic().split_once('_').ok_or(Unsupported)?;
+        let scalar = inst.src[2].is_some() && inst.src[2] != Operand::NULL;
+        let form = match (inst.format, prefix) {
+            (Format::Scratch, _) => Form::Scratch,
+            (Format::Global, _) if scalar => Form::GlobalScalar,
+            (Format::Global, _) => Form::Global,
+            (Format::Flat, _) => Form::Flat,
+            _ => return Err(Unsupported),
+        };
+        let entry = flat::parse(name, form, self.backend).ok_or(Unsupported)?;
+        let mut src = [Source::ZERO; 3];
+        src[0] = match form {
+            Form::Scratch => self.source(inst.src[0], Width::B32)?,
+            Form::GlobalScalar => {
+                let row = self.row(inst.src[0], 1)?;
+                Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO }
+            }
+            Form::Global | Form::Flat => {
+                let row = self.row(inst.src[0], 2)?;
+                Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO }
+            }
+        };
+        if entry.data > 0 {
+            let row = self.row(inst.src[1], entry.data)?;
+            src[1] = Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO };
+        }
+        if scalar {
+            let width = if form == Form::Scratch { Width::B32 } else { Width::B64 };
+            src[2] = self.source(inst.src[2], width)?;
+        }
+        let mut di = Di { src, aux: entry.aux, imm: inst.mem.offset.cast_unsigned(), ..Di::new(entry.handler) };
+        // An atomic has a destination when it returns the old value (GLC).
+        if entry.dst > 0 && (!entry.atomic || inst.mem.glc) {
+            di.dst = self.row(inst.dst, entry.dst)?;
+            di.flags |= flag::RETURN;
+        }
+        self.emit(di);
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Operands to sources and destinations.
+
+use super::{Lowering, Unsupported};
+use crate::exec::di::{Kind, Source};
+use crate::exec::op::Format;
+use crate::inst::{FloatConst, Mods, Operand};
+use crate::wave::number;
+
+/// What an operand is read as.
+#[derive(Clone, Copy)]
+pub(super) struct Width {
+    pub(super) bits: u32,
+    pub(super) format: Format,
+    /// A 64-bit literal is sign-extended.
+    pub(super) signed: bool,
+}
+
+impl Width {
+    pub(super) const B32: Width = Width { bits: 32, format: Format::Bits, signed: false };
+    pub(super) const B64: Width = Width { bits: 64, format: Format::Bits, signed: false };
+}
+
+impl Lowering {
+    /// Row of a vector register of `registers` registers.
+    pub(super) fn row(&mut self, operand: Operand, registers: u32) -> Result<u32, Unsupported> {
+        let Operand::Vgpr(register) = operand else { return Err(Unsupported) };
+        let end = u32::from(register) + registers;
+        if end > 256 {
+            return Err(Unsupported);
+        }
+        self.vgprs = self.vgprs.max(u16::try_from(end).unwrap_or(256));
+        Ok(u32::from(register) * self.halves)
+    }
+
+    /// A source operand.
+    pub(super) fn source(&mut self, operand: Operand, width: Width) -> Result<Source, Unsupported> {
+        let source = |kind: Kind, value: u32| Ok(Source { value, kind, ..Source::ZERO });
+        match operand {
+            Operand::None => Ok(Source::ZERO),
+            Operand::Vgpr(_) => {
+                let row = self.row(operand, width.bits.div_ceil(32))?;
+                source(Kind::Vector, row)
+            }
+            Operand::Sgpr(register) if operand != Operand::NULL => {
+                if width.bits > 32 && register >= 127 {
+                    return Err(Unsupported);
+                }
+                source(Kind::Scalar, u32::from(register))
+            }
+            Operand::Sgpr(_) => Ok(Source::ZERO),
+            Operand::InlineInt(value) => source(Kind::Signed, i32::from(value).cast_unsigned()),
+            Operand::InlineFloat(FloatConst::InvTwoPi) if width.bits == 64 => {
+                source(Kind::Scalar, number::INV_TWO_PI as u32)
+            }
+            Operand::InlineFloat(constant) => match (width.bits, width.format) {
+                (64, _) => source(Kind::High, (constant.f64_bits() >> 32) as u32),
+                (_, Format::F16) => source(Kind::Constant, u32::from(constant.f16_bits())),
+                _ => source(Kind::Constant, constant.f32_bits()),
+            },
+            Operand::Literal(value) => match (width.bits, width.format) {
+                (64, Format::F64) => source(Kind::High, value),
+                (64, _) if width.signed => source(Kind::Signed, value),
+                _ => source(Kind::Constant, value),
+            },
+            Operand::Scc => source(Kind::Scalar, number::SCC as u32),
+            Operand::Vccz | Operand::Execz => {
+                self.emit_extra(super::Di::new(crate::exec::control::refresh_flags));
+                source(Kind::Scalar, if operand == Operand::Vccz { number::VCCZ } else { number::EXECZ } as u32)
+            }
+            Operand::SharedBase => self.aperture(self.apertures.shared_base, width),
+            Operand::PrivateBase => self.aperture(self.apertures.private_base, width),
+            Operand::SharedLimit | Operand::PrivateLimit | Operand::PopsExitingWaveId | Operand::LdsDirect => {
+                Err(Unsupported)
+            }
+        }
+    }
+
+    /// An aperture base: its high half is all there is to it.
+    fn aperture(&self, base: u64, width: Width) -> Result<Source, Unsupported> {
+        let kind = if width.bits == 64 { Kind::High } else { Kind::Constant };
+        Ok(Source { value: (base >> 32) as u32, kind, ..Source::ZERO })
+    }
+
+    /// A vector ALU source with its modifiers.
+    pub(super) fn modified(
+        &mut self,
+        operand: Operand,
+        n: usize,
+        width: Width,
+        mods: &Mods,
+    ) -> Result<Source, Unsupported> {
+        let source = self.source(operand, width)?;
+        let bit = |mask: u8| mask >> n & 1 != 0;
+        Ok(Source { high: width.bits == 16 && bit(mods.op_sel), neg: bit(mods.neg), abs: bit(mods.abs), ..source })
+    }
+
+    /// A scalar destination of `registers` registers.
+    pub(super) fn scalar_destination(&self, operand: Operand, registers: u32) -> Result<u32, Unsupported> {
+        let Operand::Sgpr(register) = operand else { return Err(Unsupported) };
+        let register = u32::from(register);
+        let null = 124;
+        if operand == Operand::NULL {
+            return if registers <= 2 { Ok(number::DUMP as u32) } else { Err(Unsupported) };
+        }
+        let end = register + registers;
+        // Not across NULL, and not beyond EXEC.
+        if end > 128 || (register < null && end > null) { Err(Unsupported) } else { Ok(register) }
+    }
+}

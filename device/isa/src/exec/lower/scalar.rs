@@ -1,0 +1,198 @@
+//! Scalar ALU, control and scalar memory instructions.
+
+use super::operand::Width;
+use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::control::{self, hwreg};
+use crate::exec::di::{Handler, Source, Kind};
+use crate::exec::{exec_mask, smem, sop};
+use crate::inst::{Format, Inst, Op, Operand};
+use crate::exec::op;
+
+/// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
+const MSG_DEALLOC_VGPRS: u32 = 3;
+/// `s_sendmsg_rtn` ids.
+const MSG_RTN_GET_REALTIME: u32 = 131;
+
+impl Lowering {
+    pub(super) fn scalar(&mut self, inst: &Inst) -> Lowered {
+        if is_hint(inst) {
+            return Ok(());
+        }
+        if let Some(entry) = sop::entry(inst.op) {
+            return self.scalar_alu(inst, &entry);
+        }
+        if let Some((handler, function, bits)) = exec_mask::parse(inst.op.mnemonic()) {
+            let src = self.source(inst.src[0], if bits == 64 { Width::B64 } else { Width::B32 })?;
+            let dst = self.scalar_destination(inst.dst, bits / 32)?;
+            self.emit(Di { dst, aux: function, src: [src, Source::ZERO, Source::ZERO], ..Di::new(handler) });
+            return Ok(());
+        }
+        self.control(inst)
+    }
+
+    fn scalar_alu(&mut self, inst: &Inst, entry: &sop::ScalarEntry) -> Lowered {
+        let signed = inst.op.mnemonic().ends_with("i64");
+        let width = |bits: u32| Width { bits, format: op::Format::Bits, signed };
+        let mut src = [Source::ZERO; 3];
+        src[0] = self.source(inst.src[0], width(entry.bits[0]))?;
+        src[1] = if inst.format == Format::Sopk {
+            let unsigned = inst.op.mnemonic().starts_with("s_cmpk") && inst.op.mnemonic().ends_with("_u32");
+            let value = if unsigned { inst.imm & 0xffff } else { i32::from(inst.simm16()).cast_unsigned() };
+            Source { value, kind: Kind::Constant, ..Source::ZERO }
+        } else {
+            self.source(inst.src[1], width(entry.bits[1]))?
+        };
+        if entry.reads_dst {
+            src[2] = self.source(inst.dst, width(entry.dst_bits))?;
+        }
+        let dst = if entry.dst_bits == 0 { 0 } else { self.scalar_destination(inst.dst, entry.dst_bits / 32)? };
+        self.emit(Di { dst, src, ..Di::new(entry.handler) });
+        Ok(())
+    }
+
+    fn control(&mut self, inst: &Inst) -> Lowered {
+        let simple = |handler: Handler| Di { imm: inst.imm, ..Di::new(handler) };
+        let next = self.address(self.next);
+        let after = |di: Di| Di { dst: next as u32, dst2: (next >> 32) as u32, ..di };
+        let link = |di: Di| {
+            let part = |value: u32| Source { value, kind: Kind::Constant, ..Source::ZERO };
+            Di { src: [di.src[0], part(next as u32), part((next >> 32) as u32)], ..di }
+        };
+        let branch: Handler = match inst.op {
+            Op::S_BRANCH => control::branch,
+            Op::S_CBRANCH_SCC0 => control::branch_scc0,
+            Op::S_CBRANCH_SCC1 => control::branch_scc1,
+            Op::S_CBRANCH_VCCZ => control::branch_vccz,
+            Op::S_CBRANCH_VCCNZ => control::branch_vccnz,
+            Op::S_CBRANCH_EXECZ => control::branch_execz,
+            Op::S_CBRANCH_EXECNZ => control::branch_execnz,
+            Op::S_CALL_B64 => {
+                let dst = self.scalar_destination(inst.dst, 2)?;
+                self.emit(Di { dst, ..link(Di::new(control::getpc)) });
+                control::branch
+            }
+            Op::S_ENDPGM | Op::S_ENDPGM_SAVED => {
+                self.emit(simple(control::endpgm));
+                return Ok(());
+            }
+            Op::S_BARRIER => {
+                self.emit(simple(control::barrier));
+                return Ok(());
+            }
+            Op::S_SLEEP => {
+                self.emit_extra(simple(control::sleep));
+                return Ok(());
+            }
+            Op::S_SETHALT => {
+                self.emit(simple(control::halt));
+                return Ok(());
+            }
+            Op::S_TRAP => {
+                self.emit(simple(control::trap));
+                return Ok(());
+            }
+            Op::S_SENDMSG | Op::S_SENDMSGHALT => {
+                self.emit(simple(control::sendmsg));
+                return Ok(());
+            }
+            Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64 => return self.message_result(inst),
+            Op::S_GETPC_B64 => {
+                let dst = self.scalar_destination(inst.dst, 2)?;
+                self.emit(Di { dst, ..link(Di::new(control::getpc)) });
+                return Ok(());
+            }
+            Op::S_SETPC_B64 | Op::S_RFE_B64 => {
+                let src = [self.source(inst.src[0], Width::B64)?, Source::ZERO, Source::ZERO];
+                self.emit(Di { src, ..Di::new(control::setpc) });
+                return Ok(());
+            }
+            Op::S_SWAPPC_B64 => {
+                let dst = self.scalar_destination(inst.dst, 2)?;
+                let src = [self.source(inst.src[0], Width::B64)?, Source::ZERO, Source::ZERO];
+                self.emit(Di { dst, ..link(Di { src, ..Di::new(control::swappc) }) });
+                return Ok(());
+            }
+            Op::S_GETREG_B32 if hwreg::readable(inst.imm & 63) => {
+                let dst = self.scalar_destination(inst.dst, 1)?;
+                self.emit(Di { dst, ..simple(control::getreg) });
+                return Ok(());
+            }
+            Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 if hwreg::writable(inst.imm & 63) => {
+                let value = inst.src.iter().copied().find(|operand| operand.is_some()).unwrap_or(inst.dst);
+                let src = [self.source(value, Width::B32)?, Source::ZERO, Source::ZERO];
+                self.emit(after(Di { src, ..simple(control::setreg) }));
+                return Ok(());
+            }
+            Op::S_ROUND_MODE => {
+                self.emit(after(simple(control::round_mode)));
+                return Ok(());
+            }
+            Op::S_DENORM_MODE => {
+                self.emit(after(simple(control::denorm_mode)));
+                return Ok(());
+            }
+            _ => return Err(Unsupported),
+        };
+        let target = inst.branch_target(self.address(self.at)).ok_or(Unsupported)?;
+        self.jump(branch, target);
+        Ok(())
+    }
+
+    fn message_result(&mut self, inst: &Inst) -> Lowered {
+        let bits = if inst.op == Op::S_SENDMSG_RTN_B64 { 64 } else { 32 };
+        let id = match inst.src[0] {
+            Operand::Literal(value) => value,
+            _ => inst.imm,
+        };
+        if id & 0xff != MSG_RTN_GET_REALTIME {
+            return Err(Unsupported);
+        }
+        let dst = self.scalar_destination(inst.dst, bits / 32)?;
+        self.emit(Di { dst, aux: bits as u8, ..Di::new(control::realtime) });
+        Ok(())
+    }
+
+    pub(super) fn scalar_memory(&mut self, inst: &Inst) -> Lowered {
+        if matches!(inst.op, Op::S_DCACHE_INV | Op::S_GL1_INV) {
+            return Ok(());
+        }
+        let (handler, dwords) = smem::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
+        let dst = self.scalar_destination(inst.dst, dwords)?;
+        let buffer = inst.op.mnemonic().starts_with("s_buffer");
+        let base = self.source(inst.src[0], Width::B64)?;
+        let offset = self.source(inst.src[1], Width::B32)?;
+        if buffer && !matches!(inst.src[0], Operand::Sgpr(register) if register <= 124) {
+            return Err(Unsupported);
+        }
+        let src = [base, offset, Source::ZERO];
+        self.emit(Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
+        Ok(())
+    }
+}
+
+/// Waits, hints and nops: nothing to do in an engine that finishes each instruction before the next.
+fn is_hint(inst: &Inst) -> bool {
+    matches!(
+        inst.op,
+        Op::S_NOP
+            | Op::S_DELAY_ALU
+            | Op::S_WAITCNT
+            | Op::S_WAITCNT_DEPCTR
+            | Op::S_WAITCNT_EXPCNT
+            | Op::S_WAITCNT_LGKMCNT
+            | Op::S_WAITCNT_VMCNT
+            | Op::S_WAITCNT_VSCNT
+            | Op::S_WAIT_IDLE
+            | Op::S_WAIT_EVENT
+            | Op::S_CLAUSE
+            | Op::S_SET_INST_PREFETCH_DISTANCE
+            | Op::S_SETPRIO
+            | Op::S_WAKEUP
+            | Op::S_ICACHE_INV
+            | Op::S_INCPERFLEVEL
+            | Op::S_DECPERFLEVEL
+            | Op::S_TTRACEDATA
+            | Op::S_TTRACEDATA_IMM
+            | Op::S_VERSION
+    ) || (inst.op == Op::S_SENDMSG && inst.imm & 0xff == MSG_DEALLOC_VGPRS)
+}

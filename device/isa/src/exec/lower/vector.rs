@@ -1,0 +1,373 @@
+//! Vector ALU instructions.
+
+use super::operand::Width;
+use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::carry::{self, CarryIn};
+use crate::exec::di::{Handler, Kind, Source, flag};
+use crate::exec::lane::{self, dpp};
+use crate::exec::op::{Entry, Format};
+use crate::exec::{cmp, cvt, trans, vop3p, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, wmma};
+use crate::inst::{Dpp, Inst, Mods, Op, Operand};
+use crate::lanes::BackendKind;
+use crate::wave::{TEMP_ROW, number};
+
+/// Table entry of an operation made from a scalar definition.
+pub(crate) fn table(op: Op, clamp: bool, backend: BackendKind) -> Option<Entry> {
+    if clamp && let Some(entry) = vop_clamp::entry(op, backend) {
+        return Some(entry);
+    }
+    let tables = [vop_int::entry, vop_f32::entry, vop_f64::entry, vop_f16::entry, trans::entry, cvt::entry];
+    tables.iter().find_map(|entry| entry(op, backend))
+}
+
+/// One operation and its operands: an instruction, or half of a VOPD.
+struct Operation<'a> {
+    op: Op,
+    dst: Operand,
+    dst2: Operand,
+    src: [Operand; 3],
+    mods: &'a Mods,
+    /// Row that replaces `src[0]`.
+    permuted: Option<u32>,
+}
+
+impl Lowering {
+    pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
+        if matches!(inst.op, Op::V_NOP | Op::V_PIPEFLUSH) {
+            return Ok(());
+        }
+        let [a, b, c, _] = inst.src;
+        let permuted = match inst.dpp {
+            Some(dpp) => Some(self.permutation(dpp, a)?),
+            None => None,
+        };
+        let (op, mods) = (inst.op, &inst.mods);
+        self.operation(&Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted })?;
+        if permuted.is_some() && !inst.op.mnemonic().starts_with("v_cmpx") {
+            self.emit_extra(Di::new(lane::restore_exec));
+        }
+        Ok(())
+    }
+
+    /// Both halves of a VOPD read their sources before either writes.
+    pub(super) fn dual(&mut self, inst: &Inst) -> Lowered {
+        let dual = inst.dual.ok_or(Unsupported)?;
+        let mods = Mods::default();
+        let [a, b, c, _] = inst.src;
+        let operation = |op: Op, dst: Operand, src: [Operand; 3]| Operation {
+            op,
+            dst,
+            dst2: Operand::None,
+            src,
+            mods: &mods,
+            permuted: None,
+        };
+        let x = operation(inst.op, inst.dst, [a, b, c]);
+        let y = operation(dual.op, dual.dst, dual.src);
+        if !y.src.contains(&x.dst) {
+            self.operation(&x)?;
+            return self.operation(&y);
+        }
+        if !x.src.contains(&y.dst) {
+            self.operation(&y)?;
+            return self.operation(&x);
+        }
+        // Each reads what the other writes: keep X's result aside until Y is done.
+        let dst = self.row(x.dst, 1)?;
+        self.operation(&x)?;
+        let first = self.code.last_mut().ok_or(Unsupported)?;
+        first.dst = TEMP_ROW as u32;
+        self.operation(&y)?;
+        let mov = table(Op::V_MOV_B32, false, self.backend).ok_or(Unsupported)?;
+        let src = [Source { value: TEMP_ROW as u32, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
+        self.emit_extra(Di { dst, src, ..Di::new(mov.general) });
+        Ok(())
+    }
+
+    /// Emits the preparation of a DPP instruction; the row its first source is in now.
+    fn permutation(&mut self, permutation: Dpp, operand: Operand) -> Result<u32, Unsupported> {
+        let row = self.row(operand, 1)?;
+        let src = [Source { value: row, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
+        let dst = TEMP_ROW as u32;
+        self.emit_extra(match permutation {
+            Dpp::Dpp16(fields) => {
+                let imm = u32::from(fields.ctrl)
+                    | u32::from(fields.row_mask) << dpp::ROW_MASK
+                    | u32::from(fields.bank_mask) << dpp::BANK_MASK
+                    | u32::from(fields.bound_ctrl) << dpp::BOUND_CTRL
+                    | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE;
+                Di { dst, src, imm, ..Di::new(lane::dpp16) }
+            }
+            Dpp::Dpp8(fields) => {
+                let imm = 1 << dpp::BOUND_CTRL | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE;
+                Di { dst, dst2: fields.selectors, src, imm, ..Di::new(lane::dpp8) }
+            }
+        });
+        Ok(dst)
+    }
+
+    /// Source `n`, or the row DPP put the first one in.
+    fn operand(&mut self, o: &Operation<'_>, n: usize, width: Width) -> Result<Source, Unsupported> {
+        let source = self.modified(o.src[n], n, width, o.mods)?;
+        match o.permuted {
+            Some(_) if n == 0 && width.bits > 32 => Err(Unsupported),
+            Some(row) if n == 0 => Ok(Source { value: row, kind: Kind::Vector, ..source }),
+            _ => Ok(source),
+        }
+    }
+
+    /// Flags of an operation on floats of `format`; rounding modes other than to nearest even are not there.
+    fn float_flags(&self, formats: &[Format]) -> Result<u8, Unsupported> {
+        let mut flags = 0;
+        for format in formats {
+            let (round, denormals) = match format {
+                Format::Bits => continue,
+                Format::F32 => (self.mode & 3, self.mode >> 4 & 3),
+                Format::F16 | Format::F64 => (self.mode >> 2 & 3, self.mode >> 6 & 3),
+            };
+            if round != 0 {
+                return Err(Unsupported);
+            }
+            if denormals != 3 {
+                flags |= flag::SLOW;
+            }
+        }
+        Ok(flags)
+    }
+
+    fn operation(&mut self, o: &Operation<'_>) -> Lowered {
+        let mnemonic = o.op.mnemonic();
+        if let Some(entry) = table(o.op, o.mods.clamp, self.backend) {
+            return self.from_table(o, &entry);
+        }
+        if let Some(entry) = carry::entry(o.op, self.backend) {
+            return self.with_carry(o, &entry);
+        }
+        if mnemonic.starts_with("v_cmp") {
+            return self.comparison(o, mnemonic);
+        }
+        if let Some((handler, arity, format)) = vop3p::entry(o.op, o.mods.clamp, self.backend) {
+            return self.packed(o, handler, arity, format);
+        }
+        self.special(o)
+    }
+
+    fn from_table(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
+        let signed = o.op.mnemonic().ends_with("i64");
+        let mut src = [Source::ZERO; 3];
+        for n in 0..entry.arity {
+            let format = if entry.input != Format::Bits && entry.bits[n] == bits_of(entry.input) {
+                entry.input
+            } else {
+                Format::Bits
+            };
+            let mut source = self.operand(o, n, Width { bits: entry.bits[n], format, signed })?;
+            if format == Format::Bits {
+                // `neg` and `abs` mean nothing to an integer operand.
+                (source.neg, source.abs) = (false, false);
+            }
+            src[n] = source;
+        }
+        let clamp = o.mods.clamp && entry.output != Format::Bits;
+        if o.mods.clamp && entry.output == Format::Bits && vop_clamp::entry(o.op, self.backend).is_none() {
+            return Err(Unsupported);
+        }
+        let mut flags = self.float_flags(&[entry.input, entry.output])?;
+        if clamp {
+            flags |= flag::CLAMP;
+        }
+        if entry.dst_bits == 16 && o.mods.op_sel & 8 != 0 {
+            flags |= flag::DST_HIGH;
+        }
+        let dst = self.row(o.dst, entry.dst_bits.div_ceil(32))?;
+        let plain = flags == 0 && o.mods.omod == 0 && src[..entry.arity].iter().all(|s| s.is_plain_vector());
+        let f = if plain { entry.plain.unwrap_or(entry.general) } else { entry.general };
+        self.emit(Di { dst, src, flags, omod: o.mods.omod, ..Di::new(f) });
+        Ok(())
+    }
+
+    fn with_carry(&mut self, o: &Operation<'_>, entry: &carry::CarryEntry) -> Lowered {
+        let signed = o.op == Op::V_MAD_I64_I32;
+        let mut src = [Source::ZERO; 3];
+        for n in 0..entry.arity {
+            src[n] = self.operand(o, n, Width { bits: entry.bits[n], format: entry.format, signed })?;
+        }
+        if o.mods.clamp || o.mods.omod != 0 {
+            return Err(Unsupported);
+        }
+        let flags = self.float_flags(&[entry.format])?;
+        let carry = match entry.carry {
+            CarryIn::None => number::DUMP as u32,
+            CarryIn::Vcc => number::VCC as u32,
+            CarryIn::Third => match o.src[2] {
+                Operand::Sgpr(register) => u32::from(register),
+                _ => return Err(Unsupported),
+            },
+        };
+        let dst = self.row(o.dst, entry.dst_bits / 32)?;
+        let dst2 = match o.dst2 {
+            Operand::None => number::DUMP as u32,
+            operand => self.scalar_destination(operand, self.halves)?,
+        };
+        self.emit(Di { dst, dst2, src, imm: carry, flags, ..Di::new(entry.handler) });
+        Ok(())
+    }
+
+    fn comparison(&mut self, o: &Operation<'_>, mnemonic: &str) -> Lowered {
+        let comparison = cmp::parse(mnemonic, self.backend).ok_or(Unsupported)?;
+        let signed = mnemonic.contains("_i64");
+        let mut src = [Source::ZERO; 3];
+        for n in 0..2 {
+            let bits = comparison.bits[n];
+            // The mask of a class test is an integer.
+            let format = if n == 1 && mnemonic.contains("_class_") { Format::Bits } else { comparison.format };
+            let mut source = self.operand(o, n, Width { bits, format, signed })?;
+            if format == Format::Bits {
+                (source.neg, source.abs) = (false, false);
+            }
+            src[n] = source;
+        }
+        let flags = match self.float_flags(&[comparison.format]) {
+            Ok(flags) => flags,
+            // Comparing rounds nothing.
+            Err(Unsupported) => 0,
+        };
+        let dst = self.scalar_destination(o.dst, self.halves)?;
+        self.emit(Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(comparison.handler) });
+        Ok(())
+    }
+
+    fn packed(&mut self, o: &Operation<'_>, handler: Handler, arity: usize, format: Format) -> Lowered {
+        let mut src = [Source::ZERO; 3];
+        for n in 0..arity {
+            src[n] = self.operand(o, n, Width { bits: 16, format, signed: false })?;
+            src[n].abs = false;
+        }
+        let imm = u32::from(o.mods.op_sel_hi & 7) << vop3p::high::SELECT | u32::from(o.mods.neg_hi & 7) << vop3p::high::NEG;
+        let mut flags = self.float_flags(&[format])?;
+        if o.mods.clamp {
+            flags |= flag::CLAMP;
+        }
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, imm, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    fn special(&mut self, o: &Operation<'_>) -> Lowered {
+        let handler: Handler = match o.op {
+            Op::V_CNDMASK_B32 | Op::V_CNDMASK_B16 => return self.select(o),
+            Op::V_READFIRSTLANE_B32 | Op::V_READLANE_B32 => {
+                let src = [self.source(o.src[0], Width::B32)?, self.source(o.src[1], Width::B32)?, Source::ZERO];
+                let handler: Handler =
+                    if o.op == Op::V_READLANE_B32 { lane::readlane } else { lane::readfirstlane };
+                let dst = self.scalar_destination(o.dst, 1)?;
+                self.emit(Di { dst, src, ..Di::new(handler) });
+                return Ok(());
+            }
+            Op::V_WRITELANE_B32 => lane::writelane,
+            Op::V_MBCNT_LO_U32_B32 => lane::mbcnt_lo,
+            Op::V_MBCNT_HI_U32_B32 => lane::mbcnt_hi,
+            Op::V_SWAP_B32 => {
+                self.row(o.src[0], 1)?;
+                lane::swap
+            }
+            Op::V_PERMLANE16_B32 => lane::permlane16,
+            Op::V_PERMLANEX16_B32 => lane::permlanex16,
+            Op::V_PERMLANE64_B32 => lane::permlane64,
+            Op::V_DOT4_I32_IU8 => vop3p::dot4_iu8,
+            Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,
+            Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16 => return self.mix(o),
+            _ => return self.matrix(o),
+        };
+        let mut src = [Source::ZERO; 3];
+        for (n, source) in src.iter_mut().enumerate() {
+            *source = self.operand(o, n, Width::B32)?;
+        }
+        // The bits of `op_sel` are FETCH_INACTIVE and BOUND_CTRL of the permutations.
+        let aux = o.mods.op_sel & 3;
+        let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, aux, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    fn select(&mut self, o: &Operation<'_>) -> Lowered {
+        let half = o.op == Op::V_CNDMASK_B16;
+        let width = Width { bits: if half { 16 } else { 32 }, format: if half { Format::F16 } else { Format::F32 }, signed: false };
+        let mask = self.source(o.src[2], Width::B32)?;
+        if half && mask.kind != Kind::Scalar {
+            return Err(Unsupported);
+        }
+        let src = [self.operand(o, 0, width)?, self.operand(o, 1, width)?, mask];
+        let handler: Handler = if half { lane::cndmask_b16 } else { lane::cndmask(self.backend) };
+        let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    /// `v_fma_mix*`: `op_sel_hi` says which sources are halves, `neg_hi` is their `abs`.
+    fn mix(&mut self, o: &Operation<'_>) -> Lowered {
+        let halves = o.mods.op_sel_hi & 7;
+        let mut src = [Source::ZERO; 3];
+        for (n, source) in src.iter_mut().enumerate() {
+            let bit = |mask: u8| mask >> n & 1 != 0;
+            let format = if bit(halves) { Format::F16 } else { Format::F32 };
+            *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
+            (source.high, source.neg, source.abs) = (bit(o.mods.op_sel), bit(o.mods.neg), bit(o.mods.neg_hi));
+        }
+        self.float_flags(&[Format::F32])?;
+        let mut flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        let handler: Handler = if o.op == Op::V_FMA_MIX_F32 { vop3p::fma_mix } else { vop3p::fma_mix_half };
+        if o.op == Op::V_FMA_MIXHI_F16 {
+            flags |= flag::DST_HIGH;
+        }
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, imm: u32::from(halves), flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
+        let (handler, registers, aux): (Handler, u32, u8) = match o.op {
+            Op::V_WMMA_F32_16X16X16_F16 => (wmma::f32_result::<false>(self.backend), 8, 0),
+            Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),
+            Op::V_WMMA_F16_16X16X16_F16 => (wmma::half_result::<false>(self.backend), 8, 0),
+            Op::V_WMMA_BF16_16X16X16_BF16 => (wmma::half_result::<true>(self.backend), 8, 0),
+            Op::V_WMMA_I32_16X16X16_IU8 => (wmma::integer, 4, 8),
+            Op::V_WMMA_I32_16X16X16_IU4 => (wmma::integer, 2, 4),
+            _ => return Err(Unsupported),
+        };
+        let float = !o.op.mnemonic().contains("_iu");
+        if float && (o.mods.neg | o.mods.neg_hi != 0 || self.float_flags(&[Format::F32, Format::F16])? != 0) {
+            return Err(Unsupported);
+        }
+        let rows = 8 / self.halves;
+        let vector = |value: u32, n: usize| Source {
+            value,
+            kind: Kind::Vector,
+            neg: o.mods.neg >> n & 1 != 0,
+            ..Source::ZERO
+        };
+        let a = vector(self.row(o.src[0], registers)?, 0);
+        let b = vector(self.row(o.src[1], registers)?, 1);
+        let c = match o.src[2] {
+            Operand::Vgpr(_) => vector(self.row(o.src[2], rows)?, 2),
+            other => self.source(other, Width { bits: 32, format: if float { Format::F32 } else { Format::Bits }, signed: false })?,
+        };
+        let mut flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        if o.mods.op_sel & 4 != 0 {
+            flags |= flag::DST_HIGH;
+        }
+        let dst = self.row(o.dst, rows)?;
+        self.emit(Di { dst, src: [a, b, c], aux, flags, ..Di::new(handler) });
+        Ok(())
+    }
+}
+
+fn bits_of(format: Format) -> u32 {
+    match format {
+        Format::F16 => 16,
+        Format::Bits | Format::F32 => 32,
+        Format::F64 => 64,
+    }
+}

@@ -1,0 +1,152 @@
+//! Execution of waves: a pre-decoded SIMD interpreter.
+//!
+//! Code is decoded and lowered once per [`CodeCache`](crate::code_cache::CodeCache) into handlers with their operands
+//! resolved; [`run`] then steps from handler to handler until the wave ends, waits or faults.
+
+use crate::code_cache::CodeCache;
+use crate::inst::Op;
+use crate::mem::{Apertures, MemoryFault, Mmu, Tlb};
+use crate::wave::Wave;
+
+mod atomic;
+mod carry;
+mod cmp;
+pub(crate) mod control;
+mod cvt;
+pub(crate) mod di;
+mod dispatch;
+mod ds;
+mod exec_mask;
+mod flat;
+mod float;
+mod lane;
+mod lds;
+pub(crate) mod lower;
+mod op;
+mod smem;
+mod sop;
+mod trans;
+mod vop3p;
+mod vop_clamp;
+mod vop_f16;
+mod vop_f32;
+mod vop_f64;
+mod vop_int;
+mod wmma;
+
+pub use lds::{Lds, MAX_LDS_SIZE};
+
+/// What a wave runs in: one per worker thread, put together for each call of [`run`].
+pub struct Env<'a> {
+    /// Address space of the wave's process.
+    pub mmu: &'a dyn Mmu,
+    /// The worker's translations.
+    pub tlb: &'a mut Tlb,
+    /// The worker's decoded code.
+    pub code: &'a mut CodeCache,
+    /// LDS of the wave's workgroup.
+    pub lds: &'a mut Lds,
+    /// Windows of the flat address space.
+    pub apertures: Apertures,
+    /// Reads the 100 MHz counter behind `s_sendmsg_rtn MSG_RTN_GET_REALTIME` and `SHADER_CYCLES`.
+    pub clock: &'a dyn Fn() -> u64,
+    /// Changes when code may have changed (each dispatch, instruction cache invalidation): cached code is compared
+    /// with memory on its first use in an epoch.
+    pub code_epoch: u64,
+}
+
+impl core::fmt::Debug for Env<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Env")
+            .field("apertures", &self.apertures)
+            .field("code_epoch", &self.code_epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why [`run`] returned. Except after a fault the wave continues with the next instruction when run again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop {
+    /// `s_endpgm`: the wave is done.
+    EndProgram,
+    /// `s_barrier`: continue when all waves of the workgroup have stopped here or ended.
+    Barrier,
+    /// `s_sleep`: let others run.
+    Sleep,
+    /// The budget is used up.
+    Budget,
+    /// `s_sendmsg`: for the driver (`MSG_INTERRUPT`), the stall or trap machinery.
+    Message {
+        /// SIMM16.
+        id: u16,
+        /// `M0`.
+        m0: u32,
+    },
+    /// `s_trap`.
+    Trap(u8),
+    /// `s_sethalt`.
+    Halt,
+    /// The wave cannot go on.
+    Fault(WaveFault),
+}
+
+/// A fault, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("wave fault at {pc:#x}: {kind}")]
+pub struct WaveFault {
+    /// Address of the instruction.
+    pub pc: u64,
+    /// What happened.
+    pub kind: FaultCause,
+}
+
+/// What a wave can fail with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FaultCause {
+    /// A memory access, or the fetch of the instruction itself.
+    #[error("{0}")]
+    Memory(MemoryFault),
+    /// The bytes are not an instruction.
+    #[error("illegal instruction {bytes:02x?}: {text}")]
+    IllegalInstruction {
+        /// The first bytes.
+        bytes: Vec<u8>,
+        /// The decoder's reason.
+        text: String,
+    },
+    /// A valid instruction this engine has no semantics for.
+    #[error("no semantics for `{text}` {bytes:02x?}")]
+    Unimplemented {
+        /// The operation.
+        op: Op,
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// Its disassembly.
+        text: String,
+    },
+    /// An LDS access outside the workgroup's allocation.
+    #[error("LDS access out of range: address {address:#x} with {size:#x} bytes allocated (lanes {lanes:#x})")]
+    LdsOutOfRange {
+        /// Byte address of the first failing lane.
+        address: u32,
+        /// Bytes of LDS the workgroup has.
+        size: u32,
+        /// Lanes that failed.
+        lanes: u64,
+    },
+    /// A register beyond the wave's allocation.
+    #[error("vector register v{register} with {allocated} allocated: `{text}`")]
+    RegisterOutOfRange {
+        /// Highest register named.
+        register: u16,
+        /// Registers the wave has.
+        allocated: u16,
+        /// Disassembly.
+        text: String,
+    },
+}
+
+/// Runs `wave` until it stops or has executed about `budget` instructions (checked at taken branches).
+pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
+    dispatch::run(wave, env, budget)
+}

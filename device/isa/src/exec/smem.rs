@@ -1,0 +1,82 @@
+//! Scalar memory loads.
+
+use super::di::{Di, Flow, Handler, Machine};
+use crate::wave::Wave;
+
+/// `S_LOAD_*` of `N` dwords: SBASE pair in `src[0]`, SOFFSET in `src[1]`.
+fn load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let offset = i64::from(d.imm.cast_signed()).wrapping_add(i64::from(d.src[1].scalar(w)));
+    let va = d.src[0].scalar64(w).wrapping_add_signed(offset) & !3;
+    fetch::<N>(w, m, d, va)
+}
+
+fn fetch<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di, va: u64) -> Flow {
+    match m.global.load_block::<N>(va) {
+        Ok(Some(words)) => {
+            for (n, word) in words.into_iter().enumerate() {
+                w.s[(d.dst as usize + n) & 255] = word;
+            }
+            Flow::NEXT
+        }
+        Ok(None) => {
+            // Across a page boundary: all or nothing.
+            let mut words = [0; N];
+            for (n, word) in words.iter_mut().enumerate() {
+                match m.global.load::<u32>(va.wrapping_add(n as u64 * 4)) {
+                    Ok(value) => *word = value,
+                    Err(fault) => return m.memory_fault(fault, 0),
+                }
+            }
+            for (n, word) in words.into_iter().enumerate() {
+                w.s[(d.dst as usize + n) & 255] = word;
+            }
+            Flow::NEXT
+        }
+        Err(fault) => m.memory_fault(fault, 0),
+    }
+}
+
+/// `S_BUFFER_LOAD_*`: a buffer descriptor in four registers from `src[0]`; dwords out of range read as 0.
+fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let v = d.src[0].value as usize;
+    let base = w.pair(v) & 0xffff_ffff_ffff;
+    let stride = w.s[(v + 1) & 255] >> 16 & 0x3fff;
+    let records = u64::from(w.s[(v + 2) & 255]);
+    let size = if stride == 0 { records } else { records * u64::from(stride) };
+    let offset = u64::from(d.imm.wrapping_add(d.src[1].scalar(w))) & !3;
+    if offset + N as u64 * 4 <= size {
+        return fetch::<N>(w, m, d, base.wrapping_add(offset));
+    }
+    let mut words = [0; N];
+    for (n, word) in words.iter_mut().enumerate() {
+        let at = offset + n as u64 * 4;
+        if at + 4 <= size {
+            match m.global.load::<u32>(base.wrapping_add(at)) {
+                Ok(value) => *word = value,
+                Err(fault) => return m.memory_fault(fault, 0),
+            }
+        }
+    }
+    for (n, word) in words.into_iter().enumerate() {
+        w.s[(d.dst as usize + n) & 255] = word;
+    }
+    Flow::NEXT
+}
+
+/// Handler and dwords of a mnemonic such as `s_load_b128`.
+pub(crate) fn parse(mnemonic: &str) -> Option<(Handler, u32)> {
+    let handler: (Handler, u32) = match mnemonic {
+        "s_load_b32" => (load::<1>, 1),
+        "s_load_b64" => (load::<2>, 2),
+        "s_load_b128" => (load::<4>, 4),
+        "s_load_b256" => (load::<8>, 8),
+        "s_load_b512" => (load::<16>, 16),
+        "s_buffer_load_b32" => (buffer_load::<1>, 1),
+        "s_buffer_load_b64" => (buffer_load::<2>, 2),
+        "s_buffer_load_b128" => (buffer_load::<4>, 4),
+        "s_buffer_load_b256" => (buffer_load::<8>, 8),
+        "s_buffer_load_b512" => (buffer_load::<16>, 16),
+        _ => return None,
+    };
+    Some(handler)
+}

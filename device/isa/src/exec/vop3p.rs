@@ -1,0 +1,177 @@
+//! Packed operations: two halves of a register at once, with a choice of half and a sign for each.
+
+use super::di::{Di, Flow, Handler, Machine, Source, flag};
+use super::float::{self, half, single};
+use super::op::{Format, Reg, VectorOp, exec_half, per_backend, split};
+use super::{vop_clamp, vop_f16, vop_int};
+use crate::inst::Op;
+use crate::lanes::{BackendKind, Lanes};
+use crate::wave::Wave;
+
+/// Modifiers of a packed instruction beyond those in [`Source`], in [`Di::imm`].
+pub(crate) mod high {
+    /// Bits 2:0: half that each source's high element comes from.
+    pub(crate) const SELECT: u32 = 0;
+    /// Bits 5:3: sources negated for the high element.
+    pub(crate) const NEG: u32 = 3;
+}
+
+#[inline(always)]
+fn packed<O: VectorOp<A = u16, B = u16, C = u32, D = u16>, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    both::<L>(w, d, O::INPUT, O::OUTPUT, |a, b, _c| O::scalar(a, b, 0))
+}
+
+#[inline(always)]
+fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    both::<L>(w, d, O::INPUT, O::OUTPUT, |a, b, c| O::scalar(a, b, c))
+}
+
+/// Sources of the high element.
+fn high_source(d: &Di, n: usize) -> Source {
+    let source = d.src[n];
+    let bit = |base: u32| d.imm >> (base + n as u32) & 1 != 0;
+    Source { high: bit(high::SELECT), neg: bit(high::NEG), abs: false, ..source }
+}
+
+#[inline(always)]
+fn both<L: Lanes>(w: &mut Wave, d: &Di, input: Format, output: Format, f: impl Fn(u16, u16, u16) -> u16) -> Flow {
+    let high = [high_source(d, 0), high_source(d, 1), high_source(d, 2)];
+    let clamp = d.flags & flag::CLAMP != 0 && output != Format::Bits;
+    let slow = d.flags & flag::SLOW != 0;
+    for part in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, part)).into_iter().enumerate() {
+            let element = |sources: &[Source; 3]| {
+                let get = |n: usize| {
+                    let values = u16::gather::<L>(w, &sources[n], part, chunk);
+                    if input == Format::Bits {
+                        return values;
+                    }
+                    values.map(|x| {
+                        let x = x.modify(input, &sources[n]);
+                        if slow { float::flush_input(x, input, w.mode) } else { x }
+                    })
+                };
+                let (a, b, c) = (get(0), get(1), get(2));
+                let r: [u16; 16] = core::array::from_fn(|i| f(a[i], b[i], c[i]));
+                let r = if slow { r.map(|x| float::flush_output(x, output, w.mode)) } else { r };
+                if clamp { r.map(|x| float::output(x, output, 0, true)) } else { r }
+            };
+            let (low, high) = (element(&d.src), element(&high));
+            let values = core::array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16);
+            u32::scatter(w, d, part, chunk, mask, &values);
+        }
+    }
+    Flow::NEXT
+}
+
+per_backend! {
+    packed2_handler [O: VectorOp<A = u16, B = u16, C = u32, D = u16>] [O] |w, _m, d, L| packed::<O, L>(w, d)
+}
+per_backend! {
+    packed3_handler [O: VectorOp<A = u16, B = u16, C = u16, D = u16>] [O] |w, _m, d, L| packed3::<O, L>(w, d)
+}
+
+/// Handler, sources and format of a packed operation.
+pub(crate) fn entry(op: Op, clamp: bool, backend: BackendKind) -> Option<(Handler, usize, Format)> {
+    macro_rules! table {
+        ($($op:ident = $format:ident $arity:literal $handler:ident $of:ty $(, $clamped:ty)?;)*) => {
+            match op {
+                $(Op::$op => {
+                    $(if clamp {
+                        return Some(($handler::<$clamped>(backend), $arity, Format::$format));
+                    })?
+                    ($handler::<$of>(backend), $arity, Format::$format)
+                })*
+                _ => return None,
+            }
+        };
+    }
+    Some(table! {
+        V_PK_ADD_F16 = F16 2 packed2_handler vop_f16::V_ADD_F16;
+        V_PK_MUL_F16 = F16 2 packed2_handler vop_f16::V_MUL_F16;
+        V_PK_MIN_F16 = F16 2 packed2_handler vop_f16::V_MIN_F16;
+        V_PK_MAX_F16 = F16 2 packed2_handler vop_f16::V_MAX_F16;
+        V_PK_FMA_F16 = F16 3 packed3_handler vop_f16::V_FMA_F16;
+        V_PK_FMAC_F16 = F16 3 packed3_handler vop_f16::V_FMAC_F16;
+        V_PK_ADD_U16 = Bits 2 packed2_handler vop_int::V_ADD_NC_U16, vop_clamp::V_ADD_NC_U16;
+        V_PK_SUB_U16 = Bits 2 packed2_handler vop_int::V_SUB_NC_U16, vop_clamp::V_SUB_NC_U16;
+        V_PK_ADD_I16 = Bits 2 packed2_handler vop_int::V_ADD_NC_I16, vop_clamp::V_ADD_NC_I16;
+        V_PK_SUB_I16 = Bits 2 packed2_handler vop_int::V_SUB_NC_I16, vop_clamp::V_SUB_NC_I16;
+        V_PK_MUL_LO_U16 = Bits 2 packed2_handler vop_int::V_MUL_LO_U16;
+        V_PK_MAD_U16 = Bits 3 packed3_handler vop_int::V_MAD_U16, vop_clamp::V_MAD_U16;
+        V_PK_MAD_I16 = Bits 3 packed3_handler vop_int::V_MAD_I16, vop_clamp::V_MAD_I16;
+        V_PK_MIN_U16 = Bits 2 packed2_handler vop_int::V_MIN_U16;
+        V_PK_MAX_U16 = Bits 2 packed2_handler vop_int::V_MAX_U16;
+        V_PK_MIN_I16 = Bits 2 packed2_handler vop_int::V_MIN_I16;
+        V_PK_MAX_I16 = Bits 2 packed2_handler vop_int::V_MAX_I16;
+        V_PK_LSHLREV_B16 = Bits 2 packed2_handler vop_int::V_LSHLREV_B16;
+        V_PK_LSHRREV_B16 = Bits 2 packed2_handler vop_int::V_LSHRREV_B16;
+        V_PK_ASHRREV_I16 = Bits 2 packed2_handler vop_int::V_ASHRREV_I16;
+    })
+}
+
+/// One source of `v_fma_mix`: a single, or a half chosen by `op_sel`, as a single. `imm` bits 2:0: it is a half.
+#[inline(always)]
+fn mix_source(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
+    let source = &d.src[n];
+    let word = source.lane(w, lane);
+    let value = if d.imm >> n & 1 != 0 {
+        half::to_single((if source.high { word >> 16 } else { word }) as u16)
+    } else {
+        word
+    };
+    value.modify(Format::F32, source)
+}
+
+/// `v_fma_mix_f32`.
+pub(crate) fn fma_mix(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    super::lane::for_each_active(w, |w, lane| {
+        let value = mix(w, d, lane);
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+    });
+    Flow::NEXT
+}
+
+fn mix(w: &Wave, d: &Di, lane: u32) -> u32 {
+    let value = single::fma(mix_source(w, d, 0, lane), mix_source(w, d, 1, lane), mix_source(w, d, 2, lane));
+    float::output_f32(value, 0, d.flags & flag::CLAMP != 0)
+}
+
+/// `v_fma_mixlo_f16` and, with [`flag::DST_HIGH`], `v_fma_mixhi_f16`.
+pub(crate) fn fma_mix_half(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    super::lane::for_each_active(w, |w, lane| {
+        let value = u32::from(half::from_single(mix(w, d, lane)));
+        let old = w.v.lane(d.dst + lane / 32, lane & 31);
+        let new =
+            if d.flags & flag::DST_HIGH != 0 { old & 0xffff | value << 16 } else { old & 0xffff_0000 | value };
+        w.v.set_lane(d.dst + lane / 32, lane & 31, new);
+    });
+    Flow::NEXT
+}
+
+/// Sum of products of small integers, each operand signed where its `neg` bit is set.
+fn dot_signed(w: &mut Wave, d: &Di, bits: u32) -> Flow {
+    let clamp = d.flags & flag::CLAMP != 0;
+    super::lane::for_each_active(w, |w, lane| {
+        let part = |n: usize, k: u32| {
+            let word = d.src[n].lane(w, lane) << (32 - bits - k * bits);
+            let signed = i64::from(word.cast_signed() >> (32 - bits));
+            if d.src[n].neg { signed } else { i64::from(word >> (32 - bits)) }
+        };
+        let sum: i64 = (0..32 / bits).map(|k| part(0, k) * part(1, k)).sum();
+        let total = sum + i64::from(d.src[2].lane(w, lane).cast_signed());
+        let value = if clamp { total.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) } else { total };
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value as u32);
+    });
+    Flow::NEXT
+}
+
+/// `v_dot4_i32_iu8`.
+pub(crate) fn dot4_iu8(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    dot_signed(w, d, 8)
+}
+
+/// `v_dot8_i32_iu4`.
+pub(crate) fn dot8_iu4(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    dot_signed(w, d, 4)
+}

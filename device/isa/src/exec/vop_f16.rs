@@ -1,0 +1,43 @@
+//! Half-precision arithmetic of the vector ALU.
+
+use super::float::half;
+use super::op::vector_ops;
+use super::trans;
+
+vector_ops! {
+    V_ADD_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a + b) }
+    V_SUB_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a - b) }
+    V_SUBREV_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| b - a) }
+    V_MUL_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a * b) }
+    V_FMA_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
+    V_FMAC_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
+    V_FMAAK_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
+    V_FMAMK_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
+    V_MIN_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::min(a, b) }
+    V_MAX_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::max(a, b) }
+    V_MIN3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::min(half::min(a, b), c) }
+    V_MAX3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::max(half::max(a, b), c) }
+    V_MED3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::med3(a, b, c) }
+    V_MAXMIN_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::min(half::max(a, b), c) }
+    V_MINMAX_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::max(half::min(a, b), c) }
+    V_FLOOR_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::floor) }
+    V_CEIL_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::ceil) }
+    V_TRUNC_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::trunc) }
+    V_RNDNE_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::round_ties_even) }
+    V_FRACT_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| (x - x.floor()).min(f64::from(2047u16) / 2048.0)) }
+    V_FREXP_MANT_F16: F16 -> F16, (a: u16) -> u16 { half::frexp(a).0 }
+    V_FREXP_EXP_I16_F16: F16 -> Bits, (a: u16) -> u16 { half::frexp(a).1 as u16 }
+    V_LDEXP_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::ldexp(a, i32::from(b.cast_signed())) }
+    V_DIV_FIXUP_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::div_fixup(a, b, c) }
+    V_RCP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| 1.0 / x) }
+    V_RSQ_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| 1.0 / x.sqrt()) }
+    V_SQRT_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::sqrt) }
+    V_EXP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::exp2) }
+    V_LOG_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::log2) }
+    V_SIN_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::sin_turns) }
+    V_COS_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::cos_turns) }
+    V_DOT2_F16_F16: Bits -> F16, (a: u32, b: u32, c: u16) -> u16 {
+        let value = |word: u32, shift: u32| half::to_f64((word >> shift) as u16);
+        half::result(half::to_f64(c) + value(a, 0) * value(b, 0) + value(a, 16) * value(b, 16))
+    }
+}

@@ -1,0 +1,103 @@
+//! Single-precision arithmetic of the vector ALU.
+
+use super::float::single::{self, SIGN};
+use super::op::vector_ops;
+use crate::lanes::Lanes;
+
+/// "Anything times zero is zero" of Direct3D 9.
+#[inline(always)]
+fn is_zero(a: u32, b: u32) -> bool {
+    a & !SIGN == 0 || b & !SIGN == 0
+}
+
+vector_ops! {
+    V_ADD_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| a + b) }, nan { L::fadd(a, b) }
+    V_SUB_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| a - b) }, nan { L::fsub(a, b) }
+    V_SUBREV_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| b - a) }, nan { L::fsub(b, a) }
+    V_MUL_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| a * b) }, nan { L::fmul(a, b) }
+    V_FMA_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }
+    V_FMAC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }
+    V_FMAAK_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }
+    V_FMAMK_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }
+    V_MUL_DX9_ZERO_F32: F32 -> F32, (a: u32, b: u32) -> u32 { if is_zero(a, b) { 0 } else { single::binary(a, b, |a, b| a * b) } }
+    V_FMA_DX9_ZERO_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 {
+        if is_zero(a, b) { single::binary(0, c, |a, c| a + c) } else { single::fma(a, b, c) }
+    }
+    V_FMAC_DX9_ZERO_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 {
+        if is_zero(a, b) { single::binary(0, c, |a, c| a + c) } else { single::fma(a, b, c) }
+    }
+    V_MIN_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::min(a, b) }, lanes {
+        if L::unordered(a, b) != 0 {
+            return each2::<L>(a, b, single::min);
+        }
+        L::select(L::feq(a, b), L::or(a, b), L::select(L::flt(a, b), a, b))
+    }
+    V_MAX_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::max(a, b) }, lanes {
+        if L::unordered(a, b) != 0 {
+            return each2::<L>(a, b, single::max);
+        }
+        L::select(L::feq(a, b), L::and(a, b), L::select(L::flt(b, a), a, b))
+    }
+    V_MIN3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min(single::min(a, b), c) }
+    V_MAX3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max(single::max(a, b), c) }
+    V_MED3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::med3(a, b, c) }
+    V_MAXMIN_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min(single::max(a, b), c) }
+    V_MINMAX_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max(single::min(a, b), c) }
+    V_FLOOR_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::floor) }
+    V_CEIL_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::ceil) }
+    V_TRUNC_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::trunc) }
+    V_RNDNE_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::round_ties_even) }
+    V_FRACT_F32: F32 -> F32, (a: u32) -> u32 { single::fract(a) }
+    V_FREXP_MANT_F32: F32 -> F32, (a: u32) -> u32 { if single::is_nan(a) { single::quiet(a) } else { single::frexp(a).0 } }
+    V_FREXP_EXP_I32_F32: F32 -> Bits, (a: u32) -> u32 { single::frexp(a).1.cast_unsigned() }
+    V_LDEXP_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::ldexp(a, b.cast_signed()) }
+    V_DIV_FIXUP_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::div_fixup(a, b, c) }
+    V_MULLIT_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 {
+        let lowest = 0xff7f_ffff;
+        if b == 0xff80_0000 || b == lowest || single::is_nan(b) || single::of(c) <= 0.0 || single::is_nan(c) {
+            lowest
+        } else if is_zero(a, b) {
+            0
+        } else {
+            single::binary(a, b, |a, b| a * b)
+        }
+    }
+    V_CUBEMA_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).1 }
+    V_CUBEID_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).0 }
+    V_CUBESC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).2 }
+    V_CUBETC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).3 }
+    V_DOT2_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { dot2(a, b, c) }
+    V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { dot2(a, b, c) }
+}
+
+/// The scalar form for vectors with NaNs in them.
+#[cold]
+#[inline(never)]
+fn each2<L: Lanes>(a: L::V, b: L::V, f: impl Fn(u32, u32) -> u32) -> L::V {
+    let (a, b) = (L::to_array(a), L::to_array(b));
+    L::from_array(core::array::from_fn(|i| f(a[i], b[i])))
+}
+
+/// Face, major axis, and the two face coordinates of a direction.
+fn cube(x: u32, y: u32, z: u32) -> (u32, u32, u32, u32) {
+    let (fx, fy, fz) = (single::of(x), single::of(y), single::of(z));
+    let (face, major, s, t) = if fz.abs() >= fx.abs() && fz.abs() >= fy.abs() {
+        if fz < 0.0 { (5.0, fz, -fx, -fy) } else { (4.0, fz, fx, -fy) }
+    } else if fy.abs() >= fx.abs() {
+        if fy < 0.0 { (3.0, fy, fx, -fz) } else { (2.0, fy, fx, fz) }
+    } else if fx < 0.0 {
+        (1.0, fx, fz, -fy)
+    } else {
+        (0.0, fx, -fz, -fy)
+    };
+    (single::result(face), single::result(major * 2.0), single::result(s), single::result(t))
+}
+
+/// `a.low * b.low + a.high * b.high + c`, the products exact, the sums rounded one after the other.
+fn dot2(a: u32, b: u32, c: u32) -> u32 {
+    let part = |shift: u32| {
+        let value = |word: u32| super::float::half::to_f64((word >> shift) as u16);
+        value(a) * value(b)
+    };
+    single::result((f64::from(single::of(c)) + part(0) + part(16)) as f32)
+}

@@ -1,0 +1,160 @@
+//! Sixteen 32-bit lanes at a time, in three implementations chosen at run time.
+//!
+//! Handlers are generic over [`Lanes`] and instantiated once per [`Backend`], each inside a function compiled for that
+//! backend's instructions. Everything that touches a lane mask is explicit here: compilers do not vectorise it well.
+
+mod avx2;
+mod avx512;
+mod portable;
+
+pub(crate) use avx2::Avx2;
+pub(crate) use avx512::Avx512;
+pub(crate) use portable::Portable;
+
+use crate::wave::Chunk;
+
+/// Instructions the interpreter's handlers are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BackendKind {
+    /// Whatever the build targets (SSE2 on x86-64), any architecture.
+    Portable,
+    /// AVX2, FMA, F16C, BMI.
+    Avx2,
+    /// AVX-512 F, BW, DQ, VL and everything of [`BackendKind::Avx2`].
+    Avx512,
+}
+
+/// A [`BackendKind`] this host is known to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Backend(BackendKind);
+
+impl Backend {
+    /// The fastest this host has.
+    pub fn detect() -> Self {
+        [BackendKind::Avx512, BackendKind::Avx2].into_iter().find_map(Self::force).unwrap_or(Backend(BackendKind::Portable))
+    }
+
+    /// The one asked for, `None` when this host does not have it.
+    pub fn force(kind: BackendKind) -> Option<Self> {
+        supported(kind).then_some(Backend(kind))
+    }
+
+    /// Every backend this host has, slowest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [BackendKind::Portable, BackendKind::Avx2, BackendKind::Avx512].into_iter().filter_map(Self::force)
+    }
+
+    /// Which one it is.
+    pub fn kind(self) -> BackendKind {
+        self.0
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn supported(kind: BackendKind) -> bool {
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt");
+    match kind {
+        BackendKind::Portable => true,
+        BackendKind::Avx2 => avx2,
+        BackendKind::Avx512 => {
+            avx2 && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn supported(kind: BackendKind) -> bool {
+    kind == BackendKind::Portable
+}
+
+/// Sixteen 32-bit lanes; masks have lane *n* in bit *n*.
+///
+/// An implementation's functions may only be reached from code compiled for its instructions and run on a host that
+/// has them; [`Backend`] is the proof. Shift counts use their low five bits. Floating-point operations give the
+/// hardware's results except for the payload of NaNs.
+pub(crate) trait Lanes: 'static {
+    /// The vector.
+    type V: Copy;
+    fn load(chunk: &Chunk) -> Self::V;
+    fn store(chunk: &mut Chunk, value: Self::V);
+    fn store_mask(chunk: &mut Chunk, value: Self::V, mask: u16);
+    fn splat(value: u32) -> Self::V;
+    #[inline(always)]
+    fn from_array(array: [u32; 16]) -> Self::V {
+        Self::load(&Chunk(array))
+    }
+    #[inline(always)]
+    fn to_array(value: Self::V) -> [u32; 16] {
+        let mut chunk = Chunk([0; 16]);
+        Self::store(&mut chunk, value);
+        chunk.0
+    }
+    fn add(a: Self::V, b: Self::V) -> Self::V;
+    fn sub(a: Self::V, b: Self::V) -> Self::V;
+    fn mul(a: Self::V, b: Self::V) -> Self::V;
+    fn and(a: Self::V, b: Self::V) -> Self::V;
+    fn or(a: Self::V, b: Self::V) -> Self::V;
+    fn xor(a: Self::V, b: Self::V) -> Self::V;
+    fn shl(a: Self::V, count: Self::V) -> Self::V;
+    fn shr(a: Self::V, count: Self::V) -> Self::V;
+    fn sar(a: Self::V, count: Self::V) -> Self::V;
+    fn min_u(a: Self::V, b: Self::V) -> Self::V;
+    fn max_u(a: Self::V, b: Self::V) -> Self::V;
+    fn min_i(a: Self::V, b: Self::V) -> Self::V;
+    fn max_i(a: Self::V, b: Self::V) -> Self::V;
+    fn fadd(a: Self::V, b: Self::V) -> Self::V;
+    fn fsub(a: Self::V, b: Self::V) -> Self::V;
+    fn fmul(a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, rounded once.
+    fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a` in the lanes of `mask`, `b` elsewhere.
+    fn select(mask: u16, a: Self::V, b: Self::V) -> Self::V;
+    fn eq(a: Self::V, b: Self::V) -> u16;
+    fn lt_u(a: Self::V, b: Self::V) -> u16;
+    fn lt_i(a: Self::V, b: Self::V) -> u16;
+    fn feq(a: Self::V, b: Self::V) -> u16;
+    fn flt(a: Self::V, b: Self::V) -> u16;
+    fn fle(a: Self::V, b: Self::V) -> u16;
+    /// Lanes where either is NaN.
+    fn unordered(a: Self::V, b: Self::V) -> u16;
+    #[inline(always)]
+    fn not(a: Self::V) -> Self::V {
+        Self::xor(a, Self::splat(u32::MAX))
+    }
+    /// Lane numbers.
+    #[inline(always)]
+    fn iota() -> Self::V {
+        Self::load(&Chunk([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]))
+    }
+    /// Splits 16 pairs into their first and second words.
+    #[inline(always)]
+    fn deinterleave2(words: &[u32; 32]) -> [Self::V; 2] {
+        [Self::from_array(core::array::from_fn(|i| words[i * 2])), Self::from_array(core::array::from_fn(|i| words[i * 2 + 1]))]
+    }
+    /// Splits 16 quadruples into their first to fourth words.
+    #[inline(always)]
+    fn deinterleave4(words: &[u32; 64]) -> [Self::V; 4] {
+        core::array::from_fn(|k| Self::from_array(core::array::from_fn(|i| words[i * 4 + k])))
+    }
+    /// The inverse of [`Lanes::deinterleave2`].
+    #[inline(always)]
+    fn interleave2(rows: [Self::V; 2]) -> [u32; 32] {
+        let rows = rows.map(Self::to_array);
+        core::array::from_fn(|i| rows[i & 1][i >> 1])
+    }
+    /// The inverse of [`Lanes::deinterleave4`].
+    #[inline(always)]
+    fn interleave4(rows: [Self::V; 4]) -> [u32; 64] {
+        let rows = rows.map(Self::to_array);
+        core::array::from_fn(|i| rows[i & 3][i >> 2])
+    }
+}

@@ -1,0 +1,191 @@
+//! Lanes in pairs of AVX2 registers.
+
+#![expect(unsafe_code, reason = "vector intrinsics; only reachable through a `Backend` that proves the host has them")]
+
+use core::arch::x86_64::*;
+
+use super::Lanes;
+use crate::wave::Chunk;
+
+/// Two 256-bit registers.
+#[derive(Debug)]
+pub(crate) struct Avx2;
+
+type V = [__m256i; 2];
+
+/// Calls intrinsics of this backend.
+macro_rules! intrinsic {
+    ($call:expr) => {{
+        // SAFETY: `Lanes` is only reached from handlers a `Backend` selected, which proves the host has AVX2 and FMA;
+        // memory operands are references to aligned chunks.
+        unsafe { $call }
+    }};
+}
+
+#[inline(always)]
+fn float(value: __m256i) -> __m256 {
+    intrinsic!(_mm256_castsi256_ps(value))
+}
+
+#[inline(always)]
+fn int(value: __m256) -> __m256i {
+    intrinsic!(_mm256_castps_si256(value))
+}
+
+#[inline(always)]
+fn bits(low: __m256, high: __m256) -> u16 {
+    let (low, high) = intrinsic!((_mm256_movemask_ps(low), _mm256_movemask_ps(high)));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "eight bits each")]
+    let bits = (low | high << 8) as u16;
+    bits
+}
+
+/// All ones in the lanes of `mask`.
+#[inline(always)]
+fn expand(mask: u16) -> V {
+    intrinsic!({
+        let all = _mm256_set1_epi32(i32::from(mask));
+        let low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        let high = _mm256_slli_epi32::<8>(low);
+        [_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low), _mm256_cmpeq_epi32(_mm256_and_si256(all, high), high)]
+    })
+}
+
+impl Lanes for Avx2 {
+    type V = V;
+
+    #[inline(always)]
+    fn load(chunk: &Chunk) -> V {
+        intrinsic!([_mm256_load_si256(chunk.0.as_ptr().cast()), _mm256_load_si256(chunk.0[8..].as_ptr().cast())])
+    }
+    #[inline(always)]
+    fn store(chunk: &mut Chunk, value: V) {
+        intrinsic!({
+            _mm256_store_si256(chunk.0.as_mut_ptr().cast(), value[0]);
+            _mm256_store_si256(chunk.0[8..].as_mut_ptr().cast(), value[1]);
+        });
+    }
+    #[inline(always)]
+    fn store_mask(chunk: &mut Chunk, value: V, mask: u16) {
+        let old = Self::load(chunk);
+        Self::store(chunk, Self::select(mask, value, old));
+    }
+    #[inline(always)]
+    fn splat(value: u32) -> V {
+        [intrinsic!(_mm256_set1_epi32(value.cast_signed())); 2]
+    }
+    #[inline(always)]
+    fn add(a: V, b: V) -> V {
+        intrinsic!([_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn sub(a: V, b: V) -> V {
+        intrinsic!([_mm256_sub_epi32(a[0], b[0]), _mm256_sub_epi32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn mul(a: V, b: V) -> V {
+        intrinsic!([_mm256_mullo_epi32(a[0], b[0]), _mm256_mullo_epi32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn and(a: V, b: V) -> V {
+        intrinsic!([_mm256_and_si256(a[0], b[0]), _mm256_and_si256(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn or(a: V, b: V) -> V {
+        intrinsic!([_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn xor(a: V, b: V) -> V {
+        intrinsic!([_mm256_xor_si256(a[0], b[0]), _mm256_xor_si256(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn shl(a: V, count: V) -> V {
+        intrinsic!({
+            let low = _mm256_set1_epi32(31);
+            [_mm256_sllv_epi32(a[0], _mm256_and_si256(count[0], low)), _mm256_sllv_epi32(a[1], _mm256_and_si256(count[1], low))]
+        })
+    }
+    #[inline(always)]
+    fn shr(a: V, count: V) -> V {
+        intrinsic!({
+            let low = _mm256_set1_epi32(31);
+            [_mm256_srlv_epi32(a[0], _mm256_and_si256(count[0], low)), _mm256_srlv_epi32(a[1], _mm256_and_si256(count[1], low))]
+        })
+    }
+    #[inline(always)]
+    fn sar(a: V, count: V) -> V {
+        intrinsic!({
+            let low = _mm256_set1_epi32(31);
+            [_mm256_srav_epi32(a[0], _mm256_and_si256(count[0], low)), _mm256_srav_epi32(a[1], _mm256_and_si256(count[1], low))]
+        })
+    }
+    #[inline(always)]
+    fn min_u(a: V, b: V) -> V {
+        intrinsic!([_mm256_min_epu32(a[0], b[0]), _mm256_min_epu32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn max_u(a: V, b: V) -> V {
+        intrinsic!([_mm256_max_epu32(a[0], b[0]), _mm256_max_epu32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn min_i(a: V, b: V) -> V {
+        intrinsic!([_mm256_min_epi32(a[0], b[0]), _mm256_min_epi32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn max_i(a: V, b: V) -> V {
+        intrinsic!([_mm256_max_epi32(a[0], b[0]), _mm256_max_epi32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn fadd(a: V, b: V) -> V {
+        intrinsic!([int(_mm256_add_ps(float(a[0]), float(b[0]))), int(_mm256_add_ps(float(a[1]), float(b[1])))])
+    }
+    #[inline(always)]
+    fn fsub(a: V, b: V) -> V {
+        intrinsic!([int(_mm256_sub_ps(float(a[0]), float(b[0]))), int(_mm256_sub_ps(float(a[1]), float(b[1])))])
+    }
+    #[inline(always)]
+    fn fmul(a: V, b: V) -> V {
+        intrinsic!([int(_mm256_mul_ps(float(a[0]), float(b[0]))), int(_mm256_mul_ps(float(a[1]), float(b[1])))])
+    }
+    #[inline(always)]
+    fn fma(a: V, b: V, c: V) -> V {
+        intrinsic!([
+            int(_mm256_fmadd_ps(float(a[0]), float(b[0]), float(c[0]))),
+            int(_mm256_fmadd_ps(float(a[1]), float(b[1]), float(c[1])))
+        ])
+    }
+    #[inline(always)]
+    fn select(mask: u16, a: V, b: V) -> V {
+        let mask = expand(mask);
+        intrinsic!([_mm256_blendv_epi8(b[0], a[0], mask[0]), _mm256_blendv_epi8(b[1], a[1], mask[1])])
+    }
+    #[inline(always)]
+    fn lt_u(a: V, b: V) -> u16 {
+        // a >= b where the maximum is a.
+        !Self::eq(Self::max_u(a, b), a)
+    }
+    #[inline(always)]
+    fn eq(a: V, b: V) -> u16 {
+        intrinsic!(bits(float(_mm256_cmpeq_epi32(a[0], b[0])), float(_mm256_cmpeq_epi32(a[1], b[1]))))
+    }
+    #[inline(always)]
+    fn lt_i(a: V, b: V) -> u16 {
+        intrinsic!(bits(float(_mm256_cmpgt_epi32(b[0], a[0])), float(_mm256_cmpgt_epi32(b[1], a[1]))))
+    }
+    #[inline(always)]
+    fn feq(a: V, b: V) -> u16 {
+        intrinsic!(bits(_mm256_cmp_ps::<_CMP_EQ_OQ>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_EQ_OQ>(float(a[1]), float(b[1]))))
+    }
+    #[inline(always)]
+    fn flt(a: V, b: V) -> u16 {
+        intrinsic!(bits(_mm256_cmp_ps::<_CMP_LT_OQ>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_LT_OQ>(float(a[1]), float(b[1]))))
+    }
+    #[inline(always)]
+    fn fle(a: V, b: V) -> u16 {
+        intrinsic!(bits(_mm256_cmp_ps::<_CMP_LE_OQ>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_LE_OQ>(float(a[1]), float(b[1]))))
+    }
+    #[inline(always)]
+    fn unordered(a: V, b: V) -> u16 {
+        intrinsic!(bits(_mm256_cmp_ps::<_CMP_UNORD_Q>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_UNORD_Q>(float(a[1]), float(b[1]))))
+    }
+}

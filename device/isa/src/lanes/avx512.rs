@@ -1,0 +1,223 @@
+//! Lanes in AVX-512 registers.
+
+#![expect(unsafe_code, reason = "vector intrinsics; only reachable through a `Backend` that proves the host has them")]
+
+use core::arch::x86_64::*;
+
+use super::Lanes;
+use crate::wave::Chunk;
+
+/// One 512-bit register.
+#[derive(Debug)]
+pub(crate) struct Avx512;
+
+type V = __m512i;
+
+/// Calls intrinsics of this backend.
+macro_rules! intrinsic {
+    ($call:expr) => {{
+        // SAFETY: `Lanes` is only reached from handlers a `Backend` selected, which proves the host has AVX-512; memory
+        // operands are references to aligned chunks.
+        unsafe { $call }
+    }};
+}
+
+#[inline(always)]
+fn float(value: V) -> __m512 {
+    intrinsic!(_mm512_castsi512_ps(value))
+}
+
+#[inline(always)]
+fn int(value: __m512) -> V {
+    intrinsic!(_mm512_castps_si512(value))
+}
+
+impl Lanes for Avx512 {
+    type V = V;
+
+    #[inline(always)]
+    fn load(chunk: &Chunk) -> V {
+        intrinsic!(_mm512_load_si512((&raw const chunk.0).cast()))
+    }
+    #[inline(always)]
+    fn store(chunk: &mut Chunk, value: V) {
+        intrinsic!(_mm512_store_si512((&raw mut chunk.0).cast(), value));
+    }
+    #[inline(always)]
+    fn store_mask(chunk: &mut Chunk, value: V, mask: u16) {
+        intrinsic!(_mm512_mask_store_epi32((&raw mut chunk.0).cast(), mask, value));
+    }
+    #[inline(always)]
+    fn splat(value: u32) -> V {
+        intrinsic!(_mm512_set1_epi32(value.cast_signed()))
+    }
+    #[inline(always)]
+    fn add(a: V, b: V) -> V {
+        intrinsic!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn sub(a: V, b: V) -> V {
+        intrinsic!(_mm512_sub_epi32(a, b))
+    }
+    #[inline(always)]
+    fn mul(a: V, b: V) -> V {
+        intrinsic!(_mm512_mullo_epi32(a, b))
+    }
+    #[inline(always)]
+    fn and(a: V, b: V) -> V {
+        intrinsic!(_mm512_and_si512(a, b))
+    }
+    #[inline(always)]
+    fn or(a: V, b: V) -> V {
+        intrinsic!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn xor(a: V, b: V) -> V {
+        intrinsic!(_mm512_xor_si512(a, b))
+    }
+    #[inline(always)]
+    fn shl(a: V, count: V) -> V {
+        intrinsic!(_mm512_sllv_epi32(a, _mm512_and_si512(count, _mm512_set1_epi32(31))))
+    }
+    #[inline(always)]
+    fn shr(a: V, count: V) -> V {
+        intrinsic!(_mm512_srlv_epi32(a, _mm512_and_si512(count, _mm512_set1_epi32(31))))
+    }
+    #[inline(always)]
+    fn sar(a: V, count: V) -> V {
+        intrinsic!(_mm512_srav_epi32(a, _mm512_and_si512(count, _mm512_set1_epi32(31))))
+    }
+    #[inline(always)]
+    fn min_u(a: V, b: V) -> V {
+        intrinsic!(_mm512_min_epu32(a, b))
+    }
+    #[inline(always)]
+    fn max_u(a: V, b: V) -> V {
+        intrinsic!(_mm512_max_epu32(a, b))
+    }
+    #[inline(always)]
+    fn min_i(a: V, b: V) -> V {
+        intrinsic!(_mm512_min_epi32(a, b))
+    }
+    #[inline(always)]
+    fn max_i(a: V, b: V) -> V {
+        intrinsic!(_mm512_max_epi32(a, b))
+    }
+    #[inline(always)]
+    fn fadd(a: V, b: V) -> V {
+        intrinsic!(int(_mm512_add_ps(float(a), float(b))))
+    }
+    #[inline(always)]
+    fn fsub(a: V, b: V) -> V {
+        intrinsic!(int(_mm512_sub_ps(float(a), float(b))))
+    }
+    #[inline(always)]
+    fn fmul(a: V, b: V) -> V {
+        intrinsic!(int(_mm512_mul_ps(float(a), float(b))))
+    }
+    #[inline(always)]
+    fn fma(a: V, b: V, c: V) -> V {
+        intrinsic!(int(_mm512_fmadd_ps(float(a), float(b), float(c))))
+    }
+    #[inline(always)]
+    fn select(mask: u16, a: V, b: V) -> V {
+        intrinsic!(_mm512_mask_blend_epi32(mask, b, a))
+    }
+    #[inline(always)]
+    fn eq(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmpeq_epi32_mask(a, b))
+    }
+    #[inline(always)]
+    fn lt_u(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmplt_epu32_mask(a, b))
+    }
+    #[inline(always)]
+    fn lt_i(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmplt_epi32_mask(a, b))
+    }
+    #[inline(always)]
+    fn feq(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(float(a), float(b)))
+    }
+    #[inline(always)]
+    fn flt(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(float(a), float(b)))
+    }
+    #[inline(always)]
+    fn fle(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(float(a), float(b)))
+    }
+    #[inline(always)]
+    fn unordered(a: V, b: V) -> u16 {
+        intrinsic!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(float(a), float(b)))
+    }
+    #[inline(always)]
+    fn deinterleave2(words: &[u32; 32]) -> [V; 2] {
+        intrinsic!({
+            let low = _mm512_loadu_si512(words.as_ptr().cast());
+            let high = _mm512_loadu_si512(words[16..].as_ptr().cast());
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            [_mm512_permutex2var_epi32(low, even, high), _mm512_permutex2var_epi32(low, odd, high)]
+        })
+    }
+    #[inline(always)]
+    fn deinterleave4(words: &[u32; 64]) -> [V; 4] {
+        intrinsic!({
+            let part = |n: usize| _mm512_loadu_si512(words[n * 16..].as_ptr().cast());
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            let (a, b, c, d) = (part(0), part(1), part(2), part(3));
+            // Words 0 and 2 of every quadruple, then words 1 and 3.
+            let even_low = _mm512_permutex2var_epi32(a, even, b);
+            let even_high = _mm512_permutex2var_epi32(c, even, d);
+            let odd_low = _mm512_permutex2var_epi32(a, odd, b);
+            let odd_high = _mm512_permutex2var_epi32(c, odd, d);
+            [
+                _mm512_permutex2var_epi32(even_low, even, even_high),
+                _mm512_permutex2var_epi32(odd_low, even, odd_high),
+                _mm512_permutex2var_epi32(even_low, odd, even_high),
+                _mm512_permutex2var_epi32(odd_low, odd, odd_high),
+            ]
+        })
+    }
+    #[inline(always)]
+    fn interleave2(rows: [V; 2]) -> [u32; 32] {
+        let low = interleaving(0);
+        let high = interleaving(8);
+        let mut words = [0; 32];
+        intrinsic!({
+            let first = _mm512_permutex2var_epi32(rows[0], low, rows[1]);
+            let second = _mm512_permutex2var_epi32(rows[0], high, rows[1]);
+            _mm512_storeu_si512(words.as_mut_ptr().cast(), first);
+            _mm512_storeu_si512(words[16..].as_mut_ptr().cast(), second);
+        });
+        words
+    }
+    #[inline(always)]
+    fn interleave4(rows: [V; 4]) -> [u32; 64] {
+        let (low, high) = (interleaving(0), interleaving(8));
+        let mut words = [0; 64];
+        intrinsic!({
+            // Pairs of words 0 and 2, and of words 1 and 3, then those interleaved.
+            let even_low = _mm512_permutex2var_epi32(rows[0], low, rows[2]);
+            let even_high = _mm512_permutex2var_epi32(rows[0], high, rows[2]);
+            let odd_low = _mm512_permutex2var_epi32(rows[1], low, rows[3]);
+            let odd_high = _mm512_permutex2var_epi32(rows[1], high, rows[3]);
+            _mm512_storeu_si512(words.as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_low, low, odd_low));
+            _mm512_storeu_si512(words[16..].as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_low, high, odd_low));
+            _mm512_storeu_si512(words[32..].as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_high, low, odd_high));
+            _mm512_storeu_si512(words[48..].as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_high, high, odd_high));
+        });
+        words
+    }
+}
+
+/// Permutation that interleaves eight lanes from `first` of one register with the same lanes of a second.
+#[inline(always)]
+fn interleaving(first: i32) -> V {
+    intrinsic!(_mm512_add_epi32(
+        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+        _mm512_set1_epi32(first)
+    ))
+}

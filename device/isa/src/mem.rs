@@ -1,0 +1,399 @@
+//! Guest memory as a wave sees it: address translation, its cache, and access by raw pointer.
+//!
+//! Guest memory is shared with the guest's CPUs and with other workers, so nothing here ever makes a Rust reference to
+//! it: every access is one volatile or atomic access, or a block copy, through the host pointer a [`Mapping`] gives.
+//! A racing writer can tear a wide access, as on hardware; it cannot make it unsound.
+
+#![expect(unsafe_code, reason = "guest memory is shared and changes under us: raw pointers, never references")]
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What a memory access wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Load.
+    Read,
+    /// Store.
+    Write,
+    /// Read-modify-write.
+    Atomic,
+    /// Instruction fetch.
+    Execute,
+}
+
+/// A piece of GPU virtual memory that is contiguous on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    /// First GPU virtual address.
+    pub va: u64,
+    /// Bytes. `va..va + len` is contiguous at `host`.
+    pub len: u64,
+    /// Host address of `va`, valid for `len` bytes until the [`Mmu::generation`] it was read under has passed.
+    pub host: *mut u8,
+    /// Stores and atomics are allowed.
+    pub writable: bool,
+    /// Instruction fetch is allowed.
+    pub executable: bool,
+}
+
+/// Why a memory access failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No valid translation.
+    NotPresent,
+    /// The page does not allow this access.
+    Permission,
+    /// Outside the shared or private aperture's memory.
+    Aperture,
+    /// Translated, but nothing answers there.
+    Bus,
+}
+
+/// A failed memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{access:?} of {va:#x} failed: {kind:?} (lanes {lanes:#x})")]
+pub struct MemoryFault {
+    /// GPU virtual address of the first lane that failed.
+    pub va: u64,
+    /// What was tried.
+    pub access: Access,
+    /// Why it failed.
+    pub kind: FaultKind,
+    /// Lanes that failed; 0 for scalar accesses and instruction fetch.
+    pub lanes: u64,
+}
+
+/// Address translation of one address space.
+///
+/// # Safety
+///
+/// The memory behind a returned [`Mapping`] is `len` bytes of host memory, writable if the mapping says so, and stays so
+/// until every `run` that began under the same generation has returned: change the generation first, wait for the
+/// runs in progress to end, and only then unmap. No Rust reference to that memory may exist meanwhile.
+pub unsafe trait Mmu: Send + Sync {
+    /// Translates `va`; the mapping returned contains `va` and allows `access`.
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault>;
+
+    /// Changes whenever cached mappings have become stale. Read at the start of every [`run`](crate::exec::run).
+    fn generation(&self) -> u64;
+
+    /// Tells address spaces apart that share a worker's [`Tlb`]; unique for the life of the process.
+    fn context(&self) -> u64;
+}
+
+/// Where the shared (LDS) and private (scratch) windows of the flat address space lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apertures {
+    /// `SH_MEM_BASES.SHARED_BASE << 48`: 4 GiB from here are LDS. 0: there is no shared window.
+    pub shared_base: u64,
+    /// `SH_MEM_BASES.PRIVATE_BASE << 48`: 4 GiB from here are scratch. 0: there is no private window.
+    pub private_base: u64,
+}
+
+/// Which memory a flat address means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    /// GPU virtual memory.
+    Global(u64),
+    /// LDS byte offset.
+    Shared(u32),
+    /// Byte offset in the lane's private memory.
+    Private(u32),
+}
+
+impl Apertures {
+    /// Decodes a flat address.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the offset within a 4 GiB window")]
+    pub(crate) fn segment(self, va: u64) -> Segment {
+        let window = va >> 32;
+        if window != 0 && window == self.shared_base >> 32 {
+            Segment::Shared(va as u32)
+        } else if window != 0 && window == self.private_base >> 32 {
+            Segment::Private(va as u32)
+        } else {
+            Segment::Global(va)
+        }
+    }
+}
+
+const PAGE_BITS: u32 = 12;
+/// Bytes of the unit the TLB caches.
+pub(crate) const PAGE_SIZE: u64 = 1 << PAGE_BITS;
+const ENTRIES: usize = 1024;
+const NO_PAGE: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Page number readable through this entry, or `NO_PAGE`.
+    read: u64,
+    /// Page number writable through this entry, or `NO_PAGE`.
+    write: u64,
+    /// Host address minus GPU virtual address.
+    delta: u64,
+}
+
+const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
+
+/// A worker's cache of translations: direct-mapped, hashed, dropped when the address space's generation changes.
+#[derive(Debug)]
+pub struct Tlb {
+    entries: Box<[Entry; ENTRIES]>,
+    owner: (u64, u64),
+    misses: u64,
+}
+
+impl Default for Tlb {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tlb {
+    /// An empty TLB.
+    pub fn new() -> Self {
+        Tlb { entries: Box::new([EMPTY; ENTRIES]), owner: (0, 0), misses: 0 }
+    }
+
+    /// Translations that were not cached, since creation.
+    pub fn misses(&self) -> u64 {
+        self.misses
+    }
+
+    /// Forgets every translation.
+    pub fn clear(&mut self) {
+        self.entries.fill(EMPTY);
+    }
+
+    /// Drops what belongs to another address space or an older generation.
+    pub(crate) fn synchronise(&mut self, mmu: &dyn Mmu) {
+        let owner = (mmu.context(), mmu.generation());
+        if owner != self.owner {
+            self.clear();
+            self.owner = owner;
+        }
+    }
+
+    /// Host address of `va`, good to the end of its page.
+    #[inline(always)]
+    pub(crate) fn lookup(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+        let page = va >> PAGE_BITS;
+        let entry = &self.entries[slot(page)];
+        let tag = if matches!(access, Access::Write | Access::Atomic) { entry.write } else { entry.read };
+        if tag == page && !matches!(access, Access::Execute) {
+            return Ok(host_pointer(va.wrapping_add(entry.delta)));
+        }
+        self.fill(mmu, va, access)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+        self.misses += 1;
+        let mapping = mmu.translate(va, access)?;
+        let page = va >> PAGE_BITS;
+        let start = page << PAGE_BITS;
+        let allowed = match access {
+            Access::Read => true,
+            Access::Write | Access::Atomic => mapping.writable,
+            Access::Execute => mapping.executable,
+        };
+        // A mapping that does not cover the whole page would let later accesses to that page run past its end.
+        let covers = mapping.va <= start && mapping.va.checked_add(mapping.len).is_some_and(|end| end >= start + PAGE_SIZE);
+        if !allowed || !covers {
+            let kind = if allowed { FaultKind::Bus } else { FaultKind::Permission };
+            return Err(MemoryFault { va, access, kind, lanes: 0 });
+        }
+        let delta = (mapping.host as u64).wrapping_sub(mapping.va);
+        let write = if mapping.writable { page } else { NO_PAGE };
+        self.entries[slot(page)] = Entry { read: page, write, delta };
+        Ok(host_pointer(va.wrapping_add(delta)))
+    }
+}
+
+#[inline(always)]
+fn slot(page: u64) -> usize {
+    // Streams a power of two apart must not share a slot: mix the high page bits in.
+    let mixed = page ^ (page >> 10) ^ (page >> 19);
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the table's size")]
+    let index = mixed as usize & (ENTRIES - 1);
+    index
+}
+
+#[inline(always)]
+fn host_pointer(address: u64) -> *mut u8 {
+    core::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// A value memory instructions move: 8 to 64 bits.
+pub(crate) trait Word: Copy + Default + 'static {
+    /// Bytes.
+    const SIZE: u64;
+    /// From the low bits of `bits`.
+    fn from_u64(bits: u64) -> Self;
+    /// Zero-extended.
+    fn to_u64(self) -> u64;
+}
+
+macro_rules! word {
+    ($($type:ty)*) => {$(
+        impl Word for $type {
+            const SIZE: u64 = size_of::<$type>() as u64;
+            #[inline(always)]
+            #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast, reason = "one macro for all widths")]
+            fn from_u64(bits: u64) -> Self {
+                bits as $type
+            }
+            #[inline(always)]
+            #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one macro for all widths")]
+            fn to_u64(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+word!(u8 u16 u32 u64);
+
+/// Any alignment: guest addresses have none that can be trusted.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+/// The address space of the wave being run: translation plus its cache.
+pub(crate) struct Global<'a> {
+    pub(crate) mmu: &'a dyn Mmu,
+    pub(crate) tlb: &'a mut Tlb,
+}
+
+impl Global<'_> {
+    /// Loads one value.
+    #[inline(always)]
+    pub(crate) fn load<T: Word>(&mut self, va: u64) -> Result<T, MemoryFault> {
+        if T::SIZE > 1 && crosses(va, T::SIZE) {
+            return self.load_bytes(va);
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Read)?;
+        // SAFETY: the TLB gave a pointer good to the end of the page, and the access does not cross it.
+        Ok(unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0)
+    }
+
+    /// Stores one value.
+    #[inline(always)]
+    pub(crate) fn store<T: Word>(&mut self, va: u64, value: T) -> Result<(), MemoryFault> {
+        if T::SIZE > 1 && crosses(va, T::SIZE) {
+            return self.store_bytes(va, value);
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Write)?;
+        // SAFETY: as in `load`, and the entry is for a writable page.
+        unsafe { host.cast::<Unaligned<T>>().write_volatile(Unaligned(value)) };
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_bytes<T: Word>(&mut self, va: u64) -> Result<T, MemoryFault> {
+        let mut bits = 0;
+        for byte in 0..T::SIZE {
+            bits |= u64::from(self.load::<u8>(va.wrapping_add(byte))?) << (byte * 8);
+        }
+        Ok(T::from_u64(bits))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn store_bytes<T: Word>(&mut self, va: u64, value: T) -> Result<(), MemoryFault> {
+        // Both pages must be writable before either byte changes.
+        self.tlb.lookup(self.mmu, va.wrapping_add(T::SIZE - 1), Access::Write)?;
+        for byte in 0..T::SIZE {
+            self.store::<u8>(va.wrapping_add(byte), u8::from_u64(value.to_u64() >> (byte * 8)))?;
+        }
+        Ok(())
+    }
+
+    /// Loads `N` consecutive words, `None` when they are not all in one page.
+    #[inline(always)]
+    pub(crate) fn load_block<const N: usize>(&mut self, va: u64) -> Result<Option<[u32; N]>, MemoryFault> {
+        if crosses(va, N as u64 * 4) {
+            return Ok(None);
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Read)?;
+        // SAFETY: the TLB gave a pointer good to the end of the page, and the block does not cross it. A racing
+        // writer makes the words old or new, and every bit pattern is a value.
+        Ok(Some(unsafe { host.cast::<[u32; N]>().read_unaligned() }))
+    }
+
+    /// Stores `N` consecutive words, `false` when they are not all in one page (and nothing was stored).
+    #[inline(always)]
+    pub(crate) fn store_block<const N: usize>(&mut self, va: u64, words: &[u32; N]) -> Result<bool, MemoryFault> {
+        if crosses(va, N as u64 * 4) {
+            return Ok(false);
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Write)?;
+        // SAFETY: as in `load_block`, and the entry is for a writable page.
+        unsafe { host.cast::<[u32; N]>().write_unaligned(*words) };
+        Ok(true)
+    }
+
+    /// Atomically replaces the word at `va` by `update(old)` and returns the old one.
+    #[inline(always)]
+    pub(crate) fn update_u32(&mut self, va: u64, update: impl Fn(u32) -> u32) -> Result<u32, MemoryFault> {
+        let host = self.atomic_pointer(va, 4)?;
+        // SAFETY: aligned, inside a writable page, and only ever accessed atomically or by volatile accesses.
+        let word = unsafe { AtomicU32::from_ptr(host.cast()) };
+        Ok(word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old))).unwrap_or_else(|old| old))
+    }
+
+    /// Atomically adds to the word at `va` and returns the old one.
+    #[inline(always)]
+    pub(crate) fn add_u32(&mut self, va: u64, value: u32) -> Result<u32, MemoryFault> {
+        let host = self.atomic_pointer(va, 4)?;
+        // SAFETY: as in `update_u32`.
+        Ok(unsafe { AtomicU32::from_ptr(host.cast()) }.fetch_add(value, Ordering::SeqCst))
+    }
+
+    /// Atomically replaces the 64-bit word at `va` by `update(old)` and returns the old one.
+    #[inline(always)]
+    pub(crate) fn update_u64(&mut self, va: u64, update: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+        let host = self.atomic_pointer(va, 8)?;
+        // SAFETY: as in `update_u32`.
+        let word = unsafe { AtomicU64::from_ptr(host.cast()) };
+        Ok(word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old))).unwrap_or_else(|old| old))
+    }
+
+    /// Host pointer for an atomic, which hardware wants naturally aligned.
+    #[inline(always)]
+    fn atomic_pointer(&mut self, va: u64, size: u64) -> Result<*mut u8, MemoryFault> {
+        if va % size != 0 {
+            return Err(MemoryFault { va, access: Access::Atomic, kind: FaultKind::Bus, lanes: 0 });
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Atomic)?;
+        if host as u64 % size != 0 {
+            return Err(MemoryFault { va, access: Access::Atomic, kind: FaultKind::Bus, lanes: 0 });
+        }
+        Ok(host)
+    }
+
+    /// Copies the code at `va` to `bytes`; how many could be read before translation failed, and why it did.
+    pub(crate) fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> (usize, Option<MemoryFault>) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let address = va.wrapping_add(done as u64);
+            let host = match self.tlb.lookup(self.mmu, address, Access::Execute) {
+                Ok(host) => host,
+                Err(fault) => return (done, Some(fault)),
+            };
+            let in_page = usize::try_from(PAGE_SIZE - address % PAGE_SIZE).unwrap_or(0);
+            let count = in_page.min(bytes.len() - done);
+            // SAFETY: the pointer is good to the end of its page, and `bytes` is ours.
+            unsafe { core::ptr::copy_nonoverlapping(host, bytes[done..].as_mut_ptr(), count) };
+            done += count;
+        }
+        (done, None)
+    }
+}
+
+/// Whether `size` bytes at `va` reach into the next page.
+#[inline(always)]
+fn crosses(va: u64, size: u64) -> bool {
+    va % PAGE_SIZE > PAGE_SIZE - size
+}

@@ -1,0 +1,284 @@
+//! State of one wave: registers, program counter, mode, and what it was launched with.
+
+use crate::inst::{FloatConst, WaveSize};
+
+/// Vector registers a wave can have.
+pub const MAX_VGPRS: u16 = 256;
+/// Scalar registers before `VCC`.
+pub const MAX_SGPRS: usize = 106;
+
+/// Hardware numbers of scalar registers with a name.
+pub(crate) mod number {
+    pub(crate) const VCC: usize = 106;
+    pub(crate) const TTMP0: usize = 108;
+    pub(crate) const M0: usize = 125;
+    pub(crate) const EXEC: usize = 126;
+    /// 1/(2π) in double precision: the one 64-bit constant with digits in both halves.
+    pub(crate) const INV_TWO_PI: usize = 248;
+    /// `src_vccz`, refreshed only for instructions that name it.
+    pub(crate) const VCCZ: usize = 251;
+    /// `src_execz`, refreshed only for instructions that name it.
+    pub(crate) const EXECZ: usize = 252;
+    /// `src_scc`: SCC lives here, as 0 or 1.
+    pub(crate) const SCC: usize = 253;
+    /// Where writes to `NULL` go: two registers nothing reads.
+    pub(crate) const DUMP: usize = 254;
+}
+
+/// Sixteen lanes of a vector register.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Chunk(pub(crate) [u32; 16]);
+
+/// Thirty-two lanes of a vector register: a wave64 register is two consecutive rows.
+pub(crate) type Row = [Chunk; 2];
+
+/// Rows of a wave: 512 for 256 wave64 registers, the rest scratch rows for operand preparation. A power of two, so
+/// that masking an index proves it in range.
+pub(crate) const ROWS: usize = 1024;
+/// First scratch row.
+pub(crate) const TEMP_ROW: usize = 512;
+const ZERO_ROW: Row = [Chunk([0; 16]); 2];
+
+/// The vector registers.
+#[derive(Clone)]
+pub(crate) struct Vgprs(Box<[Row; ROWS]>);
+
+impl Vgprs {
+    fn new() -> Self {
+        let rows: Box<[Row]> = vec![ZERO_ROW; ROWS].into_boxed_slice();
+        match rows.try_into() {
+            Ok(rows) => Vgprs(rows),
+            Err(_) => unreachable!("the slice was made with this length"),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn row(&self, index: u32) -> &Row {
+        &self.0[index as usize % ROWS]
+    }
+
+    #[inline(always)]
+    pub(crate) fn row_mut(&mut self, index: u32) -> &mut Row {
+        &mut self.0[index as usize % ROWS]
+    }
+
+    /// One lane of a row.
+    #[inline(always)]
+    pub(crate) fn lane(&self, row: u32, lane: u32) -> u32 {
+        self.row(row)[(lane >> 4) as usize & 1].0[lane as usize & 15]
+    }
+
+    /// One lane of a row.
+    #[inline(always)]
+    pub(crate) fn set_lane(&mut self, row: u32, lane: u32, value: u32) {
+        self.row_mut(row)[(lane >> 4) as usize & 1].0[lane as usize & 15] = value;
+    }
+}
+
+/// What a wave starts with, set up by the dispatcher as the hardware does (SPI).
+#[derive(Clone, Copy, Debug)]
+pub struct WaveInit<'a> {
+    /// Address of the first instruction.
+    pub pc: u64,
+    /// Lanes that exist.
+    pub exec: u64,
+    /// 32 or 64 lanes (`ENABLE_WAVEFRONT_SIZE32` of the kernel descriptor).
+    pub wave_size: WaveSize,
+    /// `s0..`, at most [`MAX_SGPRS`].
+    pub sgprs: &'a [u32],
+    /// `v0..`, one array of lanes each; a wave32 uses the first 32.
+    pub vgprs: &'a [[u32; 64]],
+    /// Vector registers allocated, at most [`MAX_VGPRS`]; using one beyond stops the wave.
+    pub vgpr_count: u16,
+    /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE` (the first eight bits are
+    /// `COMPUTE_PGM_RSRC1.FLOAT_MODE`).
+    pub mode: u32,
+    /// Trap temporaries `ttmp0..ttmp15`.
+    pub ttmps: [u32; 16],
+    /// `FLAT_SCRATCH`: GPU virtual address of this wave's scratch, wave offset included.
+    pub scratch_base: u64,
+    /// Bytes of scratch each lane has; 0 when it has none.
+    pub scratch_size_per_lane: u32,
+    /// `HW_ID1` as `s_getreg_b32` shows it.
+    pub hw_id1: u32,
+    /// `HW_ID2` as `s_getreg_b32` shows it.
+    pub hw_id2: u32,
+}
+
+impl Default for WaveInit<'_> {
+    /// A full wave32 at address 0 with all vector registers and the modes compilers ask for.
+    fn default() -> Self {
+        WaveInit {
+            pc: 0,
+            exec: u64::from(u32::MAX),
+            wave_size: WaveSize::Wave32,
+            sgprs: &[],
+            vgprs: &[],
+            vgpr_count: MAX_VGPRS,
+            mode: Wave::DEFAULT_MODE,
+            ttmps: [0; 16],
+            scratch_base: 0,
+            scratch_size_per_lane: 0,
+            hw_id1: 0,
+            hw_id2: 0,
+        }
+    }
+}
+
+/// A wave, ready to run or stopped between two instructions.
+#[derive(Clone)]
+pub struct Wave {
+    pub(crate) v: Vgprs,
+    /// Scalar registers by hardware number; see [`number`].
+    pub(crate) s: [u32; 256],
+    /// 32-lane halves: 1 or 2.
+    pub(crate) halves: u32,
+    pub(crate) vgpr_count: u16,
+    pub(crate) mode: u32,
+    pub(crate) pc: u64,
+    pub(crate) scratch_base: u64,
+    pub(crate) scratch_size: u32,
+    pub(crate) hw_id: [u32; 2],
+    /// EXEC while an instruction runs with fewer lanes (DPP).
+    pub(crate) saved_exec: [u32; 2],
+    /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
+    pub instructions: u64,
+}
+
+impl core::fmt::Debug for Wave {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Wave")
+            .field("pc", &format_args!("{:#x}", self.pc))
+            .field("exec", &format_args!("{:#x}", self.exec()))
+            .field("vcc", &format_args!("{:#x}", self.pair(number::VCC)))
+            .field("scc", &self.s[number::SCC])
+            .field("instructions", &self.instructions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Wave {
+    /// `MODE` that clang's kernel descriptors ask for: round to nearest even, denormals kept, `DX10_CLAMP`, `IEEE`.
+    pub const DEFAULT_MODE: u32 = 0x3f0;
+
+    /// A wave as the dispatcher launches it.
+    pub fn new(init: &WaveInit<'_>) -> Self {
+        let mut wave = Wave {
+            v: Vgprs::new(),
+            s: [0; 256],
+            halves: 1,
+            vgpr_count: 0,
+            mode: 0,
+            pc: 0,
+            scratch_base: 0,
+            scratch_size: 0,
+            hw_id: [0; 2],
+            saved_exec: [0; 2],
+            instructions: 0,
+        };
+        wave.launch(init);
+        wave
+    }
+
+    /// Starts a new wave in this one's storage, which is cheaper than [`Wave::new`]; the instruction count restarts too.
+    pub fn restart(&mut self, init: &WaveInit<'_>) {
+        let used = u32::from(self.vgpr_count) * self.halves;
+        for row in 0..used {
+            *self.v.row_mut(row) = ZERO_ROW;
+        }
+        self.s = [0; 256];
+        self.launch(init);
+    }
+
+    fn launch(&mut self, init: &WaveInit<'_>) {
+        self.halves = match init.wave_size {
+            WaveSize::Wave32 => 1,
+            WaveSize::Wave64 => 2,
+        };
+        self.vgpr_count = init.vgpr_count.min(MAX_VGPRS);
+        self.mode = init.mode;
+        self.pc = init.pc;
+        self.scratch_base = init.scratch_base;
+        self.scratch_size = init.scratch_size_per_lane;
+        self.hw_id = [init.hw_id1, init.hw_id2];
+        self.instructions = 0;
+        for (register, value) in self.s[..MAX_SGPRS].iter_mut().zip(init.sgprs) {
+            *register = *value;
+        }
+        self.s[number::TTMP0..number::TTMP0 + 16].copy_from_slice(&init.ttmps);
+        self.set_pair(number::INV_TWO_PI, FloatConst::InvTwoPi.f64_bits());
+        self.set_pair(number::EXEC, if self.halves == 1 { init.exec & 0xffff_ffff } else { init.exec });
+        for (register, lanes) in (0u8..=255).zip(init.vgprs.iter().take(usize::from(self.vgpr_count))) {
+            for (lane, value) in (0..self.halves * 32).zip(lanes) {
+                self.set_vgpr(register, lane, *value);
+            }
+        }
+    }
+
+    /// Address of the next instruction.
+    pub fn pc(&self) -> u64 {
+        self.pc
+    }
+
+    /// Continues at `pc` (debuggers, trap handlers).
+    pub fn set_pc(&mut self, pc: u64) {
+        self.pc = pc;
+    }
+
+    /// Lanes: 32 or 64.
+    pub fn lanes(&self) -> u32 {
+        self.halves * 32
+    }
+
+    /// `EXEC`.
+    pub fn exec(&self) -> u64 {
+        self.pair(number::EXEC)
+    }
+
+    /// `M0`.
+    pub fn m0(&self) -> u32 {
+        self.s[number::M0]
+    }
+
+    /// Scalar register by hardware number (`VCC` 106, `M0` 125, `EXEC` 126).
+    pub fn sgpr(&self, register: u8) -> u32 {
+        self.s[usize::from(register)]
+    }
+
+    /// Sets a scalar register by hardware number; `NULL` and numbers that are not registers stay as they are.
+    pub fn set_sgpr(&mut self, register: u8, value: u32) {
+        if register < 128 && register != 124 {
+            self.s[usize::from(register)] = value;
+        }
+    }
+
+    /// One lane of a vector register; 0 for lanes a wave32 does not have.
+    pub fn vgpr(&self, register: u8, lane: u32) -> u32 {
+        if lane >= self.lanes() { 0 } else { self.v.lane(self.row_of(register, lane), lane & 31) }
+    }
+
+    /// Sets one lane of a vector register.
+    pub fn set_vgpr(&mut self, register: u8, lane: u32, value: u32) {
+        if lane < self.lanes() {
+            let row = self.row_of(register, lane);
+            self.v.set_lane(row, lane & 31, value);
+        }
+    }
+
+    fn row_of(&self, register: u8, lane: u32) -> u32 {
+        u32::from(register) * self.halves + lane / 32
+    }
+
+    #[inline(always)]
+    pub(crate) fn pair(&self, low: usize) -> u64 {
+        u64::from(self.s[low & 255]) | u64::from(self.s[(low + 1) & 255]) << 32
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "split into halves")]
+    pub(crate) fn set_pair(&mut self, low: usize, value: u64) {
+        self.s[low & 255] = value as u32;
+        self.s[(low + 1) & 255] = (value >> 32) as u32;
+    }
+}
