@@ -212,9 +212,9 @@ impl Queue {
         self.inner.id
     }
 
-    /// Submits a barrier-and packet: later packets with a barrier bit, and `completion`, wait until all
-    /// `dependencies` are zero and all earlier packets of this queue are done. Up to five dependencies; none is
-    /// a plain "everything before this is done".
+    /// Submits a barrier-and packet: later packets of this queue, and the completion returned, wait until all
+    /// `dependencies` are zero and all earlier packets are done. Up to five dependencies; none is a plain
+    /// "everything before this is done".
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ use element::Element;
 use spec::{BufferSpec, Contents, Spec};
 
 pub use carry::{Carried, FileUse, GUEST_DIRECTORY, files};
-pub use command::USAGE;
+pub use command::{USAGE, wants_help};
 
 /// Bytes filled or written at once.
 const PIECE: usize = 1 << 20;
@@ -37,7 +37,7 @@ const MAX_FILE: u64 = 256 << 20;
 ///
 /// What is wrong, in one line.
 pub fn check(args: &[String]) -> anyhow::Result<()> {
-    if command::wants_help(args) {
+    if wants_help(args) {
         return Ok(());
     }
     let command = Command::parse(args)?;
@@ -51,7 +51,7 @@ pub fn check(args: &[String]) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
-    if command::wants_help(args) {
+    if wants_help(args) {
         writeln!(out, "{USAGE}")?;
         return Ok(());
     }

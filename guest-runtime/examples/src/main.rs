@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use belfry_examples::launch::{USAGE, wants_help};
 use belfry_examples::{NAMES, run, summaries};
 use belfry_runtime::Runtime;
 
@@ -19,6 +20,10 @@ fn main() -> ExitCode {
     } else {
         args.remove(0)
     };
+    if name == "launch" && wants_help(&args) {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let mut out = std::io::stdout().lock();
     let result = open(&name, &args).and_then(|runtime| run(&name, &runtime, &args, &mut out));
     match result {

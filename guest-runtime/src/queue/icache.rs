@@ -7,7 +7,7 @@ use crate::memory::Allocation;
 
 /// `PACKET3(PACKET3_ACQUIRE_MEM, 6)`: the packet has seven dwords of body. Source: linux `soc15d.h`.
 const ACQUIRE_MEM: u32 = 0xc006_5800;
-/// `GCR_CNTL`: GLI_INV 1, GLM_WB/INV, GLK_INV, GLV_INV, GL1_INV, GL2 untouched. Source: ROCr
+/// `GCR_CNTL`: GLI_INV (all), GLK_INV, GLV_INV, GL1_INV and GL2_INV. Source: ROCr
 /// `AqlQueue::ExecutePM4` callers, `GpuAgent::InvalidateCodeCaches`.
 const GCR_CNTL: u32 = 0x4381;
 /// CP_COHER_CNTL 0, whole range, poll interval 0, then GCR_CNTL.

@@ -33,7 +33,8 @@ pub(super) struct Command {
     pub(super) args: Vec<Spec>,
 }
 
-pub(super) fn wants_help(args: &[String]) -> bool {
+/// True if the command line asks for the usage text: `--help`, `-h`, or nothing at all.
+pub fn wants_help(args: &[String]) -> bool {
     args.is_empty() || args.iter().any(|arg| arg == "--help" || arg == "-h")
 }
 
