@@ -63,34 +63,34 @@ use transport::{LinuxTransport, Transport};
 #[non_exhaustive]
 pub enum Error {
     /// The device files could not be opened.
-    #[error("{0}")]
+    #[error(transparent)]
     Open(#[from] transport::OpenError),
     /// The topology could not be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Topology(#[from] topology::TopologyError),
     /// The system has no GPU.
     #[error("the system has no GPU")]
     NoGpu,
     /// The driver refused a request.
-    #[error("{0}")]
+    #[error(transparent)]
     Driver(#[from] KfdError),
     /// Memory could not be allocated, or a copy would leave its buffer.
-    #[error("{0}")]
+    #[error(transparent)]
     Memory(#[from] memory::MemoryError),
     /// A wait on a signal failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Signal(#[from] signal::SignalError),
     /// A queue could not be made, or stopped.
-    #[error("{0}")]
+    #[error(transparent)]
     Queue(#[from] queue::QueueError),
     /// A code object was not accepted.
-    #[error("{0}")]
+    #[error(transparent)]
     CodeObject(#[from] code_object::CodeObjectError),
     /// Arguments do not fit the kernel.
-    #[error("{0}")]
+    #[error(transparent)]
     Argument(#[from] kernarg::ArgumentError),
     /// A launch cannot be.
-    #[error("{0}")]
+    #[error(transparent)]
     Launch(#[from] launch::LaunchError),
 }
 

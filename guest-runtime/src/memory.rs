@@ -40,14 +40,14 @@ pub enum MemoryError {
         errno: Errno,
     },
     /// The driver refused.
-    #[error("cannot allocate {size:#x} bytes of {kind}: {source}")]
+    #[error("cannot allocate {size:#x} bytes of {kind}: {error}")]
     Driver {
         /// The pool's name.
         kind: MemoryKind,
         /// Bytes asked for.
         size: usize,
         /// The request that failed.
-        source: KfdError,
+        error: KfdError,
     },
     /// A copy would leave the buffer.
     #[error("elements {start}..{end} do not lie in a buffer of {len}")]
@@ -126,7 +126,7 @@ impl Allocation {
             (MemoryKind::Gtt, _) => common | fine | AllocFlags::GTT,
             (MemoryKind::UserPtr, _) => common | fine | AllocFlags::USERPTR,
         };
-        let driver = |source| MemoryError::Driver { kind, size: len, source };
+        let driver = |error| MemoryError::Driver { kind, size: len, error };
         let va = range.addr().as_ptr().expose_provenance() as u64;
         let (handle, offset) = kfd.alloc(gpus[0], va, len as u64, flags).map_err(driver)?;
         // From here on, drop undoes what was done.

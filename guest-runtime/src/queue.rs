@@ -59,10 +59,10 @@ pub enum QueueError {
         allowed: &'static str,
     },
     /// The driver refused.
-    #[error("{0}")]
+    #[error(transparent)]
     Driver(#[from] KfdError),
     /// Memory for the queue ran out.
-    #[error("{0}")]
+    #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A kernel wants more scratch memory than a work-item can have.
     #[error("{bytes} bytes of private memory per work-item are more than {limit}")]

@@ -13,12 +13,12 @@ use crate::transport::Transport;
 #[non_exhaustive]
 pub enum TopologyError {
     /// A file or directory could not be read.
-    #[error("cannot read the topology file `{path}`: {source}")]
+    #[error("cannot read the topology file `{path}`: {error}")]
     Read {
         /// Path below the topology directory.
         path: String,
         /// What the read returned.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file does not hold what it should.
     #[error("the topology file `{path}` is malformed: {text:?}")]
@@ -189,7 +189,7 @@ pub(crate) fn read(transport: &dyn Transport) -> Result<Vec<Agent>, TopologyErro
 }
 
 fn file(transport: &dyn Transport, path: &str) -> Result<String, TopologyError> {
-    transport.sysfs_read(path).map_err(|source| TopologyError::Read { path: path.to_owned(), source })
+    transport.sysfs_read(path).map_err(|error| TopologyError::Read { path: path.to_owned(), error })
 }
 
 fn properties(transport: &dyn Transport, path: &str) -> Result<Properties, TopologyError> {
@@ -208,7 +208,7 @@ fn parse_properties(text: &str) -> Properties {
 /// The entries of a directory that are numbers, in order.
 fn numbers(transport: &dyn Transport, path: &str) -> Result<Vec<u32>, TopologyError> {
     let names =
-        transport.sysfs_list(path).map_err(|source| TopologyError::Read { path: path.to_owned(), source })?;
+        transport.sysfs_list(path).map_err(|error| TopologyError::Read { path: path.to_owned(), error })?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
     Ok(numbers)

@@ -17,28 +17,28 @@ const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
 #[non_exhaustive]
 pub enum OpenError {
     /// A device file could not be opened.
-    #[error("cannot open {}: {source}{}", path.display(), hint(source))]
+    #[error("cannot open {}: {error}{}", path.display(), hint(error))]
     Device {
         /// The device file.
         path: PathBuf,
         /// What the open returned.
-        source: io::Error,
+        error: io::Error,
     },
     /// The topology could not be read.
-    #[error("cannot read the KFD topology at {}: {source}", path.display())]
+    #[error("cannot read the KFD topology at {}: {error}", path.display())]
     Topology {
         /// The file or directory.
         path: PathBuf,
         /// What the read returned.
-        source: io::Error,
+        error: io::Error,
     },
     /// The topology lists CPU nodes only.
     #[error("the KFD topology lists no GPU")]
     NoGpu,
 }
 
-fn hint(source: &io::Error) -> &'static str {
-    match source.kind() {
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
         io::ErrorKind::NotFound => " (is the amdgpu module loaded?)",
         io::ErrorKind::PermissionDenied => " (is this user in the `render` group?)",
         _ => "",
@@ -80,14 +80,14 @@ fn open_read_write(path: &Path) -> Result<File, OpenError> {
         .read(true)
         .write(true)
         .open(path)
-        .map_err(|source| OpenError::Device { path: path.to_owned(), source })
+        .map_err(|error| OpenError::Device { path: path.to_owned(), error })
 }
 
 /// The render node of the first topology node that has SIMDs.
 fn render_node(topology: &Path) -> Result<PathBuf, OpenError> {
     let nodes = topology.join("nodes");
     let entries =
-        std::fs::read_dir(&nodes).map_err(|source| OpenError::Topology { path: nodes.clone(), source })?;
+        std::fs::read_dir(&nodes).map_err(|error| OpenError::Topology { path: nodes.clone(), error })?;
     let mut numbers: Vec<u32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
