@@ -83,8 +83,8 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	return 0;
 
 err_drm:
-	belfry_remove(dev->gpu);
 	belfry_irq_free(dev);
+	belfry_remove(dev->gpu);
 	drm_dev_unplug(&dev->drm);
 	goto err_gpu;
 err_irq_handler:
@@ -115,8 +115,8 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	struct os_device *dev = pci_get_drvdata(pdev);
 
 	belfry_chardev_remove(dev);
+	belfry_irq_free(dev); /* the core polls from here on */
 	belfry_remove(dev->gpu);
-	belfry_irq_free(dev);
 	drm_dev_unplug(&dev->drm); /* from here on mmio.c touches no BAR */
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
