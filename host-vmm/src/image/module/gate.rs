@@ -123,7 +123,8 @@ fn list(violations: &[Violation]) -> String {
 
 /// Checks the Rust half before it is linked; `interface` is the text of `os_interface.h`.
 pub(super) fn check_core_object(object: &Path, interface: &str) -> Result<(), ModuleError> {
-    let code = run("objdump", Command::new("objdump").args(["-d", "-C", "-w", "--no-show-raw-insn"]).arg(object))?;
+    let code =
+        run("objdump", Command::new("objdump").args(["-d", "-C", "-w", "--no-show-raw-insn"]).arg(object))?;
     let relocations = run("objdump", Command::new("objdump").args(["-r", "-w"]).arg(object))?;
     let undefined = run("nm", Command::new("nm").arg("-u").arg(object))?;
     let mut violations = BTreeSet::new();
