@@ -19,8 +19,9 @@ use crate::vm::AddressSpace;
 const LDS_GRANULE: u32 = 512;
 /// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
 const MAX_USER_SGPRS: usize = 16;
-/// Bits of `COMPUTE_PGM_RSRC1` that a descriptor leaves 0: SGPR count, PRIV, DEBUG_MODE, BULKY, CDBG_USER and reserved ones.
-const RSRC1_MUST_BE_ZERO: u32 = 0xf << 6 | 1 << 20 | 1 << 22 | 0b11 << 24 | 0b11 << 27;
+/// Bits of `COMPUTE_PGM_RSRC1` that a descriptor leaves 0: PRIV, DEBUG_MODE, BULKY, CDBG_USER and reserved ones. The SGPR
+/// count is without meaning on gfx10 and later, and LLVM writes 2 there.
+const RSRC1_MUST_BE_ZERO: u32 = 1 << 20 | 1 << 22 | 0b11 << 24 | 0b11 << 27;
 /// Bits of `COMPUTE_PGM_RSRC2` that a descriptor leaves 0: GRANULATED_LDS_SIZE and the reserved bit.
 const RSRC2_MUST_BE_ZERO: u32 = 0x1ff << 15 | 1 << 31;
 
