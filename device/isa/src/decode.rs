@@ -182,7 +182,7 @@ impl Reader {
                 offen: flags.has(Flags::OFFEN),
                 idxen: flags.has(Flags::IDXEN),
                 tfe: flags.has(Flags::TFE),
-                glc: flags.has(Flags::RTN),
+                glc: flags.has(Flags::RTN) && form.format != Format::Mimg,
                 ..MemFields::default()
             },
             imm: 0,

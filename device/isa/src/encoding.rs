@@ -17,6 +17,7 @@ pub(crate) struct Tables {
     pub(crate) syntax: &'static [Syntax],
     pub(crate) kinds: &'static [Kind],
     pub(crate) fields: &'static [&'static [Segment]],
+    pub(crate) images: &'static [Image],
 }
 
 impl Tables {
@@ -129,6 +130,47 @@ pub(crate) struct OperandSpec(pub(crate) Name, pub(crate) u8, pub(crate) u8);
 /// A run of an operand's bits: first bit in the instruction, first bit in the operand, length.
 #[derive(Debug)]
 pub(crate) struct Segment(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+
+/// Shape of an image instruction, on which the registers in its text depend.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// Index of the form.
+    pub(crate) form: u16,
+    /// Address registers before the coordinates.
+    pub(crate) extra: u8,
+    /// Properties, see the constants.
+    pub(crate) flags: u8,
+    /// Data registers of the form itself.
+    pub(crate) data: u8,
+    /// Address registers of the form itself.
+    pub(crate) addresses: u8,
+    /// Bit *n*: the operation exists with *n* data registers.
+    pub(crate) data_sizes: u32,
+    /// Bit *n*: the operation exists with *n* address registers.
+    pub(crate) address_sizes: u32,
+}
+
+impl Image {
+    /// Has coordinates.
+    pub(crate) const COORDINATES: u8 = 1 << 0;
+    /// Has a level of detail, clamp or mip level.
+    pub(crate) const LOD: u8 = 1 << 1;
+    /// Has gradients.
+    pub(crate) const GRADIENTS: u8 = 1 << 2;
+    /// The gradients are 16 bits wide.
+    pub(crate) const G16: u8 = 1 << 3;
+    /// Ray intersection: all registers are as the form says.
+    pub(crate) const BVH: u8 = 1 << 4;
+    /// Ray intersection with 16-bit addresses.
+    pub(crate) const A16: u8 = 1 << 5;
+    /// Returns four texels of one channel.
+    pub(crate) const GATHER4: u8 = 1 << 6;
+
+    /// Whether the property is set.
+    pub(crate) const fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
 
 /// Assembler syntax after the mnemonic, with `$name` where an operand goes.
 #[derive(Debug)]

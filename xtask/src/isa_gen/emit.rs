@@ -72,7 +72,7 @@ pub(crate) fn encodings(tables: &Tables) -> String {
 //! The GFX11 encoding family as `gfx1100` has it: every encoding's fixed bits, operands and assembler syntax.
 
 use crate::encoding::{
-    Decode::*, Flags, Form, Group, Imm, Kind, Name, OperandSpec, Print, Segment, Syntax, Table, Tables,
+    Decode::*, Flags, Form, Group, Image, Imm, Kind, Name, OperandSpec, Print, Segment, Syntax, Table, Tables,
 };
 use crate::inst::{Format, Format::*, Op, Op::*};
 
@@ -85,6 +85,7 @@ pub(crate) static GFX11: Tables = Tables {
     syntax: &SYNTAX,
     kinds: &KINDS,
     fields: &FIELDS,
+    images: &IMAGES,
 };
 
 ",
@@ -139,7 +140,7 @@ pub(crate) static GFX11: Tables = Tables {
 
 /// The tables, their groups and the forms.
 fn forms(out: &mut String, tables: &Tables) {
-    let (mut lists, mut groups, mut forms) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lists, mut groups, mut forms, mut images) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (&(bytes, namespace), by_mask) in NAMESPACES.iter().zip(&tables.tables) {
         let first = groups.len();
         let mut masks: Vec<_> = by_mask.iter().collect();
@@ -148,6 +149,18 @@ fn forms(out: &mut String, tables: &Tables) {
             groups.push(format!("Group {{ mask: {mask:#x}, first: {}, len: {} }}", forms.len(), list.len()));
             for form in list {
                 let op = form.op.to_uppercase();
+                if let Some(image) = &form.image {
+                    images.push(format!(
+                        "Image {{ form: {}, extra: {}, flags: {}, data: {}, addresses: {}, data_sizes: {:#x}, address_sizes: {:#x} }}",
+                        forms.len(),
+                        image.extra,
+                        image.flags,
+                        image.data,
+                        image.addresses,
+                        image.data_sizes,
+                        image.address_sizes
+                    ));
+                }
                 forms.push(match &form.dual {
                     Some(dual) => format!(
                         "dual({:#x}, {op}, {}, {}, {}, {})",
@@ -189,6 +202,7 @@ const fn dual(value: u128, op: Op, op_y: Op, syntax: u16, operands: u16, flags: 
 ",
     );
     array(out, "Encodings, sorted by value within each group.", "FORMS", "Form", forms.into_iter());
+    array(out, "Shapes of the image instructions, sorted by form.", "IMAGES", "Image", images.into_iter());
 }
 
 fn array(

@@ -15,6 +15,7 @@ mod ts {
     pub(super) const VOP3P: usize = 12;
     pub(super) const DPP: usize = 15;
     pub(super) const FLAT: usize = 24;
+    pub(super) const GATHER4: usize = 37;
     pub(super) const VOP3_OPSEL: usize = 42;
     pub(super) const IS_PACKED: usize = 49;
     pub(super) const FLAT_GLOBAL: usize = 51;
@@ -68,6 +69,36 @@ pub(crate) struct Form {
     pub(crate) syntax: usize,
     pub(crate) operands: usize,
     pub(crate) flags: u32,
+    /// What the text of an image instruction depends on besides.
+    pub(crate) image: Option<Image>,
+}
+
+/// Shape of an image instruction: `encoding::Image`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Image {
+    pub(crate) extra: u32,
+    pub(crate) flags: u32,
+    pub(crate) data: u32,
+    pub(crate) addresses: u32,
+    /// Bit *n*: there is an instruction with *n* data registers.
+    pub(crate) data_sizes: u32,
+    /// Bit *n*: there is an instruction with *n* address registers.
+    pub(crate) address_sizes: u32,
+}
+
+impl Image {
+    fn of(records: &Records, record: &Record) -> Option<Image> {
+        let (base, encoding, data, addresses) = record.image()?;
+        let (extra, properties) = records.get(base)?.image_base();
+        let flags = properties.into_iter().chain([record.flag(ts::GATHER4)]);
+        let flags = flags.enumerate().map(|(bit, set)| u32::from(set) << bit).sum();
+        let (mut data_sizes, mut address_sizes) = (0, 0);
+        for image in records.images().filter(|image| (image.0, image.1) == (base, encoding)) {
+            data_sizes |= 1 << image.2;
+            address_sizes |= 1 << image.3;
+        }
+        Some(Image { extra, flags, data, addresses, data_sizes, address_sizes })
+    }
 }
 
 /// Values in order of their first use.
@@ -174,6 +205,7 @@ impl Tables {
             syntax: self.syntax.index(syntax.text),
             operands,
             flags,
+            image: Image::of(records, record),
         };
         self.tables[table].entry(mask).or_default().push(form);
         Ok(())

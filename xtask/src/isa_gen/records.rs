@@ -75,6 +75,28 @@ pub(crate) struct Record {
     name: Value,
     #[serde(rename = "Features")]
     features: Value,
+    #[serde(rename = "BaseOpcode")]
+    base: Value,
+    #[serde(rename = "MIMGEncoding")]
+    image_encoding: Value,
+    #[serde(rename = "VDataDwords")]
+    data: Value,
+    #[serde(rename = "VAddrDwords")]
+    addresses: Value,
+    #[serde(rename = "NumExtraArgs")]
+    extra: Value,
+    #[serde(rename = "Coordinates")]
+    coordinates: Value,
+    #[serde(rename = "LodOrClampOrMip")]
+    lod: Value,
+    #[serde(rename = "Gradients")]
+    gradients: Value,
+    #[serde(rename = "G16")]
+    g16: Value,
+    #[serde(rename = "BVH")]
+    bvh: Value,
+    #[serde(rename = "A16")]
+    a16: Value,
 }
 
 /// A bit of an instruction.
@@ -160,6 +182,18 @@ impl Record {
         self.decoder_method.as_str().unwrap_or_default()
     }
 
+    /// Of an image instruction: its base opcode, encoding, data registers and address registers.
+    pub(crate) fn image(&self) -> Option<(&str, &str, u32, u32)> {
+        let encoding = self.image_encoding["def"].as_str()?;
+        Some((self.base["def"].as_str()?, encoding, number(&self.data), number(&self.addresses)))
+    }
+
+    /// Of an image base opcode: arguments before the coordinates, and its properties in the order of `encoding::Image`.
+    pub(crate) fn image_base(&self) -> (u32, [bool; 6]) {
+        let properties = [&self.coordinates, &self.lod, &self.gradients, &self.g16, &self.bvh, &self.a16];
+        (number(&self.extra), properties.map(|property| *property == 1))
+    }
+
     pub(crate) fn operand_type(&self) -> &str {
         self.operand_type.as_str().unwrap_or_default()
     }
@@ -172,6 +206,12 @@ fn arguments(list: &Value) -> Vec<(&str, &str)> {
         .iter()
         .filter_map(|argument| Some((argument[0]["def"].as_str()?, argument[1].as_str()?)))
         .collect()
+}
+
+/// A `bits<n>` field.
+fn number(bits: &Value) -> u32 {
+    let bits = bits.as_array().map(Vec::as_slice).unwrap_or_default();
+    bits.iter().enumerate().map(|(position, bit)| u32::from(*bit == 1) << position).sum()
 }
 
 fn definitions(list: &Value) -> impl Iterator<Item = &str> {
@@ -218,6 +258,11 @@ impl Records {
                 && [&record.pseudo, &record.code_gen_only, &record.parser_only].iter().all(|flag| **flag != 1)
                 && record.predicates().all(|predicate| self.holds(predicate))
         })
+    }
+
+    /// Every image instruction, those included that only differ in how many registers they name.
+    pub(crate) fn images(&self) -> impl Iterator<Item = (&str, &str, u32, u32)> {
+        self.records.values().filter_map(Record::image)
     }
 
     /// Whether the processor satisfies an assembler predicate.
@@ -267,8 +312,16 @@ impl<'de> Visitor<'de> for Dump {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        const CLASSES: [&str; 6] =
-            ["DAGOperand", "RegisterClass", "Predicate", "SubtargetFeature", "ProcessorModel", "Processor"];
+        const CLASSES: [&str; 8] = [
+            "MIMG",
+            "MIMGBaseOpcode",
+            "DAGOperand",
+            "RegisterClass",
+            "Predicate",
+            "SubtargetFeature",
+            "ProcessorModel",
+            "Processor",
+        ];
         let mut records = BTreeMap::new();
         while let Some(key) = map.next_key::<String>()? {
             if key.starts_with('!') {

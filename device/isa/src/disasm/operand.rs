@@ -43,7 +43,7 @@ impl Printer<'_> {
 }
 
 /// Name of a register or special source that is `width` registers wide.
-fn register(out: Out<'_, '_>, value: Operand, width: u8) -> fmt::Result {
+pub(super) fn register(out: Out<'_, '_>, value: Operand, width: u8) -> fmt::Result {
     let range = |out: Out<'_, '_>, prefix: &str, first: u32| {
         if width <= 1 {
             write!(out, "{prefix}{first}")
