@@ -1,6 +1,12 @@
 //! The belfry binary's parts: guest images, the vfio-user server, guests in QEMU, the hosted mode, the benchmarks.
 
+pub mod bench;
 pub mod child;
+pub mod cli;
+pub mod disasm;
+pub mod doctor;
 pub mod guest;
+pub mod hosted;
 pub mod image;
+pub mod run;
 pub mod vfio_user;

@@ -50,7 +50,7 @@ impl Default for GuestConfig {
         Self {
             gpu: Some(GpuConfig::default()),
             doorbell: DoorbellMode::default(),
-            cpus: 1,
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
             accelerator: Accelerator::Tcg,
             boot_timeout: Duration::from_secs(180),
@@ -532,10 +532,13 @@ impl Guest {
             }
         };
         let (log, tail_text) = self.keep_log();
-        if let Some(line) = tail_text.lines().find(|line| line.contains("Kernel panic")) {
-            return GuestError::Panic { during, line: line.trim().to_owned(), tail: tail_text, log };
+        let console = fs::read(&log).unwrap_or_default();
+        if let Some((line, tail)) = panic_of(&String::from_utf8_lossy(&console)) {
+            return GuestError::Panic { during, line, tail, log };
         }
+        // QEMU says of every device without error recovery that it has none.
         let stderr = fs::read_to_string(self.directory.path().join("qemu.log")).unwrap_or_default();
+        let stderr: String = stderr.lines().filter(|line| !line.contains("error recovery")).collect();
         GuestError::Qemu { during, status, stderr: tail(&stderr, 8), tail: tail_text, log }
     }
 
@@ -576,8 +579,39 @@ impl Drop for Guest {
     }
 }
 
+/// The reason of a panic, and the console from the first sign of it on.
+fn panic_of(console: &str) -> Option<(String, String)> {
+    const SIGNS: [&str; 4] = ["BUG:", "Oops:", "general protection fault", "Kernel panic"];
+    let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
+    let line = lines.iter().find(|line| line.contains("Kernel panic"))?;
+    let first = lines.iter().position(|line| SIGNS.iter().any(|sign| line.contains(sign)))?;
+    let from = first.saturating_sub(3);
+    Some(((*line).to_owned(), lines[from..lines.len().min(from + TAIL)].join("\n")))
+}
+
 /// The last `count` lines that say something.
 fn tail(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_by_its_first_sign() {
+        let console =
+            "boot\r\nabc\n[1] BUG: kernel NULL pointer\n[1] RIP: x\n[1] Kernel panic - not syncing: Fatal\n";
+        let (line, tail) = panic_of(console).unwrap();
+        assert_eq!(line, "[1] Kernel panic - not syncing: Fatal");
+        assert!(tail.contains("NULL pointer") && tail.contains("RIP: x"));
+        assert_eq!(panic_of("all is well\n"), None);
+    }
+
+    #[test]
+    fn tail_skips_empty_lines() {
+        assert_eq!(tail("a\n\nb\r\nc\n", 2), "b\nc");
+        assert_eq!(tail("", 2), "");
+    }
 }

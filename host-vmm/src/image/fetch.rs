@@ -111,7 +111,7 @@ impl Apt {
         let status = directory.join("status");
         fs::write(&status, b"").map_err(io_error("write", &status))?;
         let sources = directory.join("sources.list");
-        let mirror = mirror()?;
+        let mirror = find_mirror()?;
         let changed = write_if_changed(&sources, &sources_list(&mirror))?;
         let config = directory.join("apt.conf");
         write_if_changed(&config, &apt_conf(&directory))?;
@@ -360,7 +360,7 @@ fn read_in_background(mut stream: impl io::Read + Send + 'static) -> std::thread
 }
 
 /// The URI of the Debian archive this machine already uses.
-fn mirror() -> Result<String, FetchError> {
+pub fn find_mirror() -> Result<String, FetchError> {
     if let Ok(uri) = std::env::var("BELFRY_DEBIAN_MIRROR")
         && !uri.trim().is_empty()
     {

@@ -1,0 +1,323 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use belfry_device::GpuConfig;
+use clap::{Args, Parser, Subcommand};
+
+use crate::guest::Stream;
+use crate::image::{Cache, Freshness, GuestImage, Progress};
+use crate::run::{FileMapping, Mode, RunOptions, run};
+use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
+use crate::{bench, disasm, doctor};
+
+/// Exit status for failures of belfry itself, so that a program's own status can be told from them.
+pub const FAILURE: u8 = 125;
+
+/// An AMD GPU that exists only in software: run compiled kernels in a guest, or without one.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Runs a program on the GPU and exits with its status (125: belfry itself failed).
+    Run(RunArgs),
+    /// Serves the GPU over vfio-user, for any QEMU from 10.1 on.
+    Serve(ServeArgs),
+    /// Fetches, builds and caches what a guest needs.
+    Image(ImageArgs),
+    /// Says what is there, what is missing, and the fix; exits with 1 where no mode of `run` can work.
+    Doctor,
+    /// Disassembles a code object.
+    Disasm {
+        /// The code object.
+        file: PathBuf,
+    },
+    /// Measures.
+    Bench {
+        #[command(subcommand)]
+        what: Suite,
+    },
+}
+
+#[derive(Debug, Args)]
+struct GpuArgs {
+    /// Compute units: even, 2 to 96.
+    #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
+    cus: u32,
+    /// VRAM: a power of two from 16M to 16G.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    vram: u64,
+    /// Worker threads that execute waves.
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// How doorbell writes reach the device.
+    #[arg(long, value_enum, default_value_t)]
+    doorbell: DoorbellMode,
+}
+
+impl GpuArgs {
+    fn config(&self) -> anyhow::Result<GpuConfig> {
+        let mut config = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
+        if let Some(workers) = self.workers {
+            config.workers = workers;
+        }
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// In a guest, in this process, or whichever can be had.
+    #[arg(long, value_enum, default_value_t)]
+    mode: Mode,
+    #[command(flatten)]
+    gpu: GpuArgs,
+    /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
+    #[arg(long)]
+    json: bool,
+    /// A file to bring along; repeatable. A relative GUEST is below the program's directory.
+    #[arg(long = "file", value_name = "HOST:GUEST")]
+    files: Vec<FileMapping>,
+    /// How long the program may run.
+    #[arg(long, value_name = "SECS", default_value_t = 600)]
+    timeout: u64,
+    /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// Where to listen.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    #[command(flatten)]
+    gpu: GpuArgs,
+}
+
+#[derive(Debug, Args)]
+struct ImageArgs {
+    /// Asks the archive for newer packages.
+    #[arg(long)]
+    update: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Suite {
+    /// Executes the speed suite hosted, end to end.
+    Isa {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Numbers of worker threads to measure with.
+        #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2])]
+        workers: Vec<usize>,
+    },
+}
+
+/// Runs the command line and answers the exit status.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { FAILURE } else { 0 };
+        }
+    };
+    let result = match cli.command {
+        Verb::Run(args) => run_program(args),
+        Verb::Serve(args) => serve(&args),
+        Verb::Image(args) => image(&args),
+        Verb::Doctor => examine(),
+        Verb::Disasm { file } => disassemble(&file),
+        Verb::Bench { what: Suite::Isa { json, workers } } => measure(json, &workers),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("belfry: {error:#}");
+        FAILURE
+    })
+}
+
+fn run_program(args: RunArgs) -> anyhow::Result<u8> {
+    let options = RunOptions {
+        mode: args.mode,
+        program: args.program,
+        gpu: args.gpu.config()?,
+        doorbell: args.gpu.doorbell,
+        files: args.files,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let json = args.json;
+    let report = run(&options, &Progress::new(), &mut |stream, data| {
+        // A reader that has left does not stop the program.
+        let _ = match stream {
+            Stream::Stdout if !json => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
+            _ => io::stderr().write_all(data),
+        };
+    })?;
+    if json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        println!("\n{report}");
+    }
+    Ok(u8::try_from(report.exit_status).unwrap_or(1))
+}
+
+fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
+    let mut server = serve_gpu(&args.socket, args.gpu.config()?, args.gpu.doorbell)?;
+    let path = std::path::absolute(&args.socket)?;
+    println!(
+        "listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:",
+        path.display()
+    );
+    println!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
+    println!("  -device '{}'", qemu_device(&path));
+    io::stdout().flush()?;
+    server.run()?;
+    Ok(0)
+}
+
+fn image(args: &ImageArgs) -> anyhow::Result<u8> {
+    let cache = Cache::open()?;
+    let freshness = if args.update { Freshness::Update } else { Freshness::Cached };
+    let image = GuestImage::prepare(&cache, freshness, &Progress::new())?;
+    println!("cache     {}", cache.root().display());
+    println!("QEMU      {} ({})", image.qemu.version, image.qemu.program.display());
+    println!("kernel    {}", image.kernel.release);
+    for module in &image.modules {
+        println!("module    {} ({})", module.name, module.path.display());
+    }
+    println!("initramfs {} bytes", image.initramfs()?.len());
+    for artifact in ["qemu", "kernel", "headers", "rust-src"] {
+        for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
+            println!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
+        }
+    }
+    Ok(0)
+}
+
+fn examine() -> anyhow::Result<u8> {
+    let report = doctor::examine();
+    println!("{report}");
+    Ok(u8::from(!report.guest_possible() && !report.hosted_possible()))
+}
+
+fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
+    let content = std::fs::read(file).with_context(|| file.display().to_string())?;
+    let mut text = Vec::new();
+    disasm::list(&content, &mut text).with_context(|| file.display().to_string())?;
+    match io::stdout().write_all(&text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        result => Ok(result.map(|()| 0)?),
+    }
+}
+
+fn measure(json: bool, workers: &[usize]) -> anyhow::Result<u8> {
+    ensure!(workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
+    if !json {
+        println!("{}", bench::HEADER);
+    }
+    let results = bench::isa(workers, |measurement| {
+        if !json {
+            println!("{measurement}");
+        }
+    })?;
+    if json {
+        println!("{}", serde_json::to_string(&results)?);
+    } else {
+        println!("\n{}", results.machine);
+    }
+    Ok(0)
+}
+
+/// Reads a number of bytes with an optional K, M or G.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let trimmed = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
+    let (digits, shift) = match trimmed.char_indices().last() {
+        Some((at, 'K')) => (&trimmed[..at], 10),
+        Some((at, 'M')) => (&trimmed[..at], 20),
+        Some((at, 'G')) => (&trimmed[..at], 30),
+        _ => (trimmed, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size like 256M or 1G"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_its_options_and_leaves_the_programs_alone() {
+        let line = "belfry run --mode hosted --cus 4 --vram 1G --json --file a:/b --file c:d --doorbell polled \
+                    -- launch x.hsaco --kernel k --json";
+        let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
+        assert_eq!((args.mode, args.gpu.cus, args.gpu.vram), (Mode::Hosted, 4, 1 << 30));
+        assert_eq!(args.files.len(), 2);
+        assert_eq!(args.gpu.doorbell, DoorbellMode::Polled);
+        assert_eq!(args.program, ["launch", "x.hsaco", "--kernel", "k", "--json"]);
+        let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
+        assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
+        assert!(args.program.is_empty());
+    }
+
+    #[test]
+    fn bad_command_lines_are_refused() {
+        for line in [
+            "belfry",
+            "belfry run vector-add",
+            "belfry run --mode kvm",
+            "belfry run --vram lots",
+            "belfry run --file nocolon",
+            "belfry serve",
+            "belfry disasm",
+            "belfry bench",
+            "belfry bench isa --workers x",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert!(
+            GpuArgs { cus: 3, vram: 256 << 20, workers: None, doorbell: DoorbellMode::Trapped }
+                .config()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn sizes_take_suffixes() {
+        for (text, size) in [
+            ("4096", Some(4096)),
+            ("64k", Some(64 << 10)),
+            ("256M", Some(256 << 20)),
+            ("256MiB", Some(256 << 20)),
+            ("16G", Some(16 << 30)),
+            ("", None),
+            ("M", None),
+            ("-1M", None),
+            ("99999999999G", None),
+        ] {
+            assert_eq!(parse_size(text).ok(), size, "{text}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! `belfry doctor`: what is there, what is missing, and the fix for each.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use belfry_device::GpuConfig;
+
+use crate::guest::qemu::{Accelerator, choose_accelerator};
+use crate::hosted;
+use crate::image::artifacts::{cached_qemu, system_qemu};
+use crate::image::fetch::{KEYRING, find_mirror};
+use crate::image::{Cache, programs};
+
+/// How one thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// There.
+    Good,
+    /// Not there yet; `belfry image` or `belfry run` gets it.
+    Later,
+    /// Missing, and needed for guests.
+    NoGuest,
+    /// Missing, and needed for hosted programs.
+    NoHosted,
+    /// Missing, and everything works without it.
+    Slower,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub subject: &'static str,
+    /// How it is.
+    pub health: Health,
+    /// What was found.
+    pub text: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+/// Everything that was looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// In the order it was looked at.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether `run --mode qemu` has what it needs or can get it.
+    #[must_use]
+    pub fn guest_possible(&self) -> bool {
+        self.findings.iter().all(|finding| finding.health != Health::NoGuest)
+    }
+
+    /// Whether `run --mode hosted` works.
+    #[must_use]
+    pub fn hosted_possible(&self) -> bool {
+        self.findings.iter().all(|finding| finding.health != Health::NoHosted)
+    }
+
+    fn good(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.findings.push(Finding { subject, health: Health::Good, text: text.into(), fix: None });
+    }
+
+    fn bad(
+        &mut self,
+        subject: &'static str,
+        health: Health,
+        text: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.findings.push(Finding { subject, health, text: text.into(), fix: Some(fix.into()) });
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for finding in &self.findings {
+            let mark = match finding.health {
+                Health::Good => "ok     ",
+                Health::Later => "later  ",
+                Health::NoGuest | Health::NoHosted => "MISSING",
+                Health::Slower => "note   ",
+            };
+            writeln!(f, "{mark}  {:<14} {}", finding.subject, finding.text)?;
+            if let Some(fix) = &finding.fix {
+                writeln!(f, "{:25}-> {fix}", "")?;
+            }
+        }
+        let answer = |possible| if possible { "works" } else { "does not work" };
+        writeln!(f)?;
+        writeln!(f, "run --mode qemu    {}", answer(self.guest_possible()))?;
+        write!(f, "run --mode hosted  {}", answer(self.hosted_possible()))
+    }
+}
+
+/// Looks at everything.
+#[must_use]
+pub fn examine() -> Report {
+    let mut report = Report::default();
+    hosted_mode(&mut report);
+    let cache = cache(&mut report);
+    let complete = cache.as_ref().is_some_and(|cache| {
+        ["kernel", "headers", "rust-src"].iter().all(|artifact| cache.manifest(artifact).is_some())
+            && (system_qemu().is_some() || cached_qemu(cache).is_some())
+    });
+    packages(&mut report, complete);
+    tools(&mut report);
+    if let Some(cache) = &cache {
+        artifacts(&mut report, cache);
+    }
+    report
+}
+
+fn hosted_mode(report: &mut Report) {
+    let config = GpuConfig { vram_size: 64 << 20, workers: 1, ..GpuConfig::default() };
+    let arguments = ["1024".to_owned()];
+    let limit = std::time::Duration::from_secs(60);
+    let mut text = Vec::new();
+    match hosted::run(&config, "vector-add", &arguments, limit, &mut |_, data| text.extend_from_slice(data)) {
+        Ok(outcome) if outcome.exit_status == 0 => {
+            report.good("hosted GPU", "a small vector-add ran and is right")
+        }
+        Ok(_) => report.bad(
+            "hosted GPU",
+            Health::NoHosted,
+            String::from_utf8_lossy(&text).trim().to_owned(),
+            "this is a defect of belfry: please report it with the line above",
+        ),
+        Err(error) => report.bad(
+            "hosted GPU",
+            Health::NoHosted,
+            error.to_string(),
+            "it needs x86-64 Linux, memfd_create and a few hundred MB of address space; look at ulimit -v",
+        ),
+    }
+}
+
+fn cache(report: &mut Report) -> Option<Cache> {
+    match Cache::open() {
+        Ok(cache) => {
+            report.good("cache", cache.root().display().to_string());
+            match free_bytes(cache.root()) {
+                Some(free) if free < 2 << 30 => report.bad(
+                    "disk space",
+                    Health::Slower,
+                    format!("{} MB free beside the cache; a guest's parts take 1.5 GB", free >> 20),
+                    "free some space, or set BELFRY_CACHE to a directory on another disk",
+                ),
+                Some(free) => report.good("disk space", format!("{} GB free", free >> 30)),
+                None => {}
+            }
+            Some(cache)
+        }
+        Err(error) => {
+            let fix = "set BELFRY_CACHE to a directory you can write to";
+            report.bad("cache", Health::NoGuest, error.to_string(), fix);
+            None
+        }
+    }
+}
+
+fn packages(report: &mut Report, complete: bool) {
+    // Once everything is cached nothing of this is used again.
+    let health = if complete { Health::Slower } else { Health::NoGuest };
+    for (program, package) in [("apt-get", "apt"), ("dpkg-deb", "dpkg")] {
+        if runs(program) {
+            report.good("packages", format!("{program} is there"));
+        } else {
+            let fix = "guests are made of Debian packages: use Debian or a system with apt, or hosted mode";
+            report.bad("packages", health, format!("{program} (package {package}) is missing"), fix);
+        }
+    }
+    if Path::new(KEYRING).exists() {
+        report.good("archive keys", KEYRING);
+    } else {
+        report.bad(
+            "archive keys",
+            health,
+            "Debian's archive keys are missing, and packages are never taken unverified",
+            "apt install debian-archive-keyring",
+        );
+    }
+    match find_mirror() {
+        Ok(mirror) => report.good("mirror", format!("{mirror} (from this machine's apt configuration)")),
+        Err(error) => {
+            let fix = "set BELFRY_DEBIAN_MIRROR to the URI of a Debian archive";
+            report.bad("mirror", health, error.to_string(), fix);
+        }
+    }
+}
+
+fn tools(report: &mut Report) {
+    for (program, fix) in [
+        ("cargo", "install Rust: https://rustup.rs"),
+        ("rustc", "install Rust: https://rustup.rs"),
+        ("gcc", "apt install gcc libc6-dev"),
+        ("make", "apt install make"),
+        ("ld", "apt install binutils"),
+        ("objdump", "apt install binutils"),
+    ] {
+        if runs(program) {
+            report.good("tools", format!("{program} is there"));
+        } else {
+            report.bad(
+                "tools",
+                Health::NoGuest,
+                format!("{program} is missing; the driver is built with it"),
+                fix,
+            );
+        }
+    }
+    let sources = programs::workspace();
+    if sources.join("guest-driver/linux").is_dir() {
+        report.good("sources", sources.display().to_string());
+    } else {
+        report.bad(
+            "sources",
+            Health::NoGuest,
+            format!("{} is gone; driver and guest programs are built from it", sources.display()),
+            "run belfry from its source tree",
+        );
+    }
+}
+
+fn artifacts(report: &mut Report, cache: &Cache) {
+    let later = "belfry image (or the next belfry run) fetches it";
+    let qemu = match (system_qemu(), cached_qemu(cache)) {
+        (Some(qemu), _) => {
+            report.good("QEMU", format!("{} of this system", qemu.version));
+            Some(qemu)
+        }
+        (None, Some(qemu)) => {
+            report.good(
+                "QEMU",
+                format!("{} in the cache; the system's has no vfio-user or is absent", qemu.version),
+            );
+            Some(qemu)
+        }
+        (None, None) => {
+            report.bad(
+                "QEMU",
+                Health::Later,
+                "the system's has no vfio-user (10.1 or newer) or is absent",
+                later,
+            );
+            None
+        }
+    };
+    for (subject, artifact) in
+        [("kernel", "kernel"), ("kernel headers", "headers"), ("Rust sources", "rust-src")]
+    {
+        match cache.manifest(artifact) {
+            Some(manifest) => {
+                let package = manifest.packages.first();
+                let version = package.map_or("", |package| package.version.as_str());
+                report.good(subject, format!("{version} in the cache"));
+            }
+            None => report.bad(subject, Health::Later, "not in the cache", later),
+        }
+    }
+    if let Some(qemu) = qemu {
+        match choose_accelerator(cache, &qemu) {
+            Accelerator::Kvm => report.good("KVM", "runs code at full speed"),
+            Accelerator::Tcg => report.bad(
+                "KVM",
+                Health::Slower,
+                "not usable here (no /dev/kvm, no access, or too slow); guests run translated",
+                "works as it is; with hardware virtualisation, join the group kvm: usermod -aG kvm $USER",
+            ),
+        }
+    }
+}
+
+fn runs(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn free_bytes(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail * stat.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_says_which_mode_works() {
+        let mut report = Report::default();
+        report.good("a", "fine");
+        report.bad("b", Health::Slower, "slow", "faster");
+        report.bad("c", Health::Later, "soon", "wait");
+        assert!(report.guest_possible() && report.hosted_possible());
+        report.bad("d", Health::NoGuest, "gone", "get it");
+        assert!(!report.guest_possible() && report.hosted_possible());
+        let text = report.to_string();
+        for part in
+            ["MISSING  d", "-> get it", "run --mode qemu    does not work", "run --mode hosted  works"]
+        {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}

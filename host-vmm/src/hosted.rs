@@ -1,0 +1,203 @@
+//! The hosted mode: driver core and device in this process, under the same runtime and examples as in a guest.
+#![expect(unsafe_code, reason = "carries the runtime's maps and pointers to the hosted driver")]
+
+use std::ffi::c_void;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use belfry_device::{GpuConfig, Stats};
+use belfry_kfd_hosted::{HostedGpu, HostedProcess};
+use belfry_runtime::Runtime;
+use belfry_runtime::transport::{Errno, Node, Protection, Transport};
+
+use crate::guest::Stream;
+
+/// What can go wrong before or beside a hosted program.
+#[derive(Debug, thiserror::Error)]
+pub enum HostedError {
+    /// Device or driver could not be started.
+    #[error("cannot start the hosted GPU: {0}")]
+    Start(#[from] belfry_kfd_hosted::Error),
+    /// The runtime found no GPU on it.
+    #[error("cannot open the hosted GPU: {0}")]
+    Open(#[from] belfry_runtime::Error),
+    /// The program did not end in time.
+    #[error("the program did not end within {0:?}")]
+    Timeout(Duration),
+    /// The program's thread could not be started, or panicked.
+    #[error("the program's thread failed: {0}")]
+    Thread(String),
+}
+
+/// A process's connection to a hosted GPU, as the runtime wants it.
+#[derive(Debug)]
+pub struct HostedTransport {
+    process: HostedProcess,
+}
+
+impl HostedTransport {
+    /// Opens the GPU for one more process.
+    pub fn open(gpu: &Arc<HostedGpu>) -> Result<Self, HostedError> {
+        Ok(Self { process: gpu.open()? })
+    }
+}
+
+// SAFETY: the hosted process maps with MAP_FIXED where it is told to and nowhere else, keeps maps until they are
+// unmapped, and its driver core touches user memory only where an ioctl's argument says.
+unsafe impl Transport for HostedTransport {
+    unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
+        self.process.ioctl(hosted_node(node), request, arg).map_err(errno)
+    }
+
+    unsafe fn mmap(
+        &self,
+        node: Node,
+        addr: Option<usize>,
+        len: usize,
+        prot: Protection,
+        offset: u64,
+    ) -> Result<*mut u8, Errno> {
+        // SAFETY: the caller vouches for the range as the trait asks.
+        unsafe { self.process.mmap(hosted_node(node), addr, len, prot.bits(), offset) }.map_err(errno)
+    }
+
+    unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<(), Errno> {
+        // SAFETY: the caller vouches that nothing uses the range any more.
+        unsafe { self.process.munmap(addr, len) }.map_err(errno)
+    }
+
+    fn render_fd(&self) -> i32 {
+        self.process.render_fd()
+    }
+
+    fn sysfs_read(&self, path: &str) -> io::Result<String> {
+        self.process.sysfs_read(path)
+    }
+
+    fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>> {
+        self.process.sysfs_list(path)
+    }
+
+    fn doorbell_written(&self, addr: *mut u64) {
+        self.process.doorbell_written(addr);
+    }
+}
+
+fn hosted_node(node: Node) -> belfry_kfd_hosted::Node {
+    match node {
+        Node::Kfd => belfry_kfd_hosted::Node::Kfd,
+        Node::Render => belfry_kfd_hosted::Node::Render,
+    }
+}
+
+fn errno(errno: belfry_kfd_hosted::Errno) -> Errno {
+    Errno(errno.raw())
+}
+
+/// Starts a GPU and opens a runtime on it.
+pub fn open(config: &GpuConfig) -> Result<(Arc<HostedGpu>, Runtime), HostedError> {
+    let gpu = HostedGpu::new(config.clone())?;
+    let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
+    Ok((gpu, runtime))
+}
+
+/// What came of a hosted program.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// 0, or 1 for a program that failed.
+    pub exit_status: i32,
+    /// Time to start the device and its driver.
+    pub device: Duration,
+    /// Time to open the runtime.
+    pub driver: Duration,
+    /// Time the program took.
+    pub program: Duration,
+    /// The device's counters at its end.
+    pub stats: Stats,
+}
+
+/// Runs a bundled example on a GPU of its own; `output` gets what it writes, as it comes.
+pub fn run(
+    config: &GpuConfig,
+    program: &str,
+    arguments: &[String],
+    limit: Duration,
+    output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Outcome, HostedError> {
+    let started = Instant::now();
+    let gpu = HostedGpu::new(config.clone())?;
+    let device = started.elapsed();
+    let started = Instant::now();
+    let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
+    let driver = started.elapsed();
+
+    let started = Instant::now();
+    let (sender, receiver) = sync_channel(64);
+    let (name, arguments) = (program.to_owned(), arguments.to_vec());
+    let thread = std::thread::Builder::new()
+        .name("program".into())
+        .spawn(move || {
+            let mut out = Lines { sender, pending: Vec::new() };
+            let result = belfry_examples::run(&name, &runtime, &arguments, &mut out);
+            out.send();
+            result
+        })
+        .map_err(|error| HostedError::Thread(error.to_string()))?;
+    forward(&receiver, started + limit, output).map_err(|()| HostedError::Timeout(limit))?;
+    let exit_status = match thread.join() {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            output(Stream::Stderr, format!("{error:#}\n").as_bytes());
+            1
+        }
+        Err(_) => return Err(HostedError::Thread("it panicked".into())),
+    };
+    Ok(Outcome { exit_status, device, driver, program: started.elapsed(), stats: gpu.device().stats() })
+}
+
+/// Hands over what the program writes until it ends; fails at the deadline.
+fn forward(
+    receiver: &Receiver<Vec<u8>>,
+    deadline: Instant,
+    output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<(), ()> {
+    loop {
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(data) => output(Stream::Stdout, &data),
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => return Err(()),
+        }
+    }
+}
+
+/// Sends what is written line by line.
+struct Lines {
+    sender: SyncSender<Vec<u8>>,
+    pending: Vec<u8>,
+}
+
+impl Lines {
+    fn send(&mut self) {
+        if !self.pending.is_empty() {
+            // Nobody listens after a time-out; the program is on its way out then.
+            let _ = self.sender.send(std::mem::take(&mut self.pending));
+        }
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(data);
+        if data.contains(&b'\n') {
+            self.send();
+        }
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send();
+        Ok(())
+    }
+}
