@@ -234,9 +234,11 @@ impl Drop for Allocation {
         }
         if self.access == HostAccess::ReadWrite && self.kind != MemoryKind::UserPtr {
             // SAFETY: this value owned the map, and nothing refers to it any more.
-            if let Err(errno) = unsafe { self.kfd.transport().munmap(self.range.addr().as_ptr(), self.len()) }
-            {
-                log::warn!("unmapping {:#x} bytes of {} failed: {errno}", self.len(), self.kind);
+            match unsafe { self.kfd.transport().munmap(self.range.addr().as_ptr(), self.len()) } {
+                Ok(()) => self.range.forget(),
+                Err(errno) => {
+                    log::warn!("unmapping {:#x} bytes of {} failed: {errno}", self.len(), self.kind)
+                }
             }
         }
     }

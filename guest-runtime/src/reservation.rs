@@ -65,8 +65,18 @@ impl Reservation {
     }
 }
 
+impl Reservation {
+    /// Gives the range up without unmapping it: somebody else has, and it may already be another's.
+    pub(crate) fn forget(&mut self) {
+        self.len = 0;
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         // SAFETY: the range was reserved by `new` and its owner is done with it.
         unsafe { libc::munmap(self.addr.as_ptr().cast(), self.len) };
     }
