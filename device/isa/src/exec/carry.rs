@@ -1,14 +1,14 @@
 //! Operations with a lane mask beside their registers: carries, `v_div_scale`, `v_div_fmas`.
 
-use super::di::{Di, Flow, Handler};
+use super::di::{Di, Flow, Handler, Machine};
 use super::float::{double, single};
-use super::op::{Format, Reg, exec_half, per_backend, read, split, write};
+use super::op::{Format, Reg, exec_half, fetch, per_backend, read, split, write};
 use crate::inst::Op;
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
 
 /// An operation with a mask in, a mask out, or both.
-pub(crate) trait CarryOp: 'static {
+pub(crate) trait CarryOp: Sized + 'static {
     type A: Reg;
     type B: Reg;
     type C: Reg;
@@ -17,7 +17,10 @@ pub(crate) trait CarryOp: 'static {
     const FORMAT: Format;
     /// Whether it writes a mask.
     const OUT: bool;
-    const LANES: bool = false;
+    /// Handler, by the lane form where there is one.
+    fn handler(backend: BackendKind) -> Handler {
+        each_handler::<Self>(backend)
+    }
     fn scalar(a: Self::A, b: Self::B, c: Self::C, carry: bool) -> (Self::D, bool);
     #[inline(always)]
     fn lanes<L: Lanes>(a: L::V, _b: L::V, _carry: u16) -> (L::V, u16) {
@@ -25,27 +28,29 @@ pub(crate) trait CarryOp: 'static {
     }
 }
 
+/// One half by the lane form.
 #[inline(always)]
 fn half<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di, half: u32) -> u32 {
     let exec = exec_half(w, half);
     let carry = split(w.s[(d.imm + half) as usize & 255]);
-    if O::LANES {
-        let a = read::<L, false>(w, &d.src[0], half, O::FORMAT);
-        let b = read::<L, false>(w, &d.src[1], half, O::FORMAT);
-        let (low, low_out) = O::lanes::<L>(a[0], b[0], carry[0]);
-        let (high, high_out) = O::lanes::<L>(a[1], b[1], carry[1]);
-        write::<L>(w, d.dst + half, exec, [low, high]);
-        return (u32::from(low_out) | u32::from(high_out) << 16) & exec;
-    }
+    let a = read::<L, false>(w, &d.src[0], half, O::FORMAT);
+    let b = read::<L, false>(w, &d.src[1], half, O::FORMAT);
+    let (low, low_out) = O::lanes::<L>(a[0], b[0], carry[0]);
+    let (high, high_out) = O::lanes::<L>(a[1], b[1], carry[1]);
+    write::<L>(w, d.dst + half, exec, [low, high]);
+    (u32::from(low_out) | u32::from(high_out) << 16) & exec
+}
+
+/// One half by the scalar definition.
+#[inline(always)]
+fn half_each<O: CarryOp>(w: &mut Wave, d: &Di, half: u32) -> u32 {
+    let exec = exec_half(w, half);
+    let carry = split(w.s[(d.imm + half) as usize & 255]);
     let mut out = 0;
     for (chunk, mask) in split(exec).into_iter().enumerate() {
-        let a = O::A::gather::<L>(w, &d.src[0], half, chunk).map(|x| x.modify(O::FORMAT, &d.src[0]));
-        let b = O::B::gather::<L>(w, &d.src[1], half, chunk).map(|x| x.modify(O::FORMAT, &d.src[1]));
-        let c = if O::ARITY > 2 {
-            O::C::gather::<L>(w, &d.src[2], half, chunk).map(|x| x.modify(O::FORMAT, &d.src[2]))
-        } else {
-            [O::C::default(); 16]
-        };
+        let a = fetch::<O::A>(w, d, 0, O::ARITY, half, chunk, O::FORMAT, false);
+        let b = fetch::<O::B>(w, d, 1, O::ARITY, half, chunk, O::FORMAT, false);
+        let c = fetch::<O::C>(w, d, 2, O::ARITY, half, chunk, O::FORMAT, false);
         let mut r = [O::D::default(); 16];
         for i in 0..16 {
             let (value, carry_out) = O::scalar(a[i], b[i], c[i], carry[chunk] >> i & 1 != 0);
@@ -57,10 +62,11 @@ fn half<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di, half: u32) -> u32 {
     out & exec
 }
 
+/// Both halves, then the mask out: it may be the mask in.
 #[inline(always)]
-fn both<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    let first = half::<O, L>(w, d, 0);
-    let second = if w.halves == 2 { half::<O, L>(w, d, 1) } else { 0 };
+fn both<O: CarryOp>(w: &mut Wave, d: &Di, half: impl Fn(&mut Wave, &Di, u32) -> u32) -> Flow {
+    let first = half(w, d, 0);
+    let second = if w.halves == 2 { half(w, d, 1) } else { 0 };
     if O::OUT {
         w.s[d.dst2 as usize & 255] = first;
         if w.halves == 2 {
@@ -71,7 +77,27 @@ fn both<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
 }
 
 per_backend! {
-    handler [O: CarryOp] [O] |w, _m, d, L| both::<O, L>(w, d)
+    lanes_handler [O: CarryOp] [O] |w, _m, d, L| both::<O>(w, d, half::<O, L>)
+}
+
+fn each_portable<O: CarryOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    both::<O>(w, d, half_each::<O>)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+fn each_avx2<O: CarryOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    both::<O>(w, d, half_each::<O>)
+}
+
+fn each_handler<O: CarryOp>(backend: BackendKind) -> Handler {
+    match backend {
+        BackendKind::Portable => each_portable::<O>,
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx2 | BackendKind::Avx512 => each_avx2::<O> as Handler,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => each_portable::<O>,
+    }
 }
 
 /// What lowering needs to know.
@@ -113,7 +139,9 @@ macro_rules! carry_ops {
                 #[inline(always)]
                 fn scalar($a: $A, $b: $B, $c: $C, $carry: bool) -> ($D, bool) $scalar
                 $(
-                    const LANES: bool = true;
+                    fn handler(backend: BackendKind) -> Handler {
+                        lanes_handler::<Self>(backend)
+                    }
                     #[inline(always)]
                     fn lanes<L: Lanes>($a: L::V, $b: L::V, $carry: u16) -> (L::V, u16) $lanes
                 )?
@@ -123,7 +151,7 @@ macro_rules! carry_ops {
         pub(crate) fn entry(op: Op, backend: BackendKind) -> Option<CarryEntry> {
             Some(match op {
                 $(Op::$op => CarryEntry {
-                    handler: handler::<$op>(backend),
+                    handler: $op::handler(backend),
                     arity: $arity,
                     bits: [<$A>::BITS, <$B>::BITS, <$C>::BITS],
                     dst_bits: <$D>::BITS,

@@ -3,12 +3,12 @@
 //! A comparison is a set of outcomes that count as true, in the bits of the hardware's own opcode order: 1 less, 2 equal,
 //! 4 greater, 8 unordered. So one handler per operand type serves all sixteen conditions.
 
-use super::di::{Di, Flow, Handler};
+use super::di::{Di, Flow, Handler, Machine};
 use super::float::{double, half, single};
 use super::op::{Format, Reg, exec_half, per_backend, read};
 use super::{di::flag, float};
 use crate::lanes::{BackendKind, Lanes};
-use crate::wave::{Wave, number};
+use crate::wave::Wave;
 
 const LESS: u8 = 1;
 const EQUAL: u8 = 2;
@@ -16,11 +16,16 @@ const GREATER: u8 = 4;
 const UNORDERED: u8 = 8;
 
 /// A type of compared operands.
-pub(crate) trait Compared: 'static {
+pub(crate) trait Compared: Sized + 'static {
     type A: Reg;
     type B: Reg;
     const FORMAT: Format;
-    const LANES: bool = false;
+    /// Whether `b` is a mask of classes.
+    const CLASS: bool = false;
+    /// Handler, by the lane form where there is one.
+    fn handler(_backend: BackendKind) -> Handler {
+        each_handler::<Self>
+    }
     /// Whether the comparison is true, given the outcomes that are.
     fn scalar(a: Self::A, b: Self::B, outcomes: u8) -> bool;
     /// Lanes that are less, equal, unordered.
@@ -52,7 +57,9 @@ macro_rules! compared {
                 ordering(&value(a), &value(b)) & outcomes != 0
             }
             $(
-                const LANES: bool = true;
+                fn handler(backend: BackendKind) -> Handler {
+                    lanes_handler::<Self>(backend)
+                }
                 #[inline(always)]
                 fn lanes<L: Lanes>($a: L::V, $b: L::V) -> [u16; 3] {
                     $lanes
@@ -81,6 +88,7 @@ macro_rules! classified {
             type A = $reg;
             type B = u32;
             const FORMAT: Format = Format::$format;
+            const CLASS: bool = true;
             #[inline(always)]
             fn scalar(a: $reg, b: u32, _outcomes: u8) -> bool {
                 $class(a, b)
@@ -98,26 +106,30 @@ classified! {
 /// Lanes of one half for which the comparison is true, whatever EXEC.
 #[inline(always)]
 fn compare<T: Compared, L: Lanes>(w: &Wave, d: &Di, half: u32) -> u32 {
-    if T::LANES && d.flags & flag::SLOW == 0 {
-        let a = read::<L, false>(w, &d.src[0], half, T::FORMAT);
-        let b = read::<L, false>(w, &d.src[1], half, T::FORMAT);
-        let (low, high) = (T::lanes::<L>(a[0], b[0]), T::lanes::<L>(a[1], b[1]));
-        let join = |n: usize| u32::from(low[n]) | u32::from(high[n]) << 16;
-        let (less, equal, unordered) = (join(0), join(1), join(2));
-        let greater = !(less | equal | unordered);
-        let pick = |outcome: u8, lanes: u32| if d.aux & outcome != 0 { lanes } else { 0 };
-        return pick(LESS, less) | pick(EQUAL, equal) | pick(GREATER, greater) | pick(UNORDERED, unordered);
-    }
+    let a = read::<L, false>(w, &d.src[0], half, T::FORMAT);
+    let b = read::<L, false>(w, &d.src[1], half, T::FORMAT);
+    let (low, high) = (T::lanes::<L>(a[0], b[0]), T::lanes::<L>(a[1], b[1]));
+    let join = |n: usize| u32::from(low[n]) | u32::from(high[n]) << 16;
+    let (less, equal, unordered) = (join(0), join(1), join(2));
+    let greater = !(less | equal | unordered);
+    let pick = |outcome: u8, lanes: u32| if d.aux & outcome != 0 { lanes } else { 0 };
+    pick(LESS, less) | pick(EQUAL, equal) | pick(GREATER, greater) | pick(UNORDERED, unordered)
+}
+
+/// The same by the scalar definition.
+fn compare_each<T: Compared>(w: &Wave, d: &Di, half: u32) -> u32 {
     let mut result = 0;
     for chunk in 0..2 {
-        let mut a = T::A::gather::<L>(w, &d.src[0], half, chunk);
-        let mut b = T::B::gather::<L>(w, &d.src[1], half, chunk);
+        let mut a = T::A::gather(w, &d.src[0], half, chunk);
+        let mut b = T::B::gather(w, &d.src[1], half, chunk);
         if T::FORMAT != Format::Bits {
             a = a.map(|x| x.modify(T::FORMAT, &d.src[0]));
             b = b.map(|x| x.modify(T::FORMAT, &d.src[1]));
-            if d.flags & flag::SLOW != 0 && T::A::BITS == T::B::BITS {
+            if d.flags & flag::SLOW != 0 {
                 a = a.map(|x| float::flush_input(x, T::FORMAT, w.mode));
-                b = b.map(|x| float::flush_input(x, T::FORMAT, w.mode));
+                if !T::CLASS {
+                    b = b.map(|x| float::flush_input(x, T::FORMAT, w.mode));
+                }
             }
         }
         for i in 0..16 {
@@ -127,44 +139,31 @@ fn compare<T: Compared, L: Lanes>(w: &Wave, d: &Di, half: u32) -> u32 {
     result
 }
 
-/// Both halves first: a source may be the destination.
+/// Writes a mask to a register pair, or to EXEC. Both halves come first: a source may be the destination.
 #[inline(always)]
-fn masks<T: Compared, L: Lanes>(w: &Wave, d: &Di) -> [u32; 2] {
-    let first = compare::<T, L>(w, d, 0) & exec_half(w, 0);
-    let second = if w.halves == 2 { compare::<T, L>(w, d, 1) & exec_half(w, 1) } else { 0 };
-    [first, second]
-}
-
-#[inline(always)]
-fn to_sgpr<T: Compared, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    let [first, second] = masks::<T, L>(w, d);
-    w.s[d.dst as usize & 255] = first;
+fn to_mask(w: &mut Wave, register: usize, of: impl Fn(&Wave, u32) -> u32) -> Flow {
+    let first = of(w, 0) & exec_half(w, 0);
     if w.halves == 2 {
-        w.s[(d.dst as usize + 1) & 255] = second;
+        let second = of(w, 1) & exec_half(w, 1);
+        w.s[(register + 1) & 255] = second;
     }
-    Flow::NEXT
-}
-
-#[inline(always)]
-fn to_exec<T: Compared, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    let [first, second] = masks::<T, L>(w, d);
-    w.s[number::EXEC] = first;
-    if w.halves == 2 {
-        w.s[number::EXEC + 1] = second;
-    }
+    w.s[register & 255] = first;
     Flow::NEXT
 }
 
 per_backend! {
-    cmp [T: Compared] [T] |w, _m, d, L| to_sgpr::<T, L>(w, d)
+    lanes_handler [T: Compared] [T] |w, _m, d, L| to_mask(w, d.dst as usize, |w, half| compare::<T, L>(w, d, half))
 }
-per_backend! {
-    cmpx [T: Compared] [T] |w, _m, d, L| to_exec::<T, L>(w, d)
+
+fn each_handler<T: Compared>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    to_mask(w, d.dst as usize, |w, half| compare_each::<T>(w, d, half))
 }
 
 /// How a comparison is lowered.
 pub(crate) struct Comparison {
     pub(crate) handler: Handler,
+    /// For modes that flush denormals.
+    pub(crate) slow: Handler,
     /// Outcomes that are true, for [`Di::aux`].
     pub(crate) outcomes: u8,
     pub(crate) bits: [u32; 2],
@@ -174,10 +173,7 @@ pub(crate) struct Comparison {
 /// The comparison a mnemonic such as `v_cmpx_nge_f32` names.
 pub(crate) fn parse(mnemonic: &str, backend: BackendKind) -> Option<Comparison> {
     let name = mnemonic.strip_suffix("_e32").unwrap_or(mnemonic);
-    let (exec, rest) = match name.strip_prefix("v_cmpx_") {
-        Some(rest) => (true, rest),
-        None => (false, name.strip_prefix("v_cmp_")?),
-    };
+    let rest = name.strip_prefix("v_cmpx_").or_else(|| name.strip_prefix("v_cmp_"))?;
     let (condition, kind) = rest.rsplit_once('_')?;
     let outcomes = match condition {
         "f" => 0,
@@ -196,36 +192,38 @@ pub(crate) fn parse(mnemonic: &str, backend: BackendKind) -> Option<Comparison> 
         "neq" => LESS | GREATER | UNORDERED,
         "nlt" => GREATER | EQUAL | UNORDERED,
         "t" => LESS | EQUAL | GREATER | UNORDERED,
-        "class" => return class(kind, exec, backend),
+        "class" => return class(kind, backend),
         _ => return None,
     };
-    fn of<T: Compared>(exec: bool, outcomes: u8, backend: BackendKind) -> Comparison {
-        let handler = if exec { cmpx::<T>(backend) } else { cmp::<T>(backend) };
-        Comparison { handler, outcomes, bits: [T::A::BITS, T::B::BITS], format: T::FORMAT }
-    }
     Some(match kind {
-        "u16" => of::<U16>(exec, outcomes, backend),
-        "i16" => of::<I16>(exec, outcomes, backend),
-        "u32" => of::<U32>(exec, outcomes, backend),
-        "i32" => of::<I32>(exec, outcomes, backend),
-        "u64" => of::<U64>(exec, outcomes, backend),
-        "i64" => of::<I64>(exec, outcomes, backend),
-        "f16" => of::<F16>(exec, outcomes, backend),
-        "f32" => of::<F32>(exec, outcomes, backend),
-        "f64" => of::<F64>(exec, outcomes, backend),
+        "u16" => of::<U16>(outcomes, backend),
+        "i16" => of::<I16>(outcomes, backend),
+        "u32" => of::<U32>(outcomes, backend),
+        "i32" => of::<I32>(outcomes, backend),
+        "u64" => of::<U64>(outcomes, backend),
+        "i64" => of::<I64>(outcomes, backend),
+        "f16" => of::<F16>(outcomes, backend),
+        "f32" => of::<F32>(outcomes, backend),
+        "f64" => of::<F64>(outcomes, backend),
         _ => return None,
     })
 }
 
-fn class(kind: &str, exec: bool, backend: BackendKind) -> Option<Comparison> {
-    fn of<T: Compared>(exec: bool, backend: BackendKind) -> Comparison {
-        let handler = if exec { cmpx::<T>(backend) } else { cmp::<T>(backend) };
-        Comparison { handler, outcomes: 0, bits: [T::A::BITS, T::B::BITS], format: T::FORMAT }
+fn of<T: Compared>(outcomes: u8, backend: BackendKind) -> Comparison {
+    Comparison {
+        handler: T::handler(backend),
+        slow: each_handler::<T>,
+        outcomes,
+        bits: [T::A::BITS, T::B::BITS],
+        format: T::FORMAT,
     }
+}
+
+fn class(kind: &str, backend: BackendKind) -> Option<Comparison> {
     Some(match kind {
-        "f16" => of::<ClassF16>(exec, backend),
-        "f32" => of::<ClassF32>(exec, backend),
-        "f64" => of::<ClassF64>(exec, backend),
+        "f16" => of::<ClassF16>(0, backend),
+        "f32" => of::<ClassF32>(0, backend),
+        "f64" => of::<ClassF64>(0, backend),
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! FLAT, GLOBAL and SCRATCH instructions.
 //!
 //! `src[0]` is VADDR, `src[1]` VDATA, `src[2]` SADDR (a constant 0 when it is off), `imm` the signed byte offset, `aux`
-//! what the handler needs. The address form is chosen at lowering: see [`Form`].
+//! what the handler needs, `dst2` the address form: see [`Form`].
 
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
@@ -26,11 +26,10 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    const fn number(self) -> u8 {
-        self as u8
-    }
-    const fn from_number(number: u8) -> Form {
-        match number {
+    /// The form an element's `dst2` holds.
+    #[inline(always)]
+    fn of(d: &Di) -> Form {
+        match d.dst2 {
             0 => Form::Flat,
             1 => Form::Global,
             2 => Form::GlobalScalar,
@@ -56,10 +55,10 @@ fn fail(m: &mut Machine<'_>, failure: Failure, lanes: u64) -> Flow {
 
 /// One lane's address.
 #[inline(always)]
-fn segment<const FORM: u8>(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
+fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
     let (half, at) = (lane / 32, lane & 31);
     let offset = i64::from(d.imm.cast_signed());
-    match Form::from_number(FORM) {
+    match Form::of(d) {
         Form::Flat => m.apertures.segment(lane64(w, d.src[0].value, lane).wrapping_add_signed(offset)),
         Form::Global => Segment::Global(lane64(w, d.src[0].value, lane).wrapping_add_signed(offset)),
         Form::GlobalScalar => {
@@ -167,8 +166,8 @@ enum Block {
 }
 
 #[inline(always)]
-fn block<L: Lanes, const FORM: u8>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize, bytes: u32) -> Block {
-    let form = Form::from_number(FORM);
+fn block<L: Lanes>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize, bytes: u32) -> Block {
+    let form = Form::of(d);
     let offset = i64::from(d.imm.cast_signed());
     if form == Form::Scratch {
         let vector = match d.src[0].kind {
@@ -215,13 +214,13 @@ fn block<L: Lanes, const FORM: u8>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32,
 }
 
 #[inline(always)]
-fn load<L: Lanes, const FORM: u8, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             if mask == 0 {
                 continue;
             }
-            match load_chunk::<L, FORM, N>(w, m, d, half, chunk, mask) {
+            match load_chunk::<L, N>(w, m, d, half, chunk, mask) {
                 Ok(rows) => {
                     for (n, row) in rows.into_iter().enumerate() {
                         let target = &mut w.v.row_mut(d.dst + n as u32 * w.halves + half)[chunk];
@@ -240,7 +239,7 @@ fn load<L: Lanes, const FORM: u8, const N: usize>(w: &mut Wave, m: &mut Machine<
 }
 
 #[inline(always)]
-fn load_chunk<L: Lanes, const FORM: u8, const N: usize>(
+fn load_chunk<L: Lanes, const N: usize>(
     w: &Wave,
     m: &mut Machine<'_>,
     d: &Di,
@@ -252,7 +251,7 @@ fn load_chunk<L: Lanes, const FORM: u8, const N: usize>(
     if mask == u16::MAX {
         let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
         let mut rows = [L::splat(0); N];
-        match block::<L, FORM>(w, m, d, half, chunk, N as u32 * 4) {
+        match block::<L>(w, m, d, half, chunk, N as u32 * 4) {
             Block::Contiguous(va) => {
                 if load_run::<L, N>(m, va, &mut rows).map_err(chunk_fault)? {
                     return Ok(rows);
@@ -283,17 +282,31 @@ fn load_chunk<L: Lanes, const FORM: u8, const N: usize>(
         }
     }
     let mut values = [[0; 16]; N];
+    load_lanes(w, m, d, first_lane, mask, &mut values)?;
+    Ok(values.map(L::from_array))
+}
+
+/// One lane after the other, whatever their addresses.
+#[inline(never)]
+fn load_lanes(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    first_lane: u32,
+    mask: u16,
+    values: &mut [[u32; 16]],
+) -> Result<(), (Failure, u64)> {
     let mut left = mask;
     while left != 0 {
         let i = left.trailing_zeros();
         left &= left - 1;
         let lane = first_lane + i;
-        let at = segment::<FORM>(w, m, d, lane);
+        let at = segment(w, m, d, lane);
         for (n, row) in values.iter_mut().enumerate() {
             row[i as usize & 15] = load_lane(w, m, advance(at, n), lane).map_err(|failure| (failure, 1 << lane))?;
         }
     }
-    Ok(values.map(L::from_array))
+    Ok(())
 }
 
 /// Loads sixteen elements of `N` dwords that lie one after the other; `false` when they are not in one page.
@@ -322,13 +335,13 @@ fn load_run<L: Lanes, const N: usize>(m: &mut Machine<'_>, va: u64, rows: &mut [
 }
 
 #[inline(always)]
-fn store<L: Lanes, const FORM: u8, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             if mask == 0 {
                 continue;
             }
-            if let Err((failure, lanes)) = store_chunk::<L, FORM, N>(w, m, d, half, chunk, mask) {
+            if let Err((failure, lanes)) = store_chunk::<L, N>(w, m, d, half, chunk, mask) {
                 return fail(m, failure, lanes);
             }
         }
@@ -337,7 +350,7 @@ fn store<L: Lanes, const FORM: u8, const N: usize>(w: &mut Wave, m: &mut Machine
 }
 
 #[inline(always)]
-fn store_chunk<L: Lanes, const FORM: u8, const N: usize>(
+fn store_chunk<L: Lanes, const N: usize>(
     w: &Wave,
     m: &mut Machine<'_>,
     d: &Di,
@@ -349,7 +362,7 @@ fn store_chunk<L: Lanes, const FORM: u8, const N: usize>(
     let row = |n: usize| &w.v.row(d.src[1].value + n as u32 * w.halves + half)[chunk];
     if mask == u16::MAX {
         let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
-        match block::<L, FORM>(w, m, d, half, chunk, N as u32 * 4) {
+        match block::<L>(w, m, d, half, chunk, N as u32 * 4) {
             Block::Contiguous(va) => {
                 let stored = match N {
                     1 => m.global.store_block(va, &row(0).0),
@@ -379,14 +392,26 @@ fn store_chunk<L: Lanes, const FORM: u8, const N: usize>(
             Block::Uniform(_) | Block::None => {}
         }
     }
+    store_lanes(w, m, d, first_lane, mask, N as u32)
+}
+
+/// One lane after the other, whatever their addresses.
+#[inline(never)]
+fn store_lanes(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    first_lane: u32,
+    mask: u16,
+    words: u32,
+) -> Result<(), (Failure, u64)> {
     let mut left = mask;
     while left != 0 {
-        let i = left.trailing_zeros();
+        let lane = first_lane + left.trailing_zeros();
         left &= left - 1;
-        let lane = first_lane + i;
-        let at = segment::<FORM>(w, m, d, lane);
-        for n in 0..N {
-            let value = row(n).0[i as usize & 15];
+        let at = segment(w, m, d, lane);
+        for n in 0..words as usize {
+            let value = w.v.lane(d.src[1].value + n as u32 * w.halves + lane / 32, lane & 31);
             store_lane(w, m, advance(at, n), lane, value).map_err(|failure| (failure, 1 << lane))?;
         }
     }
@@ -394,10 +419,10 @@ fn store_chunk<L: Lanes, const FORM: u8, const N: usize>(
 }
 
 per_backend! {
-    load_n [const FORM: u8, const N: usize] [FORM, N] |w, m, d, L| load::<L, FORM, N>(w, m, d)
+    load_n [const N: usize] [N] |w, m, d, L| load::<L, N>(w, m, d)
 }
 per_backend! {
-    store_n [const FORM: u8, const N: usize] [FORM, N] |w, m, d, L| store::<L, FORM, N>(w, m, d)
+    store_n [const N: usize] [N] |w, m, d, L| store::<L, N>(w, m, d)
 }
 
 /// Lanes in EXEC, lowest first.
@@ -413,10 +438,10 @@ fn active(w: &Wave) -> impl Iterator<Item = u32> + use<> {
     })
 }
 
-fn load_narrow<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
     for lane in active(w) {
-        let at = segment::<FORM>(w, m, d, lane);
+        let at = segment(w, m, d, lane);
         let value = if narrow.bytes == 1 {
             load_lane::<u8>(w, m, at, lane).map(u16::from)
         } else {
@@ -434,10 +459,10 @@ fn load_narrow<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flo
     Flow::NEXT
 }
 
-fn store_narrow<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
     for lane in active(w) {
-        let at = segment::<FORM>(w, m, d, lane);
+        let at = segment(w, m, d, lane);
         let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);
         let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
         let done = if narrow.bytes == 1 {
@@ -452,13 +477,13 @@ fn store_narrow<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Fl
     Flow::NEXT
 }
 
-fn atomic32<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let function = Function::from_number(d.aux);
     for lane in active(w) {
         let (half, at_lane) = (lane / 32, lane & 31);
         let data = w.v.lane(d.src[1].value + half, at_lane);
         let other = w.v.lane(d.src[1].value + half + w.halves, at_lane);
-        let old = match segment::<FORM>(w, m, d, lane) {
+        let old = match segment(w, m, d, lane) {
             Segment::Global(va) if function == Function::Add => m.global.add_u32(va, data).map_err(Failure::Memory),
             Segment::Global(va) => m.global.update_u32(va, |old| function.apply32(old, data, other)).map_err(Failure::Memory),
             at => modify_lane::<u32>(w, m, at, lane, |old| function.apply32(old, data, other)),
@@ -472,12 +497,12 @@ fn atomic32<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
-fn atomic64<const FORM: u8>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let function = Function::from_number(d.aux);
     for lane in active(w) {
         let data = lane64(w, d.src[1].value, lane);
         let other = lane64(w, d.src[1].value + 2 * w.halves, lane);
-        let old = match segment::<FORM>(w, m, d, lane) {
+        let old = match segment(w, m, d, lane) {
             Segment::Global(va) => m.global.update_u64(va, |old| function.apply64(old, data, other)).map_err(Failure::Memory),
             at => modify64(w, m, at, lane, |old| function.apply64(old, data, other)),
         };
@@ -519,18 +544,9 @@ pub(crate) struct FlatEntry {
 }
 
 /// The lowering of a name such as `load_b32` or `atomic_add_u32`, the part after `flat_`, `global_`, `scratch_`.
-pub(crate) fn parse(name: &str, form: Form, backend: BackendKind) -> Option<FlatEntry> {
-    match form {
-        Form::Flat => entry::<{ Form::Flat.number() }>(name, backend),
-        Form::Global => entry::<{ Form::Global.number() }>(name, backend),
-        Form::GlobalScalar => entry::<{ Form::GlobalScalar.number() }>(name, backend),
-        Form::Scratch => entry::<{ Form::Scratch.number() }>(name, backend),
-    }
-}
-
-fn entry<const FORM: u8>(name: &str, backend: BackendKind) -> Option<FlatEntry> {
+pub(crate) fn parse(name: &str, backend: BackendKind) -> Option<FlatEntry> {
     let narrow = |bytes: u32, signed: bool, half: Option<Half>, load: bool| FlatEntry {
-        handler: if load { load_narrow::<FORM> } else { store_narrow::<FORM> },
+        handler: if load { load_narrow } else { store_narrow },
         aux: Narrow { bytes, signed, half }.pack(),
         dst: u32::from(load),
         data: u32::from(!load),
@@ -539,14 +555,14 @@ fn entry<const FORM: u8>(name: &str, backend: BackendKind) -> Option<FlatEntry> 
     let load = |handler: Handler, dst: u32| FlatEntry { handler, aux: 0, dst, data: 0, atomic: false };
     let store = |handler: Handler, data: u32| FlatEntry { handler, aux: 0, dst: 0, data, atomic: false };
     Some(match name {
-        "load_b32" => load(load_n::<FORM, 1>(backend), 1),
-        "load_b64" => load(load_n::<FORM, 2>(backend), 2),
-        "load_b96" => load(load_n::<FORM, 3>(backend), 3),
-        "load_b128" => load(load_n::<FORM, 4>(backend), 4),
-        "store_b32" => store(store_n::<FORM, 1>(backend), 1),
-        "store_b64" => store(store_n::<FORM, 2>(backend), 2),
-        "store_b96" => store(store_n::<FORM, 3>(backend), 3),
-        "store_b128" => store(store_n::<FORM, 4>(backend), 4),
+        "load_b32" => load(load_n::<1>(backend), 1),
+        "load_b64" => load(load_n::<2>(backend), 2),
+        "load_b96" => load(load_n::<3>(backend), 3),
+        "load_b128" => load(load_n::<4>(backend), 4),
+        "store_b32" => store(store_n::<1>(backend), 1),
+        "store_b64" => store(store_n::<2>(backend), 2),
+        "store_b96" => store(store_n::<3>(backend), 3),
+        "store_b128" => store(store_n::<4>(backend), 4),
         "load_u8" => narrow(1, false, None, true),
         "load_i8" => narrow(1, true, None, true),
         "load_u16" => narrow(2, false, None, true),
@@ -564,7 +580,7 @@ fn entry<const FORM: u8>(name: &str, backend: BackendKind) -> Option<FlatEntry> 
         _ => {
             let (function, bits, operands) = Function::parse(name.strip_prefix("atomic_")?)?;
             FlatEntry {
-                handler: if bits == 64 { atomic64::<FORM> } else { atomic32::<FORM> },
+                handler: if bits == 64 { atomic64 } else { atomic32 },
                 aux: function as u8,
                 dst: bits / 32,
                 data: bits / 32 * operands,

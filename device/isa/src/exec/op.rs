@@ -4,7 +4,7 @@
 //! has a lane form, written with [`Lanes`]; tests hold the two equal. The `vector_ops!` tables in the family files
 //! define both in a line or two.
 
-use super::di::{Di, Flow, Handler, Kind, Source, flag};
+use super::di::{Di, Flow, Handler, Kind, Machine, Source, flag};
 use super::float;
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Wave, number};
@@ -23,7 +23,7 @@ pub(crate) enum Format {
 pub(crate) trait Reg: Copy + Default + 'static {
     /// 16, 32 or 64.
     const BITS: u32;
-    fn gather<L: Lanes>(w: &Wave, source: &Source, half: u32, chunk: usize) -> [Self; 16];
+    fn gather(w: &Wave, source: &Source, half: u32, chunk: usize) -> [Self; 16];
     fn scatter(w: &mut Wave, di: &Di, half: u32, chunk: usize, mask: u16, values: &[Self; 16]);
     fn modify(self, format: Format, source: &Source) -> Self;
     fn from_bits(bits: u64) -> Self;
@@ -41,7 +41,7 @@ fn words(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u32; 16] {
 impl Reg for u32 {
     const BITS: u32 = 32;
     #[inline(always)]
-    fn gather<L: Lanes>(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u32; 16] {
+    fn gather(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u32; 16] {
         words(w, source, half, chunk)
     }
     #[inline(always)]
@@ -72,7 +72,7 @@ impl Reg for u16 {
     const BITS: u32 = 16;
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "the half asked for")]
-    fn gather<L: Lanes>(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u16; 16] {
+    fn gather(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u16; 16] {
         let shift = if source.high { 16 } else { 0 };
         words(w, source, half, chunk).map(|word| (word >> shift) as u16)
     }
@@ -104,7 +104,7 @@ impl Reg for u16 {
 impl Reg for u64 {
     const BITS: u32 = 64;
     #[inline(always)]
-    fn gather<L: Lanes>(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u64; 16] {
+    fn gather(w: &Wave, source: &Source, half: u32, chunk: usize) -> [u64; 16] {
         match source.kind {
             Kind::Vector => {
                 let low = &w.v.row(source.value + half)[chunk].0;
@@ -143,7 +143,7 @@ impl Reg for u64 {
 }
 
 /// An operation on up to three sources.
-pub(crate) trait VectorOp: 'static {
+pub(crate) trait VectorOp: Sized + 'static {
     type A: Reg;
     type B: Reg;
     type C: Reg;
@@ -160,6 +160,14 @@ pub(crate) trait VectorOp: 'static {
     const NAN: bool = false;
     /// The definition.
     fn scalar(a: Self::A, b: Self::B, c: Self::C) -> Self::D;
+    /// The handler made from [`VectorOp::lanes`], for any operands.
+    fn general(backend: BackendKind) -> Handler {
+        scalar_handler::<Self>(backend)
+    }
+    /// The same for plain vector register sources.
+    fn plain(backend: BackendKind) -> Handler {
+        scalar_handler::<Self>(backend)
+    }
     /// The same for sixteen lanes.
     #[inline(always)]
     fn lanes<L: Lanes>(a: L::V, _b: L::V, _c: L::V) -> L::V {
@@ -219,12 +227,9 @@ pub(crate) fn split(exec: u32) -> [u16; 2] {
     [exec as u16, (exec >> 16) as u16]
 }
 
-/// Handler body of a [`VectorOp`].
+/// Handler body of a [`VectorOp`] with a lane form.
 #[inline(always)]
 fn vector<O: VectorOp, L: Lanes, const PLAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
-    if !O::LANES || (!PLAIN && d.flags & flag::SLOW != 0 && (O::INPUT != Format::Bits || O::OUTPUT != Format::Bits)) {
-        return each_lane::<O, L>(w, d);
-    }
     for half in 0..w.halves {
         let a = read::<L, PLAIN>(w, &d.src[0], half, O::INPUT);
         let b = if O::ARITY > 1 { read::<L, PLAIN>(w, &d.src[1], half, O::INPUT) } else { a };
@@ -234,12 +239,18 @@ fn vector<O: VectorOp, L: Lanes, const PLAIN: bool>(w: &mut Wave, d: &Di) -> Flo
             r = again::<O, L>(a, b, c);
         }
         if !PLAIN && O::OUTPUT == Format::F32 && (d.omod != 0 || d.flags & flag::CLAMP != 0) {
-            r = r.map(|v| L::from_array(L::to_array(v).map(|x| float::output_f32(x, d.omod, d.flags & flag::CLAMP != 0))));
+            r = modified_output::<L>(r, d);
         }
         let exec = exec_half(w, half);
         write::<L>(w, d.dst + half, exec, r);
     }
     Flow::NEXT
+}
+
+/// `omod` and `clamp` of a single-precision result.
+#[inline(never)]
+fn modified_output<L: Lanes>(r: [L::V; 2], d: &Di) -> [L::V; 2] {
+    r.map(|v| L::from_array(L::to_array(v).map(|x| float::output_f32(x, d.omod, d.flags & flag::CLAMP != 0))))
 }
 
 /// The scalar definition over lanes already read.
@@ -248,67 +259,123 @@ fn vector<O: VectorOp, L: Lanes, const PLAIN: bool>(w: &mut Wave, d: &Di) -> Flo
 fn again<O: VectorOp, L: Lanes>(a: [L::V; 2], b: [L::V; 2], c: [L::V; 2]) -> [L::V; 2] {
     core::array::from_fn(|n| {
         let (a, b, c) = (L::to_array(a[n]), L::to_array(b[n]), L::to_array(c[n]));
-        L::from_array(core::array::from_fn(|i| {
-            let value = O::scalar(
-                O::A::from_bits(u64::from(a[i])),
-                O::B::from_bits(u64::from(b[i])),
-                O::C::from_bits(u64::from(c[i])),
-            );
-            u32::from_bits(value.bits())
-        }))
+        let mut r = [0; 16];
+        for i in 0..16 {
+            let bits = [a[i], b[i], c[i]].map(u64::from);
+            let value = O::scalar(O::A::from_bits(bits[0]), O::B::from_bits(bits[1]), O::C::from_bits(bits[2]));
+            r[i] = u32::from_bits(value.bits());
+        }
+        L::from_array(r)
     })
 }
 
-/// Handler body that applies the scalar definition to each lane.
-#[inline(always)]
-fn each_lane<O: VectorOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+/// Sixteen lanes of an operation: the only code each operation without a lane form has to itself.
+type Apply<A, B, C, D> = unsafe fn(&[A; 16], &[B; 16], &[C; 16], &mut [D; 16]);
+
+/// What [`each_lane`] needs to know about an operation.
+struct Shape<A, B, C, D> {
+    apply: Apply<A, B, C, D>,
+    arity: usize,
+    input: Format,
+    output: Format,
+}
+
+/// Applies an operation to the active lanes. Not inlined: one copy serves all operations with the same operand types.
+#[inline(never)]
+#[expect(unsafe_code, reason = "the function applied is compiled for instructions the host was found to have")]
+fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(w: &mut Wave, d: &Di, shape: &Shape<A, B, C, D>) -> Flow {
     let slow = d.flags & flag::SLOW != 0;
+    let modified = shape.output != Format::Bits && (d.omod != 0 || d.flags & flag::CLAMP != 0);
     for half in 0..w.halves {
         let exec = split(exec_half(w, half));
         for (chunk, &mask) in exec.iter().enumerate() {
             if mask == 0 {
                 continue;
             }
-            let mut a = O::A::gather::<L>(w, &d.src[0], half, chunk);
-            let mut b = if O::ARITY > 1 { O::B::gather::<L>(w, &d.src[1], half, chunk) } else { [O::B::default(); 16] };
-            let mut c = if O::ARITY > 2 { O::C::gather::<L>(w, &d.src[2], half, chunk) } else { [O::C::default(); 16] };
-            if O::INPUT != Format::Bits {
-                modify::<O>(d, &mut a, &mut b, &mut c);
-            }
+            let a = fetch::<A>(w, d, 0, shape.arity, half, chunk, shape.input, slow);
+            let b = fetch::<B>(w, d, 1, shape.arity, half, chunk, shape.input, slow);
+            let c = fetch::<C>(w, d, 2, shape.arity, half, chunk, shape.input, slow);
+            let mut r = [D::default(); 16];
+            // SAFETY: lowering took `apply` for a `Backend`, which proves this host has its instructions.
+            unsafe { (shape.apply)(&a, &b, &c, &mut r) };
             if slow {
                 let mode = w.mode;
-                a = a.map(|x| float::flush_input(x, O::INPUT, mode));
-                b = b.map(|x| float::flush_input(x, O::INPUT, mode));
-                c = c.map(|x| float::flush_input(x, O::INPUT, mode));
+                r = r.map(|x| float::flush_output(x, shape.output, mode));
             }
-            let mut r = [O::D::default(); 16];
-            for i in 0..16 {
-                r[i] = O::scalar(a[i], b[i], c[i]);
+            if modified {
+                r = r.map(|x| float::output(x, shape.output, d.omod, d.flags & flag::CLAMP != 0));
             }
-            if slow {
-                let mode = w.mode;
-                r = r.map(|x| float::flush_output(x, O::OUTPUT, mode));
-            }
-            if O::OUTPUT != Format::Bits && (d.omod != 0 || d.flags & flag::CLAMP != 0) {
-                r = r.map(|x| float::output(x, O::OUTPUT, d.omod, d.flags & flag::CLAMP != 0));
-            }
-            O::D::scatter(w, d, half, chunk, mask, &r);
+            D::scatter(w, d, half, chunk, mask, &r);
         }
     }
     Flow::NEXT
 }
 
+/// Sixteen lanes of source `n`, modifiers applied.
+#[inline(never)]
+#[expect(clippy::too_many_arguments, reason = "outlined to keep the code small")]
+pub(crate) fn fetch<T: Reg>(
+    w: &Wave,
+    d: &Di,
+    n: usize,
+    arity: usize,
+    half: u32,
+    chunk: usize,
+    format: Format,
+    slow: bool,
+) -> [T; 16] {
+    if n >= arity {
+        return [T::default(); 16];
+    }
+    let source = &d.src[n];
+    let mut values = T::gather(w, source, half, chunk);
+    if source.neg | source.abs {
+        values = values.map(|x| x.modify(format, source));
+    }
+    if slow {
+        values = values.map(|x| float::flush_input(x, format, w.mode));
+    }
+    values
+}
+
 #[inline(always)]
-fn modify<O: VectorOp>(d: &Di, a: &mut [O::A; 16], b: &mut [O::B; 16], c: &mut [O::C; 16]) {
-    let [x, y, z] = &d.src;
-    if x.neg | x.abs {
-        *a = a.map(|v| v.modify(O::INPUT, x));
+fn apply_all<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
+    for i in 0..16 {
+        r[i] = O::scalar(a[i], b[i], c[i]);
     }
-    if O::ARITY > 1 && y.neg | y.abs {
-        *b = b.map(|v| v.modify(O::INPUT, y));
-    }
-    if O::ARITY > 2 && z.neg | z.abs {
-        *c = c.map(|v| v.modify(O::INPUT, z));
+}
+
+fn apply_portable<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
+    apply_all::<O>(a, b, c, r);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn apply_avx2<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
+    apply_all::<O>(a, b, c, r);
+}
+
+fn scalar_portable<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = Shape { apply: apply_portable::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
+    each_lane(w, d, &shape)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn scalar_avx2<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = Shape { apply: apply_avx2::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
+    each_lane(w, d, &shape)
+}
+
+/// Handler that applies the scalar definition to each lane, with any modifiers and modes.
+fn scalar_handler<O: VectorOp>(backend: BackendKind) -> Handler {
+    match backend {
+        // With a lane form this one is for rare modes only.
+        _ if O::LANES => scalar_portable::<O>,
+        BackendKind::Portable => scalar_portable::<O>,
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx2 | BackendKind::Avx512 => scalar_avx2::<O>,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => scalar_portable::<O>,
     }
 }
 
@@ -365,6 +432,8 @@ per_backend! {
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) general: Handler,
+    /// For modes that flush denormals.
+    pub(crate) slow: Handler,
     /// For plain vector register sources without modifiers.
     pub(crate) plain: Option<Handler>,
     pub(crate) arity: usize,
@@ -383,8 +452,9 @@ impl Entry {
     /// The entry of `O` for a backend.
     pub(crate) fn of<O: VectorOp>(backend: BackendKind) -> Entry {
         Entry {
-            general: general::<O>(backend),
-            plain: if O::LANES { Some(plain::<O>(backend)) } else { None },
+            general: if O::LANES { O::general(backend) } else { scalar_handler::<O>(backend) },
+            slow: scalar_handler::<O>(backend),
+            plain: if O::LANES { Some(O::plain(backend)) } else { None },
             arity: O::ARITY,
             bits: [O::A::BITS, O::B::BITS, O::C::BITS],
             dst_bits: O::D::BITS,
@@ -425,6 +495,14 @@ macro_rules! vector_ops {
 pub(crate) use vector_ops;
 
 macro_rules! vector_op {
+    (@handlers) => {
+        fn general(backend: $crate::lanes::BackendKind) -> $crate::exec::di::Handler {
+            $crate::exec::op::general::<Self>(backend)
+        }
+        fn plain(backend: $crate::lanes::BackendKind) -> $crate::exec::di::Handler {
+            $crate::exec::op::plain::<Self>(backend)
+        }
+    };
     ($op:ident $input:ident $output:ident ($a:ident: $A:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?]) => {
         $crate::exec::op::vector_op!(@impl $op $input $output 1 ($a: $A, _b: u32, _c: u32) $D $scalar [$($lanes)?] [$($nan)?]);
     };
@@ -450,12 +528,14 @@ macro_rules! vector_op {
                 const LANES: bool = true;
                 #[inline(always)]
                 fn lanes<L: $crate::lanes::Lanes>($a: L::V, $b: L::V, $c: L::V) -> L::V $lanes
+                $crate::exec::op::vector_op!(@handlers);
             )?
             $(
                 const LANES: bool = true;
                 const NAN: bool = true;
                 #[inline(always)]
                 fn lanes<L: $crate::lanes::Lanes>($a: L::V, $b: L::V, $c: L::V) -> L::V $nan
+                $crate::exec::op::vector_op!(@handlers);
             )?
         }
     };

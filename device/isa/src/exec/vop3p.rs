@@ -2,10 +2,9 @@
 
 use super::di::{Di, Flow, Handler, Machine, Source, flag};
 use super::float::{self, half, single};
-use super::op::{Format, Reg, VectorOp, exec_half, per_backend, split};
+use super::op::{Format, Reg, VectorOp, exec_half, split};
 use super::{vop_clamp, vop_f16, vop_int};
 use crate::inst::Op;
-use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
 
 /// Modifiers of a packed instruction beyond those in [`Source`], in [`Di::imm`].
@@ -16,14 +15,15 @@ pub(crate) mod high {
     pub(crate) const NEG: u32 = 3;
 }
 
-#[inline(always)]
-fn packed<O: VectorOp<A = u16, B = u16, C = u32, D = u16>, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    both::<L>(w, d, O::INPUT, O::OUTPUT, |a, b, _c| O::scalar(a, b, 0))
+/// A scalar definition on halves, whatever its number of sources.
+type Element = fn(u16, u16, u16) -> u16;
+
+fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    both(w, d, O::INPUT, O::OUTPUT, |a, b, _c| O::scalar(a, b, 0))
 }
 
-#[inline(always)]
-fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    both::<L>(w, d, O::INPUT, O::OUTPUT, |a, b, c| O::scalar(a, b, c))
+fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    both(w, d, O::INPUT, O::OUTPUT, O::scalar)
 }
 
 /// Sources of the high element.
@@ -33,8 +33,7 @@ fn high_source(d: &Di, n: usize) -> Source {
     Source { high: bit(high::SELECT), neg: bit(high::NEG), abs: false, ..source }
 }
 
-#[inline(always)]
-fn both<L: Lanes>(w: &mut Wave, d: &Di, input: Format, output: Format, f: impl Fn(u16, u16, u16) -> u16) -> Flow {
+fn both(w: &mut Wave, d: &Di, input: Format, output: Format, f: Element) -> Flow {
     let high = [high_source(d, 0), high_source(d, 1), high_source(d, 2)];
     let clamp = d.flags & flag::CLAMP != 0 && output != Format::Bits;
     let slow = d.flags & flag::SLOW != 0;
@@ -42,7 +41,7 @@ fn both<L: Lanes>(w: &mut Wave, d: &Di, input: Format, output: Format, f: impl F
         for (chunk, mask) in split(exec_half(w, part)).into_iter().enumerate() {
             let element = |sources: &[Source; 3]| {
                 let get = |n: usize| {
-                    let values = u16::gather::<L>(w, &sources[n], part, chunk);
+                    let values = u16::gather(w, &sources[n], part, chunk);
                     if input == Format::Bits {
                         return values;
                     }
@@ -64,49 +63,42 @@ fn both<L: Lanes>(w: &mut Wave, d: &Di, input: Format, output: Format, f: impl F
     Flow::NEXT
 }
 
-per_backend! {
-    packed2_handler [O: VectorOp<A = u16, B = u16, C = u32, D = u16>] [O] |w, _m, d, L| packed::<O, L>(w, d)
-}
-per_backend! {
-    packed3_handler [O: VectorOp<A = u16, B = u16, C = u16, D = u16>] [O] |w, _m, d, L| packed3::<O, L>(w, d)
-}
-
 /// Handler, sources and format of a packed operation.
-pub(crate) fn entry(op: Op, clamp: bool, backend: BackendKind) -> Option<(Handler, usize, Format)> {
+pub(crate) fn entry(op: Op, clamp: bool) -> Option<(Handler, usize, Format)> {
     macro_rules! table {
         ($($op:ident = $format:ident $arity:literal $handler:ident $of:ty $(, $clamped:ty)?;)*) => {
             match op {
                 $(Op::$op => {
                     $(if clamp {
-                        return Some(($handler::<$clamped>(backend), $arity, Format::$format));
+                        return Some(($handler::<$clamped> as Handler, $arity, Format::$format));
                     })?
-                    ($handler::<$of>(backend), $arity, Format::$format)
+                    ($handler::<$of> as Handler, $arity, Format::$format)
                 })*
                 _ => return None,
             }
         };
     }
     Some(table! {
-        V_PK_ADD_F16 = F16 2 packed2_handler vop_f16::V_ADD_F16;
-        V_PK_MUL_F16 = F16 2 packed2_handler vop_f16::V_MUL_F16;
-        V_PK_MIN_F16 = F16 2 packed2_handler vop_f16::V_MIN_F16;
-        V_PK_MAX_F16 = F16 2 packed2_handler vop_f16::V_MAX_F16;
-        V_PK_FMA_F16 = F16 3 packed3_handler vop_f16::V_FMA_F16;
-        V_PK_FMAC_F16 = F16 3 packed3_handler vop_f16::V_FMAC_F16;
-        V_PK_ADD_U16 = Bits 2 packed2_handler vop_int::V_ADD_NC_U16, vop_clamp::V_ADD_NC_U16;
-        V_PK_SUB_U16 = Bits 2 packed2_handler vop_int::V_SUB_NC_U16, vop_clamp::V_SUB_NC_U16;
-        V_PK_ADD_I16 = Bits 2 packed2_handler vop_int::V_ADD_NC_I16, vop_clamp::V_ADD_NC_I16;
-        V_PK_SUB_I16 = Bits 2 packed2_handler vop_int::V_SUB_NC_I16, vop_clamp::V_SUB_NC_I16;
-        V_PK_MUL_LO_U16 = Bits 2 packed2_handler vop_int::V_MUL_LO_U16;
-        V_PK_MAD_U16 = Bits 3 packed3_handler vop_int::V_MAD_U16, vop_clamp::V_MAD_U16;
-        V_PK_MAD_I16 = Bits 3 packed3_handler vop_int::V_MAD_I16, vop_clamp::V_MAD_I16;
-        V_PK_MIN_U16 = Bits 2 packed2_handler vop_int::V_MIN_U16;
-        V_PK_MAX_U16 = Bits 2 packed2_handler vop_int::V_MAX_U16;
-        V_PK_MIN_I16 = Bits 2 packed2_handler vop_int::V_MIN_I16;
-        V_PK_MAX_I16 = Bits 2 packed2_handler vop_int::V_MAX_I16;
-        V_PK_LSHLREV_B16 = Bits 2 packed2_handler vop_int::V_LSHLREV_B16;
-        V_PK_LSHRREV_B16 = Bits 2 packed2_handler vop_int::V_LSHRREV_B16;
-        V_PK_ASHRREV_I16 = Bits 2 packed2_handler vop_int::V_ASHRREV_I16;
+        V_PK_ADD_F16 = F16 2 packed2 vop_f16::V_ADD_F16;
+        V_PK_MUL_F16 = F16 2 packed2 vop_f16::V_MUL_F16;
+        V_PK_MIN_F16 = F16 2 packed2 vop_f16::V_MIN_F16;
+        V_PK_MAX_F16 = F16 2 packed2 vop_f16::V_MAX_F16;
+        V_PK_FMA_F16 = F16 3 packed3 vop_f16::V_FMA_F16;
+        V_PK_FMAC_F16 = F16 3 packed3 vop_f16::V_FMAC_F16;
+        V_PK_ADD_U16 = Bits 2 packed2 vop_int::V_ADD_NC_U16, vop_clamp::V_ADD_NC_U16;
+        V_PK_SUB_U16 = Bits 2 packed2 vop_int::V_SUB_NC_U16, vop_clamp::V_SUB_NC_U16;
+        V_PK_ADD_I16 = Bits 2 packed2 vop_int::V_ADD_NC_I16, vop_clamp::V_ADD_NC_I16;
+        V_PK_SUB_I16 = Bits 2 packed2 vop_int::V_SUB_NC_I16, vop_clamp::V_SUB_NC_I16;
+        V_PK_MUL_LO_U16 = Bits 2 packed2 vop_int::V_MUL_LO_U16;
+        V_PK_MAD_U16 = Bits 3 packed3 vop_int::V_MAD_U16, vop_clamp::V_MAD_U16;
+        V_PK_MAD_I16 = Bits 3 packed3 vop_int::V_MAD_I16, vop_clamp::V_MAD_I16;
+        V_PK_MIN_U16 = Bits 2 packed2 vop_int::V_MIN_U16;
+        V_PK_MAX_U16 = Bits 2 packed2 vop_int::V_MAX_U16;
+        V_PK_MIN_I16 = Bits 2 packed2 vop_int::V_MIN_I16;
+        V_PK_MAX_I16 = Bits 2 packed2 vop_int::V_MAX_I16;
+        V_PK_LSHLREV_B16 = Bits 2 packed2 vop_int::V_LSHLREV_B16;
+        V_PK_LSHRREV_B16 = Bits 2 packed2 vop_int::V_LSHRREV_B16;
+        V_PK_ASHRREV_I16 = Bits 2 packed2 vop_int::V_ASHRREV_I16;
     })
 }
 

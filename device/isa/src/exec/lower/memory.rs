@@ -53,7 +53,7 @@ impl Lowering {
             (Format::Flat, _) => Form::Flat,
             _ => return Err(Unsupported),
         };
-        let entry = flat::parse(name, form, self.backend).ok_or(Unsupported)?;
+        let entry = flat::parse(name, self.backend).ok_or(Unsupported)?;
         let mut src = [Source::ZERO; 3];
         src[0] = match form {
             Form::Scratch => self.source(inst.src[0], Width::B32)?,
@@ -74,7 +74,7 @@ impl Lowering {
             let width = if form == Form::Scratch { Width::B32 } else { Width::B64 };
             src[2] = self.source(inst.src[2], width)?;
         }
-        let mut di = Di { src, aux: entry.aux, imm: inst.mem.offset.cast_unsigned(), ..Di::new(entry.handler) };
+        let mut di = Di { src, aux: entry.aux, imm: inst.mem.offset.cast_unsigned(), dst2: form as u32, ..Di::new(entry.handler) };
         // An atomic has a destination when it returns the old value (GLC).
         if entry.dst > 0 && (!entry.atomic || inst.mem.glc) {
             di.dst = self.row(inst.dst, entry.dst)?;

@@ -146,7 +146,7 @@ impl Lowering {
         if mnemonic.starts_with("v_cmp") {
             return self.comparison(o, mnemonic);
         }
-        if let Some((handler, arity, format)) = vop3p::entry(o.op, o.mods.clamp, self.backend) {
+        if let Some((handler, arity, format)) = vop3p::entry(o.op, o.mods.clamp) {
             return self.packed(o, handler, arity, format);
         }
         self.special(o)
@@ -181,7 +181,13 @@ impl Lowering {
         }
         let dst = self.row(o.dst, entry.dst_bits.div_ceil(32))?;
         let plain = flags == 0 && o.mods.omod == 0 && src[..entry.arity].iter().all(|s| s.is_plain_vector());
-        let f = if plain { entry.plain.unwrap_or(entry.general) } else { entry.general };
+        let f = if flags & flag::SLOW != 0 {
+            entry.slow
+        } else if plain {
+            entry.plain.unwrap_or(entry.general)
+        } else {
+            entry.general
+        };
         self.emit(Di { dst, src, flags, omod: o.mods.omod, ..Di::new(f) });
         Ok(())
     }
@@ -233,7 +239,8 @@ impl Lowering {
             Err(Unsupported) => 0,
         };
         let dst = self.scalar_destination(o.dst, self.halves)?;
-        self.emit(Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(comparison.handler) });
+        let handler = if flags & flag::SLOW != 0 { comparison.slow } else { comparison.handler };
+        self.emit(Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(handler) });
         Ok(())
     }
 

@@ -1,0 +1,328 @@
+//! A flat address space and a dispatcher, just enough to run compiled kernels on the engine.
+
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(unsafe_code, reason = "the flat address space gives out pointers into its own memory")]
+
+use std::cell::UnsafeCell;
+
+use belfry_isa::code_cache::CodeCache;
+use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::inst::{Arch, WaveSize};
+use belfry_isa::lanes::Backend;
+use belfry_isa::mem::{Access, Apertures, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
+use belfry_isa::wave::{Wave, WaveInit};
+use object::{Object, ObjectSegment, ObjectSymbol};
+
+/// Where the memory starts in the GPU's address space.
+pub const BASE: u64 = 0x7_0000_0000;
+pub const APERTURES: Apertures = Apertures { shared_base: 1 << 48, private_base: 2 << 48 };
+
+/// Memory at [`BASE`], a page-aligned piece of the host's.
+pub struct Flat {
+    memory: Box<[UnsafeCell<Page>]>,
+}
+
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Page([u8; 4096]);
+
+// SAFETY: tests share it only with the engine, which takes no references into it.
+unsafe impl Send for Flat {}
+// SAFETY: as above.
+unsafe impl Sync for Flat {}
+
+// SAFETY: the memory lives as long as the address space and is never borrowed while a wave runs.
+unsafe impl Mmu for Flat {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+        let len = self.memory.len() as u64 * 4096;
+        if va.wrapping_sub(BASE) < len {
+            let host = self.memory[0].get().cast::<u8>();
+            Ok(Mapping { va: BASE, len, host, writable: true, executable: true })
+        } else {
+            Err(MemoryFault { va, access, kind: FaultKind::NotPresent, lanes: 0 })
+        }
+    }
+    fn generation(&self) -> u64 {
+        1
+    }
+    fn context(&self) -> u64 {
+        1
+    }
+}
+
+impl Flat {
+    pub fn new(bytes: usize) -> Self {
+        Flat { memory: (0..bytes.div_ceil(4096)).map(|_| UnsafeCell::new(Page([0; 4096]))).collect() }
+    }
+
+    fn at(&self, va: u64, len: usize) -> *mut u8 {
+        let offset = usize::try_from(va - BASE).unwrap();
+        assert!(offset + len <= self.memory.len() * 4096, "address {va:#x} is outside the test's memory");
+        // SAFETY: inside the allocation, which `UnsafeCell` lets us write through.
+        unsafe { UnsafeCell::raw_get(self.memory.as_ptr()).cast::<u8>().add(offset) }
+    }
+
+    pub fn write(&self, va: u64, bytes: &[u8]) {
+        // SAFETY: `at` checked the range; no wave runs meanwhile.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(va, bytes.len()), bytes.len()) };
+    }
+
+    pub fn read(&self, va: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        // SAFETY: as in `write`.
+        unsafe { core::ptr::copy_nonoverlapping(self.at(va, len), bytes.as_mut_ptr(), len) };
+        bytes
+    }
+}
+
+/// Plain values that go to memory as little-endian bytes.
+pub trait Plain: Copy {
+    const SIZE: usize;
+    fn put(self, out: &mut Vec<u8>);
+    fn get(bytes: &[u8]) -> Self;
+}
+
+macro_rules! plain {
+    ($($type:ty)*) => {$(
+        impl Plain for $type {
+            const SIZE: usize = size_of::<$type>();
+            fn put(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            fn get(bytes: &[u8]) -> Self {
+                <$type>::from_le_bytes(bytes.try_into().unwrap())
+            }
+        }
+    )*};
+}
+plain!(u8 u16 u32 u64 i32 f32 f64);
+
+/// A GPU: memory, an allocator, and a worker's state.
+pub struct Gpu {
+    pub memory: Flat,
+    next: u64,
+    pub tlb: Tlb,
+    pub code: CodeCache,
+    pub lds: Lds,
+    epoch: u64,
+    scratch: u64,
+}
+
+/// A loaded kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    pub entry: u64,
+    pub lds: u32,
+    pub private: u32,
+    pub rsrc1: u32,
+    pub rsrc2: u32,
+    pub properties: u16,
+}
+
+/// Arguments of a launch, laid out by hand.
+#[derive(Default)]
+pub struct Args(pub Vec<u8>);
+
+impl Args {
+    pub fn push<T: Plain>(mut self, value: T) -> Self {
+        self.0.resize(self.0.len().next_multiple_of(T::SIZE), 0);
+        value.put(&mut self.0);
+        self
+    }
+
+    /// The hidden arguments of code object version 5 after the explicit ones.
+    pub fn hidden(mut self, grid: [u32; 3], block: [u16; 3]) -> Self {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        let start = self.0.len();
+        for dimension in grid {
+            dimension.put(&mut self.0);
+        }
+        for dimension in block {
+            dimension.put(&mut self.0);
+        }
+        self.0.resize(start + 256, 0);
+        self
+    }
+}
+
+impl Gpu {
+    pub fn new(backend: Backend, bytes: usize) -> Self {
+        let mut gpu = Gpu {
+            memory: Flat::new(bytes),
+            next: BASE + 4096,
+            tlb: Tlb::new(),
+            code: CodeCache::new(Arch::Gfx1100, backend),
+            lds: Lds::new(0),
+            epoch: 0,
+            scratch: 0,
+        };
+        gpu.scratch = gpu.alloc(1 << 16);
+        gpu
+    }
+
+    pub fn alloc(&mut self, bytes: usize) -> u64 {
+        let va = self.next;
+        self.next = (va + bytes as u64).next_multiple_of(256);
+        va
+    }
+
+    pub fn buffer<T: Plain>(&mut self, values: &[T]) -> u64 {
+        let mut bytes = Vec::new();
+        values.iter().for_each(|value| value.put(&mut bytes));
+        let va = self.alloc(bytes.len().max(4));
+        self.memory.write(va, &bytes);
+        va
+    }
+
+    pub fn fetch<T: Plain>(&self, va: u64, count: usize) -> Vec<T> {
+        self.memory.read(va, count * T::SIZE).chunks(T::SIZE).map(T::get).collect()
+    }
+
+    /// Loads a code object at a page and finds a kernel in it.
+    pub fn load(&mut self, file: &[u8], name: &str) -> Kernel {
+        let object = object::File::parse(file).unwrap();
+        let end = object.segments().map(|s| s.address() + s.size()).max().unwrap();
+        self.next = self.next.next_multiple_of(4096);
+        let base = self.alloc(usize::try_from(end).unwrap());
+        for segment in object.segments() {
+            self.memory.write(base + segment.address(), segment.data().unwrap());
+        }
+        let symbol = format!("{name}.kd");
+        let descriptor = object.dynamic_symbols().find(|s| s.name() == Ok(symbol.as_str())).unwrap().address();
+        let bytes = self.memory.read(base + descriptor, 64);
+        let word = |at: usize| u32::get(&bytes[at..at + 4]);
+        Kernel {
+            entry: (base + descriptor).wrapping_add(u64::get(&bytes[16..24])),
+            lds: word(0),
+            private: word(4),
+            rsrc1: word(48),
+            rsrc2: word(52),
+            properties: u16::get(&bytes[56..58]),
+        }
+    }
+
+    /// Runs a grid of workgroups one after the other; the executed instructions, or the fault.
+    pub fn launch(&mut self, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], args: &Args) -> Result<u64, Stop> {
+        let kernarg = self.buffer(&args.0);
+        self.epoch += 1;
+        let wave_size = if kernel.properties & 1 << 10 != 0 { WaveSize::Wave32 } else { WaveSize::Wave64 };
+        let lanes = if wave_size == WaveSize::Wave32 { 32 } else { 64 };
+        let granule = if lanes == 32 { 8 } else { 4 };
+        let threads = block.iter().product::<u32>();
+        let mut executed = 0;
+        let mut waves: Vec<Wave> = Vec::new();
+        for group in 0..grid.iter().product::<u32>() {
+            let id = [group % grid[0], group / grid[0] % grid[1], group / grid[0] / grid[1]];
+            self.lds.reset(kernel.lds);
+            let count = threads.div_ceil(lanes);
+            for n in 0..count {
+                let sgprs = user_sgprs(kernel, kernarg, id);
+                let mut ids = [0; 64];
+                for (lane, slot) in (0..lanes).zip(&mut ids) {
+                    let t = n * lanes + lane;
+                    *slot = t % block[0] | t / block[0] % block[1] << 10 | t / block[0] / block[1] << 20;
+                }
+                let left = threads - n * lanes;
+                let exec = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+                let init = WaveInit {
+                    pc: kernel.entry,
+                    exec,
+                    wave_size,
+                    sgprs: &sgprs,
+                    vgprs: &[ids],
+                    vgpr_count: u16::try_from(((kernel.rsrc1 & 63) + 1) * granule).unwrap(),
+                    mode: kernel.rsrc1 >> 12 & 0xff | (kernel.rsrc1 >> 21 & 1) << 8 | (kernel.rsrc1 >> 23 & 1) << 9,
+                    scratch_base: self.scratch + u64::from(n * lanes * kernel.private),
+                    scratch_size_per_lane: kernel.private,
+                    ..WaveInit::default()
+                };
+                match waves.get_mut(n as usize) {
+                    Some(wave) => wave.restart(&init),
+                    None => waves.push(Wave::new(&init)),
+                }
+            }
+            self.run_group(&mut waves[..count as usize])?;
+            executed += waves[..count as usize].iter().map(|wave| wave.instructions).sum::<u64>();
+        }
+        Ok(executed)
+    }
+
+    /// Runs the waves of a workgroup to their end.
+    pub fn run_group(&mut self, waves: &mut [Wave]) -> Result<(), Stop> {
+        let mut ended = vec![false; waves.len()];
+        while ended.iter().any(|ended| !ended) {
+            for (wave, ended) in waves.iter_mut().zip(&mut ended).filter(|(_, ended)| !**ended) {
+                loop {
+                    match self.step(wave, 100_000) {
+                        Stop::EndProgram => *ended = true,
+                        Stop::Barrier => {}
+                        Stop::Budget | Stop::Sleep => continue,
+                        other => return Err(other),
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one wave until it stops.
+    pub fn step(&mut self, wave: &mut Wave, budget: u64) -> Stop {
+        let mut env = Env {
+            mmu: &self.memory,
+            tlb: &mut self.tlb,
+            code: &mut self.code,
+            lds: &mut self.lds,
+            apertures: APERTURES,
+            clock: &|| 0,
+            code_epoch: self.epoch,
+        };
+        exec::run(wave, &mut env, budget)
+    }
+
+    /// Tells the engine that code may have changed.
+    pub fn new_epoch(&mut self) {
+        self.epoch += 1;
+    }
+}
+
+fn user_sgprs(kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {
+    let mut sgprs = Vec::new();
+    let mut pair = |bit: u16, value: u64, words: usize| {
+        if kernel.properties & 1 << bit != 0 {
+            sgprs.extend_from_slice(&[value as u32, (value >> 32) as u32, 0, 0][..words]);
+        }
+    };
+    pair(0, 0, 4);
+    pair(1, 0, 2);
+    pair(2, 0, 2);
+    pair(3, kernarg, 2);
+    pair(4, 0, 2);
+    pair(5, 0, 2);
+    pair(6, u64::from(kernel.private), 1);
+    // The count of user SGPRs may be larger than what is enabled.
+    sgprs.resize((kernel.rsrc2 >> 1 & 31) as usize, 0);
+    for (n, value) in id.into_iter().enumerate() {
+        if kernel.rsrc2 >> (7 + n) & 1 != 0 {
+            sgprs.push(value);
+        }
+    }
+    sgprs
+}
+
+/// A reproducible stream of numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// In [-1, 1), with few digits, so that sums and products of some are exact.
+    pub fn small(&mut self) -> f32 {
+        (self.next() >> 56) as f32 / 128.0 - 1.0
+    }
+}
