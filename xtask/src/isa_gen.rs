@@ -5,6 +5,7 @@
 //! minute), and of that the records of one processor become `device/isa/src/tables/{op,gfx11}.rs`, which are committed.
 
 mod emit;
+mod fixtures;
 mod forms;
 mod records;
 mod source;
@@ -27,15 +28,15 @@ const PROCESSOR: &str = "gfx1100";
 pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: bool) -> Result<()> {
     let json = match json {
         Some(json) => json.to_owned(),
-        None => source::dump(&work.map_or_else(|| root.join("target/isa-gen"), PathBuf::from))?,
+        None => source::dump(&directory(root, work))?,
     };
     eprintln!("reading {}", json.display());
     let records = Records::read(&json, PROCESSOR)?;
     let tables = Tables::build(&records)?;
     eprintln!("{}: {} encodings of {} operations", PROCESSOR, tables.form_count(), tables.operations().len());
-    let directory = root.join("device/isa/src/tables");
+    let tables_directory = root.join("device/isa/src/tables");
     for (name, text) in [("op.rs", emit::operations(&tables)), ("gfx11.rs", emit::encodings(&tables))] {
-        let path = directory.join(name);
+        let path = tables_directory.join(name);
         if check {
             let committed =
                 fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -45,6 +46,16 @@ pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: 
         }
     }
     Ok(())
+}
+
+/// Writes the fixtures of the disassembly tests.
+pub(crate) fn fixtures(root: &Path, work: Option<&Path>) -> Result<()> {
+    fixtures::run(root, &directory(root, work))
+}
+
+/// Where the source package and the dump are kept.
+fn directory(root: &Path, work: Option<&Path>) -> PathBuf {
+    work.map_or_else(|| root.join("target/isa-gen"), PathBuf::from)
 }
 
 /// Compares decoder and disassembler with `llvm-mc` on random code.

@@ -59,6 +59,12 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum IsaCommand {
+    /// Write the fixtures of the disassembly tests: compiled kernels and a sample of LLVM's vectors.
+    Fixtures {
+        /// Where LLVM's source package is kept (`target/isa-gen` when absent).
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
     /// Compare decoder and disassembler with `llvm-mc` on random code.
     VerifyDecode {
         /// Dwords to try, in waves of 32 and of 64.
@@ -75,6 +81,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Kernels { check } => kernels::run(check),
         Command::IsaGen { json, work, check } => isa_gen::run(root, json.as_deref(), work.as_deref(), check),
+        Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
         Command::Isa { command: IsaCommand::VerifyDecode { words, seed } } => isa_gen::verify_decode(words, seed),
         Command::Tidy => xtask::tidy::run(root),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),

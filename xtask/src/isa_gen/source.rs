@@ -30,7 +30,7 @@ pub(crate) fn dump(work: &Path) -> Result<PathBuf> {
 }
 
 /// The unpacked source tree in `work`, fetched when it is not there.
-fn tree(work: &Path) -> Result<PathBuf> {
+pub(crate) fn tree(work: &Path) -> Result<PathBuf> {
     let unpacked = |work: &Path| -> Result<Option<PathBuf>> {
         for entry in fs::read_dir(work)? {
             let path = entry?.path();

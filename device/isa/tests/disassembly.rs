@@ -1,0 +1,177 @@
+//! The decoder and disassembler against LLVM's texts, and against any bytes at all.
+
+use belfry_isa::decode::{decode, decode_for};
+use belfry_isa::disasm::{Disassembly, disassemble};
+use belfry_isa::inst::{Arch, DecodeError, Inst, Op, WaveSize};
+use belfry_isa::tables::patterns;
+use proptest::prelude::*;
+
+const BOTH: [WaveSize; 2] = [WaveSize::Wave32, WaveSize::Wave64];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("two hex digits"))
+        .collect()
+}
+
+fn text(inst: Inst, wave: WaveSize) -> String {
+    Disassembly::new(inst, Arch::Gfx1100, wave).to_string()
+}
+
+/// One space for any number: LLVM's tests do not care, and it prints two after some image mnemonics.
+fn spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Checks every line of a fixture and returns how many there were and which differ.
+fn check(fixture: &str) -> (usize, Vec<String>) {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for line in fixture.lines().filter(|line| !line.starts_with('#')) {
+        let mut fields = line.split('\t');
+        let (waves, hex, expected) =
+            (fields.next().expect("waves"), fields.next().expect("bytes"), fields.next().expect("text"));
+        let waves: &[WaveSize] = match waves {
+            "32" => &BOTH[..1],
+            "64" => &BOTH[1..],
+            _ => &BOTH,
+        };
+        for &wave in waves {
+            count += 1;
+            let code = bytes(hex);
+            match decode_for(Arch::Gfx1100, wave, &code) {
+                Ok(inst)
+                    if spaced(&text(inst, wave)) == spaced(expected)
+                        && usize::from(inst.size) == code.len() => {}
+                Ok(inst) => wrong.push(format!(
+                    "{hex} {wave:?}: {} ({} bytes), LLVM: {expected}",
+                    text(inst, wave),
+                    inst.size
+                )),
+                Err(error) => wrong.push(format!("{hex} {wave:?}: {error}, LLVM: {expected}")),
+            }
+        }
+    }
+    (count, wrong)
+}
+
+#[test]
+fn compiled_kernels_disassemble_as_llvm_does() {
+    let (count, wrong) = check(include_str!("data/kernels.txt"));
+    assert!(count > 2_000, "only {count} instructions in the fixture");
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn llvm_vectors_disassemble_as_llvm_does() {
+    let (count, wrong) = check(include_str!("data/llvm-gfx11.txt"));
+    assert!(count > 4_000, "only {count} instructions in the fixture");
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_pattern_decodes_to_its_operation() {
+    // Zero operands are registers 0 throughout, but for DPP8, whose marker is part of an operand.
+    for pattern in patterns(Arch::Gfx1100) {
+        for wave in BOTH {
+            for marker in [0, 0xe9, 0xe9 << 32] {
+                let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
+                if let Ok(inst) = decode_for(Arch::Gfx1100, wave, &code)
+                    && (inst.op, inst.format) == (pattern.op, pattern.format)
+                {
+                    assert!(text(inst, wave).starts_with(pattern.op.mnemonic()) || inst.dual.is_some());
+                }
+            }
+        }
+    }
+    let decoded = |pattern: &belfry_isa::tables::Pattern| {
+        BOTH.iter().any(|&wave| {
+            [0, 0xe9, 0xe9 << 32].iter().any(|marker| {
+                let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
+                decode_for(Arch::Gfx1100, wave, &code).is_ok_and(|inst| inst.op == pattern.op)
+            })
+        })
+    };
+    let lost: Vec<Op> =
+        patterns(Arch::Gfx1100).filter(|pattern| !decoded(pattern)).map(|pattern| pattern.op).collect();
+    assert_eq!(lost, [], "encodings that cannot be reached");
+}
+
+#[test]
+fn truncated_code_says_how_much_is_missing() {
+    // v_add_f32_e32 v0, 0x3f9d70a4, v1 without its literal.
+    let error = decode(Arch::Gfx1100, &[0xff, 0x02, 0x00, 0x06]);
+    assert_eq!(error, Err(DecodeError::Truncated { needed: 8, available: 4 }));
+    // Half of a VOP3.
+    let error = decode(Arch::Gfx1100, &[0x05, 0x00, 0x03, 0xd5]);
+    assert_eq!(error, Err(DecodeError::Truncated { needed: 8, available: 4 }));
+    assert_eq!(decode(Arch::Gfx1100, &[0x05]), Err(DecodeError::Truncated { needed: 4, available: 1 }));
+    assert_eq!(decode(Arch::Gfx1100, &[]), Err(DecodeError::Truncated { needed: 4, available: 0 }));
+}
+
+#[test]
+fn unknown_opcode_carries_encoding_and_bytes() {
+    let code = [0xff, 0xff, 0xff, 0xcf, 0x78, 0x56, 0x34, 0x12];
+    assert_eq!(
+        decode(Arch::Gfx1100, &code),
+        Err(DecodeError::UnknownOpcode { encoding: "reserved", word: 0xcfff_ffff, next: 0x1234_5678 })
+    );
+    let sop1 = 0xbe80_7f00u32.to_le_bytes();
+    assert!(
+        matches!(decode(Arch::Gfx1100, &sop1), Err(DecodeError::UnknownOpcode { encoding: "SOP1", .. })),
+        "{:?}",
+        decode(Arch::Gfx1100, &sop1)
+    );
+}
+
+#[test]
+fn dual_issue_is_refused_in_waves_of_64() {
+    // v_dual_mov_b32 v0, 0 :: v_dual_mov_b32 v1, 0
+    let code = bytes("8000 10ca 8000 0000".replace(' ', "").as_str());
+    assert!(decode_for(Arch::Gfx1100, WaveSize::Wave32, &code).is_ok_and(|inst| inst.dual.is_some()));
+    assert!(decode_for(Arch::Gfx1100, WaveSize::Wave64, &code).is_err());
+}
+
+#[test]
+fn listing_covers_the_code_and_names_branch_targets() {
+    // s_branch 1; an undefined dword; s_endpgm; three stray bytes
+    let code = bytes("0100a0bfffffffcf0000b0bfaabbcc");
+    let lines: Vec<_> = disassemble(Arch::Gfx1100, WaveSize::Wave32, &code, 0x1000).collect();
+    let texts: Vec<String> = lines.iter().map(belfry_isa::disasm::Line::text).collect();
+    assert_eq!(texts, ["s_branch 1", ".long 0xcfffffff", "s_endpgm", ".long 0x00ccbbaa"]);
+    assert_eq!(lines.iter().map(|line| line.address).collect::<Vec<_>>(), [0x1000, 0x1004, 0x1008, 0x100c]);
+    assert_eq!(lines[0].target(), Some(0x1008));
+    assert_eq!(lines[2].target(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_decode_or_say_why(code in proptest::collection::vec(any::<u8>(), 0..24)) {
+        for wave in BOTH {
+            if let Ok(inst) = decode_for(Arch::Gfx1100, wave, &code) {
+                prop_assert!((4..=20).contains(&inst.size) && usize::from(inst.size) <= code.len());
+                prop_assert!(inst.size % 4 == 0);
+                prop_assert!(!text(inst, wave).is_empty());
+                // What follows the instruction does not change it.
+                let alone = decode_for(Arch::Gfx1100, wave, &code[..usize::from(inst.size)]);
+                prop_assert_eq!(alone.map(|inst| inst.op), Ok(inst.op));
+            }
+        }
+    }
+
+    #[test]
+    fn any_operands_of_any_pattern_decode_without_panic(index in any::<prop::sample::Index>(), noise in any::<u128>()) {
+        let patterns: Vec<_> = patterns(Arch::Gfx1100).collect();
+        let pattern = index.get(&patterns);
+        let code = (noise & !pattern.mask | pattern.value).to_le_bytes();
+        for wave in BOTH {
+            let total: usize = disassemble(Arch::Gfx1100, wave, &code, 0).map(|line| {
+                let _ = line.text();
+                line.words().len() * 4
+            }).sum();
+            prop_assert_eq!(total, 16);
+        }
+    }
+}
