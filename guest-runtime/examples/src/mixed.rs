@@ -6,7 +6,7 @@ use anyhow::ensure;
 use belfry_runtime::{Gpu, Queue, Runtime};
 use half::f16;
 
-use crate::numbers::Random;
+use crate::numbers::{Random, to_f16};
 use crate::{kernels, verify};
 
 /// Work-items of `misc`: its lanes read their neighbours' inputs, which is only defined within one wave.
@@ -31,7 +31,7 @@ fn misc(gpu: &Gpu, queue: &Queue, seed: u64) -> anyhow::Result<()> {
     // Divisors of all magnitudes: division takes different paths for short and long ones.
     let a: Vec<u64> = (0..LANES).map(|_| random.next() >> random.below(64)).collect();
     let d: Vec<f64> = (0..LANES).map(|_| 1000.0 * random.unit() - 500.0).collect();
-    let h: Vec<f16> = (0..LANES).map(|_| f16::from_f64(16.0 * random.unit() - 8.0)).collect();
+    let h: Vec<f16> = (0..LANES).map(|_| to_f16(16.0 * random.unit() - 8.0)).collect();
     let q: Vec<i32> = (0..LANES).map(|_| random.next() as i32 >> 8).collect();
 
     let (gpu_a, gpu_d) = (gpu.vram().buffer_from(&a)?, gpu.vram().buffer_from(&d)?);
@@ -55,7 +55,7 @@ fn misc(gpu: &Gpu, queue: &Queue, seed: u64) -> anyhow::Result<()> {
         .map(|h| {
             // Exact in f64: one rounding, as in a fused operation.
             let h = h.to_f64();
-            f16::from_f64(h * h + 2.0)
+            to_f16(h * h + 2.0)
         })
         .collect();
     verify::equal("halves", &gpu_h.to_vec(), &expected)?;

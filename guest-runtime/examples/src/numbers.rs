@@ -1,5 +1,7 @@
 //! Reproducible test data.
 
+use half::f16;
+
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
@@ -33,9 +35,42 @@ impl Random {
     }
 }
 
+/// The f16 nearest to a number, ties to even.
+///
+/// `f16::from_f64` without the processor's help drops the lower half of the number first, and so takes a number just
+/// above a tie for the tie. Rounded to odd on the way through f32, nothing that matters is lost.
+pub(crate) fn to_f16(value: f64) -> f16 {
+    let nearest = value as f32;
+    if f64::from(nearest) == value || !nearest.is_finite() {
+        return f16::from_f32(nearest);
+    }
+    let truncated =
+        if f64::from(nearest).abs() > value.abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    f16::from_f32(f32::from_bits(truncated | 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn halves_are_rounded_once() {
+        // 2.2509765625 lies halfway between 2.25 and 2.251953125.
+        for (value, half) in [
+            (2.250_976_562_5, 2.25),
+            (2.250_977_516_174_316_4, 2.251_953_125),
+            (2.250_976_562_500_001, 2.251_953_125),
+            (-2.250_976_562_500_001, -2.251_953_125),
+            (2.250_976_562_499_999, 2.25),
+            (0.5, 0.5),
+            (1e9, f64::INFINITY),
+            (2f64.powi(-25), 0.0),
+            (2f64.powi(-25) * 1.000_000_001, 2f64.powi(-24)),
+        ] {
+            assert_eq!(to_f16(value).to_f64(), half, "{value}");
+        }
+        assert!(to_f16(f64::NAN).is_nan());
+    }
 
     #[test]
     fn the_sequence_is_the_published_one() {

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use belfry_runtime::Scalar;
 use half::f16;
 
-use crate::numbers::Random;
+use crate::numbers::{Random, to_f16};
 
 /// A number type, `i8` to `f64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Element {
         if matches!(self, F16 | F32 | F64) {
             let value: f64 = text.parse().with_context(error)?;
             return Ok(match self {
-                F16 => Scalar::F16(f16::from_f64(value)),
+                F16 => Scalar::F16(to_f16(value)),
                 // Parsed as what it becomes: through f64 it would round twice.
                 F32 => Scalar::F32(text.parse().with_context(error)?),
                 _ => Scalar::F64(value),
@@ -104,7 +104,7 @@ impl Element {
     /// The element that counts to `index`: its low bits as an integer, its value as a float.
     pub(super) fn at_index(self, index: u64) -> Vec<u8> {
         match self {
-            F16 => f16::from_f64(index as f64).to_le_bytes().to_vec(),
+            F16 => to_f16(index as f64).to_le_bytes().to_vec(),
             F32 => (index as f32).to_le_bytes().to_vec(),
             F64 => (index as f64).to_le_bytes().to_vec(),
             _ => index.to_le_bytes()[..self.size()].to_vec(),
