@@ -340,7 +340,7 @@ impl Reader {
             Name::Sdst if inst.format == Format::Vop3Sd => inst.dst2 = operand,
             Name::Sdst => inst.dst = operand,
             Name::Src0 | Name::Src0X | Name::Vaddr | Name::Vaddr0 | Name::Addr | Name::Sbase => {
-                inst.src[0] = operand
+                inst.src[0] = operand;
             }
             Name::Src1 | Name::Vsrc1X => inst.src[if fmamk { 2 } else { 1 }] = operand,
             Name::Srsrc | Name::Data0 => inst.src[1] = operand,

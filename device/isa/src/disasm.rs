@@ -362,7 +362,7 @@ impl Printer<'_> {
                 }
                 Ok(())
             }
-            Print::FORMAT => symbolic::buffer_format(out, mem.format),
+            Print::BufferFormat => symbolic::buffer_format(out, mem.format),
             Print::DPP8
             | Print::DPPCtrl
             | Print::DppRowMask

@@ -249,7 +249,7 @@ pub(crate) enum Print {
     SMEMOffsetMod,
     Swizzle,
     CPol,
-    FORMAT,
+    BufferFormat,
     DPP8,
     DPPCtrl,
     DppRowMask,

@@ -254,7 +254,7 @@ fn field(bits: &[Bit], name: &str) -> Field {
         }
         match field.last_mut() {
             Some((first, start, length)) if *first + *length == position && *start + *length == *index => {
-                *length += 1
+                *length += 1;
             }
             _ => field.push((position, *index, 1)),
         }
@@ -418,6 +418,7 @@ fn kind(records: &Records, name: &str, definition: &str) -> Result<Kind> {
         _ if name.ends_with("_modifiers") => "Mods",
         None | Some("printOperand" | "printRegularOperand" | "printVOPDst") => "Operand",
         Some(lambda) if lambda.starts_with('[') => "NamedBit",
+        Some("printFORMAT") => "BufferFormat",
         Some(method) => method.strip_prefix("print").unwrap_or(method),
     };
     let imm = record.operand_type().strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {

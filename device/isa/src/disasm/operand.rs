@@ -134,7 +134,7 @@ fn constant(out: Out<'_, '_>, imm: Imm, value: Operand) -> fmt::Result {
         // LLVM has no integer meaning for these and shows the half-precision bits.
         Operand::InlineFloat(value) if imm == Imm::Int16 => write!(out, "{:#x}", value.f16_bits())?,
         Operand::InlineFloat(value) => {
-            out.write_str(float_text(value, matches!(imm, Imm::Int64 | Imm::Fp64)))?
+            out.write_str(float_text(value, matches!(imm, Imm::Int64 | Imm::Fp64)))?;
         }
         Operand::Literal(value) => literal(out, imm, value)?,
         _ => {}
@@ -145,7 +145,6 @@ fn constant(out: Out<'_, '_>, imm: Imm, value: Operand) -> fmt::Result {
 /// A literal of type `imm`: printed as the inline constant it could have been when it is one.
 fn literal(out: Out<'_, '_>, imm: Imm, value: u32) -> fmt::Result {
     let low = value & 0xffff;
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is asked for")]
     let low_signed = (low as u16).cast_signed();
     let small = |value: i64| (-16..=64).contains(&value);
     let (signed, float, rest) = match imm {

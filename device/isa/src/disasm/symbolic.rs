@@ -108,9 +108,9 @@ pub(super) fn hwreg(out: Out<'_, '_>, imm: u32) -> fmt::Result {
     };
     out.write_str("hwreg(")?;
     if name.is_empty() {
-        write!(out, "{id}")?
+        write!(out, "{id}")?;
     } else {
-        out.write_str(name)?
+        out.write_str(name)?;
     }
     if offset != 0 || size != 32 {
         write!(out, ", {offset}, {size}")?;

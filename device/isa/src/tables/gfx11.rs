@@ -4886,7 +4886,7 @@ static KINDS: [Kind; 98] = [
     Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::SendMsg, class: "" },
     Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::DepCtr, class: "" },
     Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::SWaitCnt, class: "" },
-    Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::FORMAT, class: "" },
+    Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::BufferFormat, class: "" },
     Kind { decode: Src, width: 1, imm: Imm::Int32, print: Print::Operand, class: "VS_32" },
     Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::DPP8, class: "" },
     Kind { decode: Imm, width: 0, imm: Imm::None, print: Print::DppFI, class: "" },

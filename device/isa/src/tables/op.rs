@@ -2312,7 +2312,7 @@ static ALL: [Op; MNEMONICS.len()] = [
 ];
 
 #[rustfmt::skip]
-const MNEMONICS: [&str; 1140] = [
+static MNEMONICS: [&str; 1140] = [
     "buffer_atomic_add_f32",
     "buffer_atomic_add_u32",
     "buffer_atomic_add_u64",
