@@ -107,9 +107,13 @@ impl AqlQueue {
         self.read_index
     }
 
-    /// Whether packets have been started that have not completed.
+    /// Whether there is more to it than its registers say: packets started and not retired, or one half processed.
     #[must_use]
     pub fn is_busy(&self) -> bool {
+        !self.stopped && (!self.started.is_empty() || !matches!(self.waiting, Waiting::Nothing))
+    }
+
+    fn has_running_dispatches(&self) -> bool {
         self.started.iter().flatten().any(|dispatch| !dispatch.is_done())
     }
 
@@ -136,6 +140,11 @@ impl AqlQueue {
     /// Do not call [`AqlQueue::service`] before [`AqlQueue::resume`].
     pub fn suspend(&mut self) {
         self.state.shader.suspend();
+        // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
+        // become inaccessible, the next service says so.
+        if let Err(cause) = self.retire() {
+            log::debug!(target: "gpu::cp", "not retired at suspension: {cause}");
+        }
     }
 
     /// Lets the queue's waves run on.
@@ -405,7 +414,7 @@ impl AqlQueue {
         let pool = match &self.scratch {
             Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
             // Waves of earlier dispatches may still use the old memory, which the new one may overlap.
-            _ if self.is_busy() => return Ok(Some(BlockedOn::Dispatches)),
+            _ if self.has_running_dispatches() => return Ok(Some(BlockedOn::Dispatches)),
             _ => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
         };
         self.scratch = Some(Arc::clone(&pool));

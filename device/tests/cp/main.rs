@@ -1,0 +1,8 @@
+//! The command processor and the shader engine together, on memory made by hand: compiled kernels, no driver.
+
+mod bad_packets;
+mod barriers;
+mod bench;
+mod kernels;
+mod pm4;
+mod stopping;
