@@ -8,11 +8,15 @@ use crate::transport::Errno;
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 
-/// A range of anonymous address space, unmapped on drop.
+/// A range of anonymous address space with a page behind it that nobody can touch, unmapped on drop.
+///
+/// Overruns of the processor end at that page, and those of the GPU as well: no buffer object is ever there.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     addr: NonNull<u8>,
     len: usize,
+    /// The range itself was unmapped by somebody else, and may be another's by now.
+    forgotten: bool,
 }
 
 // SAFETY: a reservation is a range of addresses; what happens to the memory there is its user's affair.
@@ -25,59 +29,87 @@ impl Reservation {
     /// pages when `accessible`, no access otherwise.
     pub(crate) fn new(len: usize, align: usize, accessible: bool) -> Result<Self, Errno> {
         let align = align.max(PAGE);
-        let total = len.checked_add(align - PAGE).ok_or(Errno(libc::ENOMEM))?;
-        let prot = if accessible { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
-        let flags =
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if accessible { 0 } else { libc::MAP_NORESERVE };
+        let kept = len.checked_add(PAGE).ok_or(Errno(libc::ENOMEM))?;
+        let total = kept.checked_add(align - PAGE).ok_or(Errno(libc::ENOMEM))?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new anonymous map at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), total, prot, flags, -1, 0) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), total, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(Errno::last());
         }
         let start: *mut u8 = start.cast();
         let head = start.align_offset(align);
-        let tail = total - head - len;
+        let tail = total - head - kept;
         // SAFETY: head and tail are page-multiple parts of the fresh map that nothing uses.
         unsafe {
             if head > 0 {
                 libc::munmap(start.cast(), head);
             }
             if tail > 0 {
-                libc::munmap(start.add(head + len).cast(), tail);
+                libc::munmap(start.add(head + kept).cast(), tail);
             }
         }
-        // SAFETY: `head + len <= total`, so the pointer stays inside the map and is not null.
+        // SAFETY: `head + kept <= total`, so the pointer stays inside the map and is not null.
         let addr = unsafe { NonNull::new_unchecked(start.add(head)) };
+        let range = Self { addr, len, forgotten: false };
         if accessible {
-            // A forked child must not share pages the GPU writes: copy-on-write would take them from the parent.
-            // SAFETY: advice on a range this process owns; failure changes nothing.
-            unsafe { libc::madvise(addr.as_ptr().cast(), len, libc::MADV_DONTFORK) };
+            // SAFETY: the range is this value's own. A forked child must not share pages the GPU writes:
+            // copy-on-write would take them from the parent. That is advice, whose failure changes nothing.
+            unsafe {
+                if libc::mprotect(addr.as_ptr().cast(), len, libc::PROT_READ | libc::PROT_WRITE) < 0 {
+                    return Err(Errno::last());
+                }
+                libc::madvise(addr.as_ptr().cast(), len, libc::MADV_DONTFORK);
+            }
         }
-        Ok(Self { addr, len })
+        Ok(range)
     }
 
     pub(crate) fn addr(&self) -> NonNull<u8> {
         self.addr
     }
 
+    /// Bytes of the range, without the page behind it.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-}
 
-impl Reservation {
-    /// Gives the range up without unmapping it: somebody else has, and it may already be another's.
+    /// Gives the range up without unmapping it: somebody else has.
     pub(crate) fn forget(&mut self) {
-        self.len = 0;
+        self.forgotten = true;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.len == 0 {
-            return;
+        let start = if self.forgotten { self.len } else { 0 };
+        // SAFETY: range and page were reserved by `new`, and their owner is done with them; a range that was
+        // unmapped before is left out.
+        unsafe { libc::munmap(self.addr.as_ptr().add(start).cast(), self.len + PAGE - start) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_aligned_and_apart() {
+        for align in [PAGE, 2 << 20] {
+            let ranges: Vec<Reservation> =
+                (0..4).map(|_| Reservation::new(3 * PAGE, align, false).unwrap()).collect();
+            for range in &ranges {
+                let start = range.addr().as_ptr().addr();
+                assert!(start.is_multiple_of(align));
+                for other in &ranges {
+                    let other = other.addr().as_ptr().addr();
+                    assert!(
+                        other == start || other.abs_diff(start) >= 4 * PAGE,
+                        "no page between two ranges"
+                    );
+                }
+            }
         }
-        // SAFETY: the range was reserved by `new` and its owner is done with it.
-        unsafe { libc::munmap(self.addr.as_ptr().cast(), self.len) };
+        assert_eq!(Reservation::new(usize::MAX - PAGE, PAGE, false).unwrap_err(), Errno(libc::ENOMEM));
     }
 }

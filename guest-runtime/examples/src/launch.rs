@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use belfry_runtime::code_object::CodeObject;
+use belfry_runtime::queue::QueueError;
 use belfry_runtime::{Buffer, Gpu, KernelArg, Runtime};
 
 use crate::numbers::Random;
@@ -28,6 +29,8 @@ pub use command::{USAGE, wants_help};
 const PIECE: usize = 1 << 20;
 /// Elements shown of each buffer.
 const SHOWN: usize = 8;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 /// Largest code object read.
 const MAX_FILE: u64 = 256 << 20;
 
@@ -74,7 +77,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
         .shared(command.shared)
         .args(values)
         .submit()?;
-    completion.wait()?;
+    completion.wait().map_err(|error| explain(error, &buffers))?;
     let time = completion.gpu_time().map(|time| format!(" in {time:.1?} of GPU time")).unwrap_or_default();
     writeln!(out, "launch: {} done{time}", command.kernel)?;
     for buffer in &buffers {
@@ -178,6 +181,26 @@ fn fill(spec: &BufferSpec, memory: &Buffer<u8>) -> anyhow::Result<()> {
         memory.write(start * element.size(), &piece)?;
     }
     Ok(())
+}
+
+/// Says which argument a memory fault lies behind, if it does.
+fn explain(error: QueueError, buffers: &[Output<'_>]) -> anyhow::Error {
+    let (QueueError::MemoryFault(fault) | QueueError::Stopped { fault: Some(fault), .. }) = &error else {
+        return error.into();
+    };
+    let near = buffers.iter().find(|buffer| {
+        // Behind each buffer's last page is one that nobody can touch.
+        let end = (buffer.memory.address() + buffer.memory.len() as u64).next_multiple_of(PAGE);
+        (end..end + PAGE).contains(&fault.address)
+    });
+    match near {
+        Some(Output { index, spec, .. }) => {
+            let what = format!("{}[{}]", spec.element, spec.count);
+            anyhow::Error::new(error)
+                .context(format!("the kernel went past the end of argument {index} ({what})"))
+        }
+        None => error.into(),
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
