@@ -204,7 +204,7 @@ impl Reader {
             }
             let value = gather(self.code.bits, field);
             match kind.decode {
-                Decode::Imm => self.number(&mut inst, spec.0, value)?,
+                Decode::Imm => self.number(&mut inst, spec.0, value, field)?,
                 _ => {
                     let operand = self.operand(&mut inst, spec.0, kind, value)?;
                     self.place(&mut inst, spec.0, operand);
@@ -426,13 +426,13 @@ impl Reader {
     }
 
     /// Puts a number where [`Inst`] keeps it.
-    fn number(&self, inst: &mut Inst, name: Name, value: u64) -> Result<(), DecodeError> {
+    fn number(&self, inst: &mut Inst, name: Name, value: u64, field: &[Segment]) -> Result<(), DecodeError> {
         let value = u32::try_from(value).map_err(|_| self.invalid())?;
         let flag = value != 0;
         match name {
-            Name::Src0Modifiers => self.modifiers(inst, 0, value),
-            Name::Src1Modifiers => self.modifiers(inst, 1, value),
-            Name::Src2Modifiers => self.modifiers(inst, 2, value),
+            Name::Src0Modifiers => self.modifiers(inst, 0, value, field),
+            Name::Src1Modifiers => self.modifiers(inst, 1, value, field),
+            Name::Src2Modifiers => self.modifiers(inst, 2, value, field),
             Name::Clamp => inst.mods.clamp = flag,
             Name::Omod => inst.mods.omod = low8(value),
             Name::Simm16 | Name::Sdata => inst.imm = value,
@@ -480,7 +480,7 @@ impl Reader {
     }
 
     /// Source modifier bits: 0 negate, 1 absolute or negate high, 2 `op_sel`, 3 `op_sel_hi` or `op_sel` of the destination.
-    fn modifiers(&self, inst: &mut Inst, source: u32, value: u32) {
+    fn modifiers(&self, inst: &mut Inst, source: u32, value: u32, field: &[Segment]) {
         let bit = 1u8 << source;
         let mods = &mut inst.mods;
         let mut set = |mask: u32, field: fn(&mut Mods) -> &mut u8, bit: u8| {
@@ -494,7 +494,8 @@ impl Reader {
             // `v_fma_mix*` are in this encoding but have no high half to negate.
             let mix = matches!(self.form.op, Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16);
             set(2, if mix { |mods| &mut mods.abs } else { |mods| &mut mods.neg_hi }, bit);
-            if value & 8 == 0 {
+            let encoded = field.iter().any(|&Segment(_, shift, len)| (shift..shift + len).contains(&3));
+            if encoded && value & 8 == 0 {
                 mods.op_sel_hi &= !bit;
             }
         } else {

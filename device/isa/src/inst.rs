@@ -105,8 +105,13 @@ pub struct Inst {
     pub dpp: Option<Dpp>,
     /// Fields of memory instructions.
     pub mem: MemFields,
-    /// SIMM16 of SOPK/SOPP as encoded (16 bits, not sign-extended); LDSDIR `attr | attr_chan << 8 | wait_vdst << 16`;
-    /// VINTERP `wait_exp`; EXP `target | enable << 8 | done << 12 | row << 13`; MIMG see `mem`; else 0.
+    /// Number that is no operand, by format:
+    /// * SOPK, SOPP: SIMM16 as encoded, 16 bits, not sign-extended;
+    /// * SOP1 `S_SENDMSG_RTN_*`: the message;
+    /// * LDSDIR: `attr | attr_chan << 8 | wait_vdst << 16`;
+    /// * VINTERP: `wait_exp`;
+    /// * EXP: `target | enable << 8`;
+    /// * MIMG: `dmask | dim << 4 | unorm << 7 | r128 << 8 | a16 << 9 | lwe << 10 | d16 << 11`.
     pub imm: u32,
     /// The Y half of a VOPD. Both halves read their sources before either writes.
     pub dual: Option<Dual>,
@@ -297,7 +302,9 @@ pub struct Mods {
     pub abs: u8,
     /// VOP3P: negate the source's high half.
     pub neg_hi: u8,
-    /// VOP3: take the source's high 16 bits, bit 3: write the destination's high 16 bits. VOP3P: half used by the low result.
+    /// VOP3: take the source's high 16 bits, bit 3: write the destination's high 16 bits (an accumulating operation reads
+    /// it there too). VOP1, VOP2 and VOPC with 16-bit operands have these bits as bit 7 of their VGPR numbers. VOP3P: half
+    /// used by the low result.
     pub op_sel: u8,
     /// VOP3P: half used by the high result; 7 unless the instruction says otherwise.
     pub op_sel_hi: u8,
