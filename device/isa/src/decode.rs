@@ -58,6 +58,10 @@ fn find(tables: &Tables, table: &Table, wave: WaveSize, bits: u128) -> Option<us
         let first = usize::from(group.first);
         let forms = &tables.forms[first..first + usize::from(group.len)];
         let key = bits & group.mask;
+        // Most groups belong to other encodings: their values lie all below or all above.
+        if !(forms.first()?.value..=forms.last()?.value).contains(&key) {
+            return None;
+        }
         let start = forms.partition_point(|form| form.value < key);
         forms[start..]
             .iter()
