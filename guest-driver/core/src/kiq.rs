@@ -6,14 +6,14 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::mqd::HEADER;
 use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Register, gc};
-use zerocopy::IntoBytes;
 
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};
+use crate::mqd::Image;
 use crate::os::Os;
 
 /// Where the KIQ sits when the scheduler is in use: micro engine 3, pipe 1, queue 0.
@@ -56,12 +56,16 @@ impl<O: Os> KernelQueue<O> {
     pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, ring_size: usize, doorbell: u32) -> Result<Self> {
         let buffer = gart.allocate((RING + ring_size).div_ceil(4096))?;
         let mut queue = Self { hw, buffer, ring_size, doorbell, wptr: 0 };
-        queue.reset();
+        queue.reset()?;
         Ok(queue)
     }
 
     /// Empties the ring and writes the MQD anew.
-    pub(crate) fn reset(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn reset(&mut self) -> Result<()> {
         self.wptr = 0;
         self.buffer.quad(RPTR).store(0, Ordering::Relaxed);
         self.buffer.quad(WPTR).store(0, Ordering::Relaxed);
@@ -69,7 +73,9 @@ impl<O: Os> KernelQueue<O> {
             self.buffer.word(offset).store(0, Ordering::Relaxed);
         }
         let base = self.buffer.gpu_address();
-        let mut mqd = ComputeMqd::new();
+        let mut image = Image::zeroed()?;
+        let mqd = image.mqd()?;
+        mqd.header = HEADER;
         mqd.set_mqd_base(base + MQD as u64);
         mqd.set_pq_base(base + RING as u64);
         mqd.set_pq_rptr_report_addr(base + RPTR as u64);
@@ -90,7 +96,8 @@ impl<O: Os> KernelQueue<O> {
         control.set_kmd_queue(true);
         mqd.cp_hqd_pq_control = control.bits();
         mqd.cp_hqd_active = 1;
-        self.buffer.write(MQD, mqd.as_bytes());
+        self.buffer.write(MQD, image.bytes());
+        Ok(())
     }
 
     pub(crate) fn mqd_address(&self) -> u64 {
@@ -145,10 +152,11 @@ impl<O: Os> Kiq<O> {
     ///
     /// `ETIME` when it does not.
     pub(crate) fn start(&mut self) -> Result<()> {
-        self.queue.reset();
+        self.queue.reset()?;
         let hw = self.queue.hw.clone();
-        let mut mqd = ComputeMqd::new();
-        self.queue.buffer.read(MQD, mqd.as_mut_bytes());
+        let mut image = Image::zeroed()?;
+        self.queue.buffer.read(MQD, image.bytes_mut());
+        let mqd = image.mqd()?;
 
         let mut schedulers = hw.read::<gc::RLC_CP_SCHEDULERS>().bits() & !0xff;
         schedulers |= (KIQ_ME << 5 | KIQ_PIPE << 3) & 0x7f;

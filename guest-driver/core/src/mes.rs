@@ -55,7 +55,7 @@ impl<O: Os> Mes<O> {
     ///
     /// `ENODEV` when there is no firmware, `ETIME` when it does not answer.
     pub(crate) fn start(&mut self, kiq: &mut Kiq<O>) -> Result<()> {
-        self.queue.reset();
+        self.queue.reset()?;
         self.fence = 0;
         self.buffer.quad(API_FENCE).store(0, Ordering::Relaxed);
         self.enable()?;
@@ -101,6 +101,7 @@ impl<O: Os> Mes<O> {
     /// # Errors
     ///
     /// `ETIME` when the scheduler does not answer: it refused the frame or hangs, which cannot be told apart.
+    #[inline(never)]
     fn submit<T: IntoBytes + Immutable>(&mut self, frame: &T, opcode: Opcode) -> Result<()> {
         let mut dwords = [0u32; FRAME_SIZE / 4];
         let bytes = frame.as_bytes();

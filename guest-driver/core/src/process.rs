@@ -1,5 +1,6 @@
 //! One process, as the GPU sees it (`kfd_process.c`).
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
@@ -53,7 +54,7 @@ pub(crate) struct State<O: Os> {
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
     /// Mapped buffer objects by address.
     pub(crate) mapped: BTreeMap<u64, u32>,
-    pub(crate) queues: BTreeMap<u32, Queue<O>>,
+    pub(crate) queues: BTreeMap<u32, Box<Queue<O>>>,
     /// A memory fault took the queues off the hardware.
     pub(crate) evicted: bool,
     pub(crate) doorbells: Doorbells,

@@ -3,6 +3,7 @@
 //! Shape: Linux `amdgpu/amdgpu_vm_pt.c`; entries: [`belfry_abi::gpuvm`]. A shadow of the tree in kernel memory says which
 //! tables exist, so that nothing the driver relies on is read back from the device.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,18 +33,18 @@ fn index(va: u64, level: u32) -> usize {
 struct Table<O: Os> {
     memory: VramMemory<O>,
     /// Tables below, by entry.
-    children: BTreeMap<u16, Table<O>>,
+    children: BTreeMap<u16, Box<Table<O>>>,
     /// Entries that map memory themselves, one bit each.
     mapped: [u64; ENTRIES / 64],
 }
 
 impl<O: Os> Table<O> {
-    fn new(vram: &Arc<Vram<O>>) -> Result<Self> {
-        Ok(Self {
+    fn new(vram: &Arc<Vram<O>>) -> Result<Box<Self>> {
+        Ok(Box::new(Self {
             memory: vram.allocate(PAGE_SIZE, true)?,
             children: BTreeMap::new(),
             mapped: [0; ENTRIES / 64],
-        })
+        }))
     }
 
     fn write(&self, first: usize, entries: &[u64]) {
@@ -75,10 +76,11 @@ impl<O: Os> Table<O> {
             self.write(index, &[entry]);
             self.children.insert(index as u16, table);
         }
-        self.children.get_mut(&(index as u16)).ok_or(crate::Errno::ENOMEM)
+        self.children.get_mut(&(index as u16)).map(|table| &mut **table).ok_or(crate::Errno::ENOMEM)
     }
 
     /// Writes `count` entries from `first` for consecutive pages of `pa`; `pa` of `None` clears them.
+    #[inline(never)]
     fn fill(&mut self, first: usize, count: usize, pa: Option<u64>, flags: u64) {
         let mut batch = [0u64; BATCH];
         let mut done = 0;
@@ -94,7 +96,11 @@ impl<O: Os> Table<O> {
     }
 
     /// Clears what maps `va..va + len`, and moves tables that became empty to `retired`.
-    fn clear(&mut self, level: u32, va: u64, len: u64, retired: &mut Vec<Table<O>>) {
+    #[expect(
+        clippy::vec_box,
+        reason = "tables move between the tree and here; by value they would move through the stack"
+    )]
+    fn clear(&mut self, level: u32, va: u64, len: u64, retired: &mut Vec<Box<Table<O>>>) {
         if level == 0 {
             self.fill(index(va, 0), (len / PAGE_SIZE) as usize, None, 0);
             return;
@@ -123,9 +129,13 @@ impl<O: Os> Table<O> {
 /// One process's GPU address space.
 pub(crate) struct Vm<O: Os> {
     vram: Arc<Vram<O>>,
-    root: Table<O>,
+    root: Box<Table<O>>,
     /// Tables the walkers may still have cached.
-    retired: Vec<Table<O>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "tables move between the tree and here; by value they would move through the stack"
+    )]
+    retired: Vec<Box<Table<O>>>,
 }
 
 impl<O: Os> Vm<O> {
@@ -145,7 +155,7 @@ impl<O: Os> Vm<O> {
     /// `ENOMEM`; a part may be mapped, and the caller unmaps the whole.
     pub(crate) fn map(&mut self, mut va: u64, mut pa: u64, mut len: u64, flags: u64) -> Result<()> {
         while len > 0 {
-            let mut table = &mut self.root;
+            let mut table = &mut *self.root;
             for level in (2..=ROOT_LEVEL).rev() {
                 table = table.child(&self.vram, index(va, level))?;
             }

@@ -1,0 +1,375 @@
+//! Queues of a process on the scheduler: creation, change, eviction, removal (`kfd_process_queue_manager.c`,
+//! `kfd_device_queue_manager.c`).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use belfry_abi::kfd::mmap::{KFD_MMAP_TYPE_DOORBELL, kfd_mmap_offset};
+use belfry_abi::kfd::queue::{
+    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_IOC_QUEUE_TYPE_SDMA,
+    KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_NUM_OF_QUEUES_PER_PROCESS,
+    UpdateQueueArgs,
+};
+use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType};
+use belfry_abi::regs::{Register, gc};
+use zerocopy::FromZeros;
+
+use crate::device::SH_MEM_CONFIG;
+use crate::errno::{Errno, Result};
+use crate::hw::log;
+use crate::memory::BoKind;
+use crate::mqd;
+use crate::os::{Os, PAGE_SIZE};
+use crate::process::{Process, State};
+use crate::queue::{Queue, SaveArea, check_properties, check_ring, check_share};
+
+/// Offset of the gang context in the queue's buffer, behind the MQD's page.
+const GANG_CONTEXT: u64 = PAGE_SIZE;
+/// Smallest end-of-pipe buffer on gfx8 and later.
+const EOP_BUFFER_SIZE: u64 = 4096;
+/// Page-table shape and fault bits of a process's VMID: all fault bits of the reset value, depth 3, enabled.
+const VM_CONTEXT_CNTL: u32 = gc::GCVM_CONTEXT0_CNTL::RESET | 3 << 1 | 1;
+/// Quanta in units of 100 ns: 10 ms for a process, 1 ms for a gang, as amdkfd asks.
+const PROCESS_QUANTUM: u64 = 100_000;
+const GANG_QUANTUM: u64 = 10_000;
+/// `AMDGPU_MES_PRIORITY_LEVEL_NORMAL`.
+const PRIORITY_LEVEL_NORMAL: u32 = 1;
+
+impl<O: Os> Process<O> {
+    /// CREATE_QUEUE.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` and `EFAULT` for bad properties, `ENOTSUPP` for an unknown type, `EOPNOTSUPP` for PM4, `ENOMEM` for SDMA
+    /// and when memory is short, `ESRCH` without a VM, `ENOSPC` past the limit, `EBUSY` without a doorbell, `EIO` and
+    /// `ETIME` when the scheduler does not run it.
+    pub(crate) fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<()> {
+        let device = &self.device;
+        check_properties(device.hw.os(), args)?;
+        match args.queue_type {
+            KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => {}
+            KFD_IOC_QUEUE_TYPE_COMPUTE => return Err(Errno::EOPNOTSUPP),
+            KFD_IOC_QUEUE_TYPE_SDMA | KFD_IOC_QUEUE_TYPE_SDMA_XGMI | KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => {
+                return Err(Errno::ENOMEM);
+            }
+            _ => return Err(Errno::ENOTSUPP),
+        }
+        if args.gpu_id != u32::from(device.gpu_id) {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        if state.vm.is_none() {
+            return Err(Errno::ESRCH);
+        }
+        if device.wedged() || device.epoch() != self.epoch {
+            return Err(Errno::EIO);
+        }
+        if state.queues.len() >= KFD_MAX_NUM_OF_QUEUES_PER_PROCESS as usize {
+            return Err(Errno::ENOSPC);
+        }
+        let (ring_bo, bos) = self.queue_buffers(&state, args)?;
+        let id = (0..).find(|id| !state.queues.contains_key(id)).ok_or(Errno::ENOSPC)?;
+        let doorbell = state.doorbells.take()?;
+        let queue = match self.build_queue(&state, args, doorbell, ring_bo, bos) {
+            Ok(queue) => queue,
+            Err(error) => {
+                state.doorbells.put(doorbell);
+                return Err(error);
+            }
+        };
+        state.use_bos(&queue.bos, true);
+        state.use_bos(queue.ring_bo.as_slice(), true);
+        state.queues.insert(id, queue);
+        if let Err(error) = self.resume_queue(&mut state, id) {
+            if let Some(queue) = state.queues.remove(&id) {
+                self.forget_queue(&mut state, queue);
+            }
+            self.recover_after(error);
+            return Err(error);
+        }
+        args.queue_id = id;
+        args.doorbell_offset = kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, device.gpu_id)
+            | (u64::from(doorbell) * belfry_abi::pci::DOORBELL_SIZE);
+        Ok(())
+    }
+
+    /// Checks that every buffer of the queue is a mapped buffer object of just that range (`kfd_queue_acquire_buffers`).
+    fn queue_buffers(&self, state: &State<O>, args: &CreateQueueArgs) -> Result<(Option<u32>, Vec<u32>)> {
+        let mut bos = Vec::new();
+        bos.try_reserve_exact(4).map_err(|_| Errno::ENOMEM)?;
+        bos.push(state.queue_buffer(args.write_pointer_address, PAGE_SIZE)?);
+        bos.push(state.queue_buffer(args.read_pointer_address, PAGE_SIZE)?);
+        if !args.write_pointer_address.is_multiple_of(8) || !args.read_pointer_address.is_multiple_of(8) {
+            return Err(Errno::EINVAL);
+        }
+        let ring = self.ring_buffer(state, args.ring_base_address, args.ring_size)?;
+        if args.eop_buffer_address != 0 {
+            if args.eop_buffer_size < EOP_BUFFER_SIZE || !args.eop_buffer_size.is_power_of_two() {
+                return Err(Errno::EINVAL);
+            }
+            if !args.eop_buffer_address.is_multiple_of(PAGE_SIZE) {
+                return Err(Errno::EINVAL);
+            }
+            bos.push(state.queue_buffer(args.eop_buffer_address, args.eop_buffer_size)?);
+        }
+        let area = SaveArea::new(self.device.config.cus);
+        if args.ctl_stack_size != area.ctl_stack_size || args.ctx_save_restore_size < area.cwsr_size {
+            return Err(Errno::EINVAL);
+        }
+        if !args.ctx_save_restore_address.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        bos.push(state.queue_buffer(args.ctx_save_restore_address, area.total(args.ctx_save_restore_size))?);
+        Ok((ring, bos))
+    }
+
+    fn ring_buffer(&self, state: &State<O>, base: u64, size: u32) -> Result<Option<u32>> {
+        if base == 0 {
+            return Ok(None);
+        }
+        if !base.is_multiple_of(256) || base & (PAGE_SIZE - 1) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        state.queue_buffer(base, u64::from(size)).map(Some)
+    }
+
+    fn build_queue(
+        &self,
+        state: &State<O>,
+        args: &CreateQueueArgs,
+        doorbell: u32,
+        ring_bo: Option<u32>,
+        bos: Vec<u32>,
+    ) -> Result<Box<Queue<O>>> {
+        let device = &self.device;
+        let buffer = device.gart.allocate(2)?;
+        let wptr_bo = bos.first().and_then(|id| state.bos.get(id)).ok_or(Errno::EINVAL)?;
+        let in_page = args.write_pointer_address % PAGE_SIZE;
+        let (wptr, mapping) = match &wptr_bo.kind {
+            BoKind::Vram(memory) => (device.config.fb_start + memory.offset() + in_page, None),
+            _ => {
+                let mapping = device.gart.map_page(wptr_bo.bus(0).ok_or(Errno::EINVAL)?)?;
+                (mapping.gpu_address() + in_page, Some(mapping))
+            }
+        };
+        device.flush_gart()?;
+        let queue = Box::new(Queue {
+            ring_base: args.ring_base_address,
+            ring_size: args.ring_size,
+            percentage: args.queue_percentage & 0xff,
+            priority: args.queue_priority,
+            doorbell,
+            buffer,
+            wptr,
+            _wptr_mapping: mapping,
+            _wptr_memory: wptr_bo.hold(),
+            ring_bo,
+            bos,
+            mapped: false,
+        });
+        let (base, dwords) = (queue.buffer.gpu_address(), state.doorbells.dword_offset(doorbell));
+        queue.change_mqd(|mqd| {
+            mqd::init(mqd, base, args, dwords, state.trap_handler != 0);
+            mqd::update(mqd, queue.ring_base, queue.ring_size, queue.priority);
+        })?;
+        Ok(queue)
+    }
+
+    /// Hands a queue to the scheduler if it should run.
+    fn resume_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
+        let Some(queue) = state.queues.get(&id) else { return Err(Errno::EINVAL) };
+        if queue.mapped || state.evicted || !queue.wanted() {
+            return Ok(());
+        }
+        let (Some(vm), Some(context)) = (&state.vm, &state.context) else { return Err(Errno::ESRCH) };
+        let mut frame = AddQueue::new_zeroed();
+        self.fill_frame(&mut frame, state, queue, vm.root(), context.gpu_address());
+        self.device.with_mes(self.epoch, |mes| mes.add_queue(&frame))?;
+        if let Some(queue) = state.queues.get_mut(&id) {
+            queue.mapped = true;
+        }
+        Ok(())
+    }
+
+    /// Fills the frame that makes a queue known to the scheduler.
+    #[inline(never)]
+    fn fill_frame(&self, frame: &mut AddQueue, state: &State<O>, queue: &Queue<O>, root: u64, context: u64) {
+        frame.zero();
+        frame.header = Header::new(Opcode::ADD_QUEUE);
+        frame.process_id = u32::from(self.pasid);
+        frame.page_table_base_addr = root.into();
+        frame.process_va_start = 0.into();
+        frame.process_va_end = ((1u64 << 36) - 1).into();
+        frame.process_quantum = PROCESS_QUANTUM.into();
+        frame.process_context_addr = context.into();
+        frame.gang_quantum = GANG_QUANTUM.into();
+        frame.gang_context_addr = (queue.buffer.gpu_address() + GANG_CONTEXT).into();
+        frame.inprocess_gang_priority = queue.priority;
+        frame.gang_global_priority_level = PRIORITY_LEVEL_NORMAL;
+        frame.doorbell_offset = state.doorbells.dword_offset(queue.doorbell);
+        frame.mqd_addr = queue.buffer.gpu_address().into();
+        frame.wptr_addr = queue.wptr.into();
+        frame.queue_type = QueueType::COMPUTE.0;
+        frame.gds_size = queue.ring_size / 4;
+        frame.trap_handler_addr = state.trap_handler.into();
+        frame.tma_addr = state.trap_memory.into();
+        frame.vm_context_cntl = VM_CONTEXT_CNTL;
+        frame.alignment_mode_setting = SH_MEM_CONFIG;
+        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+    }
+
+    /// Takes a queue off the scheduler; its state is in its MQD afterwards.
+    fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
+        let offset = match state.queues.get(&id) {
+            Some(queue) if queue.mapped => state.doorbells.dword_offset(queue.doorbell),
+            Some(_) => return Ok(()),
+            None => return Err(Errno::EINVAL),
+        };
+        let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
+        let gang = queue.buffer.gpu_address() + GANG_CONTEXT;
+        queue.mapped = false;
+        match self.device.with_mes(self.epoch, |mes| mes.remove_queue(offset, gang)) {
+            // A reset took the queue off already.
+            Err(Errno::EIO) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives back what a queue used; it is not on the scheduler.
+    fn forget_queue(&self, state: &mut State<O>, queue: Box<Queue<O>>) {
+        state.use_bos(&queue.bos, false);
+        state.use_bos(queue.ring_bo.as_slice(), false);
+        state.doorbells.put(queue.doorbell);
+        if self.device.wedged() && self.device.hw.alive() {
+            // The device may still write there.
+            core::mem::forget(queue);
+        }
+    }
+
+    /// Recovers the device if `error` says that the scheduler hangs.
+    fn recover_after(&self, error: Errno) {
+        if error == Errno::ETIME && self.device.recover(self.epoch) {
+            for process in self.device.processes() {
+                process.gpu_reset();
+            }
+        }
+    }
+
+    /// DESTROY_QUEUE.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an unknown id, `ETIME` when the scheduler did not let it go and the device was reset.
+    pub(crate) fn destroy_queue(&self, id: u32) -> Result<()> {
+        let mut state = self.state.lock();
+        let result = self.suspend_queue(&mut state, id);
+        if let Err(error) = result {
+            self.recover_after(error);
+        }
+        let queue = state.queues.remove(&id).ok_or(Errno::EINVAL)?;
+        self.forget_queue(&mut state, queue);
+        let _ = self.device.flush_gart();
+        result
+    }
+
+    /// UPDATE_QUEUE.
+    ///
+    /// # Errors
+    ///
+    /// As CREATE_QUEUE for the ring, share and priority; `EINVAL` for an unknown id.
+    pub(crate) fn update_queue(&self, args: &UpdateQueueArgs) -> Result<()> {
+        check_share(args.queue_percentage, args.queue_priority)?;
+        let ring_size = check_ring(self.device.hw.os(), args.ring_base_address, args.ring_size)?;
+        let mut state = self.state.lock();
+        if !state.queues.contains_key(&args.queue_id) {
+            return Err(Errno::EINVAL);
+        }
+        let ring = self.ring_buffer(&state, args.ring_base_address, ring_size)?;
+        self.change_queue(&mut state, args.queue_id, |state, id| {
+            let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
+            let before = (queue.ring_base, queue.ring_size, queue.percentage, queue.priority);
+            queue.ring_base = args.ring_base_address;
+            queue.ring_size = ring_size;
+            queue.percentage = args.queue_percentage & 0xff;
+            queue.priority = args.queue_priority;
+            if let Err(error) = queue.update_mqd() {
+                (queue.ring_base, queue.ring_size, queue.percentage, queue.priority) = before;
+                return Err(error);
+            }
+            let old = core::mem::replace(&mut queue.ring_bo, ring);
+            state.use_bos(old.as_slice(), false);
+            state.use_bos(ring.as_slice(), true);
+            Ok(())
+        })
+    }
+
+    /// SET_CU_MASK: `mask` has `bits` bits.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an unknown id, or when one half of a work-group processor is enabled without the other.
+    pub(crate) fn set_cu_mask(&self, id: u32, bits: u32, mask: &[u32]) -> Result<()> {
+        let bit_pair = |index: u32| mask.get(index as usize / 32).map_or(0, |word| word >> (index % 32) & 3);
+        if (0..bits).step_by(2).any(|index| matches!(bit_pair(index), 1 | 2)) {
+            return Err(Errno::EINVAL);
+        }
+        let engines = mqd::spread_cu_mask(&self.device.config, bits, bit_pair);
+        let mut state = self.state.lock();
+        if !state.queues.contains_key(&id) {
+            return Err(Errno::EINVAL);
+        }
+        self.change_queue(&mut state, id, |state, id| {
+            let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;
+            queue.change_mqd(|mqd| mqd::set_thread_management(mqd, &engines))
+        })
+    }
+
+    /// Applies a change while the queue is off the scheduler; it runs on as it was when the change fails.
+    fn change_queue(
+        &self,
+        state: &mut State<O>,
+        id: u32,
+        change: impl FnOnce(&mut State<O>, u32) -> Result<()>,
+    ) -> Result<()> {
+        let result = self.suspend_queue(state, id).and_then(|()| {
+            let changed = change(state, id);
+            self.resume_queue(state, id).and(changed)
+        });
+        result.inspect_err(|&error| self.recover_after(error))
+    }
+
+    /// Takes all queues off the scheduler for good, after a memory fault.
+    pub(crate) fn evict(&self) {
+        let mut state = self.state.lock();
+        if state.evicted || state.dead {
+            return;
+        }
+        state.evicted = true;
+        let mut next = 0;
+        while let Some((&id, _)) = state.queues.range(next..).next() {
+            if let Err(error) = self.suspend_queue(&mut state, id) {
+                self.recover_after(error);
+                break;
+            }
+            next = id + 1;
+        }
+    }
+
+    /// Removes all queues: the process is going away.
+    pub(crate) fn remove_all_queues(&self, state: &mut State<O>) {
+        let mut failed = None;
+        while let Some((&id, _)) = state.queues.first_key_value() {
+            if failed.is_none()
+                && let Err(error) = self.suspend_queue(state, id)
+            {
+                log!(self.device.hw, Error, "pasid {}: queue {id} does not stop ({error})", self.pasid);
+                failed = Some(error);
+                self.recover_after(error);
+            }
+            if let Some(queue) = state.queues.remove(&id) {
+                self.forget_queue(state, queue);
+            }
+        }
+        let _ = self.device.flush_gart();
+    }
+}

@@ -1,0 +1,63 @@
+//! A scheduler that does not answer: the driver says so, resets the device, and serves the next process.
+#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
+
+mod common;
+
+use belfry_abi::kfd::event::{
+    HwExceptionData, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
+};
+use belfry_abi::kfd::ioctl as nr;
+use belfry_kfd_hosted::Errno;
+use common::{Client, gpu};
+use zerocopy::FromBytes;
+
+/// Command register of the PCI function.
+const COMMAND: usize = 4;
+
+#[test]
+fn a_scheduler_that_hangs_is_reset_and_everybody_is_told() {
+    let gpu = gpu();
+    let hit = Client::open(&gpu);
+    let bystander = Client::open(&gpu);
+    let event = bystander.create_event(KFD_IOC_EVENT_HW_EXCEPTION, 0).unwrap();
+    let queue = hit.create_queue().unwrap();
+    let other = bystander.create_queue().unwrap();
+    assert_eq!(bystander.wait(event.event_id, 0).unwrap().0, KFD_IOC_WAIT_RESULT_TIMEOUT);
+    // Without bus mastering the device neither reads its rings nor answers.
+    gpu.device().config_write(COMMAND, &2u16.to_le_bytes());
+    assert_eq!(hit.destroy_queue(queue.args.queue_id), Err(Errno::ETIME));
+
+    let (result, data) = bystander.wait(event.event_id, 10_000).unwrap();
+    assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
+    let data = HwExceptionData::read_from_bytes(&data.data[..16]).unwrap();
+    assert_eq!((data.reset_cause, data.memory_lost, data.gpu_id), (0, 1, bystander.gpu_id));
+    // Their queues are gone; going on takes a new process.
+    bystander.destroy_queue(other.args.queue_id).unwrap();
+    for client in [&hit, &bystander] {
+        let mut args = client.queue_args().unwrap();
+        assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EIO));
+    }
+    drop(hit);
+    Client::open(&gpu).check_queue_works();
+    drop(bystander);
+    assert_eq!((gpu.pinned_ranges(), Client::open(&gpu).check_queue_works()), (0, ()));
+}
+
+#[test]
+fn a_device_that_cannot_be_reset_is_wedged_until_the_driver_is_loaded_again() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let queue = client.create_queue().unwrap();
+    // A paused device does not come back from a reset either.
+    gpu.device().pause();
+    assert_eq!(client.destroy_queue(queue.args.queue_id), Err(Errno::ETIME));
+    drop(client);
+    let late = Client::open(&gpu);
+    let mut args = late.queue_args().unwrap();
+    assert_eq!(late.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EIO));
+    drop(late);
+    gpu.device().resume();
+    gpu.unload();
+    gpu.load().unwrap();
+    Client::open(&gpu).check_queue_works();
+}
