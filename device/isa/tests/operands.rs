@@ -62,20 +62,12 @@ fn shape(inst: &Inst) -> String {
     }
     match inst.dpp {
         Some(Dpp::Dpp16(dpp)) => {
-            out += &format!(
-                " dpp16={:#x}/{:x}{:x}{}",
-                dpp.ctrl,
-                dpp.row_mask,
-                dpp.bank_mask,
-                u8::from(dpp.bound_ctrl)
-            )
+            let bound = u8::from(dpp.bound_ctrl);
+            out += &format!(" dpp16={:#x}/{:x}{:x}{bound}", dpp.ctrl, dpp.row_mask, dpp.bank_mask);
         }
         Some(Dpp::Dpp8(dpp)) => {
-            out += &format!(
-                " dpp8={}{}",
-                (0..8).map(|lane| dpp.selector(lane).to_string()).collect::<String>(),
-                if dpp.fetch_inactive { "fi" } else { "" }
-            )
+            let lanes: String = (0..8).map(|lane| dpp.selector(lane).to_string()).collect();
+            out += &format!(" dpp8={lanes}{}", if dpp.fetch_inactive { "fi" } else { "" });
         }
         None => {}
     }
