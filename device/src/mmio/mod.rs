@@ -180,6 +180,7 @@ impl Mmio {
             if let Some(hqd) = acted.started {
                 // Before the driver can ring it, the doorbell loses what an earlier owner left there.
                 seed_doorbell(&hqd, None, &self.doorbells);
+                self.doorbells.own(hqd.doorbell(), true);
             }
             return acted.queues;
         }

@@ -58,8 +58,8 @@ impl Wake {
 struct Running {
     ring: Ring,
     activation: u32,
-    /// Doorbell value last looked at.
-    seen: u64,
+    /// Doorbell value last looked at; `None` before the first look, which takes whatever is there.
+    seen: Option<u64>,
     /// It has hit something it cannot go past, until it is activated anew.
     dead: bool,
 }
@@ -209,14 +209,14 @@ impl State {
             match ring {
                 Ok(ring) => {
                     core.doorbells.own(ring.doorbell(), true);
-                    // Behind the present value by construction: the first look takes whatever is there.
-                    let seen = !core.doorbells.load(u64::from(ring.doorbell()) * 4);
-                    self.rings.insert(id, Running { ring, activation: hqd.activation, seen, dead: false });
+                    self.rings
+                        .insert(id, Running { ring, activation: hqd.activation, seen: None, dead: false });
                 }
                 Err(why) => {
                     core.counters
                         .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
                     core.mmio.hqd(id, |hqd| hqd.deactivate());
+                    core.doorbells.own(hqd.doorbell(), false);
                 }
             }
         }
@@ -231,6 +231,7 @@ impl State {
                         );
                     }
                     core.mmio.hqd(id, |hqd| hqd.deactivate());
+                    core.doorbells.own(hqd.doorbell(), false);
                 }
             }
         }
@@ -369,11 +370,14 @@ impl Running {
     /// Takes the doorbell's value, if it has changed.
     fn look(&mut self, core: &Core) {
         let value = core.doorbells.load(u64::from(self.ring.doorbell()) * 4);
-        if value == self.seen {
-            return;
+        match self.seen.replace(value) {
+            Some(seen) if seen == value => return,
+            // What was rung before the ring was mapped was rung for it.
+            None => {
+                core.doorbells.take_trapped(self.ring.doorbell());
+            }
+            Some(_) => core.doorbell_seen(self.ring.doorbell(), value),
         }
-        self.seen = value;
-        core.doorbell_seen(self.ring.doorbell(), value);
         if let Err(why) = self.ring.look(&core.doorbells) {
             core.counters.error(why, format_args!("doorbell={:#x} value={value:#x}", self.ring.doorbell()));
         }

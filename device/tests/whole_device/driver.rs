@@ -1,0 +1,638 @@
+//! A driver in miniature: brings the device up through accesses alone, as amdgpu does, and maps user queues.
+
+#![expect(unsafe_code, reason = "hands a doorbell page to the device that the test also writes itself")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use belfry_abi::aql::AmdQueue;
+use belfry_abi::gpuvm::{
+    PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
+};
+use belfry_abi::ih::IhEntry;
+use belfry_abi::mes::{
+    self, AddQueue, AddQueueFlags, ApiStatus, Header, Misc, MiscOpcode, Opcode, QueryStatus, QueueType,
+    RemoveQueue, SetHwResources,
+};
+use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::pci::{self, doorbell};
+use belfry_abi::regs::{Register, gc, nbio, osssys};
+use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+pub const VRAM: u64 = 64 << 20;
+pub const RAM: u64 = 32 << 20;
+pub const FB: u64 = 0x80_0000_0000;
+pub const GART: u64 = 0x7fff_0000_0000;
+/// How long to wait for what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+pub struct Counter(pub AtomicU32);
+
+impl InterruptSink for Counter {
+    fn raise(&self, vector: u16) {
+        assert_eq!(vector, 0);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until `condition` holds; what it was waiting for is said if it never does.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+pub struct Driver {
+    pub gpu: Arc<Gpu>,
+    pub ram: GuestMemoryMmap,
+    pub interrupts: Arc<Counter>,
+    /// The doorbell BAR as a guest maps it.
+    pub doorbell_page: &'static [AtomicU64],
+    next_ram: u64,
+    next_vram: u64,
+    gart_pages: u64,
+    kiq: KernelRing,
+    mes: KernelRing,
+    pub ih_ring: u64,
+    pub ih_wptr: u64,
+    ih_rptr: u32,
+    fence: u64,
+    fences: AtomicU64,
+}
+
+/// A ring in guest memory, seen through the GART.
+#[derive(Clone, Copy, Default)]
+struct KernelRing {
+    memory: u64,
+    dwords: u64,
+    wptr: u64,
+    rptr_memory: u64,
+    wptr_memory: u64,
+    doorbell: u32,
+    mqd: u64,
+}
+
+pub const IH_ENTRIES: u32 = 64;
+
+impl Driver {
+    pub fn new() -> Self {
+        Self::with(GpuConfig::default())
+    }
+
+    /// A device nobody has touched.
+    pub fn with(config: GpuConfig) -> Self {
+        let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
+        let interrupts = Arc::new(Counter::default());
+        // Leaked, so that the page outlives the device whatever the test does.
+        let doorbell_page: &'static [AtomicU64] =
+            Vec::leak((0..pci::DOORBELL_BAR_SIZE / 8 + 512).map(|_| AtomicU64::new(0)).collect());
+        let aligned = doorbell_page.as_ptr().addr().next_multiple_of(4096) - doorbell_page.as_ptr().addr();
+        let doorbell_page = &doorbell_page[aligned / 8..][..(pci::DOORBELL_BAR_SIZE / 8) as usize];
+        let (page, size) = (doorbell_page.as_ptr().cast_mut().cast(), size_of_val(doorbell_page));
+        // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS: what the allocator maps.
+        // SAFETY: the words are never freed, and both sides access them atomically.
+        let doorbells = unsafe { MmapRegion::build_raw(page, size, 3, 0x22).unwrap() };
+        let resources = Resources {
+            vram: MmapRegion::new(VRAM as usize).unwrap(),
+            doorbells,
+            system: GuestMemoryAtomic::new(ram.clone()),
+            interrupts: Arc::clone(&interrupts) as Arc<dyn InterruptSink>,
+        };
+        let config = GpuConfig { vram_size: VRAM, workers: 2, ..config };
+        let gpu = Gpu::new(config, resources).unwrap();
+        Self {
+            gpu,
+            ram,
+            interrupts,
+            doorbell_page,
+            next_ram: 0x1000,
+            // The first MiB holds the GART.
+            next_vram: 1 << 20,
+            gart_pages: 0,
+            kiq: KernelRing::default(),
+            mes: KernelRing::default(),
+            ih_ring: 0,
+            ih_wptr: 0,
+            ih_rptr: 0,
+            fence: 0,
+            fences: AtomicU64::new(1),
+        }
+    }
+
+    /// Bus mastering, GART, interrupts, KIQ, MES: everything up to SET_HW_RSRC.
+    pub fn up() -> Self {
+        Self::up_with(GpuConfig::default())
+    }
+
+    pub fn up_with(config: GpuConfig) -> Self {
+        let mut driver = Self::with(config);
+        driver.bring_up();
+        driver
+    }
+
+    pub fn bring_up(&mut self) {
+        self.enable();
+        self.start_gart();
+        self.start_interrupts();
+        self.start_kiq();
+        self.start_mes();
+        self.set_hw_resources(0xff00, 0xc);
+    }
+
+    pub fn read(&self, index: u32) -> u32 {
+        let mut data = [0; 4];
+        self.gpu.bar_read(pci::BAR_REGISTERS, u64::from(index) * 4, &mut data).unwrap();
+        u32::from_le_bytes(data)
+    }
+
+    pub fn write(&self, index: u32, value: u32) {
+        self.gpu.bar_write(pci::BAR_REGISTERS, u64::from(index) * 4, &value.to_le_bytes()).unwrap();
+    }
+
+    pub fn get<R: Register>(&self) -> R {
+        R::from_bits(self.read(R::INDEX))
+    }
+
+    pub fn set<R: Register>(&self, register: R) {
+        self.write(R::INDEX, register.bits());
+    }
+
+    pub fn ring(&self, byte_offset: u64, value: u64) {
+        self.gpu.bar_write(pci::BAR_DOORBELLS, byte_offset, &value.to_le_bytes()).unwrap();
+    }
+
+    /// Memory space and bus mastering on.
+    pub fn enable(&self) {
+        self.gpu.config_write(4, &[6, 0]);
+        self.write(nbio::RCC_DOORBELL_APER_EN::INDEX, 1);
+    }
+
+    pub fn select(&self, me: u32, pipe: u32, queue: u32, vmid: u32) {
+        let mut select = gc::GRBM_GFX_CNTL::from_bits(0);
+        select.set_meid(me);
+        select.set_pipeid(pipe);
+        select.set_queueid(queue);
+        select.set_vmid(vmid);
+        self.set(select);
+    }
+
+    // Memory.
+
+    pub fn alloc_ram(&mut self, bytes: u64) -> u64 {
+        let at = self.next_ram;
+        self.next_ram += bytes.next_multiple_of(4096);
+        assert!(self.next_ram <= RAM, "the test's guest memory is used up");
+        at
+    }
+
+    pub fn alloc_vram(&mut self, bytes: u64) -> u64 {
+        let at = self.next_vram;
+        self.next_vram += bytes.next_multiple_of(4096);
+        assert!(self.next_vram <= VRAM - (1 << 20), "the test's VRAM is used up");
+        at
+    }
+
+    pub fn ram_u64(&self, at: u64) -> u64 {
+        self.ram.load(GuestAddress(at), Ordering::Acquire).unwrap()
+    }
+
+    pub fn ram_u32(&self, at: u64) -> u32 {
+        self.ram.load(GuestAddress(at), Ordering::Acquire).unwrap()
+    }
+
+    pub fn set_ram_u64(&self, at: u64, value: u64) {
+        self.ram.store(value, GuestAddress(at), Ordering::Release).unwrap();
+    }
+
+    pub fn put_ram<T: IntoBytes + Immutable>(&self, at: u64, value: &T) {
+        self.ram.write_slice(value.as_bytes(), GuestAddress(at)).unwrap();
+    }
+
+    pub fn put_vram(&self, at: u64, bytes: &[u8]) {
+        self.gpu.bar_write(pci::BAR_VRAM, at, bytes).unwrap();
+    }
+
+    /// Maps guest pages into VMID 0 and gives the address.
+    pub fn gart(&mut self, memory: u64, bytes: u64) -> u64 {
+        let first = self.gart_pages;
+        for page in 0..bytes.div_ceil(4096) {
+            let pte =
+                (memory + page * 4096) | PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_READABLE | PTE_WRITEABLE;
+            self.put_vram((first + page) * 8, &pte.to_le_bytes());
+        }
+        self.gart_pages += bytes.div_ceil(4096);
+        GART + first * 4096 + memory % 4096
+    }
+
+    /// Guest memory that VMID 0 sees: memory, address.
+    pub fn gart_alloc(&mut self, bytes: u64) -> (u64, u64) {
+        let memory = self.alloc_ram(bytes);
+        (memory, self.gart(memory, bytes))
+    }
+
+    fn pair(&self, index: u32, value: u64) {
+        self.write(index, value as u32);
+        self.write(index + 1, (value >> 32) as u32);
+    }
+
+    pub fn start_gart(&mut self) {
+        // A flat table at the start of VRAM for 512 MiB, as gfxhub_v3_0_gart_enable programs it.
+        self.pair(gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX, 1);
+        self.pair(gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32::INDEX, GART >> 12);
+        self.pair(gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32::INDEX, (GART >> 12) + 0x1_ffff);
+        let mut cntl = self.get::<gc::GCVM_CONTEXT0_CNTL>();
+        cntl.set_enable_context(true);
+        cntl.set_page_table_depth(0);
+        self.set(cntl);
+        self.flush_by_register(1);
+    }
+
+    /// Invalidates by engine 17, as amdgpu does before the scheduler runs.
+    pub fn flush_by_register(&self, vmids: u32) {
+        let semaphore = gc::GCVM_INVALIDATE_ENG0_SEM::INDEX + 17;
+        assert_eq!(self.read(semaphore), 1);
+        self.write(gc::GCVM_INVALIDATE_ENG0_REQ::INDEX + 17, vmids | 1 << 19);
+        assert_eq!(self.read(gc::GCVM_INVALIDATE_ENG0_ACK::INDEX + 17) & vmids, vmids);
+        self.write(semaphore, 0);
+    }
+
+    pub fn start_interrupts(&mut self) {
+        let (_, ring) = self.gart_alloc(u64::from(IH_ENTRIES) * 32);
+        let (wptr, wptr_address) = self.gart_alloc(4096);
+        self.ih_ring = self.next_ram - 2 * 4096;
+        self.ih_wptr = wptr;
+        self.ih_rptr = 0;
+        self.write(osssys::IH_RB_BASE::INDEX, (ring >> 8) as u32);
+        self.write(osssys::IH_RB_BASE_HI::INDEX, (ring >> 40) as u32);
+        self.write(osssys::IH_RB_WPTR_ADDR_LO::INDEX, wptr_address as u32);
+        self.write(osssys::IH_RB_WPTR_ADDR_HI::INDEX, (wptr_address >> 32) as u32);
+        self.write(osssys::IH_RB_RPTR::INDEX, 0);
+        self.write(osssys::IH_RB_WPTR::INDEX, 0);
+        let mut bell = osssys::IH_DOORBELL_RPTR::from_bits(0);
+        bell.set_offset(doorbell::IH * 2);
+        bell.set_enable(true);
+        self.set(bell);
+        let mut cntl = osssys::IH_RB_CNTL::from_bits(0);
+        cntl.set_rb_size((IH_ENTRIES * 8).ilog2());
+        cntl.set_wptr_writeback_enable(true);
+        cntl.set_wptr_overflow_enable(true);
+        cntl.set_rptr_rearm(true);
+        cntl.set_enable_intr(true);
+        cntl.set_rb_enable(true);
+        self.set(cntl);
+    }
+
+    /// Takes everything from the interrupt ring and acknowledges it.
+    pub fn drain_interrupts(&mut self) -> Vec<IhEntry> {
+        let mut entries = Vec::new();
+        let wptr = self.ram_u32(self.ih_wptr);
+        while self.ih_rptr != wptr {
+            let mut entry = IhEntry::default();
+            self.ram
+                .read_slice(entry.as_mut_bytes(), GuestAddress(self.ih_ring + u64::from(self.ih_rptr)))
+                .unwrap();
+            entries.push(entry);
+            self.ih_rptr = (self.ih_rptr + 32) % (IH_ENTRIES * 32);
+        }
+        self.gpu
+            .bar_write(pci::BAR_DOORBELLS, u64::from(doorbell::IH) * 8, &self.ih_rptr.to_le_bytes())
+            .unwrap();
+        entries
+    }
+
+    // Kernel rings.
+
+    fn kernel_ring(&mut self, bytes: u64, doorbell: u32) -> (KernelRing, ComputeMqd) {
+        let (memory, address) = self.gart_alloc(bytes);
+        let (page, page_address) = self.gart_alloc(4096);
+        let (mqd_memory, mqd_address) = self.gart_alloc(4096);
+        let mut mqd = ComputeMqd::new();
+        mqd.set_mqd_base(mqd_address);
+        mqd.set_pq_base(address);
+        mqd.set_pq_rptr_report_addr(page_address);
+        mqd.set_pq_wptr_poll_addr(page_address + 8);
+        let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
+        control.set_queue_size((bytes / 4).ilog2() - 1);
+        mqd.cp_hqd_pq_control = control.bits();
+        let mut bell = gc::CP_HQD_PQ_DOORBELL_CONTROL::from_bits(0);
+        bell.set_doorbell_offset(doorbell * 2);
+        bell.set_doorbell_en(true);
+        mqd.cp_hqd_pq_doorbell_control = bell.bits();
+        self.put_ram(mqd_memory, &mqd);
+        let ring = KernelRing {
+            memory,
+            dwords: bytes / 4,
+            wptr: 0,
+            rptr_memory: page,
+            wptr_memory: page + 8,
+            doorbell,
+            mqd: mqd_address,
+        };
+        (ring, mqd)
+    }
+
+    fn submit(&self, ring: &mut KernelRing, dwords: &[u32]) {
+        for &dword in dwords {
+            let at = ring.memory + (ring.wptr % ring.dwords) * 4;
+            self.ram.store(dword, GuestAddress(at), Ordering::Relaxed).unwrap();
+            ring.wptr += 1;
+        }
+        self.set_ram_u64(ring.wptr_memory, ring.wptr);
+        self.ring(u64::from(ring.doorbell) * 8, ring.wptr);
+    }
+
+    pub fn start_kiq(&mut self) {
+        let (ring, mqd) = self.kernel_ring(4096, doorbell::MES_RING1);
+        self.kiq = ring;
+        self.write(gc::RLC_CP_SCHEDULERS::INDEX, 3 << 5 | 1 << 3 | 0x80);
+        self.select(3, 1, 0, 0);
+        self.pair(gc::CP_MQD_BASE_ADDR::INDEX, mqd.mqd_base());
+        self.write(gc::CP_HQD_PQ_BASE::INDEX, mqd.cp_hqd_pq_base_lo);
+        self.write(gc::CP_HQD_PQ_BASE_HI::INDEX, mqd.cp_hqd_pq_base_hi);
+        self.write(gc::CP_HQD_PQ_CONTROL::INDEX, mqd.cp_hqd_pq_control);
+        self.pair(gc::CP_HQD_PQ_RPTR_REPORT_ADDR::INDEX, mqd.pq_rptr_report_addr());
+        self.pair(gc::CP_HQD_PQ_WPTR_POLL_ADDR::INDEX, mqd.pq_wptr_poll_addr());
+        self.write(gc::CP_HQD_PQ_DOORBELL_CONTROL::INDEX, mqd.cp_hqd_pq_doorbell_control);
+        self.write(gc::CP_HQD_PQ_RPTR::INDEX, 0);
+        self.pair(gc::CP_HQD_PQ_WPTR_LO::INDEX, 0);
+        self.write(gc::CP_HQD_VMID::INDEX, 0);
+        self.write(gc::CP_HQD_ACTIVE::INDEX, 1);
+        self.select(0, 0, 0, 0);
+    }
+
+    pub fn kiq(&mut self, dwords: &[u32]) {
+        let mut ring = self.kiq;
+        self.submit(&mut ring, dwords);
+        self.kiq = ring;
+    }
+
+    /// Read pointer the KIQ has reported, and what has been written.
+    pub fn kiq_pointers(&self) -> (u64, u64) {
+        (u64::from(self.ram_u32(self.kiq.rptr_memory)), self.kiq.wptr % self.kiq.dwords)
+    }
+
+    pub fn start_mes(&mut self) {
+        let (ring, _) = self.kernel_ring(8192, doorbell::MES_RING0);
+        self.mes = ring;
+        let (fence, _) = (self.alloc_ram(4096), ());
+        self.fence = fence;
+        let packet = [
+            3 << 30 | 5 << 16 | 0xa2 << 8,
+            2 << 18 | 5 << 26 | 1 << 29,
+            ring.doorbell * 2 << 2,
+            ring.mqd as u32,
+            (ring.mqd >> 32) as u32,
+            0,
+            0,
+        ];
+        self.kiq(&packet);
+        self.kiq_test();
+    }
+
+    /// amdgpu's ring test: a register gets a value.
+    pub fn kiq_test(&mut self) {
+        self.write(gc::SCRATCH_REG0::INDEX, 0xcafe_dead);
+        self.kiq(&[3 << 30 | 3 << 16 | 0x37 << 8, 1 << 16, gc::SCRATCH_REG0::INDEX, 0, 0xdead_beef]);
+        eventually("the KIQ ring test", || self.read(gc::SCRATCH_REG0::INDEX) == 0xdead_beef);
+    }
+
+    /// Puts a frame on the MES ring as it is.
+    pub fn mes_raw(&mut self, frame: &[u32]) {
+        let mut ring = self.mes;
+        self.submit(&mut ring, frame);
+        self.mes = ring;
+    }
+
+    /// A fence nobody has used: where, and the address VMID 0 has for it.
+    pub fn new_fence(&mut self) -> (u64, ApiStatus) {
+        let (memory, address) = self.gart_alloc(8);
+        let value = self.fences.fetch_add(1, Ordering::Relaxed);
+        let status =
+            ApiStatus { api_completion_fence_addr: address.into(), api_completion_fence_value: value.into() };
+        (memory, status)
+    }
+
+    /// Sends a frame, and says whether it was answered before a query after it was.
+    pub fn mes<T: IntoBytes + Immutable>(&mut self, frame: &T, opcode: Opcode) -> bool {
+        let (fence, status) = self.new_fence();
+        let mut bytes = [0u8; mes::FRAME_SIZE];
+        bytes.copy_from_slice(frame.as_bytes());
+        let at = mes::api_status_offset(opcode).unwrap();
+        bytes[at..at + 16].copy_from_slice(status.as_bytes());
+        self.mes_bytes(&bytes);
+        self.mes_query();
+        self.ram_u64(fence) == status.api_completion_fence_value.get()
+    }
+
+    pub fn mes_bytes(&mut self, bytes: &[u8; mes::FRAME_SIZE]) {
+        let dwords: Vec<u32> =
+            bytes.chunks_exact(4).map(|dword| u32::from_le_bytes(dword.try_into().unwrap())).collect();
+        self.mes_raw(&dwords);
+    }
+
+    /// Sends a query and waits for its answer, which comes after everything before it.
+    pub fn mes_query(&mut self) {
+        let (fence, status) = self.new_fence();
+        let mut query = QueryStatus::new_zeroed();
+        query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
+        query.api_status = status;
+        self.mes_bytes(query.as_bytes().try_into().unwrap());
+        eventually("the answer to QUERY_SCHEDULER_STATUS", || {
+            self.ram_u64(fence) == status.api_completion_fence_value.get()
+        });
+    }
+
+    pub fn set_hw_resources(&mut self, vmids: u32, queues: u32) {
+        let mut frame = SetHwResources::new_zeroed();
+        frame.header = Header::new(Opcode::SET_HW_RSRC);
+        frame.vmid_mask_gfxhub = vmids;
+        frame.compute_hqd_mask[..4].fill(queues);
+        assert!(self.mes(&frame, Opcode::SET_HW_RSRC));
+    }
+
+    pub fn misc(&mut self, opcode: MiscOpcode, data: &[u32]) -> bool {
+        let mut frame = Misc::new_zeroed();
+        frame.header = Header::new(Opcode::MISC);
+        frame.opcode = opcode.0;
+        frame.data[..data.len()].copy_from_slice(data);
+        self.mes(&frame, Opcode::MISC)
+    }
+
+    pub fn remove(&mut self, doorbell: u32, gang: u64) -> bool {
+        let mut frame = RemoveQueue::new_zeroed();
+        frame.header = Header::new(Opcode::REMOVE_QUEUE);
+        frame.doorbell_offset = doorbell;
+        frame.gang_context_addr = gang.into();
+        self.mes(&frame, Opcode::REMOVE_QUEUE)
+    }
+
+    pub fn errors(&self, name: &str) -> u64 {
+        self.gpu.stats().errors.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// A process: page tables in VRAM, guest pages mapped where asked.
+pub struct Process {
+    pub pasid: u16,
+    root: u64,
+    pub context: u64,
+    next_va: u64,
+}
+
+impl Process {
+    pub fn new(driver: &mut Driver, pasid: u16) -> Self {
+        for vmid in 8..16 {
+            driver.select(0, 0, 0, vmid);
+            driver.write(gc::SH_MEM_BASES::INDEX, 0x0001_0002);
+        }
+        driver.select(0, 0, 0, 0);
+        let root = driver.alloc_vram(4096);
+        driver.put_vram(root, &[0; 4096]);
+        Self { pasid, root, context: 0x10_0000 + u64::from(pasid) * 0x1000, next_va: 0x7f00_0000_0000 }
+    }
+
+    pub fn root(&self) -> u64 {
+        self.root | PTE_VALID
+    }
+
+    /// Maps one page of guest memory.
+    fn map_page(&self, driver: &mut Driver, va: u64, memory: u64) {
+        let mut table = self.root;
+        for level in (1..4).rev() {
+            let entry = table + (va >> (12 + 9 * level) & 0x1ff) * 8;
+            let mut bytes = [0; 8];
+            driver.gpu.bar_read(pci::BAR_VRAM, entry, &mut bytes).unwrap();
+            let mut next = u64::from_le_bytes(bytes);
+            if next & PTE_VALID == 0 {
+                let page = driver.alloc_vram(4096);
+                driver.put_vram(page, &[0; 4096]);
+                next = page | PTE_VALID;
+                driver.put_vram(entry, &next.to_le_bytes());
+            }
+            assert_eq!(next & PDE_PTE, 0);
+            table = next & 0xffff_ffff_f000;
+        }
+        let flags = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE;
+        driver.put_vram(table + (va >> 12 & 0x1ff) * 8, &(memory | flags).to_le_bytes());
+    }
+
+    /// Guest memory mapped into the process: memory, virtual address.
+    pub fn alloc(&mut self, driver: &mut Driver, bytes: u64) -> (u64, u64) {
+        let memory = driver.alloc_ram(bytes);
+        let va = self.next_va;
+        for page in 0..bytes.div_ceil(4096) {
+            self.map_page(driver, va + page * 4096, memory + page * 4096);
+        }
+        // A gap after each, so that overruns fault.
+        self.next_va += bytes.next_multiple_of(4096) + 4096;
+        (memory, va)
+    }
+
+    pub fn cntl() -> u32 {
+        let mut cntl = gc::GCVM_CONTEXT0_CNTL::from_bits(0);
+        cntl.set_enable_context(true);
+        cntl.set_page_table_depth(3);
+        cntl.bits()
+    }
+}
+
+/// An AQL queue with its `amd_queue_t`, ring and MQD.
+#[derive(Clone, Copy)]
+pub struct UserQueue {
+    pub doorbell: u32,
+    pub gang: u64,
+    pub ring: u64,
+    pub queue: u64,
+    pub mqd: u64,
+    pub mqd_memory: u64,
+    pub packets: u64,
+    pub written: u64,
+}
+
+impl UserQueue {
+    pub fn new(driver: &mut Driver, process: &mut Process, doorbell: u32) -> Self {
+        let packets = 64;
+        let (ring, ring_va) = process.alloc(driver, packets * 64);
+        let (queue, queue_va) = process.alloc(driver, 4096);
+        for packet in 0..packets {
+            driver.put_ram(ring + packet * 64, &1u16);
+        }
+        let mut amd = AmdQueue::new_zeroed();
+        amd.base_address = ring_va;
+        amd.size = packets as u32;
+        amd.read_dispatch_id_field_base_byte_offset = 0x80;
+        driver.put_ram(queue, &amd);
+        let mut mqd = ComputeMqd::new();
+        mqd.set_pq_base(ring_va);
+        mqd.set_pq_rptr_report_addr(queue_va + 0x80);
+        mqd.set_pq_wptr_poll_addr(queue_va + 0x38);
+        let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
+        control.set_queue_size(((packets * 16) as u32).ilog2() - 1);
+        control.set_slot_based_wptr(2);
+        mqd.cp_hqd_pq_control = control.bits();
+        mqd.cp_hqd_aql_control = 1;
+        mqd.cp_hqd_pq_doorbell_control = doorbell << 2;
+        let (mqd_memory, mqd_address) = driver.gart_alloc(4096);
+        driver.put_ram(mqd_memory, &mqd);
+        let gang = process.context + 0x800_0000 + u64::from(doorbell);
+        Self { doorbell, gang, ring, queue, mqd: mqd_address, mqd_memory, packets, written: 0 }
+    }
+
+    pub fn frame(&self, driver: &mut Driver, process: &Process) -> AddQueue {
+        let wptr = driver.gart(self.queue, 4096) + 0x38;
+        let mut frame = AddQueue::new_zeroed();
+        frame.header = Header::new(Opcode::ADD_QUEUE);
+        frame.process_id = process.pasid.into();
+        frame.page_table_base_addr = process.root().into();
+        frame.process_va_end = ((1u64 << 36) - 1).into();
+        frame.process_quantum = 100_000.into();
+        frame.process_context_addr = process.context.into();
+        frame.gang_quantum = 10_000.into();
+        frame.gang_context_addr = self.gang.into();
+        frame.doorbell_offset = self.doorbell;
+        frame.mqd_addr = self.mqd.into();
+        frame.wptr_addr = wptr.into();
+        frame.queue_type = QueueType::COMPUTE.0;
+        frame.gds_size = (self.packets * 16) as u32;
+        frame.vm_context_cntl = Process::cntl();
+        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+        frame
+    }
+
+    pub fn add(&self, driver: &mut Driver, process: &Process) -> bool {
+        let frame = self.frame(driver, process);
+        driver.mes(&frame, Opcode::ADD_QUEUE)
+    }
+
+    /// Publishes a packet (header last) and rings.
+    pub fn put<T: IntoBytes + Immutable>(&mut self, driver: &Driver, packet: &T) {
+        self.publish(driver, packet);
+        driver.ring(u64::from(self.doorbell) * 4, self.written - 1);
+    }
+
+    /// Publishes a packet, and rings by a store to the mapped page, which the device does not see.
+    pub fn put_silently<T: IntoBytes + Immutable>(&mut self, driver: &Driver, packet: &T) {
+        self.publish(driver, packet);
+        driver.doorbell_page[self.doorbell as usize / 2].store(self.written, Ordering::Release);
+    }
+
+    fn publish<T: IntoBytes + Immutable>(&mut self, driver: &Driver, packet: &T) {
+        let at = self.ring + self.written % self.packets * 64;
+        let bytes = packet.as_bytes();
+        driver.ram.write_slice(&bytes[4..64], GuestAddress(at + 4)).unwrap();
+        let header = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+        self.written += 1;
+        driver.set_ram_u64(self.queue + 0x38, self.written);
+        driver.ram.store(header, GuestAddress(at), Ordering::Release).unwrap();
+    }
+
+    pub fn read_index(&self, driver: &Driver) -> u64 {
+        driver.ram_u64(self.queue + 0x80)
+    }
+}

@@ -1,0 +1,9 @@
+//! The device through its front door: configuration space, BARs, rings and memory, as a driver uses them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(unreachable_pub, reason = "one test program, several files")]
+
+mod accesses;
+mod bringup;
+mod driver;
+mod queues;
