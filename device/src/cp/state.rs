@@ -75,15 +75,12 @@ impl QueueState {
             self.interrupts.vm_fault(&identity, &fault);
         }
         if let Cause::Wave(failure) = cause {
-            match failure.class() {
-                FailureClass::Aperture => {
-                    self.interrupts.sq_interrupt(&identity, SqInterrupt::MemoryViolation)
-                }
-                FailureClass::IllegalInstruction => {
-                    self.interrupts.sq_interrupt(&identity, SqInterrupt::IllegalInstruction);
-                }
-                FailureClass::Translation(_) | FailureClass::Trap => {}
-            }
+            let interrupt = match failure.class() {
+                FailureClass::Aperture => SqInterrupt::MemoryViolation,
+                FailureClass::IllegalInstruction => SqInterrupt::IllegalInstruction,
+                FailureClass::Translation(_) | FailureClass::Trap => return,
+            };
+            self.interrupts.sq_interrupt(&identity, interrupt);
         }
     }
 }

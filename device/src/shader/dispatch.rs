@@ -26,7 +26,7 @@ pub trait Owner: Send + Sync {
 }
 
 /// A dispatch handed to the engine.
-pub struct Dispatch {
+pub(super) struct Dispatch {
     queue: Arc<ShaderQueue>,
     launch: Launch,
     owner: Arc<dyn Owner>,

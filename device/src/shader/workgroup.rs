@@ -58,7 +58,7 @@ pub(super) enum Outcome {
 
 /// What a turn needs besides the workgroup.
 pub(super) struct Turn<'a, 'e> {
-    pub(super) env: &'a mut exec::Env<'e>,
+    pub(super) env: &'a mut Env<'e>,
     pub(super) budget: &'a mut u64,
     pub(super) stats: &'a mut Local,
     /// `M0` of the interrupts that waves asked for.

@@ -221,14 +221,14 @@ impl AddressSpace {
     /// Copies bytes out; stops at the first fault, when the rest of `out` is unchanged.
     pub fn read_bytes(&self, va: u64, out: &mut [u8]) -> Result<(), Fault> {
         self.blocks(va, out.len(), Access::Read, |block, offset, len| {
-            block.read(&mut out[offset..offset + len])
+            block.read(&mut out[offset..offset + len]);
         })
     }
 
     /// Copies bytes in; stops at the first fault, when earlier pages have been written.
     pub fn write_bytes(&self, va: u64, data: &[u8]) -> Result<(), Fault> {
         self.blocks(va, data.len(), Access::Write, |block, offset, len| {
-            block.write(&data[offset..offset + len])
+            block.write(&data[offset..offset + len]);
         })
     }
 

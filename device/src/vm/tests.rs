@@ -29,8 +29,8 @@ fn space(memory: &Arc<Memory>, root: Root) -> AddressSpace {
 
 /// Four levels that map `VA` to `pte`.
 fn tables(memory: &Memory, pte: u64) {
-    for level in 0..3 {
-        memory.write(Location::Vram(ENTRIES[level]), &(TABLES[level + 1] | PTE_VALID)).expect("in VRAM");
+    for (entry, next) in ENTRIES.into_iter().zip(&TABLES[1..]) {
+        memory.write(Location::Vram(entry), &(next | PTE_VALID)).expect("in VRAM");
     }
     memory.write(Location::Vram(ENTRIES[3]), &pte).expect("in VRAM");
 }
@@ -54,19 +54,19 @@ fn four_levels_reach_vram_and_system_pages() {
 
 #[test]
 fn every_level_faults_on_a_bad_entry() {
-    for level in 0..4usize {
+    for (level, entry) in ENTRIES.into_iter().enumerate() {
         let memory = memory();
         let space = space(&memory, root());
         tables(&memory, RWX | 0x5000);
         let table_level = 3 - level as u32;
-        memory.write(Location::Vram(ENTRIES[level]), &0u64).expect("in VRAM");
+        memory.write(Location::Vram(entry), &0u64).expect("in VRAM");
         assert_eq!(
             kind(&space, VA, Access::Read),
             Err((FaultKind::NotPresent, table_level)),
             "invalid at {level}"
         );
         // Pointing outside VRAM: the next level down cannot be fetched, and a page cannot be reached.
-        memory.write(Location::Vram(ENTRIES[level]), &(RWX | 0xffff_ffff_f000)).expect("in VRAM");
+        memory.write(Location::Vram(entry), &(RWX | 0xffff_ffff_f000)).expect("in VRAM");
         if level < 3 {
             assert_eq!(
                 kind(&space, VA, Access::Read),
@@ -77,7 +77,7 @@ fn every_level_faults_on_a_bad_entry() {
         let fault = space.read::<u32>(VA).expect_err("no memory there");
         assert_eq!(fault.kind, FaultKind::Bus);
         // A system address that the guest map does not have.
-        memory.write(Location::Vram(ENTRIES[level]), &(RWX | PTE_SYSTEM | 0x5000)).expect("in VRAM");
+        memory.write(Location::Vram(entry), &(RWX | PTE_SYSTEM | 0x5000)).expect("in VRAM");
         assert_eq!(space.read::<u32>(VA).expect_err("no memory there").kind, FaultKind::Bus);
     }
 }

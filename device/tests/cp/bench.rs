@@ -28,17 +28,17 @@ const VRAM: u64 = 64 << 20;
 /// Page tables are taken from here on, allocations from the second page on.
 const TABLES: u64 = 48 << 20;
 /// Virtual address of VRAM offset 0.
-pub const VA: u64 = 0x7f00_0000_0000;
+pub(crate) const VA: u64 = 0x7f00_0000_0000;
 /// Nothing in a test takes this long unless it hangs.
 const HANG: Duration = Duration::from_secs(120);
 
-pub const READ: u64 = PTE_VALID | PTE_READABLE;
-pub const READ_WRITE: u64 = READ | PTE_WRITEABLE;
-pub const CODE: u64 = READ | PTE_EXECUTABLE;
+pub(crate) const READ: u64 = PTE_VALID | PTE_READABLE;
+pub(crate) const READ_WRITE: u64 = READ | PTE_WRITEABLE;
+pub(crate) const CODE: u64 = READ | PTE_EXECUTABLE;
 
 /// Interrupts, as they came.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Interrupt {
+pub(crate) enum Interrupt {
     Eop(u32, u32),
     Sq(u32, SqInterrupt),
     BadOpcode(u32, u32),
@@ -46,14 +46,14 @@ pub enum Interrupt {
 }
 
 #[derive(Default)]
-pub struct Recorder(Mutex<Vec<Interrupt>>);
+pub(crate) struct Recorder(Mutex<Vec<Interrupt>>);
 
 impl Recorder {
     fn push(&self, interrupt: Interrupt) {
         self.0.lock().expect("no test panics here").push(interrupt);
     }
 
-    pub fn all(&self) -> Vec<Interrupt> {
+    pub(crate) fn all(&self) -> Vec<Interrupt> {
         self.0.lock().expect("no test panics here").clone()
     }
 }
@@ -73,30 +73,30 @@ impl CpInterrupts for Recorder {
     }
 }
 
-pub struct Bench {
-    pub memory: Arc<Memory>,
-    pub space: Arc<AddressSpace>,
-    pub env: CpEnv,
-    pub interrupts: Arc<Recorder>,
-    pub wakes: Arc<AtomicUsize>,
+pub(crate) struct Bench {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) space: Arc<AddressSpace>,
+    pub(crate) env: CpEnv,
+    pub(crate) interrupts: Arc<Recorder>,
+    pub(crate) wakes: Arc<AtomicUsize>,
     next_page: AtomicU64,
     next_table: AtomicU64,
     next_doorbell: AtomicU64,
     kernels: Vec<(String, u64)>,
 }
 
-pub struct Queue {
-    pub cp: AqlQueue,
-    pub ring: u64,
-    pub amd_queue: u64,
-    pub packets: u64,
-    pub doorbell: u32,
-    pub write_index: u64,
+pub(crate) struct Queue {
+    pub(crate) cp: AqlQueue,
+    pub(crate) ring: u64,
+    pub(crate) amd_queue: u64,
+    pub(crate) packets: u64,
+    pub(crate) doorbell: u32,
+    pub(crate) write_index: u64,
     space: Arc<AddressSpace>,
 }
 
 impl Bench {
-    pub fn new(workers: usize) -> Bench {
+    pub(crate) fn new(workers: usize) -> Bench {
         let vram = MmapRegion::new(VRAM as usize).expect("anonymous memory");
         let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x10000)]).expect("anonymous memory");
         let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(map)));
@@ -139,7 +139,7 @@ impl Bench {
     }
 
     /// Maps fresh zeroed memory; a page without a mapping follows.
-    pub fn alloc(&self, size: u64, flags: u64) -> u64 {
+    pub(crate) fn alloc(&self, size: u64, flags: u64) -> u64 {
         let pages = size.div_ceil(PAGE_SIZE);
         let offset = self.next_page.fetch_add((pages + 1) * PAGE_SIZE, Ordering::Relaxed);
         assert!(offset + size < TABLES, "the bench is out of memory");
@@ -151,7 +151,7 @@ impl Bench {
     }
 
     /// Maps one page.
-    pub fn map(&self, va: u64, offset: u64, flags: u64) {
+    pub(crate) fn map(&self, va: u64, offset: u64, flags: u64) {
         let mut table = TABLES;
         for shift in [39, 30, 21] {
             let entry = Location::Vram(table + ((va >> shift) & 511) * 8);
@@ -168,20 +168,20 @@ impl Bench {
     }
 
     /// Fresh memory with these contents.
-    pub fn buffer<T: IntoBytes + Immutable>(&self, contents: &[T]) -> u64 {
+    pub(crate) fn buffer<T: IntoBytes + Immutable>(&self, contents: &[T]) -> u64 {
         let va = self.alloc(size_of_val(contents) as u64, READ_WRITE);
         self.space.write_bytes(va, contents.as_bytes()).expect("mapped");
         va
     }
 
-    pub fn u32s(&self, va: u64, count: usize) -> Vec<u32> {
+    pub(crate) fn u32s(&self, va: u64, count: usize) -> Vec<u32> {
         let mut out = vec![0u32; count];
         self.space.read_bytes(va, out.as_mut_bytes()).expect("mapped");
         out
     }
 
     /// A signal with an initial value; with an event there is a mailbox, too, whose address comes second.
-    pub fn signal(&self, value: i64, event: Option<u32>) -> (u64, u64) {
+    pub(crate) fn signal(&self, value: i64, event: Option<u32>) -> (u64, u64) {
         let va = self.alloc(128, READ_WRITE);
         let mut signal = AmdSignal::new_zeroed();
         signal.kind = AMD_SIGNAL_KIND_USER;
@@ -194,11 +194,11 @@ impl Bench {
         (va, va + 64)
     }
 
-    pub fn value(&self, signal: u64) -> i64 {
+    pub(crate) fn value(&self, signal: u64) -> i64 {
         self.space.load_u64(signal + 8).expect("mapped").cast_signed()
     }
 
-    pub fn queue(&self, packets: u64) -> Queue {
+    pub(crate) fn queue(&self, packets: u64) -> Queue {
         let ring = self.alloc(packets * 64, READ_WRITE);
         let amd_queue = self.alloc(256, READ_WRITE);
         for index in 0..packets {
@@ -226,12 +226,12 @@ impl Bench {
         Queue { cp, ring, amd_queue, packets, doorbell, write_index: 0, space }
     }
 
-    pub fn kernel(&self, name: &str) -> u64 {
+    pub(crate) fn kernel(&self, name: &str) -> u64 {
         self.kernels.iter().find(|(kernel, _)| kernel == name).expect("the fixture has it").1
     }
 
     /// A dispatch packet: one dimension unless sizes say more.
-    pub fn dispatch(
+    pub(crate) fn dispatch(
         &self,
         kernel: &str,
         grid: [u32; 3],
@@ -279,7 +279,7 @@ impl Bench {
     }
 
     /// Services queues until `done`, or panics when that takes for ever.
-    pub fn run_until(&self, queues: &mut [&mut Queue], mut done: impl FnMut() -> bool) {
+    pub(crate) fn run_until(&self, queues: &mut [&mut Queue], mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
             for queue in &mut *queues {
@@ -293,7 +293,7 @@ impl Bench {
     }
 
     /// Services a queue until its packets are consumed.
-    pub fn drain(&self, queue: &mut Queue) {
+    pub(crate) fn drain(&self, queue: &mut Queue) {
         let start = Instant::now();
         loop {
             match queue.cp.service(&self.env) {
@@ -306,7 +306,7 @@ impl Bench {
     }
 
     /// Services a queue until it stops with an error.
-    pub fn run_to_error(&self, queue: &mut Queue) -> QueueError {
+    pub(crate) fn run_to_error(&self, queue: &mut Queue) -> QueueError {
         let start = Instant::now();
         loop {
             match queue.cp.service(&self.env) {
@@ -319,7 +319,7 @@ impl Bench {
     }
 
     /// Services a queue until it waits for memory.
-    pub fn run_until_blocked(&self, queue: &mut Queue) {
+    pub(crate) fn run_until_blocked(&self, queue: &mut Queue) {
         let start = Instant::now();
         while queue.cp.service(&self.env) != Progress::Blocked(BlockedOn::Memory) {
             assert!(start.elapsed() < HANG, "the queue does not block: {:?}", queue.cp);
@@ -328,7 +328,7 @@ impl Bench {
     }
 
     /// Shows that a queue still works: adds vectors on it.
-    pub fn assert_works(&self, queue: &mut Queue) {
+    pub(crate) fn assert_works(&self, queue: &mut Queue) {
         let a: Vec<f32> = (0..512u16).map(f32::from).collect();
         let b: Vec<f32> = a.iter().map(|value| value * 0.5).collect();
         let out = self.alloc(512 * 4, READ_WRITE);
@@ -345,7 +345,7 @@ impl Bench {
 
 impl Queue {
     /// Puts a 64-byte packet into the ring as a producer does: body first, header last. The ring must have room.
-    pub fn submit<T: IntoBytes + Immutable>(&mut self, packet: &T) {
+    pub(crate) fn submit<T: IntoBytes + Immutable>(&mut self, packet: &T) {
         let bytes = packet.as_bytes();
         assert_eq!(bytes.len(), 64);
         let index = self.write_index;
@@ -358,7 +358,7 @@ impl Queue {
         self.space.store_u16(slot, u16::from_le_bytes([bytes[0], bytes[1]])).expect("mapped");
     }
 
-    pub fn barrier(&mut self, packet_type: PacketType, dependencies: &[u64], completion: u64) {
+    pub(crate) fn barrier(&mut self, packet_type: PacketType, dependencies: &[u64], completion: u64) {
         let mut packet = BarrierPacket::new_zeroed();
         packet.header = PacketHeader::new(packet_type, true, 2, 2).bits();
         packet.dep_signal[..dependencies.len()].copy_from_slice(dependencies);
@@ -366,30 +366,30 @@ impl Queue {
         self.submit(&packet);
     }
 
-    pub fn header(&self, index: u64) -> PacketHeader {
+    pub(crate) fn header(&self, index: u64) -> PacketHeader {
         PacketHeader::from_bits(self.space.load_u16(self.ring + index % self.packets * 64).expect("mapped"))
     }
 
-    pub fn read_index(&self) -> u64 {
+    pub(crate) fn read_index(&self) -> u64 {
         self.space.load_u64(self.amd_queue + QUEUE_READ_DISPATCH_ID_OFFSET).expect("mapped")
     }
 
-    pub fn amd(&self) -> AmdQueue {
+    pub(crate) fn amd(&self) -> AmdQueue {
         self.space.read(self.amd_queue).expect("mapped")
     }
 
-    pub fn set_amd(&self, change: impl FnOnce(&mut AmdQueue)) {
+    pub(crate) fn set_amd(&self, change: impl FnOnce(&mut AmdQueue)) {
         let mut queue = self.amd();
         change(&mut queue);
         self.space.write(self.amd_queue, &queue).expect("mapped");
     }
 
     /// Code in the queue's inactive signal.
-    pub fn inactive_code(&self) -> u64 {
+    pub(crate) fn inactive_code(&self) -> u64 {
         self.space.load_u64(self.amd().queue_inactive_signal + 8).expect("mapped")
     }
 
-    pub fn answer_inactive(&self) {
+    pub(crate) fn answer_inactive(&self) {
         self.space.store_u64(self.amd().queue_inactive_signal + 8, 0).expect("mapped");
     }
 }

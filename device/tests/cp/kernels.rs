@@ -51,7 +51,7 @@ fn work_item_ids_cover_a_partial_grid_of_three_dimensions() {
     for z in 0..depth {
         for y in 0..height {
             for x in 0..width {
-                let expected = (x % 8 | (y % 4) << 8 | (z % 2) << 16) + 1;
+                let expected = ((x % 8) | ((y % 4) << 8) | ((z % 2) << 16)) + 1;
                 assert_eq!(got[((z * height + y) * width + x) as usize], expected, "{x} {y} {z}");
             }
         }
