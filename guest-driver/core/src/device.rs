@@ -1,5 +1,6 @@
 //! The device: bring-up, TLB flushes, recovery, tear-down.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -36,6 +37,14 @@ struct Scheduler<O: Os> {
     mes: Mes<O>,
 }
 
+impl<O: Os> Scheduler<O> {
+    #[inline(never)]
+    fn new(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Box<Self>> {
+        let kiq = Kiq::new(hw.clone(), gart)?;
+        Ok(Box::new(Self { kiq, mes: Mes::new(hw.clone(), gart)? }))
+    }
+}
+
 /// One GPU.
 pub(crate) struct Device<O: Os> {
     pub(crate) hw: Arc<Hw<O>>,
@@ -46,7 +55,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) gart: Arc<Gart<O>>,
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
     pub(crate) processes: Mutex<O, Processes<O>>,
-    scheduler: Mutex<O, Option<Scheduler<O>>>,
+    scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
     /// Counts recoveries: what was mapped before the last one is gone.
@@ -80,20 +89,39 @@ fn gpu_id(info: &DeviceInfo, config: &Config) -> u16 {
 impl<O: Os> Device<O> {
     /// Brings the device up from reset.
     pub(crate) fn probe(os: O) -> Result<Arc<Self>> {
-        let hw = Arc::new(Hw::new(os));
+        let device = Self::new(Arc::new(Hw::new(os)))?;
+        if let Err(error) = device.start() {
+            device.stop();
+            return Err(error);
+        }
+        log!(
+            device.hw,
+            Info,
+            "added device {:x}:{:x}: gfx1100, {} compute units, {} MiB of VRAM, gpu_id {}",
+            device.info.vendor_id,
+            device.info.device_id,
+            device.config.cus,
+            device.config.vram_size >> 20,
+            device.gpu_id
+        );
+        Ok(device)
+    }
+
+    /// Finds out what the device is and makes everything it needs; nothing runs yet.
+    #[inline(never)]
+    fn new(hw: Arc<Hw<O>>) -> Result<Arc<Self>> {
         let config = discover(&hw)?;
         let info = hw.os().device_info();
         let id = gpu_id(&info, &config);
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
         let gart = Gart::new(hw.clone(), &vram)?;
         let ih = IhRing::new(hw.clone(), &gart)?;
-        let kiq = Kiq::new(hw.clone(), &gart)?;
-        let mes = Mes::new(hw.clone(), &gart)?;
+        let scheduler = Scheduler::new(&hw, &gart)?;
         let memory = hw.os().cpu_info().memory_bytes;
-        let device = Self {
+        Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), Some(ih))?,
             processes: Mutex::new(hw.os(), Processes::new())?,
-            scheduler: Mutex::new(hw.os(), Some(Scheduler { kiq, mes }))?,
+            scheduler: Mutex::new(hw.os(), Some(scheduler))?,
             flush: Mutex::new(hw.os(), ())?,
             epoch: AtomicU64::new(0),
             wedged: AtomicBool::new(false),
@@ -105,25 +133,11 @@ impl<O: Os> Device<O> {
             info,
             vram,
             gart,
-        };
-        if let Err(error) = device.start() {
-            device.stop();
-            return Err(error);
-        }
-        log!(
-            device.hw,
-            Info,
-            "added device {:x}:{:x}: gfx1100, {} compute units, {} MiB of VRAM, gpu_id {}",
-            info.vendor_id,
-            info.device_id,
-            device.config.cus,
-            device.config.vram_size >> 20,
-            id
-        );
-        Ok(Arc::new(device))
+        }))
     }
 
     /// Programs everything that does not survive a reset.
+    #[inline(never)]
     fn start(&self) -> Result<()> {
         let hw = &self.hw;
         let mut aperture = nbio::RCC_DOORBELL_APER_EN(0);
@@ -145,16 +159,16 @@ impl<O: Os> Device<O> {
             ih.start();
         }
         match self.scheduler.lock().as_mut() {
-            Some(Scheduler { kiq, mes }) => mes.start(kiq),
+            Some(scheduler) => scheduler.mes.start(&mut scheduler.kiq),
             None => Err(Errno::ENODEV),
         }
     }
 
     /// Quiets the device and gives back what it was using. Queues are gone already.
     pub(crate) fn stop(&self) {
-        if let Some(Scheduler { kiq, mes }) = self.scheduler.lock().take() {
-            kiq.stop();
-            mes.disable();
+        if let Some(scheduler) = self.scheduler.lock().take() {
+            scheduler.kiq.stop();
+            scheduler.mes.disable();
             // Dropped here, with the rings no longer in use.
         }
         if let Some(ih) = self.ih.lock().take() {

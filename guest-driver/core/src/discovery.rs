@@ -213,6 +213,7 @@ fn count_cus<O: Os>(hw: &Hw<O>, config: &mut Config) {
 }
 
 /// Finds out what the device is.
+#[inline(never)]
 pub(crate) fn discover<O: Os>(hw: &Hw<O>) -> Result<Config> {
     let memory_mib = hw.read::<nbio::RCC_CONFIG_MEMSIZE>().bits();
     if memory_mib == 0 || memory_mib == u32::MAX {

@@ -40,6 +40,7 @@ fn system_pte(bus: u64) -> u64 {
 }
 
 impl<O: Os> Gart<O> {
+    #[inline(never)]
     pub(crate) fn new(hw: Arc<Hw<O>>, vram: &Arc<Vram<O>>) -> Result<Arc<Self>> {
         let table = vram.allocate(GART_PAGES as u64 * 8, true)?;
         let mut entries = Vec::new();
@@ -127,6 +128,7 @@ impl<O: Os> Gart<O> {
     }
 
     /// Allocates and maps zeroed pages of the driver's own.
+    #[inline(never)]
     pub(crate) fn allocate(self: &Arc<Self>, pages: usize) -> Result<KernelBuffer<O>> {
         let pages = self.hw.os().pages_alloc(pages)?;
         let first = self.map(pages.count(), |page| pages.bus(page))?;

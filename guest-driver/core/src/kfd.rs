@@ -78,7 +78,9 @@ impl<O: Os> Kfd<O> {
     /// Stops the device: all queues are removed, memory is unpinned and freed. Later calls fail with `ENODEV`.
     ///
     /// Open processes and GEM objects stay valid as objects (the operating system drops them when their files close).
-    /// The caller keeps other entry points and interrupts out while this runs.
+    /// Other entry points may be running on other threads: sleepers are woken, and nothing new reaches the device once
+    /// this returns, but an access that had begun may still be on its way, so the operating system keeps the BARs mapped
+    /// for it (or guards its own accessors). No interrupt is delivered from the start of this call on.
     pub fn remove(&self) {
         self.device.remove_processes();
         self.device.stop();

@@ -23,15 +23,19 @@ pub(crate) struct Extent {
 
 /// Free blocks by size; every block of order `n` is `4096 << n` bytes and aligned to that.
 struct Buddy {
-    free: [BTreeSet<u64>; ORDERS],
+    /// By order; on the heap, because the array is half a KiB.
+    free: Vec<BTreeSet<u64>>,
     free_bytes: u64,
     size: u64,
 }
 
 impl Buddy {
     fn new(size: u64) -> Self {
-        let mut buddy =
-            Self { free: [const { BTreeSet::new() }; ORDERS], free_bytes: 0, size: size & !(PAGE_SIZE - 1) };
+        let mut buddy = Self {
+            free: (0..ORDERS).map(|_| BTreeSet::new()).collect(),
+            free_bytes: 0,
+            size: size & !(PAGE_SIZE - 1),
+        };
         buddy.release(0, buddy.size);
         buddy
     }
@@ -132,6 +136,7 @@ pub(crate) struct Vram<O: Os> {
 
 impl<O: Os> Vram<O> {
     /// Takes the first `size` bytes.
+    #[inline(never)]
     pub(crate) fn new(hw: Arc<Hw<O>>, size: u64) -> Result<Arc<Self>> {
         let buddy = Mutex::new(hw.os(), Buddy::new(size))?;
         Ok(Arc::new(Self { hw, buddy, size }))
