@@ -22,6 +22,7 @@ kernels! {
     OCML = "ocml";
     REDUCE = "reduce";
     SCRATCH = "scratch";
+    SHAPES = "shapes";
     SIGNALS = "signals";
     SORT = "sort";
     TRANS = "trans";

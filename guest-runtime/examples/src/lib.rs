@@ -15,6 +15,7 @@ mod mixed;
 mod numbers;
 mod reduce;
 mod scratch;
+mod shapes;
 mod sort;
 mod transcendental;
 mod vector_add;
@@ -50,6 +51,7 @@ const EXAMPLES: &[Example] = &[
     ),
     example("matrix", "multiplies f16 matrices with WMMA: matrix [ORDER]", matrix::run),
     example("mixed", "64-bit integers, doubles, halves and divergent loops", mixed::run),
+    example("shapes", "grids of all shapes, LDS sized at launch, relocated tables", shapes::run),
     example("scratch", "a kernel with a private array: scratch [COUNT]", scratch::run),
     example("memory-pools", "adds vectors between all kinds of memory", memory_pools::run),
     example("barriers-and-signals", "orders work across queues", barriers_and_signals::run),

@@ -74,6 +74,11 @@ impl Relocation {
         Self { kind, address, value }
     }
 
+    #[cfg(test)]
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
     /// Writes the relocated field into an image that will be loaded at `base`.
     pub(super) fn apply(&self, image: &mut [u8], base: u64) -> Result<(), CodeObjectError> {
         let place = base.wrapping_add(self.address);

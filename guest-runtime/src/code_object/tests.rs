@@ -6,6 +6,8 @@ const VECADD: &[u8] = include_bytes!("../../kernels/vecadd.gfx1100.hsaco");
 const BENCH: &[u8] = include_bytes!("../../kernels/bench.gfx1100.hsaco");
 const SCRATCH: &[u8] = include_bytes!("../../kernels/scratch.gfx1100.hsaco");
 
+const SHAPES: &[u8] = include_bytes!("../../kernels/shapes.gfx1100.hsaco");
+
 /// Offsets in an ELF64 header.
 const E_IDENT_OSABI: usize = 7;
 const E_IDENT_ABIVERSION: usize = 8;
@@ -168,6 +170,25 @@ fn relocations_apply_at_the_load_address() {
     }
     let unknown = Relocation::for_test(99, 8, 0).apply(&mut [0; 32], base).unwrap_err();
     assert_eq!(unknown, CodeObjectError::Relocation { kind: 99, address: 8 });
+}
+
+#[test]
+fn a_table_of_pointers_points_into_the_loaded_image() {
+    let object = CodeObject::parse(SHAPES).unwrap();
+    let base = 0x7f12_3456_7000u64;
+    let image = object.relocated(base).unwrap();
+    let unmoved = object.relocated(0).unwrap();
+    assert_eq!(object.relocations.len(), 2);
+    for relocation in &object.relocations {
+        let at = relocation.address() as usize;
+        let word = |image: &[u8]| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+        assert_eq!(word(&image), base + word(&unmoved));
+        let table = word(&unmoved) as usize;
+        assert_eq!(image[table..table + 8], [0, 0, 0, 0, 1, 0, 0, 0], "a table of powers starts 0, 1");
+    }
+    let turn = object.kernel("turn").unwrap();
+    let kinds: Vec<_> = turn.explicit_arguments().map(|argument| argument.kind.clone()).collect();
+    assert_eq!(kinds, [ArgumentKind::Buffer, ArgumentKind::Buffer, ArgumentKind::Local, ArgumentKind::Local]);
 }
 
 #[test]
