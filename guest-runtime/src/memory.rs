@@ -237,7 +237,7 @@ impl Drop for Allocation {
             match unsafe { self.kfd.transport().munmap(self.range.addr().as_ptr(), self.len()) } {
                 Ok(()) => self.range.forget(),
                 Err(errno) => {
-                    log::warn!("unmapping {:#x} bytes of {} failed: {errno}", self.len(), self.kind)
+                    log::warn!("unmapping {:#x} bytes of {} failed: {errno}", self.len(), self.kind);
                 }
             }
         }

@@ -28,7 +28,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
         let places = gpu.vram().buffer::<u32>((w * h * d) as usize)?;
         place.launch(&queue).grid(grid).block(block).args((&places, w, h)).run()?;
         let expected: Vec<u32> =
-            (0..w * h * d).map(|i| i % w | (i / w % h) << 8 | (i / w / h) << 16).collect();
+            (0..w * h * d).map(|i| (i % w) | ((i / w % h) << 8) | ((i / w / h) << 16)).collect();
         verify::equal(
             &format!("places in a grid of {grid:?}, block {block:?}"),
             &places.to_vec(),
