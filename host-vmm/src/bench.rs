@@ -88,8 +88,8 @@ pub fn isa(workers: &[usize], mut measured: impl FnMut(&Measurement)) -> Result<
         let (gpu, runtime) = open(&GpuConfig { workers, ..GpuConfig::default() })?;
         for case in CASES {
             let failed = |source| BenchError::Kernel { kernel: case.name, source };
-            let mut bench = Bench::new(&runtime, case.name).map_err(failed)?;
-            let (inputs, expected) = (case.prepare)(&mut bench).map_err(failed)?;
+            let bench = Bench::new(&runtime, case.name).map_err(failed)?;
+            let (inputs, expected) = (case.prepare)(&bench).map_err(failed)?;
             let mut times = Vec::new();
             let mut instructions = 0;
             for run in 0..=RUNS {
@@ -130,10 +130,13 @@ fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
+/// Buffers, and what the output must be.
+type Prepared = Result<(Inputs, Vec<f32>), belfry_runtime::Error>;
+
 /// One kernel: its buffers with the expected output, and its launch.
 struct Case {
     name: &'static str,
-    prepare: fn(&mut Bench) -> Result<(Inputs, Vec<f32>), belfry_runtime::Error>,
+    prepare: fn(&Bench) -> Prepared,
     launch: fn(&Bench, &Inputs) -> Result<(), belfry_runtime::Error>,
 }
 
@@ -234,7 +237,7 @@ fn small_numbers(count: usize, step: usize) -> Vec<f32> {
     (0..count).map(|index| ((index * step + index / 64) % 15) as f32 - 7.0).collect()
 }
 
-fn gemm_inputs(bench: &mut Bench) -> Result<(Inputs, Vec<f32>), belfry_runtime::Error> {
+fn gemm_inputs(bench: &Bench) -> Prepared {
     let n = GEMM as usize;
     let (a, b) = (small_numbers(n * n, 3), small_numbers(n * n, 5));
     let mut product = vec![0.0f32; n * n];

@@ -143,9 +143,21 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Bench { what: Suite::Isa { json, workers } } => measure(json, &workers),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("belfry: {error:#}");
+        eprintln!("belfry: {}", describe(&error));
         FAILURE
     })
+}
+
+/// An error with its causes, each of them once: some messages hold their cause already.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 fn run_program(args: RunArgs) -> anyhow::Result<u8> {
@@ -301,6 +313,15 @@ mod tests {
             GpuArgs { cus: 3, vram: 256 << 20, workers: None, doorbell: DoorbellMode::Trapped }
                 .config()
                 .is_err()
+        );
+    }
+
+    #[test]
+    fn causes_are_named_once() {
+        let cause = anyhow::anyhow!("disk full");
+        assert_eq!(
+            describe(&cause.context("cannot write: disk full").context("no guest")),
+            "no guest: cannot write: disk full"
         );
     }
 

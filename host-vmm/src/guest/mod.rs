@@ -265,6 +265,8 @@ impl Guest {
             event => return Err(guest.unexpected("booting", &event)),
         }
         guest.boot = started.elapsed();
+        // The guest has its own copy now, and a killed belfry leaves its directory behind.
+        let _ = fs::remove_file(&initramfs);
         Ok(guest)
     }
 

@@ -57,7 +57,9 @@ pub fn load_order(
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
     for root in roots {
-        let name = module_name(root).unwrap_or_default();
+        // A built module's file carries its version; the name inside is what the kernel goes by.
+        let name = modinfo(root)?.iter().find_map(|entry| entry.strip_prefix("name=").map(str::to_owned));
+        let name = name.or_else(|| module_name(root)).unwrap_or_default();
         visit(&name, root.clone(), kernel, &directory, &mut index, &mut seen, &mut order)?;
     }
     Ok(order)
@@ -75,7 +77,7 @@ fn visit(
     if !seen.insert(name.to_owned()) {
         return Ok(());
     }
-    for needed in dependencies(&path)? {
+    for needed in depends(&modinfo(&path)?) {
         let file = decompressed(&needed, name, kernel, directory, index)?;
         visit(&needed, file, kernel, directory, index, seen, order)?;
     }
@@ -141,21 +143,27 @@ fn module_name(path: &Path) -> Option<String> {
     matches!(suffix, "" | ".xz").then(|| stem.replace('-', "_"))
 }
 
-/// The names in the `depends=` entry of a module's `.modinfo` section.
-fn dependencies(path: &Path) -> Result<Vec<String>, ModuleFileError> {
+/// The `KEY=VALUE` entries of a module's `.modinfo` section.
+fn modinfo(path: &Path) -> Result<Vec<String>, ModuleFileError> {
     let content = fs::read(path).map_err(io_error("read", path))?;
     let not_a_module = |why: String| ModuleFileError::NotAModule { path: path.to_owned(), why };
     let file = object::File::parse(content.as_slice()).map_err(|error| not_a_module(error.to_string()))?;
     let section =
         file.section_by_name(".modinfo").ok_or_else(|| not_a_module("no .modinfo section".into()))?;
     let data = section.data().map_err(|error| not_a_module(error.to_string()))?;
-    Ok(parse_depends(data))
+    Ok(parse_modinfo(data))
 }
 
-fn parse_depends(modinfo: &[u8]) -> Vec<String> {
+fn parse_modinfo(data: &[u8]) -> Vec<String> {
+    let entries = data.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()
+}
+
+/// The modules named by the `depends=` entry.
+fn depends(modinfo: &[String]) -> Vec<String> {
     modinfo
-        .split(|byte| *byte == 0)
-        .filter_map(|entry| std::str::from_utf8(entry).ok()?.strip_prefix("depends="))
+        .iter()
+        .filter_map(|entry| entry.strip_prefix("depends="))
         .flat_map(|list| list.split(','))
         .filter(|name| !name.is_empty())
         .map(|name| name.replace('-', "_"))
@@ -168,9 +176,10 @@ mod tests {
 
     #[test]
     fn depends_are_read_from_modinfo() {
-        let modinfo = b"license=GPL\0depends=drm,gpu-sched\0name=x\0\0";
-        assert_eq!(parse_depends(modinfo), ["drm", "gpu_sched"]);
-        assert!(parse_depends(b"depends=\0").is_empty());
+        let modinfo = parse_modinfo(b"license=GPL\0depends=drm,gpu-sched\0name=x\0\0");
+        assert_eq!(modinfo, ["license=GPL", "depends=drm,gpu-sched", "name=x"]);
+        assert_eq!(depends(&modinfo), ["drm", "gpu_sched"]);
+        assert!(depends(&parse_modinfo(b"depends=\0")).is_empty());
     }
 
     #[test]
@@ -190,6 +199,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.ko");
         fs::write(&path, b"not an object").unwrap();
-        assert!(matches!(dependencies(&path), Err(ModuleFileError::NotAModule { .. })));
+        assert!(matches!(modinfo(&path), Err(ModuleFileError::NotAModule { .. })));
     }
 }

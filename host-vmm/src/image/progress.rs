@@ -1,5 +1,6 @@
 //! Progress of long steps: bars on a terminal, plain lines elsewhere; always on stderr.
 
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,7 +20,12 @@ pub struct Step {
     plain: bool,
     silent: bool,
     title: String,
+    /// Where there are no bars: announces the step once it has taken a second.
+    announcement: Option<Sender<()>>,
 }
+
+/// Steps shorter than this are not worth a line.
+const NOTABLE: Duration = Duration::from_secs(1);
 
 impl Default for Progress {
     fn default() -> Self {
@@ -93,10 +99,17 @@ impl Progress {
 
     fn start(&self, bar: ProgressBar, title: &str) -> Step {
         bar.set_message(title.to_owned());
-        if self.plain && !self.silent {
-            eprintln!("{title} ...");
-        }
-        Step { bar, plain: self.plain, silent: self.silent, title: title.to_owned() }
+        let announcement = (self.plain && !self.silent).then(|| {
+            let (sender, receiver) = channel();
+            let title = title.to_owned();
+            std::thread::spawn(move || {
+                if receiver.recv_timeout(NOTABLE) == Err(RecvTimeoutError::Timeout) {
+                    eprintln!("{title} ...");
+                }
+            });
+            sender
+        });
+        Step { bar, plain: self.plain, silent: self.silent, title: title.to_owned(), announcement }
     }
 }
 
@@ -106,14 +119,15 @@ impl Step {
         self.bar.set_position(position);
     }
 
-    /// Ends the step and leaves one line that says what came of it.
-    pub fn done(self, outcome: &str) {
-        let elapsed = self.bar.elapsed().as_secs_f64();
+    /// Ends the step; one that took long leaves a line that says what came of it.
+    pub fn done(mut self, outcome: &str) {
+        drop(self.announcement.take());
+        let elapsed = self.bar.elapsed();
         self.bar.finish_and_clear();
-        if self.silent {
+        if self.silent || elapsed < NOTABLE {
             return;
         }
-        let line = format!("{}: {outcome} ({elapsed:.1} s)", self.title);
+        let line = format!("{}: {outcome} ({:.1} s)", self.title, elapsed.as_secs_f64());
         if self.plain {
             eprintln!("{line}");
         } else {

@@ -191,7 +191,7 @@ fn accesses_reach_configuration_space_and_registers() {
 fn mapped_memory_is_the_clients_own() {
     let bench = Bench::new();
     let mut client = bench.client();
-    let fd = rustix::fs::memfd_create("ram", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let fd = rustix::fs::memfd_create("ram", MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&fd, 0x8000).unwrap();
     client.dma_map(0x1000, 0x4000_0000, 0x4000, fd.as_raw_fd()).unwrap();
     bench.memory.memory().write_slice(b"device", GuestAddress(0x4000_0100)).unwrap();
@@ -224,7 +224,7 @@ fn next_client_finds_a_reset_device_without_the_last_ones_memory() {
     let bench = Bench::new();
     for round in 1..=3 {
         let mut client = bench.client();
-        let fd = rustix::fs::memfd_create("ram", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let fd = rustix::fs::memfd_create("ram", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&fd, 0x1000).unwrap();
         client.dma_map(0, 0x1000, 0x1000, fd.as_raw_fd()).unwrap();
         let event = eventfd();
