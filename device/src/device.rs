@@ -291,7 +291,7 @@ impl Gpu {
                 };
                 match len {
                     4 | 8 if offset.is_multiple_of(len as u64) => {
-                        data.copy_from_slice(&value.to_le_bytes()[..len])
+                        data.copy_from_slice(&value.to_le_bytes()[..len]);
                     }
                     _ => return Err(IoError::Unsupported { bar, offset, len }),
                 }

@@ -49,7 +49,7 @@ fn entry(client: Client, source: Source, ring: u8, queue: &QueueIdentity) -> IhE
 
 /// Position of a queue's doorbell in its process's slice, as KFD counts.
 fn doorbell_id(queue: &QueueIdentity) -> u32 {
-    queue.doorbell / 2 & 0x3ff
+    (queue.doorbell / 2) & 0x3ff
 }
 
 impl CpInterrupts for Sources {

@@ -93,7 +93,7 @@ impl Mes {
         if self.hardware.is_none() {
             return Err(Refusal("ADD_QUEUE before SET_HW_RSRC"));
         }
-        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE || frame.doorbell_offset % 2 != 0 {
+        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE || !frame.doorbell_offset.is_multiple_of(2) {
             return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
         }
         if self.queues.contains_key(&frame.doorbell_offset)

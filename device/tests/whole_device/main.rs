@@ -6,4 +6,5 @@
 mod accesses;
 mod bringup;
 mod driver;
+mod kernels;
 mod queues;

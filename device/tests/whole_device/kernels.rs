@@ -1,0 +1,106 @@
+//! Compiled kernels, from ADD_QUEUE to the interrupt.
+
+use std::sync::atomic::Ordering;
+
+use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
+use belfry_abi::ih::Source;
+use object::{Object, ObjectSegment, ObjectSymbol};
+use vm_memory::{Bytes, GuestAddress};
+use zerocopy::FromZeros;
+
+use crate::driver::{Driver, Process, UserQueue, eventually};
+
+static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+
+/// Loads a code object into a process: address of a symbol.
+fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> u64 {
+    let file = object::File::parse(elf).unwrap();
+    let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap();
+    let (memory, va) = process.alloc(driver, end);
+    for segment in file.segments() {
+        driver.ram.write_slice(segment.data().unwrap(), GuestAddress(memory + segment.address())).unwrap();
+    }
+    let found = file.dynamic_symbols().find(|found| found.name() == Ok(symbol)).unwrap();
+    va + found.address()
+}
+
+/// Fills the hidden arguments of a one-dimensional launch, which start at `hidden` (code object version 5).
+fn hidden(driver: &Driver, hidden: u64, grid: u32, workgroup: u16) {
+    driver.put_ram(hidden, &(grid / u32::from(workgroup)));
+    driver.put_ram(hidden + 4, &1u32);
+    driver.put_ram(hidden + 8, &1u32);
+    for (i, size) in [workgroup, 1, 1, (grid % u32::from(workgroup)) as u16].into_iter().enumerate() {
+        driver.put_ram(hidden + 12 + i as u64 * 2, &size);
+    }
+    driver.put_ram(hidden + 64, &1u16);
+}
+
+fn dispatch(kernel: u64, kernarg: u64, grid: u32, workgroup: u16, completion: u64) -> KernelDispatchPacket {
+    let mut packet = KernelDispatchPacket::new_zeroed();
+    packet.header = PacketHeader::new(PacketType::KERNEL_DISPATCH, true, 2, 2).bits();
+    packet.setup = 1;
+    packet.workgroup_size_x = workgroup;
+    packet.workgroup_size_y = 1;
+    packet.workgroup_size_z = 1;
+    packet.grid_size_x = grid;
+    packet.grid_size_y = 1;
+    packet.grid_size_z = 1;
+    packet.kernel_object = kernel;
+    packet.kernarg_address = kernarg;
+    packet.completion_signal = completion;
+    packet
+}
+
+/// A signal with a mailbox: memory, address.
+fn signal(driver: &mut Driver, process: &mut Process, event: u32) -> (u64, u64) {
+    let (memory, va) = process.alloc(driver, 4096);
+    driver.set_ram_u64(memory, 1);
+    driver.set_ram_u64(memory + 8, 1);
+    driver.set_ram_u64(memory + 16, va + 2048);
+    driver.ram.write_obj(event, GuestAddress(memory + 24)).unwrap();
+    (memory, va)
+}
+
+#[test]
+fn a_compiled_kernel_adds_vectors() {
+    const COUNT: u32 = 5000;
+    let mut driver = Driver::up();
+    let mut process = Process::new(&mut driver, 0x8001);
+    let mut queue = UserQueue::new(&mut driver, &mut process, 0x800);
+    assert!(queue.add(&mut driver, &process));
+    let kernel = load(&mut driver, &mut process, VECADD, "vecadd.kd");
+    let bytes = u64::from(COUNT) * 4;
+    let (a, a_va) = process.alloc(&mut driver, bytes);
+    let (b, b_va) = process.alloc(&mut driver, bytes);
+    let (c, c_va) = process.alloc(&mut driver, bytes);
+    for i in 0..COUNT {
+        driver.put_ram(a + u64::from(i) * 4, &(i as f32 * 0.5).to_bits());
+        driver.put_ram(b + u64::from(i) * 4, &(i as f32 * 2.0).to_bits());
+    }
+    let (kernarg, kernarg_va) = process.alloc(&mut driver, 4096);
+    for (at, value) in [(0, a_va), (8, b_va), (16, c_va), (24, COUNT.into())] {
+        driver.set_ram_u64(kernarg + at, value);
+    }
+    let grid = COUNT.next_multiple_of(256);
+    hidden(&driver, kernarg + 32, grid, 256);
+    for round in 1..=3 {
+        let (done, done_va) = signal(&mut driver, &mut process, 42);
+        queue.put(&driver, &dispatch(kernel, kernarg_va, grid, 256, done_va));
+        eventually("the kernel completes", || driver.ram_u64(done + 8) == 0);
+        eventually("its interrupt arrives", || driver.interrupts.0.load(Ordering::SeqCst) == round);
+        assert_eq!(driver.ram_u64(done + 2048), 42, "mailbox");
+        let entries = driver.drain_interrupts();
+        assert_eq!(entries.len(), 1);
+        assert_eq!((entries[0].source(), entries[0].data[0]), (Source::CP_EOP_INTERRUPT, 42));
+    }
+    for i in 0..COUNT {
+        let sum = f32::from_bits(driver.ram_u32(c + u64::from(i) * 4));
+        assert!((sum - i as f32 * 2.5).abs() < f32::EPSILON, "element {i} is {sum}");
+    }
+    let stats = driver.gpu.stats();
+    assert_eq!(stats.dispatches, 3);
+    assert_eq!(stats.workgroups, u64::from(grid / 256) * 3);
+    assert!(stats.wave_instructions > stats.waves && stats.page_walks > 0);
+    assert_eq!(stats.errors, Default::default());
+    assert!(driver.remove(queue.doorbell, queue.gang));
+}
