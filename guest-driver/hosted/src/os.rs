@@ -41,10 +41,13 @@ pub(crate) fn calling<R>(fd: i32, id: u64, call: impl FnOnce() -> R) -> R {
     result
 }
 
+/// The render node file a buffer object belongs to, and its memory.
+type Owned = (u64, Arc<dyn Backing>);
+
 /// Buffer objects that can be mapped: offset to owner's render node and memory.
 #[derive(Default)]
 pub(crate) struct Gems {
-    by_offset: Mutex<BTreeMap<u64, (u64, Arc<dyn Backing>)>>,
+    by_offset: Mutex<BTreeMap<u64, Owned>>,
     next: AtomicU64,
 }
 

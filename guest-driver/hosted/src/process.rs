@@ -38,6 +38,9 @@ enum Piece {
     System(u64),
 }
 
+/// Length of a map, and the memory it keeps.
+type Map = (usize, Option<Arc<dyn Backing>>);
+
 /// A process that has the driver open. Dropping it is the process's death: queues are removed, memory is freed and maps
 /// made through [`HostedProcess::mmap`] are gone.
 pub struct HostedProcess {
@@ -46,7 +49,7 @@ pub struct HostedProcess {
     process: Arc<Process<HostedOs>>,
     key: ProcessKey,
     /// Maps by address: length, and the memory they keep.
-    maps: Mutex<BTreeMap<usize, (usize, Option<Arc<dyn Backing>>)>>,
+    maps: Mutex<BTreeMap<usize, Map>>,
 }
 
 impl std::fmt::Debug for HostedProcess {
@@ -227,7 +230,7 @@ impl HostedProcess {
                     (Piece::Vram(a), Piece::Vram(b)) | (Piece::System(a), Piece::System(b))
                         if a + ahead == b =>
                     {
-                        pages += 1
+                        pages += 1;
                     }
                     _ => break,
                 }

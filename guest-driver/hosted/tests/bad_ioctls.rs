@@ -341,8 +341,9 @@ fn events_are_refused_by_the_rules() {
         let mut args = WaitEventsArgs { events_ptr, num_events, ..Default::default() };
         assert_eq!(client.ioctl(nr::WAIT_EVENTS, &mut args), Err(expected), "{num_events}");
     }
-    events[0].event_id = 99;
-    let mut args = WaitEventsArgs { events_ptr: pointer, num_events: 1, ..Default::default() };
+    let mut unknown = [EventData { event_id: 99, ..Default::default() }];
+    let mut args =
+        WaitEventsArgs { events_ptr: unknown.as_mut_ptr() as u64, num_events: 1, ..Default::default() };
     assert_eq!(client.ioctl(nr::WAIT_EVENTS, &mut args), Err(Errno::EINVAL));
 
     // Destroyed while somebody waits for it.
@@ -393,7 +394,7 @@ fn the_rest_is_refused_by_the_rules() {
         (2 << 62 | u64::from(client.gpu_id) << 46, 32768, Errno::EINVAL),
         (1 << 62 | u64::from(client.gpu_id) << 46, 4096, Errno::EINVAL),
         (u64::from(client.gpu_id) << 46, 8192, Errno::EINVAL),
-        (u64::MAX & !0xfff, 4096, Errno::EINVAL),
+        (!0xfff, 4096, Errno::EINVAL),
     ] {
         // SAFETY: no address is asked for.
         let result = unsafe { client.process.mmap(Node::Kfd, None, len, libc::PROT_READ, offset) };

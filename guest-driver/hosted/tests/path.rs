@@ -88,7 +88,7 @@ fn memory_is_the_same_for_both_sides_of_every_kind() {
         (AllocFlags::GTT | AllocFlags::COHERENT, 3 << 20),
     ] {
         let buffer = client.alloc(size, flags | RW).unwrap();
-        for offset in [0, size / 2 & !7, size - 8] {
+        for offset in [0, (size / 2) & !7, size - 8] {
             assert_eq!(buffer.quad(offset).load(Ordering::Relaxed), 0, "memory is zeroed");
             buffer.quad(offset).store(offset ^ 0x5a5a, Ordering::Relaxed);
         }

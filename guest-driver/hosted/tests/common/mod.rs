@@ -130,11 +130,10 @@ impl Client {
     /// Makes ordinary memory of this process reachable.
     pub(crate) fn user(&self, size: u64) -> Result<Buffer, Errno> {
         let va = reserve(size);
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range was just reserved.
-        assert_eq!(
-            unsafe { libc::mprotect(va as *mut _, size as usize, libc::PROT_READ | libc::PROT_WRITE) },
-            0
-        );
+        let result = unsafe { libc::mprotect(va as *mut _, size as usize, prot) };
+        assert_eq!(result, 0);
         let args = self.alloc_at(va, size, AllocFlags::USERPTR | AllocFlags::COHERENT | RW)?;
         let buffer = Buffer { va, size, handle: args.handle };
         self.map(buffer.handle).map(|()| buffer)
