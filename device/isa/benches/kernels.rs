@@ -1,0 +1,78 @@
+//! Time per wave instruction of `bench.cl`'s kernels on a flat address space, for every backend of this host.
+//!
+//! Waits, hints and nops are not instructions; launching is included.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use belfry_isa::lanes::Backend;
+use common::{Args, Gpu};
+
+const BENCH: &[u8] = include_bytes!("../tests/fixtures/bench.gfx1100.hsaco");
+/// Repetitions, of which the fastest and the median are printed.
+const RUNS: usize = 3;
+
+fn main() {
+    println!(
+        "{:<10} {:<12} {:>14} {:>10} {:>10}",
+        "backend", "kernel", "instructions", "best ns", "median ns"
+    );
+    for backend in Backend::all() {
+        for name in ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu"] {
+            measure(backend, name);
+        }
+    }
+}
+
+fn measure(backend: Backend, name: &str) {
+    let mut gpu = Gpu::new(backend, 64 << 20);
+    let kernel = gpu.load(BENCH, name);
+    let n = 1 << 21;
+    let buffers: [u64; 3] = core::array::from_fn(|_| gpu.buffer(&vec![1.0_f32; n]));
+    let [c, a, b] = buffers;
+    let side = 512_u32;
+    let three = Args::default().push(c).push(a).push(b);
+    let (grid, block, args) = match name {
+        "vadd" => ([n as u32 / 256, 1, 1], [256, 1, 1], three),
+        "vadd4" => ([n as u32 / 1024, 1, 1], [256, 1, 1], three),
+        "gemm_naive" => ([side / 32, side / 8, 1], [32, 8, 1], three.push(side)),
+        "gemm_tiled" => ([side / 64, side / 64, 1], [256, 1, 1], three.push(side)),
+        "reduce" => ([16, 1, 1], [256, 1, 1], Args::default().push(c).push(a).push(n as u32).push(16_u32)),
+        _ => ([4, 1, 1], [32, 1, 1], Args::default().push(c).push(200_000_u32)),
+    };
+    let mut times = Vec::new();
+    let mut executed = 0;
+    for _ in 0..RUNS {
+        let start = Clock::now();
+        executed = gpu.launch(&kernel, grid, block, &args).unwrap();
+        times.push(start.elapsed().as_secs_f64() * 1e9 / executed as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    let kind = format!("{:?}", backend.kind());
+    println!("{kind:<10} {name:<12} {executed:>14} {:>10.2} {:>10.2}", times[0], times[RUNS / 2]);
+}
+
+/// Time this thread has run, so that a busy machine does not count; wall time where the system does not tell.
+enum Clock {
+    Running(u64),
+    Wall(Instant),
+}
+
+impl Clock {
+    fn now() -> Clock {
+        running().map_or_else(|| Clock::Wall(Instant::now()), Clock::Running)
+    }
+
+    fn elapsed(&self) -> Duration {
+        match self {
+            Clock::Running(start) => Duration::from_nanos(running().unwrap_or(*start) - start),
+            Clock::Wall(start) => start.elapsed(),
+        }
+    }
+}
+
+fn running() -> Option<u64> {
+    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+}
