@@ -7,8 +7,8 @@ use std::process::Command;
 
 use super::{ModuleError, run};
 
-/// The largest stack frame of one function in bytes; a kernel stack has 16 KiB.
-const MAX_FRAME: u64 = 4095;
+/// The largest stack frame of one function in bytes, as `CONFIG_FRAME_WARN` has it; a kernel stack has 16 KiB.
+const MAX_FRAME: u64 = 2048;
 
 /// Relocations the loader applies (`arch/x86/kernel/module.c`, `__write_relocate_add`).
 const RELOCATIONS: [&str; 7] = [
