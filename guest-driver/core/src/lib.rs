@@ -34,8 +34,10 @@ pub mod os;
 pub mod process;
 mod processes;
 mod queue;
-mod queue_manager;
+pub mod queue_manager;
 mod sync;
+#[cfg(test)]
+mod testing;
 mod topology;
 mod vm;
 mod vram;

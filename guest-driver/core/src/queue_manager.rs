@@ -35,6 +35,33 @@ const GANG_QUANTUM: u64 = 10_000;
 /// `AMDGPU_MES_PRIORITY_LEVEL_NORMAL`.
 const PRIORITY_LEVEL_NORMAL: u32 = 1;
 
+/// A queue type of the interface that CREATE_QUEUE refuses, with the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedQueueType {
+    /// One of `KFD_IOC_QUEUE_TYPE_*`.
+    pub queue_type: u32,
+    /// What a caller gets.
+    pub errno: Errno,
+    /// Why.
+    pub reason: &'static str,
+}
+
+const fn refused(queue_type: u32, errno: Errno, reason: &'static str) -> RefusedQueueType {
+    RefusedQueueType { queue_type, errno, reason }
+}
+
+/// Queue types that are not built; for the documentation.
+pub const REFUSED_QUEUE_TYPES: &[RefusedQueueType] = &[
+    refused(
+        KFD_IOC_QUEUE_TYPE_COMPUTE,
+        Errno::EOPNOTSUPP,
+        "not built: the device runs no PM4 of user queues",
+    ),
+    refused(KFD_IOC_QUEUE_TYPE_SDMA, Errno::ENOMEM, "not built: the node offers no SDMA queue"),
+    refused(KFD_IOC_QUEUE_TYPE_SDMA_XGMI, Errno::ENOMEM, "the chip has no XGMI engine"),
+    refused(KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, Errno::ENOMEM, "not built: the node offers no SDMA queue"),
+];
+
 impl<O: Os> Process<O> {
     /// CREATE_QUEUE.
     ///
@@ -46,13 +73,9 @@ impl<O: Os> Process<O> {
     pub(crate) fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<()> {
         let device = &self.device;
         check_properties(device.hw.os(), args)?;
-        match args.queue_type {
-            KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => {}
-            KFD_IOC_QUEUE_TYPE_COMPUTE => return Err(Errno::EOPNOTSUPP),
-            KFD_IOC_QUEUE_TYPE_SDMA | KFD_IOC_QUEUE_TYPE_SDMA_XGMI | KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => {
-                return Err(Errno::ENOMEM);
-            }
-            _ => return Err(Errno::ENOTSUPP),
+        if args.queue_type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL {
+            let refused = REFUSED_QUEUE_TYPES.iter().find(|refused| refused.queue_type == args.queue_type);
+            return Err(refused.map_or(Errno::ENOTSUPP, |refused| refused.errno));
         }
         if args.gpu_id != u32::from(device.gpu_id) {
             return Err(Errno::EINVAL);

@@ -188,3 +188,101 @@ impl<O: Os> Vm<O> {
         self.retired.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use belfry_abi::gpuvm::{PDE_ADDRESS_MASK, PTE_READABLE, PTE_SYSTEM};
+
+    use super::*;
+    use crate::hw::Hw;
+    use crate::testing::FakeOs;
+
+    const MIB: u64 = 1 << 20;
+    const VA: u64 = 0x7f12_3460_0000;
+    const FLAGS: u64 = PTE_VALID | PTE_READABLE;
+
+    fn vram() -> (Arc<Hw<FakeOs>>, Arc<Vram<FakeOs>>) {
+        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20)));
+        let vram = Vram::new(hw.clone(), 8 * MIB).unwrap();
+        (hw, vram)
+    }
+
+    /// Walks the tables as the device does; returns the physical address and the entry.
+    fn walk(hw: &Hw<FakeOs>, root: u64, va: u64) -> Option<(u64, u64)> {
+        let mut table = root;
+        for level in (0..=ROOT_LEVEL).rev() {
+            let mut bytes = [0; 8];
+            hw.vram_read((table & PDE_ADDRESS_MASK) + index(va, level) as u64 * 8, &mut bytes);
+            let entry = u64::from_le_bytes(bytes);
+            if entry & PTE_VALID == 0 {
+                return None;
+            }
+            if level == 0 || entry & PDE_PTE != 0 {
+                let span = PAGE_SIZE << (LEVEL_BITS * level);
+                return Some(((entry & PTE_ADDRESS_MASK) + va % span, entry));
+            }
+            table = entry;
+        }
+        None
+    }
+
+    #[test]
+    fn aligned_two_mib_become_one_entry_and_the_rest_pages() {
+        let (hw, vram) = vram();
+        let mut vm = Vm::new(&vram).unwrap();
+        let len = 4 * MIB + 3 * PAGE_SIZE;
+        vm.map(VA, 6 * MIB, len, FLAGS).unwrap();
+        for (offset, huge) in
+            [(0, true), (MIB + 8, true), (4 * MIB - 1, true), (4 * MIB, false), (len - 1, false)]
+        {
+            let (pa, entry) = walk(&hw, vm.root(), VA + offset).unwrap();
+            assert_eq!(pa, 6 * MIB + offset);
+            assert_eq!(entry & PDE_PTE != 0, huge, "{offset:#x}");
+        }
+        assert_eq!(walk(&hw, vm.root(), VA + len), None);
+        assert_eq!(walk(&hw, vm.root(), VA - 1), None);
+        // Where only one side is aligned there are pages.
+        vm.map(VA + 8 * MIB, MIB, 2 * MIB, FLAGS | PTE_SYSTEM).unwrap();
+        let (pa, entry) = walk(&hw, vm.root(), VA + 9 * MIB).unwrap();
+        assert_eq!((pa, entry & (PDE_PTE | PTE_SYSTEM)), (2 * MIB, PTE_SYSTEM));
+    }
+
+    #[test]
+    fn unmapping_leaves_nothing_and_tables_come_back_after_the_flush() {
+        let (hw, vram) = vram();
+        let mut vm = Vm::new(&vram).unwrap();
+        let before = vram.free_bytes();
+        let ranges =
+            [(VA, 6 * MIB, 5 * MIB), (VA + 5 * MIB, MIB, 3 * PAGE_SIZE), (1 << 46, 0x5000, PAGE_SIZE)];
+        for (va, pa, len) in ranges {
+            vm.map(va, pa, len, FLAGS).unwrap();
+        }
+        vm.unmap(ranges[0].0, ranges[0].2);
+        assert_eq!(walk(&hw, vm.root(), VA), None);
+        assert_eq!(walk(&hw, vm.root(), VA + 5 * MIB).map(|(pa, _)| pa), Some(MIB), "the neighbour stays");
+        for (va, _, len) in &ranges[1..] {
+            vm.unmap(*va, *len);
+            assert_eq!(walk(&hw, vm.root(), *va), None);
+        }
+        assert!(vram.free_bytes() < before, "walkers may still know the tables");
+        vm.flushed();
+        assert_eq!(vram.free_bytes(), before);
+    }
+
+    #[test]
+    fn running_out_of_tables_is_an_error_that_can_be_undone() {
+        let (hw, vram) = vram();
+        let mut vm = Vm::new(&vram).unwrap();
+        let hold = vram.allocate(vram.free_bytes() - 4 * PAGE_SIZE, false).unwrap();
+        // Each of these needs three tables of its own.
+        vm.map(VA, 0, PAGE_SIZE, FLAGS).unwrap();
+        assert!(vm.map(1 << 45, 0, PAGE_SIZE, FLAGS).is_err());
+        vm.unmap(1 << 45, PAGE_SIZE);
+        vm.unmap(VA, PAGE_SIZE);
+        vm.flushed();
+        drop(hold);
+        assert_eq!(walk(&hw, vm.root(), VA), None);
+        drop(vm);
+        assert_eq!(vram.free_bytes(), vram.size());
+    }
+}
