@@ -129,6 +129,12 @@ impl AqlQueue {
         self.state.space()
     }
 
+    /// A handle to the queue's address space.
+    #[must_use]
+    pub fn shared_space(&self) -> &Arc<AddressSpace> {
+        self.state.shader.space()
+    }
+
     /// Changes who the queue is in interrupts, when it moves to another slot or VMID.
     pub fn set_identity(&mut self, identity: QueueIdentity) {
         self.config.identity = identity;
@@ -203,7 +209,7 @@ impl AqlQueue {
             let signal = self.amd_queue().ok().flatten().map_or(0, |(_, queue)| queue.queue_inactive_signal);
             match complete::store(self.state.space(), signal, code) {
                 Ok(completed) => self.state.announce(completed),
-                Err(fault) => log::warn!(target: "gpu::cp", "inactive signal not written: {fault}"),
+                Err(fault) => log::debug!(target: "gpu::cp", "inactive signal not written: {fault}"),
             }
         }
         self.state.announce_error(&cause);
@@ -211,7 +217,7 @@ impl AqlQueue {
     }
 
     fn halt(&mut self, error: QueueError) -> Progress {
-        log::warn!(target: "gpu::cp", "queue stopped doorbell={:#x} {error}", self.config.identity.doorbell);
+        log::debug!(target: "gpu::cp", "queue stopped doorbell={:#x} {error}", self.config.identity.doorbell);
         self.stop();
         Progress::Error(error)
     }

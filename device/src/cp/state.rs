@@ -123,7 +123,7 @@ impl InFlight {
         let state = Arc::clone(&self.state);
         let inactive = cause.inactive_code().and_then(|code| {
             complete::store(state.space(), self.inactive_signal, code)
-                .inspect_err(|fault| log::warn!(target: "gpu::cp", "inactive signal not written: {fault}"))
+                .inspect_err(|fault| log::debug!(target: "gpu::cp", "inactive signal not written: {fault}"))
                 .ok()
         });
         let error = QueueError { packet: self.packet, cause };

@@ -175,7 +175,7 @@ impl Worker {
                     break;
                 }
                 Outcome::Failed(failure) => {
-                    log::warn!(target: "gpu::shader", "dispatch failed: {failure}");
+                    log::debug!(target: "gpu::shader", "dispatch failed: {failure}");
                     queue.begin_stop();
                     settled = Some(Err(*failure));
                     break;
