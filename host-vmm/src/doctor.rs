@@ -253,8 +253,8 @@ fn artifacts(report: &mut Report, cache: &Cache) {
     {
         match cache.manifest(artifact) {
             Some(manifest) => {
-                let package = manifest.packages.first();
-                let version = package.map_or("", |package| package.version.as_str());
+                let first = manifest.packages.first().map(|package| &package.version);
+                let version = manifest.facts.get("release").or(first).map_or("", String::as_str);
                 report.good(subject, format!("{version} in the cache"));
             }
             None => report.bad(subject, Health::Later, "not in the cache", later),

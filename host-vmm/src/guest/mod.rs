@@ -87,19 +87,17 @@ pub enum GuestError {
         source: io::Error,
     },
     /// The guest's kernel gave up.
-    #[error("the guest's kernel panicked while {during}: {line}\n{tail}\nthe whole console: {log}")]
+    #[error("the guest's kernel panicked while {during}: {line}{console}")]
     Panic {
         /// What was being waited for.
         during: &'static str,
         /// The panic's first line.
         line: String,
         /// End of the console.
-        tail: String,
-        /// File with the whole of it.
-        log: PathBuf,
+        console: Console,
     },
     /// QEMU ended by itself.
-    #[error("QEMU ended while {during} ({status}): {stderr}\n{tail}\nthe whole console: {log}")]
+    #[error("QEMU ended while {during} ({status}){stderr}{console}")]
     Qemu {
         /// What was being waited for.
         during: &'static str,
@@ -108,24 +106,20 @@ pub enum GuestError {
         /// The end of its own messages.
         stderr: String,
         /// End of the console.
-        tail: String,
-        /// File with the whole of it.
-        log: PathBuf,
+        console: Console,
     },
     /// Something took too long.
-    #[error("no answer within {limit:?} while {during}\n{tail}\nthe whole console: {log}")]
+    #[error("no end within {limit:?} while {during}{console}")]
     Timeout {
         /// What was being waited for.
         during: &'static str,
         /// How long.
         limit: Duration,
         /// End of the console.
-        tail: String,
-        /// File with the whole of it.
-        log: PathBuf,
+        console: Console,
     },
     /// The guest refused a request.
-    #[error("{during}: {text}\n{tail}")]
+    #[error("{during}: {text}{console}")]
     Refused {
         /// What was asked.
         during: &'static str,
@@ -134,7 +128,7 @@ pub enum GuestError {
         /// The errno behind it, or 0.
         errno: i32,
         /// End of the kernel's log where it matters.
-        tail: String,
+        console: Console,
     },
     /// The guest said something that makes no sense here.
     #[error("the guest's init broke the protocol while {during}: {what}")]
@@ -147,6 +141,28 @@ pub enum GuestError {
     /// The server for the device ended.
     #[error("the vfio-user server ended: {0}")]
     Server(#[from] ServerError),
+}
+
+/// The end of what a guest's kernel said, and the file that keeps the whole of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Console {
+    /// The last lines.
+    pub tail: String,
+    /// The file.
+    pub log: Option<PathBuf>,
+}
+
+impl std::fmt::Display for Console {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.tail.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n{}", self.tail)?;
+        match &self.log {
+            Some(log) => write!(f, "\nthe whole console is in {}", log.display()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Where a program's bytes come from.
@@ -408,15 +424,15 @@ impl Guest {
         self.stop_server()
     }
 
-    /// Keeps the console's log and answers where it is and how it ends.
-    fn keep_log(&self) -> (PathBuf, String) {
+    /// Keeps the console's log and answers how it ends.
+    fn keep_log(&self) -> Console {
         let console = fs::read(self.directory.path().join("console.log")).unwrap_or_default();
         let _ = fs::create_dir_all(&self.logs);
         let kept = self.logs.join(format!("guest-{}.log", std::process::id()));
         if let Err(error) = fs::write(&kept, &console).map_err(io_error("write", &kept)) {
             log::warn!(target: "guest", "{error}");
         }
-        (kept, tail(&String::from_utf8_lossy(&console), TAIL))
+        Console { tail: tail(&String::from_utf8_lossy(&console), TAIL), log: Some(kept) }
     }
 
     fn read(&mut self, during: &'static str, request: &Request) -> Result<Vec<u8>, GuestError> {
@@ -431,7 +447,7 @@ impl Guest {
                     }
                 }
                 Event::Failed { text, errno } => {
-                    return Err(GuestError::Refused { during, text, errno, tail: String::new() });
+                    return Err(GuestError::Refused { during, text, errno, console: Console::default() });
                 }
                 event => return Err(self.unexpected(during, &event)),
             }
@@ -445,7 +461,8 @@ impl Guest {
             Event::Failed { text, errno } => {
                 let modules = matches!(request, Request::LoadModules { .. } | Request::UnloadModule { .. });
                 let log = if modules { self.kernel_log().unwrap_or_default() } else { String::new() };
-                Err(GuestError::Refused { during, text, errno, tail: tail(&log, TAIL) })
+                let console = Console { tail: tail(&log, TAIL), log: None };
+                Err(GuestError::Refused { during, text, errno, console })
             }
             event => Err(self.unexpected(during, &event)),
         }
@@ -517,8 +534,7 @@ impl Guest {
                 return Err(self.ended(during));
             }
             if Instant::now() >= deadline {
-                let (log, tail) = self.keep_log();
-                return Err(GuestError::Timeout { during, limit, tail, log });
+                return Err(GuestError::Timeout { during, limit, console: self.keep_log() });
             }
         }
     }
@@ -533,15 +549,19 @@ impl Guest {
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        let (log, tail_text) = self.keep_log();
-        let console = fs::read(&log).unwrap_or_default();
-        if let Some((line, tail)) = panic_of(&String::from_utf8_lossy(&console)) {
-            return GuestError::Panic { during, line, tail, log };
+        let mut console = self.keep_log();
+        let whole = console.log.as_ref().and_then(|log| fs::read(log).ok()).unwrap_or_default();
+        if let Some((line, tail)) = panic_of(&String::from_utf8_lossy(&whole)) {
+            console.tail = tail;
+            return GuestError::Panic { during, line, console };
         }
         // QEMU says of every device without error recovery that it has none.
         let stderr = fs::read_to_string(self.directory.path().join("qemu.log")).unwrap_or_default();
-        let stderr: String = stderr.lines().filter(|line| !line.contains("error recovery")).collect();
-        GuestError::Qemu { during, status, stderr: tail(&stderr, 8), tail: tail_text, log }
+        let stderr: String = stderr
+            .lines()
+            .filter(|line| !line.contains("error recovery"))
+            .fold(String::new(), |text, line| text + "\n" + line);
+        GuestError::Qemu { during, status, stderr, console }
     }
 
     fn check_server(&mut self) -> Result<(), GuestError> {

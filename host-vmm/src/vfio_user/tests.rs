@@ -378,3 +378,40 @@ fn device_memory_cannot_be_shrunk_by_its_client() {
     let fd = unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) };
     assert!(rustix::fs::ftruncate(&fd, 0).is_err());
 }
+
+#[test]
+fn gpu_shows_itself_and_forgets_its_last_client() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gpu.sock");
+    let config = GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() };
+    let mut server = serve_gpu(&path, config, DoorbellMode::Polled).unwrap();
+    let stop = server.stop_handle();
+    let thread = std::thread::spawn(move || server.run());
+
+    let secret = [0xa5; 64];
+    {
+        let mut client = Client::new(&path).unwrap();
+        let mut ids = [0; 4];
+        client.region_read(7, 0, &mut ids).unwrap();
+        assert_eq!(ids, [0x02, 0x10, 0x4c, 0x74]);
+        assert!(client.region(2).unwrap().file_offset.is_some(), "doorbells are mapped");
+        // Memory decoding on, as firmware leaves it.
+        client.region_write(7, 4, &[6, 0]).unwrap();
+        client.region_write(0, 0x1000, &secret).unwrap();
+        let mut back = [0; 64];
+        client.region_read(0, 0x1000, &mut back).unwrap();
+        assert_eq!(back, secret);
+        client.shutdown().unwrap();
+    }
+    // Served in turn, so the device is reset by the time this client is.
+    let mut client = Client::new(&path).unwrap();
+    client.region_write(7, 4, &[6, 0]).unwrap();
+    let mut left = [1; 64];
+    client.region_read(0, 0x1000, &mut left).unwrap();
+    assert_eq!(left, [0; 64]);
+    let mut discovery = [0; 4];
+    client.region_read(0, (16 << 20) - (64 << 10), &mut discovery).unwrap();
+    assert_ne!(discovery, [0; 4], "the discovery table is back");
+    stop.stop();
+    thread.join().unwrap().unwrap();
+}
