@@ -137,6 +137,10 @@ fn an_inactive_queue_does_not_run_and_an_active_one_catches_up() {
     };
     client.ioctl(nr::UPDATE_QUEUE, &mut args).unwrap();
     assert_eq!(client.wait(signal.event_id, 10_000).unwrap().0, KFD_IOC_WAIT_RESULT_COMPLETE);
+    // The read index may follow the signal.
+    while queue.read_index() < 1 {
+        std::thread::yield_now();
+    }
     assert_eq!(queue.read_index(), 1);
 }
 
