@@ -35,7 +35,7 @@ pub(crate) struct Region {
     pub(crate) index: Box<[u32]>,
     /// Vector registers the code names.
     pub(crate) vgprs: u16,
-    /// A faulting access past the end of `bytes` cut the region short.
+    /// What it was lowered for.
     pub(crate) key: Key,
 }
 
@@ -51,8 +51,12 @@ impl Region {
 
     /// Address of the instruction element `index` belongs to.
     pub(crate) fn pc_of(&self, index: usize) -> u64 {
-        let offset = self.offsets.get(index).copied().unwrap_or_else(|| u32::try_from(self.bytes.len() / 4).unwrap_or(0));
-        self.start + u64::from(offset) * 4
+        let offset = self
+            .offsets
+            .get(index)
+            .copied()
+            .unwrap_or_else(|| u32::try_from(self.bytes.len() / 4).unwrap_or(0));
+        self.start.wrapping_add(u64::from(offset) * 4)
     }
 }
 
@@ -80,7 +84,14 @@ pub struct CodeCache {
 impl CodeCache {
     /// An empty cache for code of `arch`, executed by `backend`.
     pub fn new(arch: Arch, backend: Backend) -> Self {
-        CodeCache { arch, backend, apertures: Apertures::default(), context: 0, regions: HashMap::new(), lowered: 0 }
+        CodeCache {
+            arch,
+            backend,
+            apertures: Apertures::default(),
+            context: 0,
+            regions: HashMap::new(),
+            lowered: 0,
+        }
     }
 
     /// The backend it lowers for.
@@ -99,7 +110,13 @@ impl CodeCache {
     }
 
     /// The region with the instruction at `key.pc`, decoded now or valid for `epoch`.
-    pub(crate) fn region(&mut self, key: Key, epoch: u64, apertures: Apertures, global: &mut Global<'_>) -> Arc<Region> {
+    pub(crate) fn region(
+        &mut self,
+        key: Key,
+        epoch: u64,
+        apertures: Apertures,
+        global: &mut Global<'_>,
+    ) -> Arc<Region> {
         let context = global.mmu.context();
         if apertures != self.apertures || context != self.context {
             if apertures != self.apertures {

@@ -31,7 +31,10 @@ pub struct Backend(BackendKind);
 impl Backend {
     /// The fastest this host has.
     pub fn detect() -> Self {
-        [BackendKind::Avx512, BackendKind::Avx2].into_iter().find_map(Self::force).unwrap_or(Backend(BackendKind::Portable))
+        [BackendKind::Avx512, BackendKind::Avx2]
+            .into_iter()
+            .find_map(Self::force)
+            .unwrap_or(Backend(BackendKind::Portable))
     }
 
     /// The one asked for, `None` when this host does not have it.
@@ -123,7 +126,6 @@ pub(crate) trait Lanes: 'static {
     fn lt_i(a: Self::V, b: Self::V) -> u16;
     fn feq(a: Self::V, b: Self::V) -> u16;
     fn flt(a: Self::V, b: Self::V) -> u16;
-    fn fle(a: Self::V, b: Self::V) -> u16;
     /// Lanes where either is NaN.
     fn unordered(a: Self::V, b: Self::V) -> u16;
     #[inline(always)]
@@ -135,26 +137,54 @@ pub(crate) trait Lanes: 'static {
     fn iota() -> Self::V {
         Self::load(&Chunk([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]))
     }
+    // The loops below use no closures: one would be compiled without the backend's instructions.
+
     /// Splits 16 pairs into their first and second words.
     #[inline(always)]
     fn deinterleave2(words: &[u32; 32]) -> [Self::V; 2] {
-        [Self::from_array(core::array::from_fn(|i| words[i * 2])), Self::from_array(core::array::from_fn(|i| words[i * 2 + 1]))]
+        let mut rows = [[0; 16]; 2];
+        for i in 0..32 {
+            rows[i & 1][i >> 1] = words[i];
+        }
+        [Self::from_array(rows[0]), Self::from_array(rows[1])]
     }
     /// Splits 16 quadruples into their first to fourth words.
     #[inline(always)]
     fn deinterleave4(words: &[u32; 64]) -> [Self::V; 4] {
-        core::array::from_fn(|k| Self::from_array(core::array::from_fn(|i| words[i * 4 + k])))
+        let mut rows = [[0; 16]; 4];
+        for i in 0..64 {
+            rows[i & 3][i >> 2] = words[i];
+        }
+        [
+            Self::from_array(rows[0]),
+            Self::from_array(rows[1]),
+            Self::from_array(rows[2]),
+            Self::from_array(rows[3]),
+        ]
     }
     /// The inverse of [`Lanes::deinterleave2`].
     #[inline(always)]
     fn interleave2(rows: [Self::V; 2]) -> [u32; 32] {
-        let rows = rows.map(Self::to_array);
-        core::array::from_fn(|i| rows[i & 1][i >> 1])
+        let rows = [Self::to_array(rows[0]), Self::to_array(rows[1])];
+        let mut words = [0; 32];
+        for i in 0..32 {
+            words[i] = rows[i & 1][i >> 1];
+        }
+        words
     }
     /// The inverse of [`Lanes::deinterleave4`].
     #[inline(always)]
     fn interleave4(rows: [Self::V; 4]) -> [u32; 64] {
-        let rows = rows.map(Self::to_array);
-        core::array::from_fn(|i| rows[i & 3][i >> 2])
+        let rows = [
+            Self::to_array(rows[0]),
+            Self::to_array(rows[1]),
+            Self::to_array(rows[2]),
+            Self::to_array(rows[3]),
+        ];
+        let mut words = [0; 64];
+        for i in 0..64 {
+            words[i] = rows[i & 3][i >> 2];
+        }
+        words
     }
 }

@@ -4,7 +4,10 @@
 //! it: every access is one volatile or atomic access, or a block copy, through the host pointer a [`Mapping`] gives.
 //! A racing writer can tear a wide access, as on hardware; it cannot make it unsound.
 
-#![expect(unsafe_code, reason = "guest memory is shared and changes under us: raw pointers, never references")]
+#![expect(
+    unsafe_code,
+    reason = "guest memory is shared and changes under us: raw pointers, never references"
+)]
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -199,7 +202,8 @@ impl Tlb {
             Access::Execute => mapping.executable,
         };
         // A mapping that does not cover the whole page would let later accesses to that page run past its end.
-        let covers = mapping.va <= start && mapping.va.checked_add(mapping.len).is_some_and(|end| end >= start + PAGE_SIZE);
+        let last = mapping.len.checked_sub(1).and_then(|last| mapping.va.checked_add(last));
+        let covers = mapping.va <= start && last.is_some_and(|last| last >= start | (PAGE_SIZE - 1));
         if !allowed || !covers {
             let kind = if allowed { FaultKind::Bus } else { FaultKind::Permission };
             return Err(MemoryFault { va, access, kind, lanes: 0 });
@@ -324,7 +328,11 @@ impl Global<'_> {
 
     /// Stores `N` consecutive words, `false` when they are not all in one page (and nothing was stored).
     #[inline(always)]
-    pub(crate) fn store_block<const N: usize>(&mut self, va: u64, words: &[u32; N]) -> Result<bool, MemoryFault> {
+    pub(crate) fn store_block<const N: usize>(
+        &mut self,
+        va: u64,
+        words: &[u32; N],
+    ) -> Result<bool, MemoryFault> {
         if crosses(va, N as u64 * 4) {
             return Ok(false);
         }
@@ -340,7 +348,9 @@ impl Global<'_> {
         let host = self.atomic_pointer(va, 4)?;
         // SAFETY: aligned, inside a writable page, and only ever accessed atomically or by volatile accesses.
         let word = unsafe { AtomicU32::from_ptr(host.cast()) };
-        Ok(word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old))).unwrap_or_else(|old| old))
+        Ok(word
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old)))
+            .unwrap_or_else(|old| old))
     }
 
     /// Atomically adds to the word at `va` and returns the old one.
@@ -357,17 +367,19 @@ impl Global<'_> {
         let host = self.atomic_pointer(va, 8)?;
         // SAFETY: as in `update_u32`.
         let word = unsafe { AtomicU64::from_ptr(host.cast()) };
-        Ok(word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old))).unwrap_or_else(|old| old))
+        Ok(word
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old)))
+            .unwrap_or_else(|old| old))
     }
 
     /// Host pointer for an atomic, which hardware wants naturally aligned.
     #[inline(always)]
     fn atomic_pointer(&mut self, va: u64, size: u64) -> Result<*mut u8, MemoryFault> {
-        if va % size != 0 {
+        if !va.is_multiple_of(size) {
             return Err(MemoryFault { va, access: Access::Atomic, kind: FaultKind::Bus, lanes: 0 });
         }
         let host = self.tlb.lookup(self.mmu, va, Access::Atomic)?;
-        if host as u64 % size != 0 {
+        if !(host as u64).is_multiple_of(size) {
             return Err(MemoryFault { va, access: Access::Atomic, kind: FaultKind::Bus, lanes: 0 });
         }
         Ok(host)

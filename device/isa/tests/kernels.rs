@@ -29,7 +29,8 @@ fn vecadd_with_a_partial_last_group() {
         let a: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
         let b: Vec<f32> = (0..n).map(|i| 1000.0 - i as f32).collect();
         let kernel = gpu.load(fixture!("vecadd"), "vecadd");
-        let (a_va, b_va, c_va) = (gpu.buffer(&a), gpu.buffer(&b), gpu.buffer(&vec![-7.0_f32; n as usize + 8]));
+        let (a_va, b_va, c_va) =
+            (gpu.buffer(&a), gpu.buffer(&b), gpu.buffer(&vec![-7.0_f32; n as usize + 8]));
         let args = Args::default().push(a_va).push(b_va).push(c_va).push(n).hidden(grid(8), [128, 1, 1]);
         let executed = gpu.launch(&kernel, grid(8), [128, 1, 1], &args).unwrap();
         assert!(executed >= 32 * 10, "{executed}");
@@ -68,7 +69,8 @@ fn matrices(n: usize, seed: u64) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
     for row in 0..n {
         for col in 0..n {
             // Fused or not makes no difference: the sums are exact.
-            c[row * n + col] = (0..n).map(|k| f64::from(a[row * n + k]) * f64::from(b[k * n + col])).sum::<f64>() as f32;
+            c[row * n + col] =
+                (0..n).map(|k| f64::from(a[row * n + k]) * f64::from(b[k * n + col])).sum::<f64>() as f32;
         }
     }
     (a, b, c)
@@ -92,7 +94,8 @@ fn matrix_products() {
             assert_eq!(gpu.fetch::<f32>(c_va, count), expected, "{name}");
         }
         // This one reads A by columns.
-        let transposed: Vec<f32> = (0..count).map(|i| a[i % n as usize * n as usize + i / n as usize]).collect();
+        let transposed: Vec<f32> =
+            (0..count).map(|i| a[i % n as usize * n as usize + i / n as usize]).collect();
         let (at_va, c_va) = (gpu.buffer(&transposed), gpu.buffer(&vec![0.0_f32; count]));
         let kernel = gpu.load(fixture!("gemm"), "gemm");
         let args = Args::default().push(at_va).push(b_va).push(c_va).push(n).push(n).push(n);
@@ -295,7 +298,8 @@ fn device_library_functions() {
         let (o, rd) = (gpu.fetch::<f32>(o_va, n as usize), gpu.fetch::<f64>(d_va, n as usize));
         for i in 0..n as usize {
             let x = f64::from(a[i]);
-            let expected = x.exp() + x.ln() + x.sin() + x.cos() + x.powf(f64::from(1.7_f32)) + x.tanh() + erf(x);
+            let expected =
+                x.exp() + x.ln() + x.sin() + x.cos() + x.powf(f64::from(1.7_f32)) + x.tanh() + erf(x);
             let error = (f64::from(o[i]) - expected).abs();
             assert!(error <= expected.abs().max(1.0) * 1e-6, "item {i}: x {x}: {} not {expected}", o[i]);
             let expected = d[i].sin() + d[i].exp();
@@ -324,7 +328,8 @@ fn matrix_instruction() {
     on_every_backend(|mut gpu| {
         let mut random = Random(13);
         // Small multiples of 1/8, exact as halves.
-        let mut tile = || -> Vec<f32> { (0..256).map(|_| (random.next() >> 59) as f32 / 8.0 - 2.0).collect() };
+        let mut tile =
+            || -> Vec<f32> { (0..256).map(|_| (random.next() >> 59) as f32 / 8.0 - 2.0).collect() };
         let (a, b, c) = (tile(), tile(), tile());
         let half = |x: f32| -> u16 {
             if x == 0.0 {
@@ -353,7 +358,8 @@ fn matrix_instruction() {
         for lane in 0..32 {
             for r in 0..8 {
                 let (row, col) = (2 * r + lane / 16, lane % 16);
-                let expected = (0..16).fold(c[row * 16 + col], |sum, k| sum + a[row * 16 + k] * b[k * 16 + col]);
+                let expected =
+                    (0..16).fold(c[row * 16 + col], |sum, k| sum + a[row * 16 + k] * b[k * 16 + col]);
                 assert_eq!(result[lane * 8 + r], expected, "row {row} column {col}");
             }
         }

@@ -99,7 +99,10 @@ impl Function {
             _ => return None,
         };
         let operands = match function {
-            Function::MaskOr | Function::CompareExchange | Function::CompareExchangeFloat | Function::Wrap => 2,
+            Function::MaskOr
+            | Function::CompareExchange
+            | Function::CompareExchangeFloat
+            | Function::Wrap => 2,
             _ => 1,
         };
         Some((function, bits, operands))
@@ -112,8 +115,20 @@ impl Function {
             Function::Add => old.wrapping_add(data),
             Function::Sub => old.wrapping_sub(data),
             Function::ReverseSub => data.wrapping_sub(old),
-            Function::Increment => if old >= data { 0 } else { old + 1 },
-            Function::Decrement => if old == 0 || old > data { data } else { old - 1 },
+            Function::Increment => {
+                if old >= data {
+                    0
+                } else {
+                    old + 1
+                }
+            }
+            Function::Decrement => {
+                if old == 0 || old > data {
+                    data
+                } else {
+                    old - 1
+                }
+            }
             Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
             Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
             Function::MinUnsigned => old.min(data),
@@ -123,12 +138,30 @@ impl Function {
             Function::Xor => old ^ data,
             Function::MaskOr => old & !data | other,
             Function::Exchange => data,
-            Function::CompareExchange => if old == other { data } else { old },
-            Function::CompareExchangeFloat => if single::of(old) == single::of(other) { data } else { old },
+            Function::CompareExchange => {
+                if old == other {
+                    data
+                } else {
+                    old
+                }
+            }
+            Function::CompareExchangeFloat => {
+                if single::of(old) == single::of(other) {
+                    data
+                } else {
+                    old
+                }
+            }
             Function::AddFloat => single::binary(old, data, |a, b| a + b),
             Function::MinFloat => single::min(old, data),
             Function::MaxFloat => single::max(old, data),
-            Function::Wrap => if old >= data { old - data } else { old.wrapping_add(other) },
+            Function::Wrap => {
+                if old >= data {
+                    old - data
+                } else {
+                    old.wrapping_add(other)
+                }
+            }
             Function::ClampedSub => old.saturating_sub(data),
         }
     }
@@ -140,8 +173,20 @@ impl Function {
             Function::Add => old.wrapping_add(data),
             Function::Sub => old.wrapping_sub(data),
             Function::ReverseSub => data.wrapping_sub(old),
-            Function::Increment => if old >= data { 0 } else { old + 1 },
-            Function::Decrement => if old == 0 || old > data { data } else { old - 1 },
+            Function::Increment => {
+                if old >= data {
+                    0
+                } else {
+                    old + 1
+                }
+            }
+            Function::Decrement => {
+                if old == 0 || old > data {
+                    data
+                } else {
+                    old - 1
+                }
+            }
             Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
             Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
             Function::MinUnsigned => old.min(data),
@@ -151,12 +196,30 @@ impl Function {
             Function::Xor => old ^ data,
             Function::MaskOr => old & !data | other,
             Function::Exchange => data,
-            Function::CompareExchange => if old == other { data } else { old },
-            Function::CompareExchangeFloat => if double::of(old) == double::of(other) { data } else { old },
+            Function::CompareExchange => {
+                if old == other {
+                    data
+                } else {
+                    old
+                }
+            }
+            Function::CompareExchangeFloat => {
+                if double::of(old) == double::of(other) {
+                    data
+                } else {
+                    old
+                }
+            }
             Function::AddFloat => double::binary(old, data, |a, b| a + b),
             Function::MinFloat => double::min(old, data),
             Function::MaxFloat => double::max(old, data),
-            Function::Wrap => if old >= data { old - data } else { old.wrapping_add(other) },
+            Function::Wrap => {
+                if old >= data {
+                    old - data
+                } else {
+                    old.wrapping_add(other)
+                }
+            }
             Function::ClampedSub => old.saturating_sub(data),
         }
     }

@@ -62,11 +62,9 @@ fn half_each<O: CarryOp>(w: &mut Wave, d: &Di, half: u32) -> u32 {
     out & exec
 }
 
-/// Both halves, then the mask out: it may be the mask in.
+/// Writes the mask out, after both halves: it may be the mask in.
 #[inline(always)]
-fn both<O: CarryOp>(w: &mut Wave, d: &Di, half: impl Fn(&mut Wave, &Di, u32) -> u32) -> Flow {
-    let first = half(w, d, 0);
-    let second = if w.halves == 2 { half(w, d, 1) } else { 0 };
+fn write_mask<O: CarryOp>(w: &mut Wave, d: &Di, first: u32, second: u32) -> Flow {
     if O::OUT {
         w.s[d.dst2 as usize & 255] = first;
         if w.halves == 2 {
@@ -76,18 +74,32 @@ fn both<O: CarryOp>(w: &mut Wave, d: &Di, half: impl Fn(&mut Wave, &Di, u32) -> 
     Flow::NEXT
 }
 
+#[inline(always)]
+fn by_lanes<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let first = half::<O, L>(w, d, 0);
+    let second = if w.halves == 2 { half::<O, L>(w, d, 1) } else { 0 };
+    write_mask::<O>(w, d, first, second)
+}
+
+#[inline(always)]
+fn by_scalar<O: CarryOp>(w: &mut Wave, d: &Di) -> Flow {
+    let first = half_each::<O>(w, d, 0);
+    let second = if w.halves == 2 { half_each::<O>(w, d, 1) } else { 0 };
+    write_mask::<O>(w, d, first, second)
+}
+
 per_backend! {
-    lanes_handler [O: CarryOp] [O] |w, _m, d, L| both::<O>(w, d, half::<O, L>)
+    lanes_handler [O: CarryOp] [O] |w, _m, d, L| by_lanes::<O, L>(w, d)
 }
 
 fn each_portable<O: CarryOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    both::<O>(w, d, half_each::<O>)
+    by_scalar::<O>(w, d)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 fn each_avx2<O: CarryOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    both::<O>(w, d, half_each::<O>)
+    by_scalar::<O>(w, d)
 }
 
 fn each_handler<O: CarryOp>(backend: BackendKind) -> Handler {

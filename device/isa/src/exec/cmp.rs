@@ -139,24 +139,33 @@ fn compare_each<T: Compared>(w: &Wave, d: &Di, half: u32) -> u32 {
     result
 }
 
-/// Writes a mask to a register pair, or to EXEC. Both halves come first: a source may be the destination.
+/// Writes a mask to a register pair, or to EXEC.
 #[inline(always)]
-fn to_mask(w: &mut Wave, register: usize, of: impl Fn(&Wave, u32) -> u32) -> Flow {
-    let first = of(w, 0) & exec_half(w, 0);
+fn to_mask(w: &mut Wave, d: &Di, first: u32, second: u32) -> Flow {
+    let register = d.dst as usize;
+    w.s[register & 255] = first & exec_half(w, 0);
     if w.halves == 2 {
-        let second = of(w, 1) & exec_half(w, 1);
-        w.s[(register + 1) & 255] = second;
+        w.s[(register + 1) & 255] = second & exec_half(w, 1);
     }
-    w.s[register & 255] = first;
     Flow::NEXT
 }
 
+/// Both halves come first: a source may be the destination.
+#[inline(always)]
+fn by_lanes<T: Compared, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let first = compare::<T, L>(w, d, 0);
+    let second = if w.halves == 2 { compare::<T, L>(w, d, 1) } else { 0 };
+    to_mask(w, d, first, second)
+}
+
 per_backend! {
-    lanes_handler [T: Compared] [T] |w, _m, d, L| to_mask(w, d.dst as usize, |w, half| compare::<T, L>(w, d, half))
+    lanes_handler [T: Compared] [T] |w, _m, d, L| by_lanes::<T, L>(w, d)
 }
 
 fn each_handler<T: Compared>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    to_mask(w, d.dst as usize, |w, half| compare_each::<T>(w, d, half))
+    let first = compare_each::<T>(w, d, 0);
+    let second = if w.halves == 2 { compare_each::<T>(w, d, 1) } else { 0 };
+    to_mask(w, d, first, second)
 }
 
 /// How a comparison is lowered.

@@ -128,7 +128,14 @@ pub(crate) mod hwreg {
     pub(crate) fn readable(id: u32) -> bool {
         matches!(
             id,
-            MODE | STATUS | TRAPSTS | SH_MEM_BASES | FLAT_SCR_LO | FLAT_SCR_HI | HW_ID1 | HW_ID2 | SHADER_CYCLES
+            MODE | STATUS
+                | TRAPSTS
+                | SH_MEM_BASES
+                | FLAT_SCR_LO
+                | FLAT_SCR_HI
+                | HW_ID1
+                | HW_ID2
+                | SHADER_CYCLES
         )
     }
 
@@ -159,7 +166,9 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
                 | u32::from(mask(w, number::VCC) == 0) << 10
                 | 1 << 16
         }
-        hwreg::SH_MEM_BASES => (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32,
+        hwreg::SH_MEM_BASES => {
+            (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32
+        }
         hwreg::FLAT_SCR_LO => w.scratch_base as u32,
         hwreg::FLAT_SCR_HI => (w.scratch_base >> 32) as u32,
         hwreg::HW_ID1 => w.hw_id[0],
@@ -180,9 +189,12 @@ pub(crate) fn setreg(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let insert = |old: u32| old & !mask | value;
     match id {
         hwreg::MODE => return set_mode(w, insert(w.mode), d),
-        hwreg::FLAT_SCR_LO => w.scratch_base = w.scratch_base & !0xffff_ffff | u64::from(insert(w.scratch_base as u32)),
+        hwreg::FLAT_SCR_LO => {
+            w.scratch_base = w.scratch_base & !0xffff_ffff | u64::from(insert(w.scratch_base as u32));
+        }
         hwreg::FLAT_SCR_HI => {
-            w.scratch_base = w.scratch_base & 0xffff_ffff | u64::from(insert((w.scratch_base >> 32) as u32)) << 32;
+            w.scratch_base =
+                w.scratch_base & 0xffff_ffff | u64::from(insert((w.scratch_base >> 32) as u32)) << 32;
         }
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! The lowered instruction: a handler with its operands resolved.
 
 use super::{FaultCause, Lds, Stop, WaveFault};
-use crate::mem::{Apertures, FaultKind, Global, MemoryFault};
+use crate::mem::{Apertures, Global, MemoryFault};
 use crate::wave::Wave;
 
 /// Executes one lowered instruction.
@@ -66,7 +66,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) const ZERO: Source = Source { value: 0, kind: Kind::Constant, high: false, neg: false, abs: false };
+    pub(crate) const ZERO: Source =
+        Source { value: 0, kind: Kind::Constant, high: false, neg: false, abs: false };
 
     /// Whether it is a vector register as it is.
     pub(crate) fn is_plain_vector(self) -> bool {
@@ -168,18 +169,11 @@ impl Machine<'_> {
         self.fault(FaultCause::Memory(MemoryFault { lanes, ..fault }))
     }
 
-    /// Stops the wave for an access outside the scratch a lane has.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn aperture_fault(&mut self, va: u64, access: crate::mem::Access, lanes: u64) -> Flow {
-        self.fault(FaultCause::Memory(MemoryFault { va, access, kind: FaultKind::Aperture, lanes }))
-    }
-
     /// Stops the wave for an LDS access out of range.
     #[cold]
     #[inline(never)]
     pub(crate) fn lds_fault(&mut self, address: u32, lanes: u64) -> Flow {
-        let size = u32::try_from(self.lds.bytes().len()).unwrap_or(u32::MAX);
+        let size = self.lds.size();
         self.fault(FaultCause::LdsOutOfRange { address, size, lanes })
     }
 }

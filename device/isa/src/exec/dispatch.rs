@@ -59,8 +59,14 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
     let code = &region.code[..];
     let mut executed = wave.instructions;
     loop {
-        // Every region ends with an element that leaves it, so the index stays in range; a miss would be a bug there.
-        let di = code.get(index)?;
+        // Every region ends with an element that leaves it, so the index stays in range.
+        let Some(di) = code.get(index) else {
+            let kind = FaultCause::IllegalInstruction {
+                bytes: Vec::new(),
+                text: String::from("outside the program"),
+            };
+            return Some(Stop::Fault(WaveFault { pc: region.pc_of(index), kind }));
+        };
         executed += u64::from(di.count);
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
         let flow = unsafe { (di.f)(wave, machine, di) };

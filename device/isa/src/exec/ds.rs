@@ -3,6 +3,11 @@
 //! `src[0]` is the address row, `src[1]` and `src[2]` the data rows, `imm` the byte offset (two-address operations: the
 //! second in `dst2`).
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators would put lane operations into closures without the backend"
+)]
+
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::lane::for_each_active;
@@ -36,7 +41,14 @@ pub(crate) fn pattern<L: Lanes>(address: L::V, first: u32, stride: u32) -> Patte
 /// Lane of the first address out of range, of those in `mask`.
 #[cold]
 #[inline(never)]
-fn out_of_range(m: &mut Machine<'_>, addresses: &[u32; 16], offset: u32, bytes: u32, mask: u16, first_lane: u32) -> Flow {
+fn out_of_range(
+    m: &mut Machine<'_>,
+    addresses: &[u32; 16],
+    offset: u32,
+    bytes: u32,
+    mask: u16,
+    first_lane: u32,
+) -> Flow {
     let mut lanes = 0;
     let mut address = 0;
     for i in (0..16).rev().filter(|i| mask >> i & 1 != 0) {
@@ -59,7 +71,13 @@ fn in_range<L: Lanes>(m: &Machine<'_>, at: L::V, offset: u32, bytes: u32) -> u16
 
 /// Loads `N` dwords per lane from address + `offset` into rows from `dst`.
 #[inline(always)]
-fn load_words<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di, offset: u32, dst: u32) -> Option<Flow> {
+fn load_words<L: Lanes, const N: usize>(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    offset: u32,
+    dst: u32,
+) -> Option<Flow> {
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             if mask == 0 {
@@ -72,13 +90,16 @@ fn load_words<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &D
                 return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
             }
             let mut rows = [L::splat(0); N];
-            let shape =
-                if mask == u16::MAX { pattern::<L>(at, addresses[0].wrapping_add(offset), bytes) } else { Pattern::Scattered };
+            let shape = if mask == u16::MAX {
+                pattern::<L>(at, addresses[0].wrapping_add(offset), bytes)
+            } else {
+                Pattern::Scattered
+            };
             match shape {
                 Pattern::Contiguous(base) => gather_contiguous::<L, N>(m, base, &mut rows),
                 Pattern::Uniform(base) => {
-                    for (n, row) in rows.iter_mut().enumerate() {
-                        *row = L::splat(u32::from_le_bytes(m.lds.get(base + n as u32 * 4)));
+                    for n in 0..N {
+                        rows[n] = L::splat(u32::from_le_bytes(m.lds.get(base + n as u32 * 4)));
                     }
                 }
                 Pattern::Scattered => {
@@ -90,10 +111,13 @@ fn load_words<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &D
                             row[i] = u32::from_le_bytes(m.lds.get(at.wrapping_add(n as u32 * 4)));
                         }
                     }
-                    rows = values.map(L::from_array);
+                    for n in 0..N {
+                        rows[n] = L::from_array(values[n]);
+                    }
                 }
             }
-            for (n, row) in rows.into_iter().enumerate() {
+            for n in 0..N {
+                let row = rows[n];
                 let target = &mut w.v.row_mut(dst + n as u32 * w.halves + half)[chunk];
                 if mask == u16::MAX {
                     L::store(target, row);
@@ -116,12 +140,15 @@ fn gather_contiguous<L: Lanes, const N: usize>(m: &Machine<'_>, base: u32, rows:
         }
         2 => {
             if let Some(words) = m.lds.words::<32>(base) {
-                rows[..2].copy_from_slice(&L::deinterleave2(&words));
+                let pair = L::deinterleave2(&words);
+                rows[0] = pair[0];
+                rows[1] = pair[1];
             }
         }
         4 => {
             if let Some(words) = m.lds.words::<64>(base) {
-                rows[..4].copy_from_slice(&L::deinterleave4(&words));
+                let quad = L::deinterleave4(&words);
+                rows[..4].copy_from_slice(&quad);
             }
         }
         _ => {
@@ -131,7 +158,9 @@ fn gather_contiguous<L: Lanes, const N: usize>(m: &Machine<'_>, base: u32, rows:
                     row[i] = u32::from_le_bytes(m.lds.get(base + (i * N + n) as u32 * 4));
                 }
             }
-            *rows = values.map(L::from_array);
+            for n in 0..N {
+                rows[n] = L::from_array(values[n]);
+            }
         }
     }
 }
@@ -168,7 +197,13 @@ fn load_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di)
 
 /// Stores `N` dwords per lane from rows at `data`.
 #[inline(always)]
-fn store_words<L: Lanes, const N: usize>(w: &Wave, m: &mut Machine<'_>, d: &Di, offset: u32, data: u32) -> Option<Flow> {
+fn store_words<L: Lanes, const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    offset: u32,
+    data: u32,
+) -> Option<Flow> {
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             if mask == 0 {
@@ -181,17 +216,21 @@ fn store_words<L: Lanes, const N: usize>(w: &Wave, m: &mut Machine<'_>, d: &Di, 
                 return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
             }
             let row = |n: usize| &w.v.row(data + n as u32 * w.halves + half)[chunk];
-            if mask == u16::MAX {
-                if let Pattern::Contiguous(base) = pattern::<L>(at, addresses[0].wrapping_add(offset), bytes) {
-                    let stored = match N {
-                        1 => m.lds.set_words(base, &row(0).0),
-                        2 => m.lds.set_words(base, &L::interleave2([L::load(row(0)), L::load(row(1))])),
-                        4 => m.lds.set_words(base, &L::interleave4([0, 1, 2, 3].map(|n| L::load(row(n))))),
-                        _ => None,
-                    };
-                    if stored.is_some() {
-                        continue;
-                    }
+            // Only loads of the backend inside this function: closures are compiled without its instructions.
+            if mask == u16::MAX
+                && let Pattern::Contiguous(base) = pattern::<L>(at, addresses[0].wrapping_add(offset), bytes)
+            {
+                let stored = match N {
+                    1 => m.lds.set_words(base, &row(0).0),
+                    2 => m.lds.set_words(base, &L::interleave2([L::load(row(0)), L::load(row(1))])),
+                    4 => m.lds.set_words(
+                        base,
+                        &L::interleave4([L::load(row(0)), L::load(row(1)), L::load(row(2)), L::load(row(3))]),
+                    ),
+                    _ => None,
+                };
+                if stored.is_some() {
+                    continue;
                 }
             }
             for i in (0..16).filter(|i| mask >> i & 1 != 0) {
@@ -288,7 +327,13 @@ impl Narrow {
 
 /// Calls `f` with each active lane's address, checked for `bytes` bytes.
 #[inline(always)]
-fn each_address(w: &mut Wave, m: &mut Machine<'_>, d: &Di, bytes: u32, mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, u32)) -> Flow {
+fn each_address(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    bytes: u32,
+    mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, u32),
+) -> Flow {
     let mut failed = None;
     for_each_active(w, |w, lane| {
         let base = w.v.lane(d.src[0].value + lane / 32, lane & 31);
@@ -309,7 +354,11 @@ fn each_address(w: &mut Wave, m: &mut Machine<'_>, d: &Di, bytes: u32, mut f: im
 fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
     each_address(w, m, d, narrow.bytes, |w, m, lane, at| {
-        let value = if narrow.bytes == 1 { u16::from(m.lds.get::<1>(at)[0]) } else { u16::from_le_bytes(m.lds.get(at)) };
+        let value = if narrow.bytes == 1 {
+            u16::from(m.lds.get::<1>(at)[0])
+        } else {
+            u16::from_le_bytes(m.lds.get(at))
+        };
         let row = d.dst + lane / 32;
         let new = narrow.merge(w.v.lane(row, lane & 31), value);
         w.v.set_lane(row, lane & 31, new);
@@ -334,7 +383,11 @@ fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     each_address(w, m, d, 4, |w, m, lane, at| {
         let (half, lane) = (lane / 32, lane & 31);
         let old = u32::from_le_bytes(m.lds.get(at));
-        let new = function.apply32(old, w.v.lane(d.src[1].value + half, lane), w.v.lane(d.src[2].value + half, lane));
+        let new = function.apply32(
+            old,
+            w.v.lane(d.src[1].value + half, lane),
+            w.v.lane(d.src[2].value + half, lane),
+        );
         m.lds.put(at, new.to_le_bytes());
         if d.flags & flag::RETURN != 0 {
             w.v.set_lane(d.dst + half, lane, old);

@@ -3,9 +3,14 @@
 //! `src[0]` is VADDR, `src[1]` VDATA, `src[2]` SADDR (a constant 0 when it is off), `imm` the signed byte offset, `aux`
 //! what the handler needs, `dst2` the address form: see [`Form`].
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators would put lane operations into closures without the backend"
+)]
+
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
-use super::ds::{Half, Narrow, Pattern, pattern, set_lane64, lane64};
+use super::ds::{Half, Narrow, Pattern, lane64, pattern, set_lane64};
 use super::op::{exec_half, per_backend, split};
 use crate::lanes::{BackendKind, Lanes};
 use crate::mem::{Access, FaultKind, MemoryFault, Segment, Word};
@@ -46,6 +51,7 @@ enum Failure {
 
 #[cold]
 #[inline(never)]
+#[expect(clippy::needless_pass_by_value, reason = "the failure ends here")]
 fn fail(m: &mut Machine<'_>, failure: Failure, lanes: u64) -> Flow {
     match failure {
         Failure::Memory(fault) => m.memory_fault(fault, lanes),
@@ -109,7 +115,8 @@ fn load_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32) -> 
             }
             let mut bits = 0;
             for n in 0..bytes {
-                let byte: u8 = m.global.load(scratch_address(w, lane, offset + n)).map_err(Failure::Memory)?;
+                let byte: u8 =
+                    m.global.load(scratch_address(w, lane, offset + n)).map_err(Failure::Memory)?;
                 bits |= u64::from(byte) << (n * 8);
             }
             Ok(T::from_u64(bits))
@@ -119,7 +126,13 @@ fn load_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32) -> 
 
 /// Stores one value of at most 32 bits for a lane.
 #[inline(always)]
-fn store_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, value: T) -> Result<(), Failure> {
+fn store_lane<T: Word>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    at: Segment,
+    lane: u32,
+    value: T,
+) -> Result<(), Failure> {
     let bytes = T::SIZE as u32;
     match at {
         Segment::Global(va) => m.global.store(va, value).map_err(Failure::Memory),
@@ -200,7 +213,10 @@ fn block<L: Lanes>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize, b
         let va = (u64::from(first) | u64::from(high.0[0]) << 32).wrapping_add_signed(offset);
         if form == Form::Flat {
             let last = va.wrapping_add(u64::from(16 * bytes));
-            if !matches!((m.apertures.segment(va), m.apertures.segment(last)), (Segment::Global(_), Segment::Global(_))) {
+            if !matches!(
+                (m.apertures.segment(va), m.apertures.segment(last)),
+                (Segment::Global(_), Segment::Global(_))
+            ) {
                 return Block::None;
             }
         }
@@ -222,7 +238,8 @@ fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> 
             }
             match load_chunk::<L, N>(w, m, d, half, chunk, mask) {
                 Ok(rows) => {
-                    for (n, row) in rows.into_iter().enumerate() {
+                    for n in 0..N {
+                        let row = rows[n];
                         let target = &mut w.v.row_mut(d.dst + n as u32 * w.halves + half)[chunk];
                         if mask == u16::MAX {
                             L::store(target, row);
@@ -259,18 +276,18 @@ fn load_chunk<L: Lanes, const N: usize>(
             }
             Block::Uniform(va) => {
                 if let Some(words) = m.global.load_block::<N>(va).map_err(chunk_fault)? {
-                    for (row, word) in rows.iter_mut().zip(words) {
-                        *row = L::splat(word);
+                    for n in 0..N {
+                        rows[n] = L::splat(words[n]);
                     }
                     return Ok(rows);
                 }
             }
             Block::Private(va) => {
                 let mut whole = true;
-                for (n, row) in rows.iter_mut().enumerate() {
+                for n in 0..N {
                     let at = va.wrapping_add(n as u64 * 4 * u64::from(w.halves * 32));
                     match m.global.load_block::<16>(at).map_err(chunk_fault)? {
-                        Some(words) => *row = L::from_array(words),
+                        Some(words) => rows[n] = L::from_array(words),
                         None => whole = false,
                     }
                 }
@@ -283,7 +300,11 @@ fn load_chunk<L: Lanes, const N: usize>(
     }
     let mut values = [[0; 16]; N];
     load_lanes(w, m, d, first_lane, mask, &mut values)?;
-    Ok(values.map(L::from_array))
+    let mut rows = [L::splat(0); N];
+    for n in 0..N {
+        rows[n] = L::from_array(values[n]);
+    }
+    Ok(rows)
 }
 
 /// One lane after the other, whatever their addresses.
@@ -303,7 +324,8 @@ fn load_lanes(
         let lane = first_lane + i;
         let at = segment(w, m, d, lane);
         for (n, row) in values.iter_mut().enumerate() {
-            row[i as usize & 15] = load_lane(w, m, advance(at, n), lane).map_err(|failure| (failure, 1 << lane))?;
+            row[i as usize & 15] =
+                load_lane(w, m, advance(at, n), lane).map_err(|failure| (failure, 1 << lane))?;
         }
     }
     Ok(())
@@ -311,7 +333,11 @@ fn load_lanes(
 
 /// Loads sixteen elements of `N` dwords that lie one after the other; `false` when they are not in one page.
 #[inline(always)]
-fn load_run<L: Lanes, const N: usize>(m: &mut Machine<'_>, va: u64, rows: &mut [L::V; N]) -> Result<bool, MemoryFault> {
+fn load_run<L: Lanes, const N: usize>(
+    m: &mut Machine<'_>,
+    va: u64,
+    rows: &mut [L::V; N],
+) -> Result<bool, MemoryFault> {
     match N {
         1 => {
             let Some(words) = m.global.load_block::<16>(va)? else { return Ok(false) };
@@ -319,15 +345,24 @@ fn load_run<L: Lanes, const N: usize>(m: &mut Machine<'_>, va: u64, rows: &mut [
         }
         2 => {
             let Some(words) = m.global.load_block::<32>(va)? else { return Ok(false) };
-            rows[..2].copy_from_slice(&L::deinterleave2(&words));
+            let pair = L::deinterleave2(&words);
+            rows[0] = pair[0];
+            rows[1] = pair[1];
         }
         4 => {
             let Some(words) = m.global.load_block::<64>(va)? else { return Ok(false) };
-            rows[..4].copy_from_slice(&L::deinterleave4(&words));
+            let quad = L::deinterleave4(&words);
+            rows[..4].copy_from_slice(&quad);
         }
         3 => {
             let Some(words) = m.global.load_block::<48>(va)? else { return Ok(false) };
-            *rows = core::array::from_fn(|n| L::from_array(core::array::from_fn(|i| words[i * 3 + n])));
+            for n in 0..N {
+                let mut row = [0; 16];
+                for i in 0..16 {
+                    row[i] = words[i * N + n];
+                }
+                rows[n] = L::from_array(row);
+            }
         }
         _ => return Ok(false),
     }
@@ -367,7 +402,10 @@ fn store_chunk<L: Lanes, const N: usize>(
                 let stored = match N {
                     1 => m.global.store_block(va, &row(0).0),
                     2 => m.global.store_block(va, &L::interleave2([L::load(row(0)), L::load(row(1))])),
-                    4 => m.global.store_block(va, &L::interleave4([0, 1, 2, 3].map(|n| L::load(row(n))))),
+                    4 => m.global.store_block(
+                        va,
+                        &L::interleave4([L::load(row(0)), L::load(row(1)), L::load(row(2)), L::load(row(3))]),
+                    ),
                     3 => {
                         let rows = [row(0), row(1), row(2)];
                         let words: [u32; 48] = core::array::from_fn(|i| rows[i % 3].0[i / 3]);
@@ -484,8 +522,12 @@ fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         let data = w.v.lane(d.src[1].value + half, at_lane);
         let other = w.v.lane(d.src[1].value + half + w.halves, at_lane);
         let old = match segment(w, m, d, lane) {
-            Segment::Global(va) if function == Function::Add => m.global.add_u32(va, data).map_err(Failure::Memory),
-            Segment::Global(va) => m.global.update_u32(va, |old| function.apply32(old, data, other)).map_err(Failure::Memory),
+            Segment::Global(va) if function == Function::Add => {
+                m.global.add_u32(va, data).map_err(Failure::Memory)
+            }
+            Segment::Global(va) => {
+                m.global.update_u32(va, |old| function.apply32(old, data, other)).map_err(Failure::Memory)
+            }
             at => modify_lane::<u32>(w, m, at, lane, |old| function.apply32(old, data, other)),
         };
         match old {
@@ -503,7 +545,9 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         let data = lane64(w, d.src[1].value, lane);
         let other = lane64(w, d.src[1].value + 2 * w.halves, lane);
         let old = match segment(w, m, d, lane) {
-            Segment::Global(va) => m.global.update_u64(va, |old| function.apply64(old, data, other)).map_err(Failure::Memory),
+            Segment::Global(va) => {
+                m.global.update_u64(va, |old| function.apply64(old, data, other)).map_err(Failure::Memory)
+            }
             at => modify64(w, m, at, lane, |old| function.apply64(old, data, other)),
         };
         match old {
@@ -516,13 +560,25 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 /// An atomic on memory only this workgroup or lane sees.
-fn modify_lane<T: Word>(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, update: impl Fn(T) -> T) -> Result<T, Failure> {
+fn modify_lane<T: Word>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    at: Segment,
+    lane: u32,
+    update: impl Fn(T) -> T,
+) -> Result<T, Failure> {
     let old = load_lane::<T>(w, m, at, lane)?;
     store_lane(w, m, at, lane, update(old))?;
     Ok(old)
 }
 
-fn modify64(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, update: impl Fn(u64) -> u64) -> Result<u64, Failure> {
+fn modify64(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    at: Segment,
+    lane: u32,
+    update: impl Fn(u64) -> u64,
+) -> Result<u64, Failure> {
     let low: u32 = load_lane(w, m, at, lane)?;
     let high: u32 = load_lane(w, m, advance(at, 1), lane)?;
     let old = u64::from(low) | u64::from(high) << 32;

@@ -97,19 +97,6 @@ macro_rules! float_format {
                     b
                 }
             }
-            pub(crate) fn med3(a: Bits, b: Bits, c: Bits) -> Bits {
-                if is_nan(a) || is_nan(b) || is_nan(c) {
-                    return min(min(a, b), c);
-                }
-                let largest = max(max(a, b), c);
-                if of(largest) == of(a) {
-                    max(b, c)
-                } else if of(largest) == of(b) {
-                    max(a, c)
-                } else {
-                    max(a, b)
-                }
-            }
             /// `value * 2^power`, rounded once.
             pub(crate) fn ldexp(a: Bits, power: i32) -> Bits {
                 if is_nan(a) {
@@ -156,7 +143,11 @@ macro_rules! float_format {
                 if magnitude == 0 || magnitude >= INFINITY {
                     return (a, 0);
                 }
-                let shift = if exponent(a) == 0 { magnitude.leading_zeros() - (Bits::BITS - 1 - $mantissa) } else { 0 };
+                let shift = if exponent(a) == 0 {
+                    magnitude.leading_zeros() - (Bits::BITS - 1 - $mantissa)
+                } else {
+                    0
+                };
                 let exponent = if shift > 0 { 1 - shift as i32 } else { exponent(a) };
                 let fraction = (magnitude << shift) & ((1 << $mantissa) - 1);
                 (a & SIGN | ($bias - 1) << $mantissa | fraction, exponent - ($bias - 1))
@@ -217,6 +208,22 @@ macro_rules! float_format {
 
 float_format!(single, f32, u32, 23, 0xff, 127);
 float_format!(double, f64, u64, 52, 0x7ff, 1023);
+
+/// Median of three single-precision numbers; with a NaN among them, their minimum.
+pub(crate) fn med3_f32(a: u32, b: u32, c: u32) -> u32 {
+    use single::{is_nan, max, min, of};
+    if is_nan(a) || is_nan(b) || is_nan(c) {
+        return min(min(a, b), c);
+    }
+    let largest = of(max(max(a, b), c));
+    if largest == of(a) {
+        max(b, c)
+    } else if largest == of(b) {
+        max(a, c)
+    } else {
+        max(a, b)
+    }
+}
 
 /// Half precision, computed in double precision and rounded once.
 pub(crate) mod half {
@@ -374,10 +381,34 @@ pub(crate) mod half {
         let magnitude = a & 0x7fff;
         let bit = match magnitude {
             0x7c01.. => u32::from(!is_signaling(a)),
-            0x7c00 => if negative { 2 } else { 9 },
-            0x0400.. => if negative { 3 } else { 8 },
-            0x0001.. => if negative { 4 } else { 7 },
-            0 => if negative { 5 } else { 6 },
+            0x7c00 => {
+                if negative {
+                    2
+                } else {
+                    9
+                }
+            }
+            0x0400.. => {
+                if negative {
+                    3
+                } else {
+                    8
+                }
+            }
+            0x0001.. => {
+                if negative {
+                    4
+                } else {
+                    7
+                }
+            }
+            0 => {
+                if negative {
+                    5
+                } else {
+                    6
+                }
+            }
         };
         mask >> bit & 1 != 0
     }
@@ -428,7 +459,8 @@ pub(crate) fn output<D: Reg>(value: D, format: Format, omod: u8, clamp: bool) ->
         Format::F16 => {
             let bits = u16::from_bits(bits);
             let scaled = if omod == 0 { bits } else { half::unary(bits, |x| x * factor) };
-            let saturated = if half::is_nan(scaled) { 0 } else { half::from_f64(half::to_f64(scaled).clamp(0.0, 1.0)) };
+            let saturated =
+                if half::is_nan(scaled) { 0 } else { half::from_f64(half::to_f64(scaled).clamp(0.0, 1.0)) };
             if clamp { saturated.bits() & 0x7fff } else { scaled.bits() }
         }
         Format::F64 => {
@@ -471,11 +503,25 @@ pub(crate) fn flush_output<T: Reg>(value: T, format: Format, mode: u32) -> T {
 
 /// The first 1201 bits of 2/π after the point, most significant first.
 const TWO_OVER_PI: [u64; 19] = [
-    0xa2f9_836e_4e44_1529, 0xfc27_57d1_f534_ddc0, 0xdb62_9599_3c43_9041, 0xfe51_63ab_debb_c561,
-    0xb724_6e3a_424d_d2e0, 0x0649_2eea_09d1_921c, 0xfe1d_eb1c_b129_a73e, 0xe882_35f5_2ebb_4484,
-    0xe99c_7026_b45f_7e41, 0x3991_d639_8353_39f4, 0x9c84_5f8b_bdf9_283b, 0x1ff8_97ff_de05_980f,
-    0xef2f_118b_5a0a_6d1f, 0x6d36_7ecf_27cb_09b7, 0x4f46_3f66_9e5f_ea2d, 0x7527_bac7_ebe5_f17b,
-    0x3d07_39f7_8a52_92ea, 0x6bfb_5fb1_1f8d_5d08, 0x5603_3046_fc7b_0000
+    0xa2f9_836e_4e44_1529,
+    0xfc27_57d1_f534_ddc0,
+    0xdb62_9599_3c43_9041,
+    0xfe51_63ab_debb_c561,
+    0xb724_6e3a_424d_d2e0,
+    0x0649_2eea_09d1_921c,
+    0xfe1d_eb1c_b129_a73e,
+    0xe882_35f5_2ebb_4484,
+    0xe99c_7026_b45f_7e41,
+    0x3991_d639_8353_39f4,
+    0x9c84_5f8b_bdf9_283b,
+    0x1ff8_97ff_de05_980f,
+    0xef2f_118b_5a0a_6d1f,
+    0x6d36_7ecf_27cb_09b7,
+    0x4f46_3f66_9e5f_ea2d,
+    0x7527_bac7_ebe5_f17b,
+    0x3d07_39f7_8a52_92ea,
+    0x6bfb_5fb1_1f8d_5d08,
+    0x5603_3046_fc7b_0000,
 ];
 
 /// `v_trig_preop_f64`: 53 bits of 2/π, chosen by the exponent of `a` and the segment `b`.

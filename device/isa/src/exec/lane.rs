@@ -1,7 +1,7 @@
 //! Operations that look across lanes or at lane masks: selects, lane reads and writes, permutations, DPP.
 
 use super::di::{Di, Flow, Machine, flag};
-use super::op::{exec_half, per_backend, read, split, write, Format};
+use super::op::{Format, exec_half, per_backend, read, split, write};
 use crate::lanes::Lanes;
 use crate::wave::{Wave, number};
 
@@ -25,6 +25,45 @@ fn select<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
 per_backend! {
     /// `v_cndmask_b32`: `src[1]` where the mask in `src[2]` is set, else `src[0]`.
     cndmask [] [] |w, _m, d, L| select::<L>(w, d)
+}
+
+#[inline(always)]
+fn shift_left_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        let count = read::<L, false>(w, &d.src[0], half, Format::Bits);
+        let (low, high) = match d.src[1].kind {
+            super::di::Kind::Vector => {
+                let (low, high) = (w.v.row(d.src[1].value + half), w.v.row(d.src[1].value + half + w.halves));
+                ([L::load(&low[0]), L::load(&low[1])], [L::load(&high[0]), L::load(&high[1])])
+            }
+            _ => {
+                let value = d.src[1].scalar64(w);
+                ([L::splat(value as u32); 2], [L::splat((value >> 32) as u32); 2])
+            }
+        };
+        let first = shift_left_pair::<L>(low[0], high[0], count[0]);
+        let second = shift_left_pair::<L>(low[1], high[1], count[1]);
+        let (exec, halves) = (exec_half(w, half), w.halves);
+        write::<L>(w, d.dst + half, exec, [first[0], second[0]]);
+        write::<L>(w, d.dst + half + halves, exec, [first[1], second[1]]);
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+fn shift_left_pair<L: Lanes>(low: L::V, high: L::V, count: L::V) -> [L::V; 2] {
+    let far = L::and(count, L::splat(32));
+    let is_near = L::eq(far, L::splat(0));
+    let shifted = L::shl(low, count);
+    // The bits that cross over: `low >> (32 - count)`, in two steps so that a count of 0 moves none.
+    let crossing = L::shr(L::shr(low, L::splat(1)), L::not(count));
+    let near_high = L::or(L::shl(high, count), crossing);
+    [L::select(is_near, shifted, L::splat(0)), L::select(is_near, near_high, shifted)]
+}
+
+per_backend! {
+    /// `v_lshlrev_b64`, which every address computation has.
+    lshlrev_b64 [] [] |w, _m, d, L| shift_left_pairs::<L>(w, d)
 }
 
 /// `v_cndmask_b16`.
@@ -165,7 +204,9 @@ pub(crate) fn permlanex16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 pub(crate) fn permlane64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let swap = if w.halves == 2 { 32 } else { 0 };
     let values = snapshot(w, d);
-    for_each_active(w, |w, lane| w.v.set_lane(d.dst + lane / 32, lane & 31, values[(lane ^ swap) as usize & 63]));
+    for_each_active(w, |w, lane| {
+        w.v.set_lane(d.dst + lane / 32, lane & 31, values[(lane ^ swap) as usize & 63]);
+    });
     Flow::NEXT
 }
 

@@ -246,6 +246,12 @@ fn ends(inst: &Inst) -> bool {
 }
 
 impl Di {
+    /// As [`Di::new`], for tests.
+    #[cfg(test)]
+    pub(crate) fn for_test(f: Handler) -> Di {
+        Di::new(f)
+    }
+
     /// An element with nothing but a handler.
     fn new(f: Handler) -> Di {
         Di { f, dst: 0, dst2: 0, src: [Source::ZERO; 3], imm: 0, flags: 0, omod: 0, count: 0, aux: 0 }

@@ -25,6 +25,8 @@ pub(crate) mod lower;
 mod op;
 mod smem;
 mod sop;
+#[cfg(test)]
+mod tests;
 mod trans;
 mod vop3p;
 mod vop_clamp;
@@ -125,7 +127,9 @@ pub enum FaultCause {
         text: String,
     },
     /// An LDS access outside the workgroup's allocation.
-    #[error("LDS access out of range: address {address:#x} with {size:#x} bytes allocated (lanes {lanes:#x})")]
+    #[error(
+        "LDS access out of range: address {address:#x} with {size:#x} bytes allocated (lanes {lanes:#x})"
+    )]
     LdsOutOfRange {
         /// Byte address of the first failing lane.
         address: u32,

@@ -177,7 +177,12 @@ pub(crate) trait VectorOp: Sized + 'static {
 
 /// Sixteen lanes of a 32-bit source, modifiers applied when `MODS`.
 #[inline(always)]
-pub(crate) fn read<L: Lanes, const PLAIN: bool>(w: &Wave, source: &Source, half: u32, format: Format) -> [L::V; 2] {
+pub(crate) fn read<L: Lanes, const PLAIN: bool>(
+    w: &Wave,
+    source: &Source,
+    half: u32,
+    format: Format,
+) -> [L::V; 2] {
     if PLAIN {
         let row = w.v.row(source.value + half);
         return [L::load(&row[0]), L::load(&row[1])];
@@ -191,10 +196,12 @@ pub(crate) fn read<L: Lanes, const PLAIN: bool>(w: &Wave, source: &Source, half:
     };
     if format == Format::F32 && (source.abs | source.neg) {
         if source.abs {
-            value = value.map(|v| L::and(v, L::splat(0x7fff_ffff)));
+            let magnitude = L::splat(0x7fff_ffff);
+            value = [L::and(value[0], magnitude), L::and(value[1], magnitude)];
         }
         if source.neg {
-            value = value.map(|v| L::xor(v, L::splat(0x8000_0000)));
+            let sign = L::splat(0x8000_0000);
+            value = [L::xor(value[0], sign), L::xor(value[1], sign)];
         }
     }
     value
@@ -262,7 +269,8 @@ fn again<O: VectorOp, L: Lanes>(a: [L::V; 2], b: [L::V; 2], c: [L::V; 2]) -> [L:
         let mut r = [0; 16];
         for i in 0..16 {
             let bits = [a[i], b[i], c[i]].map(u64::from);
-            let value = O::scalar(O::A::from_bits(bits[0]), O::B::from_bits(bits[1]), O::C::from_bits(bits[2]));
+            let value =
+                O::scalar(O::A::from_bits(bits[0]), O::B::from_bits(bits[1]), O::C::from_bits(bits[2]));
             r[i] = u32::from_bits(value.bits());
         }
         L::from_array(r)
@@ -282,7 +290,10 @@ struct Shape<A, B, C, D> {
 
 /// Applies an operation to the active lanes. Not inlined: one copy serves all operations with the same operand types.
 #[inline(never)]
-#[expect(unsafe_code, reason = "the function applied is compiled for instructions the host was found to have")]
+#[expect(
+    unsafe_code,
+    reason = "the function applied is compiled for instructions the host was found to have"
+)]
 fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(w: &mut Wave, d: &Di, shape: &Shape<A, B, C, D>) -> Flow {
     let slow = d.flags & flag::SLOW != 0;
     let modified = shape.output != Format::Bits && (d.omod != 0 || d.flags & flag::CLAMP != 0);

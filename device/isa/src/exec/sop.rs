@@ -177,7 +177,7 @@ scalar_ops! {
     S_BITSET1_B32: (a: u32, _b: u32, _scc, old) -> u32, keeps { old | 1 << (a & 31) }
     S_BITSET1_B64: (a: u32, _b: u32, _scc, old) -> u64, keeps { old | 1 << (a & 63) }
     S_BITREPLICATE_B64_B32: (a: u32, _b: u32, _scc, _old) -> u64, keeps {
-        (0..32).fold(0_u64, |bits, n| bits | u64::from(a >> n & 1) * 3 << (n * 2))
+        (0..32).fold(0_u64, |bits, n| bits | (u64::from(a >> n & 1) * 3) << (n * 2))
     }
     S_ABS_I32: (a: u32, _b: u32, _scc, _old) -> u32, updates { nonzero(u(i(a).wrapping_abs())) }
     S_ADD_U32: (a: u32, b: u32, _scc, _old) -> u32, updates { a.overflowing_add(b) }
@@ -231,8 +231,8 @@ scalar_ops! {
     S_BFM_B32: (a: u32, b: u32, _scc, _old) -> u32, keeps { ((1 << (a & 31)) - 1_u32).wrapping_shl(b) }
     S_BFM_B64: (a: u32, b: u32, _scc, _old) -> u64, keeps { ((1 << (a & 63)) - 1_u64).wrapping_shl(b) }
     S_MUL_I32: (a: u32, b: u32, _scc, _old) -> u32, keeps { a.wrapping_mul(b) }
-    S_MUL_HI_U32: (a: u32, b: u32, _scc, _old) -> u32, keeps { (u64::from(a) * u64::from(b) >> 32) as u32 }
-    S_MUL_HI_I32: (a: u32, b: u32, _scc, _old) -> u32, keeps { (i64::from(i(a)) * i64::from(i(b)) >> 32) as u32 }
+    S_MUL_HI_U32: (a: u32, b: u32, _scc, _old) -> u32, keeps { ((u64::from(a) * u64::from(b)) >> 32) as u32 }
+    S_MUL_HI_I32: (a: u32, b: u32, _scc, _old) -> u32, keeps { ((i64::from(i(a)) * i64::from(i(b))) >> 32) as u32 }
     S_PACK_LL_B32_B16: (a: u32, b: u32, _scc, _old) -> u32, keeps { a & 0xffff | b << 16 }
     S_PACK_LH_B32_B16: (a: u32, b: u32, _scc, _old) -> u32, keeps { a & 0xffff | b & 0xffff_0000 }
     S_PACK_HH_B32_B16: (a: u32, b: u32, _scc, _old) -> u32, keeps { a >> 16 | b & 0xffff_0000 }

@@ -18,11 +18,19 @@ pub(crate) mod high {
 /// A scalar definition on halves, whatever its number of sources.
 type Element = fn(u16, u16, u16) -> u16;
 
-fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(
+    w: &mut Wave,
+    _m: &mut Machine<'_>,
+    d: &Di,
+) -> Flow {
     both(w, d, O::INPUT, O::OUTPUT, |a, b, _c| O::scalar(a, b, 0))
 }
 
-fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>>(
+    w: &mut Wave,
+    _m: &mut Machine<'_>,
+    d: &Di,
+) -> Flow {
     both(w, d, O::INPUT, O::OUTPUT, O::scalar)
 }
 
@@ -134,8 +142,11 @@ pub(crate) fn fma_mix_half(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     super::lane::for_each_active(w, |w, lane| {
         let value = u32::from(half::from_single(mix(w, d, lane)));
         let old = w.v.lane(d.dst + lane / 32, lane & 31);
-        let new =
-            if d.flags & flag::DST_HIGH != 0 { old & 0xffff | value << 16 } else { old & 0xffff_0000 | value };
+        let new = if d.flags & flag::DST_HIGH != 0 {
+            old & 0xffff | value << 16
+        } else {
+            old & 0xffff_0000 | value
+        };
         w.v.set_lane(d.dst + lane / 32, lane & 31, new);
     });
     Flow::NEXT

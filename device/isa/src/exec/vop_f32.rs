@@ -40,7 +40,7 @@ vector_ops! {
     }
     V_MIN3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min(single::min(a, b), c) }
     V_MAX3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max(single::max(a, b), c) }
-    V_MED3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::med3(a, b, c) }
+    V_MED3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { super::float::med3_f32(a, b, c) }
     V_MAXMIN_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min(single::max(a, b), c) }
     V_MINMAX_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max(single::min(a, b), c) }
     V_FLOOR_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::floor) }

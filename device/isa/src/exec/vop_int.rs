@@ -44,7 +44,13 @@ fn perm_byte(a: u32, b: u32, select: u8) -> u8 {
     match select {
         0..=7 => (all >> (select * 8)) as u8,
         // Sign of bytes 1, 3, 5, 7.
-        8..=11 => if all >> (u32::from(select - 8) * 16 + 15) & 1 != 0 { 0xff } else { 0 },
+        8..=11 => {
+            if all >> (u32::from(select - 8) * 16 + 15) & 1 != 0 {
+                0xff
+            } else {
+                0
+            }
+        }
         12 => 0,
         _ => 0xff,
     }
@@ -83,15 +89,15 @@ vector_ops! {
     V_LSHRREV_B64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.wrapping_shr(a) }
     V_ASHRREV_I64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.cast_signed().wrapping_shr(a).cast_unsigned() }
     V_MUL_LO_U32: Bits -> Bits, (a: u32, b: u32) -> u32 { a.wrapping_mul(b) }, lanes { L::mul(a, b) }
-    V_MUL_HI_U32: Bits -> Bits, (a: u32, b: u32) -> u32 { low(u64::from(a) * u64::from(b) >> 32) }
-    V_MUL_HI_I32: Bits -> Bits, (a: u32, b: u32) -> u32 { (i64::from(i(a)) * i64::from(i(b)) >> 32) as u32 }
+    V_MUL_HI_U32: Bits -> Bits, (a: u32, b: u32) -> u32 { low((u64::from(a) * u64::from(b)) >> 32) }
+    V_MUL_HI_I32: Bits -> Bits, (a: u32, b: u32) -> u32 { ((i64::from(i(a)) * i64::from(i(b))) >> 32) as u32 }
     V_MUL_U32_U24: Bits -> Bits, (a: u32, b: u32) -> u32 { u24(a).wrapping_mul(u24(b)) }, lanes {
         let mask = L::splat(0xff_ffff);
         L::mul(L::and(a, mask), L::and(b, mask))
     }
     V_MUL_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { u(i24(a).wrapping_mul(i24(b))) }
-    V_MUL_HI_U32_U24: Bits -> Bits, (a: u32, b: u32) -> u32 { low(u64::from(u24(a)) * u64::from(u24(b)) >> 32) }
-    V_MUL_HI_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { (i64::from(i24(a)) * i64::from(i24(b)) >> 32) as u32 }
+    V_MUL_HI_U32_U24: Bits -> Bits, (a: u32, b: u32) -> u32 { low((u64::from(u24(a)) * u64::from(u24(b))) >> 32) }
+    V_MUL_HI_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { ((i64::from(i24(a)) * i64::from(i24(b))) >> 32) as u32 }
     V_MAD_U32_U24: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { u24(a).wrapping_mul(u24(b)).wrapping_add(c) }, lanes {
         let mask = L::splat(0xff_ffff);
         L::add(L::mul(L::and(a, mask), L::and(b, mask)), c)

@@ -18,7 +18,11 @@ const N: usize = 16;
 /// Row and chunk index of row `r` of C or D whose first register is `base`.
 #[inline(always)]
 fn place(w: &Wave, base: u32, r: u32) -> (u32, usize) {
-    if w.halves == 1 { (base + r / 2, (r & 1) as usize) } else { (base + r / 4 * 2 + (r >> 1 & 1), (r & 1) as usize) }
+    if w.halves == 1 {
+        (base + r / 2, (r & 1) as usize)
+    } else {
+        (base + r / 4 * 2 + (r >> 1 & 1), (r & 1) as usize)
+    }
 }
 
 /// Row `r` of C: a register, or a constant in all places.
@@ -47,11 +51,16 @@ fn bf16_from_single(bits: u32) -> u16 {
 #[inline(always)]
 fn element(w: &Wave, base: u32, k: u32, convert: impl Fn(u16) -> u32) -> [u32; N] {
     let words = &w.v.row(base + k / 2 * w.halves)[0].0;
-    words.map(|word| convert((word >> (k & 1) * 16) as u16))
+    words.map(|word| convert((word >> ((k & 1) * 16)) as u16))
 }
 
 #[inline(always)]
-fn product<L: Lanes>(w: &Wave, d: &Di, convert: fn(u16) -> u32, c: impl Fn(&Wave, u32) -> [u32; N]) -> [[u32; N]; N] {
+fn product<L: Lanes>(
+    w: &Wave,
+    d: &Di,
+    convert: fn(u16) -> u32,
+    c: impl Fn(&Wave, u32) -> [u32; N],
+) -> [[u32; N]; N] {
     let mut a = [[0; N]; N];
     let mut b = [L::splat(0); N];
     for k in 0..N {
@@ -68,7 +77,10 @@ fn product<L: Lanes>(w: &Wave, d: &Di, convert: fn(u16) -> u32, c: impl Fn(&Wave
         result[r] = L::to_array(sum);
         if L::unordered(sum, sum) != 0 {
             // NaNs by the policy of the scalar operations.
-            let columns = b.map(L::to_array);
+            let mut columns = [[0; N]; N];
+            for k in 0..N {
+                columns[k] = L::to_array(b[k]);
+            }
             for (column, value) in result[r].iter_mut().enumerate() {
                 *value = (0..N).fold(start[column], |sum, k| single::fma(a[k][r], columns[k][column], sum));
             }
@@ -92,7 +104,11 @@ fn write_halves(w: &mut Wave, d: &Di, result: &[[u32; N]; N], convert: impl Fn(u
         let (row, chunk) = place(w, d.dst, r);
         for (word, value) in w.v.row_mut(row)[chunk].0.iter_mut().zip(values) {
             let value = u32::from(convert(*value));
-            *word = if d.flags & flag::DST_HIGH != 0 { *word & 0xffff | value << 16 } else { *word & 0xffff_0000 | value };
+            *word = if d.flags & flag::DST_HIGH != 0 {
+                *word & 0xffff | value << 16
+            } else {
+                *word & 0xffff_0000 | value
+            };
         }
     }
 }
@@ -109,7 +125,8 @@ fn wide<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
 fn narrow<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
     let shift = if d.flags & flag::DST_HIGH != 0 { 16 } else { 0 };
     let convert = if BRAIN { bf16_to_single } else { half::to_single };
-    let result = product::<L>(w, d, convert, |w, r| c_row(w, d, r).map(|word| convert((word >> shift) as u16)));
+    let result =
+        product::<L>(w, d, convert, |w, r| c_row(w, d, r).map(|word| convert((word >> shift) as u16)));
     write_halves(w, d, &result, if BRAIN { bf16_from_single } else { half::from_single });
     Flow::NEXT
 }
@@ -130,7 +147,11 @@ pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let element = |w: &Wave, n: usize, lane: usize, k: u32| {
         let word = w.v.row(d.src[n].value + k / per_register * w.halves)[0].0[lane];
         let shifted = word << (32 - bits - k % per_register * bits);
-        if d.src[n].neg { i64::from(shifted.cast_signed() >> (32 - bits)) } else { i64::from(shifted >> (32 - bits)) }
+        if d.src[n].neg {
+            i64::from(shifted.cast_signed() >> (32 - bits))
+        } else {
+            i64::from(shifted >> (32 - bits))
+        }
     };
     let mut result = [[0; N]; N];
     for (r, row) in result.iter_mut().enumerate() {

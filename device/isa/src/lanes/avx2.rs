@@ -1,6 +1,9 @@
 //! Lanes in pairs of AVX2 registers.
 
-#![expect(unsafe_code, reason = "vector intrinsics; only reachable through a `Backend` that proves the host has them")]
+#![expect(
+    unsafe_code,
+    reason = "vector intrinsics; only reachable through a `Backend` that proves the host has them"
+)]
 
 use core::arch::x86_64::*;
 
@@ -47,7 +50,10 @@ fn expand(mask: u16) -> V {
         let all = _mm256_set1_epi32(i32::from(mask));
         let low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
         let high = _mm256_slli_epi32::<8>(low);
-        [_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low), _mm256_cmpeq_epi32(_mm256_and_si256(all, high), high)]
+        [
+            _mm256_cmpeq_epi32(_mm256_and_si256(all, low), low),
+            _mm256_cmpeq_epi32(_mm256_and_si256(all, high), high),
+        ]
     })
 }
 
@@ -56,7 +62,10 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn load(chunk: &Chunk) -> V {
-        intrinsic!([_mm256_load_si256(chunk.0.as_ptr().cast()), _mm256_load_si256(chunk.0[8..].as_ptr().cast())])
+        intrinsic!([
+            _mm256_load_si256(chunk.0.as_ptr().cast()),
+            _mm256_load_si256(chunk.0[8..].as_ptr().cast())
+        ])
     }
     #[inline(always)]
     fn store(chunk: &mut Chunk, value: V) {
@@ -102,21 +111,30 @@ impl Lanes for Avx2 {
     fn shl(a: V, count: V) -> V {
         intrinsic!({
             let low = _mm256_set1_epi32(31);
-            [_mm256_sllv_epi32(a[0], _mm256_and_si256(count[0], low)), _mm256_sllv_epi32(a[1], _mm256_and_si256(count[1], low))]
+            [
+                _mm256_sllv_epi32(a[0], _mm256_and_si256(count[0], low)),
+                _mm256_sllv_epi32(a[1], _mm256_and_si256(count[1], low)),
+            ]
         })
     }
     #[inline(always)]
     fn shr(a: V, count: V) -> V {
         intrinsic!({
             let low = _mm256_set1_epi32(31);
-            [_mm256_srlv_epi32(a[0], _mm256_and_si256(count[0], low)), _mm256_srlv_epi32(a[1], _mm256_and_si256(count[1], low))]
+            [
+                _mm256_srlv_epi32(a[0], _mm256_and_si256(count[0], low)),
+                _mm256_srlv_epi32(a[1], _mm256_and_si256(count[1], low)),
+            ]
         })
     }
     #[inline(always)]
     fn sar(a: V, count: V) -> V {
         intrinsic!({
             let low = _mm256_set1_epi32(31);
-            [_mm256_srav_epi32(a[0], _mm256_and_si256(count[0], low)), _mm256_srav_epi32(a[1], _mm256_and_si256(count[1], low))]
+            [
+                _mm256_srav_epi32(a[0], _mm256_and_si256(count[0], low)),
+                _mm256_srav_epi32(a[1], _mm256_and_si256(count[1], low)),
+            ]
         })
     }
     #[inline(always)]
@@ -137,15 +155,24 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn fadd(a: V, b: V) -> V {
-        intrinsic!([int(_mm256_add_ps(float(a[0]), float(b[0]))), int(_mm256_add_ps(float(a[1]), float(b[1])))])
+        intrinsic!([
+            int(_mm256_add_ps(float(a[0]), float(b[0]))),
+            int(_mm256_add_ps(float(a[1]), float(b[1])))
+        ])
     }
     #[inline(always)]
     fn fsub(a: V, b: V) -> V {
-        intrinsic!([int(_mm256_sub_ps(float(a[0]), float(b[0]))), int(_mm256_sub_ps(float(a[1]), float(b[1])))])
+        intrinsic!([
+            int(_mm256_sub_ps(float(a[0]), float(b[0]))),
+            int(_mm256_sub_ps(float(a[1]), float(b[1])))
+        ])
     }
     #[inline(always)]
     fn fmul(a: V, b: V) -> V {
-        intrinsic!([int(_mm256_mul_ps(float(a[0]), float(b[0]))), int(_mm256_mul_ps(float(a[1]), float(b[1])))])
+        intrinsic!([
+            int(_mm256_mul_ps(float(a[0]), float(b[0]))),
+            int(_mm256_mul_ps(float(a[1]), float(b[1])))
+        ])
     }
     #[inline(always)]
     fn fma(a: V, b: V, c: V) -> V {
@@ -174,18 +201,23 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn feq(a: V, b: V) -> u16 {
-        intrinsic!(bits(_mm256_cmp_ps::<_CMP_EQ_OQ>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_EQ_OQ>(float(a[1]), float(b[1]))))
+        intrinsic!(bits(
+            _mm256_cmp_ps::<_CMP_EQ_OQ>(float(a[0]), float(b[0])),
+            _mm256_cmp_ps::<_CMP_EQ_OQ>(float(a[1]), float(b[1]))
+        ))
     }
     #[inline(always)]
     fn flt(a: V, b: V) -> u16 {
-        intrinsic!(bits(_mm256_cmp_ps::<_CMP_LT_OQ>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_LT_OQ>(float(a[1]), float(b[1]))))
-    }
-    #[inline(always)]
-    fn fle(a: V, b: V) -> u16 {
-        intrinsic!(bits(_mm256_cmp_ps::<_CMP_LE_OQ>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_LE_OQ>(float(a[1]), float(b[1]))))
+        intrinsic!(bits(
+            _mm256_cmp_ps::<_CMP_LT_OQ>(float(a[0]), float(b[0])),
+            _mm256_cmp_ps::<_CMP_LT_OQ>(float(a[1]), float(b[1]))
+        ))
     }
     #[inline(always)]
     fn unordered(a: V, b: V) -> u16 {
-        intrinsic!(bits(_mm256_cmp_ps::<_CMP_UNORD_Q>(float(a[0]), float(b[0])), _mm256_cmp_ps::<_CMP_UNORD_Q>(float(a[1]), float(b[1]))))
+        intrinsic!(bits(
+            _mm256_cmp_ps::<_CMP_UNORD_Q>(float(a[0]), float(b[0])),
+            _mm256_cmp_ps::<_CMP_UNORD_Q>(float(a[1]), float(b[1]))
+        ))
     }
 }

@@ -1,6 +1,9 @@
 //! Lanes in AVX-512 registers.
 
-#![expect(unsafe_code, reason = "vector intrinsics; only reachable through a `Backend` that proves the host has them")]
+#![expect(
+    unsafe_code,
+    reason = "vector intrinsics; only reachable through a `Backend` that proves the host has them"
+)]
 
 use core::arch::x86_64::*;
 
@@ -144,10 +147,6 @@ impl Lanes for Avx512 {
         intrinsic!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(float(a), float(b)))
     }
     #[inline(always)]
-    fn fle(a: V, b: V) -> u16 {
-        intrinsic!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(float(a), float(b)))
-    }
-    #[inline(always)]
     fn unordered(a: V, b: V) -> u16 {
         intrinsic!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(float(a), float(b)))
     }
@@ -164,10 +163,12 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn deinterleave4(words: &[u32; 64]) -> [V; 4] {
         intrinsic!({
-            let part = |n: usize| _mm512_loadu_si512(words[n * 16..].as_ptr().cast());
             let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-            let (a, b, c, d) = (part(0), part(1), part(2), part(3));
+            let a = _mm512_loadu_si512(words.as_ptr().cast());
+            let b = _mm512_loadu_si512(words[16..].as_ptr().cast());
+            let c = _mm512_loadu_si512(words[32..].as_ptr().cast());
+            let d = _mm512_loadu_si512(words[48..].as_ptr().cast());
             // Words 0 and 2 of every quadruple, then words 1 and 3.
             let even_low = _mm512_permutex2var_epi32(a, even, b);
             let even_high = _mm512_permutex2var_epi32(c, even, d);
@@ -205,9 +206,18 @@ impl Lanes for Avx512 {
             let odd_low = _mm512_permutex2var_epi32(rows[1], low, rows[3]);
             let odd_high = _mm512_permutex2var_epi32(rows[1], high, rows[3]);
             _mm512_storeu_si512(words.as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_low, low, odd_low));
-            _mm512_storeu_si512(words[16..].as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_low, high, odd_low));
-            _mm512_storeu_si512(words[32..].as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_high, low, odd_high));
-            _mm512_storeu_si512(words[48..].as_mut_ptr().cast(), _mm512_permutex2var_epi32(even_high, high, odd_high));
+            _mm512_storeu_si512(
+                words[16..].as_mut_ptr().cast(),
+                _mm512_permutex2var_epi32(even_low, high, odd_low),
+            );
+            _mm512_storeu_si512(
+                words[32..].as_mut_ptr().cast(),
+                _mm512_permutex2var_epi32(even_high, low, odd_high),
+            );
+            _mm512_storeu_si512(
+                words[48..].as_mut_ptr().cast(),
+                _mm512_permutex2var_epi32(even_high, high, odd_high),
+            );
         });
         words
     }

@@ -118,7 +118,9 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn fma(a: V, b: V, c: V) -> V {
-        core::array::from_fn(|i| f32::from_bits(a[i]).mul_add(f32::from_bits(b[i]), f32::from_bits(c[i])).to_bits())
+        core::array::from_fn(|i| {
+            f32::from_bits(a[i]).mul_add(f32::from_bits(b[i]), f32::from_bits(c[i])).to_bits()
+        })
     }
     #[inline(always)]
     fn select(mask: u16, a: V, b: V) -> V {
@@ -143,10 +145,6 @@ impl Lanes for Portable {
     #[inline(always)]
     fn flt(a: V, b: V) -> u16 {
         float_mask(a, b, |a, b| a < b)
-    }
-    #[inline(always)]
-    fn fle(a: V, b: V) -> u16 {
-        float_mask(a, b, |a, b| a <= b)
     }
     #[inline(always)]
     fn unordered(a: V, b: V) -> u16 {

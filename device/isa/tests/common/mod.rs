@@ -14,11 +14,11 @@ use belfry_isa::wave::{Wave, WaveInit};
 use object::{Object, ObjectSegment, ObjectSymbol};
 
 /// Where the memory starts in the GPU's address space.
-pub const BASE: u64 = 0x7_0000_0000;
-pub const APERTURES: Apertures = Apertures { shared_base: 1 << 48, private_base: 2 << 48 };
+pub(crate) const BASE: u64 = 0x7_0000_0000;
+pub(crate) const APERTURES: Apertures = Apertures { shared_base: 1 << 48, private_base: 2 << 48 };
 
 /// Memory at [`BASE`], a page-aligned piece of the host's.
-pub struct Flat {
+pub(crate) struct Flat {
     memory: Box<[UnsafeCell<Page>]>,
 }
 
@@ -51,7 +51,7 @@ unsafe impl Mmu for Flat {
 }
 
 impl Flat {
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Flat { memory: (0..bytes.div_ceil(4096)).map(|_| UnsafeCell::new(Page([0; 4096]))).collect() }
     }
 
@@ -62,12 +62,12 @@ impl Flat {
         unsafe { UnsafeCell::raw_get(self.memory.as_ptr()).cast::<u8>().add(offset) }
     }
 
-    pub fn write(&self, va: u64, bytes: &[u8]) {
+    pub(crate) fn write(&self, va: u64, bytes: &[u8]) {
         // SAFETY: `at` checked the range; no wave runs meanwhile.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(va, bytes.len()), bytes.len()) };
     }
 
-    pub fn read(&self, va: u64, len: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, va: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         // SAFETY: as in `write`.
         unsafe { core::ptr::copy_nonoverlapping(self.at(va, len), bytes.as_mut_ptr(), len) };
@@ -76,7 +76,7 @@ impl Flat {
 }
 
 /// Plain values that go to memory as little-endian bytes.
-pub trait Plain: Copy {
+pub(crate) trait Plain: Copy {
     const SIZE: usize;
     fn put(self, out: &mut Vec<u8>);
     fn get(bytes: &[u8]) -> Self;
@@ -98,40 +98,40 @@ macro_rules! plain {
 plain!(u8 u16 u32 u64 i32 f32 f64);
 
 /// A GPU: memory, an allocator, and a worker's state.
-pub struct Gpu {
-    pub memory: Flat,
+pub(crate) struct Gpu {
+    pub(crate) memory: Flat,
     next: u64,
-    pub tlb: Tlb,
-    pub code: CodeCache,
-    pub lds: Lds,
+    pub(crate) tlb: Tlb,
+    pub(crate) code: CodeCache,
+    pub(crate) lds: Lds,
     epoch: u64,
     scratch: u64,
 }
 
 /// A loaded kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel {
-    pub entry: u64,
-    pub lds: u32,
-    pub private: u32,
-    pub rsrc1: u32,
-    pub rsrc2: u32,
-    pub properties: u16,
+pub(crate) struct Kernel {
+    pub(crate) entry: u64,
+    pub(crate) lds: u32,
+    pub(crate) private: u32,
+    pub(crate) rsrc1: u32,
+    pub(crate) rsrc2: u32,
+    pub(crate) properties: u16,
 }
 
 /// Arguments of a launch, laid out by hand.
 #[derive(Default)]
-pub struct Args(pub Vec<u8>);
+pub(crate) struct Args(pub(crate) Vec<u8>);
 
 impl Args {
-    pub fn push<T: Plain>(mut self, value: T) -> Self {
+    pub(crate) fn push<T: Plain>(mut self, value: T) -> Self {
         self.0.resize(self.0.len().next_multiple_of(T::SIZE), 0);
         value.put(&mut self.0);
         self
     }
 
     /// The hidden arguments of code object version 5 after the explicit ones.
-    pub fn hidden(mut self, grid: [u32; 3], block: [u16; 3]) -> Self {
+    pub(crate) fn hidden(mut self, grid: [u32; 3], block: [u16; 3]) -> Self {
         self.0.resize(self.0.len().next_multiple_of(8), 0);
         let start = self.0.len();
         for dimension in grid {
@@ -146,7 +146,7 @@ impl Args {
 }
 
 impl Gpu {
-    pub fn new(backend: Backend, bytes: usize) -> Self {
+    pub(crate) fn new(backend: Backend, bytes: usize) -> Self {
         let mut gpu = Gpu {
             memory: Flat::new(bytes),
             next: BASE + 4096,
@@ -160,13 +160,13 @@ impl Gpu {
         gpu
     }
 
-    pub fn alloc(&mut self, bytes: usize) -> u64 {
+    pub(crate) fn alloc(&mut self, bytes: usize) -> u64 {
         let va = self.next;
         self.next = (va + bytes as u64).next_multiple_of(256);
         va
     }
 
-    pub fn buffer<T: Plain>(&mut self, values: &[T]) -> u64 {
+    pub(crate) fn buffer<T: Plain>(&mut self, values: &[T]) -> u64 {
         let mut bytes = Vec::new();
         values.iter().for_each(|value| value.put(&mut bytes));
         let va = self.alloc(bytes.len().max(4));
@@ -174,12 +174,12 @@ impl Gpu {
         va
     }
 
-    pub fn fetch<T: Plain>(&self, va: u64, count: usize) -> Vec<T> {
+    pub(crate) fn fetch<T: Plain>(&self, va: u64, count: usize) -> Vec<T> {
         self.memory.read(va, count * T::SIZE).chunks(T::SIZE).map(T::get).collect()
     }
 
     /// Loads a code object at a page and finds a kernel in it.
-    pub fn load(&mut self, file: &[u8], name: &str) -> Kernel {
+    pub(crate) fn load(&mut self, file: &[u8], name: &str) -> Kernel {
         let object = object::File::parse(file).unwrap();
         let end = object.segments().map(|s| s.address() + s.size()).max().unwrap();
         self.next = self.next.next_multiple_of(4096);
@@ -188,7 +188,8 @@ impl Gpu {
             self.memory.write(base + segment.address(), segment.data().unwrap());
         }
         let symbol = format!("{name}.kd");
-        let descriptor = object.dynamic_symbols().find(|s| s.name() == Ok(symbol.as_str())).unwrap().address();
+        let descriptor =
+            object.dynamic_symbols().find(|s| s.name() == Ok(symbol.as_str())).unwrap().address();
         let bytes = self.memory.read(base + descriptor, 64);
         let word = |at: usize| u32::get(&bytes[at..at + 4]);
         Kernel {
@@ -202,7 +203,13 @@ impl Gpu {
     }
 
     /// Runs a grid of workgroups one after the other; the executed instructions, or the fault.
-    pub fn launch(&mut self, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], args: &Args) -> Result<u64, Stop> {
+    pub(crate) fn launch(
+        &mut self,
+        kernel: &Kernel,
+        grid: [u32; 3],
+        block: [u32; 3],
+        args: &Args,
+    ) -> Result<u64, Stop> {
         let kernarg = self.buffer(&args.0);
         self.epoch += 1;
         let wave_size = if kernel.properties & 1 << 10 != 0 { WaveSize::Wave32 } else { WaveSize::Wave64 };
@@ -231,7 +238,9 @@ impl Gpu {
                     sgprs: &sgprs,
                     vgprs: &[ids],
                     vgpr_count: u16::try_from(((kernel.rsrc1 & 63) + 1) * granule).unwrap(),
-                    mode: kernel.rsrc1 >> 12 & 0xff | (kernel.rsrc1 >> 21 & 1) << 8 | (kernel.rsrc1 >> 23 & 1) << 9,
+                    mode: kernel.rsrc1 >> 12 & 0xff
+                        | (kernel.rsrc1 >> 21 & 1) << 8
+                        | (kernel.rsrc1 >> 23 & 1) << 9,
                     scratch_base: self.scratch + u64::from(n * lanes * kernel.private),
                     scratch_size_per_lane: kernel.private,
                     ..WaveInit::default()
@@ -248,7 +257,7 @@ impl Gpu {
     }
 
     /// Runs the waves of a workgroup to their end.
-    pub fn run_group(&mut self, waves: &mut [Wave]) -> Result<(), Stop> {
+    pub(crate) fn run_group(&mut self, waves: &mut [Wave]) -> Result<(), Stop> {
         let mut ended = vec![false; waves.len()];
         while ended.iter().any(|ended| !ended) {
             for (wave, ended) in waves.iter_mut().zip(&mut ended).filter(|(_, ended)| !**ended) {
@@ -267,7 +276,7 @@ impl Gpu {
     }
 
     /// Runs one wave until it stops.
-    pub fn step(&mut self, wave: &mut Wave, budget: u64) -> Stop {
+    pub(crate) fn step(&mut self, wave: &mut Wave, budget: u64) -> Stop {
         let mut env = Env {
             mmu: &self.memory,
             tlb: &mut self.tlb,
@@ -281,7 +290,7 @@ impl Gpu {
     }
 
     /// Tells the engine that code may have changed.
-    pub fn new_epoch(&mut self) {
+    pub(crate) fn new_epoch(&mut self) {
         self.epoch += 1;
     }
 }
@@ -311,10 +320,10 @@ fn user_sgprs(kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {
 }
 
 /// A reproducible stream of numbers.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -322,7 +331,7 @@ impl Random {
     }
 
     /// In [-1, 1), with few digits, so that sums and products of some are exact.
-    pub fn small(&mut self) -> f32 {
+    pub(crate) fn small(&mut self) -> f32 {
         (self.next() >> 56) as f32 / 128.0 - 1.0
     }
 }

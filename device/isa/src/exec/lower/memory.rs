@@ -21,10 +21,10 @@ impl Lowering {
         if inst.src[0].is_some() {
             src[0] = self.source(inst.src[0], Width::B32)?;
         }
-        for n in 1..3 {
-            if inst.src[n].is_some() {
-                let row = self.row(inst.src[n], entry.data.max(1))?;
-                src[n] = Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO };
+        for (operand, slot) in inst.src[1..3].iter().zip(&mut src[1..]) {
+            if operand.is_some() {
+                let row = self.row(*operand, entry.data.max(1))?;
+                *slot = Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO };
             }
         }
         let mut di = Di { src, aux: entry.aux, ..Di::new(entry.handler) };
@@ -74,7 +74,13 @@ impl Lowering {
             let width = if form == Form::Scratch { Width::B32 } else { Width::B64 };
             src[2] = self.source(inst.src[2], width)?;
         }
-        let mut di = Di { src, aux: entry.aux, imm: inst.mem.offset.cast_unsigned(), dst2: form as u32, ..Di::new(entry.handler) };
+        let mut di = Di {
+            src,
+            aux: entry.aux,
+            imm: inst.mem.offset.cast_unsigned(),
+            dst2: form as u32,
+            ..Di::new(entry.handler)
+        };
         // An atomic has a destination when it returns the old value (GLC).
         if entry.dst > 0 && (!entry.atomic || inst.mem.glc) {
             di.dst = self.row(inst.dst, entry.dst)?;

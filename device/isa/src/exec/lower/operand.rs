@@ -65,13 +65,17 @@ impl Lowering {
             Operand::Scc => source(Kind::Scalar, number::SCC as u32),
             Operand::Vccz | Operand::Execz => {
                 self.emit_extra(super::Di::new(crate::exec::control::refresh_flags));
-                source(Kind::Scalar, if operand == Operand::Vccz { number::VCCZ } else { number::EXECZ } as u32)
+                source(
+                    Kind::Scalar,
+                    if operand == Operand::Vccz { number::VCCZ } else { number::EXECZ } as u32,
+                )
             }
             Operand::SharedBase => self.aperture(self.apertures.shared_base, width),
             Operand::PrivateBase => self.aperture(self.apertures.private_base, width),
-            Operand::SharedLimit | Operand::PrivateLimit | Operand::PopsExitingWaveId | Operand::LdsDirect => {
-                Err(Unsupported)
-            }
+            Operand::SharedLimit
+            | Operand::PrivateLimit
+            | Operand::PopsExitingWaveId
+            | Operand::LdsDirect => Err(Unsupported),
         }
     }
 
@@ -91,7 +95,12 @@ impl Lowering {
     ) -> Result<Source, Unsupported> {
         let source = self.source(operand, width)?;
         let bit = |mask: u8| mask >> n & 1 != 0;
-        Ok(Source { high: width.bits == 16 && bit(mods.op_sel), neg: bit(mods.neg), abs: bit(mods.abs), ..source })
+        Ok(Source {
+            high: width.bits == 16 && bit(mods.op_sel),
+            neg: bit(mods.neg),
+            abs: bit(mods.abs),
+            ..source
+        })
     }
 
     /// A scalar destination of `registers` registers.

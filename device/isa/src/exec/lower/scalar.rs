@@ -3,10 +3,10 @@
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::control::{self, hwreg};
-use crate::exec::di::{Handler, Source, Kind};
+use crate::exec::di::{Handler, Kind, Source};
+use crate::exec::op;
 use crate::exec::{exec_mask, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
-use crate::exec::op;
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_DEALLOC_VGPRS: u32 = 3;
@@ -45,7 +45,8 @@ impl Lowering {
         if entry.reads_dst {
             src[2] = self.source(inst.dst, width(entry.dst_bits))?;
         }
-        let dst = if entry.dst_bits == 0 { 0 } else { self.scalar_destination(inst.dst, entry.dst_bits / 32)? };
+        let dst =
+            if entry.dst_bits == 0 { 0 } else { self.scalar_destination(inst.dst, entry.dst_bits / 32)? };
         self.emit(Di { dst, src, ..Di::new(entry.handler) });
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::exec::carry::{self, CarryIn};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{Entry, Format};
-use crate::exec::{cmp, cvt, trans, vop3p, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, wmma};
+use crate::exec::{cmp, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, vop3p, wmma};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::lanes::BackendKind;
 use crate::wave::{TEMP_ROW, number};
@@ -79,7 +79,11 @@ impl Lowering {
         first.dst = TEMP_ROW as u32;
         self.operation(&y)?;
         let mov = table(Op::V_MOV_B32, false, self.backend).ok_or(Unsupported)?;
-        let src = [Source { value: TEMP_ROW as u32, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
+        let src = [
+            Source { value: TEMP_ROW as u32, kind: Kind::Vector, ..Source::ZERO },
+            Source::ZERO,
+            Source::ZERO,
+        ];
         self.emit_extra(Di { dst, src, ..Di::new(mov.general) });
         Ok(())
     }
@@ -138,7 +142,7 @@ impl Lowering {
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
         let mnemonic = o.op.mnemonic();
         if let Some(entry) = table(o.op, o.mods.clamp, self.backend) {
-            return self.from_table(o, &entry);
+            return self.scalar_defined(o, &entry);
         }
         if let Some(entry) = carry::entry(o.op, self.backend) {
             return self.with_carry(o, &entry);
@@ -152,10 +156,10 @@ impl Lowering {
         self.special(o)
     }
 
-    fn from_table(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
+    fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
         let signed = o.op.mnemonic().ends_with("i64");
         let mut src = [Source::ZERO; 3];
-        for n in 0..entry.arity {
+        for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             let format = if entry.input != Format::Bits && entry.bits[n] == bits_of(entry.input) {
                 entry.input
             } else {
@@ -166,7 +170,7 @@ impl Lowering {
                 // `neg` and `abs` mean nothing to an integer operand.
                 (source.neg, source.abs) = (false, false);
             }
-            src[n] = source;
+            *slot = source;
         }
         let clamp = o.mods.clamp && entry.output != Format::Bits;
         if o.mods.clamp && entry.output == Format::Bits && vop_clamp::entry(o.op, self.backend).is_none() {
@@ -181,7 +185,9 @@ impl Lowering {
         }
         let dst = self.row(o.dst, entry.dst_bits.div_ceil(32))?;
         let plain = flags == 0 && o.mods.omod == 0 && src[..entry.arity].iter().all(|s| s.is_plain_vector());
-        let f = if flags & flag::SLOW != 0 {
+        let f = if o.op == Op::V_LSHLREV_B64 {
+            lane::lshlrev_b64(self.backend)
+        } else if flags & flag::SLOW != 0 {
             entry.slow
         } else if plain {
             entry.plain.unwrap_or(entry.general)
@@ -195,8 +201,8 @@ impl Lowering {
     fn with_carry(&mut self, o: &Operation<'_>, entry: &carry::CarryEntry) -> Lowered {
         let signed = o.op == Op::V_MAD_I64_I32;
         let mut src = [Source::ZERO; 3];
-        for n in 0..entry.arity {
-            src[n] = self.operand(o, n, Width { bits: entry.bits[n], format: entry.format, signed })?;
+        for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
+            *slot = self.operand(o, n, Width { bits: entry.bits[n], format: entry.format, signed })?;
         }
         if o.mods.clamp || o.mods.omod != 0 {
             return Err(Unsupported);
@@ -223,21 +229,19 @@ impl Lowering {
         let comparison = cmp::parse(mnemonic, self.backend).ok_or(Unsupported)?;
         let signed = mnemonic.contains("_i64");
         let mut src = [Source::ZERO; 3];
-        for n in 0..2 {
+        for (n, slot) in src.iter_mut().enumerate().take(2) {
             let bits = comparison.bits[n];
             // The mask of a class test is an integer.
-            let format = if n == 1 && mnemonic.contains("_class_") { Format::Bits } else { comparison.format };
+            let format =
+                if n == 1 && mnemonic.contains("_class_") { Format::Bits } else { comparison.format };
             let mut source = self.operand(o, n, Width { bits, format, signed })?;
             if format == Format::Bits {
                 (source.neg, source.abs) = (false, false);
             }
-            src[n] = source;
+            *slot = source;
         }
-        let flags = match self.float_flags(&[comparison.format]) {
-            Ok(flags) => flags,
-            // Comparing rounds nothing.
-            Err(Unsupported) => 0,
-        };
+        // Comparing rounds nothing: any rounding mode will do.
+        let flags = self.float_flags(&[comparison.format]).unwrap_or_default();
         let dst = self.scalar_destination(o.dst, self.halves)?;
         let handler = if flags & flag::SLOW != 0 { comparison.slow } else { comparison.handler };
         self.emit(Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(handler) });
@@ -246,11 +250,11 @@ impl Lowering {
 
     fn packed(&mut self, o: &Operation<'_>, handler: Handler, arity: usize, format: Format) -> Lowered {
         let mut src = [Source::ZERO; 3];
-        for n in 0..arity {
-            src[n] = self.operand(o, n, Width { bits: 16, format, signed: false })?;
-            src[n].abs = false;
+        for (n, slot) in src.iter_mut().enumerate().take(arity) {
+            *slot = Source { abs: false, ..self.operand(o, n, Width { bits: 16, format, signed: false })? };
         }
-        let imm = u32::from(o.mods.op_sel_hi & 7) << vop3p::high::SELECT | u32::from(o.mods.neg_hi & 7) << vop3p::high::NEG;
+        let imm = u32::from(o.mods.op_sel_hi & 7) << vop3p::high::SELECT
+            | u32::from(o.mods.neg_hi & 7) << vop3p::high::NEG;
         let mut flags = self.float_flags(&[format])?;
         if o.mods.clamp {
             flags |= flag::CLAMP;
@@ -264,7 +268,8 @@ impl Lowering {
         let handler: Handler = match o.op {
             Op::V_CNDMASK_B32 | Op::V_CNDMASK_B16 => return self.select(o),
             Op::V_READFIRSTLANE_B32 | Op::V_READLANE_B32 => {
-                let src = [self.source(o.src[0], Width::B32)?, self.source(o.src[1], Width::B32)?, Source::ZERO];
+                let src =
+                    [self.source(o.src[0], Width::B32)?, self.source(o.src[1], Width::B32)?, Source::ZERO];
                 let handler: Handler =
                     if o.op == Op::V_READLANE_B32 { lane::readlane } else { lane::readfirstlane };
                 let dst = self.scalar_destination(o.dst, 1)?;
@@ -300,7 +305,11 @@ impl Lowering {
 
     fn select(&mut self, o: &Operation<'_>) -> Lowered {
         let half = o.op == Op::V_CNDMASK_B16;
-        let width = Width { bits: if half { 16 } else { 32 }, format: if half { Format::F16 } else { Format::F32 }, signed: false };
+        let width = Width {
+            bits: if half { 16 } else { 32 },
+            format: if half { Format::F16 } else { Format::F32 },
+            signed: false,
+        };
         let mask = self.source(o.src[2], Width::B32)?;
         if half && mask.kind != Kind::Scalar {
             return Err(Unsupported);
@@ -359,7 +368,10 @@ impl Lowering {
         let b = vector(self.row(o.src[1], registers)?, 1);
         let c = match o.src[2] {
             Operand::Vgpr(_) => vector(self.row(o.src[2], rows)?, 2),
-            other => self.source(other, Width { bits: 32, format: if float { Format::F32 } else { Format::Bits }, signed: false })?,
+            other => self.source(
+                other,
+                Width { bits: 32, format: if float { Format::F32 } else { Format::Bits }, signed: false },
+            )?,
         };
         let mut flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         if o.mods.op_sel & 4 != 0 {

@@ -1,0 +1,217 @@
+//! Every operation of the tables: each backend's lanes against the scalar definition, over a lattice of edge cases.
+
+use super::di::{Di, Handler, Kind, Machine, Source};
+use super::op::{Entry, Format};
+use super::{Lds, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int};
+use crate::inst::Op;
+use crate::lanes::{Backend, BackendKind};
+use crate::mem::{Access, Apertures, FaultKind, Global, Mapping, MemoryFault, Mmu, Tlb};
+use crate::wave::{Wave, WaveInit};
+
+struct Nothing;
+
+#[expect(unsafe_code, reason = "maps nothing")]
+// SAFETY: it never returns a mapping.
+unsafe impl Mmu for Nothing {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+        Err(MemoryFault { va, access, kind: FaultKind::NotPresent, lanes: 0 })
+    }
+    fn generation(&self) -> u64 {
+        1
+    }
+    fn context(&self) -> u64 {
+        1
+    }
+}
+
+const EDGES32: [u32; 22] = [
+    0,
+    1,
+    31,
+    32,
+    33,
+    0x7fff,
+    0x0080_0000,
+    0x007f_ffff,
+    0x8000_0001,
+    0x3f80_0000,
+    0xbf80_0001,
+    0x4b00_0001,
+    0xcf00_0000,
+    0x7f7f_ffff,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_1234,
+    0x7f80_0001,
+    0xffc5_4321,
+    0x8000_0000,
+    0x7fff_ffff,
+    0xffff_ffff,
+];
+const EDGES64: [u64; 16] = [
+    0,
+    1,
+    63,
+    0x8000_0000_0000_0000,
+    0x3ff0_0000_0000_0000,
+    0xbff8_0000_0000_0001,
+    0x000f_ffff_ffff_ffff,
+    0x8000_0000_0000_0001,
+    0x0010_0000_0000_0000,
+    0x7fef_ffff_ffff_ffff,
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000,
+    0x7ff8_0000_0000_1234,
+    0x7ff0_0000_0000_0001,
+    0x41df_ffff_ffc0_0000,
+    0xffff_ffff_ffff_ffff,
+];
+const EDGES16: [u16; 16] = [
+    0, 1, 15, 0x8000, 0x3c00, 0xbc01, 0x03ff, 0x8001, 0x0400, 0x7bff, 0x7c00, 0xfc00, 0x7e12, 0x7c01, 0x7fff,
+    0xffff,
+];
+
+fn edges(bits: u32) -> Vec<u64> {
+    match bits {
+        16 => EDGES16.iter().map(|&x| u64::from(x)).collect(),
+        32 => EDGES32.iter().map(|&x| u64::from(x)).collect(),
+        _ => EDGES64.to_vec(),
+    }
+}
+
+/// First rows of the three sources and of the destination.
+const ROWS: [u32; 3] = [0, 2, 4];
+const DESTINATION: u32 = 6;
+const SENTINEL: u32 = 0x5a5a_5a5a;
+
+fn set(wave: &mut Wave, row: u32, lane: u32, bits: u32, value: u64) {
+    // The other half of a 16-bit source is noise that must not matter.
+    let low = if bits == 16 { value as u32 | 0xdead_0000 } else { value as u32 };
+    wave.v.set_lane(row, lane, low);
+    if bits == 64 {
+        wave.v.set_lane(row + 1, lane, (value >> 32) as u32);
+    }
+}
+
+#[expect(unsafe_code, reason = "handlers are compiled for a backend the host has")]
+fn call(handler: Handler, wave: &mut Wave, di: &Di) {
+    let (mut tlb, mut lds) = (Tlb::new(), Lds::new(0));
+    let mut machine = Machine {
+        global: Global { mmu: &Nothing, tlb: &mut tlb },
+        lds: &mut lds,
+        apertures: Apertures::default(),
+        clock: &|| 0,
+        stop: None,
+    };
+    // SAFETY: the handler came from a `Backend`.
+    let flow = unsafe { handler(wave, &mut machine, di) };
+    assert_eq!(flow, super::di::Flow::NEXT);
+}
+
+/// The result a handler left in a lane.
+fn result(wave: &Wave, entry: &Entry, lane: u32) -> u64 {
+    let low = u64::from(wave.v.lane(DESTINATION, lane));
+    match entry.dst_bits {
+        16 => {
+            assert_eq!(low >> 16, u64::from(SENTINEL >> 16), "the high half is kept");
+            low & 0xffff
+        }
+        32 => low,
+        _ => low | u64::from(wave.v.lane(DESTINATION + 1, lane)) << 32,
+    }
+}
+
+/// Every combination of edge values for the sources there are.
+fn combinations(entry: &Entry) -> Vec<[u64; 3]> {
+    let list = |n: usize| if n < entry.arity { edges(entry.bits[n]) } else { vec![0] };
+    let (first, second, third) = (list(0), list(1), list(2));
+    let mut all = Vec::new();
+    for &a in &first {
+        for &b in &second {
+            all.extend(third.iter().map(|&c| [a, b, c]));
+        }
+    }
+    all
+}
+
+fn check(op: Op, entry: &Entry, kind: BackendKind) {
+    let source = |n: usize| Source { value: ROWS[n], kind: Kind::Vector, ..Source::ZERO };
+    let mut wave = Wave::new(&WaveInit::default());
+    let handlers = [Some(entry.general), entry.plain, Some(entry.slow)];
+    let combinations = combinations(entry);
+    for (batch, values) in combinations.chunks(32).enumerate() {
+        // Full and partial EXEC in turn.
+        let exec = if batch % 2 == 0 { u32::MAX } else { 0x0fff_00f7 };
+        wave.s[crate::wave::number::EXEC] = exec;
+        for (lane, value) in (0_u32..).zip(values) {
+            for n in 0..entry.arity {
+                set(&mut wave, ROWS[n], lane, entry.bits[n], value[n]);
+            }
+        }
+        for handler in handlers.into_iter().flatten() {
+            for lane in 0..32 {
+                wave.v.set_lane(DESTINATION, lane, SENTINEL);
+                wave.v.set_lane(DESTINATION + 1, lane, SENTINEL);
+            }
+            let mut di = Di::for_test(handler);
+            (di.dst, di.src) = (DESTINATION, [source(0), source(1), source(2)]);
+            call(handler, &mut wave, &di);
+            for (lane, value) in (0_u32..).zip(values) {
+                if exec >> lane & 1 == 0 {
+                    assert_eq!(
+                        wave.v.lane(DESTINATION, lane),
+                        SENTINEL,
+                        "{op:?} {kind:?}: an inactive lane is written"
+                    );
+                    continue;
+                }
+                let expected = (entry.scalar)(value[0], value[1], value[2]);
+                let got = result(&wave, entry, lane);
+                assert_eq!(got, expected, "{op:?} {kind:?} of {value:#x?}: {got:#x}, not {expected:#x}");
+            }
+        }
+    }
+}
+
+type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
+
+const TABLES: [Table; 7] = [
+    (vop_int::ALL, vop_int::entry),
+    (vop_clamp::ALL, vop_clamp::entry),
+    (vop_f32::ALL, vop_f32::entry),
+    (vop_f64::ALL, vop_f64::entry),
+    (vop_f16::ALL, vop_f16::entry),
+    (trans::ALL, trans::entry),
+    (cvt::ALL, cvt::entry),
+];
+
+#[test]
+fn lanes_equal_the_scalar_definition() {
+    for backend in Backend::all() {
+        println!("backend {:?}", backend.kind());
+        for (ops, entry) in TABLES {
+            for &op in ops {
+                let entry =
+                    entry(op, backend.kind()).unwrap_or_else(|| panic!("{op:?} is not in its own table"));
+                check(op, &entry, backend.kind());
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_fit_the_operands() {
+    for (ops, entry) in TABLES {
+        for &op in ops {
+            let Some(entry) = entry(op, BackendKind::Portable) else { panic!("{op:?}") };
+            let bits = |format: Format| match format {
+                Format::Bits => None,
+                Format::F16 => Some(16),
+                Format::F32 => Some(32),
+                Format::F64 => Some(64),
+            };
+            assert!(bits(entry.output).is_none_or(|bits| bits == entry.dst_bits), "{op:?}");
+            assert!(bits(entry.input).is_none_or(|bits| bits == entry.bits[0]), "{op:?}");
+        }
+    }
+}
