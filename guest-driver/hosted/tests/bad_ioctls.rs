@@ -237,7 +237,7 @@ fn queues_are_refused_by_the_rules() {
         ("PM4", |a| a.queue_type = 0, Errno::EOPNOTSUPP),
         ("GPU", |a| a.gpu_id ^= 1, Errno::EINVAL),
         ("end-of-pipe buffer size", |a| a.eop_buffer_size = 1024, Errno::EINVAL),
-        ("end-of-pipe buffer", |a| a.eop_buffer_address += 8192, Errno::EINVAL),
+        ("end-of-pipe buffer", |a| a.eop_buffer_address = 0x10_0000, Errno::EINVAL),
         ("control stack", |a| a.ctl_stack_size += 4096, Errno::EINVAL),
         ("save area too small", |a| a.ctx_save_restore_size -= 4096, Errno::EINVAL),
         ("save area too large", |a| a.ctx_save_restore_size += 1 << 20, Errno::EINVAL),
