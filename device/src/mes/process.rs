@@ -1,9 +1,13 @@
 //! Processes as the scheduler knows them: page tables, PASID, and the VMID they run under while they do.
 
+use std::sync::Arc;
+
 use belfry_abi::mes::AddQueue;
 
+use crate::vm::AddressSpace;
+
 /// One process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) pasid: u16,
     /// `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
@@ -14,6 +18,8 @@ pub(super) struct Process {
     pub(super) cntl: u32,
     /// The VMID it holds.
     pub(super) vmid: Option<u8>,
+    /// Its address space, once it has had a VMID.
+    pub(super) space: Option<Arc<AddressSpace>>,
     /// Queues added and not removed.
     pub(super) queues: u32,
 }
@@ -26,6 +32,7 @@ impl Process {
             range: (frame.process_va_start.get(), frame.process_va_end.get()),
             cntl: frame.vm_context_cntl,
             vmid: None,
+            space: None,
             queues: 0,
         }
     }

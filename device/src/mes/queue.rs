@@ -13,6 +13,43 @@ use crate::device::Core;
 use crate::queue::{Hqd, HqdId, mqd_from_bytes};
 use crate::vm::AddressSpace;
 
+/// What becomes of a queue's waves when it is removed while they run.
+///
+/// Hardware writes them to the context save area and fetches them from there when the queue is added again. This model
+/// keeps them itself, under a number it leaves in the MQD where hardware leaves the place to restore from
+/// (`compute_wave_restore_addr`); only the same process finds them again.
+#[derive(Debug)]
+pub(super) struct Saved {
+    pub(super) token: u64,
+    pub(super) process: u64,
+    pub(super) pasid: u16,
+    /// Root of the page tables the waves run in.
+    pub(super) base: u64,
+    engine: AqlQueue,
+}
+
+impl Saved {
+    /// The waves' address space.
+    pub(super) fn space(&self) -> &Arc<AddressSpace> {
+        self.engine.shared_space()
+    }
+
+    /// Drops the waves.
+    pub(super) fn stop(mut self) {
+        self.engine.stop();
+    }
+}
+
+/// Number in an MQD under which waves are kept; 0 is none.
+fn token(mqd: &ComputeMqd) -> u64 {
+    u64::from(mqd.compute_wave_restore_addr_hi) << 32 | u64::from(mqd.compute_wave_restore_addr_lo)
+}
+
+fn set_token(mqd: &mut ComputeMqd, token: u64) {
+    mqd.compute_wave_restore_addr_lo = token as u32;
+    mqd.compute_wave_restore_addr_hi = (token >> 32) as u32;
+}
+
 /// Bytes of an AQL packet.
 const PACKET: u64 = 64;
 
@@ -69,12 +106,12 @@ fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, Refusal> {
 }
 
 impl Queue {
-    /// Reads and checks the MQD of a queue to be added.
+    /// Reads and checks the MQD of a queue to be added; also gives the number its waves are kept under, or 0.
     pub(super) fn new(
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
         quantum: Duration,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<(Self, u64), Refusal> {
         let mqd = read_mqd(space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
@@ -84,7 +121,7 @@ impl Queue {
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
             return Err(Refusal("MQD with an impossible ring size"));
         }
-        Ok(Self {
+        let queue = Self {
             doorbell: frame.doorbell_offset,
             process: frame.process_context_addr.get(),
             gang: frame.gang_context_addr.get(),
@@ -100,7 +137,8 @@ impl Queue {
             read_index: Self::first_index(space, &mqd, frame.wptr_addr.get()),
             seen: 0,
             idle: false,
-        })
+        };
+        Ok((queue, token(&mqd)))
     }
 
     /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
@@ -260,6 +298,43 @@ impl Queue {
         }
     }
 
+    /// Takes over waves that were kept, and takes their number out of the MQD.
+    pub(super) fn restore(&mut self, core: &Core, kernel: &AddressSpace, saved: Saved) {
+        self.read_index = saved.engine.read_index();
+        self.engine = Some(saved.engine);
+        self.leave_token(core, kernel, 0);
+    }
+
+    /// Gives up the waves in progress to be kept under a number, if the queue has a context save area for them.
+    pub(super) fn save_waves(
+        &mut self,
+        core: &Core,
+        kernel: &AddressSpace,
+        number: u64,
+        (process, pasid, base): (u64, u16, u64),
+    ) -> Option<Saved> {
+        let has_area = read_mqd(kernel, self.mqd).is_ok_and(|mqd| {
+            mqd.cp_hqd_ctx_save_size != 0
+                && (mqd.cp_hqd_ctx_save_base_addr_lo | mqd.cp_hqd_ctx_save_base_addr_hi) != 0
+        });
+        if !has_area || self.failed || !self.is_busy() {
+            return None;
+        }
+        let engine = self.engine.take()?;
+        self.leave_token(core, kernel, number);
+        Some(Saved { token: number, process, pasid, base, engine })
+    }
+
+    fn leave_token(&self, core: &Core, kernel: &AddressSpace, number: u64) {
+        let written = read_mqd(kernel, self.mqd).is_ok_and(|mut mqd| {
+            set_token(&mut mqd, number);
+            kernel.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
+        });
+        if !written {
+            core.counters.error("MQD cannot be saved", format_args!("doorbell={:#x}", self.doorbell));
+        }
+    }
+
     /// Stops whatever runs, for good: packets and waves.
     pub(super) fn drop_engine(&mut self) {
         if let Some(mut engine) = self.engine.take() {
@@ -276,10 +351,5 @@ impl Queue {
         if let Some(engine) = &mut self.engine {
             if held { engine.suspend() } else { engine.resume() }
         }
-    }
-
-    /// Whether an address space could change under it: it holds on to the one it was mapped with.
-    pub(super) fn holds_space(&self) -> bool {
-        self.engine.is_some()
     }
 }

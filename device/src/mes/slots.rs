@@ -1,6 +1,7 @@
 //! Which queue is on which hardware slot, and whose turn it is when there are more queues than slots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_abi::mes::AddQueue;
@@ -8,7 +9,7 @@ use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
 use super::frame::{self, Refusal};
 use super::process::Process;
-use super::queue::{Queue, Served};
+use super::queue::{Queue, Saved, Served};
 use crate::device::Core;
 use crate::queue::HqdId;
 use crate::stats::count;
@@ -17,6 +18,8 @@ use crate::vm::AddressSpace;
 
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
+/// Removed queues whose waves are kept at most; the oldest are dropped, as if their memory had been lost.
+const MAX_SAVED: usize = 16;
 /// How soon to look again at a queue that waits for a value in memory, at first and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
@@ -44,6 +47,9 @@ pub(crate) struct Mes {
     hardware: Option<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<u32, Queue>,
+    /// Waves of queues that were removed while they ran, oldest first.
+    saved: VecDeque<Saved>,
+    tokens: u64,
     turns: u64,
     poll: Duration,
 }
@@ -93,7 +99,9 @@ impl Mes {
         if self.hardware.is_none() {
             return Err(Refusal("ADD_QUEUE before SET_HW_RSRC"));
         }
-        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE || !frame.doorbell_offset.is_multiple_of(2) {
+        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE
+            || !frame.doorbell_offset.is_multiple_of(2)
+        {
             return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
         }
         if self.queues.contains_key(&frame.doorbell_offset)
@@ -115,8 +123,20 @@ impl Mes {
         // Quanta are in units of 100 ns; the configured one is the floor, so that no driver can make slots thrash.
         let quantum =
             Duration::from_nanos(frame.gang_quantum.get().min(10_000_000) * 100).max(core.config.quantum);
-        let queue = Queue::new(kernel, frame, quantum)?;
-        self.processes.entry(key).or_insert_with(|| Process::new(frame)).queues += 1;
+        let (mut queue, token) = Queue::new(kernel, frame, quantum)?;
+        let process = self.processes.entry(key).or_insert_with(|| Process::new(frame));
+        process.queues += 1;
+        let mine = |saved: &Saved| {
+            saved.token == token
+                && (saved.process, saved.pasid, saved.base) == (key, process.pasid, process.base)
+        };
+        if token != 0
+            && let Some(at) = self.saved.iter().position(mine)
+            && let Some(saved) = self.saved.remove(at)
+        {
+            process.space.get_or_insert_with(|| Arc::clone(saved.space()));
+            queue.restore(core, kernel, saved);
+        }
         core.doorbells.own(queue.doorbell, true);
         self.queues.insert(queue.doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
@@ -132,6 +152,16 @@ impl Mes {
         if queue.slot.is_some() {
             queue.unmap(core, kernel.as_deref());
             core.trace(TraceEvent::QueueUnmapped { doorbell });
+        }
+        if let (Some(kernel), Some(process)) = (kernel.as_deref(), self.processes.get(&queue.process)) {
+            self.tokens += 1;
+            let owner = (queue.process, process.pasid, process.base);
+            self.saved.extend(queue.save_waves(core, kernel, self.tokens, owner));
+            if self.saved.len() > MAX_SAVED
+                && let Some(oldest) = self.saved.pop_front()
+            {
+                oldest.stop();
+            }
         }
         queue.drop_engine();
         core.doorbells.own(doorbell, false);
@@ -265,16 +295,21 @@ impl Mes {
         process.vmid = Some(vmid);
         let (start, end) = process.range;
         core.mmio.map_process(vmid, process.pasid, process.cntl, process.base, start, end);
+        match &process.space {
+            // Waves hold on to the space they began in: it comes back, without what was cached while nobody could flush it.
+            Some(space) if core.mmio.install_space(vmid, space) => space.invalidate(),
+            _ => process.space = core.mmio.space(vmid),
+        }
         Some(vmid)
     }
 
-    /// Takes the VMID of the process whose queues have all been without work for longest.
+    /// Takes the VMID of the process none of whose queues is at work on a slot, and has not been for longest.
     fn steal_vmid(&mut self, core: &Core, kernel: &AddressSpace) -> Option<u8> {
-        let idle = |key: u64| {
+        let at_rest = |key: u64| {
             self.queues
                 .values()
                 .filter(|queue| queue.process == key)
-                .all(|queue| !queue.is_busy() && (queue.slot.is_none() || queue.idle || queue.failed))
+                .all(|queue| queue.slot.is_none() || queue.failed || (queue.idle && !queue.is_busy()))
         };
         let last = |key: u64| {
             self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
@@ -282,14 +317,12 @@ impl Mes {
         let key = self
             .processes
             .iter()
-            .filter(|&(&key, process)| process.vmid.is_some() && idle(key))
+            .filter(|&(&key, process)| process.vmid.is_some() && at_rest(key))
             .min_by_key(|&(&key, _)| last(key))
             .map(|(&key, _)| key)?;
         for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
+            // Waves in progress keep the process's address space, which comes back with its next VMID.
             queue.unmap(core, Some(kernel));
-            if queue.holds_space() {
-                queue.drop_engine();
-            }
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
         core.mmio.unmap_process(vmid);
@@ -345,7 +378,11 @@ impl Mes {
                 core.mmio.unmap_process(vmid);
             }
         }
-        *self = Self::default();
+        for saved in self.saved.drain(..) {
+            saved.stop();
+        }
+        // Numbers are not used twice: MQDs of before the reset may still hold them.
+        *self = Self { tokens: self.tokens, ..Self::default() };
     }
 
     /// Keeps waves where they are, or lets them go on.

@@ -282,6 +282,11 @@ impl Mmio {
         self.contexts.forget(vmid);
     }
 
+    /// Gives a VMID an address space that has been made before, if its registers still describe the same one.
+    pub(crate) fn install_space(&self, vmid: u8, space: &Arc<AddressSpace>) -> bool {
+        self.contexts.install(&self.lock(), usize::from(vmid) % VMIDS, space)
+    }
+
     /// Takes a VMID away from its process.
     pub(crate) fn unmap_process(&self, vmid: u8) {
         let vmid = usize::from(vmid) % VMIDS;

@@ -110,6 +110,16 @@ impl Contexts {
         Some(space)
     }
 
+    /// Puts a space made before into a context, if its registers describe that one.
+    pub(super) fn install(&self, state: &State, vmid: usize, space: &Arc<AddressSpace>) -> bool {
+        let same = root(state, vmid).is_some_and(|root| root == *space.root());
+        if same && let Some(slot) = self.spaces.write().unwrap_or_else(PoisonError::into_inner).get_mut(vmid)
+        {
+            *slot = Some(Arc::clone(space));
+        }
+        same
+    }
+
     /// Forgets a context's space: the next use reads the registers again.
     pub(super) fn forget(&self, vmid: usize) {
         if let Some(slot) = self.spaces.write().unwrap_or_else(PoisonError::into_inner).get_mut(vmid) {

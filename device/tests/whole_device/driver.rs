@@ -577,6 +577,9 @@ impl UserQueue {
         control.set_slot_based_wptr(2);
         mqd.cp_hqd_pq_control = control.bits();
         mqd.cp_hqd_aql_control = 1;
+        // A context save area; the model asks that there is one, and keeps waves itself.
+        mqd.cp_hqd_ctx_save_base_addr_hi = 0x7e00;
+        mqd.cp_hqd_ctx_save_size = 0x1_0000;
         mqd.cp_hqd_pq_doorbell_control = doorbell << 2;
         let (mqd_memory, mqd_address) = driver.gart_alloc(4096);
         driver.put_ram(mqd_memory, &mqd);

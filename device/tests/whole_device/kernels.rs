@@ -12,6 +12,8 @@ use crate::driver::{Driver, Process, UserQueue, eventually};
 
 static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
 
+static PROBE: &[u8] = include_bytes!("../../../tests/kernels/probe.gfx1100.hsaco");
+
 /// Loads a code object into a process: address of a symbol.
 fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> u64 {
     let file = object::File::parse(elf).unwrap();
@@ -103,4 +105,91 @@ fn a_compiled_kernel_adds_vectors() {
     assert!(stats.wave_instructions > stats.waves && stats.page_walks > 0);
     assert_eq!(stats.errors, Default::default());
     assert!(driver.remove(queue.doorbell, queue.gang));
+}
+
+/// A process whose queue runs a kernel that says that it has begun and then spins until told to stop.
+struct Spinning {
+    process: Process,
+    queue: UserQueue,
+    stop: u64,
+    started: u64,
+    done: u64,
+}
+
+fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+    let mut process = Process::new(driver, pasid);
+    let mut queue = UserQueue::new(driver, &mut process, doorbell);
+    assert!(queue.add(driver, &process));
+    let kernel = load(driver, &mut process, PROBE, "spin.kd");
+    let (words, words_va) = process.alloc(driver, 4096);
+    let (kernarg, kernarg_va) = process.alloc(driver, 4096);
+    driver.set_ram_u64(kernarg, words_va);
+    driver.set_ram_u64(kernarg + 8, words_va + 64);
+    hidden(driver, kernarg + 16, 64, 64);
+    let (done, done_va) = signal(driver, &mut process, 1);
+    queue.put(driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
+    let started = words + 64;
+    eventually("the kernel runs", || driver.ram_u32(started) != 0);
+    Spinning { process, queue, stop: words, started, done: done + 8 }
+}
+
+#[test]
+fn waves_of_a_removed_queue_go_on_when_it_is_added_again() {
+    let mut driver = Driver::up();
+    let spin = spinning(&mut driver, 0x8001, 0x800);
+    for _ in 0..3 {
+        assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+        driver.set_ram_u64(spin.started, 0);
+        assert!(spin.queue.add(&mut driver, &spin.process));
+    }
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+    driver.set_ram_u64(spin.stop, 1);
+    driver.mes_query();
+    assert_eq!(driver.ram_u64(spin.done), 1, "a removed queue does not complete anything");
+    assert!(spin.queue.add(&mut driver, &spin.process));
+    eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+    assert_eq!(driver.ram_u32(spin.started), 0, "the kernel began once");
+    assert_eq!(spin.queue.read_index(&driver), 1);
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+}
+
+#[test]
+fn another_process_does_not_find_the_waves() {
+    let mut driver = Driver::up();
+    let spin = spinning(&mut driver, 0x8001, 0x800);
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+    // A thief with the same MQD, but page tables of its own.
+    let thief = Process::new(&mut driver, 0x8002);
+    assert!(spin.queue.add(&mut driver, &thief));
+    driver.set_ram_u64(spin.stop, 1);
+    driver.mes_query();
+    assert_eq!(driver.ram_u64(spin.done), 1);
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+}
+
+#[test]
+fn kernels_that_never_end_are_removed_and_others_run() {
+    let mut driver = Driver::up();
+    let spins: Vec<_> =
+        (0..10).map(|n| spinning(&mut driver, 0x8001 + n, 0x800 * (u32::from(n) + 1))).collect();
+    for spin in &spins {
+        assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+    }
+    let last = spinning(&mut driver, 0x9001, 0x800);
+    driver.set_ram_u64(last.stop, 1);
+    eventually("the last kernel completes", || driver.ram_u64(last.done) == 0);
+}
+
+#[test]
+fn a_reset_ends_kernels_that_never_end() {
+    let mut driver = Driver::up();
+    let spin = spinning(&mut driver, 0x8001, 0x800);
+    driver.gpu.reset(belfry_device::ResetKind::Flr);
+    driver.set_ram_u64(spin.stop, 1);
+    driver.bring_up();
+    assert_eq!(driver.ram_u64(spin.done), 1);
+    let again = spinning(&mut driver, 0x8001, 0x800);
+    driver.set_ram_u64(again.stop, 1);
+    eventually("a kernel after the reset completes", || driver.ram_u64(again.done) == 0);
 }
