@@ -6,8 +6,7 @@
 
 #![allow(
     missing_debug_implementations,
-    missing_docs,
-    reason = "zerocopy's derives add helper types per field, which these lints see when the structure comes from a macro"
+    reason = "zerocopy's derives add helper types per field, which the lint sees when the structure comes from a macro"
 )]
 
 /// Declares a uapi structure: fields with their byte offsets, and the size, all asserted.
