@@ -1,6 +1,6 @@
 //! Sixteen 32-bit lanes at a time, in three implementations chosen at run time.
 //!
-//! Handlers are generic over [`Lanes`] and instantiated once per [`Backend`], each inside a function compiled for that
+//! Handlers are generic over `Lanes` and instantiated once per [`Backend`], each inside a function compiled for that
 //! backend's instructions. Everything that touches a lane mask is explicit here: compilers do not vectorise it well.
 
 mod avx2;

@@ -137,7 +137,7 @@ fn alu_loop() {
         let args = Args::default().push(out).push(iterations);
         gpu.launch(&kernel, grid(2), [32, 1, 1], &args).unwrap();
         let result = gpu.fetch::<f32>(out, 64);
-        for lane in 0..64 {
+        for (lane, result) in result.into_iter().enumerate() {
             let mut y: [f32; 8] = core::array::from_fn(|k| (lane % 32) as f32 + k as f32);
             for _ in 0..iterations {
                 for k in 0..8 {
@@ -145,7 +145,7 @@ fn alu_loop() {
                 }
             }
             let expected = y[1..].iter().fold(y[0], |sum, y| sum + y);
-            assert_eq!(result[lane], expected, "lane {lane}");
+            assert_eq!(result, expected, "lane {lane}");
         }
     });
 }

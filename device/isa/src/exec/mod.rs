@@ -1,6 +1,6 @@
 //! Execution of waves: a pre-decoded SIMD interpreter.
 //!
-//! Code is decoded and lowered once per [`CodeCache`](crate::code_cache::CodeCache) into handlers with their operands
+//! Code is decoded and lowered once per [`CodeCache`] into handlers with their operands
 //! resolved; [`run`] then steps from handler to handler until the wave ends, waits or faults.
 
 use crate::code_cache::CodeCache;

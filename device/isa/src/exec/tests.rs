@@ -215,3 +215,85 @@ fn formats_fit_the_operands() {
         }
     }
 }
+
+#[test]
+fn comparisons_by_lanes_equal_the_scalar_definition() {
+    let conditions =
+        ["lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt", "t", "f"];
+    let pairs: Vec<[u32; 2]> = EDGES32.iter().flat_map(|&a| EDGES32.iter().map(move |&b| [a, b])).collect();
+    for backend in Backend::all() {
+        for kind in ["u32", "i32", "f32"] {
+            for condition in conditions {
+                let Some(comparison) =
+                    super::cmp::parse(&format!("v_cmp_{condition}_{kind}"), backend.kind())
+                else {
+                    panic!("v_cmp_{condition}_{kind}");
+                };
+                for pairs in pairs.chunks(32) {
+                    let mut wave = Wave::new(&WaveInit::default());
+                    for (lane, pair) in (0_u32..).zip(pairs) {
+                        wave.v.set_lane(0, lane, pair[0]);
+                        wave.v.set_lane(1, lane, pair[1]);
+                    }
+                    let source = |row: u32| Source { value: row, kind: Kind::Vector, ..Source::ZERO };
+                    let mut masks = [0; 2];
+                    for (mask, handler) in masks.iter_mut().zip([comparison.handler, comparison.slow]) {
+                        let mut di = Di::for_test(handler);
+                        (di.dst, di.aux, di.src) =
+                            (10, comparison.outcomes, [source(0), source(1), Source::ZERO]);
+                        call(handler, &mut wave, &di);
+                        *mask = wave.sgpr(10);
+                    }
+                    assert_eq!(masks[0], masks[1], "{condition} {kind} {:?} of {pairs:x?}", backend.kind());
+                }
+            }
+        }
+    }
+}
+
+/// The steps compilers divide by give the correctly rounded quotient, whatever the operands.
+#[test]
+fn division_by_scale_fmas_fixup_is_exact() {
+    let step = |name: Op| super::carry::entry(name, BackendKind::Portable).map(|entry| entry.handler);
+    let (Some(scale), Some(fmas)) = (step(Op::V_DIV_SCALE_F32), step(Op::V_DIV_FMAS_F32)) else {
+        panic!("no division")
+    };
+    let row = |row: u32| Source { value: row, kind: Kind::Vector, ..Source::ZERO };
+    let mut wave = Wave::new(&WaveInit::default());
+    let run = |wave: &mut Wave, handler: Handler, dst: u32, dst2: u32, imm: u32, src: [u32; 3]| {
+        let mut di = Di::for_test(handler);
+        (di.dst, di.dst2, di.imm, di.src) = (dst, dst2, imm, src.map(row));
+        call(handler, wave, &di);
+    };
+    let vcc = crate::wave::number::VCC as u32;
+    for &n in &EDGES32 {
+        for &d in &EDGES32 {
+            let fma = super::float::single::fma;
+            wave.v.set_lane(0, 0, n);
+            wave.v.set_lane(1, 0, d);
+            run(&mut wave, scale, 2, 254, 254, [1, 1, 0]);
+            run(&mut wave, scale, 3, vcc, 254, [0, 1, 0]);
+            let (scaled_d, scaled_n) = (wave.v.lane(2, 0), wave.v.lane(3, 0));
+            let negative = scaled_d ^ 0x8000_0000;
+            let mut reciprocal = super::float::single::unary(scaled_d, |x| 1.0 / x);
+            let error = fma(negative, reciprocal, 0x3f80_0000);
+            reciprocal = fma(error, reciprocal, reciprocal);
+            let mut quotient = super::float::single::binary(scaled_n, reciprocal, |a, b| a * b);
+            let rest = fma(negative, quotient, scaled_n);
+            quotient = fma(rest, reciprocal, quotient);
+            let rest = fma(negative, quotient, scaled_n);
+            for (register, value) in [(4, rest), (5, reciprocal), (6, quotient)] {
+                wave.v.set_lane(register, 0, value);
+            }
+            run(&mut wave, fmas, 7, 254, vcc, [4, 5, 6]);
+            let result = super::float::single::div_fixup(wave.v.lane(7, 0), d, n);
+            let expected = f32::from_bits(n) / f32::from_bits(d);
+            let denormal = expected != 0.0 && expected.abs() < f32::MIN_POSITIVE;
+            let close = result.abs_diff(expected.to_bits()) <= u32::from(denormal);
+            assert!(
+                close || expected.is_nan() && f32::from_bits(result).is_nan(),
+                "{n:#x} / {d:#x}: {result:#x}, not {expected:?}"
+            );
+        }
+    }
+}

@@ -227,7 +227,9 @@ impl Gpu {
                 let mut ids = [0; 64];
                 for (lane, slot) in (0..lanes).zip(&mut ids) {
                     let t = n * lanes + lane;
-                    *slot = t % block[0] | t / block[0] % block[1] << 10 | t / block[0] / block[1] << 20;
+                    *slot = (t % block[0])
+                        | ((t / block[0] % block[1]) << 10)
+                        | ((t / block[0] / block[1]) << 20);
                 }
                 let left = threads - n * lanes;
                 let exec = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
@@ -238,9 +240,7 @@ impl Gpu {
                     sgprs: &sgprs,
                     vgprs: &[ids],
                     vgpr_count: u16::try_from(((kernel.rsrc1 & 63) + 1) * granule).unwrap(),
-                    mode: kernel.rsrc1 >> 12 & 0xff
-                        | (kernel.rsrc1 >> 21 & 1) << 8
-                        | (kernel.rsrc1 >> 23 & 1) << 9,
+                    mode: mode(kernel.rsrc1),
                     scratch_base: self.scratch + u64::from(n * lanes * kernel.private),
                     scratch_size_per_lane: kernel.private,
                     ..WaveInit::default()
@@ -293,6 +293,11 @@ impl Gpu {
     pub(crate) fn new_epoch(&mut self) {
         self.epoch += 1;
     }
+}
+
+/// `MODE` from `FLOAT_MODE`, `ENABLE_DX10_CLAMP` and `ENABLE_IEEE_MODE`.
+fn mode(rsrc1: u32) -> u32 {
+    ((rsrc1 >> 12) & 0xff) | (((rsrc1 >> 21) & 1) << 8) | (((rsrc1 >> 23) & 1) << 9)
 }
 
 fn user_sgprs(kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {

@@ -309,7 +309,7 @@ fn packed_operations() {
     program(words::PACKED, &vgprs, &[0x0c00_0407], |wave, _| {
         assert_eq!(wave.vgpr(1, 0), 0x4400_4200, "3 and 4");
         let (low, high) = (0x4000_u32, 0x4200_u32);
-        let product = low * high & 0xffff;
+        let product = (low * high) & 0xffff;
         assert_eq!(wave.vgpr(2, 0), product << 16 | product);
         assert_eq!(wave.vgpr(3, 0), 0xc600_c000, "-2·2+2 and -3·3+3");
         assert_eq!(f32::from_bits(wave.vgpr(4, 0)), 3.0 * 0.5 + 2.0);
