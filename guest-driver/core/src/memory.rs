@@ -295,10 +295,11 @@ impl<O: Os> Process<O> {
             return result.map(|_| ());
         };
         state.bos.insert(id, bo);
-        drop(state);
         if let Some(news) = notifier {
+            // A change before this is not seen: the GPU then keeps the pages that were pinned, which stay the driver's.
             news.bo.store(id, Ordering::Release);
         }
+        drop(state);
         args.handle = u64::from(device.gpu_id) << 32 | u64::from(id);
         args.mmap_offset = offset.unwrap_or(gem_offset);
         Ok(())
