@@ -8,7 +8,4 @@ mod process;
 mod queue;
 mod slots;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use slots::{Mes, Turn};

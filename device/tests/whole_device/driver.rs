@@ -385,7 +385,7 @@ impl Driver {
         let packet = [
             3 << 30 | 5 << 16 | 0xa2 << 8,
             2 << 18 | 5 << 26 | 1 << 29,
-            ring.doorbell * 2 << 2,
+            (ring.doorbell * 2) << 2,
             ring.mqd as u32,
             (ring.mqd >> 32) as u32,
             0,

@@ -104,7 +104,7 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         ("ADD_QUEUE of a graphics queue, which is not modelled", |frame| frame.queue_type = QueueType::GFX.0),
         ("ADD_QUEUE of an unknown type", |frame| frame.queue_type = 77),
         ("ADD_QUEUE of a kernel queue, which is not modelled", |frame| {
-            frame.flags |= AddQueueFlags::MAP_LEGACY_KQ
+            frame.flags |= AddQueueFlags::MAP_LEGACY_KQ;
         }),
         ("MQD at an address that is not mapped", |frame| frame.mqd_addr = 0x1234_5000u64.into()),
         ("ADD_QUEUE with a doorbell that does not exist", |frame| frame.doorbell_offset = 0x8_0000),
