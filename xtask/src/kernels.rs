@@ -27,7 +27,7 @@ const OCML: &[&str] = &[
 ];
 
 /// The folders of sources: those of the examples, and those of the whole-system tests.
-const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels"];
+const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", "device/tests/fixtures"];
 
 /// Compiles every `*.cl` of [`FOLDERS`] for gfx1100.
 ///

@@ -1,0 +1,151 @@
+//! The binary as a user runs it, in both modes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Both ways to run a program.
+const MODES: [&str; 2] = ["hosted", "qemu"];
+const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+
+fn belfry(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_belfry")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn succeed(arguments: &[&str]) -> String {
+    let output = belfry(arguments);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}\n{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+#[test]
+fn default_program_verifies_and_is_summed_up_in_json_in_both_modes() {
+    for mode in MODES {
+        let stdout = succeed(&["run", "--mode", mode, "--json"]);
+        let summary: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(summary["mode"], mode);
+        assert_eq!(summary["program"], "vector-add");
+        assert_eq!(summary["exit_status"], 0);
+        assert_eq!(summary["waves"], (1 << 20) / 32);
+        for count in ["dispatches", "wave_instructions", "interrupts"] {
+            assert!(summary[count].as_u64().unwrap() > 0, "{mode}: {count} in {stdout}");
+        }
+        for field in ["boot_ms", "driver_ms", "program_ms", "doorbells"] {
+            assert!(!summary[field].is_null(), "{mode}: {field} in {stdout}");
+        }
+    }
+}
+
+#[test]
+fn launch_carries_files_both_ways_in_both_modes() {
+    for mode in MODES {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let words =
+            |factor: f32| (0..1000).flat_map(|i| (i as f32 * factor).to_le_bytes()).collect::<Vec<u8>>();
+        std::fs::write(path("a.bin"), words(2.0)).unwrap();
+        let (input, output) = (
+            format!("buf:f32:1000:file:{}", path("a.bin")),
+            format!("buf:f32:1000:zero:out={}", path("c.bin")),
+        );
+        let arguments = [
+            "run",
+            "--mode",
+            mode,
+            "--",
+            "launch",
+            VECADD,
+            "--kernel",
+            "vecadd",
+            "--grid",
+            "1024,1,1",
+            "--block",
+            "256,1,1",
+            "--arg",
+            &input,
+            "--arg",
+            "buf:f32:1000:iota",
+            "--arg",
+            &output,
+            "--arg",
+            "u32:1000",
+        ];
+        succeed(&arguments);
+        assert_eq!(std::fs::read(path("c.bin")).unwrap(), words(3.0), "{mode}");
+    }
+}
+
+#[test]
+fn a_programs_status_and_its_errors_come_back_in_both_modes() {
+    for mode in MODES {
+        let output = belfry(&[
+            "run", "--mode", mode, "--", "launch", VECADD, "--kernel", "nothing", "--grid", "1", "--block",
+            "1",
+        ]);
+        assert_ne!(output.status.code(), Some(0), "{mode}");
+        assert!(text(&output.stderr).contains("nothing"), "{mode}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn static_program_by_path_runs_in_a_guest_and_is_refused_hosted() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("seven.c");
+    let program = directory.path().join("seven");
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"from the guest\"); return 7; }\n")
+        .unwrap();
+    assert!(
+        Command::new("cc").arg("-static").arg(&source).arg("-o").arg(&program).status().unwrap().success()
+    );
+    let path = program.to_str().unwrap();
+    let output = belfry(&["run", "--mode", "qemu", "--", path]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("from the guest"), "{}", text(&output.stdout));
+    let output = belfry(&["run", "--mode", "hosted", "--", path]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(!output.stderr.is_empty());
+}
+
+#[test]
+fn unknown_program_is_refused_with_what_there_is() {
+    for mode in MODES {
+        let output = belfry(&["run", "--mode", mode, "--", "no-such-example"]);
+        assert_eq!(output.status.code(), Some(125), "{mode}");
+        assert!(text(&output.stderr).contains("vector-add"), "{mode}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn disassembly_names_kernels_and_instructions() {
+    assert!(Path::new(VECADD).exists());
+    let stdout = succeed(&["disasm", VECADD]);
+    assert!(stdout.contains("vecadd") && stdout.contains("s_endpgm"), "{stdout}");
+    let output = belfry(&["disasm", env!("CARGO_BIN_EXE_belfry")]);
+    assert_eq!(output.status.code(), Some(125), "a program for x86 is no code object");
+}
+
+#[test]
+fn bench_isa_measures_every_kernel_with_every_number_of_workers() {
+    let summary: Value = serde_json::from_str(&succeed(&["bench", "isa", "--json"])).unwrap();
+    let kernels = summary["kernels"].as_array().unwrap();
+    for name in ["vadd", "gemm_naive", "gemm_tiled", "reduce", "alu"] {
+        for workers in [1, 2] {
+            let row = kernels.iter().find(|row| row["name"] == name && row["workers"] == workers);
+            let row = row.unwrap_or_else(|| panic!("no row for {name} with {workers}"));
+            assert!(row["wave_instructions"].as_u64().unwrap() > 0);
+            assert!(row["ns_per_wave_instruction"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
