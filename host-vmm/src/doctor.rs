@@ -120,7 +120,7 @@ fn hosted_mode(report: &mut Report) {
     let mut text = Vec::new();
     match hosted::run(&config, "vector-add", &arguments, limit, &mut |_, data| text.extend_from_slice(data)) {
         Ok(outcome) if outcome.exit_status == 0 => {
-            report.good("hosted GPU", "a small vector-add ran and is right")
+            report.good("hosted GPU", "a small vector-add ran and is right");
         }
         Ok(_) => report.bad(
             "hosted GPU",

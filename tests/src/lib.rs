@@ -24,7 +24,16 @@ pub fn guest_roles(cache: &Cache) -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     let target_dir = cache.root().join("programs");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--target", TARGET, "-p", "belfry-test-roles", "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--target",
+            TARGET,
+            "-p",
+            "belfry-test-roles",
+            "--target-dir",
+        ])
         .arg(&target_dir)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("RUSTFLAGS", "-C target-feature=+crt-static")

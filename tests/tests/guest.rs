@@ -48,7 +48,8 @@ fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_vmm:
         std::thread::sleep(Duration::from_millis(50));
     }
     let mut said = String::new();
-    let exit = guest.wait(id, Duration::from_secs(1), &mut |_, data| said.push_str(&String::from_utf8_lossy(data)));
+    let exit =
+        guest.wait(id, Duration::from_secs(1), &mut |_, data| said.push_str(&String::from_utf8_lossy(data)));
     panic!("{argv:?} did not announce itself in {announces}: {exit:?} {said}");
 }
 

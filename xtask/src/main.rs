@@ -82,7 +82,9 @@ fn main() -> Result<()> {
         Command::Kernels { check } => kernels::run(check),
         Command::IsaGen { json, work, check } => isa_gen::run(root, json.as_deref(), work.as_deref(), check),
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
-        Command::Isa { command: IsaCommand::VerifyDecode { words, seed } } => isa_gen::verify_decode(words, seed),
+        Command::Isa { command: IsaCommand::VerifyDecode { words, seed } } => {
+            isa_gen::verify_decode(words, seed)
+        }
         Command::Tidy => xtask::tidy::run(root),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
     }

@@ -27,7 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// When the role does not exist, its arguments are wrong, or it finds what must not be.
 pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Write) -> Result<()> {
     let argument = |index: usize| {
-        arguments.get(index).map(String::as_str).with_context(|| format!("{name}: argument {index} is missing"))
+        arguments
+            .get(index)
+            .map(String::as_str)
+            .with_context(|| format!("{name}: argument {index} is missing"))
     };
     match name {
         "work" => work(runtime, out),

@@ -56,7 +56,10 @@ static ALL: [Op; MNEMONICS.len()] = [
     for operation in &operations {
         line(&mut out, format_args!("    Op::{},", operation.to_uppercase()));
     }
-    line(&mut out, format_args!("];\n\n#[rustfmt::skip]\nstatic MNEMONICS: [&str; {}] = [", operations.len()));
+    line(
+        &mut out,
+        format_args!("];\n\n#[rustfmt::skip]\nstatic MNEMONICS: [&str; {}] = [", operations.len()),
+    );
     for operation in &operations {
         line(&mut out, format_args!("    \"{operation}\","));
     }
