@@ -172,7 +172,7 @@ mod tests {
             prelude: "struct pair { int first; int second; };\n#define SEVEN 7\n".into(),
             layouts: vec![Layout {
                 c_type: "struct pair",
-                size: 8,
+                size: Some(8),
                 fields: vec![("first", 0), ("second", 8)],
             }],
             constants: vec![Constant { c_name: "SEVEN".into(), value: 8 }],
