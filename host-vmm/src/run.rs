@@ -9,12 +9,15 @@ use belfry_device::{GpuConfig, Stats};
 use belfry_examples::launch;
 use serde::Serialize;
 
-use crate::guest::qemu::choose_accelerator;
-use crate::guest::{Guest, GuestConfig, GuestError, Stream};
+use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
+use crate::guest::{Accelerator, Guest, GuestConfig, GuestError, Stream};
 use crate::hosted::{self, HostedError};
 use crate::image::guest::EXAMPLES;
 use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress};
 use crate::vfio_user::DoorbellMode;
+
+/// How long a boot with KVM may take before it is taken for one that never ends.
+const KVM_BOOT: Duration = Duration::from_secs(60);
 
 /// The program that runs when none is named.
 pub const DEFAULT_PROGRAM: &str = "vector-add";
@@ -191,7 +194,15 @@ pub fn run(
         Mode::Auto => {
             let cache = Cache::open()?;
             match GuestImage::prepare(&cache, Freshness::Cached, progress) {
-                Ok(image) => boot_and_run(options, program, arguments, &cache, &image, progress, output),
+                Ok(image) => {
+                    match boot_and_run(options, program, arguments, &cache, &image, progress, output) {
+                        Err(RunError::Guest(error @ GuestError::Start { .. })) if bundled => {
+                            progress.line(&format!("no VM can be had here, running hosted instead: {error}"));
+                            hosted(options, program, arguments, output)
+                        }
+                        result => result,
+                    }
+                }
                 Err(error) if bundled => {
                     progress.line(&format!("no VM can be had here, running hosted instead: {error}"));
                     hosted(options, program, arguments, output)
@@ -248,17 +259,8 @@ fn boot_and_run(
         files.push((guest_path(&Path::new("/root").join(&mapping.guest)), 0o755, read(&mapping.host)?));
     }
 
-    let accelerator = choose_accelerator(cache, &image.qemu);
-    let config = GuestConfig {
-        gpu: Some(options.gpu.clone()),
-        doorbell: options.doorbell,
-        accelerator,
-        ..GuestConfig::default()
-    };
-    let step = progress.spinner(&format!("booting Debian's kernel {} ({accelerator})", image.kernel.release));
-    let mut guest = Guest::boot(image, &config, cache)?;
+    let (mut guest, accelerator) = boot(options, cache, image, progress)?;
     let driver = guest.load_driver()?;
-    step.done("driver loaded");
     let started = Instant::now();
     for (path, mode, content) in &files {
         guest.put_file(path, *mode, content)?;
@@ -295,6 +297,38 @@ fn boot_and_run(
     };
     guest.power_off()?;
     Ok(report)
+}
+
+/// Boots with KVM where it works, and says so where it only seemed to.
+fn boot(
+    options: &RunOptions,
+    cache: &Cache,
+    image: &GuestImage,
+    progress: &Progress,
+) -> Result<(Guest, Accelerator), RunError> {
+    let attempt = |accelerator| {
+        let mut config = GuestConfig {
+            gpu: Some(options.gpu.clone()),
+            doorbell: options.doorbell,
+            accelerator,
+            ..GuestConfig::default()
+        };
+        if accelerator == Accelerator::Kvm {
+            config.boot_timeout = KVM_BOOT;
+        }
+        let title = format!("booting Debian's kernel {} ({accelerator})", image.kernel.release);
+        let step = progress.spinner(&title);
+        let guest = Guest::boot(image, &config, cache)?;
+        step.done("up");
+        Ok((guest, accelerator))
+    };
+    match (choose_accelerator(cache, &image.qemu), accelerator_is_forced()) {
+        (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error: GuestError| {
+            progress.line(&format!("the guest does not boot with KVM, translating instead: {error}"));
+            Ok(attempt(Accelerator::Tcg)?)
+        }),
+        (accelerator, _) => Ok(attempt(accelerator)?),
+    }
 }
 
 fn hosted(

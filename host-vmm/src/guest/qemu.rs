@@ -101,6 +101,12 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     arguments
 }
 
+/// Whether the user has chosen, by `BELFRY_ACCEL`.
+#[must_use]
+pub fn accelerator_is_forced() -> bool {
+    matches!(std::env::var("BELFRY_ACCEL").as_deref(), Ok("kvm" | "tcg"))
+}
+
 /// Chooses KVM where it runs code at a useful speed, the translator elsewhere; `BELFRY_ACCEL` overrides.
 #[must_use]
 pub fn choose_accelerator(cache: &Cache, qemu: &Qemu) -> Accelerator {
