@@ -8,5 +8,6 @@ pub mod doctor;
 pub mod guest;
 pub mod hosted;
 pub mod image;
+pub mod kvm;
 pub mod run;
 pub mod vfio_user;

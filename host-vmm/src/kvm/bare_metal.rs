@@ -1,0 +1,90 @@
+//! The bare-metal guest: built from its sources, run, and asked whether it verified its results.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use belfry_device::GpuConfig;
+
+use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
+use crate::image::{Cache, CacheError};
+
+const TARGET: &str = "x86_64-unknown-none";
+/// RAM of the guest.
+const MEMORY: u64 = 32 << 20;
+
+/// Why the guest could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The cache directory failed.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The source tree is not where it was when this binary was built.
+    #[error(
+        "Belfry's sources are not at {0}; the bare-metal guest is built from them, so run from the source tree"
+    )]
+    NoSources(PathBuf),
+    /// cargo or rustc could not be started.
+    #[error("cannot start {program}: {source}; install Rust through https://rustup.rs")]
+    NoTool {
+        /// Which one.
+        program: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The target's library is missing.
+    #[error("Rust's library for {TARGET} is not installed; run: rustup target add {TARGET}")]
+    NoTarget,
+    /// cargo failed.
+    #[error("building the bare-metal guest failed:\n{0}")]
+    Build(String),
+}
+
+/// Builds the guest, or finds that nothing has changed.
+pub fn build(cache: &Cache) -> Result<PathBuf, BuildError> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = manifest.parent().unwrap_or(manifest).join("guests/bare-metal");
+    if !directory.join("Cargo.toml").exists() {
+        return Err(BuildError::NoSources(directory));
+    }
+    let library = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .current_dir(&directory)
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|source| BuildError::NoTool { program: "rustc", source })?;
+    if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
+        return Err(BuildError::NoTarget);
+    }
+    let _lock =
+        cache.lock("bare-metal", || log::info!(target: "kvm", "waiting for another build of the guest"))?;
+    let target = cache.root().join("bare-metal");
+    let mut command = Command::new("cargo");
+    command
+        .args(["build", "--quiet", "--release", "--locked", "--target", TARGET, "--target-dir"])
+        .arg(&target)
+        .current_dir(&directory)
+        .stdin(Stdio::null());
+    // An outer cargo's settings are for another target.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER"] {
+        command.env_remove(name);
+    }
+    crate::child::die_with_parent(&mut command);
+    let output = command.output().map_err(|source| BuildError::NoTool { program: "cargo", source })?;
+    if !output.status.success() {
+        return Err(BuildError::Build(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(target.join(TARGET).join("release/belfry-bare-metal"))
+}
+
+/// Builds and runs the guest.
+pub fn run(
+    gpu: GpuConfig,
+    doorbells: DoorbellMode,
+    limit: Duration,
+    output: &mut dyn FnMut(&[u8]),
+) -> Result<Outcome, KvmError> {
+    let kernel = build(&Cache::open().map_err(BuildError::from)?)?;
+    let config = Config { kernel, memory: MEMORY, cpus: 1, gpu, doorbells, input: None };
+    Machine::new(config)?.run(limit, output)
+}

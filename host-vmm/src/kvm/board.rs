@@ -1,0 +1,152 @@
+//! What a vCPU's exits reach: the ports of the board, and the bus.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vm_superio::serial::NoEvents;
+use vm_superio::{I8042Device, Serial, Trigger};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::console::ConsoleWriter;
+use super::pci::RootBus;
+use super::{End, Ending};
+
+/// The first serial port, and its line.
+const COM1: u16 = 0x3f8;
+pub(super) const COM1_IRQ: u32 = 4;
+/// The keyboard controller's ports.
+const I8042: [u16; 2] = [0x60, 0x64];
+/// A byte written here ends the machine and is its status, as QEMU's `isa-debug-exit` sits at this port.
+const DEBUG_EXIT: u16 = 0xf4;
+/// The reset control register of Intel's chipsets; bit 2 resets.
+const RESET_CONTROL: u16 = 0xcf9;
+const RESET_CPU: u8 = 1 << 2;
+/// The clock's registers, which nobody keeps here: they read 0, because 0xff looks like an update that never ends.
+const CMOS: [u16; 2] = [0x70, 0x71];
+
+/// An eventfd as vm-superio wants it.
+#[derive(Debug)]
+pub(super) struct Line(pub(super) EventFd);
+
+impl Trigger for Line {
+    type E = io::Error;
+
+    fn trigger(&self) -> io::Result<()> {
+        self.0.write(1)
+    }
+}
+
+/// The keyboard controller's reset line.
+#[derive(Debug)]
+struct ResetLine(Arc<Ending>);
+
+impl Trigger for ResetLine {
+    type E = io::Error;
+
+    fn trigger(&self) -> io::Result<()> {
+        self.0.end(End::Reset);
+        Ok(())
+    }
+}
+
+struct Ports {
+    serial: Serial<Line, NoEvents, ConsoleWriter>,
+    keyboard: I8042Device<ResetLine>,
+}
+
+/// The board.
+pub(super) struct Board {
+    ports: Mutex<Ports>,
+    pub(super) bus: RootBus,
+    ending: Arc<Ending>,
+    exits: AtomicU64,
+    stray: AtomicU64,
+}
+
+impl Board {
+    pub(super) fn new(bus: RootBus, console: ConsoleWriter, line: Line, ending: Arc<Ending>) -> Self {
+        let ports = Ports {
+            serial: Serial::new(line, console),
+            keyboard: I8042Device::new(ResetLine(Arc::clone(&ending))),
+        };
+        Self { ports: Mutex::new(ports), bus, ending, exits: AtomicU64::new(0), stray: AtomicU64::new(0) }
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Ports> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accesses that left the guest.
+    pub(super) fn exits(&self) -> u64 {
+        self.exits.load(Ordering::Relaxed)
+    }
+
+    /// Somebody typed.
+    pub(super) fn typed(&self, data: &[u8]) {
+        if let Err(error) = self.ports().serial.enqueue_raw_bytes(data) {
+            log::debug!(target: "kvm", "input is lost: {error:?}");
+        }
+    }
+
+    /// Counts an access nobody answers, and names the first of them.
+    fn stray(&self, what: &str, address: u64, len: usize) {
+        if self.stray.fetch_add(1, Ordering::Relaxed) < 32 {
+            log::debug!(target: "kvm", "{what} of {len} bytes at {address:#x}: nothing is there");
+        }
+    }
+
+    pub(super) fn port_read(&self, port: u16, data: &mut [u8]) {
+        self.exits.fetch_add(1, Ordering::Relaxed);
+        data.fill(0xff);
+        match (port, &mut *data) {
+            (RESET_CONTROL, [byte]) => *byte = 0,
+            (COM1..=0x3ff, [byte]) => *byte = self.ports().serial.read((port - COM1) as u8),
+            (_, [byte]) if I8042.contains(&port) => {
+                *byte = self.ports().keyboard.read((port - I8042[0]) as u8)
+            }
+            (_, [byte]) if CMOS.contains(&port) => *byte = 0,
+            _ if RootBus::has_port(port) => self.bus.port_read(port, data),
+            _ => self.stray("port read", port.into(), data.len()),
+        }
+    }
+
+    pub(super) fn port_write(&self, port: u16, data: &[u8]) {
+        self.exits.fetch_add(1, Ordering::Relaxed);
+        match (port, data) {
+            (DEBUG_EXIT, [status, ..]) => self.ending.end(End::Exit(*status)),
+            (RESET_CONTROL, [byte]) => {
+                if byte & RESET_CPU != 0 {
+                    self.ending.end(End::Reset);
+                }
+            }
+            (COM1..=0x3ff, [byte]) => {
+                if let Err(error) = self.ports().serial.write((port - COM1) as u8, *byte) {
+                    log::debug!(target: "kvm", "output is lost: {error:?}");
+                }
+            }
+            (_, [byte]) if I8042.contains(&port) => {
+                // The controller's reset line cannot fail.
+                let _ = self.ports().keyboard.write((port - I8042[0]) as u8, *byte);
+            }
+            (_, [_]) if CMOS.contains(&port) => {}
+            _ if RootBus::has_port(port) => self.bus.port_write(port, data),
+            _ => self.stray("port write", port.into(), data.len()),
+        }
+    }
+
+    pub(super) fn memory_read(&self, address: u64, data: &mut [u8]) {
+        self.exits.fetch_add(1, Ordering::Relaxed);
+        if !self.bus.read(address, data) {
+            data.fill(0xff);
+            self.stray("read", address, data.len());
+        }
+    }
+
+    pub(super) fn memory_write(&self, address: u64, data: &[u8]) {
+        self.exits.fetch_add(1, Ordering::Relaxed);
+        if !self.bus.write(address, data) {
+            self.stray("write", address, data.len());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Interrupt routing: the board's own lines, and the messages of the function, through irqfds.
+//!
+//! Messages: PCI 3.0 section 6.8 (MSI, MSI-X); routes: Linux `Documentation/virt/kvm/api.rst`, `KVM_SET_GSI_ROUTING`.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belfry_abi::pci::MSIX_VECTORS;
+use belfry_device::InterruptSink;
+use kvm_bindings::{
+    KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,
+    KVM_IRQCHIP_PIC_SLAVE, KvmIrqRouting, kvm_irq_routing_entry, kvm_irq_routing_irqchip,
+    kvm_irq_routing_msi,
+};
+use kvm_ioctls::VmFd;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+/// Pins of the I/O APIC; messages have the numbers behind them.
+const PINS: u32 = 24;
+
+/// A message: where it is written and what.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Message {
+    pub(super) address: u64,
+    pub(super) data: u32,
+}
+
+/// The routes of one VM.
+#[derive(Debug)]
+pub(super) struct Routes {
+    vm: Arc<VmFd>,
+    messages: Mutex<[Option<Message>; MSIX_VECTORS as usize]>,
+    eventfds: Vec<EventFd>,
+}
+
+impl Routes {
+    /// Connects the board's pins; no message goes anywhere yet.
+    pub(super) fn new(vm: Arc<VmFd>) -> io::Result<Arc<Self>> {
+        let eventfds =
+            (0..MSIX_VECTORS).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<Vec<_>>>()?;
+        let routes = Self { vm, messages: Mutex::default(), eventfds };
+        routes.install(&[None; MSIX_VECTORS as usize])?;
+        for (gsi, eventfd) in (PINS..).zip(&routes.eventfds) {
+            routes.vm.register_irqfd(eventfd, gsi)?;
+        }
+        Ok(Arc::new(routes))
+    }
+
+    /// Points the vectors at new messages; those without one are dropped.
+    pub(super) fn set(&self, messages: [Option<Message>; MSIX_VECTORS as usize]) {
+        let mut current = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current == messages {
+            return;
+        }
+        *current = messages;
+        if let Err(error) = self.install(&messages) {
+            // A message KVM has no route for is one that reaches no processor.
+            log::warn!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
+        }
+    }
+
+    fn install(&self, messages: &[Option<Message>]) -> io::Result<()> {
+        let mut entries = Vec::new();
+        for pin in 0..PINS {
+            if pin < 16 {
+                let (chip, line) =
+                    if pin < 8 { (KVM_IRQCHIP_PIC_MASTER, pin) } else { (KVM_IRQCHIP_PIC_SLAVE, pin - 8) };
+                entries.push(pin_route(pin, chip, line));
+            }
+            entries.push(pin_route(pin, KVM_IRQCHIP_IOAPIC, pin));
+        }
+        for (gsi, message) in (PINS..).zip(messages) {
+            if let Some(message) = message {
+                let mut entry =
+                    kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_MSI, ..Default::default() };
+                entry.u.msi = kvm_irq_routing_msi {
+                    address_lo: message.address as u32,
+                    address_hi: (message.address >> 32) as u32,
+                    data: message.data,
+                    ..Default::default()
+                };
+                entries.push(entry);
+            }
+        }
+        let routing =
+            KvmIrqRouting::from_entries(&entries).map_err(|error| io::Error::other(format!("{error:?}")))?;
+        Ok(self.vm.set_gsi_routing(&routing)?)
+    }
+}
+
+fn pin_route(gsi: u32, irqchip: u32, pin: u32) -> kvm_irq_routing_entry {
+    let mut entry = kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_IRQCHIP, ..Default::default() };
+    entry.u.irqchip = kvm_irq_routing_irqchip { irqchip, pin };
+    entry
+}
+
+impl InterruptSink for Routes {
+    fn raise(&self, vector: u16) {
+        if let Some(eventfd) = self.eventfds.get(usize::from(vector)) {
+            // A counter that is full has not been looked at yet: the interrupt is pending anyway.
+            let _ = eventfd.write(1);
+        }
+    }
+}

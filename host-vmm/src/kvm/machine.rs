@@ -1,0 +1,366 @@
+//! A machine: made from a configuration, run until it ends, taken apart in order.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
+use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps as _};
+use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
+use kvm_ioctls::{Cap, Kvm, VmFd};
+use vm_allocator::{AddressAllocator, AllocPolicy};
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::board::{Board, COM1_IRQ, Line};
+use super::console::{Console, ConsoleWriter};
+use super::doorbells::{Doorbells, Watcher};
+use super::gpu::{Apertures, GpuFunction};
+use super::interrupts::Routes;
+use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
+use super::pci::{ECAM, RootBus};
+use super::vcpu::{self, Vcpu};
+use super::{End, Ending, KvmError, boot};
+
+/// Last address of the low aperture, below ECAM.
+const LOW_APERTURE_END: u64 = ECAM - 1;
+/// Where KVM keeps three pages of its own on Intel's processors.
+const TSS_ADDRESS: usize = 0xfffb_d000;
+/// Guest RAM: at least what the tables and a small kernel need.
+const RAM: (u64, u64) = (4 << 20, 256 << 30);
+const CPUS: u8 = 64;
+
+/// How the guest's doorbells travel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DoorbellMode {
+    /// Every write leaves the guest: exact and counted, deterministic.
+    Trapped,
+    /// Pages of processes that ring are memory, as long as they do.
+    #[default]
+    Adaptive,
+}
+
+/// What kind of machine.
+#[derive(Debug)]
+pub struct Config {
+    /// The kernel: a 64-bit ELF executable with fixed addresses.
+    pub kernel: PathBuf,
+    /// Bytes of RAM, whole pages, from 4 MiB.
+    pub memory: u64,
+    /// vCPUs; all but the first wait to be started by the guest.
+    pub cpus: u8,
+    /// The device.
+    pub gpu: GpuConfig,
+    /// How doorbells travel.
+    pub doorbells: DoorbellMode,
+    /// What is typed at the serial port.
+    pub input: Option<File>,
+}
+
+/// What came of a machine.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Why it ended.
+    pub end: End,
+    /// Time from the start to the first instruction.
+    pub setup: Duration,
+    /// Time from the first instruction to the end.
+    pub ran: Duration,
+    /// Accesses that left the guest.
+    pub exits: u64,
+    /// The device's counters at the end.
+    pub stats: Stats,
+}
+
+/// A machine that has not run yet.
+pub struct Machine {
+    vcpus: Vec<kvm_ioctls::VcpuFd>,
+    board: Arc<Board>,
+    gpu: Arc<Gpu>,
+    watcher: Option<Watcher>,
+    console: Arc<Console>,
+    ending: Arc<Ending>,
+    input: Option<File>,
+    setup: Duration,
+    /// Kept for as long as vCPUs run.
+    _memory: GuestMemoryMmap,
+    _vm: Arc<VmFd>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("cpus", &self.vcpus.len()).finish_non_exhaustive()
+    }
+}
+
+fn step(what: &'static str) -> impl Fn(io::Error) -> KvmError {
+    move |source| KvmError::Setup { what, source }
+}
+
+fn kvm_step(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
+    move |error| KvmError::Setup { what, source: error.into() }
+}
+
+/// Opens /dev/kvm, and checks that it is what this machine needs.
+fn open() -> Result<Kvm, KvmError> {
+    let kvm = Kvm::new().map_err(|error| KvmError::NoKvm {
+        why: error.to_string(),
+        fix: match error.errno() {
+            libc::EACCES | libc::EPERM => "add yourself to the group that owns it, usually `kvm`",
+            libc::ENOENT | libc::ENXIO | libc::ENODEV => {
+                "enable virtualisation in the firmware and load kvm_intel or kvm_amd, or use another mode"
+            }
+            _ => "use another mode",
+        },
+    })?;
+    for (cap, name) in [
+        (Cap::Irqchip, "an interrupt controller"),
+        (Cap::Irqfd, "irqfd"),
+        (Cap::IrqRouting, "interrupt routing"),
+        (Cap::UserMemory, "memory slots"),
+        (Cap::Pit2, "a timer"),
+        (Cap::ImmediateExit, "an exit at once"),
+    ] {
+        if !kvm.check_extension(cap) {
+            let why = format!("it has no {name}");
+            return Err(KvmError::NoKvm { why, fix: "use a newer kernel, or another mode" });
+        }
+    }
+    Ok(kvm)
+}
+
+impl Machine {
+    /// Makes a machine with a kernel in its memory.
+    ///
+    /// # Errors
+    ///
+    /// No KVM, a configuration out of range, a kernel that is not one, or a step of the making that failed.
+    pub fn new(config: Config) -> Result<Self, KvmError> {
+        let started = Instant::now();
+        check(&config)?;
+        let kvm = open()?;
+        let memory = memory::ram(config.memory).map_err(step("get memory for the guest"))?;
+        let entry = boot::load(&memory, &config.kernel)?;
+        boot::tables(&memory)?;
+
+        let vm = Arc::new(kvm.create_vm().map_err(kvm_step("create a VM"))?);
+        vm.set_tss_address(TSS_ADDRESS).map_err(kvm_step("place KVM's own pages"))?;
+        vm.create_irq_chip().map_err(kvm_step("create the interrupt controllers"))?;
+        let pit = kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..Default::default() };
+        vm.create_pit2(pit).map_err(kvm_step("create the timer"))?;
+        let slot = memory::map_ram(&vm, &memory).map_err(step("give the VM its memory"))?;
+
+        let routes = Routes::new(Arc::clone(&vm)).map_err(step("route interrupts"))?;
+        let line = EventFd::new(EFD_NONBLOCK).map_err(step("create an eventfd"))?;
+        vm.register_irqfd(&line, COM1_IRQ).map_err(kvm_step("connect the serial port's interrupt"))?;
+
+        let gpu_config = GpuConfig { msix_table: MsixTable::Device, poll_doorbells: false, ..config.gpu };
+        gpu_config.validate().map_err(belfry_device::Error::Config)?;
+        let vram_size = gpu_config.vram_size;
+        let vram = SharedMemory::new("belfry-vram", vram_size).map_err(step("get memory for VRAM"))?;
+        let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
+            .map_err(step("get memory for doorbells"))?;
+        let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
+        let gpu = Gpu::new(
+            gpu_config,
+            Resources {
+                vram: map(&vram)?,
+                doorbells: map(&bells)?,
+                system: GuestMemoryAtomic::new(memory.clone()),
+                interrupts: routes.clone(),
+            },
+        )?;
+        let doorbells = match config.doorbells {
+            DoorbellMode::Trapped => None,
+            DoorbellMode::Adaptive => Some(
+                Doorbells::new(&vm, Arc::clone(&gpu), &bells, slot + 1).map_err(step("map the doorbells"))?,
+            ),
+        };
+        let watcher = doorbells.as_ref().map(Doorbells::start).transpose();
+        let watcher = watcher.map_err(step("start a thread"))?;
+
+        let cpuid = vcpu::cpuid(&kvm, 0).map_err(kvm_step("ask for the processor's features"))?;
+        let address_bits = cpuid
+            .as_slice()
+            .iter()
+            .find(|entry| entry.function == 0x8000_0008)
+            .map_or(36, |entry| entry.eax & 0xff);
+        let apertures = apertures(config.memory, address_bits);
+        let window = Window::new(Arc::clone(&vm), slot, map(&vram)?);
+        let function = GpuFunction::new(Arc::clone(&gpu), apertures, routes, window, doorbells);
+        assign(&function, apertures)?;
+
+        let ending = Arc::new(Ending::new().map_err(step("create an eventfd"))?);
+        let console = Console::new().map_err(step("create an eventfd"))?;
+        let writer = ConsoleWriter(Arc::clone(&console));
+        let board = Board::new(RootBus::new(function), writer, Line(line), Arc::clone(&ending));
+
+        let mut vcpus = Vec::new();
+        for number in 0..config.cpus {
+            let vcpu = vm.create_vcpu(number.into()).map_err(kvm_step("create a vCPU"))?;
+            let cpuid = vcpu::cpuid(&kvm, number).map_err(kvm_step("ask for the processor's features"))?;
+            vcpu.set_cpuid2(&cpuid).map_err(kvm_step("set the processor's features"))?;
+            vcpus.push(vcpu);
+        }
+        boot::enter(&vcpus[0], entry).map_err(kvm_step("set the first vCPU's registers"))?;
+        Ok(Self {
+            vcpus,
+            board: Arc::new(board),
+            gpu,
+            watcher,
+            console,
+            ending,
+            input: config.input,
+            setup: started.elapsed(),
+            _memory: memory,
+            _vm: vm,
+        })
+    }
+
+    /// Runs until the guest or `limit` ends it; `output` gets what the guest writes to its serial port.
+    ///
+    /// # Errors
+    ///
+    /// Threads that cannot be started, or a main loop that fails.
+    pub fn run(mut self, limit: Duration, output: &mut dyn FnMut(&[u8])) -> Result<Outcome, KvmError> {
+        let started = Instant::now();
+        let vcpus: Vec<Vcpu> = (0u8..)
+            .zip(std::mem::take(&mut self.vcpus))
+            .map(|(number, vcpu)| {
+                Vcpu::start(vcpu, number, Arc::clone(&self.board), Arc::clone(&self.ending))
+            })
+            .collect::<io::Result<_>>()
+            .map_err(step("start a vCPU"))?;
+        let looped = self.main_loop(started, limit, output);
+        let ran = started.elapsed();
+        self.console.close();
+        drop(vcpus);
+        drop(self.watcher.take());
+        self.gpu.stop();
+        output(&self.console.take());
+        looped?;
+        let end = self.ending.reason().unwrap_or(End::Timeout(limit));
+        Ok(Outcome { end, setup: self.setup, ran, exits: self.board.exits(), stats: self.gpu.stats() })
+    }
+
+    fn main_loop(
+        &mut self,
+        started: Instant,
+        limit: Duration,
+        output: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), KvmError> {
+        let failed = |error: event_manager::Error| KvmError::Setup {
+            what: "wait for the machine",
+            source: io::Error::other(error.to_string()),
+        };
+        let mut manager = EventManager::new().map_err(failed)?;
+        manager.add_subscriber(Host {
+            board: &self.board,
+            console: &self.console,
+            ending: &self.ending,
+            input: self.input.take(),
+            output,
+        });
+        while self.ending.reason().is_none() {
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                self.ending.end(End::Timeout(limit));
+                break;
+            }
+            let milliseconds = left.as_millis().clamp(1, 1_000_000) as i32;
+            manager.run_with_timeout(milliseconds).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the main loop waits for.
+struct Host<'a> {
+    board: &'a Board,
+    console: &'a Console,
+    ending: &'a Ending,
+    input: Option<File>,
+    output: &'a mut dyn FnMut(&[u8]),
+}
+
+const ENDED: u32 = 0;
+const OUTPUT: u32 = 1;
+const INPUT: u32 = 2;
+
+impl MutEventSubscriber for Host<'_> {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        let sources = [(&self.ending.event, ENDED), (&self.console.ready, OUTPUT)];
+        for (source, data) in sources {
+            if let Err(error) = ops.add(Events::with_data(source, data, EventSet::IN)) {
+                log::error!(target: "kvm", "an event is not waited for: {error}");
+            }
+        }
+        if let Some(input) = &self.input
+            && let Err(error) = ops.add(Events::with_data(input, INPUT, EventSet::IN))
+        {
+            // A file is always ready, and is not waited for.
+            log::debug!(target: "kvm", "input is not waited for: {error}");
+        }
+    }
+
+    fn process(&mut self, events: Events, ops: &mut EventOps<'_>) {
+        match events.data() {
+            OUTPUT => {
+                let _ = self.console.ready.read();
+                let data = self.console.take();
+                (self.output)(&data);
+            }
+            INPUT => {
+                // No more than the port's buffer takes.
+                let mut data = [0; 16];
+                let read = self.input.as_mut().map_or(0, |input| input.read(&mut data).unwrap_or(0));
+                if read > 0 {
+                    self.board.typed(&data[..read]);
+                } else if let Err(error) = ops.remove(events) {
+                    log::debug!(target: "kvm", "input stays waited for: {error}");
+                }
+            }
+            // The loop asks why.
+            _ => {
+                let _ = self.ending.event.read();
+            }
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), KvmError> {
+    if config.memory < RAM.0 || config.memory > RAM.1 || !config.memory.is_multiple_of(4096) {
+        let text = format!("{} bytes of memory: must be whole pages from 4 MiB to 256 GiB", config.memory);
+        return Err(KvmError::Config(text));
+    }
+    if config.cpus == 0 || config.cpus > CPUS {
+        return Err(KvmError::Config(format!("{} vCPUs: must be 1 to {CPUS}", config.cpus)));
+    }
+    Ok(())
+}
+
+/// What lies between RAM and the interrupt controllers, and behind all RAM.
+fn apertures(memory: u64, address_bits: u32) -> Apertures {
+    let high = HIGH_RAM + memory.saturating_sub(LOW_RAM_END);
+    let end = 1u64 << address_bits.clamp(33, 46);
+    Apertures([(LOW_RAM_END, LOW_APERTURE_END), (high.next_multiple_of(1 << 30), end - 1)])
+}
+
+/// Assigns the BARs in their apertures.
+fn assign(function: &GpuFunction, apertures: Apertures) -> Result<(), KvmError> {
+    let failed = |error: vm_allocator::Error| io::Error::other(error.to_string());
+    let make = |(from, to): (u64, u64)| AddressAllocator::new(from, to - from + 1).map_err(failed);
+    let assign = || -> io::Result<()> {
+        let [low, high] = apertures.0;
+        let (mut low, mut high) = (make(low)?, make(high)?);
+        function.assign(&mut |size, wide| {
+            let allocator = if wide { &mut high } else { &mut low };
+            Ok(allocator.allocate(size, size, AllocPolicy::FirstMatch).map_err(failed)?.start())
+        })
+    };
+    assign().map_err(step("find addresses for the BARs"))
+}

@@ -1,0 +1,146 @@
+//! Memory the guest sees at native speed: RAM, and device memory behind a BAR, each a slot of the VM.
+
+#![expect(unsafe_code, reason = "a memory slot gives KVM the address of a mapping of this process")]
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::VmFd;
+use rustix::fs::{MemfdFlags, SealFlags};
+use vm_memory::mmap::MmapRegionBuilder;
+use vm_memory::{
+    FileOffset, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _, MmapRegion,
+};
+
+/// End of the RAM below the devices.
+pub(super) const LOW_RAM_END: u64 = 0xc000_0000;
+/// Where RAM goes on above the devices.
+pub(super) const HIGH_RAM: u64 = 1 << 32;
+
+/// Sealed, zeroed memory that can be mapped any number of times.
+#[derive(Debug)]
+pub(super) struct SharedMemory {
+    file: File,
+    size: u64,
+}
+
+impl SharedMemory {
+    pub(super) fn new(name: &str, size: u64) -> io::Result<Self> {
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, size)?;
+        // The file cannot shrink under its mappings.
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(Self { file: File::from(fd), size })
+    }
+
+    /// One more mapping of all of it.
+    pub(super) fn map(&self) -> io::Result<MmapRegion> {
+        let length = usize::try_from(self.size).map_err(io::Error::other)?;
+        MmapRegionBuilder::new(length)
+            .with_file_offset(FileOffset::new(self.file.try_clone()?, 0))
+            .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
+            .with_mmap_flags(libc::MAP_SHARED | libc::MAP_NORESERVE)
+            .build()
+            .map_err(io::Error::other)
+    }
+}
+
+/// Makes guest RAM of `size` bytes, below and above the devices' addresses.
+pub(super) fn ram(size: u64) -> io::Result<GuestMemoryMmap> {
+    let memory = SharedMemory::new("belfry-ram", size)?;
+    let low = size.min(LOW_RAM_END);
+    let parts = [(0, 0, low), (HIGH_RAM, low, size - low)];
+    let ranges: Vec<_> = parts
+        .into_iter()
+        .filter(|&(_, _, length)| length > 0)
+        .map(|(at, offset, length)| {
+            let file = FileOffset::new(memory.file.try_clone()?, offset);
+            Ok((GuestAddress(at), usize::try_from(length).map_err(io::Error::other)?, Some(file)))
+        })
+        .collect::<io::Result<_>>()?;
+    GuestMemoryMmap::from_ranges_with_files(ranges).map_err(io::Error::other)
+}
+
+/// Gives the VM its RAM, in slots 0 and up; answers the first free slot.
+///
+/// The RAM has to live as long as the VM: `ram` is kept by whoever keeps the VM.
+pub(super) fn map_ram(vm: &VmFd, ram: &GuestMemoryMmap) -> io::Result<u32> {
+    let mut slot = 0;
+    for region in ram.iter() {
+        let region = kvm_userspace_memory_region {
+            slot,
+            flags: 0,
+            guest_phys_addr: region.start_addr().0,
+            memory_size: region.len(),
+            userspace_addr: region.as_ptr() as u64,
+        };
+        // SAFETY: the range is a mapping that `Machine` keeps for as long as vCPUs run; all its other users go through
+        // vm-memory, which expects it to change at any time.
+        unsafe { vm.set_user_memory_region(region) }?;
+        slot += 1;
+    }
+    Ok(slot)
+}
+
+/// Device memory that can be put at a guest address and taken away again.
+#[derive(Debug)]
+pub(super) struct Window {
+    vm: Arc<VmFd>,
+    slot: u32,
+    memory: MmapRegion,
+    at: Option<(u64, u64, u64)>,
+}
+
+impl Window {
+    /// A window onto `memory`, not yet anywhere.
+    pub(super) fn new(vm: Arc<VmFd>, slot: u32, memory: MmapRegion) -> Self {
+        Self { vm, slot, memory, at: None }
+    }
+
+    /// Puts `length` bytes from `offset` on at a guest address, or takes the window away.
+    ///
+    /// When this returns, no vCPU reaches what was mapped before.
+    pub(super) fn place(&mut self, at: Option<(u64, u64, u64)>) -> io::Result<()> {
+        if self.at == at {
+            return Ok(());
+        }
+        if self.at.is_some() {
+            // A slot cannot change its size in place; the next access exits while there is none.
+            self.set(0, 0, 0)?;
+            self.at = None;
+        }
+        if let Some((guest, offset, length)) = at {
+            self.set(guest, offset, length)?;
+            self.at = at;
+        }
+        Ok(())
+    }
+
+    fn set(&self, guest: u64, offset: u64, length: u64) -> io::Result<()> {
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.memory.size() as u64);
+        if !inside {
+            return Err(io::Error::other("a window onto more memory than there is"));
+        }
+        let region = kvm_userspace_memory_region {
+            slot: self.slot,
+            flags: 0,
+            guest_phys_addr: guest,
+            memory_size: length,
+            userspace_addr: self.memory.as_ptr() as u64 + offset,
+        };
+        // SAFETY: the range lies inside `self.memory` (checked), which outlives the slot: it is deleted in `drop`.
+        // The device behind it expects its memory to change at any time.
+        unsafe { self.vm.set_user_memory_region(region) }?;
+        Ok(())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if let Err(error) = self.place(None) {
+            log::error!(target: "kvm", "a memory slot cannot be taken away: {error}");
+        }
+    }
+}

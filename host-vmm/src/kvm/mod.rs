@@ -1,0 +1,133 @@
+//! Belfry's own machine, on /dev/kvm: memory, vCPUs, a serial port, and a PCI bus with the GPU.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | guest RAM, device memory as slots | `memory.rs` |
+//! | kernels and how they are entered | `boot.rs` |
+//! | vCPU threads | `vcpu.rs` |
+//! | ports | `board.rs`, `console.rs` |
+//! | the root bus and the function on it | `pci.rs`, `gpu.rs` |
+//! | doorbells, trapped or as memory | `doorbells.rs` |
+//! | messages to the processors | `interrupts.rs` |
+//! | putting it together, and its end | `machine.rs` |
+//! | the bare-metal guest | `bare_metal.rs` |
+
+pub mod bare_metal;
+mod board;
+mod boot;
+mod console;
+mod doorbells;
+mod gpu;
+mod interrupts;
+mod machine;
+mod memory;
+mod pci;
+mod vcpu;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+pub use machine::{Config, DoorbellMode, Machine, Outcome};
+
+/// How a machine ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum End {
+    /// The guest wrote a status to the debug-exit port.
+    Exit(u8),
+    /// The guest asked for a reset.
+    Reset,
+    /// A vCPU cannot go on.
+    Crash(String),
+    /// It took too long.
+    Timeout(Duration),
+}
+
+/// The first reason to end, and the event that tells.
+#[derive(Debug)]
+struct Ending {
+    reason: Mutex<Option<End>>,
+    event: EventFd,
+}
+
+impl Ending {
+    fn new() -> io::Result<Self> {
+        Ok(Self { reason: Mutex::new(None), event: EventFd::new(EFD_NONBLOCK)? })
+    }
+
+    fn end(&self, end: End) {
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if reason.is_none() {
+            *reason = Some(end);
+            // A counter that is full has been signalled.
+            let _ = self.event.write(1);
+        }
+    }
+
+    fn reason(&self) -> Option<End> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Why a kernel cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The file cannot be read.
+    #[error("cannot read the kernel {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("{path} is not a kernel this machine can start: {why}")]
+    NotAKernel {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is less guest memory than the tables need.
+    #[error("the guest's memory has no room for page tables")]
+    NoMemory,
+}
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum KvmError {
+    /// KVM cannot be used.
+    #[error("/dev/kvm cannot be used: {why}; {fix}")]
+    NoKvm {
+        /// What KVM says.
+        why: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// A configuration out of range.
+    #[error("the machine cannot be made so: {0}")]
+    Config(String),
+    /// A step of its making failed.
+    #[error("cannot {what}: {source}")]
+    Setup {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The kernel.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] belfry_device::Error),
+    /// The bare-metal guest could not be built.
+    #[error(transparent)]
+    Guest(#[from] bare_metal::BuildError),
+    /// The guest did not end well.
+    #[error("the guest did not end by itself: {0}")]
+    Ended(String),
+}

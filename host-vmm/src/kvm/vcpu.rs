@@ -1,0 +1,163 @@
+//! vCPUs: one thread each, stopped by a signal that cannot be missed.
+
+#![expect(
+    unsafe_code,
+    reason = "the signal handler writes to KVM's run page, and signals are sent to threads"
+)]
+
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
+
+use super::board::Board;
+use super::{End, Ending};
+
+thread_local! {
+    /// `kvm_run.immediate_exit` of this thread's vCPU.
+    static IMMEDIATE_EXIT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// Makes the next KVM_RUN of this thread return at once, also when the signal arrives just before it.
+extern "C" fn leave(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let immediate_exit = IMMEDIATE_EXIT.get();
+    if !immediate_exit.is_null() {
+        // SAFETY: the pointer is to the run page, which is mapped while it is set (`run` clears it before the vCPU goes),
+        // and only this thread writes the byte.
+        unsafe { immediate_exit.write_volatile(1) };
+    }
+}
+
+fn install_handler() -> io::Result<()> {
+    static ONCE: Once = Once::new();
+    let mut result = Ok(());
+    ONCE.call_once(|| result = register_signal_handler(SIGRTMIN(), leave).map_err(io::Error::from));
+    result
+}
+
+/// CPUID of one vCPU: what KVM can do, less virtualisation inside, with the vCPU's own number.
+pub(super) fn cpuid(kvm: &Kvm, number: u8) -> Result<CpuId, kvm_ioctls::Error> {
+    const VMX: u32 = 1 << 5;
+    const MONITOR: u32 = 1 << 3;
+    const HYPERVISOR: u32 = 1 << 31;
+    const SVM: u32 = 1 << 2;
+    let mut cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
+    for entry in cpuid.as_mut_slice() {
+        match entry.function {
+            1 => {
+                entry.ecx = entry.ecx & !(VMX | MONITOR) | HYPERVISOR;
+                entry.ebx = entry.ebx & 0x00ff_ffff | u32::from(number) << 24;
+            }
+            0xb | 0x1f => entry.edx = number.into(),
+            0x8000_0001 => entry.ecx &= !SVM,
+            _ => {}
+        }
+    }
+    Ok(cpuid)
+}
+
+/// Runs until the machine ends.
+fn run(mut vcpu: VcpuFd, number: u8, board: &Board, ending: &Ending, stop: &AtomicBool) {
+    IMMEDIATE_EXIT.set(&raw mut vcpu.get_kvm_run().immediate_exit);
+    while !stop.load(Ordering::SeqCst) {
+        let end = match vcpu.run() {
+            Ok(VcpuExit::IoIn(port, data)) => {
+                board.port_read(port, data);
+                continue;
+            }
+            Ok(VcpuExit::IoOut(port, data)) => {
+                board.port_write(port, data);
+                continue;
+            }
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                board.memory_read(address, data);
+                continue;
+            }
+            Ok(VcpuExit::MmioWrite(address, data)) => {
+                board.memory_write(address, data);
+                continue;
+            }
+            Ok(VcpuExit::Intr) => continue,
+            Ok(VcpuExit::Shutdown) => "a triple fault".to_owned(),
+            Ok(VcpuExit::Hlt) => "a halt nothing can end".to_owned(),
+            Ok(VcpuExit::InternalError) => "an instruction KVM cannot execute".to_owned(),
+            Ok(VcpuExit::FailEntry(reason, _)) => format!("a state KVM cannot enter (reason {reason:#x})"),
+            Ok(exit) => format!("{exit:?}"),
+            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
+                vcpu.set_kvm_immediate_exit(0);
+                continue;
+            }
+            Err(error) => format!("an error of KVM: {error}"),
+        };
+        let rip = vcpu.get_regs().map_or(0, |regs| regs.rip);
+        ending.end(End::Crash(format!("vCPU {number} stopped at {rip:#x} by {end}")));
+        break;
+    }
+    IMMEDIATE_EXIT.set(ptr::null_mut());
+}
+
+/// A vCPU's thread; stopped and joined when dropped.
+#[derive(Debug)]
+pub(super) struct Vcpu {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Vcpu {
+    /// Lets a vCPU run.
+    pub(super) fn start(
+        vcpu: VcpuFd,
+        number: u8,
+        board: Arc<Board>,
+        ending: Arc<Ending>,
+    ) -> io::Result<Self> {
+        install_handler()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name(format!("vcpu{number}")).spawn(move || {
+            // A panic of the board is one of ours; the machine ends with it instead of hanging.
+            let guard = EndOnPanic(Arc::clone(&ending), number);
+            run(vcpu, number, &board, &ending, &stopped);
+            drop(guard);
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+struct EndOnPanic(Arc<Ending>, u8);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .end(End::Crash(format!("the thread of vCPU {} panicked; this is a bug in belfry", self.1)));
+        }
+    }
+}
+
+impl Drop for Vcpu {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.stop.store(true, Ordering::SeqCst);
+        let mut warned = Instant::now() + Duration::from_secs(5);
+        while !thread.is_finished() {
+            // Again and again: a thread that is not in KVM_RUN yet has the flag, one that is gets the signal.
+            if let Err(error) = thread.kill(SIGRTMIN()) {
+                log::debug!(target: "kvm", "a vCPU's thread takes no signal: {error}");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+            if Instant::now() > warned {
+                log::warn!(target: "kvm", "a vCPU does not stop");
+                warned += Duration::from_secs(60);
+            }
+        }
+        let _ = thread.join();
+    }
+}
