@@ -1,5 +1,6 @@
 //! Lowering: decoded instructions to handlers with their operands resolved.
 
+mod buffer;
 mod memory;
 mod operand;
 mod scalar;
@@ -31,26 +32,7 @@ pub(crate) fn region(
     apertures: Apertures,
     global: &mut Global<'_>,
 ) -> Region {
-    let wave = if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 };
-    let mut lowering = Lowering {
-        arch,
-        wave,
-        backend: backend.kind(),
-        apertures,
-        halves: key.halves,
-        mode: key.mode,
-        start: key.pc,
-        at: 0,
-        next: 0,
-        counted: true,
-        code: Vec::new(),
-        offsets: Vec::new(),
-        faults: Vec::new(),
-        index: Vec::new(),
-        branches: Vec::new(),
-        furthest: 0,
-        vgprs: 0,
-    };
+    let mut lowering = Lowering::new(arch, backend.kind(), key, apertures);
     let mut bytes = Vec::new();
     let end = lowering.all(&mut bytes, global);
     lowering.at = end;
@@ -70,6 +52,15 @@ pub(crate) fn region(
         vgprs: lowering.vgprs,
         key,
     }
+}
+
+/// Whether an instruction has semantics, operands, modifiers and all, under `mode` in a wave of `wave` lanes.
+pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> bool {
+    let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
+    let key = Key { pc: 0, halves, mode };
+    let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
+    lowering.begin(u32::from(inst.size) / 4);
+    lowering.lower(inst).is_ok()
 }
 
 /// A region being lowered.
@@ -99,6 +90,28 @@ struct Lowering {
 }
 
 impl Lowering {
+    fn new(arch: Arch, backend: BackendKind, key: Key, apertures: Apertures) -> Self {
+        Lowering {
+            arch,
+            wave: if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
+            backend,
+            apertures,
+            halves: key.halves,
+            mode: key.mode,
+            start: key.pc,
+            at: 0,
+            next: 0,
+            counted: true,
+            code: Vec::new(),
+            offsets: Vec::new(),
+            faults: Vec::new(),
+            index: Vec::new(),
+            branches: Vec::new(),
+            furthest: 0,
+            vgprs: 0,
+        }
+    }
+
     /// Lowers instructions until the code ends; the dword offset where it does.
     fn all(&mut self, bytes: &mut Vec<u8>, global: &mut Global<'_>) -> u32 {
         let mut blocked = None;
@@ -165,18 +178,7 @@ impl Lowering {
     /// Lowers one instruction, or makes it raise a fault.
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
         let (elements, branches, vgprs) = (self.code.len(), self.branches.len(), self.vgprs);
-        let lowered = match inst.format {
-            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
-            Format::Smem => self.scalar_memory(inst),
-            Format::Vop1 | Format::Vop2 | Format::Vopc | Format::Vop3 | Format::Vop3Sd | Format::Vop3P => {
-                self.vector(inst)
-            }
-            Format::Vopd => self.dual(inst),
-            Format::Ds => self.lds(inst),
-            Format::Flat | Format::Global | Format::Scratch => self.flat(inst),
-            Format::Mubuf if matches!(inst.op, Op::BUFFER_GL0_INV | Op::BUFFER_GL1_INV) => Ok(()),
-            _ => Err(Unsupported),
-        };
+        let lowered = self.lower(inst);
         if lowered.is_err() {
             self.code.truncate(elements);
             self.offsets.truncate(elements);
@@ -186,6 +188,21 @@ impl Lowering {
             let size = usize::from(inst.size).min(bytes.len());
             let text = Disassembly::new(*inst, self.arch, self.wave).to_string();
             self.raise(FaultCause::Unimplemented { op: inst.op, bytes: bytes[..size].to_vec(), text });
+        }
+    }
+
+    fn lower(&mut self, inst: &Inst) -> Lowered {
+        match inst.format {
+            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
+            Format::Smem => self.scalar_memory(inst),
+            Format::Vop1 | Format::Vop2 | Format::Vopc | Format::Vop3 | Format::Vop3Sd | Format::Vop3P => {
+                self.vector(inst)
+            }
+            Format::Vopd => self.dual(inst),
+            Format::Ds => self.lds(inst),
+            Format::Flat | Format::Global | Format::Scratch => self.flat(inst),
+            Format::Mubuf | Format::Mtbuf => self.buffer(inst),
+            _ => Err(Unsupported),
         }
     }
 

@@ -9,9 +9,12 @@ use crate::mem::{Apertures, MemoryFault, Mmu, Tlb};
 use crate::wave::Wave;
 
 mod atomic;
+mod buffer;
+mod buffer_format;
 mod carry;
 mod cmp;
 pub(crate) mod control;
+mod coverage;
 mod cvt;
 pub(crate) mod di;
 mod dispatch;
@@ -22,6 +25,7 @@ mod float;
 mod lane;
 mod lds;
 pub(crate) mod lower;
+mod mubuf;
 mod op;
 mod smem;
 mod sop;
@@ -36,6 +40,7 @@ mod vop_f64;
 mod vop_int;
 mod wmma;
 
+pub use coverage::{Coverage, coverage, supports};
 pub use lds::{Lds, MAX_LDS_SIZE};
 
 /// What a wave runs in: one per worker thread, put together for each call of [`run`].

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod buffers;
 mod words;
 
 use belfry_isa::exec::{FaultCause, Stop};

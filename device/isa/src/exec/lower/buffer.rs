@@ -1,0 +1,51 @@
+//! MUBUF and MTBUF instructions.
+
+use super::operand::Width;
+use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::buffer::field;
+use crate::exec::di::{Kind, Source, flag};
+use crate::exec::mubuf;
+use crate::inst::{Inst, Op, Operand};
+
+impl Lowering {
+    pub(super) fn buffer(&mut self, inst: &Inst) -> Lowered {
+        if matches!(inst.op, Op::BUFFER_GL0_INV | Op::BUFFER_GL1_INV) {
+            return Ok(());
+        }
+        let entry = mubuf::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
+        let mem = &inst.mem;
+        let mut src = [Source::ZERO; 3];
+        let addresses = u32::from(mem.offen) + u32::from(mem.idxen);
+        if addresses > 0 {
+            let value = self.row(inst.src[0], addresses)?;
+            src[0] = Source { value, kind: Kind::Vector, ..Source::ZERO };
+        }
+        src[1] = match inst.src[1] {
+            // Four registers: not across `VCC` or the trap temporaries' end.
+            Operand::Sgpr(register) if register <= 120 => {
+                Source { value: u32::from(register), kind: Kind::Scalar, ..Source::ZERO }
+            }
+            _ => return Err(Unsupported),
+        };
+        src[2] = self.source(inst.src[2], Width::B32)?;
+        let mut di = Di { src, aux: entry.aux, dst2: entry.count, ..Di::new(entry.handler) };
+        di.imm = mem.offset.cast_unsigned() & field::OFFSET
+            | u32::from(mem.format) << field::FORMAT
+            | if mem.offen { field::OFFEN } else { 0 }
+            | if mem.idxen { field::IDXEN } else { 0 };
+        let data = if inst.dst.is_some() { inst.dst } else { inst.src[3] };
+        if entry.registers > 0 {
+            di.dst = self.row(data, entry.registers)?;
+        }
+        if inst.dst.is_some() {
+            di.flags |= flag::RETURN;
+            if mem.tfe {
+                di.imm |= field::TFE;
+                let result = if inst.src[3].is_some() { entry.count } else { entry.registers };
+                self.row(data, result + 1)?;
+            }
+        }
+        self.emit(di);
+        Ok(())
+    }
+}

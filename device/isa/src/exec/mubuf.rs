@@ -1,0 +1,369 @@
+//! MUBUF and MTBUF: loads, stores and atomics through a buffer descriptor.
+//!
+//! `dst` is the row of VDATA, `src[0]` of VADDR, `src[1]` the descriptor's first scalar register, `src[2]` SOFFSET,
+//! `imm` the bits of [`buffer::field`](super::buffer::field), `dst2` the number of components or dwords.
+
+use super::atomic::Function;
+use super::buffer::{Buffer, field};
+use super::buffer_format::BufferFormat;
+use super::di::{Di, Flow, Handler, Machine, flag};
+use super::ds::{Half, Narrow, lane64, set_lane64};
+use crate::mem::MemoryFault;
+use crate::wave::{Wave, number};
+
+/// The first lane that failed and why.
+type Done = Result<(), MemoryFault>;
+
+/// Runs `f` for each active lane; the first failure stops the wave.
+fn each(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32) -> Done,
+) -> Flow {
+    let mut exec = if w.halves == 1 { u64::from(w.s[number::EXEC]) } else { w.exec() };
+    while exec != 0 {
+        let lane = exec.trailing_zeros();
+        exec &= exec - 1;
+        if let Err(fault) = f(w, m, lane) {
+            return m.memory_fault(fault, 1 << lane);
+        }
+    }
+    Flow::NEXT
+}
+
+fn get(w: &Wave, d: &Di, n: u32, lane: u32) -> u32 {
+    w.v.lane(d.dst + n * w.halves + lane / 32, lane & 31)
+}
+
+fn set(w: &mut Wave, d: &Di, n: u32, lane: u32, value: u32) {
+    let row = d.dst + n * w.halves + lane / 32;
+    w.v.set_lane(row, lane & 31, value);
+}
+
+/// The residency status after the data: everything there is is resident.
+fn set_status(w: &mut Wave, d: &Di, registers: u32, lane: u32) {
+    if d.imm & field::TFE != 0 {
+        set(w, d, registers, lane, 0);
+    }
+}
+
+fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let buffer = Buffer::of(w, d);
+    each(w, m, |w, m, lane| {
+        let place = buffer.place(w, d, lane);
+        let mut words = [0; 4];
+        for (n, word) in (0_u64..).zip(&mut words).take(d.dst2 as usize) {
+            if let Some(va) = buffer.address(place, n * 4, 4) {
+                *word = m.global.load::<u32>(va)?;
+            }
+        }
+        for (n, word) in (0..d.dst2).zip(words) {
+            set(w, d, n, lane, word);
+        }
+        set_status(w, d, d.dst2, lane);
+        Ok(())
+    })
+}
+
+fn store(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let buffer = Buffer::of(w, d);
+    each(w, m, |w, m, lane| {
+        let place = buffer.place(w, d, lane);
+        for n in 0..d.dst2 {
+            if let Some(va) = buffer.address(place, u64::from(n) * 4, 4) {
+                m.global.store(va, get(w, d, n, lane))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A value of 8 or 16 bits at a lane's place, 0 when that is outside.
+fn narrow_value(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    buffer: &Buffer,
+    bytes: u32,
+    lane: u32,
+) -> Result<u16, MemoryFault> {
+    match buffer.address(buffer.place(w, d, lane), 0, u64::from(bytes)) {
+        None => Ok(0),
+        Some(va) if bytes == 1 => m.global.load::<u8>(va).map(u16::from),
+        Some(va) => m.global.load::<u16>(va),
+    }
+}
+
+fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
+    each(w, m, |w, m, lane| {
+        let value = narrow_value(w, m, d, &buffer, narrow.bytes, lane)?;
+        let new = narrow.merge(get(w, d, 0, lane), value);
+        set(w, d, 0, lane, new);
+        set_status(w, d, 1, lane);
+        Ok(())
+    })
+}
+
+fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
+    each(w, m, |w, m, lane| {
+        let Some(va) = buffer.address(buffer.place(w, d, lane), 0, u64::from(narrow.bytes)) else {
+            return Ok(());
+        };
+        let word = get(w, d, 0, lane);
+        let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
+        if narrow.bytes == 1 { m.global.store(va, value as u8) } else { m.global.store(va, value as u16) }
+    })
+}
+
+fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (buffer, function) = (Buffer::of(w, d), Function::from_number(d.aux));
+    each(w, m, |w, m, lane| {
+        let (data, other) = (get(w, d, 0, lane), get(w, d, 1, lane));
+        let old = match buffer.address(buffer.place(w, d, lane), 0, 4) {
+            Some(va) => m.global.update_u32(va, |old| function.apply32(old, data, other))?,
+            None => 0,
+        };
+        if d.flags & flag::RETURN != 0 {
+            set(w, d, 0, lane, old);
+            set_status(w, d, d.dst2, lane);
+        }
+        Ok(())
+    })
+}
+
+fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (buffer, function) = (Buffer::of(w, d), Function::from_number(d.aux));
+    each(w, m, |w, m, lane| {
+        let (data, other) = (lane64(w, d.dst, lane), lane64(w, d.dst + 2 * w.halves, lane));
+        let old = match buffer.address(buffer.place(w, d, lane), 0, 8) {
+            Some(va) => m.global.update_u64(va, |old| function.apply64(old, data, other))?,
+            None => 0,
+        };
+        if d.flags & flag::RETURN != 0 {
+            set_lane64(w, d.dst, lane, old);
+            set_status(w, d, d.dst2, lane);
+        }
+        Ok(())
+    })
+}
+
+/// Loads to LDS: a dword per lane from `M0[15:0]` plus the instruction's offset.
+fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
+    let base = (w.s[number::M0] & 0xffff) + (d.imm & field::OFFSET);
+    let mut outside = None;
+    let flow = each(w, m, |w, m, lane| {
+        let value = if d.aux == layout::FORMAT {
+            let format = BufferFormat::of(buffer.format);
+            load_element(w, m, d, &buffer, format, lane)?[0]
+        } else if narrow.bytes == 0 {
+            match buffer.address(buffer.place(w, d, lane), 0, 4) {
+                Some(va) => m.global.load::<u32>(va)?,
+                None => 0,
+            }
+        } else {
+            narrow.merge(0, narrow_value(w, m, d, &buffer, narrow.bytes, lane)?)
+        };
+        let at = base + lane * 4;
+        if m.lds.contains(at, 4) {
+            m.lds.put(at, value.to_le_bytes());
+        } else {
+            let (_, lanes) = outside.get_or_insert((at, 0_u64));
+            *lanes |= 1 << lane;
+        }
+        Ok(())
+    });
+    match outside {
+        Some((address, lanes)) if flow == Flow::NEXT => m.lds_fault(address, lanes),
+        _ => flow,
+    }
+}
+
+/// How the components of a typed access lie in registers.
+mod layout {
+    /// The format is the instruction's (MTBUF): no component selects.
+    pub(super) const TYPED: u8 = 1;
+    /// Sixteen bits each, two in a register.
+    pub(super) const D16: u8 = 2;
+    /// Sixteen bits in the high half.
+    pub(super) const HIGH: u8 = 4;
+    /// To LDS, by the format of the descriptor.
+    pub(super) const FORMAT: u8 = 0x80;
+}
+
+/// Format of an access and where each register's component comes from.
+fn format_of(d: &Di, buffer: &Buffer) -> (Option<BufferFormat>, [u32; 4]) {
+    if d.aux & layout::TYPED != 0 {
+        (BufferFormat::of(d.imm >> field::FORMAT & 127), [4, 5, 6, 7])
+    } else {
+        (BufferFormat::of(buffer.format), buffer.select)
+    }
+}
+
+/// The components of a lane's element, zeros when it is outside.
+fn load_element(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    buffer: &Buffer,
+    format: Option<BufferFormat>,
+    lane: u32,
+) -> Result<[u32; 4], MemoryFault> {
+    let Some(format) = format else { return Ok([0; 4]) };
+    let Some(va) = buffer.address(buffer.place(w, d, lane), 0, format.bytes()) else { return Ok([0; 4]) };
+    let mut element = 0;
+    for n in 0..format.bytes() {
+        element |= u128::from(m.global.load::<u8>(va.wrapping_add(n))?) << (n * 8);
+    }
+    Ok(format.unpack(element))
+}
+
+fn load_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let buffer = Buffer::of(w, d);
+    let (format, select) = format_of(d, &buffer);
+    each(w, m, |w, m, lane| {
+        let memory = load_element(w, m, d, &buffer, format, lane)?;
+        let components = select.map(|select| match select {
+            1 => format.map_or(0, BufferFormat::one),
+            4..=7 => memory[select as usize & 3],
+            _ => 0,
+        });
+        let registers = put_components(w, d, lane, format, &components);
+        set_status(w, d, registers, lane);
+        Ok(())
+    })
+}
+
+/// Writes the components an instruction asks for; how many registers that took.
+fn put_components(
+    w: &mut Wave,
+    d: &Di,
+    lane: u32,
+    format: Option<BufferFormat>,
+    components: &[u32; 4],
+) -> u32 {
+    if d.aux & layout::D16 == 0 {
+        for (n, value) in (0..d.dst2).zip(components) {
+            set(w, d, n, lane, *value);
+        }
+        return d.dst2;
+    }
+    for (n, value) in (0..d.dst2).zip(components) {
+        let value = u32::from(format.map_or(0, |format| format.narrow(*value)));
+        let high = n & 1 != 0 || d.aux & layout::HIGH != 0;
+        let old = get(w, d, n / 2, lane);
+        let new = if high { old & 0xffff | value << 16 } else { old & 0xffff_0000 | value };
+        set(w, d, n / 2, lane, new);
+    }
+    d.dst2.div_ceil(2)
+}
+
+fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let buffer = Buffer::of(w, d);
+    let (format, select) = format_of(d, &buffer);
+    each(w, m, |w, m, lane| {
+        let Some(format) = format else { return Ok(()) };
+        let Some(va) = buffer.address(buffer.place(w, d, lane), 0, format.bytes()) else { return Ok(()) };
+        let mut memory = [0; 4];
+        for (n, select) in (0..d.dst2).zip(select) {
+            let value = if d.aux & layout::D16 == 0 {
+                get(w, d, n, lane)
+            } else {
+                let high = n & 1 != 0 || d.aux & layout::HIGH != 0;
+                let word = get(w, d, n / 2, lane);
+                format.widen((if high { word >> 16 } else { word }) as u16)
+            };
+            if let 4..=7 = select {
+                memory[select as usize & 3] = value;
+            }
+        }
+        let element = format.pack(memory);
+        for n in 0..format.bytes() {
+            m.global.store(va.wrapping_add(n), (element >> (n * 8)) as u8)?;
+        }
+        Ok(())
+    })
+}
+
+/// How a buffer operation is lowered.
+pub(crate) struct BufferEntry {
+    pub(crate) handler: Handler,
+    pub(crate) aux: u8,
+    /// Components or dwords, for [`Di::dst2`].
+    pub(crate) count: u32,
+    /// Registers of VDATA.
+    pub(crate) registers: u32,
+}
+
+/// The lowering of a mnemonic such as `buffer_load_b32` or `tbuffer_store_format_xy`.
+pub(crate) fn parse(mnemonic: &str) -> Option<BufferEntry> {
+    let (prefix, name) = mnemonic.split_once('_')?;
+    let typed = match prefix {
+        "buffer" => 0,
+        "tbuffer" => layout::TYPED,
+        _ => return None,
+    };
+    let entry = |handler: Handler, aux: u8, count: u32, registers: u32| {
+        Some(BufferEntry { handler, aux, count, registers })
+    };
+    let narrow = |bytes: u32, signed: bool, half: Option<Half>| Narrow { bytes, signed, half }.pack();
+    if let Some((action, components)) =
+        name.split_once("format_").filter(|(action, _)| !action.contains("lds"))
+    {
+        let count = u32::try_from(components.len()).ok()?;
+        let (handler, rest): (Handler, _) = match action.strip_prefix("load_") {
+            Some(rest) => (load_format, rest),
+            None => (store_format, action.strip_prefix("store_")?),
+        };
+        return match rest {
+            "" => entry(handler, typed, count, count),
+            "d16_" => entry(handler, typed | layout::D16, count, count.div_ceil(2)),
+            "d16_hi_" => entry(handler, typed | layout::D16 | layout::HIGH, count, 1),
+            _ => None,
+        };
+    }
+    if let Some(function) = name.strip_prefix("atomic_") {
+        let (function, bits, operands) = Function::parse(function)?;
+        let handler: Handler = if bits == 64 { atomic64 } else { atomic32 };
+        return entry(handler, function as u8, bits / 32, bits / 32 * operands);
+    }
+    if let Some(kind) = name.strip_prefix("load_lds_") {
+        return match kind {
+            "format_x" => entry(load_to_lds, layout::FORMAT, 0, 0),
+            "b32" => entry(load_to_lds, 0, 0, 0),
+            "u8" => entry(load_to_lds, narrow(1, false, None), 0, 0),
+            "i8" => entry(load_to_lds, narrow(1, true, None), 0, 0),
+            "u16" => entry(load_to_lds, narrow(2, false, None), 0, 0),
+            "i16" => entry(load_to_lds, narrow(2, true, None), 0, 0),
+            _ => None,
+        };
+    }
+    let (low, high) = (Some(Half::Low), Some(Half::High));
+    match name {
+        "load_b32" => entry(load, 0, 1, 1),
+        "load_b64" => entry(load, 0, 2, 2),
+        "load_b96" => entry(load, 0, 3, 3),
+        "load_b128" => entry(load, 0, 4, 4),
+        "store_b32" => entry(store, 0, 1, 1),
+        "store_b64" => entry(store, 0, 2, 2),
+        "store_b96" => entry(store, 0, 3, 3),
+        "store_b128" => entry(store, 0, 4, 4),
+        "load_u8" => entry(load_narrow, narrow(1, false, None), 0, 1),
+        "load_i8" => entry(load_narrow, narrow(1, true, None), 0, 1),
+        "load_u16" => entry(load_narrow, narrow(2, false, None), 0, 1),
+        "load_i16" => entry(load_narrow, narrow(2, true, None), 0, 1),
+        "load_d16_u8" => entry(load_narrow, narrow(1, false, low), 0, 1),
+        "load_d16_i8" => entry(load_narrow, narrow(1, true, low), 0, 1),
+        "load_d16_b16" => entry(load_narrow, narrow(2, false, low), 0, 1),
+        "load_d16_hi_u8" => entry(load_narrow, narrow(1, false, high), 0, 1),
+        "load_d16_hi_i8" => entry(load_narrow, narrow(1, true, high), 0, 1),
+        "load_d16_hi_b16" => entry(load_narrow, narrow(2, false, high), 0, 1),
+        "store_b8" => entry(store_narrow, narrow(1, false, None), 0, 1),
+        "store_b16" => entry(store_narrow, narrow(2, false, None), 0, 1),
+        "store_d16_hi_b8" => entry(store_narrow, narrow(1, false, high), 0, 1),
+        "store_d16_hi_b16" => entry(store_narrow, narrow(2, false, high), 0, 1),
+        _ => None,
+    }
+}
