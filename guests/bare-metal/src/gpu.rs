@@ -1,0 +1,48 @@
+//! The device behind its BARs.
+
+use belfry_abi::regs::{Register, gc};
+
+use crate::memory::{poke, read32, write32};
+
+/// Where the BARs are.
+#[derive(Debug)]
+pub struct Gpu {
+    /// Registers.
+    pub registers: u64,
+    /// Doorbells.
+    pub doorbells: u64,
+    /// Video memory.
+    pub vram: u64,
+}
+
+impl Gpu {
+    /// Reads a register.
+    pub fn read<R: Register>(&self) -> R {
+        R::from_bits(read32(self.registers + u64::from(R::INDEX) * 4))
+    }
+
+    /// Writes a register.
+    pub fn write<R: Register>(&self, value: R) {
+        write32(self.registers + u64::from(R::INDEX) * 4, value.bits());
+    }
+
+    /// Writes two registers that hold one value, the low half first.
+    pub fn write_pair<L: Register, H: Register>(&self, value: u64) {
+        self.write(L::from_bits(value as u32));
+        self.write(H::from_bits((value >> 32) as u32));
+    }
+
+    /// Selects the bank of registers that each queue, or each VMID, has one of.
+    pub fn select(&self, me: u32, pipe: u32, vmid: u32) {
+        let mut bank = gc::GRBM_GFX_CNTL::from_bits(0);
+        bank.set_meid(me);
+        bank.set_pipeid(pipe);
+        bank.set_vmid(vmid);
+        self.write(bank);
+    }
+
+    /// Rings the doorbell at a dword index.
+    pub fn ring(&self, doorbell: u32, value: u64) {
+        poke(self.doorbells + u64::from(doorbell) * 4, value);
+    }
+}

@@ -1,0 +1,120 @@
+//! The smallest driver of the GPU: a kernel of its own, alone on its machine, that reads from top to bottom.
+//!
+//! It finds the function on the PCI bus, sizes and moves its BARs, takes its interrupt, brings up the KIQ and the MES,
+//! gives a process page tables and a queue, and has a compiled kernel add vectors. Every layout is `belfry-abi`'s.
+//!
+//! Machine: 64-bit long mode, the first 4 GiB mapped one to one, COM1 at 0x3f8, a byte written to port 0xf4 ends it.
+//! There is no SSE, and on some hosts ring 0 is emulated: no floating point, no large copies.
+
+#![no_std]
+#![no_main]
+
+mod cpu;
+mod gpu;
+mod memory;
+mod pci;
+mod process;
+mod rings;
+mod shader;
+
+use core::sync::atomic::Ordering;
+
+use belfry_abi::ih::Source;
+use belfry_abi::pci::{BAR_DOORBELLS, BAR_REGISTERS, BAR_VRAM};
+
+use crate::cpu::{Serial, exit, say};
+use crate::gpu::Gpu;
+use crate::process::{Process, Queue};
+use crate::rings::Rings;
+
+/// Work-items, and elements of each vector.
+const COUNT: u32 = 256;
+/// Dispatches in all; every fourth is preceded by a pause, so that doorbells are rung busy and idle.
+const ROUNDS: u32 = 16;
+/// Identifies the process in interrupts.
+const PASID: u16 = 0x8001;
+/// The event the signals of the process name.
+const EVENT: u32 = 42;
+/// Where VRAM is moved: aligned to the largest size it can have.
+const VRAM_AT: u64 = 0x8_0000_0000;
+const DOORBELLS_AT: u64 = 0xc800_0000;
+const REGISTERS_AT: u64 = 0xc700_0000;
+
+/// Runs once, with a stack and nothing else.
+fn main() {
+    cpu::take_interrupts();
+
+    // The function: where it is, how large its BARs are, and that they go where they are told to.
+    let function = pci::find(belfry_abi::pci::VENDOR_ID, belfry_abi::pci::DEVICE_ID).expect("no GPU on the bus");
+    let (before, vram_size) = function.bar(BAR_VRAM);
+    let (_, doorbells_size) = function.bar(BAR_DOORBELLS);
+    let (_, registers_size) = function.bar(BAR_REGISTERS);
+    say!("GPU {function}: VRAM {} MiB at {before:#x}", vram_size >> 20);
+    assert_eq!((doorbells_size, registers_size), (2 << 20, 1 << 20), "sizes of BARs");
+    function.enable();
+    memory::map(before);
+    memory::poke(before + 0x1000, 0x6265_6c66_7279);
+    function.disable();
+    function.move_bar(BAR_VRAM, VRAM_AT);
+    function.move_bar(BAR_DOORBELLS, DOORBELLS_AT);
+    function.move_bar(BAR_REGISTERS, REGISTERS_AT);
+    function.enable();
+    memory::map(VRAM_AT);
+    assert_eq!(memory::peek(VRAM_AT + 0x1000), 0x6265_6c66_7279, "VRAM after its BAR was moved");
+
+    // The device: interrupts, the kernel's address space, its two rings.
+    let gpu = Gpu { registers: REGISTERS_AT, doorbells: DOORBELLS_AT, vram: VRAM_AT };
+    function.route_interrupts(&gpu, cpu::VECTOR);
+    let mut rings = Rings::bring_up(&gpu);
+    say!("KIQ and MES answer");
+
+    // A process: page tables, a kernel, a queue, vectors.
+    let mut process = Process::new(&gpu, PASID);
+    let kernel = shader::load(&gpu, &mut process, &mut rings);
+    let mut queue = Queue::new(&gpu, &mut process, &mut rings);
+    rings.add_queue(&gpu, &queue.frame(&process));
+    let vectors = shader::Vectors::new(&gpu, &mut process, &mut rings, COUNT);
+
+    for round in 1..=ROUNDS {
+        if round % 4 == 0 {
+            cpu::pause();
+        }
+        vectors.clear();
+        let signal = queue.dispatch(&gpu, &kernel, &vectors, EVENT);
+        // The last one waits in the table's pending bits until its vector is unmasked.
+        let masked = round == ROUNDS;
+        if masked {
+            function.mask(&gpu, true);
+            queue.ring(&gpu);
+            while signal.load(Ordering::Acquire) != 0 {}
+            while !function.is_pending(&gpu) {}
+            assert_eq!(cpu::interrupts(), u64::from(round - 1), "interrupts while the vector was masked");
+            function.mask(&gpu, false);
+        } else {
+            queue.ring(&gpu);
+        }
+        cpu::wait_until(|| cpu::interrupts() == u64::from(round));
+        let entry = rings.interrupt(&gpu).expect("an interrupt without an entry");
+        assert!(
+            entry.source() == Source::CP_EOP_INTERRUPT && entry.pasid() == PASID && entry.data[0] == EVENT,
+            "unexpected interrupt {entry:?}"
+        );
+        assert_eq!(signal.load(Ordering::Acquire), 0, "the signal of a dispatch that has completed");
+        vectors.verify();
+    }
+    rings.remove_queue(&gpu, queue.doorbell(), queue.gang());
+    say!("verified: {COUNT} sums, {ROUNDS} times, {} interrupts", cpu::interrupts());
+}
+
+/// What `start` calls.
+extern "C" fn run() -> ! {
+    main();
+    exit(0)
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    use core::fmt::Write as _;
+    let _ = writeln!(Serial, "bare-metal guest failed: {info}");
+    exit(1)
+}

@@ -1,0 +1,199 @@
+//! A process: page tables in VRAM, and a queue of AQL packets.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use belfry_abi::aql::{
+    AQL_PACKET_SIZE, AmdQueue, FENCE_SCOPE_SYSTEM, KernelDispatchPacket, PacketHeader, PacketType,
+    QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
+};
+use belfry_abi::gpuvm::{
+    PTE_ADDRESS_MASK, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
+};
+use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType};
+use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::regs::{Register, gc};
+use belfry_abi::signal::{
+    AMD_SIGNAL_KIND_USER, SIGNAL_EVENT_ID_OFFSET, SIGNAL_EVENT_MAILBOX_PTR_OFFSET, SIGNAL_VALUE_OFFSET,
+};
+use zerocopy::FromZeros;
+
+use crate::gpu::Gpu;
+use crate::memory::{PAGE, pages, peek, poke, put, quad, word};
+use crate::rings::Rings;
+use crate::shader::{Kernel, Vectors};
+
+/// First address the process is given.
+const FIRST_VA: u64 = 0x7f00_0000_0000;
+/// Three levels of directories above the page table.
+const DEPTH: u32 = 3;
+const PACKETS: u64 = 16;
+/// Dword index of the first doorbell of the second slice: the first one is the kernel's.
+const DOORBELL: u32 = (belfry_abi::pci::DOORBELL_SLICE_SIZE / 4) as u32;
+/// Where waves would be saved; the device asks that there is a place.
+const SAVE_AREA: (u32, u32) = (0x7e00, 0x1_0000);
+
+/// An address space.
+pub struct Process {
+    pasid: u16,
+    root: u64,
+    next: u64,
+}
+
+/// Where something is, for the processor and for the process.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    /// Physical.
+    pub cpu: u64,
+    /// In the process.
+    pub gpu: u64,
+}
+
+impl Process {
+    /// An empty one.
+    pub fn new(_gpu: &Gpu, pasid: u16) -> Self {
+        Self { pasid, root: 0, next: FIRST_VA }
+    }
+
+    /// Pages of RAM of the process.
+    pub fn alloc(&mut self, gpu: &Gpu, rings: &mut Rings, bytes: u64) -> Shared {
+        let cpu = pages(bytes);
+        let va = self.reserve(bytes);
+        for page in (0..bytes).step_by(PAGE as usize) {
+            self.map(gpu, rings, va + page, cpu + page);
+        }
+        Shared { cpu, gpu: va }
+    }
+
+    /// Addresses nothing is mapped at yet, with a gap behind them.
+    pub fn reserve(&mut self, bytes: u64) -> u64 {
+        let va = self.next;
+        self.next += bytes.next_multiple_of(PAGE) + PAGE;
+        va
+    }
+
+    /// Maps a page of RAM.
+    pub fn map(&mut self, gpu: &Gpu, rings: &mut Rings, va: u64, memory: u64) {
+        if self.root == 0 {
+            self.root = rings.vram_page();
+        }
+        let mut table = self.root;
+        for level in (1..=DEPTH).rev() {
+            let entry = gpu.vram + table + (va >> (12 + 9 * level) & 0x1ff) * 8;
+            if peek(entry) & PTE_VALID == 0 {
+                poke(entry, rings.vram_page() | PTE_VALID);
+            }
+            table = peek(entry) & PTE_ADDRESS_MASK;
+        }
+        let flags = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_EXECUTABLE | PTE_READABLE | PTE_WRITEABLE;
+        poke(gpu.vram + table + (va >> 12 & 0x1ff) * 8, memory | flags);
+    }
+}
+
+/// A queue with one signal.
+pub struct Queue {
+    ring: Shared,
+    state: Shared,
+    state_in_kernel: u64,
+    mqd: u64,
+    signal: Shared,
+    written: u64,
+}
+
+impl Queue {
+    /// Makes its ring, its `amd_queue_t` and its MQD.
+    pub fn new(gpu: &Gpu, process: &mut Process, rings: &mut Rings) -> Self {
+        let ring = process.alloc(gpu, rings, PACKETS * AQL_PACKET_SIZE);
+        let state = process.alloc(gpu, rings, PAGE);
+        let signal = process.alloc(gpu, rings, PAGE);
+        for packet in 0..PACKETS {
+            word(ring.cpu + packet * AQL_PACKET_SIZE).store(PacketType::INVALID.0.into(), Ordering::Relaxed);
+        }
+        let mut queue = AmdQueue::new_zeroed();
+        queue.base_address = ring.gpu;
+        queue.size = PACKETS as u32;
+        queue.read_dispatch_id_field_base_byte_offset = QUEUE_READ_DISPATCH_ID_OFFSET as u32;
+        put(state.cpu, &queue);
+
+        let mut mqd = ComputeMqd::new();
+        mqd.set_pq_base(ring.gpu);
+        mqd.set_pq_rptr_report_addr(state.gpu + QUEUE_READ_DISPATCH_ID_OFFSET);
+        mqd.set_pq_wptr_poll_addr(state.gpu + QUEUE_WRITE_DISPATCH_ID_OFFSET);
+        let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
+        control.set_queue_size(((PACKETS * AQL_PACKET_SIZE / 4) as u32).ilog2() - 1);
+        control.set_slot_based_wptr(2);
+        mqd.cp_hqd_pq_control = control.bits();
+        mqd.cp_hqd_aql_control = 1;
+        (mqd.cp_hqd_ctx_save_base_addr_hi, mqd.cp_hqd_ctx_save_size) = SAVE_AREA;
+        let mut bell = gc::CP_HQD_PQ_DOORBELL_CONTROL::from_bits(0);
+        bell.set_doorbell_offset(DOORBELL);
+        mqd.cp_hqd_pq_doorbell_control = bell.bits();
+        let descriptor = rings.share(gpu, PAGE);
+        put(descriptor.cpu, &mqd);
+        let state_in_kernel = rings.map(gpu, state.cpu, PAGE);
+        Self { ring, state, state_in_kernel, mqd: descriptor.gpu, signal, written: 0 }
+    }
+
+    /// Dword index of the doorbell.
+    pub fn doorbell(&self) -> u32 {
+        DOORBELL
+    }
+
+    /// What the scheduler knows the queue's gang by.
+    pub fn gang(&self) -> u64 {
+        self.mqd
+    }
+
+    /// What the scheduler needs to know.
+    pub fn frame(&self, process: &Process) -> AddQueue {
+        let mut context = gc::GCVM_CONTEXT0_CNTL::from_bits(0);
+        context.set_enable_context(true);
+        context.set_page_table_depth(DEPTH);
+        let mut frame = AddQueue::new_zeroed();
+        frame.header = Header::new(Opcode::ADD_QUEUE);
+        frame.process_id = process.pasid.into();
+        frame.page_table_base_addr = (process.root | PTE_VALID).into();
+        frame.process_va_end = ((1u64 << 36) - 1).into();
+        frame.process_context_addr = process.root.into();
+        frame.gang_context_addr = self.gang().into();
+        frame.doorbell_offset = DOORBELL;
+        frame.mqd_addr = self.mqd.into();
+        frame.wptr_addr = (self.state_in_kernel + QUEUE_WRITE_DISPATCH_ID_OFFSET).into();
+        frame.queue_type = QueueType::COMPUTE.0;
+        frame.gds_size = (PACKETS * AQL_PACKET_SIZE / 4) as u32;
+        frame.vm_context_cntl = context.bits();
+        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+        frame
+    }
+
+    /// Writes a packet, its header last, and gives the value of the signal it completes; nobody is told yet.
+    pub fn dispatch(&mut self, _gpu: &Gpu, kernel: &Kernel, vectors: &Vectors, event: u32) -> &'static AtomicU64 {
+        let signal = self.signal;
+        poke(signal.cpu, AMD_SIGNAL_KIND_USER as u64);
+        poke(signal.cpu + SIGNAL_EVENT_MAILBOX_PTR_OFFSET, signal.gpu + PAGE / 2);
+        word(signal.cpu + SIGNAL_EVENT_ID_OFFSET).store(event, Ordering::Relaxed);
+        poke(signal.cpu + SIGNAL_VALUE_OFFSET, 1);
+
+        let mut packet = KernelDispatchPacket::new_zeroed();
+        packet.setup = 1;
+        (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z) = (vectors.workgroup(), 1, 1);
+        (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z) = (vectors.count(), 1, 1);
+        packet.kernel_object = kernel.descriptor;
+        packet.kernarg_address = vectors.arguments();
+        packet.completion_signal = signal.gpu;
+        let header = PacketHeader::new(PacketType::KERNEL_DISPATCH, true, FENCE_SCOPE_SYSTEM, FENCE_SCOPE_SYSTEM);
+
+        let at = self.ring.cpu + self.written % PACKETS * AQL_PACKET_SIZE;
+        packet.header = PacketType::INVALID.0.into();
+        put(at, &packet);
+        self.written += 1;
+        poke(self.state.cpu + QUEUE_WRITE_DISPATCH_ID_OFFSET, self.written);
+        let first: &AtomicU32 = word(at);
+        first.store(u32::from(header.bits()) | u32::from(packet.setup) << 16, Ordering::Release);
+        quad(signal.cpu + SIGNAL_VALUE_OFFSET)
+    }
+
+    /// Rings for the last packet written.
+    pub fn ring(&self, gpu: &Gpu) {
+        gpu.ring(DOORBELL, self.written - 1);
+    }
+}
