@@ -85,6 +85,9 @@ struct RunArgs {
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
+    /// Prints afterwards what the device refused, and the registers it has no behaviour for, most used first.
+    #[arg(long)]
+    unmodelled: bool,
     /// A file to bring along; repeatable. A relative GUEST is below the program's directory.
     #[arg(long = "file", value_name = "HOST:GUEST")]
     files: Vec<FileMapping>,
@@ -169,7 +172,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };
-    let json = args.json;
+    let (json, unmodelled) = (args.json, args.unmodelled);
     let report = run(&options, &Progress::new(), &mut |stream, data| {
         // A reader that has left does not stop the program.
         let _ = match stream {
@@ -181,6 +184,9 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         println!("{}", serde_json::to_string(&report)?);
     } else {
         println!("\n{report}");
+        if unmodelled {
+            print!("{}", report.shortcomings());
+        }
     }
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
 }

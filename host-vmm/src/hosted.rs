@@ -116,6 +116,8 @@ pub struct Outcome {
     pub program: Duration,
     /// The device's counters at its end.
     pub stats: Stats,
+    /// Registers the driver used that the device has no behaviour for: name, reads, writes.
+    pub unmodelled: Vec<(String, u64, u64)>,
 }
 
 /// Runs a bundled example on a GPU of its own; `output` gets what it writes, as it comes.
@@ -154,7 +156,14 @@ pub fn run(
         }
         Err(_) => return Err(HostedError::Thread("it panicked".into())),
     };
-    Ok(Outcome { exit_status, device, driver, program: started.elapsed(), stats: gpu.device().stats() })
+    Ok(Outcome {
+        exit_status,
+        device,
+        driver,
+        program: started.elapsed(),
+        stats: gpu.device().stats(),
+        unmodelled: gpu.device().unmodelled(),
+    })
 }
 
 /// Hands over what the program writes until it ends; fails at the deadline.

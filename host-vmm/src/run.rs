@@ -1,5 +1,6 @@
 //! One program, run to its end in a guest or hosted, with everything it needs brought along.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -129,6 +130,21 @@ pub struct RunReport {
     pub page_walks: u64,
     /// Interrupts raised.
     pub interrupts: u64,
+    /// What the guest did wrong, by name, with how often.
+    pub errors: BTreeMap<String, u64>,
+    /// Registers the driver used that the device stores without any behaviour, most used first.
+    pub unmodelled: Vec<Unmodelled>,
+}
+
+/// A register without behaviour.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unmodelled {
+    /// Its name, or its offset.
+    pub register: String,
+    /// How often it was read.
+    pub reads: u64,
+    /// How often it was written.
+    pub writes: u64,
 }
 
 /// Why a program could not be run; a program that ran and failed is not an error.
@@ -283,6 +299,7 @@ fn boot_and_run(
         }
     }
     let stats = guest.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
+    let unmodelled = guest.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
     let report = RunReport {
         mode: Mode::Qemu,
         accelerator: Some(accelerator.to_string()),
@@ -293,7 +310,7 @@ fn boot_and_run(
         boot_ms: milliseconds(guest.boot_time()),
         driver_ms: milliseconds(driver),
         program_ms: milliseconds(program_time),
-        ..from_stats(&stats)
+        ..from_device(&stats, unmodelled)
     };
     guest.power_off()?;
     Ok(report)
@@ -356,7 +373,7 @@ fn hosted(
         boot_ms: milliseconds(outcome.device),
         driver_ms: milliseconds(outcome.driver),
         program_ms: milliseconds(outcome.program),
-        ..from_stats(&outcome.stats)
+        ..from_device(&outcome.stats, outcome.unmodelled)
     })
 }
 
@@ -378,7 +395,8 @@ fn substitute(argument: &str, guest: &str, host: &str) -> String {
     text
 }
 
-fn from_stats(stats: &Stats) -> RunReport {
+/// A report with what the device counted, and nothing else.
+fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) -> RunReport {
     RunReport {
         mode: Mode::Auto,
         accelerator: None,
@@ -395,6 +413,28 @@ fn from_stats(stats: &Stats) -> RunReport {
         doorbells: Doorbells { trapped: stats.doorbells_trapped, polled: stats.doorbells_polled },
         page_walks: stats.page_walks,
         interrupts: stats.interrupts,
+        errors: stats.errors.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
+        unmodelled: unmodelled
+            .into_iter()
+            .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
+            .collect(),
+    }
+}
+
+impl RunReport {
+    /// What the device refused and what it does not model, as `run --unmodelled` prints it.
+    #[must_use]
+    pub fn shortcomings(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::from("refused or failed, by name:\n");
+        for (name, count) in &self.errors {
+            let _ = writeln!(text, "  {count:>8}  {name}");
+        }
+        text.push_str("registers without behaviour, most used first (reads, writes):\n");
+        for Unmodelled { register, reads, writes } in &self.unmodelled {
+            let _ = writeln!(text, "  {reads:>8} {writes:>8}  {register}");
+        }
+        text
     }
 }
 
@@ -496,7 +536,7 @@ mod tests {
 
     #[test]
     fn report_is_one_object_with_the_promised_names() {
-        let report = RunReport { program: "x".into(), ..from_stats(&Stats::default()) };
+        let report = RunReport { program: "x".into(), ..from_device(&Stats::default(), Vec::new()) };
         let json = serde_json::to_value(&report).unwrap();
         for name in [
             "mode",

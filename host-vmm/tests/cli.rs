@@ -1,7 +1,9 @@
 //! The binary as a user runs it, in both modes.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -128,6 +130,12 @@ fn unknown_program_is_refused_with_what_there_is() {
 }
 
 #[test]
+fn what_is_not_modelled_is_listed_on_request() {
+    let stdout = succeed(&["run", "--mode", "hosted", "--unmodelled"]);
+    assert!(stdout.contains("registers without behaviour"), "{stdout}");
+}
+
+#[test]
 fn disassembly_names_kernels_and_instructions() {
     assert!(Path::new(VECADD).exists());
     let stdout = succeed(&["disasm", VECADD]);
@@ -148,4 +156,93 @@ fn bench_isa_measures_every_kernel_with_every_number_of_workers() {
             assert!(row["ns_per_wave_instruction"].as_f64().unwrap() > 0.0);
         }
     }
+}
+
+/// A `belfry run` whose guest program sleeps, and the QEMU below it.
+struct Sleeping {
+    belfry: std::process::Child,
+    qemu: u32,
+    _directory: tempfile::TempDir,
+}
+
+impl Sleeping {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, program) = (directory.path().join("sleeper.c"), directory.path().join("sleeper"));
+        let code =
+            "#include <unistd.h>\nint main(void) { write(1, \"asleep\\n\", 7); sleep(1000); return 0; }\n";
+        std::fs::write(&source, code).unwrap();
+        assert!(
+            Command::new("cc")
+                .arg("-static")
+                .arg(&source)
+                .arg("-o")
+                .arg(&program)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut belfry = Command::new(env!("CARGO_BIN_EXE_belfry"))
+            .args(["run", "--mode", "qemu", "--", program.to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(belfry.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "asleep\n");
+        let qemu = children(belfry.id())
+            .into_iter()
+            .find(|&pid| {
+                std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                    .is_ok_and(|line| line.contains("qemu"))
+            })
+            .expect("belfry has a QEMU below it");
+        Self { belfry, qemu, _directory: directory }
+    }
+}
+
+/// Process ids of the living children of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| parent_of(*pid) == Some(parent))
+        .collect()
+}
+
+/// The parent of a process that is not a zombie.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    (fields.next()? != "Z").then_some(())?;
+    fields.next()?.parse().ok()
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn killed_qemu_is_a_telling_error() {
+    let mut run = Sleeping::start();
+    kill(run.qemu);
+    assert_eq!(run.belfry.wait().unwrap().code(), Some(125));
+    let mut stderr = String::new();
+    run.belfry.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("QEMU ended"), "{stderr}");
+}
+
+#[test]
+fn killed_belfry_takes_its_guest_along() {
+    let mut run = Sleeping::start();
+    kill(run.belfry.id());
+    run.belfry.wait().unwrap();
+    for _ in 0..500 {
+        if parent_of(run.qemu).is_none() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(run.qemu);
+    panic!("QEMU {} outlived belfry", run.qemu);
 }
