@@ -45,7 +45,8 @@ fn main() {
     cpu::take_interrupts();
 
     // The function: where it is, how large its BARs are, and that they go where they are told to.
-    let function = pci::find(belfry_abi::pci::VENDOR_ID, belfry_abi::pci::DEVICE_ID).expect("no GPU on the bus");
+    let function =
+        pci::find(belfry_abi::pci::VENDOR_ID, belfry_abi::pci::DEVICE_ID).expect("no GPU on the bus");
     let (before, vram_size) = function.bar(BAR_VRAM);
     let (_, doorbells_size) = function.bar(BAR_DOORBELLS);
     let (_, registers_size) = function.bar(BAR_REGISTERS);

@@ -62,7 +62,8 @@ impl Function {
     pub fn bar(self, number: u8) -> (u64, u64) {
         let at = BARS + number * 4;
         let wide = self.read(at) & BAR_64 != 0;
-        let both = || u64::from(self.read(at) & !0xf) | if wide { u64::from(self.read(at + 4)) << 32 } else { 0 };
+        let both =
+            || u64::from(self.read(at) & !0xf) | if wide { u64::from(self.read(at + 4)) << 32 } else { 0 };
         let base = both();
         self.write(at, !0);
         if wide {

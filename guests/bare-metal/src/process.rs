@@ -166,7 +166,13 @@ impl Queue {
     }
 
     /// Writes a packet, its header last, and gives the value of the signal it completes; nobody is told yet.
-    pub fn dispatch(&mut self, _gpu: &Gpu, kernel: &Kernel, vectors: &Vectors, event: u32) -> &'static AtomicU64 {
+    pub fn dispatch(
+        &mut self,
+        _gpu: &Gpu,
+        kernel: &Kernel,
+        vectors: &Vectors,
+        event: u32,
+    ) -> &'static AtomicU64 {
         let signal = self.signal;
         poke(signal.cpu, AMD_SIGNAL_KIND_USER as u64);
         poke(signal.cpu + SIGNAL_EVENT_MAILBOX_PTR_OFFSET, signal.gpu + PAGE / 2);
@@ -175,12 +181,14 @@ impl Queue {
 
         let mut packet = KernelDispatchPacket::new_zeroed();
         packet.setup = 1;
-        (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z) = (vectors.workgroup(), 1, 1);
+        (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z) =
+            (vectors.workgroup(), 1, 1);
         (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z) = (vectors.count(), 1, 1);
         packet.kernel_object = kernel.descriptor;
         packet.kernarg_address = vectors.arguments();
         packet.completion_signal = signal.gpu;
-        let header = PacketHeader::new(PacketType::KERNEL_DISPATCH, true, FENCE_SCOPE_SYSTEM, FENCE_SCOPE_SYSTEM);
+        let header =
+            PacketHeader::new(PacketType::KERNEL_DISPATCH, true, FENCE_SCOPE_SYSTEM, FENCE_SCOPE_SYSTEM);
 
         let at = self.ring.cpu + self.written % PACKETS * AQL_PACKET_SIZE;
         packet.header = PacketType::INVALID.0.into();

@@ -195,8 +195,13 @@ impl Rings {
         bell.set_doorbell_en(true);
         mqd.cp_hqd_pq_doorbell_control = bell.bits();
         put(descriptor.cpu, &mqd);
-        let ring =
-            Ring { ring: ring.cpu, wptr_address: pointers.cpu + 8, written: 0, doorbell, mqd: descriptor.gpu };
+        let ring = Ring {
+            ring: ring.cpu,
+            wptr_address: pointers.cpu + 8,
+            written: 0,
+            doorbell,
+            mqd: descriptor.gpu,
+        };
         (ring, mqd)
     }
 

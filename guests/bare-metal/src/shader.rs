@@ -49,14 +49,15 @@ fn number<const N: usize>(at: usize) -> u64 {
 /// Program headers of a type.
 fn segments(kind: u32) -> impl Iterator<Item = usize> {
     let (at, count) = (number::<8>(elf::E_PHOFF) as usize, number::<2>(elf::E_PHNUM) as usize);
-    (0..count).map(move |index| at + index * elf::PH_SIZE).filter(move |at| number::<4>(*at) == u64::from(kind))
+    (0..count)
+        .map(move |index| at + index * elf::PH_SIZE)
+        .filter(move |at| number::<4>(*at) == u64::from(kind))
 }
 
 /// Where in the file an address of the object is.
 fn in_file(address: u64) -> usize {
-    let inside = |at: &usize| {
-        address.wrapping_sub(number::<8>(at + elf::P_VADDR)) < number::<8>(at + elf::P_FILESZ)
-    };
+    let inside =
+        |at: &usize| address.wrapping_sub(number::<8>(at + elf::P_VADDR)) < number::<8>(at + elf::P_FILESZ);
     let at = segments(elf::PT_LOAD).find(inside).expect("an address inside of the code object");
     (address - number::<8>(at + elf::P_VADDR) + number::<8>(at + elf::P_OFFSET)) as usize
 }

@@ -22,6 +22,8 @@ const DEBUG_EXIT: u16 = 0xf4;
 /// The reset control register of Intel's chipsets; bit 2 resets.
 const RESET_CONTROL: u16 = 0xcf9;
 const RESET_CPU: u8 = 1 << 2;
+/// Firmware's progress codes, which drivers write to for the time it takes.
+const POST: u16 = 0x80;
 /// The clock's registers, which nobody keeps here: they read 0, because 0xff looks like an update that never ends.
 const CMOS: [u16; 2] = [0x70, 0x71];
 
@@ -129,6 +131,7 @@ impl Board {
                 // The controller's reset line cannot fail.
                 let _ = self.ports().keyboard.write((port - I8042[0]) as u8, *byte);
             }
+            (POST, _) => {}
             (_, [_]) if CMOS.contains(&port) => {}
             _ if RootBus::has_port(port) => self.bus.port_write(port, data),
             _ => self.stray("port write", port.into(), data.len()),

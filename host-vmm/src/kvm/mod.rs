@@ -22,6 +22,8 @@ mod interrupts;
 mod machine;
 mod memory;
 mod pci;
+#[cfg(test)]
+mod tests;
 mod vcpu;
 
 use std::io;
