@@ -37,6 +37,17 @@ fn succeed(guest: &mut Guest, argv: &[&str]) -> String {
     stdout
 }
 
+/// Switches the guest off, after looking whether its kernel complained about the driver.
+fn finish(mut guest: Guest) {
+    const COMPLAINTS: [&str; 7] =
+        ["BUG:", "WARNING:", "Oops", "UBSAN", "refcount_t", "general protection", "scheduling while atomic"];
+    let log = guest.kernel_log().unwrap();
+    let complaints: Vec<&str> =
+        log.lines().filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).collect();
+    assert!(complaints.is_empty(), "the guest's kernel complained:\n{}", complaints.join("\n"));
+    guest.power_off().unwrap();
+}
+
 /// Starts a role and returns once the file it announces itself with is there.
 fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_vmm::guest::ProgramId, String) {
     let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
@@ -62,7 +73,7 @@ fn driver_reloads_twenty_times_with_work_in_between() {
         guest.load_driver().unwrap();
     }
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    guest.power_off().unwrap();
+    finish(guest);
 }
 
 #[test]
@@ -74,7 +85,7 @@ fn driver_unloads_after_a_process_died_with_its_queue_running() {
     guest.unload_driver().unwrap();
     guest.load_driver().unwrap();
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    guest.power_off().unwrap();
+    finish(guest);
 }
 
 #[test]
@@ -89,7 +100,7 @@ fn killed_process_leaves_the_next_one_working() {
         assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
         assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
     }
-    guest.power_off().unwrap();
+    finish(guest);
 }
 
 #[test]
@@ -102,7 +113,7 @@ fn processes_cannot_reach_each_others_memory() {
     guest.put_file("/tmp/release", 0o644, b"now").unwrap();
     assert_eq!(guest.wait(holder, LIMIT, &mut |_, _| {}).unwrap().status, 0);
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    guest.power_off().unwrap();
+    finish(guest);
 }
 
 #[test]
@@ -110,7 +121,15 @@ fn illegal_instruction_stops_its_queue_and_nothing_else() {
     let (mut guest, roles) = boot_with_roles();
     assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    guest.power_off().unwrap();
+    finish(guest);
+}
+
+#[test]
+fn bad_ioctls_are_refused_as_linux_refuses_them() {
+    let (mut guest, roles) = boot_with_roles();
+    assert!(succeed(&mut guest, &[roles, "bad-ioctls"]).contains("refused"));
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    finish(guest);
 }
 
 #[test]
@@ -119,7 +138,7 @@ fn every_example_succeeds_with_trapped_doorbells() {
     for name in belfry_examples::NAMES.iter().filter(|name| **name != "launch") {
         succeed(&mut guest, &["/bin/belfry-examples", name]);
     }
-    guest.power_off().unwrap();
+    finish(guest);
 }
 
 #[test]
@@ -130,5 +149,5 @@ fn examples_succeed_with_polled_doorbells() {
     }
     let stats = guest.gpu().unwrap().stats();
     assert!(stats.doorbells_polled > 0, "no doorbell was seen by polling: {stats:?}");
-    guest.power_off().unwrap();
+    finish(guest);
 }

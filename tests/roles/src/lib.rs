@@ -3,6 +3,8 @@
 //! In a guest a role is a process of its own (`guest-roles ROLE ARGUMENTS`); hosted it is a thread with a driver
 //! process of its own. The tests put roles side by side and check that they cannot harm each other.
 
+pub mod bad_ioctls;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};

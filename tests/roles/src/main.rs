@@ -6,6 +6,9 @@ use belfry_runtime::Runtime;
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let role = arguments.next().context("usage: guest-roles ROLE ARGUMENTS")?;
+    if role == "bad-ioctls" {
+        return belfry_test_roles::bad_ioctls::run(&mut std::io::stdout());
+    }
     let runtime = Runtime::open()?;
     belfry_test_roles::run(&role, &runtime, &arguments.collect::<Vec<_>>(), &mut std::io::stdout())
 }
