@@ -17,6 +17,7 @@ pub mod io;
 pub mod memory;
 pub mod mes;
 pub mod mmio;
+mod patience;
 pub mod pci;
 pub mod queue;
 pub mod shader;

@@ -78,6 +78,8 @@ pub struct CodeCache {
     context: u64,
     /// Regions with the epoch they were last compared with memory in.
     regions: HashMap<Key, (Arc<Region>, u64)>,
+    /// The region used last and the epoch it is valid for: what most waves of a dispatch want.
+    last: Option<(Arc<Region>, u64)>,
     lowered: u64,
 }
 
@@ -90,6 +92,7 @@ impl CodeCache {
             apertures: Apertures::default(),
             context: 0,
             regions: HashMap::new(),
+            last: None,
             lowered: 0,
         }
     }
@@ -102,6 +105,7 @@ impl CodeCache {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.regions.clear();
+        self.last = None;
     }
 
     /// Regions decoded since creation.
@@ -116,7 +120,25 @@ impl CodeCache {
         epoch: u64,
         apertures: Apertures,
         global: &mut Global<'_>,
-    ) -> Arc<Region> {
+    ) -> &Region {
+        let context = global.mmu.context();
+        // Also for waves that continue in the middle of it.
+        let is_last = self.last.as_ref().is_some_and(|(region, checked)| {
+            *checked == epoch
+                && (region.key.halves, region.key.mode) == (key.halves, key.mode)
+                && region.index_of(key.pc).is_some()
+        });
+        if !is_last || apertures != self.apertures || context != self.context {
+            let region = self.find(key, epoch, apertures, global);
+            return &self.last.insert((region, epoch)).0;
+        }
+        match &self.last {
+            Some((region, _)) => region,
+            None => unreachable!("it was there a moment ago"),
+        }
+    }
+
+    fn find(&mut self, key: Key, epoch: u64, apertures: Apertures, global: &mut Global<'_>) -> Arc<Region> {
         let context = global.mmu.context();
         if apertures != self.apertures || context != self.context {
             if apertures != self.apertures {

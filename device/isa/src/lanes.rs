@@ -3,6 +3,8 @@
 //! Handlers are generic over `Lanes` and instantiated once per [`Backend`], each inside a function compiled for that
 //! backend's instructions. Everything that touches a lane mask is explicit here: compilers do not vectorise it well.
 
+#![expect(unsafe_code, reason = "loads and stores of guest memory go through raw pointers")]
+
 mod avx2;
 mod avx512;
 mod portable;
@@ -11,7 +13,11 @@ pub(crate) use avx2::Avx2;
 pub(crate) use avx512::Avx512;
 pub(crate) use portable::Portable;
 
+use crate::exec::MAX_LDS_SIZE;
 use crate::wave::Chunk;
+
+/// Bytes behind every LDS, whatever its size: some more than the largest, for wide accesses at the last address.
+pub(crate) const LDS_STORAGE: usize = MAX_LDS_SIZE as usize + 64;
 
 /// Instructions the interpreter's handlers are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,10 +93,44 @@ fn supported(kind: BackendKind) -> bool {
 pub(crate) trait Lanes: 'static {
     /// The vector.
     type V: Copy;
+    /// The backend this is for.
+    const KIND: BackendKind;
     fn load(chunk: &Chunk) -> Self::V;
     fn store(chunk: &mut Chunk, value: Self::V);
     fn store_mask(chunk: &mut Chunk, value: Self::V, mask: u16);
     fn splat(value: u32) -> Self::V;
+    /// Sixteen words at any alignment.
+    ///
+    /// # Safety
+    ///
+    /// 64 bytes at `at` can be read; they may change meanwhile.
+    #[inline(always)]
+    unsafe fn load_from(at: *const u8) -> Self::V {
+        // SAFETY: the caller's promise; every bit pattern is a value.
+        Self::from_array(unsafe { at.cast::<[u32; 16]>().read_unaligned() })
+    }
+    /// Sixteen words at any alignment.
+    ///
+    /// # Safety
+    ///
+    /// 64 bytes at `at` can be written; others may read them meanwhile.
+    #[inline(always)]
+    unsafe fn store_to(at: *mut u8, value: Self::V) {
+        // SAFETY: the caller's promise.
+        unsafe { at.cast::<[u32; 16]>().write_unaligned(Self::to_array(value)) };
+    }
+    /// The words at sixteen byte addresses of LDS, wrapped to its largest size.
+    #[inline(always)]
+    fn gather(memory: &[u8; LDS_STORAGE], at: Self::V) -> Self::V {
+        let mut words = Self::to_array(at);
+        for word in &mut words {
+            let start = (*word % MAX_LDS_SIZE) as usize;
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(&memory[start..start + 4]);
+            *word = u32::from_le_bytes(bytes);
+        }
+        Self::from_array(words)
+    }
     #[inline(always)]
     fn from_array(array: [u32; 16]) -> Self::V {
         Self::load(&Chunk(array))
@@ -132,11 +172,6 @@ pub(crate) trait Lanes: 'static {
     fn not(a: Self::V) -> Self::V {
         Self::xor(a, Self::splat(u32::MAX))
     }
-    /// Lane numbers.
-    #[inline(always)]
-    fn iota() -> Self::V {
-        Self::load(&Chunk([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]))
-    }
     // The loops below use no closures: one would be compiled without the backend's instructions.
 
     /// Splits 16 pairs into their first and second words.
@@ -161,6 +196,17 @@ pub(crate) trait Lanes: 'static {
             Self::from_array(rows[2]),
             Self::from_array(rows[3]),
         ]
+    }
+    /// The first and second words of 16 little-endian quadruples.
+    #[inline(always)]
+    fn first_two_of_four(bytes: &[u8; 256]) -> [Self::V; 2] {
+        let words = bytes.as_chunks::<4>().0;
+        let mut rows = [[0; 16]; 2];
+        for i in 0..16 {
+            rows[0][i] = u32::from_le_bytes(words[i * 4]);
+            rows[1][i] = u32::from_le_bytes(words[i * 4 + 1]);
+        }
+        [Self::from_array(rows[0]), Self::from_array(rows[1])]
     }
     /// The inverse of [`Lanes::deinterleave2`].
     #[inline(always)]

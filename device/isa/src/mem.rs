@@ -11,6 +11,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::lanes::Lanes;
+
 /// What a memory access wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
@@ -136,12 +138,32 @@ struct Entry {
     delta: u64,
 }
 
+/// A stretch of memory that one translation covered, as far as whole pages of it go.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    first_page: u64,
+    /// 0: nothing.
+    pages: u64,
+    delta: u64,
+    writable: bool,
+}
+
+/// Ranges kept; each serves the first access to each of its pages.
+const RANGES: usize = 16;
+const NO_RANGE: Range = Range { first_page: 0, pages: 0, delta: 0, writable: false };
+
 const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
 
-/// A worker's cache of translations: direct-mapped, hashed, dropped when the address space's generation changes.
+/// A worker's cache of translations, dropped when the address space's generation changes.
+///
+/// In front are single pages, direct-mapped and hashed; behind them a few ranges as large as the mappings they came
+/// from (fragments of 64 KiB, 2 MiB and more), so that walking memory does not mean walking its page tables.
 #[derive(Debug)]
 pub struct Tlb {
     entries: Box<[Entry; ENTRIES]>,
+    ranges: [Range; RANGES],
+    /// Range to be replaced next.
+    oldest: usize,
     owner: (u64, u64),
     misses: u64,
 }
@@ -155,7 +177,13 @@ impl Default for Tlb {
 impl Tlb {
     /// An empty TLB.
     pub fn new() -> Self {
-        Tlb { entries: Box::new([EMPTY; ENTRIES]), owner: (0, 0), misses: 0 }
+        Tlb {
+            entries: Box::new([EMPTY; ENTRIES]),
+            ranges: [NO_RANGE; RANGES],
+            oldest: 0,
+            owner: (0, 0),
+            misses: 0,
+        }
     }
 
     /// Translations that were not cached, since creation.
@@ -166,6 +194,7 @@ impl Tlb {
     /// Forgets every translation.
     pub fn clear(&mut self) {
         self.entries.fill(EMPTY);
+        self.ranges = [NO_RANGE; RANGES];
     }
 
     /// Drops what belongs to another address space or an older generation.
@@ -192,9 +221,19 @@ impl Tlb {
     #[cold]
     #[inline(never)]
     fn fill(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+        let page = va >> PAGE_BITS;
+        let needs_write = matches!(access, Access::Write | Access::Atomic);
+        if !matches!(access, Access::Execute)
+            && let Some(range) = self.ranges.iter().find(|range| {
+                page.wrapping_sub(range.first_page) < range.pages && (range.writable || !needs_write)
+            })
+        {
+            let write = if range.writable { page } else { NO_PAGE };
+            self.entries[slot(page)] = Entry { read: page, write, delta: range.delta };
+            return Ok(host_pointer(va.wrapping_add(range.delta)));
+        }
         self.misses += 1;
         let mapping = mmu.translate(va, access)?;
-        let page = va >> PAGE_BITS;
         let start = page << PAGE_BITS;
         let allowed = match access {
             Access::Read => true,
@@ -209,6 +248,17 @@ impl Tlb {
             return Err(MemoryFault { va, access, kind, lanes: 0 });
         }
         let delta = (mapping.host as u64).wrapping_sub(mapping.va);
+        // Instruction fetch may be allowed where loads are not: such a mapping serves this access alone.
+        if matches!(access, Access::Execute) {
+            return Ok(host_pointer(va.wrapping_add(delta)));
+        }
+        let first_page = mapping.va.div_ceil(PAGE_SIZE);
+        let end = mapping.va.saturating_add(mapping.len) / PAGE_SIZE;
+        if end > first_page + 1 {
+            let range = Range { first_page, pages: end - first_page, delta, writable: mapping.writable };
+            self.ranges[self.oldest] = range;
+            self.oldest = (self.oldest + 1) % RANGES;
+        }
         let write = if mapping.writable { page } else { NO_PAGE };
         self.entries[slot(page)] = Entry { read: page, write, delta };
         Ok(host_pointer(va.wrapping_add(delta)))
@@ -340,6 +390,32 @@ impl Global<'_> {
         // SAFETY: as in `load_block`, and the entry is for a writable page.
         unsafe { host.cast::<[u32; N]>().write_unaligned(*words) };
         Ok(true)
+    }
+
+    /// Loads 32 consecutive words, `None` when they are not all in one page or cannot be loaded.
+    #[inline(always)]
+    pub(crate) fn load_vectors<L: Lanes>(&mut self, va: u64) -> Option<[L::V; 2]> {
+        if crosses(va, 128) {
+            return None;
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Read).ok()?;
+        // SAFETY: as in `load_block`: 128 bytes from `host` on are in the page.
+        Some(unsafe { [L::load_from(host), L::load_from(host.wrapping_add(64))] })
+    }
+
+    /// Stores 32 consecutive words, `false` when they are not all in one page or cannot be stored (and nothing was).
+    #[inline(always)]
+    pub(crate) fn store_vectors<L: Lanes>(&mut self, va: u64, words: [L::V; 2]) -> bool {
+        if crosses(va, 128) {
+            return false;
+        }
+        let Ok(host) = self.tlb.lookup(self.mmu, va, Access::Write) else { return false };
+        // SAFETY: as in `load_vectors`, and the entry is for a writable page.
+        unsafe {
+            L::store_to(host, words[0]);
+            L::store_to(host.wrapping_add(64), words[1]);
+        }
+        true
     }
 
     /// Atomically replaces the word at `va` by `update(old)` and returns the old one.

@@ -209,9 +209,13 @@ impl Wave {
         self.s[number::TTMP0..number::TTMP0 + 16].copy_from_slice(&init.ttmps);
         self.set_pair(number::INV_TWO_PI, FloatConst::InvTwoPi.f64_bits());
         self.set_pair(number::EXEC, if self.halves == 1 { init.exec & 0xffff_ffff } else { init.exec });
-        for (register, lanes) in (0u8..=255).zip(init.vgprs.iter().take(usize::from(self.vgpr_count))) {
-            for (lane, value) in (0..self.halves * 32).zip(lanes) {
-                self.set_vgpr(register, lane, *value);
+        let registers = init.vgprs.iter().take(usize::from(self.vgpr_count));
+        for (register, lanes) in (0u32..).zip(registers) {
+            for (half, lanes) in (0..self.halves).zip(lanes.as_chunks::<32>().0) {
+                let row = self.v.row_mut(register * self.halves + half);
+                for (chunk, words) in row.iter_mut().zip(lanes.as_chunks::<16>().0) {
+                    chunk.0 = *words;
+                }
             }
         }
     }

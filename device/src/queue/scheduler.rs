@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::device::Core;
 use crate::mes::{Mes, Turn};
+use crate::patience;
 use crate::queue::{HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, mqd_from_bytes, packet_length, seed_doorbell};
 use crate::vm::AddressSpace;
 
@@ -22,34 +23,52 @@ const BATCH: usize = 64;
 /// The wake-up of the scheduler thread.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
-    woken: Mutex<bool>,
+    woken: AtomicBool,
+    /// Whether the thread sleeps, or is about to.
+    asleep: Mutex<bool>,
     condvar: Condvar,
 }
 
 impl Wake {
     /// Makes the scheduler look, now or as soon as it is done with what it does.
     pub(crate) fn wake(&self) {
-        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.condvar.notify_one();
+        // The thread sets `asleep` before it looks at `woken` for the last time, both under the lock.
+        if !self.woken.swap(true, Ordering::SeqCst) && *self.lock() {
+            self.condvar.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait(&self, turn: Turn) {
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        match turn {
-            Turn::Now => {}
-            Turn::After(duration) => {
-                if !*woken {
-                    woken =
-                        self.condvar.wait_timeout(woken, duration).unwrap_or_else(PoisonError::into_inner).0;
-                }
+        let limit = match turn {
+            Turn::Now => {
+                self.woken.store(false, Ordering::SeqCst);
+                return;
             }
-            Turn::WhenWoken => {
-                while !*woken {
-                    woken = self.condvar.wait(woken).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+            Turn::After(duration) => Some(duration),
+            Turn::WhenWoken => None,
+        };
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        patience::look_out(|| self.woken.load(Ordering::SeqCst) || is_late());
+        let mut asleep = self.lock();
+        *asleep = true;
+        while !self.woken.load(Ordering::SeqCst) {
+            let Some(deadline) = deadline else {
+                asleep = self.condvar.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            else {
+                break;
+            };
+            asleep = self.condvar.wait_timeout(asleep, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        *woken = false;
+        *asleep = false;
+        self.woken.store(false, Ordering::SeqCst);
     }
 }
 

@@ -15,6 +15,7 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::Worker;
 use super::workgroup::Workgroup;
+use crate::patience;
 
 /// Waves a compute unit of gfx11 holds: two SIMDs of 16.
 pub const WAVES_PER_CU: u32 = 32;
@@ -61,6 +62,8 @@ pub struct ShaderEngine {
 pub(super) struct Shared {
     state: Mutex<State>,
     work: Condvar,
+    /// Changes when there may be work again.
+    news: AtomicU64,
     residency: Arc<Residency>,
     code_epoch: AtomicU64,
     pub(super) counters: Counters,
@@ -110,6 +113,7 @@ impl ShaderEngine {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             work: Condvar::new(),
+            news: AtomicU64::new(0),
             residency: Arc::new(Residency::new(
                 config.compute_units.saturating_mul(WAVES_PER_CU).max(WAVES_PER_CU),
             )),
@@ -153,16 +157,14 @@ impl ShaderEngine {
                     .push_back(Active { queue: Arc::clone(queue), dispatches: VecDeque::from([dispatch]) });
             }
         }
-        drop(state);
-        self.shared.work.notify_all();
+        self.shared.announce(state);
         Ok(())
     }
 
     /// Lets a suspended queue run on.
     pub fn resume(&self, queue: &ShaderQueue) {
         queue.end_suspension();
-        drop(self.shared.lock());
-        self.shared.work.notify_all();
+        self.shared.announce(self.shared.lock());
     }
 
     /// Stops a queue for good, as [`ShaderQueue::stop`], and drops what it had in progress.
@@ -199,6 +201,7 @@ impl Drop for ShaderEngine {
             for active in &state.queues {
                 active.queue.begin_stop();
             }
+            self.shared.news.fetch_add(1, Ordering::Release);
         }
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
@@ -215,15 +218,33 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// There may be work: whoever looks or sleeps finds out.
+    fn announce(&self, state: std::sync::MutexGuard<'_, State>) {
+        self.news.fetch_add(1, Ordering::Release);
+        let asleep = state.waiting != 0;
+        drop(state);
+        if asleep {
+            self.work.notify_all();
+        }
+    }
+
     /// Waits for work; `None` at shutdown. The task's queue has begun a turn.
     pub(super) fn next_task(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
+            // A short look-out before sleeping: waking a thread takes longer than most small dispatches.
+            let news = self.news.load(Ordering::Acquire);
             if state.shutdown {
                 return None;
             }
             if let Some(task) = self.find(&mut state) {
                 return Some(task);
+            }
+            drop(state);
+            let came = patience::look_out(|| self.news.load(Ordering::Acquire) != news);
+            state = self.lock();
+            if came || self.news.load(Ordering::Acquire) != news {
+                continue;
             }
             state.waiting += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -234,10 +255,7 @@ impl Shared {
     /// The turn of a task is over: ends it and lets sleeping workers look for what it left behind.
     pub(super) fn end_task(&self, queue: &ShaderQueue) {
         queue.end_turn();
-        let waiting = self.lock().waiting;
-        if waiting != 0 {
-            self.work.notify_all();
-        }
+        self.announce(self.lock());
     }
 
     /// Takes the queues in turn, and the dispatches of each queue in turn.

@@ -123,25 +123,32 @@ impl Launch {
             .collect()
     }
 
-    /// Starts wave `wave` of `waves` of a workgroup; reuses the storage of `old`.
+    /// Starts wave `wave` of `waves` of a workgroup, in the place of the one at that index of `storage` or behind it.
     pub(super) fn start_wave(
         &self,
-        old: Option<Wave>,
+        storage: &mut Vec<Wave>,
         id: [u32; 3],
         (wave, waves): (u32, u32),
         (exec, v0): &(u64, [u32; 64]),
         scratch_slot: Option<u32>,
-    ) -> Wave {
+    ) {
         let mut sgprs = [0u32; MAX_INITIAL_SGPRS];
         let mut count = 0;
-        let ids =
-            id.into_iter().zip(self.workgroup_id_sgprs).filter_map(|(id, enabled)| enabled.then_some(id));
-        // gfx11: bit 31 first wave, bits 5:0 waves of the workgroup; the ordered-append term is not used by compute.
-        let info = self.workgroup_info_sgpr.then_some(u32::from(wave == 0) << 31 | waves & 0x3f);
-        for (register, value) in sgprs.iter_mut().zip(self.user_sgprs.iter().copied().chain(ids).chain(info))
-        {
-            *register = value;
-            count += 1;
+        let mut put = |value: u32| {
+            if let Some(register) = sgprs.get_mut(count) {
+                *register = value;
+                count += 1;
+            }
+        };
+        self.user_sgprs.iter().for_each(|&value| put(value));
+        for (id, enabled) in id.into_iter().zip(self.workgroup_id_sgprs) {
+            if enabled {
+                put(id);
+            }
+        }
+        if self.workgroup_info_sgpr {
+            // gfx11: bit 31 first wave, bits 5:0 waves of the workgroup; the ordered-append term is not used by compute.
+            put(u32::from(wave == 0) << 31 | waves & 0x3f);
         }
         let scratch_base = match (&self.scratch, scratch_slot) {
             (Some(pool), Some(slot)) => pool.address(slot),
@@ -159,12 +166,9 @@ impl Launch {
             scratch_size_per_lane: if scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
             ..WaveInit::default()
         };
-        match old {
-            Some(mut wave) => {
-                wave.restart(&init);
-                wave
-            }
-            None => Wave::new(&init),
+        match storage.get_mut(wave as usize) {
+            Some(wave) => wave.restart(&init),
+            None => storage.push(Wave::new(&init)),
         }
     }
 }
@@ -237,14 +241,19 @@ mod tests {
     fn sgprs_follow_in_order() {
         let launch = launch();
         let ids = launch.lane_ids([4, 4, 2]);
-        let wave = launch.start_wave(None, [7, 8, 9], (0, 1), &ids[0], None);
+        let mut waves = Vec::new();
+        launch.start_wave(&mut waves, [7, 8, 9], (0, 1), &ids[0], None);
+        let wave = &waves[0];
         assert_eq!(
             (0..6).map(|register| wave.sgpr(register)).collect::<Vec<_>>(),
             [0xa, 0xb, 7, 9, 0x8000_0001, 0]
         );
         assert_eq!((wave.pc(), wave.exec()), (0x1000, 0xffff_ffff));
         assert_eq!(wave.vgpr(0, 31), 3 | 3 << 10 | 1 << 20);
-        let wave = launch.start_wave(Some(wave), [1, 2, 3], (1, 2), &(1, [5; 64]), None);
-        assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 2, 1, 5));
+        launch.start_wave(&mut waves, [1, 2, 3], (0, 2), &(1, [5; 64]), None);
+        let wave = &waves[0];
+        assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 0x8000_0002, 1, 5));
+        launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), None);
+        assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 2, 6));
     }
 }

@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{Env, Lds};
 use belfry_isa::mem::{Mmu, Tlb};
 
 use super::dispatch::{Announcement, Dispatch};
@@ -20,8 +19,8 @@ pub(super) const TURN_BUDGET: u64 = 10_000;
 const START_COST: u64 = 64;
 /// Address spaces a worker keeps translations and code for.
 const CONTEXTS: usize = 8;
-/// Storage of ended workgroups kept for the next ones.
-const SPARE_WORKGROUPS: usize = 4;
+/// Waves of ended workgroups whose storage is kept for the next ones: what eight compute units hold.
+const SPARE_WAVES: usize = 256;
 
 /// A worker's caches of one address space.
 struct Context {
@@ -40,6 +39,8 @@ pub(super) struct Worker {
         reason = "the boxes move between this list and the dispatches' queues of paused workgroups"
     )]
     spare: Vec<Box<Workgroup>>,
+    /// Waves in `spare`.
+    spare_waves: usize,
     stats: Local,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,
@@ -54,7 +55,14 @@ struct Aftermath {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>) -> Worker {
-        Worker { shared, contexts: Vec::new(), spare: Vec::new(), stats: Local::default(), asleep: 0 }
+        Worker {
+            shared,
+            contexts: Vec::new(),
+            spare: Vec::new(),
+            spare_waves: 0,
+            stats: Local::default(),
+            asleep: 0,
+        }
     }
 
     /// Works until the engine shuts down.
@@ -127,24 +135,19 @@ impl Worker {
                     let Some(index) = seat.is_some().then(|| dispatch.claim()).flatten() else { break };
                     let Some(seat) = seat.take() else { break };
                     let mut workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new()));
+                    self.spare_waves -= workgroup.storage();
                     workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
                     budget = budget.saturating_sub(START_COST);
                     workgroup
                 }
             };
-            // Each workgroup has its own LDS; the environment needs one to be complete.
-            let mut no_lds = Lds::default();
-            let mut env = Env {
+            let mut turn = Turn {
                 mmu: &*space,
                 tlb: &mut context.tlb,
                 code: &mut context.code,
-                lds: &mut no_lds,
                 apertures: queue.apertures(),
                 clock: &*clock,
                 code_epoch: dispatch.code_epoch(),
-            };
-            let mut turn = Turn {
-                env: &mut env,
                 budget: &mut budget,
                 stats: &mut self.stats,
                 messages: &mut aftermath.messages,
@@ -155,7 +158,8 @@ impl Worker {
                     self.asleep = 0;
                     self.stats.workgroups += 1;
                     seat = workgroup.seat.take().filter(|seat| seat.fits(dispatch.launch()));
-                    if self.spare.len() < SPARE_WORKGROUPS {
+                    if self.spare_waves + workgroup.storage() <= SPARE_WAVES {
+                        self.spare_waves += workgroup.storage();
                         self.spare.push(workgroup);
                     }
                     if dispatch.workgroup_done() {
@@ -184,6 +188,8 @@ impl Worker {
         }
         drop(slice);
         self.keep(context);
+        // Whoever sees the signal finds its work counted.
+        self.shared.counters.add(&mut self.stats);
         // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
         let announcement = match settled {
             None => None,

@@ -1,6 +1,8 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
+use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::wave::Wave;
 
 use super::failure::{Reason, WaveFailure};
@@ -56,9 +58,14 @@ pub(super) enum Outcome {
     Stopped,
 }
 
-/// What a turn needs besides the workgroup.
-pub(super) struct Turn<'a, 'e> {
-    pub(super) env: &'a mut Env<'e>,
+/// What a turn needs besides the workgroup: the parts of [`Env`] but the LDS, and accounts.
+pub(super) struct Turn<'a> {
+    pub(super) mmu: &'a dyn Mmu,
+    pub(super) tlb: &'a mut Tlb,
+    pub(super) code: &'a mut CodeCache,
+    pub(super) apertures: Apertures,
+    pub(super) clock: &'a dyn Fn() -> u64,
+    pub(super) code_epoch: u64,
     pub(super) budget: &'a mut u64,
     pub(super) stats: &'a mut Local,
     /// `M0` of the interrupts that waves asked for.
@@ -80,6 +87,11 @@ impl Workgroup {
         }
     }
 
+    /// Waves it has storage for.
+    pub(super) fn storage(&self) -> usize {
+        self.waves.len()
+    }
+
     /// Becomes workgroup `index` of a launch; `full` are the lane IDs of a workgroup that is not partial.
     pub(super) fn start(&mut self, launch: &Launch, index: u64, full: &[(u64, [u32; 64])], seat: Seat) {
         self.id = launch.workgroup_id(index);
@@ -91,14 +103,12 @@ impl Workgroup {
             partial = launch.lane_ids(extent);
             &partial
         };
-        let mut old = std::mem::take(&mut self.waves).into_iter();
         let waves = lanes.len() as u32;
         for (wave, ids) in (0u32..).zip(lanes) {
             let slot = seat.scratch_slot(wave);
-            self.waves.push(launch.start_wave(old.next(), self.id, (wave, waves), ids, slot));
+            launch.start_wave(&mut self.waves, self.id, (wave, waves), ids, slot);
         }
-        self.count = self.waves.len();
-        self.waves.extend(old);
+        self.count = lanes.len();
         self.states.clear();
         self.states.resize(self.count, State::Ready);
         self.next = 0;
@@ -106,8 +116,8 @@ impl Workgroup {
         self.seat = Some(seat);
     }
 
-    /// Runs until the workgroup ends, fails, sleeps or has used up the budget. The `lds` of `turn.env` is not used.
-    pub(super) fn run(&mut self, turn: &mut Turn<'_, '_>) -> Outcome {
+    /// Runs until the workgroup ends, fails, sleeps or has used up the budget.
+    pub(super) fn run(&mut self, turn: &mut Turn<'_>) -> Outcome {
         loop {
             let mut ran = false;
             let mut only_slept = true;
@@ -147,17 +157,17 @@ impl Workgroup {
     }
 
     /// Gives a wave its quantum; says whether it did nothing but go to sleep.
-    fn step(&mut self, index: usize, turn: &mut Turn<'_, '_>) -> Result<bool, Box<WaveFailure>> {
+    fn step(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<bool, Box<WaveFailure>> {
         let wave = &mut self.waves[index];
         let before = wave.instructions;
         let mut env = Env {
-            mmu: turn.env.mmu,
-            tlb: &mut *turn.env.tlb,
-            code: &mut *turn.env.code,
+            mmu: turn.mmu,
+            tlb: &mut *turn.tlb,
+            code: &mut *turn.code,
             lds: &mut self.lds,
-            apertures: turn.env.apertures,
-            clock: turn.env.clock,
-            code_epoch: turn.env.code_epoch,
+            apertures: turn.apertures,
+            clock: turn.clock,
+            code_epoch: turn.code_epoch,
         };
         let stop = exec::run(wave, &mut env, WAVE_QUANTUM.min(*turn.budget));
         let executed = wave.instructions - before;

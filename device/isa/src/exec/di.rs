@@ -74,6 +74,11 @@ impl Source {
         self.kind == Kind::Vector && !self.high && !self.neg && !self.abs
     }
 
+    /// Whether it is a scalar or a constant as it is.
+    pub(crate) fn is_plain_uniform(self) -> bool {
+        self.kind != Kind::Vector && !self.high && !self.neg && !self.abs
+    }
+
     /// Value of a scalar or constant source.
     #[inline(always)]
     pub(crate) fn scalar(&self, w: &Wave) -> u32 {

@@ -2,8 +2,6 @@
 
 #![expect(unsafe_code, reason = "handlers are compiled for instructions the host was found to have")]
 
-use std::sync::Arc;
-
 use super::di::{Flow, Machine};
 use super::{Env, FaultCause, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
@@ -24,26 +22,21 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
         stop: None,
     };
     let limit = wave.instructions.saturating_add(budget);
-    let mut previous: Option<Arc<Region>> = None;
     loop {
         let key = Key { pc: wave.pc, halves: wave.halves, mode: wave.mode & LOWERED_MODE };
-        let region = match previous.take() {
-            Some(region) if region.key.mode == key.mode && region.index_of(wave.pc).is_some() => region,
-            _ => env.code.region(key, env.code_epoch, env.apertures, &mut machine.global),
-        };
-        if let Some(stop) = run_region(wave, &mut machine, &region, limit) {
+        let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
+        if let Some(stop) = run_region(wave, &mut machine, region, limit) {
             return stop;
         }
         if wave.instructions >= limit {
             return Stop::Budget;
         }
-        previous = Some(region);
     }
 }
 
 /// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).
 fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
-    let Some(mut index) = region.index_of(wave.pc) else {
+    let Some(index) = region.index_of(wave.pc) else {
         let text = "the program counter is not a multiple of 4".to_owned();
         let kind = FaultCause::IllegalInstruction { bytes: Vec::new(), text };
         return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
@@ -57,23 +50,25 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
         return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
     }
     let code = &region.code[..];
+    let mut rest = code.get(index..).unwrap_or_default();
     let mut executed = wave.instructions;
     loop {
-        // Every region ends with an element that leaves it, so the index stays in range.
-        let Some(di) = code.get(index) else {
+        // Every region ends with an element that leaves it, so there always is a next one.
+        let Some((di, next)) = rest.split_first() else {
             let kind = FaultCause::IllegalInstruction {
                 bytes: Vec::new(),
                 text: String::from("outside the program"),
             };
-            return Some(Stop::Fault(WaveFault { pc: region.pc_of(index), kind }));
+            return Some(Stop::Fault(WaveFault { pc: region.pc_of(code.len()), kind }));
         };
         executed += u64::from(di.count);
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
         let flow = unsafe { (di.f)(wave, machine, di) };
         if flow == Flow::NEXT {
-            index += 1;
+            rest = next;
             continue;
         }
+        let index = code.len() - rest.len();
         match flow {
             Flow::LEAVE => {
                 wave.instructions = executed;
@@ -96,10 +91,10 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
                 return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
             }
             target => {
-                index = target.index();
+                rest = code.get(target.index()..).unwrap_or_default();
                 if executed >= limit {
                     wave.instructions = executed;
-                    wave.pc = region.pc_of(index);
+                    wave.pc = region.pc_of(target.index());
                     return Some(Stop::Budget);
                 }
             }

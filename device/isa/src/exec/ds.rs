@@ -3,6 +3,7 @@
 //! `src[0]` is the address row, `src[1]` and `src[2]` the data rows, `imm` the byte offset (two-address operations: the
 //! second in `dst2`).
 
+#![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
 #![expect(
     clippy::needless_range_loop,
     reason = "iterators would put lane operations into closures without the backend"
@@ -11,9 +12,10 @@
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::lane::for_each_active;
+use super::lds::MAX_LDS_SIZE;
 use super::op::{exec_half, per_backend, split};
 use crate::lanes::{BackendKind, Lanes};
-use crate::wave::Wave;
+use crate::wave::{Chunk, Wave};
 
 /// How the addresses of sixteen lanes lie.
 #[derive(Clone, Copy)]
@@ -25,13 +27,28 @@ pub(crate) enum Pattern {
     Scattered,
 }
 
-/// The pattern of addresses for elements of `stride` bytes.
+/// Byte offsets of sixteen elements of `N` dwords that lie one after the other.
+pub(crate) struct Steps<const N: usize>;
+
+impl<const N: usize> Steps<N> {
+    pub(crate) const CHUNK: Chunk = {
+        let mut steps = [0; 16];
+        let mut i = 0;
+        while i < 16 {
+            steps[i] = (i * N * 4) as u32;
+            i += 1;
+        }
+        Chunk(steps)
+    };
+}
+
+/// The pattern of addresses for elements of `N` dwords.
 #[inline(always)]
-pub(crate) fn pattern<L: Lanes>(address: L::V, first: u32, stride: u32) -> Pattern {
-    let base = L::splat(first);
-    if L::eq(address, L::add(base, L::mul(L::iota(), L::splat(stride)))) == u16::MAX {
+pub(crate) fn pattern<L: Lanes, const N: usize>(address: L::V, first: u32) -> Pattern {
+    let relative = L::sub(address, L::splat(first));
+    if L::eq(relative, L::load(&Steps::<N>::CHUNK)) == u16::MAX {
         Pattern::Contiguous(first)
-    } else if L::eq(address, base) == u16::MAX {
+    } else if L::eq(relative, L::splat(0)) == u16::MAX {
         Pattern::Uniform(first)
     } else {
         Pattern::Scattered
@@ -90,11 +107,8 @@ fn load_words<L: Lanes, const N: usize>(
                 return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
             }
             let mut rows = [L::splat(0); N];
-            let shape = if mask == u16::MAX {
-                pattern::<L>(at, addresses[0].wrapping_add(offset), bytes)
-            } else {
-                Pattern::Scattered
-            };
+            let base = addresses[0].wrapping_add(offset);
+            let shape = if mask == u16::MAX { pattern::<L, N>(at, base) } else { Pattern::Scattered };
             match shape {
                 Pattern::Contiguous(base) => gather_contiguous::<L, N>(m, base, &mut rows),
                 Pattern::Uniform(base) => {
@@ -103,16 +117,9 @@ fn load_words<L: Lanes, const N: usize>(
                     }
                 }
                 Pattern::Scattered => {
-                    let mut values = [[0; 16]; N];
-                    for i in 0..16 {
-                        // Lanes that are off read from wherever, and are not written.
-                        let at = addresses[i].wrapping_add(offset);
-                        for (n, row) in values.iter_mut().enumerate() {
-                            row[i] = u32::from_le_bytes(m.lds.get(at.wrapping_add(n as u32 * 4)));
-                        }
-                    }
+                    // Lanes that are off read from wherever, and are not written.
                     for n in 0..N {
-                        rows[n] = L::from_array(values[n]);
+                        rows[n] = L::gather(m.lds.storage(), L::add(at, L::splat(n as u32 * 4)));
                     }
                 }
             }
@@ -172,15 +179,18 @@ fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> 
 
 #[inline(always)]
 fn load_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    // The first result may overwrite the address: keep it.
-    let keep = (w.halves, [*w.v.row(d.src[0].value), *w.v.row(d.src[0].value + 1)]);
-    if let Some(flow) = load_words::<L, N>(w, m, d, d.imm, d.dst) {
-        return flow;
-    }
     let second = d.dst + N as u32 * w.halves;
     let overwritten = d.src[0].value >= d.dst && d.src[0].value < second;
     if !overwritten {
+        if let Some(flow) = load_words::<L, N>(w, m, d, d.imm, d.dst) {
+            return flow;
+        }
         return load_words::<L, N>(w, m, d, d.dst2, second).unwrap_or(Flow::NEXT);
+    }
+    // The first result overwrites the address: keep it.
+    let keep = (w.halves, [*w.v.row(d.src[0].value), *w.v.row(d.src[0].value + 1)]);
+    if let Some(flow) = load_words::<L, N>(w, m, d, d.imm, d.dst) {
+        return flow;
     }
     // Restore the address for the second load, then put the first result back.
     let row = d.src[0].value;
@@ -216,9 +226,9 @@ fn store_words<L: Lanes, const N: usize>(
                 return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
             }
             let row = |n: usize| &w.v.row(data + n as u32 * w.halves + half)[chunk];
-            // Only loads of the backend inside this function: closures are compiled without its instructions.
+            // No lane operations inside closures: those are compiled without the backend's instructions.
             if mask == u16::MAX
-                && let Pattern::Contiguous(base) = pattern::<L>(at, addresses[0].wrapping_add(offset), bytes)
+                && let Pattern::Contiguous(base) = pattern::<L, N>(at, addresses[0].wrapping_add(offset))
             {
                 let stored = match N {
                     1 => m.lds.set_words(base, &row(0).0),
@@ -251,13 +261,59 @@ fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) ->
 
 #[inline(always)]
 fn store_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    store_words::<L, N>(w, m, d, d.imm, d.src[1].value)
-        .or_else(|| store_words::<L, N>(w, m, d, d.dst2, d.src[2].value))
-        .unwrap_or(Flow::NEXT)
+    // No closure: it would be compiled without the backend's instructions.
+    if let Some(flow) = store_words::<L, N>(w, m, d, d.imm, d.src[1].value) {
+        return flow;
+    }
+    store_words::<L, N>(w, m, d, d.dst2, d.src[2].value).unwrap_or(Flow::NEXT)
 }
 
 per_backend! {
     load_n [const N: usize] [N] |w, m, d, L| load::<L, N>(w, m, d)
+}
+/// Pairs of dwords for 32 active lanes as matrix kernels read them, each sixteen lanes the same pair or pairs sixteen
+/// bytes apart; everything else takes the general way.
+#[inline(always)]
+fn load_pairs<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let mut first = [L::splat(0); 2];
+    let mut second = first;
+    if w.halves == 1 && exec_half(w, 0) == u32::MAX {
+        let address = w.v.row(d.src[0].value);
+        let mut done = true;
+        for n in 0..2 {
+            let base = address[n].0[0].wrapping_add(d.imm);
+            let relative = L::sub(L::load(&address[n]), L::splat(address[n].0[0]));
+            // No address wraps, with the offset or within the pattern, if the first is this far inside.
+            let fits = base >= d.imm && base <= MAX_LDS_SIZE;
+            if fits && m.lds.contains(base, 8) && L::eq(relative, L::splat(0)) == u16::MAX {
+                first[n] = L::splat(u32::from_le_bytes(m.lds.get(base)));
+                second[n] = L::splat(u32::from_le_bytes(m.lds.get(base + 4)));
+            } else if fits
+                && m.lds.contains(base, 15 * 16 + 8)
+                && L::eq(relative, L::load(&Steps::<4>::CHUNK)) == u16::MAX
+                && let Some(words) = m.lds.window(base)
+            {
+                [first[n], second[n]] = L::first_two_of_four(words);
+            } else {
+                done = false;
+            }
+        }
+        if done {
+            for (row, value) in [(d.dst, first), (d.dst + 1, second)] {
+                let row = w.v.row_mut(row);
+                L::store(&mut row[0], value[0]);
+                L::store(&mut row[1], value[1]);
+            }
+            return Flow::NEXT;
+        }
+    }
+    // SAFETY: the same backend, which whoever called this one had.
+    unsafe { load_n::<2>(L::KIND)(w, m, d) }
+}
+
+per_backend! {
+    /// Loads of two dwords.
+    load_b64 [] [] |w, m, d, L| load_pairs::<L>(w, m, d)
 }
 per_backend! {
     load_2addr [const N: usize] [N] |w, m, d, L| load_two::<L, N>(w, m, d)

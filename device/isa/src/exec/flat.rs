@@ -3,6 +3,7 @@
 //! `src[0]` is VADDR, `src[1]` VDATA, `src[2]` SADDR (a constant 0 when it is off), `imm` the signed byte offset, `aux`
 //! what the handler needs, `dst2` the address form: see [`Form`].
 
+#![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
 #![expect(
     clippy::needless_range_loop,
     reason = "iterators would put lane operations into closures without the backend"
@@ -10,7 +11,7 @@
 
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
-use super::ds::{Half, Narrow, Pattern, lane64, pattern, set_lane64};
+use super::ds::{Half, Narrow, Pattern, Steps, lane64, pattern, set_lane64};
 use super::op::{exec_half, per_backend, split};
 use crate::lanes::{BackendKind, Lanes};
 use crate::mem::{Access, FaultKind, MemoryFault, Segment, Word};
@@ -179,7 +180,8 @@ enum Block {
 }
 
 #[inline(always)]
-fn block<L: Lanes>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize, bytes: u32) -> Block {
+fn block<L: Lanes, const N: usize>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize) -> Block {
+    let bytes = N as u32 * 4;
     let form = Form::of(d);
     let offset = i64::from(d.imm.cast_signed());
     if form == Form::Scratch {
@@ -222,11 +224,46 @@ fn block<L: Lanes>(w: &Wave, m: &Machine<'_>, d: &Di, half: u32, chunk: usize, b
         }
         va
     };
-    match pattern::<L>(L::load(low), first, bytes) {
+    match pattern::<L, N>(L::load(low), first) {
         Pattern::Contiguous(_) if room => Block::Contiguous(base),
         Pattern::Uniform(_) => Block::Uniform(base),
         _ => Block::None,
     }
+}
+
+/// Where 32 active lanes' dwords lie, when that is global memory in one piece.
+#[inline(always)]
+fn block32<L: Lanes>(w: &Wave, d: &Di, half: u32) -> Block {
+    let form = Form::of(d);
+    let low = w.v.row(d.src[0].value + half);
+    let first = low[0].0[0];
+    let base = match form {
+        Form::GlobalScalar => d.src[2].scalar64(w).wrapping_add(u64::from(first)),
+        Form::Global => {
+            let high = w.v.row(d.src[0].value + half + w.halves);
+            let word = high[0].0[0];
+            let same = L::splat(word);
+            if L::eq(L::load(&high[0]), same) & L::eq(L::load(&high[1]), same) != u16::MAX {
+                return Block::None;
+            }
+            u64::from(first) | u64::from(word) << 32
+        }
+        // Apertures and private memory take the general way.
+        Form::Flat | Form::Scratch => return Block::None,
+    };
+    let va = base.wrapping_add_signed(i64::from(d.imm.cast_signed()));
+    let relative = [L::sub(L::load(&low[0]), L::splat(first)), L::sub(L::load(&low[1]), L::splat(first))];
+    let steps = L::load(&Steps::<1>::CHUNK);
+    let contiguous = L::eq(relative[0], steps) & L::eq(relative[1], L::add(steps, L::splat(64)));
+    // A run must not wrap around the low 32 bits.
+    if contiguous == u16::MAX && first <= u32::MAX - 128 {
+        return Block::Contiguous(va);
+    }
+    let zero = L::splat(0);
+    if L::eq(relative[0], zero) & L::eq(relative[1], zero) == u16::MAX {
+        return Block::Uniform(va);
+    }
+    Block::None
 }
 
 #[inline(always)]
@@ -268,7 +305,7 @@ fn load_chunk<L: Lanes, const N: usize>(
     if mask == u16::MAX {
         let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
         let mut rows = [L::splat(0); N];
-        match block::<L>(w, m, d, half, chunk, N as u32 * 4) {
+        match block::<L, N>(w, m, d, half, chunk) {
             Block::Contiguous(va) => {
                 if load_run::<L, N>(m, va, &mut rows).map_err(chunk_fault)? {
                     return Ok(rows);
@@ -397,7 +434,7 @@ fn store_chunk<L: Lanes, const N: usize>(
     let row = |n: usize| &w.v.row(d.src[1].value + n as u32 * w.halves + half)[chunk];
     if mask == u16::MAX {
         let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
-        match block::<L>(w, m, d, half, chunk, N as u32 * 4) {
+        match block::<L, N>(w, m, d, half, chunk) {
             Block::Contiguous(va) => {
                 let stored = match N {
                     1 => m.global.store_block(va, &row(0).0),
@@ -461,6 +498,52 @@ per_backend! {
 }
 per_backend! {
     store_n [const N: usize] [N] |w, m, d, L| store::<L, N>(w, m, d)
+}
+
+/// A dword for each of 32 active lanes that lie together; everything else takes the general way.
+#[inline(always)]
+fn load_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.halves == 1 && exec_half(w, 0) == u32::MAX {
+        let value = match block32::<L>(w, d, 0) {
+            Block::Contiguous(va) => m.global.load_vectors::<L>(va),
+            Block::Uniform(va) => match m.global.load_block::<1>(va) {
+                Ok(Some([word])) => Some([L::splat(word); 2]),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(value) = value {
+            let row = w.v.row_mut(d.dst);
+            L::store(&mut row[0], value[0]);
+            L::store(&mut row[1], value[1]);
+            return Flow::NEXT;
+        }
+    }
+    // SAFETY: the same backend, which whoever called this one had.
+    unsafe { load_n::<1>(L::KIND)(w, m, d) }
+}
+
+/// As [`load_dword`].
+#[inline(always)]
+fn store_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.halves == 1
+        && exec_half(w, 0) == u32::MAX
+        && let Block::Contiguous(va) = block32::<L>(w, d, 0)
+    {
+        let row = w.v.row(d.src[1].value);
+        if m.global.store_vectors::<L>(va, [L::load(&row[0]), L::load(&row[1])]) {
+            return Flow::NEXT;
+        }
+    }
+    // SAFETY: as in `load_dword`.
+    unsafe { store_n::<1>(L::KIND)(w, m, d) }
+}
+
+per_backend! {
+    load_b32 [] [] |w, m, d, L| load_dword::<L>(w, m, d)
+}
+per_backend! {
+    store_b32 [] [] |w, m, d, L| store_dword::<L>(w, m, d)
 }
 
 /// Lanes in EXEC, lowest first.
@@ -611,11 +694,11 @@ pub(crate) fn parse(name: &str, backend: BackendKind) -> Option<FlatEntry> {
     let load = |handler: Handler, dst: u32| FlatEntry { handler, aux: 0, dst, data: 0, atomic: false };
     let store = |handler: Handler, data: u32| FlatEntry { handler, aux: 0, dst: 0, data, atomic: false };
     Some(match name {
-        "load_b32" => load(load_n::<1>(backend), 1),
+        "load_b32" => load(load_b32(backend), 1),
         "load_b64" => load(load_n::<2>(backend), 2),
         "load_b96" => load(load_n::<3>(backend), 3),
         "load_b128" => load(load_n::<4>(backend), 4),
-        "store_b32" => store(store_n::<1>(backend), 1),
+        "store_b32" => store(store_b32(backend), 1),
         "store_b64" => store(store_n::<2>(backend), 2),
         "store_b96" => store(store_n::<3>(backend), 3),
         "store_b128" => store(store_n::<4>(backend), 4),

@@ -29,6 +29,9 @@ per_backend! {
 
 #[inline(always)]
 fn shift_left_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    if d.src[0].kind != super::di::Kind::Vector && d.src[1].kind == super::di::Kind::Vector {
+        return shift_left_pairs_equally::<L>(w, d);
+    }
     for half in 0..w.halves {
         let count = read::<L, false>(w, &d.src[0], half, Format::Bits);
         let (low, high) = match d.src[1].kind {
@@ -46,6 +49,35 @@ fn shift_left_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
         let (exec, halves) = (exec_half(w, half), w.halves);
         write::<L>(w, d.dst + half, exec, [first[0], second[0]]);
         write::<L>(w, d.dst + half + halves, exec, [first[1], second[1]]);
+    }
+    Flow::NEXT
+}
+
+/// All lanes by the same count.
+#[inline(always)]
+fn shift_left_pairs_equally<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let count = d.src[0].scalar(w) & 63;
+    let by = L::splat(count & 31);
+    // Bits that cross over move right by `32 - count`, in two steps so that a count of 0 moves none.
+    let back = L::splat(31 - (count & 31));
+    for half in 0..w.halves {
+        let low = w.v.row(d.src[1].value + half);
+        let high = w.v.row(d.src[1].value + half + w.halves);
+        let mut out = [[L::splat(0); 2]; 2];
+        for n in 0..2 {
+            let words = L::load(&low[n]);
+            let shifted = L::shl(words, by);
+            if count < 32 {
+                let crossing = L::shr(L::shr(words, L::splat(1)), back);
+                out[0][n] = shifted;
+                out[1][n] = L::or(L::shl(L::load(&high[n]), by), crossing);
+            } else {
+                out[1][n] = shifted;
+            }
+        }
+        let (exec, halves) = (exec_half(w, half), w.halves);
+        write::<L>(w, d.dst + half, exec, out[0]);
+        write::<L>(w, d.dst + half + halves, exec, out[1]);
     }
     Flow::NEXT
 }

@@ -1,11 +1,13 @@
 //! Local data share of one workgroup.
 
+use crate::lanes::LDS_STORAGE;
+
 /// Bytes of LDS a workgroup can have.
 pub const MAX_LDS_SIZE: u32 = 64 << 10;
 
-/// Bytes behind the end that wide accesses at the last address may touch; never visible.
-const SLACK: usize = 64;
-const STORAGE: usize = MAX_LDS_SIZE as usize + SLACK;
+// Bytes behind the end that wide accesses at the last address may touch; never visible.
+const STORAGE: usize = LDS_STORAGE;
+const SLACK: usize = STORAGE - MAX_LDS_SIZE as usize;
 
 /// A workgroup's local data share. One worker runs all waves of a workgroup, so it needs no locks.
 #[derive(Clone)]
@@ -52,6 +54,18 @@ impl Lds {
     /// Its contents, to change.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.storage[..self.size as usize]
+    }
+
+    /// Everything behind it, for accesses that have been checked.
+    #[inline(always)]
+    pub(crate) fn storage(&self) -> &[u8; STORAGE] {
+        &self.storage
+    }
+
+    /// `N` bytes from `address` on, of which those beyond the end mean nothing.
+    #[inline(always)]
+    pub(crate) fn window<const N: usize>(&self, address: u32) -> Option<&[u8; N]> {
+        self.storage.get(address as usize..)?.first_chunk()
     }
 
     /// Whether `count` bytes at `address` are inside.

@@ -168,6 +168,10 @@ pub(crate) trait VectorOp: Sized + 'static {
     fn plain(backend: BackendKind) -> Handler {
         scalar_handler::<Self>(backend)
     }
+    /// The same for plain vector register sources but the first, which is a scalar or constant without modifiers.
+    fn uniform(backend: BackendKind) -> Handler {
+        scalar_handler::<Self>(backend)
+    }
     /// The same for sixteen lanes.
     #[inline(always)]
     fn lanes<L: Lanes>(a: L::V, _b: L::V, _c: L::V) -> L::V {
@@ -234,11 +238,16 @@ pub(crate) fn split(exec: u32) -> [u16; 2] {
     [exec as u16, (exec >> 16) as u16]
 }
 
-/// Handler body of a [`VectorOp`] with a lane form.
+/// Handler body of a [`VectorOp`] with a lane form. `PLAIN`: no modifiers, and vector registers for all sources, or all
+/// but the first with `UNIFORM`.
 #[inline(always)]
-fn vector<O: VectorOp, L: Lanes, const PLAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
+fn vector<O: VectorOp, L: Lanes, const PLAIN: bool, const UNIFORM: bool>(w: &mut Wave, d: &Di) -> Flow {
     for half in 0..w.halves {
-        let a = read::<L, PLAIN>(w, &d.src[0], half, O::INPUT);
+        let a = if UNIFORM {
+            [L::splat(d.src[0].scalar(w)); 2]
+        } else {
+            read::<L, PLAIN>(w, &d.src[0], half, O::INPUT)
+        };
         let b = if O::ARITY > 1 { read::<L, PLAIN>(w, &d.src[1], half, O::INPUT) } else { a };
         let c = if O::ARITY > 2 { read::<L, PLAIN>(w, &d.src[2], half, O::INPUT) } else { a };
         let mut r = [O::lanes::<L>(a[0], b[0], c[0]), O::lanes::<L>(a[1], b[1], c[1])];
@@ -251,6 +260,33 @@ fn vector<O: VectorOp, L: Lanes, const PLAIN: bool>(w: &mut Wave, d: &Di) -> Flo
         let exec = exec_half(w, half);
         write::<L>(w, d.dst + half, exec, r);
     }
+    Flow::NEXT
+}
+
+/// Handler body of a VOPD: two operations without modifiers, whose sources are all read before either writes.
+///
+/// `src[0]` and `src[1]` are the first sources, rows `src[2].value` and `imm` the second; a third is the destination.
+#[inline(always)]
+fn dual<X: VectorOp, Y: VectorOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    let row = |at: u32| w.v.row(at);
+    let (x_row, y_row, x_acc, y_acc) = (row(d.src[2].value), row(d.imm), row(d.dst), row(d.dst2));
+    let xa = read::<L, false>(w, &d.src[0], 0, Format::Bits);
+    let ya = read::<L, false>(w, &d.src[1], 0, Format::Bits);
+    let xb = [L::load(&x_row[0]), L::load(&x_row[1])];
+    let yb = [L::load(&y_row[0]), L::load(&y_row[1])];
+    let xc = if X::ARITY > 2 { [L::load(&x_acc[0]), L::load(&x_acc[1])] } else { xa };
+    let yc = if Y::ARITY > 2 { [L::load(&y_acc[0]), L::load(&y_acc[1])] } else { ya };
+    let mut x = [X::lanes::<L>(xa[0], xb[0], xc[0]), X::lanes::<L>(xa[1], xb[1], xc[1])];
+    let mut y = [Y::lanes::<L>(ya[0], yb[0], yc[0]), Y::lanes::<L>(ya[1], yb[1], yc[1])];
+    if X::NAN && L::unordered(x[0], x[1]) != 0 {
+        x = again::<X, L>(xa, xb, xc);
+    }
+    if Y::NAN && L::unordered(y[0], y[1]) != 0 {
+        y = again::<Y, L>(ya, yb, yc);
+    }
+    let exec = exec_half(w, 0);
+    write::<L>(w, d.dst, exec, x);
+    write::<L>(w, d.dst2, exec, y);
     Flow::NEXT
 }
 
@@ -432,11 +468,20 @@ pub(crate) use per_backend;
 
 per_backend! {
     /// Handler of an operation with any operands.
-    general [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, false>(w, d)
+    general [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, false, false>(w, d)
 }
 per_backend! {
     /// Handler of an operation whose sources are all plain vector registers.
-    plain [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, true>(w, d)
+    plain [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, true, false>(w, d)
+}
+per_backend! {
+    /// Handler of an operation whose first source is scalar and whose others are plain vector registers.
+    uniform [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, true, true>(w, d)
+}
+
+per_backend! {
+    /// Handler of a VOPD made of two operations with lane forms.
+    dual_pair [X: VectorOp, Y: VectorOp] [X, Y] |w, _m, d, L| dual::<X, Y, L>(w, d)
 }
 
 /// What lowering needs to know about an operation.
@@ -447,6 +492,8 @@ pub(crate) struct Entry {
     pub(crate) slow: Handler,
     /// For plain vector register sources without modifiers.
     pub(crate) plain: Option<Handler>,
+    /// For a scalar or constant first source and plain vector registers for the others.
+    pub(crate) uniform: Option<Handler>,
     pub(crate) arity: usize,
     /// Bits of each source.
     pub(crate) bits: [u32; 3],
@@ -466,6 +513,7 @@ impl Entry {
             general: if O::LANES { O::general(backend) } else { scalar_handler::<O>(backend) },
             slow: scalar_handler::<O>(backend),
             plain: if O::LANES { Some(O::plain(backend)) } else { None },
+            uniform: if O::LANES { Some(O::uniform(backend)) } else { None },
             arity: O::ARITY,
             bits: [O::A::BITS, O::B::BITS, O::C::BITS],
             dst_bits: O::D::BITS,
@@ -512,6 +560,9 @@ macro_rules! vector_op {
         }
         fn plain(backend: $crate::lanes::BackendKind) -> $crate::exec::di::Handler {
             $crate::exec::op::plain::<Self>(backend)
+        }
+        fn uniform(backend: $crate::lanes::BackendKind) -> $crate::exec::di::Handler {
+            $crate::exec::op::uniform::<Self>(backend)
         }
     };
     ($op:ident $input:ident $output:ident ($a:ident: $A:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?]) => {

@@ -7,7 +7,7 @@
 
 use core::arch::x86_64::*;
 
-use super::Lanes;
+use super::{BackendKind, Lanes};
 use crate::wave::Chunk;
 
 /// Two 256-bit registers.
@@ -59,6 +59,7 @@ fn expand(mask: u16) -> V {
 
 impl Lanes for Avx2 {
     type V = V;
+    const KIND: BackendKind = BackendKind::Avx2;
 
     #[inline(always)]
     fn load(chunk: &Chunk) -> V {

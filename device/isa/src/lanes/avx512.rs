@@ -7,7 +7,8 @@
 
 use core::arch::x86_64::*;
 
-use super::Lanes;
+use super::{BackendKind, LDS_STORAGE, Lanes};
+use crate::exec::MAX_LDS_SIZE;
 use crate::wave::Chunk;
 
 /// One 512-bit register.
@@ -37,6 +38,7 @@ fn int(value: __m512) -> V {
 
 impl Lanes for Avx512 {
     type V = V;
+    const KIND: BackendKind = BackendKind::Avx512;
 
     #[inline(always)]
     fn load(chunk: &Chunk) -> V {
@@ -53,6 +55,22 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn splat(value: u32) -> V {
         intrinsic!(_mm512_set1_epi32(value.cast_signed()))
+    }
+    #[inline(always)]
+    unsafe fn load_from(at: *const u8) -> V {
+        // SAFETY: the caller's promise about memory, a `Backend`'s about instructions.
+        unsafe { _mm512_loadu_si512(at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store_to(at: *mut u8, value: V) {
+        // SAFETY: as in `load_from`.
+        unsafe { _mm512_storeu_si512(at.cast(), value) };
+    }
+    #[inline(always)]
+    fn gather(memory: &[u8; LDS_STORAGE], at: V) -> V {
+        // The mask keeps every word inside: the slack behind the last address is longer than one.
+        let at = Self::and(at, Self::splat(MAX_LDS_SIZE - 1));
+        intrinsic!(_mm512_i32gather_epi32::<1>(at, memory.as_ptr().cast()))
     }
     #[inline(always)]
     fn add(a: V, b: V) -> V {
@@ -180,6 +198,22 @@ impl Lanes for Avx512 {
                 _mm512_permutex2var_epi32(even_low, odd, even_high),
                 _mm512_permutex2var_epi32(odd_low, odd, odd_high),
             ]
+        })
+    }
+    #[inline(always)]
+    fn first_two_of_four(bytes: &[u8; 256]) -> [V; 2] {
+        intrinsic!({
+            // Pairs 0 and 1 of every 64 bytes, then the words of eight pairs each.
+            let pairs = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
+            let a = _mm512_loadu_si512(bytes.as_ptr().cast());
+            let b = _mm512_loadu_si512(bytes[64..].as_ptr().cast());
+            let c = _mm512_loadu_si512(bytes[128..].as_ptr().cast());
+            let d = _mm512_loadu_si512(bytes[192..].as_ptr().cast());
+            let low = _mm512_permutex2var_epi64(a, pairs, b);
+            let high = _mm512_permutex2var_epi64(c, pairs, d);
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            [_mm512_permutex2var_epi32(low, even, high), _mm512_permutex2var_epi32(low, odd, high)]
         })
     }
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Lanes as arrays: correct everywhere, vectorised as far as the compiler manages.
 
-use super::Lanes;
+use super::{BackendKind, Lanes};
 use crate::wave::Chunk;
 
 /// Arrays of sixteen.
@@ -35,6 +35,7 @@ fn float_mask(a: V, b: V, f: impl Fn(f32, f32) -> bool) -> u16 {
 
 impl Lanes for Portable {
     type V = V;
+    const KIND: BackendKind = BackendKind::Portable;
 
     #[inline(always)]
     fn load(chunk: &Chunk) -> V {

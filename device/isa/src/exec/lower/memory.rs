@@ -33,7 +33,15 @@ impl Lowering {
             di.flags |= flag::RETURN;
         }
         let offset = inst.mem.offset.cast_unsigned();
-        if entry.unit > 0 {
+        if entry.dst == 2
+            && entry.unit == 4
+            && offset & 0xff < 255
+            && u32::from(inst.mem.offset1) == (offset & 0xff) + 1
+        {
+            // Two dwords side by side are one element of two.
+            di.f = ds::load_b64(self.backend);
+            di.imm = (offset & 0xff) * 4;
+        } else if entry.unit > 0 {
             di.imm = (offset & 0xff) * entry.unit;
             di.dst2 = u32::from(inst.mem.offset1) * entry.unit;
         } else {

@@ -5,7 +5,7 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::lane::{self, dpp};
-use crate::exec::op::{Entry, Format};
+use crate::exec::op::{self, Entry, Format};
 use crate::exec::{cmp, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, vop3p, wmma};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::lanes::BackendKind;
@@ -64,6 +64,9 @@ impl Lowering {
         };
         let x = operation(inst.op, inst.dst, [a, b, c]);
         let y = operation(dual.op, dual.dst, dual.src);
+        if self.fused(&x, &y)? {
+            return Ok(());
+        }
         if !y.src.contains(&x.dst) {
             self.operation(&x)?;
             return self.operation(&y);
@@ -86,6 +89,27 @@ impl Lowering {
         ];
         self.emit_extra(Di { dst, src, ..Di::new(mov.general) });
         Ok(())
+    }
+
+    /// Emits one element for the pairs that matrix kernels consist of; whether it did.
+    fn fused(&mut self, x: &Operation<'_>, y: &Operation<'_>) -> Result<bool, Unsupported> {
+        use vop_f32::{V_ADD_F32, V_FMAC_F32, V_MUL_F32};
+        let f = match (x.op, y.op) {
+            (Op::V_FMAC_F32, Op::V_FMAC_F32) => op::dual_pair::<V_FMAC_F32, V_FMAC_F32>(self.backend),
+            (Op::V_MUL_F32, Op::V_MUL_F32) => op::dual_pair::<V_MUL_F32, V_MUL_F32>(self.backend),
+            (Op::V_ADD_F32, Op::V_ADD_F32) => op::dual_pair::<V_ADD_F32, V_ADD_F32>(self.backend),
+            _ => return Ok(false),
+        };
+        if self.float_flags(&[Format::F32])? != 0 {
+            return Ok(false);
+        }
+        let width = Width { bits: 32, format: Format::F32, signed: false };
+        let second = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
+        let (x_row, y_row) = (self.row(x.src[1], 1)?, self.row(y.src[1], 1)?);
+        let src = [self.source(x.src[0], width)?, self.source(y.src[0], width)?, second(x_row)];
+        let (dst, dst2) = (self.row(x.dst, 1)?, self.row(y.dst, 1)?);
+        self.emit(Di { dst, dst2, src, imm: y_row, ..Di::new(f) });
+        Ok(true)
     }
 
     /// Emits the preparation of a DPP instruction; the row its first source is in now.
@@ -184,13 +208,17 @@ impl Lowering {
             flags |= flag::DST_HIGH;
         }
         let dst = self.row(o.dst, entry.dst_bits.div_ceil(32))?;
-        let plain = flags == 0 && o.mods.omod == 0 && src[..entry.arity].iter().all(|s| s.is_plain_vector());
+        let unmodified = flags == 0 && o.mods.omod == 0;
+        let (first, others) = src[..entry.arity].split_at(1);
+        let rest_plain = unmodified && others.iter().all(|s| s.is_plain_vector());
         let f = if o.op == Op::V_LSHLREV_B64 {
             lane::lshlrev_b64(self.backend)
         } else if flags & flag::SLOW != 0 {
             entry.slow
-        } else if plain {
+        } else if rest_plain && first.iter().all(|s| s.is_plain_vector()) {
             entry.plain.unwrap_or(entry.general)
+        } else if rest_plain && first.iter().all(|s| s.is_plain_uniform()) {
+            entry.uniform.unwrap_or(entry.general)
         } else {
             entry.general
         };

@@ -1,0 +1,27 @@
+//! Looking out for news for a moment before going to sleep.
+
+use std::time::{Duration, Instant};
+
+/// How long threads look out before they sleep. Waking a sleeping thread takes several microseconds, or tens of them
+/// where the host has put the processor to sleep as well; whoever hands work over in a stream pays that only once.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// Looks between two offers of the processor to others.
+const LOOKS: u32 = 64;
+
+/// Looks until `is_news` or patience runs out; whether there was news.
+pub(crate) fn look_out(is_news: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if is_news() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() >= PATIENCE {
+            return false;
+        }
+        // Whoever brings the news may need this processor.
+        std::thread::yield_now();
+    }
+}
