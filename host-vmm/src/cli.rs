@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress};
-use crate::run::{FileMapping, Mode, RunOptions, run};
+use crate::run::{FileMapping, GuestKind, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
 
@@ -80,6 +80,9 @@ struct RunArgs {
     /// In a guest, in this process, or whichever can be had.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
+    /// What the machine boots.
+    #[arg(long, value_enum, default_value_t)]
+    guest: GuestKind,
     #[command(flatten)]
     gpu: GpuArgs,
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
@@ -166,6 +169,7 @@ fn describe(error: &anyhow::Error) -> String {
 fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     let options = RunOptions {
         mode: args.mode,
+        guest: args.guest,
         program: args.program,
         gpu: args.gpu.config()?,
         doorbell: args.gpu.doorbell,
@@ -298,6 +302,10 @@ mod tests {
         let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
         assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
         assert!(args.program.is_empty());
+        let Verb::Run(args) = parse("belfry run --mode kvm --guest bare-metal").unwrap().command else {
+            panic!("not run")
+        };
+        assert_eq!((args.mode, args.guest), (Mode::Kvm, GuestKind::BareMetal));
     }
 
     #[test]
@@ -305,7 +313,8 @@ mod tests {
         for line in [
             "belfry",
             "belfry run vector-add",
-            "belfry run --mode kvm",
+            "belfry run --mode xen",
+            "belfry run --guest dos",
             "belfry run --vram lots",
             "belfry run --file nocolon",
             "belfry serve",

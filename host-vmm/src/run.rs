@@ -15,6 +15,7 @@ use crate::guest::{Accelerator, Guest, GuestConfig, GuestError, Stream};
 use crate::hosted::{self, HostedError};
 use crate::image::guest::EXAMPLES;
 use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress};
+use crate::kvm::{self, End, KvmError, bare_metal};
 use crate::vfio_user::DoorbellMode;
 
 /// How long a boot with KVM may take before it is taken for one that never ends.
@@ -34,6 +35,18 @@ pub enum Mode {
     Hosted,
     /// In a Debian guest under QEMU.
     Qemu,
+    /// On Belfry's own machine, over /dev/kvm; so far for the bare-metal guest only.
+    Kvm,
+}
+
+/// What the machine boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum GuestKind {
+    /// Debian's kernel with the driver, and a program.
+    #[default]
+    Debian,
+    /// A kernel that drives the GPU by itself, in a fraction of a second; takes no program.
+    BareMetal,
 }
 
 /// A file to bring along.
@@ -63,6 +76,8 @@ impl std::str::FromStr for FileMapping {
 pub struct RunOptions {
     /// Where.
     pub mode: Mode,
+    /// In what guest, where there is one.
+    pub guest: GuestKind,
     /// The program's name or path, and its arguments; empty for [`DEFAULT_PROGRAM`].
     pub program: Vec<String>,
     /// The device.
@@ -79,6 +94,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             mode: Mode::Auto,
+            guest: GuestKind::Debian,
             program: Vec::new(),
             gpu: GpuConfig::default(),
             doorbell: DoorbellMode::default(),
@@ -100,7 +116,7 @@ pub struct Doorbells {
 /// What came of it; `--json` prints this.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
-    /// Where the program ran: [`Mode::Hosted`] or [`Mode::Qemu`].
+    /// Where the program ran: anything but [`Mode::Auto`].
     pub mode: Mode,
     /// `kvm` or `tcg`, where there was a guest.
     pub accelerator: Option<String>,
@@ -162,6 +178,12 @@ pub enum RunError {
     /// The hosted driver or device failed.
     #[error(transparent)]
     Hosted(#[from] HostedError),
+    /// Belfry's own machine failed.
+    #[error(transparent)]
+    Kvm(#[from] KvmError),
+    /// A guest in a mode that does not boot it.
+    #[error("{0}")]
+    WrongGuest(&'static str),
     /// The program is neither an example nor a file.
     #[error("{0} is neither an example ({names}) nor a file", names = belfry_examples::NAMES.join(", "))]
     NoProgram(String),
@@ -197,6 +219,12 @@ pub fn run(
     progress: &Progress,
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
+    if options.guest == GuestKind::BareMetal {
+        return match options.mode {
+            Mode::Kvm => bare_metal_guest(options, output),
+            _ => Err(RunError::WrongGuest("the bare-metal guest runs with --mode kvm only")),
+        };
+    }
     let program = options.program.first().map_or(DEFAULT_PROGRAM, String::as_str);
     let arguments = options.program.get(1..).unwrap_or_default();
     let bundled = belfry_examples::NAMES.contains(&program);
@@ -207,6 +235,9 @@ pub fn run(
         Mode::Hosted if bundled => hosted(options, program, arguments, output),
         Mode::Hosted => Err(RunError::NotHosted(program.to_owned())),
         Mode::Qemu => in_guest(options, program, arguments, progress, output),
+        Mode::Kvm => Err(RunError::WrongGuest(
+            "kvm mode boots the bare-metal guest only, so far; use --guest bare-metal, or --mode qemu",
+        )),
         Mode::Auto => {
             let cache = Cache::open()?;
             match GuestImage::prepare(&cache, Freshness::Cached, progress) {
@@ -227,6 +258,33 @@ pub fn run(
             }
         }
     }
+}
+
+/// Builds and runs the bare-metal guest.
+fn bare_metal_guest(
+    options: &RunOptions,
+    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+) -> Result<RunReport, RunError> {
+    if !options.program.is_empty() || !options.files.is_empty() {
+        return Err(RunError::WrongGuest("the bare-metal guest takes no program and no files"));
+    }
+    let doorbells = match options.doorbell {
+        DoorbellMode::Trapped => kvm::DoorbellMode::Trapped,
+        DoorbellMode::Polled => kvm::DoorbellMode::Adaptive,
+    };
+    let mut show = |data: &[u8]| output(Stream::Stdout, data);
+    let outcome = bare_metal::run(options.gpu.clone(), doorbells, options.timeout, &mut show)?;
+    let End::Exit(status) = outcome.end else { return Err(KvmError::Ended(outcome.end.to_string()).into()) };
+    Ok(RunReport {
+        mode: Mode::Kvm,
+        accelerator: Some("kvm".to_owned()),
+        kernel: Some("bare-metal".to_owned()),
+        program: "bare-metal".to_owned(),
+        exit_status: status.into(),
+        boot_ms: milliseconds(outcome.setup),
+        program_ms: milliseconds(outcome.ran),
+        ..from_device(&outcome.stats, outcome.unmodelled)
+    })
 }
 
 fn in_guest(

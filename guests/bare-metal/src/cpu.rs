@@ -92,9 +92,9 @@ pub fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Some milliseconds, by a port that takes its time everywhere.
-pub fn pause() {
-    for _ in 0..1000 {
+/// A while, by writing to a port that takes its time everywhere.
+pub fn pause(writes: u32) {
+    for _ in 0..writes {
         out(0x80, 0);
     }
 }

@@ -29,8 +29,12 @@ use crate::rings::Rings;
 
 /// Work-items, and elements of each vector.
 const COUNT: u32 = 256;
-/// Dispatches in all; every fourth is preceded by a pause, so that doorbells are rung busy and idle.
+/// Dispatches in all.
 const ROUNDS: u32 = 16;
+/// Bursts of doorbells, with pauses of many lengths in between: the host may change how they travel at any time.
+const BURSTS: u32 = 48;
+/// Packets of a burst, each rung for.
+const BURST: u64 = 8;
 /// Identifies the process in interrupts.
 const PASID: u16 = 0x8001;
 /// The event the signals of the process name.
@@ -70,18 +74,15 @@ fn main() {
     say!("KIQ and MES answer");
 
     // A process: page tables, a kernel, a queue, vectors.
-    let mut process = Process::new(&gpu, PASID);
+    let mut process = Process::new(PASID);
     let kernel = shader::load(&gpu, &mut process, &mut rings);
     let mut queue = Queue::new(&gpu, &mut process, &mut rings);
     rings.add_queue(&gpu, &queue.frame(&process));
     let vectors = shader::Vectors::new(&gpu, &mut process, &mut rings, COUNT);
 
     for round in 1..=ROUNDS {
-        if round % 4 == 0 {
-            cpu::pause();
-        }
         vectors.clear();
-        let signal = queue.dispatch(&gpu, &kernel, &vectors, EVENT);
+        let signal = queue.dispatch(&kernel, &vectors, EVENT);
         // The last one waits in the table's pending bits until its vector is unmasked.
         let masked = round == ROUNDS;
         if masked {
@@ -103,8 +104,14 @@ fn main() {
         assert_eq!(signal.load(Ordering::Acquire), 0, "the signal of a dispatch that has completed");
         vectors.verify();
     }
+    for burst in 0..BURSTS {
+        queue.burst(&gpu, BURST);
+        cpu::pause(burst * 37 % 250);
+    }
     rings.remove_queue(&gpu, queue.doorbell(), queue.gang());
-    say!("verified: {COUNT} sums, {ROUNDS} times, {} interrupts", cpu::interrupts());
+    let doorbells = u64::from(ROUNDS) + u64::from(BURSTS) * BURST;
+    let interrupts = cpu::interrupts();
+    say!("verified: {COUNT} sums, {ROUNDS} times, {interrupts} interrupts, {doorbells} doorbells");
 }
 
 /// What `start` calls.

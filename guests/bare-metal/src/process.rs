@@ -1,10 +1,10 @@
 //! A process: page tables in VRAM, and a queue of AQL packets.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_abi::aql::{
-    AQL_PACKET_SIZE, AmdQueue, FENCE_SCOPE_SYSTEM, KernelDispatchPacket, PacketHeader, PacketType,
-    QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
+    AQL_PACKET_SIZE, AmdQueue, BarrierPacket, FENCE_SCOPE_SYSTEM, KernelDispatchPacket, PacketHeader,
+    PacketType, QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
 };
 use belfry_abi::gpuvm::{
     PTE_ADDRESS_MASK, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
@@ -15,7 +15,7 @@ use belfry_abi::regs::{Register, gc};
 use belfry_abi::signal::{
     AMD_SIGNAL_KIND_USER, SIGNAL_EVENT_ID_OFFSET, SIGNAL_EVENT_MAILBOX_PTR_OFFSET, SIGNAL_VALUE_OFFSET,
 };
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::gpu::Gpu;
 use crate::memory::{PAGE, pages, peek, poke, put, quad, word};
@@ -50,7 +50,7 @@ pub struct Shared {
 
 impl Process {
     /// An empty one.
-    pub fn new(_gpu: &Gpu, pasid: u16) -> Self {
+    pub fn new(pasid: u16) -> Self {
         Self { pasid, root: 0, next: FIRST_VA }
     }
 
@@ -165,39 +165,55 @@ impl Queue {
         frame
     }
 
-    /// Writes a packet, its header last, and gives the value of the signal it completes; nobody is told yet.
-    pub fn dispatch(
-        &mut self,
-        _gpu: &Gpu,
-        kernel: &Kernel,
-        vectors: &Vectors,
-        event: u32,
-    ) -> &'static AtomicU64 {
-        let signal = self.signal;
-        poke(signal.cpu, AMD_SIGNAL_KIND_USER as u64);
-        poke(signal.cpu + SIGNAL_EVENT_MAILBOX_PTR_OFFSET, signal.gpu + PAGE / 2);
-        word(signal.cpu + SIGNAL_EVENT_ID_OFFSET).store(event, Ordering::Relaxed);
-        poke(signal.cpu + SIGNAL_VALUE_OFFSET, 1);
-
+    /// Writes a dispatch and gives the value of the signal it completes; nobody is told yet.
+    pub fn dispatch(&mut self, kernel: &Kernel, vectors: &Vectors, event: u32) -> &'static AtomicU64 {
+        let completion = self.arm(event);
         let mut packet = KernelDispatchPacket::new_zeroed();
+        packet.header = PacketType::INVALID.0.into();
         packet.setup = 1;
         (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z) =
             (vectors.workgroup(), 1, 1);
         (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z) = (vectors.count(), 1, 1);
         packet.kernel_object = kernel.descriptor;
         packet.kernarg_address = vectors.arguments();
-        packet.completion_signal = signal.gpu;
-        let header =
-            PacketHeader::new(PacketType::KERNEL_DISPATCH, true, FENCE_SCOPE_SYSTEM, FENCE_SCOPE_SYSTEM);
+        packet.completion_signal = self.signal.gpu;
+        self.publish(&packet, PacketType::KERNEL_DISPATCH, packet.setup);
+        completion
+    }
 
+    /// Writes `count` barriers, rings for each, and waits for the last one by looking at its signal.
+    pub fn burst(&mut self, gpu: &Gpu, count: u64) {
+        assert!(count <= PACKETS);
+        let completion = self.arm(0);
+        for left in (0..count).rev() {
+            let mut packet = BarrierPacket::new_zeroed();
+            packet.header = PacketType::INVALID.0.into();
+            packet.completion_signal = if left == 0 { self.signal.gpu } else { 0 };
+            self.publish(&packet, PacketType::BARRIER_AND, 0);
+            self.ring(gpu);
+        }
+        while completion.load(Ordering::Acquire) != 0 {}
+    }
+
+    /// Sets the signal to 1; an event other than 0 is raised when it becomes 0.
+    fn arm(&self, event: u32) -> &'static AtomicU64 {
+        let signal = self.signal;
+        let mailbox = if event == 0 { 0 } else { signal.gpu + PAGE / 2 };
+        poke(signal.cpu, AMD_SIGNAL_KIND_USER as u64);
+        poke(signal.cpu + SIGNAL_EVENT_MAILBOX_PTR_OFFSET, mailbox);
+        word(signal.cpu + SIGNAL_EVENT_ID_OFFSET).store(event, Ordering::Relaxed);
+        poke(signal.cpu + SIGNAL_VALUE_OFFSET, 1);
+        quad(signal.cpu + SIGNAL_VALUE_OFFSET)
+    }
+
+    /// Writes a packet, its header last.
+    fn publish<T: IntoBytes + Immutable>(&mut self, packet: &T, kind: PacketType, setup: u16) {
         let at = self.ring.cpu + self.written % PACKETS * AQL_PACKET_SIZE;
-        packet.header = PacketType::INVALID.0.into();
-        put(at, &packet);
+        put(at, packet);
         self.written += 1;
         poke(self.state.cpu + QUEUE_WRITE_DISPATCH_ID_OFFSET, self.written);
-        let first: &AtomicU32 = word(at);
-        first.store(u32::from(header.bits()) | u32::from(packet.setup) << 16, Ordering::Release);
-        quad(signal.cpu + SIGNAL_VALUE_OFFSET)
+        let header = PacketHeader::new(kind, true, FENCE_SCOPE_SYSTEM, FENCE_SCOPE_SYSTEM);
+        word(at).store(u32::from(header.bits()) | u32::from(setup) << 16, Ordering::Release);
     }
 
     /// Rings for the last packet written.

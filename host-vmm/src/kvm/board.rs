@@ -105,7 +105,7 @@ impl Board {
             (RESET_CONTROL, [byte]) => *byte = 0,
             (COM1..=0x3ff, [byte]) => *byte = self.ports().serial.read((port - COM1) as u8),
             (_, [byte]) if I8042.contains(&port) => {
-                *byte = self.ports().keyboard.read((port - I8042[0]) as u8)
+                *byte = self.ports().keyboard.read((port - I8042[0]) as u8);
             }
             (_, [byte]) if CMOS.contains(&port) => *byte = 0,
             _ if RootBus::has_port(port) => self.bus.port_read(port, data),

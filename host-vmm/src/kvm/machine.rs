@@ -74,6 +74,8 @@ pub struct Outcome {
     pub exits: u64,
     /// The device's counters at the end.
     pub stats: Stats,
+    /// Registers without behaviour, as [`Gpu::unmodelled`] lists them.
+    pub unmodelled: Vec<(String, u64, u64)>,
 }
 
 /// A machine that has not run yet.
@@ -244,7 +246,14 @@ impl Machine {
         output(&self.console.take());
         looped?;
         let end = self.ending.reason().unwrap_or(End::Timeout(limit));
-        Ok(Outcome { end, setup: self.setup, ran, exits: self.board.exits(), stats: self.gpu.stats() })
+        Ok(Outcome {
+            end,
+            setup: self.setup,
+            ran,
+            exits: self.board.exits(),
+            stats: self.gpu.stats(),
+            unmodelled: self.gpu.unmodelled(),
+        })
     }
 
     fn main_loop(

@@ -48,6 +48,17 @@ pub enum End {
     Timeout(Duration),
 }
 
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exit(status) => write!(f, "status {status}"),
+            Self::Reset => f.write_str("it asked for a reset"),
+            Self::Crash(what) => f.write_str(what),
+            Self::Timeout(limit) => write!(f, "it was stopped after {limit:?}"),
+        }
+    }
+}
+
 /// The first reason to end, and the event that tells.
 #[derive(Debug)]
 struct Ending {
