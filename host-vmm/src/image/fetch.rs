@@ -124,7 +124,8 @@ impl Apt {
             .is_some_and(|age| age < LIST_LIFETIME);
         if changed || !fresh {
             let step = progress.spinner("fetching Debian package lists");
-            apt.run("apt-get", &["-q", "update"])?;
+            // Without it apt only warns of a mirror it cannot reach, and the lists are silently empty.
+            apt.run("apt-get", &["-q", "update", "--error-on=any"])?;
             fs::write(&stamp, b"").map_err(io_error("write", &stamp))?;
             step.done("done");
         }
