@@ -94,8 +94,8 @@ fn bare_metal_guest_verifies_with_every_way_of_doorbells() {
         assert_eq!((stats.dispatches, stats.interrupts, stats.queues_mapped), (16, 16, 1));
         assert_eq!(stats.errors, Default::default());
         assert!(polls || stats.doorbells_polled == 0, "{stats:?}");
-        // Trapped, each one is seen: those of the process, and seven of the kernel's own rings.
-        assert!(polls || stats.doorbells_trapped == 400 + 7, "{stats:?}");
+        // Trapped, each one is seen: those of the process, and six of the kernel's own rings.
+        assert!(polls || stats.doorbells_trapped == 400 + 6, "{stats:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use vm_superio::serial::NoEvents;
 use vm_superio::{I8042Device, Serial, Trigger};
@@ -84,9 +84,16 @@ impl Board {
         self.exits.load(Ordering::Relaxed)
     }
 
-    /// Somebody typed.
-    pub(super) fn typed(&self, data: &[u8]) {
-        if let Err(error) = self.ports().serial.enqueue_raw_bytes(data) {
+    /// Hands over what `read` finds was typed; what does not fit the port's buffer is lost, as on a real one.
+    ///
+    /// Does nothing while a vCPU is at the ports: it may be waiting for the caller to take its output.
+    pub(super) fn typed(&self, read: impl FnOnce() -> Vec<u8>) {
+        let mut ports = match self.ports.try_lock() {
+            Ok(ports) => ports,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if let Err(error) = ports.serial.enqueue_raw_bytes(&read()) {
             log::debug!(target: "kvm", "input is lost: {error:?}");
         }
     }

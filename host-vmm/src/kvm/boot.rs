@@ -1,7 +1,7 @@
 //! A 64-bit ELF kernel, put into memory and entered in long mode with low memory mapped one to one.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::io::{Cursor, Read as _};
 use std::path::Path;
 
 use kvm_bindings::{kvm_regs, kvm_segment};
@@ -50,8 +50,7 @@ pub(super) fn load(memory: &GuestMemoryMmap, path: &Path) -> Result<u64, KernelE
     let mut content = Vec::new();
     file.read_to_end(&mut content).map_err(io)?;
     check(memory, &content).map_err(bad)?;
-    file.rewind().map_err(io)?;
-    let loaded = Elf::load(memory, None, &mut file, Some(GuestAddress(KERNEL_START)))
+    let loaded = Elf::load(memory, None, &mut Cursor::new(&content), Some(GuestAddress(KERNEL_START)))
         .map_err(|error| bad(error.to_string()))?;
     Ok(loaded.kernel_load.raw_value())
 }

@@ -67,7 +67,7 @@ pub(super) fn decode(header: &[u8; 64], vram: u64, apertures: Apertures) -> [Opt
         if !apertures.holds(base, size) {
             log::debug!(target: "kvm", "BAR {number} at {base:#x} is outside of what the host bridge passes on");
         } else if decoded.iter().flatten().any(overlaps) {
-            log::warn!(target: "kvm", "BAR {number} at {base:#x} overlaps another BAR and does not decode");
+            log::debug!(target: "kvm", "BAR {number} at {base:#x} overlaps another BAR and does not decode");
         } else {
             decoded[at] = Some(bar);
         }
@@ -134,7 +134,7 @@ impl GpuFunction {
         *self.bars.write().unwrap_or_else(PoisonError::into_inner) = bars;
         let vram = bars[0].map(|bar| (bar.base, 0, bar.size));
         if let Err(error) = placed.vram.place(vram) {
-            log::warn!(target: "kvm", "VRAM at {vram:x?} is reached by exits only: {error}");
+            log::debug!(target: "kvm", "VRAM at {vram:x?} is reached by exits only: {error}");
         }
         if let Some(doorbells) = &self.doorbells {
             doorbells.set_base(bars[1].map(|bar| bar.base));

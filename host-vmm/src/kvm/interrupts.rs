@@ -55,7 +55,7 @@ impl Routes {
         *current = messages;
         if let Err(error) = self.install(&messages) {
             // A message KVM has no route for is one that reaches no processor.
-            log::warn!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
+            log::debug!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
         }
     }
 

@@ -324,12 +324,16 @@ impl MutEventSubscriber for Host<'_> {
                 (self.output)(&data);
             }
             INPUT => {
-                // No more than the port's buffer takes.
-                let mut data = [0; 16];
-                let read = self.input.as_mut().map_or(0, |input| input.read(&mut data).unwrap_or(0));
-                if read > 0 {
-                    self.board.typed(&data[..read]);
-                } else if let Err(error) = ops.remove(events) {
+                let mut ended = false;
+                self.board.typed(|| {
+                    // No more than an empty buffer of the port takes.
+                    let mut data = vec![0; 16];
+                    let read = self.input.as_mut().map_or(0, |input| input.read(&mut data).unwrap_or(0));
+                    ended = read == 0;
+                    data.truncate(read);
+                    data
+                });
+                if ended && let Err(error) = ops.remove(events) {
                     log::debug!(target: "kvm", "input stays waited for: {error}");
                 }
             }
