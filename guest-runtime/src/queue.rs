@@ -83,6 +83,9 @@ pub enum QueueError {
     /// The GPU met a memory fault, which ends all work of the process.
     #[error("{0}")]
     MemoryFault(MemoryFault),
+    /// The queue was destroyed, and what was on it with it.
+    #[error("the queue was destroyed")]
+    Destroyed,
     /// The time given is over; the work goes on.
     #[error("the GPU did not finish within {0:?}")]
     Timeout(Duration),
@@ -105,7 +108,8 @@ impl Default for QueueOptions {
     }
 }
 
-/// A queue; clones and threads may submit to it at the same time. Destroyed with the last clone and completion.
+/// A queue; clones and threads may submit to it at the same time. Destroyed with the last clone and completion, or
+/// by [`destroy`](Self::destroy).
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub(crate) inner: Arc<QueueInner>,
@@ -131,6 +135,9 @@ pub(crate) struct QueueInner {
     /// Read while submitting, written while the scratch memory changes.
     scratch: RwLock<Scratch>,
     code_generation: AtomicU64,
+    /// False once the driver has destroyed the queue. Read while the doorbell is rung, which may be another queue's
+    /// afterwards.
+    open: RwLock<bool>,
     in_flight: Mutex<Vec<InFlight>>,
     stopped: OnceLock<(StopCode, Option<MemoryFault>)>,
     _eop: Allocation,
@@ -199,6 +206,7 @@ impl Queue {
             inactive,
             scratch: RwLock::default(),
             code_generation: AtomicU64::new(0),
+            open: RwLock::new(true),
             in_flight: Mutex::default(),
             stopped: OnceLock::new(),
             _eop: eop,
@@ -257,6 +265,19 @@ impl Queue {
         self.barrier_and(&[])?.wait()
     }
 
+    /// Destroys the queue at once: what runs on it is stopped, what waits on it never begins.
+    ///
+    /// Waits for outstanding completions, in this thread and others, end with [`QueueError::Destroyed`], and so does
+    /// whatever is submitted through other clones.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`] when the driver refuses, with the queue left as it was; [`QueueError::Destroyed`] when
+    /// another clone was destroyed before.
+    pub fn destroy(self) -> Result<(), QueueError> {
+        self.inner.destroy()
+    }
+
     /// Submits a dispatch that `signal` completes. Scratch memory and instruction caches are seen to first.
     pub(crate) fn dispatch(
         &self,
@@ -311,8 +332,7 @@ impl QueueInner {
             }
         }
         self.ring.publish(index, packet);
-        self.doorbell.ring(self.doorbell_offset, index);
-        Ok(())
+        self.ring_doorbell(index)
     }
 
     /// Waits until the queue is empty, then gives it more scratch memory.
@@ -334,6 +354,9 @@ impl QueueInner {
     /// Fails if the queue was stopped. A stop for want of scratch memory is resumed: memory was given before the
     /// packet was submitted, the packet processor only has to read it again.
     fn check(&self) -> Result<(), QueueError> {
+        if !self.is_open() {
+            return Err(QueueError::Destroyed);
+        }
         if let Some((code, fault)) = self.stopped.get() {
             return Err(QueueError::Stopped { code: *code, fault: *fault });
         }
@@ -343,8 +366,7 @@ impl QueueInner {
             if code.is_scratch_request() {
                 self.inactive.reset_event();
                 self.inactive.compare_exchange(value, 0);
-                self.doorbell.ring(self.doorbell_offset, self.ring.read_index());
-                return Ok(());
+                return self.ring_doorbell(self.ring.read_index());
             }
             let fault =
                 if code.may_be_memory_fault() { self.gpu.process.poll_fault(FAULT_GRACE) } else { None };
@@ -368,9 +390,40 @@ impl QueueInner {
         outcome.unwrap_or_else(|| Err(QueueError::Timeout(timeout.unwrap_or_default())))
     }
 
-    /// Keeps what a packet uses until its signal says it is done.
+    fn is_open(&self) -> bool {
+        *self.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring_doorbell(&self, index: u64) -> Result<(), QueueError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if !*open {
+            return Err(QueueError::Destroyed);
+        }
+        self.doorbell.ring(self.doorbell_offset, index);
+        Ok(())
+    }
+
+    /// Destroys the queue while completions and clones of it live on.
+    fn destroy(&self) -> Result<(), QueueError> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if !*open {
+            return Err(QueueError::Destroyed);
+        }
+        self.gpu.process.kfd.destroy_queue(self.id)?;
+        *open = false;
+        drop(open);
+        // Who waits for a completion also waits for this signal, whose event stays set.
+        self.inactive.store(1);
+        // The GPU touches nothing of the queue's any more.
+        drop::<Vec<InFlight>>(std::mem::take(&mut *lock(&self.in_flight)));
+        Ok(())
+    }
+
+    /// Keeps what a packet uses until its signal says it is done, or the queue is destroyed.
     fn park(&self, signal: Signal, uses: Uses) {
-        lock(&self.in_flight).push(InFlight { signal, _uses: uses });
+        if self.is_open() {
+            lock(&self.in_flight).push(InFlight { signal, _uses: uses });
+        }
     }
 
     /// Lets go of what finished packets used.
@@ -391,7 +444,9 @@ impl QueueInner {
 impl Drop for QueueInner {
     fn drop(&mut self) {
         // Once the queue is gone the GPU touches none of its memory.
-        destroy(&self.gpu, self.id);
+        if self.is_open() {
+            destroy(&self.gpu, self.id);
+        }
     }
 }
 

@@ -54,6 +54,7 @@ examples! {
     memory_pools_succeeds: "memory-pools";
     barriers_and_signals_succeeds: "barriers-and-signals";
     many_queues_succeeds: "many-queues";
+    stop_endless_succeeds: "stop-endless";
     gpuinfo_succeeds: "gpuinfo";
 }
 

@@ -15,6 +15,7 @@ macro_rules! kernels {
 kernels! {
     BENCH = "bench";
     BITONIC = "bitonic";
+    ENDLESS = "endless";
     GEMM = "gemm";
     HIST = "hist";
     INTMIX = "intmix";

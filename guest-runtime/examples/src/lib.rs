@@ -17,6 +17,7 @@ mod reduce;
 mod scratch;
 mod shapes;
 mod sort;
+mod stop_endless;
 mod transcendental;
 mod vector_add;
 mod verify;
@@ -56,6 +57,7 @@ const EXAMPLES: &[Example] = &[
     example("memory-pools", "adds vectors between all kinds of memory", memory_pools::run),
     example("barriers-and-signals", "orders work across queues", barriers_and_signals::run),
     example("many-queues", "more queues than the hardware holds: many-queues [QUEUES]", many_queues::run),
+    example("stop-endless", "stops an endless kernel: stop-endless [WORKGROUPS]", stop_endless::run),
     example("gpuinfo", "prints what the driver says about the GPU", gpuinfo::run),
     example("launch", "launches a kernel of any code object: launch --help", launch::run),
 ];
