@@ -1,7 +1,7 @@
 //! Operations with a lane mask beside their registers: carries, `v_div_scale`, `v_div_fmas`.
 
-use super::di::{Di, Flow, Handler, Machine};
-use super::float::{double, single};
+use super::di::{Di, Flow, Handler, Machine, flag};
+use super::float::{self, double, single};
 use super::op::{Format, Reg, exec_half, fetch, per_backend, read, split, write};
 use crate::inst::Op;
 use crate::lanes::{BackendKind, Lanes};
@@ -46,16 +46,24 @@ fn half<O: CarryOp, L: Lanes>(w: &mut Wave, d: &Di, half: u32) -> u32 {
 fn half_each<O: CarryOp>(w: &mut Wave, d: &Di, half: u32) -> u32 {
     let exec = exec_half(w, half);
     let carry = split(w.s[(d.imm + half) as usize & 255]);
+    let slow = d.flags & flag::SLOW != 0;
     let mut out = 0;
     for (chunk, mask) in split(exec).into_iter().enumerate() {
-        let a = fetch::<O::A>(w, d, 0, O::ARITY, half, chunk, O::FORMAT, false);
-        let b = fetch::<O::B>(w, d, 1, O::ARITY, half, chunk, O::FORMAT, false);
-        let c = fetch::<O::C>(w, d, 2, O::ARITY, half, chunk, O::FORMAT, false);
+        let a = fetch::<O::A>(w, d, 0, O::ARITY, half, chunk, O::FORMAT, slow);
+        let b = fetch::<O::B>(w, d, 1, O::ARITY, half, chunk, O::FORMAT, slow);
+        let c = fetch::<O::C>(w, d, 2, O::ARITY, half, chunk, O::FORMAT, slow);
         let mut r = [O::D::default(); 16];
         for i in 0..16 {
             let (value, carry_out) = O::scalar(a[i], b[i], c[i], carry[chunk] >> i & 1 != 0);
             r[i] = value;
             out |= u32::from(carry_out) << (chunk * 16 + i);
+        }
+        if slow {
+            let mode = w.mode;
+            r = r.map(|x| float::flush_output(x, O::FORMAT, mode));
+        }
+        if O::FORMAT != Format::Bits && (d.omod != 0 || d.flags & flag::CLAMP != 0) {
+            r = r.map(|x| float::output(x, O::FORMAT, d.omod, d.flags & flag::CLAMP != 0));
         }
         O::D::scatter(w, d, half, chunk, mask, &r);
     }
@@ -102,7 +110,8 @@ fn each_avx2<O: CarryOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     by_scalar::<O>(w, d)
 }
 
-fn each_handler<O: CarryOp>(backend: BackendKind) -> Handler {
+/// Handler by the scalar definition.
+pub(crate) fn each_handler<O: CarryOp>(backend: BackendKind) -> Handler {
     match backend {
         BackendKind::Portable => each_portable::<O>,
         #[cfg(target_arch = "x86_64")]
@@ -176,15 +185,17 @@ macro_rules! carry_ops {
     };
 }
 
+pub(crate) use carry_ops;
+
 #[inline(always)]
-fn add(a: u32, b: u32, carry: bool) -> (u32, bool) {
+pub(crate) fn add(a: u32, b: u32, carry: bool) -> (u32, bool) {
     let (sum, first) = a.overflowing_add(b);
     let (sum, second) = sum.overflowing_add(u32::from(carry));
     (sum, first | second)
 }
 
 #[inline(always)]
-fn sub(a: u32, b: u32, carry: bool) -> (u32, bool) {
+pub(crate) fn sub(a: u32, b: u32, carry: bool) -> (u32, bool) {
     let (difference, first) = a.overflowing_sub(b);
     let (difference, second) = difference.overflowing_sub(u32::from(carry));
     (difference, first | second)

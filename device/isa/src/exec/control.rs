@@ -32,6 +32,7 @@ branches! {
     branch_vccz: |w| mask(w, number::VCC) == 0;
     branch_vccnz: |w| mask(w, number::VCC) != 0;
     branch_execz: |w| mask(w, number::EXEC) == 0;
+    branch_half_loop: |w| w.s[HALF_LOOP] != 0;
     branch_execnz: |w| mask(w, number::EXEC) != 0;
 }
 
@@ -45,6 +46,49 @@ fn mask(w: &Wave, register: usize) -> u64 {
 pub(crate) fn refresh_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.s[number::VCCZ] = u32::from(mask(w, number::VCC) == 0);
     w.s[number::EXECZ] = u32::from(mask(w, number::EXEC) == 0);
+    Flow::NEXT
+}
+
+/// First of the two registers [`refresh_limits`] puts `src_shared_limit` in: numbers no instruction writes.
+pub(crate) const SHARED_LIMIT: usize = 236;
+/// As [`SHARED_LIMIT`], of `src_private_limit`.
+pub(crate) const PRIVATE_LIMIT: usize = 238;
+
+/// Sets what the aperture limits read as, before an instruction that names one.
+pub(crate) fn refresh_limits(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.set_pair(SHARED_LIMIT, m.apertures.shared_base | 0xffff_ffff);
+    w.set_pair(PRIVATE_LIMIT, m.apertures.private_base | 0xffff_ffff);
+    Flow::NEXT
+}
+
+/// Where the preparations of [`branch_half_loop`] leave whether it branches.
+const HALF_LOOP: usize = 240;
+
+/// `s_subvector_loop_begin`: the low half first, when it has lanes; `dst` keeps the other half's mask.
+pub(crate) fn half_loop_begin(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let [low, high] = [w.s[number::EXEC], w.s[number::EXEC + 1]];
+    w.s[HALF_LOOP] = u32::from(low | high == 0);
+    if low != 0 {
+        w.s[d.dst as usize & 255] = high;
+        w.s[number::EXEC + 1] = 0;
+    } else if high != 0 {
+        w.s[d.dst as usize & 255] = low;
+    }
+    Flow::NEXT
+}
+
+/// `s_subvector_loop_end`: the high half after the low one, then EXEC as it was.
+pub(crate) fn half_loop_end(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let kept = w.s[d.dst as usize & 255];
+    w.s[HALF_LOOP] = 0;
+    if w.s[number::EXEC + 1] != 0 {
+        w.s[number::EXEC] = kept;
+    } else if kept != 0 {
+        w.s[HALF_LOOP] = 1;
+        w.s[number::EXEC + 1] = kept;
+        w.s[d.dst as usize & 255] = w.s[number::EXEC];
+        w.s[number::EXEC] = 0;
+    }
     Flow::NEXT
 }
 

@@ -3,6 +3,7 @@
 mod buffer;
 mod memory;
 mod operand;
+mod rare;
 mod scalar;
 mod vector;
 
@@ -192,6 +193,9 @@ impl Lowering {
     }
 
     fn lower(&mut self, inst: &Inst) -> Lowered {
+        if let Some(lowered) = self.rare_memory(inst) {
+            return lowered;
+        }
         match inst.format {
             Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
             Format::Smem => self.scalar_memory(inst),

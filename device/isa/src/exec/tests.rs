@@ -2,7 +2,7 @@
 
 use super::di::{Di, Handler, Kind, Machine, Source};
 use super::op::{Entry, Format};
-use super::{Lds, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int};
+use super::{Lds, cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int};
 use crate::inst::Op;
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, FaultKind, Global, Mapping, MemoryFault, Mmu, Tlb};
@@ -175,7 +175,7 @@ fn check(op: Op, entry: &Entry, kind: BackendKind) {
 
 type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
 
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 9] = [
     (vop_int::ALL, vop_int::entry),
     (vop_clamp::ALL, vop_clamp::entry),
     (vop_f32::ALL, vop_f32::entry),
@@ -183,6 +183,8 @@ const TABLES: [Table; 7] = [
     (vop_f16::ALL, vop_f16::entry),
     (trans::ALL, trans::entry),
     (cvt::ALL, cvt::entry),
+    (dot::ALL, dot::entry),
+    (qsad::ALL, qsad::entry),
 ];
 
 #[test]

@@ -3,6 +3,8 @@
 use super::di::{Di, Flow, Handler, Machine, Source, flag};
 use super::float::{self, half, single};
 use super::op::{Format, Reg, VectorOp, exec_half, split};
+use super::rounded;
+use super::soft::Round;
 use super::{vop_clamp, vop_f16, vop_int};
 use crate::inst::Op;
 use crate::wave::Wave;
@@ -18,7 +20,7 @@ pub(crate) mod high {
 /// A scalar definition on halves, whatever its number of sources.
 type Element = fn(u16, u16, u16) -> u16;
 
-fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(
+pub(crate) fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(
     w: &mut Wave,
     _m: &mut Machine<'_>,
     d: &Di,
@@ -26,7 +28,7 @@ fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(
     both(w, d, O::INPUT, O::OUTPUT, |a, b, _c| O::scalar(a, b, 0))
 }
 
-fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>>(
+pub(crate) fn packed3<O: VectorOp<A = u16, B = u16, C = u16, D = u16>>(
     w: &mut Wave,
     _m: &mut Machine<'_>,
     d: &Di,
@@ -120,6 +122,16 @@ fn mix_source(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
     } else {
         word
     };
+    let value = if d.flags & flag::SLOW == 0 {
+        value
+    } else if d.imm >> n & 1 != 0 {
+        // A half that is denormal is a normal single: flushed as the half it is.
+        let kept =
+            float::flush_input((if source.high { word >> 16 } else { word }) as u16, Format::F16, w.mode);
+        half::to_single(kept)
+    } else {
+        float::flush_input(value, Format::F32, w.mode)
+    };
     value.modify(Format::F32, source)
 }
 
@@ -133,14 +145,25 @@ pub(crate) fn fma_mix(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 fn mix(w: &Wave, d: &Di, lane: u32) -> u32 {
-    let value = single::fma(mix_source(w, d, 0, lane), mix_source(w, d, 1, lane), mix_source(w, d, 2, lane));
+    let (a, b, c) = (mix_source(w, d, 0, lane), mix_source(w, d, 1, lane), mix_source(w, d, 2, lane));
+    let value = match w.mode & 3 {
+        0 => single::fma(a, b, c),
+        mode => rounded::fma_f32(a, b, c, Round::from_bits(mode)),
+    };
+    let value =
+        if d.flags & flag::SLOW != 0 { float::flush_output(value, Format::F32, w.mode) } else { value };
     float::output_f32(value, 0, d.flags & flag::CLAMP != 0)
 }
 
 /// `v_fma_mixlo_f16` and, with [`flag::DST_HIGH`], `v_fma_mixhi_f16`.
 pub(crate) fn fma_mix_half(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     super::lane::for_each_active(w, |w, lane| {
-        let value = u32::from(half::from_single(mix(w, d, lane)));
+        let single = mix(w, d, lane);
+        let value = match w.mode >> 2 & 3 {
+            0 => half::from_single(single),
+            mode => rounded::half_from_single(single, Round::from_bits(mode)),
+        };
+        let value = u32::from(float::flush_output(value, Format::F16, w.mode));
         let old = w.v.lane(d.dst + lane / 32, lane & 31);
         let new = if d.flags & flag::DST_HIGH != 0 {
             old & 0xffff | value << 16

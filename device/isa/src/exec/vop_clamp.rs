@@ -1,6 +1,7 @@
 //! Integer operations with the `clamp` modifier: the result saturates instead of wrapping.
 
 use super::op::vector_ops;
+use super::qsad::packed;
 
 #[inline(always)]
 fn i(value: u32) -> i64 {
@@ -54,4 +55,19 @@ vector_ops! {
         let value = i64::from(a.cast_signed()) * i64::from(b.cast_signed()) + i64::from(c.cast_signed());
         value.clamp(-0x8000, 0x7fff) as u16
     }
+    V_MUL_U32_U24: Bits -> Bits, (a: u32, b: u32) -> u32 { clamp_u32(u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) }
+    V_MUL_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { clamp_i32((i(a << 8) >> 8) * (i(b << 8) >> 8)) }
+    V_SAD_HI_U8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
+        let sum = a.to_le_bytes().iter().zip(b.to_le_bytes()).map(|(a, b)| u32::from(a.abs_diff(b))).sum::<u32>();
+        (sum << 16).saturating_add(c)
+    }
+    V_SAD_U16: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
+        ((a & 0xffff).abs_diff(b & 0xffff) + (a >> 16).abs_diff(b >> 16)).saturating_add(c)
+    }
+    V_MSAD_U8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
+        let pairs = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+        pairs.filter(|(_, b)| *b != 0).fold(c, |sum, (a, b)| sum.saturating_add(u32::from(a.abs_diff(b))))
+    }
+    V_QSAD_PK_U16_U8: Bits -> Bits, (a: u64, b: u32, c: u64) -> u64 { packed::<false>(a, b, c, u16::saturating_add) }
+    V_MQSAD_PK_U16_U8: Bits -> Bits, (a: u64, b: u32, c: u64) -> u64 { packed::<true>(a, b, c, u16::saturating_add) }
 }

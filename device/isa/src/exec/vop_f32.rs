@@ -66,7 +66,6 @@ vector_ops! {
     V_CUBEID_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).0 }
     V_CUBESC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).2 }
     V_CUBETC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).3 }
-    V_DOT2_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { dot2(a, b, c) }
     V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { dot2(a, b, c) }
 }
 

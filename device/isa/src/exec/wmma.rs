@@ -49,9 +49,19 @@ fn bf16_from_single(bits: u32) -> u16 {
 
 /// Both 16-bit elements of each lane's register `k / 2`, as singles: element `k` of each lane.
 #[inline(always)]
-fn element(w: &Wave, base: u32, k: u32, convert: impl Fn(u16) -> u32) -> [u32; N] {
-    let words = &w.v.row(base + k / 2 * w.halves)[0].0;
-    words.map(|word| convert((word >> ((k & 1) * 16)) as u16))
+fn element(w: &Wave, d: &Di, n: usize, k: u32, convert: impl Fn(u16) -> u32) -> [u32; N] {
+    let words = &w.v.row(d.src[n].value + k / 2 * w.halves)[0].0;
+    // `neg` is for the elements in low halves, `neg_hi` for those in high ones.
+    let negate = if k & 1 == 0 { d.src[n].neg } else { d.imm >> n & 1 != 0 };
+    let sign = if negate { single::SIGN } else { 0 };
+    words.map(|word| convert((word >> ((k & 1) * 16)) as u16) ^ sign)
+}
+
+/// C as its modifiers leave it: `neg_hi` is the absolute value, `neg` negates.
+#[inline(always)]
+fn modified(d: &Di, value: u32) -> u32 {
+    let value = if d.imm & 4 != 0 { value & !single::SIGN } else { value };
+    if d.src[2].neg { value ^ single::SIGN } else { value }
 }
 
 #[inline(always)]
@@ -64,8 +74,8 @@ fn product<L: Lanes>(
     let mut a = [[0; N]; N];
     let mut b = [L::splat(0); N];
     for k in 0..N {
-        a[k] = element(w, d.src[0].value, k as u32, convert);
-        b[k] = L::from_array(element(w, d.src[1].value, k as u32, convert));
+        a[k] = element(w, d, 0, k as u32, convert);
+        b[k] = L::from_array(element(w, d, 1, k as u32, convert));
     }
     let mut result = [[0; N]; N];
     for r in 0..N {
@@ -116,7 +126,7 @@ fn write_halves(w: &mut Wave, d: &Di, result: &[[u32; N]; N], convert: impl Fn(u
 #[inline(always)]
 fn wide<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
     let convert = if BRAIN { bf16_to_single } else { half::to_single };
-    let result = product::<L>(w, d, convert, |w, r| c_row(w, d, r));
+    let result = product::<L>(w, d, convert, |w, r| c_row(w, d, r).map(|word| modified(d, word)));
     write(w, d, &result);
     Flow::NEXT
 }
@@ -125,8 +135,9 @@ fn wide<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
 fn narrow<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
     let shift = if d.flags & flag::DST_HIGH != 0 { 16 } else { 0 };
     let convert = if BRAIN { bf16_to_single } else { half::to_single };
-    let result =
-        product::<L>(w, d, convert, |w, r| c_row(w, d, r).map(|word| convert((word >> shift) as u16)));
+    let result = product::<L>(w, d, convert, |w, r| {
+        c_row(w, d, r).map(|word| modified(d, convert((word >> shift) as u16)))
+    });
     write_halves(w, d, &result, if BRAIN { bf16_from_single } else { half::from_single });
     Flow::NEXT
 }

@@ -1,8 +1,9 @@
 //! Single instructions and short programs, from assembled words, on every backend the host has.
 
+mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
-mod buffers;
+mod rare;
 mod words;
 
 use belfry_isa::exec::{FaultCause, Stop};

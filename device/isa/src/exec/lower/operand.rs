@@ -72,10 +72,10 @@ impl Lowering {
             }
             Operand::SharedBase => self.aperture(self.apertures.shared_base, width),
             Operand::PrivateBase => self.aperture(self.apertures.private_base, width),
-            Operand::SharedLimit
-            | Operand::PrivateLimit
-            | Operand::PopsExitingWaveId
-            | Operand::LdsDirect => Err(Unsupported),
+            Operand::SharedLimit | Operand::PrivateLimit => Ok(self.aperture_limit(operand, width)),
+            // Ordered pixel waves: a compute wave is none.
+            Operand::PopsExitingWaveId => Ok(Source::ZERO),
+            Operand::LdsDirect => Err(Unsupported),
         }
     }
 

@@ -11,7 +11,10 @@ use crate::inst::{Format, Inst, Op, Operand};
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_DEALLOC_VGPRS: u32 = 3;
 /// `s_sendmsg_rtn` ids.
+const MSG_RTN_GET_DDID: u32 = 129;
+const MSG_RTN_GET_TMA: u32 = 130;
 const MSG_RTN_GET_REALTIME: u32 = 131;
+const MSG_RTN_GET_TBA: u32 = 133;
 
 impl Lowering {
     pub(super) fn scalar(&mut self, inst: &Inst) -> Lowered {
@@ -26,6 +29,9 @@ impl Lowering {
             let dst = self.scalar_destination(inst.dst, bits / 32)?;
             self.emit(Di { dst, aux: function, src: [src, Source::ZERO, Source::ZERO], ..Di::new(handler) });
             return Ok(());
+        }
+        if let Some(lowered) = self.rare_scalar(inst) {
+            return lowered;
         }
         self.control(inst)
     }
@@ -72,7 +78,8 @@ impl Lowering {
                 self.emit(Di { dst, ..link(Di::new(control::getpc)) });
                 control::branch
             }
-            Op::S_ENDPGM | Op::S_ENDPGM_SAVED => {
+            Op::S_SETKILL if inst.imm & 1 == 0 => return Ok(()),
+            Op::S_ENDPGM | Op::S_ENDPGM_SAVED | Op::S_SETKILL => {
                 self.emit(simple(control::endpgm));
                 return Ok(());
             }
@@ -145,16 +152,23 @@ impl Lowering {
             Operand::Literal(value) => value,
             _ => inst.imm,
         };
+        let dst = self.scalar_destination(inst.dst, bits / 32)?;
+        if matches!(id & 0xff, MSG_RTN_GET_DDID | MSG_RTN_GET_TMA | MSG_RTN_GET_TBA) {
+            // No draw, and no trap handler installed.
+            let entry =
+                sop::entry(if bits == 64 { Op::S_MOV_B64 } else { Op::S_MOV_B32 }).ok_or(Unsupported)?;
+            self.emit(Di { dst, ..Di::new(entry.handler) });
+            return Ok(());
+        }
         if id & 0xff != MSG_RTN_GET_REALTIME {
             return Err(Unsupported);
         }
-        let dst = self.scalar_destination(inst.dst, bits / 32)?;
         self.emit(Di { dst, aux: bits as u8, ..Di::new(control::realtime) });
         Ok(())
     }
 
     pub(super) fn scalar_memory(&mut self, inst: &Inst) -> Lowered {
-        if matches!(inst.op, Op::S_DCACHE_INV | Op::S_GL1_INV) {
+        if matches!(inst.op, Op::S_DCACHE_INV | Op::S_GL1_INV | Op::S_ATC_PROBE | Op::S_ATC_PROBE_BUFFER) {
             return Ok(());
         }
         let (handler, dwords) = smem::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
@@ -195,5 +209,10 @@ fn is_hint(inst: &Inst) -> bool {
             | Op::S_TTRACEDATA
             | Op::S_TTRACEDATA_IMM
             | Op::S_VERSION
+            // No debugger sets the conditions of these branches.
+            | Op::S_CBRANCH_CDBGSYS
+            | Op::S_CBRANCH_CDBGUSER
+            | Op::S_CBRANCH_CDBGSYS_OR_USER
+            | Op::S_CBRANCH_CDBGSYS_AND_USER
     ) || (inst.op == Op::S_SENDMSG && inst.imm & 0xff == MSG_DEALLOC_VGPRS)
 }

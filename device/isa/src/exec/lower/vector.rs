@@ -6,6 +6,7 @@ use crate::exec::carry::{self, CarryIn};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
+use crate::exec::{carry_clamp, dot, qsad, rounded};
 use crate::exec::{cmp, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, vop3p, wmma};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::lanes::BackendKind;
@@ -16,19 +17,28 @@ pub(crate) fn table(op: Op, clamp: bool, backend: BackendKind) -> Option<Entry> 
     if clamp && let Some(entry) = vop_clamp::entry(op, backend) {
         return Some(entry);
     }
-    let tables = [vop_int::entry, vop_f32::entry, vop_f64::entry, vop_f16::entry, trans::entry, cvt::entry];
+    let tables = [
+        vop_int::entry,
+        vop_f32::entry,
+        vop_f64::entry,
+        vop_f16::entry,
+        trans::entry,
+        cvt::entry,
+        qsad::entry,
+        dot::entry,
+    ];
     tables.iter().find_map(|entry| entry(op, backend))
 }
 
 /// One operation and its operands: an instruction, or half of a VOPD.
-struct Operation<'a> {
-    op: Op,
-    dst: Operand,
+pub(super) struct Operation<'a> {
+    pub(super) op: Op,
+    pub(super) dst: Operand,
     dst2: Operand,
-    src: [Operand; 3],
-    mods: &'a Mods,
+    pub(super) src: [Operand; 3],
+    pub(super) mods: &'a Mods,
     /// Row that replaces `src[0]`.
-    permuted: Option<u32>,
+    pub(super) permuted: Option<u32>,
 }
 
 impl Lowering {
@@ -38,7 +48,13 @@ impl Lowering {
         }
         let [a, b, c, _] = inst.src;
         let permuted = match inst.dpp {
-            Some(dpp) => Some(self.permutation(dpp, a)?),
+            Some(dpp) => {
+                let row = match self.fetch_relative(inst)? {
+                    Some(row) => row,
+                    None => self.row(a, 1)?,
+                };
+                Some(self.permutation(dpp, row))
+            }
             None => None,
         };
         let (op, mods) = (inst.op, &inst.mods);
@@ -113,8 +129,7 @@ impl Lowering {
     }
 
     /// Emits the preparation of a DPP instruction; the row its first source is in now.
-    fn permutation(&mut self, permutation: Dpp, operand: Operand) -> Result<u32, Unsupported> {
-        let row = self.row(operand, 1)?;
+    fn permutation(&mut self, permutation: Dpp, row: u32) -> u32 {
         let src = [Source { value: row, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
         let dst = TEMP_ROW as u32;
         self.emit_extra(match permutation {
@@ -131,11 +146,16 @@ impl Lowering {
                 Di { dst, dst2: fields.selectors, src, imm, ..Di::new(lane::dpp8) }
             }
         });
-        Ok(dst)
+        dst
     }
 
     /// Source `n`, or the row DPP put the first one in.
-    fn operand(&mut self, o: &Operation<'_>, n: usize, width: Width) -> Result<Source, Unsupported> {
+    pub(super) fn operand(
+        &mut self,
+        o: &Operation<'_>,
+        n: usize,
+        width: Width,
+    ) -> Result<Source, Unsupported> {
         let source = self.modified(o.src[n], n, width, o.mods)?;
         match o.permuted {
             Some(_) if n == 0 && width.bits > 32 => Err(Unsupported),
@@ -144,7 +164,7 @@ impl Lowering {
         }
     }
 
-    /// Flags of an operation on floats of `format`; rounding modes other than to nearest even are not there.
+    /// Flags of an operation on floats of these formats: modes other than the usual take the slow path.
     fn float_flags(&self, formats: &[Format]) -> Result<u8, Unsupported> {
         let mut flags = 0;
         for format in formats {
@@ -153,10 +173,7 @@ impl Lowering {
                 Format::F32 => (self.mode & 3, self.mode >> 4 & 3),
                 Format::F16 | Format::F64 => (self.mode >> 2 & 3, self.mode >> 6 & 3),
             };
-            if round != 0 {
-                return Err(Unsupported);
-            }
-            if denormals != 3 {
+            if round != 0 || denormals != 3 {
                 flags |= flag::SLOW;
             }
         }
@@ -165,8 +182,16 @@ impl Lowering {
 
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
         let mnemonic = o.op.mnemonic();
+        if let Some(entry) = rounded::entry(o.op, self.mode) {
+            return self.scalar_defined(o, &entry);
+        }
         if let Some(entry) = table(o.op, o.mods.clamp, self.backend) {
             return self.scalar_defined(o, &entry);
+        }
+        if o.mods.clamp
+            && let Some(entry) = carry_clamp::entry(o.op, self.backend)
+        {
+            return self.with_carry(o, &entry);
         }
         if let Some(entry) = carry::entry(o.op, self.backend) {
             return self.with_carry(o, &entry);
@@ -175,7 +200,11 @@ impl Lowering {
             return self.comparison(o, mnemonic);
         }
         if let Some((handler, arity, format)) = vop3p::entry(o.op, o.mods.clamp) {
+            let handler = rounded::packed(o.op, self.mode).unwrap_or(handler);
             return self.packed(o, handler, arity, format);
+        }
+        if let Ok(()) = self.rare_vector(o) {
+            return Ok(());
         }
         self.special(o)
     }
@@ -197,9 +226,6 @@ impl Lowering {
             *slot = source;
         }
         let clamp = o.mods.clamp && entry.output != Format::Bits;
-        if o.mods.clamp && entry.output == Format::Bits && vop_clamp::entry(o.op, self.backend).is_none() {
-            return Err(Unsupported);
-        }
         let mut flags = self.float_flags(&[entry.input, entry.output])?;
         if clamp {
             flags |= flag::CLAMP;
@@ -232,10 +258,11 @@ impl Lowering {
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             *slot = self.operand(o, n, Width { bits: entry.bits[n], format: entry.format, signed })?;
         }
-        if o.mods.clamp || o.mods.omod != 0 {
-            return Err(Unsupported);
+        let mut flags = self.float_flags(&[entry.format])?;
+        if o.mods.clamp && entry.format != Format::Bits {
+            flags |= flag::CLAMP;
         }
-        let flags = self.float_flags(&[entry.format])?;
+        let handler = rounded::with_carry(o.op, self.mode).unwrap_or(entry.handler);
         let carry = match entry.carry {
             CarryIn::None => number::DUMP as u32,
             CarryIn::Vcc => number::VCC as u32,
@@ -249,7 +276,7 @@ impl Lowering {
             Operand::None => number::DUMP as u32,
             operand => self.scalar_destination(operand, self.halves)?,
         };
-        self.emit(Di { dst, dst2, src, imm: carry, flags, ..Di::new(entry.handler) });
+        self.emit(Di { dst, dst2, src, imm: carry, flags, omod: o.mods.omod, ..Di::new(handler) });
         Ok(())
     }
 
@@ -360,8 +387,10 @@ impl Lowering {
             *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
             (source.high, source.neg, source.abs) = (bit(o.mods.op_sel), bit(o.mods.neg), bit(o.mods.neg_hi));
         }
-        self.float_flags(&[Format::F32])?;
-        let mut flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        let mut flags = self.float_flags(&[Format::F32, Format::F16])?;
+        if o.mods.clamp {
+            flags |= flag::CLAMP;
+        }
         let handler: Handler = if o.op == Op::V_FMA_MIX_F32 { vop3p::fma_mix } else { vop3p::fma_mix_half };
         if o.op == Op::V_FMA_MIXHI_F16 {
             flags |= flag::DST_HIGH;
@@ -382,9 +411,6 @@ impl Lowering {
             _ => return Err(Unsupported),
         };
         let float = !o.op.mnemonic().contains("_iu");
-        if float && (o.mods.neg | o.mods.neg_hi != 0 || self.float_flags(&[Format::F32, Format::F16])? != 0) {
-            return Err(Unsupported);
-        }
         let rows = 8 / self.halves;
         let vector = |value: u32, n: usize| Source {
             value,
@@ -406,7 +432,15 @@ impl Lowering {
             flags |= flag::DST_HIGH;
         }
         let dst = self.row(o.dst, rows)?;
-        self.emit(Di { dst, src: [a, b, c], aux, flags, ..Di::new(handler) });
+        let imm = u32::from(o.mods.neg_hi & 7);
+        self.emit(Di {
+            dst,
+            src: [a, b, Source { neg: o.mods.neg & 4 != 0, ..c }],
+            imm,
+            aux,
+            flags,
+            ..Di::new(handler)
+        });
         Ok(())
     }
 }

@@ -1,0 +1,53 @@
+//! Dot products of two 16-bit floats.
+//!
+//! The products are exact; the first sum is rounded to double precision, which loses nothing for halves, the last to the
+//! result's format.
+
+use super::di::{Di, Flow, Machine, flag};
+use super::float::{self, half, single};
+use super::lane::for_each_active;
+use super::op::{Format, Reg, vector_ops};
+use crate::wave::Wave;
+
+fn brain(bits: u16) -> f64 {
+    f64::from(f32::from_bits(u32::from(bits) << 16))
+}
+
+/// To bfloat16, to nearest even; NaNs are made quiet.
+fn brain_from_single(bits: u32) -> u16 {
+    if single::is_nan(bits) {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
+}
+
+vector_ops! {
+    V_DOT2_BF16_BF16: Bits -> Bits, (a: u32, b: u32, c: u16) -> u16 {
+        let product = |shift: u32| brain((a >> shift) as u16) * brain((b >> shift) as u16);
+        brain_from_single(single::result((brain(c) + product(0) + product(16)) as f32))
+    }
+}
+
+/// `v_dot2_f32_f16` and, with `BRAIN`, `v_dot2_f32_bf16`: `op_sel` chooses the halves of the first product, `op_sel_hi`
+/// (bits 2:0 of `imm`) of the second; `neg` negates in the first and `neg_hi` (bits 5:3) in the second.
+pub(crate) fn dot2<const BRAIN: bool>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    for_each_active(w, |w, lane| {
+        let part = |n: usize, second: bool| {
+            let source = &d.src[n];
+            let word = source.lane(w, lane);
+            let (high, negate) = if second {
+                (d.imm >> n & 1 != 0, d.imm >> (3 + n) & 1 != 0)
+            } else {
+                (source.high, source.neg)
+            };
+            let bits = (if high { word >> 16 } else { word }) as u16;
+            let value = if BRAIN { brain(bits) } else { half::to_f64(bits) };
+            if negate { -value } else { value }
+        };
+        let c = d.src[2].lane(w, lane).modify(Format::F32, &d.src[2]);
+        let sum = f64::from(single::of(c)) + part(0, false) * part(1, false) + part(0, true) * part(1, true);
+        let value = float::output_f32(single::result(sum as f32), 0, d.flags & flag::CLAMP != 0);
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
+    });
+    Flow::NEXT
+}
