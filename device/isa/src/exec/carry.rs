@@ -3,6 +3,7 @@
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::float::{self, double, single};
 use super::op::{Format, Reg, exec_half, fetch, per_backend, read, split, write};
+use super::soft::{DOUBLE, Round, SINGLE, fma_scaled};
 use crate::inst::Op;
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
@@ -63,7 +64,8 @@ fn half_each<O: CarryOp>(w: &mut Wave, d: &Di, half: u32) -> u32 {
             r = r.map(|x| float::flush_output(x, O::FORMAT, mode));
         }
         if O::FORMAT != Format::Bits && (d.omod != 0 || d.flags & flag::CLAMP != 0) {
-            r = r.map(|x| float::output(x, O::FORMAT, d.omod, d.flags & flag::CLAMP != 0));
+            let (clamp, mode) = (d.flags & flag::CLAMP != 0, w.mode);
+            r = r.map(|x| float::output_in_mode(x, O::FORMAT, d.omod, clamp, mode));
         }
         O::D::scatter(w, d, half, chunk, mask, &r);
     }
@@ -241,15 +243,27 @@ carry_ops! {
     V_DIV_SCALE_F32: F32 None true 3 (a: u32, b: u32, c: u32, _carry) -> u32 { div_scale_f32(a, b, c) }
     V_DIV_SCALE_F64: F64 None true 3 (a: u64, b: u64, c: u64, _carry) -> u64 { div_scale_f64(a, b, c) }
     V_DIV_FMAS_F32: F32 Vcc false 3 (a: u32, b: u32, c: u32, carry) -> u32 {
-        let value = single::fma(a, b, c);
+        if !carry {
+            return (single::fma(a, b, c), false);
+        }
         // The operand to be scaled back was made larger or smaller, as the estimate in `c` shows.
         let power = if single::exponent(c) > 127 { 64 } else { -64 };
-        (if carry { single::ldexp(value, power) } else { value }, false)
+        let operands = [a, b, c].map(u64::from);
+        if operands.iter().all(|bits| SINGLE.is_finite(*bits)) {
+            // Rounded once, so that denormal quotients are right.
+            return (fma_scaled(SINGLE, operands, power, Round::Nearest) as u32, false);
+        }
+        (single::fma(a, b, c), false)
     }
     V_DIV_FMAS_F64: F64 Vcc false 3 (a: u64, b: u64, c: u64, carry) -> u64 {
-        let value = double::fma(a, b, c);
+        if !carry {
+            return (double::fma(a, b, c), false);
+        }
         let power = if double::exponent(c) > 1023 { 128 } else { -128 };
-        (if carry { double::ldexp(value, power) } else { value }, false)
+        if [a, b, c].iter().all(|bits| DOUBLE.is_finite(*bits)) {
+            return (fma_scaled(DOUBLE, [a, b, c], power, Round::Nearest), false);
+        }
+        (double::fma(a, b, c), false)
     }
 }
 

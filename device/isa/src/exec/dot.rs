@@ -46,7 +46,8 @@ pub(crate) fn dot2<const BRAIN: bool>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di
         };
         let c = d.src[2].lane(w, lane).modify(Format::F32, &d.src[2]);
         let sum = f64::from(single::of(c)) + part(0, false) * part(1, false) + part(0, true) * part(1, true);
-        let value = float::output_f32(single::result(sum as f32), 0, d.flags & flag::CLAMP != 0);
+        let clamp = d.flags & flag::CLAMP != 0;
+        let value = float::output_in_mode(single::result(sum as f32), Format::F32, 0, clamp, w.mode);
         w.v.set_lane(d.dst + lane / 32, lane & 31, value);
     });
     Flow::NEXT

@@ -70,7 +70,7 @@ fn out_of_range(
     let mut address = 0;
     for i in (0..16).rev().filter(|i| mask >> i & 1 != 0) {
         let at = addresses[i].wrapping_add(offset);
-        if at < offset || !m.lds.contains(at, bytes) {
+        if !m.lds.contains(at, bytes) {
             lanes |= 1_u64 << (first_lane + i as u32);
             address = at;
         }
@@ -78,12 +78,12 @@ fn out_of_range(
     m.lds_fault(address, lanes)
 }
 
-/// Lanes whose `bytes` at address + offset are all inside.
+/// Lanes whose `bytes` at `at`, the sum of address and offset, are all inside. The sum wraps at 32 bits: compilers give
+/// negative addresses an offset that makes up for it.
 #[inline(always)]
-fn in_range<L: Lanes>(m: &Machine<'_>, at: L::V, offset: u32, bytes: u32) -> u16 {
+fn in_range<L: Lanes>(m: &Machine<'_>, at: L::V, bytes: u32) -> u16 {
     let Some(last) = m.lds.size().checked_sub(bytes) else { return 0 };
-    // Not beyond the last place, and not wrapped around by the offset.
-    !L::lt_u(L::splat(last), at) & !L::lt_u(at, L::splat(offset))
+    !L::lt_u(L::splat(last), at)
 }
 
 /// Loads `N` dwords per lane from address + `offset` into rows from `dst`.
@@ -103,7 +103,7 @@ fn load_words<L: Lanes, const N: usize>(
             let addresses = w.v.row(d.src[0].value + half)[chunk].0;
             let at = L::add(L::from_array(addresses), L::splat(offset));
             let bytes = N as u32 * 4;
-            if in_range::<L>(m, at, offset, bytes) & mask != mask {
+            if in_range::<L>(m, at, bytes) & mask != mask {
                 return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
             }
             let mut rows = [L::splat(0); N];
@@ -222,7 +222,7 @@ fn store_words<L: Lanes, const N: usize>(
             let addresses = w.v.row(d.src[0].value + half)[chunk].0;
             let at = L::add(L::from_array(addresses), L::splat(offset));
             let bytes = N as u32 * 4;
-            if in_range::<L>(m, at, offset, bytes) & mask != mask {
+            if in_range::<L>(m, at, bytes) & mask != mask {
                 return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
             }
             let row = |n: usize| &w.v.row(data + n as u32 * w.halves + half)[chunk];
@@ -283,8 +283,8 @@ fn load_pairs<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         for n in 0..2 {
             let base = address[n].0[0].wrapping_add(d.imm);
             let relative = L::sub(L::load(&address[n]), L::splat(address[n].0[0]));
-            // No address wraps, with the offset or within the pattern, if the first is this far inside.
-            let fits = base >= d.imm && base <= MAX_LDS_SIZE;
+            // No address wraps within the pattern if the first is this far inside.
+            let fits = base <= MAX_LDS_SIZE;
             if fits && m.lds.contains(base, 8) && L::eq(relative, L::splat(0)) == u16::MAX {
                 first[n] = L::splat(u32::from_le_bytes(m.lds.get(base)));
                 second[n] = L::splat(u32::from_le_bytes(m.lds.get(base + 4)));
@@ -394,7 +394,7 @@ fn each_address(
     for_each_active(w, |w, lane| {
         let base = w.v.lane(d.src[0].value + lane / 32, lane & 31);
         let at = base.wrapping_add(d.imm);
-        if at < base || !m.lds.contains(at, bytes) {
+        if !m.lds.contains(at, bytes) {
             let (_, lanes) = failed.get_or_insert((at, 0_u64));
             *lanes |= 1 << lane;
         } else if failed.is_none() {
@@ -514,8 +514,11 @@ fn swizzle(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
         core::array::from_fn(|lane| if exec >> lane & 1 != 0 { d.src[0].lane(w, lane as u32) } else { 0 });
     for_each_active(w, |w, lane| {
         let source = if offset >= 0xe000 {
-            // FFT mode: not what compilers emit; identity as bit reversal of a full mask would need hardware to confirm.
-            lane
+            // FFT mode: the lane's five bits reversed, shifted past the lanes in mask `offset[4:0]`, which stay; a full
+            // mask moves nothing.
+            let fixed = offset & 31;
+            let reversed = (lane & 31).reverse_bits() >> 27;
+            lane & 32 | reversed >> fixed.count_ones() | lane & fixed
         } else if offset >= 0xc000 {
             // Rotate mode: by `offset[9:5]`, left or right by bit 10, lanes in mask `offset[4:0]` fixed.
             let (amount, fixed) = (offset >> 5 & 31, offset & 31);

@@ -25,7 +25,7 @@ fn each(
 /// An address that is inside, or the fault.
 fn checked(m: &Machine<'_>, base: u32, offset: u32, bytes: u32) -> Result<u32, u32> {
     let at = base.wrapping_add(offset);
-    if at >= base && m.lds.contains(at, bytes) { Ok(at) } else { Err(at) }
+    if m.lds.contains(at, bytes) { Ok(at) } else { Err(at) }
 }
 
 /// Address of a lane: `M0[15:0]`, the offset and four bytes for each lane before it.

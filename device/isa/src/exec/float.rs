@@ -470,6 +470,22 @@ pub(crate) fn output<D: Reg>(value: D, format: Format, omod: u8, clamp: bool) ->
     })
 }
 
+/// `MODE.DX10_CLAMP`: clamping makes a NaN 0; without it a NaN stays one.
+pub(crate) const DX10_CLAMP: u32 = 1 << 8;
+
+/// As [`output`], with what `mode` says of NaNs.
+#[inline(always)]
+pub(crate) fn output_in_mode<D: Reg>(value: D, format: Format, omod: u8, clamp: bool, mode: u32) -> D {
+    let bits = value.bits();
+    let nan = match format {
+        Format::Bits => false,
+        Format::F16 => half::is_nan(u16::from_bits(bits)),
+        Format::F32 => single::is_nan(u32::from_bits(bits)),
+        Format::F64 => double::is_nan(bits),
+    };
+    output(value, format, omod, clamp && (mode & DX10_CLAMP != 0 || !nan))
+}
+
 /// `FP_DENORM` bits of `MODE` for a format: bit 0 keeps input denormals, bit 1 keeps those of results.
 fn denormals(format: Format, mode: u32) -> u32 {
     match format {

@@ -350,7 +350,8 @@ fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(w: &mut Wave, d: &Di, shape: &Shape
                 r = r.map(|x| float::flush_output(x, shape.output, mode));
             }
             if modified {
-                r = r.map(|x| float::output(x, shape.output, d.omod, d.flags & flag::CLAMP != 0));
+                let (clamp, mode) = (d.flags & flag::CLAMP != 0, w.mode);
+                r = r.map(|x| float::output_in_mode(x, shape.output, d.omod, clamp, mode));
             }
             D::scatter(w, d, half, chunk, mask, &r);
         }

@@ -185,12 +185,12 @@ impl<const R: u32> CarryOp for Fmas32<R> {
     const OUT: bool = false;
     fn scalar(a: u32, b: u32, c: u32, carry: bool) -> (u32, bool) {
         let round = Round::from_bits(R);
-        let value = fma_f32(a, b, c, round);
-        if !carry {
-            return (value, false);
+        let operands = [a, b, c].map(u64::from);
+        if !carry || !operands.iter().all(|bits| SINGLE.is_finite(*bits)) {
+            return (fma_f32(a, b, c, round), false);
         }
-        let power = if single::exponent(c) > 127 { 64_i32 } else { -64 };
-        (<vop_f32::V_LDEXP_F32 as RoundedOp>::rounded(value, power.cast_unsigned(), 0, round), false)
+        let power = if single::exponent(c) > 127 { 64 } else { -64 };
+        (soft::fma_scaled(SINGLE, operands, power, round) as u32, false)
     }
 }
 
@@ -206,12 +206,11 @@ impl<const R: u32> CarryOp for Fmas64<R> {
     const OUT: bool = false;
     fn scalar(a: u64, b: u64, c: u64, carry: bool) -> (u64, bool) {
         let round = Round::from_bits(R);
-        let value = <vop_f64::V_FMA_F64 as RoundedOp>::rounded(a, b, c, round);
-        if !carry {
-            return (value, false);
+        if !carry || ![a, b, c].iter().all(|bits| DOUBLE.is_finite(*bits)) {
+            return (<vop_f64::V_FMA_F64 as RoundedOp>::rounded(a, b, c, round), false);
         }
-        let power = if double::exponent(c) > 1023 { 128_i32 } else { -128 };
-        (<vop_f64::V_LDEXP_F64 as RoundedOp>::rounded(value, power.cast_unsigned(), 0, round), false)
+        let power = if double::exponent(c) > 1023 { 128 } else { -128 };
+        (soft::fma_scaled(DOUBLE, [a, b, c], power, round), false)
     }
 }
 

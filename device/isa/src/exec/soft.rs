@@ -174,6 +174,12 @@ pub(crate) fn fma(layout: Layout, a: u64, b: u64, c: u64, round: Round) -> u64 {
     product.plus(layout.number(c), round).rounded(layout, round)
 }
 
+/// `(a * b + c) * 2^power` rounded once.
+pub(crate) fn fma_scaled(layout: Layout, [a, b, c]: [u64; 3], power: i32, round: Round) -> u64 {
+    let product = layout.number(a).times(layout.number(b));
+    product.plus(layout.number(c), round).scaled(power).rounded(layout, round)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

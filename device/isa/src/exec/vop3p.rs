@@ -63,7 +63,7 @@ fn both(w: &mut Wave, d: &Di, input: Format, output: Format, f: Element) -> Flow
                 let (a, b, c) = (get(0), get(1), get(2));
                 let r: [u16; 16] = core::array::from_fn(|i| f(a[i], b[i], c[i]));
                 let r = if slow { r.map(|x| float::flush_output(x, output, w.mode)) } else { r };
-                if clamp { r.map(|x| float::output(x, output, 0, true)) } else { r }
+                if clamp { r.map(|x| float::output_in_mode(x, output, 0, true, w.mode)) } else { r }
             };
             let (low, high) = (element(&d.src), element(&high));
             let values = core::array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16);
@@ -152,7 +152,7 @@ fn mix(w: &Wave, d: &Di, lane: u32) -> u32 {
     };
     let value =
         if d.flags & flag::SLOW != 0 { float::flush_output(value, Format::F32, w.mode) } else { value };
-    float::output_f32(value, 0, d.flags & flag::CLAMP != 0)
+    float::output_in_mode(value, Format::F32, 0, d.flags & flag::CLAMP != 0, w.mode)
 }
 
 /// `v_fma_mixlo_f16` and, with [`flag::DST_HIGH`], `v_fma_mixhi_f16`.

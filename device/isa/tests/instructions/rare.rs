@@ -351,3 +351,101 @@ fn accesses_by_lane_and_exchanges() {
     }
     assert_eq!(bench.gpu.fetch::<u32>(buffer, 36)[4..], (1000..1032).collect::<Vec<u32>>());
 }
+
+// v_mul_f32_e64 v2, v0, v1 clamp
+// v_pk_mul_f16 v3, v0, v0 clamp
+// ds_swizzle_b32 v4, v1 offset:0xe007
+// ds_swizzle_b32 v5, v1 offset:0xc478
+const CLAMPED: &[u32] = &[
+    0xd508_8002,
+    0x0002_0300,
+    0xcc10_c003,
+    0x1802_0100,
+    0xd8d4_e007,
+    0x0400_0001,
+    0xd8d4_c478,
+    0x0500_0001,
+    0xbfb0_0000,
+];
+
+#[test]
+fn not_a_number_clamped_and_swizzles() {
+    for backend in Backend::all() {
+        for (mode, single, half) in
+            [(Wave::DEFAULT_MODE, 0, 0), (Wave::DEFAULT_MODE & !0x100, 0x7fe0_7e01, 0x7fe0)]
+        {
+            let mut bench = Bench::new(backend, CLAMPED);
+            // A single NaN whose high half is a NaN too; the low half is one and a bit.
+            let vgprs = [lanes(|_| 0x7fe0_7e01), lanes(|l| l + 1)];
+            let init = belfry_isa::wave::WaveInit {
+                pc: bench.pc,
+                exec: u64::MAX,
+                vgprs: &vgprs,
+                mode,
+                ..belfry_isa::wave::WaveInit::default()
+            };
+            let mut wave = Wave::new(&init);
+            assert_eq!(bench.run(&mut wave), Stop::EndProgram);
+            for lane in 0..32_u32 {
+                assert_eq!(wave.vgpr(2, lane), single);
+                assert_eq!(wave.vgpr(3, lane) >> 16, half);
+                let reversed = (0..5).fold(0, |bits, n| bits | (lane >> n & 1) << (4 - n));
+                assert_eq!(wave.vgpr(4, lane), (reversed >> 3 | lane & 7) + 1);
+                // Right by three, bits 3 and 4 of the lane fixed.
+                let at = (lane.wrapping_sub(3) & 7 | lane & 24) + 1;
+                assert_eq!(wave.vgpr(5, lane), at);
+            }
+        }
+    }
+}
+
+// v_wmma_f32_16x16x16_f16 v[16:23], v[0:7], v[8:15], v[16:23] neg_lo:[1,0,1] neg_hi:[0,1,0]
+// v_wmma_i32_16x16x16_iu4 v[24:31], v[0:1], v[8:9], v[24:31] neg_lo:[1,0,0]
+const MATRICES: &[u32] = &[0xcc40_4210, 0xbc42_1100, 0xcc45_4018, 0x3c62_1100, 0xbfb0_0000];
+
+/// Small integers as halves.
+fn half_of(value: i32) -> u32 {
+    let bits = (value as f32).to_bits();
+    if value == 0 { 0 } else { (bits >> 16 & 0x8000) | ((bits >> 13 & 0x3_ffff) - (112 << 10)) & 0x7fff }
+}
+
+#[test]
+fn matrices_with_negated_elements() {
+    let a = |row: u32, k: u32| ((row * 3 + k * 5) % 7) as i32 - 3;
+    let b = |k: u32, column: u32| ((k * 2 + column * 3) % 5) as i32 - 2;
+    for size in [WaveSize::Wave32, WaveSize::Wave64] {
+        let mut vgprs = vec![lanes(|_| 0); 32];
+        for n in 0..8_u32 {
+            let pair = |f: &dyn Fn(u32) -> i32| half_of(f(n * 2)) | half_of(f(n * 2 + 1)) << 16;
+            vgprs[n as usize] = lanes(|l| pair(&|k| a(l & 15, k)));
+            vgprs[8 + n as usize] = lanes(|l| pair(&|k| b(k, l & 15)));
+            vgprs[16 + n as usize] = lanes(|_| 10.0_f32.to_bits());
+            vgprs[24 + n as usize] = lanes(|l| l);
+        }
+        let rows_per_register = if size == WaveSize::Wave32 { 2 } else { 4 };
+        let mut bench = Bench::new(Backend::detect(), MATRICES);
+        let mut wave = bench.wave(size, &vgprs, &[]);
+        assert_eq!(bench.run(&mut wave), Stop::EndProgram);
+        for row in 0..16_u32 {
+            for column in 0..16_u32 {
+                let register = (row / rows_per_register) as u8;
+                let lane = row % rows_per_register * 16 + column;
+                // A negated in even places, B in odd ones, C as a whole.
+                let sum: i32 = (0..16).map(|k| -a(row, k) * b(k, column)).sum();
+                assert_eq!(
+                    f32::from_bits(wave.vgpr(16 + register, lane)),
+                    (sum - 10) as f32,
+                    "{size:?} {row} {column}"
+                );
+                let nibble = |words: [u32; 2], k: u32| words[(k / 8) as usize] >> (k % 8 * 4) & 15;
+                let left = [vgprs[0][row as usize], vgprs[1][row as usize]];
+                let right = [vgprs[8][column as usize], vgprs[9][column as usize]];
+                let signed = |nibble: u32| (nibble << 28).cast_signed() >> 28;
+                let sum: i32 =
+                    (0..16).map(|k| signed(nibble(left, k)) * nibble(right, k).cast_signed()).sum();
+                let c = if register < 8 { lane.cast_signed() } else { 0 };
+                assert_eq!(wave.vgpr(24 + register, lane).cast_signed(), sum + c);
+            }
+        }
+    }
+}

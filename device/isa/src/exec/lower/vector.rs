@@ -4,6 +4,7 @@ use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::di::{Handler, Kind, Source, flag};
+use crate::exec::float::DX10_CLAMP;
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::{carry_clamp, dot, qsad, rounded};
@@ -229,6 +230,9 @@ impl Lowering {
         let mut flags = self.float_flags(&[entry.input, entry.output])?;
         if clamp {
             flags |= flag::CLAMP;
+            if self.mode & DX10_CLAMP == 0 {
+                flags |= flag::SLOW;
+            }
         }
         if entry.dst_bits == 16 && o.mods.op_sel & 8 != 0 {
             flags |= flag::DST_HIGH;
