@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::cpu::{in32, out32};
 use crate::gpu::Gpu;
-use crate::memory::{read32, write32};
+use crate::memory::write32;
 
 const COMMAND: u8 = 0x04;
 /// Memory space and bus master.
@@ -96,7 +96,7 @@ impl Function {
         panic!("the function has no MSI-X");
     }
 
-    /// Table and pending bits, which are in the register BAR.
+    /// The message table, which is in the register BAR.
     fn msix_table(self, gpu: &Gpu) -> u64 {
         gpu.registers + u64::from(self.read(self.msix() + 4) & !7)
     }
@@ -110,15 +110,5 @@ impl Function {
         write32(table + 12, 0);
         let at = self.msix();
         self.write(at, self.read(at) | MSIX_ENABLE);
-    }
-
-    /// Masks vector 0.
-    pub fn mask(self, gpu: &Gpu, masked: bool) {
-        write32(self.msix_table(gpu) + 12, masked.into());
-    }
-
-    /// Whether vector 0 waits to be unmasked.
-    pub fn is_pending(self, gpu: &Gpu) -> bool {
-        read32(gpu.registers + u64::from(self.read(self.msix() + 8) & !7)) & 1 != 0
     }
 }
