@@ -26,8 +26,11 @@ const OCML: &[&str] = &[
     "oclc_wavefrontsize64_off",
 ];
 
-/// The folders of sources: those of the examples, and those of the whole-system tests.
-const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", "device/tests/fixtures"];
+/// Programs whose results are compared, bit by bit, with those of the same source on the processor.
+const PROGRAMS: &str = "tests/programs";
+
+/// The folders of sources: those of the examples, and those of the tests.
+const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", PROGRAMS, "device/tests/fixtures"];
 
 /// Compiles every `*.cl` of [`FOLDERS`] for gfx1100.
 ///
@@ -46,12 +49,18 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     }
     let scratch = std::env::temp_dir().join(format!("belfry-kernels-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    let result = FOLDERS.iter().try_for_each(|folder| compile_all(&root.join(folder), &scratch, check));
+    let result = FOLDERS.iter().try_for_each(|folder| compile_all(&root, folder, &scratch, check));
     std::fs::remove_dir_all(&scratch)?;
     result
 }
 
-fn compile_all(folder: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> {
+fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::Result<()> {
+    let folder = &root.join(name);
+    let up = "../".repeat(name.split('/').count());
+    let mut options = vec!["-I".to_owned(), format!("{up}guest-runtime/kernels")];
+    if name == PROGRAMS {
+        options.extend(["-ffp-contract=off", "-cl-fp32-correctly-rounded-divide-sqrt"].map(str::to_owned));
+    }
     let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)
         .with_context(|| format!("no kernel folder at {}", folder.display()))?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -65,7 +74,7 @@ fn compile_all(folder: &Path, scratch: &Path, check: bool) -> anyhow::Result<()>
             source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
         let name = format!("{stem}.gfx1100.hsaco");
         let built = scratch.join(&name);
-        compile(folder, stem, &built)?;
+        compile(folder, stem, &options, &built)?;
         let fresh = std::fs::read(&built)?;
         let committed = folder.join(&name);
         let same = std::fs::read(&committed).is_ok_and(|old| old == fresh);
@@ -89,13 +98,13 @@ fn compile_all(folder: &Path, scratch: &Path, check: bool) -> anyhow::Result<()>
 }
 
 /// Runs clang on one source. It is given relative names, so that no path of this machine gets into the object.
-fn compile(folder: &Path, stem: &str, output: &Path) -> anyhow::Result<()> {
+fn compile(folder: &Path, stem: &str, options: &[String], output: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(CLANG);
     command.current_dir(folder);
     command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100"]);
     command.args(["-mcode-object-version=5", "-O2", "-nogpulib"]);
     if stem != "bench" {
-        command.args(["-I", "../../guest-runtime/kernels", "-include", "hdr.h"]);
+        command.args(options).args(["-include", "hdr.h"]);
     }
     if stem == "ocml" {
         for library in OCML {
