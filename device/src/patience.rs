@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// where the host has put the processor to sleep as well; whoever hands work over in a stream pays that only once.
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Looks between two offers of the processor to others.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 8;
 
 /// Looks until `is_news` or patience runs out; whether there was news.
 pub(crate) fn look_out(is_news: impl Fn() -> bool) -> bool {

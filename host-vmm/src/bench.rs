@@ -11,6 +11,10 @@ use crate::hosted::{HostedError, open};
 
 /// How often each kernel runs after one run that is not counted.
 const RUNS: usize = 7;
+/// How often a dispatch of one empty workgroup runs.
+const DISPATCHES: usize = 2001;
+/// A kernel that does nothing.
+const EMPTY: &[u8] = include_bytes!("../../guest-runtime/kernels/empty.gfx1100.hsaco");
 
 /// Results of the whole suite; `--json` prints this.
 #[derive(Debug, Clone, Serialize)]
@@ -49,6 +53,9 @@ pub struct Measurement {
     pub min_ms: f64,
     /// Median time per wave instruction in nanoseconds.
     pub ns_per_wave_instruction: f64,
+    /// Processor time of the worker threads per wave instruction in nanoseconds, median: unlike the other times it does
+    /// not count what other programs take from the processors. 0 where the system does not tell.
+    pub worker_ns_per_wave_instruction: f64,
     /// Wave instructions per second at the median.
     pub wave_instructions_per_second: f64,
 }
@@ -91,24 +98,47 @@ pub fn isa(workers: &[usize], mut measured: impl FnMut(&Measurement)) -> Result<
             let bench = Bench::new(&runtime, case.name).map_err(failed)?;
             let (inputs, expected) = (case.prepare)(&bench).map_err(failed)?;
             let mut times = Vec::new();
+            let mut worker_times = Vec::new();
             let mut instructions = 0;
-            for run in 0..=RUNS {
+            for run in 0..=case.runs {
                 let before = gpu.device().stats().wave_instructions;
+                let busy = if case.runs == RUNS { worker_time() } else { Duration::ZERO };
                 let started = Instant::now();
                 (case.launch)(&bench, &inputs).map_err(failed)?;
                 let time = started.elapsed();
                 instructions = gpu.device().stats().wave_instructions - before;
                 if run > 0 {
                     times.push(time);
+                    if case.runs == RUNS {
+                        worker_times.push(worker_time().saturating_sub(busy));
+                    }
                 }
             }
             verify(case.name, &inputs.output, &expected)?;
-            let measurement = measurement(case.name, workers, instructions, &mut times);
+            let mut measurement = measurement(case.name, workers, instructions, &mut times);
+            worker_times.sort_unstable();
+            if let Some(median) = worker_times.get(worker_times.len() / 2) {
+                measurement.worker_ns_per_wave_instruction =
+                    round(median.as_secs_f64() * 1e9 / instructions.max(1) as f64);
+            }
             measured(&measurement);
             results.push(measurement);
         }
     }
     Ok(Results { machine: machine(), kernels: results })
+}
+
+/// Processor time the shader workers of this process have used.
+fn worker_time() -> Duration {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let workers = tasks.flatten().map(|task| task.path()).filter(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("shader-"))
+    });
+    let nanoseconds = workers.filter_map(|task| {
+        let schedstat = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        schedstat.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanoseconds.sum())
 }
 
 fn measurement(name: &'static str, workers: usize, instructions: u64, times: &mut [Duration]) -> Measurement {
@@ -119,9 +149,10 @@ fn measurement(name: &'static str, workers: usize, instructions: u64, times: &mu
         name,
         workers,
         wave_instructions: instructions,
-        median_ms: round(median * 1e3),
-        min_ms: round(times[0].as_secs_f64() * 1e3),
+        median_ms: round(median * 1e6) / 1e3,
+        min_ms: round(times[0].as_secs_f64() * 1e6) / 1e3,
         ns_per_wave_instruction: round(median * 1e9 / count),
+        worker_ns_per_wave_instruction: 0.0,
         wave_instructions_per_second: (count / median).round(),
     }
 }
@@ -136,6 +167,8 @@ type Prepared = Result<(Inputs, Vec<f32>), belfry_runtime::Error>;
 /// One kernel: its buffers with the expected output, and its launch.
 struct Case {
     name: &'static str,
+    /// Runs that count.
+    runs: usize,
     prepare: fn(&Bench) -> Prepared,
     launch: fn(&Bench, &Inputs) -> Result<(), belfry_runtime::Error>,
 }
@@ -156,7 +189,10 @@ impl Bench {
     fn new(runtime: &Runtime, kernel: &str) -> Result<Self, belfry_runtime::Error> {
         let gpu = runtime.gpu();
         let queue = gpu.queue()?;
-        let kernel = gpu.load(kernels::BENCH)?.kernel(kernel)?;
+        let kernel = match kernel {
+            "workgroups" | "dispatch" => gpu.load(EMPTY)?.kernel("empty")?,
+            name => gpu.load(kernels::BENCH)?.kernel(name)?,
+        };
         Ok(Self { runtime_pool: gpu.vram(), queue, kernel })
     }
 
@@ -168,6 +204,8 @@ impl Bench {
 
 const VADD: u32 = 1 << 20;
 const GEMM: u32 = 256;
+const GEMM_TILED: u32 = 512;
+const WORKGROUPS: u32 = 1 << 15;
 const REDUCE: u32 = 1 << 22;
 const REDUCE_GROUPS: u32 = 256;
 const ALU_GROUPS: u32 = 256;
@@ -176,6 +214,7 @@ const ALU_STEPS: u32 = 2048;
 const CASES: &[Case] = &[
     Case {
         name: "vadd",
+        runs: RUNS,
         prepare: |bench| {
             let a = small_numbers(VADD as usize, 3);
             let b = small_numbers(VADD as usize, 5);
@@ -189,7 +228,8 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "gemm_naive",
-        prepare: gemm_inputs,
+        runs: RUNS,
+        prepare: |bench| gemm_inputs(bench, GEMM),
         launch: |bench, inputs| {
             let launch = bench.kernel.launch(&bench.queue).grid((GEMM, GEMM)).block((32, 8));
             launch.args((&inputs.output, &inputs.a, &inputs.b, GEMM)).run()
@@ -197,14 +237,17 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "gemm_tiled",
-        prepare: gemm_inputs,
+        runs: RUNS,
+        prepare: |bench| gemm_inputs(bench, GEMM_TILED),
         launch: |bench, inputs| {
-            let launch = bench.kernel.launch(&bench.queue).grid((GEMM / 64 * 256, GEMM / 64)).block(256);
-            launch.args((&inputs.output, &inputs.a, &inputs.b, GEMM)).run()
+            let launch =
+                bench.kernel.launch(&bench.queue).grid((GEMM_TILED / 64 * 256, GEMM_TILED / 64)).block(256);
+            launch.args((&inputs.output, &inputs.a, &inputs.b, GEMM_TILED)).run()
         },
     },
     Case {
         name: "reduce",
+        runs: RUNS,
         prepare: |bench| {
             let values = small_numbers(REDUCE as usize, 7);
             let mut sums = vec![0.0; REDUCE_GROUPS as usize];
@@ -220,6 +263,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "alu",
+        runs: RUNS,
         prepare: |bench| {
             let lanes: Vec<f32> = (0..32).map(alu).collect();
             let all = lanes.repeat(ALU_GROUPS as usize);
@@ -230,6 +274,20 @@ const CASES: &[Case] = &[
             launch.args((&inputs.output, ALU_STEPS)).run()
         },
     },
+    // One instruction in one wave each: the time per wave instruction is the time per workgroup.
+    Case {
+        name: "workgroups",
+        runs: RUNS,
+        prepare: |bench| Ok((bench.inputs(1, &[0.0], &[0.0])?, Vec::new())),
+        launch: |bench, _| bench.kernel.launch(&bench.queue).grid(WORKGROUPS * 32).block(32).run(),
+    },
+    // The time per wave instruction is that of a whole dispatch, from making its packet to seeing its signal.
+    Case {
+        name: "dispatch",
+        runs: DISPATCHES,
+        prepare: |bench| Ok((bench.inputs(1, &[0.0], &[0.0])?, Vec::new())),
+        launch: |bench, _| bench.kernel.launch(&bench.queue).grid(32).block(32).run(),
+    },
 ];
 
 /// Whole numbers from -7 to 7: sums and products of them are exact whatever their order.
@@ -237,8 +295,8 @@ fn small_numbers(count: usize, step: usize) -> Vec<f32> {
     (0..count).map(|index| ((index * step + index / 64) % 15) as f32 - 7.0).collect()
 }
 
-fn gemm_inputs(bench: &Bench) -> Prepared {
-    let n = GEMM as usize;
+fn gemm_inputs(bench: &Bench, n: u32) -> Prepared {
+    let n = n as usize;
     let (a, b) = (small_numbers(n * n, 3), small_numbers(n * n, 5));
     let mut product = vec![0.0f32; n * n];
     for row in 0..n {
@@ -307,19 +365,20 @@ impl std::fmt::Display for Machine {
 
 /// Column titles of [`Measurement`]'s lines.
 pub const HEADER: &str =
-    "kernel       workers  wave instructions  median ms     min ms  ns/wave instr   wave instr/s";
+    "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns   wave instr/s";
 
 impl std::fmt::Display for Measurement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{:<12} {:>7} {:>18} {:>10.2} {:>10.2} {:>14.2} {:>12.1} M",
+            "{:<12} {:>7} {:>18} {:>10.3} {:>10.3} {:>14.2} {:>10.2} {:>12.1} M",
             self.name,
             self.workers,
             self.wave_instructions,
             self.median_ms,
             self.min_ms,
             self.ns_per_wave_instruction,
+            self.worker_ns_per_wave_instruction,
             self.wave_instructions_per_second / 1e6
         )
     }

@@ -30,6 +30,12 @@ impl Flow {
         Flow(index + 1)
     }
 
+    /// Whether it came from [`Flow::to`].
+    #[inline(always)]
+    pub(crate) fn is_jump(self) -> bool {
+        self.0.wrapping_sub(1) < Flow::RAISE.0 - 1
+    }
+
     /// The index [`Flow::to`] was given.
     pub(crate) fn index(self) -> usize {
         (self.0 as usize).wrapping_sub(1)

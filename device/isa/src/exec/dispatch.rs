@@ -68,36 +68,46 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
             rest = next;
             continue;
         }
-        let index = code.len() - rest.len();
-        match flow {
-            Flow::LEAVE => {
-                wave.instructions = executed;
-                return None;
+        if flow.is_jump() {
+            rest = code.get(flow.index()..).unwrap_or_default();
+            if executed < limit {
+                continue;
             }
-            Flow::STOP => {
-                wave.instructions = executed;
-                wave.pc = region.pc_of(index + 1);
-                return machine.stop.take();
-            }
-            Flow::FAULT => {
-                wave.instructions = executed;
-                wave.pc = region.pc_of(index);
-                return machine.stop.take().map(|stop| at(stop, wave.pc));
-            }
-            Flow::RAISE => {
-                wave.instructions = executed - u64::from(di.count);
-                wave.pc = region.pc_of(index);
-                let kind = region.faults.get(di.imm as usize)?.clone();
-                return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
-            }
-            target => {
-                rest = code.get(target.index()..).unwrap_or_default();
-                if executed >= limit {
-                    wave.instructions = executed;
-                    wave.pc = region.pc_of(target.index());
-                    return Some(Stop::Budget);
-                }
-            }
+            wave.instructions = executed;
+            wave.pc = region.pc_of(flow.index());
+            return Some(Stop::Budget);
+        }
+        wave.instructions = executed;
+        return end(wave, machine, region, code.len() - rest.len(), flow);
+    }
+}
+
+/// What follows from a `flow` that ends the run or leaves the region. Apart, to keep a jump table out of the loop.
+#[inline(never)]
+fn end(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    index: usize,
+    flow: Flow,
+) -> Option<Stop> {
+    match flow {
+        Flow::LEAVE => None,
+        Flow::STOP => {
+            wave.pc = region.pc_of(index + 1);
+            machine.stop.take()
+        }
+        Flow::FAULT => {
+            wave.pc = region.pc_of(index);
+            machine.stop.take().map(|stop| at(stop, wave.pc))
+        }
+        // RAISE
+        _ => {
+            let di = region.code.get(index)?;
+            wave.instructions -= u64::from(di.count);
+            wave.pc = region.pc_of(index);
+            let kind = region.faults.get(di.imm as usize)?.clone();
+            Some(Stop::Fault(WaveFault { pc: wave.pc, kind }))
         }
     }
 }

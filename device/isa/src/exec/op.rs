@@ -6,7 +6,7 @@
 
 use super::di::{Di, Flow, Handler, Kind, Machine, Source, flag};
 use super::float;
-use crate::lanes::{BackendKind, Lanes};
+use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Wave, number};
 
 /// Number format of an operation's operands, for modifiers and denormals.
@@ -238,28 +238,47 @@ pub(crate) fn split(exec: u32) -> [u16; 2] {
     [exec as u16, (exec >> 16) as u16]
 }
 
-/// Handler body of a [`VectorOp`] with a lane form. `PLAIN`: no modifiers, and vector registers for all sources, or all
-/// but the first with `UNIFORM`.
+/// Handler body of a [`VectorOp`] with a lane form, for any operands.
 #[inline(always)]
-fn vector<O: VectorOp, L: Lanes, const PLAIN: bool, const UNIFORM: bool>(w: &mut Wave, d: &Di) -> Flow {
+fn vector<O: VectorOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     for half in 0..w.halves {
-        let a = if UNIFORM {
-            [L::splat(d.src[0].scalar(w)); 2]
-        } else {
-            read::<L, PLAIN>(w, &d.src[0], half, O::INPUT)
-        };
-        let b = if O::ARITY > 1 { read::<L, PLAIN>(w, &d.src[1], half, O::INPUT) } else { a };
-        let c = if O::ARITY > 2 { read::<L, PLAIN>(w, &d.src[2], half, O::INPUT) } else { a };
+        let a = read::<L, false>(w, &d.src[0], half, O::INPUT);
+        let b = if O::ARITY > 1 { read::<L, false>(w, &d.src[1], half, O::INPUT) } else { a };
+        let c = if O::ARITY > 2 { read::<L, false>(w, &d.src[2], half, O::INPUT) } else { a };
         let mut r = [O::lanes::<L>(a[0], b[0], c[0]), O::lanes::<L>(a[1], b[1], c[1])];
         if O::NAN && L::unordered(r[0], r[1]) != 0 {
             r = again::<O, L>(a, b, c);
         }
-        if !PLAIN && O::OUTPUT == Format::F32 && (d.omod != 0 || d.flags & flag::CLAMP != 0) {
+        if O::OUTPUT == Format::F32 && (d.omod != 0 || d.flags & flag::CLAMP != 0) {
             r = modified_output::<L>(r, d);
         }
         let exec = exec_half(w, half);
         write::<L>(w, d.dst + half, exec, r);
     }
+    Flow::NEXT
+}
+
+/// The same without modifiers in a wave32: vector registers for all sources, or all but the first with `UNIFORM`.
+///
+/// Whatever is rare is left to another handler as a whole, so that no operand has to go through memory for it.
+#[inline(always)]
+#[expect(unsafe_code, reason = "calls handlers of the same backend as the one it is called from")]
+fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.halves != 1 {
+        // SAFETY: the same backend, which whoever called this one had.
+        return unsafe { general::<O>(L::KIND)(w, m, d) };
+    }
+    let a =
+        if UNIFORM { [L::splat(d.src[0].scalar(w)); 2] } else { read::<L, true>(w, &d.src[0], 0, O::INPUT) };
+    let b = if O::ARITY > 1 { read::<L, true>(w, &d.src[1], 0, O::INPUT) } else { a };
+    let c = if O::ARITY > 2 { read::<L, true>(w, &d.src[2], 0, O::INPUT) } else { a };
+    let r = [O::lanes::<L>(a[0], b[0], c[0]), O::lanes::<L>(a[1], b[1], c[1])];
+    if O::NAN && L::unordered(r[0], r[1]) != 0 {
+        // SAFETY: as above.
+        return unsafe { scalar_handler::<O>(L::KIND)(w, m, d) };
+    }
+    let exec = exec_half(w, 0);
+    write::<L>(w, d.dst, exec, r);
     Flow::NEXT
 }
 
@@ -276,17 +295,33 @@ fn dual<X: VectorOp, Y: VectorOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     let yb = [L::load(&y_row[0]), L::load(&y_row[1])];
     let xc = if X::ARITY > 2 { [L::load(&x_acc[0]), L::load(&x_acc[1])] } else { xa };
     let yc = if Y::ARITY > 2 { [L::load(&y_acc[0]), L::load(&y_acc[1])] } else { ya };
-    let mut x = [X::lanes::<L>(xa[0], xb[0], xc[0]), X::lanes::<L>(xa[1], xb[1], xc[1])];
-    let mut y = [Y::lanes::<L>(ya[0], yb[0], yc[0]), Y::lanes::<L>(ya[1], yb[1], yc[1])];
-    if X::NAN && L::unordered(x[0], x[1]) != 0 {
-        x = again::<X, L>(xa, xb, xc);
-    }
-    if Y::NAN && L::unordered(y[0], y[1]) != 0 {
-        y = again::<Y, L>(ya, yb, yc);
+    let x = [X::lanes::<L>(xa[0], xb[0], xc[0]), X::lanes::<L>(xa[1], xb[1], xc[1])];
+    let y = [Y::lanes::<L>(ya[0], yb[0], yc[0]), Y::lanes::<L>(ya[1], yb[1], yc[1])];
+    let x_nan = X::NAN && L::unordered(x[0], x[1]) != 0;
+    let y_nan = Y::NAN && L::unordered(y[0], y[1]) != 0;
+    if x_nan || y_nan {
+        return dual_again::<X, Y>(w, d);
     }
     let exec = exec_half(w, 0);
     write::<L>(w, d.dst, exec, x);
     write::<L>(w, d.dst2, exec, y);
+    Flow::NEXT
+}
+
+/// As [`dual`], by the scalar definitions.
+#[cold]
+#[inline(never)]
+fn dual_again<X: VectorOp, Y: VectorOp>(w: &mut Wave, d: &Di) -> Flow {
+    let row = |at: u32| w.v.row(at).map(|chunk| chunk.0);
+    let (xa, ya) = (
+        read::<Portable, false>(w, &d.src[0], 0, Format::Bits),
+        read::<Portable, false>(w, &d.src[1], 0, Format::Bits),
+    );
+    let x = again::<X, Portable>(xa, row(d.src[2].value), row(d.dst));
+    let y = again::<Y, Portable>(ya, row(d.imm), row(d.dst2));
+    let exec = exec_half(w, 0);
+    write::<Portable>(w, d.dst, exec, x);
+    write::<Portable>(w, d.dst2, exec, y);
     Flow::NEXT
 }
 
@@ -469,15 +504,15 @@ pub(crate) use per_backend;
 
 per_backend! {
     /// Handler of an operation with any operands.
-    general [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, false, false>(w, d)
+    general [O: VectorOp] [O] |w, _m, d, L| vector::<O, L>(w, d)
 }
 per_backend! {
     /// Handler of an operation whose sources are all plain vector registers.
-    plain [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, true, false>(w, d)
+    plain [O: VectorOp] [O] |w, m, d, L| unmodified::<O, L, false>(w, m, d)
 }
 per_backend! {
     /// Handler of an operation whose first source is scalar and whose others are plain vector registers.
-    uniform [O: VectorOp] [O] |w, _m, d, L| vector::<O, L, true, true>(w, d)
+    uniform [O: VectorOp] [O] |w, m, d, L| unmodified::<O, L, true>(w, m, d)
 }
 
 per_backend! {

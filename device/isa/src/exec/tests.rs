@@ -173,6 +173,58 @@ fn check(op: Op, entry: &Entry, kind: BackendKind) {
     }
 }
 
+/// The handler for a scalar first source, which all lanes share.
+fn check_uniform(op: Op, entry: &Entry, kind: BackendKind) {
+    let Some(handler) = entry.uniform else { return };
+    let source = |n: usize| Source { value: ROWS[n], kind: Kind::Vector, ..Source::ZERO };
+    let mut wave = Wave::new(&WaveInit::default());
+    for values in combinations(entry).chunks(32) {
+        for (lane, value) in (0_u32..).zip(values) {
+            for n in 1..entry.arity {
+                set(&mut wave, ROWS[n], lane, entry.bits[n], value[n]);
+            }
+        }
+        let first = values[0][0];
+        let mut di = Di::for_test(handler);
+        let constant = Source { value: first as u32, kind: Kind::Constant, ..Source::ZERO };
+        (di.dst, di.src) = (DESTINATION, [constant, source(1), source(2)]);
+        call(handler, &mut wave, &di);
+        for (lane, value) in (0_u32..).zip(values) {
+            let expected = (entry.scalar)(first, value[1], value[2]);
+            let got = result(&wave, entry, lane);
+            assert_eq!(got, expected, "{op:?} {kind:?} of {first:#x} and {value:#x?}");
+        }
+    }
+}
+
+/// A pair of multiply-adds, of which each overwrites what the other reads.
+#[test]
+fn pairs_read_before_they_write() {
+    for backend in Backend::all() {
+        let kind = backend.kind();
+        let handler = super::op::dual_pair::<vop_f32::V_FMAC_F32, vop_f32::V_FMAC_F32>(kind);
+        let entry = vop_f32::entry(Op::V_FMAC_F32, kind).expect("it is in the table");
+        let mut wave = Wave::new(&WaveInit::default());
+        for values in combinations(&entry).chunks(32) {
+            for (lane, value) in (0_u32..).zip(values) {
+                // x in row 0, y in row 1: x += y * z, y += x * z.
+                for (row, bits) in (0..3).zip(value) {
+                    wave.v.set_lane(row, lane, *bits as u32);
+                }
+            }
+            let row = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
+            let mut di = Di::for_test(handler);
+            (di.dst, di.dst2, di.src, di.imm) = (0, 1, [row(1), row(0), row(2)], 2);
+            call(handler, &mut wave, &di);
+            for (lane, &[x, y, z]) in (0_u32..).zip(values) {
+                let expected = [(entry.scalar)(y, z, x) as u32, (entry.scalar)(x, z, y) as u32];
+                let got = [wave.v.lane(0, lane), wave.v.lane(1, lane)];
+                assert_eq!(got, expected, "{kind:?} of {x:#x} {y:#x} {z:#x}");
+            }
+        }
+    }
+}
+
 type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
 
 const TABLES: [Table; 9] = [
@@ -196,6 +248,7 @@ fn lanes_equal_the_scalar_definition() {
                 let entry =
                     entry(op, backend.kind()).unwrap_or_else(|| panic!("{op:?} is not in its own table"));
                 check(op, &entry, backend.kind());
+                check_uniform(op, &entry, backend.kind());
             }
         }
     }
