@@ -104,9 +104,8 @@ impl IhRing {
             }
             IH_RB_BASE::INDEX => self.base_lo = value,
             IH_RB_BASE_HI::INDEX => self.base_hi = value & 0xff,
-            IH_RB_RPTR::INDEX => {
-                self.set_rptr(value);
-            }
+            // Whether it interrupts again is for `wants_interrupt_after_rptr` to say, once.
+            IH_RB_RPTR::INDEX => self.acknowledge(value),
             IH_RB_WPTR::INDEX => {
                 self.wptr = self.wrap(value & !(ENTRY_SIZE - 1));
                 self.overflow = value & OVERFLOW != 0;
@@ -130,9 +129,13 @@ impl IhRing {
 
     /// Takes a read pointer; whether entries are left that the driver wants to be told of again.
     pub(super) fn set_rptr(&mut self, rptr: u32) -> bool {
+        self.acknowledge(rptr);
+        self.rearmed()
+    }
+
+    fn acknowledge(&mut self, rptr: u32) {
         self.rptr = self.wrap(rptr & !(ENTRY_SIZE - 1));
         self.armed = true;
-        self.rearmed()
     }
 
     fn rearmed(&mut self) -> bool {
@@ -247,6 +250,20 @@ mod tests {
         // Acknowledged up to the first: one is left.
         assert!(ring.set_rptr(32));
         assert!(!ring.set_rptr(64), "nothing left");
+        assert_eq!(ring.push(&space, &entry(9)), Pushed::Stored { interrupt: true });
+    }
+
+    #[test]
+    fn acknowledging_by_register_interrupts_again_for_what_is_left() {
+        let space = space();
+        let mut ring = ring(16);
+        assert_eq!(ring.push(&space, &entry(7)), Pushed::Stored { interrupt: true });
+        assert_eq!(ring.push(&space, &entry(8)), Pushed::Stored { interrupt: false });
+        assert!(ring.write(IH_RB_RPTR::INDEX, 32));
+        assert!(ring.wants_interrupt_after_rptr(IH_RB_RPTR::INDEX), "one entry is left");
+        assert!(!ring.wants_interrupt_after_rptr(IH_RB_RPTR::INDEX), "told once");
+        assert!(ring.write(IH_RB_RPTR::INDEX, 64));
+        assert!(!ring.wants_interrupt_after_rptr(IH_RB_RPTR::INDEX), "nothing left");
         assert_eq!(ring.push(&space, &entry(9)), Pushed::Stored { interrupt: true });
     }
 
