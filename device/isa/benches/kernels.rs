@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use belfry_isa::lanes::Backend;
 use common::{Args, Gpu};
 
-const BENCH: &[u8] = include_bytes!("../tests/fixtures/bench.gfx1100.hsaco");
+const BENCH: &[u8] = include_bytes!("../../../guest-runtime/kernels/bench.gfx1100.hsaco");
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
 

@@ -7,7 +7,7 @@ use common::{Args, Gpu, Random};
 
 macro_rules! fixture {
     ($name:literal) => {
-        include_bytes!(concat!("fixtures/", $name, ".gfx1100.hsaco"))
+        include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco"))
     };
 }
 
