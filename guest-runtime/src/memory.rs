@@ -224,14 +224,15 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.immortal {
-            return;
+        if !self.immortal {
+            // A driver that is being removed fails these; the file's close releases what is left.
+            let result = self.kfd.unmap(self.handle, &self.gpus).and_then(|()| self.kfd.free(self.handle));
+            if let Err(error) = result {
+                log::warn!("freeing {:#x} bytes of {} failed: {error}", self.len(), self.kind);
+            }
         }
-        // A driver that is being removed fails these; the file's close releases what is left.
-        let result = self.kfd.unmap(self.handle, &self.gpus).and_then(|()| self.kfd.free(self.handle));
-        if let Err(error) = result {
-            log::warn!("freeing {:#x} bytes of {} failed: {error}", self.len(), self.kind);
-        }
+        // The map goes with the reservation in any case, so the transport has to know: hosted, the addresses are
+        // another process's at once.
         if self.access == HostAccess::ReadWrite && self.kind != MemoryKind::UserPtr {
             // SAFETY: this value owned the map, and nothing refers to it any more.
             match unsafe { self.kfd.transport().munmap(self.range.addr().as_ptr(), self.len()) } {

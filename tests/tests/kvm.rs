@@ -93,8 +93,8 @@ fn bare_metal_guest_verifies_with_every_way_of_doorbells() {
         let stats = &outcome.stats;
         assert_eq!((stats.dispatches, stats.interrupts, stats.queues_mapped), (16, 16, 1));
         assert_eq!(stats.errors, Default::default());
-        assert!(polls || stats.doorbells_polled == 0, "{stats:?}");
-        // Trapped, each one is seen: those of the process, and six of the kernel's own rings.
+        // Trapped, each one is seen: those of the process, and six of the kernel's own rings. The scheduler may find
+        // a value in the page before its trap was counted, so what it found itself is no sure number.
         assert!(polls || stats.doorbells_trapped == 400 + 6, "{stats:?}");
     }
 }
