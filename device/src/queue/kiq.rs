@@ -3,22 +3,11 @@
 //! Packets: Linux `drivers/gpu/drm/amd/amdgpu/nvd.h` (`PACKET3_*`); what a driver sends:
 //! `amdgpu/gfx_v11_0.c` (`gfx11_kiq_*`, `gfx_v11_0_ring_emit_*`).
 
+use belfry_abi::pm4::Opcode;
+
 use crate::mmio::Mmio;
 use crate::queue::HqdId;
 use crate::vm::AddressSpace;
-
-mod op {
-    pub(super) const NOP: u32 = 0x10;
-    pub(super) const WRITE_DATA: u32 = 0x37;
-    pub(super) const WAIT_REG_MEM: u32 = 0x3c;
-    pub(super) const COPY_DATA: u32 = 0x40;
-    pub(super) const SET_UCONFIG_REG: u32 = 0x79;
-    pub(super) const INVALIDATE_TLBS: u32 = 0x98;
-    pub(super) const SET_RESOURCES: u32 = 0xa0;
-    pub(super) const MAP_QUEUES: u32 = 0xa2;
-    pub(super) const UNMAP_QUEUES: u32 = 0xa3;
-    pub(super) const QUERY_STATUS: u32 = 0xa4;
-}
 
 /// First register `SET_UCONFIG_REG` counts from.
 const UCONFIG_START: u32 = 0xc000;
@@ -75,19 +64,19 @@ impl Kiq<'_> {
         if header >> 30 == 2 {
             return Ok(None);
         }
-        match header >> 8 & 0xff {
-            op::NOP | op::SET_RESOURCES => Ok(None),
-            op::WRITE_DATA => self.write_data(body).map(|()| None),
-            op::COPY_DATA => self.copy_data(body).map(|()| None),
-            op::WAIT_REG_MEM => self.wait_reg_mem(body).map(|()| None),
-            op::SET_UCONFIG_REG => {
+        match Opcode((header >> 8) as u8) {
+            Opcode::NOP | Opcode::SET_RESOURCES => Ok(None),
+            Opcode::WRITE_DATA => self.write_data(body).map(|()| None),
+            Opcode::COPY_DATA => self.copy_data(body).map(|()| None),
+            Opcode::WAIT_REG_MEM => self.wait_reg_mem(body).map(|()| None),
+            Opcode::SET_UCONFIG_REG => {
                 let (&start, values) = body.split_first().ok_or("SET_UCONFIG_REG is cut short")?;
                 for (index, &value) in (UCONFIG_START + (start & 0xffff)..).zip(values) {
                     self.mmio.write(index, value);
                 }
                 Ok(None)
             }
-            op::INVALIDATE_TLBS => {
+            Opcode::INVALIDATE_TLBS => {
                 let &[control, ..] = body else { return Err("INVALIDATE_TLBS is cut short") };
                 // DST_SEL 1: by PASID.
                 let vmids =
@@ -95,12 +84,12 @@ impl Kiq<'_> {
                 self.mmio.invalidate(vmids);
                 Ok(None)
             }
-            op::MAP_QUEUES => map_queues(body),
-            op::UNMAP_QUEUES => {
+            Opcode::MAP_QUEUES => map_queues(body),
+            Opcode::UNMAP_QUEUES => {
                 let &[_, doorbell, ..] = body else { return Err("UNMAP_QUEUES is cut short") };
                 Ok(Some(Request::Unmap { doorbell: doorbell >> 2 & 0x03ff_ffff }))
             }
-            op::QUERY_STATUS => {
+            Opcode::QUERY_STATUS => {
                 let &[_, _, lo, hi, data_lo, data_hi, ..] = body else {
                     return Err("QUERY_STATUS is cut short");
                 };
@@ -209,8 +198,8 @@ mod tests {
 
     #[test]
     fn lengths_follow_the_count_field() {
-        assert_eq!(length(3 << 30 | 5 << 16 | op::MAP_QUEUES << 8), Ok(7));
-        assert_eq!(length(3 << 30 | 0x3fff << 16 | op::NOP << 8), Ok(1));
+        assert_eq!(length(3 << 30 | 5 << 16 | u32::from(Opcode::MAP_QUEUES.0) << 8), Ok(7));
+        assert_eq!(length(3 << 30 | 0x3fff << 16 | u32::from(Opcode::NOP.0) << 8), Ok(1));
         assert_eq!(length(2 << 30), Ok(1));
         assert!(length(0).is_err() && length(1 << 30).is_err());
     }
