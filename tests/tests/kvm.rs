@@ -20,12 +20,10 @@ fn gpu() -> GpuConfig {
 
 fn config(kernel: &Path) -> Config {
     Config {
-        kernel: kernel.to_owned(),
         memory: MEMORY,
-        cpus: 1,
-        gpu: GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() },
+        gpu: Some(GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() }),
         doorbells: DoorbellMode::Trapped,
-        input: None,
+        ..Config::new(kernel)
     }
 }
 
@@ -219,8 +217,27 @@ fn machines_out_of_range_are_refused() {
     for case in cases {
         assert!(matches!(Machine::new(case), Err(KvmError::Config(_))));
     }
-    let odd = Config { gpu: GpuConfig { cus: 3, ..GpuConfig::default() }, ..config(&kernel) };
+    let odd = Config { gpu: Some(GpuConfig { cus: 3, ..GpuConfig::default() }), ..config(&kernel) };
     assert!(matches!(Machine::new(odd), Err(KvmError::Device(_))));
+}
+
+#[test]
+fn machines_in_the_background_are_stopped_from_outside() {
+    let directory = tempfile::tempdir().unwrap();
+    let kernel = file(&directory, &Elf::new(&[0xeb, 0xfe]).bytes());
+    let without_gpu = || Machine::new(Config { gpu: None, ..config(&kernel) }).unwrap();
+    let running = without_gpu().start(LIMIT, |_| {}).unwrap();
+    let handle = running.handle();
+    assert_eq!(handle.end(), None);
+    assert!(!running.is_finished());
+    handle.stop();
+    assert_eq!(running.wait().unwrap().end, End::Stopped);
+    assert_eq!(handle.end(), Some(End::Stopped));
+    // Dropping stops and waits; stopping before the start is not lost.
+    drop(without_gpu().start(LIMIT, |_| {}).unwrap());
+    let machine = without_gpu();
+    machine.handle().stop();
+    assert_eq!(machine.run(LIMIT, &mut |_| {}).unwrap().end, End::Stopped);
 }
 
 #[test]

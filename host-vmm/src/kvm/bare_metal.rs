@@ -85,6 +85,6 @@ pub fn run(
     output: &mut dyn FnMut(&[u8]),
 ) -> Result<Outcome, KvmError> {
     let kernel = build(&Cache::open().map_err(BuildError::from)?)?;
-    let config = Config { kernel, memory: MEMORY, cpus: 1, gpu, doorbells, input: None };
+    let config = Config { memory: MEMORY, gpu: Some(gpu), doorbells, ..Config::new(kernel) };
     Machine::new(config)?.run(limit, output)
 }

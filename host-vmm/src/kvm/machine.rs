@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,43 +23,12 @@ use super::interrupts::Routes;
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
 use super::pci::{ECAM, RootBus};
 use super::vcpu::{self, Vcpu};
-use super::{End, Ending, KvmError, boot};
+use super::{Config, DoorbellMode, End, Ending, KvmError, boot};
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
 /// Where KVM keeps three pages of its own on Intel's processors.
 const TSS_ADDRESS: usize = 0xfffb_d000;
-/// Guest RAM: at least what the tables and a small kernel need.
-const RAM: (u64, u64) = (4 << 20, 256 << 30);
-const CPUS: u8 = 64;
-
-/// How the guest's doorbells travel.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DoorbellMode {
-    /// Every write leaves the guest: exact and counted, deterministic.
-    Trapped,
-    /// Pages of processes that ring are memory, as long as they do.
-    #[default]
-    Adaptive,
-}
-
-/// What kind of machine.
-#[derive(Debug)]
-pub struct Config {
-    /// The kernel: a 64-bit ELF executable with fixed addresses.
-    pub kernel: PathBuf,
-    /// Bytes of RAM, whole pages, from 4 MiB.
-    pub memory: u64,
-    /// vCPUs; all but the first wait to be started by the guest.
-    pub cpus: u8,
-    /// The device.
-    pub gpu: GpuConfig,
-    /// How doorbells travel.
-    pub doorbells: DoorbellMode,
-    /// What is typed at the serial port.
-    pub input: Option<File>,
-}
-
 /// What came of a machine.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -82,10 +50,10 @@ pub struct Outcome {
 pub struct Machine {
     vcpus: Vec<kvm_ioctls::VcpuFd>,
     board: Arc<Board>,
-    gpu: Arc<Gpu>,
+    gpu: Option<Arc<Gpu>>,
     watcher: Option<Watcher>,
     console: Arc<Console>,
-    ending: Arc<Ending>,
+    pub(super) ending: Arc<Ending>,
     input: Option<File>,
     setup: Duration,
     /// Kept for as long as vCPUs run.
@@ -143,7 +111,7 @@ impl Machine {
     /// No KVM, a configuration out of range, a kernel that is not one, or a step of the making that failed.
     pub fn new(config: Config) -> Result<Self, KvmError> {
         let started = Instant::now();
-        check(&config)?;
+        config.check()?;
         let kvm = open()?;
         let memory = memory::ram(config.memory).map_err(step("get memory for the guest"))?;
         let entry = boot::load(&memory, &config.kernel)?;
@@ -160,31 +128,6 @@ impl Machine {
         let line = EventFd::new(EFD_NONBLOCK).map_err(step("create an eventfd"))?;
         vm.register_irqfd(&line, COM1_IRQ).map_err(kvm_step("connect the serial port's interrupt"))?;
 
-        let gpu_config = GpuConfig { msix_table: MsixTable::Device, poll_doorbells: false, ..config.gpu };
-        gpu_config.validate().map_err(belfry_device::Error::Config)?;
-        let vram_size = gpu_config.vram_size;
-        let vram = SharedMemory::new("belfry-vram", vram_size).map_err(step("get memory for VRAM"))?;
-        let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
-            .map_err(step("get memory for doorbells"))?;
-        let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
-        let gpu = Gpu::new(
-            gpu_config,
-            Resources {
-                vram: map(&vram)?,
-                doorbells: map(&bells)?,
-                system: GuestMemoryAtomic::new(memory.clone()),
-                interrupts: routes.clone(),
-            },
-        )?;
-        let doorbells = match config.doorbells {
-            DoorbellMode::Trapped => None,
-            DoorbellMode::Adaptive => Some(
-                Doorbells::new(&vm, Arc::clone(&gpu), &bells, slot + 1).map_err(step("map the doorbells"))?,
-            ),
-        };
-        let watcher = doorbells.as_ref().map(Doorbells::start).transpose();
-        let watcher = watcher.map_err(step("start a thread"))?;
-
         let cpuid = vcpu::cpuid(&kvm, 0).map_err(kvm_step("ask for the processor's features"))?;
         let address_bits = cpuid
             .as_slice()
@@ -192,9 +135,14 @@ impl Machine {
             .find(|entry| entry.function == 0x8000_0008)
             .map_or(36, |entry| entry.eax & 0xff);
         let apertures = apertures(config.memory, address_bits);
-        let window = Window::new(Arc::clone(&vm), slot, map(&vram)?);
-        let function = GpuFunction::new(Arc::clone(&gpu), apertures, routes, window, doorbells);
-        assign(&function, apertures)?;
+        let device = config
+            .gpu
+            .map(|gpu| Device::new(gpu, config.doorbells, &vm, slot, &memory, &routes, apertures))
+            .transpose()?;
+        let (gpu, function, watcher) = match device {
+            Some(Device { gpu, function, watcher }) => (Some(gpu), Some(function), watcher),
+            None => (None, None, None),
+        };
 
         let ending = Arc::new(Ending::new().map_err(step("create an eventfd"))?);
         let console = Console::new().map_err(step("create an eventfd"))?;
@@ -242,7 +190,9 @@ impl Machine {
         self.console.close();
         drop(vcpus);
         drop(self.watcher.take());
-        self.gpu.stop();
+        if let Some(gpu) = &self.gpu {
+            gpu.stop();
+        }
         output(&self.console.take());
         looped?;
         let end = self.ending.reason().unwrap_or(End::Timeout(limit));
@@ -251,8 +201,8 @@ impl Machine {
             setup: self.setup,
             ran,
             exits: self.board.exits(),
-            stats: self.gpu.stats(),
-            unmodelled: self.gpu.unmodelled(),
+            stats: self.gpu.as_ref().map(|gpu| gpu.stats()).unwrap_or_default(),
+            unmodelled: self.gpu.as_ref().map(|gpu| gpu.unmodelled()).unwrap_or_default(),
         })
     }
 
@@ -345,15 +295,50 @@ impl MutEventSubscriber for Host<'_> {
     }
 }
 
-fn check(config: &Config) -> Result<(), KvmError> {
-    if config.memory < RAM.0 || config.memory > RAM.1 || !config.memory.is_multiple_of(4096) {
-        let text = format!("{} bytes of memory: must be whole pages from 4 MiB to 256 GiB", config.memory);
-        return Err(KvmError::Config(text));
+/// The GPU, connected to its machine.
+struct Device {
+    gpu: Arc<Gpu>,
+    function: GpuFunction,
+    watcher: Option<Watcher>,
+}
+
+impl Device {
+    fn new(
+        config: GpuConfig,
+        doorbells: DoorbellMode,
+        vm: &Arc<VmFd>,
+        slot: u32,
+        memory: &GuestMemoryMmap,
+        routes: &Arc<Routes>,
+        apertures: Apertures,
+    ) -> Result<Self, KvmError> {
+        let config = GpuConfig { msix_table: MsixTable::Device, poll_doorbells: false, ..config };
+        config.validate().map_err(belfry_device::Error::Config)?;
+        let vram = SharedMemory::new("belfry-vram", config.vram_size).map_err(step("get memory for VRAM"))?;
+        let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
+            .map_err(step("get memory for doorbells"))?;
+        let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
+        let interrupts = Arc::clone(routes);
+        let resources = Resources {
+            vram: map(&vram)?,
+            doorbells: map(&bells)?,
+            system: GuestMemoryAtomic::new(memory.clone()),
+            interrupts,
+        };
+        let gpu = Gpu::new(config, resources)?;
+        let doorbells = match doorbells {
+            DoorbellMode::Trapped => None,
+            DoorbellMode::Adaptive => Some(
+                Doorbells::new(vm, Arc::clone(&gpu), &bells, slot + 1).map_err(step("map the doorbells"))?,
+            ),
+        };
+        let watcher = doorbells.as_ref().map(Doorbells::start).transpose();
+        let watcher = watcher.map_err(step("start a thread"))?;
+        let window = Window::new(Arc::clone(vm), slot, map(&vram)?);
+        let function = GpuFunction::new(Arc::clone(&gpu), apertures, Arc::clone(routes), window, doorbells);
+        assign(&function, apertures)?;
+        Ok(Self { gpu, function, watcher })
     }
-    if config.cpus == 0 || config.cpus > CPUS {
-        return Err(KvmError::Config(format!("{} vCPUs: must be 1 to {CPUS}", config.cpus)));
-    }
-    Ok(())
 }
 
 /// What lies between RAM and the interrupt controllers, and behind all RAM.

@@ -9,12 +9,14 @@
 //! | the root bus and the function on it | `pci.rs`, `gpu.rs` |
 //! | doorbells, trapped or as memory | `doorbells.rs` |
 //! | messages to the processors | `interrupts.rs` |
-//! | putting it together, and its end | `machine.rs` |
+//! | what kind of machine | `config.rs` |
+//! | putting it together, and its end | `machine.rs`, `running.rs` |
 //! | the bare-metal guest | `bare_metal.rs` |
 
 pub mod bare_metal;
 mod board;
 mod boot;
+mod config;
 mod console;
 mod doorbells;
 mod gpu;
@@ -22,6 +24,7 @@ mod interrupts;
 mod machine;
 mod memory;
 mod pci;
+mod running;
 #[cfg(test)]
 mod tests;
 mod vcpu;
@@ -33,7 +36,9 @@ use std::time::Duration;
 
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-pub use machine::{Config, DoorbellMode, Machine, Outcome};
+pub use config::{Config, DoorbellMode, Initramfs};
+pub use machine::{Machine, Outcome};
+pub use running::{Handle, Running};
 
 /// How a machine ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,16 +47,25 @@ pub enum End {
     Exit(u8),
     /// The guest asked for a reset.
     Reset,
+    /// The guest switched itself off.
+    PowerOff,
     /// A vCPU cannot go on.
     Crash(String),
     /// It took too long.
     Timeout(Duration),
+    /// Its [`Handle`] was used.
+    Stopped,
+    /// This process was sent a signal.
+    Signal(i32),
 }
 
 impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exit(status) => write!(f, "status {status}"),
+            Self::PowerOff => f.write_str("it switched itself off"),
+            Self::Stopped => f.write_str("it was stopped"),
+            Self::Signal(number) => write!(f, "signal {number} ended it"),
             Self::Reset => f.write_str("it asked for a reset"),
             Self::Crash(what) => f.write_str(what),
             Self::Timeout(limit) => write!(f, "it was stopped after {limit:?}"),
@@ -143,4 +157,7 @@ pub enum KvmError {
     /// The guest did not end well.
     #[error("the guest did not end by itself: {0}")]
     Ended(String),
+    /// The machine's own thread.
+    #[error("the machine's thread panicked; this is a bug in belfry")]
+    Panicked,
 }

@@ -23,12 +23,12 @@ const BRIDGE_HEADER: [u8; 12] = [0x36, 0x1b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00,
 /// The bus.
 #[derive(Debug)]
 pub(super) struct RootBus {
-    pub(super) gpu: GpuFunction,
+    gpu: Option<GpuFunction>,
     address: AtomicU32,
 }
 
 impl RootBus {
-    pub(super) fn new(gpu: GpuFunction) -> Self {
+    pub(super) fn new(gpu: Option<GpuFunction>) -> Self {
         Self { gpu, address: AtomicU32::new(0) }
     }
 
@@ -73,7 +73,7 @@ impl RootBus {
     /// Reads memory space that is the bus's; whether it is.
     pub(super) fn read(&self, address: u64, data: &mut [u8]) -> bool {
         let Some(offset) = address.checked_sub(ECAM).filter(|&offset| offset < ECAM_SIZE) else {
-            return self.gpu.read(address, data);
+            return self.gpu.as_ref().is_some_and(|gpu| gpu.read(address, data));
         };
         data.fill(0xff);
         if let Some(device) = locate((offset >> 12) as u32) {
@@ -85,7 +85,7 @@ impl RootBus {
     /// Writes memory space that is the bus's; whether it is.
     pub(super) fn write(&self, address: u64, data: &[u8]) -> bool {
         let Some(offset) = address.checked_sub(ECAM).filter(|&offset| offset < ECAM_SIZE) else {
-            return self.gpu.write(address, data);
+            return self.gpu.as_ref().is_some_and(|gpu| gpu.write(address, data));
         };
         if let Some(device) = locate((offset >> 12) as u32) {
             self.config_write(device, (offset & 0xfff) as usize, data);
@@ -95,7 +95,11 @@ impl RootBus {
 
     fn config_read(&self, device: u32, offset: usize, data: &mut [u8]) {
         if device == GPU {
-            return self.gpu.config_read(offset, data);
+            match &self.gpu {
+                Some(gpu) => gpu.config_read(offset, data),
+                None => data.fill(0xff),
+            }
+            return;
         }
         for (at, byte) in (offset..).zip(data) {
             *byte = BRIDGE_HEADER.get(at).copied().unwrap_or(0);
@@ -104,8 +108,8 @@ impl RootBus {
 
     fn config_write(&self, device: u32, offset: usize, data: &[u8]) {
         // The bridge has nothing to configure.
-        if device == GPU {
-            self.gpu.config_write(offset, data);
+        if let (GPU, Some(gpu)) = (device, &self.gpu) {
+            gpu.config_write(offset, data);
         }
     }
 }

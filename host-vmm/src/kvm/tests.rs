@@ -51,7 +51,7 @@ impl Bus {
         let window = Window::new(Arc::clone(&vm), 1, vram.map().unwrap());
         let apertures = Apertures([(0xc000_0000, ECAM - 1), (1 << 32, (1 << 40) - 1)]);
         let function = GpuFunction::new(Arc::clone(&gpu), apertures, routes.clone(), window, Some(doorbells));
-        Self { bus: RootBus::new(function), routes, gpu }
+        Self { bus: RootBus::new(Some(function)), routes, gpu }
     }
 
     /// A bus whose BARs decode.

@@ -1,0 +1,83 @@
+//! What kind of machine: the choices its maker has, and what is out of range.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use belfry_device::GpuConfig;
+
+use super::KvmError;
+
+/// Guest RAM: at least what the tables and a small kernel need.
+const RAM: (u64, u64) = (4 << 20, 256 << 30);
+const CPUS: u8 = 64;
+
+/// How the guest's doorbells travel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DoorbellMode {
+    /// Every write leaves the guest: exact and counted, deterministic.
+    Trapped,
+    /// Pages of processes that ring are memory, as long as they do.
+    #[default]
+    Adaptive,
+}
+
+/// A first file system, unpacked by the kernel.
+#[derive(Clone, Debug)]
+pub enum Initramfs {
+    /// A file.
+    File(PathBuf),
+    /// Its contents.
+    Bytes(Vec<u8>),
+}
+
+/// What kind of machine.
+#[derive(Debug)]
+pub struct Config {
+    /// The kernel: a 64-bit ELF executable with fixed addresses.
+    pub kernel: PathBuf,
+    /// The first file system.
+    pub initramfs: Option<Initramfs>,
+    /// What the kernel is told.
+    pub command_line: String,
+    /// Bytes of RAM, whole pages, from 4 MiB.
+    pub memory: u64,
+    /// vCPUs; all but the first wait to be started by the guest.
+    pub cpus: u8,
+    /// The device; none: a machine without one.
+    pub gpu: Option<GpuConfig>,
+    /// How doorbells travel.
+    pub doorbells: DoorbellMode,
+    /// What is typed at the serial port.
+    pub input: Option<File>,
+}
+
+impl Config {
+    /// A machine with one vCPU, 512 MiB and no device.
+    pub fn new(kernel: impl Into<PathBuf>) -> Self {
+        Self {
+            kernel: kernel.into(),
+            initramfs: None,
+            command_line: String::new(),
+            memory: 512 << 20,
+            cpus: 1,
+            gpu: None,
+            doorbells: DoorbellMode::default(),
+            input: None,
+        }
+    }
+
+    /// Refuses what no machine can be.
+    pub(super) fn check(&self) -> Result<(), KvmError> {
+        if self.memory < RAM.0 || self.memory > RAM.1 || !self.memory.is_multiple_of(4096) {
+            let text = format!("{} bytes of memory: must be whole pages from 4 MiB to 256 GiB", self.memory);
+            return Err(KvmError::Config(text));
+        }
+        if self.cpus == 0 || self.cpus > CPUS {
+            return Err(KvmError::Config(format!("{} vCPUs: must be 1 to {CPUS}", self.cpus)));
+        }
+        if self.initramfs.is_some() || !self.command_line.is_empty() {
+            return Err(KvmError::Config("bare-metal kernels take no initramfs and no command line".into()));
+        }
+        Ok(())
+    }
+}
