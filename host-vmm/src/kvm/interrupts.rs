@@ -1,11 +1,10 @@
-//! Interrupt routing: the board's own lines, and the messages of the function, through irqfds.
+//! Interrupt routing: the board's own lines, and the messages of the functions, through irqfds.
 //!
 //! Messages: PCI 3.0 section 6.8 (MSI, MSI-X); routes: Linux `Documentation/virt/kvm/api.rst`, `KVM_SET_GSI_ROUTING`.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belfry_abi::pci::MSIX_VECTORS;
 use belfry_device::InterruptSink;
 use kvm_bindings::{
     KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,
@@ -29,34 +28,28 @@ pub(super) struct Message {
 #[derive(Debug)]
 pub(super) struct Routes {
     vm: Arc<VmFd>,
-    messages: Mutex<[Option<Message>; MSIX_VECTORS as usize]>,
-    eventfds: Vec<EventFd>,
+    /// Of all functions, from [`PINS`] on.
+    messages: Mutex<Vec<Option<Message>>>,
 }
 
 impl Routes {
-    /// Connects the board's pins; no message goes anywhere yet.
+    /// Connects the board's pins; there are no messages yet.
     pub(super) fn new(vm: Arc<VmFd>) -> io::Result<Arc<Self>> {
-        let eventfds =
-            (0..MSIX_VECTORS).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<Vec<_>>>()?;
-        let routes = Self { vm, messages: Mutex::default(), eventfds };
-        routes.install(&[None; MSIX_VECTORS as usize])?;
-        for (gsi, eventfd) in (PINS..).zip(&routes.eventfds) {
-            routes.vm.register_irqfd(eventfd, gsi)?;
-        }
+        let routes = Self { vm, messages: Mutex::default() };
+        routes.install(&[])?;
         Ok(Arc::new(routes))
     }
 
-    /// Points the vectors at new messages; those without one are dropped.
-    pub(super) fn set(&self, messages: [Option<Message>; MSIX_VECTORS as usize]) {
-        let mut current = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        if *current == messages {
-            return;
+    /// Takes `count` numbers for the messages of one function; they go nowhere yet.
+    pub(super) fn vectors(self: &Arc<Self>, count: u16) -> io::Result<Arc<Vectors>> {
+        let eventfds = (0..count).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<Vec<_>>>()?;
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = messages.len();
+        for (gsi, eventfd) in (PINS + first as u32..).zip(&eventfds) {
+            self.vm.register_irqfd(eventfd, gsi)?;
         }
-        *current = messages;
-        if let Err(error) = self.install(&messages) {
-            // A message KVM has no route for is one that reaches no processor.
-            log::debug!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
-        }
+        messages.resize(first + usize::from(count), None);
+        Ok(Arc::new(Vectors { routes: Arc::clone(self), first, eventfds }))
     }
 
     fn install(&self, messages: &[Option<Message>]) -> io::Result<()> {
@@ -94,7 +87,41 @@ fn pin_route(gsi: u32, irqchip: u32, pin: u32) -> kvm_irq_routing_entry {
     entry
 }
 
-impl InterruptSink for Routes {
+/// The messages of one function.
+#[derive(Debug)]
+pub(super) struct Vectors {
+    routes: Arc<Routes>,
+    first: usize,
+    eventfds: Vec<EventFd>,
+}
+
+impl Vectors {
+    /// Points the vectors at new messages; those without one are dropped.
+    pub(super) fn set(&self, messages: &[Option<Message>]) {
+        let mut all = self.routes.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.first..self.first + self.eventfds.len();
+        let Some(current) = all.get_mut(own.clone()) else { return };
+        let changed = current.iter().zip(messages).any(|(current, message)| current != message);
+        if !changed {
+            return;
+        }
+        for (current, message) in current.iter_mut().zip(messages) {
+            *current = *message;
+        }
+        if let Err(error) = self.routes.install(&all) {
+            // A message KVM has no route for is one that reaches no processor; those of other functions still do.
+            log::debug!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
+            if let Some(current) = all.get_mut(own) {
+                current.fill(None);
+            }
+            if let Err(error) = self.routes.install(&all) {
+                log::error!(target: "kvm", "interrupts are not routed: {error}");
+            }
+        }
+    }
+}
+
+impl InterruptSink for Vectors {
     fn raise(&self, vector: u16) {
         if let Some(eventfd) = self.eventfds.get(usize::from(vector)) {
             // A counter that is full has not been looked at yet: the interrupt is pending anyway.

@@ -1,16 +1,16 @@
 //! A machine: made from a configuration, run until it ends, taken apart in order.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use belfry_abi::pci::{DOORBELL_BAR_SIZE, MSIX_VECTORS};
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
 use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps as _};
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
 use kvm_ioctls::{Cap, Kvm, VmFd};
-use vm_allocator::{AddressAllocator, AllocPolicy};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -18,10 +18,10 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::board::{Board, COM1_IRQ, Line};
 use super::console::{Console, ConsoleWriter};
 use super::doorbells::{Doorbells, Watcher};
-use super::gpu::{Apertures, GpuFunction};
+use super::gpu::GpuFunction;
 use super::interrupts::Routes;
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
-use super::pci::{ECAM, RootBus};
+use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::vcpu::{self, Vcpu};
 use super::{Config, DoorbellMode, End, Ending, KvmError, boot};
 
@@ -29,6 +29,9 @@ use super::{Config, DoorbellMode, End, Ending, KvmError, boot};
 const LOW_APERTURE_END: u64 = ECAM - 1;
 /// Where KVM keeps three pages of its own on Intel's processors.
 const TSS_ADDRESS: usize = 0xfffb_d000;
+/// The GPU's device number.
+const GPU_DEVICE: u8 = 1;
+
 /// What came of a machine.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -137,17 +140,23 @@ impl Machine {
         let apertures = apertures(config.memory, address_bits);
         let device = config
             .gpu
-            .map(|gpu| Device::new(gpu, config.doorbells, &vm, slot, &memory, &routes, apertures))
+            .map(|gpu| Device::new(gpu, config.doorbells, &vm, slot, &memory, &routes))
             .transpose()?;
-        let (gpu, function, watcher) = match device {
-            Some(Device { gpu, function, watcher }) => (Some(gpu), Some(function), watcher),
-            None => (None, None, None),
+        let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
+        let (gpu, watcher) = match device {
+            Some(Device { gpu, function, watcher }) => {
+                functions.insert(GPU_DEVICE, Arc::new(function));
+                (Some(gpu), watcher)
+            }
+            None => (None, None),
         };
+        let bus = RootBus::new(apertures, functions);
+        bus.assign().map_err(step("find addresses for the BARs"))?;
 
         let ending = Arc::new(Ending::new().map_err(step("create an eventfd"))?);
         let console = Console::new().map_err(step("create an eventfd"))?;
         let writer = ConsoleWriter(Arc::clone(&console));
-        let board = Board::new(RootBus::new(function), writer, Line(line), Arc::clone(&ending));
+        let board = Board::new(bus, writer, Line(line), Arc::clone(&ending));
 
         let mut vcpus = Vec::new();
         for number in 0..config.cpus {
@@ -310,7 +319,6 @@ impl Device {
         slot: u32,
         memory: &GuestMemoryMmap,
         routes: &Arc<Routes>,
-        apertures: Apertures,
     ) -> Result<Self, KvmError> {
         let config = GpuConfig { msix_table: MsixTable::Device, poll_doorbells: false, ..config };
         config.validate().map_err(belfry_device::Error::Config)?;
@@ -318,7 +326,8 @@ impl Device {
         let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
             .map_err(step("get memory for doorbells"))?;
         let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
-        let interrupts = Arc::clone(routes);
+        let vectors = routes.vectors(MSIX_VECTORS).map_err(step("route interrupts"))?;
+        let interrupts = vectors.clone();
         let resources = Resources {
             vram: map(&vram)?,
             doorbells: map(&bells)?,
@@ -335,8 +344,7 @@ impl Device {
         let watcher = doorbells.as_ref().map(Doorbells::start).transpose();
         let watcher = watcher.map_err(step("start a thread"))?;
         let window = Window::new(Arc::clone(vm), slot, map(&vram)?);
-        let function = GpuFunction::new(Arc::clone(&gpu), apertures, Arc::clone(routes), window, doorbells);
-        assign(&function, apertures)?;
+        let function = GpuFunction::new(Arc::clone(&gpu), vectors, window, doorbells);
         Ok(Self { gpu, function, watcher })
     }
 }
@@ -346,19 +354,4 @@ fn apertures(memory: u64, address_bits: u32) -> Apertures {
     let high = HIGH_RAM + memory.saturating_sub(LOW_RAM_END);
     let end = 1u64 << address_bits.clamp(33, 46);
     Apertures([(LOW_RAM_END, LOW_APERTURE_END), (high.next_multiple_of(1 << 30), end - 1)])
-}
-
-/// Assigns the BARs in their apertures.
-fn assign(function: &GpuFunction, apertures: Apertures) -> Result<(), KvmError> {
-    let failed = |error: vm_allocator::Error| io::Error::other(error.to_string());
-    let make = |(from, to): (u64, u64)| AddressAllocator::new(from, to - from + 1).map_err(failed);
-    let assign = || -> io::Result<()> {
-        let [low, high] = apertures.0;
-        let (mut low, mut high) = (make(low)?, make(high)?);
-        function.assign(&mut |size, wide| {
-            let allocator = if wide { &mut high } else { &mut low };
-            Ok(allocator.allocate(size, size, AllocPolicy::FirstMatch).map_err(failed)?.start())
-        })
-    };
-    assign().map_err(step("find addresses for the BARs"))
 }

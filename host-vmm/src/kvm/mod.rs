@@ -6,7 +6,8 @@
 //! | kernels and how they are entered | `boot.rs` |
 //! | vCPU threads | `vcpu.rs` |
 //! | ports | `board.rs`, `console.rs` |
-//! | the root bus and the function on it | `pci.rs`, `gpu.rs` |
+//! | the root bus | `pci/` |
+//! | the GPU as a function on it | `gpu.rs` |
 //! | doorbells, trapped or as memory | `doorbells.rs` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |

@@ -1,5 +1,6 @@
 //! The bus as vCPUs see it, over a real device and a real VM; needs a /dev/kvm that can be used.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belfry_abi::pci;
@@ -10,10 +11,10 @@ use kvm_ioctls::Kvm;
 use vm_memory::GuestMemoryAtomic;
 
 use super::doorbells::Doorbells;
-use super::gpu::{Apertures, GpuFunction};
-use super::interrupts::Routes;
+use super::gpu::GpuFunction;
+use super::interrupts::{Routes, Vectors};
 use super::memory::{self, SharedMemory, Window};
-use super::pci::{ECAM, RootBus};
+use super::pci::{Apertures, ECAM, Function, RootBus};
 
 const VRAM: u64 = 16 << 20;
 const VRAM_AT: u64 = 0x8_0000_0000;
@@ -24,7 +25,7 @@ const GPU_ECAM: u64 = ECAM + (1 << 15);
 
 struct Bus {
     bus: RootBus,
-    routes: Arc<Routes>,
+    vectors: Arc<Vectors>,
     gpu: Arc<Gpu>,
 }
 
@@ -33,7 +34,7 @@ impl Bus {
         let kvm = Kvm::new().expect("/dev/kvm has to be usable for this test");
         let vm = Arc::new(kvm.create_vm().unwrap());
         vm.create_irq_chip().unwrap();
-        let routes = Routes::new(Arc::clone(&vm)).unwrap();
+        let vectors = Routes::new(Arc::clone(&vm)).unwrap().vectors(pci::MSIX_VECTORS).unwrap();
         let (vram, bells) = (
             SharedMemory::new("vram", VRAM).unwrap(),
             SharedMemory::new("bells", pci::DOORBELL_BAR_SIZE).unwrap(),
@@ -42,7 +43,7 @@ impl Bus {
             vram: vram.map().unwrap(),
             doorbells: bells.map().unwrap(),
             system: GuestMemoryAtomic::new(memory::ram(4 << 20).unwrap()),
-            interrupts: routes.clone(),
+            interrupts: vectors.clone(),
         };
         let config =
             GpuConfig { vram_size: VRAM, msix_table: MsixTable::Device, workers: 1, ..GpuConfig::default() };
@@ -50,8 +51,12 @@ impl Bus {
         let doorbells = Doorbells::new(&vm, Arc::clone(&gpu), &bells, 2).unwrap();
         let window = Window::new(Arc::clone(&vm), 1, vram.map().unwrap());
         let apertures = Apertures([(0xc000_0000, ECAM - 1), (1 << 32, (1 << 40) - 1)]);
-        let function = GpuFunction::new(Arc::clone(&gpu), apertures, routes.clone(), window, Some(doorbells));
-        Self { bus: RootBus::new(Some(function)), routes, gpu }
+        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, Some(doorbells));
+        Self {
+            bus: RootBus::new(apertures, BTreeMap::from([(1, Arc::new(function) as Arc<dyn Function>)])),
+            vectors,
+            gpu,
+        }
     }
 
     /// A bus whose BARs decode.
@@ -225,13 +230,13 @@ fn messages_to_nowhere_are_dropped() {
         }
         bus.config_write(0xc2, &[0x03, 0x80]);
         for vector in [0, 1, 3, 4, u16::MAX] {
-            bus.routes.raise(vector);
+            bus.vectors.raise(vector);
         }
         // And without the table, through MSI.
         bus.config_write(0xc2, &[0x03, 0x00]);
         bus.config_write(0xa4, &(address as u32).to_le_bytes());
         bus.config_write(0xa2, &[1, 0]);
-        bus.routes.raise(0);
+        bus.vectors.raise(0);
         bus.config_write(0xa2, &[0, 0]);
     }
 }
