@@ -12,7 +12,7 @@ use vm_memory::MmapRegion;
 
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
-use crate::doorbell::Doorbells;
+use crate::doorbell::{DoorbellListener, Doorbells, Way};
 use crate::error::Error;
 use crate::hal::{self, Chip};
 use crate::interrupt::{Control, InterruptSink, Interrupts, Sources};
@@ -83,13 +83,20 @@ impl Core {
         }
     }
 
-    /// The scheduler has found a doorbell changed.
-    pub(crate) fn doorbell_seen(&self, index: u32, value: u64) {
-        self.activity.fetch_add(1, Ordering::Relaxed);
-        if !self.doorbells.take_trapped(index) {
-            count(&self.counters.doorbells_polled);
-            self.trace(TraceEvent::Doorbell { offset: u64::from(index) * 4, value, trapped: false });
+    /// Takes note of the doorbell at a dword index, if it was rung.
+    pub(crate) fn look_at_doorbell(&self, index: u32) {
+        if let Some(rung) = self.doorbells.take(index) {
+            self.activity.fetch_add(1, Ordering::Relaxed);
+            if rung.found {
+                self.found(u64::from(index) * 4, rung.value);
+            }
         }
+    }
+
+    /// A doorbell was found to have been stored behind the device's back.
+    fn found(&self, offset: u64, value: u64) {
+        count(&self.counters.doorbells_polled);
+        self.trace(TraceEvent::Doorbell { offset, value, way: Way::Polled });
     }
 
     /// Changes whenever something has happened on a queue.
@@ -99,26 +106,48 @@ impl Core {
 
     /// A doorbell was written.
     fn ring(&self, offset: u64, value: u64, len: usize) {
-        if !self.mmio.doorbells_enabled() {
-            self.counters.error("doorbell while the aperture is off", format_args!("offset={offset:#x}"));
+        if !self.lets_through(offset) {
             return;
         }
         count(&self.counters.doorbells_trapped);
-        self.trace(TraceEvent::Doorbell { offset, value, trapped: true });
-        self.doorbells.store(offset, value, len);
+        self.trace(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
+        if let Some(unknown) = self.doorbells.store(offset, value, len) {
+            self.found(offset & !7, unknown);
+        }
         if self.interrupts.rptr_doorbell() == Some(offset) {
             self.interrupts.set_rptr(value as u32);
             return;
         }
         if !self.doorbells.is_owned(offset) {
-            count(&self.counters.doorbells_unknown);
-            self.counters.error(
-                "doorbell of a queue that does not exist",
-                format_args!("offset={offset:#x} value={value:#x}"),
-            );
+            self.unknown(format_args!("offset={offset:#x} value={value:#x}"));
         }
-        self.doorbells.set_trapped(offset);
         self.wake.wake();
+    }
+
+    /// The host says that a doorbell was written to.
+    fn woken(&self, offset: u64, writes: u64) {
+        if writes == 0 || !self.lets_through(offset) {
+            return;
+        }
+        self.counters.doorbells_woken.fetch_add(writes, Ordering::Relaxed);
+        self.trace(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
+        if !self.doorbells.note(offset) {
+            self.unknown(format_args!("offset={offset:#x} writes={writes}"));
+        }
+        self.wake.wake();
+    }
+
+    fn lets_through(&self, offset: u64) -> bool {
+        let enabled = self.doorbells.enabled();
+        if !enabled {
+            self.counters.error("doorbell while the aperture is off", format_args!("offset={offset:#x}"));
+        }
+        enabled
+    }
+
+    fn unknown(&self, details: std::fmt::Arguments<'_>) {
+        count(&self.counters.doorbells_unknown);
+        self.counters.error("doorbell of a queue that does not exist", details);
     }
 
     /// Puts the static tables where a driver looks for them.
@@ -376,6 +405,30 @@ impl Gpu {
     /// Tells the device that a doorbell page may have been written behind its back.
     pub fn doorbell_hint(&self) {
         self.core.wake.wake();
+    }
+
+    /// Tells the device that the doorbell at a byte offset was written to a number of times, with values nobody knows.
+    ///
+    /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
+    /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].
+    pub fn doorbell_woken(&self, offset: u64, writes: u64) {
+        self.core.woken(offset, writes);
+    }
+
+    /// Tells `listener` from now on which doorbells queues listen to; takes the first one only.
+    pub fn set_doorbell_listener(&self, listener: Arc<dyn DoorbellListener>) {
+        self.core.doorbells.set_listener(listener);
+    }
+
+    /// Doorbells queues listen to on the 4 KiB page at a byte offset: their byte offsets and values, lowest first.
+    pub fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.core.doorbells.of_page(page)
+    }
+
+    /// Whether a queue that listens to a doorbell of the page has work that is not completed.
+    #[must_use]
+    pub fn has_work(&self, page: u64) -> bool {
+        self.core.doorbells.is_busy(page)
     }
 
     /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.

@@ -1,29 +1,122 @@
 //! Doorbells: a page of values that queues look at, and the wake-up that makes them look.
 //!
-//! The region is the single copy of every doorbell's value. A trapped write is stored there and wakes the scheduler;
-//! where a guest maps the page itself, nobody is told, and the scheduler looks by itself or is told by the host.
+//! The region is the single copy of every doorbell's value. How a value got there:
+//!
+//! | way | the write | the value |
+//! | --- | --- | --- |
+//! | [`Way::Trapped`] | is an access the device answers | is stored by the device |
+//! | [`Way::Woken`] | is announced by the host, who does not know what was written | stays in the producer's memory |
+//! | [`Way::Polled`] | is nobody's news, or at most a hint | is found in the page the guest has mapped |
+//!
+//! Beside each value is the one the device has taken note of. Whatever differs from it was stored behind the device's
+//! back, so that the ways are told apart exactly: writes of the first two kinds are counted one by one, and of the last
+//! kind every value that was found.
 
 #![expect(
     unsafe_code,
     reason = "the doorbell region is written by the guest at any time: atomics through raw pointers"
 )]
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use vm_memory::MmapRegion;
 
-/// The doorbell BAR.
+/// How the device came to know of a doorbell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// The write was an access.
+    Trapped,
+    /// The host said that there was a write.
+    Woken,
+    /// The value in the page had changed.
+    Polled,
+}
+
+/// A doorbell that was rung.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Rung {
+    pub(crate) value: u64,
+    /// Whether it was found to be; all other ways were counted when the write was.
+    pub(crate) found: bool,
+}
+
+/// Told which doorbells somebody listens to, so that a host can have their writes travel in the best way.
+///
+/// Called from any thread, also while the device is locked: it must not call back but through
+/// [`Gpu::doorbell_woken`](crate::Gpu::doorbell_woken) and [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint).
+pub trait DoorbellListener: Send + Sync {
+    /// A queue begins or ceases to listen to the 64-bit doorbell at a byte offset in BAR2.
+    fn listens(&self, offset: u64, listening: bool);
+}
+
+/// A flag per 64-bit doorbell.
 #[derive(Debug)]
+struct Flags(Box<[AtomicU64]>);
+
+impl Flags {
+    fn new() -> Self {
+        Self((0..COUNT / 64).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn place(&self, at: u64) -> (&AtomicU64, u64) {
+        (&self.0[(at % COUNT / 64) as usize], 1 << (at % 64))
+    }
+
+    fn get(&self, at: u64) -> bool {
+        let (word, bit) = self.place(at);
+        word.load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Sets a flag; whether it was set before.
+    fn set(&self, at: u64, on: bool) -> bool {
+        let (word, bit) = self.place(at);
+        let before =
+            if on { word.fetch_or(bit, Ordering::AcqRel) } else { word.fetch_and(!bit, Ordering::AcqRel) };
+        before & bit != 0
+    }
+
+    /// Doorbells of a page whose flags are set, lowest first.
+    fn of_page(&self, page: u64) -> impl Iterator<Item = u64> {
+        let first = page / PAGE * (WORDS / 64);
+        (first..first + WORDS / 64).flat_map(move |at| {
+            let mut word = self.0[(at % (COUNT / 64)) as usize].load(Ordering::Acquire);
+            std::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros())?;
+                word &= word - 1;
+                Some(at * 64 + u64::from(bit))
+            })
+        })
+    }
+}
+
+/// The doorbell BAR.
 pub(crate) struct Doorbells {
     region: MmapRegion,
-    /// One bit per 64-bit doorbell that somebody listens to.
-    owned: Box<[AtomicU64]>,
-    /// One bit per 64-bit doorbell whose last write was an access the device saw.
-    trapped: Box<[AtomicU64]>,
+    /// Values the device has taken note of.
+    known: Box<[AtomicU64]>,
+    /// One per page, for what changes a value and what is known of it together.
+    locks: Box<[Mutex<()>]>,
+    /// Somebody listens.
+    owned: Flags,
+    /// Rung with the device's knowledge, and not looked at since.
+    rung: Flags,
+    /// The queue that listens has work.
+    busy: Flags,
+    enabled: AtomicBool,
+    listener: OnceLock<Arc<dyn DoorbellListener>>,
+}
+
+impl std::fmt::Debug for Doorbells {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doorbells").finish_non_exhaustive()
+    }
 }
 
 const COUNT: u64 = DOORBELL_BAR_SIZE / 8;
+const PAGE: u64 = 4096;
+const WORDS: u64 = PAGE / 8;
 
 impl Doorbells {
     /// Doorbells over a region of [`DOORBELL_BAR_SIZE`] bytes, or the size it has instead.
@@ -31,19 +124,52 @@ impl Doorbells {
         if region.size() as u64 != DOORBELL_BAR_SIZE || !(region.as_ptr().addr()).is_multiple_of(8) {
             return Err(region.size() as u64);
         }
-        let bits = || (0..COUNT / 64).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { region, owned: bits(), trapped: bits() })
+        Ok(Self {
+            region,
+            known: vec![0; COUNT as usize].into_iter().map(AtomicU64::new).collect(),
+            locks: (0..DOORBELL_BAR_SIZE / PAGE).map(|_| Mutex::default()).collect(),
+            owned: Flags::new(),
+            rung: Flags::new(),
+            busy: Flags::new(),
+            enabled: AtomicBool::new(false),
+            listener: OnceLock::new(),
+        })
+    }
+
+    /// Tells `listener` from now on; only the first one is taken.
+    pub(crate) fn set_listener(&self, listener: Arc<dyn DoorbellListener>) {
+        let _first = self.listener.set(listener);
+    }
+
+    /// The value at a doorbell's number, which is in range.
+    fn value(&self, at: u64) -> &AtomicU64 {
+        let at = (at % COUNT) as usize;
+        // SAFETY: the region is mapped as long as `self` lives, the number is in range, the base is aligned (checked in
+        // `new`), and the region is only ever accessed through atomics and by the guest.
+        unsafe { AtomicU64::from_ptr(self.region.as_ptr().cast::<u64>().add(at)) }
+    }
+
+    fn known(&self, at: u64) -> &AtomicU64 {
+        &self.known[(at % COUNT) as usize]
+    }
+
+    fn lock(&self, at: u64) -> MutexGuard<'_, ()> {
+        self.locks[(at % COUNT / WORDS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the driver lets doorbells through.
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    /// Lets doorbells through, or not.
+    pub(crate) fn enable(&self, enabled: bool) {
+        self.enabled.store(enabled, Ordering::Release);
     }
 
     /// Value of the 64-bit doorbell at a byte offset, which is rounded down to its doorbell; outside of the BAR: 0.
     pub(crate) fn load(&self, offset: u64) -> u64 {
-        if offset >= DOORBELL_BAR_SIZE {
-            return 0;
-        }
-        // SAFETY: the region is mapped as long as `self` lives, the offset is in range and aligned, the base is aligned
-        // (checked in `new`), and the region is only ever accessed through atomics and by the guest.
-        unsafe { AtomicU64::from_ptr(self.region.as_ptr().add((offset & !7) as usize).cast()) }
-            .load(Ordering::Acquire)
+        if offset < DOORBELL_BAR_SIZE { self.value(offset / 8).load(Ordering::Acquire) } else { 0 }
     }
 
     /// Value of the low 32 bits at a byte offset that is a multiple of 4; outside of the BAR: 0.
@@ -51,20 +177,36 @@ impl Doorbells {
         (self.load(offset) >> (offset % 8 * 8)) as u32
     }
 
-    /// Stores 4 or 8 bytes at an aligned offset inside the BAR.
-    pub(crate) fn store(&self, offset: u64, value: u64, len: usize) {
+    /// Stores 4 or 8 bytes, of a write that was an access, at an aligned offset inside the BAR.
+    ///
+    /// Gives the value that was found, if it was one nobody knew of.
+    pub(crate) fn store(&self, offset: u64, value: u64, len: usize) -> Option<u64> {
         if offset >= DOORBELL_BAR_SIZE {
-            return;
+            return None;
         }
-        let at = self.region.as_ptr().wrapping_add((offset & !(len as u64 - 1)) as usize);
-        // SAFETY: as in `load`; `at` is aligned to the access because the offset was rounded down to it.
-        unsafe {
-            if len == 8 {
-                AtomicU64::from_ptr(at.cast()).store(value, Ordering::Release);
-            } else {
-                AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::Release);
-            }
+        let at = offset / 8;
+        let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset % 8 * 8, 0xffff_ffff) };
+        let merged = |old: u64| old & !(mask << shift) | (value & mask) << shift;
+        let _lock = self.lock(at);
+        // One exchange: a store of the guest's in between would go uncounted.
+        let old = self
+            .value(at)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(merged(old)))
+            .unwrap_or_else(|old| old);
+        let unknown = old != self.known(at).swap(merged(old), Ordering::Relaxed);
+        if self.owned.get(at) {
+            self.rung.set(at, true);
         }
+        unknown.then_some(old)
+    }
+
+    /// Notes a write that was announced without its value; whether anybody listens.
+    pub(crate) fn note(&self, offset: u64) -> bool {
+        let listens = self.is_owned(offset);
+        if listens {
+            self.rung.set(offset / 8, true);
+        }
+        listens
     }
 
     /// Replaces a 64-bit value, unless somebody has rung since `before` was read.
@@ -72,51 +214,92 @@ impl Doorbells {
         if offset >= DOORBELL_BAR_SIZE {
             return;
         }
-        // SAFETY: as in `load`.
-        let doorbell =
-            unsafe { AtomicU64::from_ptr(self.region.as_ptr().add((offset & !7) as usize).cast()) };
-        let _rung_meanwhile = doorbell.compare_exchange(before, value, Ordering::AcqRel, Ordering::Relaxed);
+        let at = offset / 8;
+        let _lock = self.lock(at);
+        if self.value(at).compare_exchange(before, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.known(at).store(value, Ordering::Relaxed);
+        }
     }
 
     /// Says whether somebody listens to the doorbell at a dword index.
     pub(crate) fn own(&self, index: u32, owned: bool) {
-        let bit = u64::from(index / 2) % COUNT;
-        let word = &self.owned[(bit / 64) as usize];
+        let at = u64::from(index / 2) % COUNT;
+        if self.owned.set(at, owned) == owned {
+            return;
+        }
         if owned {
-            word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+            // What an earlier owner has left there rings for nobody.
+            self.forget(at);
         } else {
-            word.fetch_and(!(1 << (bit % 64)), Ordering::Relaxed);
+            self.busy.set(at, false);
+        }
+        if let Some(listener) = self.listener.get() {
+            listener.listens(at * 8, owned);
         }
     }
 
     /// Whether somebody listens to the doorbell at a byte offset.
     pub(crate) fn is_owned(&self, offset: u64) -> bool {
-        let bit = offset / 8 % COUNT;
-        self.owned[(bit / 64) as usize].load(Ordering::Relaxed) >> (bit % 64) & 1 == 1
+        offset < DOORBELL_BAR_SIZE && self.owned.get(offset / 8)
     }
 
-    /// Remembers that the last write to the doorbell at a byte offset was seen.
-    pub(crate) fn set_trapped(&self, offset: u64) {
-        let bit = offset / 8 % COUNT;
-        self.trapped[(bit / 64) as usize].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+    /// Doorbells somebody listens to on the page at a byte offset: their byte offsets and values.
+    pub(crate) fn of_page(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.owned.of_page(page).map(|at| (at * 8, self.value(at).load(Ordering::Acquire)))
     }
 
-    /// Whether the last write to the doorbell at a dword index was seen; asked once per change.
-    pub(crate) fn take_trapped(&self, index: u32) -> bool {
-        let bit = u64::from(index / 2) % COUNT;
-        let word = &self.trapped[(bit / 64) as usize];
-        word.fetch_and(!(1 << (bit % 64)), Ordering::Relaxed) >> (bit % 64) & 1 == 1
+    /// Says whether the queue that listens to the doorbell at a dword index has work.
+    pub(crate) fn set_busy(&self, index: u32, busy: bool) {
+        self.busy.set(u64::from(index / 2), busy);
+    }
+
+    /// Whether a queue that listens on the page at a byte offset has work.
+    pub(crate) fn is_busy(&self, page: u64) -> bool {
+        self.busy.of_page(page).next().is_some()
+    }
+
+    /// Whether the doorbell at a dword index was rung since it was last taken note of.
+    pub(crate) fn is_rung(&self, index: u32) -> bool {
+        let at = u64::from(index / 2);
+        self.value(at).load(Ordering::Acquire) != self.known(at).load(Ordering::Relaxed) || self.rung.get(at)
+    }
+
+    /// Takes note of the doorbell at a dword index, if it was rung.
+    pub(crate) fn take(&self, index: u32) -> Option<Rung> {
+        if !self.is_rung(index) {
+            return None;
+        }
+        let at = u64::from(index / 2);
+        let _lock = self.lock(at);
+        let value = self.value(at).load(Ordering::Acquire);
+        let rung = self.rung.set(at, false);
+        if self.known(at).swap(value, Ordering::Relaxed) != value {
+            Some(Rung { value, found: true })
+        } else {
+            rung.then_some(Rung { value, found: false })
+        }
+    }
+
+    fn forget(&self, at: u64) {
+        let _lock = self.lock(at);
+        self.rung.set(at, false);
+        self.known(at).store(self.value(at).load(Ordering::Acquire), Ordering::Relaxed);
     }
 
     /// Nobody listens any more, and every value is 0.
     pub(crate) fn reset(&self) {
-        for word in self.owned.iter().chain(&self.trapped) {
-            word.store(0, Ordering::Relaxed);
+        self.enable(false);
+        for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
+            for at in self.owned.of_page(page).collect::<Vec<_>>() {
+                self.own(at as u32 * 2, false);
+            }
         }
-        for offset in (0..DOORBELL_BAR_SIZE).step_by(8) {
+        for at in 0..COUNT {
             // Reading first keeps a fresh region sparse.
-            if self.load(offset) != 0 {
-                self.store(offset, 0, 8);
+            if self.value(at).load(Ordering::Acquire) != 0 {
+                let _lock = self.lock(at);
+                self.value(at).store(0, Ordering::Release);
+                self.known(at).store(0, Ordering::Relaxed);
             }
         }
     }
@@ -143,6 +326,150 @@ mod tests {
         );
         doorbells.reset();
         assert_eq!(doorbells.load(0x58), 0);
+    }
+
+    /// Stores as a guest does that has the page mapped.
+    fn store_behind(doorbells: &Doorbells, offset: u64, value: u64) {
+        doorbells.value(offset / 8).store(value, Ordering::Release);
+    }
+
+    fn polled(value: u64) -> Rung {
+        Rung { value, found: true }
+    }
+
+    fn trapped(value: u64) -> Rung {
+        Rung { value, found: false }
+    }
+
+    #[test]
+    fn ways_are_told_apart() {
+        let doorbells = doorbells();
+        doorbells.own(0x800, true);
+        assert_eq!(doorbells.take(0x800), None);
+        // An access, also with the value that is there already.
+        for _ in 0..2 {
+            assert_eq!(doorbells.store(0x2000, 5, 8), None);
+            assert!(doorbells.is_rung(0x800));
+            assert_eq!(doorbells.take(0x800), Some(trapped(5)));
+            assert_eq!(doorbells.take(0x800), None);
+        }
+        // A store behind the device's back, and one that an access overwrites before anybody looks.
+        store_behind(&doorbells, 0x2000, 6);
+        assert_eq!(doorbells.take(0x800), Some(polled(6)));
+        store_behind(&doorbells, 0x2000, 7);
+        assert_eq!(doorbells.store(0x2000, 8, 8), Some(7));
+        assert_eq!(doorbells.take(0x800), Some(trapped(8)));
+        // Half an access, over a store.
+        store_behind(&doorbells, 0x2000, 9);
+        assert_eq!(doorbells.store(0x2004, 1, 4), Some(9));
+        assert_eq!(doorbells.take(0x800), Some(trapped(1 << 32 | 9)));
+        // An access, then a store: both.
+        assert_eq!(doorbells.store(0x2000, 10, 8), None);
+        store_behind(&doorbells, 0x2000, 11);
+        assert_eq!(doorbells.take(0x800), Some(polled(11)));
+        // Somebody says so.
+        assert!(doorbells.note(0x2000) && !doorbells.note(0x2008) && !doorbells.note(DOORBELL_BAR_SIZE));
+        assert_eq!(doorbells.take(0x800), Some(trapped(11)));
+    }
+
+    #[test]
+    fn a_new_owner_is_not_rung_by_what_it_finds() {
+        let doorbells = doorbells();
+        store_behind(&doorbells, 0x2000, 9);
+        doorbells.own(0x800, true);
+        assert_eq!(doorbells.take(0x800), None);
+        doorbells.replace(0x2000, 9, 3);
+        assert_eq!((doorbells.take(0x800), doorbells.load(0x2000)), (None, 3));
+        // Rung between the two looks: what was rung stays.
+        store_behind(&doorbells, 0x2000, 4);
+        doorbells.replace(0x2000, 3, 0);
+        assert_eq!(doorbells.take(0x800), Some(polled(4)));
+    }
+
+    #[test]
+    fn traps_are_never_taken_for_stores() {
+        const RINGS: u64 = 200_000;
+        let doorbells = doorbells();
+        doorbells.own(0x800, true);
+        std::thread::scope(|scope| {
+            let ringing = scope.spawn(|| {
+                for value in 1..=RINGS {
+                    assert_eq!(doorbells.store(0x2000, value, 8), None, "at {value}");
+                }
+            });
+            let mut last = 0;
+            while last != RINGS {
+                if let Some(Rung { value, found }) = doorbells.take(0x800) {
+                    assert!(!found, "at {value}");
+                    assert!(value >= last);
+                    last = value;
+                }
+            }
+            ringing.join().expect("no assertion of it failed");
+        });
+    }
+
+    #[test]
+    fn stores_are_counted_once_however_they_are_found() {
+        // One thread stores behind the device's back and waits until that is known; another one traps on the same page,
+        // and on the same doorbell. Each store is found either by looking or by the access that overwrites it.
+        const STORES: u64 = 20_000;
+        let doorbells = doorbells();
+        doorbells.own(0x800, true);
+        let (found, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 1..=STORES {
+                    store_behind(&doorbells, 0x2000, value);
+                    while found.load(Ordering::Acquire) < value {
+                        std::hint::spin_loop();
+                    }
+                }
+                done.store(true, Ordering::Release);
+            });
+            scope.spawn(|| {
+                let mut trapped = 1 << 32;
+                while !done.load(Ordering::Acquire) {
+                    trapped += 1;
+                    doorbells.store(0x2008, trapped, 8);
+                    if trapped % 3 == 0 && doorbells.store(0x2000, trapped, 8).is_some() {
+                        found.fetch_add(1, Ordering::AcqRel);
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            while !done.load(Ordering::Acquire) {
+                if doorbells.take(0x800).is_some_and(|rung| rung.found) {
+                    found.fetch_add(1, Ordering::AcqRel);
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(found.into_inner(), STORES);
+    }
+
+    #[test]
+    fn listeners_hear_of_every_change_once() {
+        #[derive(Default)]
+        struct Heard(Mutex<Vec<(u64, bool)>>);
+        impl DoorbellListener for Heard {
+            fn listens(&self, offset: u64, listening: bool) {
+                self.0.lock().expect("no panic").push((offset, listening));
+            }
+        }
+        let heard = Arc::new(Heard::default());
+        let doorbells = doorbells();
+        doorbells.set_listener(heard.clone());
+        for (index, owned) in [(0x800, true), (0x800, true), (0x804, true), (0x804, false), (0x804, false)] {
+            doorbells.own(index, owned);
+        }
+        doorbells.set_busy(0x800, true);
+        assert!(doorbells.is_busy(0x2000) && !doorbells.is_busy(0x3000));
+        assert_eq!(doorbells.of_page(0x2000).collect::<Vec<_>>(), [(0x2000, 0)]);
+        doorbells.reset();
+        assert!(!doorbells.is_busy(0x2000) && doorbells.of_page(0x2000).next().is_none());
+        let expected = [(0x2000, true), (0x2010, true), (0x2010, false), (0x2000, false)];
+        assert_eq!(*heard.0.lock().expect("no panic"), expected);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct Stats {
     /// Doorbell writes that reached the device as accesses.
     pub doorbells_trapped: u64,
+    /// Doorbell writes the host announced without their value.
+    pub doorbells_woken: u64,
     /// Doorbells found changed in the page without an access.
     pub doorbells_polled: u64,
     /// Doorbell writes to offsets no queue owns.
@@ -52,6 +54,7 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) doorbells_trapped: AtomicU64,
+    pub(crate) doorbells_woken: AtomicU64,
     pub(crate) doorbells_polled: AtomicU64,
     pub(crate) doorbells_unknown: AtomicU64,
     pub(crate) register_reads: AtomicU64,
@@ -90,6 +93,7 @@ impl Counters {
     pub(crate) fn fill(&self, stats: &mut Stats) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         stats.doorbells_trapped = get(&self.doorbells_trapped);
+        stats.doorbells_woken = get(&self.doorbells_woken);
         stats.doorbells_polled = get(&self.doorbells_polled);
         stats.doorbells_unknown = get(&self.doorbells_unknown);
         stats.register_reads = get(&self.register_reads);

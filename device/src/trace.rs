@@ -1,17 +1,19 @@
 //! Trace points, named after the steps a packet takes through the device.
 
+use crate::doorbell::Way;
+
 /// One step; the numbers are what a reader needs to follow one dispatch through the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum TraceEvent {
-    /// A doorbell was written (trapped) or found changed (polled).
+    /// A doorbell was rung.
     Doorbell {
         /// Byte offset in BAR2.
         offset: u64,
-        /// Value found.
+        /// Value written or found; what was there before, where a write was announced without it.
         value: u64,
-        /// Whether the write itself was seen.
-        trapped: bool,
+        /// How the device came to know.
+        way: Way,
     },
     /// The MES put a queue on a hardware slot.
     QueueMapped {

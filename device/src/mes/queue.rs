@@ -82,10 +82,10 @@ pub(super) struct Queue {
     engine: Option<AqlQueue>,
     /// Read index, while it has no engine.
     read_index: u64,
-    /// Doorbell value last looked at.
-    seen: u64,
     /// It had nothing to do when last served.
     pub(super) idle: bool,
+    /// What the doorbell was told of it.
+    busy: bool,
 }
 
 /// What serving a queue came to.
@@ -135,8 +135,8 @@ impl Queue {
             turn: 0,
             engine: None,
             read_index: Self::first_index(space, &mqd, frame.wptr_addr.get()),
-            seen: 0,
             idle: false,
+            busy: false,
         };
         Ok((queue, token(&mqd)))
     }
@@ -165,7 +165,7 @@ impl Queue {
         let written = kernel.filter(|_| self.wptr != 0).and_then(|space| space.load_u64(self.wptr).ok());
         match written {
             Some(written) => written > self.read_index(),
-            None => core.doorbells.load(u64::from(self.doorbell) * 4) != self.seen,
+            None => core.doorbells.is_rung(self.doorbell),
         }
     }
 
@@ -207,7 +207,6 @@ impl Queue {
             engine.set_identity(identity);
             engine.resume();
         } else {
-            self.seen = core.doorbells.load(u64::from(self.doorbell) * 4);
             let bases = core.mmio.sh_mem_bases(vmid);
             let config = AqlConfig {
                 identity,
@@ -231,11 +230,17 @@ impl Queue {
 
     /// Lets the packet processor work for a while.
     pub(super) fn serve(&mut self, core: &Core) -> Served {
-        let value = core.doorbells.load(u64::from(self.doorbell) * 4);
-        if value != self.seen {
-            self.seen = value;
-            core.doorbell_seen(self.doorbell, value);
+        core.look_at_doorbell(self.doorbell);
+        let served = self.work(core);
+        let busy = !self.idle || self.is_busy();
+        if busy != self.busy {
+            self.busy = busy;
+            core.doorbells.set_busy(self.doorbell, busy);
         }
+        served
+    }
+
+    fn work(&mut self, core: &Core) -> Served {
         let Some(engine) = &mut self.engine else { return Served::Idle };
         match engine.service(&core.env) {
             Progress::Idle => {

@@ -186,6 +186,9 @@ impl Mmio {
         }
         let Some(register) = state.storage.get_mut(index as usize) else { return false };
         *register = value;
+        if index == RCC_DOORBELL_APER_EN::INDEX {
+            self.doorbells.enable(value & 1 == 1);
+        }
         if index == flush_register(&state) {
             drop(state);
             // What the guest wrote through BAR0 is already where the engines look: ordering is all there is to do.
@@ -232,11 +235,6 @@ impl Mmio {
             .collect();
         ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
         ranked
-    }
-
-    /// Whether the driver lets doorbells through.
-    pub(crate) fn doorbells_enabled(&self) -> bool {
-        self.lock().storage[RCC_DOORBELL_APER_EN::INDEX as usize] & 1 == 1
     }
 
     /// Address space of a VMID, as its registers describe it.

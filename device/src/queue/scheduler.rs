@@ -393,9 +393,9 @@ impl Running {
             Some(seen) if seen == value => return,
             // What was rung before the ring was mapped was rung for it.
             None => {
-                core.doorbells.take_trapped(self.ring.doorbell());
+                core.doorbells.take(self.ring.doorbell());
             }
-            Some(_) => core.doorbell_seen(self.ring.doorbell(), value),
+            Some(_) => core.look_at_doorbell(self.ring.doorbell()),
         }
         if let Err(why) = self.ring.look(&core.doorbells) {
             core.counters.error(why, format_args!("doorbell={:#x} value={value:#x}", self.ring.doorbell()));
