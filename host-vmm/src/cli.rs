@@ -10,7 +10,8 @@ use belfry_device::GpuConfig;
 use clap::{Args, Parser, Subcommand};
 
 use crate::guest::Stream;
-use crate::image::{Cache, Freshness, GuestImage, Progress};
+use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
+use crate::kvm::bare_metal;
 use crate::run::{FileMapping, GuestKind, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
@@ -116,6 +117,9 @@ struct ImageArgs {
     /// Asks the archive for newer packages.
     #[arg(long)]
     update: bool,
+    /// Writes a guest into a directory, for machines that cannot make one: set BELFRY_IMAGE to it there.
+    #[arg(long, value_name = "DIR")]
+    pack: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -212,9 +216,16 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
 fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     let cache = Cache::open()?;
     let freshness = if args.update { Freshness::Update } else { Freshness::Cached };
-    let image = GuestImage::prepare(&cache, freshness, &Progress::new())?;
+    let progress = Progress::new();
+    let qemu = artifacts::qemu(&cache, freshness, &progress)?;
+    let image = GuestImage::prepare(&cache, freshness, &progress)?;
+    if let Some(directory) = &args.pack {
+        let bare_metal = bare_metal::build(&cache)?;
+        packed::write(&image, Some(&bare_metal), directory)?;
+        println!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
+    }
     println!("cache     {}", cache.root().display());
-    println!("QEMU      {} ({})", image.qemu.version, image.qemu.program.display());
+    println!("QEMU      {} ({})", qemu.version, qemu.program.display());
     println!("kernel    {}", image.kernel.release);
     for module in &image.modules {
         println!("module    {} ({})", module.name, module.path.display());

@@ -14,7 +14,7 @@ use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
 use crate::guest::{Accelerator, Guest, GuestConfig, GuestError, Stream};
 use crate::hosted::{self, HostedError};
 use crate::image::guest::EXAMPLES;
-use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress};
+use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
 use crate::kvm::{self, End, KvmError, bare_metal};
 use crate::vfio_user::DoorbellMode;
 
@@ -243,7 +243,9 @@ pub fn run(
             match GuestImage::prepare(&cache, Freshness::Cached, progress) {
                 Ok(image) => {
                     match boot_and_run(options, program, arguments, &cache, &image, progress, output) {
-                        Err(RunError::Guest(error @ GuestError::Start { .. })) if bundled => {
+                        Err(error @ (RunError::Guest(GuestError::Start { .. }) | RunError::Image(_)))
+                            if bundled =>
+                        {
                             progress.line(&format!("no VM can be had here, running hosted instead: {error}"));
                             hosted(options, program, arguments, output)
                         }
@@ -381,10 +383,13 @@ fn boot(
     image: &GuestImage,
     progress: &Progress,
 ) -> Result<(Guest, Accelerator), RunError> {
+    let qemu = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from);
+    let qemu = qemu.map_err(RunError::Image)?;
     let attempt = |accelerator| {
         let mut config = GuestConfig {
             gpu: Some(options.gpu.clone()),
             doorbell: options.doorbell,
+            qemu: Some(qemu.clone()),
             accelerator,
             ..GuestConfig::default()
         };
@@ -397,7 +402,7 @@ fn boot(
         step.done("up");
         Ok((guest, accelerator))
     };
-    match (choose_accelerator(cache, &image.qemu), accelerator_is_forced()) {
+    match (choose_accelerator(cache, &qemu), accelerator_is_forced()) {
         (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error: GuestError| {
             progress.line(&format!("the guest does not boot with KVM, translating instead: {error}"));
             Ok(attempt(Accelerator::Tcg)?)

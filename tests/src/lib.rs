@@ -1,5 +1,7 @@
 //! Whole-system tests: what the tests share.
 
+pub mod nested;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 

@@ -43,6 +43,12 @@ enum Command {
     },
     /// Check the rules of the tree that no compiler checks: dependency arrows, file lengths, texts.
     Tidy,
+    /// Run belfry's own machine where KVM has no hardware under it: in a guest of QEMU's translator, with kvm_amd in it.
+    NestedKvm {
+        /// Arguments of the belfry inside, `run --mode kvm --guest bare-metal` for example (all examples when absent).
+        #[arg(last = true, value_name = "ARGS")]
+        arguments: Vec<String>,
+    },
     /// Prove the ABI layouts against the C headers that publish them.
     HeaderCheck {
         /// Directory that holds `linux/kfd_ioctl.h` (fetched when absent).
@@ -85,9 +91,20 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::VerifyDecode { words, seed } } => {
             isa_gen::verify_decode(words, seed)
         }
+        Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::Tidy => xtask::tidy::run(root),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
     }
+}
+
+/// Runs the nested tier and ends with its status; a program of its own, because it is made of belfry's library.
+fn nested_kvm(arguments: &[String]) -> Result<()> {
+    let status = process::Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--package", "belfry-tests", "--bin", "nested-kvm", "--"])
+        .args(arguments)
+        .status()
+        .context("running nested-kvm")?;
+    process::exit(status.code().unwrap_or(1));
 }
 
 /// Checks against the headers named on the command line, and fetches those that are not.

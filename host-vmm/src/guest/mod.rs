@@ -18,7 +18,7 @@ use belfry_device::{Gpu, GpuConfig};
 
 use crate::child::{KillOnDrop, die_with_parent};
 use crate::image::cache::io_error;
-use crate::image::{Cache, CacheError, GuestImage, ImageError};
+use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, Qemu, artifacts};
 use crate::vfio_user::{DoorbellMode, ServerError, SetupError, StopHandle, serve_gpu};
 use channel::Channel;
 pub use qemu::Accelerator;
@@ -39,6 +39,8 @@ pub struct GuestConfig {
     pub cpus: u32,
     /// Bytes of guest memory.
     pub memory: u64,
+    /// The QEMU to run; found or fetched where none is given.
+    pub qemu: Option<Qemu>,
     /// How guest code runs.
     pub accelerator: Accelerator,
     /// How long the boot may take.
@@ -52,6 +54,7 @@ impl Default for GuestConfig {
             doorbell: DoorbellMode::default(),
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
+            qemu: None,
             accelerator: Accelerator::Tcg,
             boot_timeout: Duration::from_secs(180),
         }
@@ -238,8 +241,14 @@ impl Guest {
         let channel_socket = path("channel.sock");
         let listener = UnixListener::bind(&channel_socket).map_err(failed("guest channel"))?;
 
-        let mut command = Command::new(&image.qemu.program);
-        command.args(&image.qemu.arguments);
+        let qemu = match &config.qemu {
+            Some(qemu) => qemu.clone(),
+            None => {
+                artifacts::qemu(cache, Freshness::Cached, &Progress::silent()).map_err(ImageError::from)?
+            }
+        };
+        let mut command = Command::new(&qemu.program);
+        command.args(&qemu.arguments);
         command.args(qemu::arguments(&qemu::Machine {
             accelerator: config.accelerator,
             cpus: config.cpus,
@@ -254,9 +263,8 @@ impl Guest {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         die_with_parent(&mut command);
         log::debug!(target: "guest", "starting {command:?}");
-        let child = command
-            .spawn()
-            .map_err(|source| GuestError::Start { program: image.qemu.program.clone(), source })?;
+        let child =
+            command.spawn().map_err(|source| GuestError::Start { program: qemu.program.clone(), source })?;
 
         let mut guest = Self {
             qemu: KillOnDrop(child),

@@ -1,14 +1,15 @@
-//! A guest, ready to boot: kernel, modules in load order, initramfs; and the QEMU to boot it with.
+//! A guest, ready to boot: kernel, modules in load order, initramfs.
 
 use std::fs;
 use std::path::PathBuf;
 
-use super::artifacts::{self, Freshness, Kernel, Qemu};
+use super::artifacts::{self, Freshness, Kernel};
 use super::cache::{Cache, CacheError, io_error};
 use super::cpio::Archive;
 use super::fetch::FetchError;
 use super::module::{self, ModuleError, ModuleInputs};
 use super::module_files::{ModuleFile, ModuleFileError, load_order};
+use super::packed::{self, PackedError};
 use super::programs::{self, ProgramError, Programs};
 use super::progress::Progress;
 
@@ -30,27 +31,44 @@ pub enum ImageError {
     /// The guest's programs could not be built.
     #[error(transparent)]
     Programs(#[from] ProgramError),
+    /// The packed guest in use is none.
+    #[error(transparent)]
+    Packed(#[from] PackedError),
     /// The cache directory failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
 }
 
+/// One more file of an initramfs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitramfsFile {
+    /// Absolute path in the guest.
+    pub guest: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// Where its content is.
+    pub host: PathBuf,
+}
+
 /// Everything a boot needs.
 #[derive(Debug, Clone)]
 pub struct GuestImage {
-    /// The QEMU to run.
-    pub qemu: Qemu,
     /// The stock kernel.
     pub kernel: Kernel,
     /// The driver and what it needs, in load order; the driver is the last.
     pub modules: Vec<ModuleFile>,
     /// The guest's own programs.
     pub programs: Programs,
+    /// What else is in the initramfs.
+    pub files: Vec<InitramfsFile>,
 }
 
 impl GuestImage {
-    /// Fetches, builds and caches whatever is not there yet.
+    /// Fetches, builds and caches whatever is not there yet; opens the packed guest where one is named.
     pub fn prepare(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<Self, ImageError> {
+        if let Some(directory) = packed::directory() {
+            return Ok(packed::open(&directory)?);
+        }
         let mut image = Self::without_driver(cache, freshness, progress)?;
         let driver = driver(cache, &image.kernel, freshness, progress)?;
         image.modules = load_order(cache, &image.kernel, &[driver])?;
@@ -63,10 +81,9 @@ impl GuestImage {
         freshness: Freshness,
         progress: &Progress,
     ) -> Result<Self, ImageError> {
-        let qemu = artifacts::qemu(cache, freshness, progress)?;
         let kernel = artifacts::kernel(cache, freshness, progress)?;
         let programs = programs::build(cache, progress)?;
-        Ok(Self { qemu, kernel, modules: Vec::new(), programs })
+        Ok(Self { kernel, modules: Vec::new(), programs, files: Vec::new() })
     }
 
     /// Paths of the modules in the guest, in load order.
@@ -84,6 +101,9 @@ impl GuestImage {
         archive.file("/lib/modules/boot.list", 0o644, b"");
         for (module, path) in self.modules.iter().zip(self.guest_modules()) {
             archive.file(&path, 0o644, &read(&module.path)?);
+        }
+        for file in &self.files {
+            archive.file(&file.guest, file.mode, &read(&file.host)?);
         }
         archive.directory("/root");
         Ok(archive.finish())

@@ -8,11 +8,12 @@ pub mod fetch;
 pub mod guest;
 pub mod module;
 pub mod module_files;
+pub mod packed;
 pub mod programs;
 pub mod progress;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
 pub use cache::{Cache, CacheError};
 pub use fetch::FetchError;
-pub use guest::{GuestImage, ImageError};
+pub use guest::{GuestImage, ImageError, InitramfsFile};
 pub use progress::{Progress, Step};

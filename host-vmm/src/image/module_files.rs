@@ -45,6 +45,22 @@ pub struct ModuleFile {
     pub path: PathBuf,
 }
 
+/// The kernel's own modules of these names with all they need, in an order in which they load.
+pub fn stock_modules(
+    cache: &Cache,
+    kernel: &Kernel,
+    names: &[&str],
+) -> Result<Vec<ModuleFile>, ModuleFileError> {
+    let directory = cache.root().join(format!("modules-{}", kernel.id));
+    create_dir(&directory)?;
+    let (mut index, mut order, mut seen) = (None, Vec::new(), BTreeSet::new());
+    for name in names {
+        let file = decompressed(name, "this guest", kernel, &directory, &mut index)?;
+        visit(name, file, kernel, &directory, &mut index, &mut seen, &mut order)?;
+    }
+    Ok(order)
+}
+
 /// Every module `roots` need, roots included and last, in an order in which they load.
 pub fn load_order(
     cache: &Cache,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use belfry_device::GpuConfig;
 
 use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
+use crate::image::packed::{self, PackedError};
 use crate::image::{Cache, CacheError};
 
 const TARGET: &str = "x86_64-unknown-none";
@@ -19,6 +20,9 @@ pub enum BuildError {
     /// The cache directory failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// The packed guest in use lacks it.
+    #[error(transparent)]
+    Packed(#[from] PackedError),
     /// The source tree is not where it was when this binary was built.
     #[error(
         "Belfry's sources are not at {0}; the bare-metal guest is built from them, so run from the source tree"
@@ -40,8 +44,11 @@ pub enum BuildError {
     Build(String),
 }
 
-/// Builds the guest, or finds that nothing has changed.
+/// Builds the guest, or finds that nothing has changed; a packed guest in use has it built.
 pub fn build(cache: &Cache) -> Result<PathBuf, BuildError> {
+    if let Some(kernel) = packed::bare_metal() {
+        return Ok(kernel?);
+    }
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = manifest.parent().unwrap_or(manifest).join("guests/bare-metal");
     if !directory.join("Cargo.toml").exists() {

@@ -1,0 +1,145 @@
+//! The nested tier: belfry's own machine on a KVM that QEMU's translator emulates, where the real one is of no use.
+//!
+//! The outer guest (L1) is Debian's kernel in QEMU with a processor that has AMD's virtualisation; it carries kvm_amd,
+//! a static belfry and a packed guest, which that belfry boots (L2).
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use belfry_vmm::guest::{Accelerator, Exit, Guest, GuestConfig, Stream};
+use belfry_vmm::image::module_files::stock_modules;
+use belfry_vmm::image::{Cache, GuestImage, InitramfsFile, Progress, packed, programs};
+use belfry_vmm::kvm::bare_metal;
+
+use crate::guest_image;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Where L1 has belfry and the packed guest.
+const BELFRY: &str = "/bin/belfry";
+const PACKED: &str = "/image";
+
+/// L1, ready to run belfry.
+#[derive(Debug)]
+pub struct Nested {
+    guest: Guest,
+}
+
+impl Nested {
+    /// Builds everything and boots L1 with KVM in it.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be built, had or booted; never a reason to skip.
+    pub fn boot(progress: &Progress) -> Result<Self> {
+        let cache = Cache::open()?;
+        let inner = guest_image(&cache)?;
+        let bare_metal = bare_metal::build(&cache)?;
+        let belfry = static_belfry(progress)?;
+
+        let mut files = packed::files(&inner, Some(&bare_metal), PACKED);
+        files.push(InitramfsFile { guest: BELFRY.to_owned(), mode: 0o755, host: belfry });
+        let directory = tempfile::tempdir()?;
+        let (name, content) = packed::index(&inner);
+        let index = directory.path().join(name);
+        std::fs::write(&index, content).context("writing the packed guest's index")?;
+        files.push(InitramfsFile { guest: format!("{PACKED}/{name}"), mode: 0o644, host: index });
+        let modules = stock_modules(&cache, &inner.kernel, &["kvm_amd"])?;
+        let outer = GuestImage { modules, files, ..inner };
+
+        let config = GuestConfig {
+            gpu: None,
+            memory: 3 << 30,
+            accelerator: Accelerator::Tcg,
+            ..GuestConfig::default()
+        };
+        let step = progress.spinner("booting the outer guest (L1)");
+        let mut guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
+        guest.load_driver().context("L1 has no KVM: kvm_amd does not load under QEMU's translator")?;
+        step.done("up, with KVM");
+        Ok(Self { guest })
+    }
+
+    /// Time from QEMU's start to L1's init.
+    #[must_use]
+    pub fn boot_time(&self) -> Duration {
+        self.guest.boot_time()
+    }
+
+    /// L1 itself.
+    pub fn guest(&mut self) -> &mut Guest {
+        &mut self.guest
+    }
+
+    /// Runs belfry in L1; `output` gets what it writes, as it comes.
+    ///
+    /// # Errors
+    ///
+    /// An L1 that fails, or a belfry that has not ended after `limit`; its exit status is no error.
+    pub fn belfry(
+        &mut self,
+        arguments: &[impl AsRef<str>],
+        limit: Duration,
+        output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Exit> {
+        let mut argv = vec![BELFRY.to_owned()];
+        argv.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        let environment = [
+            "PATH=/bin".to_owned(),
+            "HOME=/root".to_owned(),
+            "BELFRY_CACHE=/tmp/belfry".to_owned(),
+            format!("{}={PACKED}", packed::VARIABLE),
+            format!("RUST_LOG={}", std::env::var("RUST_LOG").unwrap_or_else(|_| "error".to_owned())),
+        ];
+        let id = self.guest.spawn(&argv, &environment, "/root")?;
+        Ok(self.guest.wait(id, limit, output)?)
+    }
+
+    /// Switches L1 off.
+    ///
+    /// # Errors
+    ///
+    /// An L1 that does not answer.
+    pub fn power_off(self) -> Result<()> {
+        Ok(self.guest.power_off()?)
+    }
+}
+
+/// Builds belfry as a program that needs no libraries.
+fn static_belfry(progress: &Progress) -> Result<PathBuf> {
+    let workspace = programs::workspace();
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    // Of its own, so that its flags leave the other builds alone.
+    let target = target.join("nested");
+    let step = progress.spinner("building a static belfry for L1");
+    let output = Command::new("cargo")
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "nested",
+            "--target",
+            TARGET,
+            "-p",
+            "belfry",
+            "--bin",
+            "belfry",
+        ])
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(&workspace)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo; install Rust through https://rustup.rs")?;
+    ensure!(
+        output.status.success(),
+        "building a static belfry failed:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    step.done("up to date");
+    Ok(target.join(TARGET).join("nested/belfry"))
+}
