@@ -224,17 +224,24 @@ impl Doorbells {
     /// Says whether somebody listens to the doorbell at a dword index.
     pub(crate) fn own(&self, index: u32, owned: bool) {
         let at = u64::from(index / 2) % COUNT;
-        if self.owned.set(at, owned) == owned {
+        if self.owned.get(at) == owned {
             return;
         }
+        let tell = || {
+            if let Some(listener) = self.listener.get() {
+                listener.listens(at * 8, owned);
+            }
+        };
         if owned {
             // What an earlier owner has left there rings for nobody.
             self.forget(at);
+            self.owned.set(at, true);
+            tell();
         } else {
+            // A listener passes on what it has of the queue while that is still there.
+            tell();
+            self.owned.set(at, false);
             self.busy.set(at, false);
-        }
-        if let Some(listener) = self.listener.get() {
-            listener.listens(at * 8, owned);
         }
     }
 
@@ -288,12 +295,12 @@ impl Doorbells {
 
     /// Nobody listens any more, and every value is 0.
     pub(crate) fn reset(&self) {
-        self.enable(false);
         for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
             for at in self.owned.of_page(page).collect::<Vec<_>>() {
                 self.own(at as u32 * 2, false);
             }
         }
+        self.enable(false);
         for at in 0..COUNT {
             // Reading first keeps a fresh region sparse.
             if self.value(at).load(Ordering::Acquire) != 0 {

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
 use clap::{Args, Parser, Subcommand};
 
+use crate::doorbell::Doorbell;
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::kvm::bare_metal;
@@ -60,9 +61,6 @@ struct GpuArgs {
     /// Worker threads that execute waves.
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// How doorbell writes reach the device.
-    #[arg(long, value_enum, default_value_t)]
-    doorbell: DoorbellMode,
 }
 
 impl GpuArgs {
@@ -86,6 +84,9 @@ struct RunArgs {
     guest: GuestKind,
     #[command(flatten)]
     gpu: GpuArgs,
+    /// How doorbells reach the device [default: the mode's].
+    #[arg(long, value_enum)]
+    doorbell: Option<Doorbell>,
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -110,6 +111,9 @@ struct ServeArgs {
     socket: PathBuf,
     #[command(flatten)]
     gpu: GpuArgs,
+    /// How doorbell writes reach the device.
+    #[arg(long, value_enum, default_value_t)]
+    doorbell: DoorbellMode,
 }
 
 #[derive(Debug, Args)]
@@ -176,7 +180,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         guest: args.guest,
         program: args.program,
         gpu: args.gpu.config()?,
-        doorbell: args.gpu.doorbell,
+        doorbell: args.doorbell,
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };
@@ -200,7 +204,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    let mut server = serve_gpu(&args.socket, args.gpu.config()?, args.gpu.doorbell)?;
+    let mut server = serve_gpu(&args.socket, args.gpu.config()?, args.doorbell)?;
     let path = std::path::absolute(&args.socket)?;
     println!(
         "listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:",
@@ -308,7 +312,7 @@ mod tests {
         let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
         assert_eq!((args.mode, args.gpu.cus, args.gpu.vram), (Mode::Hosted, 4, 1 << 30));
         assert_eq!(args.files.len(), 2);
-        assert_eq!(args.gpu.doorbell, DoorbellMode::Polled);
+        assert_eq!(args.doorbell, Some(Doorbell::Polled));
         assert_eq!(args.program, ["launch", "x.hsaco", "--kernel", "k", "--json"]);
         let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
         assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
@@ -335,11 +339,7 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
-        assert!(
-            GpuArgs { cus: 3, vram: 256 << 20, workers: None, doorbell: DoorbellMode::Trapped }
-                .config()
-                .is_err()
-        );
+        assert!(GpuArgs { cus: 3, vram: 256 << 20, workers: None }.config().is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod child;
 pub mod cli;
 pub mod disasm;
 pub mod doctor;
+pub mod doorbell;
 pub mod guest;
 pub mod hosted;
 pub mod image;

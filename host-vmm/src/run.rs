@@ -10,13 +10,13 @@ use belfry_device::{GpuConfig, Stats};
 use belfry_examples::launch;
 use serde::Serialize;
 
+use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
 use crate::guest::{Accelerator, Guest, GuestConfig, GuestError, Stream};
 use crate::hosted::{self, HostedError};
 use crate::image::guest::EXAMPLES;
 use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
-use crate::kvm::{self, End, KvmError, bare_metal};
-use crate::vfio_user::DoorbellMode;
+use crate::kvm::{End, KvmError, bare_metal};
 
 /// How long a boot with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
@@ -82,8 +82,8 @@ pub struct RunOptions {
     pub program: Vec<String>,
     /// The device.
     pub gpu: GpuConfig,
-    /// How doorbells travel; hosted programs have no choice.
-    pub doorbell: DoorbellMode,
+    /// How doorbells travel, if not as the mode has them by default; hosted programs have no choice.
+    pub doorbell: Option<Doorbell>,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
     /// How long the program may run.
@@ -97,7 +97,7 @@ impl Default for RunOptions {
             guest: GuestKind::Debian,
             program: Vec::new(),
             gpu: GpuConfig::default(),
-            doorbell: DoorbellMode::default(),
+            doorbell: None,
             files: Vec::new(),
             timeout: Duration::from_secs(600),
         }
@@ -109,6 +109,8 @@ impl Default for RunOptions {
 pub struct Doorbells {
     /// Writes that reached the device as accesses.
     pub trapped: u64,
+    /// Writes announced to the device, without their value.
+    pub woken: u64,
     /// Writes found in the mapped page.
     pub polled: u64,
 }
@@ -181,6 +183,9 @@ pub enum RunError {
     /// Belfry's own machine failed.
     #[error(transparent)]
     Kvm(#[from] KvmError),
+    /// Doorbells by a way the mode does not have.
+    #[error(transparent)]
+    Doorbell(#[from] NoSuchWay),
     /// A guest in a mode that does not boot it.
     #[error("{0}")]
     WrongGuest(&'static str),
@@ -270,10 +275,7 @@ fn bare_metal_guest(
     if !options.program.is_empty() || !options.files.is_empty() {
         return Err(RunError::WrongGuest("the bare-metal guest takes no program and no files"));
     }
-    let doorbells = match options.doorbell {
-        DoorbellMode::Trapped => kvm::DoorbellMode::Trapped,
-        DoorbellMode::Polled => kvm::DoorbellMode::Adaptive,
-    };
+    let doorbells = doorbell::on_kvm(options.doorbell)?;
     let mut show = |data: &[u8]| output(Stream::Stdout, data);
     let outcome = bare_metal::run(options.gpu.clone(), doorbells, options.timeout, &mut show)?;
     let End::Exit(status) = outcome.end else { return Err(KvmError::Ended(outcome.end.to_string()).into()) };
@@ -383,12 +385,13 @@ fn boot(
     image: &GuestImage,
     progress: &Progress,
 ) -> Result<(Guest, Accelerator), RunError> {
+    let doorbell = doorbell::on_qemu(options.doorbell)?;
     let qemu = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from);
     let qemu = qemu.map_err(RunError::Image)?;
     let attempt = |accelerator| {
         let mut config = GuestConfig {
             gpu: Some(options.gpu.clone()),
-            doorbell: options.doorbell,
+            doorbell,
             qemu: Some(qemu.clone()),
             accelerator,
             ..GuestConfig::default()
@@ -473,7 +476,11 @@ fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) -> RunReport 
         dispatches: stats.dispatches,
         waves: stats.waves,
         wave_instructions: stats.wave_instructions,
-        doorbells: Doorbells { trapped: stats.doorbells_trapped, polled: stats.doorbells_polled },
+        doorbells: Doorbells {
+            trapped: stats.doorbells_trapped,
+            woken: stats.doorbells_woken,
+            polled: stats.doorbells_polled,
+        },
         page_walks: stats.page_walks,
         interrupts: stats.interrupts,
         errors: stats.errors.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
@@ -518,7 +525,8 @@ impl std::fmt::Display for RunReport {
             "  work         {} dispatches, {} waves, {} wave instructions",
             self.dispatches, self.waves, self.wave_instructions
         )?;
-        writeln!(f, "  doorbells    {} trapped, {} polled", self.doorbells.trapped, self.doorbells.polled)?;
+        let Doorbells { trapped, woken, polled } = self.doorbells;
+        writeln!(f, "  doorbells    {trapped} trapped, {woken} woken, {polled} polled")?;
         write!(f, "  page walks   {}\n  interrupts   {}", self.page_walks, self.interrupts)
     }
 }

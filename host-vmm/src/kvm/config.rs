@@ -16,7 +16,9 @@ const CPUS: u8 = 64;
 pub enum DoorbellMode {
     /// Every write leaves the guest: exact and counted, deterministic.
     Trapped,
-    /// Pages of processes that ring are memory, as long as they do.
+    /// A write of a process makes KVM wake the device, which reads the queue's write pointer; exact and counted.
+    Ioeventfd,
+    /// Pages of processes that ring, or have work, are memory: a ring costs a store.
     #[default]
     Adaptive,
 }

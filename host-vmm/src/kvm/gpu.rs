@@ -31,7 +31,7 @@ pub(super) struct GpuFunction {
     gpu: Arc<Gpu>,
     bars: [BarLayout; 3],
     vectors: Arc<Vectors>,
-    doorbells: Option<Arc<Doorbells>>,
+    doorbells: Option<Doorbells>,
     vram: Mutex<Window>,
     /// Accesses to the message table, one at a time.
     table: Mutex<()>,
@@ -42,7 +42,7 @@ impl GpuFunction {
         gpu: Arc<Gpu>,
         vectors: Arc<Vectors>,
         vram: Window,
-        doorbells: Option<Arc<Doorbells>>,
+        doorbells: Option<Doorbells>,
     ) -> Self {
         let bars = bars(gpu.config().vram_size);
         Self { gpu, bars, vectors, doorbells, vram: Mutex::new(vram), table: Mutex::new(()) }

@@ -335,12 +335,8 @@ impl Device {
             interrupts,
         };
         let gpu = Gpu::new(config, resources)?;
-        let doorbells = match doorbells {
-            DoorbellMode::Trapped => None,
-            DoorbellMode::Adaptive => Some(
-                Doorbells::new(vm, Arc::clone(&gpu), &bells, slot + 1).map_err(step("map the doorbells"))?,
-            ),
-        };
+        let doorbells = Doorbells::new(doorbells, vm, &gpu, &bells, slot + 1);
+        let doorbells = doorbells.map_err(step("set the doorbells up"))?;
         let watcher = doorbells.as_ref().map(Doorbells::start).transpose();
         let watcher = watcher.map_err(step("start a thread"))?;
         let window = Window::new(Arc::clone(vm), slot, map(&vram)?);

@@ -8,7 +8,7 @@
 //! | ports | `board.rs`, `console.rs` |
 //! | the root bus | `pci/` |
 //! | the GPU as a function on it | `gpu.rs` |
-//! | doorbells, trapped or as memory | `doorbells.rs` |
+//! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
 //! | putting it together, and its end | `machine.rs`, `running.rs` |

@@ -10,6 +10,7 @@ use belfry_device::{Gpu, GpuConfig, InterruptSink as _, MsixTable, Resources};
 use kvm_ioctls::Kvm;
 use vm_memory::GuestMemoryAtomic;
 
+use super::config::DoorbellMode;
 use super::doorbells::Doorbells;
 use super::gpu::GpuFunction;
 use super::interrupts::{Routes, Vectors};
@@ -31,6 +32,10 @@ struct Bus {
 
 impl Bus {
     fn new() -> Self {
+        Self::with(DoorbellMode::default())
+    }
+
+    fn with(mode: DoorbellMode) -> Self {
         let kvm = Kvm::new().expect("/dev/kvm has to be usable for this test");
         let vm = Arc::new(kvm.create_vm().unwrap());
         vm.create_irq_chip().unwrap();
@@ -48,10 +53,10 @@ impl Bus {
         let config =
             GpuConfig { vram_size: VRAM, msix_table: MsixTable::Device, workers: 1, ..GpuConfig::default() };
         let gpu = Gpu::new(config, resources).unwrap();
-        let doorbells = Doorbells::new(&vm, Arc::clone(&gpu), &bells, 2).unwrap();
+        let doorbells = Doorbells::new(mode, &vm, &gpu, &bells, 2).unwrap();
         let window = Window::new(Arc::clone(&vm), 1, vram.map().unwrap());
         let apertures = Apertures([(0xc000_0000, ECAM - 1), (1 << 32, (1 << 40) - 1)]);
-        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, Some(doorbells));
+        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, doorbells);
         Self {
             bus: RootBus::new(apertures, BTreeMap::from([(1, Arc::new(function) as Arc<dyn Function>)])),
             vectors,

@@ -1,0 +1,76 @@
+//! The choice of how doorbells travel, and what each mode makes of it.
+
+use crate::{kvm, vfio_user};
+
+/// How doorbells reach the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Doorbell {
+    /// Every write leaves the guest: exact and counted (any mode; qemu's default).
+    Trapped,
+    /// The page is mapped into the guest and looked at while there are queues (qemu).
+    Polled,
+    /// A write makes KVM wake the device, which reads the queue's write pointer (kvm).
+    Ioeventfd,
+    /// A page is memory while it is rung or its queues have work, and traps otherwise (kvm's default).
+    Adaptive,
+}
+
+/// A way a mode does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("--doorbell {} is not for {mode} mode, which has {has}", .doorbell.name())]
+pub struct NoSuchWay {
+    doorbell: Doorbell,
+    mode: &'static str,
+    has: &'static str,
+}
+
+impl Doorbell {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Trapped => "trapped",
+            Self::Polled => "polled",
+            Self::Ioeventfd => "ioeventfd",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+/// What a choice, or none, means on Belfry's own machine.
+pub fn on_kvm(choice: Option<Doorbell>) -> Result<kvm::DoorbellMode, NoSuchWay> {
+    match choice {
+        None => Ok(kvm::DoorbellMode::default()),
+        Some(Doorbell::Trapped) => Ok(kvm::DoorbellMode::Trapped),
+        Some(Doorbell::Ioeventfd) => Ok(kvm::DoorbellMode::Ioeventfd),
+        Some(Doorbell::Adaptive) => Ok(kvm::DoorbellMode::Adaptive),
+        Some(doorbell @ Doorbell::Polled) => {
+            Err(NoSuchWay { doorbell, mode: "kvm", has: "trapped, ioeventfd and adaptive" })
+        }
+    }
+}
+
+/// What a choice, or none, means under QEMU.
+pub fn on_qemu(choice: Option<Doorbell>) -> Result<vfio_user::DoorbellMode, NoSuchWay> {
+    match choice {
+        None => Ok(vfio_user::DoorbellMode::default()),
+        Some(Doorbell::Trapped) => Ok(vfio_user::DoorbellMode::Trapped),
+        Some(Doorbell::Polled) => Ok(vfio_user::DoorbellMode::Polled),
+        Some(doorbell @ (Doorbell::Ioeventfd | Doorbell::Adaptive)) => {
+            Err(NoSuchWay { doorbell, mode: "qemu", has: "trapped and polled" })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_a_mode_does_not_have_are_refused_with_those_it_has() {
+        let error = on_kvm(Some(Doorbell::Polled)).unwrap_err().to_string();
+        assert!(error.contains("polled") && error.contains("adaptive"), "{error}");
+        let error = on_qemu(Some(Doorbell::Adaptive)).unwrap_err().to_string();
+        assert!(error.contains("adaptive") && error.contains("polled"), "{error}");
+        assert_eq!(on_kvm(None).unwrap(), kvm::DoorbellMode::Adaptive);
+        assert_eq!(on_qemu(None).unwrap(), vfio_user::DoorbellMode::Trapped);
+    }
+}

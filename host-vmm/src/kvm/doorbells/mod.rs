@@ -1,0 +1,114 @@
+//! Doorbells: three ways from a guest's store to the device.
+//!
+//! | mode | a store | the value | file |
+//! | --- | --- | --- | --- |
+//! | trapped | exits to this process | is the access's | |
+//! | ioeventfd | exits to KVM, which signals an eventfd | is read from the queue's write pointer | `wakeups.rs` |
+//! | adaptive | is a store, while the page is rung often | is found in the page | `pages.rs`, `handover.rs` |
+//!
+//! The first slice of the BAR is the kernel's own and always traps: the values of its rings and the read pointer of its
+//! interrupt ring have to take effect as they are written.
+
+mod handover;
+mod pages;
+mod wakeups;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use belfry_abi::pci::{DOORBELL_BAR_SIZE, DOORBELL_SLICE_SIZE};
+use belfry_device::Gpu;
+use kvm_ioctls::VmFd;
+
+use super::config::DoorbellMode;
+use super::memory::{SharedMemory, Window};
+use pages::{Pace, Pages};
+use wakeups::Wakeups;
+
+/// What is done about doorbells beyond trapping them.
+#[derive(Clone, Debug)]
+pub(super) enum Doorbells {
+    /// Stores wake.
+    Wakeups(Arc<Wakeups>),
+    /// Pages are memory at times.
+    Pages(Arc<Pages<Window, Arc<Gpu>>>),
+}
+
+impl Doorbells {
+    /// Doorbells over `memory`; those that need slots of the VM take the ones from `first_slot` on.
+    pub(super) fn new(
+        mode: DoorbellMode,
+        vm: &Arc<VmFd>,
+        gpu: &Arc<Gpu>,
+        memory: &SharedMemory,
+        first_slot: u32,
+    ) -> io::Result<Option<Self>> {
+        Ok(match mode {
+            DoorbellMode::Trapped => None,
+            DoorbellMode::Ioeventfd => Some(Self::Wakeups(Wakeups::new(Arc::clone(vm), gpu)?)),
+            DoorbellMode::Adaptive => {
+                pages::keep_other_translations(vm);
+                let slots = (first_slot..first_slot + pages::WINDOWS)
+                    .map(|slot| Ok(Window::new(Arc::clone(vm), slot, memory.map()?)))
+                    .collect::<io::Result<_>>()?;
+                Some(Self::Pages(Pages::new(slots, Arc::clone(gpu), Pace::default())))
+            }
+        })
+    }
+
+    /// Where the BAR is; nothing of where it was is left when this returns.
+    pub(super) fn set_base(&self, base: Option<u64>) {
+        match self {
+            Self::Wakeups(wakeups) => wakeups.set_base(base),
+            Self::Pages(pages) => pages.set_base(base),
+        }
+    }
+
+    /// A doorbell was written and trapped; the device knows its value.
+    pub(super) fn rung(&self, offset: u64) {
+        match self {
+            Self::Wakeups(_) => {}
+            Self::Pages(pages) => pages.rung(offset),
+        }
+    }
+
+    /// Starts the thread that waits or looks.
+    pub(super) fn start(&self) -> io::Result<Watcher> {
+        let doorbells = self.clone();
+        let run = move || match doorbells {
+            Self::Wakeups(wakeups) => wakeups.wait(),
+            Self::Pages(pages) => pages.watch(),
+        };
+        let thread = std::thread::Builder::new().name("doorbells".into()).spawn(run)?;
+        Ok(Watcher { doorbells: self.clone(), thread: Some(thread) })
+    }
+
+    fn stop(&self) {
+        match self {
+            Self::Wakeups(wakeups) => wakeups.stop(),
+            Self::Pages(pages) => pages.stop(),
+        }
+    }
+}
+
+/// Whether a byte offset in the BAR is a process's.
+fn is_process(offset: u64) -> bool {
+    (DOORBELL_SLICE_SIZE..DOORBELL_BAR_SIZE).contains(&offset)
+}
+
+/// Ends the thread when dropped.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    doorbells: Doorbells,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.doorbells.stop();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            log::error!(target: "kvm", "the doorbell thread panicked");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Doorbells that wake: KVM turns a store into a signal of an eventfd and lets the guest run on.
+//!
+//! The value is dropped. That costs nothing where it is a copy of the queue's write pointer in memory, which producers
+//! write first: the device reads that one. Each doorbell a process's queue listens to gets an eventfd; those beyond what
+//! KVM's bus takes, and those KVM refuses, trap.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use belfry_device::Gpu;
+use belfry_device::doorbell::DoorbellListener;
+use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::is_process;
+
+/// Doorbells with an eventfd at the same time: KVM's bus takes about 1000 devices, a process by default 1024 files.
+const LIMIT: usize = 256;
+/// What the epoll set calls the event that ends the thread; no doorbell has this offset.
+const STOP: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Wakeup {
+    event: EventFd,
+    /// Where KVM signals it.
+    at: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Guest address of the BAR.
+    base: Option<u64>,
+    /// By byte offset in the BAR.
+    wakeups: BTreeMap<u64, Wakeup>,
+    stopped: bool,
+}
+
+/// The doorbells queues listen to.
+#[derive(Debug)]
+pub(in super::super) struct Wakeups {
+    vm: Arc<VmFd>,
+    gpu: Arc<Gpu>,
+    epoll: Epoll,
+    stop: EventFd,
+    state: Mutex<State>,
+}
+
+/// What the device tells; it outlives this.
+struct Ear(Weak<Wakeups>);
+
+impl DoorbellListener for Ear {
+    fn listens(&self, offset: u64, listening: bool) {
+        if let Some(wakeups) = self.0.upgrade().filter(|_| is_process(offset)) {
+            wakeups.listens(offset, listening);
+        }
+    }
+}
+
+impl Wakeups {
+    pub(super) fn new(vm: Arc<VmFd>, gpu: &Arc<Gpu>) -> io::Result<Arc<Self>> {
+        let (epoll, stop) = (Epoll::new()?, EventFd::new(EFD_NONBLOCK)?);
+        epoll.ctl(ControlOperation::Add, stop.as_raw_fd(), EpollEvent::new(EventSet::IN, STOP))?;
+        let wakeups = Arc::new(Self { vm, gpu: Arc::clone(gpu), epoll, stop, state: Mutex::default() });
+        gpu.set_doorbell_listener(Arc::new(Ear(Arc::downgrade(&wakeups))));
+        Ok(wakeups)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listens(&self, offset: u64, listening: bool) {
+        let mut state = self.lock();
+        if !listening {
+            if let Some(mut wakeup) = state.wakeups.remove(&offset) {
+                self.unregister(offset, &mut wakeup);
+            }
+        } else if state.wakeups.len() >= LIMIT {
+            log::debug!(target: "kvm", "doorbell {offset:#x} keeps trapping: {LIMIT} others do not");
+        } else if !state.stopped {
+            match self.wakeup(offset) {
+                Ok(mut wakeup) => {
+                    if let Some(base) = state.base {
+                        self.register(base, offset, &mut wakeup);
+                    }
+                    state.wakeups.insert(offset, wakeup);
+                }
+                Err(error) => log::warn!(target: "kvm", "doorbell {offset:#x} keeps trapping: {error}"),
+            }
+        }
+    }
+
+    fn wakeup(&self, offset: u64) -> io::Result<Wakeup> {
+        let event = EventFd::new(EFD_NONBLOCK)?;
+        self.epoll.ctl(ControlOperation::Add, event.as_raw_fd(), EpollEvent::new(EventSet::IN, offset))?;
+        Ok(Wakeup { event, at: None })
+    }
+
+    /// Has KVM signal writes of any width to the doorbell's first byte; its upper half keeps trapping.
+    fn register(&self, base: u64, offset: u64, wakeup: &mut Wakeup) {
+        let at = base + offset;
+        match self.vm.register_ioevent(&wakeup.event, &IoEventAddress::Mmio(at), NoDatamatch) {
+            Ok(()) => wakeup.at = Some(at),
+            Err(error) => {
+                log::warn!(target: "kvm", "doorbell {offset:#x} at {at:#x} keeps trapping: {error}");
+            }
+        }
+    }
+
+    /// Lets the doorbell trap; what was signalled until then is passed on.
+    fn unregister(&self, offset: u64, wakeup: &mut Wakeup) {
+        if let Some(at) = wakeup.at.take()
+            && let Err(error) =
+                self.vm.unregister_ioevent(&wakeup.event, &IoEventAddress::Mmio(at), NoDatamatch)
+        {
+            log::error!(target: "kvm", "doorbell {offset:#x} cannot be made to trap at {at:#x}: {error}");
+        }
+        self.pass_on(offset, wakeup);
+    }
+
+    /// The eventfd counts writes, and starts from 0 again when it is read.
+    fn pass_on(&self, offset: u64, wakeup: &Wakeup) {
+        if let Ok(writes) = wakeup.event.read() {
+            self.gpu.doorbell_woken(offset, writes);
+        }
+    }
+
+    pub(super) fn set_base(&self, base: Option<u64>) {
+        let mut state = self.lock();
+        if state.base == base {
+            return;
+        }
+        state.base = base;
+        for (&offset, wakeup) in &mut state.wakeups {
+            self.unregister(offset, wakeup);
+            if let Some(base) = base {
+                self.register(base, offset, wakeup);
+            }
+        }
+    }
+
+    /// Passes signals on until stopped.
+    pub(super) fn wait(&self) {
+        let mut events = [EpollEvent::default(); 16];
+        loop {
+            let count = match self.epoll.wait(-1, &mut events) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    log::error!(target: "kvm", "doorbells are not waited for, and trap: {error}");
+                    self.stop();
+                    return;
+                }
+            };
+            let state = self.lock();
+            for event in &events[..count] {
+                if event.data() == STOP {
+                    return;
+                }
+                // One that has gone in between has passed on what it had.
+                if let Some(wakeup) = state.wakeups.get(&event.data()) {
+                    self.pass_on(event.data(), wakeup);
+                }
+            }
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.set_base(None);
+        let mut state = self.lock();
+        state.stopped = true;
+        state.wakeups.clear();
+        drop(state);
+        // A counter that is full has been signalled.
+        let _ = self.stop.write(1);
+    }
+}
