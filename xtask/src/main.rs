@@ -1,5 +1,6 @@
 //! `cargo xtask`: workspace tasks, one module per command.
 
+mod fuzz;
 mod isa_gen;
 mod kernels;
 
@@ -41,6 +42,8 @@ enum Command {
         #[command(subcommand)]
         command: IsaCommand,
     },
+    /// Run the fuzz targets of `fuzz/`, two at a time.
+    Fuzz(fuzz::Options),
     /// Check the rules of the tree that no compiler checks: dependency arrows, file lengths, texts.
     Tidy,
     /// Run belfry's own machine where KVM has no hardware under it: in a guest of QEMU's translator, with kvm_amd in it.
@@ -92,6 +95,7 @@ fn main() -> Result<()> {
             isa_gen::verify_decode(words, seed)
         }
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
+        Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Tidy => xtask::tidy::run(root),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
     }

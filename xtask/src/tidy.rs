@@ -37,11 +37,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("belfry-test-roles", &["belfry-runtime"]),
     ("belfry-tests", &["*"]),
+    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-abi"]),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];
 
 /// Packages outside the workspace that the rules cover all the same.
-const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml"];
+const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml", "fuzz/Cargo.toml"];
 
 /// The longest a hand-written source file may be, in lines.
 const LONGEST_FILE: usize = 900;

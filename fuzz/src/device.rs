@@ -1,0 +1,141 @@
+//! A device of its own for every input, and what must hold of any access to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use belfry_abi::pci;
+use belfry_device::{Gpu, GpuConfig, InterruptSink, IoError, MsixTable, Resources};
+use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
+/// Bytes of VRAM: as little as there can be.
+pub const VRAM: u64 = 16 << 20;
+/// Bytes of guest memory.
+const RAM: usize = 1 << 20;
+
+/// Where the command register and the control registers of the capabilities are.
+pub const COMMAND: usize = 0x04;
+/// Base address registers.
+pub const BARS: usize = 0x10;
+/// Byte with the bit that resets the function, which reads 0.
+pub const FLR: usize = 0x6d;
+/// Its bit.
+pub const FLR_BIT: u8 = 0x80;
+
+/// Counts interrupts.
+#[derive(Debug, Default)]
+pub struct Raised(AtomicU64);
+
+impl InterruptSink for Raised {
+    fn raise(&self, vector: u16) {
+        assert!(vector < pci::MSIX_VECTORS, "vector {vector} does not exist");
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Raised {
+    /// Interrupts since the last call.
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::SeqCst)
+    }
+}
+
+/// A device with one shader worker that answers its own MSI-X table.
+#[derive(Debug)]
+pub struct Device {
+    /// The device.
+    pub gpu: Arc<Gpu>,
+    /// Its interrupts.
+    pub raised: Arc<Raised>,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Device {
+    /// A device as at power on.
+    #[must_use]
+    pub fn new() -> Self {
+        let raised = Arc::new(Raised::default());
+        let region = |bytes: u64| MmapRegion::new(bytes as usize).expect("memory for the device");
+        let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM)]).expect("memory for the guest");
+        let resources = Resources {
+            vram: region(VRAM),
+            doorbells: region(pci::DOORBELL_BAR_SIZE),
+            system: GuestMemoryAtomic::new(ram),
+            interrupts: raised.clone(),
+        };
+        let config =
+            GpuConfig { vram_size: VRAM, workers: 1, msix_table: MsixTable::Device, ..GpuConfig::default() };
+        Self { gpu: Gpu::new(config, resources).expect("a device"), raised }
+    }
+
+    /// All of configuration space.
+    #[must_use]
+    pub fn config(&self) -> Box<[u8; pci::CONFIG_SPACE_SIZE]> {
+        let mut bytes = Box::new([0; pci::CONFIG_SPACE_SIZE]);
+        self.gpu.config_read(0, &mut bytes[..]);
+        bytes
+    }
+
+    /// Whether the function may touch memory and interrupt.
+    #[must_use]
+    pub fn is_bus_master(&self) -> bool {
+        let mut command = [0];
+        self.gpu.config_read(COMMAND, &mut command);
+        command[0] & 4 != 0
+    }
+
+    /// Reads a BAR and checks that it is answered as it has to be; what was read.
+    pub fn bar_read(&self, bar: u8, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let mut data = vec![0xa5; len];
+        let result = self.gpu.bar_read(bar, offset, &mut data);
+        assert_eq!(result.err(), expected_error(bar, offset, len, false));
+        if result.is_err() {
+            assert!(data.iter().all(|&byte| byte == 0), "a read that failed gave {data:x?}");
+        }
+        result.is_ok().then_some(data)
+    }
+
+    /// Writes a BAR and checks that it is answered as it has to be; whether it was written.
+    pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> bool {
+        let result = self.gpu.bar_write(bar, offset, data);
+        assert_eq!(result.err(), expected_error(bar, offset, data.len(), true));
+        result.is_ok()
+    }
+}
+
+fn size(bar: u8) -> Option<u64> {
+    Some(match bar {
+        pci::BAR_VRAM => VRAM,
+        pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
+        pci::BAR_REGISTERS => pci::REGISTER_BAR_SIZE,
+        _ => return None,
+    })
+}
+
+/// Whether an offset in the register BAR is in the message table or its pending bits.
+#[must_use]
+pub fn is_msix(offset: u64) -> bool {
+    let table = pci::MSIX_TABLE_OFFSET..pci::MSIX_TABLE_OFFSET + 16 * u64::from(pci::MSIX_VECTORS);
+    table.contains(&offset) || (pci::MSIX_PBA_OFFSET..pci::MSIX_PBA_OFFSET + 8).contains(&offset)
+}
+
+/// What [`Gpu::bar_read`] and [`Gpu::bar_write`] say they refuse.
+fn expected_error(bar: u8, offset: u64, len: usize, write: bool) -> Option<IoError> {
+    let Some(size) = size(bar) else { return Some(IoError::NoSuchBar(bar)) };
+    if offset > size || len as u64 > size - offset {
+        return Some(IoError::OutOfRange { bar, offset, len });
+    }
+    let aligned = offset.is_multiple_of(4);
+    let taken = match bar {
+        pci::BAR_VRAM => true,
+        pci::BAR_DOORBELLS => matches!(len, 4 | 8) && offset.is_multiple_of(len as u64),
+        _ if is_msix(offset) => true,
+        _ if write => matches!(len, 4 | 8) && aligned,
+        _ => len == 8 && aligned || offset % 4 + len as u64 <= 4,
+    };
+    (!taken).then_some(IoError::Unsupported { bar, offset, len })
+}

@@ -1,0 +1,273 @@
+//! `cargo xtask fuzz`: the fuzz targets, each for a while, two at a time.
+//!
+//! `fuzz/` is built by cargo-fuzz without a sanitizer, so that the stable toolchain does; the coverage its targets go by
+//! is LLVM's (`sancov`). New inputs go to a directory of their own, the committed corpus stays as it is unless asked.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Of cargo-fuzz; `.ci/run` installs it.
+const VERSION: &str = "0.13.2";
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// Targets that run at the same time.
+const AT_A_TIME: usize = 2;
+/// Limits of one input, in seconds and MiB: what hangs, or allocates without bound.
+const TIMEOUT: u32 = 20;
+const MEMORY: u32 = 2048;
+const ALLOCATION: u32 = 256;
+
+/// What to fuzz.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How long each target runs.
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+    /// Adds what was found to the committed corpus, as few inputs as cover it.
+    #[arg(long)]
+    keep: bool,
+    /// Targets [default: all].
+    targets: Vec<String>,
+}
+
+/// A target with its directories.
+struct Target {
+    name: String,
+    binary: PathBuf,
+    committed: PathBuf,
+    found: PathBuf,
+    artifacts: PathBuf,
+}
+
+/// What a run of a target came to.
+#[derive(Debug, Default, PartialEq)]
+struct Report {
+    executions: u64,
+    /// Coverage of the corpus, and after the run.
+    coverage: (u64, u64),
+    new_units: u64,
+    /// What went wrong, and the input that did it.
+    failure: Option<String>,
+}
+
+/// Builds the targets and runs them.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let directory = root.join("fuzz");
+    let all = targets(&directory)?;
+    for name in &options.targets {
+        ensure!(all.contains(name), "there is no fuzz target {name}; there are {}", all.join(", "));
+    }
+    let names = if options.targets.is_empty() { &all } else { &options.targets };
+    let built = build(root, &directory)?;
+    let scratch = built.join("fuzz");
+    let targets = names.iter().map(|name| target(name, &directory, &built, &scratch));
+    let targets = targets.collect::<Result<Vec<_>>>()?;
+
+    println!("target         executions  coverage          new units  result");
+    let queue = Mutex::new(targets.iter());
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().ok().and_then(|mut queue| queue.next());
+                    let Some(target) = next else { break };
+                    let report = fuzz(target, options.seconds);
+                    if let Ok(report) = &report {
+                        println!("{}", line(&target.name, report));
+                    }
+                    if let Ok(mut results) = results.lock() {
+                        results.push((target, report));
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = Vec::new();
+    for (target, report) in results.into_inner().unwrap_or_default() {
+        match report.with_context(|| format!("fuzzing {}", target.name))?.failure {
+            Some(failure) => failed.push(format!("{}: {failure}", target.name)),
+            None if options.keep => keep(target)?,
+            None => {}
+        }
+    }
+    if !failed.is_empty() {
+        bail!("fuzzing found {} problem(s):\n{}", failed.len(), failed.join("\n"));
+    }
+    Ok(())
+}
+
+/// The targets there are.
+fn targets(directory: &Path) -> Result<Vec<String>> {
+    let sources = directory.join("fuzz_targets");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&sources).with_context(|| format!("reading {}", sources.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(name) = path.file_stem()
+        {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all targets; the directory they are built in.
+fn build(root: &Path, directory: &Path) -> Result<PathBuf> {
+    let version = Command::new(env!("CARGO")).args(["fuzz", "--version"]).output()?;
+    ensure!(
+        version.status.success() && String::from_utf8_lossy(&version.stdout).contains(VERSION),
+        "cargo-fuzz {VERSION} is not installed; run: cargo install --locked cargo-fuzz@{VERSION}"
+    );
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = target.join("fuzz-build");
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["fuzz", "build", "--sanitizer", "none", "--target", TRIPLE, "--target-dir"]);
+    // An outer cargo's settings are for another build.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER"] {
+        command.env_remove(name);
+    }
+    let status = command.arg(&target).current_dir(directory).status().context("running cargo fuzz")?;
+    ensure!(status.success(), "the fuzz targets cannot be built");
+    Ok(target)
+}
+
+fn target(name: &str, directory: &Path, built: &Path, scratch: &Path) -> Result<Target> {
+    let target = Target {
+        name: name.to_owned(),
+        binary: built.join(TRIPLE).join("release").join(name),
+        committed: directory.join("corpus").join(name),
+        found: scratch.join("corpus").join(name),
+        artifacts: scratch.join("artifacts").join(name),
+    };
+    ensure!(target.committed.is_dir(), "{name} has no corpus at {}", target.committed.display());
+    for directory in [&target.found, &target.artifacts] {
+        fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    }
+    Ok(target)
+}
+
+/// libFuzzer's limits of one input.
+fn limits() -> [String; 3] {
+    [
+        format!("-timeout={TIMEOUT}"),
+        format!("-rss_limit_mb={MEMORY}"),
+        format!("-malloc_limit_mb={ALLOCATION}"),
+    ]
+}
+
+fn start(command: &mut Command) -> Result<Child> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    child.with_context(|| format!("starting {}", command.get_program().display()))
+}
+
+fn fuzz(target: &Target, seconds: u32) -> Result<Report> {
+    let mut command = Command::new(&target.binary);
+    command
+        .args([&target.found, &target.committed])
+        .arg(format!("-max_total_time={seconds}"))
+        .args(limits())
+        .arg("-print_final_stats=1")
+        .arg(format!("-artifact_prefix={}/", target.artifacts.display()));
+    let mut child = start(&mut command)?;
+    let mut log = Vec::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_end(&mut log)?;
+    }
+    let status = child.wait()?;
+    let log = String::from_utf8_lossy(&log);
+    let mut report = report(&log);
+    if !status.success() {
+        report.failure = Some(failure(&log));
+    } else if report.coverage.1 == 0 {
+        report.failure =
+            Some("no coverage was measured: the targets are built without instrumentation".into());
+    }
+    Ok(report)
+}
+
+/// The figures of libFuzzer's log.
+fn report(log: &str) -> Report {
+    let number = |text: &str, name: &str| -> Option<u64> {
+        let (_, after) = text.split_once(name)?;
+        after.split_whitespace().next()?.parse().ok()
+    };
+    let coverage = |event: &str| {
+        log.lines().rev().find(|line| line.contains(event)).and_then(|line| number(line, "cov:")).unwrap_or(0)
+    };
+    Report {
+        executions: number(log, "stat::number_of_executed_units:").unwrap_or(0),
+        coverage: (coverage("\tINITED"), coverage("\tDONE")),
+        new_units: number(log, "stat::new_units_added:").unwrap_or(0),
+        failure: None,
+    }
+}
+
+/// What libFuzzer says of the input that failed: the panic, the kind of failure, and where the input is.
+fn failure(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut said: Vec<&str> = Vec::new();
+    if let Some(at) = lines.iter().position(|line| line.contains("panicked at")) {
+        said.extend(&lines[at..lines.len().min(at + 4)]);
+    }
+    let telling = ["ERROR: libFuzzer", "SUMMARY:", "Test unit written to", "Base64:"];
+    said.extend(lines.iter().filter(|line| telling.iter().any(|part| line.contains(part))));
+    if said.is_empty() {
+        said.extend(lines.iter().rev().take(10).rev());
+    }
+    format!("\n  {}", said.join("\n  "))
+}
+
+fn line(name: &str, report: &Report) -> String {
+    let (before, after) = report.coverage;
+    let result = if report.failure.is_some() { "FAILED" } else { "ok" };
+    let coverage = format!("{before} -> {after}");
+    format!("{name:<12} {:>12}  {coverage:<16} {:>10}  {result}", report.executions, report.new_units)
+}
+
+/// Merges what was found into the committed corpus.
+fn keep(target: &Target) -> Result<()> {
+    let mut command = Command::new(&target.binary);
+    command.arg("-merge=1").args(limits()).args([&target.committed, &target.found]);
+    let output = command.output().context("merging")?;
+    ensure!(
+        output.status.success(),
+        "merging into {} failed:\n{}",
+        target.committed.display(),
+        failure(&String::from_utf8_lossy(&output.stderr))
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "INFO: Seed: 1\n#28\tINITED cov: 239 ft: 395 corp: 25/131b exec/s: 0 rss: 27Mb\n\
+        #99\tNEW    cov: 240 ft: 400 corp: 26/140b\n#183169\tDONE   cov: 935 ft: 4141 corp: 1156/32Kb lim: 122\n\
+        Done 183169 runs in 13 second(s)\nstat::number_of_executed_units: 183169\nstat::new_units_added:          1745\n";
+
+    #[test]
+    fn figures_are_taken_from_the_log() {
+        let expected = Report { executions: 183_169, coverage: (239, 935), new_units: 1745, failure: None };
+        assert_eq!(report(LOG), expected);
+        assert_eq!(report("no figures"), Report::default());
+    }
+
+    #[test]
+    fn failure_names_the_panic_and_the_input() {
+        let log = "thread '<unnamed>' panicked at fuzz_targets/bar.rs:7:5:\nVRAM at 0x10\nnote: run with\n\
+            ==1== ERROR: libFuzzer: deadly signal\nSUMMARY: libFuzzer: deadly signal\n\
+            artifact_prefix='/tmp/'; Test unit written to /tmp/crash-1\nBase64: AAA=\n";
+        let said = failure(log);
+        for part in ["VRAM at 0x10", "deadly signal", "/tmp/crash-1", "AAA="] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(failure("killed").contains("killed"));
+    }
+}
