@@ -465,6 +465,12 @@ impl Gpu {
         stats
     }
 
+    /// When the first dispatch was found complete.
+    #[must_use]
+    pub fn first_dispatch(&self) -> Option<Instant> {
+        self.core.env.shader.first_dispatch()
+    }
+
     /// Registers that were used and have no behaviour here: name, reads, writes; most used first.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
-use crate::guest::{Accelerator, Guest, GuestConfig, GuestError, Stream};
+use crate::guest::{Accelerator, Guest, GuestConfig, GuestError, MachineConfig, QemuConfig, Stream};
 use crate::hosted::{self, HostedError};
 use crate::image::guest::EXAMPLES;
 use crate::image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
@@ -389,11 +389,10 @@ fn boot(
     let qemu = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from);
     let qemu = qemu.map_err(RunError::Image)?;
     let attempt = |accelerator| {
+        let machine = QemuConfig { program: Some(qemu.clone()), accelerator, doorbell };
         let mut config = GuestConfig {
+            machine: MachineConfig::Qemu(machine),
             gpu: Some(options.gpu.clone()),
-            doorbell,
-            qemu: Some(qemu.clone()),
-            accelerator,
             ..GuestConfig::default()
         };
         if accelerator == Accelerator::Kvm {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use belfry_vmm::guest::{Accelerator, Exit, Guest, GuestConfig, Stream};
+use belfry_vmm::guest::{Exit, Guest, GuestConfig, Stream};
 use belfry_vmm::image::module_files::stock_modules;
 use belfry_vmm::image::{Cache, GuestImage, InitramfsFile, Progress, packed, programs};
 use belfry_vmm::kvm::bare_metal;
@@ -48,12 +48,7 @@ impl Nested {
         let modules = stock_modules(&cache, &inner.kernel, &["kvm_amd"])?;
         let outer = GuestImage { modules, files, ..inner };
 
-        let config = GuestConfig {
-            gpu: None,
-            memory: 3 << 30,
-            accelerator: Accelerator::Tcg,
-            ..GuestConfig::default()
-        };
+        let config = GuestConfig { gpu: None, memory: 3 << 30, ..GuestConfig::default() };
         let step = progress.spinner("booting the outer guest (L1)");
         let mut guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
         guest.load_driver().context("L1 has no KVM: kvm_amd does not load under QEMU's translator")?;

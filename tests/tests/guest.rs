@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belfry_tests::{guest_image, guest_roles};
-use belfry_vmm::guest::{Guest, GuestConfig};
+use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_vmm::image::Cache;
 use belfry_vmm::vfio_user::DoorbellMode;
 
@@ -143,7 +143,8 @@ fn every_example_succeeds_with_trapped_doorbells() {
 
 #[test]
 fn examples_succeed_with_polled_doorbells() {
-    let mut guest = boot(&GuestConfig { doorbell: DoorbellMode::Polled, ..GuestConfig::default() });
+    let machine = MachineConfig::Qemu(QemuConfig { doorbell: DoorbellMode::Polled, ..QemuConfig::default() });
+    let mut guest = boot(&GuestConfig { machine, ..GuestConfig::default() });
     for name in ["vector-add", "many-queues", "barriers-and-signals"] {
         succeed(&mut guest, &["/bin/belfry-examples", name]);
     }

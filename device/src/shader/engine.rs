@@ -191,6 +191,12 @@ impl ShaderEngine {
     pub fn statistics(&self) -> Statistics {
         self.shared.counters.get()
     }
+
+    /// When the first dispatch was found complete.
+    #[must_use]
+    pub fn first_dispatch(&self) -> Option<std::time::Instant> {
+        self.shared.counters.first_dispatch.get().copied()
+    }
 }
 
 impl Drop for ShaderEngine {

@@ -1,6 +1,8 @@
 //! Counters of the shader engine.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// What the engine has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(super) struct Counters {
     workgroups: AtomicU64,
     waves: AtomicU64,
     wave_instructions: AtomicU64,
+    /// When the first dispatch was counted.
+    pub(super) first_dispatch: OnceLock<Instant>,
 }
 
 /// A worker's own counts, added to the shared ones once per turn.
@@ -36,6 +40,9 @@ pub(super) struct Local {
 impl Counters {
     pub(super) fn add(&self, local: &mut Local) {
         let local = std::mem::take(local);
+        if local.dispatches > 0 {
+            self.first_dispatch.get_or_init(Instant::now);
+        }
         self.dispatches.fetch_add(local.dispatches, Ordering::Relaxed);
         self.workgroups.fetch_add(local.workgroups, Ordering::Relaxed);
         self.waves.fetch_add(local.waves, Ordering::Relaxed);

@@ -1,15 +1,12 @@
-//! QEMU's command line, and whether KVM is worth using.
+//! How QEMU runs guest code, and whether KVM is worth using.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use belfry_channel::PORT;
-
+use super::command::option;
 use crate::child::{KillOnDrop, die_with_parent};
 use crate::image::{Cache, Qemu};
-use crate::vfio_user::qemu_device;
 
 /// How guest code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,78 +24,6 @@ impl std::fmt::Display for Accelerator {
             Self::Tcg => "tcg",
         })
     }
-}
-
-/// What goes into the command line.
-#[derive(Debug)]
-pub(super) struct Machine<'a> {
-    pub(super) accelerator: Accelerator,
-    pub(super) cpus: u32,
-    pub(super) memory: u64,
-    pub(super) kernel: &'a Path,
-    pub(super) initramfs: &'a Path,
-    pub(super) console: &'a Path,
-    pub(super) channel: &'a Path,
-    pub(super) gpu: Option<&'a Path>,
-}
-
-/// A path inside a comma-separated option, where QEMU wants commas doubled.
-fn option(path: &Path) -> String {
-    path.display().to_string().replace(',', ",,")
-}
-
-/// Everything after the program's own arguments.
-pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
-    let size = machine.memory >> 20;
-    let (accelerator, cpu) = match machine.accelerator {
-        Accelerator::Kvm => ("kvm", "host"),
-        // Stock kernels use cmpxchg16b in their allocator, and QEMU's translation of it is not trusted here: some
-        // versions lose the flags it sets when an interrupt arrives right behind it.
-        Accelerator::Tcg => ("tcg,thread=multi", "max,-cx16"),
-    };
-    let mut arguments: Vec<String> = [
-        "-nodefaults",
-        "-no-user-config",
-        "-no-reboot",
-        "-display",
-        "none",
-        "-accel",
-        accelerator,
-        "-cpu",
-        cpu,
-        "-machine",
-        "q35,memory-backend=ram",
-        "-smp",
-        &machine.cpus.to_string(),
-        "-m",
-        &format!("{size}M"),
-        "-object",
-        &format!("memory-backend-memfd,id=ram,size={size}M,share=on"),
-        "-kernel",
-        &machine.kernel.display().to_string(),
-        "-initrd",
-        &machine.initramfs.display().to_string(),
-        "-append",
-        // A kernel that has oopsed ends at once, with its reason on the console; the self-tests of ciphers nobody uses
-        // here would take a fifth of the boot.
-        "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1",
-        "-chardev",
-        &format!("file,id=console,path={}", option(machine.console)),
-        "-serial",
-        "chardev:console",
-        "-device",
-        "virtio-serial-pci",
-        "-chardev",
-        &format!("socket,id=channel,path={}", option(machine.channel)),
-        "-device",
-        &format!("virtserialport,chardev=channel,name={PORT}"),
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if let Some(socket) = machine.gpu {
-        arguments.extend(["-device".to_owned(), qemu_device(socket)]);
-    }
-    arguments
 }
 
 /// Whether the user has chosen, by `BELFRY_ACCEL`.
@@ -172,37 +97,4 @@ fn kvm_runs_code(qemu: &Qemu) -> bool {
         }
     }
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_name_every_part_of_the_machine() {
-        let machine = Machine {
-            accelerator: Accelerator::Tcg,
-            cpus: 2,
-            memory: 512 << 20,
-            kernel: Path::new("/k/vmlinuz"),
-            initramfs: Path::new("/i/rd"),
-            console: Path::new("/c,d/console.log"),
-            channel: Path::new("/c/channel.sock"),
-            gpu: Some(Path::new("/g/gpu.sock")),
-        };
-        let text = arguments(&machine).join(" ");
-        for part in [
-            "-accel tcg,thread=multi -cpu max,-cx16",
-            "-machine q35,memory-backend=ram -smp 2 -m 512M",
-            "memory-backend-memfd,id=ram,size=512M,share=on",
-            "panic=-1",
-            "file,id=console,path=/c,,d/console.log",
-            "name=org.belfry.0",
-            r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
-        ] {
-            assert!(text.contains(part), "{part} is not in {text}");
-        }
-        let without = arguments(&Machine { gpu: None, ..machine }).join(" ");
-        assert!(!without.contains("vfio-user"));
-    }
 }

@@ -1,0 +1,73 @@
+//! What a guest is booted with.
+
+use std::time::Duration;
+
+use belfry_device::GpuConfig;
+
+use super::qemu::Accelerator;
+use crate::image::Qemu;
+use crate::vfio_user;
+
+/// What every guest's kernel is told.
+///
+/// A kernel that has oopsed ends at once, with its reason on the console; the self-tests of ciphers nobody uses here would
+/// take a fifth of the boot.
+pub(super) const KERNEL_COMMAND_LINE: &str =
+    "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1";
+
+/// What a guest is booted with.
+#[derive(Debug, Clone)]
+pub struct GuestConfig {
+    /// What boots it.
+    pub machine: MachineConfig,
+    /// The GPU, or none at all.
+    pub gpu: Option<GpuConfig>,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Bytes of guest memory.
+    pub memory: u64,
+    /// How long the boot may take.
+    pub boot_timeout: Duration,
+}
+
+/// What boots a guest, with the choices only that has.
+#[derive(Debug, Clone)]
+pub enum MachineConfig {
+    /// QEMU, with the GPU over vfio-user.
+    Qemu(QemuConfig),
+}
+
+/// How QEMU is used.
+#[derive(Debug, Clone)]
+pub struct QemuConfig {
+    /// The QEMU to run; found or fetched where none is given.
+    pub program: Option<Qemu>,
+    /// How guest code runs.
+    pub accelerator: Accelerator,
+    /// How doorbells travel.
+    pub doorbell: vfio_user::DoorbellMode,
+}
+
+impl Default for QemuConfig {
+    fn default() -> Self {
+        Self { program: None, accelerator: Accelerator::Tcg, doorbell: vfio_user::DoorbellMode::default() }
+    }
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self::Qemu(QemuConfig::default())
+    }
+}
+
+impl Default for GuestConfig {
+    fn default() -> Self {
+        Self {
+            machine: MachineConfig::default(),
+            gpu: Some(GpuConfig::default()),
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
+            memory: 1 << 30,
+            boot_timeout: Duration::from_secs(180),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What a guest needs of whatever runs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belfry_device::Gpu;
+
+use super::GuestError;
+
+/// The machine around a guest; dropping it ends the guest.
+pub(super) trait Host: std::fmt::Debug {
+    /// What it is, for messages.
+    fn name(&self) -> &'static str;
+
+    /// The device, when the guest has one.
+    fn gpu(&self) -> Option<&Arc<Gpu>>;
+
+    /// How the machine ended; none as long as it runs.
+    fn ended(&mut self) -> Option<String>;
+
+    /// What the guest's kernel has written to its serial port.
+    fn console(&self) -> Vec<u8>;
+
+    /// What the machine itself has to say, a line each behind a newline.
+    fn messages(&self) -> String;
+
+    /// Fails where a part that is not the guest's has failed.
+    fn check(&mut self) -> Result<(), GuestError>;
+
+    /// From the start of the machine to the guest's first instruction, where that can be known.
+    fn setup_time(&self) -> Option<Duration>;
+
+    /// The guest has booted: what only the boot needed can go.
+    fn booted(&self) {}
+
+    /// Takes the machine apart, whether the guest has ended or not.
+    fn stop(&mut self) -> Result<(), GuestError>;
+}
