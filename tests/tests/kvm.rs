@@ -178,8 +178,8 @@ fn files_that_are_no_kernels_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let good = Elf::new(&[0xf4]);
     let cases: [(&str, Vec<u8>, &str); 10] = [
-        ("empty", vec![], "not a 64-bit ELF"),
-        ("text", b"#!/bin/sh\nexit 0\n".to_vec(), "not a 64-bit ELF"),
+        ("empty", vec![], "neither an ELF file nor a bzImage"),
+        ("text", b"#!/bin/sh\nexit 0\n".to_vec(), "neither an ELF file nor a bzImage"),
         ("cut short", good.bytes()[..100].to_vec(), "cut short"),
         ("32 bits", Elf { class: 1, ..Elf::new(&[0xf4]) }.bytes(), "not a 64-bit ELF"),
         ("another machine", Elf { machine: 183, ..Elf::new(&[0xf4]) }.bytes(), "x86-64"),

@@ -8,8 +8,10 @@ use vm_superio::serial::NoEvents;
 use vm_superio::{I8042Device, Serial, Trigger};
 use vmm_sys_util::eventfd::EventFd;
 
+use super::cmos::{self, Cmos};
 use super::console::ConsoleWriter;
 use super::pci::RootBus;
+use super::power::{Power, RESET_CONTROL};
 use super::{End, Ending};
 
 /// The first serial port, and its line.
@@ -19,14 +21,8 @@ pub(super) const COM1_IRQ: u32 = 4;
 const I8042: [u16; 2] = [0x60, 0x64];
 /// A byte written here ends the machine and is its status, as QEMU's `isa-debug-exit` sits at this port.
 const DEBUG_EXIT: u16 = 0xf4;
-/// The reset control register of Intel's chipsets; bit 2 resets.
-const RESET_CONTROL: u16 = 0xcf9;
-const RESET_CPU: u8 = 1 << 2;
 /// Firmware's progress codes, which drivers write to for the time it takes.
 const POST: u16 = 0x80;
-/// The clock's registers, which nobody keeps here: they read 0, because 0xff looks like an update that never ends.
-const CMOS: [u16; 2] = [0x70, 0x71];
-
 /// An eventfd as vm-superio wants it.
 #[derive(Debug)]
 pub(super) struct Line(pub(super) EventFd);
@@ -55,6 +51,8 @@ impl Trigger for ResetLine {
 struct Ports {
     serial: Serial<Line, NoEvents, ConsoleWriter>,
     keyboard: I8042Device<ResetLine>,
+    clock: Cmos,
+    power: Power,
 }
 
 /// The board.
@@ -71,6 +69,8 @@ impl Board {
         let ports = Ports {
             serial: Serial::new(line, console),
             keyboard: I8042Device::new(ResetLine(Arc::clone(&ending))),
+            clock: Cmos::new(),
+            power: Power::new(),
         };
         Self { ports: Mutex::new(ports), bus, ending, exits: AtomicU64::new(0), stray: AtomicU64::new(0) }
     }
@@ -114,8 +114,9 @@ impl Board {
             (_, [byte]) if I8042.contains(&port) => {
                 *byte = self.ports().keyboard.read((port - I8042[0]) as u8);
             }
-            (_, [byte]) if CMOS.contains(&port) => *byte = 0,
+            (cmos::INDEX | cmos::DATA, [byte]) => *byte = self.ports().clock.read(port),
             _ if RootBus::has_port(port) => self.bus.port_read(port, data),
+            _ if let Some(at) = Power::find(port) => self.ports().power.read(at, data),
             _ => self.stray("port read", port.into(), data.len()),
         }
     }
@@ -124,11 +125,7 @@ impl Board {
         self.exits.fetch_add(1, Ordering::Relaxed);
         match (port, data) {
             (DEBUG_EXIT, [status, ..]) => self.ending.end(End::Exit(*status)),
-            (RESET_CONTROL, [byte]) => {
-                if byte & RESET_CPU != 0 {
-                    self.ending.end(End::Reset);
-                }
-            }
+            (RESET_CONTROL, [byte]) => Power::reset_control(*byte, &self.ending),
             (COM1..=0x3ff, [byte]) => {
                 if let Err(error) = self.ports().serial.write((port - COM1) as u8, *byte) {
                     log::debug!(target: "kvm", "output is lost: {error:?}");
@@ -139,8 +136,9 @@ impl Board {
                 let _ = self.ports().keyboard.write((port - I8042[0]) as u8, *byte);
             }
             (POST, _) => {}
-            (_, [_]) if CMOS.contains(&port) => {}
+            (cmos::INDEX | cmos::DATA, [byte]) => self.ports().clock.write(port, *byte),
             _ if RootBus::has_port(port) => self.bus.port_write(port, data),
+            _ if let Some(at) = Power::find(port) => self.ports().power.write(at, data, &self.ending),
             _ => self.stray("port write", port.into(), data.len()),
         }
     }

@@ -35,7 +35,7 @@ pub enum Initramfs {
 /// What kind of machine.
 #[derive(Debug)]
 pub struct Config {
-    /// The kernel: a 64-bit ELF executable with fixed addresses.
+    /// The kernel: a bzImage, Linux's `vmlinux`, or another 64-bit ELF executable with fixed addresses.
     pub kernel: PathBuf,
     /// The first file system.
     pub initramfs: Option<Initramfs>,
@@ -76,9 +76,6 @@ impl Config {
         }
         if self.cpus == 0 || self.cpus > CPUS {
             return Err(KvmError::Config(format!("{} vCPUs: must be 1 to {CPUS}", self.cpus)));
-        }
-        if self.initramfs.is_some() || !self.command_line.is_empty() {
-            return Err(KvmError::Config("bare-metal kernels take no initramfs and no command line".into()));
         }
         Ok(())
     }

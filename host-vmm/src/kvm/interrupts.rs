@@ -17,6 +17,14 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 /// Pins of the I/O APIC; messages have the numbers behind them.
 const PINS: u32 = 24;
 
+/// The pins of functions: those no device of the AT bus has.
+const LINES: u8 = 8;
+
+/// The pin of the I/O APIC that pin 0 to 3 (INTA to INTD) of a device is connected to.
+pub(super) fn line_of(device: u8, pin: u8) -> u32 {
+    16 + u32::from(device.wrapping_add(pin) % LINES)
+}
+
 /// A message: where it is written and what.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Message {
@@ -60,7 +68,12 @@ impl Routes {
                     if pin < 8 { (KVM_IRQCHIP_PIC_MASTER, pin) } else { (KVM_IRQCHIP_PIC_SLAVE, pin - 8) };
                 entries.push(pin_route(pin, chip, line));
             }
-            entries.push(pin_route(pin, KVM_IRQCHIP_IOAPIC, pin));
+            // The timer, line 0, is at pin 2; the second 8259 is at line 2, which is nobody else's.
+            match pin {
+                0 => entries.push(pin_route(pin, KVM_IRQCHIP_IOAPIC, 2)),
+                2 => {}
+                _ => entries.push(pin_route(pin, KVM_IRQCHIP_IOAPIC, pin)),
+            }
         }
         for (gsi, message) in (PINS..).zip(messages) {
             if let Some(message) = message {

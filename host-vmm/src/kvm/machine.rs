@@ -15,6 +15,7 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
+use super::acpi::Tables;
 use super::board::{Board, COM1_IRQ, Line};
 use super::console::{Console, ConsoleWriter};
 use super::doorbells::{Doorbells, Watcher};
@@ -117,8 +118,7 @@ impl Machine {
         config.check()?;
         let kvm = open()?;
         let memory = memory::ram(config.memory).map_err(step("get memory for the guest"))?;
-        let entry = boot::load(&memory, &config.kernel)?;
-        boot::tables(&memory)?;
+        let entry = boot::load(&memory, &config)?;
 
         let vm = Arc::new(kvm.create_vm().map_err(kvm_step("create a VM"))?);
         vm.set_tss_address(TSS_ADDRESS).map_err(kvm_step("place KVM's own pages"))?;
@@ -138,6 +138,7 @@ impl Machine {
             .find(|entry| entry.function == 0x8000_0008)
             .map_or(36, |entry| entry.eax & 0xff);
         let apertures = apertures(config.memory, address_bits);
+        Tables { cpus: config.cpus, apertures }.write(&memory)?;
         let device = config
             .gpu
             .map(|gpu| Device::new(gpu, config.doorbells, &vm, slot, &memory, &routes))

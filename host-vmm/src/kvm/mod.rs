@@ -3,9 +3,10 @@
 //! | part | file |
 //! | --- | --- |
 //! | guest RAM, device memory as slots | `memory.rs` |
-//! | kernels and how they are entered | `boot.rs` |
+//! | kernels, what they are told, how they are entered | `boot/` |
 //! | vCPU threads | `vcpu.rs` |
-//! | ports | `board.rs`, `console.rs` |
+//! | ports | `board.rs`, `console.rs`, `cmos.rs`, `power.rs` |
+//! | what firmware tells the guest of the machine | `acpi/` |
 //! | the root bus | `pci/` |
 //! | the GPU as a function on it | `gpu.rs` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
@@ -14,9 +15,11 @@
 //! | putting it together, and its end | `machine.rs`, `running.rs` |
 //! | the bare-metal guest | `bare_metal.rs` |
 
+mod acpi;
 pub mod bare_metal;
 mod board;
 mod boot;
+mod cmos;
 mod config;
 mod console;
 mod doorbells;
@@ -25,6 +28,7 @@ mod interrupts;
 mod machine;
 mod memory;
 mod pci;
+mod power;
 mod running;
 #[cfg(test)]
 mod tests;
@@ -118,6 +122,47 @@ pub enum KernelError {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// The kernel does not fit the memory.
+    #[error(
+        "the kernel needs {size} bytes from {at:#x} on, and the guest's memory below 4 GiB ends at {end:#x}; \
+         give it more memory"
+    )]
+    NoRoom {
+        /// Where it wants to be.
+        at: u64,
+        /// Bytes it needs there.
+        size: u64,
+        /// First address behind the memory.
+        end: u64,
+    },
+    /// The command line is longer than the kernel takes.
+    #[error("the kernel's command line has {length} bytes, and the kernel takes {limit}")]
+    CommandLineTooLong {
+        /// Bytes it has.
+        length: usize,
+        /// Bytes it may have.
+        limit: u32,
+    },
+    /// The command line would end early.
+    #[error("the kernel's command line has a zero byte in it")]
+    CommandLineZero,
+    /// The initramfs cannot be read.
+    #[error("cannot read the initramfs {path}: {source}")]
+    ReadInitramfs {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The initramfs does not fit the memory.
+    #[error(
+        "the initramfs does not fit: beside the kernel, the guest's memory has room for {room} bytes of it; \
+         give the guest more memory"
+    )]
+    InitramfsTooLarge {
+        /// Bytes there is room for.
+        room: u64,
     },
     /// There is less guest memory than the tables need.
     #[error("the guest's memory has no room for page tables")]
