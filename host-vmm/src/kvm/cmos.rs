@@ -149,7 +149,7 @@ impl Cmos {
     }
 
     fn encode(&self, value: u8) -> u8 {
-        if self.mode(BINARY) { value } else { value / 10 << 4 | value % 10 }
+        if self.mode(BINARY) { value } else { (value / 10) << 4 | (value % 10) }
     }
 
     fn decode(&self, value: u8) -> u8 {

@@ -18,12 +18,13 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::acpi::Tables;
 use super::board::{Board, COM1_IRQ, Line};
 use super::console::{Console, ConsoleWriter};
+use super::cpuid::Features;
 use super::doorbells::{Doorbells, Watcher};
 use super::gpu::GpuFunction;
 use super::interrupts::Routes;
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
-use super::vcpu::{self, Vcpu};
+use super::vcpu::Vcpu;
 use super::{Config, DoorbellMode, End, Ending, KvmError, boot};
 
 /// Last address of the low aperture, below ECAM.
@@ -131,13 +132,8 @@ impl Machine {
         let line = EventFd::new(EFD_NONBLOCK).map_err(step("create an eventfd"))?;
         vm.register_irqfd(&line, COM1_IRQ).map_err(kvm_step("connect the serial port's interrupt"))?;
 
-        let cpuid = vcpu::cpuid(&kvm, 0).map_err(kvm_step("ask for the processor's features"))?;
-        let address_bits = cpuid
-            .as_slice()
-            .iter()
-            .find(|entry| entry.function == 0x8000_0008)
-            .map_or(36, |entry| entry.eax & 0xff);
-        let apertures = apertures(config.memory, address_bits);
+        let features = Features::new(&kvm).map_err(kvm_step("ask for the processor's features"))?;
+        let apertures = apertures(config.memory, features.address_bits());
         Tables { cpus: config.cpus, apertures }.write(&memory)?;
         let device = config
             .gpu
@@ -162,7 +158,7 @@ impl Machine {
         let mut vcpus = Vec::new();
         for number in 0..config.cpus {
             let vcpu = vm.create_vcpu(number.into()).map_err(kvm_step("create a vCPU"))?;
-            let cpuid = vcpu::cpuid(&kvm, number).map_err(kvm_step("ask for the processor's features"))?;
+            let cpuid = features.of(number, config.cpus).map_err(kvm_step("describe the processors"))?;
             vcpu.set_cpuid2(&cpuid).map_err(kvm_step("set the processor's features"))?;
             vcpus.push(vcpu);
         }

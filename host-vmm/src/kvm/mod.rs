@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | guest RAM, device memory as slots | `memory.rs` |
 //! | kernels, what they are told, how they are entered | `boot/` |
-//! | vCPU threads | `vcpu.rs` |
+//! | vCPU threads, and what processors they are | `vcpu.rs`, `cpuid.rs` |
 //! | ports | `board.rs`, `console.rs`, `cmos.rs`, `power.rs` |
 //! | what firmware tells the guest of the machine | `acpi/` |
 //! | the root bus | `pci/` |
@@ -22,6 +22,7 @@ mod boot;
 mod cmos;
 mod config;
 mod console;
+mod cpuid;
 mod doorbells;
 mod gpu;
 mod interrupts;

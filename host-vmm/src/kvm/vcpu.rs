@@ -13,8 +13,7 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
-use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+use kvm_ioctls::{VcpuExit, VcpuFd};
 use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
 
 use super::board::Board;
@@ -40,27 +39,6 @@ fn install_handler() -> io::Result<()> {
     let mut result = Ok(());
     ONCE.call_once(|| result = register_signal_handler(SIGRTMIN(), leave).map_err(io::Error::from));
     result
-}
-
-/// CPUID of one vCPU: what KVM can do, less virtualisation inside, with the vCPU's own number.
-pub(super) fn cpuid(kvm: &Kvm, number: u8) -> Result<CpuId, kvm_ioctls::Error> {
-    const VMX: u32 = 1 << 5;
-    const MONITOR: u32 = 1 << 3;
-    const HYPERVISOR: u32 = 1 << 31;
-    const SVM: u32 = 1 << 2;
-    let mut cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
-    for entry in cpuid.as_mut_slice() {
-        match entry.function {
-            1 => {
-                entry.ecx = entry.ecx & !(VMX | MONITOR) | HYPERVISOR;
-                entry.ebx = entry.ebx & 0x00ff_ffff | u32::from(number) << 24;
-            }
-            0xb | 0x1f => entry.edx = number.into(),
-            0x8000_0001 => entry.ecx &= !SVM,
-            _ => {}
-        }
-    }
-    Ok(cpuid)
 }
 
 /// Runs until the machine ends.

@@ -14,6 +14,8 @@ mod entry;
 mod file;
 mod map;
 mod start_info;
+#[cfg(test)]
+mod tests;
 mod zero_page;
 
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
