@@ -289,13 +289,14 @@ fn pvh_entry_points_outside_of_the_kernel_are_refused() {
 #[test]
 fn kernels_of_any_contents_are_survived() {
     let files = Files::new();
+    let memory = memory();
     // Every byte of the headers, with values that are extremes of fields.
     for (whole, until) in [(BzImage::new().bytes, 0x270), (pvh(MIB as u32), 220)] {
         for at in 0..until {
             for value in [0u8, 0x7f, 0xff] {
                 let mut content = whole.clone();
                 content[at] = value;
-                let _ = load(&memory(), &config(&files.kernel(&content)));
+                let _ = load(&memory, &config(&files.kernel(&content)));
             }
         }
     }
