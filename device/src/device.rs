@@ -431,6 +431,16 @@ impl Gpu {
         self.core.doorbells.is_busy(page)
     }
 
+    /// Tells the device that the doorbell at a byte offset of the doorbell BAR was written behind its back, and lends it
+    /// the calling thread: packets and small dispatches are executed before this returns, for some tens of microseconds
+    /// at most; what takes longer goes on by itself.
+    pub fn doorbell_written(&self, offset: u64) {
+        let index = u32::try_from(offset / 8 * 2).unwrap_or(u32::MAX);
+        if !self.scheduler.serve(&self.core, index) {
+            self.core.wake.wake();
+        }
+    }
+
     /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
     pub fn reset(&self, kind: ResetKind) {
         let core = &self.core;

@@ -136,6 +136,12 @@ enum Suite {
         /// Numbers of worker threads to measure with.
         #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2])]
         workers: Vec<usize>,
+        /// Kernels to measure; all by default.
+        #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+        kernels: Vec<String>,
+        /// How often each kernel runs.
+        #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
+        runs: usize,
     },
 }
 
@@ -154,7 +160,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Image(args) => image(&args),
         Verb::Doctor => examine(),
         Verb::Disasm { file } => disassemble(&file),
-        Verb::Bench { what: Suite::Isa { json, workers } } => measure(json, &workers),
+        Verb::Bench { what: Suite::Isa { json, workers, kernels, runs } } => {
+            measure(json, &bench::Options { workers, kernels, runs })
+        }
     };
     result.unwrap_or_else(|error| {
         eprintln!("belfry: {}", describe(&error));
@@ -259,12 +267,13 @@ fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
     }
 }
 
-fn measure(json: bool, workers: &[usize]) -> anyhow::Result<u8> {
-    ensure!(workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
+fn measure(json: bool, options: &bench::Options) -> anyhow::Result<u8> {
+    ensure!(options.workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
+    ensure!((1..=10_000).contains(&options.runs), "runs: 1 to 10000");
     if !json {
         println!("{}", bench::HEADER);
     }
-    let results = bench::isa(workers, |measurement| {
+    let results = bench::isa(options, |measurement| {
         if !json {
             println!("{measurement}");
         }
@@ -336,6 +345,7 @@ mod tests {
             "belfry disasm",
             "belfry bench",
             "belfry bench isa --workers x",
+            "belfry bench isa --runs many",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -35,12 +36,40 @@ pub enum HostedError {
 #[derive(Debug)]
 pub struct HostedTransport {
     process: HostedProcess,
+    doorbells: Doorbells,
+}
+
+/// When a process last rang a doorbell.
+#[derive(Debug, Clone)]
+pub struct Doorbells {
+    start: Instant,
+    /// Nanoseconds since `start`; 0: never.
+    last: Arc<AtomicU64>,
+}
+
+impl Doorbells {
+    /// The time just before the device was told of the last doorbell.
+    pub fn last(&self) -> Option<Instant> {
+        let last = self.last.load(Ordering::Relaxed);
+        (last != 0).then(|| self.start + Duration::from_nanos(last))
+    }
+
+    fn rung(&self) {
+        let nanoseconds = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.last.store(nanoseconds.max(1), Ordering::Relaxed);
+    }
 }
 
 impl HostedTransport {
     /// Opens the GPU for one more process.
     pub fn open(gpu: &Arc<HostedGpu>) -> Result<Self, HostedError> {
-        Ok(Self { process: gpu.open()? })
+        let doorbells = Doorbells { start: Instant::now(), last: Arc::default() };
+        Ok(Self { process: gpu.open()?, doorbells })
+    }
+
+    /// When this process last rang a doorbell.
+    pub fn doorbells(&self) -> Doorbells {
+        self.doorbells.clone()
     }
 }
 
@@ -81,6 +110,7 @@ unsafe impl Transport for HostedTransport {
     }
 
     fn doorbell_written(&self, addr: *mut u64) {
+        self.doorbells.rung();
         self.process.doorbell_written(addr);
     }
 }
@@ -94,13 +124,6 @@ fn hosted_node(node: Node) -> belfry_kfd_hosted::Node {
 
 fn errno(errno: belfry_kfd_hosted::Errno) -> Errno {
     Errno(errno.raw())
-}
-
-/// Starts a GPU and opens a runtime on it.
-pub fn open(config: &GpuConfig) -> Result<(Arc<HostedGpu>, Runtime), HostedError> {
-    let gpu = HostedGpu::new(config.clone())?;
-    let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
-    Ok((gpu, runtime))
 }
 
 /// What came of a hosted program.

@@ -146,7 +146,7 @@ fn disassembly_names_kernels_and_instructions() {
 
 #[test]
 fn bench_isa_measures_every_kernel_with_every_number_of_workers() {
-    let summary: Value = serde_json::from_str(&succeed(&["bench", "isa", "--json"])).unwrap();
+    let summary: Value = serde_json::from_str(&succeed(&["bench", "isa", "--json", "--runs", "1"])).unwrap();
     let kernels = summary["kernels"].as_array().unwrap();
     for name in ["vadd", "gemm_naive", "gemm_tiled", "reduce", "alu"] {
         for workers in [1, 2] {
@@ -154,7 +154,12 @@ fn bench_isa_measures_every_kernel_with_every_number_of_workers() {
             let row = row.unwrap_or_else(|| panic!("no row for {name} with {workers}"));
             assert!(row["wave_instructions"].as_u64().unwrap() > 0);
             assert!(row["ns_per_wave_instruction"].as_f64().unwrap() > 0.0);
+            assert_eq!(row["speedup"].is_f64(), workers == 2, "relative to the first number");
         }
+    }
+    for row in kernels.iter().filter(|row| row["name"] == "dispatch") {
+        let doorbell = row["doorbell_to_signal_us"].as_f64().unwrap();
+        assert!(doorbell > 0.0 && doorbell <= row["median_ms"].as_f64().unwrap() * 1e3, "part of a launch");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Time per wave instruction of `bench.cl`'s kernels on a flat address space, for every backend of this host.
 //!
-//! Waits, hints and nops are not instructions; launching is included.
+//! Waits, hints and nops are not instructions; launching is included. Arguments select kernels and backends:
+//! `cargo bench -p belfry-isa -- gemm_tiled Avx512`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -15,12 +16,20 @@ const BENCH: &[u8] = include_bytes!("../../../guest-runtime/kernels/bench.gfx110
 const RUNS: usize = 3;
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let any = |names: &[&str]| arguments.iter().any(|word| names.contains(&word.as_str()));
+    let kernels = ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu"];
+    let some_kernel = any(&kernels);
+    let some_backend = Backend::all().any(|backend| any(&[&format!("{:?}", backend.kind())]));
     println!(
         "{:<10} {:<12} {:>14} {:>10} {:>10}",
         "backend", "kernel", "instructions", "best ns", "median ns"
     );
     for backend in Backend::all() {
-        for name in ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu"] {
+        if some_backend && !any(&[&format!("{:?}", backend.kind())]) {
+            continue;
+        }
+        for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
             measure(backend, name);
         }
     }

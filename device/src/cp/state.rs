@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
 use super::error::{Cause, QueueError};
-use crate::shader::{Announcement, Clock, FailureClass, Owner, ShaderQueue, WaveFailure};
+use crate::shader::{Announcement, Clock, FailureClass, Owner, Runner, ShaderQueue, WaveFailure};
 use crate::vm::AddressSpace;
 
 /// Shared state of one queue.
@@ -139,7 +139,7 @@ impl InFlight {
 }
 
 impl Owner for InFlight {
-    fn settle(&self, outcome: Result<(), WaveFailure>) -> Announcement {
+    fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
         let timestamps = self.start.map(|start| (start, self.state.now()));
         let result = outcome
             .map_err(Cause::Wave)
@@ -150,7 +150,10 @@ impl Owner for InFlight {
                 let state = Arc::clone(&self.state);
                 Box::new(move || {
                     state.announce(completed);
-                    (state.wake)();
+                    // Who submits a packet looks at its queue again anyway.
+                    if runner == Runner::Worker {
+                        (state.wake)();
+                    }
                 })
             }
             Err(cause) => {

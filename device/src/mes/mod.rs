@@ -8,4 +8,5 @@ mod process;
 mod queue;
 mod slots;
 
+pub(crate) use queue::Served;
 pub(crate) use slots::{Mes, Turn};

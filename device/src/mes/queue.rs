@@ -90,7 +90,7 @@ pub(super) struct Queue {
 
 /// What serving a queue came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Served {
+pub(crate) enum Served {
     /// Nothing to do until something wakes the scheduler.
     Idle,
     /// There may be more at once.

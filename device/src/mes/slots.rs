@@ -230,6 +230,20 @@ impl Mes {
         }
     }
 
+    /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
+    pub(crate) fn serve(&mut self, core: &Core, doorbell: u32) -> Option<Served> {
+        let slots = self.hardware.as_ref()?.slots.len();
+        if self.queues.len() > slots {
+            return None;
+        }
+        let queue = self.queues.get_mut(&doorbell)?;
+        if queue.slot.is_none() || queue.failed {
+            return None;
+        }
+        let served = queue.serve(core);
+        (!queue.failed).then_some(served)
+    }
+
     /// Gives free slots to queues that want one.
     fn fill_slots(&mut self, core: &Core, kernel: &AddressSpace) {
         let mut waiting: Vec<_> = self

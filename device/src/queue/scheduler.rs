@@ -10,7 +10,7 @@ use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
 use zerocopy::IntoBytes;
 
 use crate::device::Core;
-use crate::mes::{Mes, Turn};
+use crate::mes::{Mes, Served, Turn};
 use crate::patience;
 use crate::queue::{HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, mqd_from_bytes, packet_length, seed_doorbell};
 use crate::vm::AddressSpace;
@@ -19,6 +19,8 @@ use crate::vm::AddressSpace;
 const LOOK: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(4));
 /// Packets of a kernel ring executed before the other queues have their turn.
 const BATCH: usize = 64;
+/// How often a thread that rings a doorbell looks at the queue before it leaves the rest to the scheduler's thread.
+const LOOKS: usize = 4;
 
 /// The wake-up of the scheduler thread.
 #[derive(Debug, Default)]
@@ -123,6 +125,22 @@ impl Scheduler {
         let result = operation(&mut self.lock());
         self.visitors.fetch_sub(1, Ordering::SeqCst);
         result
+    }
+
+    /// Serves the queue of a doorbell on the calling thread; `false` if that is for the scheduler's thread to do, or to
+    /// go on with.
+    pub(crate) fn serve(&self, core: &Core, doorbell: u32) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        if state.paused || state.held || !core.interrupts.bus_master() {
+            return false;
+        }
+        for _ in 0..LOOKS {
+            match state.mes.serve(core, doorbell) {
+                Some(Served::Again) => {}
+                served => return served == Some(Served::Idle),
+            }
+        }
+        false
     }
 
     /// Stops every queue and forgets them; `between` runs while nothing is served.

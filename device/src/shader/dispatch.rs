@@ -13,13 +13,22 @@ use super::workgroup::Workgroup;
 /// Something to do once no lock and no slice of guest memory is held.
 pub type Announcement = Box<dyn FnOnce() + Send>;
 
+/// On which thread a dispatch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// One of the engine's workers.
+    Worker,
+    /// The one that submits the dispatch, before [`submit`](super::ShaderEngine::submit) returns.
+    Submitter,
+}
+
 /// Who submitted a dispatch and is told of its end.
 pub trait Owner: Send + Sync {
     /// The dispatch completed or failed: writes what memory must show, and returns what to do afterwards.
     ///
-    /// Called once, on a worker, while the queue still counts as running: stopping the queue waits for it. It must not
-    /// wait for anything; interrupts and wake-ups belong into the announcement.
-    fn settle(&self, outcome: Result<(), WaveFailure>) -> Announcement;
+    /// Called once, while the queue still counts as running: stopping the queue waits for it. It must not wait for
+    /// anything; interrupts and wake-ups belong into the announcement.
+    fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement;
 
     /// A wave sent `MSG_INTERRUPT` with this value of `M0[23:0]`. Called outside slices.
     fn message(&self, m0: u32);
@@ -95,6 +104,11 @@ impl Dispatch {
         self.code_epoch
     }
 
+    /// Whether all of it is at most this many waves.
+    pub(super) fn is_small(&self, waves: u64) -> bool {
+        self.total.saturating_mul(u64::from(self.launch.waves_per_workgroup())) <= waves
+    }
+
     /// Whether workgroups are left that nobody has begun.
     pub(super) fn has_unclaimed(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.total
@@ -127,18 +141,9 @@ impl Dispatch {
         self.done.fetch_add(1, Ordering::AcqRel) + 1 == self.total
     }
 
-    /// Settles as completed.
-    pub(super) fn complete(&self) -> Option<Announcement> {
-        self.settle(Ok(()))
-    }
-
-    /// Settles with a failure, unless something else was first.
-    pub(super) fn fail(&self, failure: WaveFailure) -> Option<Announcement> {
-        self.settle(Err(failure))
-    }
-
-    fn settle(&self, outcome: Result<(), WaveFailure>) -> Option<Announcement> {
-        (!self.settled.swap(true, Ordering::AcqRel)).then(|| self.owner.settle(outcome))
+    /// Settles, unless something else was first.
+    pub(super) fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Option<Announcement> {
+        (!self.settled.swap(true, Ordering::AcqRel)).then(|| self.owner.settle(outcome, runner))
     }
 
     /// Whether the dispatch has been settled and needs no further turn.

@@ -9,16 +9,18 @@ use std::thread::JoinHandle;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 
-use super::dispatch::{Dispatch, Owner};
+use super::dispatch::{Dispatch, Owner, Runner};
 use super::launch::Launch;
 use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
-use super::worker::Worker;
+use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::patience;
 
 /// Waves a compute unit of gfx11 holds: two SIMDs of 16.
 pub const WAVES_PER_CU: u32 = 32;
+/// Most waves of a dispatch whose first turn the submitting thread takes.
+const SMALL: u64 = 8;
 
 /// Size of the engine.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,8 @@ pub enum Error {
 pub struct ShaderEngine {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// What the thread that submits a small dispatch runs it on.
+    submitter: Mutex<Worker>,
 }
 
 /// What the workers share.
@@ -70,6 +74,8 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) arch: Arch,
     pub(super) backend: Backend,
+    /// Worker threads.
+    workers: usize,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +84,8 @@ struct State {
     queues: VecDeque<Active>,
     /// Workers asleep.
     waiting: usize,
+    /// The submitting thread takes a turn: it counts as one of the workers.
+    submitter_runs: bool,
     shutdown: bool,
 }
 
@@ -122,20 +130,26 @@ impl ShaderEngine {
             clock,
             arch: config.arch,
             backend: config.backend,
+            workers: config.workers.max(1),
         });
-        let mut engine = ShaderEngine { shared, workers: Vec::new() };
-        for index in 0..config.workers.max(1) {
+        let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter));
+        let mut engine = ShaderEngine { shared, workers: Vec::new(), submitter };
+        for index in 0..engine.shared.workers {
             let shared = Arc::clone(&engine.shared);
             let worker = std::thread::Builder::new()
                 .name(format!("shader-{index}"))
-                .spawn(move || Worker::new(shared).run())
+                .spawn(move || Worker::new(shared, Runner::Worker).run())
                 .map_err(Error::Thread)?;
             engine.workers.push(worker);
         }
         Ok(engine)
     }
 
-    /// Hands a dispatch to the workers; `owner` is told when it has completed or failed, and never if the queue is stopped.
+    /// Starts a dispatch; `owner` is told when it has completed or failed, and never if the queue is stopped.
+    ///
+    /// While the workers have nothing to do, a dispatch of a few waves gets its first turn on the calling thread, which
+    /// spares it two changes of thread. If that short turn is not enough, the workers go on with it as with any other.
+    /// The caller holds no slice of guest memory.
     pub fn submit(
         &self,
         queue: &Arc<ShaderQueue>,
@@ -148,6 +162,14 @@ impl ShaderEngine {
             .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let dispatch = Arc::new(Dispatch::new(Arc::clone(queue), launch, total, epoch, owner));
+        if dispatch.is_small(SMALL)
+            && let Some(aftermath) = self.first_turn(&dispatch)
+        {
+            aftermath.announce(&dispatch);
+            if dispatch.is_settled() {
+                return Ok(());
+            }
+        }
         let mut state = self.shared.lock();
         match state.queues.iter_mut().find(|active| Arc::ptr_eq(&active.queue, queue)) {
             Some(active) => active.dispatches.push_back(dispatch),
@@ -159,6 +181,30 @@ impl ShaderEngine {
         }
         self.shared.announce(state);
         Ok(())
+    }
+
+    /// Takes the first turn of a dispatch on this thread, if nothing else is going on.
+    fn first_turn(&self, dispatch: &Arc<Dispatch>) -> Option<Aftermath> {
+        let mut submitter = self.submitter.try_lock().ok()?;
+        let mut state = self.shared.lock();
+        if !state.queues.is_empty() || state.shutdown || !dispatch.queue().begin_turn() {
+            return None;
+        }
+        let Some(seat) = self.shared.residency.seat(dispatch) else {
+            dispatch.queue().end_turn();
+            return None;
+        };
+        state.submitter_runs = true;
+        drop(state);
+        let aftermath = submitter.take(dispatch, Work::Begin(seat));
+        let mut state = self.shared.lock();
+        state.submitter_runs = false;
+        let more = !state.queues.is_empty();
+        dispatch.queue().end_turn();
+        if more {
+            self.shared.announce(state);
+        }
+        Some(aftermath)
     }
 
     /// Lets a suspended queue run on.
@@ -266,6 +312,10 @@ impl Shared {
 
     /// Takes the queues in turn, and the dispatches of each queue in turn.
     fn find(&self, state: &mut State) -> Option<Task> {
+        // With one worker nothing ever runs at the same time.
+        if state.submitter_runs && self.workers == 1 {
+            return None;
+        }
         for _ in 0..state.queues.len() {
             let mut active = state.queues.pop_front()?;
             if active.queue.is_stopping() {

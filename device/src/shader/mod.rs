@@ -5,7 +5,8 @@
 //! worker may go on with it later. The waves of a workgroup take turns on its worker, switching at `s_barrier`,
 //! `s_sleep`, the end of the program and after a quantum, so LDS needs no locks. Queues take turns, and so do the
 //! dispatches of a queue; new workgroups come before paused ones until the modelled GPU is full, so that grids whose
-//! workgroups wait for each other make progress.
+//! workgroups wait for each other make progress. A dispatch of a few waves that finds the workers idle gets a first, short
+//! turn on the thread that submits it.
 //!
 //! | a queue is | turns begin | waves | ends by |
 //! | --- | --- | --- | --- |
@@ -23,7 +24,7 @@ mod stats;
 mod worker;
 mod workgroup;
 
-pub use dispatch::{Announcement, Owner};
+pub use dispatch::{Announcement, Owner, Runner};
 pub use engine::{Clock, Error, ShaderConfig, ShaderEngine, WAVES_PER_CU};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};

@@ -1,4 +1,4 @@
-//! One worker thread: takes turns at dispatches.
+//! One worker: takes turns at dispatches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::mem::{Mmu, Tlb};
 
-use super::dispatch::{Announcement, Dispatch};
+use super::dispatch::{Announcement, Dispatch, Runner};
 use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::stats::Local;
@@ -15,6 +15,9 @@ use super::workgroup::{Outcome, Turn, Workgroup};
 /// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
 /// translations and replacing guest memory wait.
 pub(super) const TURN_BUDGET: u64 = 10_000;
+/// The same of the first turn that whoever submits a small dispatch takes: what a thread that has other things to do can
+/// spare, about ten microseconds.
+const FIRST_TURN_BUDGET: u64 = 2048;
 /// What starting a workgroup costs the budget.
 const START_COST: u64 = 64;
 /// Address spaces a worker keeps translations and code for.
@@ -29,9 +32,10 @@ struct Context {
     code: CodeCache,
 }
 
-/// State of one worker thread.
+/// State of one worker.
 pub(super) struct Worker {
     shared: Arc<Shared>,
+    runner: Runner,
     /// Most recently used last.
     contexts: Vec<Context>,
     #[expect(
@@ -48,15 +52,28 @@ pub(super) struct Worker {
 
 /// What a turn leaves to be done after it.
 #[derive(Default)]
-struct Aftermath {
+pub(super) struct Aftermath {
     announcements: Vec<Announcement>,
     messages: Vec<u32>,
 }
 
+impl Aftermath {
+    /// Tells everybody. Receivers may take locks and begin slices: the caller holds none of the engine's.
+    pub(super) fn announce(self, dispatch: &Dispatch) {
+        for m0 in self.messages {
+            dispatch.owner().message(m0);
+        }
+        for announcement in self.announcements {
+            announcement();
+        }
+    }
+}
+
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>) -> Worker {
+    pub(super) fn new(shared: Arc<Shared>, runner: Runner) -> Worker {
         Worker {
             shared,
+            runner,
             contexts: Vec::new(),
             spare: Vec::new(),
             spare_waves: 0,
@@ -68,30 +85,29 @@ impl Worker {
     /// Works until the engine shuts down.
     pub(super) fn run(mut self) {
         while let Some(Task { dispatch, work }) = self.shared.next_task() {
-            let mut aftermath = Aftermath::default();
-            // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
-            // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
-            let turn = AssertUnwindSafe(|| self.turn(&dispatch, work, &mut aftermath));
-            if catch_unwind(turn).is_err() {
-                log::error!(target: "gpu::shader", "a shader worker panicked; the queue is stopped");
-                dispatch.queue().begin_stop();
-                let failure = WaveFailure { workgroup: [0; 3], wave: 0, reason: Reason::Internal };
-                aftermath.announcements.extend(dispatch.fail(failure));
-            }
-            let shared = Arc::clone(&self.shared);
-            shared.counters.add(&mut self.stats);
-            shared.end_task(dispatch.queue());
-            // No slice and no lock is held here: receivers may take theirs.
-            for m0 in aftermath.messages {
-                dispatch.owner().message(m0);
-            }
-            for announcement in aftermath.announcements {
-                announcement();
-            }
+            let aftermath = self.take(&dispatch, work);
+            self.shared.end_task(dispatch.queue());
+            aftermath.announce(&dispatch);
             if self.asleep > 16 {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Takes one turn, which the dispatch's queue has begun and the caller ends.
+    pub(super) fn take(&mut self, dispatch: &Arc<Dispatch>, work: Work) -> Aftermath {
+        let mut aftermath = Aftermath::default();
+        // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
+        // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
+        let turn = AssertUnwindSafe(|| self.turn(dispatch, work, &mut aftermath));
+        if catch_unwind(turn).is_err() {
+            log::error!(target: "gpu::shader", "a shader worker panicked; the queue is stopped");
+            dispatch.queue().begin_stop();
+            let failure = WaveFailure { workgroup: [0; 3], wave: 0, reason: Reason::Internal };
+            aftermath.announcements.extend(dispatch.settle(Err(failure), self.runner));
+        }
+        self.shared.counters.add(&mut self.stats);
+        aftermath
     }
 
     fn context(&mut self, id: u64) -> Context {
@@ -120,7 +136,10 @@ impl Worker {
             Work::Begin(seat) => (Some(seat), None),
             Work::Resume(workgroup) => (None, Some(workgroup)),
         };
-        let mut budget = TURN_BUDGET;
+        let mut budget = match self.runner {
+            Runner::Worker => TURN_BUDGET,
+            Runner::Submitter => FIRST_TURN_BUDGET,
+        };
         let mut settled = None;
         let slice = space.enter();
         let clock = Arc::clone(&self.shared.clock);
@@ -191,11 +210,6 @@ impl Worker {
         // Whoever sees the signal finds its work counted.
         self.shared.counters.add(&mut self.stats);
         // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
-        let announcement = match settled {
-            None => None,
-            Some(Ok(())) => dispatch.complete(),
-            Some(Err(failure)) => dispatch.fail(failure),
-        };
-        aftermath.announcements.extend(announcement);
+        aftermath.announcements.extend(settled.and_then(|outcome| dispatch.settle(outcome, self.runner)));
     }
 }

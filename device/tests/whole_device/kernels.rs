@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 use belfry_abi::ih::Source;
+use belfry_device::GpuConfig;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::FromZeros;
@@ -192,4 +193,61 @@ fn a_reset_ends_kernels_that_never_end() {
     let again = spinning(&mut driver, 0x8001, 0x800);
     driver.set_ram_u64(again.stop, 1);
     eventually("a kernel after the reset completes", || driver.ram_u64(again.done) == 0);
+}
+
+#[test]
+fn a_thread_that_rings_runs_a_small_kernel_itself() {
+    let mut driver = Driver::up();
+    let mut process = Process::new(&mut driver, 0x8001);
+    let mut queue = UserQueue::new(&mut driver, &mut process, 0x800);
+    assert!(queue.add(&mut driver, &process));
+    let kernel = load(&mut driver, &mut process, PROBE, "spin.kd");
+    let (words, words_va) = process.alloc(&mut driver, 4096);
+    let (kernarg, kernarg_va) = process.alloc(&mut driver, 4096);
+    driver.set_ram_u64(kernarg, words_va);
+    driver.set_ram_u64(kernarg + 8, words_va + 64);
+    hidden(&driver, kernarg + 16, 64, 64);
+    // Told to stop before it begins.
+    driver.set_ram_u64(words, 1);
+    let (done, done_va) = signal(&mut driver, &mut process, 7);
+    let mut at_once = 0;
+    for round in 1..=100 {
+        driver.set_ram_u64(done + 8, 1);
+        queue.put_silently(&driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
+        driver.gpu.doorbell_written(u64::from(queue.doorbell) * 4);
+        at_once += u32::from(driver.ram_u64(done + 8) == 0 && queue.read_index(&driver) == round);
+        // The device's own threads may have been first.
+        eventually("the kernel completes", || driver.ram_u64(done + 8) == 0);
+        eventually("the read index moves", || queue.read_index(&driver) == round);
+    }
+    assert!(at_once > 0, "never on the calling thread");
+    let stats = driver.gpu.stats();
+    assert_eq!((stats.dispatches, stats.workgroups, stats.doorbells_polled), (100, 100, 100));
+    assert_eq!((stats.ih_entries, stats.ih_lost), (100, 0));
+    assert_eq!(stats.errors, Default::default());
+}
+
+#[test]
+fn a_thread_that_rings_for_an_endless_kernel_comes_back_and_others_run() {
+    let mut driver = Driver::up_with(GpuConfig { workers: 1, ..GpuConfig::default() });
+    let mut process = Process::new(&mut driver, 0x8001);
+    let mut queue = UserQueue::new(&mut driver, &mut process, 0x800);
+    assert!(queue.add(&mut driver, &process));
+    let kernel = load(&mut driver, &mut process, PROBE, "spin.kd");
+    let (words, words_va) = process.alloc(&mut driver, 4096);
+    let (kernarg, kernarg_va) = process.alloc(&mut driver, 4096);
+    driver.set_ram_u64(kernarg, words_va);
+    driver.set_ram_u64(kernarg + 8, words_va + 64);
+    hidden(&driver, kernarg + 16, 64, 64);
+    let (done, done_va) = signal(&mut driver, &mut process, 7);
+    queue.put_silently(&driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
+    driver.gpu.doorbell_written(u64::from(queue.doorbell) * 4);
+    eventually("it begins", || driver.ram_u32(words + 64) != 0);
+    let other = spinning(&mut driver, 0x8002, 0x1000);
+    driver.set_ram_u64(other.stop, 1);
+    eventually("the other kernel completes", || driver.ram_u64(other.done) == 0);
+    assert_eq!(driver.ram_u64(done + 8), 1, "the first one goes on");
+    driver.set_ram_u64(words, 1);
+    eventually("the first one completes", || driver.ram_u64(done + 8) == 0);
+    assert_eq!(driver.gpu.stats().workgroups, 2, "each workgroup ran once");
 }

@@ -38,8 +38,14 @@ enum Piece {
     System(u64),
 }
 
-/// Length of a map, and the memory it keeps.
-type Map = (usize, Option<Arc<dyn Backing>>);
+/// What is mapped somewhere.
+struct Map {
+    len: usize,
+    /// Memory it keeps.
+    backing: Option<Arc<dyn Backing>>,
+    /// Offset in the doorbell BAR, of a map of doorbells.
+    doorbells: Option<u64>,
+}
 
 /// A process that has the driver open. Dropping it is the process's death: queues are removed, memory is freed and maps
 /// made through [`HostedProcess::mmap`] are gone.
@@ -48,7 +54,7 @@ pub struct HostedProcess {
     kfd: Arc<Kfd<HostedOs>>,
     process: Arc<Process<HostedOs>>,
     key: ProcessKey,
-    /// Maps by address: length, and the memory they keep.
+    /// Maps by address.
     maps: Mutex<BTreeMap<usize, Map>>,
 }
 
@@ -165,7 +171,9 @@ impl HostedProcess {
                 Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
                     MmapTarget::Doorbells { offset, .. } => {
                         let fd = self.hosted.bars.doorbells.fd();
-                        self.map_new(addr, size, prot, libc::MAP_SHARED, fd, offset)
+                        let page = self.map_new(addr, size, prot, libc::MAP_SHARED, fd, offset)?;
+                        self.note(page as usize, Map { len: size, backing: None, doorbells: Some(offset) });
+                        Ok(page)
                     }
                     // Nothing is cached on the way to the device: the flush page is memory nobody reads.
                     MmapTarget::MmioRemap { .. } => {
@@ -190,7 +198,7 @@ impl HostedProcess {
         // SAFETY: fixed addresses are the caller's to replace, others are the kernel's to choose.
         let mapped = unsafe { libc::mmap(at, size, prot, flags | fixed, fd, offset as libc::off_t) };
         check_mmap(mapped)?;
-        self.note(mapped as usize, size, None);
+        self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
         Ok(mapped.cast())
     }
 
@@ -253,14 +261,14 @@ impl HostedProcess {
             check_mmap(mapped)?;
             page += pages;
         }
-        self.note(base, size, Some(backing));
+        self.note(base, Map { len: size, backing: Some(backing), doorbells: None });
         Ok(base as *mut u8)
     }
 
     /// Remembers a map, forgetting what it covers.
-    fn note(&self, address: usize, size: usize, backing: Option<Arc<dyn Backing>>) {
-        let covered = self.forget(address, size);
-        lock(&self.maps).insert(address, (size, backing));
+    fn note(&self, address: usize, map: Map) {
+        let covered = self.forget(address, map.len);
+        lock(&self.maps).insert(address, map);
         drop(covered);
     }
 
@@ -269,10 +277,10 @@ impl HostedProcess {
         let mut maps = lock(&self.maps);
         let inside: Vec<usize> = maps
             .range(address..address.saturating_add(size))
-            .filter(|(start, (len, _))| **start + len <= address.saturating_add(size))
+            .filter(|(start, map)| **start + map.len <= address.saturating_add(size))
             .map(|(start, _)| *start)
             .collect();
-        inside.into_iter().filter_map(|start| maps.remove(&start)).map(|(_, backing)| backing).collect()
+        inside.into_iter().filter_map(|start| maps.remove(&start)).map(|map| map.backing).collect()
     }
 
     /// Removes what is mapped in a range, whoever mapped it; the GPU loses what was made of that memory.
@@ -315,18 +323,29 @@ impl HostedProcess {
         Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
     }
 
-    /// Tells the device that a mapped doorbell was written.
-    pub fn doorbell_written(&self, _addr: *mut u64) {
-        self.hosted.device().doorbell_hint();
+    /// Tells the device that a mapped doorbell was written, and lets it execute what is short on this thread.
+    pub fn doorbell_written(&self, addr: *mut u64) {
+        let offset = {
+            let maps = lock(&self.maps);
+            let map = maps.range(..=addr as usize).next_back();
+            map.and_then(|(start, map)| {
+                let inside = addr as usize - start;
+                map.doorbells.filter(|_| inside < map.len).map(|offset| offset + inside as u64)
+            })
+        };
+        match offset {
+            Some(offset) => self.hosted.device().doorbell_written(offset),
+            None => self.hosted.device().doorbell_hint(),
+        }
     }
 }
 
 impl Drop for HostedProcess {
     fn drop(&mut self) {
         self.kfd.exit(self.key);
-        for (address, (size, _)) in std::mem::take(&mut *lock(&self.maps)) {
+        for (address, map) in std::mem::take(&mut *lock(&self.maps)) {
             // SAFETY: the map is the process's own, and the process is gone.
-            unsafe { libc::munmap(address as *mut c_void, size) };
+            unsafe { libc::munmap(address as *mut c_void, map.len) };
         }
     }
 }

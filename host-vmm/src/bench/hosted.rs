@@ -1,0 +1,110 @@
+//! The suite on a hosted GPU.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belfry_device::GpuConfig;
+use belfry_examples::kernels;
+use belfry_kfd_hosted::HostedGpu;
+use belfry_runtime::{Buffer, Kernel, KernelArg, Queue, Runtime};
+
+use super::Run;
+use super::cases::{Arg, Case, Data, EMPTY};
+use crate::hosted::{Doorbells, HostedError, HostedTransport};
+
+/// A GPU to measure on.
+pub(super) struct Bench {
+    gpu: Arc<HostedGpu>,
+    runtime: Runtime,
+    doorbells: Doorbells,
+}
+
+/// A kernel, its buffers, and the queue to launch it on.
+pub(super) struct Prepared<'a> {
+    bench: &'a Bench,
+    case: &'static Case,
+    queue: Queue,
+    kernel: Kernel,
+    output: Buffer<f32>,
+    args: Vec<KernelArg>,
+}
+
+impl Bench {
+    pub(super) fn new(config: &GpuConfig) -> Result<Self, HostedError> {
+        let gpu = HostedGpu::new(config.clone())?;
+        let transport = HostedTransport::open(&gpu)?;
+        let doorbells = transport.doorbells();
+        let runtime = Runtime::with_transport(transport)?;
+        Ok(Self { gpu, runtime, doorbells })
+    }
+
+    pub(super) fn prepare(
+        &self,
+        case: &'static Case,
+        data: &Data,
+    ) -> Result<Prepared<'_>, belfry_runtime::Error> {
+        let gpu = self.runtime.gpu();
+        let code = if case.kernel == "empty" { EMPTY } else { kernels::BENCH };
+        let kernel = gpu.load(code)?.kernel(case.kernel)?;
+        let pool = gpu.vram();
+        let input =
+            |values: &[f32]| if values.is_empty() { pool.buffer(1) } else { pool.buffer_from(values) };
+        let (a, b) = (input(&data.a)?, input(&data.b)?);
+        let output = pool.buffer(data.expected.len().max(1))?;
+        let args = case.args.iter().map(|arg| match arg {
+            Arg::Output => (&output).into(),
+            Arg::A => (&a).into(),
+            Arg::B => (&b).into(),
+            Arg::Number(number) => (*number).into(),
+        });
+        Ok(Prepared { bench: self, case, queue: gpu.queue()?, kernel, args: args.collect(), output })
+    }
+}
+
+impl Prepared<'_> {
+    /// One run: the launches one after the other, then a wait for the last.
+    pub(super) fn run(&mut self) -> Result<Run, belfry_runtime::Error> {
+        let single = self.case.is_single();
+        let executed = || self.bench.gpu.device().stats().wave_instructions;
+        let before = executed();
+        let busy = if single { Duration::ZERO } else { worker_time() };
+        let started = Instant::now();
+        for _ in 1..self.case.repeats {
+            let _goes_on = self.launch().submit()?;
+        }
+        self.launch().run()?;
+        let seen = Instant::now();
+        let busy = if single { Duration::ZERO } else { worker_time().saturating_sub(busy) };
+        let rung = self.bench.doorbells.last().filter(|_| single);
+        Ok(Run {
+            wall: seen - started,
+            busy,
+            doorbell: rung.map(|rung| seen.saturating_duration_since(rung)),
+            instructions: executed() - before,
+        })
+    }
+
+    fn launch(&self) -> belfry_runtime::Launch<'_> {
+        let ([x, y], [width, height]) = (self.case.grid, self.case.block);
+        let launch = self.kernel.launch(&self.queue).grid((x, y)).block((width, height));
+        launch.args(self.args.clone())
+    }
+
+    /// What the last run left in the output.
+    pub(super) fn output(&self) -> Vec<f32> {
+        self.output.to_vec()
+    }
+}
+
+/// Processor time the shader workers of this process have used.
+fn worker_time() -> Duration {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let workers = tasks.flatten().map(|task| task.path()).filter(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("shader-"))
+    });
+    let nanoseconds = workers.filter_map(|task| {
+        let schedstat = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        schedstat.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}

@@ -1,0 +1,315 @@
+//! `belfry bench isa`: how fast wave instructions execute, dispatch and page tables included.
+
+mod cases;
+mod hosted;
+
+use std::time::Duration;
+
+use belfry_device::GpuConfig;
+use serde::Serialize;
+
+use crate::hosted::HostedError;
+use cases::{CASES, Case};
+use hosted::Bench;
+
+/// How often each kernel runs, unless asked for otherwise, after one run that is not counted.
+pub const RUNS: usize = 7;
+/// Dispatches of one empty workgroup per run of the other kernels.
+const DISPATCHES: usize = 285;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Numbers of worker threads.
+    pub workers: Vec<usize>,
+    /// Names of the kernels; none: all.
+    pub kernels: Vec<String>,
+    /// Runs of each kernel that count.
+    pub runs: usize,
+}
+
+/// Results of the whole suite; `--json` prints this.
+#[derive(Debug, Clone, Serialize)]
+pub struct Results {
+    /// The processor and how the engine uses it.
+    pub machine: Machine,
+    /// One entry per kernel and number of workers.
+    pub kernels: Vec<Measurement>,
+}
+
+/// Where it was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Logical processors.
+    pub processors: usize,
+    /// The widest vector instructions the processor has, of those the engine knows.
+    pub vectors: &'static str,
+    /// Whether the compiler optimised; figures of a debug build say nothing.
+    pub optimised: bool,
+    /// Load average over the last minute before and after: what else ran. Negative where the system does not tell.
+    pub load: [f64; 2],
+}
+
+/// One kernel on one number of workers.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measurement {
+    /// The kernel.
+    pub name: &'static str,
+    /// Worker threads.
+    pub workers: usize,
+    /// Wave instructions one run executes; waits, hints and nops do not count.
+    pub wave_instructions: u64,
+    /// Median time of a run in milliseconds, from the packet to its signal.
+    pub median_ms: f64,
+    /// Fastest run in milliseconds.
+    pub min_ms: f64,
+    /// Median time per wave instruction in nanoseconds.
+    pub ns_per_wave_instruction: f64,
+    /// Processor time of the worker threads per wave instruction in nanoseconds, median: unlike the other times it does
+    /// not count what other programs take from the processors. 0 where the system does not tell.
+    pub worker_ns_per_wave_instruction: f64,
+    /// Wave instructions per second at the median.
+    pub wave_instructions_per_second: f64,
+    /// Runs that count.
+    pub runs: usize,
+    /// Times as fast as with the first number of workers measured: the median over pairs of runs that follow each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<f64>,
+    /// Of single dispatches: median time from ringing the doorbell to seeing the signal, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doorbell_to_signal_us: Option<f64>,
+}
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The hosted GPU could not be started.
+    #[error(transparent)]
+    Hosted(#[from] HostedError),
+    /// There is no such kernel.
+    #[error("there is no kernel {0}; there are: {names}", names = names())]
+    Unknown(String),
+    /// A kernel could not be run.
+    #[error("{kernel}: {source}")]
+    Kernel {
+        /// The kernel.
+        kernel: &'static str,
+        /// Why.
+        source: belfry_runtime::Error,
+    },
+    /// A kernel computed something else than the processor.
+    #[error("{kernel}: element {index} is {actual}, should be {expected}")]
+    Wrong {
+        /// The kernel.
+        kernel: &'static str,
+        /// Which element.
+        index: usize,
+        /// What the GPU computed.
+        actual: f32,
+        /// What is right.
+        expected: f32,
+    },
+}
+
+fn names() -> String {
+    CASES.iter().map(|case| case.name).collect::<Vec<_>>().join(", ")
+}
+
+/// One run's times.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    wall: Duration,
+    /// Processor time of the workers.
+    busy: Duration,
+    /// From the last doorbell on.
+    doorbell: Option<Duration>,
+    instructions: u64,
+}
+
+/// Runs every kernel of the suite with each number of workers; runs with different numbers alternate.
+pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<Results, BenchError> {
+    if let Some(unknown) = options.kernels.iter().find(|name| !CASES.iter().any(|case| case.name == **name)) {
+        return Err(BenchError::Unknown(unknown.clone()));
+    }
+    let before = load();
+    let mut results = Vec::new();
+    let mut benches = Vec::new();
+    for &workers in &options.workers {
+        benches.push(Bench::new(&GpuConfig { workers, ..GpuConfig::default() })?);
+    }
+    let wanted =
+        |case: &&Case| options.kernels.is_empty() || options.kernels.iter().any(|name| name == case.name);
+    for case in CASES.iter().filter(wanted) {
+        let data = (case.data)();
+        let failed = |source| BenchError::Kernel { kernel: case.name, source };
+        let mut prepared = Vec::new();
+        for bench in &benches {
+            prepared.push(bench.prepare(case, &data).map_err(failed)?);
+        }
+        let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
+        let mut runs = vec![Vec::with_capacity(count); benches.len()];
+        for run in 0..=count {
+            for (prepared, runs) in prepared.iter_mut().zip(&mut runs) {
+                let times = prepared.run().map_err(failed)?;
+                if run > 0 {
+                    runs.push(times);
+                }
+            }
+        }
+        for ((prepared, runs_here), &workers) in prepared.iter().zip(&runs).zip(&options.workers) {
+            verify(case.name, &prepared.output(), &data.expected)?;
+            let mut measurement = measurement(case.name, workers, runs_here);
+            if workers != options.workers[0] && !case.is_single() {
+                let ratios = runs[0].iter().zip(runs_here);
+                let ratios = ratios.map(|(first, this)| first.wall.as_secs_f64() / this.wall.as_secs_f64());
+                measurement.speedup = Some(round(median(ratios.collect())));
+            }
+            measured(&measurement);
+            results.push(measurement);
+        }
+    }
+    // By number of workers, then in the order of the suite.
+    let place = |workers| options.workers.iter().position(|&other| other == workers);
+    results.sort_by_key(|measurement| place(measurement.workers));
+    Ok(Results { machine: machine([before, load()]), kernels: results })
+}
+
+fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement {
+    let wall = runs.iter().map(|run| run.wall.as_secs_f64());
+    let wave_instructions = runs.last().map_or(0, |run| run.instructions);
+    let count = wave_instructions.max(1) as f64;
+    let fastest = wall.clone().fold(f64::INFINITY, f64::min);
+    let typical = median(wall.collect());
+    let busy = median(runs.iter().map(|run| run.busy.as_secs_f64()).collect());
+    let doorbells: Vec<f64> =
+        runs.iter().filter_map(|run| run.doorbell).map(|time| time.as_secs_f64() * 1e6).collect();
+    Measurement {
+        name,
+        workers,
+        wave_instructions,
+        median_ms: round(typical * 1e6) / 1e3,
+        min_ms: round(fastest * 1e6) / 1e3,
+        ns_per_wave_instruction: round(typical * 1e9 / count),
+        worker_ns_per_wave_instruction: round(busy * 1e9 / count),
+        wave_instructions_per_second: (count / typical).round(),
+        runs: runs.len(),
+        speedup: None,
+        doorbell_to_signal_us: (!doorbells.is_empty()).then(|| round(median(doorbells))),
+    }
+}
+
+/// The middle value, or the upper one of two.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn verify(kernel: &'static str, output: &[f32], expected: &[f32]) -> Result<(), BenchError> {
+    for (index, (&actual, &expected)) in output.iter().zip(expected).enumerate() {
+        if actual.to_bits() != expected.to_bits() {
+            return Err(BenchError::Wrong { kernel, index, actual, expected });
+        }
+    }
+    Ok(())
+}
+
+/// Load average over the last minute.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(-1.0)
+}
+
+fn machine(load: [f64; 2]) -> Machine {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown", |(_, name)| name)
+        .to_owned();
+    let vectors = if std::is_x86_feature_detected!("avx512f") {
+        "AVX-512"
+    } else if std::is_x86_feature_detected!("avx2") {
+        "AVX2"
+    } else {
+        "portable"
+    };
+    Machine {
+        processor,
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        vectors,
+        optimised: !cfg!(debug_assertions),
+        load,
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {} processors, {}", self.processor, self.processors, self.vectors)?;
+        write!(f, ", load {} to {}", self.load[0], self.load[1])?;
+        if !self.optimised {
+            write!(f, " (debug build: these figures mean nothing)")?;
+        }
+        Ok(())
+    }
+}
+
+/// Column titles of [`Measurement`]'s lines.
+pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns   wave instr/s  speedup";
+
+impl std::fmt::Display for Measurement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:<12} {:>7} {:>18} {:>10.3} {:>10.3} {:>14.2} {:>10.2} {:>12.1} M",
+            self.name,
+            self.workers,
+            self.wave_instructions,
+            self.median_ms,
+            self.min_ms,
+            self.ns_per_wave_instruction,
+            self.worker_ns_per_wave_instruction,
+            self.wave_instructions_per_second / 1e6
+        )?;
+        if let Some(speedup) = self.speedup {
+            write!(f, " {speedup:>8.2}")?;
+        }
+        if let Some(time) = self.doorbell_to_signal_us {
+            write!(f, "  doorbell to signal {time:.2} us")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_is_the_middle_run() {
+        let runs = [5, 1, 9, 2, 3, 8, 4].map(|milliseconds| Run {
+            wall: Duration::from_millis(milliseconds),
+            busy: Duration::from_millis(2 * milliseconds),
+            doorbell: Some(Duration::from_micros(milliseconds)),
+            instructions: 1000,
+        });
+        let measurement = measurement("x", 2, &runs);
+        assert_eq!((measurement.median_ms, measurement.min_ms), (4.0, 1.0));
+        assert_eq!(measurement.ns_per_wave_instruction, 4000.0);
+        assert_eq!(measurement.worker_ns_per_wave_instruction, 8000.0);
+        assert_eq!(measurement.wave_instructions_per_second, 250_000.0);
+        assert_eq!(measurement.doorbell_to_signal_us, Some(4.0));
+    }
+
+    #[test]
+    fn unknown_kernels_are_named_before_anything_runs() {
+        let options = Options { workers: vec![1], kernels: vec!["vsub".to_owned()], runs: 1 };
+        let error = isa(&options, |_| ()).unwrap_err();
+        assert!(error.to_string().starts_with("there is no kernel vsub; there are: vadd, "), "{error}");
+    }
+}
