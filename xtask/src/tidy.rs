@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-examples",
         ],
     ),
+    ("belfry-models", &[]),
     ("belfry-test-roles", &["belfry-runtime"]),
     ("belfry-tests", &["*"]),
     ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-abi"]),

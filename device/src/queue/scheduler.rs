@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_abi::ih::{Client, IhEntry, Source};
@@ -12,7 +12,9 @@ use zerocopy::IntoBytes;
 use crate::device::Core;
 use crate::mes::{Mes, Served, Turn};
 use crate::patience;
-use crate::queue::{HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, mqd_from_bytes, packet_length, seed_doorbell};
+use crate::queue::{
+    HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, Wake, mqd_from_bytes, packet_length, seed_doorbell,
+};
 use crate::vm::AddressSpace;
 
 /// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
@@ -22,56 +24,16 @@ const BATCH: usize = 64;
 /// How often a thread that rings a doorbell looks at the queue before it leaves the rest to the scheduler's thread.
 const LOOKS: usize = 4;
 
-/// The wake-up of the scheduler thread.
-#[derive(Debug, Default)]
-pub(crate) struct Wake {
-    woken: AtomicBool,
-    /// Whether the thread sleeps, or is about to.
-    asleep: Mutex<bool>,
-    condvar: Condvar,
-}
-
-impl Wake {
-    /// Makes the scheduler look, now or as soon as it is done with what it does.
-    pub(crate) fn wake(&self) {
-        // The thread sets `asleep` before it looks at `woken` for the last time, both under the lock.
-        if !self.woken.swap(true, Ordering::SeqCst) && *self.lock() {
-            self.condvar.notify_one();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait(&self, turn: Turn) {
-        let limit = match turn {
-            Turn::Now => {
-                self.woken.store(false, Ordering::SeqCst);
-                return;
-            }
-            Turn::After(duration) => Some(duration),
-            Turn::WhenWoken => None,
-        };
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        patience::look_out(|| self.woken.load(Ordering::SeqCst) || is_late());
-        let mut asleep = self.lock();
-        *asleep = true;
-        while !self.woken.load(Ordering::SeqCst) {
-            let Some(deadline) = deadline else {
-                asleep = self.condvar.wait(asleep).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
-            else {
-                break;
-            };
-            asleep = self.condvar.wait_timeout(asleep, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        *asleep = false;
-        self.woken.store(false, Ordering::SeqCst);
-    }
+/// Waits for news, first awake and then asleep.
+fn wait(wake: &Wake, turn: Turn) {
+    let limit = match turn {
+        Turn::Now => return wake.clear(),
+        Turn::After(duration) => Some(duration),
+        Turn::WhenWoken => None,
+    };
+    let until = limit.map(|limit| Instant::now() + limit);
+    patience::look_out(|| wake.is_woken() || until.is_some_and(|until| Instant::now() >= until));
+    wake.sleep(until);
 }
 
 /// A kernel ring that is being served.
@@ -112,7 +74,7 @@ impl Scheduler {
                 std::thread::yield_now();
             }
             let turn = self.lock().pass(core);
-            core.wake.wait(turn);
+            wait(&core.wake, turn);
         }
     }
 
