@@ -1,6 +1,7 @@
 //! What kind of machine: the choices its maker has, and what is out of range.
 
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use belfry_device::GpuConfig;
@@ -51,6 +52,9 @@ pub struct Config {
     pub doorbells: DoorbellMode,
     /// What is typed at the serial port.
     pub input: Option<File>,
+    /// The host's end of the guest channel: the machine gets a virtio-console whose port [`belfry_channel::PORT`] is this
+    /// stream.
+    pub channel: Option<UnixStream>,
 }
 
 impl Config {
@@ -65,6 +69,7 @@ impl Config {
             gpu: None,
             doorbells: DoorbellMode::default(),
             input: None,
+            channel: None,
         }
     }
 

@@ -6,7 +6,7 @@ use belfry_abi::pci;
 use belfry_device::Gpu;
 
 use super::doorbells::Doorbells;
-use super::interrupts::{Message, Vectors};
+use super::interrupts::{Interrupts as _, Message, Vectors};
 use super::memory::Window;
 use super::pci::{Bar, BarLayout, Function};
 
@@ -92,7 +92,7 @@ impl GpuFunction {
             let address = u64::from(word(msi + 8)) << 32 | u64::from(word(msi + 4) & !3);
             messages[0] = Some(Message { address, data: word(msi + 12) & 0xffff });
         }
-        self.vectors.set(&messages);
+        self.vectors.route(&messages);
     }
 }
 

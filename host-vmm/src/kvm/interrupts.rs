@@ -2,6 +2,7 @@
 //!
 //! Messages: PCI 3.0 section 6.8 (MSI, MSI-X); routes: Linux `Documentation/virt/kvm/api.rst`, `KVM_SET_GSI_ROUTING`.
 
+use std::fmt::Debug;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,24 +33,36 @@ pub(super) struct Message {
     pub(super) data: u32,
 }
 
+/// How a function interrupts.
+pub(super) trait Interrupts: Debug + Send + Sync {
+    /// Points the vectors at new messages; those without one are dropped.
+    fn route(&self, messages: &[Option<Message>]);
+    /// Sends the message of a vector.
+    fn raise(&self, vector: u16);
+    /// Asserts or releases the interrupt pin, if there is one.
+    fn set_pin(&self, asserted: bool);
+}
+
 /// The routes of one VM.
 #[derive(Debug)]
 pub(super) struct Routes {
     vm: Arc<VmFd>,
     /// Of all functions, from [`PINS`] on.
     messages: Mutex<Vec<Option<Message>>>,
+    /// Which functions assert each pin: pins are shared.
+    asserted: Mutex<[u32; PINS as usize]>,
 }
 
 impl Routes {
     /// Connects the board's pins; there are no messages yet.
     pub(super) fn new(vm: Arc<VmFd>) -> io::Result<Arc<Self>> {
-        let routes = Self { vm, messages: Mutex::default() };
+        let routes = Self { vm, messages: Mutex::default(), asserted: Mutex::default() };
         routes.install(&[])?;
         Ok(Arc::new(routes))
     }
 
-    /// Takes `count` numbers for the messages of one function; they go nowhere yet.
-    pub(super) fn vectors(self: &Arc<Self>, count: u16) -> io::Result<Arc<Vectors>> {
+    /// Takes `count` numbers for the messages of the function of a device; they go nowhere yet.
+    pub(super) fn vectors(self: &Arc<Self>, device: u8, count: u16) -> io::Result<Arc<Vectors>> {
         let eventfds = (0..count).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<Vec<_>>>()?;
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let first = messages.len();
@@ -57,7 +70,7 @@ impl Routes {
             self.vm.register_irqfd(eventfd, gsi)?;
         }
         messages.resize(first + usize::from(count), None);
-        Ok(Arc::new(Vectors { routes: Arc::clone(self), first, eventfds }))
+        Ok(Arc::new(Vectors { routes: Arc::clone(self), device, first, eventfds }))
     }
 
     fn install(&self, messages: &[Option<Message>]) -> io::Result<()> {
@@ -104,13 +117,13 @@ fn pin_route(gsi: u32, irqchip: u32, pin: u32) -> kvm_irq_routing_entry {
 #[derive(Debug)]
 pub(super) struct Vectors {
     routes: Arc<Routes>,
+    device: u8,
     first: usize,
     eventfds: Vec<EventFd>,
 }
 
-impl Vectors {
-    /// Points the vectors at new messages; those without one are dropped.
-    pub(super) fn set(&self, messages: &[Option<Message>]) {
+impl Interrupts for Vectors {
+    fn route(&self, messages: &[Option<Message>]) {
         let mut all = self.routes.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let own = self.first..self.first + self.eventfds.len();
         let Some(current) = all.get_mut(own.clone()) else { return };
@@ -132,13 +145,74 @@ impl Vectors {
             }
         }
     }
-}
 
-impl InterruptSink for Vectors {
+    fn set_pin(&self, asserted: bool) {
+        let line = line_of(self.device, 0);
+        let mut pins = self.routes.asserted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pin) = pins.get_mut(line as usize) else { return };
+        let (before, own) = (*pin, 1 << self.device);
+        *pin = if asserted { before | own } else { before & !own };
+        if (*pin != 0) != (before != 0)
+            && let Err(error) = self.routes.vm.set_irq_line(line, *pin != 0)
+        {
+            log::error!(target: "kvm", "line {line} of device {} cannot be set: {error}", self.device);
+        }
+    }
+
     fn raise(&self, vector: u16) {
         if let Some(eventfd) = self.eventfds.get(usize::from(vector)) {
             // A counter that is full has not been looked at yet: the interrupt is pending anyway.
             let _ = eventfd.write(1);
         }
+    }
+}
+
+impl InterruptSink for Vectors {
+    fn raise(&self, vector: u16) {
+        Interrupts::raise(self, vector);
+    }
+}
+
+/// What a function did with its interrupts, for tests.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct Recorder(Mutex<Recorded>);
+
+#[cfg(test)]
+#[derive(Debug, Default)]
+struct Recorded {
+    routes: Vec<Option<Message>>,
+    raised: Vec<u16>,
+    pin: bool,
+}
+
+#[cfg(test)]
+impl Recorder {
+    pub(super) fn routes(&self) -> Vec<Option<Message>> {
+        self.0.lock().unwrap().routes.clone()
+    }
+
+    /// The vectors raised since the last call.
+    pub(super) fn raised(&self) -> Vec<u16> {
+        std::mem::take(&mut self.0.lock().unwrap().raised)
+    }
+
+    pub(super) fn pin(&self) -> bool {
+        self.0.lock().unwrap().pin
+    }
+}
+
+#[cfg(test)]
+impl Interrupts for Recorder {
+    fn route(&self, messages: &[Option<Message>]) {
+        self.0.lock().unwrap().routes = messages.to_vec();
+    }
+
+    fn raise(&self, vector: u16) {
+        self.0.lock().unwrap().raised.push(vector);
+    }
+
+    fn set_pin(&self, asserted: bool) {
+        self.0.lock().unwrap().pin = asserted;
     }
 }

@@ -25,6 +25,7 @@ use super::interrupts::Routes;
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::vcpu::Vcpu;
+use super::virtio::{self, VirtioFunction};
 use super::{Config, DoorbellMode, End, Ending, KvmError, boot};
 
 /// Last address of the low aperture, below ECAM.
@@ -33,6 +34,8 @@ const LOW_APERTURE_END: u64 = ECAM - 1;
 const TSS_ADDRESS: usize = 0xfffb_d000;
 /// The GPU's device number.
 const GPU_DEVICE: u8 = 1;
+/// The guest channel's.
+const CHANNEL_DEVICE: u8 = 2;
 
 /// What came of a machine.
 #[derive(Clone, Debug)]
@@ -147,6 +150,12 @@ impl Machine {
             }
             None => (None, None),
         };
+        if let Some(stream) = config.channel {
+            let channel =
+                virtio::Console::new(belfry_channel::PORT, stream).map_err(step("use the channel"))?;
+            let function = virtio_function(Box::new(channel), CHANNEL_DEVICE, &vm, &memory, &routes)?;
+            functions.insert(CHANNEL_DEVICE, function);
+        }
         let bus = RootBus::new(apertures, functions);
         bus.assign().map_err(step("find addresses for the BARs"))?;
 
@@ -323,7 +332,7 @@ impl Device {
         let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
             .map_err(step("get memory for doorbells"))?;
         let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
-        let vectors = routes.vectors(MSIX_VECTORS).map_err(step("route interrupts"))?;
+        let vectors = routes.vectors(GPU_DEVICE, MSIX_VECTORS).map_err(step("route interrupts"))?;
         let interrupts = vectors.clone();
         let resources = Resources {
             vram: map(&vram)?,
@@ -340,6 +349,20 @@ impl Device {
         let function = GpuFunction::new(Arc::clone(&gpu), vectors, window, doorbells);
         Ok(Self { gpu, function, watcher })
     }
+}
+
+/// Makes a virtio device a function.
+fn virtio_function(
+    device: Box<dyn virtio::Device>,
+    number: u8,
+    vm: &Arc<VmFd>,
+    memory: &GuestMemoryMmap,
+    routes: &Arc<Routes>,
+) -> Result<Arc<dyn Function>, KvmError> {
+    let vectors =
+        routes.vectors(number, VirtioFunction::vectors(&*device)).map_err(step("route interrupts"))?;
+    let function = VirtioFunction::new(device, number, memory.clone(), vectors, Some(Arc::clone(vm)));
+    Ok(Arc::new(function.map_err(step("start a virtio device"))?))
 }
 
 /// What lies between RAM and the interrupt controllers, and behind all RAM.

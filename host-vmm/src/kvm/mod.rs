@@ -9,6 +9,7 @@
 //! | what firmware tells the guest of the machine | `acpi/` |
 //! | the root bus | `pci/` |
 //! | the GPU as a function on it | `gpu.rs` |
+//! | the guest channel | `virtio/` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
@@ -34,6 +35,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 mod vcpu;
+mod virtio;
 
 use std::io;
 use std::path::PathBuf;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use belfry_abi::pci;
 use belfry_abi::regs::Register as _;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
-use belfry_device::{Gpu, GpuConfig, InterruptSink as _, MsixTable, Resources};
+use belfry_device::{Gpu, GpuConfig, MsixTable, Resources};
 use kvm_ioctls::Kvm;
 use vm_memory::GuestMemoryAtomic;
 
 use super::config::DoorbellMode;
 use super::doorbells::Doorbells;
 use super::gpu::GpuFunction;
-use super::interrupts::{Routes, Vectors};
+use super::interrupts::{Interrupts as _, Routes, Vectors};
 use super::memory::{self, SharedMemory, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
 
@@ -39,7 +39,7 @@ impl Bus {
         let kvm = Kvm::new().expect("/dev/kvm has to be usable for this test");
         let vm = Arc::new(kvm.create_vm().unwrap());
         vm.create_irq_chip().unwrap();
-        let vectors = Routes::new(Arc::clone(&vm)).unwrap().vectors(pci::MSIX_VECTORS).unwrap();
+        let vectors = Routes::new(Arc::clone(&vm)).unwrap().vectors(1, pci::MSIX_VECTORS).unwrap();
         let (vram, bells) = (
             SharedMemory::new("vram", VRAM).unwrap(),
             SharedMemory::new("bells", pci::DOORBELL_BAR_SIZE).unwrap(),

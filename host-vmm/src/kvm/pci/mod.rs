@@ -2,7 +2,9 @@
 //!
 //! PCI Local Bus 3.0 section 3.2.2.3.2 (mechanism 1); PCI Express Base 4.0 section 7.2.2 (ECAM).
 
+mod config;
 mod decode;
+mod msix;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -12,7 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use vm_allocator::{AddressAllocator, AllocPolicy};
 
+pub(super) use config::{ConfigSpace, Identity, InterruptControl};
 pub(super) use decode::{Apertures, Bar, BarLayout};
+pub(super) use msix::{ENTRY as MSIX_ENTRY, Msix};
 
 /// `CONFIG_ADDRESS` and the four bytes of `CONFIG_DATA`.
 const ADDRESS_PORT: u16 = 0xcf8;
