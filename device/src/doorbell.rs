@@ -42,12 +42,14 @@ pub(crate) struct Rung {
     pub(crate) found: bool,
 }
 
-/// Told which doorbells somebody listens to, so that a host can have their writes travel in the best way.
+/// Told which doorbells the queues of processes listen to, so that a host can have their writes travel in the best way.
+///
+/// The kernel's own rings take the value that is written: their doorbells are not among them, wherever they are.
 ///
 /// Called from any thread, also while the device is locked: it must not call back but through
 /// [`Gpu::doorbell_woken`](crate::Gpu::doorbell_woken) and [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint).
 pub trait DoorbellListener: Send + Sync {
-    /// A queue begins or ceases to listen to the 64-bit doorbell at a byte offset in BAR2.
+    /// A process's queue begins or ceases to listen to the 64-bit doorbell at a byte offset in BAR2.
     fn listens(&self, offset: u64, listening: bool);
 }
 
@@ -100,6 +102,8 @@ pub(crate) struct Doorbells {
     locks: Box<[Mutex<()>]>,
     /// Somebody listens.
     owned: Flags,
+    /// The listener was told so.
+    announced: Flags,
     /// Rung with the device's knowledge, and not looked at since.
     rung: Flags,
     /// The queue that listens has work.
@@ -129,6 +133,7 @@ impl Doorbells {
             known: vec![0; COUNT as usize].into_iter().map(AtomicU64::new).collect(),
             locks: (0..DOORBELL_BAR_SIZE / PAGE).map(|_| Mutex::default()).collect(),
             owned: Flags::new(),
+            announced: Flags::new(),
             rung: Flags::new(),
             busy: Flags::new(),
             enabled: AtomicBool::new(false),
@@ -227,21 +232,32 @@ impl Doorbells {
         if self.owned.get(at) == owned {
             return;
         }
-        let tell = || {
-            if let Some(listener) = self.listener.get() {
-                listener.listens(at * 8, owned);
-            }
-        };
         if owned {
             // What an earlier owner has left there rings for nobody.
             self.forget(at);
             self.owned.set(at, true);
-            tell();
         } else {
-            // A listener passes on what it has of the queue while that is still there.
-            tell();
+            // The listener passes on what it has for the queue while that is still there.
+            if self.announced.set(at, false) {
+                self.tell(at, false);
+            }
             self.owned.set(at, false);
             self.busy.set(at, false);
+        }
+    }
+
+    /// Says that a process's queue, which has its write pointer in memory, listens to the doorbell at a dword index.
+    pub(crate) fn own_with_pointer(&self, index: u32) {
+        self.own(index, true);
+        let at = u64::from(index / 2) % COUNT;
+        if !self.announced.set(at, true) {
+            self.tell(at, true);
+        }
+    }
+
+    fn tell(&self, at: u64, listening: bool) {
+        if let Some(listener) = self.listener.get() {
+            listener.listens(at * 8, listening);
         }
     }
 
@@ -467,8 +483,11 @@ mod tests {
         let heard = Arc::new(Heard::default());
         let doorbells = doorbells();
         doorbells.set_listener(heard.clone());
-        for (index, owned) in [(0x800, true), (0x800, true), (0x804, true), (0x804, false), (0x804, false)] {
-            doorbells.own(index, owned);
+        doorbells.own_with_pointer(0x800);
+        doorbells.own_with_pointer(0x800);
+        doorbells.own_with_pointer(0x804);
+        for owned in [false, false, true, false] {
+            doorbells.own(0x804, owned);
         }
         doorbells.set_busy(0x800, true);
         assert!(doorbells.is_busy(0x2000) && !doorbells.is_busy(0x3000));

@@ -137,7 +137,7 @@ impl Mes {
             process.space.get_or_insert_with(|| Arc::clone(saved.space()));
             queue.restore(core, kernel, saved);
         }
-        core.doorbells.own(queue.doorbell, true);
+        core.doorbells.own_with_pointer(queue.doorbell);
         self.queues.insert(queue.doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
         self.fill_slots(core, kernel);

@@ -11,6 +11,8 @@ const DEBUG_EXIT: u16 = 0xf4;
 /// Local APIC: spurious vector register (bit 8 enables), end of interrupt.
 const APIC: u64 = 0xfee0_0000;
 const APIC_SPURIOUS: u64 = APIC + 0xf0;
+/// Interrupts that wait for the processor: a bit each, 32 to a register, every 16 bytes.
+const APIC_REQUESTED: u64 = APIC + 0x200;
 const CODE_SELECTOR: u64 = 8;
 /// Present, interrupt gate.
 const GATE: u64 = 0x8e00;
@@ -76,6 +78,12 @@ pub fn take_interrupts() {
     out(0x21, 0xff);
     out(0xa1, 0xff);
     crate::memory::write32(APIC_SPURIOUS, 0x1ff);
+}
+
+/// Whether an interrupt has reached the processor and waits for it.
+pub fn interrupt_waits() -> bool {
+    let (register, bit) = (u64::from(VECTOR) / 32, VECTOR % 32);
+    crate::memory::read32(APIC_REQUESTED + register * 16) >> bit & 1 == 1
 }
 
 /// Interrupts so far.

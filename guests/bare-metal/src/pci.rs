@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::cpu::{in32, out32};
 use crate::gpu::Gpu;
-use crate::memory::write32;
+use crate::memory::{read32, write32};
 
 const COMMAND: u8 = 0x04;
 /// Memory space and bus master.
@@ -13,6 +13,10 @@ const BARS: u8 = 0x10;
 const BAR_64: u32 = 4;
 const CAPABILITIES: u8 = 0x34;
 const CAP_MSIX: u32 = 0x11;
+/// Offsets in an entry of the message table: address, data, vector control (bit 0 masks).
+const ENTRY_ADDRESS: u64 = 0;
+const ENTRY_DATA: u64 = 8;
+const ENTRY_CONTROL: u64 = 12;
 const MSIX_ENABLE: u32 = 1 << 31;
 /// Where messages to the first processor go.
 const MESSAGE_ADDRESS: u32 = 0xfee0_0000;
@@ -101,14 +105,29 @@ impl Function {
         gpu.registers + u64::from(self.read(self.msix() + 4) & !7)
     }
 
+    /// The pending bits, which are there too.
+    fn msix_pending_bits(self, gpu: &Gpu) -> u64 {
+        gpu.registers + u64::from(self.read(self.msix() + 8) & !7)
+    }
+
     /// Sends vector 0 to the processor.
     pub fn route_interrupts(self, gpu: &Gpu, vector: u8) {
         let table = self.msix_table(gpu);
-        write32(table, MESSAGE_ADDRESS);
-        write32(table + 4, 0);
-        write32(table + 8, vector.into());
-        write32(table + 12, 0);
+        write32(table + ENTRY_ADDRESS, MESSAGE_ADDRESS);
+        write32(table + ENTRY_ADDRESS + 4, 0);
+        write32(table + ENTRY_DATA, vector.into());
+        self.mask_interrupts(gpu, false);
         let at = self.msix();
         self.write(at, self.read(at) | MSIX_ENABLE);
+    }
+
+    /// Masks vector 0, or lets it through.
+    pub fn mask_interrupts(self, gpu: &Gpu, masked: bool) {
+        write32(self.msix_table(gpu) + ENTRY_CONTROL, masked.into());
+    }
+
+    /// Whether vector 0 waits to be let through.
+    pub fn interrupt_is_pending(self, gpu: &Gpu) -> bool {
+        read32(self.msix_pending_bits(gpu)) & 1 == 1
     }
 }

@@ -1,5 +1,7 @@
 //! The bus as vCPUs see it, over a real device and a real VM; needs a /dev/kvm that can be used.
 
+mod doorbells;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,11 +9,11 @@ use belfry_abi::pci;
 use belfry_abi::regs::Register as _;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources};
-use kvm_ioctls::Kvm;
+use kvm_ioctls::{Kvm, VmFd};
 use vm_memory::GuestMemoryAtomic;
 
 use super::config::DoorbellMode;
-use super::doorbells::Doorbells;
+use super::doorbells::{Doorbells, Watcher};
 use super::gpu::GpuFunction;
 use super::interrupts::{Interrupts as _, Routes, Vectors};
 use super::memory::{self, SharedMemory, Window};
@@ -28,6 +30,9 @@ struct Bus {
     bus: RootBus,
     vectors: Arc<Vectors>,
     gpu: Arc<Gpu>,
+    doorbells: Option<Doorbells>,
+    vm: Arc<VmFd>,
+    _watcher: Option<Watcher>,
 }
 
 impl Bus {
@@ -56,17 +61,30 @@ impl Bus {
         let doorbells = Doorbells::new(mode, &vm, &gpu, &bells, 2).unwrap();
         let window = Window::new(Arc::clone(&vm), 1, vram.map().unwrap());
         let apertures = Apertures([(0xc000_0000, ECAM - 1), (1 << 32, (1 << 40) - 1)]);
-        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, doorbells);
+        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, doorbells.clone());
+        let watcher = doorbells.as_ref().map(|doorbells| doorbells.start().unwrap());
         Self {
             bus: RootBus::new(apertures, BTreeMap::from([(1, Arc::new(function) as Arc<dyn Function>)])),
             vectors,
             gpu,
+            doorbells,
+            vm,
+            _watcher: watcher,
         }
     }
 
     /// A bus whose BARs decode.
     fn placed() -> Self {
-        let bus = Self::new();
+        Self::placed_with(DoorbellMode::default())
+    }
+
+    fn placed_with(mode: DoorbellMode) -> Self {
+        let bus = Self::with(mode);
+        bus.place();
+        bus
+    }
+
+    fn place(&self) {
         for (at, value) in [
             (0x10, VRAM_AT as u32),
             (0x14, (VRAM_AT >> 32) as u32),
@@ -75,9 +93,8 @@ impl Bus {
             (0x24, REGISTERS_AT as u32),
             (0x04, 6),
         ] {
-            bus.config_write(at, &value.to_le_bytes());
+            self.config_write(at, &value.to_le_bytes());
         }
-        bus
     }
 
     fn select(&self, device: u32, offset: u32) {

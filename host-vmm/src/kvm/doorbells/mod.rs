@@ -11,6 +11,8 @@
 
 mod handover;
 mod pages;
+#[cfg(test)]
+mod stress;
 mod wakeups;
 
 use std::io;

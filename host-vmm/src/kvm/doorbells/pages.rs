@@ -198,6 +198,12 @@ impl<S: Slot, D: Device> Pages<S, D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Pages that are memory.
+    #[cfg(test)]
+    pub(in super::super) fn held(&self) -> usize {
+        self.lock().slots.iter().filter(|(_, held)| held.is_some()).count()
+    }
+
     pub(super) fn set_base(&self, base: Option<u64>) {
         let mut state = self.lock();
         if state.base == base {

@@ -72,7 +72,14 @@ impl Wakeups {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listens(&self, offset: u64, listening: bool) {
+    /// Doorbells KVM signals.
+    #[cfg(test)]
+    pub(in super::super) fn registered(&self) -> usize {
+        self.lock().wakeups.values().filter(|wakeup| wakeup.at.is_some()).count()
+    }
+
+    /// A queue begins or ceases to listen.
+    pub(in super::super) fn listens(&self, offset: u64, listening: bool) {
         let mut state = self.lock();
         if !listening {
             if let Some(mut wakeup) = state.wakeups.remove(&offset) {
