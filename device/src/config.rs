@@ -35,6 +35,12 @@ pub struct GpuConfig {
     pub quantum: Duration,
     /// Receiver of trace events.
     pub trace: Option<Arc<dyn TraceSink>>,
+    /// Seed of a deterministic schedule: one worker whatever [`workers`](GpuConfig::workers) says, one dispatch after the
+    /// other, the waves of each interleaved at single instructions as the seed decides, and time counted in instructions.
+    ///
+    /// The same program then executes the same instructions in the same order. What comes from outside is not part of that:
+    /// processors writing to the same memory meanwhile, and queues taken off their slots while they are busy.
+    pub deterministic: Option<u64>,
 }
 
 impl Default for GpuConfig {
@@ -47,6 +53,7 @@ impl Default for GpuConfig {
             poll_doorbells: false,
             quantum: Duration::from_millis(1),
             trace: None,
+            deterministic: None,
         }
     }
 }

@@ -515,10 +515,12 @@ impl Drop for Gpu {
 
 fn shader_config(config: &GpuConfig) -> ShaderConfig {
     ShaderConfig {
-        workers: config.workers,
+        workers: if config.deterministic.is_some() { 1 } else { config.workers },
         compute_units: config.cus,
         arch: Arch::Gfx1100,
         backend: Backend::detect(),
+        deterministic: config.deterministic,
+        trace: config.trace.clone(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Trace points, named after the steps a packet takes through the device.
 
+use belfry_isa::exec::Step;
+
 use crate::doorbell::Way;
 
 /// One step; the numbers are what a reader needs to follow one dispatch through the device.
@@ -61,8 +63,37 @@ pub enum TraceEvent {
     Reset,
 }
 
+/// A wave, by where it belongs.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct WaveId {
+    /// Dispatches started on the device before its own.
+    pub dispatch: u64,
+    /// Workgroup within the grid.
+    pub workgroup: [u32; 3],
+    /// Wave within the workgroup.
+    pub wave: u32,
+}
+
+/// `DISPATCH:X,Y,Z:WAVE`.
+impl std::fmt::Display for WaveId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x, y, z] = self.workgroup;
+        write!(f, "{}:{x},{y},{z}:{}", self.dispatch, self.wave)
+    }
+}
+
 /// Receiver of trace events; called from any thread of the device, so it must be quick and must not call back.
 pub trait TraceSink: Send + Sync + std::fmt::Debug {
     /// One step was taken.
     fn event(&self, event: TraceEvent);
+
+    /// Whether the instructions of a wave are wanted, which is asked whenever the wave goes on.
+    ///
+    /// Such a wave is executed step by step, many times slower than others.
+    fn wants_wave(&self, _wave: &WaveId) -> bool {
+        false
+    }
+
+    /// A wave that is wanted has executed an instruction.
+    fn instruction(&self, _wave: &WaveId, _step: &Step<'_>) {}
 }

@@ -10,7 +10,7 @@ use belfry_abi::kfd::misc::GetClockCountersArgs;
 use crate::Error;
 use crate::code_object::CodeObject;
 use crate::kernarg::KernargPool;
-use crate::kernel::Module;
+use crate::kernel::{Kernel, Module};
 use crate::memory::{Allocation, HostAccess, MemoryKind, Pool};
 use crate::process::{Process, lock};
 use crate::queue::doorbell::DoorbellPage;
@@ -152,6 +152,17 @@ impl Gpu {
     /// When the driver refuses.
     pub fn clocks(&self) -> Result<GetClockCountersArgs, Error> {
         Ok(self.inner.process.kfd.clock_counters(self.inner.agent.gpu_id)?)
+    }
+
+    /// Makes the code of a kernel the trap handler of queues created from now on; `memory` is what it finds as TMA.
+    ///
+    /// The handler's module and memory must be kept for as long as such queues are.
+    ///
+    /// # Errors
+    ///
+    /// When the driver refuses.
+    pub fn set_trap_handler(&self, handler: &Kernel, memory: u64) -> Result<(), Error> {
+        Ok(self.inner.process.kfd.set_trap_handler(self.inner.agent.gpu_id, handler.entry(), memory)?)
     }
 
     /// Where the LDS and scratch apertures are.

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+
 use crate::Error;
 use crate::code_object::{CodeObject, CodeObjectError, KernelInfo};
 use crate::gpu::GpuInner;
@@ -73,6 +75,14 @@ impl Kernel {
     /// Address of the kernel descriptor.
     pub(crate) fn object(&self) -> u64 {
         self.object
+    }
+
+    /// Address of the first instruction, as the kernel descriptor has it.
+    pub(crate) fn entry(&self) -> u64 {
+        const ENTRY: usize = core::mem::offset_of!(KernelDescriptor, kernel_code_entry_byte_offset);
+        let mut offset = [0; 8];
+        self.module.inner.code.read_bytes(self.info.descriptor as usize + ENTRY, &mut offset);
+        self.object.wrapping_add_signed(i64::from_le_bytes(offset))
     }
 
     pub(crate) fn gpu(&self) -> &Arc<GpuInner> {

@@ -10,7 +10,7 @@ use belfry_abi::kfd::memory::{
     AcquireVmArgs, AllocFlags, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
     MapMemoryToGpuArgs,
 };
-use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs};
+use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs, SetTrapHandlerArgs};
 use belfry_abi::kfd::queue::{CreateQueueArgs, DestroyQueueArgs};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -161,6 +161,13 @@ impl Kfd {
         // SAFETY: the struct holds no pointer.
         unsafe { self.call("GET_CLOCK_COUNTERS", ioctl::GET_CLOCK_COUNTERS, &mut args) }?;
         Ok(args)
+    }
+
+    pub(crate) fn set_trap_handler(&self, gpu_id: u32, tba: u64, tma: u64) -> Result<(), KfdError> {
+        let mut args = SetTrapHandlerArgs::new_zeroed();
+        (args.gpu_id, args.tba_addr, args.tma_addr) = (gpu_id, tba, tma);
+        // SAFETY: the struct holds addresses of the GPU's, none of this process's.
+        unsafe { self.call("SET_TRAP_HANDLER", ioctl::SET_TRAP_HANDLER, &mut args) }
     }
 
     /// Creates an event; `page` is the handle of the event page, for the first event only. Returns id and slot.

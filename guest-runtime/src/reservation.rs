@@ -2,11 +2,29 @@
 #![expect(unsafe_code, reason = "mmap and munmap are foreign calls")]
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::transport::Errno;
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
+
+/// Where the first range is asked for, and how far ranges may go before they are left to the kernel. A program that
+/// allocates the same things in the same order gets the same addresses, wherever its other maps are.
+const WANTED: core::ops::Range<usize> = 0x2000_0000_0000..0x4000_0000_0000;
+
+/// Address to ask for next.
+static NEXT: AtomicUsize = AtomicUsize::new(WANTED.start);
+
+/// The next address to ask for; null, which is any, when there are no more.
+fn wanted(len: usize, align: usize) -> *mut libc::c_void {
+    let taken = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+        let end = next.checked_next_multiple_of(align)?.checked_add(len)?;
+        (end <= WANTED.end).then_some(end)
+    });
+    let start = taken.ok().and_then(|next| next.checked_next_multiple_of(align)).unwrap_or(0);
+    std::ptr::without_provenance_mut(start)
+}
 
 /// A range of anonymous address space with a page behind it that nobody can touch, unmapped on drop.
 ///
@@ -32,8 +50,8 @@ impl Reservation {
         let kept = len.checked_add(PAGE).ok_or(Errno(libc::ENOMEM))?;
         let total = kept.checked_add(align - PAGE).ok_or(Errno(libc::ENOMEM))?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new anonymous map at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), total, libc::PROT_NONE, flags, -1, 0) };
+        // SAFETY: a new anonymous map; the address is a wish, which the kernel grants where nothing is.
+        let start = unsafe { libc::mmap(wanted(total, align), total, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(Errno::last());
         }

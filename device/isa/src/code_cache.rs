@@ -35,6 +35,8 @@ pub(crate) struct Region {
     pub(crate) index: Box<[u32]>,
     /// Vector registers the code names.
     pub(crate) vgprs: u16,
+    /// Whether the code reads `TRAPSTS`.
+    pub(crate) names_trapsts: bool,
     /// What it was lowered for.
     pub(crate) key: Key,
 }
@@ -95,6 +97,10 @@ impl CodeCache {
             last: None,
             lowered: 0,
         }
+    }
+
+    pub(crate) fn arch(&self) -> Arch {
+        self.arch
     }
 
     /// The backend it lowers for.

@@ -9,4 +9,5 @@ pub mod inst;
 pub mod lanes;
 pub mod mem;
 pub mod tables;
+pub mod trap;
 pub mod wave;

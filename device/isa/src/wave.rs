@@ -1,6 +1,7 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
 use crate::inst::{FloatConst, WaveSize};
+use crate::trap::{EXCP_EN, TrapHandler, status};
 
 /// Vector registers a wave can have.
 pub const MAX_VGPRS: u16 = 256;
@@ -91,8 +92,8 @@ pub struct WaveInit<'a> {
     pub vgprs: &'a [[u32; 64]],
     /// Vector registers allocated, at most [`MAX_VGPRS`]; using one beyond stops the wave.
     pub vgpr_count: u16,
-    /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE` (the first eight bits are
-    /// `COMPUTE_PGM_RSRC1.FLOAT_MODE`).
+    /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
+    /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
     pub mode: u32,
     /// Trap temporaries `ttmp0..ttmp15`.
     pub ttmps: [u32; 16],
@@ -104,6 +105,12 @@ pub struct WaveInit<'a> {
     pub hw_id1: u32,
     /// `HW_ID2` as `s_getreg_b32` shows it.
     pub hw_id2: u32,
+    /// The process's trap handler; without one exceptions are recorded and traps stop the wave.
+    pub trap: Option<TrapHandler>,
+    /// Position of the queue's doorbell in its process's slice, for `s_sendmsg_rtn MSG_RTN_GET_DOORBELL`.
+    pub doorbell: u32,
+    /// The wave is one of several of its workgroup (`STATUS.IN_TG`).
+    pub in_workgroup: bool,
 }
 
 impl Default for WaveInit<'_> {
@@ -122,6 +129,9 @@ impl Default for WaveInit<'_> {
             scratch_size_per_lane: 0,
             hw_id1: 0,
             hw_id2: 0,
+            trap: None,
+            doorbell: 0,
+            in_workgroup: false,
         }
     }
 }
@@ -140,6 +150,14 @@ pub struct Wave {
     pub(crate) scratch_base: u64,
     pub(crate) scratch_size: u32,
     pub(crate) hw_id: [u32; 2],
+    /// `STATUS` bits that are state of their own; see [`status`](crate::trap::status).
+    pub(crate) status: u32,
+    /// `TRAPSTS`.
+    pub(crate) trapsts: u32,
+    /// Whether float operations record their exceptions.
+    pub(crate) watched: bool,
+    pub(crate) handler: TrapHandler,
+    pub(crate) doorbell: u32,
     /// EXEC while an instruction runs with fewer lanes (DPP).
     pub(crate) saved_exec: [u32; 2],
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
@@ -174,6 +192,11 @@ impl Wave {
             scratch_base: 0,
             scratch_size: 0,
             hw_id: [0; 2],
+            status: 0,
+            trapsts: 0,
+            watched: false,
+            handler: TrapHandler::default(),
+            doorbell: 0,
             saved_exec: [0; 2],
             instructions: 0,
         };
@@ -202,6 +225,18 @@ impl Wave {
         self.scratch_base = init.scratch_base;
         self.scratch_size = init.scratch_size_per_lane;
         self.hw_id = [init.hw_id1, init.hw_id2];
+        self.handler = init.trap.unwrap_or_default();
+        self.doorbell = init.doorbell;
+        self.trapsts = 0;
+        self.watched = init.mode & EXCP_EN != 0;
+        self.status = status::VALID;
+        for (bit, is_set) in [
+            (status::TRAP_EN, init.trap.is_some()),
+            (status::IN_TG, init.in_workgroup),
+            (status::SCRATCH_EN, init.scratch_size_per_lane != 0),
+        ] {
+            self.status |= if is_set { bit } else { 0 };
+        }
         self.instructions = 0;
         for (register, value) in self.s[..MAX_SGPRS].iter_mut().zip(init.sgprs) {
             *register = *value;

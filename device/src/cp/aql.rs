@@ -365,6 +365,8 @@ impl AqlQueue {
             queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
         };
         let mut prepared = dispatch::prepare(self.state.space(), source)?;
+        prepared.launch.trap = self.config.trap;
+        prepared.launch.doorbell = self.config.identity.doorbell_id();
         let queue = queue.map(|(_, queue)| queue);
         if prepared.scratch_per_wave != 0
             && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?

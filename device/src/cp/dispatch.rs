@@ -4,7 +4,7 @@
 
 use belfry_abi::aql::{AmdQueue, KernelDispatchPacket};
 use belfry_abi::kernel_descriptor::{
-    ComputePgmRsrc1, KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor,
+    ComputePgmRsrc1, ComputePgmRsrc2, KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor,
 };
 use belfry_isa::exec::MAX_LDS_SIZE;
 use belfry_isa::inst::WaveSize;
@@ -73,7 +73,7 @@ pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepar
         entry,
         wave_size,
         vgpr_count,
-        mode: mode(rsrc1),
+        mode: mode(rsrc1, rsrc2),
         user_sgprs,
         workgroup_id_sgprs: [
             rsrc2.enable_sgpr_workgroup_id_x(),
@@ -87,6 +87,8 @@ pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepar
         lds_size: packet.group_segment_size.next_multiple_of(LDS_GRANULE),
         scratch: None,
         scratch_bytes_per_lane: 0,
+        trap: None,
+        doorbell: 0,
     };
     if launch.workgroup_count().is_none() {
         return Err(Cause::Dimensions { dimensions: packet.setup & 3, grid });
@@ -143,6 +145,10 @@ fn kernel(space: &AddressSpace, address: u64) -> Result<(KernelDescriptor, u64),
     if descriptor.compute_pgm_rsrc3.shared_vgpr_count() != 0 {
         return Err(bad("shared vector registers are not modelled".into()));
     }
+    let rsrc3 = descriptor.compute_pgm_rsrc3;
+    if rsrc3.trap_on_start() || rsrc3.trap_on_end() {
+        return Err(bad("traps at start and end are for the packet processor to ask for".into()));
+    }
     let entry = address.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     if descriptor.kernel_code_entry_byte_offset == 0 || !entry.is_multiple_of(KERNEL_CODE_ENTRY_ALIGN) {
         return Err(bad(format!("entry point {entry:#x} is not aligned to 256 bytes")));
@@ -151,11 +157,12 @@ fn kernel(space: &AddressSpace, address: u64) -> Result<(KernelDescriptor, u64),
     Ok((descriptor, entry))
 }
 
-/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1`.
-fn mode(rsrc1: ComputePgmRsrc1) -> u32 {
+/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1` and the exceptions of `COMPUTE_PGM_RSRC2`.
+fn mode(rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> u32 {
     rsrc1.float_mode()
         | u32::from(rsrc1.enable_dx10_clamp()) << 8
         | u32::from(rsrc1.enable_ieee_mode()) << 9
+        | rsrc2.enable_exceptions() << 12
         | u32::from(rsrc1.fp16_ovfl()) << 23
 }
 

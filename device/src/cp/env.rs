@@ -23,11 +23,21 @@ pub struct QueueIdentity {
     pub doorbell: u32,
 }
 
+impl QueueIdentity {
+    /// Position of the queue's doorbell in its process's slice, as KFD counts.
+    #[must_use]
+    pub fn doorbell_id(&self) -> u32 {
+        (self.doorbell / 2) & 0x3ff
+    }
+}
+
 /// What a wave tells the driver through the SQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqInterrupt {
     /// `s_sendmsg MSG_INTERRUPT` with `M0[23:0]`.
     Message(u32),
+    /// The same from a wave in its trap handler.
+    HandlerMessage(u32),
     /// A wave ran into an illegal instruction (`SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST`).
     IllegalInstruction,
     /// A wave violated an aperture (`SQ_INTERRUPT_ERROR_TYPE_MEMVIOL`).

@@ -19,6 +19,7 @@ pub use env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
 pub use error::{Cause, QueueError};
 
 use belfry_isa::mem::Apertures;
+use belfry_isa::trap::TrapHandler;
 
 /// Registers of the HQD that an AQL queue runs from.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,8 @@ pub struct AqlConfig {
     pub read_index: u64,
     /// `SH_MEM_BASES` of the VMID.
     pub apertures: Apertures,
+    /// `SQ_SHADER_TBA` and `SQ_SHADER_TMA` of the process; `None` without a trap handler.
+    pub trap: Option<TrapHandler>,
 }
 
 /// What [`AqlQueue::service`] achieved.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
 use super::error::{Cause, QueueError};
-use crate::shader::{Announcement, Clock, FailureClass, Owner, Runner, ShaderQueue, WaveFailure};
+use crate::shader::{Announcement, Clock, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
 use crate::vm::AddressSpace;
 
 /// Shared state of one queue.
@@ -163,7 +163,20 @@ impl Owner for InFlight {
         }
     }
 
-    fn message(&self, m0: u32) {
-        self.state.interrupts.sq_interrupt(&self.state.identity(), SqInterrupt::Message(m0));
+    fn notice(&self, notice: Notice) {
+        let identity = self.state.identity();
+        match notice {
+            Notice::Message { m0, privileged } => {
+                let interrupt =
+                    if privileged { SqInterrupt::HandlerMessage(m0) } else { SqInterrupt::Message(m0) };
+                self.state.interrupts.sq_interrupt(&identity, interrupt);
+            }
+            // The rest is the handler's to tell.
+            Notice::Trapped(failure) => {
+                if let Some(fault) = failure.vm_fault() {
+                    self.state.interrupts.vm_fault(&identity, &fault);
+                }
+            }
+        }
     }
 }

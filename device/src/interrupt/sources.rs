@@ -20,6 +20,8 @@ const ILLEGAL_INSTRUCTION: u32 = 1;
 const MEMORY_VIOLATION: u32 = 2;
 /// `SQ_INTERRUPT_WORD_ERROR_CTXID0.TYPE`.
 const ERROR_TYPE_SHIFT: u32 = 21;
+/// `SQ_INTERRUPT_WORD_WAVE_CTXID0.PRIV`.
+const PRIVILEGED: u32 = 1 << 26;
 /// `SQ_INTERRUPT_WORD_WAVE_CTXID1.ENCODING`.
 const ENCODING_SHIFT: u32 = 6;
 
@@ -47,11 +49,6 @@ fn entry(client: Client, source: Source, ring: u8, queue: &QueueIdentity) -> IhE
     IhEntry::new(client, source, ring, queue.vmid, queue.pasid as u16)
 }
 
-/// Position of a queue's doorbell in its process's slice, as KFD counts.
-fn doorbell_id(queue: &QueueIdentity) -> u32 {
-    (queue.doorbell / 2) & 0x3ff
-}
-
 impl CpInterrupts for Sources {
     fn cp_eop(&self, queue: &QueueIdentity, event_id: u32) {
         let mut entry = entry(Client::GRBM_CP, Source::CP_EOP_INTERRUPT, cp_ring(queue), queue);
@@ -63,6 +60,7 @@ impl CpInterrupts for Sources {
         let mut entry = entry(Client::GFX, Source::SQ_INTERRUPT, 0, queue);
         let (encoding, data) = match interrupt {
             SqInterrupt::Message(m0) => (sq_encoding::INST, m0 & 0x00ff_ffff),
+            SqInterrupt::HandlerMessage(m0) => (sq_encoding::INST, PRIVILEGED | m0 & 0x00ff_ffff),
             SqInterrupt::IllegalInstruction => (sq_encoding::ERROR, ILLEGAL_INSTRUCTION << ERROR_TYPE_SHIFT),
             SqInterrupt::MemoryViolation => (sq_encoding::ERROR, MEMORY_VIOLATION << ERROR_TYPE_SHIFT),
         };
@@ -72,7 +70,7 @@ impl CpInterrupts for Sources {
 
     fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
         let mut entry = entry(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, cp_ring(queue), queue);
-        entry.data[0] = (code & 0xffff) << 10 | doorbell_id(queue);
+        entry.data[0] = (code & 0xffff) << 10 | queue.doorbell_id();
         self.counters.error("packet refused", format_args!("doorbell={:#x} code={code}", queue.doorbell));
         self.push(entry);
     }

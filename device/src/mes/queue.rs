@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::mqd::ComputeMqd;
 use belfry_isa::mem::Apertures;
+use belfry_isa::trap::TrapHandler;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::frame::Refusal;
@@ -66,6 +67,8 @@ pub(super) struct Queue {
     mqd: u64,
     /// Write pointer, in VMID 0.
     wptr: u64,
+    /// The process's trap handler.
+    trap: Option<TrapHandler>,
     /// How long it may keep a slot that others wait for.
     pub(super) quantum: Duration,
     /// SUSPEND has named its gang.
@@ -105,6 +108,12 @@ fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, Refusal> {
     mqd_from_bytes(&bytes).map_err(Refusal)
 }
 
+/// `SQ_SHADER_TBA` has no bits 7:0.
+fn trap_handler(frame: &belfry_abi::mes::AddQueue) -> Option<TrapHandler> {
+    let tba = frame.trap_handler_addr.get() & !0xff;
+    (tba != 0).then(|| TrapHandler { tba, tma: frame.tma_addr.get() })
+}
+
 impl Queue {
     /// Reads and checks the MQD of a queue to be added; also gives the number its waves are kept under, or 0.
     pub(super) fn new(
@@ -127,6 +136,7 @@ impl Queue {
             gang: frame.gang_context_addr.get(),
             mqd: frame.mqd_addr.get(),
             wptr: frame.wptr_addr.get(),
+            trap: trap_handler(frame),
             quantum,
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
@@ -212,6 +222,7 @@ impl Queue {
                 identity,
                 ring_base: hqd.pq_base(),
                 ring_packets: hqd.pq_dwords().unwrap_or(0) * 4 / PACKET,
+                trap: self.trap,
                 rptr_report: hqd.rptr_report_addr(),
                 wptr_poll: hqd.wptr_poll_addr(),
                 read_index: self.read_index,

@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::chance::Chance;
+use super::engine::Work;
 use super::failure::WaveFailure;
 use super::launch::Launch;
-use super::queue::ShaderQueue;
+use super::queue::{Seat, ShaderQueue};
 use super::workgroup::Workgroup;
 
 /// Something to do once no lock and no slice of guest memory is held.
@@ -30,8 +32,22 @@ pub trait Owner: Send + Sync {
     /// anything; interrupts and wake-ups belong into the announcement.
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement;
 
-    /// A wave sent `MSG_INTERRUPT` with this value of `M0[23:0]`. Called outside slices.
-    fn message(&self, m0: u32);
+    /// A wave has something to tell while it runs on. Called outside slices.
+    fn notice(&self, notice: Notice);
+}
+
+/// What a wave tells while it runs on.
+#[derive(Debug)]
+pub enum Notice {
+    /// It sent `MSG_INTERRUPT`.
+    Message {
+        /// `M0[23:0]`.
+        m0: u32,
+        /// From its trap handler.
+        privileged: bool,
+    },
+    /// It went into its trap handler for a fault.
+    Trapped(Box<WaveFailure>),
 }
 
 /// A dispatch handed to the engine.
@@ -41,7 +57,12 @@ pub(super) struct Dispatch {
     owner: Arc<dyn Owner>,
     /// Lane IDs of a full workgroup, made once.
     lanes: Vec<(u64, [u32; 64])>,
-    code_epoch: u64,
+    /// Dispatches submitted before it.
+    number: u64,
+    /// Decisions of a deterministic schedule.
+    chance: Option<Mutex<Chance>>,
+    /// Instructions executed and waves switched to: the time in a deterministic schedule.
+    ticks: AtomicU64,
     total: u64,
     next: AtomicU64,
     done: AtomicU64,
@@ -61,13 +82,14 @@ impl fmt::Debug for Dispatch {
 }
 
 impl Dispatch {
-    /// A dispatch of `total` workgroups, [`Launch::workgroup_count`], at least one.
+    /// Dispatch `number` of the engine, of `total` workgroups, [`Launch::workgroup_count`], at least one.
     pub(super) fn new(
         queue: Arc<ShaderQueue>,
         launch: Launch,
         total: u64,
-        code_epoch: u64,
+        number: u64,
         owner: Arc<dyn Owner>,
+        chance: Option<Chance>,
     ) -> Dispatch {
         let lanes = launch.lane_ids(launch.workgroup);
         Dispatch {
@@ -75,7 +97,9 @@ impl Dispatch {
             launch,
             owner,
             lanes,
-            code_epoch,
+            number,
+            chance: chance.map(Mutex::new),
+            ticks: AtomicU64::new(0),
             total,
             next: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -100,8 +124,51 @@ impl Dispatch {
         &self.lanes
     }
 
+    /// Code may be new with each dispatch.
     pub(super) fn code_epoch(&self) -> u64 {
-        self.code_epoch
+        self.number + 2
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn is_deterministic(&self) -> bool {
+        self.chance.is_some()
+    }
+
+    /// A copy of the decisions to come, which [`Dispatch::decided`] takes back.
+    pub(super) fn chance(&self) -> Option<Chance> {
+        self.chance.as_ref().map(|chance| *chance.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over where a turn has left the decisions, and what it has cost.
+    pub(super) fn decided(&self, chance: Option<Chance>, ticks: u64) {
+        self.ticks.fetch_add(ticks, Ordering::Relaxed);
+        if let (Some(mine), Some(chance)) = (&self.chance, chance) {
+            *mine.lock().unwrap_or_else(PoisonError::into_inner) = chance;
+        }
+    }
+
+    pub(super) fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// What a turn of a deterministic schedule begins with: a new workgroup, if there is a seat for one, or a paused one.
+    pub(super) fn choose(&self, seat: Option<Seat>) -> Option<Work> {
+        let mut chance = self.chance()?;
+        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = usize::from(seat.is_some());
+        let choices = begin + paused.len();
+        if choices == 0 {
+            return None;
+        }
+        let choice = chance.below(choices);
+        self.decided(Some(chance), 0);
+        match seat {
+            Some(seat) if choice == 0 => Some(Work::Begin(seat)),
+            _ => paused.remove(choice - begin).map(Work::Resume),
+        }
     }
 
     /// Whether all of it is at most this many waves.

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 
+use super::chance::Chance;
 use super::dispatch::{Dispatch, Owner, Runner};
 use super::launch::Launch;
 use super::queue::{Residency, Seat, ShaderQueue};
@@ -16,16 +17,22 @@ use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::patience;
+use crate::trace::TraceSink;
 
 /// Waves a compute unit of gfx11 holds: two SIMDs of 16.
 pub const WAVES_PER_CU: u32 = 32;
 /// Most waves of a dispatch whose first turn the submitting thread takes.
 const SMALL: u64 = 8;
 
+/// Code epoch of the first dispatch.
+const FIRST_EPOCH: u64 = 2;
+/// Turns a dispatch of a deterministic schedule has before others have theirs.
+const TURNS_BEFORE_OTHERS: u32 = 1 << 16;
+
 /// Size of the engine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ShaderConfig {
-    /// Worker threads; one makes execution deterministic: workgroups begin in ascending order and take turns in a fixed way.
+    /// Worker threads.
     pub workers: usize,
     /// Compute units, which decide how many waves are resident at once.
     pub compute_units: u32,
@@ -33,6 +40,10 @@ pub struct ShaderConfig {
     pub arch: Arch,
     /// Which host instructions the interpreter uses.
     pub backend: Backend,
+    /// Seed of a deterministic schedule, which wants one worker.
+    pub deterministic: Option<u64>,
+    /// Receiver of executed instructions.
+    pub trace: Option<Arc<dyn TraceSink>>,
 }
 
 /// Reads the 100 MHz counter.
@@ -76,6 +87,8 @@ pub(super) struct Shared {
     pub(super) backend: Backend,
     /// Worker threads.
     workers: usize,
+    deterministic: Option<u64>,
+    pub(super) trace: Option<Arc<dyn TraceSink>>,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +99,8 @@ struct State {
     waiting: usize,
     /// The submitting thread takes a turn: it counts as one of the workers.
     submitter_runs: bool,
+    /// Turns the first dispatch of a deterministic schedule has had.
+    turns: u32,
     shutdown: bool,
 }
 
@@ -125,12 +140,14 @@ impl ShaderEngine {
             residency: Arc::new(Residency::new(
                 config.compute_units.saturating_mul(WAVES_PER_CU).max(WAVES_PER_CU),
             )),
-            code_epoch: AtomicU64::new(1),
+            code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
             counters: Counters::default(),
             clock,
             arch: config.arch,
             backend: config.backend,
             workers: config.workers.max(1),
+            deterministic: config.deterministic,
+            trace: config.trace,
         });
         let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter));
         let mut engine = ShaderEngine { shared, workers: Vec::new(), submitter };
@@ -161,8 +178,11 @@ impl ShaderEngine {
             .filter(|&total| total > 0)
             .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
-        let dispatch = Arc::new(Dispatch::new(Arc::clone(queue), launch, total, epoch, owner));
-        if dispatch.is_small(SMALL)
+        let chance = self.shared.deterministic.map(|seed| Chance::new(seed, epoch - FIRST_EPOCH));
+        let dispatch = Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
+        let dispatch = Arc::new(dispatch);
+        if self.shared.deterministic.is_none()
+            && dispatch.is_small(SMALL)
             && let Some(aftermath) = self.first_turn(&dispatch)
         {
             aftermath.announce(&dispatch);
@@ -310,12 +330,15 @@ impl Shared {
         self.announce(self.lock());
     }
 
-    /// Takes the queues in turn, and the dispatches of each queue in turn.
+    /// Takes the queues in turn, and the dispatches of each queue in turn; in a deterministic schedule only after many
+    /// turns of one, so that it does not depend on when the others came.
     fn find(&self, state: &mut State) -> Option<Task> {
         // With one worker nothing ever runs at the same time.
         if state.submitter_runs && self.workers == 1 {
             return None;
         }
+        let stays = self.deterministic.is_some() && state.turns < TURNS_BEFORE_OTHERS;
+        state.turns = if stays { state.turns + 1 } else { 0 };
         for _ in 0..state.queues.len() {
             let mut active = state.queues.pop_front()?;
             if active.queue.is_stopping() {
@@ -327,7 +350,7 @@ impl Shared {
                 continue;
             }
             let task = if active.queue.begin_turn() {
-                let task = self.find_in(&mut active.dispatches);
+                let task = self.find_in(&mut active.dispatches, stays);
                 if task.is_none() {
                     active.queue.end_turn();
                 }
@@ -335,6 +358,10 @@ impl Shared {
             } else {
                 None
             };
+            if task.is_some() && stays {
+                state.queues.push_front(active);
+                return task;
+            }
             state.queues.push_back(active);
             if task.is_some() {
                 return task;
@@ -343,10 +370,22 @@ impl Shared {
         None
     }
 
-    fn find_in(&self, dispatches: &mut VecDeque<Arc<Dispatch>>) -> Option<Task> {
-        for _ in 0..dispatches.len() {
-            let dispatch = dispatches.pop_front()?;
-            dispatches.push_back(Arc::clone(&dispatch));
+    fn find_in(&self, dispatches: &mut VecDeque<Arc<Dispatch>>, stays: bool) -> Option<Task> {
+        for index in 0..dispatches.len() {
+            let dispatch = if stays {
+                Arc::clone(dispatches.get(index)?)
+            } else {
+                let dispatch = dispatches.pop_front()?;
+                dispatches.push_back(Arc::clone(&dispatch));
+                dispatch
+            };
+            if dispatch.is_deterministic() {
+                let seat = dispatch.has_unclaimed().then(|| self.residency.seat(&dispatch)).flatten();
+                match dispatch.choose(seat) {
+                    Some(work) => return Some(Task { dispatch, work }),
+                    None => continue,
+                }
+            }
             // New workgroups first: those that wait for each other across the grid must all become resident.
             if dispatch.has_unclaimed()
                 && let Some(seat) = self.residency.seat(&dispatch)

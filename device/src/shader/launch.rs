@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use belfry_isa::inst::WaveSize;
+use belfry_isa::trap::TrapHandler;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::scratch::ScratchPool;
@@ -43,6 +44,10 @@ pub struct Launch {
     pub scratch: Option<Arc<ScratchPool>>,
     /// Bytes of scratch memory each lane may use.
     pub scratch_bytes_per_lane: u32,
+    /// The process's trap handler.
+    pub trap: Option<TrapHandler>,
+    /// Position of the queue's doorbell in its process's slice.
+    pub doorbell: u32,
 }
 
 impl Launch {
@@ -123,6 +128,16 @@ impl Launch {
             .collect()
     }
 
+    /// Trap temporaries, as the SPI fills them for a process with a trap handler: `ttmp11` has the wave's number in its
+    /// workgroup, and whether it has no scratch memory (ROCr `trap_handler.s`).
+    fn ttmps(&self, wave: u32) -> [u32; 16] {
+        let mut ttmps = [0; 16];
+        if self.trap.is_some() {
+            ttmps[11] = wave & 0x3f | u32::from(self.scratch.is_none()) << 6;
+        }
+        ttmps
+    }
+
     /// Starts wave `wave` of `waves` of a workgroup, in the place of the one at that index of `storage` or behind it.
     pub(super) fn start_wave(
         &self,
@@ -164,6 +179,10 @@ impl Launch {
             mode: self.mode,
             scratch_base,
             scratch_size_per_lane: if scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
+            ttmps: self.ttmps(wave),
+            trap: self.trap,
+            doorbell: self.doorbell,
+            in_workgroup: waves > 1,
             ..WaveInit::default()
         };
         match storage.get_mut(wave as usize) {
@@ -192,6 +211,8 @@ mod tests {
             lds_size: 0,
             scratch: None,
             scratch_bytes_per_lane: 0,
+            trap: None,
+            doorbell: 0,
         }
     }
 

@@ -14,6 +14,7 @@
 //! | suspended | no | kept | [`ShaderEngine::resume`], [`ShaderEngine::remove`] |
 //! | stopped | no | dropped | nothing |
 
+mod chance;
 mod dispatch;
 mod engine;
 mod failure;
@@ -24,7 +25,7 @@ mod stats;
 mod worker;
 mod workgroup;
 
-pub use dispatch::{Announcement, Owner, Runner};
+pub use dispatch::{Announcement, Notice, Owner, Runner};
 pub use engine::{Clock, Error, ShaderConfig, ShaderEngine, WAVES_PER_CU};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};

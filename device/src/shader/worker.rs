@@ -6,7 +6,8 @@ use std::sync::Arc;
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::mem::{Mmu, Tlb};
 
-use super::dispatch::{Announcement, Dispatch, Runner};
+use super::chance::Chance;
+use super::dispatch::{Announcement, Dispatch, Notice, Runner};
 use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::stats::Local;
@@ -54,14 +55,14 @@ pub(super) struct Worker {
 #[derive(Default)]
 pub(super) struct Aftermath {
     announcements: Vec<Announcement>,
-    messages: Vec<u32>,
+    notices: Vec<Notice>,
 }
 
 impl Aftermath {
     /// Tells everybody. Receivers may take locks and begin slices: the caller holds none of the engine's.
     pub(super) fn announce(self, dispatch: &Dispatch) {
-        for m0 in self.messages {
-            dispatch.owner().message(m0);
+        for notice in self.notices {
+            dispatch.owner().notice(notice);
         }
         for announcement in self.announcements {
             announcement();
@@ -136,13 +137,19 @@ impl Worker {
             Work::Begin(seat) => (Some(seat), None),
             Work::Resume(workgroup) => (None, Some(workgroup)),
         };
-        let mut budget = match self.runner {
-            Runner::Worker => TURN_BUDGET,
-            Runner::Submitter => FIRST_TURN_BUDGET,
+        let mut chance = dispatch.chance();
+        let deterministic = chance.is_some();
+        let mut budget = match (&mut chance, self.runner) {
+            (Some(chance), _) => chance.turn(),
+            (None, Runner::Worker) => TURN_BUDGET,
+            (None, Runner::Submitter) => FIRST_TURN_BUDGET,
         };
+        let whole = budget;
         let mut settled = None;
         let slice = space.enter();
-        let clock = Arc::clone(&self.shared.clock);
+        let shared = Arc::clone(&self.shared);
+        let ticks = || dispatch.ticks();
+        let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &*shared.clock };
         let stopping = || queue.should_yield();
         loop {
             let mut workgroup = match current.take() {
@@ -165,11 +172,14 @@ impl Worker {
                 tlb: &mut context.tlb,
                 code: &mut context.code,
                 apertures: queue.apertures(),
-                clock: &*clock,
+                clock,
                 code_epoch: dispatch.code_epoch(),
+                dispatch: dispatch.number(),
+                trace: shared.trace.as_deref(),
+                chance: chance.as_mut(),
                 budget: &mut budget,
                 stats: &mut self.stats,
-                messages: &mut aftermath.messages,
+                notices: &mut aftermath.notices,
                 stopping: &stopping,
             };
             match workgroup.run(&mut turn) {
@@ -184,6 +194,9 @@ impl Worker {
                     if dispatch.workgroup_done() {
                         self.stats.dispatches += 1;
                         settled = Some(Ok(()));
+                        break;
+                    }
+                    if deterministic {
                         break;
                     }
                 }
@@ -206,6 +219,9 @@ impl Worker {
             }
         }
         drop(slice);
+        if deterministic {
+            dispatch.decided(chance, whole - budget + 1);
+        }
         self.keep(context);
         // Whoever sees the signal finds its work counted.
         self.shared.counters.add(&mut self.stats);

@@ -1,14 +1,18 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::exec::{self, Env, Lds, Observer, Step, Stop};
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
+use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
 
+use super::chance::Chance;
+use super::dispatch::Notice;
 use super::failure::{Reason, WaveFailure};
 use super::launch::Launch;
 use super::queue::Seat;
 use super::stats::Local;
+use crate::trace::{TraceSink, WaveId};
 
 /// Instructions a wave runs before the next wave of its workgroup gets a turn.
 pub(super) const WAVE_QUANTUM: u64 = 4096;
@@ -24,6 +28,8 @@ const TRAP_DEBUG: u8 = 3;
 enum State {
     Ready,
     AtBarrier,
+    /// Kept as it is for a debugger, or until its queue is destroyed.
+    Halted,
     Ended,
 }
 
@@ -68,9 +74,26 @@ pub(super) struct Turn<'a> {
     pub(super) code_epoch: u64,
     pub(super) budget: &'a mut u64,
     pub(super) stats: &'a mut Local,
-    /// `M0` of the interrupts that waves asked for.
-    pub(super) messages: &'a mut Vec<u32>,
+    /// What waves tell meanwhile.
+    pub(super) notices: &'a mut Vec<Notice>,
     pub(super) stopping: &'a dyn Fn() -> bool,
+    /// Number of the dispatch.
+    pub(super) dispatch: u64,
+    pub(super) trace: Option<&'a dyn TraceSink>,
+    /// Decisions of a deterministic schedule.
+    pub(super) chance: Option<&'a mut Chance>,
+}
+
+/// A trace of one wave.
+struct Traced<'a> {
+    id: WaveId,
+    sink: &'a dyn TraceSink,
+}
+
+impl Observer for Traced<'_> {
+    fn step(&mut self, step: &Step<'_>) {
+        self.sink.instruction(&self.id, step);
+    }
 }
 
 impl Workgroup {
@@ -121,6 +144,9 @@ impl Workgroup {
         loop {
             let mut ran = false;
             let mut only_slept = true;
+            if let Some(chance) = turn.chance.as_deref_mut() {
+                self.next = chance.below(self.count);
+            }
             for _ in 0..self.count {
                 let wave = self.next;
                 self.next = (wave + 1) % self.count;
@@ -142,6 +168,9 @@ impl Workgroup {
             }
             if self.states.iter().all(|&state| state == State::Ended) {
                 return Outcome::Done;
+            }
+            if !ran && self.states.contains(&State::Halted) {
+                return Outcome::Paused { asleep: true };
             }
             if !ran {
                 // Every wave that has not ended waits at the barrier.
@@ -169,7 +198,15 @@ impl Workgroup {
             clock: turn.clock,
             code_epoch: turn.code_epoch,
         };
-        let stop = exec::run(wave, &mut env, WAVE_QUANTUM.min(*turn.budget));
+        let quantum = turn.chance.as_deref_mut().map_or(WAVE_QUANTUM, Chance::quantum);
+        let quantum = quantum.min(*turn.budget);
+        let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
+        let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
+        let stop = match &mut traced {
+            None if turn.chance.is_none() => exec::run(wave, &mut env, quantum),
+            None => exec::run_stepped(wave, &mut env, quantum, None),
+            Some(traced) => exec::run_stepped(wave, &mut env, quantum, Some(traced)),
+        };
         let executed = wave.instructions - before;
         turn.stats.wave_instructions += executed;
         *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST);
@@ -182,14 +219,27 @@ impl Workgroup {
             Stop::Barrier => self.states[index] = State::AtBarrier,
             Stop::Sleep => return Ok(executed < SWITCH_COST),
             Stop::Budget => {}
-            Stop::Message { id: MSG_INTERRUPT, m0 } => turn.messages.push(m0 & 0x00ff_ffff),
+            Stop::Message { id: MSG_INTERRUPT, m0 } => {
+                let privileged = wave.is_privileged();
+                turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged });
+            }
             Stop::Message { id: MSG_DEALLOC_VGPRS, .. } => {}
             // The other messages belong to graphics stages that do not exist here; they have no effect on a compute wave.
             Stop::Message { id, .. } => log::debug!(target: "gpu::shader", "s_sendmsg ignored id={id:#x}"),
+            Stop::Trap(id) if wave.enter_trap(TrapCause::Instruction(id)) => {}
             // Without a debugger attached, a debug trap continues.
             Stop::Trap(TRAP_DEBUG) => {}
             Stop::Trap(id) => return Err(failure(Reason::Trap { id, pc: wave.pc() })),
+            // Handlers halt the wave they have reported; its queue is for the runtime to destroy.
+            Stop::Halt if wave.has_trap_handler() => self.states[index] = State::Halted,
             Stop::Halt => return Err(failure(Reason::Halt { pc: wave.pc() })),
+            // Only stopped for when there is a handler, and not from within it.
+            Stop::Exception => {
+                wave.enter_trap(TrapCause::Exception);
+            }
+            Stop::Fault(fault) if wave.enter_trap(TrapCause::Fault(&fault.kind)) => {
+                turn.notices.push(Notice::Trapped(failure(Reason::Fault(fault))));
+            }
             Stop::Fault(fault) => return Err(failure(Reason::Fault(fault))),
         }
         Ok(false)

@@ -112,8 +112,14 @@ impl Bench {
             Arc::new(AddressSpace::new(Arc::clone(&memory), root, Arc::default()).expect("a valid root"));
         let epoch = Instant::now();
         let clock = Arc::new(move || 1 + (epoch.elapsed().as_nanos() / 10) as u64);
-        let config =
-            ShaderConfig { workers, compute_units: 8, arch: Arch::Gfx1100, backend: Backend::detect() };
+        let config = ShaderConfig {
+            workers,
+            compute_units: 8,
+            arch: Arch::Gfx1100,
+            backend: Backend::detect(),
+            deterministic: None,
+            trace: None,
+        };
         let shader = Arc::new(ShaderEngine::new(config, clock.clone()).expect("threads start"));
         let interrupts = Arc::new(Recorder::default());
         let wakes = Arc::new(AtomicUsize::new(0));
@@ -213,6 +219,7 @@ impl Bench {
         self.space.write(amd_queue, &queue).expect("mapped");
         let doorbell = self.next_doorbell.fetch_add(2, Ordering::Relaxed) as u32;
         let config = AqlConfig {
+            trap: None,
             identity: QueueIdentity { me: 1, pipe: 0, queue: 0, vmid: 8, pasid: 0x8001, doorbell },
             ring_base: ring,
             ring_packets: packets,

@@ -1,7 +1,8 @@
-//! Program control: branches, waits, messages, hardware registers.
+//! Program control: branches, waits, messages.
 
 use super::Stop;
 use super::di::{Di, Flow, Machine};
+use crate::trap::{EXCP_EN, status};
 use crate::wave::{Wave, number};
 
 /// Goes to the target: inside the region when `aux` is 0, else the address in `dst2:dst`.
@@ -38,7 +39,7 @@ branches! {
 
 /// A lane mask, as wide as the wave.
 #[inline(always)]
-fn mask(w: &Wave, register: usize) -> u64 {
+pub(crate) fn mask(w: &Wave, register: usize) -> u64 {
     if w.halves == 1 { u64::from(w.s[register]) } else { w.pair(register) }
 }
 
@@ -92,7 +93,14 @@ pub(crate) fn half_loop_end(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow 
     Flow::NEXT
 }
 
-/// `s_setpc_b64`, `s_rfe_b64`.
+/// `s_rfe_b64`: back from the trap handler; the bits above the address are the trap's, not the address's.
+pub(crate) fn rfe(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.pc = d.src[0].scalar64(w) & 0xffff_ffff_fffc;
+    w.status &= !status::PRIV;
+    if w.is_halted() { m.stop_here(Stop::Halt) } else { Flow::LEAVE }
+}
+
+/// `s_setpc_b64`.
 pub(crate) fn setpc(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     w.pc = d.src[0].scalar64(w) & !3;
     Flow::LEAVE
@@ -130,9 +138,10 @@ pub(crate) fn sleep(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     m.stop(Stop::Sleep)
 }
 
-/// `s_sethalt`.
-pub(crate) fn halt(_w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    if d.imm & 1 != 0 { m.stop(Stop::Halt) } else { Flow::NEXT }
+/// `s_sethalt`: in the trap handler the wave halts when it returns from it.
+pub(crate) fn halt(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.status = w.status & !status::HALT | if d.imm & 1 != 0 { status::HALT } else { 0 };
+    if w.is_halted() { m.stop(Stop::Halt) } else { Flow::NEXT }
 }
 
 /// `s_trap`.
@@ -140,107 +149,36 @@ pub(crate) fn trap(_w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     m.stop(Stop::Trap((d.imm & 255) as u8))
 }
 
-/// `s_sendmsg`.
+/// `s_sendmsg` and, when `aux` is 1, `s_sendmsghalt`: the next run finds the wave halted.
 pub(crate) fn sendmsg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.status |= if d.aux == 1 { status::HALT } else { 0 };
     m.stop(Stop::Message { id: (d.imm & 0xffff) as u16, m0: w.s[number::M0] })
 }
 
-/// `s_sendmsg_rtn_b32`/`b64` with `MSG_RTN_GET_REALTIME`.
-pub(crate) fn realtime(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let now = (m.clock)();
-    if d.aux == 64 {
-        w.set_pair(d.dst as usize, now);
-    } else {
-        w.s[d.dst as usize & 255] = now as u32;
-    }
-    Flow::NEXT
+/// `s_sendmsg_rtn` messages that are answered (`AMDGPU::SendMsg::Id`).
+pub(crate) mod message {
+    pub(crate) const GET_DOORBELL: u32 = 128;
+    pub(crate) const GET_DDID: u32 = 129;
+    pub(crate) const GET_TMA: u32 = 130;
+    pub(crate) const GET_REALTIME: u32 = 131;
+    pub(crate) const GET_TBA: u32 = 133;
+    pub(crate) const ANSWERED: [u32; 5] = [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, GET_TBA];
 }
 
-/// Hardware register numbers (`hwRegId` of the instruction set; LLVM's `AMDGPU::Hwreg::Id`).
-pub(crate) mod hwreg {
-    pub(crate) const MODE: u32 = 1;
-    pub(crate) const STATUS: u32 = 2;
-    pub(crate) const TRAPSTS: u32 = 3;
-    pub(crate) const SH_MEM_BASES: u32 = 15;
-    pub(crate) const FLAT_SCR_LO: u32 = 20;
-    pub(crate) const FLAT_SCR_HI: u32 = 21;
-    pub(crate) const HW_ID1: u32 = 23;
-    pub(crate) const HW_ID2: u32 = 24;
-    pub(crate) const SHADER_CYCLES: u32 = 29;
-
-    /// Whether reading it is implemented.
-    pub(crate) fn readable(id: u32) -> bool {
-        matches!(
-            id,
-            MODE | STATUS
-                | TRAPSTS
-                | SH_MEM_BASES
-                | FLAT_SCR_LO
-                | FLAT_SCR_HI
-                | HW_ID1
-                | HW_ID2
-                | SHADER_CYCLES
-        )
-    }
-
-    /// Whether writing it is implemented.
-    pub(crate) fn writable(id: u32) -> bool {
-        matches!(id, MODE | TRAPSTS | FLAT_SCR_LO | FLAT_SCR_HI)
-    }
-}
-
-/// Register number, first bit, bit count of a `hwreg` immediate.
-fn field(imm: u32) -> (u32, u32, u32) {
-    (imm & 63, imm >> 6 & 31, (imm >> 11 & 31) + 1)
-}
-
-fn low_bits(count: u32) -> u32 {
-    u32::MAX >> (32 - count)
-}
-
-/// `s_getreg_b32`.
-pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (id, offset, count) = field(d.imm);
-    let value = match id {
-        hwreg::MODE => w.mode,
-        // STATUS: SCC in bit 0, EXECZ in bit 9, VCCZ in bit 10, the wave is valid in bit 16.
-        hwreg::STATUS => {
-            w.s[number::SCC]
-                | u32::from(mask(w, number::EXEC) == 0) << 9
-                | u32::from(mask(w, number::VCC) == 0) << 10
-                | 1 << 16
-        }
-        hwreg::SH_MEM_BASES => {
-            (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32
-        }
-        hwreg::FLAT_SCR_LO => w.scratch_base as u32,
-        hwreg::FLAT_SCR_HI => (w.scratch_base >> 32) as u32,
-        hwreg::HW_ID1 => w.hw_id[0],
-        hwreg::HW_ID2 => w.hw_id[1],
-        // Twenty bits of a clock: instructions executed do not advance it in the middle of a run, time does.
-        hwreg::SHADER_CYCLES => (m.clock)() as u32 & 0xf_ffff,
+/// `s_sendmsg_rtn_b32` and, when `aux` is 64, `s_sendmsg_rtn_b64`.
+pub(crate) fn sendmsg_rtn(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let answer = match d.imm {
+        message::GET_DOORBELL => u64::from(w.doorbell),
+        message::GET_TMA => w.handler.tma,
+        message::GET_TBA => w.handler.tba,
+        message::GET_REALTIME => (m.clock)(),
+        // The draw: there is none.
         _ => 0,
     };
-    w.s[d.dst as usize & 255] = value >> offset & low_bits(count);
-    Flow::NEXT
-}
-
-/// `s_setreg_b32` (source `src[0]`) and `s_setreg_imm32_b32` (a constant).
-pub(crate) fn setreg(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (id, offset, count) = field(d.imm);
-    let mask = low_bits(count) << offset;
-    let value = d.src[0].scalar(w) << offset & mask;
-    let insert = |old: u32| old & !mask | value;
-    match id {
-        hwreg::MODE => return set_mode(w, insert(w.mode), d),
-        hwreg::FLAT_SCR_LO => {
-            w.scratch_base = w.scratch_base & !0xffff_ffff | u64::from(insert(w.scratch_base as u32));
-        }
-        hwreg::FLAT_SCR_HI => {
-            w.scratch_base =
-                w.scratch_base & 0xffff_ffff | u64::from(insert((w.scratch_base >> 32) as u32)) << 32;
-        }
-        _ => {}
+    if d.aux == 64 {
+        w.set_pair(d.dst as usize, answer);
+    } else {
+        w.s[d.dst as usize & 255] = answer as u32;
     }
     Flow::NEXT
 }
@@ -256,9 +194,10 @@ pub(crate) fn denorm_mode(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 /// Code is lowered for a mode: go on in code lowered for the new one, at the address in `dst2:dst`.
-fn set_mode(w: &mut Wave, mode: u32, d: &Di) -> Flow {
+pub(crate) fn set_mode(w: &mut Wave, mode: u32, d: &Di) -> Flow {
     let changed = w.mode != mode;
     w.mode = mode;
+    w.watched |= mode & EXCP_EN != 0;
     if changed {
         w.pc = u64::from(d.dst) | u64::from(d.dst2) << 32;
         Flow::LEAVE

@@ -24,6 +24,8 @@ impl Flow {
     pub(crate) const FAULT: Flow = Flow(u32::MAX - 2);
     /// Raise the region's fault number `Di::imm`.
     pub(crate) const RAISE: Flow = Flow(u32::MAX - 3);
+    /// Stop with `Machine::stop`; `wave.pc` is set.
+    pub(crate) const STOP_HERE: Flow = Flow(u32::MAX - 4);
 
     /// The instruction at `index` of this region.
     pub(crate) fn to(index: u32) -> Flow {
@@ -33,7 +35,7 @@ impl Flow {
     /// Whether it came from [`Flow::to`].
     #[inline(always)]
     pub(crate) fn is_jump(self) -> bool {
-        self.0.wrapping_sub(1) < Flow::RAISE.0 - 1
+        self.0.wrapping_sub(1) < Flow::STOP_HERE.0 - 1
     }
 
     /// The index [`Flow::to`] was given.
@@ -163,6 +165,13 @@ impl Machine<'_> {
     pub(crate) fn stop(&mut self, stop: Stop) -> Flow {
         self.stop = Some(stop);
         Flow::STOP
+    }
+
+    /// Stops the wave where `wave.pc` says.
+    #[cold]
+    pub(crate) fn stop_here(&mut self, stop: Stop) -> Flow {
+        self.stop = Some(stop);
+        Flow::STOP_HERE
     }
 
     /// Stops the wave at this instruction.

@@ -3,9 +3,12 @@
 #![expect(unsafe_code, reason = "handlers are compiled for instructions the host was found to have")]
 
 use super::di::{Flow, Machine};
+use super::exceptions::WATCHED;
+use super::observe::{Observer, Stepper};
 use super::{Env, FaultCause, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
 use crate::mem::Global;
+use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
 /// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`.
@@ -13,6 +16,30 @@ const LOWERED_MODE: u32 = 0x3ff;
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
+    run_with(wave, env, budget, run_region)
+}
+
+/// See [`super::run_stepped`].
+pub(super) fn run_stepped(
+    wave: &mut Wave,
+    env: &mut Env<'_>,
+    budget: u64,
+    observer: Option<&mut dyn Observer>,
+) -> Stop {
+    let mut stepper = Stepper::new(wave, env.code.arch(), observer);
+    run_with(wave, env, budget, |wave, machine, region, limit| stepper.run(wave, machine, region, limit))
+}
+
+#[inline(always)]
+fn run_with(
+    wave: &mut Wave,
+    env: &mut Env<'_>,
+    budget: u64,
+    mut run_region: impl FnMut(&mut Wave, &mut Machine<'_>, &Region, u64) -> Option<Stop>,
+) -> Stop {
+    if wave.is_halted() {
+        return Stop::Halt;
+    }
     env.tlb.synchronise(env.mmu);
     let mut machine = Machine {
         global: Global { mmu: env.mmu, tlb: env.tlb },
@@ -23,8 +50,13 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     };
     let limit = wave.instructions.saturating_add(budget);
     loop {
-        let key = Key { pc: wave.pc, halves: wave.halves, mode: wave.mode & LOWERED_MODE };
+        let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
+        let key = Key { pc: wave.pc, halves: wave.halves, mode };
         let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
+        if region.names_trapsts && !wave.watched && !wave.is_privileged() {
+            wave.watched = true;
+            continue;
+        }
         if let Some(stop) = run_region(wave, &mut machine, region, limit) {
             return stop;
         }
@@ -34,12 +66,22 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     }
 }
 
-/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).
-fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+/// What else lowering looks at: whether exceptions are recorded, and which of them trap.
+fn watch_bits(wave: &Wave) -> u32 {
+    match wave.watched {
+        false => 0,
+        true if wave.has_trap_handler() && !wave.is_privileged() => WATCHED | wave.mode & EXCP_EN,
+        true => WATCHED,
+    }
+}
+
+/// Where in a region a wave begins, if it may run there.
+#[inline(always)]
+pub(super) fn entry(wave: &Wave, region: &Region) -> Result<usize, Stop> {
     let Some(index) = region.index_of(wave.pc) else {
         let text = "the program counter is not a multiple of 4".to_owned();
         let kind = FaultCause::IllegalInstruction { bytes: Vec::new(), text };
-        return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+        return Err(Stop::Fault(WaveFault { pc: wave.pc, kind }));
     };
     if region.vgprs > wave.vgpr_count {
         let kind = FaultCause::RegisterOutOfRange {
@@ -47,8 +89,17 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
             allocated: wave.vgpr_count,
             text: String::from("program"),
         };
-        return Some(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+        return Err(Stop::Fault(WaveFault { pc: wave.pc, kind }));
     }
+    Ok(index)
+}
+
+/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).
+fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+    let index = match entry(wave, region) {
+        Ok(index) => index,
+        Err(stop) => return Some(stop),
+    };
     let code = &region.code[..];
     let mut rest = code.get(index..).unwrap_or_default();
     let mut executed = wave.instructions;
@@ -84,7 +135,7 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
 
 /// What follows from a `flow` that ends the run or leaves the region. Apart, to keep a jump table out of the loop.
 #[inline(never)]
-fn end(
+pub(super) fn end(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Region,
@@ -97,6 +148,7 @@ fn end(
             wave.pc = region.pc_of(index + 1);
             machine.stop.take()
         }
+        Flow::STOP_HERE => machine.stop.take(),
         Flow::FAULT => {
             wave.pc = region.pc_of(index);
             machine.stop.take().map(|stop| at(stop, wave.pc))

@@ -10,12 +10,14 @@ mod vector;
 use super::FaultCause;
 use super::control;
 use super::di::{Di, Handler, Source};
+use super::exceptions;
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::{Arch, Format, Inst, Op, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Global, MemoryFault};
+use crate::trap::EXCP_EN;
 
 /// An operation or operand the engine has no semantics for.
 struct Unsupported;
@@ -51,6 +53,7 @@ pub(crate) fn region(
         faults: lowering.faults.into_boxed_slice(),
         index: lowering.index.into_boxed_slice(),
         vgprs: lowering.vgprs,
+        names_trapsts: lowering.names_trapsts,
         key,
     }
 }
@@ -88,6 +91,9 @@ struct Lowering {
     /// Furthest dword offset a branch goes to.
     furthest: u32,
     vgprs: u16,
+    names_trapsts: bool,
+    /// Whether the instruction being lowered records exceptions.
+    watches: bool,
 }
 
 impl Lowering {
@@ -110,6 +116,8 @@ impl Lowering {
             branches: Vec::new(),
             furthest: 0,
             vgprs: 0,
+            names_trapsts: false,
+            watches: false,
         }
     }
 
@@ -179,7 +187,11 @@ impl Lowering {
     /// Lowers one instruction, or makes it raise a fault.
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
         let (elements, branches, vgprs) = (self.code.len(), self.branches.len(), self.vgprs);
+        self.watches = false;
         let lowered = self.lower(inst);
+        if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
+            self.emit_extra(Di::new(exceptions::check));
+        }
         if lowered.is_err() {
             self.code.truncate(elements);
             self.offsets.truncate(elements);
@@ -274,7 +286,7 @@ impl Di {
     }
 
     /// An element with nothing but a handler.
-    fn new(f: Handler) -> Di {
+    pub(super) fn new(f: Handler) -> Di {
         Di { f, dst: 0, dst2: 0, src: [Source::ZERO; 3], imm: 0, flags: 0, omod: 0, count: 0, aux: 0 }
     }
 }

@@ -22,14 +22,17 @@ mod dispatch;
 mod dot;
 mod ds;
 mod ds_exchange;
+mod exceptions;
 mod exec_mask;
 mod flat;
 mod float;
+mod hwreg;
 mod lane;
 mod lds;
 pub(crate) mod lower;
 mod movrel;
 mod mubuf;
+mod observe;
 mod op;
 mod qsad;
 mod rounded;
@@ -49,6 +52,7 @@ mod wmma;
 
 pub use coverage::{Coverage, coverage, supports};
 pub use lds::{Lds, MAX_LDS_SIZE};
+pub use observe::{Change, Observer, Step};
 
 /// What a wave runs in: one per worker thread, put together for each call of [`run`].
 pub struct Env<'a> {
@@ -98,8 +102,10 @@ pub enum Stop {
     },
     /// `s_trap`.
     Trap(u8),
-    /// `s_sethalt`.
+    /// `STATUS.HALT` has been set, or took effect on the return from the trap handler: only a debugger goes on.
     Halt,
+    /// A float operation raised an exception that `MODE.EXCP_EN` enables, in a wave with a trap handler.
+    Exception,
     /// The wave cannot go on.
     Fault(WaveFault),
 }
@@ -165,4 +171,16 @@ pub enum FaultCause {
 /// Runs `wave` until it stops or has executed about `budget` instructions (checked at taken branches).
 pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     dispatch::run(wave, env, budget)
+}
+
+/// As [`run`], but stops after exactly `budget` instructions, at any of them, and shows each to `observer`.
+///
+/// Many times slower than [`run`].
+pub fn run_stepped(
+    wave: &mut Wave,
+    env: &mut Env<'_>,
+    budget: u64,
+    observer: Option<&mut dyn Observer>,
+) -> Stop {
+    dispatch::run_stepped(wave, env, budget, observer)
 }

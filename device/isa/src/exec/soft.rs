@@ -36,7 +36,8 @@ pub(crate) const SINGLE: Layout = Layout { fraction: 23, exponent: 8 };
 pub(crate) const DOUBLE: Layout = Layout { fraction: 52, exponent: 11 };
 
 impl Layout {
-    const fn sign(self) -> u64 {
+    /// The sign bit.
+    pub(crate) const fn sign(self) -> u64 {
         1 << (self.fraction + self.exponent)
     }
 
@@ -51,6 +52,35 @@ impl Layout {
     /// Whether the bits are neither an infinity nor a NaN.
     pub(crate) const fn is_finite(self, bits: u64) -> bool {
         bits & self.infinity() != self.infinity()
+    }
+
+    /// The bits without the sign.
+    pub(crate) const fn magnitude(self, bits: u64) -> u64 {
+        bits & (self.sign() - 1)
+    }
+
+    /// Whether the bits are a NaN.
+    pub(crate) const fn is_nan(self, bits: u64) -> bool {
+        self.magnitude(bits) > self.infinity()
+    }
+
+    /// Whether the bits are a signalling NaN.
+    pub(crate) const fn is_signalling(self, bits: u64) -> bool {
+        self.is_nan(bits) && bits >> (self.fraction - 1) & 1 == 0
+    }
+
+    /// Whether the bits are a number other than zero too small for a full fraction.
+    pub(crate) const fn is_denormal(self, bits: u64) -> bool {
+        bits & self.infinity() == 0 && self.magnitude(bits) != 0
+    }
+
+    /// The value of a finite number or an infinity in double precision, which holds all of them.
+    pub(crate) fn value(self, bits: u64) -> f64 {
+        let negative = bits & self.sign() != 0;
+        if !self.is_finite(bits) {
+            return if negative { f64::NEG_INFINITY } else { f64::INFINITY };
+        }
+        f64::from_bits(self.number(bits).rounded(DOUBLE, Round::Nearest))
     }
 
     /// The finite number behind the bits.

@@ -2,19 +2,14 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
-use crate::exec::control::{self, hwreg};
+use crate::exec::control::{self, message};
 use crate::exec::di::{Handler, Kind, Source};
 use crate::exec::op;
-use crate::exec::{exec_mask, smem, sop};
+use crate::exec::{exec_mask, hwreg, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_DEALLOC_VGPRS: u32 = 3;
-/// `s_sendmsg_rtn` ids.
-const MSG_RTN_GET_DDID: u32 = 129;
-const MSG_RTN_GET_TMA: u32 = 130;
-const MSG_RTN_GET_REALTIME: u32 = 131;
-const MSG_RTN_GET_TBA: u32 = 133;
 
 impl Lowering {
     pub(super) fn scalar(&mut self, inst: &Inst) -> Lowered {
@@ -99,8 +94,12 @@ impl Lowering {
                 self.emit(simple(control::trap));
                 return Ok(());
             }
-            Op::S_SENDMSG | Op::S_SENDMSGHALT => {
+            Op::S_SENDMSG => {
                 self.emit(simple(control::sendmsg));
+                return Ok(());
+            }
+            Op::S_SENDMSGHALT => {
+                self.emit(Di { aux: 1, ..simple(control::sendmsg) });
                 return Ok(());
             }
             Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64 => return self.message_result(inst),
@@ -111,7 +110,8 @@ impl Lowering {
             }
             Op::S_SETPC_B64 | Op::S_RFE_B64 => {
                 let src = [self.source(inst.src[0], Width::B64)?, Source::ZERO, Source::ZERO];
-                self.emit(Di { src, ..Di::new(control::setpc) });
+                let handler = if inst.op == Op::S_RFE_B64 { control::rfe } else { control::setpc };
+                self.emit(Di { src, ..Di::new(handler) });
                 return Ok(());
             }
             Op::S_SWAPPC_B64 => {
@@ -122,13 +122,14 @@ impl Lowering {
             }
             Op::S_GETREG_B32 if hwreg::readable(inst.imm & 63) => {
                 let dst = self.scalar_destination(inst.dst, 1)?;
-                self.emit(Di { dst, ..simple(control::getreg) });
+                self.names_trapsts |= inst.imm & 63 == hwreg::TRAPSTS;
+                self.emit(Di { dst, ..simple(hwreg::getreg) });
                 return Ok(());
             }
             Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 if hwreg::writable(inst.imm & 63) => {
                 let value = inst.src.iter().copied().find(|operand| operand.is_some()).unwrap_or(inst.dst);
                 let src = [self.source(value, Width::B32)?, Source::ZERO, Source::ZERO];
-                self.emit(after(Di { src, ..simple(control::setreg) }));
+                self.emit(after(Di { src, ..simple(hwreg::setreg) }));
                 return Ok(());
             }
             Op::S_ROUND_MODE => {
@@ -153,17 +154,11 @@ impl Lowering {
             _ => inst.imm,
         };
         let dst = self.scalar_destination(inst.dst, bits / 32)?;
-        if matches!(id & 0xff, MSG_RTN_GET_DDID | MSG_RTN_GET_TMA | MSG_RTN_GET_TBA) {
-            // No draw, and no trap handler installed.
-            let entry =
-                sop::entry(if bits == 64 { Op::S_MOV_B64 } else { Op::S_MOV_B32 }).ok_or(Unsupported)?;
-            self.emit(Di { dst, ..Di::new(entry.handler) });
-            return Ok(());
-        }
-        if id & 0xff != MSG_RTN_GET_REALTIME {
+        let id = id & 0xff;
+        if !message::ANSWERED.contains(&id) {
             return Err(Unsupported);
         }
-        self.emit(Di { dst, aux: bits as u8, ..Di::new(control::realtime) });
+        self.emit(Di { dst, imm: id, aux: bits as u8, ..Di::new(control::sendmsg_rtn) });
         Ok(())
     }
 

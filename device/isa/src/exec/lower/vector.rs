@@ -4,6 +4,7 @@ use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::di::{Handler, Kind, Source, flag};
+use crate::exec::exceptions::{self, Rule};
 use crate::exec::float::DX10_CLAMP;
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
@@ -117,7 +118,7 @@ impl Lowering {
             (Op::V_ADD_F32, Op::V_ADD_F32) => op::dual_pair::<V_ADD_F32, V_ADD_F32>(self.backend),
             _ => return Ok(false),
         };
-        if self.float_flags(&[Format::F32])? != 0 {
+        if self.float_flags(&[Format::F32])? != 0 || self.records_exceptions() {
             return Ok(false);
         }
         let width = Width { bits: 32, format: Format::F32, signed: false };
@@ -163,6 +164,15 @@ impl Lowering {
             Some(row) if n == 0 => Ok(Source { value: row, kind: Kind::Vector, ..source }),
             _ => Ok(source),
         }
+    }
+
+    fn records_exceptions(&self) -> bool {
+        self.mode & exceptions::WATCHED != 0
+    }
+
+    fn watch(&mut self, element: Di) {
+        self.watches = true;
+        self.emit_extra(element);
     }
 
     /// Flags of an operation on floats of these formats: modes other than the usual take the slow path.
@@ -225,6 +235,11 @@ impl Lowering {
                 (source.neg, source.abs) = (false, false);
             }
             *slot = source;
+        }
+        if self.records_exceptions()
+            && let Some(rule) = exceptions::rule(o.op, entry.input, entry.output)
+        {
+            self.watch(exceptions::element(rule, entry, src));
         }
         let clamp = o.mods.clamp && entry.output != Format::Bits;
         let mut flags = self.float_flags(&[entry.input, entry.output])?;
@@ -299,6 +314,9 @@ impl Lowering {
             }
             *slot = source;
         }
+        if self.records_exceptions() && comparison.format != Format::Bits && !mnemonic.contains("_class_") {
+            self.watch(exceptions::uniform_element(Rule::Quiet, comparison.format, 2, src));
+        }
         // Comparing rounds nothing: any rounding mode will do.
         let flags = self.float_flags(&[comparison.format]).unwrap_or_default();
         let dst = self.scalar_destination(o.dst, self.halves)?;
@@ -311,6 +329,18 @@ impl Lowering {
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(arity) {
             *slot = Source { abs: false, ..self.operand(o, n, Width { bits: 16, format, signed: false })? };
+        }
+        if self.records_exceptions()
+            && format == Format::F16
+            && let Some(rule) = exceptions::rule(o.op, format, format)
+        {
+            let high = |n: usize| Source {
+                high: o.mods.op_sel_hi >> n & 1 != 0,
+                neg: o.mods.neg_hi >> n & 1 != 0,
+                ..src[n]
+            };
+            self.watch(exceptions::uniform_element(rule, format, arity, src));
+            self.watch(exceptions::uniform_element(rule, format, arity, [high(0), high(1), high(2)]));
         }
         let imm = u32::from(o.mods.op_sel_hi & 7) << vop3p::high::SELECT
             | u32::from(o.mods.neg_hi & 7) << vop3p::high::NEG;

@@ -1,0 +1,141 @@
+//! Traps: how a wave gets into its process's trap handler, and the status registers the handler looks at.
+//!
+//! Bit positions: `SQ_WAVE_STATUS`, `SQ_WAVE_TRAPSTS` and `SQ_WAVE_MODE` of gfx11 as linux
+//! `amdkfd/cwsr_trap_handler_gfx10.asm` and ROCr's `trap_handler.s` use them; how a trap enters, RDNA3 ISA, `S_TRAP`.
+
+use crate::exec::FaultCause;
+use crate::mem::FaultKind;
+use crate::wave::{Wave, number};
+
+/// A process's trap handler, `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrapHandler {
+    /// Trap base address: the handler's first instruction.
+    pub tba: u64,
+    /// Trap memory address: what `MSG_RTN_GET_TMA` returns.
+    pub tma: u64,
+}
+
+/// `STATUS` bits.
+pub(crate) mod status {
+    /// The wave runs its trap handler.
+    pub(crate) const PRIV: u32 = 1 << 5;
+    pub(crate) const TRAP_EN: u32 = 1 << 6;
+    pub(crate) const EXECZ: u32 = 9;
+    pub(crate) const VCCZ: u32 = 10;
+    pub(crate) const IN_TG: u32 = 1 << 11;
+    /// The wave executes nothing outside its trap handler.
+    pub(crate) const HALT: u32 = 1 << 13;
+    pub(crate) const VALID: u32 = 1 << 16;
+    pub(crate) const SCRATCH_EN: u32 = 1 << 29;
+    /// Bits `s_setreg` may change in the trap handler: SCC, priorities, HALT and SKIP_EXPORT.
+    pub(crate) const WRITABLE: u32 = 0b1_1111 | HALT | 1 << 18;
+}
+
+/// `TRAPSTS` bits, and the float exceptions `MODE.EXCP_EN` enables in the same order.
+pub(crate) mod trapsts {
+    pub(crate) const INVALID: u32 = 1;
+    pub(crate) const INPUT_DENORM: u32 = 1 << 1;
+    pub(crate) const DIV0: u32 = 1 << 2;
+    pub(crate) const OVERFLOW: u32 = 1 << 3;
+    pub(crate) const UNDERFLOW: u32 = 1 << 4;
+    pub(crate) const INEXACT: u32 = 1 << 5;
+    pub(crate) const INT_DIV0: u32 = 1 << 6;
+    /// The seven above.
+    pub(crate) const MATH: u32 = 0x7f;
+    pub(crate) const MEM_VIOL: u32 = 1 << 8;
+    pub(crate) const ILLEGAL_INST: u32 = 1 << 11;
+    pub(crate) const HOST_TRAP: u32 = 1 << 16;
+    /// The memory violation was a translation that failed (`XNACK_ERROR` of gfx9).
+    pub(crate) const UTC_ERROR: u32 = 1 << 28;
+    /// Bits that exist.
+    pub(crate) const ALL: u32 = 0x101f_fdff;
+}
+
+/// Where `EXCP_EN` begins in `MODE`.
+pub(crate) const EXCP_EN_SHIFT: u32 = 12;
+/// The math exceptions of `MODE.EXCP_EN`.
+pub(crate) const EXCP_EN: u32 = trapsts::MATH << EXCP_EN_SHIFT;
+
+/// What takes a wave into its trap handler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrapCause<'a> {
+    /// `s_trap` with this identifier; the wave has gone past it.
+    Instruction(u8),
+    /// An enabled float exception, after the instruction that raised it.
+    Exception,
+    /// A fault at the instruction the wave is at.
+    Fault(&'a FaultCause),
+    /// The host asks for it.
+    Host(u8),
+}
+
+impl Wave {
+    /// Enters the trap handler; `false`, and nothing changed, when there is none, when the wave is in it already, or when
+    /// the fault is the engine's own lack of an operation.
+    ///
+    /// `ttmp0` and `ttmp1` then hold `PC[47:0]`, the trap identifier in bits 55:48 and the host's trap in bit 56. `PC` is
+    /// that of the `s_trap` or of the instruction that faulted, and that of the next one after a float exception.
+    pub fn enter_trap(&mut self, cause: TrapCause<'_>) -> bool {
+        if self.status & status::TRAP_EN == 0 || self.status & status::PRIV != 0 {
+            return false;
+        }
+        let mut pc = self.pc;
+        let mut id = 0;
+        match cause {
+            TrapCause::Instruction(number) => {
+                id = u64::from(number);
+                pc = pc.wrapping_sub(4);
+            }
+            TrapCause::Exception => {}
+            TrapCause::Host(number) => {
+                id = u64::from(number) | 1 << 8;
+                self.trapsts |= trapsts::HOST_TRAP;
+            }
+            TrapCause::Fault(fault) => match recorded(fault) {
+                Some(bits) => self.trapsts |= bits,
+                None => return false,
+            },
+        }
+        self.set_pair(number::TTMP0, pc & 0xffff_ffff_ffff | id << 48);
+        self.status |= status::PRIV;
+        self.pc = self.handler.tba;
+        true
+    }
+
+    /// Whether the wave runs its trap handler.
+    pub fn is_privileged(&self) -> bool {
+        self.status & status::PRIV != 0
+    }
+
+    /// Whether there is a handler that traps are taken to.
+    pub fn has_trap_handler(&self) -> bool {
+        self.status & status::TRAP_EN != 0
+    }
+
+    /// Whether `STATUS.HALT` keeps the wave from going on.
+    pub fn is_halted(&self) -> bool {
+        self.status & (status::HALT | status::PRIV) == status::HALT
+    }
+
+    /// `TRAPSTS`.
+    pub fn trapsts(&self) -> u32 {
+        self.trapsts
+    }
+
+    /// `MODE`.
+    pub fn mode(&self) -> u32 {
+        self.mode
+    }
+}
+
+/// What a fault leaves in `TRAPSTS`; `None` for what no hardware would stop at.
+fn recorded(fault: &FaultCause) -> Option<u32> {
+    Some(match fault {
+        FaultCause::Memory(fault) if fault.kind == FaultKind::Aperture => trapsts::MEM_VIOL,
+        FaultCause::Memory(_) => trapsts::MEM_VIOL | trapsts::UTC_ERROR,
+        FaultCause::LdsOutOfRange { .. } => trapsts::MEM_VIOL,
+        FaultCause::IllegalInstruction { .. } => trapsts::ILLEGAL_INST,
+        FaultCause::Unimplemented { .. } | FaultCause::RegisterOutOfRange { .. } => return None,
+    })
+}
