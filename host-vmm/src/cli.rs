@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::doorbell::Doorbell;
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
+use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::kvm::bare_metal;
 use crate::run::{FileMapping, GuestKind, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
@@ -61,6 +63,15 @@ struct GpuArgs {
     /// Worker threads that execute waves.
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// Executes waves in an order that follows from this number alone, on one worker thread.
+    #[arg(long, value_name = "SEED")]
+    deterministic: Option<u64>,
+    /// Writes the instructions of a wave, and the registers they change, to a file [default: stderr].
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    trace_isa: Option<PathBuf>,
+    /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
+    #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
+    trace_wave: TracedWave,
 }
 
 impl GpuArgs {
@@ -69,7 +80,11 @@ impl GpuArgs {
         if let Some(workers) = self.workers {
             config.workers = workers;
         }
+        config.deterministic = self.deterministic;
         config.validate()?;
+        if let Some(path) = &self.trace_isa {
+            config.trace = Some(Arc::new(IsaTrace::open(path, self.trace_wave)?));
+        }
         Ok(config)
     }
 }
@@ -341,6 +356,11 @@ mod tests {
             "belfry run --guest dos",
             "belfry run --vram lots",
             "belfry run --file nocolon",
+            "belfry run --trace-wave 0:0:0",
+            "belfry run --trace-isa --trace-wave 0:0",
+            "belfry run --trace-isa --trace-wave 0:0,0,0,0:0",
+            "belfry run --trace-isa --trace-wave 0:x:0",
+            "belfry run --deterministic x",
             "belfry serve",
             "belfry disasm",
             "belfry bench",
@@ -349,7 +369,8 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
-        assert!(GpuArgs { cus: 3, vram: 256 << 20, workers: None }.config().is_err());
+        let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
+        assert!(args.gpu.config().is_err());
     }
 
     #[test]

@@ -1,11 +1,16 @@
-//! `belfry disasm`: the listing of a code object, as llvm-objdump would print it.
+//! `belfry disasm`: what is in a code object: its kernels, how they are started, and their code with labels.
 
+mod kernels;
+
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use belfry_isa::disasm::disassemble;
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_isa::disasm::{Line, disassemble};
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_runtime::code_object::{CodeObject, CodeObjectError};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, SymbolKind};
+use zerocopy::FromBytes as _;
 
 /// Why a file could not be disassembled.
 #[derive(Debug, thiserror::Error)]
@@ -41,15 +46,68 @@ pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
     };
     let elf = object::File::parse(file)?;
     writeln!(out, "target {}", object.target())?;
+    for kernel in object.kernels() {
+        if let Some(descriptor) = descriptor(&elf, kernel.descriptor) {
+            write!(out, "\n{}", kernels::describe(kernel, &descriptor))?;
+        }
+    }
     for function in functions(&elf, &object)? {
         writeln!(out, "\n{:016x} <{}>:", function.address, function.name)?;
-        for line in disassemble(arch, function.wave, function.code, function.address) {
+        let lines: Vec<Line> = disassemble(arch, function.wave, function.code, function.address).collect();
+        let labels = labels(&lines);
+        let mut padding = 0;
+        for (index, line) in lines.iter().enumerate() {
+            let text = line.text();
+            // Padding behind the code, of which a line is enough.
+            if text == "s_code_end" && lines.get(index + 1).is_some_and(|next| next.text() == text) {
+                padding += 1;
+                continue;
+            }
+            if let Some(label) = labels.get(&line.address) {
+                writeln!(out, ".L{label}:")?;
+            }
             let words: Vec<String> = line.words().iter().map(|word| format!("{word:08X}")).collect();
-            let target = line.target().map(|target| format!(" -> {target:#x}")).unwrap_or_default();
-            writeln!(out, "    {:<58} // {:012X}: {}{target}", line.text(), line.address, words.join(" "))?;
+            let repeated = if padding > 0 { format!(" (and {padding} before)") } else { String::new() };
+            padding = 0;
+            let text = with_target(&text, line, &labels);
+            writeln!(out, "    {text:<58} // {:012X}: {}{repeated}", line.address, words.join(" "))?;
         }
     }
     Ok(())
+}
+
+/// The kernel descriptor at an address, from the section that holds it.
+fn descriptor(elf: &object::File<'_>, address: u64) -> Option<KernelDescriptor> {
+    elf.sections().find_map(|section| {
+        let offset = usize::try_from(address.checked_sub(section.address())?).ok()?;
+        let bytes = section.data().ok()?.get(offset..)?;
+        KernelDescriptor::read_from_prefix(bytes).ok().map(|(descriptor, _)| descriptor)
+    })
+}
+
+/// Numbers of the addresses in these lines that branches in them go to, in ascending order.
+fn labels(lines: &[Line]) -> BTreeMap<u64, usize> {
+    let mut labels: BTreeMap<u64, usize> = lines
+        .iter()
+        .filter_map(Line::target)
+        .filter(|target| lines.binary_search_by_key(target, |line| line.address).is_ok())
+        .map(|target| (target, 0))
+        .collect();
+    for (number, label) in labels.values_mut().enumerate() {
+        *label = number;
+    }
+    labels
+}
+
+/// The text with its distance replaced by the label or address it leads to.
+fn with_target(text: &str, line: &Line, labels: &BTreeMap<u64, usize>) -> String {
+    let Some((target, (head, _))) = line.target().zip(text.rsplit_once(' ')) else {
+        return text.to_owned();
+    };
+    match labels.get(&target) {
+        Some(label) => format!("{head} .L{label}"),
+        None => format!("{head} {target:#x}"),
+    }
 }
 
 /// The functions of all code sections in address order; code outside of any symbol belongs to the one before it.
@@ -100,6 +158,10 @@ mod tests {
             assert!(text.contains("s_endpgm"), "{name}");
             for kernel in CodeObject::parse(file).unwrap().kernels() {
                 assert!(text.contains(&format!("<{}>:", kernel.name)), "{name}: {}", kernel.name);
+            }
+            for line in text.lines().filter(|line| line.trim_start().starts_with("s_cbranch_")) {
+                let label = line.split_whitespace().nth(1).unwrap();
+                assert!(text.contains(&format!("\n{label}:\n")), "{name}: nothing is at {label}");
             }
             let unknown = text.lines().find(|line| line.contains(".long"));
             assert_eq!(unknown, None, "{name}");

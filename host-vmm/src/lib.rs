@@ -9,6 +9,7 @@ pub mod doorbell;
 pub mod guest;
 pub mod hosted;
 pub mod image;
+pub mod isa_trace;
 pub mod kvm;
 pub mod run;
 pub mod vfio_user;

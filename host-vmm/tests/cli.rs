@@ -139,7 +139,23 @@ fn what_is_not_modelled_is_listed_on_request() {
 fn disassembly_names_kernels_and_instructions() {
     assert!(Path::new(VECADD).exists());
     let stdout = succeed(&["disasm", VECADD]);
-    assert!(stdout.contains("vecadd") && stdout.contains("s_endpgm"), "{stdout}");
+    for part in [
+        "kernel vecadd",
+        "(vecadd.kd)",
+        "wave        32 lanes",
+        "s[0:1] arguments",
+        "workgroup x",
+        "v0 work-item x",
+        "f32 rounded to nearest, denormals kept",
+        "DX10_CLAMP",
+        "(global buffer",
+        "<vecadd>:",
+        "s_cbranch_execz .L0",
+        ".L0:",
+        "s_endpgm",
+    ] {
+        assert!(stdout.contains(part), "no {part} in\n{stdout}");
+    }
     let output = belfry(&["disasm", env!("CARGO_BIN_EXE_belfry")]);
     assert_eq!(output.status.code(), Some(125), "a program for x86 is no code object");
 }
@@ -250,4 +266,87 @@ fn killed_belfry_takes_its_guest_along() {
     }
     kill(run.qemu);
     panic!("QEMU {} outlived belfry", run.qemu);
+}
+
+const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/kernels/probe.gfx1100.hsaco");
+
+/// Runs the racing kernel with a seed: the trace of every wave, and who got which ticket.
+fn race(directory: &Path, seed: &str, run: u32) -> (Vec<u8>, Vec<u8>) {
+    let path = |name: &str| directory.join(format!("{name}-{seed}-{run}")).to_str().unwrap().to_owned();
+    let (trace, order) = (format!("--trace-isa={}", path("trace")), path("order"));
+    let output = format!("buf:u32:128:zero:out={order}");
+    succeed(&[
+        "run",
+        "--mode",
+        "hosted",
+        "--deterministic",
+        seed,
+        &trace,
+        "--trace-wave",
+        "all",
+        "--",
+        "launch",
+        PROBE,
+        "--kernel",
+        "race",
+        "--grid",
+        "1024",
+        "--block",
+        "64",
+        "--arg",
+        "buf:u32:1:zero",
+        "--arg",
+        &output,
+    ]);
+    (std::fs::read(path("trace")).unwrap(), std::fs::read(order).unwrap())
+}
+
+#[test]
+fn deterministic_runs_repeat_to_the_byte_and_seeds_differ() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = race(directory.path(), "1", 1);
+    assert!(first.0.len() > 10_000, "{} bytes of trace", first.0.len());
+    let again = race(directory.path(), "1", 2);
+    assert!(first.0 == again.0, "the traces of one seed differ");
+    assert_eq!(first.1, again.1, "the tickets of one seed differ");
+    let others: Vec<_> = ["2", "3", "4"].iter().map(|seed| race(directory.path(), seed, 1)).collect();
+    assert!(others.iter().all(|other| other.0 != first.0), "another seed has the same trace");
+    assert!(others.iter().any(|other| other.1 != first.1), "no seed changes who wins the race");
+    // All the same, each of the sixteen workgroups has its eight tickets.
+    for order in others.iter().map(|other| &other.1).chain([&first.1]) {
+        let mut groups: Vec<u32> =
+            order.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+        groups.sort_unstable();
+        assert_eq!(groups, (0..128).map(|ticket| ticket / 8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn trace_shows_a_waves_instructions_and_what_they_change() {
+    let arguments = ["run", "--mode", "hosted", "--trace-isa", "--", "vector-add"];
+    let output = belfry(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let trace = text(&output.stderr);
+    let lines: Vec<&str> = trace.lines().collect();
+    assert!(lines.iter().all(|line| line.starts_with("0:0,0,0:0 ")), "{trace}");
+    let shows = |what: &str| assert!(lines.iter().any(|line| line.contains(what)), "no {what} in\n{trace}");
+    shows("s_load_b");
+    shows("s_waitcnt lgkmcnt(0)");
+    shows("v_add_f32_e32");
+    shows(" ; v");
+    shows(" ; s");
+    assert!(lines.last().unwrap().ends_with("s_endpgm"), "{trace}");
+    // The same listing as the disassembler's, in the order of execution.
+    let listing = succeed(&["disasm", VECADD]);
+    for line in &lines {
+        let (_, rest) = line.split_once(": ").unwrap();
+        let instruction = rest.split_once(": ").map_or(rest, |(_, text)| text);
+        let instruction = instruction.split(" ; ").next().unwrap();
+        let mnemonic = instruction.split(' ').next().unwrap();
+        assert!(listing.contains(mnemonic), "{mnemonic} is not in the listing");
+    }
+    let output =
+        belfry(&["run", "--mode", "hosted", "--trace-isa", "--trace-wave", "0:5:7", "--", "vector-add"]);
+    assert!(text(&output.stderr).lines().all(|line| line.starts_with("0:5,0,0:7 ")));
+    assert!(!output.stderr.is_empty());
 }

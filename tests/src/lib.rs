@@ -1,5 +1,6 @@
 //! Whole-system tests: what the tests share.
 
+pub mod assembly;
 pub mod nested;
 
 use std::path::PathBuf;
