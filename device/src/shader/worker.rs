@@ -6,7 +6,6 @@ use std::sync::Arc;
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::mem::{Mmu, Tlb};
 
-use super::chance::Chance;
 use super::dispatch::{Announcement, Dispatch, Notice, Runner};
 use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
