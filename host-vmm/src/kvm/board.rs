@@ -4,9 +4,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use vm_superio::serial::NoEvents;
+use vm_superio::serial::SerialEvents;
 use vm_superio::{I8042Device, Serial, Trigger};
-use vmm_sys_util::eventfd::EventFd;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::cmos::{self, Cmos};
 use super::console::ConsoleWriter;
@@ -35,6 +35,23 @@ impl Trigger for Line {
     }
 }
 
+/// Tells that the serial port has room for more input.
+#[derive(Debug)]
+struct Wanted(EventFd);
+
+impl SerialEvents for Wanted {
+    fn buffer_read(&self) {}
+
+    fn out_byte(&self) {}
+
+    fn tx_lost_byte(&self) {}
+
+    fn in_buffer_empty(&self) {
+        // A counter that is full has been signalled.
+        let _ = self.0.write(1);
+    }
+}
+
 /// The keyboard controller's reset line.
 #[derive(Debug)]
 struct ResetLine(Arc<Ending>);
@@ -49,7 +66,7 @@ impl Trigger for ResetLine {
 }
 
 struct Ports {
-    serial: Serial<Line, NoEvents, ConsoleWriter>,
+    serial: Serial<Line, Wanted, ConsoleWriter>,
     keyboard: I8042Device<ResetLine>,
     clock: Cmos,
     power: Power,
@@ -58,6 +75,8 @@ struct Ports {
 /// The board.
 pub(super) struct Board {
     ports: Mutex<Ports>,
+    /// Ready when the guest has read everything that was typed.
+    pub(super) wanted: EventFd,
     pub(super) bus: RootBus,
     ending: Arc<Ending>,
     exits: AtomicU64,
@@ -65,14 +84,22 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(bus: RootBus, console: ConsoleWriter, line: Line, ending: Arc<Ending>) -> Self {
+    /// A board with a bus; its serial port writes to `console`, and has its interrupt at `line`.
+    pub(super) fn new(
+        bus: RootBus,
+        console: ConsoleWriter,
+        line: Line,
+        ending: Arc<Ending>,
+    ) -> io::Result<Self> {
+        let wanted = EventFd::new(EFD_NONBLOCK)?;
         let ports = Ports {
-            serial: Serial::new(line, console),
+            serial: Serial::with_events(line, Wanted(wanted.try_clone()?), console),
             keyboard: I8042Device::new(ResetLine(Arc::clone(&ending))),
             clock: Cmos::new(),
             power: Power::new(),
         };
-        Self { ports: Mutex::new(ports), bus, ending, exits: AtomicU64::new(0), stray: AtomicU64::new(0) }
+        let (exits, stray) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { ports: Mutex::new(ports), wanted, bus, ending, exits, stray })
     }
 
     fn ports(&self) -> MutexGuard<'_, Ports> {
@@ -84,18 +111,21 @@ impl Board {
         self.exits.load(Ordering::Relaxed)
     }
 
-    /// Hands over what `read` finds was typed; what does not fit the port's buffer is lost, as on a real one.
+    /// Hands over what `read` finds was typed, and answers how many bytes there is room for then; [`wanted`](Self::wanted)
+    /// tells when it is worth trying again.
     ///
     /// Does nothing while a vCPU is at the ports: it may be waiting for the caller to take its output.
-    pub(super) fn typed(&self, read: impl FnOnce() -> Vec<u8>) {
+    pub(super) fn typed(&self, read: impl FnOnce(usize) -> Vec<u8>) -> Option<usize> {
         let mut ports = match self.ports.try_lock() {
             Ok(ports) => ports,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return None,
         };
-        if let Err(error) = ports.serial.enqueue_raw_bytes(&read()) {
+        let data = read(ports.serial.fifo_capacity());
+        if let Err(error) = ports.serial.enqueue_raw_bytes(&data) {
             log::debug!(target: "kvm", "input is lost: {error:?}");
         }
+        Some(ports.serial.fifo_capacity())
     }
 
     /// Counts an access nobody answers, and names the first of them.

@@ -50,11 +50,13 @@ pub struct Config {
     pub gpu: Option<GpuConfig>,
     /// How doorbells travel.
     pub doorbells: DoorbellMode,
-    /// What is typed at the serial port.
+    /// What is typed at the serial port. A terminal is raw while the machine runs, and Ctrl-A x ends the machine.
     pub input: Option<File>,
     /// The host's end of the guest channel: the machine gets a virtio-console whose port [`belfry_channel::PORT`] is this
     /// stream.
     pub channel: Option<UnixStream>,
+    /// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the machine while it runs, instead of the process.
+    pub catch_signals: bool,
 }
 
 impl Config {
@@ -70,6 +72,7 @@ impl Config {
             doorbells: DoorbellMode::default(),
             input: None,
             channel: None,
+            catch_signals: false,
         }
     }
 

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_abi::pci::{DOORBELL_BAR_SIZE, MSIX_VECTORS};
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
-use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps as _};
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
-use kvm_ioctls::{Cap, Kvm, VmFd};
+use kvm_ioctls::VmFd;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
-use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::acpi::Tables;
@@ -21,12 +19,15 @@ use super::console::{Console, ConsoleWriter};
 use super::cpuid::Features;
 use super::doorbells::{Doorbells, Watcher};
 use super::gpu::GpuFunction;
+use super::input::Input;
 use super::interrupts::Routes;
+use super::main_loop::{self, Host};
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
+use super::signals::Signals;
 use super::vcpu::Vcpu;
 use super::virtio::{self, VirtioFunction};
-use super::{Config, DoorbellMode, End, Ending, KvmError, boot};
+use super::{Config, DoorbellMode, End, Ending, KvmError, boot, host};
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
@@ -63,6 +64,7 @@ pub struct Machine {
     console: Arc<Console>,
     pub(super) ending: Arc<Ending>,
     input: Option<File>,
+    catch_signals: bool,
     setup: Duration,
     /// Kept for as long as vCPUs run.
     _memory: GuestMemoryMmap,
@@ -83,34 +85,6 @@ fn kvm_step(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
     move |error| KvmError::Setup { what, source: error.into() }
 }
 
-/// Opens /dev/kvm, and checks that it is what this machine needs.
-fn open() -> Result<Kvm, KvmError> {
-    let kvm = Kvm::new().map_err(|error| KvmError::NoKvm {
-        why: error.to_string(),
-        fix: match error.errno() {
-            libc::EACCES | libc::EPERM => "add yourself to the group that owns it, usually `kvm`",
-            libc::ENOENT | libc::ENXIO | libc::ENODEV => {
-                "enable virtualisation in the firmware and load kvm_intel or kvm_amd, or use another mode"
-            }
-            _ => "use another mode",
-        },
-    })?;
-    for (cap, name) in [
-        (Cap::Irqchip, "an interrupt controller"),
-        (Cap::Irqfd, "irqfd"),
-        (Cap::IrqRouting, "interrupt routing"),
-        (Cap::UserMemory, "memory slots"),
-        (Cap::Pit2, "a timer"),
-        (Cap::ImmediateExit, "an exit at once"),
-    ] {
-        if !kvm.check_extension(cap) {
-            let why = format!("it has no {name}");
-            return Err(KvmError::NoKvm { why, fix: "use a newer kernel, or another mode" });
-        }
-    }
-    Ok(kvm)
-}
-
 impl Machine {
     /// Makes a machine with a kernel in its memory.
     ///
@@ -120,7 +94,7 @@ impl Machine {
     pub fn new(config: Config) -> Result<Self, KvmError> {
         let started = Instant::now();
         config.check()?;
-        let kvm = open()?;
+        let kvm = host::open()?;
         let memory = memory::ram(config.memory).map_err(step("get memory for the guest"))?;
         let entry = boot::load(&memory, &config)?;
 
@@ -162,7 +136,8 @@ impl Machine {
         let ending = Arc::new(Ending::new().map_err(step("create an eventfd"))?);
         let console = Console::new().map_err(step("create an eventfd"))?;
         let writer = ConsoleWriter(Arc::clone(&console));
-        let board = Board::new(bus, writer, Line(line), Arc::clone(&ending));
+        let board =
+            Board::new(bus, writer, Line(line), Arc::clone(&ending)).map_err(step("create an eventfd"))?;
 
         let mut vcpus = Vec::new();
         for number in 0..config.cpus {
@@ -180,6 +155,7 @@ impl Machine {
             console,
             ending,
             input: config.input,
+            catch_signals: config.catch_signals,
             setup: started.elapsed(),
             _memory: memory,
             _vm: vm,
@@ -192,6 +168,8 @@ impl Machine {
     ///
     /// Threads that cannot be started, or a main loop that fails.
     pub fn run(mut self, limit: Duration, output: &mut dyn FnMut(&[u8])) -> Result<Outcome, KvmError> {
+        let signals = self.catch_signals.then(Signals::catch).transpose().map_err(step("catch signals"))?;
+        let input = self.input.take().map(Input::new).transpose().map_err(step("take the terminal"))?;
         let started = Instant::now();
         let vcpus: Vec<Vcpu> = (0u8..)
             .zip(std::mem::take(&mut self.vcpus))
@@ -200,7 +178,9 @@ impl Machine {
             })
             .collect::<io::Result<_>>()
             .map_err(step("start a vCPU"))?;
-        let looped = self.main_loop(started, limit, output);
+        let host =
+            Host { board: &self.board, console: &self.console, ending: &self.ending, input, signals, output };
+        let looped = main_loop::run(host, limit);
         let ran = started.elapsed();
         self.console.close();
         drop(vcpus);
@@ -219,94 +199,6 @@ impl Machine {
             stats: self.gpu.as_ref().map(|gpu| gpu.stats()).unwrap_or_default(),
             unmodelled: self.gpu.as_ref().map(|gpu| gpu.unmodelled()).unwrap_or_default(),
         })
-    }
-
-    fn main_loop(
-        &mut self,
-        started: Instant,
-        limit: Duration,
-        output: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), KvmError> {
-        let failed = |error: event_manager::Error| KvmError::Setup {
-            what: "wait for the machine",
-            source: io::Error::other(error.to_string()),
-        };
-        let mut manager = EventManager::new().map_err(failed)?;
-        manager.add_subscriber(Host {
-            board: &self.board,
-            console: &self.console,
-            ending: &self.ending,
-            input: self.input.take(),
-            output,
-        });
-        while self.ending.reason().is_none() {
-            let left = limit.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                self.ending.end(End::Timeout(limit));
-                break;
-            }
-            let milliseconds = left.as_millis().clamp(1, 1_000_000) as i32;
-            manager.run_with_timeout(milliseconds).map_err(failed)?;
-        }
-        Ok(())
-    }
-}
-
-/// What the main loop waits for.
-struct Host<'a> {
-    board: &'a Board,
-    console: &'a Console,
-    ending: &'a Ending,
-    input: Option<File>,
-    output: &'a mut dyn FnMut(&[u8]),
-}
-
-const ENDED: u32 = 0;
-const OUTPUT: u32 = 1;
-const INPUT: u32 = 2;
-
-impl MutEventSubscriber for Host<'_> {
-    fn init(&mut self, ops: &mut EventOps<'_>) {
-        let sources = [(&self.ending.event, ENDED), (&self.console.ready, OUTPUT)];
-        for (source, data) in sources {
-            if let Err(error) = ops.add(Events::with_data(source, data, EventSet::IN)) {
-                log::error!(target: "kvm", "an event is not waited for: {error}");
-            }
-        }
-        if let Some(input) = &self.input
-            && let Err(error) = ops.add(Events::with_data(input, INPUT, EventSet::IN))
-        {
-            // A file is always ready, and is not waited for.
-            log::debug!(target: "kvm", "input is not waited for: {error}");
-        }
-    }
-
-    fn process(&mut self, events: Events, ops: &mut EventOps<'_>) {
-        match events.data() {
-            OUTPUT => {
-                let _ = self.console.ready.read();
-                let data = self.console.take();
-                (self.output)(&data);
-            }
-            INPUT => {
-                let mut ended = false;
-                self.board.typed(|| {
-                    // No more than an empty buffer of the port takes.
-                    let mut data = vec![0; 16];
-                    let read = self.input.as_mut().map_or(0, |input| input.read(&mut data).unwrap_or(0));
-                    ended = read == 0;
-                    data.truncate(read);
-                    data
-                });
-                if ended && let Err(error) = ops.remove(events) {
-                    log::debug!(target: "kvm", "input stays waited for: {error}");
-                }
-            }
-            // The loop asks why.
-            _ => {
-                let _ = self.ending.event.read();
-            }
-        }
     }
 }
 

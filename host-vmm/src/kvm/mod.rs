@@ -2,6 +2,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
+//! | /dev/kvm | `host.rs` |
 //! | guest RAM, device memory as slots | `memory.rs` |
 //! | kernels, what they are told, how they are entered | `boot/` |
 //! | vCPU threads, and what processors they are | `vcpu.rs`, `cpuid.rs` |
@@ -13,7 +14,8 @@
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
-//! | putting it together, and its end | `machine.rs`, `running.rs` |
+//! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
+//! | the host's keys and signals | `input.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs` |
 
 mod acpi;
@@ -26,12 +28,16 @@ mod console;
 mod cpuid;
 mod doorbells;
 mod gpu;
+mod host;
+mod input;
 mod interrupts;
 mod machine;
+mod main_loop;
 mod memory;
 mod pci;
 mod power;
 mod running;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod vcpu;

@@ -1,0 +1,115 @@
+//! What the machine's own thread waits for while vCPUs run: the end, output, input, signals, the time limit.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps as _};
+use vmm_sys_util::epoll::EventSet;
+
+use super::board::Board;
+use super::console::Console;
+use super::input::Input;
+use super::signals::Signals;
+use super::{End, Ending, KvmError};
+
+const ENDED: u32 = 0;
+const OUTPUT: u32 = 1;
+const INPUT: u32 = 2;
+const WANTED: u32 = 3;
+const SIGNAL: u32 = 4;
+
+/// What the loop waits for, and for whom.
+pub(super) struct Host<'a> {
+    pub(super) board: &'a Board,
+    pub(super) console: &'a Console,
+    pub(super) ending: &'a Ending,
+    pub(super) input: Option<Input>,
+    pub(super) signals: Option<Signals>,
+    pub(super) output: &'a mut dyn FnMut(&[u8]),
+}
+
+/// Waits until the machine has a reason to end; having run for longer than `limit` is one.
+pub(super) fn run(host: Host<'_>, limit: Duration) -> Result<(), KvmError> {
+    let started = Instant::now();
+    let failed = |error: event_manager::Error| KvmError::Setup {
+        what: "wait for the machine",
+        source: io::Error::other(error.to_string()),
+    };
+    let ending = host.ending;
+    let mut manager = EventManager::new().map_err(failed)?;
+    manager.add_subscriber(host);
+    while ending.reason().is_none() {
+        let left = limit.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            ending.end(End::Timeout(limit));
+            break;
+        }
+        let milliseconds = left.as_millis().clamp(1, 1_000_000) as i32;
+        manager.run_with_timeout(milliseconds).map_err(failed)?;
+    }
+    Ok(())
+}
+
+impl Host<'_> {
+    /// Hands over what was typed; input waits while the port has no room for it.
+    fn feed(&mut self, ops: &mut EventOps<'_>) {
+        let Some(input) = &mut self.input else { return };
+        let fed = self.board.typed(|room| input.read(room));
+        if input.quit() {
+            self.ending.end(End::Stopped);
+        }
+        let waits = !input.is_done() && fed.is_none_or(|room| room > 0);
+        if waits != input.is_waited_for() {
+            let events = Events::with_data(input.file(), INPUT, EventSet::IN);
+            let result = if waits { ops.add(events) } else { ops.remove(events) };
+            match result {
+                Ok(()) => input.set_waited_for(waits),
+                // A file is always ready, and is not waited for: it is read whenever the port has room.
+                Err(error) => log::debug!(target: "kvm", "input is not waited for: {error}"),
+            }
+        }
+        if input.is_done() {
+            self.input = None;
+        }
+    }
+}
+
+impl MutEventSubscriber for Host<'_> {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        let mut sources =
+            vec![(&self.ending.event, ENDED), (&self.console.ready, OUTPUT), (&self.board.wanted, WANTED)];
+        if let Some(signals) = &self.signals {
+            sources.push((signals.event(), SIGNAL));
+        }
+        for (source, data) in sources {
+            if let Err(error) = ops.add(Events::with_data(source, data, EventSet::IN)) {
+                log::error!(target: "kvm", "an event is not waited for: {error}");
+            }
+        }
+        self.feed(ops);
+    }
+
+    fn process(&mut self, events: Events, ops: &mut EventOps<'_>) {
+        match events.data() {
+            OUTPUT => {
+                let _ = self.console.ready.read();
+                let data = self.console.take();
+                (self.output)(&data);
+            }
+            INPUT => self.feed(ops),
+            WANTED => {
+                let _ = self.board.wanted.read();
+                self.feed(ops);
+            }
+            SIGNAL => {
+                if let Some(number) = self.signals.as_ref().and_then(Signals::caught) {
+                    self.ending.end(End::Signal(number));
+                }
+            }
+            // The loop asks why.
+            _ => {
+                let _ = self.ending.event.read();
+            }
+        }
+    }
+}
