@@ -16,6 +16,7 @@ pub(super) struct Input {
     terminal: Option<RawTerminal>,
     escape: Escape,
     waited_for: bool,
+    always_ready: bool,
     done: bool,
 }
 
@@ -23,7 +24,8 @@ impl Input {
     /// Takes a file; if it is a terminal, it is raw until this is dropped.
     pub(super) fn new(file: File) -> io::Result<Self> {
         let terminal = file.is_terminal().then(|| RawTerminal::new(&file)).transpose()?;
-        Ok(Self { file, terminal, escape: Escape::default(), waited_for: false, done: false })
+        let (waited_for, always_ready, done) = (false, false, false);
+        Ok(Self { file, terminal, escape: Escape::default(), waited_for, always_ready, done })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -68,6 +70,15 @@ impl Input {
 
     pub(super) fn set_waited_for(&mut self, waited_for: bool) {
         self.waited_for = waited_for;
+    }
+
+    /// Whether reading never blocks.
+    pub(super) fn is_always_ready(&self) -> bool {
+        self.always_ready
+    }
+
+    pub(super) fn set_always_ready(&mut self) {
+        self.always_ready = true;
     }
 }
 

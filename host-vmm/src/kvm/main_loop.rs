@@ -51,26 +51,37 @@ pub(super) fn run(host: Host<'_>, limit: Duration) -> Result<(), KvmError> {
 }
 
 impl Host<'_> {
-    /// Hands over what was typed; input waits while the port has no room for it.
-    fn feed(&mut self, ops: &mut EventOps<'_>) {
+    /// Hands over what was typed, if there is something to read; input waits while the port has no room for it.
+    fn feed(&mut self, ready: bool, ops: &mut EventOps<'_>) {
         let Some(input) = &mut self.input else { return };
-        let fed = self.board.typed(|room| input.read(room));
+        let ready = ready || input.is_always_ready();
+        let fed = self.board.typed(|room| if ready { input.read(room) } else { Vec::new() });
+        let Some(room) = fed else { return self.feed_again() };
         if input.quit() {
             self.ending.end(End::Stopped);
         }
-        let waits = !input.is_done() && fed.is_none_or(|room| room > 0);
+        let waits = !input.is_done() && room > 0 && !input.is_always_ready();
         if waits != input.is_waited_for() {
             let events = Events::with_data(input.file(), INPUT, EventSet::IN);
             let result = if waits { ops.add(events) } else { ops.remove(events) };
             match result {
                 Ok(()) => input.set_waited_for(waits),
-                // A file is always ready, and is not waited for: it is read whenever the port has room.
-                Err(error) => log::debug!(target: "kvm", "input is not waited for: {error}"),
+                // A file cannot be waited for.
+                Err(_) if waits => input.set_always_ready(),
+                Err(error) => log::error!(target: "kvm", "input stays waited for: {error}"),
             }
         }
         if input.is_done() {
             self.input = None;
+        } else if input.is_always_ready() && room > 0 {
+            self.feed_again();
         }
+    }
+
+    fn feed_again(&self) {
+        std::thread::yield_now();
+        // A counter that is full has been signalled.
+        let _ = self.board.wanted.write(1);
     }
 }
 
@@ -86,7 +97,7 @@ impl MutEventSubscriber for Host<'_> {
                 log::error!(target: "kvm", "an event is not waited for: {error}");
             }
         }
-        self.feed(ops);
+        self.feed(false, ops);
     }
 
     fn process(&mut self, events: Events, ops: &mut EventOps<'_>) {
@@ -96,10 +107,10 @@ impl MutEventSubscriber for Host<'_> {
                 let data = self.console.take();
                 (self.output)(&data);
             }
-            INPUT => self.feed(ops),
+            INPUT => self.feed(true, ops),
             WANTED => {
                 let _ = self.board.wanted.read();
-                self.feed(ops);
+                self.feed(false, ops);
             }
             SIGNAL => {
                 if let Some(number) = self.signals.as_ref().and_then(Signals::caught) {
