@@ -6,11 +6,13 @@ use std::path::PathBuf;
 
 use belfry_device::GpuConfig;
 
-use super::KvmError;
+use super::{DiskConfig, KvmError};
 
 /// Guest RAM: at least what the tables and a small kernel need.
 const RAM: (u64, u64) = (4 << 20, 256 << 30);
 const CPUS: u8 = 64;
+/// Disks: the device numbers that are left.
+const DISKS: usize = 28;
 
 /// How the guest's doorbells travel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -52,6 +54,8 @@ pub struct Config {
     pub doorbells: DoorbellMode,
     /// What is typed at the serial port. A terminal is raw while the machine runs, and Ctrl-A x ends the machine.
     pub input: Option<File>,
+    /// Disks, in the order the guest finds them.
+    pub disks: Vec<DiskConfig>,
     /// The host's end of the guest channel: the machine gets a virtio-console whose port [`belfry_channel::PORT`] is this
     /// stream.
     pub channel: Option<UnixStream>,
@@ -71,6 +75,7 @@ impl Config {
             gpu: None,
             doorbells: DoorbellMode::default(),
             input: None,
+            disks: Vec::new(),
             channel: None,
             catch_signals: false,
         }
@@ -84,6 +89,12 @@ impl Config {
         }
         if self.cpus == 0 || self.cpus > CPUS {
             return Err(KvmError::Config(format!("{} vCPUs: must be 1 to {CPUS}", self.cpus)));
+        }
+        if self.disks.len() > DISKS {
+            return Err(KvmError::Config(format!(
+                "{} disks: must be no more than {DISKS}",
+                self.disks.len()
+            )));
         }
         Ok(())
     }

@@ -37,6 +37,8 @@ const TSS_ADDRESS: usize = 0xfffb_d000;
 const GPU_DEVICE: u8 = 1;
 /// The guest channel's.
 const CHANNEL_DEVICE: u8 = 2;
+/// Those of disks, from here on.
+const FIRST_DISK_DEVICE: u8 = 3;
 
 /// What came of a machine.
 #[derive(Clone, Debug)]
@@ -129,6 +131,11 @@ impl Machine {
                 virtio::Console::new(belfry_channel::PORT, stream).map_err(step("use the channel"))?;
             let function = virtio_function(Box::new(channel), CHANNEL_DEVICE, &vm, &memory, &routes)?;
             functions.insert(CHANNEL_DEVICE, function);
+        }
+        for (at, disk) in config.disks.iter().enumerate() {
+            let number = FIRST_DISK_DEVICE + at as u8;
+            let block = virtio::Block::new(disk, at)?;
+            functions.insert(number, virtio_function(Box::new(block), number, &vm, &memory, &routes)?);
         }
         let bus = RootBus::new(apertures, functions);
         bus.assign().map_err(step("find addresses for the BARs"))?;

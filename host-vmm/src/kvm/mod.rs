@@ -10,7 +10,7 @@
 //! | what firmware tells the guest of the machine | `acpi/` |
 //! | the root bus | `pci/` |
 //! | the GPU as a function on it | `gpu.rs` |
-//! | the guest channel | `virtio/` |
+//! | the guest channel and disks | `virtio/` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
@@ -53,6 +53,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 pub use config::{Config, DoorbellMode, Initramfs};
 pub use machine::{Machine, Outcome};
 pub use running::{Handle, Running};
+pub use virtio::{DiskConfig, DiskConfigError, DiskError, DiskFormat};
 
 /// How a machine ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -206,6 +207,9 @@ pub enum KvmError {
     /// The device.
     #[error(transparent)]
     Device(#[from] belfry_device::Error),
+    /// A disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The bare-metal guest could not be built.
     #[error(transparent)]
     Guest(#[from] bare_metal::BuildError),

@@ -30,6 +30,18 @@ impl Buffers {
         self.length
     }
 
+    /// Takes the last byte off.
+    pub(super) fn take_last(&mut self) -> Option<GuestAddress> {
+        let (address, length) = self.pieces.back_mut()?;
+        *length -= 1;
+        let last = GuestAddress(address.0 + u64::from(*length));
+        if *length == 0 {
+            self.pieces.pop_back();
+        }
+        self.length -= 1;
+        Some(last)
+    }
+
     /// Goes through the first `length` bytes, or what there is, and takes them off; answers how many.
     fn consume(
         &mut self,

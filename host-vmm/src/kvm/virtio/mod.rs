@@ -8,6 +8,7 @@
 //! | queues and the buffers in them (2.6, 2.7) | `ring.rs`, `chain.rs` |
 //! | the thread that works for a device | `worker.rs` |
 //! | the guest channel: a console with one named port (5.3) | `console.rs` |
+//! | disks (5.2): requests, images, and which there are | `block.rs`, `image.rs`, `qcow2_tables.rs`, `disk_config.rs` |
 //!
 //! The transport is written here because rust-vmm's `virtio-device` was never published, and what there is of it has no
 //! PCI; queues and descriptor chains are those of rust-vmm's `virtio-queue`.
@@ -15,12 +16,18 @@
 //! Guest memory is shared and hostile. A device checks what it finds when it finds it and uses only what it checked; what
 //! breaks the rules of a queue puts the device out of service until the driver resets it, with one line in the log.
 
+mod block;
+#[cfg(test)]
+mod block_tests;
 mod chain;
 mod common;
 mod console;
 #[cfg(test)]
 mod console_tests;
+mod disk_config;
+mod image;
 mod interrupt;
+mod qcow2_tables;
 mod ring;
 #[cfg(test)]
 mod testing;
@@ -34,7 +41,10 @@ use std::os::fd::RawFd;
 
 use vmm_sys_util::epoll::EventSet;
 
+pub(super) use block::Block;
 pub(super) use console::Console;
+pub use disk_config::{DiskConfig, DiskConfigError, DiskFormat};
+pub use image::DiskError;
 pub(super) use transport::VirtioFunction;
 
 use ring::Rings;

@@ -1,7 +1,7 @@
 //! The queues of a device that runs.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use virtio_bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT as _, QueueT as _};
@@ -78,6 +78,8 @@ impl Ring {
 pub(in crate::kvm) struct Rings {
     rings: Vec<Option<Ring>>,
     memory: GuestMemoryMmap,
+    /// Somebody waits for the device to stop.
+    pause: Arc<AtomicBool>,
 }
 
 impl Rings {
@@ -85,17 +87,23 @@ impl Rings {
         queues: Vec<Option<Queue>>,
         memory: &GuestMemoryMmap,
         interrupt: &Arc<Interrupt>,
+        pause: Arc<AtomicBool>,
     ) -> Self {
         let ring = |(number, queue): (u16, Option<Queue>)| {
             let (memory, interrupt) = (memory.clone(), Arc::clone(interrupt));
             queue.map(|queue| Ring { queue, number, memory, interrupt })
         };
-        Self { rings: (0..).zip(queues).map(ring).collect(), memory: memory.clone() }
+        Self { rings: (0..).zip(queues).map(ring).collect(), memory: memory.clone(), pause }
     }
 
     /// Guest memory.
     pub(super) fn memory(&self) -> &GuestMemoryMmap {
         &self.memory
+    }
+
+    /// Whether long work should be given up: the device is being reset.
+    pub(super) fn interrupted(&self) -> bool {
+        self.pause.load(Ordering::Relaxed)
     }
 
     /// A queue, if the driver has enabled it.

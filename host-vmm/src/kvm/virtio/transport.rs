@@ -68,7 +68,7 @@ pub(super) struct Shared {
     /// Notifications of the queues.
     pub(super) kicks: Vec<EventFd>,
     /// The guest waits for the device to stop.
-    pause: AtomicBool,
+    pause: Arc<AtomicBool>,
     bus_master: AtomicBool,
     complaints: AtomicU32,
 }
@@ -163,7 +163,8 @@ impl Shared {
         };
         match queues {
             Ok(queues) => {
-                engine.rings = Some(Rings::new(queues, &self.memory, &self.interrupt));
+                engine.rings =
+                    Some(Rings::new(queues, &self.memory, &self.interrupt, Arc::clone(&self.pause)));
                 drop(engine);
                 self.kick(0);
             }
@@ -217,7 +218,7 @@ impl VirtioFunction {
             engine: Mutex::new(Engine { device, rings: None }),
             interrupt: Arc::new(Interrupt::new(queues, interrupts)),
             kicks,
-            pause: AtomicBool::new(false),
+            pause: Arc::default(),
             bus_master: AtomicBool::new(false),
             complaints: AtomicU32::new(0),
         });
