@@ -1,16 +1,21 @@
 //! Pages of doorbells that are memory while they are rung often, and trap while they are not.
 //!
-//! A page that is rung becomes memory of the guest, so that the next ring costs a store; one thread looks at such pages
-//! and tells the device. Right after a ring it looks all the time. A page whose queues have work stays memory, and is
-//! looked at now and then: a queue at work reads its write pointer whenever a dispatch completes. A page nobody has rung
-//! for a while, and whose queues have nothing to do, traps again, and the thread sleeps.
+//! A page that traps twice in short order becomes memory of the guest, so that the next ring costs a store; one thread
+//! looks at such pages and tells the device. Right after a ring it looks all the time. A page whose queues have work stays
+//! memory, and is looked at now and then: a queue at work reads its write pointer whenever a dispatch completes. A page
+//! nobody has rung for a while, and whose queues have nothing to do, traps again, and the thread sleeps.
+//!
+//! What a change costs is what KVM takes to place or remove a slot: tens of microseconds, and up to some hundreds where it
+//! has to wait for a vCPU. So single rings, far apart, go on trapping.
 //!
 //! Why no doorbell is lost at a change: `handover.rs`.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_device::Gpu;
 use kvm_bindings::{KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL, kvm_enable_cap};
 use kvm_ioctls::VmFd;
@@ -30,7 +35,7 @@ pub(super) struct Pace {
     pub(super) eager: Duration,
     /// Between two looks from then on, while queues have work.
     pub(super) nap: Duration,
-    /// How long a page without work stays memory after a ring.
+    /// How long a page without work stays memory after a ring, and how far apart two rings are that make it memory.
     pub(super) idle: Duration,
 }
 
@@ -183,6 +188,9 @@ enum Next {
 pub(in super::super) struct Pages<S, D> {
     device: D,
     pace: Pace,
+    start: Instant,
+    /// When each page last trapped, in nanoseconds from the start; 0: never.
+    trapped: Box<[AtomicU64]>,
     state: Mutex<State<S>>,
     changed: Condvar,
 }
@@ -191,7 +199,8 @@ impl<S: Slot, D: Device> Pages<S, D> {
     pub(super) fn new(slots: Vec<S>, device: D, pace: Pace) -> Arc<Self> {
         let slots = slots.into_iter().map(|slot| (slot, None)).collect();
         let state = Mutex::new(State { base: None, slots, stopped: false });
-        Arc::new(Self { device, pace, state, changed: Condvar::new() })
+        let trapped = (0..DOORBELL_BAR_SIZE / PAGE).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { device, pace, start: Instant::now(), trapped, state, changed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State<S>> {
@@ -226,11 +235,21 @@ impl<S: Slot, D: Device> Pages<S, D> {
             return;
         }
         let page = offset & !(PAGE - 1);
+        let now = self.start.elapsed().as_nanos() as u64;
+        let before = self.trapped[(page / PAGE) as usize].swap(now.max(1), Ordering::Relaxed);
+        if before == 0 || now.saturating_sub(before) > self.pace.idle.as_nanos() as u64 {
+            return;
+        }
         // A page nobody listens to is none to look at.
         if self.device.doorbells(page).all(|(bell, _)| bell != offset & !7) {
             return;
         }
-        let mut state = self.lock();
+        // While pages change, this one has time: it traps again.
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let State { base, slots, stopped } = &mut *state;
         if *stopped || slots.iter().any(|(_, held)| held.as_ref().is_some_and(|held| held.offset == page)) {
             return;

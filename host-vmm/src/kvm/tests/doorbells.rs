@@ -1,6 +1,7 @@
 //! Doorbells as a guest that means no good rings them, in every mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_PQ_BASE, CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, GRBM_GFX_CNTL,
@@ -13,6 +14,8 @@ use super::*;
 const MODES: [DoorbellMode; 3] = [DoorbellMode::Trapped, DoorbellMode::Ioeventfd, DoorbellMode::Adaptive];
 /// A doorbell of the second slice, and one on the page behind it.
 const BELL: u64 = 0x2000;
+/// For what takes no time.
+const LIMIT: Duration = Duration::from_secs(30);
 const OTHER: u64 = 0x3058;
 /// Where the capability of PCI Express has its control register, and the bit that resets the function.
 const DEVCTL: u32 = 0x6c;
@@ -43,6 +46,15 @@ fn listen(bus: &Bus, doorbell: u64) {
 
 fn ring(bus: &Bus, at: u64, value: u64) -> bool {
     bus.bus.write(at, &value.to_le_bytes())
+}
+
+/// Rings until the page is memory.
+fn ring_often(bus: &Bus, at: u64, value: u64) {
+    let deadline = Instant::now() + LIMIT;
+    while held(bus) == 0 {
+        assert!(Instant::now() < deadline, "the page goes on trapping");
+        assert!(ring(bus, at, value));
+    }
 }
 
 fn held(bus: &Bus) -> usize {
@@ -85,20 +97,23 @@ fn accesses_of_every_width_at_every_offset_are_answered_and_counted() {
 fn pages_nobody_listens_to_stay_as_they_are() {
     let bus = ready(DoorbellMode::Adaptive);
     for page in 0..pci::DOORBELL_BAR_SIZE / 4096 {
-        assert!(ring(&bus, DOORBELLS_AT + page * 4096, page));
+        for value in 0..3 {
+            assert!(ring(&bus, DOORBELLS_AT + page * 4096, value));
+        }
     }
     assert_eq!(held(&bus), 0);
     listen(&bus, BELL);
-    ring(&bus, DOORBELLS_AT + BELL + 8, 1);
+    for value in 0..100 {
+        ring(&bus, DOORBELLS_AT + BELL + 8, value);
+    }
     assert_eq!(held(&bus), 0, "another doorbell of the page");
-    ring(&bus, DOORBELLS_AT + BELL, 1);
-    assert_eq!(held(&bus), 1);
+    ring_often(&bus, DOORBELLS_AT + BELL, 1);
     // Doorbells that are off: the page is given back when its queue has gone.
     register::<GRBM_GFX_CNTL>(&bus, 3 << 2 | 1);
     register::<CP_HQD_ACTIVE>(&bus, 0);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = Instant::now() + LIMIT;
     while held(&bus) > 0 {
-        assert!(std::time::Instant::now() < deadline, "the page stays memory");
+        assert!(Instant::now() < deadline, "the page stays memory");
         std::thread::yield_now();
     }
 }
@@ -119,8 +134,7 @@ fn resets_take_every_page_away() {
         let bus = ready(DoorbellMode::Adaptive);
         for round in 1..20u64 {
             listen(&bus, BELL);
-            ring(&bus, DOORBELLS_AT + BELL, round);
-            assert_eq!(held(&bus), 1, "round {round}");
+            ring_often(&bus, DOORBELLS_AT + BELL, round);
             if reset {
                 bus.config_write(DEVCTL, &RESET.to_le_bytes());
                 assert!(!ring(&bus, DOORBELLS_AT + BELL, 0), "a BAR that decodes after a reset");
