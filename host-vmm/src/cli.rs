@@ -15,7 +15,7 @@ use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::kvm::bare_metal;
-use crate::run::{FileMapping, GuestKind, Mode, RunOptions, run};
+use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
 
@@ -102,6 +102,8 @@ struct RunArgs {
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
+    #[command(flatten)]
+    machine: MachineArgs,
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -117,6 +119,17 @@ struct RunArgs {
     /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
+}
+
+/// The machine of a guest; hosted programs have none.
+#[derive(Debug, Args)]
+struct MachineArgs {
+    /// Virtual CPUs of the guest [default: 2, or as many as there are].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    cpus: Option<u8>,
+    /// Memory of the guest, whole megabytes [default: 1G].
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -204,6 +217,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         program: args.program,
         gpu: args.gpu.config()?,
         doorbell: args.doorbell,
+        machine: MachineOptions { cpus: args.machine.cpus, memory: args.machine.memory },
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };
@@ -315,6 +329,15 @@ fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
 }
 
+/// Reads a guest's memory: what QEMU and Belfry's own machine both take.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    match size {
+        0x400_0000..=0x40_0000_0000 if size % (1 << 20) == 0 => Ok(size),
+        _ => Err(format!("{text}: a guest has whole megabytes of memory, from 64M to 256G")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +368,10 @@ mod tests {
             panic!("not run")
         };
         assert_eq!((args.mode, args.guest), (Mode::Kvm, GuestKind::BareMetal));
+        let Verb::Run(args) = parse("belfry run --cpus 3 --memory 512M").unwrap().command else {
+            panic!("not run")
+        };
+        assert_eq!((args.machine.cpus, args.machine.memory), (Some(3), Some(512 << 20)));
     }
 
     #[test]
@@ -361,6 +388,11 @@ mod tests {
             "belfry run --trace-isa --trace-wave 0:0,0,0,0:0",
             "belfry run --trace-isa --trace-wave 0:x:0",
             "belfry run --deterministic x",
+            "belfry run --cpus 0",
+            "belfry run --cpus 65",
+            "belfry run --memory 1M",
+            "belfry run --memory 100000001",
+            "belfry run --memory 1T",
             "belfry serve",
             "belfry disasm",
             "belfry bench",

@@ -10,6 +10,7 @@ use crate::hosted;
 use crate::image::artifacts::{cached_qemu, system_qemu};
 use crate::image::fetch::{KEYRING, find_mirror};
 use crate::image::{Cache, programs};
+use crate::kvm::probe::{self, Unusable};
 
 /// How one thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Health {
     NoGuest,
     /// Missing, and needed for hosted programs.
     NoHosted,
+    /// Belfry's own machine does not run here, or not at a useful speed; QEMU does.
+    NoKvm,
     /// Missing, and everything works without it.
     Slower,
 }
@@ -53,6 +56,12 @@ impl Report {
         self.findings.iter().all(|finding| finding.health != Health::NoGuest)
     }
 
+    /// Whether `run --mode kvm` runs a stock kernel at a useful speed.
+    #[must_use]
+    pub fn kvm_useful(&self) -> bool {
+        self.findings.iter().all(|finding| finding.health != Health::NoKvm)
+    }
+
     /// Whether `run --mode hosted` works.
     #[must_use]
     pub fn hosted_possible(&self) -> bool {
@@ -81,7 +90,7 @@ impl std::fmt::Display for Report {
                 Health::Good => "ok     ",
                 Health::Later => "later  ",
                 Health::NoGuest | Health::NoHosted => "MISSING",
-                Health::Slower => "note   ",
+                Health::NoKvm | Health::Slower => "note   ",
             };
             writeln!(f, "{mark}  {:<14} {}", finding.subject, finding.text)?;
             if let Some(fix) = &finding.fix {
@@ -90,6 +99,11 @@ impl std::fmt::Display for Report {
         }
         let answer = |possible| if possible { "works" } else { "does not work" };
         writeln!(f)?;
+        let kvm = match (self.guest_possible(), self.kvm_useful()) {
+            (true, false) => "is of no use here",
+            (possible, _) => answer(possible),
+        };
+        writeln!(f, "run --mode kvm     {kvm}")?;
         writeln!(f, "run --mode qemu    {}", answer(self.guest_possible()))?;
         write!(f, "run --mode hosted  {}", answer(self.hosted_possible()))
     }
@@ -105,6 +119,9 @@ pub fn examine() -> Report {
         ["kernel", "headers", "rust-src"].iter().all(|artifact| cache.manifest(artifact).is_some())
             && (system_qemu().is_some() || cached_qemu(cache).is_some())
     });
+    if let Some(cache) = &cache {
+        own_machine(&mut report, cache);
+    }
     packages(&mut report, complete);
     tools(&mut report);
     if let Some(cache) = &cache {
@@ -157,6 +174,20 @@ fn cache(report: &mut Report) -> Option<Cache> {
             let fix = "set BELFRY_CACHE to a directory you can write to";
             report.bad("cache", Health::NoGuest, error.to_string(), fix);
             None
+        }
+    }
+}
+
+fn own_machine(report: &mut Report, cache: &Cache) {
+    match probe::usable(cache) {
+        Ok(speed) => report.good("own machine", speed.to_string()),
+        Err(error @ Unusable::NoMachine(_)) => {
+            let fix = "works as it is, in QEMU; with hardware virtualisation, join the group kvm: usermod -aG kvm $USER";
+            report.bad("own machine", Health::NoKvm, error.to_string(), fix);
+        }
+        Err(error @ Unusable::Slow(_)) => {
+            let fix = "works as it is, in QEMU; only the bare-metal guest is small enough for this /dev/kvm";
+            report.bad("own machine", Health::NoKvm, error.to_string(), fix);
         }
     }
 }
@@ -262,12 +293,12 @@ fn artifacts(report: &mut Report, cache: &Cache) {
     }
     if let Some(qemu) = qemu {
         match choose_accelerator(cache, &qemu) {
-            Accelerator::Kvm => report.good("KVM", "runs code at full speed"),
+            Accelerator::Kvm => report.good("QEMU with KVM", "runs code at full speed"),
             Accelerator::Tcg => report.bad(
-                "KVM",
+                "QEMU with KVM",
                 Health::Slower,
-                "not usable here (no /dev/kvm, no access, or too slow); guests run translated",
-                "works as it is; with hardware virtualisation, join the group kvm: usermod -aG kvm $USER",
+                "not usable here; guests in QEMU run translated",
+                "works as it is",
             ),
         }
     }
@@ -299,6 +330,10 @@ mod tests {
         report.bad("b", Health::Slower, "slow", "faster");
         report.bad("c", Health::Later, "soon", "wait");
         assert!(report.guest_possible() && report.hosted_possible());
+        assert!(report.kvm_useful() && report.to_string().contains("run --mode kvm     works"));
+        report.bad("own machine", Health::NoKvm, "slow", "live with it");
+        assert!(!report.kvm_useful() && report.guest_possible());
+        assert!(report.to_string().contains("run --mode kvm     is of no use here"));
         report.bad("d", Health::NoGuest, "gone", "get it");
         assert!(!report.guest_possible() && report.hosted_possible());
         let text = report.to_string();

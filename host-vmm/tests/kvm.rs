@@ -42,8 +42,11 @@ fn bare_metal_guest_verifies_and_is_summed_up() {
 #[test]
 fn what_the_machine_does_not_do_is_said() {
     for (arguments, expected) in [
-        (&["run", "--mode", "kvm"][..], "bare-metal guest only"),
-        (&["run", "--guest", "bare-metal"], "--mode kvm only"),
+        (&["run", "--guest", "bare-metal"][..], "--mode kvm only"),
+        (&["run", "--mode", "kvm", "--doorbell", "polled"], "adaptive"),
+        (&["run", "--mode", "qemu", "--doorbell", "ioeventfd"], "polled"),
+        (&["run", "--mode", "hosted", "--memory", "1G"], "--mode qemu"),
+        (&["run", "--mode", "kvm", "--guest", "bare-metal", "--cpus", "2"], "no other machine"),
         (&["run", "--mode", "kvm", "--guest", "bare-metal", "--doorbell", "polled"], "adaptive"),
         (&["run", "--mode", "kvm", "--guest", "bare-metal", "--", "vector-add"], "no program"),
         (&["run", "--mode", "kvm", "--guest", "bare-metal", "--vram", "3M"], "VRAM"),

@@ -135,7 +135,7 @@ fn bad_ioctls_are_refused_as_linux_refuses_them() {
 #[test]
 fn every_example_succeeds_with_trapped_doorbells() {
     let mut guest = boot(&GuestConfig::default());
-    for name in belfry_examples::NAMES.iter().filter(|name| **name != "launch") {
+    for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
         succeed(&mut guest, &["/bin/belfry-examples", name]);
     }
     finish(guest);

@@ -60,9 +60,21 @@ examples! {
 
 #[test]
 fn every_example_has_a_test() {
-    let untested: Vec<_> =
-        belfry_examples::NAMES.iter().filter(|name| **name != "launch" && !TESTED.contains(name)).collect();
+    let tested = |name: &&str| ["all", "launch"].contains(name) || TESTED.contains(name);
+    let untested: Vec<_> = belfry_examples::NAMES.iter().filter(|name| !tested(name)).collect();
     assert!(untested.is_empty(), "no test for {untested:?}");
+}
+
+#[test]
+fn all_examples_run_in_one_process_with_a_line_each() {
+    let gpu = gpu();
+    let mut out = Vec::new();
+    belfry_examples::run("all", &process(&gpu), &[], &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for name in TESTED {
+        assert!(text.lines().any(|line| line.starts_with(name) && line.contains(" ok ")), "{name}: {text}");
+    }
+    assert_eq!(text.lines().count(), TESTED.len(), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Each runs kernels and checks every result against the processor: `run` returns an error that says what differed.
 
+mod all;
 mod barriers_and_signals;
 mod gemm;
 mod gpuinfo;
@@ -59,6 +60,7 @@ const EXAMPLES: &[Example] = &[
     example("many-queues", "more queues than the hardware holds: many-queues [QUEUES]", many_queues::run),
     example("stop-endless", "stops an endless kernel: stop-endless [WORKGROUPS]", stop_endless::run),
     example("gpuinfo", "prints what the driver says about the GPU", gpuinfo::run),
+    example("all", "all of these, one after the other, a line for each", all::run),
     example("launch", "launches a kernel of any code object: launch --help", launch::run),
 ];
 

@@ -47,6 +47,17 @@ impl Channel {
         Ok(Self { stream: None, connected, events })
     }
 
+    /// Reads from a stream that is connected already.
+    pub(super) fn over(mut stream: UnixStream) -> io::Result<Self> {
+        let (events_out, events) = sync_channel(BACKLOG);
+        let (connected_out, connected) = sync_channel(1);
+        // The receiver is in this function still, and there is room for one.
+        let _ = connected_out.send(stream.try_clone()?);
+        let thread = std::thread::Builder::new().name("guest-channel".into());
+        thread.spawn(move || read(&mut stream, &events_out))?;
+        Ok(Self { stream: None, connected, events })
+    }
+
     /// Sends one request.
     pub(super) fn send(&mut self, request: &Request) -> io::Result<()> {
         if self.stream.is_none() {

@@ -6,7 +6,7 @@ use belfry_device::GpuConfig;
 
 use super::qemu::Accelerator;
 use crate::image::Qemu;
-use crate::vfio_user;
+use crate::{kvm, vfio_user};
 
 /// What every guest's kernel is told.
 ///
@@ -35,6 +35,8 @@ pub struct GuestConfig {
 pub enum MachineConfig {
     /// QEMU, with the GPU over vfio-user.
     Qemu(QemuConfig),
+    /// Belfry's own machine.
+    Kvm(KvmConfig),
 }
 
 /// How QEMU is used.
@@ -46,6 +48,13 @@ pub struct QemuConfig {
     pub accelerator: Accelerator,
     /// How doorbells travel.
     pub doorbell: vfio_user::DoorbellMode,
+}
+
+/// How Belfry's own machine is used.
+#[derive(Debug, Clone, Default)]
+pub struct KvmConfig {
+    /// How doorbells travel.
+    pub doorbell: kvm::DoorbellMode,
 }
 
 impl Default for QemuConfig {

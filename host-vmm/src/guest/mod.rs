@@ -12,13 +12,14 @@ mod config;
 mod console;
 mod error;
 mod host;
+mod kvm;
 pub mod qemu;
 mod session;
 
 use std::io;
 use std::time::Duration;
 
-pub use config::{GuestConfig, MachineConfig, QemuConfig};
+pub use config::{GuestConfig, KvmConfig, MachineConfig, QemuConfig};
 pub use console::Console;
 pub use error::GuestError;
 pub use qemu::Accelerator;

@@ -12,6 +12,7 @@ use super::channel::{Channel, Next};
 use super::config::{GuestConfig, MachineConfig};
 use super::console::{Console, panic_of};
 use super::host::Host;
+use super::kvm::KvmHost;
 use super::qemu::QemuHost;
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
 use crate::image::{Cache, GuestImage};
@@ -44,6 +45,11 @@ impl Guest {
             MachineConfig::Qemu(qemu) => {
                 let (host, listener) = QemuHost::start(image, config, qemu, cache)?;
                 let channel = Channel::listen(listener).map_err(failed("guest channel"))?;
+                Self::greet(Box::new(host), channel, started, image, config, cache)
+            }
+            MachineConfig::Kvm(kvm) => {
+                let (host, stream) = KvmHost::start(image, config, kvm)?;
+                let channel = Channel::over(stream).map_err(failed("guest channel"))?;
                 Self::greet(Box::new(host), channel, started, image, config, cache)
             }
         }

@@ -169,6 +169,11 @@ impl Machine {
         })
     }
 
+    /// The device, when the machine has one.
+    pub fn gpu(&self) -> Option<&Arc<Gpu>> {
+        self.gpu.as_ref()
+    }
+
     /// Runs until the guest or `limit` ends it; `output` gets what the guest writes to its serial port.
     ///
     /// # Errors

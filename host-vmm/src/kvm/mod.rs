@@ -17,6 +17,7 @@
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
 //! | the host's keys and signals | `input.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs` |
+//! | whether all this is worth using here | `probe.rs` |
 
 mod acpi;
 pub mod bare_metal;
@@ -36,6 +37,7 @@ mod main_loop;
 mod memory;
 mod pci;
 mod power;
+pub mod probe;
 mod running;
 mod signals;
 #[cfg(test)]

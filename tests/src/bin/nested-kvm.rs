@@ -1,4 +1,7 @@
-//! Runs belfry in the nested tier, with the arguments given; `cargo xtask nested-kvm` is its front.
+//! Runs belfry in the nested tier; `cargo xtask nested-kvm` is its front.
+//!
+//! With arguments, belfry is run with them, and its exit status is this program's. Without, the example that runs by
+//! default boots a guest of its own, then all examples run in another one; the status is 0 only if each has succeeded.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -12,21 +15,46 @@ use belfry_vmm::image::Progress;
 /// How long one belfry may take inside; its own `--timeout` is for its program.
 const LIMIT: Duration = Duration::from_secs(1200);
 
+/// What runs without arguments.
+const DEFAULT: [&[&str]; 3] = [
+    &["run", "--mode", "kvm", "--guest", "bare-metal"],
+    &["run", "--mode", "kvm"],
+    &["run", "--mode", "kvm", "--", "all"],
+];
+
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let started = Instant::now();
     let mut nested = Nested::boot(&Progress::new())?;
-    eprintln!(
-        "L1 up after {:.1} s (boot {:.1} s)",
-        started.elapsed().as_secs_f64(),
-        nested.boot_time().as_secs_f64()
-    );
-    let exit = nested.belfry(&arguments, LIMIT, &mut |stream, data| {
+    let boot = nested.boot_time();
+    eprintln!("L1: Debian's kernel in QEMU's translator, booted in {:.1} s", boot.as_secs_f64());
+    let status = if arguments.is_empty() {
+        let mut failed = 0;
+        for arguments in DEFAULT {
+            println!("\n$ belfry {}", arguments.join(" "));
+            let started = Instant::now();
+            let status = belfry(&mut nested, arguments)?;
+            println!("-> exit status {status} after {:.1} s", started.elapsed().as_secs_f64());
+            failed += u8::from(status != 0);
+        }
+        println!("\nnested-kvm: {} of {} succeeded", DEFAULT.len() - usize::from(failed), DEFAULT.len());
+        u8::from(failed > 0)
+    } else {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        belfry(&mut nested, &arguments)?
+    };
+    nested.power_off()?;
+    eprintln!("nested tier done after {:.1} s", started.elapsed().as_secs_f64());
+    Ok(ExitCode::from(status))
+}
+
+fn belfry(nested: &mut Nested, arguments: &[&str]) -> Result<u8> {
+    let exit = nested.belfry(arguments, LIMIT, &mut |stream, data| {
+        // A reader that has left does not stop the run.
         let _ = match stream {
             Stream::Stdout => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
             Stream::Stderr => io::stderr().write_all(data),
         };
     })?;
-    nested.power_off()?;
-    Ok(ExitCode::from(u8::try_from(exit.status).unwrap_or(1)))
+    Ok(u8::try_from(exit.status).unwrap_or(1))
 }

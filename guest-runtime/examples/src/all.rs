@@ -1,0 +1,34 @@
+//! Every example with its default arguments, one after the other, and a line for each.
+
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::{bail, ensure};
+use belfry_runtime::Runtime;
+
+use crate::EXAMPLES;
+
+/// The examples that are not run: this one, and the one that needs to be told what to launch.
+const LEFT_OUT: [&str; 2] = ["all", "launch"];
+
+pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
+    ensure!(args.is_empty(), "all takes no arguments");
+    let mut failed = Vec::new();
+    for example in EXAMPLES.iter().filter(|example| !LEFT_OUT.contains(&example.name)) {
+        let started = Instant::now();
+        let mut said = Vec::new();
+        let result = (example.run)(runtime, &[], &mut said);
+        let elapsed = started.elapsed().as_secs_f64() * 1e3;
+        match result {
+            Ok(()) => writeln!(out, "{:22} ok      {elapsed:8.1} ms", example.name)?,
+            Err(error) => {
+                out.write_all(&said)?;
+                writeln!(out, "{:22} FAILED  {elapsed:8.1} ms  {error:#}", example.name)?;
+                failed.push(example.name);
+            }
+        }
+        // Whoever reads along wants each line when it is there.
+        out.flush()?;
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("{} failed", failed.join(", ")) }
+}

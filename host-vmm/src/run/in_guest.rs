@@ -1,0 +1,199 @@
+//! Runs in a guest: on Belfry's own machine, in QEMU, or wherever it goes best.
+
+use std::time::{Duration, Instant};
+
+use super::program::Errand;
+use super::report::{RunReport, from_device, milliseconds};
+use super::{MachineOptions, Mode, RunError, RunOptions, in_process};
+use crate::doorbell;
+use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
+use crate::guest::{
+    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
+};
+use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use crate::kvm::probe::{self, Unusable};
+
+/// How long a boot with KVM may take before it is taken for one that never ends.
+const KVM_BOOT: Duration = Duration::from_secs(60);
+
+/// A program to run, with everything that takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub(super) options: &'a RunOptions,
+    pub(super) program: &'a str,
+    pub(super) arguments: &'a [String],
+    pub(super) cache: &'a Cache,
+    pub(super) progress: &'a Progress,
+}
+
+/// What takes the program's output.
+pub(super) type Output<'a> = &'a mut (dyn FnMut(Stream, &[u8]) + Send);
+
+/// A guest that has booted.
+struct Booted {
+    guest: Guest,
+    mode: Mode,
+    accelerator: Accelerator,
+}
+
+impl Job<'_> {
+    /// Runs where the probe and the machine allow: on Belfry's own machine, in QEMU, hosted; says where, and why.
+    pub(super) fn anywhere(&self, output: Output<'_>) -> Result<RunReport, RunError> {
+        let errand = self.errand()?;
+        let image = match self.image() {
+            Ok(image) => image,
+            Err(error) => return self.hosted_instead(error, output),
+        };
+        let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), probe::usable(self.cache)) {
+            (Err(error), _) => error.to_string(),
+            (_, Err(error)) => error.to_string(),
+            (Ok(_), Ok(speed)) => {
+                self.progress.line(&format!("mode kvm: {speed} on this /dev/kvm"));
+                match self.boot_on_kvm(&image, KVM_BOOT) {
+                    Ok(guest) => return self.carry_out(guest, &errand, output),
+                    Err(error) => format!("the guest does not boot on Belfry's own machine: {error}"),
+                }
+            }
+        };
+        self.progress.line(&format!("mode qemu: {why_not_kvm}"));
+        match self.boot_in_qemu(&image) {
+            Ok(guest) => self.carry_out(guest, &errand, output),
+            Err(error @ (RunError::Guest(GuestError::Start { .. }) | RunError::Image(_))) => {
+                self.hosted_instead(error, output)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs on Belfry's own machine, whatever the probe says.
+    pub(super) fn on_kvm(&self, output: Output<'_>) -> Result<RunReport, RunError> {
+        doorbell::on_kvm(self.options.doorbell)?;
+        match probe::usable(self.cache) {
+            Ok(_) => {}
+            Err(Unusable::NoMachine(error)) => return Err(error.into()),
+            Err(error @ Unusable::Slow(_)) => {
+                let hint =
+                    "a stock kernel takes very long to boot so, if it boots at all; --mode qemu is faster";
+                self.progress.line(&format!("warning: {error}; {hint}"));
+            }
+        }
+        let errand = self.errand()?;
+        let image = self.image()?;
+        let guest = self.boot_on_kvm(&image, GuestConfig::default().boot_timeout)?;
+        self.carry_out(guest, &errand, output)
+    }
+
+    /// Runs in QEMU.
+    pub(super) fn in_qemu(&self, output: Output<'_>) -> Result<RunReport, RunError> {
+        doorbell::on_qemu(self.options.doorbell)?;
+        let errand = self.errand()?;
+        let image = self.image()?;
+        let guest = self.boot_in_qemu(&image)?;
+        self.carry_out(guest, &errand, output)
+    }
+
+    fn errand(&self) -> Result<Errand, RunError> {
+        Errand::new(self.options, self.program, self.arguments)
+    }
+
+    fn image(&self) -> Result<GuestImage, RunError> {
+        GuestImage::prepare(self.cache, Freshness::Cached, self.progress).map_err(RunError::Image)
+    }
+
+    /// The examples run hosted where no guest can be had.
+    fn hosted_instead(&self, error: RunError, output: Output<'_>) -> Result<RunReport, RunError> {
+        let asks_for_a_machine = self.options.machine != MachineOptions::default();
+        if asks_for_a_machine || !belfry_examples::NAMES.contains(&self.program) {
+            return Err(error);
+        }
+        self.progress.line(&format!("mode hosted: no VM can be had here: {error}"));
+        in_process::run(self.options, self.program, self.arguments, output)
+    }
+
+    fn config(&self, machine: MachineConfig) -> GuestConfig {
+        let MachineOptions { cpus, memory } = self.options.machine;
+        let default = GuestConfig::default();
+        GuestConfig {
+            machine,
+            gpu: Some(self.options.gpu.clone()),
+            cpus: cpus.map_or(default.cpus, u32::from),
+            memory: memory.unwrap_or(default.memory),
+            ..default
+        }
+    }
+
+    fn boot_on_kvm(&self, image: &GuestImage, limit: Duration) -> Result<Booted, RunError> {
+        let machine = MachineConfig::Kvm(KvmConfig { doorbell: doorbell::on_kvm(self.options.doorbell)? });
+        let config = GuestConfig { boot_timeout: limit, ..self.config(machine) };
+        let guest = self.boot(image, &config, "Belfry's own machine")?;
+        Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
+    }
+
+    /// Boots with KVM where it works, and says so where it only seemed to.
+    fn boot_in_qemu(&self, image: &GuestImage) -> Result<Booted, RunError> {
+        let doorbell = doorbell::on_qemu(self.options.doorbell)?;
+        let program = artifacts::qemu(self.cache, Freshness::Cached, self.progress);
+        let program = program.map_err(ImageError::from).map_err(RunError::Image)?;
+        let attempt = |accelerator| {
+            let qemu = QemuConfig { program: Some(program.clone()), accelerator, doorbell };
+            let mut config = self.config(MachineConfig::Qemu(qemu));
+            if accelerator == Accelerator::Kvm {
+                config.boot_timeout = KVM_BOOT;
+            }
+            let guest = self.boot(image, &config, &format!("QEMU, {accelerator}"))?;
+            Ok(Booted { guest, mode: Mode::Qemu, accelerator })
+        };
+        match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
+            (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error: GuestError| {
+                let text = format!("the guest does not boot with KVM, translating instead: {error}");
+                self.progress.line(&text);
+                Ok(attempt(Accelerator::Tcg)?)
+            }),
+            (accelerator, _) => Ok(attempt(accelerator)?),
+        }
+    }
+
+    fn boot(&self, image: &GuestImage, config: &GuestConfig, what: &str) -> Result<Guest, GuestError> {
+        let title = format!("booting Debian's kernel {} ({what})", image.kernel.release);
+        let step = self.progress.spinner(&title);
+        let guest = Guest::boot(image, config, self.cache)?;
+        step.done("up");
+        Ok(guest)
+    }
+
+    /// Loads the driver, runs the program and switches the guest off.
+    fn carry_out(&self, booted: Booted, errand: &Errand, output: Output<'_>) -> Result<RunReport, RunError> {
+        let Booted { mut guest, mode, accelerator } = booted;
+        let driver = guest.load_driver()?;
+        let started = Instant::now();
+        errand.send(&mut guest)?;
+        log::debug!(target: "run", "files sent in {:?}", started.elapsed());
+
+        let started = Instant::now();
+        let environment = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"].map(str::to_owned);
+        let id = guest.spawn(&errand.argv, &environment, "/root")?;
+        let exit = guest.wait(id, self.options.timeout, output)?;
+        let program_time = started.elapsed();
+        if exit.status == 0 {
+            errand.fetch(&mut guest)?;
+        }
+        let stats = guest.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
+        let unmodelled = guest.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
+        let phases = guest.phases();
+        let report = RunReport {
+            mode,
+            accelerator: Some(accelerator.to_string()),
+            kernel: Some(guest.kernel().to_owned()),
+            program: self.program.to_owned(),
+            arguments: self.arguments.to_vec(),
+            exit_status: exit.status,
+            boot_ms: milliseconds(phases.init),
+            driver_ms: milliseconds(driver),
+            program_ms: milliseconds(program_time),
+            phases: Some(phases.into()),
+            ..from_device(&stats, unmodelled)
+        };
+        guest.power_off()?;
+        Ok(report)
+    }
+}

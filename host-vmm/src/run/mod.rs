@@ -1,0 +1,265 @@
+//! One program, run to its end in a guest or hosted, with everything it needs brought along.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | the mode that fits, guests and what they report | `in_guest.rs` |
+//! | a program with its files | `program.rs` |
+//! | this process as the guest | `in_process.rs` |
+//! | the summary | `report.rs` |
+
+mod in_guest;
+mod in_process;
+mod program;
+mod report;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use belfry_device::GpuConfig;
+use serde::Serialize;
+
+use crate::doorbell::{self, Doorbell, NoSuchWay};
+use crate::guest::{GuestError, Stream};
+use crate::hosted::HostedError;
+use crate::image::{Cache, CacheError, ImageError, Progress};
+use crate::kvm::{End, KvmError, bare_metal};
+use in_guest::Job;
+pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
+use report::{from_device, milliseconds};
+
+/// The program that runs when none is named.
+pub const DEFAULT_PROGRAM: &str = "vector-add";
+
+/// Where a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// In a guest where one can be had, hosted elsewhere.
+    #[default]
+    Auto,
+    /// In this process, over the hosted driver.
+    Hosted,
+    /// In a Debian guest under QEMU.
+    Qemu,
+    /// In a Debian guest on Belfry's own machine, over /dev/kvm.
+    Kvm,
+}
+
+/// What the machine boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum GuestKind {
+    /// Debian's kernel with the driver, and a program.
+    #[default]
+    Debian,
+    /// A kernel that drives the GPU by itself, in a fraction of a second; takes no program.
+    BareMetal,
+}
+
+/// A file to bring along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileMapping {
+    /// Where it is.
+    pub host: PathBuf,
+    /// Where the program finds it.
+    pub guest: String,
+}
+
+impl std::str::FromStr for FileMapping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.rsplit_once(':') {
+            Some((host, guest)) if !host.is_empty() && !guest.is_empty() => {
+                Ok(Self { host: host.into(), guest: guest.to_owned() })
+            }
+            _ => Err("expected HOST:GUEST".to_owned()),
+        }
+    }
+}
+
+/// The machine of a guest, where it is not as the mode has it by default; hosted programs have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MachineOptions {
+    /// Virtual CPUs.
+    pub cpus: Option<u8>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+}
+
+/// What to run, and how.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// Where.
+    pub mode: Mode,
+    /// In what guest, where there is one.
+    pub guest: GuestKind,
+    /// The program's name or path, and its arguments; empty for [`DEFAULT_PROGRAM`].
+    pub program: Vec<String>,
+    /// The device.
+    pub gpu: GpuConfig,
+    /// How doorbells travel, if not as the mode has them by default; hosted programs have no choice.
+    pub doorbell: Option<Doorbell>,
+    /// The machine of a guest.
+    pub machine: MachineOptions,
+    /// Files to bring along.
+    pub files: Vec<FileMapping>,
+    /// How long the program may run.
+    pub timeout: Duration,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Auto,
+            guest: GuestKind::Debian,
+            program: Vec::new(),
+            gpu: GpuConfig::default(),
+            doorbell: None,
+            machine: MachineOptions::default(),
+            files: Vec::new(),
+            timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Why a program could not be run; a program that ran and failed is not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The cache directory failed.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The guest's parts could not be had.
+    #[error("no guest can be put together: {0}")]
+    Image(#[source] ImageError),
+    /// The guest failed.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The hosted driver or device failed.
+    #[error(transparent)]
+    Hosted(#[from] HostedError),
+    /// Belfry's own machine failed.
+    #[error(transparent)]
+    Kvm(#[from] KvmError),
+    /// Doorbells by a way the mode does not have.
+    #[error(transparent)]
+    Doorbell(#[from] NoSuchWay),
+    /// A guest in a mode that does not boot it.
+    #[error("{0}")]
+    WrongGuest(&'static str),
+    /// Options of a machine where there is none.
+    #[error(
+        "--cpus, --memory and --disk are for guests, and hosted programs have none; use --mode kvm or --mode qemu"
+    )]
+    NoMachine,
+    /// The program is neither an example nor a file.
+    #[error("{0} is neither an example ({names}) nor a file", names = belfry_examples::NAMES.join(", "))]
+    NoProgram(String),
+    /// The arguments of `launch` make no sense, or name files that are not there.
+    #[error("{0:#}")]
+    Arguments(anyhow::Error),
+    /// The program cannot run in a guest.
+    #[error("{program}: {why}")]
+    BadProgram {
+        /// Its path.
+        program: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Only the examples run hosted.
+    #[error("{0} is not one of the examples, and hosted mode runs nothing else; use --mode qemu")]
+    NotHosted(String),
+    /// A file could not be read or written.
+    #[error("{action} {path}: {source}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// Runs a program and collects what came of it; `output` gets what it writes, as it comes.
+pub fn run(
+    options: &RunOptions,
+    progress: &Progress,
+    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+) -> Result<RunReport, RunError> {
+    if options.guest == GuestKind::BareMetal {
+        return match options.mode {
+            Mode::Kvm => bare_metal_guest(options, output),
+            _ => Err(RunError::WrongGuest("the bare-metal guest runs with --mode kvm only")),
+        };
+    }
+    let program = options.program.first().map_or(DEFAULT_PROGRAM, String::as_str);
+    let arguments = options.program.get(1..).unwrap_or_default();
+    let bundled = belfry_examples::NAMES.contains(&program);
+    if !bundled && !Path::new(program).is_file() {
+        return Err(RunError::NoProgram(program.to_owned()));
+    }
+    if options.mode == Mode::Hosted {
+        if options.machine != MachineOptions::default() {
+            return Err(RunError::NoMachine);
+        }
+        return match bundled {
+            true => in_process::run(options, program, arguments, output),
+            false => Err(RunError::NotHosted(program.to_owned())),
+        };
+    }
+    let job = Job { options, program, arguments, cache: &Cache::open()?, progress };
+    match options.mode {
+        Mode::Kvm => job.on_kvm(output),
+        Mode::Qemu => job.in_qemu(output),
+        Mode::Auto | Mode::Hosted => job.anywhere(output),
+    }
+}
+
+/// Builds and runs the bare-metal guest.
+fn bare_metal_guest(
+    options: &RunOptions,
+    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+) -> Result<RunReport, RunError> {
+    let machine = options.machine != MachineOptions::default();
+    if !options.program.is_empty() || !options.files.is_empty() || machine {
+        return Err(RunError::WrongGuest(
+            "the bare-metal guest takes no program, no files and no other machine",
+        ));
+    }
+    let doorbells = doorbell::on_kvm(options.doorbell)?;
+    let mut show = |data: &[u8]| output(Stream::Stdout, data);
+    let outcome = bare_metal::run(options.gpu.clone(), doorbells, options.timeout, &mut show)?;
+    let End::Exit(status) = outcome.end else { return Err(KvmError::Ended(outcome.end.to_string()).into()) };
+    Ok(RunReport {
+        mode: Mode::Kvm,
+        accelerator: Some("kvm".to_owned()),
+        kernel: Some("bare-metal".to_owned()),
+        program: "bare-metal".to_owned(),
+        exit_status: status.into(),
+        boot_ms: milliseconds(outcome.setup),
+        program_ms: milliseconds(outcome.ran),
+        ..from_device(&outcome.stats, outcome.unmodelled)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_split_at_the_last_colon() {
+        let mapping: FileMapping = "/a:b/c:/guest/x".parse().unwrap();
+        assert_eq!(mapping, FileMapping { host: "/a:b/c".into(), guest: "/guest/x".into() });
+        for text in ["", "x", ":x", "x:"] {
+            assert!(text.parse::<FileMapping>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_programs_are_told_the_examples() {
+        let options = RunOptions { program: vec!["no-such-program".into()], ..RunOptions::default() };
+        let error = run(&options, &Progress::silent(), &mut |_, _| ()).unwrap_err();
+        assert!(error.to_string().contains("vector-add"), "{error}");
+    }
+}

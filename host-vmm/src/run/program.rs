@@ -1,0 +1,119 @@
+//! What goes into a guest with a program: its files and arguments, and what is brought back.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use belfry_examples::launch;
+
+use super::{RunError, RunOptions};
+use crate::guest::{Guest, GuestError};
+use crate::image::guest::EXAMPLES;
+
+/// A program on its way into a guest.
+#[derive(Debug)]
+pub(super) struct Errand {
+    /// What is started there.
+    pub(super) argv: Vec<String>,
+    /// Files to put there: path, permission bits, content.
+    files: Vec<(String, u32, Vec<u8>)>,
+    /// Files to fetch from there when the program has succeeded: the guest's path, and where to.
+    outputs: Vec<(String, PathBuf)>,
+}
+
+impl Errand {
+    /// Collects everything, so that nothing is found missing after the boot.
+    pub(super) fn new(options: &RunOptions, program: &str, arguments: &[String]) -> Result<Self, RunError> {
+        let mut files = Vec::new();
+        let mut outputs = Vec::new();
+        let mut argv = vec![EXAMPLES.to_owned(), program.to_owned()];
+        if program == "launch" {
+            let carried = launch::files(arguments).map_err(RunError::Arguments)?;
+            for file in carried.inputs {
+                files.push((guest_path(&file.guest), 0o644, read(&file.host)?));
+            }
+            outputs =
+                carried.outputs.iter().map(|file| (guest_path(&file.guest), file.host.clone())).collect();
+            argv.extend(carried.args);
+        } else if belfry_examples::NAMES.contains(&program) {
+            argv.extend_from_slice(arguments);
+        } else {
+            let content = read(Path::new(program))?;
+            check_static(program, &content)?;
+            let name = Path::new(program).file_name().unwrap_or_default();
+            let path = guest_path(&Path::new("/bin").join(name));
+            argv = vec![path.clone()];
+            argv.extend_from_slice(arguments);
+            files.push((path, 0o755, content));
+        }
+        for mapping in &options.files {
+            files.push((guest_path(&Path::new("/root").join(&mapping.guest)), 0o755, read(&mapping.host)?));
+        }
+        Ok(Self { argv, files, outputs })
+    }
+
+    /// Puts the files into the guest.
+    pub(super) fn send(&self, guest: &mut Guest) -> Result<(), GuestError> {
+        for (path, mode, content) in &self.files {
+            guest.put_file(path, *mode, content)?;
+        }
+        // Where outputs go must be there before the program writes them.
+        for (path, _) in &self.outputs {
+            guest.put_file(path, 0o644, b"")?;
+        }
+        Ok(())
+    }
+
+    /// Brings the outputs back.
+    pub(super) fn fetch(&self, guest: &mut Guest) -> Result<(), RunError> {
+        for (path, host) in &self.outputs {
+            let content = guest.get_file(path)?;
+            fs::write(host, content).map_err(|source| file_error("write", host, source))?;
+        }
+        Ok(())
+    }
+}
+
+/// Only what needs no loader and no libraries runs in a guest that has none.
+fn check_static(program: &str, content: &[u8]) -> Result<(), RunError> {
+    use object::read::elf::{FileHeader as _, ProgramHeader as _};
+    let bad = |why| RunError::BadProgram { program: program.to_owned(), why };
+    let header = object::elf::FileHeader64::<object::Endianness>::parse(content)
+        .map_err(|_| bad("not a 64-bit ELF program"))?;
+    let endian = header.endian().map_err(|_| bad("not a 64-bit ELF program"))?;
+    if header.e_machine(endian) != object::elf::EM_X86_64 {
+        return Err(bad("not an x86-64 program"));
+    }
+    let segments =
+        header.program_headers(endian, content).map_err(|_| bad("its program headers are damaged"))?;
+    if segments.iter().any(|segment| segment.p_type(endian) == object::elf::PT_INTERP) {
+        return Err(bad("dynamically linked, and the guest has no libraries; link it statically"));
+    }
+    Ok(())
+}
+
+/// The same path in the guest.
+fn guest_path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, RunError> {
+    fs::read(path).map_err(|source| file_error("read", path, source))
+}
+
+fn file_error(action: &'static str, path: &Path, source: io::Error) -> RunError {
+    RunError::File { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_cannot_run_are_named() {
+        assert!(matches!(check_static("x", b"#!/bin/sh\n"), Err(RunError::BadProgram { .. })));
+        let own = fs::read("/proc/self/exe").unwrap();
+        let error = check_static("self", &own).unwrap_err();
+        assert!(error.to_string().contains("dynamically linked"), "{error}");
+    }
+}

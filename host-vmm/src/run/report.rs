@@ -1,0 +1,211 @@
+//! What came of a program: the summary and its JSON.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belfry_device::Stats;
+use serde::Serialize;
+
+use super::Mode;
+use crate::guest::Phases;
+
+/// Doorbells by the way they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Doorbells {
+    /// Writes that reached the device as accesses.
+    pub trapped: u64,
+    /// Writes announced to the device, without their value.
+    pub woken: u64,
+    /// Writes found in the mapped page.
+    pub polled: u64,
+}
+
+/// What came of it; `--json` prints this.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    /// Where the program ran: anything but [`Mode::Auto`].
+    pub mode: Mode,
+    /// `kvm` or `tcg`, where there was a guest.
+    pub accelerator: Option<String>,
+    /// The guest's kernel, where there was one.
+    pub kernel: Option<String>,
+    /// The program's name or path.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its exit status; 128 + the signal's number for a killed program.
+    pub exit_status: i32,
+    /// Milliseconds from the start to a machine with a device.
+    pub boot_ms: f64,
+    /// Milliseconds to load the driver.
+    pub driver_ms: f64,
+    /// Milliseconds the program took.
+    pub program_ms: f64,
+    /// When the guest reached what, where there was one.
+    pub phases: Option<BootPhases>,
+    /// Kernel dispatches completed.
+    pub dispatches: u64,
+    /// Waves run.
+    pub waves: u64,
+    /// Wave instructions executed.
+    pub wave_instructions: u64,
+    /// Doorbells.
+    pub doorbells: Doorbells,
+    /// GPU page table walks.
+    pub page_walks: u64,
+    /// Interrupts raised.
+    pub interrupts: u64,
+    /// What the guest did wrong, by name, with how often.
+    pub errors: BTreeMap<String, u64>,
+    /// Registers the driver used that the device stores without any behaviour, most used first.
+    pub unmodelled: Vec<Unmodelled>,
+}
+
+/// Milliseconds from the start of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BootPhases {
+    /// To the kernel's first instruction; QEMU does not say.
+    pub kernel_ms: Option<f64>,
+    /// To the guest's init.
+    pub init_ms: f64,
+    /// To a driver that is ready.
+    pub driver_ms: Option<f64>,
+    /// To the first completed dispatch.
+    pub dispatch_ms: Option<f64>,
+}
+
+impl From<Phases> for BootPhases {
+    fn from(phases: Phases) -> Self {
+        Self {
+            kernel_ms: phases.entry.map(milliseconds),
+            init_ms: milliseconds(phases.init),
+            driver_ms: phases.driver.map(milliseconds),
+            dispatch_ms: phases.dispatch.map(milliseconds),
+        }
+    }
+}
+
+/// A register without behaviour.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unmodelled {
+    /// Its name, or its offset.
+    pub register: String,
+    /// How often it was read.
+    pub reads: u64,
+    /// How often it was written.
+    pub writes: u64,
+}
+
+/// A report with what the device counted, and nothing else.
+pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) -> RunReport {
+    RunReport {
+        mode: Mode::Auto,
+        accelerator: None,
+        kernel: None,
+        program: String::new(),
+        arguments: Vec::new(),
+        exit_status: 0,
+        boot_ms: 0.0,
+        driver_ms: 0.0,
+        program_ms: 0.0,
+        phases: None,
+        dispatches: stats.dispatches,
+        waves: stats.waves,
+        wave_instructions: stats.wave_instructions,
+        doorbells: Doorbells {
+            trapped: stats.doorbells_trapped,
+            woken: stats.doorbells_woken,
+            polled: stats.doorbells_polled,
+        },
+        page_walks: stats.page_walks,
+        interrupts: stats.interrupts,
+        errors: stats.errors.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
+        unmodelled: unmodelled
+            .into_iter()
+            .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
+            .collect(),
+    }
+}
+
+impl RunReport {
+    /// What the device refused and what it does not model, as `run --unmodelled` prints it.
+    #[must_use]
+    pub fn shortcomings(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::from("refused or failed, by name:\n");
+        for (name, count) in &self.errors {
+            let _ = writeln!(text, "  {count:>8}  {name}");
+        }
+        text.push_str("registers without behaviour, most used first (reads, writes):\n");
+        for Unmodelled { register, reads, writes } in &self.unmodelled {
+            let _ = writeln!(text, "  {reads:>8} {writes:>8}  {register}");
+        }
+        text
+    }
+}
+
+impl std::fmt::Display for RunReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = match (&self.kernel, &self.accelerator) {
+            (Some(kernel), Some(accelerator)) => format!("guest {kernel}, {accelerator}"),
+            _ => "hosted".to_owned(),
+        };
+        writeln!(f, "{} ({place}): exit status {}", self.program, self.exit_status)?;
+        writeln!(
+            f,
+            "  time         boot {:.0} ms, driver {:.0} ms, program {:.0} ms",
+            self.boot_ms, self.driver_ms, self.program_ms
+        )?;
+        if let Some(BootPhases { kernel_ms, init_ms, driver_ms, dispatch_ms }) = self.phases {
+            let steps = [
+                ("kernel", kernel_ms),
+                ("init", Some(init_ms)),
+                ("driver", driver_ms),
+                ("dispatch", dispatch_ms),
+            ];
+            let steps: Vec<String> =
+                steps.iter().filter_map(|(name, ms)| ms.map(|ms| format!("{name} at {ms:.0} ms"))).collect();
+            writeln!(f, "  reached      {}", steps.join(", "))?;
+        }
+        writeln!(
+            f,
+            "  work         {} dispatches, {} waves, {} wave instructions",
+            self.dispatches, self.waves, self.wave_instructions
+        )?;
+        let Doorbells { trapped, woken, polled } = self.doorbells;
+        writeln!(f, "  doorbells    {trapped} trapped, {woken} woken, {polled} polled")?;
+        write!(f, "  page walks   {}\n  interrupts   {}", self.page_walks, self.interrupts)
+    }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    // Three decimals are what the clock is worth.
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_is_one_object_with_the_promised_names() {
+        let report = RunReport { program: "x".into(), ..from_device(&Stats::default(), Vec::new()) };
+        let json = serde_json::to_value(&report).unwrap();
+        for name in [
+            "mode",
+            "program",
+            "exit_status",
+            "boot_ms",
+            "driver_ms",
+            "program_ms",
+            "dispatches",
+            "waves",
+            "wave_instructions",
+            "doorbells",
+            "interrupts",
+        ] {
+            assert!(json.get(name).is_some(), "{name}");
+        }
+        assert_eq!(serde_json::to_value(Mode::Qemu).unwrap(), "qemu");
+    }
+}
