@@ -247,6 +247,69 @@ fn trap_without_a_handler_is_a_named_error() {
 }
 
 #[test]
+fn waves_know_where_on_the_gpu_they_sit() {
+    let (_gpu, runtime) = process();
+    let gpu = runtime.gpu();
+    // Each work-item stores HW_ID1 and HW_ID2 of its wave.
+    let body = "
+        s_load_b64 s[4:5], s[0:1], 0x0
+        s_getreg_b32 s8, hwreg(HW_REG_HW_ID1)
+        s_getreg_b32 s9, hwreg(HW_REG_HW_ID2)
+        v_lshl_add_u32 v1, s2, 7, v0
+        v_lshlrev_b32 v1, 3, v1
+        v_mov_b32 v2, s8
+        v_mov_b32 v3, s9
+        s_waitcnt lgkmcnt(0)
+        global_store_b64 v1, v[2:3], s[4:5]
+        s_endpgm
+    ";
+    for (directives, simds) in
+        [(".amdhsa_workgroup_processor_mode 0", 2), (".amdhsa_workgroup_processor_mode 1", 4)]
+    {
+        let kernel = Kernel { directives, ..Kernel::new("where", body) };
+        let module = gpu.load(&assemble("gfx1100", &[kernel]).unwrap()).unwrap();
+        let groups = 64usize;
+        let out = gpu.gtt().buffer_from(&vec![0u32; groups * 256]).unwrap();
+        let queue = gpu.queue().unwrap();
+        let kernel = module.kernel("where").unwrap();
+        kernel.launch(&queue).grid(128 * groups as u32).block(128).args((&out,)).run().unwrap();
+        for group in out.to_vec().chunks(256) {
+            // One from each of the four waves.
+            let ids: Vec<(u32, u32)> = group.chunks(64).map(|wave| (wave[0], wave[1])).collect();
+            let wgp = |id: u32| (id >> 18 & 7, id >> 16 & 1, id >> 10 & 0xf);
+            for &(first, second) in &ids {
+                // Eight compute units are two arrays of two work group processors.
+                let (engine, array, number) = wgp(first);
+                assert!(engine == 0 && array < 2 && number < 2, "{first:#x}");
+                assert_eq!(wgp(first), wgp(ids[0].0));
+                assert_eq!(second, ids[0].1, "one workgroup");
+                assert_eq!(second >> 8 & 3, 1, "a queue of MEC 1");
+                assert!((8..16).contains(&(second >> 24 & 0xf)), "a VMID of KFD's: {second:#x}");
+            }
+            let mut used: Vec<u32> = ids.iter().map(|(id, _)| id >> 8 & 3).collect();
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.len(), simds, "{used:?}");
+        }
+    }
+}
+
+#[test]
+fn workgroup_too_large_for_any_compute_unit_is_refused() {
+    let (_gpu, runtime) = process();
+    let gpu = runtime.gpu();
+    let body = "v_mov_b32 v199, 0\ns_endpgm\n";
+    let kernel = Kernel { vgprs: 200, ..Kernel::new("large", body) };
+    let module = gpu.load(&assemble("gfx1100", &[kernel]).unwrap()).unwrap();
+    let out = gpu.gtt().buffer_from(&[0u32; WORDS]).unwrap();
+    let large = module.kernel("large").unwrap();
+    let queue = gpu.queue().unwrap();
+    large.launch(&queue).grid(256).block(256).args((&out,)).run().unwrap();
+    let error = large.launch(&queue).grid(1024).block(1024).args((&out,)).run().unwrap_err();
+    assert!(error.to_string().contains("register"), "{error}");
+}
+
+#[test]
 fn hardware_registers_describe_the_wave() {
     let (_gpu, runtime) = process();
     let gpu = runtime.gpu();

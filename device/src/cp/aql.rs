@@ -367,6 +367,7 @@ impl AqlQueue {
         let mut prepared = dispatch::prepare(self.state.space(), source)?;
         prepared.launch.trap = self.config.trap;
         prepared.launch.doorbell = self.config.identity.doorbell_id();
+        prepared.launch.hw_id2 = self.config.identity.hw_id2();
         let queue = queue.map(|(_, queue)| queue);
         if prepared.scratch_per_wave != 0
             && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?

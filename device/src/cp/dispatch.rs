@@ -89,7 +89,12 @@ pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepar
         scratch_bytes_per_lane: 0,
         trap: None,
         doorbell: 0,
+        wgp_mode: rsrc1.wgp_mode(),
+        hw_id2: 0,
     };
+    if !launch.fits_at_all() {
+        return Err(Cause::Occupancy { waves: launch.waves_per_workgroup(), vgprs });
+    }
     if launch.workgroup_count().is_none() {
         return Err(Cause::Dimensions { dimensions: packet.setup & 3, grid });
     }

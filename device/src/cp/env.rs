@@ -29,6 +29,13 @@ impl QueueIdentity {
     pub fn doorbell_id(&self) -> u32 {
         (self.doorbell / 2) & 0x3ff
     }
+
+    /// `HW_ID2` of its waves: QUEUE_ID 3:0, PIPE_ID 5:4, ME_ID 9:8, VM_ID 27:24.
+    #[must_use]
+    pub fn hw_id2(&self) -> u32 {
+        let field = |value: u8, mask: u32, shift: u32| (u32::from(value) & mask) << shift;
+        field(self.queue, 0xf, 0) | field(self.pipe, 3, 4) | field(self.me, 3, 8) | field(self.vmid, 0xf, 24)
+    }
 }
 
 /// What a wave tells the driver through the SQ.

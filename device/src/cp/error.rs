@@ -60,6 +60,14 @@ pub enum Cause {
     /// More vector registers than a wave can have.
     #[error("kernel wants {0} vector registers")]
     Registers(u32),
+    /// Registers, waves or LDS of a workgroup are more than an empty compute unit has.
+    #[error("no compute unit holds a workgroup of {waves} waves with {vgprs} vector registers each")]
+    Occupancy {
+        /// Waves of a workgroup.
+        waves: u32,
+        /// Vector registers of each.
+        vgprs: u32,
+    },
     /// More scratch memory than the queue has, and no inactive signal to ask for more with.
     #[error("{0} bytes of private memory per work-item are more than the queue has scratch memory for")]
     Scratch(u32),
@@ -91,7 +99,7 @@ impl Cause {
             Cause::WorkgroupSize(_) => inactive::WORKGROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => inactive::GROUP_SEGMENT_INVALID,
             Cause::KernelObject { .. } => inactive::CODE_INVALID,
-            Cause::Registers(_) => inactive::REGISTER_INVALID,
+            Cause::Registers(_) | Cause::Occupancy { .. } => inactive::REGISTER_INVALID,
             Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
             Cause::Wave(failure) => return failure.inactive_code(),
         })
@@ -108,7 +116,9 @@ impl Cause {
             Cause::WorkgroupSize(_) => ec::QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => ec::QUEUE_PACKET_DISPATCH_GROUP_SEGMENT_SIZE_INVALID,
             Cause::KernelObject { .. } => ec::QUEUE_PACKET_DISPATCH_CODE_INVALID,
-            Cause::Registers(_) | Cause::Scratch(_) => ec::QUEUE_PACKET_DISPATCH_REGISTER_INVALID,
+            Cause::Registers(_) | Cause::Occupancy { .. } | Cause::Scratch(_) => {
+                ec::QUEUE_PACKET_DISPATCH_REGISTER_INVALID
+            }
         })
     }
 

@@ -16,11 +16,11 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
+use crate::hal::Chip;
+use crate::hal::gfx1100::Gfx1100;
 use crate::patience;
 use crate::trace::TraceSink;
 
-/// Waves a compute unit of gfx11 holds: two SIMDs of 16.
-pub const WAVES_PER_CU: u32 = 32;
 /// Most waves of a dispatch whose first turn the submitting thread takes.
 const SMALL: u64 = 8;
 
@@ -34,7 +34,7 @@ const TURNS_BEFORE_OTHERS: u32 = 1 << 16;
 pub struct ShaderConfig {
     /// Worker threads.
     pub workers: usize,
-    /// Compute units, which decide how many waves are resident at once.
+    /// Compute units, which decide how many workgroups are resident at once.
     pub compute_units: u32,
     /// Instruction set.
     pub arch: Arch,
@@ -137,9 +137,7 @@ impl ShaderEngine {
             state: Mutex::default(),
             work: Condvar::new(),
             news: AtomicU64::new(0),
-            residency: Arc::new(Residency::new(
-                config.compute_units.saturating_mul(WAVES_PER_CU).max(WAVES_PER_CU),
-            )),
+            residency: Arc::new(Residency::new(Gfx1100::new(config.compute_units).topology())),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
             counters: Counters::default(),
             clock,

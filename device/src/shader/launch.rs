@@ -6,12 +6,22 @@ use belfry_isa::inst::WaveSize;
 use belfry_isa::trap::TrapHandler;
 use belfry_isa::wave::{Wave, WaveInit};
 
+use super::placement::{Need, allocated};
 use super::scratch::ScratchPool;
 
 /// Work-items a workgroup can have.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
 /// SGPRs a launch can initialise: 16 user SGPRs, three workgroup IDs and the workgroup information.
 pub const MAX_INITIAL_SGPRS: usize = 32;
+
+/// What a wave has of its workgroup's seat.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WaveSeat {
+    /// Its part of the scratch memory.
+    pub(super) scratch_slot: Option<u32>,
+    /// `HW_ID1`, and the workgroup's bits of `HW_ID2`.
+    pub(super) hw_ids: [u32; 2],
+}
 
 /// One kernel launch: the grid and how its waves start.
 ///
@@ -48,6 +58,10 @@ pub struct Launch {
     pub trap: Option<TrapHandler>,
     /// Position of the queue's doorbell in its process's slice.
     pub doorbell: u32,
+    /// A workgroup's waves sit on both compute units of a work group processor instead of one.
+    pub wgp_mode: bool,
+    /// `HW_ID2` without the workgroup: the hardware queue and the VMID.
+    pub hw_id2: u32,
 }
 
 impl Launch {
@@ -93,6 +107,22 @@ impl Launch {
     #[must_use]
     pub fn waves_per_workgroup(&self) -> u32 {
         self.workgroup.iter().product::<u32>().div_ceil(self.lanes())
+    }
+
+    /// What a workgroup occupies of the GPU.
+    pub(super) fn need(&self) -> Need {
+        Need {
+            waves: self.waves_per_workgroup(),
+            vgprs: allocated(self.wave_size, self.vgpr_count),
+            lds: self.lds_size,
+            wgp_mode: self.wgp_mode,
+        }
+    }
+
+    /// Whether the GPU can hold a workgroup at all.
+    #[must_use]
+    pub fn fits_at_all(&self) -> bool {
+        self.need().fits_at_all()
     }
 
     /// EXEC and packed work-item IDs of each wave of a workgroup of this extent.
@@ -145,7 +175,7 @@ impl Launch {
         id: [u32; 3],
         (wave, waves): (u32, u32),
         (exec, v0): &(u64, [u32; 64]),
-        scratch_slot: Option<u32>,
+        seat: WaveSeat,
     ) {
         let mut sgprs = [0u32; MAX_INITIAL_SGPRS];
         let mut count = 0;
@@ -165,7 +195,7 @@ impl Launch {
             // gfx11: bit 31 first wave, bits 5:0 waves of the workgroup; the ordered-append term is not used by compute.
             put(u32::from(wave == 0) << 31 | waves & 0x3f);
         }
-        let scratch_base = match (&self.scratch, scratch_slot) {
+        let scratch_base = match (&self.scratch, seat.scratch_slot) {
             (Some(pool), Some(slot)) => pool.address(slot),
             _ => 0,
         };
@@ -178,12 +208,13 @@ impl Launch {
             vgpr_count: self.vgpr_count,
             mode: self.mode,
             scratch_base,
-            scratch_size_per_lane: if scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
+            scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
+            hw_id1: seat.hw_ids[0],
+            hw_id2: self.hw_id2 | seat.hw_ids[1],
             ttmps: self.ttmps(wave),
             trap: self.trap,
             doorbell: self.doorbell,
             in_workgroup: waves > 1,
-            ..WaveInit::default()
         };
         match storage.get_mut(wave as usize) {
             Some(wave) => wave.restart(&init),
@@ -213,6 +244,8 @@ mod tests {
             scratch_bytes_per_lane: 0,
             trap: None,
             doorbell: 0,
+            wgp_mode: false,
+            hw_id2: 0,
         }
     }
 
@@ -263,7 +296,7 @@ mod tests {
         let launch = launch();
         let ids = launch.lane_ids([4, 4, 2]);
         let mut waves = Vec::new();
-        launch.start_wave(&mut waves, [7, 8, 9], (0, 1), &ids[0], None);
+        launch.start_wave(&mut waves, [7, 8, 9], (0, 1), &ids[0], WaveSeat::default());
         let wave = &waves[0];
         assert_eq!(
             (0..6).map(|register| wave.sgpr(register)).collect::<Vec<_>>(),
@@ -271,10 +304,10 @@ mod tests {
         );
         assert_eq!((wave.pc(), wave.exec()), (0x1000, 0xffff_ffff));
         assert_eq!(wave.vgpr(0, 31), 3 | 3 << 10 | 1 << 20);
-        launch.start_wave(&mut waves, [1, 2, 3], (0, 2), &(1, [5; 64]), None);
+        launch.start_wave(&mut waves, [1, 2, 3], (0, 2), &(1, [5; 64]), WaveSeat::default());
         let wave = &waves[0];
         assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 0x8000_0002, 1, 5));
-        launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), None);
+        launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), WaveSeat::default());
         assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 2, 6));
     }
 }

@@ -19,6 +19,7 @@ mod dispatch;
 mod engine;
 mod failure;
 mod launch;
+mod placement;
 mod queue;
 mod scratch;
 mod stats;
@@ -26,7 +27,7 @@ mod worker;
 mod workgroup;
 
 pub use dispatch::{Announcement, Notice, Owner, Runner};
-pub use engine::{Clock, Error, ShaderConfig, ShaderEngine, WAVES_PER_CU};
+pub use engine::{Clock, Error, ShaderConfig, ShaderEngine};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};
 pub use queue::ShaderQueue;

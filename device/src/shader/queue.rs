@@ -1,13 +1,15 @@
 //! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use belfry_isa::mem::Apertures;
 
 use super::dispatch::Dispatch;
 use super::launch::Launch;
+use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
+use crate::hal::Topology;
 use crate::vm::AddressSpace;
 
 /// One queue's standing with the shader engine.
@@ -110,37 +112,40 @@ impl ShaderQueue {
     }
 }
 
-/// Waves resident on the whole engine.
+/// Workgroups resident on the whole engine.
 #[derive(Debug)]
 pub(super) struct Residency {
-    waves: AtomicU32,
-    limit: u32,
+    floor: Mutex<Floor>,
 }
 
 impl Residency {
-    pub(super) fn new(limit: u32) -> Residency {
-        Residency { waves: AtomicU32::new(0), limit }
+    pub(super) fn new(topology: Topology) -> Residency {
+        Residency { floor: Mutex::new(Floor::new(topology)) }
+    }
+
+    fn floor(&self) -> MutexGuard<'_, Floor> {
+        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A seat for one workgroup of a dispatch, if there is room.
     ///
-    /// The engine holds as many waves as the modelled GPU. Beyond that a queue without any wave still gets one workgroup
-    /// in: a queue whose waves never end must not keep the others out.
+    /// The engine holds as many workgroups as the modelled GPU. Beyond that a queue without any wave still gets one in: a
+    /// queue whose waves never end must not keep the others out.
     pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Seat> {
         let queue = dispatch.queue();
-        let waves = dispatch.launch().waves_per_workgroup();
-        // Seats are only handed out under the engine's lock, so the two counts cannot race upwards.
-        let room = self.waves.load(Ordering::SeqCst).saturating_add(waves) <= self.limit;
-        if !room && queue.waves.load(Ordering::SeqCst) != 0 {
+        let need = dispatch.launch().need();
+        let place = self.floor().take(&need);
+        // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
+        if place.is_none() && queue.waves.load(Ordering::SeqCst) != 0 {
             return None;
         }
-        let scratch = match &dispatch.launch().scratch {
-            None => None,
-            Some(pool) => Some((Arc::clone(pool), pool.take(waves)?)),
-        };
-        self.waves.fetch_add(waves, Ordering::SeqCst);
-        queue.waves.fetch_add(waves, Ordering::SeqCst);
-        Some(Seat { residency: Arc::clone(self), queue: Arc::clone(queue), waves, scratch })
+        queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+        let mut seat =
+            Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, place, scratch: None };
+        if let Some(pool) = &dispatch.launch().scratch {
+            seat.scratch = Some((Arc::clone(pool), pool.take(need.waves)?));
+        }
+        Some(seat)
     }
 }
 
@@ -149,7 +154,9 @@ impl Residency {
 pub(super) struct Seat {
     residency: Arc<Residency>,
     queue: Arc<ShaderQueue>,
-    waves: u32,
+    need: Need,
+    /// Where on the GPU; `None` beyond what that holds.
+    place: Option<Place>,
     scratch: Option<(Arc<ScratchPool>, Vec<u32>)>,
 }
 
@@ -159,6 +166,11 @@ impl Seat {
         self.scratch.as_ref().and_then(|(_, slots)| slots.get(wave as usize).copied())
     }
 
+    /// `HW_ID1` of a wave, and `HW_ID2.WG_ID`.
+    pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
+        self.place.as_ref().map_or([0; 2], |place| [place.hw_id1(wave), place.group_id()])
+    }
+
     /// Whether the seat serves a workgroup of this launch as it is.
     pub(super) fn fits(&self, launch: &Launch) -> bool {
         let scratch = match (&self.scratch, &launch.scratch) {
@@ -166,7 +178,7 @@ impl Seat {
             (Some((mine, _)), Some(wanted)) => Arc::ptr_eq(mine, wanted),
             _ => false,
         };
-        scratch && self.waves == launch.waves_per_workgroup()
+        scratch && self.need == launch.need()
     }
 }
 
@@ -175,7 +187,9 @@ impl Drop for Seat {
         if let Some((pool, slots)) = &mut self.scratch {
             pool.give(slots);
         }
-        self.queue.waves.fetch_sub(self.waves, Ordering::SeqCst);
-        self.residency.waves.fetch_sub(self.waves, Ordering::SeqCst);
+        self.queue.waves.fetch_sub(self.need.waves, Ordering::SeqCst);
+        if let Some(place) = &self.place {
+            self.residency.floor().give(place);
+        }
     }
 }

@@ -9,7 +9,7 @@ use belfry_isa::wave::Wave;
 use super::chance::Chance;
 use super::dispatch::Notice;
 use super::failure::{Reason, WaveFailure};
-use super::launch::Launch;
+use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
 use super::stats::Local;
 use crate::trace::{TraceSink, WaveId};
@@ -128,8 +128,8 @@ impl Workgroup {
         };
         let waves = lanes.len() as u32;
         for (wave, ids) in (0u32..).zip(lanes) {
-            let slot = seat.scratch_slot(wave);
-            launch.start_wave(&mut self.waves, self.id, (wave, waves), ids, slot);
+            let part = WaveSeat { scratch_slot: seat.scratch_slot(wave), hw_ids: seat.hw_ids(wave) };
+            launch.start_wave(&mut self.waves, self.id, (wave, waves), ids, part);
         }
         self.count = lanes.len();
         self.states.clear();
