@@ -87,6 +87,7 @@ impl Core {
     pub(crate) fn look_at_doorbell(&self, index: u32) {
         if let Some(rung) = self.doorbells.take(index) {
             self.activity.fetch_add(1, Ordering::Relaxed);
+            self.trace(TraceEvent::DoorbellSeen { doorbell: index });
             if rung.found {
                 self.found(u64::from(index) * 4, rung.value);
             }

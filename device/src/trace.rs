@@ -17,6 +17,11 @@ pub enum TraceEvent {
         /// How the device came to know.
         way: Way,
     },
+    /// The command processor took note of a doorbell that was rung, whichever way it came to know.
+    DoorbellSeen {
+        /// Dword index of the doorbell.
+        doorbell: u32,
+    },
     /// The MES put a queue on a hardware slot.
     QueueMapped {
         /// Dword index of the queue's doorbell.
