@@ -59,21 +59,26 @@ struct Gates([[u64; 2]; 256]);
 
 static mut GATES: Gates = Gates([[0; 2]; 256]);
 
+/// Has a vector go to a handler, which ends with `iretq` and restores what it changes.
+pub fn gate(vector: u8, handler: unsafe extern "C" fn()) {
+    let handler = handler as *const () as u64;
+    let low = handler & 0xffff | CODE_SELECTOR << 16 | GATE << 32 | (handler >> 16 & 0xffff) << 48;
+    let table = &raw mut GATES;
+    // SAFETY: one processor, which is not in an interrupt: nothing else uses the static table now.
+    unsafe { (*table).0[usize::from(vector)] = [low, handler >> 32] };
+}
+
 /// Installs the handler and turns the APIC on; interrupts come only in [`wait_until`].
 pub fn take_interrupts() {
-    let handler = interrupt as *const () as u64;
-    let low = handler & 0xffff | CODE_SELECTOR << 16 | GATE << 32 | (handler >> 16 & 0xffff) << 48;
+    gate(VECTOR, interrupt);
     let table = &raw mut GATES;
     let pointer = [(size_of::<Gates>() - 1) as u16, 0, 0, 0, 0];
     let mut descriptor = pointer;
     for (at, part) in descriptor[1..].iter_mut().enumerate() {
         *part = (table.addr() >> (at * 16)) as u16;
     }
-    // SAFETY: nothing else uses the table, which is static; the handler restores what it changes.
-    unsafe {
-        (*table).0[usize::from(VECTOR)] = [low, handler >> 32];
-        asm!("lidt [{}]", in(reg) descriptor.as_ptr());
-    }
+    // SAFETY: the table is static, and its handlers restore what they change.
+    unsafe { asm!("lidt [{}]", in(reg) descriptor.as_ptr()) };
     // Nothing from the old interrupt controllers.
     out(0x21, 0xff);
     out(0xa1, 0xff);

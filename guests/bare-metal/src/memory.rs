@@ -14,6 +14,9 @@ const END: u64 = 32 << 20;
 /// Bits of an x86-64 page table entry: present and writable; a large page.
 const PRESENT: u64 = 3;
 const LARGE: u64 = 1 << 7;
+/// For ring 3 too.
+const USER: u64 = 1 << 2;
+const ADDRESS: u64 = 0xf_ffff_ffff_f000;
 
 /// The quadword at an address that is mapped one to one.
 pub fn quad(address: u64) -> &'static AtomicU64 {
@@ -93,4 +96,27 @@ pub fn map(address: u64) {
     }
     // Nothing was there, so that no translation is cached.
     poke(directory, table | PRESENT);
+}
+
+/// Lets ring 3 access everything that is mapped: there is nobody to be kept from anything.
+pub fn open_to_users() {
+    fn open(table: u64, level: u32) {
+        for at in (table..table + PAGE).step_by(8) {
+            let entry = peek(at);
+            if entry & PRESENT == 0 {
+                continue;
+            }
+            poke(at, entry | USER);
+            if level > 1 && entry & LARGE == 0 {
+                open(entry & ADDRESS, level - 1);
+            }
+        }
+    }
+    let root: u64;
+    // SAFETY: reading CR3 changes nothing.
+    unsafe { asm!("mov {}, cr3", out(reg) root, options(nomem, nostack)) };
+    // Directories are at level 2: no page is smaller than 2 MiB here.
+    open(root & ADDRESS, 4);
+    // SAFETY: the tables map what they did; translations that say less are forgotten.
+    unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack)) };
 }

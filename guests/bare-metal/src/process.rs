@@ -27,6 +27,8 @@ const FIRST_VA: u64 = 0x7f00_0000_0000;
 /// Three levels of directories above the page table.
 const DEPTH: u32 = 3;
 const PACKETS: u64 = 16;
+/// Where a second signal is, behind the first.
+const GATE: u64 = 0x400;
 /// Dword index of the first doorbell of the second slice: the first one is the kernel's.
 const DOORBELL: u32 = (belfry_abi::pci::DOORBELL_SLICE_SIZE / 4) as u32;
 /// Where waves would be saved; the device asks that there is a place.
@@ -186,13 +188,43 @@ impl Queue {
         assert!(count <= PACKETS);
         let completion = self.arm(0);
         for left in (0..count).rev() {
-            let mut packet = BarrierPacket::new_zeroed();
-            packet.header = PacketType::INVALID.0.into();
-            packet.completion_signal = if left == 0 { self.signal.gpu } else { 0 };
-            self.publish(&packet, PacketType::BARRIER_AND, 0);
+            self.barrier(left == 0);
             self.ring(gpu);
         }
         while completion.load(Ordering::Acquire) != 0 {}
+    }
+
+    /// Writes `count` barriers of which the first one waits for [`release`](Self::release): the queue has work for as long.
+    ///
+    /// Gives the value to ring with for the first one.
+    pub fn hold(&mut self, count: u64) -> u64 {
+        assert!((1..=PACKETS).contains(&count));
+        let first = self.written;
+        poke(self.signal.cpu + GATE, AMD_SIGNAL_KIND_USER as u64);
+        poke(self.signal.cpu + GATE + SIGNAL_VALUE_OFFSET, 1);
+        let mut packet = BarrierPacket::new_zeroed();
+        packet.header = PacketType::INVALID.0.into();
+        packet.dep_signal[0] = self.signal.gpu + GATE;
+        self.publish(&packet, PacketType::BARRIER_AND, 0);
+        (1..count).for_each(|_| self.barrier(false));
+        first
+    }
+
+    /// Lets the queue go on.
+    pub fn release(&self) {
+        poke(self.signal.cpu + GATE + SIGNAL_VALUE_OFFSET, 0);
+    }
+
+    /// Waits until every packet has been read: a signal comes before its packet's place is free.
+    pub fn drain(&self) {
+        while peek(self.state.cpu + QUEUE_READ_DISPATCH_ID_OFFSET) < self.written {}
+    }
+
+    fn barrier(&mut self, last: bool) {
+        let mut packet = BarrierPacket::new_zeroed();
+        packet.header = PacketType::INVALID.0.into();
+        packet.completion_signal = if last { self.signal.gpu } else { 0 };
+        self.publish(&packet, PacketType::BARRIER_AND, 0);
     }
 
     /// Sets the signal to 1; an event other than 0 is raised when it becomes 0.
