@@ -171,6 +171,15 @@ enum Suite {
         #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
         runs: usize,
     },
+    /// Measures Belfry's own machine: exits, doorbells in every way they travel, interrupts, booting.
+    Vmm {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Samples of each figure.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        samples: u64,
+    },
 }
 
 /// Runs the command line and answers the exit status.
@@ -191,6 +200,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Bench { what: Suite::Isa { json, workers, kernels, runs } } => {
             measure(json, &bench::Options { workers, kernels, runs })
         }
+        Verb::Bench { what: Suite::Vmm { json, samples } } => measure_machine(json, samples),
     };
     result.unwrap_or_else(|error| {
         eprintln!("belfry: {}", describe(&error));
@@ -315,6 +325,16 @@ fn measure(json: bool, options: &bench::Options) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
+    let results = bench::vmm::vmm(samples, &mut |mode| log::info!("measuring with doorbells {mode:?}"))?;
+    if json {
+        println!("{}", serde_json::to_string(&results)?);
+    } else {
+        println!("{results}");
+    }
+    Ok(0)
+}
+
 /// Reads a number of bytes with an optional K, M or G.
 fn parse_size(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
@@ -397,6 +417,7 @@ mod tests {
             "belfry disasm",
             "belfry bench",
             "belfry bench isa --workers x",
+            "belfry bench vmm --samples x",
             "belfry bench isa --runs many",
         ] {
             assert!(parse(line).is_err(), "{line}");

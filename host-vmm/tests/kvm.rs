@@ -65,3 +65,50 @@ fn guest_that_takes_too_long_is_stopped() {
     assert_eq!(output.status.code(), Some(125), "{stderr}");
     assert!(stderr.contains("stopped after"), "{stderr}");
 }
+
+/// Checks `{min, median, p99, samples}`; the median.
+fn summary(value: &Value, samples: u64) -> f64 {
+    let number = |field: &str| value[field].as_f64().unwrap_or_else(|| panic!("no {field} in {value}"));
+    let (min, median, p99) = (number("min"), number("median"), number("p99"));
+    assert!(0.0 <= min && min <= median && median <= p99, "{value}");
+    assert_eq!(value["samples"], samples, "{value}");
+    median
+}
+
+#[test]
+fn machine_is_measured_in_every_way_doorbells_travel() {
+    const SAMPLES: u64 = 20;
+    let output = belfry(&["bench", "vmm", "--json", "--samples", &SAMPLES.to_string()]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    let results: Value = serde_json::from_str(&stdout).unwrap();
+    for exit in ["port_write_ns", "mmio_write_ns", "mmio_read_ns", "ioeventfd_ns"] {
+        summary(&results["exit"][exit], SAMPLES);
+    }
+    let doorbell = &results["doorbell"];
+    summary(&doorbell["plain_store_ns"], 3 * SAMPLES);
+    for mode in ["trapped", "ioeventfd", "adaptive"] {
+        let mode = &doorbell[mode];
+        for series in ["ring_ns", "plain_store_ns", "to_signal_ns", "to_isr_ns"] {
+            summary(&mode[series], SAMPLES);
+        }
+        // Each doorbell was seen, or is counted as one that was not.
+        let unseen = mode["unseen"].as_u64().unwrap();
+        summary(&mode["to_cp_ns"], SAMPLES - unseen);
+    }
+    let boot = &results["boot"];
+    let reached = ["kernel_ms", "driver_ms", "first_dispatch_ms"].map(|phase| boot[phase].as_f64().unwrap());
+    assert!(reached.is_sorted() && reached[0] > 0.0, "{boot}");
+    assert_eq!(results["samples"], SAMPLES);
+    assert!(results["machine"]["tsc_mhz"].as_f64().unwrap() > 100.0, "{}", results["machine"]);
+}
+
+#[test]
+fn numbers_of_samples_out_of_range_are_refused() {
+    for samples in ["0", "20001"] {
+        let output = belfry(&["bench", "vmm", "--samples", samples]);
+        assert_eq!(output.status.code(), Some(125));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("must be 1 to 20000"), "{stderr}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod cases;
 mod hosted;
+pub mod vmm;
 
 use std::time::Duration;
 

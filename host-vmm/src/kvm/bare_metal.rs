@@ -12,7 +12,7 @@ use crate::image::{Cache, CacheError};
 
 const TARGET: &str = "x86_64-unknown-none";
 /// RAM of the guest.
-const MEMORY: u64 = 32 << 20;
+pub(super) const MEMORY: u64 = 32 << 20;
 
 /// Why the guest could not be built.
 #[derive(Debug, thiserror::Error)]

@@ -61,6 +61,8 @@ pub struct Config {
     pub channel: Option<UnixStream>,
     /// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the machine while it runs, instead of the process.
     pub catch_signals: bool,
+    /// Whether the vCPUs' time stamp counters count what this host's do, from the same moment on.
+    pub host_clock: bool,
 }
 
 impl Config {
@@ -78,6 +80,7 @@ impl Config {
             disks: Vec::new(),
             channel: None,
             catch_signals: false,
+            host_clock: false,
         }
     }
 

@@ -25,7 +25,7 @@ use super::main_loop::{self, Host};
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::signals::Signals;
-use super::vcpu::Vcpu;
+use super::vcpu::{self, Vcpu};
 use super::virtio::{self, VirtioFunction};
 use super::{Config, DoorbellMode, End, Ending, KvmError, boot, host};
 
@@ -69,7 +69,7 @@ pub struct Machine {
     catch_signals: bool,
     setup: Duration,
     /// Kept for as long as vCPUs run.
-    _memory: GuestMemoryMmap,
+    memory: GuestMemoryMmap,
     _vm: Arc<VmFd>,
 }
 
@@ -151,6 +151,9 @@ impl Machine {
             let vcpu = vm.create_vcpu(number.into()).map_err(kvm_step("create a vCPU"))?;
             let cpuid = features.of(number, config.cpus).map_err(kvm_step("describe the processors"))?;
             vcpu.set_cpuid2(&cpuid).map_err(kvm_step("set the processor's features"))?;
+            if config.host_clock {
+                vcpu::follow_host_clock(&vcpu).map_err(step("give a vCPU the host's time"))?;
+            }
             vcpus.push(vcpu);
         }
         boot::enter(&vcpus[0], entry).map_err(kvm_step("set the first vCPU's registers"))?;
@@ -164,7 +167,7 @@ impl Machine {
             input: config.input,
             catch_signals: config.catch_signals,
             setup: started.elapsed(),
-            _memory: memory,
+            memory,
             _vm: vm,
         })
     }
@@ -172,6 +175,11 @@ impl Machine {
     /// The device, when the machine has one.
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
         self.gpu.as_ref()
+    }
+
+    /// The guest's memory; what is taken here outlives the machine.
+    pub(super) fn memory(&self) -> GuestMemoryMmap {
+        self.memory.clone()
     }
 
     /// Runs until the guest or `limit` ends it; `output` gets what the guest writes to its serial port.

@@ -16,7 +16,7 @@
 //! | what kind of machine | `config.rs` |
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
 //! | the host's keys and signals | `input.rs`, `signals.rs` |
-//! | the bare-metal guest | `bare_metal.rs` |
+//! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
 //! | whether all this is worth using here | `probe.rs` |
 
 mod acpi;
@@ -34,6 +34,7 @@ mod input;
 mod interrupts;
 mod machine;
 mod main_loop;
+pub mod measure;
 mod memory;
 mod pci;
 mod power;

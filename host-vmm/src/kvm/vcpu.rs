@@ -13,11 +13,17 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use kvm_bindings::{KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, kvm_device_attr};
 use kvm_ioctls::{VcpuExit, VcpuFd};
+use vmm_sys_util::ioctl::ioctl_with_ref;
+use vmm_sys_util::ioctl_iow_nr;
 use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
 
 use super::board::Board;
 use super::{End, Ending};
+
+// Linux `include/uapi/linux/kvm.h`; kvm-ioctls has it for other processors only.
+ioctl_iow_nr!(KVM_SET_DEVICE_ATTR, KVMIO, 0xe1, kvm_device_attr);
 
 thread_local! {
     /// `kvm_run.immediate_exit` of this thread's vCPU.
@@ -39,6 +45,23 @@ fn install_handler() -> io::Result<()> {
     let mut result = Ok(());
     ONCE.call_once(|| result = register_signal_handler(SIGRTMIN(), leave).map_err(io::Error::from));
     result
+}
+
+/// Has the vCPU's time stamp counter count what the host's does.
+pub(super) fn follow_host_clock(vcpu: &VcpuFd) -> io::Result<()> {
+    let offset = 0u64;
+    let attribute = kvm_device_attr {
+        group: KVM_VCPU_TSC_CTRL,
+        attr: KVM_VCPU_TSC_OFFSET.into(),
+        addr: (&raw const offset).addr() as u64,
+        flags: 0,
+    };
+    // SAFETY: the attribute is a quadword, which is there until the call returns; KVM reads it only.
+    if unsafe { ioctl_with_ref(vcpu, KVM_SET_DEVICE_ATTR(), &attribute) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Runs until the machine ends.
