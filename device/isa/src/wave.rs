@@ -160,6 +160,8 @@ pub struct Wave {
     pub(crate) doorbell: u32,
     /// EXEC while an instruction runs with fewer lanes (DPP).
     pub(crate) saved_exec: [u32; 2],
+    /// It has looked for what other waves write; see [`Wave::take_looked`].
+    pub(crate) looked: bool,
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
     pub instructions: u64,
 }
@@ -198,6 +200,7 @@ impl Wave {
             handler: TrapHandler::default(),
             doorbell: 0,
             saved_exec: [0; 2],
+            looked: false,
             instructions: 0,
         };
         wave.launch(init);
@@ -237,6 +240,7 @@ impl Wave {
         ] {
             self.status |= if is_set { bit } else { 0 };
         }
+        self.looked = false;
         self.instructions = 0;
         for (register, value) in self.s[..MAX_SGPRS].iter_mut().zip(init.sgprs) {
             *register = *value;
@@ -273,6 +277,12 @@ impl Wave {
     /// `EXEC`.
     pub fn exec(&self) -> u64 {
         self.pair(number::EXEC)
+    }
+
+    /// Whether the wave has looked for what waves of other workgroups write, by coherent loads, atomics that return or
+    /// invalidated caches, since the last call: if it waits for one of them, that one has to run.
+    pub fn take_looked(&mut self) -> bool {
+        core::mem::take(&mut self.looked)
     }
 
     /// `M0`.

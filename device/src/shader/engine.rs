@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -79,6 +79,8 @@ pub(super) struct Shared {
     work: Condvar,
     /// Changes when there may be work again.
     news: AtomicU64,
+    /// Dispatches on the engine, some of which may be settled.
+    dispatches: AtomicUsize,
     residency: Arc<Residency>,
     code_epoch: AtomicU64,
     pub(super) counters: Counters,
@@ -137,6 +139,7 @@ impl ShaderEngine {
             state: Mutex::default(),
             work: Condvar::new(),
             news: AtomicU64::new(0),
+            dispatches: AtomicUsize::new(0),
             residency: Arc::new(Residency::new(Gfx1100::new(config.compute_units).topology())),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
             counters: Counters::default(),
@@ -290,12 +293,23 @@ impl Shared {
 
     /// There may be work: whoever looks or sleeps finds out.
     fn announce(&self, state: std::sync::MutexGuard<'_, State>) {
+        self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
         let asleep = state.waiting != 0;
         drop(state);
         if asleep {
             self.work.notify_all();
         }
+    }
+
+    fn count(&self, state: &State) {
+        let dispatches = state.queues.iter().map(|active| active.dispatches.len()).sum();
+        self.dispatches.store(dispatches, Ordering::Relaxed);
+    }
+
+    /// Whether no more than one dispatch is on the engine.
+    pub(super) fn is_alone(&self) -> bool {
+        self.dispatches.load(Ordering::Relaxed) <= 1
     }
 
     /// Waits for work; `None` at shutdown. The task's queue has begun a turn.
@@ -307,8 +321,10 @@ impl Shared {
             if state.shutdown {
                 return None;
             }
-            if let Some(task) = self.find(&mut state) {
-                return Some(task);
+            let task = self.find(&mut state);
+            self.count(&state);
+            if task.is_some() {
+                return task;
             }
             drop(state);
             let came = patience::look_out(|| self.news.load(Ordering::Acquire) != news);

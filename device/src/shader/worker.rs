@@ -15,7 +15,10 @@ use super::workgroup::{Outcome, Turn, Workgroup};
 /// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
 /// translations and replacing guest memory wait.
 pub(super) const TURN_BUDGET: u64 = 10_000;
-/// The same of the first turn that whoever submits a small dispatch takes: what a thread that has other things to do can
+/// Turns in a row a worker gives a workgroup while nothing else is on the engine than its dispatch, one to four
+/// milliseconds: going back and forth between workgroups costs what their registers have in the caches.
+const TURNS_IN_A_ROW: u32 = 64;
+/// [`TURN_BUDGET`] of the first turn that whoever submits a small dispatch takes: what a thread that has other things to do can
 /// spare, about ten microseconds.
 const FIRST_TURN_BUDGET: u64 = 2048;
 /// What starting a workgroup costs the budget.
@@ -143,9 +146,13 @@ impl Worker {
             (None, Runner::Worker) => TURN_BUDGET,
             (None, Runner::Submitter) => FIRST_TURN_BUDGET,
         };
+        let mut more_turns = match self.runner {
+            Runner::Worker if !deterministic => TURNS_IN_A_ROW,
+            _ => 0,
+        };
         let whole = budget;
         let mut settled = None;
-        let slice = space.enter();
+        let mut slice = space.enter();
         let shared = Arc::clone(&self.shared);
         let ticks = || dispatch.ticks();
         let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &*shared.clock };
@@ -201,8 +208,19 @@ impl Worker {
                 }
                 Outcome::Paused { asleep } => {
                     self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
-                    dispatch.pause(workgroup);
-                    break;
+                    // What waits for another workgroup must let it run, and notices are not to wait.
+                    let waits = asleep | workgroup.take_looked() | !aftermath.notices.is_empty();
+                    if waits || more_turns == 0 || stopping() || !self.shared.is_alone() {
+                        dispatch.pause(workgroup);
+                        break;
+                    }
+                    more_turns -= 1;
+                    budget = TURN_BUDGET;
+                    current = Some(workgroup);
+                    self.shared.counters.add(&mut self.stats);
+                    // Who waits for slices to end waits no longer than for other turns.
+                    drop(slice);
+                    slice = space.enter();
                 }
                 // A suspended queue goes on later; a stopped one is cleared by whoever finds it.
                 Outcome::Stopped => {

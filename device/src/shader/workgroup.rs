@@ -139,6 +139,12 @@ impl Workgroup {
         self.seat = Some(seat);
     }
 
+    /// Whether a wave has looked for what other workgroups write since the last call.
+    pub(super) fn take_looked(&mut self) -> bool {
+        let waves = self.waves.iter_mut().take(self.count);
+        waves.fold(false, |looked, wave| looked | wave.take_looked())
+    }
+
     /// Runs until the workgroup ends, fails, sleeps or has used up the budget.
     pub(super) fn run(&mut self, turn: &mut Turn<'_>) -> Outcome {
         loop {

@@ -206,6 +206,12 @@ pub(crate) fn set_mode(w: &mut Wave, mode: u32, d: &Di) -> Flow {
     }
 }
 
+/// Precedes an instruction that looks for what other waves write.
+pub(crate) fn look(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.looked = true;
+    Flow::NEXT
+}
+
 /// An instruction that cannot be executed.
 pub(crate) fn raise(_w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     Flow::RAISE

@@ -205,6 +205,9 @@ impl Lowering {
     }
 
     fn lower(&mut self, inst: &Inst) -> Lowered {
+        if looks(inst) {
+            self.emit_extra(Di::new(control::look));
+        }
         if let Some(lowered) = self.rare_memory(inst) {
             return lowered;
         }
@@ -267,6 +270,18 @@ impl Lowering {
                 di.aux = 0;
             }
         }
+    }
+}
+
+/// Whether the instruction looks for what waves of other workgroups write while this one runs.
+fn looks(inst: &Inst) -> bool {
+    match inst.format {
+        Format::Flat | Format::Global | Format::Mubuf | Format::Mtbuf | Format::Smem => {
+            inst.mem.glc
+                || inst.mem.dlc
+                || matches!(inst.op, Op::BUFFER_GL1_INV | Op::S_GL1_INV | Op::S_DCACHE_INV)
+        }
+        _ => false,
     }
 }
 
