@@ -131,6 +131,17 @@ pub(crate) trait Lanes: 'static {
         }
         Self::from_array(words)
     }
+    /// Stores the words of `mask`, lowest lane first, at byte addresses of LDS, wrapped to its largest size.
+    #[inline(always)]
+    fn scatter(memory: &mut [u8; LDS_STORAGE], at: Self::V, value: Self::V, mask: u16) {
+        let (at, value) = (Self::to_array(at), Self::to_array(value));
+        for i in 0..16 {
+            if mask >> i & 1 != 0 {
+                let start = (at[i] % MAX_LDS_SIZE) as usize;
+                memory[start..start + 4].copy_from_slice(&value[i].to_le_bytes());
+            }
+        }
+    }
     #[inline(always)]
     fn from_array(array: [u32; 16]) -> Self::V {
         Self::load(&Chunk(array))

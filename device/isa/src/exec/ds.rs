@@ -12,10 +12,9 @@
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::lane::for_each_active;
-use super::lds::MAX_LDS_SIZE;
 use super::op::{exec_half, per_backend, split};
 use crate::lanes::{BackendKind, Lanes};
-use crate::wave::{Chunk, Wave};
+use crate::wave::{Chunk, Row, Wave};
 
 /// How the addresses of sixteen lanes lie.
 #[derive(Clone, Copy)]
@@ -243,6 +242,11 @@ fn store_words<L: Lanes, const N: usize>(
                     continue;
                 }
             }
+            if N == 1 {
+                L::scatter(m.lds.storage_mut(), at, L::load(row(0)), mask);
+                continue;
+            }
+            // One lane after the other: where elements overlap, the highest lane's is left.
             for i in (0..16).filter(|i| mask >> i & 1 != 0) {
                 let at = addresses[i].wrapping_add(offset);
                 for n in 0..N {
@@ -271,41 +275,48 @@ fn store_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di
 per_backend! {
     load_n [const N: usize] [N] |w, m, d, L| load::<L, N>(w, m, d)
 }
-/// Pairs of dwords for 32 active lanes as matrix kernels read them, each sixteen lanes the same pair or pairs sixteen
-/// bytes apart; everything else takes the general way.
+/// The first dwords of 32 lanes' pairs, and the second ones.
+type Pairs<V> = [[V; 2]; 2];
+
+/// First and second dwords of pairs for 32 lanes as matrix kernels read them: each sixteen lanes the same pair, or both
+/// the same pairs sixteen bytes apart.
+#[inline(always)]
+fn pairs<L: Lanes>(m: &Machine<'_>, address: &Row, offset: u32) -> Option<Pairs<L::V>> {
+    let at = [L::load(&address[0]), L::load(&address[1])];
+    let bases = [address[0].0[0].wrapping_add(offset), address[1].0[0].wrapping_add(offset)];
+    let relative = L::sub(at[0], L::splat(address[0].0[0]));
+    if L::eq(relative, L::splat(0)) & L::eq(at[1], L::splat(address[1].0[0])) == u16::MAX {
+        if !m.lds.contains(bases[0], 8) || !m.lds.contains(bases[1], 8) {
+            return None;
+        }
+        let word = |at: u32| u32::from_le_bytes(m.lds.get(at));
+        return Some([
+            [L::splat(word(bases[0])), L::splat(word(bases[1]))],
+            [L::splat(word(bases[0] + 4)), L::splat(word(bases[1] + 4))],
+        ]);
+    }
+    let same = L::eq(relative, L::load(&Steps::<4>::CHUNK)) & L::eq(at[0], at[1]) == u16::MAX;
+    // No address wraps within the pattern if all of it is inside.
+    if same && m.lds.contains(bases[0], 15 * 16 + 8) {
+        let [first, second] = L::first_two_of_four(m.lds.window(bases[0])?);
+        return Some([[first; 2], [second; 2]]);
+    }
+    None
+}
+
+/// Loads of pairs of dwords that [`pairs`] knows; everything else takes the general way.
 #[inline(always)]
 fn load_pairs<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let mut first = [L::splat(0); 2];
-    let mut second = first;
-    if w.halves == 1 && exec_half(w, 0) == u32::MAX {
-        let address = w.v.row(d.src[0].value);
-        let mut done = true;
-        for n in 0..2 {
-            let base = address[n].0[0].wrapping_add(d.imm);
-            let relative = L::sub(L::load(&address[n]), L::splat(address[n].0[0]));
-            // No address wraps within the pattern if the first is this far inside.
-            let fits = base <= MAX_LDS_SIZE;
-            if fits && m.lds.contains(base, 8) && L::eq(relative, L::splat(0)) == u16::MAX {
-                first[n] = L::splat(u32::from_le_bytes(m.lds.get(base)));
-                second[n] = L::splat(u32::from_le_bytes(m.lds.get(base + 4)));
-            } else if fits
-                && m.lds.contains(base, 15 * 16 + 8)
-                && L::eq(relative, L::load(&Steps::<4>::CHUNK)) == u16::MAX
-                && let Some(words) = m.lds.window(base)
-            {
-                [first[n], second[n]] = L::first_two_of_four(words);
-            } else {
-                done = false;
-            }
+    if w.halves == 1
+        && exec_half(w, 0) == u32::MAX
+        && let Some([first, second]) = pairs::<L>(m, w.v.row(d.src[0].value), d.imm)
+    {
+        for (row, value) in [(d.dst, first), (d.dst + 1, second)] {
+            let row = w.v.row_mut(row);
+            L::store(&mut row[0], value[0]);
+            L::store(&mut row[1], value[1]);
         }
-        if done {
-            for (row, value) in [(d.dst, first), (d.dst + 1, second)] {
-                let row = w.v.row_mut(row);
-                L::store(&mut row[0], value[0]);
-                L::store(&mut row[1], value[1]);
-            }
-            return Flow::NEXT;
-        }
+        return Flow::NEXT;
     }
     // SAFETY: the same backend, which whoever called this one had.
     unsafe { load_n::<2>(L::KIND)(w, m, d) }

@@ -62,6 +62,12 @@ impl Lds {
         &self.storage
     }
 
+    /// As [`Lds::storage`], to change.
+    #[inline(always)]
+    pub(crate) fn storage_mut(&mut self) -> &mut [u8; STORAGE] {
+        &mut self.storage
+    }
+
     /// `N` bytes from `address` on, of which those beyond the end mean nothing.
     #[inline(always)]
     pub(crate) fn window<const N: usize>(&self, address: u32) -> Option<&[u8; N]> {

@@ -73,6 +73,11 @@ impl Lanes for Avx512 {
         intrinsic!(_mm512_i32gather_epi32::<1>(at, memory.as_ptr().cast()))
     }
     #[inline(always)]
+    fn scatter(memory: &mut [u8; LDS_STORAGE], at: V, value: V, mask: u16) {
+        let at = Self::and(at, Self::splat(MAX_LDS_SIZE - 1));
+        intrinsic!(_mm512_mask_i32scatter_epi32::<1>(memory.as_mut_ptr().cast(), mask, at, value));
+    }
+    #[inline(always)]
     fn add(a: V, b: V) -> V {
         intrinsic!(_mm512_add_epi32(a, b))
     }
