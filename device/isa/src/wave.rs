@@ -290,6 +290,16 @@ impl Wave {
         self.s[number::M0]
     }
 
+    /// `SCC`.
+    pub fn scc(&self) -> bool {
+        self.s[number::SCC] != 0
+    }
+
+    /// Sets `SCC`.
+    pub fn set_scc(&mut self, value: bool) {
+        self.s[number::SCC] = u32::from(value);
+    }
+
     /// Scalar register by hardware number (`VCC` 106, `M0` 125, `EXEC` 126).
     pub fn sgpr(&self, register: u8) -> u32 {
         self.s[usize::from(register)]

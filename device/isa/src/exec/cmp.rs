@@ -82,25 +82,25 @@ compared! {
 }
 
 macro_rules! classified {
-    ($($name:ident: $reg:ty, $format:ident, $class:path;)*) => {$(
+    ($($name:ident: $reg:ty, $mask:ty, $format:ident, $class:path;)*) => {$(
         pub(crate) struct $name;
         impl Compared for $name {
             type A = $reg;
-            type B = u32;
+            type B = $mask;
             const FORMAT: Format = Format::$format;
             const CLASS: bool = true;
             #[inline(always)]
-            fn scalar(a: $reg, b: u32, _outcomes: u8) -> bool {
-                $class(a, b)
+            fn scalar(a: $reg, b: $mask, _outcomes: u8) -> bool {
+                $class(a, b.into())
             }
         }
     )*};
 }
 
 classified! {
-    ClassF16: u16, F16, half::class;
-    ClassF32: u32, F32, single::class;
-    ClassF64: u64, F64, double::class;
+    ClassF16: u16, u16, F16, half::class;
+    ClassF32: u32, u32, F32, single::class;
+    ClassF64: u64, u32, F64, double::class;
 }
 
 /// Lanes of one half for which the comparison is true, whatever EXEC.

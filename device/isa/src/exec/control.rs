@@ -50,6 +50,35 @@ pub(crate) fn refresh_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow
     Flow::NEXT
 }
 
+/// First of the two registers [`refresh_wide_flags`] puts `src_scc` in: numbers no instruction writes.
+pub(crate) const WIDE_SCC: usize = 242;
+/// As [`WIDE_SCC`], of `src_vccz`.
+pub(crate) const WIDE_VCCZ: usize = 244;
+/// As [`WIDE_SCC`], of `src_execz`.
+pub(crate) const WIDE_EXECZ: usize = 246;
+/// Two registers that are 0: no instruction writes them.
+pub(crate) const ZERO: usize = 232;
+
+/// First of two registers [`copy_exec`] copies EXEC to.
+pub(crate) const EXEC_COPY: u8 = 228;
+/// The register [`copy_exec`] puts what `src_execz` reads as in.
+pub(crate) const EXECZ_COPY: u8 = 230;
+
+/// Keeps EXEC, before an instruction that changes it and reads it as an operand.
+pub(crate) fn copy_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.set_pair(EXEC_COPY.into(), w.pair(number::EXEC));
+    w.s[usize::from(EXECZ_COPY)] = u32::from(mask(w, number::EXEC) == 0);
+    Flow::NEXT
+}
+
+/// Sets what the one-bit sources read as where 64 bits are read, before an instruction that does.
+pub(crate) fn refresh_wide_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.set_pair(WIDE_SCC, u64::from(w.s[number::SCC]));
+    w.set_pair(WIDE_VCCZ, u64::from(mask(w, number::VCC) == 0));
+    w.set_pair(WIDE_EXECZ, u64::from(mask(w, number::EXEC) == 0));
+    Flow::NEXT
+}
+
 /// First of the two registers [`refresh_limits`] puts `src_shared_limit` in: numbers no instruction writes.
 pub(crate) const SHARED_LIMIT: usize = 236;
 /// As [`SHARED_LIMIT`], of `src_private_limit`.

@@ -125,6 +125,8 @@ pub(crate) mod flag {
     pub(crate) const DST_HIGH: u8 = 2;
     /// `MODE` asks for flushed denormals or another rounding: take the scalar path that looks at it.
     pub(crate) const SLOW: u8 = 4;
+    /// Sources after the first are integers, which are never flushed.
+    pub(crate) const INTEGERS: u8 = 16;
     /// Return the old value (atomics).
     pub(crate) const RETURN: u8 = 8;
 }

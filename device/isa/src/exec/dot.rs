@@ -21,10 +21,21 @@ fn brain_from_single(bits: u32) -> u16 {
     ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
 }
 
+/// To bfloat16 with one rounding: the single on the way keeps a trace of what it loses.
+fn brain_from_double(value: f64) -> u16 {
+    let nearest = single::result(value as f32);
+    let back = f64::from(single::of(nearest));
+    if value.is_nan() || back == value || back.is_infinite() {
+        return brain_from_single(nearest);
+    }
+    let towards_zero = if back.abs() > value.abs() { nearest - 1 } else { nearest };
+    brain_from_single(towards_zero | 1)
+}
+
 vector_ops! {
     V_DOT2_BF16_BF16: Bits -> Bits, (a: u32, b: u32, c: u16) -> u16 {
         let product = |shift: u32| brain((a >> shift) as u16) * brain((b >> shift) as u16);
-        brain_from_single(single::result((brain(c) + product(0) + product(16)) as f32))
+        brain_from_double(brain(c) + product(0) + product(16))
     }
 }
 

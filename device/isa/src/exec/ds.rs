@@ -550,7 +550,7 @@ fn swizzle(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 /// `ds_append` (`aux` 0) and `ds_consume` (1): the counter at `M0[31:16] + offset` moves by the number of active lanes.
 fn append_consume(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let exec = if w.halves == 1 { u64::from(w.exec() as u32) } else { w.exec() };
-    let at = (w.m0() >> 16).wrapping_add(d.imm);
+    let at = (w.m0() & 0xffff).wrapping_add(d.imm);
     if !m.lds.contains(at, 4) {
         return m.lds_fault(at, exec);
     }

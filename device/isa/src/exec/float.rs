@@ -435,41 +435,58 @@ pub(crate) mod half {
 #[inline(always)]
 pub(crate) fn output_f32(bits: u32, omod: u8, clamp: bool) -> u32 {
     let scaled = match omod {
-        1 => single::binary(bits, 0x4000_0000, |a, b| a * b),
-        2 => single::binary(bits, 0x4080_0000, |a, b| a * b),
-        3 => single::binary(bits, 0x3f00_0000, |a, b| a * b),
-        _ => bits,
+        0 => bits,
+        _ => {
+            positive_zero(flush(single::unary(bits, |x| x * factor(omod) as f32), Format::F32), single::SIGN)
+        }
     };
     if clamp { single::saturate(scaled) } else { scaled }
 }
 
-/// Output modifiers of a result of `format`.
-#[inline(always)]
-pub(crate) fn output<D: Reg>(value: D, format: Format, omod: u8, clamp: bool) -> D {
-    let factor = match omod {
+/// What the output multiplier multiplies by.
+fn factor(omod: u8) -> f64 {
+    match omod {
         1 => 2.0,
         2 => 4.0,
         3 => 0.5,
         _ => 1.0,
-    };
+    }
+}
+
+/// The output multiplier knows no negative zero.
+fn positive_zero<T: Copy + PartialEq + Default>(value: T, negative_zero: T) -> T {
+    if value == negative_zero { T::default() } else { value }
+}
+
+/// Output modifiers of a result of `format`. The multiplier works only where denormal results are flushed.
+#[inline(always)]
+pub(crate) fn output<D: Reg>(value: D, format: Format, omod: u8, clamp: bool) -> D {
     let bits = value.bits();
     D::from_bits(match format {
         Format::Bits => bits,
         Format::F32 => output_f32(u32::from_bits(bits), omod, clamp).bits(),
         Format::F16 => {
             let bits = u16::from_bits(bits);
-            let scaled = if omod == 0 { bits } else { half::unary(bits, |x| x * factor) };
+            let scaled = match omod {
+                0 => bits,
+                _ => positive_zero(flush(half::unary(bits, |x| x * factor(omod)), format), 0x8000),
+            };
             let saturated =
                 if half::is_nan(scaled) { 0 } else { half::from_f64(half::to_f64(scaled).clamp(0.0, 1.0)) };
             if clamp { saturated.bits() & 0x7fff } else { scaled.bits() }
         }
         Format::F64 => {
-            let scaled = if omod == 0 { bits } else { double::unary(bits, |x| x * factor) };
+            let scaled = match omod {
+                0 => bits,
+                _ => positive_zero(flush(double::unary(bits, |x| x * factor(omod)), format), double::SIGN),
+            };
             if clamp { double::saturate(scaled) } else { scaled }
         }
     })
 }
 
+/// `MODE.IEEE`.
+pub(crate) const IEEE: u32 = 1 << 9;
 /// `MODE.DX10_CLAMP`: clamping makes a NaN 0; without it a NaN stays one.
 pub(crate) const DX10_CLAMP: u32 = 1 << 8;
 

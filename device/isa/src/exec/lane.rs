@@ -232,12 +232,14 @@ pub(crate) fn permlanex16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     permute(w, d, |lane| (lane ^ 16) & !15 | (select >> ((lane & 15) * 4) & 15) as u32)
 }
 
-/// `v_permlane64_b32`: swaps the halves of a wave64, moves nothing in a wave32.
+/// `v_permlane64_b32`: swaps the halves of a wave64, does nothing in a wave32.
 pub(crate) fn permlane64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let swap = if w.halves == 2 { 32 } else { 0 };
+    if w.halves == 1 {
+        return Flow::NEXT;
+    }
     let values = snapshot(w, d);
     for_each_active(w, |w, lane| {
-        w.v.set_lane(d.dst + lane / 32, lane & 31, values[(lane ^ swap) as usize & 63]);
+        w.v.set_lane(d.dst + lane / 32, lane & 31, values[(lane ^ 32) as usize & 63]);
     });
     Flow::NEXT
 }
@@ -297,7 +299,10 @@ fn prepare(w: &mut Wave, d: &Di, from: impl Fn(u32) -> Option<u32>, written: imp
         }
     }
     w.saved_exec = [w.s[number::EXEC], w.s[number::EXEC + 1]];
-    w.set_pair(number::EXEC, w.pair(number::EXEC) & keep);
+    w.s[number::EXEC] &= keep as u32;
+    if w.halves == 2 {
+        w.s[number::EXEC + 1] &= (keep >> 32) as u32;
+    }
     Flow::NEXT
 }
 
@@ -305,6 +310,8 @@ fn prepare(w: &mut Wave, d: &Di, from: impl Fn(u32) -> Option<u32>, written: imp
 pub(crate) fn restore_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     let [low, high] = w.saved_exec;
     w.s[number::EXEC] = low;
-    w.s[number::EXEC + 1] = high;
+    if w.halves == 2 {
+        w.s[number::EXEC + 1] = high;
+    }
     Flow::NEXT
 }

@@ -415,7 +415,7 @@ pub(crate) fn fetch<T: Reg>(
     if source.neg | source.abs {
         values = values.map(|x| x.modify(format, source));
     }
-    if slow {
+    if slow && (n == 0 || d.flags & flag::INTEGERS == 0) {
         values = values.map(|x| float::flush_input(x, format, w.mode));
     }
     values

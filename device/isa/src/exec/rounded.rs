@@ -99,11 +99,7 @@ fn is_zero(a: u32, b: u32) -> bool {
 
 /// `fma` where zero times anything is zero.
 fn fma_zero(a: u32, b: u32, c: u32, round: Round) -> u64 {
-    if is_zero(a, b) {
-        add(SINGLE, 0, c.into(), round)
-    } else {
-        soft::fma(SINGLE, a.into(), b.into(), c.into(), round)
-    }
+    if is_zero(a, b) { c.into() } else { soft::fma(SINGLE, a.into(), b.into(), c.into(), round) }
 }
 
 rounded_ops! {

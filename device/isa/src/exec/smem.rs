@@ -5,8 +5,9 @@ use crate::wave::Wave;
 
 /// `S_LOAD_*` of `N` dwords: SBASE pair in `src[0]`, SOFFSET in `src[1]`.
 fn load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let offset = i64::from(d.imm.cast_signed()).wrapping_add(i64::from(d.src[1].scalar(w)));
-    let va = d.src[0].scalar64(w).wrapping_add_signed(offset) & !3;
+    // The low two bits of each part count as 0.
+    let offset = i64::from(d.imm.cast_signed() & !3) + i64::from(d.src[1].scalar(w) & !3);
+    let va = (d.src[0].scalar64(w) & !3).wrapping_add_signed(offset);
     fetch::<N>(w, m, d, va)
 }
 
@@ -43,7 +44,7 @@ fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flo
     let stride = w.s[(v + 1) & 255] >> 16 & 0x3fff;
     let records = u64::from(w.s[(v + 2) & 255]);
     let size = if stride == 0 { records } else { records * u64::from(stride) };
-    let offset = u64::from(d.imm.wrapping_add(d.src[1].scalar(w))) & !3;
+    let offset = u64::from((d.imm & !3).wrapping_add(d.src[1].scalar(w) & !3));
     if offset + N as u64 * 4 <= size {
         return fetch::<N>(w, m, d, base.wrapping_add(offset));
     }

@@ -21,10 +21,10 @@ vector_ops! {
     V_FMAMK_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }
     V_MUL_DX9_ZERO_F32: F32 -> F32, (a: u32, b: u32) -> u32 { if is_zero(a, b) { 0 } else { single::binary(a, b, |a, b| a * b) } }
     V_FMA_DX9_ZERO_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 {
-        if is_zero(a, b) { single::binary(0, c, |a, c| a + c) } else { single::fma(a, b, c) }
+        if is_zero(a, b) { single::unary(c, |c| c) } else { single::fma(a, b, c) }
     }
     V_FMAC_DX9_ZERO_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 {
-        if is_zero(a, b) { single::binary(0, c, |a, c| a + c) } else { single::fma(a, b, c) }
+        if is_zero(a, b) { single::unary(c, |c| c) } else { single::fma(a, b, c) }
     }
     V_MIN_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::min(a, b) }, lanes {
         if L::unordered(a, b) != 0 {
@@ -89,7 +89,13 @@ fn cube(x: u32, y: u32, z: u32) -> (u32, u32, u32, u32) {
     } else {
         (0.0, fx, -fz, -fy)
     };
-    (single::result(face), single::result(major * 2.0), single::result(s), single::result(t))
+    // A face coordinate that is a NaN is a source's.
+    let nan = |value: f32, sources: [u32; 3]| match sources.into_iter().find(|bits| single::is_nan(*bits)) {
+        Some(bits) => single::quiet(bits),
+        None => single::result(value),
+    };
+    let all = [x, y, z];
+    (nan(face, all), nan(major * 2.0, all), nan(s, all), nan(t, all))
 }
 
 /// `a.low * b.low + a.high * b.high + c`, the products exact, the sums rounded one after the other.

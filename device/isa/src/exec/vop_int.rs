@@ -203,5 +203,5 @@ vector_ops! {
     V_MIN3_I16: Bits -> Bits, (a: u16, b: u16, c: u16) -> u16 { a.cast_signed().min(b.cast_signed()).min(c.cast_signed()).cast_unsigned() }
     V_MAX3_I16: Bits -> Bits, (a: u16, b: u16, c: u16) -> u16 { a.cast_signed().max(b.cast_signed()).max(c.cast_signed()).cast_unsigned() }
     V_MED3_I16: Bits -> Bits, (a: u16, b: u16, c: u16) -> u16 { med3(a.cast_signed(), b.cast_signed(), c.cast_signed()).cast_unsigned() }
-    V_PACK_B32_F16: Bits -> Bits, (a: u16, b: u16) -> u32 { u32::from(a) | u32::from(b) << 16 }
+    V_PACK_B32_F16: F16 -> Bits, (a: u16, b: u16) -> u32 { u32::from(a) | u32::from(b) << 16 }
 }

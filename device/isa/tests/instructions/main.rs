@@ -120,8 +120,9 @@ fn input_and_output_modifiers() {
             let result = |register: u8| f32::from_bits(wave.vgpr(register, lane));
             assert_eq!(result(1), 2.0 - x.abs());
             assert_eq!(result(2), (x * x).min(1.0));
-            assert_eq!(result(3), x * 8.0);
-            assert_eq!(result(4), (1.0 - x * x) / 2.0);
+            // There is no output multiplier where denormals are kept.
+            assert_eq!(result(3), x * 2.0);
+            assert_eq!(result(4), 1.0 - x * x);
             assert_eq!(wave.vgpr(5, lane), 0x4100_1234, "2.0 + 0.5 in the high half, the low one kept");
             assert_eq!(result(8), -x, "VCC is clear");
         }

@@ -1,6 +1,7 @@
 //! Operands to sources and destinations.
 
 use super::{Lowering, Unsupported};
+use crate::exec::control;
 use crate::exec::di::{Kind, Source};
 use crate::exec::op::Format;
 use crate::inst::{FloatConst, Mods, Operand};
@@ -62,9 +63,18 @@ impl Lowering {
                 (64, _) if width.signed => source(Kind::Signed, value),
                 _ => source(Kind::Constant, value),
             },
+            Operand::Scc | Operand::Vccz | Operand::Execz if width.bits > 32 => {
+                self.emit_extra(super::Di::new(control::refresh_wide_flags));
+                let pair = match operand {
+                    Operand::Scc => control::WIDE_SCC,
+                    Operand::Vccz => control::WIDE_VCCZ,
+                    _ => control::WIDE_EXECZ,
+                };
+                source(Kind::Scalar, pair as u32)
+            }
             Operand::Scc => source(Kind::Scalar, number::SCC as u32),
             Operand::Vccz | Operand::Execz => {
-                self.emit_extra(super::Di::new(crate::exec::control::refresh_flags));
+                self.emit_extra(super::Di::new(control::refresh_flags));
                 source(
                     Kind::Scalar,
                     if operand == Operand::Vccz { number::VCCZ } else { number::EXECZ } as u32,
@@ -72,17 +82,19 @@ impl Lowering {
             }
             Operand::SharedBase => self.aperture(self.apertures.shared_base, width),
             Operand::PrivateBase => self.aperture(self.apertures.private_base, width),
-            Operand::SharedLimit | Operand::PrivateLimit => Ok(self.aperture_limit(operand, width)),
+            Operand::SharedLimit | Operand::PrivateLimit => Ok(self.aperture_limit(operand)),
             // Ordered pixel waves: a compute wave is none.
             Operand::PopsExitingWaveId => Ok(Source::ZERO),
             Operand::LdsDirect => Err(Unsupported),
         }
     }
 
-    /// An aperture base: its high half is all there is to it.
+    /// An aperture base, whose low half is 0: that is also what an operand of 32 bits gets.
     fn aperture(&self, base: u64, width: Width) -> Result<Source, Unsupported> {
-        let kind = if width.bits == 64 { Kind::High } else { Kind::Constant };
-        Ok(Source { value: (base >> 32) as u32, kind, ..Source::ZERO })
+        if width.bits < 64 {
+            return Ok(Source::ZERO);
+        }
+        Ok(Source { value: (base >> 32) as u32, kind: Kind::High, ..Source::ZERO })
     }
 
     /// A vector ALU source with its modifiers.

@@ -154,11 +154,10 @@ impl Lowering {
     }
 
     /// An aperture's last address: both halves of it count, so it is read from registers set beforehand.
-    pub(super) fn aperture_limit(&mut self, operand: Operand, width: Width) -> Source {
+    pub(super) fn aperture_limit(&mut self, operand: Operand) -> Source {
         self.emit_extra(Di::new(control::refresh_limits));
         let pair =
             if operand == Operand::SharedLimit { control::SHARED_LIMIT } else { control::PRIVATE_LIMIT };
-        let value = (if width.bits == 64 { pair } else { pair + 1 }) as u32;
-        Source { value, kind: Kind::Scalar, ..Source::ZERO }
+        Source { value: pair as u32, kind: Kind::Scalar, ..Source::ZERO }
     }
 }

@@ -3,9 +3,10 @@
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
+use crate::exec::control;
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::exceptions::{self, Rule};
-use crate::exec::float::DX10_CLAMP;
+use crate::exec::float::{DX10_CLAMP, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::{carry_clamp, dot, qsad, rounded};
@@ -48,7 +49,19 @@ impl Lowering {
         if matches!(inst.op, Op::V_NOP | Op::V_PIPEFLUSH) {
             return Ok(());
         }
-        let [a, b, c, _] = inst.src;
+        let [a, mut b, mut c, _] = inst.src;
+        if inst.dpp.is_some() {
+            // EXEC as a source is what it was before the permutation took lanes away.
+            for source in [&mut b, &mut c] {
+                *source = match *source {
+                    Operand::Sgpr(126) => Operand::Sgpr(control::EXEC_COPY),
+                    Operand::Sgpr(127) => Operand::Sgpr(control::EXEC_COPY + 1),
+                    Operand::Execz => Operand::Sgpr(control::EXECZ_COPY),
+                    _ => continue,
+                };
+                self.emit_extra(Di::new(control::copy_exec));
+            }
+        }
         let permuted = match inst.dpp {
             Some(dpp) => {
                 let row = match self.fetch_relative(inst)? {
@@ -61,7 +74,9 @@ impl Lowering {
         };
         let (op, mods) = (inst.op, &inst.mods);
         self.operation(&Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted })?;
-        if permuted.is_some() && !inst.op.mnemonic().starts_with("v_cmpx") {
+        // A mask the instruction writes to EXEC itself stays.
+        let to_exec = [inst.dst, inst.dst2].contains(&Operand::EXEC_LO);
+        if permuted.is_some() && !to_exec {
             self.emit_extra(Di::new(lane::restore_exec));
         }
         Ok(())
@@ -191,7 +206,18 @@ impl Lowering {
         Ok(flags)
     }
 
+    /// The output multiplier of a result: there is none with `MODE.IEEE`, nor where denormal results are kept.
+    fn omod(&self, o: &Operation<'_>, format: Format) -> u8 {
+        let keeps_denormals = match format {
+            Format::Bits => true,
+            Format::F32 => self.mode & 2 << 4 != 0,
+            Format::F16 | Format::F64 => self.mode & 2 << 6 != 0,
+        };
+        if self.mode & IEEE != 0 || keeps_denormals { 0 } else { o.mods.omod }
+    }
+
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
+        let o = &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), ..*o };
         let mnemonic = o.op.mnemonic();
         if let Some(entry) = rounded::entry(o.op, self.mode) {
             return self.scalar_defined(o, &entry);
@@ -222,6 +248,11 @@ impl Lowering {
 
     fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
         let signed = o.op.mnemonic().ends_with("i64");
+        // Only the first source of these is a float.
+        let integers = matches!(
+            o.op,
+            Op::V_LDEXP_F16 | Op::V_LDEXP_F32 | Op::V_LDEXP_F64 | Op::V_CVT_PK_U8_F32 | Op::V_TRIG_PREOP_F64
+        );
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             let format = if entry.input != Format::Bits && entry.bits[n] == bits_of(entry.input) {
@@ -230,7 +261,7 @@ impl Lowering {
                 Format::Bits
             };
             let mut source = self.operand(o, n, Width { bits: entry.bits[n], format, signed })?;
-            if format == Format::Bits {
+            if format == Format::Bits || (n > 0 && integers) {
                 // `neg` and `abs` mean nothing to an integer operand.
                 (source.neg, source.abs) = (false, false);
             }
@@ -243,6 +274,9 @@ impl Lowering {
         }
         let clamp = o.mods.clamp && entry.output != Format::Bits;
         let mut flags = self.float_flags(&[entry.input, entry.output])?;
+        if integers && flags != 0 {
+            flags |= flag::INTEGERS;
+        }
         if clamp {
             flags |= flag::CLAMP;
             if self.mode & DX10_CLAMP == 0 {
@@ -253,7 +287,8 @@ impl Lowering {
             flags |= flag::DST_HIGH;
         }
         let dst = self.row(o.dst, entry.dst_bits.div_ceil(32))?;
-        let unmodified = flags == 0 && o.mods.omod == 0;
+        let omod = self.omod(o, entry.output);
+        let unmodified = flags == 0 && omod == 0;
         let (first, others) = src[..entry.arity].split_at(1);
         let rest_plain = unmodified && others.iter().all(|s| s.is_plain_vector());
         let f = if o.op == Op::V_LSHLREV_B64 {
@@ -267,7 +302,7 @@ impl Lowering {
         } else {
             entry.general
         };
-        self.emit(Di { dst, src, flags, omod: o.mods.omod, ..Di::new(f) });
+        self.emit(Di { dst, src, flags, omod, ..Di::new(f) });
         Ok(())
     }
 
@@ -286,6 +321,7 @@ impl Lowering {
             CarryIn::None => number::DUMP as u32,
             CarryIn::Vcc => number::VCC as u32,
             CarryIn::Third => match o.src[2] {
+                Operand::NULL => control::ZERO as u32,
                 Operand::Sgpr(register) => u32::from(register),
                 _ => return Err(Unsupported),
             },
@@ -295,7 +331,8 @@ impl Lowering {
             Operand::None => number::DUMP as u32,
             operand => self.scalar_destination(operand, self.halves)?,
         };
-        self.emit(Di { dst, dst2, src, imm: carry, flags, omod: o.mods.omod, ..Di::new(handler) });
+        let omod = self.omod(o, entry.format);
+        self.emit(Di { dst, dst2, src, imm: carry, flags, omod, ..Di::new(handler) });
         Ok(())
     }
 
@@ -400,9 +437,11 @@ impl Lowering {
             signed: false,
         };
         let mask = self.source(o.src[2], Width::B32)?;
-        if half && mask.kind != Kind::Scalar {
-            return Err(Unsupported);
-        }
+        let mask = match o.src[2] {
+            Operand::NULL => Source { value: control::ZERO as u32, kind: Kind::Scalar, ..mask },
+            _ if half && mask.kind != Kind::Scalar => return Err(Unsupported),
+            _ => mask,
+        };
         let src = [self.operand(o, 0, width)?, self.operand(o, 1, width)?, mask];
         let handler: Handler = if half { lane::cndmask_b16 } else { lane::cndmask(self.backend) };
         let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
@@ -411,7 +450,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// `v_fma_mix*`: `op_sel_hi` says which sources are halves, `neg_hi` is their `abs`.
+    /// `v_fma_mix*`: `op_sel_hi` says which sources are halves.
     fn mix(&mut self, o: &Operation<'_>) -> Lowered {
         let halves = o.mods.op_sel_hi & 7;
         let mut src = [Source::ZERO; 3];
@@ -419,7 +458,7 @@ impl Lowering {
             let bit = |mask: u8| mask >> n & 1 != 0;
             let format = if bit(halves) { Format::F16 } else { Format::F32 };
             *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
-            (source.high, source.neg, source.abs) = (bit(o.mods.op_sel), bit(o.mods.neg), bit(o.mods.neg_hi));
+            (source.high, source.neg, source.abs) = (bit(o.mods.op_sel), bit(o.mods.neg), bit(o.mods.abs));
         }
         let mut flags = self.float_flags(&[Format::F32, Format::F16])?;
         if o.mods.clamp {
@@ -476,6 +515,22 @@ impl Lowering {
             ..Di::new(handler)
         });
         Ok(())
+    }
+}
+
+/// Source `n`: a floating-point constant among 16-bit floats is one of that format, in the low half.
+fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
+    let Operand::InlineFloat(value) = operand else { return operand };
+    match op {
+        // These add to a single.
+        Op::V_DOT2_F32_F16 | Op::V_DOT2_F32_BF16 | Op::V_DOT2ACC_F32_F16 if n == 2 => operand,
+        Op::V_DOT2_F32_F16 | Op::V_DOT2_F16_F16 | Op::V_DOT2ACC_F32_F16 | Op::V_WMMA_F16_16X16X16_F16 => {
+            Operand::Literal(value.f16_bits().into())
+        }
+        Op::V_DOT2_F32_BF16 | Op::V_DOT2_BF16_BF16 | Op::V_WMMA_BF16_16X16X16_BF16 => {
+            Operand::Literal(value.bf16_bits().into())
+        }
+        _ => operand,
     }
 }
 
