@@ -4,6 +4,7 @@
 //! prints it as the form's operand kind asks. An operand that cannot be what it encodes is printed with LLVM's comment
 //! (`/*Invalid register, …*/`) rather than rejected.
 
+pub(crate) mod fields;
 mod image;
 mod operand;
 mod symbolic;
@@ -261,65 +262,7 @@ impl Printer<'_> {
 
     /// The register or constant the instruction has as its operand `name`.
     fn value(&self, name: Name, kind: &Kind) -> Operand {
-        let inst = self.inst;
-        let fmamk = matches!(inst.op, Op::V_FMAMK_F32 | Op::V_FMAMK_F16);
-        let value = match name {
-            Name::Vdst | Name::VdstX => inst.dst,
-            Name::Sdst if self.form.flags.has(Flags::SDST_IN) => inst.src[0],
-            Name::Sdst if inst.format == Format::Vop3Sd => inst.dst2,
-            Name::Sdst => inst.dst,
-            Name::Src0 | Name::Src0X | Name::Vaddr | Name::Vaddr0 | Name::Addr | Name::Sbase => inst.src[0],
-            Name::Src1 | Name::Vsrc1X => inst.src[if fmamk { 2 } else { 1 }],
-            Name::Srsrc | Name::Data0 => inst.src[1],
-            Name::Soffset if inst.format == Format::Smem => inst.src[1],
-            Name::Src2 | Name::Soffset | Name::Ssamp | Name::Saddr | Name::Data1 => inst.src[2],
-            Name::Src3 => inst.src[3],
-            Name::Vdata => match inst.format {
-                Format::Mubuf | Format::Mtbuf | Format::Mimg if self.form.flags.has(Flags::DATA_OUT) => {
-                    inst.dst
-                }
-                Format::Mubuf | Format::Mtbuf | Format::Mimg => inst.src[3],
-                _ => inst.src[1],
-            },
-            Name::Imm | Name::ImmDeferred => self.constant(),
-            Name::VdstY => inst.dual.map_or(Operand::None, |dual| dual.dst),
-            Name::Src0Y => inst.dual.map_or(Operand::None, |dual| dual.src[0]),
-            Name::Vsrc1Y => inst
-                .dual
-                .map_or(Operand::None, |dual| dual.src[if dual.op == Op::V_FMAMK_F32 { 2 } else { 1 }]),
-            _ => Operand::None,
-        };
-        self.whole(name, kind, value)
-    }
-
-    /// Puts back the bit that selects the high half of a VGPR.
-    fn whole(&self, name: Name, kind: &Kind, value: Operand) -> Operand {
-        let bit = match name {
-            Name::Src0 => 1,
-            Name::Src1 => 2,
-            Name::Src2 => 4,
-            _ => 8,
-        };
-        match value {
-            Operand::Vgpr(number) if kind.class.ends_with("_Lo128") && self.inst.mods.op_sel & bit != 0 => {
-                Operand::Vgpr(number | 0x80)
-            }
-            _ => value,
-        }
-    }
-
-    /// The constant of `v_fmamk`, `v_fmaak`, their VOPD halves and `s_setreg_imm32_b32`.
-    fn constant(&self) -> Operand {
-        let inst = self.inst;
-        let of = |op: Op, src: &[Operand]| match op {
-            Op::V_FMAMK_F32 | Op::V_FMAMK_F16 => src.get(1).copied(),
-            Op::V_FMAAK_F32 | Op::V_FMAAK_F16 => src.get(2).copied(),
-            Op::S_SETREG_IMM32_B32 => src.first().copied(),
-            _ => None,
-        };
-        of(inst.op, &inst.src)
-            .or_else(|| inst.dual.and_then(|dual| of(dual.op, &dual.src)))
-            .unwrap_or(Operand::None)
+        fields::operand(self.form, self.inst, name, kind)
     }
 
     /// A number as its kind asks.
@@ -337,7 +280,7 @@ impl Printer<'_> {
                 };
                 if set { write!(out, " {}", name.text()) } else { Ok(()) }
             }
-            Print::Operand if name == Name::Imm => match self.constant() {
+            Print::Operand if name == Name::Imm => match fields::constant(self.inst) {
                 Operand::Literal(value) => operand::integer(out, i64::from(value.cast_signed()), value),
                 _ => Ok(()),
             },

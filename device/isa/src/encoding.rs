@@ -216,17 +216,28 @@ pub(crate) enum Decode {
 
 /// Type of a constant operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Imm {
+pub enum Imm {
+    /// No constant can be in its place.
     None,
+    /// 16-bit integer.
     Int16,
+    /// 32-bit integer.
     Int32,
+    /// 64-bit integer.
     Int64,
+    /// Half precision.
     Fp16,
+    /// Single precision.
     Fp32,
+    /// Double precision.
     Fp64,
+    /// `bfloat16`.
     Bf16,
+    /// Two 16-bit integers.
     V2Int16,
+    /// Two halves.
     V2Fp16,
+    /// Two `bfloat16`.
     V2Bf16,
 }
 

@@ -3,6 +3,7 @@
 pub mod code_cache;
 pub mod decode;
 pub mod disasm;
+pub mod encode;
 mod encoding;
 pub mod exec;
 pub mod inst;

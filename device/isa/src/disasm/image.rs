@@ -88,6 +88,11 @@ impl Printer<'_> {
         }
         data += u32::from(self.inst.mem.tfe);
         let exists = image.data_sizes >> data & image.address_sizes >> addresses & 1 != 0;
+        // LLVM's four-register form of these is declared with a tuple of five, and printed so.
+        let mnemonic = self.inst.op.mnemonic();
+        if data == 4 && mnemonic.starts_with("image_atomic_") && !mnemonic.ends_with("cmpswap") {
+            data = 5;
+        }
         let first = if self.inst.dst.is_some() { self.inst.dst } else { self.inst.src[3] };
         let fits = |first: Operand, count: u32| matches!(first, Operand::Vgpr(first) if u32::from(first) + count <= 256);
         let (widest, place) = match (nsa, partial) {

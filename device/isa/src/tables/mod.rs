@@ -3,8 +3,9 @@
 pub(crate) mod gfx11;
 pub mod op;
 
-use crate::encoding::Tables;
-use crate::inst::{Arch, Format, Op};
+pub use crate::encoding::Imm;
+use crate::encoding::{Decode, Flags, Name, Print, Tables};
+use crate::inst::{Arch, Format, Inst, Op};
 
 /// The fixed bits of one encoding, for tests that want to meet every one.
 #[derive(Clone, Copy, Debug)]
@@ -37,4 +38,88 @@ pub fn patterns(arch: Arch) -> impl Iterator<Item = Pattern> {
             })
         })
     })
+}
+
+/// Where [`Inst`] keeps an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// [`Inst::dst`].
+    Dst,
+    /// [`Inst::dst2`].
+    Dst2,
+    /// [`Inst::src`].
+    Src(usize),
+    /// `dst` of [`Inst::dual`].
+    DualDst,
+    /// `src` of [`Inst::dual`].
+    DualSrc(usize),
+}
+
+/// What the target description says about one operand of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct OperandType {
+    /// Which operand.
+    pub place: Place,
+    /// 32-bit registers it occupies; of lane masks 0, because the wave size decides.
+    pub words: u8,
+    /// Type of a constant in its place.
+    pub constant: Imm,
+    /// Whether it is a lane mask.
+    pub mask: bool,
+    /// Whether it has floating-point `neg` and `abs`.
+    pub float_modifiers: bool,
+}
+
+/// The register and constant operands that the encoding of `inst` spells out.
+pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
+    let tables = Tables::of(arch);
+    let Some(form) = tables.forms.get(usize::from(inst.form)) else { return Vec::new() };
+    let specs = tables.operands_of(form);
+    let fmamk = |op: Op| matches!(op, Op::V_FMAMK_F32 | Op::V_FMAMK_F16);
+    let buffer = matches!(inst.format, Format::Mubuf | Format::Mtbuf);
+    let place = |name: Name| {
+        Some(match name {
+            Name::Vdst | Name::VdstX => Place::Dst,
+            Name::Sdst if form.flags.has(Flags::SDST_IN) => Place::Src(0),
+            Name::Sdst if inst.format == Format::Vop3Sd => Place::Dst2,
+            Name::Sdst => Place::Dst,
+            Name::Src0 | Name::Src0X | Name::Vaddr | Name::Addr | Name::Sbase => Place::Src(0),
+            Name::Src1 | Name::Vsrc1X => Place::Src(if fmamk(inst.op) { 2 } else { 1 }),
+            Name::Srsrc | Name::Data0 => Place::Src(1),
+            Name::Soffset if inst.format == Format::Smem => Place::Src(1),
+            Name::Src2 | Name::Soffset | Name::Saddr | Name::Data1 => Place::Src(2),
+            Name::Vdata if buffer && form.flags.has(Flags::DATA_OUT) => Place::Dst,
+            Name::Vdata if buffer => Place::Src(3),
+            Name::Vdata => Place::Src(1),
+            Name::VdstY => Place::DualDst,
+            Name::Src0Y => Place::DualSrc(0),
+            Name::Vsrc1Y => Place::DualSrc(usize::from(inst.dual.is_some_and(|dual| fmamk(dual.op))) + 1),
+            _ => return None,
+        })
+    };
+    let modifiers = |name: Name| {
+        let wanted = match name {
+            Name::Src0 => Name::Src0Modifiers,
+            Name::Src1 => Name::Src1Modifiers,
+            Name::Src2 => Name::Src2Modifiers,
+            _ => return false,
+        };
+        specs.iter().any(|&spec| spec.0 == wanted && tables.kind(spec).print == Print::FpMods)
+    };
+    specs
+        .iter()
+        .filter_map(|&spec| {
+            let kind = tables.kind(spec);
+            if kind.decode == Decode::Imm {
+                return None;
+            }
+            Some(OperandType {
+                place: place(spec.0)?,
+                words: kind.width,
+                constant: kind.imm,
+                mask: kind.decode == Decode::Bool,
+                float_modifiers: modifiers(spec.0),
+            })
+        })
+        .collect()
 }
