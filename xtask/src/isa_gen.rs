@@ -12,7 +12,6 @@ mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -56,17 +55,4 @@ pub(crate) fn fixtures(root: &Path, work: Option<&Path>) -> Result<()> {
 /// Where the source package and the dump are kept.
 fn directory(root: &Path, work: Option<&Path>) -> PathBuf {
     work.map_or_else(|| root.join("target/isa-gen"), PathBuf::from)
-}
-
-/// Compares decoder and disassembler with `llvm-mc` on random code.
-///
-/// The comparison is an example of `belfry-isa`, so that this program does not depend on the crate it generates.
-pub(crate) fn verify_decode(words: usize, seed: u64) -> Result<()> {
-    let status = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--release", "--package", "belfry-isa", "--example", "verify-decode", "--"])
-        .args([words.to_string(), seed.to_string()])
-        .status()
-        .context("running verify-decode")?;
-    ensure!(status.success(), "decoder and llvm-mc do not agree");
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod isa_gen;
+mod isa_verify;
 mod kernels;
 
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Checks of the instruction decoder.
+    /// Checks of the instruction set.
     Isa {
         #[command(subcommand)]
         command: IsaCommand,
@@ -74,11 +75,11 @@ enum IsaCommand {
         #[arg(long)]
         work: Option<PathBuf>,
     },
-    /// Compare decoder and disassembler with `llvm-mc` on random code.
-    VerifyDecode {
-        /// Dwords to try, in waves of 32 and of 64.
-        #[arg(long, default_value_t = 100_000)]
-        words: usize,
+    /// Run every oracle: `llvm-mc`, the reference interpreter, OpenCL programs, random programs.
+    Verify {
+        /// Check many times more, for hours.
+        #[arg(long)]
+        long: bool,
         /// Where the random numbers start.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -91,9 +92,7 @@ fn main() -> Result<()> {
         Command::Kernels { check } => kernels::run(check),
         Command::IsaGen { json, work, check } => isa_gen::run(root, json.as_deref(), work.as_deref(), check),
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
-        Command::Isa { command: IsaCommand::VerifyDecode { words, seed } } => {
-            isa_gen::verify_decode(words, seed)
-        }
+        Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Tidy => xtask::tidy::run(root),

@@ -14,6 +14,7 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-abi", &[]),
     ("belfry-isa", &[]),
+    ("belfry-isa-verify", &["belfry-isa"]),
     ("belfry-device", &["belfry-isa", "belfry-abi"]),
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),

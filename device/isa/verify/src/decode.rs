@@ -1,0 +1,262 @@
+//! Oracle a: decoder, disassembler and encoder against `llvm-mc`.
+
+pub mod llvm_mc;
+pub mod sample;
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use belfry_isa::decode::decode_for;
+use belfry_isa::disasm::{Disassembly, disassemble};
+use belfry_isa::encode::{encode, ignored_bits};
+use belfry_isa::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
+
+use crate::tally::Tally;
+use llvm_mc::Listed;
+use sample::{DWORDS, Sample, Samples};
+
+const ARCH: Arch = Arch::Gfx1100;
+const BOTH: [WaveSize; 2] = [WaveSize::Wave32, WaveSize::Wave64];
+/// Samples given to one `llvm-mc`.
+const BATCH: usize = 20_000;
+
+/// What the decode oracle found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Text and length against `llvm-mc`'s, per encoding.
+    pub text: Tally,
+    /// `encode(decode(x)) == x`, per encoding.
+    pub encode: Tally,
+    /// `llvm-mc` assembling our text to the same bytes, per encoding.
+    pub assemble: Tally,
+    /// Instructions that could not be compared with `x` bit for bit, by reason; the reason says what was compared.
+    pub exceptions: BTreeMap<String, usize>,
+    /// Samples that crash `llvm-mc`.
+    pub crashes: Vec<String>,
+}
+
+impl Report {
+    /// Failed checks.
+    pub fn wrong(&self) -> usize {
+        self.text.wrong() + self.encode.wrong() + self.assemble.wrong()
+    }
+
+    fn exception(&mut self, reason: &str) {
+        *self.exceptions.entry(reason.to_owned()).or_default() += 1;
+    }
+}
+
+/// Compares `words` random dwords, in waves of 32 and of 64.
+///
+/// # Errors
+///
+/// When `llvm-mc` cannot be run.
+pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> {
+    llvm_mc::check()?;
+    let samples: Vec<Sample> = Samples::new(seed).take(words / DWORDS).collect();
+    for wave in BOTH {
+        for chunk in samples.chunks(BATCH) {
+            compare(wave, chunk, report)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks `encode(decode(x)) == x` for `words` random dwords, without `llvm-mc`.
+pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
+    for sample in Samples::new(seed).take(words / DWORDS) {
+        for wave in BOTH {
+            if let Ok(inst) = decode_for(ARCH, wave, &sample) {
+                round_trip(wave, &inst, &sample, report);
+            }
+        }
+    }
+}
+
+/// Compares lines of LLVM's own vectors: `waves<TAB>bytes<TAB>text`.
+pub fn vectors(fixture: &str, report: &mut Report) {
+    for line in fixture.lines().filter(|line| !line.starts_with('#')) {
+        let mut fields = line.split('\t');
+        let (Some(waves), Some(hex), Some(expected)) = (fields.next(), fields.next(), fields.next()) else {
+            report.text.count("vectors", Some(format!("not a vector: {line}")));
+            continue;
+        };
+        let code: Vec<u8> =
+            (0..hex.len() / 2).filter_map(|at| u8::from_str_radix(&hex[at * 2..][..2], 16).ok()).collect();
+        for wave in BOTH {
+            if matches!((waves, wave), ("32", WaveSize::Wave64) | ("64", WaveSize::Wave32)) {
+                continue;
+            }
+            match decode_for(ARCH, wave, &code) {
+                Ok(inst) => {
+                    let text = Disassembly::new(inst, ARCH, wave).to_string();
+                    // The fixture's lines come from test files, whose spacing is their own.
+                    let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                    let same = spaced(&text) == spaced(expected) && usize::from(inst.size) == code.len();
+                    let wrong = (!same).then(|| format!("{hex} {wave:?}: {text:?}, LLVM: {expected:?}"));
+                    report.text.count(&format!("vectors {}", name(inst.format)), wrong);
+                    round_trip(wave, &inst, &code, report);
+                }
+                Err(error) => {
+                    report
+                        .text
+                        .count("vectors", Some(format!("{hex} {wave:?}: {error}, LLVM: {expected:?}")));
+                }
+            }
+        }
+    }
+}
+
+/// The encoding's name as the manuals write it.
+pub fn name(format: Format) -> String {
+    format!("{format:?}").to_uppercase()
+}
+
+/// Lists the samples with both disassemblers and counts, per encoding, where they agree.
+fn compare(wave: WaveSize, samples: &[Sample], report: &mut Report) -> Result<()> {
+    let Some(theirs) = llvm_mc::disassemble(wave, samples)? else {
+        if let [sample] = samples {
+            report.crashes.push(format!("{} in {wave:?}", hex(sample)));
+            return Ok(());
+        }
+        let (left, right) = samples.split_at(samples.len() / 2);
+        compare(wave, left, report)?;
+        return compare(wave, right, report);
+    };
+    let mut decoded = Vec::new();
+    for (sample, theirs) in samples.iter().zip(theirs) {
+        compare_one(wave, sample, &theirs, report, &mut decoded);
+    }
+    assemble(wave, &decoded, report)
+}
+
+/// Compares one sample's listings; what both agree on goes to `decoded`.
+fn compare_one(
+    wave: WaveSize,
+    sample: &Sample,
+    theirs: &[Listed],
+    report: &mut Report,
+    decoded: &mut Vec<(Inst, Vec<u8>, String)>,
+) {
+    let mut theirs = theirs.iter();
+    for line in disassemble(ARCH, wave, sample, 0) {
+        // llvm-mc gives a block up where it meets no instruction.
+        let Ok(inst) = line.inst else { break };
+        let at = usize::try_from(line.address).unwrap_or(0);
+        let code = &sample[at..at + usize::from(inst.size)];
+        round_trip(wave, &inst, code, report);
+        let (mine, expected) = (line.text(), theirs.next());
+        if expected.is_none() && halves(&inst) {
+            report.exception(
+                "high halves in VOP1, VOP2, VOPC: LLVM 19 knows them in no text; encode(decode(x)) was checked",
+            );
+            return;
+        }
+        let same = expected.is_some_and(|theirs| theirs.text == mine);
+        let wrong = (!same)
+            .then(|| format!("{} {wave:?}: {mine:?}, llvm-mc: {:?}", hex(code), expected.map(|e| &e.text)));
+        report.text.count(&name(inst.format), wrong);
+        if !same {
+            return;
+        }
+        decoded.push((inst, code.to_vec(), mine));
+    }
+    if let Some(listed) = theirs.next() {
+        report.text.count("missed", Some(format!("{} {wave:?}: llvm-mc: {:?}", hex(sample), listed.text)));
+    }
+}
+
+/// Checks that encoding `inst` gives the bytes it was decoded from.
+fn round_trip(wave: WaveSize, inst: &Inst, code: &[u8], report: &mut Report) {
+    let format = name(inst.format);
+    let encoded = match encode(ARCH, inst) {
+        Ok(encoded) => encoded,
+        Err(error) => return report.encode.count(&format, Some(format!("{}: {error}", hex(code)))),
+    };
+    let code = &code[..usize::from(inst.size)];
+    let mut expected = code.to_vec();
+    let ignored = ignored_bits(ARCH, wave, inst).to_le_bytes();
+    let mut lost = [0u8; 16];
+    for (at, byte) in expected.iter_mut().enumerate() {
+        lost[at] = *byte & ignored[at];
+        *byte &= !ignored[at];
+    }
+    let again = decode_for(ARCH, wave, encoded.bytes());
+    let same = encoded.bytes() == expected && again == Ok(*inst);
+    let wrong = (!same).then(|| {
+        let text = Disassembly::new(*inst, ARCH, wave);
+        format!("{} {wave:?}: {} `{text}`", hex(code), hex(encoded.bytes()))
+    });
+    report.encode.count(&format, wrong);
+    if lost != [0; 16] {
+        report.exception(&format!(
+            "{format}: bits no operand has, lost by encode(decode(x)); the others were checked"
+        ));
+    }
+}
+
+/// Has `llvm-mc` assemble the texts again.
+fn assemble(wave: WaveSize, decoded: &[(Inst, Vec<u8>, String)], report: &mut Report) -> Result<()> {
+    let (commented, plain): (Vec<_>, Vec<_>) = decoded.iter().partition(|(_, _, text)| text.contains("/*"));
+    for _ in commented {
+        report.exception(
+            "texts with a comment for an operand that is none (`/*Invalid …*/`) are not assembled",
+        );
+    }
+    let texts: Vec<String> = plain.iter().map(|(_, _, text)| text.clone()).collect();
+    for ((inst, code, text), assembled) in plain.into_iter().zip(llvm_mc::assemble(wave, &texts)?) {
+        let format = name(inst.format);
+        match assembled {
+            Ok(bytes) if bytes == *code => report.assemble.count(&format, None),
+            Ok(bytes) => match canonical(wave, inst, &bytes, text) {
+                Some(reason) => report.exception(&format!("{format}: {reason}")),
+                None => {
+                    report.assemble.count(&format, Some(format!("{} `{text}`: {}", hex(code), hex(&bytes))));
+                }
+            },
+            Err(error) => {
+                report.exception(&format!("{format}: llvm-mc disassembles but does not assemble: {error}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why llvm-mc may write `inst` with other bytes: they must decode to the same text.
+fn canonical(wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) -> Option<&'static str> {
+    let other = decode_for(ARCH, wave, bytes).ok()?;
+    if inst.op == Op::DS_SWIZZLE_B32 && other.op == inst.op {
+        let lanes = |inst: &Inst| (0..32).map(|lane| permuted(inst.mem.offset, lane)).collect::<Vec<_>>();
+        return (lanes(&other) == lanes(inst)).then_some("a permutation that several offsets describe");
+    }
+    if other.op != inst.op || Disassembly::new(other, ARCH, wave).to_string() != text {
+        return None;
+    }
+    let ignored = ignored_bits(ARCH, wave, inst) != 0;
+    let literal = |inst: &Inst| inst.src.iter().any(|source| matches!(source, Operand::Literal(_)));
+    let dual = |inst: &Inst| {
+        inst.dual.is_some_and(|dual| dual.src.iter().any(|source| matches!(source, Operand::Literal(_))))
+    };
+    if (literal(inst) || dual(inst)) && other.size < inst.size {
+        return Some("a literal an inline constant can be is assembled as that");
+    }
+    if other.form == inst.form && ignored {
+        return Some("bits no operand has are assembled as LLVM's default");
+    }
+    Some("another encoding with the same text")
+}
+
+/// Lane a `ds_swizzle_b32` of the bit-mask kind reads from.
+fn permuted(offset: i32, lane: i32) -> i32 {
+    (lane & offset & 31 | offset >> 5 & 31) ^ (offset >> 10 & 31)
+}
+
+/// Whether a 16-bit operand of a short encoding is the high half of its register.
+fn halves(inst: &Inst) -> bool {
+    inst.mods.op_sel != 0 && matches!(inst.format, Format::Vop1 | Format::Vop2 | Format::Vopc)
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

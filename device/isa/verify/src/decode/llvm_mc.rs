@@ -1,0 +1,155 @@
+//! `llvm-mc` as a child process: disassembling samples and assembling texts.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use belfry_isa::inst::WaveSize;
+
+use super::sample::Sample;
+
+/// Ends a sample in the listings: `s_sethalt 0x5a5a`, as unlikely as any word in random code.
+const END: [u8; 4] = [0x5a, 0x5a, 0x82, 0xbf];
+/// Its text.
+const END_TEXT: &str = "s_sethalt 0x5a5a";
+
+/// One line of a listing: text and bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Assembler text.
+    pub text: String,
+    /// Bytes the instruction has.
+    pub bytes: Vec<u8>,
+}
+
+/// The program's name: `$LLVM_MC` or `llvm-mc-19`.
+pub fn program() -> String {
+    std::env::var("LLVM_MC").unwrap_or_else(|_| "llvm-mc-19".to_owned())
+}
+
+/// Checks that `llvm-mc` is there and is LLVM 19.
+///
+/// # Errors
+///
+/// What to install, when it is not.
+pub fn check() -> Result<()> {
+    let program = program();
+    let output =
+        Command::new(&program).arg("--version").output().map_err(|error| missing(&program, &error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(text.contains("LLVM version 19."), "{program} is not LLVM 19: the tables are LLVM 19's\n{text}");
+    Ok(())
+}
+
+fn missing(program: &str, error: &std::io::Error) -> anyhow::Error {
+    anyhow!("{program} cannot be run ({error}): install it with `apt-get install llvm-19`, or set LLVM_MC")
+}
+
+fn run(wave: WaveSize, mode: &str, input: String) -> Result<Output> {
+    let program = program();
+    let attributes = match wave {
+        WaveSize::Wave32 => "-mattr=+wavefrontsize32,-wavefrontsize64",
+        WaveSize::Wave64 => "-mattr=-wavefrontsize32,+wavefrontsize64",
+    };
+    let mut child = Command::new(&program)
+        .args([mode, "-triple=amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-show-encoding", attributes])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| missing(&program, &error))?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    // A crash of the program closes the pipe, which is no failure of ours.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = child.wait_with_output()?;
+    writer.join().map_err(|_| anyhow!("the writer panicked"))?;
+    Ok(output)
+}
+
+/// Text and bytes of an output line, when it has an encoding.
+fn listed(line: &str) -> Option<Listed> {
+    let (text, rest) = line.split_once("; encoding: [")?;
+    let bytes = rest.split_once(']')?.0;
+    let bytes = bytes
+        .split(',')
+        .map(|byte| u8::from_str_radix(byte.trim().trim_start_matches("0x"), 16).ok())
+        .collect::<Option<Vec<u8>>>()?;
+    Some(Listed { text: text.trim().to_owned(), bytes })
+}
+
+/// `llvm-mc`'s listing of each sample, up to the first bytes that are no instruction; `None` when it crashes.
+///
+/// # Errors
+///
+/// When it cannot be run or its output makes no sense.
+pub fn disassemble(wave: WaveSize, samples: &[Sample]) -> Result<Option<Vec<Vec<Listed>>>> {
+    let mut input = String::new();
+    for sample in samples {
+        for bytes in [&sample[..], &END] {
+            input.push('[');
+            for byte in bytes {
+                write!(input, "{byte:#04x},")?;
+            }
+            input.pop();
+            input.push_str("]\n");
+        }
+    }
+    let output = run(wave, "--disassemble", input)?;
+    // 1 says that some bytes were no instruction.
+    match output.status.code() {
+        None => return Ok(None),
+        Some(0 | 1) => {}
+        Some(_) => bail!("{} failed: {}", program(), output.status),
+    }
+    let (mut listings, mut current) = (Vec::new(), Vec::new());
+    for line in String::from_utf8(output.stdout)?.lines() {
+        match listed(line) {
+            Some(line) if line.text == END_TEXT => listings.push(std::mem::take(&mut current)),
+            Some(line) => current.push(line),
+            None => {}
+        }
+    }
+    ensure!(
+        listings.len() == samples.len(),
+        "llvm-mc listed {} samples of {}",
+        listings.len(),
+        samples.len()
+    );
+    Ok(Some(listings))
+}
+
+/// The bytes `llvm-mc` assembles each text to, or why it does not.
+///
+/// # Errors
+///
+/// When it cannot be run or its output makes no sense.
+pub fn assemble(wave: WaveSize, texts: &[String]) -> Result<Vec<Result<Vec<u8>, String>>> {
+    let mut input = texts.join("\n");
+    input.push('\n');
+    let output = run(wave, "--assemble", input)?;
+    let errors = String::from_utf8(output.stderr)?;
+    let mut refused = BTreeSet::new();
+    let mut reasons = vec![String::new(); texts.len()];
+    for line in errors.lines() {
+        let Some((place, reason)) = line.split_once(": error: ") else { continue };
+        let number = place.split(':').nth(1).and_then(|number| number.parse::<usize>().ok());
+        let index = number.context("an error without a line")? - 1;
+        refused.insert(index);
+        reason.clone_into(reasons.get_mut(index).context("an error beyond the end")?);
+    }
+    let stdout = String::from_utf8(output.stdout)?;
+    let mut lines = stdout.lines().filter_map(listed);
+    let mut all = Vec::with_capacity(texts.len());
+    for (index, reason) in reasons.into_iter().enumerate() {
+        if refused.contains(&index) {
+            all.push(Err(reason));
+        } else {
+            let line = lines.next().with_context(|| format!("no encoding for `{}`", texts[index]))?;
+            all.push(Ok(line.bytes));
+        }
+    }
+    ensure!(lines.next().is_none(), "llvm-mc assembled more than it was given");
+    Ok(all)
+}

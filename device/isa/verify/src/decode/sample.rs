@@ -1,0 +1,71 @@
+//! How random code is drawn.
+
+use belfry_isa::decode::decode;
+use belfry_isa::encode::ignored_bits;
+use belfry_isa::inst::{Arch, Format, WaveSize};
+use belfry_isa::tables::{Pattern, patterns};
+
+use crate::random::Random;
+
+/// Bytes of a sample: the longest instruction with its literal and room for what follows it.
+pub const SAMPLE: usize = 16;
+/// Dwords of a sample.
+pub const DWORDS: usize = SAMPLE / 4;
+
+/// Bytes that are disassembled together.
+pub type Sample = [u8; SAMPLE];
+
+/// Draws samples: of four, one is random bits throughout and three are an instruction with random operands.
+///
+/// Those three take the encodings (SOP1, SOP2, …) in turn, so that each gets the same share however few of all words are
+/// its own; within an encoding they draw among its forms (operation, DPP or not, literal or not, …) evenly. Of four such
+/// instructions one has its SRC0 field set to ask for a literal where the field is free, and every second has the bits
+/// cleared that no operand takes.
+#[derive(Debug)]
+pub struct Samples {
+    random: Random,
+    formats: Vec<Vec<Pattern>>,
+    drawn: usize,
+}
+
+impl Samples {
+    /// The samples of `seed`.
+    pub fn new(seed: u64) -> Samples {
+        let mut formats: Vec<(Format, Vec<Pattern>)> = Vec::new();
+        for pattern in patterns(Arch::Gfx1100) {
+            match formats.iter_mut().find(|(format, _)| *format == pattern.format) {
+                Some((_, patterns)) => patterns.push(pattern),
+                None => formats.push((pattern.format, vec![pattern])),
+            }
+        }
+        let formats = formats.into_iter().map(|(_, patterns)| patterns).collect();
+        Samples { random: Random::new(seed), formats, drawn: 0 }
+    }
+}
+
+impl Iterator for Samples {
+    type Item = Sample;
+
+    fn next(&mut self) -> Option<Sample> {
+        let random = &mut self.random;
+        let mut bits = u128::from(random.long()) << 64 | u128::from(random.long());
+        let index = self.drawn;
+        self.drawn += 1;
+        if !index.is_multiple_of(4) {
+            let format = &self.formats[(index - index / 4) % self.formats.len()];
+            let pattern = random.pick(&(0..format.len()).collect::<Vec<_>>());
+            let pattern = format[pattern];
+            if random.one_in(4) {
+                let long = matches!(pattern.format, Format::Vop3 | Format::Vop3Sd | Format::Vop3P);
+                bits |= if long { 0xff << 32 } else { 0xff };
+            }
+            bits = bits & !pattern.mask | pattern.value;
+            if random.one_in(2)
+                && let Ok(inst) = decode(Arch::Gfx1100, &bits.to_le_bytes())
+            {
+                bits &= !ignored_bits(Arch::Gfx1100, WaveSize::Wave32, &inst);
+            }
+        }
+        Some(bits.to_le_bytes())
+    }
+}

@@ -1,0 +1,110 @@
+//! `belfry-isa-verify`: oracles of the instruction set. `cargo xtask isa verify` runs it and the OpenCL programs.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use belfry_isa_verify::{decode, programs, semantics};
+use clap::{Parser, ValueEnum};
+
+/// Checks decoder, disassembler, encoder and execution engine against independent oracles.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// Check many times more of everything.
+    #[arg(long)]
+    long: bool,
+    /// Where the random numbers start.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this oracle.
+    #[arg(long)]
+    only: Option<Oracle>,
+    /// Of the semantics only operations whose mnemonic contains this.
+    #[arg(long)]
+    operation: Option<String>,
+    /// Random dwords for the decoder, cases of each form for the semantics, or programs.
+    #[arg(long, requires = "only")]
+    count: Option<usize>,
+}
+
+/// The oracles here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Oracle {
+    /// a. Decoder, disassembler and encoder against `llvm-mc`.
+    Decode,
+    /// b. Every operation against the reference and across backends.
+    Semantics,
+    /// d. Random programs.
+    Programs,
+}
+
+impl Cli {
+    fn wants(&self, oracle: Oracle) -> bool {
+        self.only.is_none_or(|only| only == oracle)
+    }
+
+    /// How much to do.
+    fn count(&self, usual: usize, long: usize) -> usize {
+        self.count.unwrap_or(if self.long { long } else { usual })
+    }
+}
+
+fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let mut wrong = 0;
+    for (oracle, run) in [
+        (Oracle::Decode, check_decode as fn(&Cli) -> Result<usize>),
+        (Oracle::Semantics, check_semantics),
+        (Oracle::Programs, check_programs),
+    ] {
+        if cli.wants(oracle) {
+            let start = Instant::now();
+            wrong += run(&cli)?;
+            println!("  {:.0} s", start.elapsed().as_secs_f64());
+        }
+    }
+    if wrong == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("{wrong} mismatches");
+    Ok(ExitCode::FAILURE)
+}
+
+fn check_decode(cli: &Cli) -> Result<usize> {
+    let words = cli.count(1_000_000, 40_000_000);
+    let mut report = decode::Report::default();
+    decode::vectors(include_str!("../../tests/data/llvm-gfx11.txt"), &mut report);
+    decode::vectors(include_str!("../../tests/data/kernels.txt"), &mut report);
+    decode::random_words(words, cli.seed, &mut report)?;
+    println!(
+        "a. decode: LLVM's vectors, and {words} random dwords in waves of 32 and of 64 (seed {})",
+        cli.seed
+    );
+    println!(" text and length equal to llvm-mc's\n{}", report.text);
+    println!(" encode(decode(x)) == x\n{}", report.encode);
+    println!(" llvm-mc assembles the text to x\n{}", report.assemble);
+    println!(" where the bytes could not be compared, by reason");
+    for (reason, count) in &report.exceptions {
+        println!("  {count:>9}  {reason}");
+    }
+    for crash in &report.crashes {
+        println!("  llvm-mc crashes on {crash}");
+    }
+    Ok(report.wrong())
+}
+
+fn check_semantics(cli: &Cli) -> Result<usize> {
+    let cases = cli.count(24, 1_000);
+    println!("b. semantics: {cases} instructions of every form of every operation, seed {}", cli.seed);
+    let report = semantics::run(cases, cli.seed, cli.operation.as_deref());
+    println!("{report}");
+    Ok(report.wrong())
+}
+
+fn check_programs(cli: &Cli) -> Result<usize> {
+    let count = cli.count(3_000, 200_000);
+    println!("d. random programs from seed {} on", cli.seed);
+    let report = programs::run(count, cli.seed);
+    println!("{report}");
+    Ok(report.wrong.len())
+}

@@ -1,0 +1,81 @@
+//! A second interpreter of gfx1100: slow, plain, lane by lane, sharing nothing with the engine but the decoder.
+//!
+//! It is written from the published descriptions of the operations, in arrays of integers and `rustc_apfloat`, and
+//! follows `docs/isa-choices.md` where hardware does something that no public source states.
+
+mod atomic;
+mod buffer;
+mod compare;
+mod cross;
+mod exact;
+mod float;
+mod integer;
+mod lane;
+mod matrix;
+mod memory;
+mod number;
+mod packed;
+mod scalar;
+pub mod state;
+mod vector;
+
+use belfry_isa::decode::decode_for;
+use belfry_isa::inst::{Arch, Format, Inst, Op};
+
+pub use state::{End, State};
+
+/// Executes one instruction, whose address is `state.pc`.
+///
+/// # Errors
+///
+/// How the wave ended. After a fault the state is that of somewhere inside the instruction.
+pub fn execute(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let before = state.pc;
+    state.pc = before.wrapping_add(u64::from(inst.size));
+    let done = match inst.format {
+        Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => scalar::run(state, inst),
+        Format::Smem => scalar::memory(state, inst),
+        Format::Vop1
+        | Format::Vop2
+        | Format::Vopc
+        | Format::Vop3
+        | Format::Vop3Sd
+        | Format::Vop3P
+        | Format::Vopd => vector::run(state, inst),
+        Format::Ds => memory::ds(state, inst),
+        Format::Flat | Format::Global | Format::Scratch => memory::flat(state, inst),
+        Format::Mubuf | Format::Mtbuf => buffer::run(state, inst),
+        _ => Err(End::Unknown),
+    };
+    if matches!(done, Err(End::Memory | End::Lds | End::Register | End::Unknown | End::Illegal)) {
+        state.pc = before;
+    }
+    done
+}
+
+/// Runs `code`, which lies at `base`, until it ends; `None` when it has not after `limit` instructions.
+pub fn run(state: &mut State, code: &[u8], base: u64, limit: usize) -> Option<End> {
+    for _ in 0..limit {
+        let at = usize::try_from(state.pc.wrapping_sub(base)).unwrap_or(usize::MAX);
+        let Some(rest) = code.get(at..) else { return Some(End::Illegal) };
+        let Ok(inst) = decode_for(Arch::Gfx1100, state.wave(), rest) else { return Some(End::Illegal) };
+        if let Err(end) = execute(state, &inst) {
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// Whether the reference defines `op`. A definition is found by running it.
+pub fn is_stop(op: Op) -> bool {
+    matches!(
+        op,
+        Op::S_BARRIER
+            | Op::S_SLEEP
+            | Op::S_SENDMSG
+            | Op::S_SENDMSGHALT
+            | Op::S_TRAP
+            | Op::S_SETHALT
+            | Op::S_SETKILL
+    )
+}

@@ -1,0 +1,567 @@
+//! Floating-point operations of the vector ALU, by lane.
+
+use belfry_isa::inst::Op;
+use rustc_apfloat::{Float, Round};
+
+use super::exact;
+use super::lane::{Lane, Out};
+use super::number::{
+    self as n, F16, F32, F64, Format, Rules, add, convert, extreme, fma, frexp, from_double, half_value,
+    integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
+};
+
+/// Sources and result in one format, so that an operation is written once for all widths.
+trait Width: Format {
+    fn read(l: &Lane<'_>, n: usize) -> u64;
+    fn rules(l: &Lane<'_>) -> Rules;
+    fn out(l: &Lane<'_>, value: u64) -> Out;
+}
+
+impl Width for F16 {
+    fn read(l: &Lane<'_>, n: usize) -> u64 {
+        l.f16(n)
+    }
+    fn rules(l: &Lane<'_>) -> Rules {
+        l.wide()
+    }
+    fn out(l: &Lane<'_>, value: u64) -> Out {
+        l.out16(value)
+    }
+}
+
+impl Width for F32 {
+    fn read(l: &Lane<'_>, n: usize) -> u64 {
+        l.f32(n)
+    }
+    fn rules(l: &Lane<'_>) -> Rules {
+        l.single()
+    }
+    fn out(l: &Lane<'_>, value: u64) -> Out {
+        l.out32(value)
+    }
+}
+
+impl Width for F64 {
+    fn read(l: &Lane<'_>, n: usize) -> u64 {
+        l.f64(n)
+    }
+    fn rules(l: &Lane<'_>) -> Rules {
+        l.wide()
+    }
+    fn out(l: &Lane<'_>, value: u64) -> Out {
+        l.out64(value)
+    }
+}
+
+/// An operation that exists in several widths, by its name without `v_` and the type.
+#[derive(Clone, Copy)]
+enum Kind {
+    Add,
+    Sub,
+    Subrev,
+    Mul,
+    Fma,
+    Min,
+    Max,
+    Min3,
+    Max3,
+    Med3,
+    Maxmin,
+    Minmax,
+    Floor,
+    Ceil,
+    Trunc,
+    Rndne,
+    Fract,
+    Mant,
+    DivFixup,
+    Rcp,
+    Rsq,
+    Sqrt,
+    Exp,
+    Log,
+    Sin,
+    Cos,
+}
+
+fn kind(name: &str) -> Option<(Kind, u32)> {
+    use Kind::*;
+    let (name, bits) = name.strip_prefix("v_")?.rsplit_once("_f")?;
+    let kind = match name {
+        "add" => Add,
+        "sub" => Sub,
+        "subrev" => Subrev,
+        "mul" => Mul,
+        "fma" | "fmac" | "fmaak" | "fmamk" => Fma,
+        "min" => Min,
+        "max" => Max,
+        "min3" => Min3,
+        "max3" => Max3,
+        "med3" => Med3,
+        "maxmin" => Maxmin,
+        "minmax" => Minmax,
+        "floor" => Floor,
+        "ceil" => Ceil,
+        "trunc" => Trunc,
+        "rndne" => Rndne,
+        "fract" => Fract,
+        "frexp_mant" => Mant,
+        "div_fixup" => DivFixup,
+        "rcp" | "rcp_iflag" => Rcp,
+        "rsq" => Rsq,
+        "sqrt" => Sqrt,
+        "exp" => Exp,
+        "log" => Log,
+        "sin" => Sin,
+        "cos" => Cos,
+        _ => return None,
+    };
+    Some((kind, bits.parse().ok()?))
+}
+
+/// The result of a floating-point operation; `None` when it is none.
+pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
+    match kind(l.vector.op.mnemonic()) {
+        Some((kind, 16)) => Some(of_width::<F16>(l, kind)),
+        Some((kind, 32)) => Some(of_width::<F32>(l, kind)),
+        Some((kind, _)) => Some(of_width::<F64>(l, kind)),
+        None => other(l),
+    }
+}
+
+fn to_f64<F: Width>(value: u64) -> f64 {
+    match F::WIDTH {
+        16 => half_value(value),
+        32 => f64::from(f32::from_bits(value as u32)),
+        _ => f64::from_bits(value),
+    }
+}
+
+/// A function computed in double precision and rounded once, to nearest.
+fn in_double<F: Width>(a: u64, rules: Rules, f: impl Fn(f64) -> f64) -> u64 {
+    let rules = rules.nearest();
+    operation::<F, 1>([a], rules, |[a], _| {
+        let value = f(to_f64::<F>(n::bits(a)));
+        of::<F>(match F::WIDTH {
+            16 => from_double::<F16>(value, Rules::IEEE),
+            32 => from_double::<F32>(value, Rules::IEEE),
+            _ => value.to_bits(),
+        })
+    })
+}
+
+/// A quarter turn's worth of exactness: sin(2πx), cos(2πx).
+fn turns(x: f64, cosine: bool) -> f64 {
+    if !x.is_finite() {
+        return f64::NAN;
+    }
+    // Exact, and in (-1, 1) with the sign of x.
+    let turn = x % 1.0;
+    let turn = if turn.abs() > 0.5 { turn - 1.0_f64.copysign(turn) } else { turn };
+    if cosine {
+        let turn = turn.abs();
+        if turn == 0.25 { 0.0 } else { (turn * std::f64::consts::TAU).cos() }
+    } else if turn == 0.0 {
+        0.0_f64.copysign(x)
+    } else if turn.abs() == 0.5 {
+        0.0
+    } else {
+        (turn * std::f64::consts::TAU).sin()
+    }
+}
+
+/// The largest of three is left out, the larger of the others remains.
+fn med3<F: Format>(a: u64, b: u64, c: u64, rules: Rules) -> u64 {
+    let [a, b, c] = [a, b, c].map(|x| n::flushed::<F>(x, rules.flush_in));
+    let max = |a, b| extreme::<F>(a, b, Rules::IEEE, true);
+    if [a, b, c].into_iter().any(is_nan::<F>) {
+        return extreme::<F>(extreme::<F>(a, b, Rules::IEEE, false), c, rules, false);
+    }
+    let largest = of::<F>(max(max(a, b), c));
+    let middle = if of::<F>(a) == largest {
+        max(b, c)
+    } else if of::<F>(b) == largest {
+        max(a, c)
+    } else {
+        max(a, b)
+    };
+    n::flushed::<F>(middle, rules.flush_out)
+}
+
+fn div_fixup<F: Format>(quotient: u64, denominator: u64, numerator: u64, rules: Rules) -> u64 {
+    let [q, d, m] = [quotient, denominator, numerator].map(|x| n::flushed::<F>(x, rules.flush_in));
+    let sign = (d ^ m) & n::sign::<F>();
+    let (den, num) = (of::<F>(d), of::<F>(m));
+    let infinity = n::bits(F::INFINITY);
+    let field = |bits: u64| ((bits & !n::sign::<F>()) >> F::MANTISSA) as i64;
+    let underflow = if F::WIDTH == 32 { -150 } else { -1075 };
+    if num.is_nan() {
+        n::quiet::<F>(m)
+    } else if den.is_nan() {
+        n::quiet::<F>(d)
+    } else if (den.is_zero() && num.is_zero()) || (den.is_infinite() && num.is_infinite()) {
+        n::default_nan::<F>()
+    } else if den.is_zero() || num.is_infinite() {
+        sign | infinity
+    } else if den.is_infinite() || num.is_zero() || (F::WIDTH > 16 && field(m) - field(d) < underflow) {
+        sign
+    } else if F::WIDTH > 16 && is_nan::<F>(q) {
+        // The steps of the division overflowed.
+        sign | infinity
+    } else {
+        n::flushed::<F>(sign | q & !n::sign::<F>(), rules.flush_out)
+    }
+}
+
+fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
+    let r = F::rules(l);
+    let a = || F::read(l, 0);
+    let b = || F::read(l, 1);
+    let c = || F::read(l, 2);
+    let round = |mode| integral::<F>(a(), r, mode);
+    let min = |a, b| extreme::<F>(a, b, r, false);
+    let max = |a, b| extreme::<F>(a, b, r, true);
+    let value = match kind {
+        Kind::Add => add::<F>(a(), b(), r),
+        // The negation of a NaN must not show.
+        Kind::Sub => operation::<F, 2>([a(), b()], r, |[a, b], round| a.sub_r(b, round).value),
+        Kind::Subrev => operation::<F, 2>([a(), b()], r, |[a, b], round| b.sub_r(a, round).value),
+        Kind::Mul => mul::<F>(a(), b(), r),
+        Kind::Fma => fma::<F>(a(), b(), c(), r),
+        Kind::Min => min(a(), b()),
+        Kind::Max => max(a(), b()),
+        Kind::Min3 => min(min(a(), b()), c()),
+        Kind::Max3 => max(max(a(), b()), c()),
+        Kind::Med3 => med3::<F>(a(), b(), c(), r),
+        Kind::Maxmin => min(max(a(), b()), c()),
+        Kind::Minmax => max(min(a(), b()), c()),
+        Kind::Floor => round(Round::TowardNegative),
+        Kind::Ceil => round(Round::TowardPositive),
+        Kind::Trunc => round(Round::TowardZero),
+        Kind::Rndne => round(Round::NearestTiesToEven),
+        Kind::Fract => operation::<F, 1>([a()], r, |[a], _| {
+            let whole = a.round_to_integral(Round::TowardNegative).value;
+            let fraction = (a - whole).value;
+            // Below 1 always, also of infinities: the hardware takes the smaller number of the two.
+            let limit = of::<F>(n::one::<F>() - 1);
+            if fraction.is_nan() || fraction > limit { limit } else { fraction }
+        }),
+        Kind::Mant => n::flushed::<F>(frexp::<F>(a(), r).0, r.flush_out),
+        Kind::DivFixup => div_fixup::<F>(a(), b(), c(), r),
+        Kind::Rcp => operation::<F, 1>([a()], r, |[a], _| (of::<F>(n::one::<F>()) / a).value),
+        Kind::Rsq => in_double::<F>(a(), r, |x| 1.0 / x.sqrt()),
+        Kind::Sqrt => in_double::<F>(a(), r, f64::sqrt),
+        Kind::Exp => in_double::<F>(a(), r, f64::exp2),
+        Kind::Log => in_double::<F>(a(), r, f64::log2),
+        Kind::Sin => in_double::<F>(a(), r, |x| turns(x, false)),
+        Kind::Cos => in_double::<F>(a(), r, |x| turns(x, true)),
+    };
+    F::out(l, value)
+}
+
+/// Products where anything times zero is zero.
+fn dx9(l: &Lane<'_>, accumulate: bool) -> Out {
+    let r = l.single();
+    let [a, b] = [l.f32(0), l.f32(1)].map(|x| n::flushed::<F32>(x, r.flush_in));
+    let zero = of::<F32>(a).is_zero() || of::<F32>(b).is_zero();
+    l.out32(match (zero, accumulate) {
+        (true, true) => operation::<F32, 1>([l.f32(2)], r, |[c], _| c),
+        (true, false) => 0,
+        (false, true) => fma::<F32>(a, b, l.f32(2), r),
+        (false, false) => mul::<F32>(a, b, r),
+    })
+}
+
+/// Normalised integer: scaled and rounded to nearest even, NaN to 0.
+fn norm(value: f64, signed: bool) -> u64 {
+    if value.is_nan() {
+        return 0;
+    }
+    let scaled = if signed { value.clamp(-1.0, 1.0) * 32767.0 } else { value.clamp(0.0, 1.0) * 65535.0 };
+    let nearest = to_signed::<F64>(scaled.to_bits(), 32, Round::NearestTiesToEven);
+    nearest as u64 & 0xffff
+}
+
+/// Face, major axis, and the two coordinates on the face.
+fn cube(l: &Lane<'_>) -> [u64; 4] {
+    let rules = l.single();
+    let [x, y, z] = [l.f32(0), l.f32(1), l.f32(2)].map(|x| n::flushed::<F32>(x, rules.flush_in));
+    if let Some(&nan) = [x, y, z].iter().find(|&&source| is_nan::<F32>(source)) {
+        return [n::quiet::<F32>(nan); 4];
+    }
+    let value = |bits: u64| f64::from(f32::from_bits(bits as u32));
+    let (ax, ay, az) = (value(x).abs(), value(y).abs(), value(z).abs());
+    let face = |number: f32| u64::from(number.to_bits());
+    let twice = |a: u64| mul::<F32>(face(2.0), a, rules.nearest());
+    if az >= ax && az >= ay {
+        if value(z) < 0.0 {
+            [face(5.0), twice(z), neg::<F32>(x), neg::<F32>(y)]
+        } else {
+            [face(4.0), twice(z), x, neg::<F32>(y)]
+        }
+    } else if ay >= ax {
+        if value(y) < 0.0 { [face(3.0), twice(y), x, neg::<F32>(z)] } else { [face(2.0), twice(y), x, z] }
+    } else if value(x) < 0.0 {
+        [face(1.0), twice(x), z, neg::<F32>(y)]
+    } else {
+        [face(0.0), twice(x), neg::<F32>(z), neg::<F32>(y)]
+    }
+}
+
+/// `v_div_scale`: the result and whether `v_div_fmas` scales back.
+fn div_scale<F: Width>(l: &Lane<'_>) -> (u64, bool) {
+    let r = F::rules(l);
+    let [a, d, m] = [0, 1, 2].map(|n| n::flushed::<F>(F::read(l, n), r.flush_in));
+    // Steps of scaling, and where quotients become too large.
+    let (step, far, tiny) = if F::WIDTH == 32 { (64, 96, 23) } else { (128, 768, 53) };
+    let field = |bits: u64| ((bits & !n::sign::<F>()) >> F::MANTISSA) as i64;
+    let (den, num) = (of::<F>(d), of::<F>(m));
+    // Quotients in double precision: what rounds up to the smallest normal number is denormal still.
+    let (wide_num, wide_den) = (to_f64::<F>(m).abs(), to_f64::<F>(d).abs());
+    let tiniest = to_f64::<F>(1 << F::MANTISSA);
+    let (quotient, reciprocal) = (wide_num / wide_den < tiniest, 1.0 / wide_den < tiniest);
+    let scale = |power: i32| ldexp::<F>(a, power, Rules::IEEE);
+    let (value, back) = if den.is_zero() || num.is_zero() {
+        (n::default_nan::<F>(), false)
+    } else if field(m) - field(d) >= far {
+        (if a == d { scale(step) } else { a }, true)
+    } else if den.is_denormal() {
+        (scale(step), false)
+    } else if reciprocal && quotient {
+        (if a == d { scale(-step) } else { a }, true)
+    } else if reciprocal {
+        (scale(-step), false)
+    } else if quotient {
+        (if a == m { scale(step) } else { a }, true)
+    } else if field(m) <= tiny {
+        (scale(step), false)
+    } else {
+        (a, false)
+    };
+    (n::flushed::<F>(value, r.flush_out), back)
+}
+
+/// Operations with a second result, a lane mask.
+pub(crate) fn with_mask(l: &Lane<'_>) -> Option<(Out, bool)> {
+    match l.vector.op {
+        Op::V_DIV_SCALE_F32 => {
+            let (value, back) = div_scale::<F32>(l);
+            Some((l.out32(value), back))
+        }
+        Op::V_DIV_SCALE_F64 => {
+            let (value, back) = div_scale::<F64>(l);
+            Some((l.out64(value), back))
+        }
+        _ => None,
+    }
+}
+
+/// `v_div_fmas`: the scaling back is part of the one rounding.
+fn div_fmas<F: Width>(l: &Lane<'_>, scaled: bool) -> u64 {
+    let r = F::rules(l);
+    let [a, b, c] = [F::read(l, 0), F::read(l, 1), F::read(l, 2)].map(|x| n::flushed::<F>(x, r.flush_in));
+    let (power, bias) = if F::WIDTH == 32 { (64, 127) } else { (128, 1023) };
+    let field = ((c & !n::sign::<F>()) >> F::MANTISSA) as i64;
+    let power = if field > bias { power } else { -power };
+    operation::<F, 3>([a, b, c], r, |[a, b, c], round| {
+        if scaled && a.is_finite() && b.is_finite() && c.is_finite() {
+            exact::fma_scaled([a, b, c], power, round)
+        } else {
+            a.mul_add_r(b, c, round).value
+        }
+    })
+}
+
+/// The first 1201 bits of 2/π after the point.
+const TWO_OVER_PI: [u32; 38] = [
+    0xa2f9_836e,
+    0x4e44_1529,
+    0xfc27_57d1,
+    0xf534_ddc0,
+    0xdb62_9599,
+    0x3c43_9041,
+    0xfe51_63ab,
+    0xdebb_c561,
+    0xb724_6e3a,
+    0x424d_d2e0,
+    0x0649_2eea,
+    0x09d1_921c,
+    0xfe1d_eb1c,
+    0xb129_a73e,
+    0xe882_35f5,
+    0x2ebb_4484,
+    0xe99c_7026,
+    0xb45f_7e41,
+    0x3991_d639,
+    0x8353_39f4,
+    0x9c84_5f8b,
+    0xbdf9_283b,
+    0x1ff8_97ff,
+    0xde05_980f,
+    0xef2f_118b,
+    0x5a0a_6d1f,
+    0x6d36_7ecf,
+    0x27cb_09b7,
+    0x4f46_3f66,
+    0x9e5f_ea2d,
+    0x7527_bac7,
+    0xebe5_f17b,
+    0x3d07_39f7,
+    0x8a52_92ea,
+    0x6bfb_5fb1,
+    0x1f8d_5d08,
+    0x5603_3046,
+    0xfc7b_0000,
+];
+
+/// `v_trig_preop_f64`.
+fn trig_preop(l: &Lane<'_>) -> u64 {
+    let r = l.wide();
+    let a = n::flushed::<F64>(l.f64(0), r.flush_in);
+    let exponent = (a >> 52 & 0x7ff) as i32;
+    let mut shift = (l.u32(1) & 31) as i32 * 53;
+    if exponent > 1077 {
+        shift += exponent - 1077;
+    }
+    let bit =
+        |at: i32| TWO_OVER_PI.get(at as usize / 32).map_or(0, |word| u64::from(word >> (31 - at % 32) & 1));
+    let digits = (0..53).fold(0, |digits, at| digits << 1 | bit(shift + at));
+    let mut scale = -53 - shift;
+    if exponent >= 1968 {
+        scale += 128;
+    }
+    let value = n::from_int::<F64>(i128::from(digits), Round::NearestTiesToEven);
+    ldexp::<F64>(value, scale, Rules { flush_in: false, ..r.nearest() })
+}
+
+/// Everything that exists in one width only.
+#[expect(clippy::too_many_lines, reason = "one line for each operation")]
+fn other(l: &Lane<'_>) -> Option<Out> {
+    use Op::*;
+    let (single, wide) = (l.single(), l.wide());
+    let word = |value: u64| Some(Out::B32(value & 0xffff_ffff));
+    let half = |value: u64| Some(Out::B16(value & 0xffff));
+    let from_int = |value: i64| Some(l.out32(n::from_int::<F32>(i128::from(value), single.round)));
+    let flush32 = |n: usize| n::flushed::<F32>(l.f32(n), single.flush_in);
+    let flush16 = |n: usize| n::flushed::<F16>(l.f16(n), wide.flush_in);
+    let double = |bits: u64| f64::from(f32::from_bits(bits as u32));
+    let zero = Round::TowardZero;
+    match l.vector.op {
+        V_MUL_DX9_ZERO_F32 => Some(dx9(l, false)),
+        V_FMA_DX9_ZERO_F32 | V_FMAC_DX9_ZERO_F32 => Some(dx9(l, true)),
+        V_LDEXP_F32 => Some(l.out32(ldexp::<F32>(l.f32(0), l.i32(1), single))),
+        V_LDEXP_F64 => Some(l.out64(ldexp::<F64>(l.f64(0), l.i32(1), wide))),
+        V_LDEXP_F16 => {
+            // A constant in place of the exponent is one of half precision.
+            let power = (l.packed(1, true) >> (16 * (u32::from(l.vector.mods.op_sel) >> 1 & 1))) as i16;
+            Some(l.out16(ldexp::<F16>(l.f16(0), i32::from(power), wide)))
+        }
+        V_FREXP_EXP_I32_F32 => word(frexp::<F32>(l.f32(0), single).1 as u64),
+        V_FREXP_EXP_I32_F64 => word(frexp::<F64>(l.f64(0), wide).1 as u64),
+        V_FREXP_EXP_I16_F16 => half(frexp::<F16>(l.f16(0), wide).1 as u64),
+        V_CVT_F32_I32 => from_int(i64::from(l.i32(0))),
+        V_CVT_F32_U32 => from_int(i64::from(l.u32(0))),
+        V_CVT_F32_UBYTE0 => from_int(i64::from(l.u32(0) & 255)),
+        V_CVT_F32_UBYTE1 => from_int(i64::from(l.u32(0) >> 8 & 255)),
+        V_CVT_F32_UBYTE2 => from_int(i64::from(l.u32(0) >> 16 & 255)),
+        V_CVT_F32_UBYTE3 => from_int(i64::from(l.u32(0) >> 24)),
+        V_CVT_OFF_F32_I4 => {
+            let value = f32::from(((l.u32(0) << 4) as u8 as i8) >> 4) / 16.0;
+            Some(l.out32(u64::from(value.to_bits())))
+        }
+        V_CVT_I32_F32 => word(to_signed::<F32>(flush32(0), 32, zero) as u64),
+        V_CVT_U32_F32 => word(to_unsigned::<F32>(flush32(0), 32, zero)),
+        V_CVT_FLOOR_I32_F32 => word(to_signed::<F32>(flush32(0), 32, Round::TowardNegative) as u64),
+        V_CVT_NEAREST_I32_F32 => {
+            let sum = add::<F32>(flush32(0), u64::from(0.5_f32.to_bits()), Rules::IEEE);
+            word(to_signed::<F32>(sum, 32, Round::TowardNegative) as u64)
+        }
+        V_CVT_F64_F32 => Some(l.out64(convert::<F32, F64>(l.f32(0), single, wide))),
+        V_CVT_F32_F64 => Some(l.out32(convert::<F64, F32>(l.f64(0), wide, single))),
+        V_CVT_F64_I32 => Some(l.out64(n::from_int::<F64>(i128::from(l.i32(0)), wide.round))),
+        V_CVT_F64_U32 => Some(l.out64(n::from_int::<F64>(i128::from(l.u32(0)), wide.round))),
+        V_CVT_I32_F64 => word(to_signed::<F64>(n::flushed::<F64>(l.f64(0), wide.flush_in), 32, zero) as u64),
+        V_CVT_U32_F64 => word(to_unsigned::<F64>(n::flushed::<F64>(l.f64(0), wide.flush_in), 32, zero)),
+        V_CVT_F16_F32 => Some(l.out16(convert::<F32, F16>(l.f32(0), single, wide))),
+        V_CVT_F32_F16 => Some(l.out32(convert::<F16, F32>(l.f16(0), wide, single))),
+        V_CVT_F16_U16 => Some(l.out16(n::from_int::<F16>(i128::from(l.u16(0)), wide.round))),
+        V_CVT_F16_I16 => Some(l.out16(n::from_int::<F16>(i128::from(l.i16(0)), wide.round))),
+        V_CVT_U16_F16 => half(to_unsigned::<F16>(flush16(0), 16, zero)),
+        V_CVT_I16_F16 => half(to_signed::<F16>(flush16(0), 16, zero) as u64),
+        V_CVT_NORM_I16_F16 => half(norm(half_value(flush16(0)), true)),
+        V_CVT_NORM_U16_F16 => half(norm(half_value(flush16(0)), false)),
+        V_CVT_PK_NORM_I16_F16 => {
+            word(norm(half_value(flush16(0)), true) | norm(half_value(flush16(1)), true) << 16)
+        }
+        V_CVT_PK_NORM_U16_F16 => {
+            word(norm(half_value(flush16(0)), false) | norm(half_value(flush16(1)), false) << 16)
+        }
+        V_CVT_PK_NORM_I16_F32 => word(norm(double(flush32(0)), true) | norm(double(flush32(1)), true) << 16),
+        V_CVT_PK_NORM_U16_F32 => {
+            word(norm(double(flush32(0)), false) | norm(double(flush32(1)), false) << 16)
+        }
+        V_CVT_PK_I16_F32 => word(
+            to_signed::<F32>(flush32(0), 16, zero) as u64 & 0xffff
+                | (to_signed::<F32>(flush32(1), 16, zero) as u64 & 0xffff) << 16,
+        ),
+        V_CVT_PK_U16_F32 => {
+            word(to_unsigned::<F32>(flush32(0), 16, zero) | to_unsigned::<F32>(flush32(1), 16, zero) << 16)
+        }
+        V_CVT_PK_U8_F32 => {
+            let byte = to_unsigned::<F32>(flush32(0), 8, zero);
+            let shift = (l.u32(1) & 3) * 8;
+            word(u64::from(l.u32(2) & !(255 << shift)) | byte << shift)
+        }
+        V_CVT_PK_RTZ_F16_F32 => {
+            let rules = Rules { round: zero, ..Rules::IEEE };
+            let part = |n: usize| convert::<F32, F16>(flush32(n), Rules::IEEE, rules);
+            word(part(0) | part(1) << 16)
+        }
+        V_PACK_B32_F16 => word(flush16(0) | flush16(1) << 16),
+        V_CUBEID_F32 => Some(l.out32(cube(l)[0])),
+        V_CUBEMA_F32 => Some(l.out32(n::flushed::<F32>(cube(l)[1], single.flush_out))),
+        V_CUBESC_F32 => Some(l.out32(n::flushed::<F32>(cube(l)[2], single.flush_out))),
+        V_CUBETC_F32 => Some(l.out32(n::flushed::<F32>(cube(l)[3], single.flush_out))),
+        V_MULLIT_F32 => {
+            const LOWEST: u64 = 0xff7f_ffff;
+            let [a, b, c] = [0, 1, 2].map(flush32);
+            let third = double(c);
+            let value =
+                if b == LOWEST || b == 0xff80_0000 || is_nan::<F32>(b) || is_nan::<F32>(c) || third <= 0.0 {
+                    LOWEST
+                } else if of::<F32>(a).is_zero() || of::<F32>(b).is_zero() {
+                    0
+                } else {
+                    mul::<F32>(a, b, single.nearest())
+                };
+            Some(l.out32(value))
+        }
+        V_DIV_FMAS_F32 => Some(l.out32(div_fmas::<F32>(l, vcc(l)))),
+        V_DIV_FMAS_F64 => Some(l.out64(div_fmas::<F64>(l, vcc(l)))),
+        V_TRIG_PREOP_F64 => Some(l.out64(trig_preop(l))),
+        V_DOT2ACC_F32_F16 => {
+            let value = |n: usize, shift: u32| half_value(u64::from(l.packed(n, true) >> shift & 0xffff));
+            let sum = double(l.f32(2)) + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
+            Some(l.out32(from_double::<F32>(sum, Rules { flush_out: single.flush_out, ..Rules::IEEE })))
+        }
+        V_DOT2_F16_F16 => {
+            let value = |n: usize, shift: u32| half_value(u64::from(l.packed(n, true) >> shift & 0xffff));
+            let third = half_value(u64::from(l.third()));
+            let sum = third + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
+            Some(l.out16(from_double::<F16>(sum, Rules { flush_out: wide.flush_out, ..Rules::IEEE })))
+        }
+        V_DOT2_BF16_BF16 => {
+            let value =
+                |n: usize, shift: u32| double(n::bf16_single(u64::from(l.packed(n, true) >> shift & 0xffff)));
+            let third = double(n::bf16_single(u64::from(l.third())));
+            let sum = third + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
+            Some(Out::B16(from_double::<n::B16>(sum, Rules::IEEE)))
+        }
+        _ => None,
+    }
+}
+
+/// The lane's bit of `VCC`.
+fn vcc(l: &Lane<'_>) -> bool {
+    l.state.mask(super::state::VCC) >> l.lane & 1 != 0
+}

@@ -1,0 +1,196 @@
+//! Vector ALU instructions over all lanes: EXEC, DPP, where results go.
+
+use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
+
+use super::lane::{From, Lane, Out, Vector};
+use super::state::{EXEC, End, M0, State, VCC};
+use super::{compare, cross, float, integer, matrix, packed};
+
+/// Runs a vector ALU instruction.
+pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
+    if packed::is_matrix(inst.op) {
+        return matrix::run(state, inst);
+    }
+    if inst.format == Format::Vopd {
+        return dual(state, inst);
+    }
+    if matches!(inst.op, Op::V_NOP | Op::V_PIPEFLUSH) {
+        return Ok(());
+    }
+    if let Some(done) = cross::run(state, inst) {
+        return done;
+    }
+    let vector = Vector {
+        op: inst.op,
+        format: inst.format,
+        dst: inst.dst,
+        dst2: inst.dst2,
+        src: [inst.src[0], inst.src[1], inst.src[2]],
+        mods: inst.mods,
+    };
+    let lanes = lanes(state, inst);
+    if let Some(comparison) = compare::parse(inst.op.mnemonic()) {
+        let mut mask = 0;
+        for &(lane, from) in &lanes {
+            let l = Lane { state, vector: &vector, lane, from };
+            mask |= u64::from(compare::run(&l, comparison)) << lane;
+        }
+        let register = match inst.dst {
+            Operand::Sgpr(register) => register,
+            _ => VCC,
+        };
+        state.set_mask(if comparison.to_exec { EXEC } else { register }, mask);
+        return Ok(());
+    }
+    let mut results = Vec::with_capacity(lanes.len());
+    let mut carry = None;
+    for &(lane, from) in &lanes {
+        let l = Lane { state, vector: &vector, lane, from };
+        let out = match with_mask(&l) {
+            Some((out, bit)) => {
+                carry = Some(carry.unwrap_or(0) | u64::from(bit) << lane);
+                out
+            }
+            None => value(&l).ok_or(End::Unknown)?,
+        };
+        results.push((lane, out));
+    }
+    if lanes.is_empty() {
+        let l = Lane { state, vector: &vector, lane: 0, from: From::Lane(0) };
+        carry = with_mask(&l).map(|_| 0);
+    }
+    for (lane, out) in results {
+        write(state, &vector, lane, out);
+    }
+    if let (Some(mask), Operand::Sgpr(register)) = (carry, vector.dst2) {
+        state.set_mask(register, mask);
+    }
+    Ok(())
+}
+
+/// The value of a lane.
+fn value(l: &Lane<'_>) -> Option<Out> {
+    if l.vector.format == Format::Vop3P || l.vector.op == Op::V_PK_FMAC_F16 {
+        return packed::run(l);
+    }
+    integer::run(l).or_else(|| float::run(l))
+}
+
+/// Operations that give a bit for a lane mask as well.
+fn with_mask(l: &Lane<'_>) -> Option<(Out, bool)> {
+    use Op::*;
+    let (a, b) = (i128::from(l.u32(0)), i128::from(l.u32(1)));
+    let carry = || i128::from(l.bit(2));
+    let word = |value: i128| Some((l.int(value, 32, false), !(0..1 << 32).contains(&value)));
+    match l.vector.op {
+        V_ADD_CO_U32 => word(a + b),
+        V_SUB_CO_U32 => word(a - b),
+        V_SUBREV_CO_U32 => word(b - a),
+        V_ADD_CO_CI_U32 => word(a + b + carry()),
+        V_SUB_CO_CI_U32 => word(a - b - carry()),
+        V_SUBREV_CO_CI_U32 => word(b - a - carry()),
+        V_MAD_U64_U32 => {
+            let sum = a * b + i128::from(l.u64(2));
+            Some((l.int(sum, 64, false), sum >> 64 != 0))
+        }
+        V_MAD_I64_I32 => {
+            let sum = i128::from(l.i32(0)) * i128::from(l.i32(1)) + i128::from(l.i64(2));
+            Some((l.int(sum, 64, true), sum != i128::from(sum as i64)))
+        }
+        _ => float::with_mask(l),
+    }
+}
+
+/// Writes a lane's result.
+fn write(state: &mut State, vector: &Vector, lane: u32, out: Out) {
+    let Operand::Vgpr(register) = vector.dst else { return };
+    let register = u32::from(register);
+    match out {
+        Out::B16(value) => {
+            let old = state.vgpr(register, lane);
+            let value = value as u32 & 0xffff;
+            let high = vector.mods.op_sel & 8 != 0;
+            state.set_vgpr(
+                register,
+                lane,
+                if high { old & 0xffff | value << 16 } else { old & 0xffff_0000 | value },
+            );
+        }
+        Out::B32(value) => state.set_vgpr(register, lane, value as u32),
+        Out::B64(value) => state.set_vpair(register, lane, value),
+        Out::B128(words) => {
+            for (n, word) in (0..).zip(words) {
+                state.set_vgpr(register + n, lane, word);
+            }
+        }
+    }
+}
+
+/// VOPD: both halves read before either writes.
+fn dual(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let Some(y) = inst.dual else { return Err(End::Unknown) };
+    let half = |op: Op, dst: Operand, src: [Operand; 3]| Vector {
+        op,
+        format: Format::Vop2,
+        dst,
+        dst2: Operand::None,
+        src,
+        mods: belfry_isa::inst::Mods { op_sel_hi: 7, ..Default::default() },
+    };
+    let x = half(inst.op, inst.dst, [inst.src[0], inst.src[1], inst.src[2]]);
+    let y = half(y.op, y.dst, y.src);
+    let before = state.clone();
+    for vector in [&x, &y] {
+        for lane in before.active() {
+            let l = Lane { state: &before, vector, lane, from: From::Lane(lane) };
+            let out = value(&l).ok_or(End::Unknown)?;
+            write(state, vector, lane, out);
+        }
+    }
+    Ok(())
+}
+
+/// The lanes that run, and where each takes its first source from.
+pub(super) fn lanes(state: &State, inst: &Inst) -> Vec<(u32, From)> {
+    let exec = state.exec();
+    let active = |lane: u32| exec >> lane & 1 != 0;
+    state
+        .active()
+        .filter_map(|lane| match inst.dpp {
+            None => Some((lane, From::Lane(lane))),
+            Some(Dpp::Dpp8(dpp)) => {
+                let from = lane & !7 | dpp.selectors >> ((lane & 7) * 3) & 7;
+                let readable = dpp.fetch_inactive || active(from);
+                Some((lane, if readable { From::Lane(from) } else { From::Zero }))
+            }
+            Some(Dpp::Dpp16(dpp)) => {
+                let (row, at) = (lane & !15, lane & 15);
+                if dpp.row_mask >> (lane / 16) & 1 == 0 || dpp.bank_mask >> (at / 4) & 1 == 0 {
+                    return None;
+                }
+                let amount = u32::from(dpp.ctrl & 15);
+                let from = match dpp.ctrl {
+                    0..=0xff => Some(lane & !3 | u32::from(dpp.ctrl) >> ((lane & 3) * 2) & 3),
+                    0x101..=0x10f => Some(at + amount).filter(|&at| at < 16).map(|at| row + at),
+                    0x111..=0x11f => at.checked_sub(amount).map(|at| row + at),
+                    0x121..=0x12f => Some(row + (at + 16 - amount) % 16),
+                    0x140 => Some(row + 15 - at),
+                    0x141 => Some(lane & !7 | (7 - (lane & 7))),
+                    0x150..=0x15f => Some(row + amount),
+                    0x160..=0x16f => Some(row + (at ^ amount)),
+                    _ => None,
+                };
+                match from.filter(|&from| dpp.fetch_inactive || active(from)) {
+                    Some(from) => Some((lane, From::Lane(from))),
+                    None if dpp.bound_ctrl => Some((lane, From::Zero)),
+                    None => None,
+                }
+            }
+        })
+        .collect()
+}
+
+/// `M0`, for relative moves.
+pub(super) fn m0(state: &State) -> u32 {
+    state.sgpr(M0)
+}

@@ -1,0 +1,272 @@
+//! Oracle b: every operation that the engine has semantics for, against the reference and across the backends.
+
+pub(crate) mod case;
+pub(crate) mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use belfry_isa::disasm::Disassembly;
+use belfry_isa::encode::encode;
+use belfry_isa::exec::coverage;
+use belfry_isa::inst::{Arch, Dpp, Inst, WaveSize};
+use belfry_isa::lanes::BackendKind;
+use belfry_isa::tables::{Pattern, patterns};
+
+use crate::decode::{hex, name};
+use crate::engine::{CODE_SIZE, Engine};
+use crate::random::Random;
+use crate::reference::{self, End, State};
+use crate::tally::Tally;
+pub(crate) use case::{END, START};
+
+const ARCH: Arch = Arch::Gfx1100;
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Instructions run, per encoding.
+    pub tally: Tally,
+    /// Per encoding and operation, how it was checked.
+    pub operations: BTreeMap<String, BTreeMap<&'static str, Checked>>,
+    /// Backends of this host.
+    pub backends: Vec<BackendKind>,
+    /// Operations the engine has semantics for.
+    pub expected: BTreeSet<String>,
+    /// Operations without semantics, which fault by name.
+    pub absent: BTreeSet<&'static str>,
+}
+
+/// How an operation was checked in one encoding.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    /// Cases that ran to their end and were compared with the reference.
+    pub reference: usize,
+    /// Cases compared across backends only.
+    pub backends: usize,
+    /// Cases that ended in the same fault everywhere.
+    pub faults: usize,
+}
+
+impl Report {
+    /// Operations nothing has checked.
+    pub fn unchecked(&self) -> Vec<String> {
+        let met: BTreeSet<&str> =
+            self.operations.values().flat_map(|operations| operations.keys().copied()).collect();
+        let never = self
+            .expected
+            .iter()
+            .filter(|name| !met.contains(name.as_str()))
+            .map(|name| format!("any {name}"));
+        let faulting =
+            self.unchecked_operations().map(|(encoding, operation)| format!("{encoding} {operation}"));
+        never.chain(faulting).collect()
+    }
+
+    fn unchecked_operations(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.operations.iter().flat_map(|(encoding, operations)| {
+            let unchecked =
+                operations.iter().filter(|(_, checked)| checked.reference + checked.backends == 0);
+            unchecked.map(move |(operation, _)| (encoding.as_str(), *operation))
+        })
+    }
+
+    /// Failures.
+    pub fn wrong(&self) -> usize {
+        self.tally.wrong() + self.unchecked().len()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "  {:<16} {:>10} {:>14} {:>14} {:>9} {:>9} {:>7}",
+            "encoding", "operations", "with reference", "backends only", "cases", "faults", "wrong"
+        )?;
+        let (mut all, mut referenced) = (BTreeSet::<&str>::new(), BTreeSet::<&str>::new());
+        for (encoding, operations) in &self.operations {
+            let with = operations.iter().filter(|(_, checked)| checked.reference > 0);
+            let row = self.tally.rows.get(encoding).cloned().unwrap_or_default();
+            let faults: usize = operations.values().map(|checked| checked.faults).sum();
+            let only: Vec<&str> = operations
+                .iter()
+                .filter(|(_, checked)| checked.reference == 0)
+                .map(|(name, _)| *name)
+                .collect();
+            writeln!(
+                out,
+                "  {encoding:<16} {:>10} {:>14} {:>14} {:>9} {faults:>9} {:>7}",
+                operations.len(),
+                with.clone().count(),
+                only.len(),
+                row.checked,
+                row.wrong
+            )?;
+            if !only.is_empty() {
+                writeln!(out, "      backends only: {}", only.join(" "))?;
+            }
+            all.extend(operations.keys());
+            referenced.extend(with.map(|(name, _)| name));
+            for example in &row.examples {
+                writeln!(out, "      {example}")?;
+            }
+        }
+        writeln!(
+            out,
+            "  {} operations, {} with the independent reference, {} across backends only, {} absent (fault by name)",
+            all.len(),
+            referenced.len(),
+            all.len() - referenced.len(),
+            self.absent.len()
+        )?;
+        for missing in self.unchecked() {
+            writeln!(out, "  NOT CHECKED: {missing}")?;
+        }
+        let backends: Vec<String> = self.backends.iter().map(|backend| format!("{backend:?}")).collect();
+        write!(
+            out,
+            "  backends: {}; {} cases, {} wrong",
+            backends.join(", "),
+            self.tally.checked(),
+            self.tally.wrong()
+        )
+    }
+}
+
+/// The encoding, with DPP named.
+fn encoding(inst: &Inst) -> String {
+    let format = name(inst.format);
+    match inst.dpp {
+        None => format,
+        Some(Dpp::Dpp8(_)) => format!("{format} DPP8"),
+        Some(Dpp::Dpp16(_)) => format!("{format} DPP16"),
+    }
+}
+
+/// Cases of the forms of an operation that was met with faults only.
+const RARE: usize = 200;
+
+/// Checks `cases` instructions of every form of every operation that lowers, in waves of 32 and of 64; of operations
+/// whose mnemonic contains `only`, when that is given.
+pub fn run(cases: usize, seed: u64, only: Option<&str>) -> Report {
+    let mut report = Report::default();
+    let complete: BTreeSet<&str> =
+        coverage(ARCH).iter().filter(|entry| entry.is_complete()).map(|entry| entry.op.mnemonic()).collect();
+    report.absent =
+        coverage(ARCH).iter().filter(|entry| !entry.is_complete()).map(|entry| entry.op.mnemonic()).collect();
+    let mut engines = Engine::all();
+    report.expected = complete
+        .iter()
+        .filter(|name| only.is_none_or(|only| name.contains(only)))
+        .map(|name| (*name).to_owned())
+        .collect();
+    report.backends = engines.iter().map(Engine::backend).collect();
+    let mut random = Random::new(seed);
+    for pattern in patterns(ARCH) {
+        if !complete.contains(pattern.op.mnemonic())
+            || only.is_some_and(|only| !pattern.op.mnemonic().contains(only))
+        {
+            continue;
+        }
+        for wave in [WaveSize::Wave32, WaveSize::Wave64] {
+            for _ in 0..cases {
+                one(&mut random, &pattern, wave, &mut engines, &mut report);
+            }
+        }
+    }
+    // What has met nothing but faults gets more tries.
+    let rare: BTreeSet<&str> = report.unchecked_operations().map(|(_, operation)| operation).collect();
+    for pattern in patterns(ARCH).filter(|pattern| rare.contains(pattern.op.mnemonic())) {
+        for wave in [WaveSize::Wave32, WaveSize::Wave64] {
+            for _ in 0..RARE {
+                one(&mut random, &pattern, wave, &mut engines, &mut report);
+            }
+        }
+    }
+    report
+}
+
+/// Draws and checks one instruction.
+fn one(random: &mut Random, pattern: &Pattern, wave: WaveSize, engines: &mut [Engine], report: &mut Report) {
+    let Some(inst) = case::instruction(random, pattern, wave, case::ALL) else { return };
+    let Ok(encoded) = encode(ARCH, &inst) else { return };
+    let state = case::state(random, &inst, wave);
+    let mut code = END.to_le_bytes().repeat(CODE_SIZE / 4);
+    code[START..START + encoded.bytes().len()].copy_from_slice(encoded.bytes());
+    let encoding = encoding(&inst);
+    let mut expected = state.clone();
+    let mut end = reference::execute(&mut expected, &inst).err();
+    if end.is_none() {
+        end = reference::run(&mut expected, &code, crate::engine::CODE, 4);
+    }
+    let end = end.unwrap_or(End::Unknown);
+    let known = end != End::Unknown;
+    let results: Vec<(End, State)> = engines.iter_mut().map(|engine| engine.run(&state, &code)).collect();
+    let failure = results.iter().zip(engines.iter()).find_map(|((got_end, got), engine)| {
+        let (end, expected) = if known { (&end, &expected) } else { (&results[0].0, &results[0].1) };
+        if got_end != end {
+            return Some(format!("{:?}: ends with {got_end:?}, not {end:?}", engine.backend()));
+        }
+        // Where in an instruction a fault strikes is nobody's business.
+        if !matches!(end, End::Done | End::Stop(_)) {
+            return None;
+        }
+        difference(got, expected, &state).map(|text| format!("{:?}: {text}", engine.backend()))
+    });
+    let checked =
+        report.operations.entry(encoding.clone()).or_default().entry(inst.op.mnemonic()).or_default();
+    match (&results[0].0, known) {
+        (End::Done | End::Stop(_), true) => checked.reference += 1,
+        (End::Done | End::Stop(_), false) => checked.backends += 1,
+        // An instruction that ends the wave in a fault everywhere has been compared, but its results have not.
+        _ => checked.faults += 1,
+    }
+    let failure = failure.map(|text| {
+        let listing = Disassembly::new(inst, ARCH, wave);
+        format!(
+            "{} `{listing}` mode {:#x} exec {:#x} {wave:?}: {text}",
+            hex(encoded.bytes()),
+            state.mode,
+            state.exec()
+        )
+    });
+    report.tally.count(&encoding, failure);
+}
+
+/// The first place where two states differ.
+pub(crate) fn difference(got: &State, expected: &State, before: &State) -> Option<String> {
+    if got == expected {
+        return None;
+    }
+    for (number, (got, want)) in got.v.iter().zip(&expected.v).enumerate() {
+        if let Some(lane) = (0..64).find(|&lane| got[lane] != want[lane]) {
+            let old = before.v[number][lane];
+            return Some(format!(
+                "v{number} lane {lane} is {:#x}, not {:#x} (was {old:#x})",
+                got[lane], want[lane]
+            ));
+        }
+    }
+    for number in 0..128 {
+        let (a, b) = (got.s[number], expected.s[number]);
+        if a != b {
+            return Some(format!("s{number} is {a:#x}, not {b:#x} (was {:#x})", before.s[number]));
+        }
+    }
+    if got.scc != expected.scc {
+        return Some(format!("SCC is {}, not {}", got.scc, expected.scc));
+    }
+    if got.pc != expected.pc {
+        return Some(format!("pc is {:#x}, not {:#x}", got.pc, expected.pc));
+    }
+    if got.mode != expected.mode {
+        return Some(format!("MODE is {:#x}, not {:#x}", got.mode, expected.mode));
+    }
+    for (what, got, want) in [("LDS", &got.lds, &expected.lds), ("memory", &got.memory, &expected.memory)] {
+        if let Some(at) = (0..got.len()).find(|&at| got[at] != want[at]) {
+            return Some(format!("{what} byte {at:#x} is {:#x}, not {:#x}", got[at], want[at]));
+        }
+    }
+    Some("states differ".to_owned())
+}

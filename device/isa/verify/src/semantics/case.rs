@@ -1,0 +1,456 @@
+//! One instruction with operands drawn at random, and a state in which it can run.
+
+use belfry_isa::decode::decode_for;
+use belfry_isa::disasm::Disassembly;
+use belfry_isa::encode::encode;
+use belfry_isa::inst::{Arch, Dpp, Format, Inst, Op, Operand, WaveSize};
+use belfry_isa::tables::{OperandType, Pattern, Place, operand_types};
+
+use super::values;
+use crate::engine::{CODE, CODE_SIZE, LDS_SIZE, VGPRS};
+use crate::random::Random;
+use crate::reference::State;
+use crate::reference::state::{BASE, PRIVATE, SHARED};
+
+const ARCH: Arch = Arch::Gfx1100;
+/// `s_endpgm`.
+pub(crate) const END: u32 = 0xbfb0_0000;
+/// Byte of the code where the instruction is.
+pub(crate) const START: usize = CODE_SIZE / 2;
+/// Attempts at an instruction that can run.
+const ATTEMPTS: usize = 64;
+
+/// Registers that operands may be in: those below these numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    /// Vector registers.
+    pub(crate) vector: u32,
+    /// Scalar registers.
+    pub(crate) scalar: u32,
+}
+
+/// All there are.
+pub(crate) const ALL: Registers = Registers { vector: VGPRS as u32, scalar: 104 };
+
+/// Draws an instruction of `pattern`; `None` when there is none in waves of this size.
+pub(crate) fn instruction(
+    random: &mut Random,
+    pattern: &Pattern,
+    wave: WaveSize,
+    registers: Registers,
+) -> Option<Inst> {
+    for _ in 0..ATTEMPTS {
+        let noise = u128::from(random.long()) << 64 | u128::from(random.long());
+        let mut bits = noise & !pattern.mask | pattern.value;
+        // DPP8 is marked by an operand; of 32 bits behind it a literal may follow.
+        if random.one_in(2) {
+            let long = matches!(pattern.format, Format::Vop3 | Format::Vop3Sd | Format::Vop3P);
+            let at = if long { 32 } else { 0 };
+            let marker = random.pick(&[0xe9u128, 0xea, 0xff]);
+            bits = bits & !(0xff << at & !pattern.mask) | marker << at & !pattern.mask;
+        }
+        let Ok(mut inst) = decode_for(ARCH, wave, &bits.to_le_bytes()) else { continue };
+        if inst.op != pattern.op
+            || inst.format != pattern.format
+            || !settle(random, &mut inst, wave, registers)
+        {
+            continue;
+        }
+        let Ok(encoded) = encode(ARCH, &inst) else { continue };
+        // Implied operands follow from the ones that changed.
+        let Ok(inst) = decode_for(ARCH, wave, encoded.bytes()) else { continue };
+        // What no assembler takes; LLVM 19 takes no high halves in the short encodings either, but hardware does.
+        let text = Disassembly::new(inst, ARCH, wave).to_string().replace("_Lo128' register class*/", "");
+        if !text.contains("*/") {
+            return Some(inst);
+        }
+    }
+    None
+}
+
+/// Brings operands and fields into ranges that exist in the sandbox; `false` when the instruction cannot be used.
+fn settle(random: &mut Random, inst: &mut Inst, wave: WaveSize, registers: Registers) -> bool {
+    let types = operand_types(ARCH, inst);
+    let inst_format = inst.format;
+    for operand in &types {
+        let words = width(operand, wave);
+        let destination = matches!(operand.place, Place::Dst | Place::Dst2 | Place::DualDst);
+        let Some(slot) = slot(inst, operand.place) else { continue };
+        match slot {
+            Operand::Vgpr(number) => {
+                let last = registers.vector - words;
+                *slot = Operand::Vgpr((u32::from(*number) % (last + 1)) as u8);
+            }
+            // Trap temporaries are for trap handlers only.
+            Operand::Sgpr(number @ 108..=123) => *slot = Operand::Sgpr(*number - 108),
+            // A result wider than these is cut off in no documented way.
+            Operand::Sgpr(106..=127) if words > 2 && destination => return false,
+            // A descriptor or address in NULL.
+            &mut Operand::NULL if words > 1 && !destination && memory(inst_format) => return false,
+            Operand::LdsDirect | Operand::PopsExitingWaveId => return false,
+            Operand::SharedBase
+            | Operand::SharedLimit
+            | Operand::PrivateBase
+            | Operand::PrivateLimit
+            | Operand::Scc
+            | Operand::Vccz
+            | Operand::Execz
+                if words > 2 =>
+            {
+                return false;
+            }
+            // Results and lane masks are in registers.
+            slot if (destination || operand.mask) && !matches!(slot, Operand::Vgpr(_) | Operand::Sgpr(_)) => {
+                return false;
+            }
+            _ => {}
+        }
+        let aligned = match words {
+            0 | 1 => 1,
+            2 => 2,
+            _ => 4,
+        };
+        if let Some(Operand::Sgpr(number @ 0..=105)) = slot_of(inst, operand.place)
+            && let Some(slot) = slot_mut(inst, operand.place)
+        {
+            let number =
+                (u32::from(number) % registers.scalar).min(registers.scalar - words) / aligned * aligned;
+            *slot = Operand::Sgpr(number as u8);
+        }
+    }
+    if let Some(Dpp::Dpp16(dpp)) = &mut inst.dpp {
+        // Other controls are reserved, and a row is shifted by 1 to 15.
+        dpp.ctrl = match random.below(8) {
+            0 | 1 => dpp.ctrl & 0xff,
+            2 => 0x101 + dpp.ctrl % 15,
+            3 => 0x111 + dpp.ctrl % 15,
+            4 => 0x121 + dpp.ctrl % 15,
+            5 => 0x140 + dpp.ctrl % 2,
+            6 => 0x150 + dpp.ctrl % 16,
+            _ => 0x160 + dpp.ctrl % 16,
+        };
+        if random.one_in(2) {
+            (dpp.row_mask, dpp.bank_mask) = (15, 15);
+        }
+    }
+    memory_fields(random, inst);
+    match inst.op {
+        // Branches stay in the code.
+        Op::S_CALL_B64 | Op::S_SUBVECTOR_LOOP_BEGIN | Op::S_SUBVECTOR_LOOP_END => branch(random, inst),
+        _ if inst.format == Format::Sopp && inst.branch_target(0).is_some() => branch(random, inst),
+        // The clock; other messages are the device's business.
+        Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64 => inst.imm = 131,
+        Op::S_GETREG_B32 | Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => {
+            // MODE, of which ten bits are checked: the others belong to traps.
+            let offset = inst.imm >> 6 & 7;
+            let width = 1 + (inst.imm >> 11) % (10 - offset);
+            inst.imm = 1 | offset << 6 | (width - 1) << 11;
+        }
+        _ => {}
+    }
+    if inst.op.mnemonic().contains("movrel")
+        || matches!(inst.op, Op::S_SETPC_B64 | Op::S_SWAPPC_B64 | Op::S_RFE_B64)
+    {
+        // Registers the state below knows how to set, and relative ones that are SGPRs.
+        return matches!(inst.src[0], Operand::Sgpr(0..=105) | Operand::Vgpr(_))
+            && !matches!(inst.dst, Operand::Sgpr(106..));
+    }
+    if matches!(inst.op, Op::V_SWAP_B32 | Op::V_SWAPREL_B32) {
+        return matches!(inst.src[0], Operand::Vgpr(_));
+    }
+    if inst.op.mnemonic().contains("_saveexec") || inst.op.mnemonic().contains("_wrexec") {
+        // EXEC is written twice then, in no stated order.
+        return !matches!(inst.dst, Operand::Sgpr(126 | 127));
+    }
+    true
+}
+
+fn memory(format: Format) -> bool {
+    matches!(format, Format::Smem | Format::Global | Format::Scratch | Format::Mubuf | Format::Mtbuf)
+}
+
+fn branch(random: &mut Random, inst: &mut Inst) {
+    let distance = random.below(CODE_SIZE / 4 - 64) as i32 - START as i32 / 4 + 16;
+    inst.imm = (distance as u32) & 0xffff;
+}
+
+/// Offsets that leave the address in the sandbox.
+fn memory_fields(random: &mut Random, inst: &mut Inst) {
+    match inst.format {
+        Format::Ds => {
+            inst.mem.gds = false;
+            if inst.op == Op::DS_SWIZZLE_B32 {
+                // All modes alike.
+                let mode = random.pick(&[0, 0x8000, 0xc000, 0xe000]);
+                inst.mem.offset = inst.mem.offset & 0x1fff | mode;
+            } else if inst.op.mnemonic().contains("2addr") {
+                let limit = if inst.op.mnemonic().contains("stride64") { 4 } else { 64 };
+                inst.mem.offset %= limit;
+                inst.mem.offset1 %= limit as u8;
+                if inst.op.mnemonic().contains("store_2addr") && limit == 64 {
+                    inst.mem.offset1 = inst.mem.offset as u8 + 64;
+                }
+            } else {
+                inst.mem.offset &= 0x1fc | if random.one_in(4) { 3 } else { 0 };
+            }
+        }
+        Format::Global => inst.mem.offset %= 512,
+        Format::Flat | Format::Scratch => inst.mem.offset %= 32,
+        Format::Smem => inst.mem.offset %= 512,
+        Format::Mubuf | Format::Mtbuf => inst.mem.offset %= 40,
+        _ => {}
+    }
+    if inst.op.mnemonic().contains("atomic") {
+        // Atomics are aligned.
+        inst.mem.offset &= !7;
+        if inst.format == Format::Mubuf && !matches!(inst.src[2], Operand::Sgpr(_)) {
+            inst.src[2] = Operand::Sgpr(17);
+        }
+    }
+}
+
+/// Registers an operand has in waves of that size.
+fn width(operand: &OperandType, wave: WaveSize) -> u32 {
+    match (operand.mask, wave) {
+        (true, WaveSize::Wave64) => 2,
+        (true, WaveSize::Wave32) => 1,
+        _ => u32::from(operand.words.max(1)),
+    }
+}
+
+fn slot(inst: &mut Inst, place: Place) -> Option<&mut Operand> {
+    slot_mut(inst, place)
+}
+
+fn slot_mut(inst: &mut Inst, place: Place) -> Option<&mut Operand> {
+    match place {
+        Place::Dst => Some(&mut inst.dst),
+        Place::Dst2 => Some(&mut inst.dst2),
+        Place::Src(n) => inst.src.get_mut(n),
+        Place::DualDst => inst.dual.as_mut().map(|dual| &mut dual.dst),
+        Place::DualSrc(n) => inst.dual.as_mut().and_then(|dual| dual.src.get_mut(n)),
+    }
+}
+
+fn slot_of(inst: &Inst, place: Place) -> Option<Operand> {
+    slot_mut(&mut { *inst }, place).copied()
+}
+
+/// A state in which `inst`, at byte [`START`] of the code, can run.
+pub(crate) fn state(random: &mut Random, inst: &Inst, wave: WaveSize) -> State {
+    let mut state = values::state(random, wave);
+    state.pc = CODE + START as u64;
+    let types = operand_types(ARCH, inst);
+    // 64-bit operands get 64-bit edge values.
+    for operand in &types {
+        if let (Some(Operand::Vgpr(register)), 2) = (slot_of(inst, operand.place), operand.words) {
+            for lane in 0..state.lanes {
+                if !random.one_in(4) {
+                    let value = values::long(random);
+                    state.set_vpair(u32::from(register), lane, value);
+                }
+            }
+        }
+        if let (Some(Operand::Sgpr(register @ 0..=104)), 2) = (slot_of(inst, operand.place), operand.words) {
+            let value = values::long(random);
+            state.set_pair(register, value);
+        }
+    }
+    if inst.op.mnemonic().contains("rel") {
+        state.s[125] =
+            random.below(6) as u32 | (random.below(6) as u32) << (16 * u32::from(random.one_in(2)));
+    }
+    if inst.op.mnemonic().starts_with("v_wmma") {
+        matrix(&mut state, inst);
+    }
+    if matches!(inst.op, Op::S_SETPC_B64 | Op::S_SWAPPC_B64 | Op::S_RFE_B64)
+        && let Operand::Sgpr(register) = inst.src[0]
+    {
+        state.set_pair(register, CODE + random.below(CODE_SIZE / 4) as u64 * 4);
+    }
+    addresses(random, inst, &mut state);
+    state
+}
+
+/// All lanes on, and the upper lanes of A and B copies of the lower ones.
+fn matrix(state: &mut State, inst: &Inst) {
+    state.s[126] = u32::MAX;
+    if state.lanes == 64 {
+        state.s[127] = u32::MAX;
+    }
+    for source in &inst.src[..2] {
+        if let Operand::Vgpr(first) = source {
+            for register in u32::from(*first)..u32::from(*first) + 8 {
+                for lane in 16..state.lanes {
+                    let value = state.vgpr(register, lane % 16);
+                    state.set_vgpr(register, lane, value);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes an access takes at most.
+fn bytes(inst: &Inst) -> u32 {
+    let name = inst.op.mnemonic().replace("stride64", "");
+    [("b512", 64), ("b256", 32), ("b128", 16), ("b96", 12), ("64", 8), ("8", 1), ("16", 2)]
+        .iter()
+        .find(|(text, _)| name.contains(text))
+        .map_or(4, |(_, bytes)| *bytes)
+}
+
+/// Whether it reads, modifies and writes, for which addresses must be aligned.
+fn is_atomic(inst: &Inst) -> bool {
+    let name = inst.op.mnemonic();
+    let plain = name.contains("load") || name.contains("store_");
+    name.contains("atomic") || (name.starts_with("ds_") && !plain)
+}
+
+/// A multiple of the access's size, or now and then not, when the access allows it.
+fn place(random: &mut Random, inst: &Inst, limit: u32) -> u32 {
+    let bytes = bytes(inst);
+    let at = random.below((limit - bytes) as usize) as u32;
+    if is_atomic(inst) || !random.one_in(4) {
+        let unit = if bytes == 12 { 4 } else { bytes };
+        at / unit * unit
+    } else {
+        at
+    }
+}
+
+/// Puts addresses where the instruction takes them from.
+fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
+    let offset = inst.mem.offset;
+    match inst.format {
+        Format::Ds => lds(random, inst, state),
+        Format::Smem => {
+            if inst.op.mnemonic().contains("buffer") {
+                descriptor(random, inst.src[0], state);
+            } else if let Operand::Sgpr(base) = inst.src[0] {
+                state.set_pair(base, BASE + 1024 + random.below(256) as u64);
+            }
+            if let Operand::Sgpr(soffset) = inst.src[1]
+                && Operand::Sgpr(soffset & !1) != inst.src[0]
+            {
+                state.set_sgpr(soffset, random.below(256) as u32);
+            }
+        }
+        Format::Global | Format::Flat | Format::Scratch => {
+            let Operand::Vgpr(vaddr) = inst.src[0] else {
+                flat_scalar(inst, state);
+                return;
+            };
+            let vaddr = u32::from(vaddr);
+            let scalar = inst.src[2].is_some();
+            // Runs of neighbours, as compilers make them, or anywhere.
+            let start = place(random, inst, 1024);
+            let (consecutive, step) = (random.one_in(3), bytes(inst));
+            let below = u32::try_from(offset).unwrap_or(0);
+            for lane in 0..state.lanes {
+                let at = if consecutive { start + lane * step } else { 2048 + place(random, inst, 4096) };
+                // Of scratch, with room for SADDR.
+                let inside = 48 + place(random, inst, state.scratch_size - 48);
+                match inst.format {
+                    Format::Scratch => {
+                        let scalar = if scalar { 16 } else { 0 };
+                        state.set_vgpr(vaddr, lane, inside.wrapping_sub(offset as u32) - scalar);
+                    }
+                    Format::Global if scalar => {
+                        let unaligned = at.saturating_sub(below);
+                        state.set_vgpr(vaddr, lane, if is_atomic(inst) { unaligned & !7 } else { unaligned });
+                    }
+                    _ => {
+                        let base = match if inst.format == Format::Flat { random.below(4) } else { 3 } {
+                            0 => SHARED + 64 + u64::from(at % (LDS_SIZE as u32 - 128)),
+                            1 => PRIVATE + u64::from(inside),
+                            _ => BASE + 512 + u64::from(at),
+                        };
+                        state.set_vpair(vaddr, lane, base.wrapping_add_signed(-i64::from(offset)));
+                    }
+                }
+            }
+            flat_scalar(inst, state);
+        }
+        Format::Mubuf | Format::Mtbuf => {
+            descriptor(random, inst.src[1], state);
+            if let Operand::Sgpr(soffset) = inst.src[2] {
+                state.set_sgpr(soffset, random.below(32) as u32 * 8);
+            }
+            state.s[125] = random.below(256) as u32 * 4;
+            if inst.src[2] == Operand::M0 {
+                state.s[125] &= 0xf8;
+            }
+            let Operand::Vgpr(vaddr) = inst.src[0] else { return };
+            for lane in 0..state.lanes {
+                for register in 0..2 {
+                    let value = if random.one_in(2) { lane } else { random.below(80) as u32 };
+                    let value = if is_atomic(inst) { value * 8 } else { value };
+                    state.set_vgpr(u32::from(vaddr) + register, lane, value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// SADDR.
+fn flat_scalar(inst: &Inst, state: &mut State) {
+    let Operand::Sgpr(saddr) = inst.src[2] else { return };
+    match inst.format {
+        Format::Scratch if inst.src[0].is_some() => state.set_sgpr(saddr, 16),
+        Format::Scratch => state.set_sgpr(saddr, 64),
+        _ => state.set_pair(saddr, BASE + 1024),
+    }
+}
+
+/// Addresses of LDS.
+fn lds(random: &mut Random, inst: &Inst, state: &mut State) {
+    let name = inst.op.mnemonic();
+    // Room for the offset and what two addresses add to it.
+    let room = if name.contains("2addr") { 3 * 512 + 512 } else { 512 };
+    if name.contains("addtid") || matches!(inst.op, Op::DS_APPEND | Op::DS_CONSUME) {
+        state.s[125] = random.below(512) as u32 * 4;
+        return;
+    }
+    if matches!(inst.op, Op::DS_SWIZZLE_B32) {
+        return;
+    }
+    let Operand::Vgpr(address) = inst.src[0] else { return };
+    // A few lanes meet at one address now and then.
+    if name.starts_with("ds_store_2addr") {
+        // Lanes whose elements meet would store them in no stated order.
+        for lane in 0..state.lanes {
+            state.set_vgpr(u32::from(address), lane, (lane ^ 5) * bytes(inst));
+        }
+        return;
+    }
+    let together = random.one_in(3).then(|| place(random, inst, 64));
+    for lane in 0..state.lanes {
+        let at = match together {
+            Some(at) if random.one_in(2) => at,
+            _ => place(random, inst, (LDS_SIZE - room - 16) as u32),
+        };
+        state.set_vgpr(u32::from(address), lane, at);
+    }
+}
+
+/// A buffer descriptor of memory in the sandbox.
+fn descriptor(random: &mut Random, operand: Operand, state: &mut State) {
+    let Operand::Sgpr(at) = operand else { return };
+    let stride = random.below(6) as u32 * 8;
+    let swizzle = if random.one_in(4) { random.below(4) as u32 } else { 0 };
+    let limit = if random.one_in(2) { 600 } else { 70 };
+    let records = random.below(limit) as u32;
+    let base = BASE + 2048;
+    state.set_sgpr(at, base as u32);
+    state.set_sgpr(at + 1, (base >> 32) as u32 | stride << 16 | swizzle << 30);
+    state.set_sgpr(at + 2, records);
+    let add_thread = u32::from(random.one_in(8));
+    let selects = if random.one_in(2) { 0b111_110_101_100 } else { random.word() & 0xfff };
+    let format = random.below(64) as u32;
+    let index_stride = random.below(4) as u32;
+    state.set_sgpr(
+        at + 3,
+        selects | format << 12 | index_stride << 21 | add_thread << 23 | (random.below(4) as u32) << 28,
+    );
+}
