@@ -326,7 +326,7 @@ fn measure(json: bool, options: &bench::Options) -> anyhow::Result<u8> {
 }
 
 fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
-    let results = bench::vmm::vmm(samples, &mut |mode| log::info!("measuring with doorbells {mode:?}"))?;
+    let results = bench::vmm::vmm(samples, &Progress::new())?;
     if json {
         println!("{}", serde_json::to_string(&results)?);
     } else {

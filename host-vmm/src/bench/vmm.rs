@@ -8,8 +8,10 @@ use belfry_device::GpuConfig;
 use serde::Serialize;
 
 use super::{Machine, load, machine};
+use crate::image::{Cache, CacheError, Progress};
 use crate::kvm::measure::{self, BATCH, MAX_SAMPLES, Recording};
-use crate::kvm::{DoorbellMode, KvmError};
+use crate::kvm::{DoorbellMode, KvmError, probe};
+use crate::run::{BootPhases, Mode, RunOptions, run};
 
 /// How long one mode may take.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -99,21 +101,15 @@ pub struct Doorbell {
     pub unseen: usize,
 }
 
-/// How long after the machine's making had begun the guest reached what, in milliseconds.
+/// Booting, in belfry's own machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Boot {
-    /// Which guest.
-    pub guest: &'static str,
-    /// The first instruction of its kernel.
-    pub kernel_ms: f64,
-    /// Its first process, if it has any.
-    pub init_ms: Option<f64>,
-    /// The driver ready.
-    pub driver_ms: f64,
-    /// The first dispatch completed.
-    pub first_dispatch_ms: f64,
-    /// Why it is not Debian.
-    pub why_not_debian: Option<String>,
+    /// The bare-metal guest, with trapped doorbells.
+    pub bare_metal: BootPhases,
+    /// Debian's kernel with the driver, and vector-add.
+    pub debian: Option<BootPhases>,
+    /// Why there are none of Debian.
+    pub why_no_debian: Option<String>,
 }
 
 /// What can go wrong.
@@ -130,21 +126,29 @@ pub enum VmmBenchError {
         /// Why.
         source: KvmError,
     },
+    /// The cache directory.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The Debian guest does not boot, or its program fails.
+    #[error("the Debian guest: {0}")]
+    Debian(String),
     /// The guest took no samples of something.
     #[error("the guest measured no {0}")]
     Missing(&'static str),
 }
 
-/// Runs the measuring guest once for each way of doorbells; `progress` is told which.
-pub fn vmm(samples: u64, progress: &mut dyn FnMut(DoorbellMode)) -> Result<Results, VmmBenchError> {
+/// Runs the measuring guest once for each way of doorbells, and boots the Debian guest where that makes sense.
+pub fn vmm(samples: u64, progress: &Progress) -> Result<Results, VmmBenchError> {
     if !(1..=MAX_SAMPLES).contains(&samples) {
         return Err(VmmBenchError::Samples(samples));
     }
     let before = load();
-    let mut record = |mode| {
-        progress(mode);
-        measure::run(&GpuConfig::default(), mode, samples, LIMIT)
-            .map_err(|source| VmmBenchError::Machine { mode, source })
+    let record = |mode| -> Result<Recording, VmmBenchError> {
+        let step = progress.spinner(&format!("measuring, doorbells {mode:?}"));
+        let recording = measure::run(&GpuConfig::default(), mode, samples, LIMIT)
+            .map_err(|source| VmmBenchError::Machine { mode, source })?;
+        step.done("done");
+        Ok(recording)
     };
     let trapped = record(DoorbellMode::Trapped)?;
     let ioeventfd = record(DoorbellMode::Ioeventfd)?;
@@ -162,7 +166,7 @@ pub fn vmm(samples: u64, progress: &mut dyn FnMut(DoorbellMode)) -> Result<Resul
             adaptive: doorbell(&adaptive)?,
             plain_store_ns: summary("plain_store", plain.concat())?,
         },
-        boot: boot(&trapped)?,
+        boot: boot(&trapped, progress)?,
     })
 }
 
@@ -254,7 +258,7 @@ fn to_cp(recording: &Recording) -> Result<(Summary, usize), VmmBenchError> {
 }
 
 fn host(recording: &Recording, load: [f64; 2]) -> Result<Host, VmmBenchError> {
-    let median = |name| {
+    let median = |name| -> Result<f64, VmmBenchError> {
         let ticks = times(recording, name)?.into_iter().map(|ticks| ticks as f64).collect();
         Ok(summary(name, ticks)?.median)
     };
@@ -266,20 +270,43 @@ fn host(recording: &Recording, load: [f64; 2]) -> Result<Host, VmmBenchError> {
     })
 }
 
-fn boot(recording: &Recording) -> Result<Boot, VmmBenchError> {
+fn boot(bare_metal: &Recording, progress: &Progress) -> Result<Boot, VmmBenchError> {
+    let bare_metal = bare_metal_phases(bare_metal)?;
+    Ok(match probe::usable(&Cache::open()?) {
+        Ok(_) => Boot { bare_metal, debian: Some(debian_phases(progress)?), why_no_debian: None },
+        Err(why) => Boot { bare_metal, debian: None, why_no_debian: Some(why.to_string()) },
+    })
+}
+
+fn bare_metal_phases(recording: &Recording) -> Result<BootPhases, VmmBenchError> {
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     let phase = |name: &'static str| {
         let reached = recording.phases.iter().find(|(phase, _)| phase == name);
         reached.map(|(_, time)| milliseconds(*time)).ok_or(VmmBenchError::Missing(name))
     };
-    Ok(Boot {
-        guest: "bare-metal",
-        kernel_ms: milliseconds(recording.setup),
+    Ok(BootPhases {
+        kernel_ms: Some(milliseconds(recording.setup)),
         init_ms: None,
-        driver_ms: phase("driver")?,
-        first_dispatch_ms: phase("dispatch")?,
-        why_not_debian: Some("belfry's own machine boots the bare-metal guest only, so far".into()),
+        driver_ms: Some(phase("driver")?),
+        dispatch_ms: Some(phase("dispatch")?),
     })
+}
+
+/// Runs vector-add in the Debian guest.
+fn debian_phases(progress: &Progress) -> Result<BootPhases, VmmBenchError> {
+    let options = RunOptions { mode: Mode::Kvm, ..RunOptions::default() };
+    let mut text = Vec::new();
+    let report = run(&options, progress, &mut |_, data| text.extend_from_slice(data))
+        .map_err(|error| VmmBenchError::Debian(error.to_string()))?;
+    match report.phases {
+        Some(phases) if report.exit_status == 0 => Ok(phases),
+        _ => Err(VmmBenchError::Debian(format!(
+            "{} ended with status {}: {}",
+            report.program,
+            report.exit_status,
+            String::from_utf8_lossy(&text).trim()
+        ))),
+    }
 }
 
 impl std::fmt::Display for Summary {
@@ -327,14 +354,21 @@ impl std::fmt::Display for Results {
             times(adaptive, store),
             times(trapped, adaptive)
         )?;
-        let boot = &self.boot;
-        write!(f, "boot of the {} guest, ms: kernel {:.1}, ", boot.guest, boot.kernel_ms)?;
-        if let Some(init) = boot.init_ms {
-            write!(f, "init {init:.1}, ")?;
+        let debian = self.boot.debian.as_ref().map(|phases| ("Debian", phases));
+        for (guest, phases) in [("bare-metal", &self.boot.bare_metal)].into_iter().chain(debian) {
+            write!(f, "boot of the {guest} guest, ms to:")?;
+            for (what, reached) in [
+                ("kernel", phases.kernel_ms),
+                ("init", phases.init_ms),
+                ("driver", phases.driver_ms),
+                ("first dispatch", phases.dispatch_ms),
+            ] {
+                reached.map_or(Ok(()), |reached| write!(f, " {what} {reached:.1}"))?;
+            }
+            writeln!(f)?;
         }
-        writeln!(f, "driver {:.1}, first dispatch {:.1}", boot.driver_ms, boot.first_dispatch_ms)?;
-        if let Some(why) = &boot.why_not_debian {
-            writeln!(f, "not of the Debian guest: {why}")?;
+        if let Some(why) = &self.boot.why_no_debian {
+            writeln!(f, "no boot of the Debian guest: {why}")?;
         }
         let Host { machine, ring0, tsc_mhz } = &self.machine;
         write!(f, "{machine}; kernel code of guests is {ring0}; time stamp counter {tsc_mhz:.0} MHz")
@@ -386,6 +420,6 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_named() {
         assert!(matches!(exits(&recording(), &recording()), Err(VmmBenchError::Missing("port_write"))));
-        assert!(matches!(vmm(0, &mut |_| ()), Err(VmmBenchError::Samples(0))));
+        assert!(matches!(vmm(0, &Progress::new()), Err(VmmBenchError::Samples(0))));
     }
 }

@@ -66,8 +66,8 @@ pub struct RunReport {
 pub struct BootPhases {
     /// To the kernel's first instruction; QEMU does not say.
     pub kernel_ms: Option<f64>,
-    /// To the guest's init.
-    pub init_ms: f64,
+    /// To the guest's init; bare-metal guests have none.
+    pub init_ms: Option<f64>,
     /// To a driver that is ready.
     pub driver_ms: Option<f64>,
     /// To the first completed dispatch.
@@ -78,7 +78,7 @@ impl From<Phases> for BootPhases {
     fn from(phases: Phases) -> Self {
         Self {
             kernel_ms: phases.entry.map(milliseconds),
-            init_ms: milliseconds(phases.init),
+            init_ms: Some(milliseconds(phases.init)),
             driver_ms: phases.driver.map(milliseconds),
             dispatch_ms: phases.dispatch.map(milliseconds),
         }
@@ -157,12 +157,8 @@ impl std::fmt::Display for RunReport {
             self.boot_ms, self.driver_ms, self.program_ms
         )?;
         if let Some(BootPhases { kernel_ms, init_ms, driver_ms, dispatch_ms }) = self.phases {
-            let steps = [
-                ("kernel", kernel_ms),
-                ("init", Some(init_ms)),
-                ("driver", driver_ms),
-                ("dispatch", dispatch_ms),
-            ];
+            let steps =
+                [("kernel", kernel_ms), ("init", init_ms), ("driver", driver_ms), ("dispatch", dispatch_ms)];
             let steps: Vec<String> =
                 steps.iter().filter_map(|(name, ms)| ms.map(|ms| format!("{name} at {ms:.0} ms"))).collect();
             writeln!(f, "  reached      {}", steps.join(", "))?;
