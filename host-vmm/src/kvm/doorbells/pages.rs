@@ -2,8 +2,8 @@
 //!
 //! A page that traps twice in short order becomes memory of the guest, so that the next ring costs a store; one thread
 //! looks at such pages and tells the device. Right after a ring it looks all the time. A page whose queues have work stays
-//! memory, and is looked at now and then: a queue at work reads its write pointer whenever a dispatch completes. A page
-//! nobody has rung for a while, and whose queues have nothing to do, traps again, and the thread sleeps.
+//! memory for longer, and is looked at now and then: a queue at work reads its write pointer whenever a dispatch completes.
+//! A page nobody has rung for a while traps again, and the thread sleeps.
 //!
 //! What a change costs is what KVM takes to place or remove a slot: tens of microseconds, and up to some hundreds where it
 //! has to wait for a vCPU. So single rings, far apart, go on trapping.
@@ -37,6 +37,9 @@ pub(super) struct Pace {
     pub(super) nap: Duration,
     /// How long a page without work stays memory after a ring, and how far apart two rings are that make it memory.
     pub(super) idle: Duration,
+    /// How long a page whose queues have work stays memory after a ring. From then on an exit is the smaller price: it is
+    /// paid once, and the ring is known at once.
+    pub(super) busy: Duration,
 }
 
 impl Default for Pace {
@@ -45,6 +48,7 @@ impl Default for Pace {
             eager: Duration::from_micros(200),
             nap: Duration::from_micros(50),
             idle: Duration::from_millis(1),
+            busy: Duration::from_millis(10),
         }
     }
 }
@@ -274,8 +278,8 @@ impl<S: Slot, D: Device> Pages<S, D> {
             }
             let quiet = now.duration_since(page.rung);
             let works = self.device.has_work(page.offset);
-            let wanted =
-                works || quiet < self.pace.idle && self.device.doorbells(page.offset).next().is_some();
+            let stays = if works { self.pace.busy } else { self.pace.idle };
+            let wanted = quiet < stays && self.device.doorbells(page.offset).next().is_some();
             let soon = if !wanted {
                 if page.handover.end(&mut at) {
                     *held = None;

@@ -128,6 +128,7 @@ fn a_million_rings_in_bursts_and_pauses_are_all_found() {
         eager: Duration::from_micros(5),
         nap: Duration::from_micros(10),
         idle: Duration::from_micros(10),
+        busy: Duration::from_micros(100),
     };
     let pages = Pages::new(vec![FakeSlot(Arc::clone(&translation))], Arc::clone(&device), pace);
     pages.set_base(Some(BASE));
