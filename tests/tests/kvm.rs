@@ -99,7 +99,7 @@ fn bare_metal_guest_verifies_with_every_way_of_doorbells() {
             DoorbellMode::Ioeventfd => assert_eq!(ways, (6, 400, 0)),
             DoorbellMode::Adaptive => {
                 let (trapped, woken, polled) = ways;
-                assert!(trapped > 6 && woken == 0 && polled > 0 && trapped + polled < 6 + 400, "{stats:?}");
+                assert!(trapped > 6 && woken == 0 && polled > 0 && trapped + polled <= 6 + 400, "{stats:?}");
             }
         }
     }
