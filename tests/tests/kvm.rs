@@ -106,6 +106,35 @@ fn bare_metal_guest_verifies_with_every_way_of_doorbells() {
 }
 
 #[test]
+fn no_doorbell_is_lost_by_any_way_while_the_bar_moves() {
+    let cases = [
+        (DoorbellMode::Trapped, 5_000),
+        (DoorbellMode::Ioeventfd, 50_000),
+        (DoorbellMode::Adaptive, 200_000),
+    ];
+    for (doorbells, rings) in cases {
+        let mut text = Vec::new();
+        let mut output = |data: &[u8]| text.extend_from_slice(data);
+        // Seconds, where processors are to be had.
+        let limit = Duration::from_secs(300);
+        let outcome = bare_metal::stress(gpu(), doorbells, rings, limit, &mut output).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(outcome.end, End::Exit(0), "{doorbells:?}: {text}");
+        assert!(text.contains(&format!("verified: {rings} doorbells")), "{text}");
+        let stats = &outcome.stats;
+        assert_eq!(stats.errors, Default::default(), "{doorbells:?}");
+        let ways = (stats.doorbells_trapped, stats.doorbells_woken, stats.doorbells_polled);
+        println!("{doorbells:?}: {text}{ways:?} in {:?}", outcome.ran);
+        match doorbells {
+            DoorbellMode::Trapped => assert_eq!(ways, (6 + rings, 0, 0)),
+            DoorbellMode::Ioeventfd => assert_eq!(ways, (6, rings, 0)),
+            // Every move and every long pause ends with a page that traps, and begins another one.
+            DoorbellMode::Adaptive => assert!(ways.0 > 100 && ways.1 == 0 && ways.2 > 500, "{ways:?}"),
+        }
+    }
+}
+
+#[test]
 fn guest_says_how_it_ends() {
     let cases: [(&str, &[u8], End); 4] = [
         ("mov al, 7; out 0xf4, al", &[0xb0, 7, 0xe6, 0xf4, 0xf4], End::Exit(7)),

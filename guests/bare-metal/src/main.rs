@@ -20,6 +20,7 @@ mod pci;
 mod process;
 mod rings;
 mod shader;
+mod stress;
 mod user;
 
 use core::sync::atomic::Ordering;
@@ -119,9 +120,10 @@ fn main() {
 
 /// What `start` calls.
 extern "C" fn run() -> ! {
-    match bench::samples() {
-        0 => main(),
-        samples => bench::main(samples),
+    match (bench::samples(), stress::rings()) {
+        (0, 0) => main(),
+        (0, rings) => stress::main(rings),
+        (samples, _) => bench::main(samples),
     }
     exit(0)
 }

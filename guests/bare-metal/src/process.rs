@@ -26,7 +26,8 @@ use crate::shader::{Kernel, Vectors};
 const FIRST_VA: u64 = 0x7f00_0000_0000;
 /// Three levels of directories above the page table.
 const DEPTH: u32 = 3;
-const PACKETS: u64 = 16;
+/// Packets the ring holds.
+pub const PACKETS: u64 = 64;
 /// Where a second signal is, behind the first.
 const GATE: u64 = 0x400;
 /// Dword index of the first doorbell of the second slice: the first one is the kernel's.

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use vm_memory::{Bytes as _, GuestAddress};
 
 use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
 use crate::image::packed::{self, PackedError};
@@ -13,6 +14,9 @@ use crate::image::{Cache, CacheError};
 const TARGET: &str = "x86_64-unknown-none";
 /// RAM of the guest.
 pub(super) const MEMORY: u64 = 32 << 20;
+
+/// Where `stress.rs` of the guest finds how often to ring.
+const RINGS_AT: GuestAddress = GuestAddress(0x3f_f008);
 
 /// Why the guest could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +95,27 @@ pub fn run(
     limit: Duration,
     output: &mut dyn FnMut(&[u8]),
 ) -> Result<Outcome, KvmError> {
+    machine(gpu, doorbells)?.run(limit, output)
+}
+
+/// Builds the guest and has it ring a doorbell `rings` times, in bursts and pauses, while it moves the BAR now and then.
+pub fn stress(
+    gpu: GpuConfig,
+    doorbells: DoorbellMode,
+    rings: u64,
+    limit: Duration,
+    output: &mut dyn FnMut(&[u8]),
+) -> Result<Outcome, KvmError> {
+    let machine = machine(gpu, doorbells)?;
+    let written = machine.memory().write_obj(rings.to_le(), RINGS_AT);
+    written.map_err(|error| KvmError::Setup {
+        what: "tell the guest what to do",
+        source: std::io::Error::other(error),
+    })?;
+    machine.run(limit, output)
+}
+
+fn machine(gpu: GpuConfig, doorbells: DoorbellMode) -> Result<Machine, KvmError> {
     let kernel = build(&Cache::open().map_err(BuildError::from)?)?;
-    let config = Config { memory: MEMORY, gpu: Some(gpu), doorbells, ..Config::new(kernel) };
-    Machine::new(config)?.run(limit, output)
+    Machine::new(Config { memory: MEMORY, gpu: Some(gpu), doorbells, ..Config::new(kernel) })
 }
