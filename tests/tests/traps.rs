@@ -135,6 +135,36 @@ fn enabled_exception_traps_after_its_instruction() {
 }
 
 #[test]
+fn exception_traps_once_even_if_its_bit_stays() {
+    let (_gpu, runtime) = process();
+    let gpu = runtime.gpu();
+    let counting = "
+        s_sendmsg_rtn_b64 [ttmp4, ttmp5], sendmsg(MSG_RTN_GET_TMA)
+        s_waitcnt lgkmcnt(0)
+        s_mov_b32 ttmp6, exec_lo
+        s_mov_b32 exec_lo, 1
+        v_mov_b32 v31, 0
+        v_mov_b32 v30, 1
+        global_atomic_add_u32 v31, v30, [ttmp4, ttmp5]
+        s_mov_b32 exec_lo, ttmp6
+        s_rfe_b64 [ttmp0, ttmp1]
+    ";
+    let body = format!(
+        "v_mov_b32 v4, 0\nv_rcp_f32 v5, v4\nv_add_f32 v6, 1.0, 1.0\nv_rcp_f32 v5, v4\nv_mul_f32 v6, v6, v6\n{DONE}"
+    );
+    let divides =
+        Kernel { directives: ".amdhsa_exception_fp_ieee_div_zero 1", ..Kernel::new("divides", &body) };
+    let kernels = [divides, Kernel::new("counting", counting)];
+    let module = gpu.load(&assemble("gfx1100", &kernels).unwrap()).unwrap();
+    let (count, out) =
+        (gpu.gtt().buffer_from(&[0u32]).unwrap(), gpu.gtt().buffer_from(&[0u32; WORDS]).unwrap());
+    gpu.set_trap_handler(&module.kernel("counting").unwrap(), count.address()).unwrap();
+    let queue = gpu.queue().unwrap();
+    module.kernel("divides").unwrap().launch(&queue).grid(32).block(32).args((&out,)).run().unwrap();
+    assert_eq!((count.get(0).unwrap(), out.to_vec()[1]), (2, 0x600d));
+}
+
+#[test]
 fn exceptions_that_are_not_enabled_do_not_trap() {
     let body = format!(
         "v_mov_b32 v4, 0\nv_rcp_f32 v5, v4\nv_add_f32 v6, 1.0, v4\ns_getreg_b32 s8, hwreg(HW_REG_TRAPSTS)\n{DONE}"

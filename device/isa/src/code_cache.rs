@@ -35,9 +35,12 @@ pub(crate) struct Region {
     pub(crate) index: Box<[u32]>,
     /// Vector registers the code names.
     pub(crate) vgprs: u16,
+    /// Dword offset of the instruction that names the highest of them.
+    pub(crate) highest_at: u32,
     /// Whether the code reads `TRAPSTS`.
     pub(crate) names_trapsts: bool,
     /// What it was lowered for.
+    pub(crate) arch: Arch,
     pub(crate) key: Key,
 }
 
@@ -114,6 +117,14 @@ impl CodeCache {
         self.last = None;
     }
 
+    /// Compares everything with memory before it is used again.
+    pub(crate) fn distrust(&mut self) {
+        self.last = None;
+        for (_, checked) in self.regions.values_mut() {
+            *checked = checked.wrapping_sub(1);
+        }
+    }
+
     /// Regions decoded since creation.
     pub fn regions_lowered(&self) -> u64 {
         self.lowered
@@ -153,9 +164,7 @@ impl CodeCache {
             self.apertures = apertures;
             self.context = context;
             // Another address space may have other code at the same addresses.
-            for (_, checked) in self.regions.values_mut() {
-                *checked = checked.wrapping_sub(1);
-            }
+            self.distrust();
         }
         if let Some((region, checked)) = self.regions.get_mut(&key) {
             if *checked == epoch {

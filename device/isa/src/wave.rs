@@ -154,6 +154,8 @@ pub struct Wave {
     pub(crate) status: u32,
     /// `TRAPSTS`.
     pub(crate) trapsts: u32,
+    /// Exceptions of the float operation at hand.
+    pub(crate) raised: u32,
     /// Whether float operations record their exceptions.
     pub(crate) watched: bool,
     pub(crate) handler: TrapHandler,
@@ -196,6 +198,7 @@ impl Wave {
             hw_id: [0; 2],
             status: 0,
             trapsts: 0,
+            raised: 0,
             watched: false,
             handler: TrapHandler::default(),
             doorbell: 0,
@@ -230,7 +233,7 @@ impl Wave {
         self.hw_id = [init.hw_id1, init.hw_id2];
         self.handler = init.trap.unwrap_or_default();
         self.doorbell = init.doorbell;
-        self.trapsts = 0;
+        (self.trapsts, self.raised) = (0, 0);
         self.watched = init.mode & EXCP_EN != 0;
         self.status = status::VALID;
         for (bit, is_set) in [

@@ -230,7 +230,7 @@ impl Workgroup {
                 turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged });
             }
             Stop::Message { id: MSG_DEALLOC_VGPRS, .. } => {}
-            // The other messages belong to graphics stages that do not exist here; they have no effect on a compute wave.
+            // The others are faults: lowering knows no more than these.
             Stop::Message { id, .. } => log::debug!(target: "gpu::shader", "s_sendmsg ignored id={id:#x}"),
             Stop::Trap(id) if wave.enter_trap(TrapCause::Instruction(id)) => {}
             // Without a debugger attached, a debug trap continues.

@@ -162,6 +162,13 @@ pub(crate) fn barrier(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     m.stop(Stop::Barrier)
 }
 
+/// `s_icache_inv`: code is fetched again, from the address in `dst2:dst` on.
+pub(crate) fn icache_inv(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    m.refetch = true;
+    w.pc = u64::from(d.dst) | u64::from(d.dst2) << 32;
+    Flow::LEAVE
+}
+
 /// `s_sleep`.
 pub(crate) fn sleep(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     m.stop(Stop::Sleep)

@@ -91,6 +91,8 @@ fn plain(form: &Form, operand: Operand) -> u64 {
         (Decode::Imm, Name::Simm16) => match form.op {
             // Hardware register 1, all 32 bits: MODE.
             Op::S_GETREG_B32 | Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => 0xf801,
+            // MSG_INTERRUPT.
+            Op::S_SENDMSG | Op::S_SENDMSGHALT => 1,
             _ => 0,
         },
         // MSG_RTN_GET_REALTIME.

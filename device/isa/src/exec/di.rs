@@ -159,6 +159,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) clock: &'a dyn Fn() -> u64,
     /// Why the wave stops, set together with [`Flow::STOP`] or [`Flow::FAULT`].
     pub(crate) stop: Option<Stop>,
+    /// Cached code is to be compared with memory before it is used again.
+    pub(crate) refetch: bool,
 }
 
 impl Machine<'_> {

@@ -7,12 +7,15 @@ use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper};
 use super::{Env, FaultCause, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
+use crate::decode::decode_for;
+use crate::disasm::Disassembly;
+use crate::inst::WaveSize;
 use crate::mem::Global;
 use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
-/// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`.
-const LOWERED_MODE: u32 = 0x3ff;
+/// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`, `FP16_OVFL`.
+const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL;
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
@@ -47,6 +50,7 @@ fn run_with(
         apertures: env.apertures,
         clock: env.clock,
         stop: None,
+        refetch: false,
     };
     let limit = wave.instructions.saturating_add(budget);
     loop {
@@ -59,6 +63,9 @@ fn run_with(
         }
         if let Some(stop) = run_region(wave, &mut machine, region, limit) {
             return stop;
+        }
+        if core::mem::take(&mut machine.refetch) {
+            env.code.distrust();
         }
         if wave.instructions >= limit {
             return Stop::Budget;
@@ -84,14 +91,21 @@ pub(super) fn entry(wave: &Wave, region: &Region) -> Result<usize, Stop> {
         return Err(Stop::Fault(WaveFault { pc: wave.pc, kind }));
     };
     if region.vgprs > wave.vgpr_count {
-        let kind = FaultCause::RegisterOutOfRange {
-            register: region.vgprs - 1,
-            allocated: wave.vgpr_count,
-            text: String::from("program"),
-        };
-        return Err(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+        return Err(too_many_registers(wave, region));
     }
     Ok(index)
+}
+
+/// The fault of code that names more vector registers than the wave has, at the instruction with the highest.
+#[cold]
+fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
+    let bytes = region.bytes.get(region.highest_at as usize * 4..).unwrap_or_default();
+    let size = if wave.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 };
+    let text = decode_for(region.arch, size, bytes)
+        .map_or_else(|error| error.to_string(), |inst| Disassembly::new(inst, region.arch, size).to_string());
+    let kind =
+        FaultCause::RegisterOutOfRange { register: region.vgprs - 1, allocated: wave.vgpr_count, text };
+    Stop::Fault(WaveFault { pc: region.start.wrapping_add(u64::from(region.highest_at) * 4), kind })
 }
 
 /// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).

@@ -188,16 +188,19 @@ fn watch(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
         raised |= raises(rule, (input, output), &values[..arity], w.mode);
     }
     w.trapsts |= raised;
+    w.raised |= raised;
+    Flow::NEXT
+}
+
+/// Forgets what earlier instructions have raised: before the first element of one that may trap.
+pub(crate) fn begin(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.raised = 0;
     Flow::NEXT
 }
 
 /// Stops the wave after an operation that has raised an enabled exception.
 pub(crate) fn check(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
-    if w.trapsts & trapsts::MATH & w.mode >> EXCP_EN_SHIFT != 0 {
-        m.stop(Stop::Exception)
-    } else {
-        Flow::NEXT
-    }
+    if w.raised & trapsts::MATH & w.mode >> EXCP_EN_SHIFT != 0 { m.stop(Stop::Exception) } else { Flow::NEXT }
 }
 
 /// Exceptions of an operation, as bits of `TRAPSTS`.

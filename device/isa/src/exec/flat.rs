@@ -50,13 +50,57 @@ enum Failure {
     Lds(u32),
 }
 
+/// Stops the wave for a failure at one of `lanes`, an access of `bytes` by each lane.
+///
+/// The report names every lane from the first of `lanes` on whose access fails; those before have succeeded.
 #[cold]
 #[inline(never)]
-#[expect(clippy::needless_pass_by_value, reason = "the failure ends here")]
-fn fail(m: &mut Machine<'_>, failure: Failure, lanes: u64) -> Flow {
-    match failure {
-        Failure::Memory(fault) => m.memory_fault(fault, lanes),
-        Failure::Lds(address) => m.lds_fault(address, lanes),
+fn fail(w: &Wave, m: &mut Machine<'_>, d: &Di, bytes: u32, failure: Failure, lanes: u64) -> Flow {
+    let mut failing = 0;
+    let mut first = None;
+    for lane in active(w).filter(|lane| *lane >= lanes.trailing_zeros()) {
+        let Some(cause) = probe(w, m, segment(w, m, d, lane), lane, bytes, &failure) else { continue };
+        // One report is of one kind of memory.
+        if core::mem::discriminant(&cause) == core::mem::discriminant(&failure) {
+            failing |= 1 << lane;
+            first = first.or(Some(cause));
+        }
+    }
+    match first.unwrap_or(failure) {
+        Failure::Memory(fault) => m.memory_fault(fault, if failing == 0 { lanes } else { failing }),
+        Failure::Lds(address) => m.lds_fault(address, if failing == 0 { lanes } else { failing }),
+    }
+}
+
+/// Why an access like the one of `failure` fails at `at`, if it does.
+fn probe(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    at: Segment,
+    lane: u32,
+    bytes: u32,
+    failure: &Failure,
+) -> Option<Failure> {
+    let access = match failure {
+        Failure::Memory(fault) => fault.access,
+        Failure::Lds(_) => Access::Read,
+    };
+    let mut translated = |va: u64, bytes: u32| {
+        if access == Access::Atomic && !va.is_multiple_of(u64::from(bytes)) {
+            return Some(Failure::Memory(MemoryFault { va, access, kind: FaultKind::Bus, lanes: 0 }));
+        }
+        let last = va.wrapping_add(u64::from(bytes - 1));
+        [va, last]
+            .into_iter()
+            .find_map(|va| m.global.tlb.lookup(m.global.mmu, va, access).err().map(Failure::Memory))
+    };
+    match at {
+        Segment::Global(va) => translated(va, bytes),
+        Segment::Shared(address) => (!m.lds.contains(address, bytes)).then_some(Failure::Lds(address)),
+        Segment::Private(offset) => match check_scratch(w, offset, bytes, access) {
+            Err(failure) => Some(failure),
+            Ok(()) => translated(scratch_address(w, lane, offset), bytes.min(4)),
+        },
     }
 }
 
@@ -285,7 +329,7 @@ fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> 
                         }
                     }
                 }
-                Err((failure, lanes)) => return fail(m, failure, lanes),
+                Err((failure, lanes)) => return fail(w, m, d, N as u32 * 4, failure, lanes),
             }
         }
     }
@@ -414,7 +458,7 @@ fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) ->
                 continue;
             }
             if let Err((failure, lanes)) = store_chunk::<L, N>(w, m, d, half, chunk, mask) {
-                return fail(m, failure, lanes);
+                return fail(w, m, d, N as u32 * 4, failure, lanes);
             }
         }
     }
@@ -574,7 +618,7 @@ fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
                 let new = narrow.merge(w.v.lane(row, lane & 31), value);
                 w.v.set_lane(row, lane & 31, new);
             }
-            Err(failure) => return fail(m, failure, 1 << lane),
+            Err(failure) => return fail(w, m, d, narrow.bytes, failure, 1 << lane),
         }
     }
     Flow::NEXT
@@ -592,7 +636,7 @@ fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             store_lane(w, m, at, lane, value as u16)
         };
         if let Err(failure) = done {
-            return fail(m, failure, 1 << lane);
+            return fail(w, m, d, narrow.bytes, failure, 1 << lane);
         }
     }
     Flow::NEXT
@@ -616,7 +660,7 @@ fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         match old {
             Ok(old) if d.flags & flag::RETURN != 0 => w.v.set_lane(d.dst + half, at_lane, old),
             Ok(_) => {}
-            Err(failure) => return fail(m, failure, 1 << lane),
+            Err(failure) => return fail(w, m, d, 4, failure, 1 << lane),
         }
     }
     Flow::NEXT
@@ -636,7 +680,7 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         match old {
             Ok(old) if d.flags & flag::RETURN != 0 => set_lane64(w, d.dst, lane, old),
             Ok(_) => {}
-            Err(failure) => return fail(m, failure, 1 << lane),
+            Err(failure) => return fail(w, m, d, 8, failure, 1 << lane),
         }
     }
     Flow::NEXT

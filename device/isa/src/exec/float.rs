@@ -503,6 +503,27 @@ pub(crate) fn output_in_mode<D: Reg>(value: D, format: Format, omod: u8, clamp: 
     output(value, format, omod, clamp && (mode & DX10_CLAMP != 0 || !nan))
 }
 
+/// `MODE.FP16_OVFL`: half-precision results that overflow become the largest finite number.
+pub(crate) const FP16_OVFL: u32 = 1 << 23;
+
+/// A half-precision result as `MODE.FP16_OVFL` wants it, from operands in `input`: infinities stay when an operand is one,
+/// and so does what dividing by zero or the logarithm of zero gives.
+pub(crate) fn limit_overflow<D: Reg>(result: D, input: Format, operands: &[u64]) -> D {
+    const HALF_INFINITY: u64 = 0x7c00;
+    if result.bits() & 0x7fff != HALF_INFINITY {
+        return result;
+    }
+    let (infinity, magnitude) = match input {
+        Format::Bits => return D::from_bits(result.bits() - 1),
+        Format::F16 => (HALF_INFINITY, 0x7fff),
+        Format::F32 => (0x7f80_0000, 0x7fff_ffff),
+        Format::F64 => (double::INFINITY, !double::SIGN),
+    };
+    let of_zero = matches!(operands, [only] if only & magnitude == 0);
+    let of_infinity = operands.iter().any(|bits| bits & infinity == infinity);
+    if of_zero || of_infinity { result } else { D::from_bits(result.bits() - 1) }
+}
+
 /// `FP_DENORM` bits of `MODE` for a format: bit 0 keeps input denormals, bit 1 keeps those of results.
 fn denormals(format: Format, mode: u32) -> u32 {
     match format {

@@ -53,7 +53,9 @@ pub(crate) fn region(
         faults: lowering.faults.into_boxed_slice(),
         index: lowering.index.into_boxed_slice(),
         vgprs: lowering.vgprs,
+        highest_at: lowering.highest_at,
         names_trapsts: lowering.names_trapsts,
+        arch,
         key,
     }
 }
@@ -91,6 +93,7 @@ struct Lowering {
     /// Furthest dword offset a branch goes to.
     furthest: u32,
     vgprs: u16,
+    highest_at: u32,
     names_trapsts: bool,
     /// Whether the instruction being lowered records exceptions.
     watches: bool,
@@ -116,6 +119,7 @@ impl Lowering {
             branches: Vec::new(),
             furthest: 0,
             vgprs: 0,
+            highest_at: 0,
             names_trapsts: false,
             watches: false,
         }
@@ -186,7 +190,8 @@ impl Lowering {
 
     /// Lowers one instruction, or makes it raise a fault.
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
-        let (elements, branches, vgprs) = (self.code.len(), self.branches.len(), self.vgprs);
+        let (elements, branches) = (self.code.len(), self.branches.len());
+        let (vgprs, highest_at) = (self.vgprs, self.highest_at);
         self.watches = false;
         let lowered = self.lower(inst);
         if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
@@ -196,7 +201,7 @@ impl Lowering {
             self.code.truncate(elements);
             self.offsets.truncate(elements);
             self.branches.truncate(branches);
-            self.vgprs = vgprs;
+            (self.vgprs, self.highest_at) = (vgprs, highest_at);
             self.counted = true;
             let size = usize::from(inst.size).min(bytes.len());
             let text = Disassembly::new(*inst, self.arch, self.wave).to_string();

@@ -383,6 +383,12 @@ fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(w: &mut Wave, d: &Di, shape: &Shape
             if slow {
                 let mode = w.mode;
                 r = r.map(|x| float::flush_output(x, shape.output, mode));
+                if shape.output == Format::F16 && mode & float::FP16_OVFL != 0 {
+                    for (i, value) in r.iter_mut().enumerate() {
+                        let operands = [a[i].bits(), b[i].bits(), c[i].bits()];
+                        *value = float::limit_overflow(*value, shape.input, &operands[..shape.arity]);
+                    }
+                }
             }
             if modified {
                 let (clamp, mode) = (d.flags & flag::CLAMP != 0, w.mode);

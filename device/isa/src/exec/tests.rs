@@ -102,6 +102,7 @@ fn call(handler: Handler, wave: &mut Wave, di: &Di) {
         apertures: Apertures::default(),
         clock: &|| 0,
         stop: None,
+        refetch: false,
     };
     // SAFETY: the handler came from a `Backend`.
     let flow = unsafe { handler(wave, &mut machine, di) };

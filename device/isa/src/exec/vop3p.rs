@@ -63,6 +63,13 @@ fn both(w: &mut Wave, d: &Di, input: Format, output: Format, f: Element) -> Flow
                 let (a, b, c) = (get(0), get(1), get(2));
                 let r: [u16; 16] = core::array::from_fn(|i| f(a[i], b[i], c[i]));
                 let r = if slow { r.map(|x| float::flush_output(x, output, w.mode)) } else { r };
+                let r = if slow && output == Format::F16 && w.mode & float::FP16_OVFL != 0 {
+                    core::array::from_fn(|i| {
+                        float::limit_overflow(r[i], input, &[a[i], b[i], c[i]].map(u64::from))
+                    })
+                } else {
+                    r
+                };
                 if clamp { r.map(|x| float::output_in_mode(x, output, 0, true, w.mode)) } else { r }
             };
             let (low, high) = (element(&d.src), element(&high));

@@ -346,6 +346,35 @@ fn fault(words: &[u32]) -> (u64, FaultCause) {
 }
 
 #[test]
+fn page_faults_name_every_lane_that_fails_and_the_first_address() {
+    const END: u64 = common::BASE + (1 << 20);
+    // One instruction with its address in v[0:1]; bytes, access.
+    let rows: [(&[u32], u64, Access); 5] = [
+        (words::LOAD_B32, 4, Access::Read),
+        (words::LOAD_B64, 8, Access::Read),
+        (words::LOAD_U8, 1, Access::Read),
+        (words::STORE_B32, 4, Access::Write),
+        (words::ATOMIC_ADD, 4, Access::Atomic),
+    ];
+    for backend in Backend::all() {
+        for (program, bytes, access) in rows {
+            // Lanes side by side, and with gaps between them, across the end of memory after ten lanes.
+            for stride in [bytes, 2 * bytes] {
+                let address = |lane: u32| END.wrapping_add_signed((i64::from(lane) - 10) * stride as i64);
+                let [low, high] = [0, 32].map(|shift| lanes(|lane| (address(lane) >> shift) as u32));
+                let mut bench = Bench::new(backend, program);
+                let mut wave = bench.wave(WaveSize::Wave32, &[low, high], &[]);
+                let Stop::Fault(fault) = bench.run(&mut wave) else { panic!("no fault") };
+                let FaultCause::Memory(memory) = fault.kind else { panic!("{fault}") };
+                let expected = (END, access, FaultKind::NotPresent, 0xffff_fc00);
+                assert_eq!((memory.va, memory.access, memory.kind, memory.lanes), expected, "{stride}");
+                assert_eq!((fault.pc, wave.pc()), (bench.pc, bench.pc), "the wave stops there");
+            }
+        }
+    }
+}
+
+#[test]
 fn faults_say_what_happened_and_where() {
     let (at, cause) = fault(words::BAD_LDS);
     assert_eq!(at, 2);
@@ -355,18 +384,21 @@ fn faults_say_what_happened_and_where() {
     assert_eq!(at, 2);
     let FaultCause::Memory(fault_) = cause else { panic!("{cause:?}") };
     assert_eq!((fault_.va, fault_.access, fault_.kind), (1 << 32, Access::Read, FaultKind::NotPresent));
-    assert_eq!(fault_.lanes, 0xffff);
+    assert_eq!(fault_.lanes, 0xffff_ffff);
 
     let (at, cause) = fault(words::BAD_SCRATCH);
     assert_eq!(at, 0);
     assert!(
-        matches!(cause, FaultCause::Memory(f) if f.kind == FaultKind::Aperture && f.lanes == 1),
+        matches!(cause, FaultCause::Memory(f) if f.kind == FaultKind::Aperture && f.lanes == 0xffff_ffff),
         "{cause:?}"
     );
 
     let (at, cause) = fault(words::BAD_VGPR);
     assert_eq!(at, 0);
-    assert!(matches!(cause, FaultCause::RegisterOutOfRange { register: 40, allocated: 32, .. }), "{cause:?}");
+    let FaultCause::RegisterOutOfRange { register: 40, allocated: 32, text } = cause else {
+        panic!("{cause:?}")
+    };
+    assert_eq!(text, "v_mov_b32_e32 v40, 0");
 
     let (at, cause) = fault(words::UNKNOWN);
     assert_eq!(at, 0);
@@ -386,6 +418,46 @@ fn faults_say_what_happened_and_where() {
     let Stop::Fault(fault) = gpu.step(&mut wave, 10) else { panic!("no fault") };
     assert_eq!(fault.pc, pc + 4);
     assert!(matches!(fault.kind, FaultCause::Memory(f) if f.access == Access::Execute), "{fault}");
+}
+
+#[test]
+fn overflows_to_half_precision_are_limited_when_mode_says_so() {
+    const FP16_OVFL: u32 = 1 << 23;
+    let all = |word: u32| [word; 64];
+    let largest = all(0x7bff_7bff);
+    let vgprs =
+        [largest, largest, all(0), all(0), all(0), all(1e6f32.to_bits()), all(0), all(0), all(0x7c00)];
+    for backend in Backend::all() {
+        for (bits, expected) in [
+            (0, [0x7c00, 0x7c00_7c00, 0x7c00, 0x7c00, 0x7c00]),
+            (FP16_OVFL, [0x7bff, 0x7bff_7bff, 0x7bff, 0x7c00, 0x7c00]),
+        ] {
+            let mut bench = Bench::new(backend, words::HALF_OVERFLOWS);
+            let mut wave = Wave::new(&WaveInit {
+                pc: bench.pc,
+                vgprs: &vgprs,
+                mode: Wave::DEFAULT_MODE | bits,
+                ..WaveInit::default()
+            });
+            assert_eq!(bench.run(&mut wave), Stop::EndProgram);
+            assert_eq!([2, 3, 4, 6, 7].map(|register| wave.vgpr(register, 9)), expected, "{bits:#x}");
+        }
+    }
+}
+
+#[test]
+fn code_a_wave_has_written_runs_after_it_invalidates_the_cache() {
+    let mut bench = Bench::new(Backend::detect(), words::SELF_MODIFYING);
+    let mut wave = bench.wave(WaveSize::Wave32, &[], &[]);
+    assert_eq!(bench.run(&mut wave), Stop::EndProgram);
+    assert_eq!(wave.sgpr(0), 2);
+}
+
+#[test]
+fn messages_of_other_stages_are_named() {
+    let (_, cause) = fault(&[0xbfb6_0009, 0xbfb0_0000]);
+    let FaultCause::Unimplemented { text, .. } = cause else { panic!("{cause:?}") };
+    assert_eq!(text, "s_sendmsg sendmsg(MSG_GS_ALLOC_REQ)");
 }
 
 #[test]

@@ -281,3 +281,40 @@ pub(crate) const BAD_VGPR: &[u32] = &[0x7e50_0280, 0xbfb0_0000];
 
 // image_sample v0, v0, s[0:7], s[0:3] dmask:0x1 dim:SQ_RSRC_IMG_1D
 pub(crate) const UNKNOWN: &[u32] = &[0xf06c_0100, 0x0000_0000, 0xbfb0_0000];
+
+// global_load_b32 v2, v[0:1], off
+pub(crate) const LOAD_B32: &[u32] = &[0xdc52_0000, 0x027c_0000, 0xbfb0_0000];
+// global_load_b64 v[2:3], v[0:1], off
+pub(crate) const LOAD_B64: &[u32] = &[0xdc56_0000, 0x027c_0000, 0xbfb0_0000];
+// global_load_u8 v2, v[0:1], off
+pub(crate) const LOAD_U8: &[u32] = &[0xdc42_0000, 0x027c_0000, 0xbfb0_0000];
+// global_store_b32 v[0:1], v2, off
+pub(crate) const STORE_B32: &[u32] = &[0xdc6a_0000, 0x007c_0200, 0xbfb0_0000];
+// global_atomic_add_u32 v[0:1], v2, off
+pub(crate) const ATOMIC_ADD: &[u32] = &[0xdcd6_0000, 0x007c_0200, 0xbfb0_0000];
+
+// s_getpc_b64 s[8:9]
+// v_mov_b32_e32 v1, 0xbe800082 ; s_mov_b32 s0, 2
+// v_mov_b32_e32 v0, 0
+// global_store_b32 v0, v1, s[8:9] offset:24
+// s_icache_inv
+// s_mov_b32 s0, 1
+pub(crate) const SELF_MODIFYING: &[u32] = &[
+    0xbe88_4700,
+    0x7e02_02ff,
+    0xbe80_0082,
+    0x7e00_0280,
+    0xdc6a_0018,
+    0x0008_0100,
+    0xbfbc_0000,
+    0xbe80_0081,
+    0xbfb0_0000,
+];
+
+// v_add_f16_e32 v2, v0, v1
+// v_pk_mul_f16 v3, v0, v1
+// v_cvt_f16_f32_e32 v4, v5
+// v_rcp_f16_e32 v6, 0
+// v_add_f16_e32 v7, v8, v1
+pub(crate) const HALF_OVERFLOWS: &[u32] =
+    &[0x6404_0300, 0xcc10_4003, 0x1802_0300, 0x7e08_1505, 0x7e0c_a880, 0x640e_0308, 0xbfb0_0000];

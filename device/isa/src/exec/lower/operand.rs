@@ -29,7 +29,10 @@ impl Lowering {
         if end > 256 {
             return Err(Unsupported);
         }
-        self.vgprs = self.vgprs.max(u16::try_from(end).unwrap_or(256));
+        let end = u16::try_from(end).unwrap_or(256);
+        if end > self.vgprs {
+            (self.vgprs, self.highest_at) = (end, self.at);
+        }
         Ok(u32::from(register) * self.halves)
     }
 

@@ -9,6 +9,7 @@ use crate::exec::{exec_mask, hwreg, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
+const MSG_INTERRUPT: u32 = 1;
 const MSG_DEALLOC_VGPRS: u32 = 3;
 
 impl Lowering {
@@ -94,8 +95,14 @@ impl Lowering {
                 self.emit(simple(control::trap));
                 return Ok(());
             }
+            // The other messages are for graphics stages, or for handlers that save and restore waves.
+            Op::S_SENDMSG | Op::S_SENDMSGHALT if inst.imm & 0xff != MSG_INTERRUPT => return Err(Unsupported),
             Op::S_SENDMSG => {
                 self.emit(simple(control::sendmsg));
+                return Ok(());
+            }
+            Op::S_ICACHE_INV => {
+                self.emit_extra(after(simple(control::icache_inv)));
                 return Ok(());
             }
             Op::S_SENDMSGHALT => {
@@ -198,7 +205,6 @@ fn is_hint(inst: &Inst) -> bool {
             | Op::S_SET_INST_PREFETCH_DISTANCE
             | Op::S_SETPRIO
             | Op::S_WAKEUP
-            | Op::S_ICACHE_INV
             | Op::S_INCPERFLEVEL
             | Op::S_DECPERFLEVEL
             | Op::S_TTRACEDATA

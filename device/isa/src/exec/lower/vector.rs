@@ -6,13 +6,14 @@ use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::exceptions::{self, Rule};
-use crate::exec::float::{DX10_CLAMP, IEEE};
+use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::{carry_clamp, dot, qsad, rounded};
 use crate::exec::{cmp, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, vop3p, wmma};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::lanes::BackendKind;
+use crate::trap::EXCP_EN;
 use crate::wave::{TEMP_ROW, number};
 
 /// Table entry of an operation made from a scalar definition.
@@ -186,7 +187,9 @@ impl Lowering {
     }
 
     fn watch(&mut self, element: Di) {
-        self.watches = true;
+        if !core::mem::replace(&mut self.watches, true) && self.mode & EXCP_EN != 0 {
+            self.emit_extra(Di::new(exceptions::begin));
+        }
         self.emit_extra(element);
     }
 
@@ -199,7 +202,8 @@ impl Lowering {
                 Format::F32 => (self.mode & 3, self.mode >> 4 & 3),
                 Format::F16 | Format::F64 => (self.mode >> 2 & 3, self.mode >> 6 & 3),
             };
-            if round != 0 || denormals != 3 {
+            let limited = *format == Format::F16 && self.mode & FP16_OVFL != 0;
+            if round != 0 || denormals != 3 || limited {
                 flags |= flag::SLOW;
             }
         }
