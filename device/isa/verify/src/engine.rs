@@ -5,8 +5,8 @@
 use std::cell::UnsafeCell;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, FaultCause, Lds, Stop};
-use belfry_isa::inst::Arch;
+use belfry_isa::exec::{self, Env, FaultCause, Lds, Stop, WaveFault};
+use belfry_isa::inst::{Arch, Op};
 use belfry_isa::lanes::{Backend, BackendKind};
 use belfry_isa::mem::{Access, Apertures, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
 use belfry_isa::wave::{Wave, WaveInit};
@@ -94,6 +94,7 @@ pub struct Engine {
     tlb: Tlb,
     code: CodeCache,
     epoch: u64,
+    unimplemented: Option<Op>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -117,12 +118,18 @@ impl Engine {
             tlb: Tlb::new(),
             code: CodeCache::new(Arch::Gfx1100, backend),
             epoch: 0,
+            unimplemented: None,
         }
     }
 
     /// Its backend.
     pub fn backend(&self) -> BackendKind {
         self.code.backend().kind()
+    }
+
+    /// The operation without semantics that the last run ended with.
+    pub fn unimplemented(&self) -> Option<Op> {
+        self.unimplemented
     }
 
     /// Runs `code`, which lies at [`CODE`], from `state`; what it ends with and the state then.
@@ -160,7 +167,12 @@ impl Engine {
             clock: &|| 0,
             code_epoch: self.epoch,
         };
-        let end = end(&exec::run(&mut self.wave, &mut env, BUDGET));
+        let stop = exec::run(&mut self.wave, &mut env, BUDGET);
+        self.unimplemented = match &stop {
+            Stop::Fault(WaveFault { kind: FaultCause::Unimplemented { op, .. }, .. }) => Some(*op),
+            _ => None,
+        };
+        let end = end(&stop);
         let wave = &self.wave;
         let mut after = State {
             v: vec![[0; 64]; state.v.len()],
