@@ -4,6 +4,7 @@
 
 use belfry_isa::decode::decode_for;
 use belfry_isa::disasm::{Disassembly, disassemble};
+use belfry_isa::encode::encode;
 use belfry_isa::inst::{Arch, Inst, WaveSize};
 use libfuzzer_sys::fuzz_target;
 
@@ -46,8 +47,16 @@ fn instruction(wave: WaveSize, rest: &[u8], inst: &Inst) -> usize {
     if let Ok(part) = decode_for(ARCH, wave, &whole[..length - 4]) {
         panic!("{text} without its last dword is {part:?}");
     }
+    encoded(wave, inst, &text);
     if let Some(target) = inst.branch_target(ADDRESS) {
         assert!(target.is_multiple_of(4), "{text} goes to {target:#x}");
     }
     length
+}
+
+/// An instruction encodes to one that decodes to itself.
+fn encoded(wave: WaveSize, inst: &Inst, text: &str) {
+    let encoded = encode(ARCH, inst).unwrap_or_else(|error| panic!("{text} does not encode: {error}"));
+    let again = decode_for(ARCH, wave, encoded.bytes());
+    assert_eq!(again.as_ref(), Ok(inst), "{text} encoded as {:x?}", encoded.bytes());
 }

@@ -155,10 +155,8 @@ fn init(flags: u8, mode: u8) -> WaveInit<'static> {
         vgprs: REGISTERS,
         vgpr_count: if flags & 8 == 0 { 256 } else { 32 },
         mode: u32::from(mode) | 0x300,
-        ttmps: [0; 16],
         scratch_base: DATA,
         scratch_size_per_lane: if flags & 16 == 0 { SCRATCH } else { 0 },
-        hw_id1: 0,
-        hw_id2: 0,
+        ..WaveInit::default()
     }
 }

@@ -5,4 +5,5 @@
 
 pub mod access;
 pub mod device;
+pub mod kvm;
 pub mod memory;

@@ -2,7 +2,6 @@
 //!
 //! Messages: PCI 3.0 section 6.8 (MSI, MSI-X); routes: Linux `Documentation/virt/kvm/api.rst`, `KVM_SET_GSI_ROUTING`.
 
-use std::fmt::Debug;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +14,8 @@ use kvm_bindings::{
 use kvm_ioctls::VmFd;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
+pub(super) use super::pci::{Interrupts, Message};
+
 /// Pins of the I/O APIC; messages have the numbers behind them.
 const PINS: u32 = 24;
 
@@ -24,23 +25,6 @@ const LINES: u8 = 8;
 /// The pin of the I/O APIC that pin 0 to 3 (INTA to INTD) of a device is connected to.
 pub(super) fn line_of(device: u8, pin: u8) -> u32 {
     16 + u32::from(device.wrapping_add(pin) % LINES)
-}
-
-/// A message: where it is written and what.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Message {
-    pub(super) address: u64,
-    pub(super) data: u32,
-}
-
-/// How a function interrupts.
-pub(super) trait Interrupts: Debug + Send + Sync {
-    /// Points the vectors at new messages; those without one are dropped.
-    fn route(&self, messages: &[Option<Message>]);
-    /// Sends the message of a vector.
-    fn raise(&self, vector: u16);
-    /// Asserts or releases the interrupt pin, if there is one.
-    fn set_pin(&self, asserted: bool);
 }
 
 /// The routes of one VM.

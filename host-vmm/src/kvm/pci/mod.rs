@@ -4,6 +4,7 @@
 
 mod config;
 mod decode;
+mod message;
 mod msix;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use vm_allocator::{AddressAllocator, AllocPolicy};
 
 pub(super) use config::{ConfigSpace, Identity, InterruptControl};
 pub(super) use decode::{Apertures, Bar, BarLayout};
+pub(super) use message::{Interrupts, Message};
 pub(super) use msix::{ENTRY as MSIX_ENTRY, Msix};
 
 /// `CONFIG_ADDRESS` and the four bytes of `CONFIG_DATA`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::InterruptControl;
-use crate::kvm::interrupts::{Interrupts, Message};
+use super::message::{Interrupts, Message};
 
 /// Bytes of an entry: address, data, control.
 pub(in crate::kvm) const ENTRY: u64 = 16;

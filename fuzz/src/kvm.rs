@@ -1,0 +1,198 @@
+//! The root bus of Belfry's own machine, from its source: the rest of that machine needs /dev/kvm.
+
+#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/src/kvm/pci/mod.rs"]
+mod pci;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belfry_abi::pci as abi;
+use belfry_device::Gpu;
+use pci::{Apertures, Bar, BarLayout, Function, RootBus};
+
+use crate::device::{BARS, COMMAND, VRAM};
+
+/// Where the bus's configuration space is in memory, and what there is of it.
+pub const ECAM: (u64, u64) = (pci::ECAM, pci::ECAM_SIZE);
+/// Addresses BARs may have, first and last.
+pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
+/// The functions' device numbers.
+pub const GPU: u8 = 1;
+/// The other function: smaller BARs, which can come to lie in and over the GPU's.
+pub const OTHER: u8 = 2;
+
+/// What decodes: device, BAR, first address, bytes.
+pub type Decoded = Vec<(u8, u8, u64, u64)>;
+
+/// BARs by device, checked whenever some are placed.
+#[derive(Clone, Debug, Default)]
+struct Placed(Arc<Mutex<BTreeMap<u8, Vec<Bar>>>>);
+
+impl Placed {
+    fn set(&self, device: u8, bars: &[Bar]) {
+        let mut placed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        placed.insert(device, bars.to_vec());
+        drop(placed);
+        let all = self.all();
+        for (at, &(device, number, base, size)) in all.iter().enumerate() {
+            let inside = APERTURES.iter().any(|&(from, to)| from <= base && base + (size - 1) <= to);
+            assert!(inside, "BAR {number} of device {device} at {base:#x} is outside of the apertures");
+            assert!(base.is_multiple_of(size), "BAR {number} of device {device} at {base:#x}");
+            let overlapped =
+                all[at + 1..].iter().find(|other| base < other.2 + other.3 && other.2 < base + size);
+            assert_eq!(overlapped, None, "BAR {number} of device {device} at {base:#x} is over another");
+        }
+    }
+
+    fn all(&self) -> Decoded {
+        let placed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bars = placed.iter().flat_map(|(device, bars)| bars.iter().map(move |bar| (*device, bar)));
+        bars.map(|(device, bar)| (device, bar.number, bar.base, bar.size)).collect()
+    }
+}
+
+#[derive(Debug)]
+struct GpuFunction(Arc<Gpu>, Placed);
+
+const GPU_BARS: [BarLayout; 3] = [
+    BarLayout { number: abi::BAR_VRAM, size: VRAM, wide: true },
+    BarLayout { number: abi::BAR_DOORBELLS, size: abi::DOORBELL_BAR_SIZE, wide: true },
+    BarLayout { number: abi::BAR_REGISTERS, size: abi::REGISTER_BAR_SIZE, wide: false },
+];
+
+impl Function for GpuFunction {
+    fn config_read(&self, offset: usize, data: &mut [u8]) {
+        self.0.config_read(offset, data);
+    }
+
+    fn config_write(&self, offset: usize, data: &[u8]) {
+        self.0.config_write(offset, data);
+    }
+
+    fn bars(&self) -> &[BarLayout] {
+        &GPU_BARS
+    }
+
+    fn place(&self, bars: &[Bar]) {
+        self.1.set(GPU, bars);
+    }
+
+    fn read(&self, bar: u8, offset: u64, data: &mut [u8]) {
+        // What it refuses, it names to its caller; the bus has nobody to tell.
+        let _refused = self.0.bar_read(bar, offset, data);
+    }
+
+    fn write(&self, bar: u8, offset: u64, data: &[u8]) {
+        let _refused = self.0.bar_write(bar, offset, data);
+    }
+}
+
+/// A function with a command register and two BARs, and nothing behind them.
+#[derive(Debug)]
+struct Other(Mutex<[u8; 64]>, Placed);
+
+const OTHER_BARS: [BarLayout; 2] =
+    [BarLayout { number: 0, size: 1 << 12, wide: false }, BarLayout { number: 4, size: 1 << 14, wide: true }];
+
+impl Other {
+    fn writable(at: usize) -> u8 {
+        match at {
+            COMMAND => 6,
+            _ => {
+                let bar = |bar: &&BarLayout| {
+                    let first = BARS + usize::from(bar.number) * 4;
+                    (first..first + if bar.wide { 8 } else { 4 }).contains(&at)
+                };
+                OTHER_BARS.iter().find(bar).map_or(0, |bar| {
+                    let first = BARS + usize::from(bar.number) * 4;
+                    (!(bar.size - 1)).to_le_bytes()[at - first]
+                })
+            }
+        }
+    }
+}
+
+impl Function for Other {
+    fn config_read(&self, offset: usize, data: &mut [u8]) {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, byte) in data.iter_mut().enumerate() {
+            *byte = offset.checked_add(at).and_then(|at| bytes.get(at)).copied().unwrap_or(0);
+        }
+    }
+
+    fn config_write(&self, offset: usize, data: &[u8]) {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at, &byte) in data.iter().enumerate() {
+            let at = offset.saturating_add(at);
+            if let Some(target) = bytes.get_mut(at) {
+                *target = *target & !Self::writable(at) | byte & Self::writable(at);
+            }
+        }
+    }
+
+    fn bars(&self) -> &[BarLayout] {
+        &OTHER_BARS
+    }
+
+    fn place(&self, bars: &[Bar]) {
+        self.1.set(OTHER, bars);
+    }
+
+    fn read(&self, _: u8, _: u64, data: &mut [u8]) {
+        data.fill(0);
+    }
+
+    fn write(&self, _: u8, _: u64, _: &[u8]) {}
+}
+
+/// The bus, with two functions on it.
+#[derive(Debug)]
+pub struct Bus {
+    bus: RootBus,
+    placed: Placed,
+}
+
+impl Bus {
+    /// A bus as firmware leaves it.
+    #[must_use]
+    pub fn new(gpu: Arc<Gpu>) -> Self {
+        let placed = Placed::default();
+        let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
+        functions.insert(GPU, Arc::new(GpuFunction(gpu, placed.clone())));
+        functions.insert(OTHER, Arc::new(Other(Mutex::new([0; 64]), placed.clone())));
+        let bus = RootBus::new(Apertures(APERTURES), functions);
+        bus.assign().expect("addresses for all BARs");
+        Self { bus, placed }
+    }
+
+    /// Which BARs decode.
+    #[must_use]
+    pub fn decoded(&self) -> Decoded {
+        self.placed.all()
+    }
+
+    /// Reads a port, if it is the bus's.
+    pub fn port_read(&self, port: u16, data: &mut [u8]) {
+        if RootBus::has_port(port) {
+            self.bus.port_read(port, data);
+        }
+    }
+
+    /// Writes a port, if it is the bus's.
+    pub fn port_write(&self, port: u16, data: &[u8]) {
+        if RootBus::has_port(port) {
+            self.bus.port_write(port, data);
+        }
+    }
+
+    /// Reads memory; whether the address is the bus's.
+    pub fn read(&self, address: u64, data: &mut [u8]) -> bool {
+        self.bus.read(address, data)
+    }
+
+    /// Writes memory; whether the address is the bus's.
+    pub fn write(&self, address: u64, data: &[u8]) -> bool {
+        self.bus.write(address, data)
+    }
+}
