@@ -233,7 +233,10 @@ fn line(name: &str, report: &Report) -> String {
 /// Merges what was found into the committed corpus.
 fn keep(target: &Target) -> Result<()> {
     let mut command = Command::new(&target.binary);
-    command.arg("-merge=1").args(limits()).args([&target.committed, &target.found]);
+    command
+        .args(["-set_cover_merge=1", "-use_counters=0", "-max_len=1024"])
+        .args(limits())
+        .args([&target.committed, &target.found]);
     let output = command.output().context("merging")?;
     ensure!(
         output.status.success(),
