@@ -1,8 +1,10 @@
 //! The bus as vCPUs see it, over a real device and a real VM; needs a /dev/kvm that can be used.
 
 mod doorbells;
+mod virtio;
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use belfry_abi::pci;
@@ -28,6 +30,8 @@ const GPU_ECAM: u64 = ECAM + (1 << 15);
 
 struct Bus {
     bus: RootBus,
+    /// The host's end of the channel, which is device 2.
+    host: UnixStream,
     vectors: Arc<Vectors>,
     gpu: Arc<Gpu>,
     doorbells: Option<Doorbells>,
@@ -44,7 +48,8 @@ impl Bus {
         let kvm = Kvm::new().expect("/dev/kvm has to be usable for this test");
         let vm = Arc::new(kvm.create_vm().unwrap());
         vm.create_irq_chip().unwrap();
-        let vectors = Routes::new(Arc::clone(&vm)).unwrap().vectors(1, pci::MSIX_VECTORS).unwrap();
+        let routes = Routes::new(Arc::clone(&vm)).unwrap();
+        let vectors = routes.vectors(1, pci::MSIX_VECTORS).unwrap();
         let (vram, bells) = (
             SharedMemory::new("vram", VRAM).unwrap(),
             SharedMemory::new("bells", pci::DOORBELL_BAR_SIZE).unwrap(),
@@ -63,8 +68,11 @@ impl Bus {
         let apertures = Apertures([(0xc000_0000, ECAM - 1), (1 << 32, (1 << 40) - 1)]);
         let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, doorbells.clone());
         let watcher = doorbells.as_ref().map(|doorbells| doorbells.start().unwrap());
+        let (host, channel) = virtio::channel(&vm, &routes);
+        let functions: [(u8, Arc<dyn Function>); 2] = [(1, Arc::new(function)), (2, Arc::new(channel))];
         Self {
-            bus: RootBus::new(apertures, BTreeMap::from([(1, Arc::new(function) as Arc<dyn Function>)])),
+            bus: RootBus::new(apertures, BTreeMap::from(functions)),
+            host,
             vectors,
             gpu,
             doorbells,
@@ -140,7 +148,7 @@ fn both_mechanisms_read_the_same_in_every_width() {
 #[test]
 fn what_is_not_there_reads_all_ones() {
     let bus = Bus::new();
-    for device in (0..32).filter(|device| *device > 1) {
+    for device in (0..32).filter(|device| *device > 2) {
         bus.select(device, 0);
         let mut data = [0; 4];
         bus.bus.port_read(0xcfc, &mut data);
