@@ -128,8 +128,8 @@ fn no_doorbell_is_lost_by_any_way_while_the_bar_moves() {
         match doorbells {
             DoorbellMode::Trapped => assert_eq!(ways, (6 + rings, 0, 0)),
             DoorbellMode::Ioeventfd => assert_eq!(ways, (6, rings, 0)),
-            // Every move and every long pause ends with a page that traps, and begins another one.
-            DoorbellMode::Adaptive => assert!(ways.0 > 100 && ways.1 == 0 && ways.2 > 500, "{ways:?}"),
+            // Every move leaves a page that traps, and most long pauses do.
+            DoorbellMode::Adaptive => assert!(ways.0 > 18 && ways.1 == 0 && ways.2 > 500, "{ways:?}"),
         }
     }
 }

@@ -8,9 +8,10 @@ use belfry_abi::pci::{BAR_DOORBELLS, BAR_REGISTERS, BAR_VRAM, DEVICE_ID, VENDOR_
 use crate::cpu::{self, say};
 use crate::gpu::Gpu;
 use crate::memory::{self, peek};
+use crate::pci;
 use crate::process::{PACKETS, Process, Queue};
 use crate::rings::Rings;
-use crate::{pci, user};
+use crate::user::{self, ticks};
 
 /// Where the host says how often it wants doorbells to be rung.
 const RINGS_AT: u64 = 0x3f_f008;
@@ -18,8 +19,8 @@ const PASID: u16 = 0x8001;
 /// Bursts between two pauses that are long enough for a host to change its mind, and between two moves.
 const PAUSE: u64 = 32;
 const MOVE: u64 = 500;
-/// Writes to a port, each of which takes microseconds, that make a long pause.
-const LONG: u32 = 100;
+/// Ticks of the longest pause: some milliseconds.
+const LONG: u64 = 8_000_000;
 const PLACES: [u64; 2] = [0xc800_0000, 0xd000_0000];
 
 /// Doorbells the host asks for; 0: it wants something else.
@@ -55,7 +56,8 @@ pub fn main(wanted: u64) {
             rung += burst;
             bursts += 1;
             if bursts.is_multiple_of(PAUSE) {
-                cpu::pause((random >> 16) as u32 % LONG);
+                let (start, pause) = (ticks(), (random >> 16) % LONG);
+                while ticks().wrapping_sub(start) < pause {}
             }
             if bursts.is_multiple_of(MOVE) {
                 moves += 1;
