@@ -385,7 +385,7 @@ mod tests {
         let one = |values: &[u64]| values.iter().map(|&value| vec![value]).collect::<Vec<_>>();
         let series = [
             ("timer", one(&[40, 40, 44])),
-            ("ring", one(&[40 + 64 * 20, 40 + 64 * 2, 40 + 64 * 4])),
+            ("ring", one(&[20, 2, 4].map(|ticks| 40 + u64::from(BATCH) * ticks))),
             ("signal", vec![vec![1000, 3000], vec![5000, 6000], vec![8000, 9000]]),
         ];
         let series: BTreeMap<_, _> =
