@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -170,6 +170,12 @@ enum Suite {
         /// How often each kernel runs.
         #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
         runs: usize,
+        /// Runs the same sources on as many processors through PoCL, and compares.
+        #[arg(long)]
+        vs_cpu: bool,
+        /// Replaces the table in a document, for example `docs/performance.md`.
+        #[arg(long, value_name = "FILE")]
+        update: Option<PathBuf>,
     },
     /// Measures Belfry's own machine: exits, doorbells in every way they travel, interrupts, booting.
     Vmm {
@@ -197,8 +203,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Image(args) => image(&args),
         Verb::Doctor => examine(),
         Verb::Disasm { file } => disassemble(&file),
-        Verb::Bench { what: Suite::Isa { json, workers, kernels, runs } } => {
-            measure(json, &bench::Options { workers, kernels, runs })
+        Verb::Bench { what: Suite::Isa { json, workers, kernels, runs, vs_cpu, update } } => {
+            measure(json, update.as_deref(), &bench::Options { workers, kernels, runs, vs_cpu })
         }
         Verb::Bench { what: Suite::Vmm { json, samples } } => measure_machine(json, samples),
     };
@@ -306,7 +312,7 @@ fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
     }
 }
 
-fn measure(json: bool, options: &bench::Options) -> anyhow::Result<u8> {
+fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyhow::Result<u8> {
     ensure!(options.workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
     ensure!((1..=10_000).contains(&options.runs), "runs: 1 to 10000");
     if !json {
@@ -321,6 +327,12 @@ fn measure(json: bool, options: &bench::Options) -> anyhow::Result<u8> {
         println!("{}", serde_json::to_string(&results)?);
     } else {
         println!("\n{}", results.machine);
+    }
+    if let Some(file) = update {
+        let place = || file.display().to_string();
+        let document = std::fs::read_to_string(file).with_context(place)?;
+        let document = bench::table::update(&document, &results).with_context(place)?;
+        std::fs::write(file, document).with_context(place)?;
     }
     Ok(0)
 }

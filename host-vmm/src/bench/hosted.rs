@@ -63,22 +63,24 @@ impl Bench {
 
 impl Prepared<'_> {
     /// One run: the launches one after the other, then a wait for the last.
-    pub(super) fn run(&mut self) -> Result<Run, belfry_runtime::Error> {
+    pub(super) fn run(&self) -> Result<Run, belfry_runtime::Error> {
         let single = self.case.is_single();
         let executed = || self.bench.gpu.device().stats().wave_instructions;
         let before = executed();
-        let busy = if single { Duration::ZERO } else { worker_time() };
+        let times = || if single { Default::default() } else { worker_times() };
+        let (busy, waited) = times();
         let started = Instant::now();
         for _ in 1..self.case.repeats {
             let _goes_on = self.launch().submit()?;
         }
         self.launch().run()?;
         let seen = Instant::now();
-        let busy = if single { Duration::ZERO } else { worker_time().saturating_sub(busy) };
+        let after = times();
         let rung = self.bench.doorbells.last().filter(|_| single);
         Ok(Run {
             wall: seen - started,
-            busy,
+            busy: after.0.saturating_sub(busy),
+            waited: after.1.saturating_sub(waited),
             doorbell: rung.map(|rung| seen.saturating_duration_since(rung)),
             instructions: executed() - before,
         })
@@ -96,15 +98,19 @@ impl Prepared<'_> {
     }
 }
 
-/// Processor time the shader workers of this process have used.
-fn worker_time() -> Duration {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+/// Processor time the shader workers of this process have used, and time they have waited for a processor.
+fn worker_times() -> (Duration, Duration) {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Default::default() };
     let workers = tasks.flatten().map(|task| task.path()).filter(|task| {
         std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("shader-"))
     });
-    let nanoseconds = workers.filter_map(|task| {
-        let schedstat = std::fs::read_to_string(task.join("schedstat")).ok()?;
-        schedstat.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanoseconds.sum())
+    let mut times = (Duration::ZERO, Duration::ZERO);
+    for task in workers {
+        let schedstat = std::fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+        let mut fields =
+            schedstat.split(' ').map(|field| field.parse().map_or(Duration::ZERO, Duration::from_nanos));
+        times.0 += fields.next().unwrap_or_default();
+        times.1 += fields.next().unwrap_or_default();
+    }
+    times
 }

@@ -2,6 +2,8 @@
 
 mod cases;
 mod hosted;
+mod pocl;
+pub mod table;
 pub mod vmm;
 
 use std::time::Duration;
@@ -12,6 +14,8 @@ use serde::Serialize;
 use crate::hosted::HostedError;
 use cases::{CASES, Case};
 use hosted::Bench;
+pub use pocl::PoclError;
+use pocl::Processors;
 
 /// How often each kernel runs, unless asked for otherwise, after one run that is not counted.
 pub const RUNS: usize = 7;
@@ -27,6 +31,8 @@ pub struct Options {
     pub kernels: Vec<String>,
     /// Runs of each kernel that count.
     pub runs: usize,
+    /// Whether to run the same sources on as many processors, through PoCL.
+    pub vs_cpu: bool,
 }
 
 /// Results of the whole suite; `--json` prints this.
@@ -81,6 +87,24 @@ pub struct Measurement {
     /// Of single dispatches: median time from ringing the doorbell to seeing the signal, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doorbell_to_signal_us: Option<f64>,
+    /// [`speedup`](Self::speedup) as it would be with a processor for each worker: from the workers' processor time, and
+    /// the time they wait for a processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_by_worker_time: Option<f64>,
+    /// The same source on as many processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vs_cpu: Option<VsCpu>,
+}
+
+/// A kernel on the processor itself, and how the GPU compares.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct VsCpu {
+    /// Median time of a run in milliseconds.
+    pub median_ms: f64,
+    /// Fastest run in milliseconds.
+    pub min_ms: f64,
+    /// How many times as long the GPU takes: the median over pairs of runs that follow each other.
+    pub ratio: f64,
 }
 
 /// What can go wrong.
@@ -89,6 +113,9 @@ pub enum BenchError {
     /// The hosted GPU could not be started.
     #[error(transparent)]
     Hosted(#[from] HostedError),
+    /// The processor could not be measured.
+    #[error(transparent)]
+    Pocl(#[from] PoclError),
     /// There is no such kernel.
     #[error("there is no kernel {0}; there are: {names}", names = names())]
     Unknown(String),
@@ -100,14 +127,16 @@ pub enum BenchError {
         /// Why.
         source: belfry_runtime::Error,
     },
-    /// A kernel computed something else than the processor.
-    #[error("{kernel}: element {index} is {actual}, should be {expected}")]
+    /// A kernel computed something else than it should.
+    #[error("{kernel} on {device}: element {index} is {actual}, should be {expected}")]
     Wrong {
         /// The kernel.
         kernel: &'static str,
+        /// The GPU or the processor.
+        device: &'static str,
         /// Which element.
         index: usize,
-        /// What the GPU computed.
+        /// What was computed.
         actual: f32,
         /// What is right.
         expected: f32,
@@ -122,8 +151,10 @@ fn names() -> String {
 #[derive(Debug, Clone, Copy)]
 struct Run {
     wall: Duration,
-    /// Processor time of the workers.
+    /// Processor time of the workers, all together.
     busy: Duration,
+    /// Time the workers have waited for a processor.
+    waited: Duration,
     /// From the last doorbell on.
     doorbell: Option<Duration>,
     instructions: u64,
@@ -137,8 +168,12 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     let before = load();
     let mut results = Vec::new();
     let mut benches = Vec::new();
+    let mut processors = Vec::new();
     for &workers in &options.workers {
         benches.push(Bench::new(&GpuConfig { workers, ..GpuConfig::default() })?);
+        if options.vs_cpu {
+            processors.push(Processors::new(workers)?);
+        }
     }
     let wanted =
         |case: &&Case| options.kernels.is_empty() || options.kernels.iter().any(|name| name == case.name);
@@ -151,22 +186,29 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
         }
         let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
         let mut runs = vec![Vec::with_capacity(count); benches.len()];
+        let cpu: Vec<_> = processors.iter().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
+        let mut cpu_runs = vec![Vec::with_capacity(count); cpu.len()];
         for run in 0..=count {
-            for (prepared, runs) in prepared.iter_mut().zip(&mut runs) {
+            for (at, prepared) in prepared.iter().enumerate() {
                 let times = prepared.run().map_err(failed)?;
+                let cpu_time = cpu.get(at).map(pocl::Prepared::run).transpose()?;
                 if run > 0 {
-                    runs.push(times);
+                    runs[at].push(times);
+                    cpu_runs.get_mut(at).into_iter().zip(cpu_time).for_each(|(runs, time)| runs.push(time));
                 }
             }
         }
-        for ((prepared, runs_here), &workers) in prepared.iter().zip(&runs).zip(&options.workers) {
-            verify(case.name, &prepared.output(), &data.expected)?;
-            let mut measurement = measurement(case.name, workers, runs_here);
-            if workers != options.workers[0] && !case.is_single() {
-                let ratios = runs[0].iter().zip(runs_here);
-                let ratios = ratios.map(|(first, this)| first.wall.as_secs_f64() / this.wall.as_secs_f64());
-                measurement.speedup = Some(round(median(ratios.collect())));
+        for (at, (prepared, &workers)) in prepared.iter().zip(&options.workers).enumerate() {
+            verify(case.name, "the GPU", &prepared.output(), &data.expected)?;
+            if let Some(cpu) = cpu.get(at) {
+                verify(case.name, "the processor", &cpu.output()?, &data.expected)?;
             }
+            let mut measurement = measurement(case.name, workers, &runs[at]);
+            if at > 0 && !case.is_single() {
+                measurement.speedup = Some(ratio(&runs[0], &runs[at], |run| run.wall));
+                measurement.speedup_by_worker_time = undisturbed(&runs[0], &runs[at], workers);
+            }
+            measurement.vs_cpu = cpu_runs.get(at).map(|cpu| vs_cpu(&runs[at], cpu));
             measured(&measurement);
             results.push(measurement);
         }
@@ -197,7 +239,37 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
         wave_instructions_per_second: (count / typical).round(),
         runs: runs.len(),
         speedup: None,
+        speedup_by_worker_time: None,
+        vs_cpu: None,
         doorbell_to_signal_us: (!doorbells.is_empty()).then(|| round(median(doorbells))),
+    }
+}
+
+/// Median of the ratios of runs that followed each other.
+fn ratio(first: &[Run], second: &[Run], time: impl Fn(&Run) -> Duration) -> f64 {
+    let ratios = first.iter().zip(second).map(|(a, b)| time(a).as_secs_f64() / time(b).as_secs_f64());
+    round(median(ratios.collect()))
+}
+
+/// How many times as fast the second runs would be if no worker had to wait for a processor; `None` where the system
+/// does not tell. A worker that has nothing to do loses time, as does one that takes longer for the same.
+fn undisturbed(first: &[Run], second: &[Run], workers: usize) -> Option<f64> {
+    let seconds = |run: &Run| {
+        let capacity = workers as f64 * run.wall.as_secs_f64();
+        let used = (run.busy + run.waited).as_secs_f64() / capacity;
+        (!run.busy.is_zero()).then(|| workers as f64 * used.min(1.0) / run.busy.as_secs_f64())
+    };
+    let ratios = first.iter().zip(second).map(|(a, b)| Some(a.busy.as_secs_f64() * seconds(b)?));
+    Some(round(median(ratios.collect::<Option<_>>()?)))
+}
+
+fn vs_cpu(runs: &[Run], cpu: &[Duration]) -> VsCpu {
+    let milliseconds: Vec<f64> = cpu.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let ratios = runs.iter().zip(cpu).map(|(run, cpu)| run.wall.as_secs_f64() / cpu.as_secs_f64());
+    VsCpu {
+        ratio: round(median(ratios.collect())),
+        min_ms: round(milliseconds.iter().copied().fold(f64::INFINITY, f64::min) * 1e3) / 1e3,
+        median_ms: round(median(milliseconds) * 1e3) / 1e3,
     }
 }
 
@@ -211,10 +283,15 @@ fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-fn verify(kernel: &'static str, output: &[f32], expected: &[f32]) -> Result<(), BenchError> {
+fn verify(
+    kernel: &'static str,
+    device: &'static str,
+    output: &[f32],
+    expected: &[f32],
+) -> Result<(), BenchError> {
     for (index, (&actual, &expected)) in output.iter().zip(expected).enumerate() {
         if actual.to_bits() != expected.to_bits() {
-            return Err(BenchError::Wrong { kernel, index, actual, expected });
+            return Err(BenchError::Wrong { kernel, device, index, actual, expected });
         }
     }
     Ok(())
@@ -261,7 +338,7 @@ impl std::fmt::Display for Machine {
 }
 
 /// Column titles of [`Measurement`]'s lines.
-pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns   wave instr/s  speedup";
+pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns   wave instr/s  speedup, by worker time, vs CPU";
 
 impl std::fmt::Display for Measurement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -280,6 +357,12 @@ impl std::fmt::Display for Measurement {
         if let Some(speedup) = self.speedup {
             write!(f, " {speedup:>8.2}")?;
         }
+        if let Some(speedup) = self.speedup_by_worker_time {
+            write!(f, " {speedup:>8.2}")?;
+        }
+        if let Some(cpu) = self.vs_cpu {
+            write!(f, "  {:.1} x the processor's {:.3} ms", cpu.ratio, cpu.median_ms)?;
+        }
         if let Some(time) = self.doorbell_to_signal_us {
             write!(f, "  doorbell to signal {time:.2} us")?;
         }
@@ -296,6 +379,7 @@ mod tests {
         let runs = [5, 1, 9, 2, 3, 8, 4].map(|milliseconds| Run {
             wall: Duration::from_millis(milliseconds),
             busy: Duration::from_millis(2 * milliseconds),
+            waited: Duration::ZERO,
             doorbell: Some(Duration::from_micros(milliseconds)),
             instructions: 1000,
         });
@@ -308,8 +392,32 @@ mod tests {
     }
 
     #[test]
+    fn speedup_counts_idle_and_slower_workers_but_no_waiting_for_processors() {
+        let run = |wall, busy, waited| Run {
+            wall: Duration::from_millis(wall),
+            busy: Duration::from_millis(busy),
+            waited: Duration::from_millis(waited),
+            doorbell: None,
+            instructions: 1,
+        };
+        let one = [run(100, 100, 0)];
+        for (second, speedup) in [
+            (run(50, 100, 0), 2.0),
+            // Both waited half of the time.
+            (run(100, 100, 100), 2.0),
+            // One had nothing to do.
+            (run(100, 100, 0), 1.0),
+            // Each took twice as long.
+            (run(100, 200, 0), 1.0),
+        ] {
+            assert_eq!(undisturbed(&one, &[second], 2), Some(speedup), "{second:?}");
+        }
+        assert_eq!(undisturbed(&one, &[run(50, 0, 0)], 2), None);
+    }
+
+    #[test]
     fn unknown_kernels_are_named_before_anything_runs() {
-        let options = Options { workers: vec![1], kernels: vec!["vsub".to_owned()], runs: 1 };
+        let options = Options { workers: vec![1], kernels: vec!["vsub".to_owned()], runs: 1, vs_cpu: false };
         let error = isa(&options, |_| ()).unwrap_err();
         assert!(error.to_string().starts_with("there is no kernel vsub; there are: vadd, "), "{error}");
     }

@@ -1,0 +1,105 @@
+//! The results as the table of a document.
+
+use std::fmt::Write as _;
+
+use super::{Measurement, Results};
+
+/// Where the table begins and ends in a document.
+const BEGIN: &str = "<!-- belfry bench isa: begin -->";
+const END: &str = "<!-- belfry bench isa: end -->";
+
+/// Targets per kernel, in nanoseconds of worker time per wave instruction.
+const TARGETS: &[(&str, f64)] = &[
+    ("vadd", 12.0),
+    ("gemm_naive", 8.0),
+    ("gemm_tiled", 6.0),
+    ("reduce", 10.0),
+    ("alu", 4.0),
+    ("workgroups", 500.0),
+];
+
+/// Why a document could not be updated.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// It has no place for the table.
+    #[error("the document has no lines `{BEGIN}` and `{END}` in this order")]
+    NoPlace,
+}
+
+/// A document with its table replaced by one of these results.
+pub fn update(document: &str, results: &Results) -> Result<String, TableError> {
+    let (before, rest) = document.split_once(BEGIN).ok_or(TableError::NoPlace)?;
+    let (_, after) = rest.split_once(END).ok_or(TableError::NoPlace)?;
+    Ok(format!("{before}{BEGIN}\n{}{END}{after}", table(results)))
+}
+
+fn table(results: &Results) -> String {
+    let mut text = format!("Machine: {}.\n\n", results.machine);
+    let mut line = |cells: &[String]| {
+        let _infallible = writeln!(text, "| {} |", cells.join(" | "));
+    };
+    let titles = [
+        "kernel",
+        "workers",
+        "runs",
+        "median ms",
+        "min ms",
+        "ns",
+        "worker ns",
+        "target",
+        "speedup",
+        "by worker time",
+        "vs CPU",
+    ];
+    line(&titles.map(str::to_owned));
+    line(&titles.map(|_| "---".to_owned()));
+    for row in &results.kernels {
+        line(&cells(row));
+    }
+    text
+}
+
+fn cells(row: &Measurement) -> [String; 11] {
+    let optional =
+        |value: Option<f64>, unit: &str| value.map_or(String::new(), |value| format!("{value:.2}{unit}"));
+    let target = TARGETS.iter().find(|(name, _)| *name == row.name);
+    // A single dispatch has its own figure and target.
+    let (worker, target) = match row.doorbell_to_signal_us {
+        Some(time) => (format!("doorbell to signal {time:.2} us"), "5 us".to_owned()),
+        None => (
+            format!("{:.2}", row.worker_ns_per_wave_instruction),
+            target.map_or(String::new(), |(_, target)| target.to_string()),
+        ),
+    };
+    [
+        format!("`{}`", row.name),
+        row.workers.to_string(),
+        row.runs.to_string(),
+        format!("{:.3}", row.median_ms),
+        format!("{:.3}", row.min_ms),
+        format!("{:.2}", row.ns_per_wave_instruction),
+        worker,
+        target,
+        optional(row.speedup, ""),
+        optional(row.speedup_by_worker_time, ""),
+        optional(row.vs_cpu.map(|cpu| cpu.ratio), " x"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine;
+    use super::*;
+
+    #[test]
+    fn only_the_place_of_the_table_changes() {
+        let results = Results { machine: machine([0.5, 1.0]), kernels: Vec::new() };
+        let document = format!("# A\n\n{BEGIN}\nold\n{END}\n\nafter\n");
+        let updated = update(&document, &results).unwrap();
+        assert!(updated.starts_with(&format!("# A\n\n{BEGIN}\nMachine: ")), "{updated}");
+        assert!(updated.ends_with(&format!("| --- |\n{END}\n\nafter\n")), "{updated}");
+        assert!(!updated.contains("old"));
+        assert_eq!(update(&updated, &results).unwrap(), updated);
+        assert!(update("no place", &results).is_err());
+    }
+}
