@@ -26,6 +26,10 @@ pub struct GpuConfig {
     pub workers: usize,
     /// Who answers accesses to the MSI-X table.
     pub msix_table: MsixTable,
+    /// Whether the function has an interrupt pin, for drivers that use no messages: [`InterruptSink::set_pin`].
+    ///
+    /// [`InterruptSink::set_pin`]: crate::InterruptSink::set_pin
+    pub interrupt_pin: bool,
     /// Whether the guest can write doorbells without the device being told.
     ///
     /// The scheduler then looks at the doorbell page by itself while queues are mapped, ever more rarely while nothing
@@ -50,6 +54,7 @@ impl Default for GpuConfig {
             vram_size: 256 << 20,
             workers: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
             msix_table: MsixTable::Host,
+            interrupt_pin: false,
             poll_doorbells: false,
             quantum: Duration::from_millis(1),
             trace: None,

@@ -208,7 +208,7 @@ impl Gpu {
         let clock: Clock = Arc::new(move || (start.elapsed().as_nanos() / 10) as u64 + 1);
         let interrupts = Arc::new(Interrupts::new(
             resources.interrupts,
-            config.msix_table,
+            (config.msix_table, config.interrupt_pin),
             Arc::clone(&counters),
             config.trace.clone(),
             config.poll_doorbells,
@@ -236,7 +236,7 @@ impl Gpu {
             shader: Arc::new(shader),
             wake: Arc::new(move || waker.wake()),
         };
-        let space = ConfigSpace::new(&*chip, config.vram_size);
+        let space = ConfigSpace::new(&*chip, &config);
         let activity = AtomicU64::new(0);
         let core = Arc::new(Core {
             config,
@@ -271,6 +271,9 @@ impl Gpu {
     /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
         self.pci().read(offset, data);
+        if self.core.interrupts.pin_pending() {
+            ConfigSpace::show_pending_pin(offset, data);
+        }
     }
 
     /// Writes the configuration space; read-only bits keep their value, what lies beyond is ignored.
@@ -450,7 +453,7 @@ impl Gpu {
         count(&core.counters.resets);
         let control = {
             let mut pci = self.pci();
-            *pci = ConfigSpace::new(&*core.chip, core.config.vram_size);
+            *pci = ConfigSpace::new(&*core.chip, &core.config);
             control(&pci)
         };
         core.interrupts.set_control(control);
@@ -532,5 +535,6 @@ fn control(pci: &ConfigSpace) -> Control {
         msix_enabled: msix.enabled,
         msix_masked: msix.masked,
         msi_enabled: pci.msi_enabled(),
+        pin_disabled: pci.pin_disabled(),
     }
 }

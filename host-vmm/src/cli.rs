@@ -14,7 +14,8 @@ use crate::doorbell::Doorbell;
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::isa_trace::{IsaTrace, TracedWave};
-use crate::kvm::bare_metal;
+
+use crate::kvm::{self, HugePages, bare_metal};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
@@ -130,6 +131,10 @@ struct MachineArgs {
     /// Memory of the guest, whole megabytes [default: 1G].
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
+    /// Makes the guest's memory of huge pages, with --mode kvm [without a kind: transparent].
+    #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_default_value = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "transparent")]
+    huge_pages: HugePages,
 }
 
 #[derive(Debug, Args)]
@@ -210,7 +215,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     };
     result.unwrap_or_else(|error| {
         eprintln!("belfry: {}", describe(&error));
-        FAILURE
+        // As a shell has it for a program that a signal has ended.
+        kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok()).unwrap_or(FAILURE)
     })
 }
 
@@ -233,7 +239,11 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         program: args.program,
         gpu: args.gpu.config()?,
         doorbell: args.doorbell,
-        machine: MachineOptions { cpus: args.machine.cpus, memory: args.machine.memory },
+        machine: MachineOptions {
+            cpus: args.machine.cpus,
+            memory: args.machine.memory,
+            huge_pages: args.machine.huge_pages,
+        },
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };
@@ -404,6 +414,19 @@ mod tests {
             panic!("not run")
         };
         assert_eq!((args.machine.cpus, args.machine.memory), (Some(3), Some(512 << 20)));
+    }
+
+    #[test]
+    fn huge_pages_are_transparent_unless_said_otherwise() {
+        for (line, expected) in [
+            ("belfry run", HugePages::Off),
+            ("belfry run --huge-pages -- vector-add", HugePages::Transparent),
+            ("belfry run --huge-pages=reserved", HugePages::Reserved),
+        ] {
+            let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
+            assert_eq!(args.machine.huge_pages, expected, "{line}");
+        }
+        assert!(parse("belfry run --huge-pages=1G").is_err());
     }
 
     #[test]

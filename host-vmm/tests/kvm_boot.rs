@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use belfry_vmm::kvm::{Config, End, Initramfs, Machine, Outcome};
+use belfry_vmm::kvm::{Config, End, HugePages, Initramfs, KvmError, Machine, Outcome};
 
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -194,4 +194,24 @@ fn signals_end_the_machine_and_not_the_process() {
     let status = Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status();
     assert!(status.unwrap().success());
     assert_eq!(running.wait().unwrap().end, End::Signal(15));
+}
+
+#[test]
+fn huge_pages_are_used_or_their_want_is_named() {
+    let kernel = elf(&[0xb0, 7, 0xe6, 0xf4, 0xf4], false);
+    let files = Files::new();
+    let with = |huge_pages| Config { huge_pages, ..files.machine(&kernel) };
+    assert_eq!(run(with(HugePages::Transparent)).0.end, End::Exit(7));
+    // The host may have a pool of them; it has none that large.
+    match Machine::new(with(HugePages::Reserved)) {
+        Ok(machine) => assert_eq!(machine.run(LIMIT, &mut |_| {}).unwrap().end, End::Exit(7)),
+        Err(error) => {
+            assert!(matches!(error, KvmError::HugePages { pages: 4, .. }), "{error}");
+            assert!(error.to_string().contains("echo 4 > /proc/sys/vm/nr_hugepages"), "{error}");
+        }
+    }
+    let large = Config { memory: 256 << 30, ..with(HugePages::Reserved) };
+    assert!(matches!(Machine::new(large), Err(KvmError::HugePages { pages: 131_072, .. })));
+    let odd = Config { memory: 5 * MIB, ..with(HugePages::Reserved) };
+    assert!(matches!(Machine::new(odd), Err(KvmError::Config(_))));
 }

@@ -76,6 +76,11 @@ impl IhRing {
         self.cntl.enable_intr()
     }
 
+    /// Whether entries wait to be read.
+    pub(super) fn has_entries(&self) -> bool {
+        self.cntl.rb_enable() && self.rptr != self.wptr
+    }
+
     pub(super) fn read(&self, index: u32) -> Option<u32> {
         Some(match index {
             IH_RB_CNTL::INDEX => self.cntl.bits(),

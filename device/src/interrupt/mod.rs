@@ -23,6 +23,12 @@ pub(crate) use sources::Sources;
 pub trait InterruptSink: Send + Sync {
     /// Raises a vector, edge-triggered; called from any thread of the device, and must not call back into it.
     fn raise(&self, vector: u16);
+
+    /// Asserts or releases the interrupt pin, which is level-triggered; called as [`raise`](Self::raise) is, and only if
+    /// the device is configured to have one.
+    fn set_pin(&self, asserted: bool) {
+        let _ = asserted;
+    }
 }
 
 /// The vector everything goes to, as amdgpu and its like ask for one.
@@ -35,12 +41,15 @@ pub(crate) struct Control {
     pub(crate) msix_enabled: bool,
     pub(crate) msix_masked: bool,
     pub(crate) msi_enabled: bool,
+    pub(crate) pin_disabled: bool,
 }
 
 struct State {
     ring: IhRing,
     msix: Msix,
     control: Control,
+    /// What the host was told of the pin.
+    pin: bool,
 }
 
 /// The interrupt handler block and what is behind it.
@@ -48,6 +57,9 @@ pub(crate) struct Interrupts {
     state: Mutex<State>,
     sink: Arc<dyn InterruptSink>,
     table: MsixTable,
+    has_pin: bool,
+    /// Entries wait to be read, and the function has a pin to say so.
+    pin_pending: AtomicBool,
     counters: Arc<Counters>,
     trace: Option<Arc<dyn TraceSink>>,
     /// Read pointer updates may come without being seen, so every entry raises.
@@ -64,16 +76,19 @@ impl std::fmt::Debug for Interrupts {
 impl Interrupts {
     pub(crate) fn new(
         sink: Arc<dyn InterruptSink>,
-        table: MsixTable,
+        (table, has_pin): (MsixTable, bool),
         counters: Arc<Counters>,
         trace: Option<Arc<dyn TraceSink>>,
         unseen_rptr: bool,
     ) -> Self {
-        let state = State { ring: IhRing::default(), msix: Msix::new(), control: Control::default() };
+        let state =
+            State { ring: IhRing::default(), msix: Msix::new(), control: Control::default(), pin: false };
         Self {
             state: Mutex::new(state),
             sink,
             table,
+            has_pin,
+            pin_pending: AtomicBool::new(false),
             counters,
             trace,
             unseen_rptr,
@@ -91,6 +106,33 @@ impl Interrupts {
         let mut state = self.lock();
         state.control = control;
         self.raise_pending(&mut state);
+        self.update_pin(&mut state);
+    }
+
+    /// Whether the pin would be asserted, were it not for messages or the command register.
+    pub(crate) fn pin_pending(&self) -> bool {
+        self.pin_pending.load(Ordering::SeqCst)
+    }
+
+    /// Asserts the pin as long as there are entries to read and no messages to tell of them.
+    fn update_pin(&self, state: &mut State) {
+        if !self.has_pin {
+            return;
+        }
+        let pending = state.ring.has_entries() && state.ring.interrupts_enabled();
+        self.pin_pending.store(pending, Ordering::SeqCst);
+        let control = state.control;
+        let asserted = pending && !control.pin_disabled && !control.msi_enabled && !control.msix_enabled;
+        if asserted != state.pin {
+            state.pin = asserted;
+            if asserted {
+                count(&self.counters.interrupts);
+                if let Some(trace) = &self.trace {
+                    trace.event(TraceEvent::Interrupt { vector: VECTOR });
+                }
+            }
+            self.sink.set_pin(asserted);
+        }
     }
 
     /// Whether the function may read and write memory.
@@ -110,6 +152,7 @@ impl Interrupts {
         if known && state.ring.wants_interrupt_after_rptr(index) {
             self.raise(&mut state);
         }
+        self.update_pin(&mut state);
         known
     }
 
@@ -124,6 +167,7 @@ impl Interrupts {
         if state.ring.set_rptr(rptr) {
             self.raise(&mut state);
         }
+        self.update_pin(&mut state);
     }
 
     /// Writes an entry to the ring, stamped with `clock` (100 MHz ticks), and raises the vector as the ring asks for.
@@ -145,6 +189,7 @@ impl Interrupts {
                 if interrupt || (self.unseen_rptr && state.ring.interrupts_enabled()) {
                     self.raise(&mut state);
                 }
+                self.update_pin(&mut state);
             }
             Pushed::Lost(why) => {
                 count(&self.counters.ih_lost);
@@ -211,5 +256,6 @@ impl Interrupts {
         let mut state = self.lock();
         state.ring = IhRing::default();
         state.msix = Msix::new();
+        self.update_pin(&mut state);
     }
 }

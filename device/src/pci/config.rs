@@ -5,12 +5,16 @@
 
 use belfry_abi::pci;
 
+use crate::config::GpuConfig;
 use crate::hal::Chip;
 
 const SIZE: usize = pci::CONFIG_SPACE_SIZE;
 
 const COMMAND: usize = 0x04;
+const COMMAND_HIGH: usize = 0x05;
+const STATUS: usize = 0x06;
 const BARS: usize = 0x10;
+const INTERRUPT_PIN: usize = 0x3d;
 const CAP_PM: usize = 0x48;
 const CAP_PCIE: usize = 0x64;
 const CAP_MSI: usize = 0xa0;
@@ -19,7 +23,9 @@ const EXT_VENDOR: usize = 0x100;
 
 const COMMAND_MEMORY: u16 = 1 << 1;
 const COMMAND_MASTER: u16 = 1 << 2;
-const COMMAND_WRITABLE: u16 = COMMAND_MEMORY | COMMAND_MASTER | 1 << 6 | 1 << 8 | 1 << 10;
+const COMMAND_INTX_DISABLE: u16 = 1 << 10;
+const COMMAND_WRITABLE: u16 = COMMAND_MEMORY | COMMAND_MASTER | 1 << 6 | 1 << 8 | COMMAND_INTX_DISABLE;
+const STATUS_INTERRUPT: u8 = 1 << 3;
 const STATUS_CAP_LIST: u16 = 1 << 4;
 
 const PCI_EXP_DEVCTL: usize = CAP_PCIE + 0x08;
@@ -58,9 +64,9 @@ fn zeroed() -> Box<[u8; SIZE]> {
 }
 
 impl ConfigSpace {
-    pub(crate) fn new(chip: &dyn Chip, vram_size: u64) -> Self {
+    pub(crate) fn new(chip: &dyn Chip, config: &GpuConfig) -> Self {
         let mut space = Self { bytes: zeroed(), writable: zeroed(), write_1_clear: zeroed() };
-        space.header(chip, vram_size);
+        space.header(chip, config);
         space.power_management();
         space.express();
         space.msi();
@@ -91,7 +97,7 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[offset], self.bytes[offset + 1]])
     }
 
-    fn header(&mut self, chip: &dyn Chip, vram_size: u64) {
+    fn header(&mut self, chip: &dyn Chip, config: &GpuConfig) {
         self.put16(0x00, pci::VENDOR_ID);
         self.put16(0x02, chip.device_id());
         self.allow16(COMMAND, COMMAND_WRITABLE);
@@ -102,8 +108,9 @@ impl ConfigSpace {
         self.put16(0x2c, pci::SUBSYSTEM_VENDOR_ID);
         self.put16(0x2e, pci::SUBSYSTEM_ID);
         self.bytes[0x34] = CAP_PM as u8;
-        self.writable[0x3c] = 0xff; // interrupt line; the pin stays 0: there is no INTx
-        self.bar64(pci::BAR_VRAM, vram_size);
+        self.writable[0x3c] = 0xff; // interrupt line
+        self.bytes[INTERRUPT_PIN] = config.interrupt_pin.into(); // INTA, if any
+        self.bar64(pci::BAR_VRAM, config.vram_size);
         self.bar64(pci::BAR_DOORBELLS, pci::DOORBELL_BAR_SIZE);
         self.allow32(BARS + 4 * usize::from(pci::BAR_REGISTERS), !(pci::REGISTER_BAR_SIZE as u32 - 1));
     }
@@ -172,7 +179,7 @@ impl ConfigSpace {
             let (writable, clear) = (self.writable[at], self.write_1_clear[at] & byte);
             self.bytes[at] = (self.bytes[at] & !writable | byte & writable) & !clear;
             effect.reset |= at == PCI_EXP_DEVCTL + 1 && u16::from(byte) & DEVCTL_FLR >> 8 != 0;
-            effect.control |= at == COMMAND || (CAP_MSI..CAP_MSIX + 4).contains(&at);
+            effect.control |= matches!(at, COMMAND | COMMAND_HIGH) || (CAP_MSI..CAP_MSIX + 4).contains(&at);
         }
         effect
     }
@@ -187,6 +194,18 @@ impl ConfigSpace {
         MsixState { enabled: control & MSIX_ENABLE != 0, masked: control & MSIX_MASK_ALL != 0 }
     }
 
+    /// Whether the interrupt pin is to stay released.
+    pub(crate) fn pin_disabled(&self) -> bool {
+        self.get16(COMMAND) & COMMAND_INTX_DISABLE != 0
+    }
+
+    /// Sets the status register's bit for a pending pin in what was read at `offset`.
+    pub(crate) fn show_pending_pin(offset: usize, data: &mut [u8]) {
+        if let Some(status) = STATUS.checked_sub(offset).and_then(|at| data.get_mut(at)) {
+            *status |= STATUS_INTERRUPT;
+        }
+    }
+
     /// Whether MSI is switched on.
     pub(crate) fn msi_enabled(&self) -> bool {
         self.bytes[CAP_MSI + 2] & 1 != 0
@@ -199,7 +218,7 @@ mod tests {
     use crate::hal::gfx1100::Gfx1100;
 
     fn space() -> ConfigSpace {
-        ConfigSpace::new(&Gfx1100::new(8), 256 << 20)
+        ConfigSpace::new(&Gfx1100::new(8), &GpuConfig::default())
     }
 
     fn read32(space: &ConfigSpace, offset: usize) -> u32 {
@@ -254,7 +273,9 @@ mod tests {
         }
         assert_eq!(found, [0x01, 0x10, 0x05, 0x11]);
         assert_eq!(read32(&space, 0x100) & 0xffff, 0x000b);
-        assert_eq!(space.bytes[0x3d], 0, "no INTx pin");
+        assert_eq!(space.bytes[INTERRUPT_PIN], 0, "no pin");
+        let config = GpuConfig { interrupt_pin: true, ..GpuConfig::default() };
+        assert_eq!(ConfigSpace::new(&Gfx1100::new(8), &config).bytes[INTERRUPT_PIN], 1, "INTA");
     }
 
     #[test]
@@ -300,6 +321,9 @@ mod tests {
         assert!(!space.bus_master());
         assert!(space.write(COMMAND, &[0x06, 0x00]).control);
         assert!(space.bus_master());
+        assert!(!space.pin_disabled());
+        assert!(space.write(COMMAND_HIGH, &[0x04]).control);
+        assert!(space.pin_disabled());
         assert!(space.write(CAP_MSIX + 3, &[0x80]).control);
         assert_eq!(space.msix_state(), MsixState { enabled: true, masked: false });
     }

@@ -67,6 +67,50 @@ fn masked_interrupts_wait_for_the_table_of_the_device() {
     assert_eq!(driver.interrupts.0.load(Ordering::SeqCst), 1);
 }
 
+#[test]
+fn the_pin_is_asserted_while_entries_wait_and_no_message_tells_of_them() {
+    use std::sync::atomic::Ordering;
+    let config = GpuConfig { msix_table: MsixTable::Device, interrupt_pin: true, ..GpuConfig::default() };
+    let mut driver = Driver::up_with(config);
+    let pin = |driver: &Driver| driver.interrupts.1.load(Ordering::SeqCst);
+    let pending = |driver: &Driver| {
+        let mut status = [0; 4];
+        driver.gpu.config_read(4, &mut status);
+        let mut byte = [0; 1];
+        driver.gpu.config_read(6, &mut byte);
+        assert_eq!(status[2], byte[0], "the same in every width");
+        byte[0] & 1 << 3 != 0
+    };
+    let mut interrupt = [0; 2];
+    driver.gpu.config_read(0x3c, &mut interrupt);
+    assert_eq!(interrupt[1], 1, "INTA");
+    driver.drain_interrupts();
+    assert_eq!((pin(&driver), pending(&driver)), (false, false));
+    driver.kiq(&[3 << 30 | 0x12 << 8, 0]);
+    driver.kiq_test();
+    assert_eq!((pin(&driver), pending(&driver)), (true, true));
+    // The command register and messages take it away; the status register goes on saying why.
+    let command = [0x06, 0x00];
+    driver.gpu.config_write(4, &[0x06, 0x04]);
+    assert_eq!((pin(&driver), pending(&driver)), (false, true));
+    driver.gpu.config_write(4, &command);
+    assert!(pin(&driver));
+    driver.gpu.config_write(0xc2, &[3, 0x80]);
+    assert_eq!((pin(&driver), pending(&driver)), (false, true));
+    driver.gpu.config_write(0xc2, &[3, 0]);
+    assert!(pin(&driver));
+    // Reading the entries acknowledges.
+    assert!(!driver.drain_interrupts().is_empty());
+    assert_eq!((pin(&driver), pending(&driver)), (false, false));
+    assert_eq!(driver.interrupts.0.load(Ordering::SeqCst), 0, "no message was sent");
+    // So does a reset.
+    driver.kiq(&[3 << 30 | 0x12 << 8, 0]);
+    driver.kiq_test();
+    assert!(pin(&driver));
+    driver.gpu.reset(belfry_device::ResetKind::Flr);
+    assert_eq!((pin(&driver), pending(&driver)), (false, false));
+}
+
 #[derive(Clone, Debug)]
 enum Access {
     ConfigRead(usize, usize),

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "hands a doorbell page to the device that the test also writes itself")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use belfry_abi::aql::AmdQueue;
@@ -29,13 +29,18 @@ pub const GART: u64 = 0x7fff_0000_0000;
 /// How long to wait for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Interrupts so far, and the pin.
 #[derive(Default)]
-pub struct Counter(pub AtomicU32);
+pub struct Counter(pub AtomicU32, pub AtomicBool);
 
 impl InterruptSink for Counter {
     fn raise(&self, vector: u16) {
         assert_eq!(vector, 0);
         self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn set_pin(&self, asserted: bool) {
+        assert_ne!(self.1.swap(asserted, Ordering::SeqCst), asserted, "the pin changes");
     }
 }
 

@@ -55,6 +55,8 @@ pub struct QemuConfig {
 pub struct KvmConfig {
     /// How doorbells travel.
     pub doorbell: kvm::DoorbellMode,
+    /// What pages the guest's memory is made of.
+    pub huge_pages: kvm::HugePages,
 }
 
 impl Default for QemuConfig {

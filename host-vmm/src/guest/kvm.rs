@@ -45,6 +45,8 @@ impl KvmHost {
             cpus,
             gpu: config.gpu.clone(),
             doorbells: kvm.doorbell,
+            huge_pages: kvm.huge_pages,
+            catch_signals: true,
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
         })?;

@@ -117,5 +117,11 @@ pub fn stress(
 
 fn machine(gpu: GpuConfig, doorbells: DoorbellMode) -> Result<Machine, KvmError> {
     let kernel = build(&Cache::open().map_err(BuildError::from)?)?;
-    Machine::new(Config { memory: MEMORY, gpu: Some(gpu), doorbells, ..Config::new(kernel) })
+    Machine::new(Config {
+        memory: MEMORY,
+        gpu: Some(gpu),
+        doorbells,
+        catch_signals: true,
+        ..Config::new(kernel)
+    })
 }

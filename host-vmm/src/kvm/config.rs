@@ -26,6 +26,21 @@ pub enum DoorbellMode {
     Adaptive,
 }
 
+/// What pages the guest's RAM is made of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub enum HugePages {
+    /// Whatever the host does by itself.
+    #[default]
+    Off,
+    /// Huge ones where the host can make some.
+    Transparent,
+    /// Huge ones of 2 MiB, all of them, from the pool the host has reserved.
+    Reserved,
+}
+
+/// Bytes of a huge page.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
+
 /// A first file system, unpacked by the kernel.
 #[derive(Clone, Debug)]
 pub enum Initramfs {
@@ -46,6 +61,8 @@ pub struct Config {
     pub command_line: String,
     /// Bytes of RAM, whole pages, from 4 MiB.
     pub memory: u64,
+    /// What pages they are.
+    pub huge_pages: HugePages,
     /// vCPUs; all but the first wait to be started by the guest.
     pub cpus: u8,
     /// The device; none: a machine without one.
@@ -59,7 +76,9 @@ pub struct Config {
     /// The host's end of the guest channel: the machine gets a virtio-console whose port [`belfry_channel::PORT`] is this
     /// stream.
     pub channel: Option<UnixStream>,
-    /// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the machine while it runs, instead of the process.
+    /// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the machine while it runs, instead of the process: [`interrupted`].
+    ///
+    /// [`interrupted`]: super::interrupted
     pub catch_signals: bool,
     /// Whether the vCPUs' time stamp counters count what this host's do, from the same moment on.
     pub host_clock: bool,
@@ -73,6 +92,7 @@ impl Config {
             initramfs: None,
             command_line: String::new(),
             memory: 512 << 20,
+            huge_pages: HugePages::default(),
             cpus: 1,
             gpu: None,
             doorbells: DoorbellMode::default(),
@@ -88,6 +108,10 @@ impl Config {
     pub(super) fn check(&self) -> Result<(), KvmError> {
         if self.memory < RAM.0 || self.memory > RAM.1 || !self.memory.is_multiple_of(4096) {
             let text = format!("{} bytes of memory: must be whole pages from 4 MiB to 256 GiB", self.memory);
+            return Err(KvmError::Config(text));
+        }
+        if self.huge_pages == HugePages::Reserved && !self.memory.is_multiple_of(HUGE_PAGE) {
+            let text = format!("{} bytes of memory: not a multiple of 2 MiB, a huge page", self.memory);
             return Err(KvmError::Config(text));
         }
         if self.cpus == 0 || self.cpus > CPUS {

@@ -15,6 +15,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::acpi::Tables;
 use super::board::{Board, COM1_IRQ, Line};
+use super::config::{HUGE_PAGE, HugePages};
 use super::console::{Console, ConsoleWriter};
 use super::cpuid::Features;
 use super::doorbells::{Doorbells, Watcher};
@@ -97,7 +98,13 @@ impl Machine {
         let started = Instant::now();
         config.check()?;
         let kvm = host::open()?;
-        let memory = memory::ram(config.memory).map_err(step("get memory for the guest"))?;
+        let memory = memory::ram(config.memory, config.huge_pages).map_err(|source| {
+            let pages = config.memory / HUGE_PAGE;
+            match config.huge_pages {
+                HugePages::Reserved => KvmError::HugePages { pages, source },
+                _ => KvmError::Setup { what: "get memory for the guest", source },
+            }
+        })?;
         let entry = boot::load(&memory, &config)?;
 
         let vm = Arc::new(kvm.create_vm().map_err(kvm_step("create a VM"))?);
@@ -154,6 +161,7 @@ impl Machine {
             if config.host_clock {
                 vcpu::follow_host_clock(&vcpu).map_err(step("give a vCPU the host's time"))?;
             }
+            vcpu::set_msrs(&vcpu).map_err(kvm_step("set a vCPU's registers"))?;
             vcpus.push(vcpu);
         }
         boot::enter(&vcpus[0], entry).map_err(kvm_step("set the first vCPU's registers"))?;
@@ -238,7 +246,8 @@ impl Device {
         memory: &GuestMemoryMmap,
         routes: &Arc<Routes>,
     ) -> Result<Self, KvmError> {
-        let config = GpuConfig { msix_table: MsixTable::Device, poll_doorbells: false, ..config };
+        let config =
+            GpuConfig { msix_table: MsixTable::Device, interrupt_pin: true, poll_doorbells: false, ..config };
         config.validate().map_err(belfry_device::Error::Config)?;
         let vram = SharedMemory::new("belfry-vram", config.vram_size).map_err(step("get memory for VRAM"))?;
         let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)

@@ -9,7 +9,7 @@ use vmm_sys_util::epoll::EventSet;
 use super::board::Board;
 use super::console::Console;
 use super::input::Input;
-use super::signals::Signals;
+use super::signals::{Signals, interrupted};
 use super::{End, Ending, KvmError};
 
 const ENDED: u32 = 0;
@@ -113,7 +113,7 @@ impl MutEventSubscriber for Host<'_> {
                 self.feed(false, ops);
             }
             SIGNAL => {
-                if let Some(number) = self.signals.as_ref().and_then(Signals::caught) {
+                if let Some(number) = interrupted() {
                     self.ending.end(End::Signal(number));
                 }
             }

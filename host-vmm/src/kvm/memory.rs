@@ -9,15 +9,21 @@ use std::sync::Arc;
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::VmFd;
 use rustix::fs::{MemfdFlags, SealFlags};
-use vm_memory::mmap::MmapRegionBuilder;
+use vm_memory::mmap::{MmapRegionBuilder, MmapRegionError};
 use vm_memory::{
-    FileOffset, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _, MmapRegion,
+    FileOffset, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _,
+    GuestRegionMmap, MmapRegion,
 };
+
+use super::HugePages;
 
 /// End of the RAM below the devices.
 pub(super) const LOW_RAM_END: u64 = 0xc000_0000;
 /// Where RAM goes on above the devices.
 pub(super) const HIGH_RAM: u64 = 1 << 32;
+
+/// Whether the kernel makes huge pages for memory that can be shared.
+const SHMEM_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 /// Sealed, zeroed memory that can be mapped any number of times.
 #[derive(Debug)]
@@ -28,7 +34,12 @@ pub(super) struct SharedMemory {
 
 impl SharedMemory {
     pub(super) fn new(name: &str, size: u64) -> io::Result<Self> {
-        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        Self::with_flags(name, size, MemfdFlags::empty())
+    }
+
+    fn with_flags(name: &str, size: u64, flags: MemfdFlags) -> io::Result<Self> {
+        let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(name, flags)?;
         rustix::fs::ftruncate(&fd, size)?;
         // The file cannot shrink under its mappings.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
@@ -37,30 +48,66 @@ impl SharedMemory {
 
     /// One more mapping of all of it.
     pub(super) fn map(&self) -> io::Result<MmapRegion> {
-        let length = usize::try_from(self.size).map_err(io::Error::other)?;
+        self.map_part(0, self.size, libc::MAP_NORESERVE)
+    }
+
+    fn map_part(&self, offset: u64, length: u64, flags: i32) -> io::Result<MmapRegion> {
+        let length = usize::try_from(length).map_err(io::Error::other)?;
         MmapRegionBuilder::new(length)
-            .with_file_offset(FileOffset::new(self.file.try_clone()?, 0))
+            .with_file_offset(FileOffset::new(self.file.try_clone()?, offset))
             .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
-            .with_mmap_flags(libc::MAP_SHARED | libc::MAP_NORESERVE)
+            .with_mmap_flags(libc::MAP_SHARED | flags)
             .build()
-            .map_err(io::Error::other)
+            .map_err(|error| match error {
+                MmapRegionError::Mmap(error) => error,
+                error => io::Error::other(error),
+            })
     }
 }
 
 /// Makes guest RAM of `size` bytes, below and above the devices' addresses.
-pub(super) fn ram(size: u64) -> io::Result<GuestMemoryMmap> {
-    let memory = SharedMemory::new("belfry-ram", size)?;
+///
+/// Huge pages that are reserved are taken from the host's pool here, so that no access fails later.
+pub(super) fn ram(size: u64, pages: HugePages) -> io::Result<GuestMemoryMmap> {
+    let (memory, flags) = match pages {
+        HugePages::Reserved => {
+            let kind = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+            (SharedMemory::with_flags("belfry-ram", size, kind)?, 0)
+        }
+        HugePages::Off | HugePages::Transparent => {
+            (SharedMemory::new("belfry-ram", size)?, libc::MAP_NORESERVE)
+        }
+    };
     let low = size.min(LOW_RAM_END);
-    let parts = [(0, 0, low), (HIGH_RAM, low, size - low)];
-    let ranges: Vec<_> = parts
-        .into_iter()
-        .filter(|&(_, _, length)| length > 0)
-        .map(|(at, offset, length)| {
-            let file = FileOffset::new(memory.file.try_clone()?, offset);
-            Ok((GuestAddress(at), usize::try_from(length).map_err(io::Error::other)?, Some(file)))
-        })
-        .collect::<io::Result<_>>()?;
-    GuestMemoryMmap::from_ranges_with_files(ranges).map_err(io::Error::other)
+    let mut regions = Vec::new();
+    for (at, offset, length) in [(0, 0, low), (HIGH_RAM, low, size - low)] {
+        if length == 0 {
+            continue;
+        }
+        let region = memory.map_part(offset, length, flags)?;
+        if pages == HugePages::Transparent {
+            advise_huge(&region)?;
+        }
+        let region = GuestRegionMmap::new(region, GuestAddress(at));
+        regions.push(region.ok_or_else(|| io::Error::other("the memory ends behind all addresses"))?);
+    }
+    GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
+}
+
+/// Asks for huge pages where the host can make some, and says so when it never does.
+fn advise_huge(region: &MmapRegion) -> io::Result<()> {
+    // SAFETY: the range is the mapping; the advice changes how it is backed, not what is in it.
+    if unsafe { libc::madvise(region.as_ptr().cast(), region.size(), libc::MADV_HUGEPAGE) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let setting = std::fs::read_to_string(SHMEM_SETTING).unwrap_or_default();
+    if setting.contains("[never]") || setting.contains("[deny]") {
+        log::warn!(
+            target: "kvm",
+            "the host makes no huge pages for shared memory; to change that: echo advise > {SHMEM_SETTING}"
+        );
+    }
+    Ok(())
 }
 
 /// Gives the VM its RAM, in slots 0 and up; answers the first free slot.

@@ -53,9 +53,10 @@ use std::time::Duration;
 
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-pub use config::{Config, DoorbellMode, Initramfs};
+pub use config::{Config, DoorbellMode, HugePages, Initramfs};
 pub use machine::{Machine, Outcome};
 pub use running::{Handle, Running};
+pub use signals::interrupted;
 pub use virtio::{DiskConfig, DiskConfigError, DiskError, DiskFormat};
 
 /// How a machine ended.
@@ -196,6 +197,17 @@ pub enum KvmError {
     /// A configuration out of range.
     #[error("the machine cannot be made so: {0}")]
     Config(String),
+    /// There are not enough huge pages.
+    #[error(
+        "cannot get {pages} huge pages for the guest's memory: {source}; reserve them (echo {pages} > \
+         /proc/sys/vm/nr_hugepages, or more where others use some), or do without"
+    )]
+    HugePages {
+        /// Pages of 2 MiB.
+        pages: u64,
+        /// Why.
+        source: io::Error,
+    },
     /// A step of its making failed.
     #[error("cannot {what}: {source}")]
     Setup {

@@ -5,8 +5,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
@@ -15,7 +15,18 @@ const NUMBERS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, li
 /// Signalled by the handler; it stays open, so that a handler that runs late writes to nothing else.
 static EVENT: OnceLock<EventFd> = OnceLock::new();
 static CAUGHT: AtomicI32 = AtomicI32::new(0);
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static CAUGHT_BY: Mutex<Catchers> = Mutex::new(Catchers { count: 0, before: Vec::new() });
+
+/// How many machines want the signals, and what these did before the first of them.
+struct Catchers {
+    count: u32,
+    before: Vec<(libc::c_int, libc::sigaction)>,
+}
+
+/// The signal that was caught last by any machine of this process.
+pub fn interrupted() -> Option<i32> {
+    Some(CAUGHT.load(Ordering::SeqCst)).filter(|number| *number != 0)
+}
 
 extern "C" fn handle(number: libc::c_int) {
     // SAFETY: the address of this thread's `errno`, which lives as long as the thread.
@@ -50,15 +61,31 @@ fn get(number: libc::c_int) -> io::Result<libc::sigaction> {
     Ok(unsafe { now.assume_init() })
 }
 
-/// The signals while they are caught; what they did before is back when this is dropped.
+fn catch() -> io::Result<Vec<(libc::c_int, libc::sigaction)>> {
+    let mut before = Vec::new();
+    for number in NUMBERS {
+        if get(number)?.sa_sigaction == libc::SIG_IGN {
+            continue;
+        }
+        // SAFETY: all zeros are a valid `sigaction`: no flags, an empty mask, the default action.
+        let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+        action.sa_sigaction = handle as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        before.push((number, set(number, &action)?));
+    }
+    Ok(before)
+}
+
+/// The signals while a machine wants them; what they did before is back when the last of these is dropped.
+#[derive(Debug)]
 pub(super) struct Signals {
     event: &'static EventFd,
-    before: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Signals {
-    /// Catches the signals this process does not ignore; one machine at a time may.
+    /// Catches the signals this process does not ignore, for every machine that wants them.
     pub(super) fn catch() -> io::Result<Self> {
+        let mut catchers = CAUGHT_BY.lock().unwrap_or_else(PoisonError::into_inner);
         let event = match EVENT.get() {
             Some(event) => event,
             None => {
@@ -66,45 +93,33 @@ impl Signals {
                 EVENT.get_or_init(|| event)
             }
         };
-        if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(io::Error::other("another machine of this process has them"));
+        if catchers.count == 0 {
+            CAUGHT.store(0, Ordering::SeqCst);
+            let _ = event.read();
+            catchers.before = catch()?;
         }
-        CAUGHT.store(0, Ordering::SeqCst);
-        let _ = event.read();
-        let mut signals = Self { event, before: Vec::new() };
-        for number in NUMBERS {
-            if get(number)?.sa_sigaction == libc::SIG_IGN {
-                continue;
-            }
-            // SAFETY: all zeros are a valid `sigaction`: no flags, an empty mask, the default action.
-            let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-            action.sa_sigaction = handle as extern "C" fn(libc::c_int) as usize;
-            action.sa_flags = libc::SA_RESTART;
-            signals.before.push((number, set(number, &action)?));
-        }
-        Ok(signals)
+        catchers.count += 1;
+        Ok(Self { event })
     }
 
-    /// Ready when a signal has come.
+    /// Ready from the first signal on.
     pub(super) fn event(&self) -> &EventFd {
         self.event
-    }
-
-    /// The last signal that has come.
-    pub(super) fn caught(&self) -> Option<i32> {
-        let _ = self.event.read();
-        Some(CAUGHT.load(Ordering::SeqCst)).filter(|number| *number != 0)
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        for (number, before) in &self.before {
-            if let Err(error) = set(*number, before) {
+        let mut catchers = CAUGHT_BY.lock().unwrap_or_else(PoisonError::into_inner);
+        catchers.count -= 1;
+        if catchers.count > 0 {
+            return;
+        }
+        for (number, before) in catchers.before.drain(..) {
+            if let Err(error) = set(number, &before) {
                 log::warn!(target: "kvm", "signal {number} stays caught: {error}");
             }
         }
-        TAKEN.store(false, Ordering::SeqCst);
     }
 }
 
@@ -116,18 +131,17 @@ mod tests {
     fn signals_are_caught_and_given_back() {
         let before: Vec<_> = NUMBERS.map(|number| get(number).unwrap().sa_sigaction).into();
         let signals = Signals::catch().unwrap();
-        assert!(Signals::catch().is_err(), "one at a time");
-        assert_eq!(signals.caught(), None);
+        drop(Signals::catch().unwrap());
+        assert_eq!(interrupted(), None);
         // A shell's background jobs ignore some, and go on doing so.
         for number in NUMBERS.into_iter().filter(|number| get(*number).unwrap().sa_sigaction != libc::SIG_IGN)
         {
             // SAFETY: the handler is installed.
             assert_eq!(unsafe { libc::raise(number) }, 0);
-            assert_eq!(signals.caught(), Some(number));
+            assert_eq!((interrupted(), signals.event().read().is_ok()), (Some(number), true));
         }
         drop(signals);
         let after: Vec<_> = NUMBERS.map(|number| get(number).unwrap().sa_sigaction).into();
         assert_eq!(before, after);
-        drop(Signals::catch().unwrap());
     }
 }

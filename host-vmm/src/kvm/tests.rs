@@ -14,6 +14,7 @@ use belfry_device::{Gpu, GpuConfig, MsixTable, Resources};
 use kvm_ioctls::{Kvm, VmFd};
 use vm_memory::GuestMemoryAtomic;
 
+use super::HugePages;
 use super::config::DoorbellMode;
 use super::doorbells::{Doorbells, Watcher};
 use super::gpu::GpuFunction;
@@ -57,7 +58,7 @@ impl Bus {
         let resources = Resources {
             vram: vram.map().unwrap(),
             doorbells: bells.map().unwrap(),
-            system: GuestMemoryAtomic::new(memory::ram(4 << 20).unwrap()),
+            system: GuestMemoryAtomic::new(memory::ram(4 << 20, HugePages::Off).unwrap()),
             interrupts: vectors.clone(),
         };
         let config =

@@ -13,7 +13,7 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kvm_bindings::{KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, kvm_device_attr};
+use kvm_bindings::{KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr, kvm_msr_entry};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 use vmm_sys_util::ioctl::ioctl_with_ref;
 use vmm_sys_util::ioctl_iow_nr;
@@ -62,6 +62,30 @@ pub(super) fn follow_host_clock(vcpu: &VcpuFd) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// `IA32_MISC_ENABLE`, and its bit for fast string operations.
+const MISC_ENABLE: u32 = 0x1a0;
+const FAST_STRINGS: u64 = 1;
+/// `IA32_MTRR_DEF_TYPE`: on, and write-back.
+const MTRR_DEF_TYPE: u32 = 0x2ff;
+const MTRR_WRITE_BACK: u64 = 1 << 11 | 6;
+
+/// Does what firmware does for every processor: memory is cached, strings are fast. A kernel that finds it undone does
+/// without page attributes, or copies slowly.
+pub(super) fn set_msrs(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
+    let entry = |index, data| kvm_msr_entry { index, data, ..Default::default() };
+    let list = |entries: &[_]| Msrs::from_entries(entries).map_err(|_| kvm_ioctls::Error::new(libc::E2BIG));
+    let mut before = list(&[entry(MISC_ENABLE, 0)])?;
+    let read = vcpu.get_msrs(&mut before)?;
+    let misc = before.as_slice().iter().take(read).map(|entry| entry.data).next().unwrap_or(0);
+    for (index, data) in [(MTRR_DEF_TYPE, MTRR_WRITE_BACK), (MISC_ENABLE, misc | FAST_STRINGS)] {
+        // Not every host has every register for guests, and kernels can do without.
+        if vcpu.set_msrs(&list(&[entry(index, data)])?)? == 0 {
+            log::debug!(target: "kvm", "register {index:#x} cannot be set to {data:#x}");
+        }
+    }
+    Ok(())
 }
 
 /// Runs until the machine ends.

@@ -11,6 +11,7 @@ use crate::guest::{
     Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
 };
 use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use crate::kvm::HugePages;
 use crate::kvm::probe::{self, Unusable};
 
 /// How long a boot with KVM may take before it is taken for one that never ends.
@@ -111,7 +112,7 @@ impl Job<'_> {
     }
 
     fn config(&self, machine: MachineConfig) -> GuestConfig {
-        let MachineOptions { cpus, memory } = self.options.machine;
+        let MachineOptions { cpus, memory, .. } = self.options.machine;
         let default = GuestConfig::default();
         GuestConfig {
             machine,
@@ -123,7 +124,9 @@ impl Job<'_> {
     }
 
     fn boot_on_kvm(&self, image: &GuestImage, limit: Duration) -> Result<Booted, RunError> {
-        let machine = MachineConfig::Kvm(KvmConfig { doorbell: doorbell::on_kvm(self.options.doorbell)? });
+        let doorbell = doorbell::on_kvm(self.options.doorbell)?;
+        let huge_pages = self.options.machine.huge_pages;
+        let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages });
         let config = GuestConfig { boot_timeout: limit, ..self.config(machine) };
         let guest = self.boot(image, &config, "Belfry's own machine")?;
         Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
@@ -131,6 +134,9 @@ impl Job<'_> {
 
     /// Boots with KVM where it works, and says so where it only seemed to.
     fn boot_in_qemu(&self, image: &GuestImage) -> Result<Booted, RunError> {
+        if self.options.machine.huge_pages != HugePages::Off {
+            return Err(RunError::WrongGuest("--huge-pages is for Belfry's own machine; use --mode kvm"));
+        }
         let doorbell = doorbell::on_qemu(self.options.doorbell)?;
         let program = artifacts::qemu(self.cache, Freshness::Cached, self.progress);
         let program = program.map_err(ImageError::from).map_err(RunError::Image)?;

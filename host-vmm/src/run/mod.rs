@@ -23,7 +23,7 @@ use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::guest::{GuestError, Stream};
 use crate::hosted::HostedError;
 use crate::image::{Cache, CacheError, ImageError, Progress};
-use crate::kvm::{End, KvmError, bare_metal};
+use crate::kvm::{End, HugePages, KvmError, bare_metal};
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
@@ -85,6 +85,8 @@ pub struct MachineOptions {
     pub cpus: Option<u8>,
     /// Bytes of memory.
     pub memory: Option<u64>,
+    /// What pages the memory is made of; Belfry's own machine has the choice.
+    pub huge_pages: HugePages,
 }
 
 /// What to run, and how.

@@ -9,6 +9,7 @@ use kvm_ioctls::VmFd;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::{Bus, DOORBELLS_AT, REGISTERS_AT};
+use crate::kvm::HugePages;
 use crate::kvm::interrupts::Routes;
 use crate::kvm::memory;
 use crate::kvm::pci::ECAM;
@@ -40,7 +41,7 @@ pub(super) fn channel(vm: &Arc<VmFd>, routes: &Arc<Routes>) -> (UnixStream, Virt
 
 /// Memory with a request in it: `hello` on its way to the host.
 fn ram() -> GuestMemoryMmap {
-    let memory = memory::ram(4 << 20).unwrap();
+    let memory = memory::ram(4 << 20, HugePages::Off).unwrap();
     let put = |at: u64, bytes: &[u8]| memory.write_slice(bytes, GuestAddress(at)).unwrap();
     put(TEXT, b"hello");
     put(QUEUE, &TEXT.to_le_bytes());

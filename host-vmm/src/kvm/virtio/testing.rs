@@ -10,6 +10,7 @@ use vm_memory::{ByteValued, Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::Device;
 use super::transport::VirtioFunction;
+use crate::kvm::HugePages;
 use crate::kvm::interrupts::Recorder;
 use crate::kvm::memory;
 use crate::kvm::pci::Function as _;
@@ -59,7 +60,7 @@ pub(super) struct Driver {
 impl Driver {
     /// A function that may use the bus; nothing is negotiated yet.
     pub(super) fn new(device: impl Device + 'static) -> Self {
-        let memory = memory::ram(RAM).unwrap();
+        let memory = memory::ram(RAM, HugePages::Off).unwrap();
         let interrupts = Arc::new(Recorder::default());
         let sizes = device.profile().queues;
         let function =
