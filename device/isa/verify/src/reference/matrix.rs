@@ -52,7 +52,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
                 }
                 Operand::InlineFloat(value) => value.f32_bits(),
                 Operand::Literal(value) => value,
-                _ => return Err(End::Unknown),
+                other => before.scalar(other),
             };
             let old = before.vgpr(d + place, lane);
             let value = match inst.op {
