@@ -14,8 +14,7 @@ use crate::doorbell::Doorbell;
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::isa_trace::{IsaTrace, TracedWave};
-
-use crate::kvm::{self, HugePages, bare_metal};
+use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
@@ -135,6 +134,10 @@ struct MachineArgs {
     #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_default_value = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "transparent")]
     huge_pages: HugePages,
+    /// A disk image, which is never written to: PATH[,format=auto|raw|qcow2][,ro][,backing=PATH]; repeatable. The guest
+    /// finds it as /dev/vda, /dev/vdb and so on.
+    #[arg(long = "disk", value_name = "DISK")]
+    disks: Vec<DiskConfig>,
 }
 
 #[derive(Debug, Args)]
@@ -243,6 +246,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             cpus: args.machine.cpus,
             memory: args.machine.memory,
             huge_pages: args.machine.huge_pages,
+            disks: args.machine.disks,
         },
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
@@ -448,6 +452,7 @@ mod tests {
             "belfry run --memory 1M",
             "belfry run --memory 100000001",
             "belfry run --memory 1T",
+            "belfry run --disk x,format=vmdk",
             "belfry serve",
             "belfry disasm",
             "belfry bench",

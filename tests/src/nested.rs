@@ -16,8 +16,9 @@ use belfry_vmm::kvm::bare_metal;
 use crate::guest_image;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Where L1 has belfry and the packed guest.
-const BELFRY: &str = "/bin/belfry";
+/// Where L1 has belfry.
+pub const BELFRY: &str = "/bin/belfry";
+/// Where L1 has the packed guest.
 const PACKED: &str = "/image";
 
 /// L1, ready to run belfry.
@@ -27,7 +28,7 @@ pub struct Nested {
 }
 
 impl Nested {
-    /// Builds everything and boots L1 with KVM in it.
+    /// Builds everything and boots L1, yet without KVM.
     ///
     /// # Errors
     ///
@@ -50,10 +51,19 @@ impl Nested {
 
         let config = GuestConfig { gpu: None, memory: 3 << 30, ..GuestConfig::default() };
         let step = progress.spinner("booting the outer guest (L1)");
-        let mut guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
-        guest.load_driver().context("L1 has no KVM: kvm_amd does not load under QEMU's translator")?;
-        step.done("up, with KVM");
+        let guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
+        step.done("up");
         Ok(Self { guest })
+    }
+
+    /// Loads KVM's modules; from then on L1 has a /dev/kvm.
+    ///
+    /// # Errors
+    ///
+    /// Modules that do not load.
+    pub fn load_kvm(&mut self) -> Result<()> {
+        let loaded = self.guest.load_driver();
+        loaded.context("L1 has no KVM: kvm_amd does not load under QEMU's translator").map(drop)
     }
 
     /// Time from QEMU's start to L1's init.
@@ -67,19 +77,18 @@ impl Nested {
         &mut self.guest
     }
 
-    /// Runs belfry in L1; `output` gets what it writes, as it comes.
+    /// Runs a program in L1, as belfry is meant to be run there; `output` gets what it writes, as it comes.
     ///
     /// # Errors
     ///
-    /// An L1 that fails, or a belfry that has not ended after `limit`; its exit status is no error.
-    pub fn belfry(
+    /// An L1 that fails, or a program that has not ended after `limit`; its exit status is no error.
+    pub fn run(
         &mut self,
-        arguments: &[impl AsRef<str>],
+        argv: &[&str],
         limit: Duration,
         output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Exit> {
-        let mut argv = vec![BELFRY.to_owned()];
-        argv.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
         let environment = [
             "PATH=/bin".to_owned(),
             "HOME=/root".to_owned(),

@@ -6,6 +6,7 @@ use belfry_device::GpuConfig;
 
 use super::qemu::Accelerator;
 use crate::image::Qemu;
+use crate::kvm::DiskConfig;
 use crate::{kvm, vfio_user};
 
 /// What every guest's kernel is told.
@@ -26,6 +27,8 @@ pub struct GuestConfig {
     pub cpus: u32,
     /// Bytes of guest memory.
     pub memory: u64,
+    /// Disks, in the order the guest finds them.
+    pub disks: Vec<DiskConfig>,
     /// How long the boot may take.
     pub boot_timeout: Duration,
 }
@@ -78,6 +81,7 @@ impl Default for GuestConfig {
             gpu: Some(GpuConfig::default()),
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
+            disks: Vec::new(),
             boot_timeout: Duration::from_secs(180),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::console::Console;
 use crate::image::{CacheError, ImageError};
-use crate::kvm::KvmError;
+use crate::kvm::{DiskError, KvmError};
 use crate::vfio_user::{ServerError, SetupError};
 
 /// What can go wrong with a guest.
@@ -24,6 +24,9 @@ pub enum GuestError {
     /// Belfry's own machine could not be made, or failed.
     #[error(transparent)]
     Kvm(#[from] KvmError),
+    /// A disk's image cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// QEMU could not be started.
     #[error("cannot start {program}: {source}")]
     Start {

@@ -47,6 +47,7 @@ impl KvmHost {
             doorbells: kvm.doorbell,
             huge_pages: kvm.huge_pages,
             catch_signals: true,
+            disks: config.disks.clone(),
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
         })?;

@@ -8,7 +8,7 @@ use super::cache::{Cache, CacheError, io_error};
 use super::cpio::Archive;
 use super::fetch::FetchError;
 use super::module::{self, ModuleError, ModuleInputs};
-use super::module_files::{ModuleFile, ModuleFileError, load_order};
+use super::module_files::{ModuleFile, ModuleFileError, load_order, stock_modules};
 use super::packed::{self, PackedError};
 use super::programs::{self, ProgramError, Programs};
 use super::progress::Progress;
@@ -55,7 +55,7 @@ pub struct InitramfsFile {
 pub struct GuestImage {
     /// The stock kernel.
     pub kernel: Kernel,
-    /// The driver and what it needs, in load order; the driver is the last.
+    /// Drivers of disks and the GPU's with what it needs, in load order; the GPU's is the last.
     pub modules: Vec<ModuleFile>,
     /// The guest's own programs.
     pub programs: Programs,
@@ -71,7 +71,10 @@ impl GuestImage {
         }
         let mut image = Self::without_driver(cache, freshness, progress)?;
         let driver = driver(cache, &image.kernel, freshness, progress)?;
-        image.modules = load_order(cache, &image.kernel, &[driver])?;
+        let disks = stock_modules(cache, &image.kernel, &["virtio_blk"])?;
+        let mut roots: Vec<PathBuf> = disks.into_iter().map(|module| module.path).collect();
+        roots.push(driver);
+        image.modules = load_order(cache, &image.kernel, &roots)?;
         Ok(image)
     }
 

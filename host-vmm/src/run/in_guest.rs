@@ -14,7 +14,7 @@ use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts
 use crate::kvm::HugePages;
 use crate::kvm::probe::{self, Unusable};
 
-/// How long a boot with KVM may take before it is taken for one that never ends.
+/// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
 
 /// A program to run, with everything that takes.
@@ -50,7 +50,7 @@ impl Job<'_> {
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
                 self.progress.line(&format!("mode kvm: {speed} on this /dev/kvm"));
-                match self.boot_on_kvm(&image, KVM_BOOT) {
+                match self.boot_on_kvm(&image) {
                     Ok(guest) => return self.carry_out(guest, &errand, output),
                     Err(error) => format!("the guest does not boot on Belfry's own machine: {error}"),
                 }
@@ -80,7 +80,7 @@ impl Job<'_> {
         }
         let errand = self.errand()?;
         let image = self.image()?;
-        let guest = self.boot_on_kvm(&image, GuestConfig::default().boot_timeout)?;
+        let guest = self.boot_on_kvm(&image)?;
         self.carry_out(guest, &errand, output)
     }
 
@@ -112,23 +112,23 @@ impl Job<'_> {
     }
 
     fn config(&self, machine: MachineConfig) -> GuestConfig {
-        let MachineOptions { cpus, memory, .. } = self.options.machine;
+        let MachineOptions { cpus, memory, disks, .. } = self.options.machine.clone();
         let default = GuestConfig::default();
         GuestConfig {
             machine,
             gpu: Some(self.options.gpu.clone()),
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(default.memory),
+            disks,
             ..default
         }
     }
 
-    fn boot_on_kvm(&self, image: &GuestImage, limit: Duration) -> Result<Booted, RunError> {
+    fn boot_on_kvm(&self, image: &GuestImage) -> Result<Booted, RunError> {
         let doorbell = doorbell::on_kvm(self.options.doorbell)?;
         let huge_pages = self.options.machine.huge_pages;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages });
-        let config = GuestConfig { boot_timeout: limit, ..self.config(machine) };
-        let guest = self.boot(image, &config, "Belfry's own machine")?;
+        let guest = self.boot(image, &self.config(machine), "Belfry's own machine")?;
         Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
     }
 

@@ -23,7 +23,7 @@ use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::guest::{GuestError, Stream};
 use crate::hosted::HostedError;
 use crate::image::{Cache, CacheError, ImageError, Progress};
-use crate::kvm::{End, HugePages, KvmError, bare_metal};
+use crate::kvm::{DiskConfig, End, HugePages, KvmError, bare_metal};
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
@@ -87,6 +87,8 @@ pub struct MachineOptions {
     pub memory: Option<u64>,
     /// What pages the memory is made of; Belfry's own machine has the choice.
     pub huge_pages: HugePages,
+    /// Disks, in the order the guest finds them.
+    pub disks: Vec<DiskConfig>,
 }
 
 /// What to run, and how.

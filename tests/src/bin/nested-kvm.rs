@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use belfry_tests::nested::Nested;
+use belfry_tests::nested::{BELFRY, Nested};
 use belfry_vmm::guest::Stream;
 use belfry_vmm::image::Progress;
 
@@ -26,6 +26,7 @@ fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let started = Instant::now();
     let mut nested = Nested::boot(&Progress::new())?;
+    nested.load_kvm()?;
     let boot = nested.boot_time();
     eprintln!("L1: Debian's kernel in QEMU's translator, booted in {:.1} s", boot.as_secs_f64());
     let status = if arguments.is_empty() {
@@ -49,7 +50,9 @@ fn main() -> Result<ExitCode> {
 }
 
 fn belfry(nested: &mut Nested, arguments: &[&str]) -> Result<u8> {
-    let exit = nested.belfry(arguments, LIMIT, &mut |stream, data| {
+    let mut argv = vec![BELFRY];
+    argv.extend(arguments);
+    let exit = nested.run(&argv, LIMIT, &mut |stream, data| {
         // A reader that has left does not stop the run.
         let _ = match stream {
             Stream::Stdout => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),

@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod command;
+mod disks;
 
 use std::fs;
 use std::io;
@@ -81,6 +82,9 @@ impl QemuHost {
             channel: &channel_socket,
             gpu: gpu.is_some().then_some(&*gpu_socket),
         }));
+        for (number, disk) in config.disks.iter().enumerate() {
+            command.args(disks::arguments(number, disk)?);
+        }
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         die_with_parent(&mut command);

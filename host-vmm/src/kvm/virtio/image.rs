@@ -77,6 +77,17 @@ pub enum DiskError {
     },
 }
 
+impl DiskConfig {
+    /// Opens the image and closes it again.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps a machine from having this disk.
+    pub fn check(&self) -> Result<(), DiskError> {
+        Disk::open(self).map(drop)
+    }
+}
+
 /// A disk.
 #[derive(Debug)]
 pub(super) struct Disk {

@@ -1,0 +1,158 @@
+//! `belfry run --mode kvm` as a user runs it, on the KVM of the nested tier: one outer guest, everything in it.
+//!
+//! The outer guest is Debian's kernel in QEMU's translator with kvm_amd; nothing of this needs a /dev/kvm of the machine.
+
+use std::process::Command;
+use std::time::Duration;
+
+use belfry_tests::nested::{BELFRY, Nested};
+use belfry_vmm::guest::Stream;
+use belfry_vmm::image::Progress;
+
+/// How long one belfry may take: many times what it needs even on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Where the roles are, in L1.
+const ROLES: &str = "/root/nested-roles";
+
+/// What came of a program in L1.
+struct Said {
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Said {
+    #[track_caller]
+    fn expect(&self, status: i32, out: &[&str], err: &[&str]) {
+        let Self { stdout, stderr, .. } = self;
+        assert_eq!(self.status, status, "{stdout}\n{stderr}");
+        for part in out {
+            assert!(stdout.contains(part), "no {part:?} in\n{stdout}\n{stderr}");
+        }
+        for part in err {
+            assert!(stderr.contains(part), "no {part:?} in\n{stderr}");
+        }
+    }
+}
+
+fn run(nested: &mut Nested, argv: &[&str]) -> Said {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let exit = nested
+        .run(argv, LIMIT, &mut |stream, data| match stream {
+            Stream::Stdout => stdout.extend_from_slice(data),
+            Stream::Stderr => stderr.extend_from_slice(data),
+        })
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let said = Said { status: exit.status, stdout: text(stdout), stderr: text(stderr) };
+    eprintln!("{argv:?}: status {} after {:.1} s", said.status, exit.elapsed.as_secs_f64());
+    said
+}
+
+fn belfry(nested: &mut Nested, arguments: &[&str]) -> Said {
+    let mut argv = vec![BELFRY];
+    argv.extend(arguments);
+    run(nested, &argv)
+}
+
+/// The roles as a program without libraries.
+fn roles() -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("nested-roles");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/nested/roles.c");
+    let status = Command::new("cc").args(["-static", "-O1", "-Wall", source, "-o"]).arg(&program).status();
+    assert!(status.expect("cc, of package gcc, is needed to build the roles").success(), "cc {source}");
+    std::fs::read(program).unwrap()
+}
+
+#[test]
+fn belfrys_own_machine_runs_stock_guests_as_users_run_them() {
+    let progress = Progress::new();
+    let mut nested = Nested::boot(&progress).unwrap();
+    nested.guest().put_file(ROLES, 0o755, &roles()).unwrap();
+    nested.guest().put_file("/root/note", 0o644, b"carried along\n").unwrap();
+    let mut disk = b"sector 0\n".to_vec();
+    disk.resize(1 << 20, 0);
+    nested.guest().put_file("/root/disk.img", 0o644, &disk).unwrap();
+
+    without_kvm(&mut nested);
+    nested.load_kvm().unwrap();
+    let said =
+        run(&mut nested, &[ROLES, "as-nobody", BELFRY, "run", "--mode", "kvm", "--guest", "bare-metal"]);
+    said.expect(125, &[], &["/dev/kvm cannot be used", "group"]);
+
+    belfry(&mut nested, &["run", "--mode", "kvm", "--guest", "bare-metal"]).expect(
+        0,
+        &["verified: 256 sums, 16 times, 16 interrupts, 400 doorbells"],
+        &[],
+    );
+    auto_prefers_kvm_and_reports_the_same_summary(&mut nested);
+    every_example_succeeds(&mut nested);
+    files_disks_and_statuses_travel(&mut nested, &disk);
+    guests_that_fail_are_told_apart(&mut nested);
+    nested.power_off().unwrap();
+}
+
+/// Without /dev/kvm, kvm mode says so, and auto finds another way and says why.
+fn without_kvm(nested: &mut Nested) {
+    belfry(nested, &["run", "--mode", "kvm"]).expect(125, &[], &["/dev/kvm cannot be used", "kvm_amd"]);
+    let said = belfry(nested, &["run", "--", "vector-add", "4096"]);
+    said.expect(
+        0,
+        &["4096 floats verified", "(hosted)"],
+        &["mode qemu: /dev/kvm cannot be used", "mode hosted: "],
+    );
+}
+
+fn auto_prefers_kvm_and_reports_the_same_summary(nested: &mut Nested) {
+    let options =
+        ["run", "--json", "--cpus", "2", "--memory", "640M", "--vram", "64M", "--doorbell", "trapped"];
+    let said = belfry(nested, &[&options[..], &["--", "vector-add", "65536"]].concat());
+    said.expect(0, &[], &["mode kvm: a guest's kernel code runs at", "65536 floats verified"]);
+    let summary: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    for (field, value) in [
+        ("mode", "kvm".into()),
+        ("accelerator", "kvm".into()),
+        ("program", "vector-add".into()),
+        ("exit_status", 0.into()),
+        ("dispatches", 1.into()),
+        ("waves", (65536 / 32).into()),
+        ("errors", serde_json::json!({})),
+    ] {
+        assert_eq!(summary[field], value, "{field} of {}", said.stdout);
+    }
+    assert!(summary["doorbells"]["trapped"].as_u64() > Some(0), "{}", said.stdout);
+    let phases: Vec<f64> = ["kernel_ms", "init_ms", "driver_ms", "dispatch_ms"]
+        .map(|phase| summary["phases"][phase].as_f64().unwrap_or_else(|| panic!("{phase}: {}", said.stdout)))
+        .to_vec();
+    assert!(phases.is_sorted(), "{phases:?}");
+}
+
+fn every_example_succeeds(nested: &mut Nested) {
+    let said = belfry(nested, &["run", "--mode", "kvm", "--", "all"]);
+    eprintln!("{}", said.stdout);
+    said.expect(0, &["kvm): exit status 0"], &[]);
+    for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
+        let line = said.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
+        assert!(line.is_some_and(|line| line.contains(" ok ")), "{name}\n{}\n{}", said.stdout, said.stderr);
+    }
+}
+
+/// A static program by path, a file beside it, a disk that forgets writes, and the program's own status.
+fn files_disks_and_statuses_travel(nested: &mut Nested, disk: &[u8]) {
+    let options = ["run", "--mode", "kvm", "--file", "/root/note:deep/note", "--disk", "/root/disk.img"];
+    let said = belfry(nested, &[&options[..], &["--", ROLES, "look", "deep/note", "/dev/vda"]].concat());
+    said.expect(7, &["file: carried along", "disk: sector 0", "exit status 7"], &[]);
+    assert!(nested.guest().get_file("/root/disk.img").unwrap() == disk, "the guest wrote to the image");
+    let said = belfry(nested, &["run", "--mode", "kvm", "--disk", "/root/no-such.img"]);
+    said.expect(125, &[], &["no-such.img"]);
+}
+
+fn guests_that_fail_are_told_apart(nested: &mut Nested) {
+    let said = belfry(nested, &["run", "--mode", "kvm", "--timeout", "2", "--", ROLES, "asleep"]);
+    said.expect(125, &["asleep"], &["no end within 2s while running a program"]);
+    let said = belfry(nested, &["run", "--mode", "kvm", "--", ROLES, "panic"]);
+    said.expect(125, &[], &["the guest's kernel panicked while running a program", "sysrq"]);
+    let said = run(nested, &[ROLES, "terminate", BELFRY, "run", "--mode", "kvm", "--", ROLES, "asleep"]);
+    said.expect(0, &["ended by signal 15"], &[]);
+}
