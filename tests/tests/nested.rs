@@ -154,5 +154,5 @@ fn guests_that_fail_are_told_apart(nested: &mut Nested) {
     let said = belfry(nested, &["run", "--mode", "kvm", "--", ROLES, "panic"]);
     said.expect(125, &[], &["the guest's kernel panicked while running a program", "sysrq"]);
     let said = run(nested, &[ROLES, "terminate", BELFRY, "run", "--mode", "kvm", "--", ROLES, "asleep"]);
-    said.expect(0, &["ended by signal 15"], &[]);
+    said.expect(0, &["ended with status 143"], &[]);
 }
