@@ -185,6 +185,8 @@ impl Queue {
     }
 
     /// Writes `count` barriers, rings for each, and waits for the last one by looking at its signal.
+    ///
+    /// The signal comes before the packet's place is free, so that a full ring needs a look at the read index as well.
     pub fn burst(&mut self, gpu: &Gpu, count: u64) {
         assert!(count <= PACKETS);
         let completion = self.arm(0);
@@ -193,6 +195,7 @@ impl Queue {
             self.ring(gpu);
         }
         while completion.load(Ordering::Acquire) != 0 {}
+        self.drain();
     }
 
     /// Writes `count` barriers of which the first one waits for [`release`](Self::release): the queue has work for as long.
