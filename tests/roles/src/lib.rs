@@ -17,6 +17,8 @@ pub const PROBE: &[u8] = include_bytes!("../../kernels/probe.gfx1100.hsaco");
 
 /// Words a role's buffers have.
 const WORDS: usize = 1024;
+/// Words in front of the secret: 64 MiB.
+const OUT_OF_REACH: usize = 16 << 20;
 /// What [`hold`] keeps in its buffer.
 pub const SECRET: u32 = 0x5ec2_e701;
 /// How long a role waits for another one.
@@ -73,6 +75,8 @@ pub fn work(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
 ///
 /// When anything fails, or the secret was changed.
 pub fn hold(runtime: &Runtime, address: &Path, release: &Path) -> Result<()> {
+    // Processes hand out the same addresses in the same order: the secret's is one that small programs do not reach.
+    let _before = runtime.gpu().vram().buffer::<u32>(OUT_OF_REACH)?;
     let secret = runtime.gpu().vram().buffer_from(&[SECRET; WORDS])?;
     publish(address, &format!("{:#x}", secret.address()))?;
     wait_for(release)?;
