@@ -17,8 +17,8 @@ pub const PROBE: &[u8] = include_bytes!("../../kernels/probe.gfx1100.hsaco");
 
 /// Words a role's buffers have.
 const WORDS: usize = 1024;
-/// Words in front of the secret: 64 MiB.
-const OUT_OF_REACH: usize = 16 << 20;
+/// Words in front of the secret: 16 MiB.
+const OUT_OF_REACH: usize = 4 << 20;
 /// What [`hold`] keeps in its buffer.
 pub const SECRET: u32 = 0x5ec2_e701;
 /// How long a role waits for another one.
