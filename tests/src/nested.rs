@@ -49,9 +49,9 @@ impl Nested {
         let modules = stock_modules(&cache, &inner.kernel, &["kvm_amd"])?;
         let outer = GuestImage { modules, files, ..inner };
 
-        // One processor. With two, L2 triple-faults in about one of three runs of `many-queues` with adaptive doorbells
-        // (with trapped ones it was not seen to): one vCPU is interrupted by the other processor far more often then. Whether
-        // the translator's SVM or belfry is at fault is not known.
+        // One processor. With two, L2 triple-faults in about one of three runs of `many-queues` with adaptive doorbells. By
+        // its source, the translator keeps the number of an interrupt that VMRUN injects as a pending exception, and delivers
+        // it a second time where another of its threads stops it right then; that this is what happens is not proven.
         let config = GuestConfig { gpu: None, cpus: 1, memory: 3 << 30, ..GuestConfig::default() };
         let step = progress.spinner("booting the outer guest (L1)");
         let guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
