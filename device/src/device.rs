@@ -222,7 +222,8 @@ impl Gpu {
             Arc::clone(&counters),
             Arc::clone(&walks),
         ));
-        let shader = ShaderEngine::new(shader_config(&config), Arc::clone(&clock)).map_err(Error::Shader)?;
+        let shader =
+            ShaderEngine::new(shader_config(&config, &*chip), Arc::clone(&clock)).map_err(Error::Shader)?;
         let sources = Sources {
             mmio: Arc::clone(&mmio),
             interrupts: Arc::clone(&interrupts),
@@ -517,10 +518,10 @@ impl Drop for Gpu {
     }
 }
 
-fn shader_config(config: &GpuConfig) -> ShaderConfig {
+fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
     ShaderConfig {
         workers: if config.deterministic.is_some() { 1 } else { config.workers },
-        compute_units: config.cus,
+        topology: chip.topology(),
         arch: Arch::Gfx1100,
         backend: Backend::detect(),
         deterministic: config.deterministic,

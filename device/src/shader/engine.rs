@@ -16,8 +16,7 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
-use crate::hal::Chip;
-use crate::hal::gfx1100::Gfx1100;
+use crate::hal::Topology;
 use crate::patience;
 use crate::trace::TraceSink;
 
@@ -34,8 +33,8 @@ const TURNS_BEFORE_OTHERS: u32 = 1 << 16;
 pub struct ShaderConfig {
     /// Worker threads.
     pub workers: usize,
-    /// Compute units, which decide how many workgroups are resident at once.
-    pub compute_units: u32,
+    /// The chip's compute units, which decide how many workgroups are resident at once.
+    pub topology: Topology,
     /// Instruction set.
     pub arch: Arch,
     /// Which host instructions the interpreter uses.
@@ -140,7 +139,7 @@ impl ShaderEngine {
             work: Condvar::new(),
             news: AtomicU64::new(0),
             dispatches: AtomicUsize::new(0),
-            residency: Arc::new(Residency::new(Gfx1100::new(config.compute_units).topology())),
+            residency: Arc::new(Residency::new(config.topology)),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
             counters: Counters::default(),
             clock,

@@ -13,6 +13,7 @@ use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
 use belfry_device::cp::{
     AqlConfig, AqlQueue, BlockedOn, CpEnv, CpInterrupts, Progress, QueueError, QueueIdentity, SqInterrupt,
 };
+use belfry_device::hal::{Chip as _, gfx1100::Gfx1100};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
@@ -114,7 +115,7 @@ impl Bench {
         let clock = Arc::new(move || 1 + (epoch.elapsed().as_nanos() / 10) as u64);
         let config = ShaderConfig {
             workers,
-            compute_units: 8,
+            topology: Gfx1100::new(8).topology(),
             arch: Arch::Gfx1100,
             backend: Backend::detect(),
             deterministic: None,
