@@ -90,35 +90,35 @@ impl Block {
     }
 
     fn read(&mut self, rings: &Rings, sector: u64, buffers: &mut Buffers) -> Outcome {
-        let mut offset = match self.range(sector, buffers.len()) {
-            Ok(offset) => offset,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        while buffers.len() > 0 {
-            if rings.interrupted() {
-                return Ok(Err(Failure::Error));
-            }
-            let length = buffers.len().min(PIECE as u64) as usize;
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.resize(length, 0);
-            let read = self.disk.read(&mut buffer, offset);
-            let read = self.check(&format!("reading {length} bytes at {offset:#x}"), read);
+        self.in_pieces(rings, sector, buffers, |block, buffers, piece, offset| {
+            let read = block.disk.read(piece, offset);
+            let read = block.check(&format!("reading {} bytes at {offset:#x}", piece.len()), read);
             if read.is_ok() {
-                buffers.write(rings.memory(), &buffer)?;
+                buffers.write(rings.memory(), piece)?;
             }
-            self.buffer = buffer;
-            if read.is_err() {
-                return Ok(read);
-            }
-            offset += length as u64;
-        }
-        Ok(Ok(()))
+            Ok(read)
+        })
     }
 
     fn write(&mut self, rings: &Rings, sector: u64, buffers: &mut Buffers) -> Outcome {
         if self.disk.read_only {
             return Ok(Err(Failure::Error));
         }
+        self.in_pieces(rings, sector, buffers, |block, buffers, piece, offset| {
+            buffers.read(rings.memory(), piece)?;
+            let written = block.disk.write(piece, offset);
+            Ok(block.check(&format!("writing {} bytes at {offset:#x}", piece.len()), written))
+        })
+    }
+
+    /// Moves all of a request's bytes, no more than [`PIECE`] at a time, until a piece fails.
+    fn in_pieces(
+        &mut self,
+        rings: &Rings,
+        sector: u64,
+        buffers: &mut Buffers,
+        transfer: impl Fn(&mut Self, &mut Buffers, &mut [u8], u64) -> Outcome,
+    ) -> Outcome {
         let mut offset = match self.range(sector, buffers.len()) {
             Ok(offset) => offset,
             Err(failure) => return Ok(Err(failure)),
@@ -128,14 +128,12 @@ impl Block {
                 return Ok(Err(Failure::Error));
             }
             let length = buffers.len().min(PIECE as u64) as usize;
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.resize(length, 0);
-            buffers.read(rings.memory(), &mut buffer)?;
-            let written = self.disk.write(&buffer, offset);
-            self.buffer = buffer;
-            let written = self.check(&format!("writing {length} bytes at {offset:#x}"), written);
-            if written.is_err() {
-                return Ok(written);
+            let mut piece = std::mem::take(&mut self.buffer);
+            piece.resize(length, 0);
+            let moved = transfer(self, buffers, &mut piece, offset);
+            self.buffer = piece;
+            if !matches!(moved, Ok(Ok(()))) {
+                return moved;
             }
             offset += length as u64;
         }
