@@ -108,18 +108,20 @@ fn a_compiled_kernel_adds_vectors() {
     assert!(driver.remove(queue.doorbell, queue.gang));
 }
 
-/// A process whose queue runs a kernel that says that it has begun and then spins until told to stop.
+/// A process with a queue, and a kernel that says that it has begun and then spins until told to stop.
 struct Spinning {
     process: Process,
     queue: UserQueue,
+    packet: KernelDispatchPacket,
     stop: u64,
     started: u64,
     done: u64,
 }
 
-fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+/// One that nobody has started yet.
+fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     let mut process = Process::new(driver, pasid);
-    let mut queue = UserQueue::new(driver, &mut process, doorbell);
+    let queue = UserQueue::new(driver, &mut process, doorbell);
     assert!(queue.add(driver, &process));
     let kernel = load(driver, &mut process, PROBE, "spin.kd");
     let (words, words_va) = process.alloc(driver, 4096);
@@ -128,10 +130,15 @@ fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     driver.set_ram_u64(kernarg + 8, words_va + 64);
     hidden(driver, kernarg + 16, 64, 64);
     let (done, done_va) = signal(driver, &mut process, 1);
-    queue.put(driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
-    let started = words + 64;
-    eventually("the kernel runs", || driver.ram_u32(started) != 0);
-    Spinning { process, queue, stop: words, started, done: done + 8 }
+    let packet = dispatch(kernel, kernarg_va, 64, 64, done_va);
+    Spinning { process, queue, packet, stop: words, started: words + 64, done: done + 8 }
+}
+
+fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+    let mut spin = ready_to_spin(driver, pasid, doorbell);
+    spin.queue.put(driver, &spin.packet);
+    eventually("the kernel runs", || driver.ram_u32(spin.started) != 0);
+    spin
 }
 
 #[test]
@@ -198,27 +205,18 @@ fn a_reset_ends_kernels_that_never_end() {
 #[test]
 fn a_thread_that_rings_runs_a_small_kernel_itself() {
     let mut driver = Driver::up();
-    let mut process = Process::new(&mut driver, 0x8001);
-    let mut queue = UserQueue::new(&mut driver, &mut process, 0x800);
-    assert!(queue.add(&mut driver, &process));
-    let kernel = load(&mut driver, &mut process, PROBE, "spin.kd");
-    let (words, words_va) = process.alloc(&mut driver, 4096);
-    let (kernarg, kernarg_va) = process.alloc(&mut driver, 4096);
-    driver.set_ram_u64(kernarg, words_va);
-    driver.set_ram_u64(kernarg + 8, words_va + 64);
-    hidden(&driver, kernarg + 16, 64, 64);
+    let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
     // Told to stop before it begins.
-    driver.set_ram_u64(words, 1);
-    let (done, done_va) = signal(&mut driver, &mut process, 7);
+    driver.set_ram_u64(spin.stop, 1);
     let mut at_once = 0;
     for round in 1..=100 {
-        driver.set_ram_u64(done + 8, 1);
-        queue.put_silently(&driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
-        driver.gpu.doorbell_written(u64::from(queue.doorbell) * 4);
-        at_once += u32::from(driver.ram_u64(done + 8) == 0 && queue.read_index(&driver) == round);
+        driver.set_ram_u64(spin.done, 1);
+        spin.queue.put_silently(&driver, &spin.packet);
+        driver.gpu.doorbell_written(u64::from(spin.queue.doorbell) * 4);
+        at_once += u32::from(driver.ram_u64(spin.done) == 0 && spin.queue.read_index(&driver) == round);
         // The device's own threads may have been first.
-        eventually("the kernel completes", || driver.ram_u64(done + 8) == 0);
-        eventually("the read index moves", || queue.read_index(&driver) == round);
+        eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+        eventually("the read index moves", || spin.queue.read_index(&driver) == round);
     }
     assert!(at_once > 0, "never on the calling thread");
     let stats = driver.gpu.stats();
@@ -230,24 +228,15 @@ fn a_thread_that_rings_runs_a_small_kernel_itself() {
 #[test]
 fn a_thread_that_rings_for_an_endless_kernel_comes_back_and_others_run() {
     let mut driver = Driver::up_with(GpuConfig { workers: 1, ..GpuConfig::default() });
-    let mut process = Process::new(&mut driver, 0x8001);
-    let mut queue = UserQueue::new(&mut driver, &mut process, 0x800);
-    assert!(queue.add(&mut driver, &process));
-    let kernel = load(&mut driver, &mut process, PROBE, "spin.kd");
-    let (words, words_va) = process.alloc(&mut driver, 4096);
-    let (kernarg, kernarg_va) = process.alloc(&mut driver, 4096);
-    driver.set_ram_u64(kernarg, words_va);
-    driver.set_ram_u64(kernarg + 8, words_va + 64);
-    hidden(&driver, kernarg + 16, 64, 64);
-    let (done, done_va) = signal(&mut driver, &mut process, 7);
-    queue.put_silently(&driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
-    driver.gpu.doorbell_written(u64::from(queue.doorbell) * 4);
-    eventually("it begins", || driver.ram_u32(words + 64) != 0);
+    let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
+    spin.queue.put_silently(&driver, &spin.packet);
+    driver.gpu.doorbell_written(u64::from(spin.queue.doorbell) * 4);
+    eventually("it begins", || driver.ram_u32(spin.started) != 0);
     let other = spinning(&mut driver, 0x8002, 0x1000);
     driver.set_ram_u64(other.stop, 1);
     eventually("the other kernel completes", || driver.ram_u64(other.done) == 0);
-    assert_eq!(driver.ram_u64(done + 8), 1, "the first one goes on");
-    driver.set_ram_u64(words, 1);
-    eventually("the first one completes", || driver.ram_u64(done + 8) == 0);
+    assert_eq!(driver.ram_u64(spin.done), 1, "the first one goes on");
+    driver.set_ram_u64(spin.stop, 1);
+    eventually("the first one completes", || driver.ram_u64(spin.done) == 0);
     assert_eq!(driver.gpu.stats().workgroups, 2, "each workgroup ran once");
 }
