@@ -2,6 +2,9 @@
 //!
 //! Needs a /dev/kvm that can be used; without one these tests fail and say so.
 
+#[path = "../src/kvm/boot/handmade.rs"]
+mod handmade;
+
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -11,38 +14,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use belfry_vmm::kvm::{Config, End, HugePages, Initramfs, KvmError, Machine, Outcome};
+use handmade::elf;
 
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A 64-bit ELF executable with its code at 1 MiB; `pvh`: entered there by its note.
-fn elf(code: &[u8], pvh: bool) -> Vec<u8> {
-    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    file.extend([2, 0, 62, 0, 1, 0, 0, 0]);
-    for value in [MIB, 64, 0] {
-        file.extend(value.to_le_bytes());
-    }
-    file.extend([0; 4]);
-    for value in [64u16, 56, 2, 0, 0, 0] {
-        file.extend(value.to_le_bytes());
-    }
-    let note = 64 + 2 * 56;
-    let notes = if pvh { 20 } else { 0 };
-    for (kind, offset, address, size) in [(4u32, note, 0, notes), (1, note + 20, MIB, code.len() as u64)] {
-        file.extend(kind.to_le_bytes());
-        file.extend(7u32.to_le_bytes());
-        for value in [offset, address, address, size, size, 1] {
-            file.extend(value.to_le_bytes());
-        }
-    }
-    for value in [4u32, 4, 18] {
-        file.extend(value.to_le_bytes());
-    }
-    file.extend(b"Xen\0");
-    file.extend((MIB as u32).to_le_bytes());
-    file.extend(code);
-    file
-}
 
 /// A bzImage with its code at the 64-bit entry point, that needs 1 MiB at 2 MiB.
 fn bzimage(code: &[u8]) -> Vec<u8> {
@@ -114,10 +89,10 @@ fn kernel_with_a_pvh_note_is_entered_in_32_bits_with_its_start_info() {
         0xb0, 0x01, 0xe6, 0xf4, 0xf4, // 1: mov al, 1; out 0xf4, al; hlt
     ];
     let files = Files::new();
-    assert_eq!(run(files.machine(&elf(&code, true))).0.end, End::Exit(0x21));
+    assert_eq!(run(files.machine(&elf(&code, Some(MIB as u32)))).0.end, End::Exit(0x21));
     // Without its note it is entered in 64 bits.
     let code = [0xb8, 0x22, 0, 0, 0, 0x48, 0xe6, 0xf4, 0xf4];
-    assert_eq!(run(files.machine(&elf(&code, false))).0.end, End::Exit(0x22));
+    assert_eq!(run(files.machine(&elf(&code, None))).0.end, End::Exit(0x22));
 }
 
 #[test]
@@ -135,7 +110,7 @@ fn second_vcpu_starts_in_real_mode_where_it_is_told_to() {
         0xeb, 0xf1, // jmp 1b
     ];
     let files = Files::new();
-    let (outcome, _) = run(Config { cpus: 2, ..files.machine(&elf(&code, false)) });
+    let (outcome, _) = run(Config { cpus: 2, ..files.machine(&elf(&code, None)) });
     assert_eq!(outcome.end, End::Exit(42));
 }
 
@@ -149,7 +124,7 @@ fn clock_is_read_through_its_ports() {
         0xe6, 0xf4, 0xf4, // out 0xf4, al; hlt
     ];
     let files = Files::new();
-    let (outcome, text) = run(files.machine(&elf(&code, false)));
+    let (outcome, text) = run(files.machine(&elf(&code, None)));
     assert_eq!((outcome.end, text.as_str()), (End::Exit(0x80), "0"));
 }
 
@@ -171,7 +146,7 @@ fn everything_typed_arrives_from_pipes_and_files() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(typed.as_bytes()).unwrap();
     for input in [File::open(&path).unwrap(), File::from(OwnedFd::from(reader))] {
-        let config = Config { input: Some(input), ..files.machine(&elf(&ECHO, false)) };
+        let config = Config { input: Some(input), ..files.machine(&elf(&ECHO, None)) };
         let (outcome, text) = run(config);
         assert_eq!((outcome.end, text.as_str()), (End::Exit(b'!'), typed.as_str()));
     }
@@ -182,7 +157,7 @@ fn signals_end_the_machine_and_not_the_process() {
     // mov dx, 0x3f8; out dx, al; jmp $
     let code = [0x66, 0xba, 0xf8, 0x03, 0xee, 0xeb, 0xfe];
     let files = Files::new();
-    let config = Config { catch_signals: true, cpus: 2, ..files.machine(&elf(&code, false)) };
+    let config = Config { catch_signals: true, cpus: 2, ..files.machine(&elf(&code, None)) };
     let (sender, written) = mpsc::channel();
     let running = Machine::new(config)
         .unwrap()
@@ -198,7 +173,7 @@ fn signals_end_the_machine_and_not_the_process() {
 
 #[test]
 fn huge_pages_are_used_or_their_want_is_named() {
-    let kernel = elf(&[0xb0, 7, 0xe6, 0xf4, 0xf4], false);
+    let kernel = elf(&[0xb0, 7, 0xe6, 0xf4, 0xf4], None);
     let files = Files::new();
     let with = |huge_pages| Config { huge_pages, ..files.machine(&kernel) };
     assert_eq!(run(with(HugePages::Transparent)).0.end, End::Exit(7));

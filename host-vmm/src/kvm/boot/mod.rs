@@ -12,6 +12,8 @@ mod bzimage;
 mod elf;
 mod entry;
 mod file;
+#[cfg(test)]
+mod handmade;
 mod map;
 mod start_info;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
+use super::handmade::elf;
 use super::{Entry, load};
 use crate::kvm::{Config, Initramfs, KernelError};
 
@@ -46,31 +47,7 @@ impl BzImage {
 
 /// An ELF file with one segment of code at 1 MiB, and a note with a PVH entry point.
 fn pvh(entry: u32) -> Vec<u8> {
-    let code = [0xf4u8; 32];
-    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    file.extend([2, 0, 62, 0, 1, 0, 0, 0]);
-    for value in [MIB, 64, 0] {
-        file.extend(value.to_le_bytes());
-    }
-    file.extend([0; 4]);
-    for value in [64u16, 56, 2, 0, 0, 0] {
-        file.extend(value.to_le_bytes());
-    }
-    let note = 64 + 2 * 56;
-    for (kind, offset, address, size) in [(4u32, note, 0, 20), (1, note + 20, MIB, code.len() as u64)] {
-        file.extend(kind.to_le_bytes());
-        file.extend(7u32.to_le_bytes());
-        for value in [offset, address, address, size, size, 1] {
-            file.extend(value.to_le_bytes());
-        }
-    }
-    for value in [4u32, 4, 18] {
-        file.extend(value.to_le_bytes());
-    }
-    file.extend(b"Xen\0");
-    file.extend(entry.to_le_bytes());
-    file.extend(code);
-    file
+    elf(&[0xf4; 32], Some(entry))
 }
 
 struct Files(tempfile::TempDir);
