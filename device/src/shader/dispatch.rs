@@ -10,6 +10,7 @@ use super::engine::Work;
 use super::failure::WaveFailure;
 use super::launch::Launch;
 use super::queue::{Seat, ShaderQueue};
+use super::unclaimed::Unclaimed;
 use super::workgroup::Workgroup;
 
 /// Something to do once no lock and no slice of guest memory is held.
@@ -64,7 +65,7 @@ pub(super) struct Dispatch {
     /// Instructions executed and waves switched to: the time in a deterministic schedule.
     ticks: AtomicU64,
     total: u64,
-    next: AtomicU64,
+    pub(super) unclaimed: Unclaimed,
     done: AtomicU64,
     settled: AtomicBool,
     paused: Mutex<VecDeque<Box<Workgroup>>>,
@@ -75,7 +76,7 @@ impl fmt::Debug for Dispatch {
         f.debug_struct("Dispatch")
             .field("launch", &self.launch)
             .field("total", &self.total)
-            .field("next", &self.next)
+            .field("unclaimed", &self.unclaimed)
             .field("done", &self.done)
             .finish_non_exhaustive()
     }
@@ -101,7 +102,7 @@ impl Dispatch {
             chance: chance.map(Mutex::new),
             ticks: AtomicU64::new(0),
             total,
-            next: AtomicU64::new(0),
+            unclaimed: Unclaimed::new(total),
             done: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             paused: Mutex::default(),
@@ -176,20 +177,6 @@ impl Dispatch {
         self.total.saturating_mul(u64::from(self.launch.waves_per_workgroup())) <= waves
     }
 
-    /// Whether workgroups are left that nobody has begun.
-    pub(super) fn has_unclaimed(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.total
-    }
-
-    /// Takes the next workgroup nobody has begun.
-    pub(super) fn claim(&self) -> Option<u64> {
-        self.next
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-                (next < self.total).then_some(next + 1)
-            })
-            .ok()
-    }
-
     pub(super) fn pause(&self, workgroup: Box<Workgroup>) {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner).push_back(workgroup);
     }
@@ -203,9 +190,9 @@ impl Dispatch {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Counts a workgroup done; true for the last one, when [`Dispatch::complete`] is due.
-    pub(super) fn workgroup_done(&self) -> bool {
-        self.done.fetch_add(1, Ordering::AcqRel) + 1 == self.total
+    /// Counts workgroups done; true with the last ones, when settling is due.
+    pub(super) fn workgroups_done(&self, count: u64) -> bool {
+        count > 0 && self.done.fetch_add(count, Ordering::AcqRel) + count == self.total
     }
 
     /// Settles, unless something else was first.

@@ -87,7 +87,7 @@ pub(super) struct Shared {
     pub(super) arch: Arch,
     pub(super) backend: Backend,
     /// Worker threads.
-    workers: usize,
+    pub(super) workers: usize,
     deterministic: Option<u64>,
     pub(super) trace: Option<Arc<dyn TraceSink>>,
 }
@@ -301,6 +301,11 @@ impl Shared {
         }
     }
 
+    /// There are workgroups to begin that whoever looked before did not see.
+    pub(super) fn announce_workgroups(&self) {
+        self.announce(self.lock());
+    }
+
     fn count(&self, state: &State) {
         let dispatches = state.queues.iter().map(|active| active.dispatches.len()).sum();
         self.dispatches.store(dispatches, Ordering::Relaxed);
@@ -393,14 +398,14 @@ impl Shared {
                 dispatch
             };
             if dispatch.is_deterministic() {
-                let seat = dispatch.has_unclaimed().then(|| self.residency.seat(&dispatch)).flatten();
+                let seat = (!dispatch.unclaimed.is_empty()).then(|| self.residency.seat(&dispatch)).flatten();
                 match dispatch.choose(seat) {
                     Some(work) => return Some(Task { dispatch, work }),
                     None => continue,
                 }
             }
             // New workgroups first: those that wait for each other across the grid must all become resident.
-            if dispatch.has_unclaimed()
+            if !dispatch.unclaimed.is_empty()
                 && let Some(seat) = self.residency.seat(&dispatch)
             {
                 return Some(Task { dispatch, work: Work::Begin(seat) });

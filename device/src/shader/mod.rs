@@ -23,6 +23,7 @@ mod placement;
 mod queue;
 mod scratch;
 mod stats;
+mod unclaimed;
 mod worker;
 mod workgroup;
 

@@ -146,14 +146,19 @@ impl Worker {
             (None, Runner::Worker) => TURN_BUDGET,
             (None, Runner::Submitter) => FIRST_TURN_BUDGET,
         };
-        let mut more_turns = match self.runner {
-            Runner::Worker if !deterministic => TURNS_IN_A_ROW,
-            _ => 0,
-        };
+        let runs_on = self.runner == Runner::Worker && !deterministic;
+        let mut more_turns = if runs_on { TURNS_IN_A_ROW } else { 0 };
         let whole = budget;
-        let mut settled = None;
+        // Of the budget, what the last workgroup cost.
+        let mut usual = 0;
+        // Claimed workgroups, and how many have ended.
+        let mut share = 0..0;
+        let mut done = 0;
+        let mut begun_with = 0;
+        let mut failed = None;
         let mut slice = space.enter();
         let shared = Arc::clone(&self.shared);
+        let workers = shared.workers as u64;
         let ticks = || dispatch.ticks();
         let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &*shared.clock };
         let stopping = || queue.should_yield();
@@ -161,11 +166,25 @@ impl Worker {
             let mut workgroup = match current.take() {
                 Some(workgroup) => workgroup,
                 None => {
-                    if budget == 0 || stopping() {
+                    if stopping() {
                         break;
                     }
-                    let Some(index) = seat.is_some().then(|| dispatch.claim()).flatten() else { break };
+                    // New workgroups come first, so as long as there are some another turn would find the next one.
+                    if runs_on && budget < usual.max(1) && aftermath.notices.is_empty() && shared.is_alone() {
+                        (budget, more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
+                        shared.counters.add(&mut self.stats);
+                        drop(slice);
+                        slice = space.enter();
+                    }
+                    if budget == 0 {
+                        break;
+                    }
                     let Some(seat) = seat.take() else { break };
+                    if share.is_empty() {
+                        share = dispatch.unclaimed.take(workers);
+                    }
+                    let Some(index) = share.next() else { break };
+                    begun_with = budget;
                     let mut workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new()));
                     self.spare_waves -= workgroup.storage();
                     workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
@@ -197,17 +216,18 @@ impl Worker {
                         self.spare_waves += workgroup.storage();
                         self.spare.push(workgroup);
                     }
-                    if dispatch.workgroup_done() {
-                        self.stats.dispatches += 1;
-                        settled = Some(Ok(()));
-                        break;
-                    }
+                    done += 1;
+                    usual = begun_with.saturating_sub(budget);
                     if deterministic {
                         break;
                     }
                 }
                 Outcome::Paused { asleep } => {
                     self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
+                    // It takes long: others may have the rest meanwhile.
+                    if dispatch.unclaimed.give_back(std::mem::take(&mut share)) {
+                        shared.announce_workgroups();
+                    }
                     // What waits for another workgroup must let it run, and notices are not to wait.
                     let waits = asleep | workgroup.take_looked() | !aftermath.notices.is_empty();
                     if waits || more_turns == 0 || stopping() || !self.shared.is_alone() {
@@ -230,12 +250,18 @@ impl Worker {
                 Outcome::Failed(failure) => {
                     log::debug!(target: "gpu::shader", "dispatch failed: {failure}");
                     queue.begin_stop();
-                    settled = Some(Err(*failure));
+                    failed = Some(*failure);
                     break;
                 }
             }
         }
         drop(slice);
+        dispatch.unclaimed.give_back(share);
+        let settled = match failed {
+            Some(failure) => Some(Err(failure)),
+            None => dispatch.workgroups_done(done).then_some(Ok(())),
+        };
+        self.stats.dispatches += u64::from(settled == Some(Ok(())));
         if deterministic {
             dispatch.decided(chance, whole - budget + 1);
         }

@@ -1,0 +1,117 @@
+//! Workgroups of a dispatch that nobody has begun.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most workgroups a worker takes at once.
+const MOST: u64 = 64;
+/// Parts the rest is divided into for each worker: shares become smaller towards the end, so that all workers finish
+/// together.
+const PARTS: u64 = 4;
+
+/// What is left of a grid, handed out in shares of neighbouring workgroups: taking them one by one moves a cache line
+/// between the workers for each, and neighbours find each other's data in the cache.
+#[derive(Debug)]
+pub(super) struct Unclaimed {
+    /// Ascending, without gaps or overlaps between neighbours that could be one.
+    ranges: Mutex<VecDeque<Range<u64>>>,
+    /// Workgroups in them.
+    left: AtomicU64,
+}
+
+impl Unclaimed {
+    /// The first `total` workgroups.
+    pub(super) fn new(total: u64) -> Unclaimed {
+        let ranges = std::iter::once(0..total).filter(|range| !range.is_empty()).collect();
+        Unclaimed { ranges: Mutex::new(ranges), left: AtomicU64::new(total) }
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there are any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes the first ones: the share of one of `workers`; empty if there are none.
+    pub(super) fn take(&self, workers: u64) -> Range<u64> {
+        let mut ranges = self.ranges();
+        let left = self.left.load(Ordering::Relaxed);
+        let Some(first) = ranges.front_mut() else { return 0..0 };
+        let share = (left / (workers * PARTS).max(1)).clamp(1, MOST).min(first.end - first.start);
+        let taken = first.start..first.start + share;
+        first.start = taken.end;
+        if first.is_empty() {
+            ranges.pop_front();
+        }
+        self.left.store(left - share, Ordering::Relaxed);
+        taken
+    }
+
+    /// Gives back what was not begun; true if nothing else was left, so that others may have found nothing to do.
+    pub(super) fn give_back(&self, range: Range<u64>) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        let mut ranges = self.ranges();
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left + (range.end - range.start), Ordering::Relaxed);
+        let at = ranges.partition_point(|other| other.start < range.start);
+        match ranges.get_mut(at) {
+            Some(next) if next.start == range.end => next.start = range.start,
+            _ => ranges.insert(at, range),
+        }
+        left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_ascending_and_shrink() {
+        let unclaimed = Unclaimed::new(1000);
+        let mut next = 0;
+        let mut sizes = Vec::new();
+        while !unclaimed.is_empty() {
+            let share = unclaimed.take(2);
+            assert_eq!(share.start, next);
+            next = share.end;
+            sizes.push(share.end - share.start);
+        }
+        assert_eq!(next, 1000);
+        assert_eq!((sizes[0], sizes.last()), (MOST, Some(&1)));
+        assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+        assert_eq!(unclaimed.take(2), 0..0);
+        assert!(Unclaimed::new(0).take(1).is_empty());
+    }
+
+    #[test]
+    fn a_grid_of_few_is_handed_out_one_by_one() {
+        let unclaimed = Unclaimed::new(8);
+        assert_eq!([unclaimed.take(2), unclaimed.take(2)], [0..1, 1..2]);
+    }
+
+    #[test]
+    fn what_comes_back_goes_out_first() {
+        let unclaimed = Unclaimed::new(64);
+        let (first, second) = (unclaimed.take(2), unclaimed.take(2));
+        assert_eq!((first.clone(), second.clone()), (0..8, 8..15));
+        assert!(!unclaimed.give_back(10..15));
+        assert!(!unclaimed.give_back(3..8));
+        assert!(!unclaimed.give_back(5..5));
+        assert_eq!(*unclaimed.ranges(), [3..8, 10..64]);
+        assert_eq!(unclaimed.take(1), 3..8);
+        let mut all: Vec<u64> = Vec::new();
+        while !unclaimed.is_empty() {
+            all.extend(unclaimed.take(1));
+        }
+        assert_eq!(all, (10..64).collect::<Vec<_>>());
+        assert!(unclaimed.give_back(20..30), "nothing else was left");
+    }
+}
