@@ -220,6 +220,12 @@ impl Wave {
         self.launch(init);
     }
 
+    /// Sits elsewhere on the GPU from now on: `HW_ID1`, and the `WG_ID` of `HW_ID2` (bits 20:16).
+    pub fn move_to(&mut self, hw_id1: u32, group: u32) {
+        const WG_ID: u32 = 31 << 16;
+        self.hw_id = [hw_id1, self.hw_id[1] & !WG_ID | group & WG_ID];
+    }
+
     fn launch(&mut self, init: &WaveInit<'_>) {
         self.halves = match init.wave_size {
             WaveSize::Wave32 => 1,

@@ -141,6 +141,11 @@ impl AqlQueue {
         self.state.set_identity(identity);
     }
 
+    /// Takes the waves of a suspended queue off the GPU; [`AqlQueue::resume`] puts them back.
+    pub fn take_off(&self) {
+        self.shader.take_off(&self.state.shader);
+    }
+
     /// Pauses the queue's waves where they are; returns within a few thousand instructions.
     ///
     /// Do not call [`AqlQueue::service`] before [`AqlQueue::resume`].

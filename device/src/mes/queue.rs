@@ -284,6 +284,7 @@ impl Queue {
         let Some(id) = self.slot.take() else { return };
         if let Some(engine) = &mut self.engine {
             engine.suspend();
+            engine.take_off();
             self.read_index = engine.read_index();
         }
         if !self.is_busy() {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chance::Chance;
 use super::engine::Work;
@@ -69,6 +69,8 @@ pub(super) struct Dispatch {
     done: AtomicU64,
     settled: AtomicBool,
     paused: Mutex<VecDeque<Box<Workgroup>>>,
+    /// Paused workgroups that are off the GPU.
+    off: AtomicUsize,
 }
 
 impl fmt::Debug for Dispatch {
@@ -106,6 +108,7 @@ impl Dispatch {
             done: AtomicU64::new(0),
             settled: AtomicBool::new(false),
             paused: Mutex::default(),
+            off: AtomicUsize::new(0),
         }
     }
 
@@ -158,9 +161,10 @@ impl Dispatch {
     /// What a turn of a deterministic schedule begins with: a new workgroup, if there is a seat for one, or a paused one.
     pub(super) fn choose(&self, seat: Option<Seat>) -> Option<Work> {
         let mut chance = self.chance()?;
-        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paused = self.paused();
         let begin = usize::from(seat.is_some());
-        let choices = begin + paused.len();
+        // Those off the GPU are the last ones.
+        let choices = begin + paused.len() - self.off.load(Ordering::Relaxed);
         if choices == 0 {
             return None;
         }
@@ -177,17 +181,44 @@ impl Dispatch {
         self.total.saturating_mul(u64::from(self.launch.waves_per_workgroup())) <= waves
     }
 
+    fn paused(&self) -> MutexGuard<'_, VecDeque<Box<Workgroup>>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn pause(&self, workgroup: Box<Workgroup>) {
-        self.paused.lock().unwrap_or_else(PoisonError::into_inner).push_back(workgroup);
+        let mut paused = self.paused();
+        let on = paused.len() - self.off.load(Ordering::Relaxed);
+        paused.insert(on, workgroup);
     }
 
     pub(super) fn resume(&self) -> Option<Box<Workgroup>> {
-        self.paused.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.paused().pop_front_if(|workgroup| !workgroup.is_off())
+    }
+
+    /// Takes the paused workgroups off the GPU.
+    pub(super) fn take_off(&self) {
+        let mut paused = self.paused();
+        paused.iter_mut().for_each(|workgroup| workgroup.take_off());
+        self.off.store(paused.len(), Ordering::Relaxed);
+    }
+
+    /// Puts workgroups that are off the GPU on it again, as far as there is room; whether all of them are.
+    pub(super) fn put_back(&self) -> bool {
+        if self.off.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        let mut paused = self.paused();
+        let mut off = paused.iter_mut().filter(|workgroup| workgroup.is_off());
+        let all = off.all(|workgroup| workgroup.put_back());
+        let left = paused.iter().filter(|workgroup| workgroup.is_off()).count();
+        self.off.store(left, Ordering::Relaxed);
+        all
     }
 
     /// Drops the paused workgroups, whose queue is stopped.
     pub(super) fn clear(&self) {
-        self.paused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.paused().clear();
+        self.off.store(0, Ordering::Relaxed);
     }
 
     /// Counts workgroups done; true with the last ones, when settling is due.

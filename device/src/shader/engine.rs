@@ -227,6 +227,14 @@ impl ShaderEngine {
         Some(aftermath)
     }
 
+    /// Takes the waves of a suspended queue off the GPU, as a context save does: others get their places.
+    pub fn take_off(&self, queue: &ShaderQueue) {
+        let state = self.shared.lock();
+        let mine = state.queues.iter().filter(|active| std::ptr::eq(Arc::as_ptr(&active.queue), queue));
+        mine.flat_map(|active| &active.dispatches).for_each(|dispatch| dispatch.take_off());
+        self.shared.announce(state);
+    }
+
     /// Lets a suspended queue run on.
     pub fn resume(&self, queue: &ShaderQueue) {
         queue.end_suspension();
@@ -397,17 +405,17 @@ impl Shared {
                 dispatches.push_back(Arc::clone(&dispatch));
                 dispatch
             };
+            // Waves that were off the GPU come before new ones.
+            let begins = dispatch.put_back() && !dispatch.unclaimed.is_empty();
             if dispatch.is_deterministic() {
-                let seat = (!dispatch.unclaimed.is_empty()).then(|| self.residency.seat(&dispatch)).flatten();
+                let seat = begins.then(|| self.residency.seat(&dispatch)).flatten();
                 match dispatch.choose(seat) {
                     Some(work) => return Some(Task { dispatch, work }),
                     None => continue,
                 }
             }
             // New workgroups first: those that wait for each other across the grid must all become resident.
-            if !dispatch.unclaimed.is_empty()
-                && let Some(seat) = self.residency.seat(&dispatch)
-            {
+            if begins && let Some(seat) = self.residency.seat(&dispatch) {
                 return Some(Task { dispatch, work: Work::Begin(seat) });
             }
             if let Some(workgroup) = dispatch.resume() {

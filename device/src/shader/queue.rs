@@ -65,6 +65,8 @@ impl ShaderQueue {
     }
 
     /// Stops waves where they are, to go on after [`super::ShaderEngine::resume`]; returns when none runs.
+    ///
+    /// They keep their places on the GPU, unless [`super::ShaderEngine::take_off`] takes them away.
     pub fn suspend(&self) {
         self.suspended.store(true, Ordering::SeqCst);
         self.wait_until_idle();
@@ -123,6 +125,17 @@ impl Residency {
         Residency { floor: Mutex::new(Floor::new(topology)) }
     }
 
+    fn take(&self, queue: &ShaderQueue, need: &Need) -> Option<Standing> {
+        let standing = match self.floor().take(need) {
+            Some(place) => Standing::On(place),
+            // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
+            None if queue.waves.load(Ordering::SeqCst) == 0 => Standing::Beyond,
+            None => return None,
+        };
+        queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+        Some(standing)
+    }
+
     fn floor(&self) -> MutexGuard<'_, Floor> {
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,19 +147,25 @@ impl Residency {
     pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Seat> {
         let queue = dispatch.queue();
         let need = dispatch.launch().need();
-        let place = self.floor().take(&need);
-        // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
-        if place.is_none() && queue.waves.load(Ordering::SeqCst) != 0 {
-            return None;
-        }
-        queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+        let standing = self.take(queue, &need)?;
         let mut seat =
-            Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, place, scratch: None };
+            Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch: None };
         if let Some(pool) = &dispatch.launch().scratch {
             seat.scratch = Some((Arc::clone(pool), pool.take(need.waves)?));
         }
         Some(seat)
     }
+}
+
+/// Where a workgroup is.
+#[derive(Debug)]
+enum Standing {
+    /// On the GPU.
+    On(Place),
+    /// Beyond what the GPU holds, the only one of its queue.
+    Beyond,
+    /// Off the GPU, as after a context save.
+    Off,
 }
 
 /// Room for one workgroup and its scratch memory; given back when dropped.
@@ -155,8 +174,7 @@ pub(super) struct Seat {
     residency: Arc<Residency>,
     queue: Arc<ShaderQueue>,
     need: Need,
-    /// Where on the GPU; `None` beyond what that holds.
-    place: Option<Place>,
+    standing: Standing,
     scratch: Option<(Arc<ScratchPool>, Vec<u32>)>,
 }
 
@@ -168,7 +186,35 @@ impl Seat {
 
     /// `HW_ID1` of a wave, and `HW_ID2.WG_ID`.
     pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
-        self.place.as_ref().map_or([0; 2], |place| [place.hw_id1(wave), place.group_id()])
+        match &self.standing {
+            Standing::On(place) => [place.hw_id1(wave), place.group_id()],
+            Standing::Beyond | Standing::Off => [0; 2],
+        }
+    }
+
+    /// Whether the workgroup has to get [`Seat::back`] before it goes on.
+    pub(super) fn is_off(&self) -> bool {
+        matches!(self.standing, Standing::Off)
+    }
+
+    /// Leaves the GPU to others; scratch memory stays.
+    pub(super) fn leave(&mut self) {
+        match std::mem::replace(&mut self.standing, Standing::Off) {
+            Standing::On(place) => self.residency.floor().give(&place),
+            Standing::Beyond => {}
+            Standing::Off => return,
+        }
+        self.queue.waves.fetch_sub(self.need.waves, Ordering::SeqCst);
+    }
+
+    /// Takes a place again, if there is room.
+    pub(super) fn back(&mut self) -> bool {
+        if self.is_off()
+            && let Some(standing) = self.residency.take(&self.queue, &self.need)
+        {
+            self.standing = standing;
+        }
+        !self.is_off()
     }
 
     /// Whether the seat serves a workgroup of this launch as it is.
@@ -187,9 +233,6 @@ impl Drop for Seat {
         if let Some((pool, slots)) = &mut self.scratch {
             pool.give(slots);
         }
-        self.queue.waves.fetch_sub(self.need.waves, Ordering::SeqCst);
-        if let Some(place) = &self.place {
-            self.residency.floor().give(place);
-        }
+        self.leave();
     }
 }

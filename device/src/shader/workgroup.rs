@@ -139,6 +139,31 @@ impl Workgroup {
         self.seat = Some(seat);
     }
 
+    /// Whether it is off the GPU.
+    pub(super) fn is_off(&self) -> bool {
+        self.seat.as_ref().is_some_and(Seat::is_off)
+    }
+
+    /// Leaves the GPU to others until [`Workgroup::put_back`].
+    pub(super) fn take_off(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.leave();
+        }
+    }
+
+    /// Gets on the GPU again, in whatever place there is; false if there is none.
+    pub(super) fn put_back(&mut self) -> bool {
+        let Some(seat) = &mut self.seat else { return true };
+        if !seat.back() {
+            return false;
+        }
+        for (wave, index) in self.waves.iter_mut().take(self.count).zip(0..) {
+            let [hw_id1, group] = seat.hw_ids(index);
+            wave.move_to(hw_id1, group);
+        }
+        true
+    }
+
     /// Whether a wave has looked for what other workgroups write since the last call.
     pub(super) fn take_looked(&mut self) -> bool {
         let waves = self.waves.iter_mut().take(self.count);

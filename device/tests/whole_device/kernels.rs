@@ -190,6 +190,43 @@ fn kernels_that_never_end_are_removed_and_others_run() {
 }
 
 #[test]
+fn waves_of_a_removed_queue_leave_the_gpu_to_others() {
+    const GROUPS: u32 = 16;
+    let mut driver = Driver::up_with(GpuConfig { cus: 8, ..GpuConfig::default() });
+    let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
+    // More waves than eight compute units hold, of a kernel that does not end.
+    spin.packet.grid_size_x = 1024 * 64;
+    spin.queue.put(&driver, &spin.packet);
+    eventually("the GPU is full", || driver.gpu.stats().wave_instructions > 100_000);
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+
+    // Workgroups that wait for each other: all of them have to be on the GPU.
+    let mut process = Process::new(&mut driver, 0x8002);
+    let mut queue = UserQueue::new(&mut driver, &mut process, 0x1000);
+    assert!(queue.add(&mut driver, &process));
+    let kernel = load(&mut driver, &mut process, PROBE, "rendezvous.kd");
+    let (_, arrived_va) = process.alloc(&mut driver, 4096);
+    let (out, out_va) = process.alloc(&mut driver, 64 * 4 * u64::from(GROUPS));
+    let (kernarg, kernarg_va) = process.alloc(&mut driver, 4096);
+    driver.set_ram_u64(kernarg, arrived_va);
+    driver.set_ram_u64(kernarg + 8, out_va);
+    driver.put_ram(kernarg + 16, &[GROUPS, 3]);
+    hidden(&driver, kernarg + 24, 64 * GROUPS, 64);
+    let (done, done_va) = signal(&mut driver, &mut process, 1);
+    queue.put(&driver, &dispatch(kernel, kernarg_va, 64 * GROUPS, 64, done_va));
+    eventually("workgroups meet", || driver.ram_u64(done + 8) == 0);
+    assert_eq!(driver.ram_u32(out), 3 * GROUPS);
+
+    // The others go on where they were when their queue comes back, and the rest of them begins.
+    driver.set_ram_u64(spin.stop, 1);
+    assert!(spin.queue.add(&mut driver, &spin.process));
+    eventually("the first kernel completes", || driver.ram_u64(spin.done) == 0);
+    let stats = driver.gpu.stats();
+    assert_eq!(stats.workgroups, 1024 + u64::from(GROUPS));
+    assert_eq!(stats.errors, Default::default());
+}
+
+#[test]
 fn a_reset_ends_kernels_that_never_end() {
     let mut driver = Driver::up();
     let spin = spinning(&mut driver, 0x8001, 0x800);
