@@ -101,9 +101,11 @@ fn main() -> Result<()> {
 }
 
 /// Runs the nested tier and ends with its status; a program of its own, because it is made of belfry's library.
+///
+/// Building it may take minutes, of which cargo tells.
 fn nested_kvm(arguments: &[String]) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--package", "belfry-tests", "--bin", "nested-kvm", "--"])
+        .args(["run", "--package", "belfry-tests", "--bin", "nested-kvm", "--"])
         .args(arguments)
         .status()
         .context("running nested-kvm")?;
