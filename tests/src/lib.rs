@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress};
+use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress, programs};
 
 /// Fetches, builds and caches what a guest needs.
 ///
@@ -25,7 +25,7 @@ pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
 /// When cargo fails.
 pub fn guest_roles(cache: &Cache) -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let target_dir = cache.root().join("programs");
+    let target_dir = programs::target_directory(cache);
     let output = Command::new(env!("CARGO"))
         .args([
             "build",

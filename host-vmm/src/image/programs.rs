@@ -43,6 +43,12 @@ pub fn workspace() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_owned()
 }
 
+/// Where programs of this source tree that run in guests are built.
+#[must_use]
+pub fn target_directory(cache: &Cache) -> PathBuf {
+    cache.target_directory("programs", &workspace())
+}
+
 /// Builds the programs, or finds that nothing has changed.
 pub fn build(cache: &Cache, progress: &Progress) -> Result<Programs, ProgramError> {
     let workspace = workspace();
@@ -50,7 +56,7 @@ pub fn build(cache: &Cache, progress: &Progress) -> Result<Programs, ProgramErro
         return Err(ProgramError::NoSources(workspace));
     }
     let _lock = cache.lock("programs", || progress.line("waiting for another belfry that is building"))?;
-    let target = cache.root().join("programs");
+    let target = target_directory(cache);
     let step = progress.spinner("building the guest's programs");
     let mut command = Command::new("cargo");
     command

@@ -9,7 +9,7 @@ use vm_memory::{Bytes as _, GuestAddress};
 
 use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
 use crate::image::packed::{self, PackedError};
-use crate::image::{Cache, CacheError};
+use crate::image::{Cache, CacheError, programs};
 
 const TARGET: &str = "x86_64-unknown-none";
 /// RAM of the guest.
@@ -53,8 +53,8 @@ pub fn build(cache: &Cache) -> Result<PathBuf, BuildError> {
     if let Some(kernel) = packed::bare_metal() {
         return Ok(kernel?);
     }
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directory = manifest.parent().unwrap_or(manifest).join("guests/bare-metal");
+    let workspace = programs::workspace();
+    let directory = workspace.join("guests/bare-metal");
     if !directory.join("Cargo.toml").exists() {
         return Err(BuildError::NoSources(directory));
     }
@@ -69,7 +69,7 @@ pub fn build(cache: &Cache) -> Result<PathBuf, BuildError> {
     }
     let _lock =
         cache.lock("bare-metal", || log::info!(target: "kvm", "waiting for another build of the guest"))?;
-    let target = cache.root().join("bare-metal");
+    let target = cache.target_directory("bare-metal", &workspace);
     let mut command = Command::new("cargo");
     command
         .args(["build", "--quiet", "--release", "--locked", "--target", TARGET, "--target-dir"])
