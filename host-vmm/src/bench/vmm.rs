@@ -11,7 +11,7 @@ use super::{Machine, load, machine};
 use crate::image::{Cache, CacheError, Progress};
 use crate::kvm::measure::{self, BATCH, MAX_SAMPLES, Recording};
 use crate::kvm::{DoorbellMode, KvmError, probe};
-use crate::run::{BootPhases, Mode, RunOptions, run};
+use crate::run::{BootPhases, Mode, RunError, RunOptions, run};
 
 /// How long one mode may take.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -272,9 +272,13 @@ fn host(recording: &Recording, load: [f64; 2]) -> Result<Host, VmmBenchError> {
 
 fn boot(bare_metal: &Recording, progress: &Progress) -> Result<Boot, VmmBenchError> {
     let bare_metal = bare_metal_phases(bare_metal)?;
-    Ok(match probe::usable(&Cache::open()?) {
-        Ok(_) => Boot { bare_metal, debian: Some(debian_phases(progress)?), why_no_debian: None },
-        Err(why) => Boot { bare_metal, debian: None, why_no_debian: Some(why.to_string()) },
+    let debian = match probe::usable(&Cache::open()?) {
+        Ok(_) => debian_phases(progress)?,
+        Err(why) => Err(why.to_string()),
+    };
+    Ok(match debian {
+        Ok(debian) => Boot { bare_metal, debian: Some(debian), why_no_debian: None },
+        Err(why) => Boot { bare_metal, debian: None, why_no_debian: Some(why) },
     })
 }
 
@@ -292,14 +296,17 @@ fn bare_metal_phases(recording: &Recording) -> Result<BootPhases, VmmBenchError>
     })
 }
 
-/// Runs vector-add in the Debian guest.
-fn debian_phases(progress: &Progress) -> Result<BootPhases, VmmBenchError> {
+/// Runs vector-add in the Debian guest, or answers why there is no such guest to run.
+fn debian_phases(progress: &Progress) -> Result<Result<BootPhases, String>, VmmBenchError> {
     let options = RunOptions { mode: Mode::Kvm, ..RunOptions::default() };
     let mut text = Vec::new();
-    let report = run(&options, progress, &mut |_, data| text.extend_from_slice(data))
-        .map_err(|error| VmmBenchError::Debian(error.to_string()))?;
+    let report = match run(&options, progress, &mut |_, data| text.extend_from_slice(data)) {
+        Ok(report) => report,
+        Err(error @ RunError::Image(_)) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(VmmBenchError::Debian(error.to_string())),
+    };
     match report.phases {
-        Some(phases) if report.exit_status == 0 => Ok(phases),
+        Some(phases) if report.exit_status == 0 => Ok(Ok(phases)),
         _ => Err(VmmBenchError::Debian(format!(
             "{} ended with status {}: {}",
             report.program,
