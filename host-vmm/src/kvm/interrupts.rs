@@ -2,6 +2,7 @@
 //!
 //! Messages: PCI 3.0 section 6.8 (MSI, MSI-X); routes: Linux `Documentation/virt/kvm/api.rst`, `KVM_SET_GSI_ROUTING`.
 
+use std::fmt::Debug;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,10 +28,70 @@ pub(super) fn line_of(device: u8, pin: u8) -> u32 {
     16 + u32::from(device.wrapping_add(pin) % LINES)
 }
 
+/// Where the interrupts of a number go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Route {
+    /// To a pin of an interrupt controller.
+    Pin { gsi: u32, chip: u32, pin: u32 },
+    /// To the processor a message names.
+    Message { gsi: u32, message: Message },
+}
+
+impl Route {
+    fn entry(&self) -> kvm_irq_routing_entry {
+        match *self {
+            Self::Pin { gsi, chip, pin } => {
+                let mut entry =
+                    kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_IRQCHIP, ..Default::default() };
+                entry.u.irqchip = kvm_irq_routing_irqchip { irqchip: chip, pin };
+                entry
+            }
+            Self::Message { gsi, message } => {
+                let mut entry =
+                    kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_MSI, ..Default::default() };
+                entry.u.msi = kvm_irq_routing_msi {
+                    address_lo: message.address as u32,
+                    address_hi: (message.address >> 32) as u32,
+                    data: message.data,
+                    ..Default::default()
+                };
+                entry
+            }
+        }
+    }
+}
+
+/// What carries interrupts to the processors: KVM.
+pub(super) trait Chips: Debug + Send + Sync {
+    /// Has an eventfd raise the interrupt of a number.
+    fn connect(&self, eventfd: &EventFd, gsi: u32) -> io::Result<()>;
+    /// Replaces the routes of all numbers.
+    fn set_routes(&self, routes: &[Route]) -> io::Result<()>;
+    /// Sets the level of a pin.
+    fn set_line(&self, line: u32, asserted: bool) -> io::Result<()>;
+}
+
+impl Chips for VmFd {
+    fn connect(&self, eventfd: &EventFd, gsi: u32) -> io::Result<()> {
+        Ok(self.register_irqfd(eventfd, gsi)?)
+    }
+
+    fn set_routes(&self, routes: &[Route]) -> io::Result<()> {
+        let entries: Vec<_> = routes.iter().map(Route::entry).collect();
+        let routing =
+            KvmIrqRouting::from_entries(&entries).map_err(|error| io::Error::other(format!("{error:?}")))?;
+        Ok(self.set_gsi_routing(&routing)?)
+    }
+
+    fn set_line(&self, line: u32, asserted: bool) -> io::Result<()> {
+        Ok(self.set_irq_line(line, asserted)?)
+    }
+}
+
 /// The routes of one VM.
 #[derive(Debug)]
 pub(super) struct Routes {
-    vm: Arc<VmFd>,
+    chips: Arc<dyn Chips>,
     /// Of all functions, from [`PINS`] on.
     messages: Mutex<Vec<Option<Message>>>,
     /// Which functions assert each pin: pins are shared.
@@ -39,8 +100,8 @@ pub(super) struct Routes {
 
 impl Routes {
     /// Connects the board's pins; there are no messages yet.
-    pub(super) fn new(vm: Arc<VmFd>) -> io::Result<Arc<Self>> {
-        let routes = Self { vm, messages: Mutex::default(), asserted: Mutex::default() };
+    pub(super) fn new(chips: Arc<impl Chips + 'static>) -> io::Result<Arc<Self>> {
+        let routes = Self { chips, messages: Mutex::default(), asserted: Mutex::default() };
         routes.install(&[])?;
         Ok(Arc::new(routes))
     }
@@ -51,50 +112,32 @@ impl Routes {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let first = messages.len();
         for (gsi, eventfd) in (PINS + first as u32..).zip(&eventfds) {
-            self.vm.register_irqfd(eventfd, gsi)?;
+            self.chips.connect(eventfd, gsi)?;
         }
         messages.resize(first + usize::from(count), None);
         Ok(Arc::new(Vectors { routes: Arc::clone(self), device, first, eventfds }))
     }
 
     fn install(&self, messages: &[Option<Message>]) -> io::Result<()> {
-        let mut entries = Vec::new();
-        for pin in 0..PINS {
-            if pin < 16 {
-                let (chip, line) =
-                    if pin < 8 { (KVM_IRQCHIP_PIC_MASTER, pin) } else { (KVM_IRQCHIP_PIC_SLAVE, pin - 8) };
-                entries.push(pin_route(pin, chip, line));
+        let mut routes = Vec::new();
+        for gsi in 0..PINS {
+            match gsi {
+                0..8 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_PIC_MASTER, pin: gsi }),
+                8..16 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_PIC_SLAVE, pin: gsi - 8 }),
+                _ => {}
             }
             // The timer, line 0, is at pin 2; the second 8259 is at line 2, which is nobody else's.
-            match pin {
-                0 => entries.push(pin_route(pin, KVM_IRQCHIP_IOAPIC, 2)),
+            match gsi {
+                0 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_IOAPIC, pin: 2 }),
                 2 => {}
-                _ => entries.push(pin_route(pin, KVM_IRQCHIP_IOAPIC, pin)),
+                _ => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_IOAPIC, pin: gsi }),
             }
         }
-        for (gsi, message) in (PINS..).zip(messages) {
-            if let Some(message) = message {
-                let mut entry =
-                    kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_MSI, ..Default::default() };
-                entry.u.msi = kvm_irq_routing_msi {
-                    address_lo: message.address as u32,
-                    address_hi: (message.address >> 32) as u32,
-                    data: message.data,
-                    ..Default::default()
-                };
-                entries.push(entry);
-            }
-        }
-        let routing =
-            KvmIrqRouting::from_entries(&entries).map_err(|error| io::Error::other(format!("{error:?}")))?;
-        Ok(self.vm.set_gsi_routing(&routing)?)
+        let sent =
+            |(gsi, message): (u32, &Option<Message>)| message.map(|message| Route::Message { gsi, message });
+        routes.extend((PINS..).zip(messages).filter_map(sent));
+        self.chips.set_routes(&routes)
     }
-}
-
-fn pin_route(gsi: u32, irqchip: u32, pin: u32) -> kvm_irq_routing_entry {
-    let mut entry = kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_IRQCHIP, ..Default::default() };
-    entry.u.irqchip = kvm_irq_routing_irqchip { irqchip, pin };
-    entry
 }
 
 /// The messages of one function.
@@ -137,7 +180,7 @@ impl Interrupts for Vectors {
         let (before, own) = (*pin, 1 << self.device);
         *pin = if asserted { before | own } else { before & !own };
         if (*pin != 0) != (before != 0)
-            && let Err(error) = self.routes.vm.set_irq_line(line, *pin != 0)
+            && let Err(error) = self.routes.chips.set_line(line, *pin != 0)
         {
             log::error!(target: "kvm", "line {line} of device {} cannot be set: {error}", self.device);
         }

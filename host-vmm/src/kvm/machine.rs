@@ -283,7 +283,7 @@ fn virtio_function(
     let vectors =
         routes.vectors(number, VirtioFunction::vectors(&*device)).map_err(step("route interrupts"))?;
     let function = VirtioFunction::new(device, number, memory.clone(), vectors, Some(Arc::clone(vm)));
-    Ok(Arc::new(function.map_err(step("start a virtio device"))?))
+    Ok(Arc::new(function.and_then(VirtioFunction::start).map_err(step("start a virtio device"))?))
 }
 
 /// What lies between RAM and the interrupt controllers, and behind all RAM.

@@ -9,7 +9,7 @@
 //! | ports | `board.rs`, `console.rs`, `cmos.rs`, `power.rs` |
 //! | what firmware tells the guest of the machine | `acpi/` |
 //! | the root bus | `pci/` |
-//! | the GPU as a function on it | `gpu.rs` |
+//! | the GPU as a function on it | `gpu.rs`, `gpu_messages.rs` |
 //! | the guest channel and disks | `virtio/` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
@@ -29,6 +29,7 @@ mod console;
 mod cpuid;
 mod doorbells;
 mod gpu;
+mod gpu_messages;
 mod host;
 mod input;
 mod interrupts;

@@ -36,7 +36,7 @@ pub(super) fn channel(vm: &Arc<VmFd>, routes: &Arc<Routes>) -> (UnixStream, Virt
     let device = Console::new("org.example.0", stream).unwrap();
     let vectors = routes.vectors(2, device.profile().queues.len() as u16 + 1).unwrap();
     let function = VirtioFunction::new(Box::new(device), 2, ram(), vectors, Some(Arc::clone(vm)));
-    (host, function.unwrap())
+    (host, function.and_then(VirtioFunction::start).unwrap())
 }
 
 /// Memory with a request in it: `hello` on its way to the host.

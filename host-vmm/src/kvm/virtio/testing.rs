@@ -63,8 +63,8 @@ impl Driver {
         let memory = memory::ram(RAM, HugePages::Off).unwrap();
         let interrupts = Arc::new(Recorder::default());
         let sizes = device.profile().queues;
-        let function =
-            VirtioFunction::new(Box::new(device), 2, memory.clone(), interrupts.clone(), None).unwrap();
+        let function = VirtioFunction::new(Box::new(device), 2, memory.clone(), interrupts.clone(), None);
+        let function = function.and_then(VirtioFunction::start).unwrap();
         function.config_write(4, &[6, 0]);
         Self { function, memory, interrupts, sizes }
     }

@@ -59,7 +59,7 @@ struct Engine {
 
 /// What vCPUs and the device's thread share. Locks are taken in the order engine, registers, interrupt.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(in crate::kvm) struct Shared {
     name: String,
     memory: GuestMemoryMmap,
     engine: Mutex<Engine>,
@@ -101,7 +101,7 @@ impl Shared {
     }
 
     /// Does one step of the device's work, if it may work at all.
-    pub(super) fn work(&self) -> Progress {
+    pub(in crate::kvm) fn work(&self) -> Progress {
         while self.pause.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -192,13 +192,14 @@ pub(in crate::kvm) struct VirtioFunction {
     window: usize,
     device_config: Vec<u8>,
     placement: Mutex<Placement>,
-    shared: Arc<Shared>,
+    pub(in crate::kvm) shared: Arc<Shared>,
     /// Stopped before the rest goes.
-    _worker: Worker,
+    worker: Option<Worker>,
 }
 
 impl VirtioFunction {
-    /// Makes the function of device number `number`; without a VM, notifications are exits.
+    /// Makes the function of device number `number`, which does nothing before it is started; without a VM,
+    /// notifications are exits.
     pub(in crate::kvm) fn new(
         device: Box<dyn Device>,
         number: u8,
@@ -222,7 +223,6 @@ impl VirtioFunction {
             bus_master: AtomicBool::new(false),
             complaints: AtomicU32::new(0),
         });
-        let worker = Worker::start(Arc::clone(&shared), &profile.name)?;
         Ok(Self {
             bars,
             config: Mutex::new(config),
@@ -230,8 +230,14 @@ impl VirtioFunction {
             device_config: profile.config,
             placement: Mutex::new(Placement { vm, base: None }),
             shared,
-            _worker: worker,
+            worker: None,
         })
+    }
+
+    /// Starts the thread that works for the device.
+    pub(in crate::kvm) fn start(mut self) -> io::Result<Self> {
+        self.worker = Some(Worker::start(Arc::clone(&self.shared), &self.shared.name)?);
+        Ok(self)
     }
 
     /// Interrupt vectors a device needs: one for each queue, one for its configuration.
