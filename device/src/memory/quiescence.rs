@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Counts slices in two generations, the current and the one being waited for.
+///
+/// In cache lines of its own: every slice writes to it, and what lies beside it is read all the time.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Quiescence {
     epoch: AtomicU64,
     inside: [AtomicUsize; 2],

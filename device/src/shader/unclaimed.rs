@@ -13,7 +13,10 @@ const PARTS: u64 = 4;
 
 /// What is left of a grid, handed out in shares of neighbouring workgroups: taking them one by one moves a cache line
 /// between the workers for each, and neighbours find each other's data in the cache.
+///
+/// In cache lines of its own: workers read what else a dispatch has for every workgroup.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Unclaimed {
     /// Ascending, without gaps or overlaps between neighbours that could be one.
     ranges: Mutex<VecDeque<Range<u64>>>,
