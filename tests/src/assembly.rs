@@ -16,7 +16,7 @@ pub struct Kernel<'a> {
     pub name: &'a str,
     /// Its instructions, `s_endpgm` included.
     pub body: &'a str,
-    /// More directives of its descriptor, `.amdhsa_*`.
+    /// More directives of its descriptor, `.amdhsa_*`; with shared vector registers it has waves of 64 lanes, else of 32.
     pub directives: &'a str,
     /// Vector registers its descriptor says it uses.
     pub vgprs: u32,
@@ -59,26 +59,32 @@ fn run_clang(gpu: &str, source: &Path, object: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Lanes of a wave.
+fn lanes(directives: &str) -> u32 {
+    if directives.contains(".amdhsa_shared_vgpr_count") { 64 } else { 32 }
+}
+
 fn text(gpu: &str, kernels: &[Kernel<'_>]) -> Result<String> {
     let mut text = format!(".amdgcn_target \"amdgcn-amd-amdhsa--{gpu}\"\n");
     for Kernel { name, body, directives, vgprs, pointers } in kernels {
         let bytes = pointers * 8;
+        let wave32 = u32::from(lanes(directives) == 32);
         write!(
             text,
             ".text\n.globl {name}\n.p2align 8\n.type {name},@function\n{name}:\n{body}\n.Lend_{name}:\n\
              .size {name}, .Lend_{name}-{name}\n.rept 64\ns_code_end\n.endr\n\
              .rodata\n.p2align 6\n.amdhsa_kernel {name}\n  .amdhsa_next_free_vgpr {vgprs}\n\
              \x20 .amdhsa_next_free_sgpr 100\n  .amdhsa_user_sgpr_kernarg_segment_ptr 1\n\
-             \x20 .amdhsa_kernarg_size {bytes}\n  .amdhsa_wavefront_size32 1\n{directives}\n.end_amdhsa_kernel\n"
+             \x20 .amdhsa_kernarg_size {bytes}\n  .amdhsa_wavefront_size32 {wave32}\n{directives}\n.end_amdhsa_kernel\n"
         )?;
     }
     text.push_str(".amdgpu_metadata\namdhsa.version: [1, 2]\namdhsa.kernels:\n");
-    for Kernel { name, vgprs, pointers, .. } in kernels {
-        let bytes = pointers * 8;
+    for Kernel { name, directives, vgprs, pointers, .. } in kernels {
+        let (bytes, lanes) = (pointers * 8, lanes(directives));
         write!(
             text,
             "  - .name: {name}\n    .symbol: {name}.kd\n    .kernarg_segment_size: {bytes}\n    .kernarg_segment_align: 8\n\
-             \x20   .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n    .wavefront_size: 32\n\
+             \x20   .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n    .wavefront_size: {lanes}\n\
              \x20   .sgpr_count: 100\n    .vgpr_count: {vgprs}\n    .max_flat_workgroup_size: 1024\n    .args:\n"
         )?;
         for argument in 0..*pointers {

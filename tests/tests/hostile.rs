@@ -119,6 +119,12 @@ fn more_registers_than_declared_are_an_error() {
 }
 
 #[test]
+fn more_registers_than_declared_and_shared_are_an_error() {
+    let kernel = Kernel::new("greedy", "v_mov_b32 v40, 1\ns_endpgm\n");
+    fails(Kernel { directives: ".amdhsa_shared_vgpr_count 1", ..kernel }, ILLEGAL);
+}
+
+#[test]
 fn lds_out_of_range_is_an_aperture_violation() {
     let body = "v_mov_b32 v1, 0x8000\nds_store_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_endpgm\n";
     fails(Kernel::new("oversteps", body), APERTURE);

@@ -72,6 +72,8 @@ pub(crate) struct Key {
     pub(crate) halves: u32,
     /// `MODE` bits that change lowering.
     pub(crate) mode: u32,
+    /// First vector register the halves share; 0 when they share none.
+    pub(crate) shared_from: u16,
 }
 
 /// A worker's decoded code.
@@ -142,7 +144,7 @@ impl CodeCache {
         // Also for waves that continue in the middle of it.
         let is_last = self.last.as_ref().is_some_and(|(region, checked)| {
             *checked == epoch
-                && (region.key.halves, region.key.mode) == (key.halves, key.mode)
+                && (Key { pc: key.pc, ..region.key }) == key
                 && region.index_of(key.pc).is_some()
         });
         if !is_last || apertures != self.apertures || context != self.context {

@@ -92,6 +92,9 @@ pub struct WaveInit<'a> {
     pub vgprs: &'a [[u32; 64]],
     /// Vector registers allocated, at most [`MAX_VGPRS`]; using one beyond stops the wave.
     pub vgpr_count: u16,
+    /// Further vector registers, numbered from `vgpr_count` on, of 32 lanes that both halves of a wave64 share
+    /// (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT` in units of 8); at most [`MAX_VGPRS`] together. A wave32 has none.
+    pub shared_vgprs: u16,
     /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
     /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
     pub mode: u32,
@@ -123,6 +126,7 @@ impl Default for WaveInit<'_> {
             sgprs: &[],
             vgprs: &[],
             vgpr_count: MAX_VGPRS,
+            shared_vgprs: 0,
             mode: Wave::DEFAULT_MODE,
             ttmps: [0; 16],
             scratch_base: 0,
@@ -144,7 +148,10 @@ pub struct Wave {
     pub(crate) s: [u32; 256],
     /// 32-lane halves: 1 or 2.
     pub(crate) halves: u32,
+    /// Vector registers of its own.
     pub(crate) vgpr_count: u16,
+    /// Vector registers it can name: its own, then those its halves share.
+    pub(crate) registers: u16,
     pub(crate) mode: u32,
     pub(crate) pc: u64,
     pub(crate) scratch_base: u64,
@@ -162,6 +169,8 @@ pub struct Wave {
     pub(crate) doorbell: u32,
     /// EXEC while an instruction runs with fewer lanes (DPP).
     pub(crate) saved_exec: [u32; 2],
+    /// Lanes that write registers shared by the halves.
+    pub(crate) writing: u64,
     /// It has looked for what other waves write; see [`Wave::take_looked`].
     pub(crate) looked: bool,
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
@@ -191,6 +200,7 @@ impl Wave {
             s: [0; 256],
             halves: 1,
             vgpr_count: 0,
+            registers: 0,
             mode: 0,
             pc: 0,
             scratch_base: 0,
@@ -203,6 +213,7 @@ impl Wave {
             handler: TrapHandler::default(),
             doorbell: 0,
             saved_exec: [0; 2],
+            writing: 0,
             looked: false,
             instructions: 0,
         };
@@ -212,7 +223,7 @@ impl Wave {
 
     /// Starts a new wave in this one's storage, which is cheaper than [`Wave::new`]; the instruction count restarts too.
     pub fn restart(&mut self, init: &WaveInit<'_>) {
-        let used = u32::from(self.vgpr_count) * self.halves;
+        let used = u32::from(self.registers) * self.halves;
         for row in 0..used {
             *self.v.row_mut(row) = ZERO_ROW;
         }
@@ -232,6 +243,8 @@ impl Wave {
             WaveSize::Wave64 => 2,
         };
         self.vgpr_count = init.vgpr_count.min(MAX_VGPRS);
+        let shared = if self.halves == 1 { 0 } else { init.shared_vgprs };
+        self.registers = self.vgpr_count.saturating_add(shared).min(MAX_VGPRS);
         self.mode = init.mode;
         self.pc = init.pc;
         self.scratch_base = init.scratch_base;
@@ -331,7 +344,16 @@ impl Wave {
         if lane < self.lanes() {
             let row = self.row_of(register, lane);
             self.v.set_lane(row, lane & 31, value);
+            if u16::from(register) >= self.vgpr_count && self.has_shared_vgprs() {
+                self.v.set_lane(row ^ 1, lane & 31, value);
+            }
         }
+    }
+
+    /// Whether its halves share vector registers.
+    #[inline(always)]
+    pub(crate) fn has_shared_vgprs(&self) -> bool {
+        self.registers > self.vgpr_count
     }
 
     fn row_of(&self, register: u8, lane: u32) -> u32 {

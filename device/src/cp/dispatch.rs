@@ -9,8 +9,8 @@ use belfry_abi::kernel_descriptor::{
 use belfry_isa::exec::MAX_LDS_SIZE;
 use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::Access;
-use belfry_isa::wave::MAX_VGPRS;
 
+use super::descriptor;
 use super::error::Cause;
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
 use crate::vm::AddressSpace;
@@ -19,12 +19,6 @@ use crate::vm::AddressSpace;
 const LDS_GRANULE: u32 = 512;
 /// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
 const MAX_USER_SGPRS: usize = 16;
-/// Bits of `COMPUTE_PGM_RSRC1` that a descriptor leaves 0: PRIV, DEBUG_MODE, BULKY, CDBG_USER and reserved ones. The SGPR
-/// count is without meaning on gfx10 and later, and LLVM writes 2 there.
-const RSRC1_MUST_BE_ZERO: u32 = 1 << 20 | 1 << 22 | 0b11 << 24 | 0b11 << 27;
-/// Bits of `COMPUTE_PGM_RSRC2` that a descriptor leaves 0: GRANULATED_LDS_SIZE and the reserved bit.
-const RSRC2_MUST_BE_ZERO: u32 = 0x1ff << 15 | 1 << 31;
-
 /// A dispatch packet where it lies in its ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
@@ -61,18 +55,13 @@ pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepar
     } else {
         WaveSize::Wave64
     };
-    let (lanes, granule) = match wave_size {
-        WaveSize::Wave32 => (32, 8),
-        WaveSize::Wave64 => (64, 4),
-    };
-    let vgprs = (rsrc1.granulated_workitem_vgpr_count() + 1) * granule;
-    let vgpr_count =
-        u16::try_from(vgprs).ok().filter(|&count| count <= MAX_VGPRS).ok_or(Cause::Registers(vgprs))?;
+    let (vgpr_count, shared_vgprs) = descriptor::vgprs(&descriptor)?;
     let user_sgprs = user_sgprs(source, &descriptor)?;
     let launch = Launch {
         entry,
         wave_size,
         vgpr_count,
+        shared_vgprs,
         mode: mode(rsrc1, rsrc2),
         user_sgprs,
         workgroup_id_sgprs: [
@@ -93,12 +82,16 @@ pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepar
         hw_id2: 0,
     };
     if !launch.fits_at_all() {
-        return Err(Cause::Occupancy { waves: launch.waves_per_workgroup(), vgprs });
+        return Err(Cause::Occupancy {
+            waves: launch.waves_per_workgroup(),
+            vgprs: (vgpr_count + shared_vgprs).into(),
+        });
     }
     if launch.workgroup_count().is_none() {
         return Err(Cause::Dimensions { dimensions: packet.setup & 3, grid });
     }
-    let scratch_per_wave = u64::from(packet.private_segment_size) * lanes;
+    let private = if rsrc2.enable_private_segment() { packet.private_segment_size } else { 0 };
+    let scratch_per_wave = u64::from(private) * u64::from(launch.lanes());
     Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(256) })
 }
 
@@ -127,33 +120,7 @@ fn kernel(space: &AddressSpace, address: u64) -> Result<(KernelDescriptor, u64),
     }
     let descriptor: KernelDescriptor =
         space.read(address).map_err(|fault| bad(format!("unreadable: {fault}")))?;
-    let properties = descriptor.kernel_code_properties;
-    let reserved = descriptor.reserved0.iter().chain(&descriptor.reserved1).chain(&descriptor.reserved3);
-    if reserved.copied().any(|byte| byte != 0) || properties.reserved0() != 0 || properties.reserved1() != 0 {
-        return Err(bad("reserved fields of the kernel descriptor are not zero".into()));
-    }
-    if descriptor.compute_pgm_rsrc1.bits() & RSRC1_MUST_BE_ZERO != 0 {
-        return Err(bad(format!(
-            "COMPUTE_PGM_RSRC1 {:#x} sets bits a kernel may not",
-            descriptor.compute_pgm_rsrc1.bits()
-        )));
-    }
-    if descriptor.compute_pgm_rsrc2.bits() & RSRC2_MUST_BE_ZERO != 0 {
-        return Err(bad(format!(
-            "COMPUTE_PGM_RSRC2 {:#x} sets bits a kernel may not",
-            descriptor.compute_pgm_rsrc2.bits()
-        )));
-    }
-    if descriptor.kernarg_preload != 0 {
-        return Err(bad("gfx11 does not preload kernel arguments".into()));
-    }
-    if descriptor.compute_pgm_rsrc3.shared_vgpr_count() != 0 {
-        return Err(bad("shared vector registers are not modelled".into()));
-    }
-    let rsrc3 = descriptor.compute_pgm_rsrc3;
-    if rsrc3.trap_on_start() || rsrc3.trap_on_end() {
-        return Err(bad("traps at start and end are for the packet processor to ask for".into()));
-    }
+    descriptor::check(&descriptor).map_err(bad)?;
     let entry = address.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     if descriptor.kernel_code_entry_byte_offset == 0 || !entry.is_multiple_of(KERNEL_CODE_ENTRY_ALIGN) {
         return Err(bad(format!("entry point {entry:#x} is not aligned to 256 bytes")));
@@ -174,22 +141,12 @@ fn mode(rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> u32 {
 /// Values of the user SGPRs the kernel asks for, in the fixed order.
 fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor) -> Result<Vec<u32>, Cause> {
     let properties = descriptor.kernel_code_properties;
-    let (queue_address, scratch_base, scratch_descriptor) = match source.queue {
-        Some((address, queue)) => {
-            (address, queue.scratch_backing_memory_location, queue.scratch_resource_descriptor)
-        }
-        None => (0, 0, [0; 4]),
-    };
     let mut sgprs = Vec::with_capacity(MAX_USER_SGPRS);
-    if properties.enable_sgpr_private_segment_buffer() {
-        sgprs.extend(scratch_descriptor);
-    }
     let pairs = [
         (properties.enable_sgpr_dispatch_ptr(), source.address),
-        (properties.enable_sgpr_queue_ptr(), queue_address),
+        (properties.enable_sgpr_queue_ptr(), source.queue.map_or(0, |(address, _)| address)),
         (properties.enable_sgpr_kernarg_segment_ptr(), source.packet.kernarg_address),
         (properties.enable_sgpr_dispatch_id(), source.index),
-        (properties.enable_sgpr_flat_scratch_init(), scratch_base),
     ];
     for (_, value) in pairs.into_iter().filter(|(enabled, _)| *enabled) {
         sgprs.extend([value as u32, (value >> 32) as u32]);
@@ -280,8 +237,7 @@ mod tests {
     fn user_sgprs_follow_the_fixed_order() {
         use belfry_abi::kernel_descriptor::{ComputePgmRsrc2, KernelCodeProperties};
         use zerocopy::FromZeros;
-        let mut queue = AmdQueue::new_zeroed();
-        queue.scratch_resource_descriptor = [1, 2, 3, 4];
+        let queue = AmdQueue::new_zeroed();
         let mut packet = packet();
         packet.kernarg_address = 0x1_0000_0002;
         packet.private_segment_size = 99;
@@ -292,12 +248,12 @@ mod tests {
             queue: Some((0x9_0000_000a, &queue)),
         };
         let mut descriptor = KernelDescriptor::new_zeroed();
-        // Everything but the flat scratch pair: 4 + 2 * 4 + 1 registers, and one more declared.
-        descriptor.kernel_code_properties = KernelCodeProperties::from_bits(0b101_1111);
-        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(14 << 1);
+        // All gfx11 has: 2 * 4 + 1 registers, and one more declared.
+        descriptor.kernel_code_properties = KernelCodeProperties::from_bits(0b101_1110);
+        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(10 << 1);
         let sgprs = user_sgprs(source, &descriptor).expect("they fit");
-        assert_eq!(sgprs, [1, 2, 3, 4, 6, 5, 0xa, 9, 2, 1, 8, 7, 99, 0]);
-        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(12 << 1);
+        assert_eq!(sgprs, [6, 5, 0xa, 9, 2, 1, 8, 7, 99, 0]);
+        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(8 << 1);
         assert!(matches!(user_sgprs(source, &descriptor), Err(Cause::KernelObject { .. })));
     }
 }

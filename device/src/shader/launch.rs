@@ -34,6 +34,8 @@ pub struct Launch {
     pub wave_size: WaveSize,
     /// VGPRs of a wave.
     pub vgpr_count: u16,
+    /// VGPRs that the halves of a wave64 share, numbered from `vgpr_count` on.
+    pub shared_vgprs: u16,
     /// `MODE` register.
     pub mode: u32,
     /// SGPRs the packet processor preloads, `s0..`, at most 16.
@@ -113,7 +115,7 @@ impl Launch {
     pub(super) fn need(&self) -> Need {
         Need {
             waves: self.waves_per_workgroup(),
-            vgprs: allocated(self.wave_size, self.vgpr_count),
+            vgprs: allocated(self.wave_size, self.vgpr_count, self.shared_vgprs),
             lds: self.lds_size,
             wgp_mode: self.wgp_mode,
         }
@@ -206,6 +208,7 @@ impl Launch {
             sgprs: &sgprs[..count],
             vgprs: core::slice::from_ref(v0),
             vgpr_count: self.vgpr_count,
+            shared_vgprs: self.shared_vgprs,
             mode: self.mode,
             scratch_base,
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
@@ -232,6 +235,7 @@ mod tests {
             entry: 0x1000,
             wave_size: WaveSize::Wave32,
             vgpr_count: 8,
+            shared_vgprs: 0,
             mode: 0x3f0,
             user_sgprs: vec![0xa, 0xb],
             workgroup_id_sgprs: [true, false, true],

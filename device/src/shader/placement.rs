@@ -33,13 +33,14 @@ pub(super) struct Need {
     pub(super) wgp_mode: bool,
 }
 
-/// Vector registers, of 32 lanes each, that a wave of `size` with `count` registers occupies.
-pub(super) fn allocated(size: WaveSize, count: u16) -> u32 {
-    match size {
-        WaveSize::Wave32 => u32::from(count).next_multiple_of(GRANULE),
-        WaveSize::Wave64 => u32::from(count).next_multiple_of(GRANULE / 2) * 2,
-    }
-    .max(GRANULE)
+/// Vector registers, of 32 lanes each, that a wave of `size` with `count` registers occupies; of those the halves of a
+/// wave64 share, each is one.
+pub(super) fn allocated(size: WaveSize, count: u16, shared: u16) -> u32 {
+    let rows = match size {
+        WaveSize::Wave32 => u32::from(count),
+        WaveSize::Wave64 => u32::from(count) * 2 + u32::from(shared),
+    };
+    rows.next_multiple_of(GRANULE).max(GRANULE)
 }
 
 impl Need {
@@ -225,7 +226,7 @@ mod tests {
             (WaveSize::Wave64, 128, 5),
             (WaveSize::Wave64, 256, 2),
         ] {
-            let need = Need { waves: 1, vgprs: allocated(size, vgprs), lds: 0, wgp_mode: true };
+            let need = Need { waves: 1, vgprs: allocated(size, vgprs, 0), lds: 0, wgp_mode: true };
             let mut floor = floor(1);
             // Workgroups of one wave are limited to their own number too.
             let places = fill(&mut floor, need).len() as u32;
@@ -233,6 +234,19 @@ mod tests {
             let four = Need { waves: 4, ..need };
             assert_eq!(fill(&mut self::floor(1), four).len() as u32, waves, "{size:?} {vgprs}");
         }
+    }
+
+    #[test]
+    fn shared_registers_take_half_the_room() {
+        let waves = |count, shared| {
+            let vgprs = allocated(WaveSize::Wave64, count, shared);
+            fill(&mut floor(1), Need { waves: 4, vgprs, lds: 0, wgp_mode: true }).len()
+        };
+        // 1536 rows of a SIMD: 2 * 48 of a wave are 16 waves, 2 * 48 + 8 in units of 24 are 12.
+        assert_eq!(
+            [waves(48, 0), waves(40, 16), waves(48, 8), waves(52, 16), waves(136, 120)],
+            [16, 16, 12, 12, 3]
+        );
     }
 
     #[test]
@@ -249,7 +263,7 @@ mod tests {
     fn workgroups_that_no_processor_holds_are_known() {
         let need = |waves, count, wgp_mode| Need {
             waves,
-            vgprs: allocated(WaveSize::Wave32, count),
+            vgprs: allocated(WaveSize::Wave32, count, 0),
             lds: 0,
             wgp_mode,
         };

@@ -57,6 +57,20 @@ fn vecadd(bench: &Bench) -> KernelDispatchPacket {
     bench.dispatch("vecadd", [256, 1, 1], [256, 1, 1], 0)
 }
 
+/// The packet with another descriptor, which points at the same code.
+fn changed(bench: &Bench, change: impl FnOnce(&mut [u8; 64])) -> KernelDispatchPacket {
+    let mut packet = vecadd(bench);
+    let mut copy = [0u8; 64];
+    bench.space.read_bytes(packet.kernel_object, &mut copy).expect("mapped");
+    change(&mut copy);
+    let moved = bench.buffer(&copy);
+    let offset = u64::from_le_bytes(copy[16..24].try_into().expect("eight bytes"));
+    let entry = packet.kernel_object.wrapping_add(offset);
+    bench.space.store_u64(moved + 16, entry.wrapping_sub(moved)).expect("mapped");
+    packet.kernel_object = moved;
+    packet
+}
+
 #[test]
 fn types_that_do_not_exist() {
     for packet_type in [PacketType::AGENT_DISPATCH, PacketType(6), PacketType(0xff)] {
@@ -136,17 +150,26 @@ fn kernel_objects_that_are_not() {
         (packet, Refused(inactive::CODE_INVALID, 18))
     });
     check("too many registers", |bench| {
-        let mut packet = vecadd(bench);
-        let mut copy = [0u8; 64];
-        bench.space.read_bytes(packet.kernel_object, &mut copy).expect("mapped");
-        copy[48] |= 0x3f;
-        // The descriptor moves, its code does not.
-        let moved = bench.buffer(&copy);
-        let offset = u64::from_le_bytes(copy[16..24].try_into().expect("eight bytes"));
-        let entry = packet.kernel_object.wrapping_add(offset);
-        bench.space.store_u64(moved + 16, entry.wrapping_sub(moved)).expect("mapped");
-        packet.kernel_object = moved;
+        let packet = changed(bench, |descriptor| descriptor[48] |= 0x3f);
         (packet, Refused(inactive::REGISTER_INVALID, 22))
+    });
+    check("shared registers in a wave32", |bench| {
+        (changed(bench, |descriptor| descriptor[44] |= 1), Refused(inactive::CODE_INVALID, 18))
+    });
+    check("too many registers with the shared ones", |bench| {
+        let packet = changed(bench, |descriptor| {
+            descriptor[44] |= 0xf;
+            descriptor[48] |= 0x3f;
+            // Wave64, whose registers come in units of four.
+            descriptor[57] &= !4;
+        });
+        (packet, Refused(inactive::REGISTER_INVALID, 22))
+    });
+    check("trap on start", |bench| {
+        (changed(bench, |descriptor| descriptor[45] |= 4), Refused(inactive::CODE_INVALID, 18))
+    });
+    check("preloaded kernel arguments", |bench| {
+        (changed(bench, |descriptor| descriptor[58] = 2), Refused(inactive::CODE_INVALID, 18))
     });
 }
 

@@ -55,7 +55,7 @@ fn run_with(
     let limit = wave.instructions.saturating_add(budget);
     loop {
         let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
-        let key = Key { pc: wave.pc, halves: wave.halves, mode };
+        let key = Key { pc: wave.pc, halves: wave.halves, mode, shared_from: shared_from(wave) };
         let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
         if region.names_trapsts && !wave.watched && !wave.is_privileged() {
             wave.watched = true;
@@ -71,6 +71,11 @@ fn run_with(
             return Stop::Budget;
         }
     }
+}
+
+/// First vector register the halves share; 0 when they share none.
+fn shared_from(wave: &Wave) -> u16 {
+    if wave.has_shared_vgprs() { wave.vgpr_count } else { 0 }
 }
 
 /// What else lowering looks at: whether exceptions are recorded, and which of them trap.
@@ -90,7 +95,7 @@ pub(super) fn entry(wave: &Wave, region: &Region) -> Result<usize, Stop> {
         let kind = FaultCause::IllegalInstruction { bytes: Vec::new(), text };
         return Err(Stop::Fault(WaveFault { pc: wave.pc, kind }));
     };
-    if region.vgprs > wave.vgpr_count {
+    if region.vgprs > wave.registers {
         return Err(too_many_registers(wave, region));
     }
     Ok(index)
@@ -103,8 +108,7 @@ fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
     let size = if wave.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 };
     let text = decode_for(region.arch, size, bytes)
         .map_or_else(|error| error.to_string(), |inst| Disassembly::new(inst, region.arch, size).to_string());
-    let kind =
-        FaultCause::RegisterOutOfRange { register: region.vgprs - 1, allocated: wave.vgpr_count, text };
+    let kind = FaultCause::RegisterOutOfRange { register: region.vgprs - 1, allocated: wave.registers, text };
     Stop::Fault(WaveFault { pc: region.start.wrapping_add(u64::from(region.highest_at) * 4), kind })
 }
 
@@ -165,6 +169,7 @@ pub(super) fn end(
         Flow::STOP_HERE => machine.stop.take(),
         Flow::FAULT => {
             wave.pc = region.pc_of(index);
+            super::shared::rejoin(wave);
             machine.stop.take().map(|stop| at(stop, wave.pc))
         }
         // RAISE

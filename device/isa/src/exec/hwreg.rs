@@ -26,6 +26,8 @@ const SHADER_CYCLES: u32 = 29;
 const VGPR_SIZE_SHIFT: u32 = 12;
 /// `LDS_ALLOC.LDS_SIZE`: units of 256 bytes.
 const LDS_SIZE_SHIFT: u32 = 12;
+/// `LDS_ALLOC.VGPR_SHARED_SIZE`: units of eight registers.
+const VGPR_SHARED_SIZE_SHIFT: u32 = 24;
 /// `IB_STS2.WAVE64`.
 const WAVE64: u32 = 1 << 11;
 /// Bits of `MODE` that exist: `FP_ROUND` to `TRAP_AFTER_INST_EN`, `EXCP_EN`, `FP16_OVFL`, `DISABLE_PERF`.
@@ -79,7 +81,10 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         STATUS => status_of(w),
         TRAPSTS => w.trapsts,
         GPR_ALLOC => (u32::from(w.vgpr_count).div_ceil(4).max(1) - 1) << VGPR_SIZE_SHIFT,
-        LDS_ALLOC => m.lds.size().div_ceil(256) << LDS_SIZE_SHIFT,
+        LDS_ALLOC => {
+            m.lds.size().div_ceil(256) << LDS_SIZE_SHIFT
+                | (u32::from(w.registers - w.vgpr_count) / 8) << VGPR_SHARED_SIZE_SHIFT
+        }
         // Counters of outstanding operations: each instruction is over before the next begins.
         IB_STS => 0,
         SH_MEM_BASES => {

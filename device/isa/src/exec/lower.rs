@@ -5,6 +5,7 @@ mod memory;
 mod operand;
 mod rare;
 mod scalar;
+mod shared;
 mod vector;
 
 use super::FaultCause;
@@ -14,7 +15,7 @@ use super::exceptions;
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
-use crate::inst::{Arch, Format, Inst, Op, WaveSize};
+use crate::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Global, MemoryFault};
 use crate::trap::EXCP_EN;
@@ -63,7 +64,7 @@ pub(crate) fn region(
 /// Whether an instruction has semantics, operands, modifiers and all, under `mode` in a wave of `wave` lanes.
 pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> bool {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    let key = Key { pc: 0, halves, mode };
+    let key = Key { pc: 0, halves, mode, shared_from: 0 };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     lowering.begin(u32::from(inst.size) / 4);
     lowering.lower(inst).is_ok()
@@ -95,6 +96,12 @@ struct Lowering {
     vgprs: u16,
     highest_at: u32,
     names_trapsts: bool,
+    /// First vector register the halves share; 0 when they share none.
+    shared_from: u16,
+    /// Vector registers the instruction being lowered writes.
+    destinations: [Operand; 2],
+    /// Registers among them that the halves share, from the first to before the last.
+    shared_writes: Option<(u16, u16)>,
     /// Whether the instruction being lowered records exceptions.
     watches: bool,
 }
@@ -121,6 +128,9 @@ impl Lowering {
             vgprs: 0,
             highest_at: 0,
             names_trapsts: false,
+            shared_from: key.shared_from,
+            destinations: [Operand::None; 2],
+            shared_writes: None,
             watches: false,
         }
     }
@@ -213,15 +223,22 @@ impl Lowering {
         if looks(inst) {
             self.emit_extra(Di::new(control::look));
         }
+        match inst.format {
+            Format::Vop1 | Format::Vop2 | Format::Vop3 | Format::Vop3Sd | Format::Vop3P | Format::Vopc => {
+                self.vector(inst)
+            }
+            _ => self.with_shared_writes(inst, |lowering| lowering.other(inst)),
+        }
+    }
+
+    /// Everything but vector ALU instructions.
+    fn other(&mut self, inst: &Inst) -> Lowered {
         if let Some(lowered) = self.rare_memory(inst) {
             return lowered;
         }
         match inst.format {
             Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
             Format::Smem => self.scalar_memory(inst),
-            Format::Vop1 | Format::Vop2 | Format::Vopc | Format::Vop3 | Format::Vop3Sd | Format::Vop3P => {
-                self.vector(inst)
-            }
             Format::Vopd => self.dual(inst),
             Format::Ds => self.lds(inst),
             Format::Flat | Format::Global | Format::Scratch => self.flat(inst),

@@ -36,6 +36,7 @@ mod observe;
 mod op;
 mod qsad;
 mod rounded;
+mod shared;
 mod smem;
 mod soft;
 mod sop;

@@ -37,12 +37,12 @@ fn vector(w: &Wave, row: u32, shift: u32) -> Result<u32, FaultCause> {
         return Ok(row);
     }
     let register = u64::from(row / w.halves) + u64::from(shift);
-    if register < u64::from(w.vgpr_count) {
+    if register < u64::from(w.registers) {
         return Ok(register as u32 * w.halves);
     }
     Err(FaultCause::RegisterOutOfRange {
         register: u16::try_from(register).unwrap_or(u16::MAX),
-        allocated: w.vgpr_count,
+        allocated: w.registers,
         text: String::from("relative to M0"),
     })
 }

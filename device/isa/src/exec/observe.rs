@@ -110,7 +110,7 @@ struct Before {
 
 impl Before {
     fn of(w: &Wave) -> Before {
-        let rows = u32::from(w.vgpr_count) * w.halves;
+        let rows = u32::from(w.registers) * w.halves;
         let mut scalars = [0; 128];
         scalars.copy_from_slice(&w.s[..128]);
         Before { scalars, scc: w.s[number::SCC], rows: (0..rows).map(|row| *w.v.row(row)).collect() }

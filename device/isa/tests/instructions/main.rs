@@ -4,6 +4,7 @@ mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
 mod rare;
+mod shared;
 mod words;
 
 use belfry_isa::exec::{FaultCause, Stop};

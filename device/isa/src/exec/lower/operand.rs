@@ -33,6 +33,7 @@ impl Lowering {
         if end > self.vgprs {
             (self.vgprs, self.highest_at) = (end, self.at);
         }
+        self.note_shared(operand, u16::from(register), end);
         Ok(u32::from(register) * self.halves)
     }
 

@@ -74,7 +74,8 @@ impl Lowering {
             None => None,
         };
         let (op, mods) = (inst.op, &inst.mods);
-        self.operation(&Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted })?;
+        let operation = Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted };
+        self.with_shared_writes(inst, |lowering| lowering.operation(&operation))?;
         // A mask the instruction writes to EXEC itself stays.
         let to_exec = [inst.dst, inst.dst2].contains(&Operand::EXEC_LO);
         if permuted.is_some() && !to_exec {

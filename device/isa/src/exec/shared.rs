@@ -1,0 +1,52 @@
+//! Vector registers that both halves of a wave64 share (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT`).
+//!
+//! Each is kept twice, a row for either half, and both rows are equal between instructions: reading needs nothing. An
+//! instruction that writes one has its lanes noted before and its rows joined afterwards. The high half's lanes win.
+
+use super::di::{Di, Flow, Machine};
+use crate::wave::{Wave, number};
+
+/// Which lanes an instruction writes, in [`Di::aux`] of [`note`].
+pub(crate) mod lanes {
+    /// Those in EXEC.
+    pub(crate) const ACTIVE: u8 = 0;
+    /// The one `src[1]` names.
+    pub(crate) const ONE: u8 = 1;
+    /// Every one.
+    pub(crate) const ALL: u8 = 2;
+}
+
+/// Notes the lanes that the instruction writes.
+pub(crate) fn note(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.writing = match d.aux {
+        lanes::ONE => 1 << (d.src[1].scalar(w) & 63),
+        lanes::ALL => u64::MAX,
+        _ => w.pair(number::EXEC),
+    };
+    Flow::NEXT
+}
+
+/// Makes the rows of the registers `dst` to before `dst2` equal again.
+pub(crate) fn join(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let [low, high] = [w.writing as u32, (w.writing >> 32) as u32];
+    for register in d.dst..d.dst2.min(u32::from(w.registers)) {
+        let row = register * 2;
+        for lane in 0..32 {
+            let from = match 1 << lane {
+                bit if high & bit != 0 => row + 1,
+                bit if low & bit != 0 => row,
+                _ => continue,
+            };
+            let value = w.v.lane(from, lane);
+            w.v.set_lane(from ^ 1, lane, value);
+        }
+    }
+    Flow::NEXT
+}
+
+/// Makes the rows equal after a fault in the middle of an instruction.
+pub(crate) fn rejoin(w: &mut Wave) {
+    for register in u32::from(w.vgpr_count)..u32::from(w.registers) {
+        *w.v.row_mut(register * 2 + 1) = *w.v.row(register * 2);
+    }
+}
