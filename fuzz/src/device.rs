@@ -39,7 +39,7 @@ impl Raised {
     }
 }
 
-/// A device with one shader worker that answers its own MSI-X table.
+/// A device whose interrupts are counted.
 #[derive(Debug)]
 pub struct Device {
     /// The device.
@@ -59,17 +59,7 @@ impl Device {
     #[must_use]
     pub fn new() -> Self {
         let raised = Arc::new(Raised::default());
-        let region = |bytes: u64| MmapRegion::new(bytes as usize).expect("memory for the device");
-        let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM)]).expect("memory for the guest");
-        let resources = Resources {
-            vram: region(VRAM),
-            doorbells: region(pci::DOORBELL_BAR_SIZE),
-            system: GuestMemoryAtomic::new(ram),
-            interrupts: raised.clone(),
-        };
-        let config =
-            GpuConfig { vram_size: VRAM, workers: 1, msix_table: MsixTable::Device, ..GpuConfig::default() };
-        Self { gpu: Gpu::new(config, resources).expect("a device"), raised }
+        Self { gpu: gpu(raised.clone(), false), raised }
     }
 
     /// All of configuration space.
@@ -105,6 +95,27 @@ impl Device {
         assert_eq!(result.err(), expected_error(bar, offset, data.len(), true));
         result.is_ok()
     }
+}
+
+/// A device with one shader worker that answers its own MSI-X table; the pin is one of its interrupts, or is not.
+#[must_use]
+pub fn gpu(interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
+    let region = |bytes: u64| MmapRegion::new(bytes as usize).expect("memory for the device");
+    let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM)]).expect("memory for the guest");
+    let resources = Resources {
+        vram: region(VRAM),
+        doorbells: region(pci::DOORBELL_BAR_SIZE),
+        system: GuestMemoryAtomic::new(ram),
+        interrupts,
+    };
+    let config = GpuConfig {
+        vram_size: VRAM,
+        workers: 1,
+        msix_table: MsixTable::Device,
+        interrupt_pin: pin,
+        ..GpuConfig::default()
+    };
+    Gpu::new(config, resources).expect("a device")
 }
 
 fn size(bar: u8) -> Option<u64> {

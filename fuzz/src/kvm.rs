@@ -1,8 +1,20 @@
-//! The root bus of Belfry's own machine, from its source: the rest of that machine needs /dev/kvm.
+//! Parts of Belfry's own machine, from their sources: the rest of that machine needs /dev/kvm.
 
+#[allow(dead_code, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/src/kvm/gpu_messages.rs"]
+mod gpu_messages;
+#[allow(dead_code, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/src/kvm/interrupts.rs"]
+mod interrupts;
 #[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
 #[path = "../../host-vmm/src/kvm/pci/mod.rs"]
 mod pci;
+#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/src/kvm/virtio/mod.rs"]
+mod virtio;
+
+pub mod driver;
+pub mod messages;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
