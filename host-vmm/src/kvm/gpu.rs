@@ -11,6 +11,8 @@ use super::interrupts::Vectors;
 use super::memory::Window;
 use super::pci::{Bar, BarLayout, Function};
 
+const INTERRUPT_LINE: usize = 0x3c;
+
 /// The three BARs.
 fn bars(vram: u64) -> [BarLayout; 3] {
     [
@@ -38,6 +40,8 @@ impl GpuFunction {
         doorbells: Option<Doorbells>,
     ) -> Self {
         let bars = bars(gpu.config().vram_size);
+        // What firmware leaves for those who do not read the ACPI tables.
+        gpu.config_write(INTERRUPT_LINE, &[vectors.line() as u8]);
         let messages = GpuMessages::new(Arc::clone(&gpu), vectors);
         Self { gpu, bars, messages, doorbells, vram: Mutex::new(vram) }
     }

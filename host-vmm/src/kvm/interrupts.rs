@@ -149,6 +149,13 @@ pub(super) struct Vectors {
     eventfds: Vec<EventFd>,
 }
 
+impl Vectors {
+    /// The pin of the I/O APIC that the function's own pin is connected to.
+    pub(super) fn line(&self) -> u32 {
+        line_of(self.device, 0)
+    }
+}
+
 impl Interrupts for Vectors {
     fn route(&self, messages: &[Option<Message>]) {
         let mut all = self.routes.messages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +181,7 @@ impl Interrupts for Vectors {
     }
 
     fn set_pin(&self, asserted: bool) {
-        let line = line_of(self.device, 0);
+        let line = self.line();
         let mut pins = self.routes.asserted.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pin) = pins.get_mut(line as usize) else { return };
         let (before, own) = (*pin, 1 << self.device);
@@ -245,56 +252,5 @@ impl Interrupts for Recorder {
 
     fn set_pin(&self, asserted: bool) {
         self.0.lock().unwrap().pin = asserted;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kvm_bindings::kvm_irqchip;
-    use kvm_ioctls::Kvm;
-
-    use super::*;
-
-    /// Which pins of the I/O APIC are asserted.
-    fn asserted(vm: &VmFd) -> u32 {
-        let mut chip = kvm_irqchip { chip_id: KVM_IRQCHIP_IOAPIC, ..Default::default() };
-        vm.get_irqchip(&mut chip).unwrap();
-        // `irr` of `struct kvm_ioapic_state`, behind the base address, `ioregsel` and `id`.
-        let bytes = chip_bytes(&chip);
-        u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]])
-    }
-
-    #[expect(unsafe_code, reason = "KVM's structure is a union")]
-    fn chip_bytes(chip: &kvm_irqchip) -> [u8; 20] {
-        let mut bytes = [0; 20];
-        // SAFETY: any bytes are valid for this member, and KVM has filled them in.
-        let filled = unsafe { chip.chip.dummy };
-        for (to, from) in bytes.iter_mut().zip(filled) {
-            *to = from as u8;
-        }
-        bytes
-    }
-
-    #[test]
-    fn shared_lines_are_asserted_until_the_last_function_releases_them() {
-        let kvm = Kvm::new().expect("/dev/kvm has to be usable for this test");
-        let vm = Arc::new(kvm.create_vm().unwrap());
-        vm.create_irq_chip().unwrap();
-        let routes = Routes::new(Arc::clone(&vm)).unwrap();
-        let of = |device| routes.vectors(device, 1).unwrap();
-        // Devices 1 and 9 share a line; device 2 has another.
-        let (first, second, other) = (of(1), of(9), of(2));
-        assert_eq!((line_of(1, 0), line_of(9, 0), line_of(2, 0)), (17, 17, 18));
-        let set = |function: &Vectors, pin| Interrupts::set_pin(function, pin);
-        set(&first, true);
-        assert_eq!(asserted(&vm), 1 << 17);
-        set(&second, true);
-        set(&other, true);
-        set(&first, false);
-        assert_eq!(asserted(&vm), 1 << 17 | 1 << 18);
-        set(&second, false);
-        assert_eq!(asserted(&vm), 1 << 18);
-        set(&other, false);
-        assert_eq!(asserted(&vm), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! The bus as vCPUs see it, over a real device and a real VM; needs a /dev/kvm that can be used.
 
 mod doorbells;
+mod interrupts;
 mod virtio;
 
 use std::collections::BTreeMap;
@@ -61,8 +62,13 @@ impl Bus {
             system: GuestMemoryAtomic::new(memory::ram(4 << 20, HugePages::Off).unwrap()),
             interrupts: vectors.clone(),
         };
-        let config =
-            GpuConfig { vram_size: VRAM, msix_table: MsixTable::Device, workers: 1, ..GpuConfig::default() };
+        let config = GpuConfig {
+            vram_size: VRAM,
+            msix_table: MsixTable::Device,
+            interrupt_pin: true,
+            workers: 1,
+            ..GpuConfig::default()
+        };
         let gpu = Gpu::new(config, resources).unwrap();
         let doorbells = Doorbells::new(mode, &vm, &gpu, &bells, 2).unwrap();
         let window = Window::new(Arc::clone(&vm), 1, vram.map().unwrap());
