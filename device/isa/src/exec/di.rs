@@ -1,7 +1,7 @@
 //! The lowered instruction: a handler with its operands resolved.
 
 use super::{FaultCause, Lds, Stop, WaveFault};
-use crate::mem::{Apertures, Global, MemoryFault};
+use crate::mem::{Access, Apertures, FaultKind, Global, MemoryFault};
 use crate::wave::Wave;
 
 /// Executes one lowered instruction.
@@ -129,6 +129,8 @@ pub(crate) mod flag {
     pub(crate) const INTEGERS: u8 = 16;
     /// Return the old value (atomics).
     pub(crate) const RETURN: u8 = 8;
+    /// An infinite result is never an overflow.
+    pub(crate) const NO_OVERFLOW: u8 = 32;
 }
 
 /// A lowered instruction.
@@ -191,6 +193,16 @@ impl Machine<'_> {
     #[inline(never)]
     pub(crate) fn memory_fault(&mut self, fault: MemoryFault, lanes: u64) -> Flow {
         self.fault(FaultCause::Memory(MemoryFault { lanes, ..fault }))
+    }
+
+    /// Why an access of `bytes` at `va` would fail, if it would.
+    #[cold]
+    pub(crate) fn failure(&mut self, va: u64, bytes: u32, access: Access) -> Option<MemoryFault> {
+        if access == Access::Atomic && !va.is_multiple_of(u64::from(bytes)) {
+            return Some(MemoryFault { va, access, kind: FaultKind::Bus, lanes: 0 });
+        }
+        let last = va.wrapping_add(u64::from(bytes.max(1) - 1));
+        [va, last].into_iter().find_map(|va| self.global.tlb.lookup(self.global.mmu, va, access).err())
     }
 
     /// Stops the wave for an LDS access out of range.

@@ -54,26 +54,19 @@ pub(crate) fn pattern<L: Lanes, const N: usize>(address: L::V, first: u32) -> Pa
     }
 }
 
-/// Lane of the first address out of range, of those in `mask`.
+/// The fault of the active lanes from `from` on whose addresses are out of range; the lanes before are done.
 #[cold]
 #[inline(never)]
-fn out_of_range(
-    m: &mut Machine<'_>,
-    addresses: &[u32; 16],
-    offset: u32,
-    bytes: u32,
-    mask: u16,
-    first_lane: u32,
-) -> Flow {
-    let mut lanes = 0;
-    let mut address = 0;
-    for i in (0..16).rev().filter(|i| mask >> i & 1 != 0) {
-        let at = addresses[i].wrapping_add(offset);
+fn out_of_range(w: &Wave, m: &mut Machine<'_>, d: &Di, offset: u32, bytes: u32, from: u32) -> Flow {
+    let mut failed = None;
+    for lane in (from..w.lanes()).filter(|lane| exec_half(w, lane / 32) >> (lane & 31) & 1 != 0) {
+        let at = w.v.lane(d.src[0].value + lane / 32, lane & 31).wrapping_add(offset);
         if !m.lds.contains(at, bytes) {
-            lanes |= 1_u64 << (first_lane + i as u32);
-            address = at;
+            let (_, lanes) = failed.get_or_insert((at, 0_u64));
+            *lanes |= 1 << lane;
         }
     }
+    let (address, lanes) = failed.unwrap_or_default();
     m.lds_fault(address, lanes)
 }
 
@@ -103,7 +96,7 @@ fn load_words<L: Lanes, const N: usize>(
             let at = L::add(L::from_array(addresses), L::splat(offset));
             let bytes = N as u32 * 4;
             if in_range::<L>(m, at, bytes) & mask != mask {
-                return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
+                return Some(out_of_range(w, m, d, offset, bytes, half * 32 + chunk as u32 * 16));
             }
             let mut rows = [L::splat(0); N];
             let base = addresses[0].wrapping_add(offset);
@@ -222,7 +215,7 @@ fn store_words<L: Lanes, const N: usize>(
             let at = L::add(L::from_array(addresses), L::splat(offset));
             let bytes = N as u32 * 4;
             if in_range::<L>(m, at, bytes) & mask != mask {
-                return Some(out_of_range(m, &addresses, offset, bytes, mask, half * 32 + chunk as u32 * 16));
+                return Some(out_of_range(w, m, d, offset, bytes, half * 32 + chunk as u32 * 16));
             }
             let row = |n: usize| &w.v.row(data + n as u32 * w.halves + half)[chunk];
             // No lane operations inside closures: those are compiled without the backend's instructions.

@@ -2,103 +2,129 @@
 
 use super::di::{Di, Flow, Handler, Machine};
 use super::ds::{lane64, set_lane64};
+use super::lane::for_each_active;
 use crate::mem::Word;
 use crate::wave::{Wave, number};
 
-/// Runs `f` for each active lane; it returns the LDS address that is out of range.
-fn each(
+/// Runs `f` for each active lane with its `N` addresses of `bytes`, if those of all lanes are inside.
+fn each<const N: usize>(
     w: &mut Wave,
     m: &mut Machine<'_>,
-    mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32) -> Result<(), u32>,
+    bytes: u32,
+    addresses: impl Fn(&Wave, u32) -> [u32; N],
+    mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, [u32; N]),
 ) -> Flow {
-    let mut exec = if w.halves == 1 { u64::from(w.s[number::EXEC]) } else { w.exec() };
-    while exec != 0 {
-        let lane = exec.trailing_zeros();
-        exec &= exec - 1;
-        if let Err(address) = f(w, m, lane) {
-            return m.lds_fault(address, 1 << lane);
+    let mut failed = None;
+    for_each_active(w, |w, lane| {
+        if let Some(at) = addresses(w, lane).into_iter().find(|at| !m.lds.contains(*at, bytes)) {
+            let (_, lanes) = failed.get_or_insert((at, 0_u64));
+            *lanes |= 1 << lane;
         }
+    });
+    if let Some((address, lanes)) = failed {
+        return m.lds_fault(address, lanes);
     }
+    for_each_active(w, |w, lane| {
+        let at = addresses(w, lane);
+        f(w, m, lane, at);
+    });
     Flow::NEXT
 }
 
-/// An address that is inside, or the fault.
-fn checked(m: &Machine<'_>, base: u32, offset: u32, bytes: u32) -> Result<u32, u32> {
-    let at = base.wrapping_add(offset);
-    if m.lds.contains(at, bytes) { Ok(at) } else { Err(at) }
+/// Address of a lane: `M0[15:0]`, the offset and four bytes for each lane before it.
+fn by_thread(w: &Wave, d: &Di, lane: u32) -> [u32; 1] {
+    [(w.s[number::M0] & 0xffff).wrapping_add(d.imm + lane * 4)]
 }
 
-/// Address of a lane: `M0[15:0]`, the offset and four bytes for each lane before it.
-fn by_thread(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Result<u32, u32> {
-    checked(m, w.s[number::M0] & 0xffff, d.imm + lane * 4, 4)
+/// The lane's address with each offset.
+fn with_offsets<const N: usize>(w: &Wave, d: &Di, lane: u32, offsets: [u32; N]) -> [u32; N] {
+    let base = w.v.lane(d.src[0].value + lane / 32, lane & 31);
+    offsets.map(|offset| base.wrapping_add(offset))
 }
 
 /// `ds_load_addtid_b32`.
 fn load_addtid(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(w, m, |w, m, lane| {
-        let at = by_thread(w, m, d, lane)?;
-        w.v.set_lane(d.dst + lane / 32, lane & 31, u32::from_le_bytes(m.lds.get(at)));
-        Ok(())
-    })
+    each(
+        w,
+        m,
+        4,
+        |w, lane| by_thread(w, d, lane),
+        |w, m, lane, [at]| {
+            w.v.set_lane(d.dst + lane / 32, lane & 31, u32::from_le_bytes(m.lds.get(at)));
+        },
+    )
 }
 
 /// `ds_store_addtid_b32`.
 fn store_addtid(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(w, m, |w, m, lane| {
-        let at = by_thread(w, m, d, lane)?;
-        m.lds.put(at, w.v.lane(d.src[1].value + lane / 32, lane & 31).to_le_bytes());
-        Ok(())
-    })
+    each(
+        w,
+        m,
+        4,
+        |w, lane| by_thread(w, d, lane),
+        |w, m, lane, [at]| {
+            m.lds.put(at, w.v.lane(d.src[1].value + lane / 32, lane & 31).to_le_bytes());
+        },
+    )
 }
 
 /// `ds_condxchg32_rtn_b64`: each word is replaced when bit 31 of its new value is set, without that bit.
 fn conditional(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(w, m, |w, m, lane| {
-        let base = w.v.lane(d.src[0].value + lane / 32, lane & 31);
-        let at = checked(m, base, d.imm, 8)?;
-        let (old, data) = (u64::from_le_bytes(m.lds.get(at)), lane64(w, d.src[1].value, lane));
-        let word = |shift: u32| {
-            let new = (data >> shift) as u32;
-            if new >> 31 != 0 { new & 0x7fff_ffff } else { (old >> shift) as u32 }
-        };
-        m.lds.put(at, (u64::from(word(0)) | u64::from(word(32)) << 32).to_le_bytes());
-        set_lane64(w, d.dst, lane, old);
-        Ok(())
-    })
+    each(
+        w,
+        m,
+        8,
+        |w, lane| with_offsets(w, d, lane, [d.imm]),
+        |w, m, lane, [at]| {
+            let (old, data) = (u64::from_le_bytes(m.lds.get(at)), lane64(w, d.src[1].value, lane));
+            let word = |shift: u32| {
+                let new = (data >> shift) as u32;
+                if new >> 31 != 0 { new & 0x7fff_ffff } else { (old >> shift) as u32 }
+            };
+            m.lds.put(at, (u64::from(word(0)) | u64::from(word(32)) << 32).to_le_bytes());
+            set_lane64(w, d.dst, lane, old);
+        },
+    )
 }
 
 /// `ds_storexchg_2addr_rtn_b32`: both exchanges, the second at the offset in `dst2`.
 fn exchange32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(w, m, |w, m, lane| {
-        let (half, lane) = (lane / 32, lane & 31);
-        let base = w.v.lane(d.src[0].value + half, lane);
-        let (first, second) = (checked(m, base, d.imm, 4)?, checked(m, base, d.dst2, 4)?);
-        let data = [w.v.lane(d.src[1].value + half, lane), w.v.lane(d.src[2].value + half, lane)];
-        let old = u32::from_le_bytes(m.lds.get(first));
-        m.lds.put(first, data[0].to_le_bytes());
-        w.v.set_lane(d.dst + half, lane, old);
-        let old = u32::from_le_bytes(m.lds.get(second));
-        m.lds.put(second, data[1].to_le_bytes());
-        let row = d.dst + w.halves + half;
-        w.v.set_lane(row, lane, old);
-        Ok(())
-    })
+    each(
+        w,
+        m,
+        4,
+        |w, lane| with_offsets(w, d, lane, [d.imm, d.dst2]),
+        |w, m, lane, [first, second]| {
+            let (half, lane) = (lane / 32, lane & 31);
+            let data = [w.v.lane(d.src[1].value + half, lane), w.v.lane(d.src[2].value + half, lane)];
+            let old = u32::from_le_bytes(m.lds.get(first));
+            m.lds.put(first, data[0].to_le_bytes());
+            w.v.set_lane(d.dst + half, lane, old);
+            let old = u32::from_le_bytes(m.lds.get(second));
+            m.lds.put(second, data[1].to_le_bytes());
+            let row = d.dst + w.halves + half;
+            w.v.set_lane(row, lane, old);
+        },
+    )
 }
 
 /// `ds_storexchg_2addr_rtn_b64`.
 fn exchange64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(w, m, |w, m, lane| {
-        let base = w.v.lane(d.src[0].value + lane / 32, lane & 31);
-        let (first, second) = (checked(m, base, d.imm, 8)?, checked(m, base, d.dst2, 8)?);
-        let data = [lane64(w, d.src[1].value, lane), lane64(w, d.src[2].value, lane)];
-        let old = u64::from_le_bytes(m.lds.get(first));
-        m.lds.put(first, data[0].to_le_bytes());
-        set_lane64(w, d.dst, lane, old);
-        let old = u64::from_le_bytes(m.lds.get(second));
-        m.lds.put(second, data[1].to_le_bytes());
-        set_lane64(w, d.dst + 2 * w.halves, lane, old);
-        Ok(())
-    })
+    each(
+        w,
+        m,
+        8,
+        |w, lane| with_offsets(w, d, lane, [d.imm, d.dst2]),
+        |w, m, lane, [first, second]| {
+            let data = [lane64(w, d.src[1].value, lane), lane64(w, d.src[2].value, lane)];
+            let old = u64::from_le_bytes(m.lds.get(first));
+            m.lds.put(first, data[0].to_le_bytes());
+            set_lane64(w, d.dst, lane, old);
+            let old = u64::from_le_bytes(m.lds.get(second));
+            m.lds.put(second, data[1].to_le_bytes());
+            set_lane64(w, d.dst + 2 * w.halves, lane, old);
+        },
+    )
 }
 
 /// How such an LDS operation is lowered.
@@ -141,7 +167,13 @@ pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>
             m.global.load(va).map(|value| w.v.set_lane(row, at, value))
         };
         if let Err(fault) = done {
-            return m.memory_fault(fault, 1 << lane);
+            let fails = |later: &u32| {
+                let va = base.wrapping_add(u64::from(*later) * u32::SIZE);
+                m.failure(va, 4, fault.access).is_some()
+            };
+            let later = (lane + 1..64).filter(|later| exec >> later & 1 != 0).filter(fails);
+            let lanes = later.fold(1 << lane, |lanes, later| lanes | 1 << later);
+            return m.memory_fault(fault, lanes);
         }
     }
     Flow::NEXT

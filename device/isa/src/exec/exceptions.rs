@@ -203,6 +203,21 @@ pub(crate) fn check(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     if w.raised & trapsts::MATH & w.mode >> EXCP_EN_SHIFT != 0 { m.stop(Stop::Exception) } else { Flow::NEXT }
 }
 
+/// What a half among the sources of an operation on singles raises by itself.
+pub(crate) fn of_half_source(bits: u16, mode: u32) -> u32 {
+    let bits = float::flush_input(u64::from(bits), Format::F16, mode);
+    match () {
+        () if HALF.is_signalling(bits) => trapsts::INVALID,
+        () if HALF.is_denormal(bits) => trapsts::INPUT_DENORM,
+        () => 0,
+    }
+}
+
+/// What an operation on singles raises, with a result in `output`.
+pub(crate) fn of_single(rule: Rule, values: &[u64], output: Format, mode: u32) -> u32 {
+    raises(rule, (Format::F32, output), values, mode)
+}
+
 /// Exceptions of an operation, as bits of `TRAPSTS`.
 fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u32) -> u32 {
     use Rule::{

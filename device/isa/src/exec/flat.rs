@@ -85,15 +85,7 @@ fn probe(
         Failure::Memory(fault) => fault.access,
         Failure::Lds(_) => Access::Read,
     };
-    let mut translated = |va: u64, bytes: u32| {
-        if access == Access::Atomic && !va.is_multiple_of(u64::from(bytes)) {
-            return Some(Failure::Memory(MemoryFault { va, access, kind: FaultKind::Bus, lanes: 0 }));
-        }
-        let last = va.wrapping_add(u64::from(bytes - 1));
-        [va, last]
-            .into_iter()
-            .find_map(|va| m.global.tlb.lookup(m.global.mmu, va, access).err().map(Failure::Memory))
-    };
+    let mut translated = |va: u64, bytes: u32| m.failure(va, bytes, access).map(Failure::Memory);
     match at {
         Segment::Global(va) => translated(va, bytes),
         Segment::Shared(address) => (!m.lds.contains(address, bytes)).then_some(Failure::Lds(address)),

@@ -514,6 +514,12 @@ pub(crate) fn limit_overflow<D: Reg>(result: D, input: Format, operands: &[u64])
         return result;
     }
     let (infinity, magnitude) = match input {
+        // Dot products of halves, two in each operand.
+        Format::Bits if operands.len() == 3 => {
+            let infinite = |bits: u64| bits & HALF_INFINITY == HALF_INFINITY;
+            let any = operands.iter().any(|bits| infinite(*bits) || infinite(*bits >> 16));
+            return if any { result } else { D::from_bits(result.bits() - 1) };
+        }
         Format::Bits => return D::from_bits(result.bits() - 1),
         Format::F16 => (HALF_INFINITY, 0x7fff),
         Format::F32 => (0x7f80_0000, 0x7fff_ffff),

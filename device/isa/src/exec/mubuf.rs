@@ -11,13 +11,19 @@ use super::ds::{Half, Narrow, lane64, set_lane64};
 use crate::mem::MemoryFault;
 use crate::wave::{Wave, number};
 
-/// The first lane that failed and why.
+/// Why a lane failed.
 type Done = Result<(), MemoryFault>;
 
-/// Runs `f` for each active lane; the first failure stops the wave.
+/// Parts of an access, each of which is inside the buffer or not: how many, and the bytes of one.
+type Parts = (u32, u32);
+
+/// Runs `f` for each active lane; the first failure stops the wave, and the report names every later lane whose access
+/// would fail as well.
 fn each(
     w: &mut Wave,
     m: &mut Machine<'_>,
+    d: &Di,
+    (buffer, parts): (&Buffer, Parts),
     mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32) -> Done,
 ) -> Flow {
     let mut exec = if w.halves == 1 { u64::from(w.s[number::EXEC]) } else { w.exec() };
@@ -25,10 +31,33 @@ fn each(
         let lane = exec.trailing_zeros();
         exec &= exec - 1;
         if let Err(fault) = f(w, m, lane) {
-            return m.memory_fault(fault, 1 << lane);
+            let mut lanes = 1 << lane;
+            while exec != 0 {
+                let later = exec.trailing_zeros();
+                exec &= exec - 1;
+                lanes |= u64::from(fails(w, m, d, (buffer, parts), &fault, later)) << later;
+            }
+            return m.memory_fault(fault, lanes);
         }
     }
     Flow::NEXT
+}
+
+/// Whether a lane's access would fail as well.
+#[cold]
+fn fails(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    (buffer, (count, bytes)): (&Buffer, Parts),
+    fault: &MemoryFault,
+    lane: u32,
+) -> bool {
+    let place = buffer.place(w, d, lane);
+    (0..count).any(|n| {
+        let va = buffer.address(place, u64::from(n * bytes), bytes.into());
+        va.is_some_and(|va| m.failure(va, bytes, fault.access).is_some())
+    })
 }
 
 fn get(w: &Wave, d: &Di, n: u32, lane: u32) -> u32 {
@@ -49,7 +78,7 @@ fn set_status(w: &mut Wave, d: &Di, registers: u32, lane: u32) {
 
 fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (d.dst2, 4)), |w, m, lane| {
         let place = buffer.place(w, d, lane);
         let mut words = [0; 4];
         for (n, word) in (0_u64..).zip(&mut words).take(d.dst2 as usize) {
@@ -67,7 +96,7 @@ fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 fn store(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (d.dst2, 4)), |w, m, lane| {
         let place = buffer.place(w, d, lane);
         for n in 0..d.dst2 {
             if let Some(va) = buffer.address(place, u64::from(n) * 4, 4) {
@@ -96,7 +125,7 @@ fn narrow_value(
 
 fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (1, narrow.bytes)), |w, m, lane| {
         let value = narrow_value(w, m, d, &buffer, narrow.bytes, lane)?;
         let new = narrow.merge(get(w, d, 0, lane), value);
         set(w, d, 0, lane, new);
@@ -107,7 +136,7 @@ fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (1, narrow.bytes)), |w, m, lane| {
         let Some(va) = buffer.address(buffer.place(w, d, lane), 0, u64::from(narrow.bytes)) else {
             return Ok(());
         };
@@ -119,7 +148,7 @@ fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, function) = (Buffer::of(w, d), Function::from_number(d.aux));
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (1, 4)), |w, m, lane| {
         let (data, other) = (get(w, d, 0, lane), get(w, d, 1, lane));
         let old = match buffer.address(buffer.place(w, d, lane), 0, 4) {
             Some(va) => m.global.update_u32(va, |old| function.apply32(old, data, other))?,
@@ -135,7 +164,7 @@ fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, function) = (Buffer::of(w, d), Function::from_number(d.aux));
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (1, 8)), |w, m, lane| {
         let (data, other) = (lane64(w, d.dst, lane), lane64(w, d.dst + 2 * w.halves, lane));
         let old = match buffer.address(buffer.place(w, d, lane), 0, 8) {
             Some(va) => m.global.update_u64(va, |old| function.apply64(old, data, other))?,
@@ -154,7 +183,12 @@ fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
     let base = (w.s[number::M0] & 0xffff) + (d.imm & field::OFFSET);
     let mut outside = None;
-    let flow = each(w, m, |w, m, lane| {
+    let bytes = match d.aux {
+        layout::FORMAT => format_bytes(BufferFormat::of(buffer.format)),
+        _ if narrow.bytes == 0 => 4,
+        _ => narrow.bytes,
+    };
+    let flow = each(w, m, d, (&buffer, (1, bytes)), |w, m, lane| {
         let value = if d.aux == layout::FORMAT {
             let format = BufferFormat::of(buffer.format);
             load_element(w, m, d, &buffer, format, lane)?[0]
@@ -202,6 +236,11 @@ fn format_of(d: &Di, buffer: &Buffer) -> (Option<BufferFormat>, [u32; 4]) {
     }
 }
 
+/// Bytes of an element; one whose format has no number is not accessed.
+fn format_bytes(format: Option<BufferFormat>) -> u32 {
+    format.map_or(1, |format| format.bytes() as u32)
+}
+
 /// The components of a lane's element, zeros when it is outside.
 fn load_element(
     w: &Wave,
@@ -223,7 +262,7 @@ fn load_element(
 fn load_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
     let (format, select) = format_of(d, &buffer);
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (1, format_bytes(format))), |w, m, lane| {
         let memory = load_element(w, m, d, &buffer, format, lane)?;
         let components = select.map(|select| match select {
             1 => format.map_or(0, BufferFormat::one),
@@ -263,7 +302,7 @@ fn put_components(
 fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
     let (format, select) = format_of(d, &buffer);
-    each(w, m, |w, m, lane| {
+    each(w, m, d, (&buffer, (1, format_bytes(format))), |w, m, lane| {
         let Some(format) = format else { return Ok(()) };
         let Some(va) = buffer.address(buffer.place(w, d, lane), 0, format.bytes()) else { return Ok(()) };
         let mut memory = [0; 4];

@@ -1,12 +1,14 @@
 //! Packed operations: two halves of a register at once, with a choice of half and a sign for each.
 
 use super::di::{Di, Flow, Handler, Machine, Source, flag};
+use super::exceptions::{self, Rule};
 use super::float::{self, half, single};
 use super::op::{Format, Reg, VectorOp, exec_half, split};
 use super::rounded;
 use super::soft::Round;
 use super::{vop_clamp, vop_f16, vop_int};
 use crate::inst::Op;
+use crate::trap::trapsts;
 use crate::wave::Wave;
 
 /// Modifiers of a packed instruction beyond those in [`Source`], in [`Di::imm`].
@@ -142,6 +144,29 @@ fn mix_source(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
     value.modify(Format::F32, source)
 }
 
+/// Records what `v_fma_mix*` raises: its sources' own, the sum's, and with [`flag::RETURN`] those of making it a half.
+pub(crate) fn watch_mix(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let mut raised = 0;
+    super::lane::for_each_active(w, |w, lane| {
+        for n in (0..3).filter(|n| d.imm >> n & 1 != 0) {
+            let word = d.src[n].lane(w, lane);
+            raised |=
+                exceptions::of_half_source((if d.src[n].high { word >> 16 } else { word }) as u16, w.mode);
+        }
+        let sources = [0, 1, 2].map(|n| mix_source(w, d, n, lane));
+        raised |= exceptions::of_single(Rule::Fma, &sources.map(u64::from), Format::F32, w.mode);
+        if d.flags & flag::RETURN != 0 {
+            let sum = mix_of(w, d, sources);
+            let converted = exceptions::of_single(Rule::Convert, &[sum.into()], Format::F16, w.mode);
+            // The sum is not a source that could be denormal.
+            raised |= converted & !trapsts::INPUT_DENORM;
+        }
+    });
+    w.trapsts |= raised;
+    w.raised |= raised;
+    Flow::NEXT
+}
+
 /// `v_fma_mix_f32`.
 pub(crate) fn fma_mix(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     super::lane::for_each_active(w, |w, lane| {
@@ -152,7 +177,10 @@ pub(crate) fn fma_mix(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 fn mix(w: &Wave, d: &Di, lane: u32) -> u32 {
-    let (a, b, c) = (mix_source(w, d, 0, lane), mix_source(w, d, 1, lane), mix_source(w, d, 2, lane));
+    mix_of(w, d, [0, 1, 2].map(|n| mix_source(w, d, n, lane)))
+}
+
+fn mix_of(w: &Wave, d: &Di, [a, b, c]: [u32; 3]) -> u32 {
     let value = match w.mode & 3 {
         0 => single::fma(a, b, c),
         mode => rounded::fma_f32(a, b, c, Round::from_bits(mode)),
@@ -165,12 +193,19 @@ fn mix(w: &Wave, d: &Di, lane: u32) -> u32 {
 /// `v_fma_mixlo_f16` and, with [`flag::DST_HIGH`], `v_fma_mixhi_f16`.
 pub(crate) fn fma_mix_half(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     super::lane::for_each_active(w, |w, lane| {
-        let single = mix(w, d, lane);
+        let sources = [0, 1, 2].map(|n| mix_source(w, d, n, lane));
+        let single = mix_of(w, d, sources);
         let value = match w.mode >> 2 & 3 {
             0 => half::from_single(single),
             mode => rounded::half_from_single(single, Round::from_bits(mode)),
         };
-        let value = u32::from(float::flush_output(value, Format::F16, w.mode));
+        let value = float::flush_output(value, Format::F16, w.mode);
+        let value = if w.mode & float::FP16_OVFL != 0 {
+            float::limit_overflow(value, Format::F32, &sources.map(u64::from))
+        } else {
+            value
+        };
+        let value = u32::from(value);
         let old = w.v.lane(d.dst + lane / 32, lane & 31);
         let new = if d.flags & flag::DST_HIGH != 0 {
             old & 0xffff | value << 16

@@ -3,6 +3,7 @@
 mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
+mod modes;
 mod rare;
 mod shared;
 mod words;
@@ -379,7 +380,7 @@ fn page_faults_name_every_lane_that_fails_and_the_first_address() {
 fn faults_say_what_happened_and_where() {
     let (at, cause) = fault(words::BAD_LDS);
     assert_eq!(at, 2);
-    assert_eq!(cause, FaultCause::LdsOutOfRange { address: 0x400, size: 1024, lanes: 0xffff });
+    assert_eq!(cause, FaultCause::LdsOutOfRange { address: 0x400, size: 1024, lanes: 0xffff_ffff });
 
     let (at, cause) = fault(words::BAD_GLOBAL);
     assert_eq!(at, 2);

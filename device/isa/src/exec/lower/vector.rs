@@ -282,6 +282,9 @@ impl Lowering {
         if integers && flags != 0 {
             flags |= flag::INTEGERS;
         }
+        if o.op == Op::V_DIV_FIXUP_F16 && flags != 0 {
+            flags |= flag::NO_OVERFLOW;
+        }
         if clamp {
             flags |= flag::CLAMP;
             if self.mode & DX10_CLAMP == 0 {
@@ -469,7 +472,13 @@ impl Lowering {
         if o.mods.clamp {
             flags |= flag::CLAMP;
         }
-        let handler: Handler = if o.op == Op::V_FMA_MIX_F32 { vop3p::fma_mix } else { vop3p::fma_mix_half };
+        let single = o.op == Op::V_FMA_MIX_F32;
+        if self.records_exceptions() {
+            let narrowed = if single { 0 } else { flag::RETURN };
+            let imm = u32::from(halves);
+            self.watch(Di { src, imm, flags: flags | narrowed, ..Di::new(vop3p::watch_mix) });
+        }
+        let handler: Handler = if single { vop3p::fma_mix } else { vop3p::fma_mix_half };
         if o.op == Op::V_FMA_MIXHI_F16 {
             flags |= flag::DST_HIGH;
         }
