@@ -141,6 +141,11 @@ impl AqlQueue {
         self.state.set_identity(identity);
     }
 
+    /// Gives the queue's waves the global wave sync, or takes it away.
+    pub fn grant_gws(&self, granted: bool) {
+        self.state.shader.grant_gws(granted);
+    }
+
     /// Takes the waves of a suspended queue off the GPU; [`AqlQueue::resume`] puts them back.
     pub fn take_off(&self) {
         self.shader.take_off(&self.state.shader);

@@ -69,6 +69,8 @@ pub(super) struct Queue {
     wptr: u64,
     /// The process's trap handler.
     trap: Option<TrapHandler>,
+    /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that.
+    exclusive: bool,
     /// How long it may keep a slot that others wait for.
     pub(super) quantum: Duration,
     /// SUSPEND has named its gang.
@@ -137,6 +139,7 @@ impl Queue {
             mqd: frame.mqd_addr.get(),
             wptr: frame.wptr_addr.get(),
             trap: trap_handler(frame),
+            exclusive: frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED),
             quantum,
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
@@ -215,6 +218,7 @@ impl Queue {
         };
         if let Some(engine) = &mut self.engine {
             engine.set_identity(identity);
+            engine.grant_gws(self.exclusive);
             engine.resume();
         } else {
             let bases = core.mmio.sh_mem_bases(vmid);
@@ -231,7 +235,9 @@ impl Queue {
                     private_base: u64::from(bases & 0xffff) << 48,
                 },
             };
-            self.engine = Some(AqlQueue::new(config, Arc::clone(space), &core.env));
+            let engine = AqlQueue::new(config, Arc::clone(space), &core.env);
+            engine.grant_gws(self.exclusive);
+            self.engine = Some(engine);
         }
         self.slot = Some(id);
         self.since = Instant::now();

@@ -38,6 +38,12 @@ pub enum Reason {
         /// Address of the instruction after it.
         pc: u64,
     },
+    /// A global wave sync operation on a queue that has no resources for it.
+    #[error("global wave sync, which the queue was not given, at {pc:#x}")]
+    NoGws {
+        /// Address of the instruction after it.
+        pc: u64,
+    },
     /// The interpreter itself failed.
     #[error("the interpreter failed")]
     Internal,
@@ -60,8 +66,10 @@ impl WaveFailure {
     /// The class of the failure.
     #[must_use]
     pub fn class(&self) -> FailureClass {
-        let Reason::Fault(fault) = &self.reason else {
-            return FailureClass::Trap;
+        let fault = match &self.reason {
+            Reason::Fault(fault) => fault,
+            Reason::NoGws { .. } => return FailureClass::IllegalInstruction,
+            Reason::Trap { .. } | Reason::Halt { .. } | Reason::Internal => return FailureClass::Trap,
         };
         match &fault.kind {
             FaultCause::Memory(memory) => {

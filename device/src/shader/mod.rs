@@ -18,6 +18,7 @@ mod chance;
 mod dispatch;
 mod engine;
 mod failure;
+mod gws;
 mod launch;
 mod placement;
 mod queue;

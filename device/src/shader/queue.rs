@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use belfry_isa::mem::Apertures;
 
 use super::dispatch::Dispatch;
+use super::gws::Gws;
 use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
@@ -24,6 +25,7 @@ pub struct ShaderQueue {
     left: Condvar,
     /// Waves resident, running or paused.
     waves: AtomicU32,
+    gws: Gws,
 }
 
 impl ShaderQueue {
@@ -38,6 +40,7 @@ impl ShaderQueue {
             busy: Mutex::new(0),
             left: Condvar::new(),
             waves: AtomicU32::new(0),
+            gws: Gws::default(),
         })
     }
 
@@ -49,6 +52,19 @@ impl ShaderQueue {
 
     pub(super) fn apertures(&self) -> Apertures {
         self.apertures
+    }
+
+    /// Gives its waves the global wave sync, or takes it away; while they have it, no other queue that has it runs.
+    pub fn grant_gws(&self, granted: bool) {
+        self.gws.grant(granted);
+    }
+
+    pub(super) fn gws(&self) -> &Gws {
+        &self.gws
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Lets no further turn begin, for good; running turns end at their next wave switch. Does not wait.
@@ -117,27 +133,54 @@ impl ShaderQueue {
 /// Workgroups resident on the whole engine.
 #[derive(Debug)]
 pub(super) struct Residency {
-    floor: Mutex<Floor>,
+    rooms: Mutex<Rooms>,
+}
+
+#[derive(Debug)]
+struct Rooms {
+    floor: Floor,
+    /// The queue with global wave sync that has waves here, by its address. With waves of two of them, each could wait
+    /// for workgroups that find no room.
+    syncing: Option<usize>,
 }
 
 impl Residency {
     pub(super) fn new(topology: Topology) -> Residency {
-        Residency { floor: Mutex::new(Floor::new(topology)) }
+        Residency { rooms: Mutex::new(Rooms { floor: Floor::new(topology), syncing: None }) }
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, queue: &ShaderQueue, need: &Need) -> Option<Standing> {
-        let standing = match self.floor().take(need) {
+        let syncs = queue.gws.is_granted().then_some(queue.address());
+        let mut rooms = self.rooms();
+        if syncs.is_some() && rooms.syncing.is_some() && syncs != rooms.syncing {
+            return None;
+        }
+        let standing = match rooms.floor.take(need) {
             Some(place) => Standing::On(place),
             // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
             None if queue.waves.load(Ordering::SeqCst) == 0 => Standing::Beyond,
             None => return None,
         };
         queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+        rooms.syncing = syncs.or(rooms.syncing);
         Some(standing)
     }
 
-    fn floor(&self) -> MutexGuard<'_, Floor> {
-        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leave(&self, queue: &ShaderQueue, need: &Need, standing: &Standing) {
+        let mut rooms = self.rooms();
+        match standing {
+            Standing::On(place) => rooms.floor.give(place),
+            Standing::Beyond => {}
+            Standing::Off => return,
+        }
+        let left = queue.waves.fetch_sub(need.waves, Ordering::SeqCst) - need.waves;
+        if left == 0 && rooms.syncing == Some(queue.address()) {
+            rooms.syncing = None;
+        }
     }
 
     /// A seat for one workgroup of a dispatch, if there is room.
@@ -199,12 +242,8 @@ impl Seat {
 
     /// Leaves the GPU to others; scratch memory stays.
     pub(super) fn leave(&mut self) {
-        match std::mem::replace(&mut self.standing, Standing::Off) {
-            Standing::On(place) => self.residency.floor().give(&place),
-            Standing::Beyond => {}
-            Standing::Off => return,
-        }
-        self.queue.waves.fetch_sub(self.need.waves, Ordering::SeqCst);
+        let standing = std::mem::replace(&mut self.standing, Standing::Off);
+        self.residency.leave(&self.queue, &self.need, &standing);
     }
 
     /// Takes a place again, if there is room.

@@ -197,6 +197,7 @@ impl Worker {
                 tlb: &mut context.tlb,
                 code: &mut context.code,
                 apertures: queue.apertures(),
+                gws: queue.gws(),
                 clock,
                 code_epoch: dispatch.code_epoch(),
                 dispatch: dispatch.number(),

@@ -9,6 +9,7 @@ use belfry_isa::wave::Wave;
 use super::chance::Chance;
 use super::dispatch::Notice;
 use super::failure::{Reason, WaveFailure};
+use super::gws::{Answer, Gws, Ticket};
 use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
 use super::stats::Local;
@@ -28,6 +29,8 @@ const TRAP_DEBUG: u8 = 3;
 enum State {
     Ready,
     AtBarrier,
+    /// Waits for waves of other workgroups.
+    AtGws(Ticket),
     /// Kept as it is for a debugger, or until its queue is destroyed.
     Halted,
     Ended,
@@ -70,6 +73,7 @@ pub(super) struct Turn<'a> {
     pub(super) tlb: &'a mut Tlb,
     pub(super) code: &'a mut CodeCache,
     pub(super) apertures: Apertures,
+    pub(super) gws: &'a Gws,
     pub(super) clock: &'a dyn Fn() -> u64,
     pub(super) code_epoch: u64,
     pub(super) budget: &'a mut u64,
@@ -181,6 +185,11 @@ impl Workgroup {
             for _ in 0..self.count {
                 let wave = self.next;
                 self.next = (wave + 1) % self.count;
+                if let State::AtGws(ticket) = self.states[wave]
+                    && let Err(failure) = self.at_gws(wave, turn.gws.look(ticket))
+                {
+                    return Outcome::Failed(failure);
+                }
                 if self.states[wave] != State::Ready {
                     continue;
                 }
@@ -200,7 +209,7 @@ impl Workgroup {
             if self.states.iter().all(|&state| state == State::Ended) {
                 return Outcome::Done;
             }
-            if !ran && self.states.contains(&State::Halted) {
+            if !ran && self.states.iter().any(|state| matches!(state, State::Halted | State::AtGws(_))) {
                 return Outcome::Paused { asleep: true };
             }
             if !ran {
@@ -214,6 +223,18 @@ impl Workgroup {
                 return Outcome::Paused { asleep: true };
             }
         }
+    }
+
+    fn at_gws(&mut self, wave: usize, answer: Answer) -> Result<(), Box<WaveFailure>> {
+        self.states[wave] = match answer {
+            Answer::GoOn => State::Ready,
+            Answer::Wait(ticket) => State::AtGws(ticket),
+            Answer::Refused => {
+                let reason = Reason::NoGws { pc: self.waves[wave].pc() };
+                return Err(Box::new(WaveFailure { workgroup: self.id, wave: wave as u32, reason }));
+            }
+        };
+        Ok(())
     }
 
     /// Gives a wave its quantum; says whether it did nothing but go to sleep.
@@ -248,6 +269,7 @@ impl Workgroup {
                 turn.stats.waves += 1;
             }
             Stop::Barrier => self.states[index] = State::AtBarrier,
+            Stop::GlobalWaveSync(request) => self.at_gws(index, turn.gws.request(request))?,
             Stop::Sleep => return Ok(executed < SWITCH_COST),
             Stop::Budget => {}
             Stop::Message { id: MSG_INTERRUPT, m0 } => {

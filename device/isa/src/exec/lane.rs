@@ -137,11 +137,15 @@ fn active(w: &Wave) -> u64 {
     if w.halves == 1 { exec & 0xffff_ffff } else { exec }
 }
 
-/// `v_readfirstlane_b32`: the lowest active lane, lane 0 when none is.
-pub(crate) fn readfirstlane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+/// The lowest active lane, lane 0 when none is.
+pub(crate) fn first_active(w: &Wave) -> u32 {
     let exec = active(w);
-    let lane = if exec == 0 { 0 } else { exec.trailing_zeros() };
-    w.s[d.dst as usize & 255] = d.src[0].lane(w, lane);
+    if exec == 0 { 0 } else { exec.trailing_zeros() }
+}
+
+/// `v_readfirstlane_b32`.
+pub(crate) fn readfirstlane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.s[d.dst as usize & 255] = d.src[0].lane(w, first_active(w));
     Flow::NEXT
 }
 

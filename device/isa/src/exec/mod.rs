@@ -26,6 +26,7 @@ mod exceptions;
 mod exec_mask;
 mod flat;
 mod float;
+mod gws;
 mod hwreg;
 mod lane;
 mod lds;
@@ -52,6 +53,7 @@ mod vop_int;
 mod wmma;
 
 pub use coverage::{Coverage, coverage, supports};
+pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
 pub use lds::{Lds, MAX_LDS_SIZE};
 pub use observe::{Change, Observer, Step};
 
@@ -101,6 +103,8 @@ pub enum Stop {
         /// `M0`.
         m0: u32,
     },
+    /// `ds_gws_*`: continue when the resource lets it.
+    GlobalWaveSync(GwsRequest),
     /// `s_trap`.
     Trap(u8),
     /// `STATUS.HALT` has been set, or took effect on the return from the trap handler: only a debugger goes on.

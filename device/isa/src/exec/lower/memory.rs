@@ -5,10 +5,14 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Source, flag};
 use crate::exec::ds;
 use crate::exec::flat::{self, Form};
+use crate::exec::gws::{self, GwsOp};
 use crate::inst::{Format, Inst, Operand};
 
 impl Lowering {
     pub(super) fn lds(&mut self, inst: &Inst) -> Lowered {
+        if let Some(op) = GwsOp::of(inst.op) {
+            return self.global_wave_sync(inst, op);
+        }
         if inst.mem.gds {
             return Err(Unsupported);
         }
@@ -46,6 +50,15 @@ impl Lowering {
             di.dst2 = u32::from(inst.mem.offset1) * entry.unit;
         } else {
             di.imm = offset & 0xffff;
+        }
+        self.emit(di);
+        Ok(())
+    }
+
+    fn global_wave_sync(&mut self, inst: &Inst, op: GwsOp) -> Lowered {
+        let mut di = Di { aux: op as u8, imm: inst.mem.offset.cast_unsigned(), ..Di::new(gws::request) };
+        if inst.src[0].is_some() {
+            di.src[0] = self.source(inst.src[0], Width::B32)?;
         }
         self.emit(di);
         Ok(())

@@ -1,0 +1,189 @@
+//! Global wave sync resources of a queue: barriers and semaphores for waves of all its workgroups.
+//!
+//! What the operations do: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use belfry_isa::exec::{GwsOp, GwsRequest};
+
+/// One resource.
+#[derive(Clone, Copy, Debug, Default)]
+struct Resource {
+    /// Waves a barrier still waits for, or what a semaphore has to give.
+    counter: u32,
+    /// Barriers that have opened.
+    opened: u64,
+    /// Waves that have come to wait at the semaphore, and how many of them may go on.
+    came: u64,
+    admitted: u64,
+}
+
+/// What a wave waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// The resource's barrier to open once more than this often.
+    Barrier(u8, u64),
+    /// The resource's semaphore to admit more than so many waves.
+    Semaphore(u8, u64),
+}
+
+/// How a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The wave goes on.
+    GoOn,
+    /// It waits.
+    Wait(Ticket),
+    /// The queue has no resources.
+    Refused,
+}
+
+/// The resources of one queue, if it was given any.
+#[derive(Debug, Default)]
+pub(super) struct Gws {
+    /// Those in use.
+    resources: Mutex<Option<BTreeMap<u8, Resource>>>,
+}
+
+impl Gws {
+    fn lock(&self) -> MutexGuard<'_, Option<BTreeMap<u8, Resource>>> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the queue all resources, or takes them away; those it has stay as they are.
+    pub(super) fn grant(&self, granted: bool) {
+        let mut resources = self.lock();
+        *resources = granted.then(|| resources.take().unwrap_or_default());
+    }
+
+    /// Whether the queue has resources.
+    pub(super) fn is_granted(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Does what a wave asks for.
+    pub(super) fn request(&self, request: GwsRequest) -> Answer {
+        let mut resources = self.lock();
+        let Some(resources) = &mut *resources else { return Answer::Refused };
+        let index = request.resource;
+        let resource = resources.entry(index).or_default();
+        match request.op {
+            GwsOp::Init => {
+                resource.opened += 1;
+                resource.admitted = resource.came;
+                resource.counter = request.value;
+            }
+            GwsOp::Barrier if resource.counter == 0 => {
+                resource.opened += 1;
+                resource.counter = request.value;
+            }
+            GwsOp::Barrier => {
+                resource.counter -= 1;
+                return Answer::Wait(Ticket::Barrier(index, resource.opened));
+            }
+            GwsOp::SemaV => resource.give(1),
+            GwsOp::SemaBr => resource.give(request.value),
+            GwsOp::SemaP if resource.counter != 0 => resource.counter -= 1,
+            GwsOp::SemaP => {
+                resource.came += 1;
+                return Answer::Wait(Ticket::Semaphore(index, resource.came - 1));
+            }
+            GwsOp::SemaReleaseAll => resource.admitted = resource.came,
+        }
+        Answer::GoOn
+    }
+
+    /// Whether a wave that waits goes on; refused when the resources are gone.
+    pub(super) fn look(&self, ticket: Ticket) -> Answer {
+        let resources = self.lock();
+        let Some(resources) = &*resources else { return Answer::Refused };
+        let resource = |index| resources.get(&index).copied().unwrap_or_default();
+        let goes_on = match ticket {
+            Ticket::Barrier(index, opened) => resource(index).opened > opened,
+            Ticket::Semaphore(index, number) => resource(index).admitted > number,
+        };
+        if goes_on { Answer::GoOn } else { Answer::Wait(ticket) }
+    }
+}
+
+impl Resource {
+    /// Admits those that wait, in the order in which they came, and keeps the rest.
+    fn give(&mut self, count: u32) {
+        let waiting = self.came - self.admitted;
+        let admitted = waiting.min(u64::from(count));
+        self.admitted += admitted;
+        self.counter = self.counter.saturating_add(count - admitted as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gws() -> Gws {
+        let gws = Gws::default();
+        gws.grant(true);
+        gws
+    }
+
+    fn ask(gws: &Gws, op: GwsOp, value: u32) -> Answer {
+        gws.request(GwsRequest { op, resource: 5, value })
+    }
+
+    fn waits(gws: &Gws, op: GwsOp, value: u32) -> Ticket {
+        match ask(gws, op, value) {
+            Answer::Wait(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_to_come_opens_a_barrier_and_sets_the_next() {
+        let gws = gws();
+        assert_eq!(ask(&gws, GwsOp::Init, 2), Answer::GoOn);
+        let first = [waits(&gws, GwsOp::Barrier, 2), waits(&gws, GwsOp::Barrier, 2)];
+        assert!(first.iter().all(|&ticket| gws.look(ticket) == Answer::Wait(ticket)));
+        // The next one is for two waves.
+        assert_eq!(ask(&gws, GwsOp::Barrier, 1), Answer::GoOn);
+        assert!(first.iter().all(|&ticket| gws.look(ticket) == Answer::GoOn));
+        let second = waits(&gws, GwsOp::Barrier, 1);
+        assert_eq!(gws.look(second), Answer::Wait(second));
+        // Resources are apart from each other.
+        assert_eq!(gws.request(GwsRequest { op: GwsOp::Barrier, resource: 6, value: 0 }), Answer::GoOn);
+        assert_eq!(gws.look(second), Answer::Wait(second));
+        assert_eq!(ask(&gws, GwsOp::Barrier, 1), Answer::GoOn);
+        assert_eq!(gws.look(second), Answer::GoOn);
+    }
+
+    #[test]
+    fn semaphores_admit_in_order_and_keep_what_nobody_takes() {
+        let gws = gws();
+        assert_eq!(ask(&gws, GwsOp::Init, 1), Answer::GoOn);
+        assert_eq!(ask(&gws, GwsOp::SemaP, 0), Answer::GoOn);
+        let waiting = [0; 4].map(|_| waits(&gws, GwsOp::SemaP, 0));
+        let free = |gws: &Gws| waiting.map(|ticket| gws.look(ticket) == Answer::GoOn);
+        assert_eq!(free(&gws), [false; 4]);
+        assert_eq!(ask(&gws, GwsOp::SemaV, 0), Answer::GoOn);
+        assert_eq!(free(&gws), [true, false, false, false]);
+        assert_eq!(ask(&gws, GwsOp::SemaReleaseAll, 0), Answer::GoOn);
+        assert_eq!(free(&gws), [true; 4]);
+        let next = waits(&gws, GwsOp::SemaP, 0);
+        assert_eq!(ask(&gws, GwsOp::SemaBr, 2), Answer::GoOn);
+        assert_eq!(gws.look(next), Answer::GoOn);
+        assert_eq!(ask(&gws, GwsOp::SemaP, 0), Answer::GoOn);
+        waits(&gws, GwsOp::SemaP, 0);
+    }
+
+    #[test]
+    fn without_resources_everything_is_refused() {
+        let gws = gws();
+        assert_eq!(ask(&gws, GwsOp::Init, 1), Answer::GoOn);
+        let ticket = waits(&gws, GwsOp::Barrier, 1);
+        gws.grant(true);
+        assert_eq!(gws.look(ticket), Answer::Wait(ticket), "granted again, they are as they were");
+        gws.grant(false);
+        assert_eq!(gws.look(ticket), Answer::Refused);
+        assert_eq!(ask(&gws, GwsOp::SemaV, 0), Answer::Refused);
+    }
+}
