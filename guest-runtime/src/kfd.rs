@@ -11,7 +11,7 @@ use belfry_abi::kfd::memory::{
     MapMemoryToGpuArgs,
 };
 use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs, SetTrapHandlerArgs};
-use belfry_abi::kfd::queue::{CreateQueueArgs, DestroyQueueArgs};
+use belfry_abi::kfd::queue::{AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::transport::{Errno, Node, Transport};
@@ -220,6 +220,15 @@ impl Kfd {
     pub(crate) fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), KfdError> {
         // SAFETY: every address in the arguments is one of a buffer object, which the kernel checks.
         unsafe { self.call("CREATE_QUEUE", ioctl::CREATE_QUEUE, args) }
+    }
+
+    /// Gives a queue the global wave sync.
+    pub(crate) fn alloc_queue_gws(&self, queue_id: u32, num_gws: u32) -> Result<(), KfdError> {
+        let mut args = AllocQueueGwsArgs::new_zeroed();
+        args.queue_id = queue_id;
+        args.num_gws = num_gws;
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call("ALLOC_QUEUE_GWS", ioctl::ALLOC_QUEUE_GWS, &mut args) }
     }
 
     pub(crate) fn destroy_queue(&self, queue_id: u32) -> Result<(), KfdError> {

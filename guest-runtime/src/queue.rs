@@ -20,6 +20,7 @@ use belfry_abi::aql::{
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY,
 };
+use belfry_abi::kfd::topology::NUM_GWS;
 use zerocopy::{FromZeros, transmute};
 
 use crate::gpu::GpuInner;
@@ -218,6 +219,16 @@ impl Queue {
     /// KFD's id of the queue.
     pub fn id(&self) -> u32 {
         self.inner.id
+    }
+
+    /// Lets the queue's kernels use barriers and semaphores across workgroups (`ds_gws_*`). One queue of a process can
+    /// have them, and all workgroups of a grid that meets at them have to fit on the GPU at once.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Kfd`]: `EBUSY` when another queue of the process has them.
+    pub fn take_global_wave_sync(&self) -> Result<(), QueueError> {
+        Ok(self.inner.gpu.process.kfd.alloc_queue_gws(self.inner.id, NUM_GWS)?)
     }
 
     /// Submits a barrier-and packet: later packets of this queue, and the completion returned, wait until all

@@ -53,6 +53,7 @@ examples! {
     scratch_succeeds: "scratch";
     memory_pools_succeeds: "memory-pools";
     barriers_and_signals_succeeds: "barriers-and-signals";
+    grid_sync_succeeds: "grid-sync";
     many_queues_succeeds: "many-queues";
     stop_endless_succeeds: "stop-endless";
     gpuinfo_succeeds: "gpuinfo";

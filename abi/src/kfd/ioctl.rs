@@ -126,6 +126,7 @@ mod tests {
             (MAP_MEMORY_TO_GPU, size_of::<memory::MapMemoryToGpuArgs>()),
             (UNMAP_MEMORY_FROM_GPU, size_of::<memory::MapMemoryToGpuArgs>()),
             (SET_CU_MASK, size_of::<queue::SetCuMaskArgs>()),
+            (ALLOC_QUEUE_GWS, size_of::<queue::AllocQueueGwsArgs>()),
             (SET_XNACK_MODE, size_of::<misc::SetXnackModeArgs>()),
             (AVAILABLE_MEMORY, size_of::<memory::GetAvailableMemoryArgs>()),
             (RUNTIME_ENABLE, size_of::<misc::RuntimeEnableArgs>()),

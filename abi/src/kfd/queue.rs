@@ -87,6 +87,20 @@ uapi_struct! {
 }
 
 uapi_struct! {
+    /// Arguments of `ALLOC_QUEUE_GWS` (`struct kfd_ioctl_alloc_queue_gws_args`).
+    AllocQueueGwsArgs: 16 {
+        /// Queue.
+        queue_id @ 0: u32,
+        /// Not 0 gives the queue the global wave sync, 0 takes it away.
+        num_gws @ 4: u32,
+        /// First resource.
+        first_gws @ 8: u32,
+        /// Padding.
+        pad @ 12: u32,
+    }
+}
+
+uapi_struct! {
     /// Arguments of `SET_CU_MASK` (`struct kfd_ioctl_set_cu_mask_args`).
     SetCuMaskArgs: 16 {
         /// Queue.

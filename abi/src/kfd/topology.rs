@@ -1,6 +1,9 @@
 //! Bits and numbers inside the topology's text files (`HSA_CAP_*`, `CRAT_*`, `HSA_MEM_HEAP_TYPE_*`;
 //! `include/uapi/linux/kfd_sysfs.h`, `drivers/gpu/drm/amd/amdkfd/kfd_crat.h`).
 
+/// Global wave sync resources of a GPU (`num_gws`; `gds.gws_size`, `gfx_v11_0_set_gds_init`).
+pub const NUM_GWS: u32 = 64;
+
 /// `capability`, bits 13:12: type of the doorbells, 2 is 64-bit.
 pub const HSA_CAP_DOORBELL_TYPE_SHIFT: u32 = 12;
 /// 64-bit doorbells (`HSA_CAP_DOORBELL_TYPE_2_0`).

@@ -19,7 +19,9 @@ use belfry_abi::kfd::misc::{
     GetClockCountersArgs, GetTileConfigArgs, GetVersionArgs, KFD_IOC_CACHE_POLICY_NONCOHERENT,
     SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs,
 };
-use belfry_abi::kfd::queue::{CreateQueueArgs, DestroyQueueArgs, SetCuMaskArgs, UpdateQueueArgs};
+use belfry_abi::kfd::queue::{
+    AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, SetCuMaskArgs, UpdateQueueArgs,
+};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::aperture::apertures;
@@ -80,11 +82,6 @@ pub const REFUSED: &[Refused] = &[
     },
     Refused { command: nr::GET_DMABUF_INFO, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
     Refused { command: nr::IMPORT_DMABUF, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
-    Refused {
-        command: nr::ALLOC_QUEUE_GWS,
-        errno: Errno::ENODEV,
-        reason: "the node offers no global wave sync",
-    },
     Refused { command: nr::SMI_EVENTS, errno: Errno::EOPNOTSUPP, reason: "not built" },
     Refused { command: nr::SVM, errno: Errno::EPERM, reason: "not built; what a kernel without SVM answers" },
     Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
@@ -119,6 +116,7 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::GET_CLOCK_COUNTERS => run!(get_clock_counters),
         nr::GET_PROCESS_APERTURES => run!(get_process_apertures),
         nr::UPDATE_QUEUE => run!(update_queue),
+        nr::ALLOC_QUEUE_GWS => run!(alloc_queue_gws),
         nr::CREATE_EVENT => run!(create_event),
         nr::DESTROY_EVENT => run!(destroy_event),
         nr::SET_EVENT => run!(set_event),
@@ -214,6 +212,12 @@ fn destroy_queue<O: Os>(process: &Arc<Process<O>>, args: &mut DestroyQueueArgs) 
 
 fn update_queue<O: Os>(process: &Arc<Process<O>>, args: &mut UpdateQueueArgs) -> Result<u32> {
     process.update_queue(args).map(|()| 0)
+}
+
+fn alloc_queue_gws<O: Os>(process: &Arc<Process<O>>, args: &mut AllocQueueGwsArgs) -> Result<u32> {
+    process.set_gws(args.queue_id, args.num_gws != 0)?;
+    args.first_gws = 0;
+    Ok(0)
 }
 
 fn set_cu_mask<O: Os>(process: &Arc<Process<O>>, args: &mut SetCuMaskArgs) -> Result<u32> {

@@ -61,6 +61,8 @@ pub(crate) struct Queue<O: Os> {
     /// The ring's buffer object, and the others it uses; ids in the process's table.
     pub(crate) ring_bo: Option<u32>,
     pub(crate) bos: Vec<u32>,
+    /// It has the global wave sync.
+    pub(crate) gws: bool,
     /// The scheduler knows it.
     pub(crate) mapped: bool,
 }

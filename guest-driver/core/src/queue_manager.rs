@@ -188,6 +188,7 @@ impl<O: Os> Process<O> {
             _wptr_memory: wptr_bo.hold(),
             ring_bo,
             bos,
+            gws: false,
             mapped: false,
         });
         let (base, dwords) = (queue.buffer.gpu_address(), state.doorbells.dword_offset(doorbell));
@@ -239,6 +240,7 @@ impl<O: Os> Process<O> {
         frame.vm_context_cntl = VM_CONTEXT_CNTL;
         frame.alignment_mode_setting = SH_MEM_CONFIG;
         frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+        frame.flags.set(AddQueueFlags::EXCLUSIVELY_SCHEDULED, queue.gws);
     }
 
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
@@ -322,6 +324,26 @@ impl<O: Os> Process<O> {
             let old = core::mem::replace(&mut queue.ring_bo, ring);
             state.use_bos(old.as_slice(), false);
             state.use_bos(ring.as_slice(), true);
+            Ok(())
+        })
+    }
+
+    /// ALLOC_QUEUE_GWS: gives a queue the global wave sync, or takes it away (`pqm_set_gws`).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an unknown id and for taking it from a queue without it, `EBUSY` when a queue of the process has it.
+    pub(crate) fn set_gws(&self, id: u32, give: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        let has = state.queues.get(&id).ok_or(Errno::EINVAL)?.gws;
+        if give && state.queues.values().any(|queue| queue.gws) {
+            return Err(Errno::EBUSY);
+        }
+        if !give && !has {
+            return Err(Errno::EINVAL);
+        }
+        self.change_queue(&mut state, id, |state, id| {
+            state.queues.get_mut(&id).ok_or(Errno::EINVAL)?.gws = give;
             Ok(())
         })
     }

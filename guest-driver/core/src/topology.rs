@@ -13,7 +13,7 @@ use core::fmt::Write;
 use belfry_abi::kfd::topology::{
     CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_DATA,
     HSA_CACHE_TYPE_HSACU, HSA_CACHE_TYPE_INSTRUCTION, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT,
-    HSA_MEM_HEAP_TYPE_FB_PUBLIC, HSA_MEM_HEAP_TYPE_SYSTEM,
+    HSA_MEM_HEAP_TYPE_FB_PUBLIC, HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
 };
 
 use crate::device::Device;
@@ -228,7 +228,7 @@ impl<O: Os> Device<O> {
         lines.line("caches_count", self.caches().len()).line("io_links_count", 1).line("p2p_links_count", 0);
         lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
         lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
-        lines.line("gds_size_in_kb", 0).line("num_gws", 0).line("wave_front_size", config.wave_size);
+        lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
         lines.line("array_count", config.shader_engines * config.arrays_per_engine);
         lines.line("simd_arrays_per_engine", config.arrays_per_engine);
         lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", 2);

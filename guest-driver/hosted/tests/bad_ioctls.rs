@@ -11,7 +11,7 @@ use belfry_abi::kfd::memory::{AcquireVmArgs, AllocFlags, AllocMemoryOfGpuArgs, M
 use belfry_abi::kfd::misc::{
     GetVersionArgs, SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs,
 };
-use belfry_abi::kfd::queue::{CreateQueueArgs, SetCuMaskArgs, UpdateQueueArgs};
+use belfry_abi::kfd::queue::{AllocQueueGwsArgs, CreateQueueArgs, SetCuMaskArgs, UpdateQueueArgs};
 use belfry_kfd_core::ioctl::REFUSED;
 use belfry_kfd_hosted::{Errno, Node};
 use common::{Client, PAGE, RW, gpu, reserve};
@@ -266,6 +266,22 @@ fn queues_are_refused_by_the_rules() {
         assert_eq!(client.ioctl(nr::UPDATE_QUEUE, &mut update), Err(Errno::EINVAL));
     }
     assert_eq!(other.destroy_queue(queue_id), Err(Errno::EINVAL), "another process's queue");
+
+    let gws = |queue_id, num_gws| {
+        let mut args = AllocQueueGwsArgs { queue_id, num_gws, first_gws: 7, ..Default::default() };
+        client.ioctl(nr::ALLOC_QUEUE_GWS, &mut args).map(|_| args.first_gws)
+    };
+    let second = client.create_queue().unwrap().args.queue_id;
+    assert_eq!(gws(99, 64), Err(Errno::EINVAL));
+    assert_eq!(gws(queue_id, 0), Err(Errno::EINVAL), "it has none");
+    assert_eq!(gws(queue_id, 64), Ok(0));
+    assert_eq!(gws(queue_id, 64), Err(Errno::EBUSY));
+    assert_eq!(gws(second, 1), Err(Errno::EBUSY), "another queue has it");
+    assert_eq!(gws(second, 0), Err(Errno::EINVAL));
+    assert_eq!(gws(queue_id, 0), Ok(0));
+    assert_eq!(gws(second, 1), Ok(0));
+    client.destroy_queue(second).unwrap();
+    assert_eq!(gws(queue_id, 1), Ok(0), "it went with its queue");
 
     let mask = [u32::MAX, 0x1];
     let pointer = mask.as_ptr() as u64;

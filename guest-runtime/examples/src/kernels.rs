@@ -17,6 +17,7 @@ kernels! {
     BITONIC = "bitonic";
     ENDLESS = "endless";
     GEMM = "gemm";
+    GRIDSYNC = "gridsync";
     HIST = "hist";
     INTMIX = "intmix";
     MATRIX = "matrix";

@@ -6,6 +6,7 @@ mod all;
 mod barriers_and_signals;
 mod gemm;
 mod gpuinfo;
+mod grid_sync;
 mod histogram;
 pub mod kernels;
 pub mod launch;
@@ -57,6 +58,7 @@ const EXAMPLES: &[Example] = &[
     example("scratch", "a kernel with a private array: scratch [COUNT]", scratch::run),
     example("memory-pools", "adds vectors between all kinds of memory", memory_pools::run),
     example("barriers-and-signals", "orders work across queues", barriers_and_signals::run),
+    example("grid-sync", "barriers and semaphores across workgroups", grid_sync::run),
     example("many-queues", "more queues than the hardware holds: many-queues [QUEUES]", many_queues::run),
     example("stop-endless", "stops an endless kernel: stop-endless [WORKGROUPS]", stop_endless::run),
     example("gpuinfo", "prints what the driver says about the GPU", gpuinfo::run),

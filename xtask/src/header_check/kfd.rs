@@ -166,6 +166,10 @@ pub(super) fn group() -> Group {
                 }
             ),
             layout!(
+                "struct kfd_ioctl_alloc_queue_gws_args",
+                queue::AllocQueueGwsArgs { queue_id, num_gws, first_gws, pad }
+            ),
+            layout!(
                 "struct kfd_ioctl_set_cu_mask_args",
                 queue::SetCuMaskArgs { queue_id, num_cu_mask, cu_mask_ptr }
             ),

@@ -57,8 +57,8 @@ impl Lowering {
 
     fn global_wave_sync(&mut self, inst: &Inst, op: GwsOp) -> Lowered {
         let mut di = Di { aux: op as u8, imm: inst.mem.offset.cast_unsigned(), ..Di::new(gws::request) };
-        if inst.src[0].is_some() {
-            di.src[0] = self.source(inst.src[0], Width::B32)?;
+        if inst.src[1].is_some() {
+            di.src[0] = self.source(inst.src[1], Width::B32)?;
         }
         self.emit(di);
         Ok(())
