@@ -76,6 +76,12 @@ const ILLEGAL: &str = "illegal instruction";
 const APERTURE: &str = "memory it may not";
 
 #[test]
+fn global_wave_sync_nobody_was_given_is_an_illegal_instruction() {
+    let code = "v_mov_b32_e32 v1, 3\ns_mov_b32 m0, 0\nds_gws_barrier v1 gds\ns_endpgm\n";
+    fails(Kernel::new("sync", code), ILLEGAL);
+}
+
+#[test]
 fn jump_into_nowhere_is_a_page_fault_there() {
     fails(
         Kernel::new("jumps", "s_mov_b32 s8, 0x12340000\ns_mov_b32 s9, 0\ns_setpc_b64 s[8:9]\n"),

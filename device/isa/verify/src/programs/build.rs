@@ -83,7 +83,8 @@ fn is_drawable(op: Op) -> bool {
             | S_SETHALT
             | S_SETKILL
     );
-    !(jumps || relative || unordered || stops)
+    let waits = name.starts_with("ds_gws");
+    !(jumps || relative || unordered || stops || waits)
 }
 
 impl Program {

@@ -1,5 +1,6 @@
 //! DS, FLAT, GLOBAL and SCRATCH.
 
+use belfry_isa::exec::{GwsOp, GwsRequest, Stop};
 use belfry_isa::inst::{Format, Inst, Op, Operand};
 
 use super::atomic::Function;
@@ -211,9 +212,29 @@ fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) -> Place {
     }
 }
 
+/// What a `ds_gws_*` asks for.
+fn global_wave_sync(state: &State, inst: &Inst) -> Option<GwsRequest> {
+    let (op, has_data) = match inst.op {
+        Op::DS_GWS_INIT => (GwsOp::Init, true),
+        Op::DS_GWS_BARRIER => (GwsOp::Barrier, true),
+        Op::DS_GWS_SEMA_BR => (GwsOp::SemaBr, true),
+        Op::DS_GWS_SEMA_P => (GwsOp::SemaP, false),
+        Op::DS_GWS_SEMA_V => (GwsOp::SemaV, false),
+        Op::DS_GWS_SEMA_RELEASE_ALL => (GwsOp::SemaReleaseAll, false),
+        _ => return None,
+    };
+    let resource = ((state.sgpr(M0) >> 16 & 63) + (inst.mem.offset as u32 & 63)) & 63;
+    let lane = state.active().next().unwrap_or(0);
+    let value = if has_data { state.vgpr(register(inst.src[1]), lane) } else { 0 };
+    Some(GwsRequest { op, resource: resource as u8, value })
+}
+
 /// DS.
 pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic().strip_prefix("ds_").ok_or(End::Unknown)?;
+    if let Some(asked) = global_wave_sync(state, inst) {
+        return Err(End::Stop(format!("{:?}", Stop::GlobalWaveSync(asked))));
+    }
     if inst.mem.gds {
         return Err(End::Unknown);
     }
