@@ -9,7 +9,7 @@ use super::di::{Di, Flow, Kind, Machine, Source};
 use super::float;
 use super::op::{Entry, Format, exec_half};
 use super::rounded::mode_of;
-use super::soft::{self, DOUBLE, HALF, Layout, Number, Round, SINGLE};
+use super::soft::{DOUBLE, HALF, Layout, Number, Round, SINGLE};
 use crate::inst::Op;
 use crate::trap::{EXCP_EN_SHIFT, trapsts};
 use crate::wave::Wave;
@@ -226,15 +226,15 @@ fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u
     };
     let (from, to) = (layout(input), layout(output));
     let round = Round::from_bits(mode_of(output, mode));
-    let rounding = |result: &dyn Fn(Round) -> u64| rounding(to, round, result);
+    let rounding = |exact: &dyn Fn(Round) -> Number| rounding(to, round, exact);
     let value = |n: usize| values.get(n).copied().unwrap_or(0);
     let (a, b, c) = (value(0), value(1), value(2));
     match rule {
         FromSigned => {
             let integer = if width(output) == 16 { i64::from(a as i16) } else { i64::from(a as i32) };
-            return rounding(&|round| Number::integer(integer).rounded(to, round));
+            return rounding(&|_| Number::integer(integer));
         }
-        FromUnsigned => return rounding(&|round| Number::integer(a.cast_signed()).rounded(to, round)),
+        FromUnsigned => return rounding(&|_| Number::integer(a.cast_signed())),
         _ => {}
     }
     let floats = &values[..if rule == Ldexp { 1 } else { values.len() }];
@@ -252,7 +252,7 @@ fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u
     let is_negative = |bits: u64| bits != from.magnitude(bits);
     let sum = |a: u64, b: u64| match (is_infinite(a), is_infinite(b)) {
         (true, true) if is_negative(a) != is_negative(b) => trapsts::INVALID,
-        (false, false) => rounding(&|round| from.number(a).plus(from.number(b), round).rounded(to, round)),
+        (false, false) => rounding(&|round| from.number(a).plus(from.number(b), round)),
         _ => 0,
     };
     let opposite = |bits: u64| bits ^ from.sign();
@@ -263,19 +263,19 @@ fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u
             SubRev => sum(b, opposite(a)),
             Mul | Fma if is_infinite(a) && is_zero(b) || is_zero(a) && is_infinite(b) => trapsts::INVALID,
             Mul if is_infinite(a) || is_infinite(b) => 0,
-            Mul => rounding(&|round| from.number(a).times(from.number(b)).rounded(to, round)),
+            Mul => rounding(&|_| from.number(a).times(from.number(b))),
             Fma if is_infinite(a) || is_infinite(b) => {
                 let negative = is_negative(a) != is_negative(b);
                 if is_infinite(c) && is_negative(c) != negative { trapsts::INVALID } else { 0 }
             }
             Fma if is_infinite(c) => 0,
-            Fma => rounding(&|round| soft::fma(from, a, b, c, round)),
+            Fma => rounding(&|round| from.number(a).times(from.number(b)).plus(from.number(c), round)),
             Ldexp | Convert if is_infinite(a) => 0,
             Ldexp => {
                 let power = if width(input) == 16 { i32::from(b as i16) } else { b as i32 };
-                rounding(&|round| from.number(a).scaled(power).rounded(to, round))
+                rounding(&|_| from.number(a).scaled(power))
             }
-            Convert => rounding(&|round| from.number(a).rounded(to, round)),
+            Convert => rounding(&|_| from.number(a)),
             ToSigned | ToUnsigned => {
                 to_integer(from.value(a), rule == ToSigned, if width(input) == 16 { 16 } else { 32 })
             }
@@ -291,13 +291,14 @@ fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u
 }
 
 /// Exceptions of a result that is rounded: it is exact when both directions agree on it.
-fn rounding(layout: Layout, round: Round, result: &dyn Fn(Round) -> u64) -> u32 {
+fn rounding(layout: Layout, round: Round, exact: &dyn Fn(Round) -> Number) -> u32 {
+    let result = |round: Round| exact(round).rounded(layout, round);
     let (up, down) = (result(Round::Up), result(Round::Down));
     if up == down || (layout.magnitude(up) | layout.magnitude(down)) == 0 {
         return 0;
     }
     let mut raised = trapsts::INEXACT;
-    if !layout.is_finite(result(Round::Nearest)) {
+    if exact(round).overflows(layout, round) {
         raised |= trapsts::OVERFLOW;
     }
     let rounded = result(round);
@@ -331,6 +332,27 @@ mod tests {
     fn single(rule: Rule, values: &[f32]) -> u32 {
         let bits: Vec<u64> = values.iter().map(|value| value.to_bits().into()).collect();
         raises(rule, (Format::F32, Format::F32), &bits, KEPT)
+    }
+
+    #[test]
+    fn results_overflow_by_what_they_would_round_to_with_more_exponents() {
+        use trapsts::{INEXACT, OVERFLOW};
+        let bits = |value: f32| u64::from(value.to_bits());
+        let in_mode = |round: u32, a: f32, b: f32| {
+            raises(Rule::Add, (Format::F32, Format::F32), &[bits(a), bits(b)], KEPT | round)
+        };
+        let (max, unit) = (f32::MAX, 2f32.powi(104));
+        // To nearest, up, down, to zero.
+        for (round, tiny, half, whole) in [
+            (0, 0, OVERFLOW, OVERFLOW),
+            (1, OVERFLOW, OVERFLOW, OVERFLOW),
+            (2, 0, 0, OVERFLOW),
+            (3, 0, 0, OVERFLOW),
+        ] {
+            assert_eq!(in_mode(round, max, 1.0), INEXACT | tiny, "{round}");
+            assert_eq!(in_mode(round, max, unit / 2.0), INEXACT | half, "{round}");
+            assert_eq!(in_mode(round, max, unit), INEXACT | whole, "{round}");
+        }
     }
 
     #[test]

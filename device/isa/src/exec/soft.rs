@@ -155,6 +155,13 @@ impl Number {
         Number { negative, digits, exponent: big.exponent }
     }
 
+    /// Whether the number, rounded as if there were more exponents, is larger than the largest of a format.
+    pub(crate) fn overflows(self, layout: Layout, round: Round) -> bool {
+        // A quarter of it has room for the digits, and compares with a quarter of the power behind the largest.
+        let quarter = layout.magnitude(self.scaled(-2).rounded(layout, round));
+        quarter >= ((2 * layout.bias() - 1) as u64) << layout.fraction
+    }
+
     /// The bits of the number in a format.
     pub(crate) fn rounded(self, layout: Layout, round: Round) -> u64 {
         let sign = if self.negative { layout.sign() } else { 0 };

@@ -19,7 +19,9 @@ pub(crate) fn sin_turns(x: f64) -> f64 {
     if turn.abs() == 0.5 {
         return 0.0;
     }
-    (turn * core::f64::consts::TAU).sin()
+    // From the nearer of its zeros, lest the product with 2π loses the digits that count there.
+    let near = if turn.abs() > 0.25 { 0.5_f64.copysign(turn) - turn } else { turn };
+    (near * core::f64::consts::TAU).sin()
 }
 
 /// cos(2πx), exact at multiples of a quarter turn.
@@ -28,8 +30,12 @@ pub(crate) fn cos_turns(x: f64) -> f64 {
         return f64::NAN;
     }
     let turn = (x - x.round_ties_even()).abs();
-    if turn == 0.25 {
+    let from_zero = 0.25 - turn;
+    if from_zero == 0.0 {
         return 0.0;
+    }
+    if from_zero.abs() < 0.125 {
+        return (from_zero * core::f64::consts::TAU).sin();
     }
     (turn * core::f64::consts::TAU).cos()
 }
@@ -48,4 +54,26 @@ vector_ops! {
     V_LOG_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, f64::log2) }
     V_SIN_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, sin_turns) }
     V_COS_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, cos_turns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sine_and_cosine_are_precise_next_to_their_zeros() {
+        let distance = 2f64.powi(-25);
+        let expected = distance * core::f64::consts::TAU;
+        for value in [
+            sin_turns(distance),
+            sin_turns(0.5 - distance),
+            -sin_turns(0.5 + distance),
+            -sin_turns(7.0 - distance),
+            cos_turns(0.25 - distance),
+            -cos_turns(0.25 + distance),
+            -cos_turns(3.75 - distance),
+        ] {
+            assert!((value / expected - 1.0).abs() < 1e-14, "{value:e} {expected:e}");
+        }
+    }
 }

@@ -180,6 +180,7 @@ impl Engine {
             scc: wave.scc(),
             pc: wave.pc(),
             mode: wave.mode(),
+            trapsts: Some(wave.trapsts()),
             lds: self.lds.bytes().to_vec(),
             memory: read(&self.memory.data),
             ..*state

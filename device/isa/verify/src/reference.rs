@@ -1,13 +1,14 @@
 //! A second interpreter of gfx1100: slow, plain, lane by lane, sharing nothing with the engine but the decoder.
 //!
-//! It is written from the published descriptions of the operations, in arrays of integers and `rustc_apfloat`, and
-//! follows `docs/isa-choices.md` where hardware does something that no public source states.
+//! It is written from the published descriptions of the operations, in arrays of integers, `rustc_apfloat` and
+//! `dashu_float`, and follows `docs/isa-choices.md` where hardware does something that no public source states.
 
 mod atomic;
 mod buffer;
 mod compare;
 mod cross;
 mod exact;
+mod flags;
 mod float;
 mod integer;
 mod lane;
@@ -17,6 +18,7 @@ mod number;
 mod packed;
 mod scalar;
 pub mod state;
+mod transcendental;
 mod vector;
 
 use belfry_isa::decode::decode_for;

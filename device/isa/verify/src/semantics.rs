@@ -49,6 +49,8 @@ pub struct Checked {
     pub backends: usize,
     /// Cases that ended in the same fault everywhere.
     pub faults: usize,
+    /// Cases with exceptions enabled whose `TRAPSTS` was compared.
+    pub exceptions: usize,
 }
 
 impl Report {
@@ -72,6 +74,11 @@ impl Report {
                 operations.iter().filter(|(_, checked)| checked.reference + checked.backends == 0);
             unchecked.map(move |(operation, _)| (encoding.as_str(), *operation))
         })
+    }
+
+    /// Cases whose `TRAPSTS` was compared with exceptions enabled.
+    pub fn exceptions(&self) -> usize {
+        self.operations.values().flat_map(BTreeMap::values).map(|checked| checked.exceptions).sum()
     }
 
     /// Failures.
@@ -124,6 +131,7 @@ impl fmt::Display for Report {
             self.absent.len(),
             self.faulted.len()
         )?;
+        writeln!(out, "  TRAPSTS compared in {} cases with exceptions enabled", self.exceptions())?;
         for missing in self.unchecked() {
             writeln!(out, "  NOT CHECKED: {missing}")?;
         }
@@ -249,7 +257,10 @@ fn one(random: &mut Random, pattern: &Pattern, wave: WaveSize, engines: &mut [En
     let checked =
         report.operations.entry(encoding.clone()).or_default().entry(inst.op.mnemonic()).or_default();
     match (&results[0].0, known) {
-        (End::Done | End::Stop(_), true) => checked.reference += 1,
+        (End::Done | End::Stop(_), true) => {
+            checked.reference += 1;
+            checked.exceptions += usize::from(state.records() && expected.trapsts.is_some());
+        }
         (End::Done | End::Stop(_), false) => checked.backends += 1,
         // An instruction that ends the wave in a fault everywhere has been compared, but its results have not.
         _ => checked.faults += 1,
@@ -268,7 +279,8 @@ fn one(random: &mut Random, pattern: &Pattern, wave: WaveSize, engines: &mut [En
 
 /// The first place where two states differ.
 pub(crate) fn difference(got: &State, expected: &State, before: &State) -> Option<String> {
-    if got == expected {
+    let known = State { trapsts: got.trapsts, ..expected.clone() };
+    if got == expected || (expected.trapsts.is_none() && *got == known) {
         return None;
     }
     for (number, (got, want)) in got.v.iter().zip(&expected.v).enumerate() {
@@ -295,10 +307,31 @@ pub(crate) fn difference(got: &State, expected: &State, before: &State) -> Optio
     if got.mode != expected.mode {
         return Some(format!("MODE is {:#x}, not {:#x}", got.mode, expected.mode));
     }
+    if got.trapsts != expected.trapsts && expected.trapsts.is_some() {
+        return Some(format!("TRAPSTS is {:x?}, not {:x?}", got.trapsts, expected.trapsts));
+    }
     for (what, got, want) in [("LDS", &got.lds, &expected.lds), ("memory", &got.memory, &expected.memory)] {
         if let Some(at) = (0..got.len()).find(|&at| got[at] != want[at]) {
             return Some(format!("{what} byte {at:#x} is {:#x}, not {:#x}", got[at], want[at]));
         }
     }
     Some("states differ".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_count_as_a_difference_when_they_are_known() {
+        let state = values::state(&mut Random::new(1), WaveSize::Wave32);
+        let got = State { trapsts: Some(1), ..state.clone() };
+        assert_eq!(difference(&got, &got, &state), None);
+        let known = State { trapsts: Some(33), ..state.clone() };
+        assert!(difference(&got, &known, &state).is_some_and(|text| text.contains("TRAPSTS")));
+        let unknown = State { trapsts: None, ..state.clone() };
+        assert_eq!(difference(&got, &unknown, &state), None);
+        let other = State { trapsts: None, scc: !state.scc, ..state.clone() };
+        assert!(difference(&got, &other, &state).is_some_and(|text| text.contains("SCC")));
+    }
 }

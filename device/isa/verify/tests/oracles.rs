@@ -24,6 +24,7 @@ fn every_operation_equals_the_reference_on_every_backend() {
     let report = semantics::run(3, 7, None);
     assert!(report.tally.checked() > 15_000, "only {} cases", report.tally.checked());
     assert_eq!(report.tally.wrong(), 0, "{report}");
+    assert!(report.exceptions() > 2_000, "TRAPSTS of only {} cases", report.exceptions());
     assert_eq!(report.unchecked(), [""; 0]);
     assert_eq!(report.faulted, report.absent, "operations without semantics fault by name");
 }

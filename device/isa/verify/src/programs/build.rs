@@ -16,7 +16,7 @@ use case::Registers;
 
 const ARCH: Arch = Arch::Gfx1100;
 /// Registers the drawn instructions use; the rest are the frame's.
-const FREE: Registers = Registers { vector: 56, scalar: 88 };
+const FREE: Registers = Registers { vector: 56, scalar: 88, hardware: false };
 /// Vector registers an address is made in.
 const ADDRESS: u8 = 60;
 /// EXEC of the whole program.

@@ -9,9 +9,10 @@ use super::number::{
     self as n, F16, F32, F64, Format, Rules, add, convert, extreme, fma, frexp, from_double, half_value,
     integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
 };
+use super::transcendental::{self, Function};
 
 /// Sources and result in one format, so that an operation is written once for all widths.
-trait Width: Format {
+pub(crate) trait Width: Format {
     fn read(l: &Lane<'_>, n: usize) -> u64;
     fn rules(l: &Lane<'_>) -> Rules;
     fn out(l: &Lane<'_>, value: u64) -> Out;
@@ -54,8 +55,8 @@ impl Width for F64 {
 }
 
 /// An operation that exists in several widths, by its name without `v_` and the type.
-#[derive(Clone, Copy)]
-enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
     Add,
     Sub,
     Subrev,
@@ -84,7 +85,8 @@ enum Kind {
     Cos,
 }
 
-fn kind(name: &str) -> Option<(Kind, u32)> {
+/// Operation and width that a mnemonic names.
+pub(crate) fn kind(name: &str) -> Option<(Kind, u32)> {
     use Kind::*;
     let (name, bits) = name.strip_prefix("v_")?.rsplit_once("_f")?;
     let kind = match name {
@@ -137,36 +139,25 @@ fn to_f64<F: Width>(value: u64) -> f64 {
     }
 }
 
-/// A function computed in double precision and rounded once, to nearest.
-fn in_double<F: Width>(a: u64, rules: Rules, f: impl Fn(f64) -> f64) -> u64 {
-    let rules = rules.nearest();
-    operation::<F, 1>([a], rules, |[a], _| {
-        let value = f(to_f64::<F>(n::bits(a)));
-        of::<F>(match F::WIDTH {
-            16 => from_double::<F16>(value, Rules::IEEE),
-            32 => from_double::<F32>(value, Rules::IEEE),
-            _ => value.to_bits(),
-        })
-    })
+/// A function that hardware approximates, rounded to nearest in every mode.
+fn approximate<F: Width>(a: u64, rules: Rules, function: Function) -> u64 {
+    operation::<F, 1>([a], rules.nearest(), |[a], _| transcendental::rounded(function, a))
 }
 
-/// A quarter turn's worth of exactness: sin(2πx), cos(2πx).
-fn turns(x: f64, cosine: bool) -> f64 {
-    if !x.is_finite() {
-        return f64::NAN;
-    }
-    // Exact, and in (-1, 1) with the sign of x.
-    let turn = x % 1.0;
-    let turn = if turn.abs() > 0.5 { turn - 1.0_f64.copysign(turn) } else { turn };
-    if cosine {
-        let turn = turn.abs();
-        if turn == 0.25 { 0.0 } else { (turn * std::f64::consts::TAU).cos() }
-    } else if turn == 0.0 {
-        0.0_f64.copysign(x)
-    } else if turn.abs() == 0.5 {
-        0.0
-    } else {
-        (turn * std::f64::consts::TAU).sin()
+impl Kind {
+    /// How many sources it has.
+    pub(crate) fn sources(self) -> usize {
+        match self {
+            Kind::Add | Kind::Sub | Kind::Subrev | Kind::Mul | Kind::Min | Kind::Max => 2,
+            Kind::Fma
+            | Kind::Min3
+            | Kind::Max3
+            | Kind::Med3
+            | Kind::Maxmin
+            | Kind::Minmax
+            | Kind::DivFixup => 3,
+            _ => 1,
+        }
     }
 }
 
@@ -249,14 +240,24 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
         Kind::Mant => n::flushed::<F>(frexp::<F>(a(), r).0, r.flush_out),
         Kind::DivFixup => div_fixup::<F>(a(), b(), c(), r),
         Kind::Rcp => operation::<F, 1>([a()], r, |[a], _| (of::<F>(n::one::<F>()) / a).value),
-        Kind::Rsq => in_double::<F>(a(), r, |x| 1.0 / x.sqrt()),
-        Kind::Sqrt => in_double::<F>(a(), r, f64::sqrt),
-        Kind::Exp => in_double::<F>(a(), r, f64::exp2),
-        Kind::Log => in_double::<F>(a(), r, f64::log2),
-        Kind::Sin => in_double::<F>(a(), r, |x| turns(x, false)),
-        Kind::Cos => in_double::<F>(a(), r, |x| turns(x, true)),
+        // Of a double: a root and a quotient, each rounded.
+        Kind::Rsq if F::WIDTH == 64 => operation::<F, 1>([a()], r.nearest(), |[a], _| {
+            (of::<F>(n::one::<F>()) / transcendental::rounded(Function::Root, a)).value
+        }),
+        Kind::Rsq => approximate::<F>(a(), r, Function::ReciprocalRoot),
+        Kind::Sqrt => approximate::<F>(a(), r, Function::Root),
+        Kind::Exp => approximate::<F>(a(), r, Function::Power),
+        Kind::Log => approximate::<F>(a(), r, Function::Logarithm),
+        Kind::Sin => approximate::<F>(a(), r, Function::Sine),
+        Kind::Cos => approximate::<F>(a(), r, Function::Cosine),
     };
-    F::out(l, value)
+    if F::WIDTH != 16 {
+        return F::out(l, value);
+    }
+    let by_zero = matches!(kind, Kind::Rcp | Kind::Rsq | Kind::Log)
+        && of::<F>(n::flushed::<F>(a(), r.flush_in)).is_zero();
+    let infinite = (0..kind.sources()).any(|n| of::<F>(F::read(l, n)).is_infinite());
+    F::out(l, l.limited(value, infinite || by_zero || kind == Kind::DivFixup))
 }
 
 /// Products where anything times zero is zero.
@@ -454,7 +455,8 @@ fn other(l: &Lane<'_>) -> Option<Out> {
         V_LDEXP_F16 => {
             // A constant in place of the exponent is one of half precision.
             let power = (l.packed(1, true) >> (16 * (u32::from(l.vector.mods.op_sel) >> 1 & 1))) as i16;
-            Some(l.out16(ldexp::<F16>(l.f16(0), i32::from(power), wide)))
+            let value = ldexp::<F16>(l.f16(0), i32::from(power), wide);
+            Some(l.out16(l.limited(value, of::<F16>(l.f16(0)).is_infinite())))
         }
         V_FREXP_EXP_I32_F32 => word(frexp::<F32>(l.f32(0), single).1 as u64),
         V_FREXP_EXP_I32_F64 => word(frexp::<F64>(l.f64(0), wide).1 as u64),
@@ -482,10 +484,17 @@ fn other(l: &Lane<'_>) -> Option<Out> {
         V_CVT_F64_U32 => Some(l.out64(n::from_int::<F64>(i128::from(l.u32(0)), wide.round))),
         V_CVT_I32_F64 => word(to_signed::<F64>(n::flushed::<F64>(l.f64(0), wide.flush_in), 32, zero) as u64),
         V_CVT_U32_F64 => word(to_unsigned::<F64>(n::flushed::<F64>(l.f64(0), wide.flush_in), 32, zero)),
-        V_CVT_F16_F32 => Some(l.out16(convert::<F32, F16>(l.f32(0), single, wide))),
+        V_CVT_F16_F32 => {
+            let value = convert::<F32, F16>(l.f32(0), single, wide);
+            Some(l.out16(l.limited(value, of::<F32>(l.f32(0)).is_infinite())))
+        }
         V_CVT_F32_F16 => Some(l.out32(convert::<F16, F32>(l.f16(0), wide, single))),
-        V_CVT_F16_U16 => Some(l.out16(n::from_int::<F16>(i128::from(l.u16(0)), wide.round))),
-        V_CVT_F16_I16 => Some(l.out16(n::from_int::<F16>(i128::from(l.i16(0)), wide.round))),
+        V_CVT_F16_U16 => {
+            Some(l.out16(l.limited(n::from_int::<F16>(i128::from(l.u16(0)), wide.round), false)))
+        }
+        V_CVT_F16_I16 => {
+            Some(l.out16(l.limited(n::from_int::<F16>(i128::from(l.i16(0)), wide.round), false)))
+        }
         V_CVT_U16_F16 => half(to_unsigned::<F16>(flush16(0), 16, zero)),
         V_CVT_I16_F16 => half(to_signed::<F16>(flush16(0), 16, zero) as u64),
         V_CVT_NORM_I16_F16 => half(norm(half_value(flush16(0)), true)),
@@ -548,7 +557,9 @@ fn other(l: &Lane<'_>) -> Option<Out> {
             let value = |n: usize, shift: u32| half_value(u64::from(l.packed(n, true) >> shift & 0xffff));
             let third = half_value(u64::from(l.third()));
             let sum = third + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
-            Some(l.out16(from_double::<F16>(sum, Rules { flush_out: wide.flush_out, ..Rules::IEEE })))
+            let result = from_double::<F16>(sum, Rules { flush_out: wide.flush_out, ..Rules::IEEE });
+            let sources = [value(0, 0), value(0, 16), value(1, 0), value(1, 16), third];
+            Some(l.out16(l.limited(result, sources.iter().any(|source| source.is_infinite()))))
         }
         V_DOT2_BF16_BF16 => {
             let value =

@@ -207,6 +207,14 @@ impl Lane<'_> {
         }
     }
 
+    /// A half-precision result after `MODE.FP16_OVFL`: one that is infinite though no source is, and not for a division by
+    /// zero, becomes the largest number.
+    pub(crate) fn limited(&self, value: u64, is_exempt: bool) -> u64 {
+        const FP16_OVFL: u32 = 1 << 23;
+        let overflows = value & 0x7fff == 0x7c00 && !is_exempt;
+        if overflows && self.state.mode & FP16_OVFL != 0 { value - 1 } else { value }
+    }
+
     /// A half-precision result with `omod` and `clamp`.
     pub(crate) fn out16(&self, value: u64) -> Out {
         Out::B16(self.output::<F16>(value, self.wide()))

@@ -24,7 +24,7 @@ impl Lane<'_> {
     }
 
     /// Element `high` of source `n`.
-    fn element(&self, n: usize, high: bool, float: bool) -> u16 {
+    pub(crate) fn element(&self, n: usize, high: bool, float: bool) -> u16 {
         let mods = &self.vector.mods;
         let select = if high { mods.op_sel_hi } else { mods.op_sel };
         let word = self.packed(n, float);
@@ -34,7 +34,7 @@ impl Lane<'_> {
     }
 
     /// A mixed-precision source as single precision bits.
-    fn mixed(&self, n: usize) -> u64 {
+    pub(crate) fn mixed(&self, n: usize) -> u64 {
         let mods = &self.vector.mods;
         let (abs, neg) = (mods.abs >> n & 1 != 0, mods.neg >> n & 1 != 0);
         if mods.op_sel_hi >> n & 1 == 0 {
@@ -88,7 +88,9 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
         V_PK_MAX_F16 => extreme::<F16>(f(0), f(1), r, true),
         _ => return None,
     };
-    match l.out16(value) {
+    let sources = if matches!(l.vector.op, V_PK_FMA_F16 | V_PK_FMAC_F16) { 3 } else { 2 };
+    let infinite = (0..sources).any(|n| f(n) & 0x7fff == 0x7c00);
+    match l.out16(l.limited(value, infinite)) {
         Out::B16(value) => Some(value as u16),
         _ => None,
     }
@@ -130,7 +132,9 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
         V_FMA_MIXLO_F16 | V_FMA_MIXHI_F16 => {
             let sum = fma::<F32>(l.mixed(0), l.mixed(1), l.mixed(2), l.single());
             let from = Rules { flush_in: false, ..l.single() };
-            let Out::B16(value) = l.out16(convert::<F32, F16>(sum, from, l.wide())) else { return None };
+            let half = convert::<F32, F16>(sum, from, l.wide());
+            let infinite = (0..3).any(|n| l.mixed(n) & 0x7fff_ffff == 0x7f80_0000);
+            let Out::B16(value) = l.out16(l.limited(half, infinite)) else { return None };
             let old = u64::from(l.old());
             if l.vector.op == V_FMA_MIXLO_F16 {
                 Out::B32(old & 0xffff_0000 | value)

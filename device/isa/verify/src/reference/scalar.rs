@@ -2,7 +2,7 @@
 
 use belfry_isa::inst::{Inst, Op, Operand};
 
-use super::state::{EXEC, End, M0, NULL, State, VCC};
+use super::state::{EXEC, End, M0, NULL, PRIVATE, SHARED, State, VCC};
 
 /// A result, which may also be the condition's.
 enum Result_ {
@@ -480,15 +480,22 @@ fn control(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> Result<
         }
         S_GETREG_B32 | S_SETREG_B32 | S_SETREG_IMM32_B32 => {
             let (id, offset, width) = (inst.imm & 63, inst.imm >> 6 & 31, (inst.imm >> 11 & 31) + 1);
-            if id != 1 || offset + width > 32 {
+            if offset + width > 32 {
                 return Err(End::Unknown);
             }
             let mask = (((1u64 << width) - 1) << offset) as u32;
+            let value = state.scalar(inst.src[0]);
+            let insert = |old: u32| old & !mask | value << offset & mask;
             if inst.op == S_GETREG_B32 {
-                state.set_sgpr(dst, (state.mode & mask) >> offset);
+                let value = hardware_register(state, id).ok_or(End::Unknown)?;
+                state.set_sgpr(dst, (value & mask) >> offset);
+            } else if id == 1 {
+                state.mode = insert(state.mode);
+            } else if id == 3 {
+                // Bits 8:0, 15:10, 20:16 and 28 are there.
+                state.trapsts = state.trapsts.map(|old| insert(old) & 0x101f_fdff);
             } else {
-                let value = state.scalar(inst.src[0]);
-                state.mode = state.mode & !mask | value << offset & mask;
+                return Err(End::Unknown);
             }
             false
         }
@@ -543,4 +550,29 @@ pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
         state.set_sgpr(if dst == NULL { NULL } else { dst.wrapping_add(n) }, word);
     }
     Ok(())
+}
+
+/// What a hardware register reads as; `None` when it is not known.
+fn hardware_register(state: &State, id: u32) -> Option<u32> {
+    const VALID: u32 = 1 << 16;
+    const SCRATCH_EN: u32 = 1 << 29;
+    Some(match id {
+        1 => state.mode,
+        2 => {
+            let zero = |register: u8, bit: u32| u32::from(state.mask(register) == 0) << bit;
+            u32::from(state.scc) | zero(EXEC, 9) | zero(VCC, 10) | VALID | SCRATCH_EN
+        }
+        3 => state.trapsts?,
+        // Vector registers in units of four, minus one.
+        5 => (state.v.len() as u32 / 4 - 1) << 12,
+        // LDS in units of 256 bytes.
+        6 => (state.lds.len() as u32 / 256) << 12,
+        15 => (PRIVATE >> 48 | SHARED >> 48 << 16) as u32,
+        20 => state.scratch as u32,
+        21 => (state.scratch >> 32) as u32,
+        28 => u32::from(state.lanes == 64) << 11,
+        // Nothing is outstanding, the first place of everything, and a clock that stands.
+        7 | 23 | 24 | 29 => 0,
+        _ => return None,
+    })
 }

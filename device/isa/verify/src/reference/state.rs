@@ -52,6 +52,8 @@ pub struct State {
     pub pc: u64,
     /// `MODE`.
     pub mode: u32,
+    /// `TRAPSTS`; `None` once something has happened whose exceptions the reference does not know.
+    pub trapsts: Option<u32>,
     /// LDS.
     pub lds: Vec<u8>,
     /// Memory at [`BASE`].
@@ -71,6 +73,18 @@ impl State {
     /// `EXEC`, the lanes there are.
     pub fn exec(&self) -> u64 {
         self.mask(EXEC)
+    }
+
+    /// Whether float operations record their exceptions.
+    pub fn records(&self) -> bool {
+        self.mode >> 12 & 0x7f != 0
+    }
+
+    /// Records the exceptions of an operation; `None` when they are not known.
+    pub fn raise(&mut self, bits: Option<u32>) {
+        if self.records() {
+            self.trapsts = self.trapsts.zip(bits).map(|(old, new)| old | new);
+        }
     }
 
     /// The active lanes in ascending order.

@@ -4,7 +4,7 @@ use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
 
 use super::lane::{From, Lane, Out, Vector};
 use super::state::{EXEC, End, M0, State, VCC};
-use super::{compare, cross, float, integer, matrix, packed};
+use super::{compare, cross, flags, float, integer, matrix, packed};
 
 /// Runs a vector ALU instruction.
 pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
@@ -35,6 +35,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
             let l = Lane { state, vector: &vector, lane, from };
             mask |= u64::from(compare::run(&l, comparison)) << lane;
         }
+        raise(state, &vector, &lanes);
         let register = match inst.dst {
             Operand::Sgpr(register) => register,
             _ => VCC,
@@ -59,6 +60,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         let l = Lane { state, vector: &vector, lane: 0, from: From::Lane(0) };
         carry = with_mask(&l).map(|_| 0);
     }
+    raise(state, &vector, &lanes);
     for (lane, out) in results {
         write(state, &vector, lane, out);
     }
@@ -66,6 +68,17 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         state.set_mask(register, mask);
     }
     Ok(())
+}
+
+/// Records what an operation raises in these lanes.
+fn raise(state: &mut State, vector: &Vector, lanes: &[(u32, From)]) {
+    if !state.records() {
+        return;
+    }
+    let bits = lanes
+        .iter()
+        .try_fold(0, |bits, &(lane, from)| Some(bits | flags::raised(&Lane { state, vector, lane, from })?));
+    state.raise(bits);
 }
 
 /// The value of a lane.
@@ -141,6 +154,10 @@ fn dual(state: &mut State, inst: &Inst) -> Result<(), End> {
     let y = half(y.op, y.dst, y.src);
     let before = state.clone();
     for vector in [&x, &y] {
+        let lanes: Vec<(u32, From)> = before.active().map(|lane| (lane, From::Lane(lane))).collect();
+        let mut raised = before.clone();
+        raise(&mut raised, vector, &lanes);
+        state.trapsts = state.trapsts.zip(raised.trapsts).map(|(old, new)| old | new);
         for lane in before.active() {
             let l = Lane { state: &before, vector, lane, from: From::Lane(lane) };
             let out = value(&l).ok_or(End::Unknown)?;

@@ -17,6 +17,13 @@ const ARCH: Arch = Arch::Gfx1100;
 pub(crate) const END: u32 = 0xbfb0_0000;
 /// Byte of the code where the instruction is.
 pub(crate) const START: usize = CODE_SIZE / 2;
+/// Number of the hardware register `MODE`.
+const MODE: u32 = 1;
+/// Number of the hardware register `TRAPSTS`.
+const TRAPSTS: u32 = 3;
+/// Hardware registers that can be read: `STATUS`, `TRAPSTS`, `GPR_ALLOC`, `LDS_ALLOC`, `IB_STS`, `SH_MEM_BASES`,
+/// `FLAT_SCR_LO`, `FLAT_SCR_HI`, `HW_ID1`, `HW_ID2`, `IB_STS2`, `SHADER_CYCLES`.
+const HARDWARE: [u32; 12] = [2, TRAPSTS, 5, 6, 7, 15, 20, 21, 23, 24, 28, 29];
 /// Attempts at an instruction that can run.
 const ATTEMPTS: usize = 64;
 
@@ -27,10 +34,12 @@ pub(crate) struct Registers {
     pub(crate) vector: u32,
     /// Scalar registers.
     pub(crate) scalar: u32,
+    /// Hardware registers other than `MODE` are read, and `TRAPSTS` is written.
+    pub(crate) hardware: bool,
 }
 
 /// All there are.
-pub(crate) const ALL: Registers = Registers { vector: VGPRS as u32, scalar: 104 };
+pub(crate) const ALL: Registers = Registers { vector: VGPRS as u32, scalar: 104, hardware: true };
 
 /// Draws an instruction of `pattern`; `None` when there is none in waves of this size.
 pub(crate) fn instruction(
@@ -140,11 +149,23 @@ fn settle(random: &mut Random, inst: &mut Inst, wave: WaveSize, registers: Regis
         _ if inst.format == Format::Sopp && inst.branch_target(0).is_some() => branch(random, inst),
         // The clock; other messages are the device's business.
         Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64 => inst.imm = 131,
+        // Two messages are a compute wave's.
+        Op::S_SENDMSG | Op::S_SENDMSGHALT if random.one_in(2) => inst.imm = random.pick(&[1, 3]),
         Op::S_GETREG_B32 | Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => {
-            // MODE, of which ten bits are checked: the others belong to traps.
-            let offset = inst.imm >> 6 & 7;
-            let width = 1 + (inst.imm >> 11) % (10 - offset);
-            inst.imm = 1 | offset << 6 | (width - 1) << 11;
+            let reads = inst.op == Op::S_GETREG_B32;
+            let (offset, width) = (inst.imm >> 6 & 31, 1 + (inst.imm >> 11 & 31));
+            let id = match random.below(4) {
+                0 | 1 if registers.hardware && reads => random.pick(&HARDWARE),
+                0 if registers.hardware => TRAPSTS,
+                _ => MODE,
+            };
+            let (offset, width) = match id {
+                MODE if !reads && random.one_in(4) => (23, 1),
+                // The bits that change how others calculate; those that enable exceptions stay.
+                MODE if !reads => (offset & 7, 1 + (width - 1) % (10 - (offset & 7))),
+                _ => (offset, width.min(32 - offset)),
+            };
+            inst.imm = id | offset << 6 | (width - 1) << 11;
         }
         _ => {}
     }

@@ -155,9 +155,13 @@ pub(crate) fn exec(random: &mut Random) -> u64 {
     }
 }
 
-/// `MODE`: mostly what compilers ask for, else any rounding, denormals, `DX10_CLAMP` and `IEEE`.
+/// `MODE`: mostly what compilers ask for, else any rounding, denormals, `DX10_CLAMP` and `IEEE`; now and then with
+/// `FP16_OVFL` and exceptions enabled.
 pub(crate) fn mode(random: &mut Random) -> u32 {
-    if random.one_in(3) { random.word() & 0x3ff } else { 0x3f0 }
+    let usual = if random.one_in(3) { random.word() & 0x3ff } else { 0x3f0 };
+    let limit = if random.one_in(4) { 1 << 23 } else { 0 };
+    let exceptions = if random.one_in(4) { random.word() & 0x7f << 12 } else { 0 };
+    usual | limit | exceptions
 }
 
 /// A wave full of edge values.
@@ -170,6 +174,7 @@ pub(crate) fn state(random: &mut Random, wave: WaveSize) -> State {
         scc: random.one_in(2),
         pc: CODE,
         mode: mode(random),
+        trapsts: Some(0),
         lds: (0..LDS_SIZE / 4).flat_map(|_| word(random).to_le_bytes()).collect(),
         memory: (0..DATA_SIZE / 4).flat_map(|_| word(random).to_le_bytes()).collect(),
         scratch: BASE + DATA_SIZE as u64 - 8192,
