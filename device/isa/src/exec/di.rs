@@ -167,7 +167,7 @@ pub(crate) struct Machine<'a> {
 
 impl Machine<'_> {
     /// Stops the wave after this instruction.
-    #[cold]
+    #[inline(always)]
     pub(crate) fn stop(&mut self, stop: Stop) -> Flow {
         self.stop = Some(stop);
         Flow::STOP
