@@ -341,6 +341,7 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
         println!("{}", serde_json::to_string(&results)?);
     } else {
         println!("\n{}", results.machine);
+        results.scaling.iter().for_each(|scaling| println!("speedup {scaling}"));
     }
     if let Some(file) = update {
         let place = || file.display().to_string();

@@ -2,6 +2,7 @@
 
 mod cases;
 mod hosted;
+mod machine;
 mod pocl;
 pub mod table;
 pub mod vmm;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use crate::hosted::HostedError;
 use cases::{CASES, Case};
 use hosted::Bench;
+pub use machine::Scaling;
 pub use pocl::PoclError;
 use pocl::Processors;
 
@@ -40,6 +42,8 @@ pub struct Options {
 pub struct Results {
     /// The processor and how the engine uses it.
     pub machine: Machine,
+    /// What more threads gain without the engine; one entry per number of workers but the first.
+    pub scaling: Vec<Scaling>,
     /// One entry per kernel and number of workers.
     pub kernels: Vec<Measurement>,
 }
@@ -166,6 +170,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
         return Err(BenchError::Unknown(unknown.clone()));
     }
     let before = load();
+    let scaling = machine::scaling(&options.workers, options.runs);
     let mut results = Vec::new();
     let mut benches = Vec::new();
     let mut processors = Vec::new();
@@ -216,7 +221,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     // By number of workers, then in the order of the suite.
     let place = |workers| options.workers.iter().position(|&other| other == workers);
     results.sort_by_key(|measurement| place(measurement.workers));
-    Ok(Results { machine: machine([before, load()]), kernels: results })
+    Ok(Results { machine: machine([before, load()]), scaling, kernels: results })
 }
 
 fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement {

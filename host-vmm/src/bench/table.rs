@@ -34,7 +34,11 @@ pub fn update(document: &str, results: &Results) -> Result<String, TableError> {
 }
 
 fn table(results: &Results) -> String {
-    let mut text = format!("Machine: {}.\n\n", results.machine);
+    let mut text = format!("Machine: {}.\n", results.machine);
+    for scaling in &results.scaling {
+        let _infallible = writeln!(text, "Speedup {scaling}.");
+    }
+    text.push('\n');
     let mut line = |cells: &[String]| {
         let _infallible = writeln!(text, "| {} |", cells.join(" | "));
     };
@@ -88,16 +92,21 @@ fn cells(row: &Measurement) -> [String; 11] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine;
+    use super::super::{Scaling, machine};
     use super::*;
 
     #[test]
     fn only_the_place_of_the_table_changes() {
-        let results = Results { machine: machine([0.5, 1.0]), kernels: Vec::new() };
+        let scaling = vec![Scaling { threads: 2, arithmetic: 2.0, streaming: 1.5 }];
+        let results = Results { machine: machine([0.5, 1.0]), scaling, kernels: Vec::new() };
         let document = format!("# A\n\n{BEGIN}\nold\n{END}\n\nafter\n");
         let updated = update(&document, &results).unwrap();
         assert!(updated.starts_with(&format!("# A\n\n{BEGIN}\nMachine: ")), "{updated}");
         assert!(updated.ends_with(&format!("| --- |\n{END}\n\nafter\n")), "{updated}");
+        assert!(
+            updated.contains("2 threads: 2.00 at arithmetic, 1.50 at streaming.\n\n| kernel"),
+            "{updated}"
+        );
         assert!(!updated.contains("old"));
         assert_eq!(update(&updated, &results).unwrap(), updated);
         assert!(update("no place", &results).is_err());
