@@ -17,8 +17,9 @@ pub struct Statistics {
     pub wave_instructions: u64,
 }
 
-/// Shared counters behind [`Statistics`].
+/// Shared counters behind [`Statistics`], in cache lines of their own: all workers write them.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Counters {
     dispatches: AtomicU64,
     workgroups: AtomicU64,

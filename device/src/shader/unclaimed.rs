@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most workgroups a worker takes at once.
-const MOST: u64 = 64;
+const MOST: u64 = 256;
 /// Parts the rest is divided into for each worker: shares become smaller towards the end, so that all workers finish
 /// together.
 const PARTS: u64 = 4;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn shares_are_ascending_and_shrink() {
-        let unclaimed = Unclaimed::new(1000);
+        let unclaimed = Unclaimed::new(5000);
         let mut next = 0;
         let mut sizes = Vec::new();
         while !unclaimed.is_empty() {
@@ -87,7 +87,7 @@ mod tests {
             next = share.end;
             sizes.push(share.end - share.start);
         }
-        assert_eq!(next, 1000);
+        assert_eq!(next, 5000);
         assert_eq!((sizes[0], sizes.last()), (MOST, Some(&1)));
         assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
         assert_eq!(unclaimed.take(2), 0..0);

@@ -22,7 +22,7 @@ const TURNS_IN_A_ROW: u32 = 64;
 /// spare, about ten microseconds.
 const FIRST_TURN_BUDGET: u64 = 2048;
 /// What starting a workgroup costs the budget.
-const START_COST: u64 = 64;
+const START_COST: u64 = 16;
 /// Address spaces a worker keeps translations and code for.
 const CONTEXTS: usize = 8;
 /// Waves of ended workgroups whose storage is kept for the next ones: what eight compute units hold.
