@@ -1,6 +1,7 @@
 //! Whole-system tests: what the tests share.
 
 pub mod assembly;
+pub mod disks;
 pub mod nested;
 
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use belfry_tests::disks::Images;
 use belfry_tests::{guest_image, guest_roles};
 use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_vmm::image::Cache;
@@ -24,8 +25,12 @@ fn boot(config: &GuestConfig) -> Guest {
 
 /// A guest with the driver and the roles; the roles' path in the guest comes with it.
 fn boot_with_roles() -> (Guest, &'static str) {
+    boot_with_roles_and(&GuestConfig::default())
+}
+
+fn boot_with_roles_and(config: &GuestConfig) -> (Guest, &'static str) {
     let roles = guest_roles(&Cache::open().unwrap()).unwrap();
-    let mut guest = boot(&GuestConfig::default());
+    let mut guest = boot(config);
     guest.put_file("/bin/guest-roles", 0o755, &std::fs::read(roles).unwrap()).unwrap();
     (guest, "/bin/guest-roles")
 }
@@ -130,6 +135,20 @@ fn bad_ioctls_are_refused_as_linux_refuses_them() {
     assert!(succeed(&mut guest, &[roles, "bad-ioctls"]).contains("refused"));
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
     finish(guest);
+}
+
+#[test]
+fn disks_of_both_formats_are_read_written_zeroed_and_forgotten() {
+    let images = Images::new().unwrap();
+    // The second guest finds what the first one found.
+    for _ in 0..2 {
+        let config = GuestConfig { disks: images.disks(), ..GuestConfig::default() };
+        let (mut guest, roles) = boot_with_roles_and(&config);
+        let said = succeed(&mut guest, &[roles, "disk"]);
+        assert_eq!(said, "disks belfry-0 and belfry-1: verified\n");
+        finish(guest);
+    }
+    images.check(images.paths().map(|path| std::fs::read(path).unwrap())).unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! process of its own. The tests put roles side by side and check that they cannot harm each other.
 
 pub mod bad_ioctls;
+pub mod disk;
 
 use std::io::Write;
 use std::path::Path;

@@ -9,6 +9,9 @@ fn main() -> Result<()> {
     if role == "bad-ioctls" {
         return belfry_test_roles::bad_ioctls::run(&mut std::io::stdout());
     }
+    if role == "disk" {
+        return belfry_test_roles::disk::run(&mut std::io::stdout());
+    }
     let runtime = Runtime::open()?;
     belfry_test_roles::run(&role, &runtime, &arguments.collect::<Vec<_>>(), &mut std::io::stdout())
 }

@@ -26,7 +26,7 @@ pub(super) fn arguments(number: usize, disk: &DiskConfig) -> Result<[String; 4],
         "-drive".to_owned(),
         format!("if=none,id=disk{number},{writes},file=json:{node}"),
         "-device".to_owned(),
-        format!("virtio-blk-pci,drive=disk{number}"),
+        format!("virtio-blk-pci,drive=disk{number},serial=belfry-{number}"),
     ])
 }
 
@@ -68,7 +68,7 @@ mod tests {
         let [_, drive, _, device] = arguments(1, &DiskConfig::new(&path)).unwrap();
         assert!(drive.starts_with("if=none,id=disk1,snapshot=on,file=json:{"), "{drive}");
         assert!(drive.contains("a,,b.img") && drive.contains(r#""driver":"raw""#), "{drive}");
-        assert_eq!(device, "virtio-blk-pci,drive=disk1");
+        assert_eq!(device, "virtio-blk-pci,drive=disk1,serial=belfry-1");
         let read_only = DiskConfig { read_only: true, ..DiskConfig::new(&path) };
         assert!(arguments(0, &read_only).unwrap()[1].contains("readonly=on"));
     }
