@@ -49,9 +49,8 @@ impl Nested {
         let modules = stock_modules(&cache, &inner.kernel, &["kvm_amd"])?;
         let outer = GuestImage { modules, files, ..inner };
 
-        // One processor. With two, L2 triple-faults in about one of three runs of `many-queues` with adaptive doorbells. By
-        // its source, the translator keeps the number of an interrupt that VMRUN injects as a pending exception, and delivers
-        // it a second time where another of its threads stops it right then; that this is what happens is not proven.
+        // One processor: with two, L2 has triple-faulted in runs of `many-queues`, for a reason not found so far; what is
+        // known and what is excluded is in docs/machine.md, under "In the nested tier".
         let config = GuestConfig { gpu: None, cpus: 1, memory: 3 << 30, ..GuestConfig::default() };
         let step = progress.spinner("booting the outer guest (L1)");
         let guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
