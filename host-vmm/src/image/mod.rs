@@ -1,6 +1,7 @@
 //! Everything a guest is made of: packages from Debian, the kernel module, the initramfs; cached by content.
 
 pub mod artifacts;
+mod boot_record;
 pub mod c_headers;
 pub mod cache;
 pub mod cpio;
@@ -13,6 +14,7 @@ pub mod programs;
 pub mod progress;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
+pub(crate) use boot_record::BootRecord;
 pub use cache::{Cache, CacheError};
 pub use fetch::FetchError;
 pub use guest::{GuestImage, ImageError, InitramfsFile};

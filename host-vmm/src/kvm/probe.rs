@@ -3,12 +3,11 @@
 //! A /dev/kvm that opens says little: without hardware virtualisation under it, it may emulate kernel code instruction by
 //! instruction, a thousand times slower, and a stock kernel then takes minutes to boot.
 
-use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
 
 use super::{Config, End, KvmError, Machine};
-use crate::image::Cache;
+use crate::image::{BootRecord, Cache};
 
 /// Turns of the loop, of two instructions each: a few, which take as long as the start of a machine, and many.
 const TURNS: (u32, u32) = (1_000, 400_000);
@@ -18,6 +17,8 @@ const RUNS: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(2);
 /// Slower than this is emulated: hardware needs a fraction of it, emulators ten times more.
 const SLOWEST: f64 = 50.0;
+/// The name of the answer's record.
+const RECORD: &str = "kvm-speed";
 /// Where the guest's code starts.
 const START: u64 = 1 << 20;
 
@@ -52,25 +53,16 @@ pub enum Unusable {
 /// No KVM, one that makes no machine, or a slow one.
 pub fn usable(cache: &Cache) -> Result<Speed, Unusable> {
     super::host::open()?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let record = cache.root().join("kvm-speed");
-    let known = fs::read_to_string(&record).ok().and_then(|text| parse(&text, boot.trim()));
-    let speed = match known {
-        Some(speed) => speed,
+    let record = BootRecord::new(cache, RECORD, "");
+    let speed = match record.get() {
+        Some(nanoseconds) => Speed { nanoseconds },
         None => {
             let speed = measure()?;
-            let _ = fs::write(&record, format!("{} {:.3}\n", boot.trim(), speed.nanoseconds));
+            record.set(speed.nanoseconds);
             speed
         }
     };
     if speed.nanoseconds <= SLOWEST { Ok(speed) } else { Err(Unusable::Slow(speed)) }
-}
-
-/// The speed of a record, if it is of this boot.
-fn parse(record: &str, boot: &str) -> Option<Speed> {
-    let (known, nanoseconds) = record.trim().split_once(' ')?;
-    let nanoseconds: f64 = nanoseconds.parse().ok()?;
-    (known == boot && nanoseconds.is_finite() && nanoseconds > 0.0).then_some(Speed { nanoseconds })
 }
 
 /// Runs a loop in a guest's kernel mode.
@@ -148,25 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn records_are_of_one_boot() {
-        assert_eq!(parse("a-b 0.5\n", "a-b"), Some(Speed { nanoseconds: 0.5 }));
-        for (record, boot) in
-            [("a-b 0.5", "c"), ("a-b", "a-b"), ("a-b x", "a-b"), ("a-b -1", "a-b"), ("", "")]
-        {
-            assert_eq!(parse(record, boot), None, "{record}");
-        }
-    }
-
-    #[test]
     fn recorded_speed_decides() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let record =
-            |speed: f64| fs::write(cache.root().join("kvm-speed"), format!("{} {speed}\n", boot.trim()));
-        record(0.7).unwrap();
+        let record = BootRecord::new(&cache, RECORD, "");
+        record.set(0.7);
         assert_eq!(usable(&cache).unwrap(), Speed { nanoseconds: 0.7 });
-        record(562.0).unwrap();
+        record.set(562.0);
         let error = usable(&cache).unwrap_err().to_string();
         assert!(error.contains("562.0 ns") && error.contains("no hardware virtualisation"), "{error}");
     }

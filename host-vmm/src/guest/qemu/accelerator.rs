@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::command::option;
 use crate::child::{KillOnDrop, die_with_parent};
-use crate::image::{Cache, Qemu};
+use crate::image::{BootRecord, Cache, Qemu};
 
 /// How guest code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,19 +45,13 @@ pub fn choose_accelerator(cache: &Cache, qemu: &Qemu) -> Accelerator {
         return Accelerator::Tcg;
     }
     // The answer holds until the machine or QEMU changes.
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let key = format!("{} {} {}", qemu.program.display(), qemu.version, boot.trim());
-    let record = cache.root().join("kvm-probe");
-    let known = fs::read_to_string(&record).unwrap_or_default();
-    let works = match known.strip_prefix(&format!("{key}\n")) {
-        Some(answer) => answer.trim() == "yes",
-        None => {
-            let works = kvm_runs_code(qemu);
-            let answer = if works { "yes" } else { "no" };
-            let _ = fs::write(&record, format!("{key}\n{answer}\n"));
-            works
-        }
-    };
+    let about = format!("{} {}", qemu.program.display(), qemu.version);
+    let record = BootRecord::new(cache, "qemu-kvm", &about);
+    let works = record.get().unwrap_or_else(|| {
+        let works = kvm_runs_code(qemu);
+        record.set(works);
+        works
+    });
     if works { Accelerator::Kvm } else { Accelerator::Tcg }
 }
 
