@@ -45,6 +45,8 @@ fn what_the_machine_does_not_do_is_said() {
         (&["run", "--guest", "bare-metal"][..], "--mode kvm only"),
         (&["run", "--mode", "kvm", "--doorbell", "polled"], "adaptive"),
         (&["run", "--mode", "qemu", "--doorbell", "ioeventfd"], "polled"),
+        (&["run", "--mode", "qemu", "--huge-pages"], "--mode kvm"),
+        (&["run", "--mode", "qemu", "--huge-pages=reserved"], "--mode kvm"),
         (&["run", "--mode", "hosted", "--memory", "1G"], "--mode qemu"),
         (&["run", "--mode", "kvm", "--guest", "bare-metal", "--cpus", "2"], "no other machine"),
         (&["run", "--mode", "kvm", "--guest", "bare-metal", "--doorbell", "polled"], "adaptive"),

@@ -179,7 +179,13 @@ fn huge_pages_are_used_or_their_want_is_named() {
     assert_eq!(run(with(HugePages::Transparent)).0.end, End::Exit(7));
     // The host may have a pool of them; it has none that large.
     match Machine::new(with(HugePages::Reserved)) {
-        Ok(machine) => assert_eq!(machine.run(LIMIT, &mut |_| {}).unwrap().end, End::Exit(7)),
+        Ok(machine) => {
+            let mappings = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let (_, ram) = mappings.split_once("/memfd:belfry-ram").expect("the guest's memory");
+            let size = ram.lines().find(|line| line.starts_with("KernelPageSize:")).unwrap();
+            assert!(size.ends_with(" 2048 kB"), "{size}");
+            assert_eq!(machine.run(LIMIT, &mut |_| {}).unwrap().end, End::Exit(7));
+        }
         Err(error) => {
             assert!(matches!(error, KvmError::HugePages { pages: 4, .. }), "{error}");
             assert!(error.to_string().contains("echo 4 > /proc/sys/vm/nr_hugepages"), "{error}");

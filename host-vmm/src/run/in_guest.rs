@@ -13,6 +13,7 @@ use crate::guest::{
 use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use crate::kvm::HugePages;
 use crate::kvm::probe::{self, Unusable};
+use crate::vfio_user;
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
@@ -86,7 +87,7 @@ impl Job<'_> {
 
     /// Runs in QEMU.
     pub(super) fn in_qemu(&self, output: Output<'_>) -> Result<RunReport, RunError> {
-        doorbell::on_qemu(self.options.doorbell)?;
+        self.on_qemu()?;
         let errand = self.errand()?;
         let image = self.image()?;
         let guest = self.boot_in_qemu(&image)?;
@@ -132,12 +133,17 @@ impl Job<'_> {
         Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
     }
 
-    /// Boots with KVM where it works, and says so where it only seemed to.
-    fn boot_in_qemu(&self, image: &GuestImage) -> Result<Booted, RunError> {
+    /// How doorbells travel in QEMU, which does not do everything that can be asked for.
+    fn on_qemu(&self) -> Result<vfio_user::DoorbellMode, RunError> {
         if self.options.machine.huge_pages != HugePages::Off {
             return Err(RunError::WrongGuest("--huge-pages is for Belfry's own machine; use --mode kvm"));
         }
-        let doorbell = doorbell::on_qemu(self.options.doorbell)?;
+        Ok(doorbell::on_qemu(self.options.doorbell)?)
+    }
+
+    /// Boots with KVM where it works, and says so where it only seemed to.
+    fn boot_in_qemu(&self, image: &GuestImage) -> Result<Booted, RunError> {
+        let doorbell = self.on_qemu()?;
         let program = artifacts::qemu(self.cache, Freshness::Cached, self.progress);
         let program = program.map_err(ImageError::from).map_err(RunError::Image)?;
         let attempt = |accelerator| {
