@@ -226,7 +226,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Kfd`]: `EBUSY` when another queue of the process has them.
+    /// [`QueueError::Driver`]: `EBUSY` when another queue of the process has them.
     pub fn take_global_wave_sync(&self) -> Result<(), QueueError> {
         Ok(self.inner.gpu.process.kfd.alloc_queue_gws(self.inner.id, NUM_GWS)?)
     }
