@@ -40,34 +40,51 @@ impl GpuMessages {
     /// Writes configuration space.
     pub(super) fn config_write(&self, offset: usize, data: &[u8]) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Routes come first: the write may let an interrupt out.
-        self.route(Write::Config(offset, data));
-        self.gpu.config_write(offset, data);
+        self.around(Write::Config(offset, data), || self.gpu.config_write(offset, data));
     }
 
     /// Writes the register BAR.
     pub(super) fn register_write(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         let table = pci::MSIX_TABLE_OFFSET;
-        let message = offset < table + TABLE as u64 && table < offset.saturating_add(data.len() as u64);
-        let _one = message.then(|| self.writing.lock().unwrap_or_else(PoisonError::into_inner));
-        if message {
-            self.route(Write::Registers(offset, data));
+        let write = || self.gpu.bar_write(pci::BAR_REGISTERS, offset, data);
+        if offset >= table + TABLE as u64 || table >= offset.saturating_add(data.len() as u64) {
+            return write();
         }
-        self.gpu.bar_write(pci::BAR_REGISTERS, offset, data)
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.around(Write::Registers(offset, data), write)
     }
 
-    /// Sets the routes to what they will be after a write.
-    fn route(&self, write: Write<'_>) {
+    /// Sets the routes to what they will be after a write, which may let an interrupt out, and does it.
+    fn around<T>(&self, write: Write<'_>, device: impl FnOnce() -> T) -> T {
+        let mut config = [0u8; 256];
+        self.gpu.config_read(0, &mut config);
+        let touches = |cap: Option<usize>| match (cap, write) {
+            (Some(cap), Write::Config(offset, data)) => {
+                offset < cap + 16 && cap < offset.saturating_add(data.len())
+            }
+            (_, Write::Registers(..)) => true,
+            (None, _) => false,
+        };
+        if !touches(capability(&config, CAP_MSI)) && !touches(capability(&config, CAP_MSIX)) {
+            return device();
+        }
+        let expected = self.messages(Some(write));
+        self.interrupts.route(&expected);
+        let result = device();
+        // The device does not take every write, and not every bit of those it takes.
+        let messages = self.messages(None);
+        if messages != expected {
+            self.interrupts.route(&messages);
+        }
+        result
+    }
+
+    /// The message of each vector, as the device has it or would have it after a write that it takes as it is.
+    fn messages(&self, write: Option<Write<'_>>) -> [Option<Message>; VECTORS] {
         let mut config = [0u8; 256];
         self.gpu.config_read(0, &mut config);
         let (msi, msix) = (capability(&config, CAP_MSI), capability(&config, CAP_MSIX));
-        if let Write::Config(offset, data) = write {
-            let touches = |cap: Option<usize>| {
-                cap.is_some_and(|cap| offset < cap + 16 && cap < offset.saturating_add(data.len()))
-            };
-            if !touches(msi) && !touches(msix) {
-                return;
-            }
+        if let Some(Write::Config(offset, data)) = write {
             overlay(&mut config, 0, offset as u64, data);
         }
         let word =
@@ -82,7 +99,7 @@ impl GpuMessages {
                     log::error!(target: "kvm", "the message table cannot be read: {error}");
                 }
             }
-            if let Write::Registers(offset, data) = write {
+            if let Some(Write::Registers(offset, data)) = write {
                 overlay(&mut table, pci::MSIX_TABLE_OFFSET, offset, data);
             }
             for (message, entry) in messages.iter_mut().zip(table.chunks_exact(16)) {
@@ -96,7 +113,7 @@ impl GpuMessages {
             let address = u64::from(word(msi + 8)) << 32 | u64::from(word(msi + 4) & !3);
             messages[0] = Some(Message { address, data: word(msi + 12) & 0xffff });
         }
-        self.interrupts.route(&messages);
+        messages
     }
 }
 
@@ -128,7 +145,65 @@ fn overlay(bytes: &mut [u8], start: u64, offset: u64, data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use belfry_device::{GpuConfig, MsixTable, Resources};
+    use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
     use super::*;
+
+    /// Where messages have been routed to, latest last.
+    #[derive(Debug, Default)]
+    struct Routed(Mutex<VecDeque<Vec<Option<Message>>>>);
+
+    impl Interrupts for Routed {
+        fn route(&self, messages: &[Option<Message>]) {
+            self.0.lock().unwrap().push_back(messages.to_vec());
+        }
+
+        fn raise(&self, _vector: u16) {}
+
+        fn set_pin(&self, _asserted: bool) {}
+    }
+
+    impl belfry_device::InterruptSink for Routed {
+        fn raise(&self, _vector: u16) {}
+    }
+
+    #[test]
+    fn writes_the_device_does_not_take_change_no_route() {
+        let routed = Arc::new(Routed::default());
+        let ram = GuestMemoryMmap::<()>::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let resources = Resources {
+            vram: MmapRegion::new(16 << 20).unwrap(),
+            doorbells: MmapRegion::new(pci::DOORBELL_BAR_SIZE as usize).unwrap(),
+            system: GuestMemoryAtomic::new(ram),
+            interrupts: routed.clone(),
+        };
+        let config = GpuConfig {
+            vram_size: 16 << 20,
+            msix_table: MsixTable::Device,
+            workers: 1,
+            ..GpuConfig::default()
+        };
+        let gpu = Gpu::new(config, resources).unwrap();
+        let messages = GpuMessages::new(gpu, routed.clone());
+        let entry = |word: u64| pci::MSIX_TABLE_OFFSET + word * 4;
+        messages.register_write(entry(0), &0xfee0_1000_u32.to_le_bytes()).unwrap();
+        messages.register_write(entry(2), &0x41_u32.to_le_bytes()).unwrap();
+        messages.config_write(0xc2, &0x8000_u16.to_le_bytes());
+        let last = || routed.0.lock().unwrap().back().cloned().unwrap();
+        let first = Some(Message { address: 0xfee0_1000, data: 0x41 });
+        assert_eq!(last()[0], first);
+        // Across the beginning of the table, which the device refuses.
+        for data in [&[0x77_u8; 17][..], &[0x77; 24], &[0x77; 31]] {
+            assert!(messages.register_write(entry(0) - 14, data).is_err(), "{data:?}");
+            assert_eq!(last()[0], first, "{data:?}");
+        }
+        // Read-only: the capability and where the next one is.
+        messages.config_write(0xc0, &[0xff; 2]);
+        assert_eq!(last()[0], first);
+    }
 
     #[test]
     fn capability_lists_may_be_circular() {
