@@ -342,6 +342,15 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
     } else {
         println!("\n{}", results.machine);
         results.scaling.iter().for_each(|scaling| println!("speedup {scaling}"));
+        println!(
+            "\n{} of {} targets met",
+            results.targets.len() - results.missed().count(),
+            results.targets.len()
+        );
+        results.missed().for_each(|verdict| println!("{verdict}"));
+        if results.missed().next().is_some() {
+            println!("what limits them, and how much the machine's own speed varies: docs/performance.md");
+        }
     }
     if let Some(file) = update {
         let place = || file.display().to_string();

@@ -165,6 +165,10 @@ fn bench_isa_measures_every_kernel_with_every_number_of_workers() {
     let summary: Value = serde_json::from_str(&succeed(&["bench", "isa", "--json", "--runs", "1"])).unwrap();
     assert_eq!(summary["scaling"][0]["threads"], 2, "what the machine itself gains");
     assert!(summary["scaling"][0]["streaming"].as_f64().unwrap() > 0.0);
+    let targets = summary["targets"].as_array().unwrap();
+    // Seven times on one worker and on two, and six speed-ups.
+    assert_eq!(targets.len(), 7 * 2 + 6);
+    assert!(targets.iter().all(|verdict| verdict["missed_by_percent"].as_f64().unwrap() >= 0.0));
     let kernels = summary["kernels"].as_array().unwrap();
     for name in ["vadd", "gemm_naive", "gemm_tiled", "reduce", "alu"] {
         for workers in [1, 2] {

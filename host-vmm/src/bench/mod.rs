@@ -5,6 +5,7 @@ mod hosted;
 mod machine;
 mod pocl;
 pub mod table;
+mod targets;
 pub mod vmm;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use hosted::Bench;
 pub use machine::Scaling;
 pub use pocl::PoclError;
 use pocl::Processors;
+pub use targets::{Figure, Verdict};
 
 /// How often each kernel runs, unless asked for otherwise, after one run that is not counted.
 pub const RUNS: usize = 7;
@@ -46,6 +48,20 @@ pub struct Results {
     pub scaling: Vec<Scaling>,
     /// One entry per kernel and number of workers.
     pub kernels: Vec<Measurement>,
+    /// Every figure that has a target, and by how much it misses it.
+    pub targets: Vec<Verdict>,
+}
+
+impl Results {
+    fn new(machine: Machine, scaling: Vec<Scaling>, kernels: Vec<Measurement>) -> Results {
+        let targets = kernels.iter().flat_map(targets::judge).collect();
+        Results { machine, scaling, kernels, targets }
+    }
+
+    /// Figures that miss their targets.
+    pub fn missed(&self) -> impl Iterator<Item = &Verdict> {
+        self.targets.iter().filter(|verdict| verdict.missed_by_percent > 0.0)
+    }
 }
 
 /// Where it was measured.
@@ -221,7 +237,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     // By number of workers, then in the order of the suite.
     let place = |workers| options.workers.iter().position(|&other| other == workers);
     results.sort_by_key(|measurement| place(measurement.workers));
-    Ok(Results { machine: machine([before, load()]), scaling, kernels: results })
+    Ok(Results::new(machine([before, load()]), scaling, results))
 }
 
 fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement {

@@ -2,21 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Measurement, Results};
+use super::{Measurement, Results, targets};
 
 /// Where the table begins and ends in a document.
 const BEGIN: &str = "<!-- belfry bench isa: begin -->";
 const END: &str = "<!-- belfry bench isa: end -->";
-
-/// Targets per kernel, in nanoseconds of worker time per wave instruction.
-const TARGETS: &[(&str, f64)] = &[
-    ("vadd", 12.0),
-    ("gemm_naive", 8.0),
-    ("gemm_tiled", 6.0),
-    ("reduce", 10.0),
-    ("alu", 4.0),
-    ("workgroups", 500.0),
-];
 
 /// Why a document could not be updated.
 #[derive(Debug, thiserror::Error)]
@@ -66,14 +56,10 @@ fn table(results: &Results) -> String {
 fn cells(row: &Measurement) -> [String; 11] {
     let optional =
         |value: Option<f64>, unit: &str| value.map_or(String::new(), |value| format!("{value:.2}{unit}"));
-    let target = TARGETS.iter().find(|(name, _)| *name == row.name);
-    // A single dispatch has its own figure and target.
-    let (worker, target) = match row.doorbell_to_signal_us {
-        Some(time) => (format!("doorbell to signal {time:.2} us"), "5 us".to_owned()),
-        None => (
-            format!("{:.2}", row.worker_ns_per_wave_instruction),
-            target.map_or(String::new(), |(_, target)| target.to_string()),
-        ),
+    // A single dispatch has its own figure.
+    let worker = match row.doorbell_to_signal_us {
+        Some(time) => format!("doorbell to signal {time:.2} us"),
+        None => format!("{:.2}", row.worker_ns_per_wave_instruction),
     };
     [
         format!("`{}`", row.name),
@@ -83,7 +69,7 @@ fn cells(row: &Measurement) -> [String; 11] {
         format!("{:.3}", row.min_ms),
         format!("{:.2}", row.ns_per_wave_instruction),
         worker,
-        target,
+        targets::of_time(row),
         optional(row.speedup, ""),
         optional(row.speedup_by_worker_time, ""),
         optional(row.vs_cpu.map(|cpu| cpu.ratio), " x"),
@@ -98,7 +84,7 @@ mod tests {
     #[test]
     fn only_the_place_of_the_table_changes() {
         let scaling = vec![Scaling { threads: 2, arithmetic: 2.0, streaming: 1.5 }];
-        let results = Results { machine: machine([0.5, 1.0]), scaling, kernels: Vec::new() };
+        let results = Results::new(machine([0.5, 1.0]), scaling, Vec::new());
         let document = format!("# A\n\n{BEGIN}\nold\n{END}\n\nafter\n");
         let updated = update(&document, &results).unwrap();
         assert!(updated.starts_with(&format!("# A\n\n{BEGIN}\nMachine: ")), "{updated}");

@@ -1,0 +1,140 @@
+//! What the engine is to reach, and by how much a measurement misses it.
+
+use serde::Serialize;
+
+use super::Measurement;
+
+/// What a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// Processor time of the workers per wave instruction, or per workgroup of `workgroups`.
+    WorkerNs,
+    /// From ringing the doorbell to seeing the signal, in microseconds.
+    DoorbellToSignalUs,
+    /// Times as fast as one worker, by the clock; larger is better.
+    Speedup,
+}
+
+/// A measurement against its target.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Worker threads.
+    pub workers: usize,
+    /// What was measured.
+    pub figure: Figure,
+    /// What it came to.
+    pub measured: f64,
+    /// What it should at most be, or at least for a [`Figure::Speedup`].
+    pub target: f64,
+    /// By how much the target is missed, in percent of it; 0 when it is met.
+    pub missed_by_percent: f64,
+}
+
+/// Worker time per wave instruction, in nanoseconds.
+const WORKER_NS: &[(&str, f64)] = &[
+    ("vadd", 12.0),
+    ("gemm_naive", 8.0),
+    ("gemm_tiled", 6.0),
+    ("reduce", 10.0),
+    ("alu", 4.0),
+    ("workgroups", 500.0),
+];
+/// Doorbell to signal of an empty dispatch, in microseconds.
+const DISPATCH_US: f64 = 5.0;
+/// Two workers over one.
+const SPEEDUP: f64 = 1.8;
+
+impl Figure {
+    /// What this figure of a measurement came to, and what it should.
+    fn of(self, row: &Measurement) -> Option<(f64, f64)> {
+        match self {
+            Figure::WorkerNs => {
+                let (_, target) = WORKER_NS.iter().find(|(name, _)| *name == row.name)?;
+                // Where the system does not tell the workers' time, all there is counts.
+                let worker = row.worker_ns_per_wave_instruction;
+                Some((if worker > 0.0 { worker } else { row.ns_per_wave_instruction }, *target))
+            }
+            Figure::DoorbellToSignalUs => Some((row.doorbell_to_signal_us?, DISPATCH_US)),
+            Figure::Speedup => Some((row.speedup.filter(|_| row.workers == 2)?, SPEEDUP)),
+        }
+    }
+}
+
+/// All figures of a measurement that have a target.
+pub(super) fn judge(row: &Measurement) -> Vec<Verdict> {
+    let figures = [Figure::WorkerNs, Figure::DoorbellToSignalUs, Figure::Speedup];
+    let judged = figures.into_iter().filter_map(|figure| {
+        let (measured, target) = figure.of(row)?;
+        let over = if figure == Figure::Speedup { target - measured } else { measured - target };
+        let missed_by_percent = (over / target * 1000.0).round().max(0.0) / 10.0;
+        Some(Verdict { kernel: row.name, workers: row.workers, figure, measured, target, missed_by_percent })
+    });
+    judged.collect()
+}
+
+/// The target of a kernel's time, as a table shows it; empty if it has none.
+pub(super) fn of_time(row: &Measurement) -> String {
+    let figure =
+        if row.doorbell_to_signal_us.is_some() { Figure::DoorbellToSignalUs } else { Figure::WorkerNs };
+    let unit = if figure == Figure::DoorbellToSignalUs { " us" } else { "" };
+    figure.of(row).map_or(String::new(), |(_, target)| format!("{target}{unit}"))
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Verdict { kernel, workers, measured, target, missed_by_percent, .. } = self;
+        let workers = format_args!("{workers} worker{}", if *workers == 1 { "" } else { "s" });
+        match self.figure {
+            Figure::WorkerNs => write!(f, "{kernel}, {workers}: {measured:.2} ns, target {target} ns")?,
+            Figure::DoorbellToSignalUs => {
+                write!(f, "{kernel}, {workers}: doorbell to signal {measured:.2} us, target {target} us")?;
+            }
+            Figure::Speedup => {
+                write!(f, "{kernel}, {workers}: {measured:.2} times as fast as one, target {target}")?;
+            }
+        }
+        match *missed_by_percent {
+            0.0 => Ok(()),
+            percent => write!(f, ", missed by {percent:.1} %"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Run, measurement};
+    use super::*;
+
+    fn row(name: &'static str, workers: usize, nanoseconds: u64) -> Measurement {
+        let time = Duration::from_nanos(nanoseconds);
+        let run = Run { wall: time, busy: time, waited: Duration::ZERO, doorbell: None, instructions: 1 };
+        measurement(name, workers, &[run])
+    }
+
+    #[test]
+    fn targets_are_met_or_missed_by_so_much() {
+        assert_eq!(judge(&row("vadd", 1, 12))[0].missed_by_percent, 0.0);
+        let missed = judge(&row("vadd", 1, 15));
+        assert_eq!(missed[0].missed_by_percent, 25.0);
+        assert_eq!(missed[0].to_string(), "vadd, 1 worker: 15.00 ns, target 12 ns, missed by 25.0 %");
+
+        let mut two = row("alu", 2, 3);
+        two.speedup = Some(1.71);
+        let judged = judge(&two);
+        assert_eq!(judged.len(), 2);
+        assert_eq!((judged[1].measured, judged[1].missed_by_percent), (1.71, 5.0));
+        // The target is for two.
+        assert_eq!(judge(&Measurement { workers: 4, ..two }).len(), 1);
+
+        let mut dispatch = row("dispatch", 1, 4000);
+        dispatch.doorbell_to_signal_us = Some(6.0);
+        assert_eq!(judge(&dispatch).len(), 1);
+        assert_eq!(judge(&dispatch)[0].missed_by_percent, 20.0);
+        assert_eq!((of_time(&dispatch).as_str(), of_time(&two).as_str()), ("5 us", "4"));
+    }
+}
