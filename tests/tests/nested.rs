@@ -5,9 +5,11 @@
 use std::process::Command;
 use std::time::Duration;
 
+use belfry_tests::disks::Images;
+use belfry_tests::guest_roles;
 use belfry_tests::nested::{BELFRY, Nested};
 use belfry_vmm::guest::Stream;
-use belfry_vmm::image::Progress;
+use belfry_vmm::image::{Cache, Progress};
 
 /// How long one belfry may take: many times what it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -90,6 +92,7 @@ fn belfrys_own_machine_runs_stock_guests_as_users_run_them() {
     boot_is_measured_phase_by_phase(&mut nested);
     every_example_succeeds(&mut nested);
     files_disks_and_statuses_travel(&mut nested, &disk);
+    disks_of_both_formats_are_read_written_and_zeroed(&mut nested);
     guests_that_fail_are_told_apart(&mut nested);
     nested.power_off().unwrap();
 }
@@ -164,6 +167,21 @@ fn files_disks_and_statuses_travel(nested: &mut Nested, disk: &[u8]) {
     assert!(nested.guest().get_file("/root/disk.img").unwrap() == disk, "the guest wrote to the image");
     let said = belfry(nested, &["run", "--mode", "kvm", "--disk", "/root/no-such.img"]);
     said.expect(125, &[], &["no-such.img"]);
+}
+
+/// A qcow2 image that takes writes and a raw one that takes none, under the guest's own driver.
+fn disks_of_both_formats_are_read_written_and_zeroed(nested: &mut Nested) {
+    const NAMES: [&str; 2] = ["/root/disk.qcow2", "/root/disk.raw"];
+    let images = Images::new().unwrap();
+    let program = std::fs::read(guest_roles(&Cache::open().unwrap()).unwrap()).unwrap();
+    nested.guest().put_file("/root/guest-roles", 0o755, &program).unwrap();
+    for (name, path) in NAMES.iter().zip(images.paths()) {
+        nested.guest().put_file(name, 0o644, &std::fs::read(path).unwrap()).unwrap();
+    }
+    let disks = ["run", "--mode", "kvm", "--disk", NAMES[0], "--disk", &format!("{},ro", NAMES[1])];
+    let said = belfry(nested, &[&disks[..], &["--", "/root/guest-roles", "disk"]].concat());
+    said.expect(0, &["disks belfry-0 and belfry-1: verified"], &[]);
+    images.check(NAMES.map(|name| nested.guest().get_file(name).unwrap())).unwrap();
 }
 
 fn guests_that_fail_are_told_apart(nested: &mut Nested) {
