@@ -18,8 +18,54 @@ use crate::process::HostedProcess;
 use crate::shared::Shared;
 use crate::sync::lock;
 
-/// Bytes of system memory the driver may hand out; pages exist once touched.
+/// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
 const SYSTEM_MEMORY: usize = 8 << 30;
+
+/// Where a hosted GPU says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// PCI domain.
+    pub domain: u32,
+    /// Bus number << 8 | device << 3 | function.
+    pub location_id: u32,
+    /// Minor number of the render node.
+    pub render_minor: u32,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { domain: 0, location_id: 1 << 8, render_minor: 128 }
+    }
+}
+
+/// What a device reaches of this process's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// The driver's memory and what is pinned: anything else is no memory to it.
+    #[default]
+    Pinned,
+    /// All of it, so that pinning costs nothing; the driver's page tables alone say what it uses.
+    Process,
+}
+
+/// What a hosted GPU is made of.
+#[derive(Clone, Debug)]
+pub struct HostedConfig {
+    /// The device.
+    pub gpu: GpuConfig,
+    /// Bytes of system memory the driver may hand out, whole pages; they exist once touched.
+    pub system_memory: usize,
+    /// Where it says it is.
+    pub place: Place,
+    /// What it reaches.
+    pub reach: Reach,
+}
+
+impl From<GpuConfig> for HostedConfig {
+    fn from(gpu: GpuConfig) -> Self {
+        Self { gpu, system_memory: SYSTEM_MEMORY, place: Place::default(), reach: Reach::default() }
+    }
+}
 
 /// Where the device's interrupts go: a thread that runs the driver's handler.
 #[derive(Default)]
@@ -87,6 +133,7 @@ pub struct HostedGpu {
     line: Arc<Line>,
     thread: Mutex<Option<JoinHandle<()>>>,
     kfd: Mutex<Option<Arc<Kfd<HostedOs>>>>,
+    place: Place,
     next_process: AtomicU64,
 }
 
@@ -102,15 +149,17 @@ impl HostedGpu {
     /// # Errors
     ///
     /// Memory, threads, a bad configuration, or a device the driver does not accept.
-    pub fn new(config: GpuConfig) -> Result<Arc<Self>, Error> {
+    pub fn new(config: impl Into<HostedConfig>) -> Result<Arc<Self>, Error> {
+        let HostedConfig { gpu: config, system_memory, place, reach } = config.into();
         config.validate().map_err(belfry_device::Error::Config)?;
         let bars = Arc::new(Bars {
             vram: Shared::new(c"belfry-vram", config.vram_size as usize)?,
             doorbells: Shared::new(c"belfry-doorbells", pci::DOORBELL_BAR_SIZE as usize)?,
         });
-        let arena = Arena::new(Shared::new(c"belfry-system", SYSTEM_MEMORY)?);
+        let arena = Arena::new(Shared::new(c"belfry-system", system_memory)?);
         let system = arena.memory().address();
-        let pins = Pins::new(vec![(system, system + SYSTEM_MEMORY as u64)]).map_err(Error::Probe)?;
+        let driver = (system, system + system_memory as u64);
+        let pins = Pins::new(reach, driver).map_err(Error::Probe)?;
         let line = Arc::new(Line::default());
         let gpu = Gpu::new(
             config,
@@ -138,6 +187,7 @@ impl HostedGpu {
             line,
             thread: Mutex::new(Some(thread)),
             kfd: Mutex::new(None),
+            place,
             next_process: AtomicU64::new(1),
         });
         hosted.load()?;
@@ -175,6 +225,8 @@ impl HostedGpu {
             arena: self.arena.clone(),
             pins: self.pins.clone(),
             gems: self.gems.clone(),
+            bars: self.bars.clone(),
+            place: self.place,
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
         lock(&self.line.state).handler = Arc::downgrade(&kfd);
@@ -198,10 +250,23 @@ impl HostedGpu {
     ///
     /// [`Error::NotLoaded`], or what the driver says.
     pub fn open(self: &Arc<Self>) -> Result<HostedProcess, Error> {
+        self.open_as(None)
+    }
+
+    /// Opens the driver for a process whose render nodes are the descriptors that `is_render` answers for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLoaded`], or what the driver says.
+    pub fn open_with(self: &Arc<Self>, is_render: fn(i32) -> bool) -> Result<HostedProcess, Error> {
+        self.open_as(Some(is_render))
+    }
+
+    fn open_as(self: &Arc<Self>, is_render: Option<fn(i32) -> bool>) -> Result<HostedProcess, Error> {
         let kfd = lock(&self.kfd).clone().ok_or(Error::NotLoaded)?;
         let key = self.next_process.fetch_add(1, Ordering::Relaxed);
         let process = kfd.open(ProcessKey(key)).map_err(Error::Open)?;
-        Ok(HostedProcess::new(self.clone(), kfd, process, key))
+        Ok(HostedProcess::new(self.clone(), kfd, process, key, is_render))
     }
 
     pub(crate) fn gems(&self) -> &Gems {

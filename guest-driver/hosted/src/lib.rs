@@ -2,16 +2,17 @@
 //!
 //! [`HostedGpu`] is a machine with one GPU and its driver; [`HostedProcess`] is one program that has the driver open.
 //! All "processes" share the memory of the real one: physical addresses are its virtual addresses, VRAM, doorbells and
-//! the driver's memory come from memfds so that they can be mapped at any address, and user memory is pinned by
-//! putting it into the device's memory map.
+//! the driver's memory are shared so that they can be mapped at any address, and user memory is pinned by putting it into
+//! the device's memory map, where that does not hold all of the process's memory already ([`Reach`]).
 //!
 //! What a kernel guarantees and this cannot: memory that a program frees while it is pinned, other than through
-//! [`HostedProcess::munmap`], is still reached by the device.
+//! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], is still reached by the device.
 
 mod arena;
 mod error;
 mod function;
 mod gpu;
+mod mapped;
 mod os;
 mod pins;
 mod process;
@@ -20,6 +21,6 @@ mod sync;
 
 pub use belfry_kfd_core::Errno;
 pub use error::Error;
-pub use gpu::HostedGpu;
+pub use gpu::{HostedConfig, HostedGpu, Place, Reach};
 pub use os::HostedOs;
 pub use process::{HostedProcess, Node};

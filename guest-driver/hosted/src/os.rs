@@ -18,24 +18,24 @@ use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
 use crate::function;
+use crate::gpu::{Bars, Place};
 use crate::pins::{Pin, Pins};
+use crate::process::RenderFiles;
 use crate::sync::{Lock, WaitQueue, lock};
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
-/// Minor number of the only render node.
-const RENDER_MINOR: u32 = 128;
 /// End of user addresses.
 const USER_END: u64 = 1 << 47;
 
 thread_local! {
     /// The render node files of the process that is calling the driver on this thread.
-    static CALLER: Cell<Option<(i32, u64)>> = const { Cell::new(None) };
+    static CALLER: Cell<Option<(RenderFiles, u64)>> = const { Cell::new(None) };
 }
 
-/// Runs `call` as a call of the process whose render node has descriptor `fd` and identity `id`.
-pub(crate) fn calling<R>(fd: i32, id: u64, call: impl FnOnce() -> R) -> R {
-    let before = CALLER.replace(Some((fd, id)));
+/// Runs `call` as a call of the process that has these render nodes, with identity `id`.
+pub(crate) fn calling<R>(files: RenderFiles, id: u64, call: impl FnOnce() -> R) -> R {
+    let before = CALLER.replace(Some((files, id)));
     let result = call();
     CALLER.set(before);
     result
@@ -73,6 +73,8 @@ pub struct HostedOs {
     pub(crate) arena: Arc<Arena>,
     pub(crate) pins: Arc<Pins>,
     pub(crate) gems: Arc<Gems>,
+    pub(crate) bars: Arc<Bars>,
+    pub(crate) place: Place,
 }
 
 impl std::fmt::Debug for HostedOs {
@@ -174,9 +176,9 @@ impl Os for HostedOs {
             revision_id: class as u8,
             subsystem_vendor_id: subsystem as u16,
             subsystem_id: (subsystem >> 16) as u16,
-            domain: 0,
-            location_id: 1 << 8,
-            render_minor: RENDER_MINOR,
+            domain: self.place.domain,
+            location_id: self.place.location_id,
+            render_minor: self.place.render_minor,
         }
     }
 
@@ -211,8 +213,13 @@ impl Os for HostedOs {
     }
 
     fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
-        let block = [byte; 4096];
         let mut done = 0;
+        if byte == 0 && offset.is_multiple_of(PAGE_SIZE) {
+            // Whole pages become holes: what a fill with zeros costs does not depend on how much there is.
+            done = len & !(PAGE_SIZE - 1);
+            self.bars.vram.punch(offset as usize, done as usize);
+        }
+        let block = [byte; 4096];
         while done < len {
             let piece = (len - done).min(4096);
             self.vram_write(offset + done, &block[..piece as usize]);
@@ -257,7 +264,7 @@ impl Os for HostedOs {
 
     fn drm_acquire(&self, fd: i32) -> Result<HostedDrmFile> {
         match CALLER.get() {
-            Some((own, id)) if own == fd => Ok(HostedDrmFile { id }),
+            Some((files, id)) if files.contain(fd) => Ok(HostedDrmFile { id }),
             _ => Err(Errno::EINVAL),
         }
     }

@@ -1,10 +1,10 @@
 //! Pinned user memory: which ranges of this process's address space the device reaches.
 //!
 //! The device's physical addresses are the process's virtual ones, so pinning a range means to put it into the device's
-//! memory map, and unpinning to take it out. Ranges may be pinned several times and overlap; the map holds their union.
+//! memory map, and unpinning to take it out, unless all of the process is in the map ([`Reach::Process`]). Ranges may be
+//! pinned several times and overlap; the map holds their union.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use belfry_device::Gpu;
@@ -12,6 +12,8 @@ use belfry_kfd_core::os::{Invalidate, PAGE_SIZE, UserPin};
 use belfry_kfd_core::{Errno, Result};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
 
+use crate::gpu::Reach;
+use crate::mapped::is_mapped;
 use crate::shared::raw_region;
 use crate::sync::lock;
 
@@ -78,9 +80,13 @@ pub(crate) struct Pins {
     table: Mutex<Table>,
     system: GuestMemoryAtomic<GuestMemoryMmap>,
     gpu: OnceLock<Weak<Gpu>>,
-    /// What is always in the map.
-    fixed: Vec<(u64, u64)>,
+    reach: Reach,
+    /// The driver's own memory, which is always in the map.
+    driver: (u64, u64),
 }
+
+/// What user addresses there are: the first page is nobody's, and so is the last one.
+const USER: (u64, u64) = (PAGE_SIZE, (1 << 47) - PAGE_SIZE);
 
 impl std::fmt::Debug for Pins {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,9 +106,13 @@ fn build(ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<GuestMemoryMmap
 }
 
 impl Pins {
-    pub(crate) fn new(fixed: Vec<(u64, u64)>) -> Result<Arc<Self>> {
-        let system = GuestMemoryAtomic::new(build(fixed.iter().copied())?);
-        Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), fixed }))
+    pub(crate) fn new(reach: Reach, driver: (u64, u64)) -> Result<Arc<Self>> {
+        let first = match reach {
+            Reach::Pinned => driver,
+            Reach::Process => USER,
+        };
+        let system = GuestMemoryAtomic::new(build([first])?);
+        Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), reach, driver }))
     }
 
     pub(crate) fn system(&self) -> GuestMemoryAtomic<GuestMemoryMmap> {
@@ -117,7 +127,11 @@ impl Pins {
 
     /// Puts the union of pins into the device's map, and returns when the device uses nothing else.
     fn publish(&self, table: &Table) -> Result<()> {
-        let map = build(self.fixed.iter().copied().chain(table.counts.union()))?;
+        if self.reach == Reach::Process {
+            // The driver has taken what goes out of the GPU's page tables, and waited for that.
+            return Ok(());
+        }
+        let map = build(std::iter::once(self.driver).chain(table.counts.union()))?;
         self.system.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(map);
         if let Some(gpu) = self.gpu.get().and_then(Weak::upgrade) {
             gpu.memory_changed();
@@ -193,35 +207,16 @@ impl Pins {
         result
     }
 
+    /// Whether anything in a range is pinned.
+    pub(crate) fn any_in(&self, start: u64, end: u64) -> bool {
+        let table = lock(&self.table);
+        table.counts.at(start) > 0 || table.counts.0.range(start..end).any(|(_, &count)| count > 0)
+    }
+
     /// Number of pins.
     pub(crate) fn count(&self) -> usize {
         lock(&self.table).entries.len()
     }
-}
-
-/// Whether every page of the range is mapped readable, and writable if asked.
-fn is_mapped(start: u64, end: u64, writable: bool) -> bool {
-    let Ok(maps) = std::fs::File::open("/proc/self/maps") else { return false };
-    let mut at = start;
-    for line in BufReader::new(maps).lines().map_while(std::io::Result::ok) {
-        let Some((range, rest)) = line.split_once(' ') else { return false };
-        let Some((from, to)) = range.split_once('-') else { return false };
-        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else {
-            return false;
-        };
-        if to <= at {
-            continue;
-        }
-        let access = rest.as_bytes();
-        if from > at || access.first() != Some(&b'r') || (writable && access.get(1) != Some(&b'w')) {
-            return false;
-        }
-        at = to;
-        if at >= end {
-            return true;
-        }
-    }
-    false
 }
 
 /// A pinned range, unpinned when dropped.

@@ -47,6 +47,36 @@ struct Map {
     doorbells: Option<u64>,
 }
 
+impl Map {
+    /// What is left of it when `len` bytes from `skip` on are.
+    fn part(&self, skip: usize, len: usize) -> Self {
+        Self {
+            len,
+            backing: self.backing.clone(),
+            doorbells: self.doorbells.map(|offset| offset + skip as u64),
+        }
+    }
+}
+
+/// How a process says which of its descriptors are render nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RenderFiles {
+    /// This number, which is no descriptor's, is its only one.
+    Invented(i32),
+    /// Those this answers for.
+    Real(fn(i32) -> bool),
+}
+
+impl RenderFiles {
+    /// Whether a descriptor is one.
+    pub(crate) fn contain(self, fd: i32) -> bool {
+        match self {
+            Self::Invented(own) => own == fd,
+            Self::Real(is_render) => is_render(fd),
+        }
+    }
+}
+
 /// A process that has the driver open. Dropping it is the process's death: queues are removed, memory is freed and maps
 /// made through [`HostedProcess::mmap`] are gone.
 pub struct HostedProcess {
@@ -54,6 +84,7 @@ pub struct HostedProcess {
     kfd: Arc<Kfd<HostedOs>>,
     process: Arc<Process<HostedOs>>,
     key: ProcessKey,
+    render: RenderFiles,
     /// Maps by address.
     maps: Mutex<BTreeMap<usize, Map>>,
 }
@@ -62,6 +93,10 @@ impl std::fmt::Debug for HostedProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HostedProcess").field("key", &self.key).finish_non_exhaustive()
     }
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn check_mmap(address: *mut c_void) -> Result<()> {
@@ -78,8 +113,11 @@ impl HostedProcess {
         kfd: Arc<Kfd<HostedOs>>,
         process: Arc<Process<HostedOs>>,
         key: u64,
+        is_render: Option<fn(i32) -> bool>,
     ) -> Self {
-        Self { hosted, kfd, process, key: ProcessKey(key), maps: Mutex::default() }
+        let invented = RENDER_FD + (key & 0x0fff_ffff) as i32;
+        let render = is_render.map_or(RenderFiles::Invented(invented), RenderFiles::Real);
+        Self { hosted, kfd, process, key: ProcessKey(key), render, maps: Mutex::default() }
     }
 
     /// Returns the GPU it has open.
@@ -87,7 +125,7 @@ impl HostedProcess {
         &self.hosted
     }
 
-    /// Returns the descriptor number of its render node, for `ACQUIRE_VM`.
+    /// Returns the descriptor number of its render node, for `ACQUIRE_VM`, where it has no descriptors of its own.
     pub fn render_fd(&self) -> i32 {
         RENDER_FD + (self.key.0 & 0x0fff_ffff) as i32
     }
@@ -99,7 +137,7 @@ impl HostedProcess {
     /// The errno of the ioctl.
     pub fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32> {
         let arg = arg as u64;
-        calling(self.render_fd(), self.key.0, || match node {
+        calling(self.render, self.key.0, || match node {
             Node::Kfd => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
             Node::Render => self.render_ioctl(request, arg).map(|()| 0),
         })
@@ -170,33 +208,24 @@ impl HostedProcess {
                 }
                 Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
                     MmapTarget::Doorbells { offset, .. } => {
-                        let fd = self.hosted.bars.doorbells.fd();
-                        let page = self.map_new(addr, size, prot, libc::MAP_SHARED, fd, offset)?;
+                        let doorbells = &self.hosted.bars.doorbells;
+                        let page = doorbells.duplicate((offset, size), addr, prot).map_err(errno)?;
                         self.note(page as usize, Map { len: size, backing: None, doorbells: Some(offset) });
                         Ok(page)
                     }
                     // Nothing is cached on the way to the device: the flush page is memory nobody reads.
-                    MmapTarget::MmioRemap { .. } => {
-                        self.map_new(addr, size, prot, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
-                    }
+                    MmapTarget::MmioRemap { .. } => self.map_anonymous(addr, size, prot),
                 },
             }
         }
     }
 
-    unsafe fn map_new(
-        &self,
-        addr: Option<usize>,
-        size: usize,
-        prot: i32,
-        flags: i32,
-        fd: i32,
-        offset: u64,
-    ) -> Result<*mut u8> {
+    unsafe fn map_anonymous(&self, addr: Option<usize>, size: usize, prot: i32) -> Result<*mut u8> {
         let fixed = if addr.is_some() { libc::MAP_FIXED } else { 0 };
         let at = addr.unwrap_or(0) as *mut c_void;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | fixed;
         // SAFETY: fixed addresses are the caller's to replace, others are the kernel's to choose.
-        let mapped = unsafe { libc::mmap(at, size, prot, flags | fixed, fd, offset as libc::off_t) };
+        let mapped = unsafe { libc::mmap(at, size, prot, flags, -1, 0) };
         check_mmap(mapped)?;
         self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
         Ok(mapped.cast())
@@ -243,22 +272,14 @@ impl HostedProcess {
                     _ => break,
                 }
             }
-            let (fd, offset) = match start {
-                Piece::Vram(offset) => (self.hosted.bars.vram.fd(), offset),
-                Piece::System(offset) => (system.fd(), offset),
+            let (memory, offset) = match start {
+                Piece::Vram(offset) => (&self.hosted.bars.vram, offset),
+                Piece::System(offset) => (system, offset),
             };
+            let at = base + (page * PAGE_SIZE) as usize;
+            let range = (offset, (pages * PAGE_SIZE) as usize);
             // SAFETY: inside the range that is reserved, by the caller or above.
-            let mapped = unsafe {
-                libc::mmap(
-                    (base + (page * PAGE_SIZE) as usize) as *mut c_void,
-                    (pages * PAGE_SIZE) as usize,
-                    prot,
-                    libc::MAP_SHARED | libc::MAP_FIXED,
-                    fd,
-                    offset as libc::off_t,
-                )
-            };
-            check_mmap(mapped)?;
+            unsafe { memory.duplicate(range, Some(at), prot) }.map_err(errno)?;
             page += pages;
         }
         self.note(base, Map { len: size, backing: Some(backing), doorbells: None });
@@ -272,15 +293,28 @@ impl HostedProcess {
         drop(covered);
     }
 
-    /// Forgets the maps that lie inside the range.
-    fn forget(&self, address: usize, size: usize) -> Vec<Option<Arc<dyn Backing>>> {
+    /// Forgets what is mapped in a range; a map that reaches out of it keeps the rest.
+    fn forget(&self, address: usize, size: usize) -> Vec<Map> {
+        let end = address.saturating_add(size);
         let mut maps = lock(&self.maps);
-        let inside: Vec<usize> = maps
-            .range(address..address.saturating_add(size))
-            .filter(|(start, map)| **start + map.len <= address.saturating_add(size))
+        let touched: Vec<usize> = maps
+            .range(..end)
+            .filter(|(start, map)| **start + map.len > address)
             .map(|(start, _)| *start)
             .collect();
-        inside.into_iter().filter_map(|start| maps.remove(&start)).map(|map| map.backing).collect()
+        let mut gone = Vec::new();
+        for start in touched {
+            let Some(map) = maps.remove(&start) else { continue };
+            let rest = start + map.len;
+            if start < address {
+                maps.insert(start, map.part(0, address - start));
+            }
+            if rest > end {
+                maps.insert(end, map.part(end - start, rest - end));
+            }
+            gone.push(map);
+        }
+        gone
     }
 
     /// Removes what is mapped in a range, whoever mapped it; the GPU loses what was made of that memory.
@@ -293,15 +327,42 @@ impl HostedProcess {
     ///
     /// Nothing may use `addr..addr + len` afterwards.
     pub unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<()> {
-        let start = addr as usize;
-        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
-        let kept = self.forget(start, len);
-        let result = self.hosted.pins().unmap(start as u64, end as u64, || {
-            // SAFETY: the caller's contract.
-            if unsafe { libc::munmap(addr.cast(), len) } == 0 { Ok(()) } else { check_mmap(libc::MAP_FAILED) }
-        });
+        // SAFETY: the caller's contract.
+        self.replacing(addr as usize, len, || match unsafe { libc::munmap(addr.cast(), len) } {
+            0 => Ok(()),
+            _ => check_mmap(libc::MAP_FAILED),
+        })?
+    }
+
+    /// Runs `change`, which unmaps, replaces or re-protects a range of this process's memory, after the driver was told
+    /// and the GPU uses it no more.
+    ///
+    /// For a change that has happened already, `change` does nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range that wraps around; `change` has not run then.
+    pub fn replacing<R>(&self, address: usize, len: usize, change: impl FnOnce() -> R) -> Result<R> {
+        let end = address.checked_add(len).ok_or(Errno::EINVAL)?;
+        let kept = self.forget(address, len);
+        let result = self.hosted.pins().unmap(address as u64, end as u64, change);
         drop(kept);
-        result
+        Ok(result)
+    }
+
+    /// Whether the driver or the device uses memory in a range: a map of a node, or a pin.
+    pub fn uses(&self, address: usize, len: usize) -> bool {
+        let end = address.saturating_add(len);
+        let maps = lock(&self.maps);
+        let mapped = maps.range(..end).next_back().is_some_and(|(start, map)| start + map.len > address);
+        mapped || self.hosted.pins().any_in(address as u64, end as u64)
+    }
+
+    /// The range of the map of doorbells that an address lies in, if it is one.
+    pub fn doorbells_at(&self, address: usize) -> Option<std::ops::Range<usize>> {
+        let maps = lock(&self.maps);
+        let (&start, map) = maps.range(..=address).next_back()?;
+        map.doorbells.filter(|_| address < start + map.len).map(|_| start..start + map.len)
     }
 
     /// Reads one topology file, for example `nodes/1/properties`.

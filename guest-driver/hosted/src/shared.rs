@@ -1,19 +1,21 @@
-//! Memory several mappings share: a memfd and this process's own mapping of all of it.
-#![expect(unsafe_code, reason = "mapping memory")]
+//! Memory several mappings share.
+#![expect(unsafe_code, reason = "maps memory")]
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use vm_memory::MmapRegion;
 
 use crate::error::Error;
 
-/// A memfd, mapped whole.
+/// Shared memory without a name or a descriptor, mapped whole.
+///
+/// Other mappings of the same pages are made from this one ([`Shared::duplicate`]): a program that closes every
+/// descriptor it did not open takes nothing away. Forked children do not inherit it, and core dumps leave it out.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    file: Arc<File>,
     base: NonNull<u8>,
     size: usize,
 }
@@ -24,7 +26,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Makes `size` bytes of zeroed memory; pages exist once touched.
+    /// Makes `size` bytes of zeroed memory; pages exist once touched. `name` is what `/proc/self/maps` shows.
     pub(crate) fn new(name: &std::ffi::CStr, size: usize) -> Result<Self, Error> {
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
@@ -41,13 +43,17 @@ impl Shared {
                 size,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
-                fd,
+                file.as_raw_fd(),
                 0,
             )
         };
         let base = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED);
         let base = base.ok_or_else(|| Error::last_os("mmap"))?;
-        Ok(Self { file: Arc::new(file), base, size })
+        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+            // SAFETY: the mapping is the value's own; neither advice changes what it holds.
+            unsafe { libc::madvise(base.as_ptr().cast(), size, advice) };
+        }
+        Ok(Self { base, size })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -62,23 +68,59 @@ impl Shared {
         self.size
     }
 
-    pub(crate) fn fd(&self) -> i32 {
-        self.file.as_raw_fd()
-    }
-
     /// A region over the mapping for the device; the caller keeps `self` for as long.
     pub(crate) fn region(&self) -> Result<MmapRegion, Error> {
         raw_region(self.address(), self.size)
     }
 
+    /// Maps a page-aligned range of the same pages once more: at `at`, replacing what is there, or where there is room.
+    ///
+    /// # Safety
+    ///
+    /// What is mapped at `at` is the caller's to replace.
+    pub(crate) unsafe fn duplicate(
+        &self,
+        range: (u64, usize),
+        at: Option<usize>,
+        prot: i32,
+    ) -> io::Result<*mut u8> {
+        let (offset, len) = range;
+        if offset.checked_add(len as u64).is_none_or(|end| end > self.size as u64) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let fixed = if at.is_some() { libc::MREMAP_FIXED } else { 0 };
+        // SAFETY: an old length of 0 leaves the source, which is a shared mapping and in range, as it is (mremap(2)); the
+        // target is the caller's to replace or the kernel's to choose.
+        let copy = unsafe {
+            libc::mremap(
+                self.base.as_ptr().add(offset as usize).cast(),
+                0,
+                len,
+                libc::MREMAP_MAYMOVE | fixed,
+                at.unwrap_or(0) as *mut libc::c_void,
+            )
+        };
+        if copy == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        if prot != libc::PROT_READ | libc::PROT_WRITE {
+            // SAFETY: the mapping was made just now.
+            let result = unsafe { libc::mprotect(copy, len, prot) };
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(copy.cast())
+    }
+
     /// Gives a range's pages back; it reads as zeros afterwards.
     pub(crate) fn punch(&self, offset: usize, len: usize) {
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: a plain system call on an own descriptor.
-        let result = unsafe { libc::fallocate(self.fd(), mode, offset as libc::off_t, len as libc::off_t) };
-        if result != 0 {
-            // SAFETY: inside the mapping; nobody else uses memory that is being freed.
-            unsafe { self.base.add(offset).write_bytes(0, len) };
+        // SAFETY: callers name ranges inside the mapping.
+        let at = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: inside the mapping; whoever frees memory or has it filled uses it no more.
+        if unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } != 0 {
+            // SAFETY: as above.
+            unsafe { at.write_bytes(0, len) };
         }
     }
 }
