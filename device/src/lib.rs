@@ -12,6 +12,7 @@ mod device;
 pub mod doorbell;
 mod error;
 pub mod hal;
+pub mod handover;
 pub mod interrupt;
 pub mod io;
 pub mod memory;

@@ -11,6 +11,7 @@ use belfry_device::GpuConfig;
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
+use crate::exec::{self, ExecOptions};
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::isa_trace::{IsaTrace, TracedWave};
@@ -34,6 +35,8 @@ pub struct Cli {
 enum Verb {
     /// Runs a program on the GPU and exits with its status (125: belfry itself failed).
     Run(RunArgs),
+    /// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
+    Exec(ExecArgs),
     /// Serves the GPU over vfio-user, for any QEMU from 10.1 on.
     Serve(ServeArgs),
     /// Fetches, builds and caches what a guest needs.
@@ -141,6 +144,38 @@ struct MachineArgs {
 }
 
 #[derive(Debug, Args)]
+struct ExecArgs {
+    /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Compute units: even, 2 to 96.
+    #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
+    cus: u32,
+    /// VRAM: a power of two from 16M to 16G.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    vram: u64,
+    /// Worker threads that execute waves.
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Executes waves in an order that follows from this number alone, on one worker thread.
+    #[arg(long, value_name = "SEED")]
+    deterministic: Option<u64>,
+    /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
+    /// see them, but cannot use the GPU.
+    #[arg(long)]
+    namespace: bool,
+    /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
+    #[arg(long)]
+    json: bool,
+    /// Says nothing of its own.
+    #[arg(long, short)]
+    quiet: bool,
+    /// The program and its arguments [default: a shell].
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
 struct ServeArgs {
     /// Where to listen.
     #[arg(long, value_name = "PATH")]
@@ -207,6 +242,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
+        Verb::Exec(args) => execute(args),
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),
         Verb::Doctor => examine(),
@@ -267,6 +303,27 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             print!("{}", report.shortcomings());
         }
     }
+    Ok(u8::try_from(report.exit_status).unwrap_or(1))
+}
+
+fn execute(args: ExecArgs) -> anyhow::Result<u8> {
+    let mut gpu = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
+    gpu.workers = args.workers.unwrap_or(gpu.workers);
+    gpu.deterministic = args.deterministic;
+    gpu.validate()?;
+    let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
+    if !args.quiet {
+        let GpuConfig { cus, vram_size, .. } = options.gpu;
+        eprintln!(
+            "belfry exec: gfx1100 with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
+            vram_size >> 20
+        );
+    }
+    if !args.json {
+        return Err(exec::replace(&options).into());
+    }
+    let report = exec::run(&options)?;
+    report.print(&mut io::stdout().lock())?;
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
 }
 

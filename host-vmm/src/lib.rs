@@ -6,6 +6,7 @@ pub mod cli;
 pub mod disasm;
 pub mod doctor;
 pub mod doorbell;
+pub mod exec;
 pub mod guest;
 pub mod hosted;
 pub mod image;

@@ -13,7 +13,7 @@ use crate::arena::Arena;
 use crate::error::Error;
 use crate::function;
 use crate::os::{Gems, HostedOs};
-use crate::pins::Pins;
+use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
 use crate::shared::Shared;
 use crate::sync::lock;
@@ -49,7 +49,7 @@ pub enum Reach {
 }
 
 /// What a hosted GPU is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HostedConfig {
     /// The device.
     pub gpu: GpuConfig,
@@ -59,11 +59,30 @@ pub struct HostedConfig {
     pub place: Place,
     /// What it reaches.
     pub reach: Reach,
+    /// Told what is pinned.
+    pub pins: Option<Arc<dyn PinObserver>>,
+}
+
+impl std::fmt::Debug for HostedConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostedConfig")
+            .field("gpu", &self.gpu)
+            .field("system_memory", &self.system_memory)
+            .field("place", &self.place)
+            .field("reach", &self.reach)
+            .finish_non_exhaustive()
+    }
 }
 
 impl From<GpuConfig> for HostedConfig {
     fn from(gpu: GpuConfig) -> Self {
-        Self { gpu, system_memory: SYSTEM_MEMORY, place: Place::default(), reach: Reach::default() }
+        Self {
+            gpu,
+            system_memory: SYSTEM_MEMORY,
+            place: Place::default(),
+            reach: Reach::default(),
+            pins: None,
+        }
     }
 }
 
@@ -150,7 +169,7 @@ impl HostedGpu {
     ///
     /// Memory, threads, a bad configuration, or a device the driver does not accept.
     pub fn new(config: impl Into<HostedConfig>) -> Result<Arc<Self>, Error> {
-        let HostedConfig { gpu: config, system_memory, place, reach } = config.into();
+        let HostedConfig { gpu: config, system_memory, place, reach, pins: observer } = config.into();
         config.validate().map_err(belfry_device::Error::Config)?;
         let bars = Arc::new(Bars {
             vram: Shared::new(c"belfry-vram", config.vram_size as usize)?,
@@ -159,7 +178,7 @@ impl HostedGpu {
         let arena = Arena::new(Shared::new(c"belfry-system", system_memory)?);
         let system = arena.memory().address();
         let driver = (system, system + system_memory as u64);
-        let pins = Pins::new(reach, driver).map_err(Error::Probe)?;
+        let pins = Pins::new(reach, driver, observer).map_err(Error::Probe)?;
         let line = Arc::new(Line::default());
         let gpu = Gpu::new(
             config,
@@ -202,6 +221,11 @@ impl HostedGpu {
     /// Returns how many ranges of user memory are pinned.
     pub fn pinned_ranges(&self) -> usize {
         self.pins.count()
+    }
+
+    /// Whether any user memory in a range is pinned.
+    pub fn pins_in(&self, range: std::ops::Range<u64>) -> bool {
+        self.pins.any_in(range.start, range.end)
     }
 
     /// Returns how many bytes of system memory the driver holds.

@@ -5,6 +5,7 @@
 //! pinned several times and overlap; the map holds their union.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use belfry_device::Gpu;
@@ -42,6 +43,20 @@ impl Counts {
         });
     }
 
+    /// The parts of a range that are not pinned.
+    fn gaps(&self, start: u64, end: u64) -> Vec<Range<u64>> {
+        let edges = std::iter::once((start, self.at(start)))
+            .chain(self.0.range(start..end).map(|(&edge, &count)| (edge, count)))
+            .collect::<Vec<_>>();
+        let ends = edges.iter().skip(1).map(|(edge, _)| *edge).chain([end]);
+        edges
+            .iter()
+            .zip(ends)
+            .filter(|((edge, count), until)| *count == 0 && edge < until)
+            .map(|((edge, _), until)| *edge..until)
+            .collect()
+    }
+
     /// The pinned ranges, joined.
     fn union(&self) -> Vec<(u64, u64)> {
         let mut ranges = Vec::new();
@@ -58,6 +73,16 @@ impl Counts {
         }
         ranges
     }
+}
+
+/// Told which parts of the process's memory are pinned, so that a host can watch them.
+///
+/// Called while pins change: it must not call back.
+pub trait PinObserver: Send + Sync {
+    /// A range was pinned, once more perhaps.
+    fn pinned(&self, range: Range<u64>);
+    /// No part of a range is pinned any more.
+    fn unpinned(&self, range: Range<u64>);
 }
 
 struct Entry {
@@ -81,6 +106,7 @@ pub(crate) struct Pins {
     system: GuestMemoryAtomic<GuestMemoryMmap>,
     gpu: OnceLock<Weak<Gpu>>,
     reach: Reach,
+    observer: Option<Arc<dyn PinObserver>>,
     /// The driver's own memory, which is always in the map.
     driver: (u64, u64),
 }
@@ -106,13 +132,17 @@ fn build(ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<GuestMemoryMmap
 }
 
 impl Pins {
-    pub(crate) fn new(reach: Reach, driver: (u64, u64)) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        reach: Reach,
+        driver: (u64, u64),
+        observer: Option<Arc<dyn PinObserver>>,
+    ) -> Result<Arc<Self>> {
         let first = match reach {
             Reach::Pinned => driver,
             Reach::Process => USER,
         };
         let system = GuestMemoryAtomic::new(build([first])?);
-        Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), reach, driver }))
+        Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), reach, observer, driver }))
     }
 
     pub(crate) fn system(&self) -> GuestMemoryAtomic<GuestMemoryMmap> {
@@ -164,6 +194,9 @@ impl Pins {
         let id = table.next;
         table.next += 1;
         table.entries.insert(id, Entry { start, end, notify: notify.clone() });
+        if let Some(observer) = &self.observer {
+            observer.pinned(start..end);
+        }
         Ok(Pin { pins: self.clone(), id, start, count, writable, notify })
     }
 
@@ -171,9 +204,16 @@ impl Pins {
         let mut table = lock(&self.table);
         if let Some(entry) = table.entries.remove(&id) {
             table.counts.change(entry.start, entry.end, |count| count - 1);
+            self.observe_gaps(&table, &entry);
             if self.publish(&table).is_err() {
                 log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
             }
+        }
+    }
+
+    fn observe_gaps(&self, table: &Table, entry: &Entry) {
+        if let Some(observer) = &self.observer {
+            table.counts.gaps(entry.start, entry.end).into_iter().for_each(|gap| observer.unpinned(gap));
         }
     }
 
@@ -195,6 +235,7 @@ impl Pins {
         for id in &ids {
             if let Some(entry) = table.entries.remove(id) {
                 table.counts.change(entry.start, entry.end, |count| count - 1);
+                self.observe_gaps(&table, &entry);
             }
         }
         if !ids.is_empty() && self.publish(&table).is_err() {
@@ -268,6 +309,8 @@ mod tests {
         assert_eq!(counts.union(), [(10, 30), (40, 50)]);
         counts.change(10, 20, |c| c - 1);
         assert_eq!(counts.union(), [(15, 30), (40, 50)]);
+        assert_eq!(counts.gaps(0, 60), [0..15, 30..40, 50..60]);
+        assert_eq!(counts.gaps(16, 29), []);
         counts.change(30, 40, |c| c + 1);
         assert_eq!(counts.union(), [(15, 50)]);
         counts.change(15, 30, |c| c - 1);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use belfry_abi::kfd::drm::{
@@ -358,11 +359,12 @@ impl HostedProcess {
         mapped || self.hosted.pins().any_in(address as u64, end as u64)
     }
 
-    /// The range of the map of doorbells that an address lies in, if it is one.
-    pub fn doorbells_at(&self, address: usize) -> Option<std::ops::Range<usize>> {
+    /// The map of doorbells that an address lies in, if it is one: its range, and where in the doorbell BAR it begins.
+    pub fn doorbells_at(&self, address: usize) -> Option<(Range<usize>, u64)> {
         let maps = lock(&self.maps);
         let (&start, map) = maps.range(..=address).next_back()?;
-        map.doorbells.filter(|_| address < start + map.len).map(|_| start..start + map.len)
+        let end = start + map.len;
+        map.doorbells.filter(|_| address < end).map(|offset| (start..end, offset))
     }
 
     /// Reads one topology file, for example `nodes/1/properties`.

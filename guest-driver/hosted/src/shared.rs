@@ -140,6 +140,6 @@ pub(crate) fn raw_region(address: u64, size: usize) -> Result<MmapRegion, Error>
     unsafe { MmapRegion::build_raw(address as *mut u8, size, libc::PROT_READ | libc::PROT_WRITE, flags) }
         .map_err(|error| Error::System {
             what: "memory region",
-            source: std::io::Error::other(error.to_string()),
+            source: io::Error::other(error.to_string()),
         })
 }

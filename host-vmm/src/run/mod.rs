@@ -10,7 +10,7 @@
 mod in_guest;
 mod in_process;
 mod program;
-mod report;
+pub(crate) mod report;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belfry_device::Stats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Mode;
 use crate::guest::Phases;
 
 /// Doorbells by the way they came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub struct Doorbells {
     /// Writes that reached the device as accesses.
     pub trapped: u64,
@@ -86,7 +86,7 @@ impl From<Phases> for BootPhases {
 }
 
 /// A register without behaviour.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Unmodelled {
     /// Its name, or its offset.
     pub register: String,
@@ -174,7 +174,7 @@ impl std::fmt::Display for RunReport {
     }
 }
 
-pub(super) fn milliseconds(duration: Duration) -> f64 {
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     // Three decimals are what the clock is worth.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -3,7 +3,7 @@
 //! A guest's access is one step: it goes to memory or traps, and taking a page away waits for those under way. That is
 //! what KVM promises of memory slots, and a lock here.
 
-#[path = "../../../host-vmm/src/kvm/doorbells/handover.rs"]
+#[path = "../../../device/src/handover.rs"]
 mod handover;
 
 use handover::{Handover, Page};

@@ -4,12 +4,11 @@
 //! | --- | --- | --- | --- |
 //! | trapped | exits to this process | is the access's | |
 //! | ioeventfd | exits to KVM, which signals an eventfd | is read from the queue's write pointer | `wakeups.rs` |
-//! | adaptive | is a store, while the page is rung often | is found in the page | `pages.rs`, `handover.rs` |
+//! | adaptive | is a store, while the page is rung often | is found in the page | `pages.rs`, `belfry_device::handover` |
 //!
 //! The first slice of the BAR is the kernel's own and always traps: the values of its rings and the read pointer of its
 //! interrupt ring have to take effect as they are written.
 
-mod handover;
 mod pages;
 #[cfg(test)]
 mod stress;

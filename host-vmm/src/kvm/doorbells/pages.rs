@@ -8,7 +8,7 @@
 //! What a change costs is what KVM takes to place or remove a slot: tens of microseconds, and up to some hundreds where it
 //! has to wait for a vCPU. So single rings, far apart, go on trapping.
 //!
-//! Why no doorbell is lost at a change: `handover.rs`.
+//! Why no doorbell is lost at a change: [`belfry_device::handover`].
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_device::Gpu;
+use belfry_device::handover::{Handover, Page};
 use kvm_bindings::{KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL, kvm_enable_cap};
 use kvm_ioctls::VmFd;
 
-use super::handover::{Handover, Page};
 use super::is_process;
 use crate::kvm::memory::Window;
 

@@ -14,7 +14,7 @@
 //! each of the orders above is needed.
 
 /// A page of doorbells.
-pub(super) trait Page {
+pub trait Page {
     /// What it holds.
     type Values;
 
@@ -36,17 +36,17 @@ pub(super) trait Page {
 
 /// The state of a page that is memory.
 #[derive(Debug)]
-pub(super) struct Handover<V>(V);
+pub struct Handover<V>(V);
 
 impl<V> Handover<V> {
     /// Makes a page memory that traps.
-    pub(super) fn begin(page: &mut impl Page<Values = V>) -> Option<Self> {
+    pub fn begin(page: &mut impl Page<Values = V>) -> Option<Self> {
         let last = page.values();
         page.give().then_some(Self(last))
     }
 
     /// Looks for stores; whether there were any.
-    pub(super) fn look(&mut self, page: &impl Page<Values = V>) -> bool {
+    pub fn look(&mut self, page: &impl Page<Values = V>) -> bool {
         let differs = page.differs(&mut self.0);
         if differs {
             page.tell();
@@ -55,7 +55,7 @@ impl<V> Handover<V> {
     }
 
     /// Has the page trap again; whether it does, as a page that cannot be taken away stays memory and has to be looked at.
-    pub(super) fn end(&mut self, page: &mut impl Page<Values = V>) -> bool {
+    pub fn end(&mut self, page: &mut impl Page<Values = V>) -> bool {
         let taken = page.take();
         page.tell();
         taken

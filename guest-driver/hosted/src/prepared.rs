@@ -1,0 +1,69 @@
+//! What a program is told that gets this driver without knowing of it: the settings file of `belfry exec`.
+//!
+//! The same value makes the files of the topology and the device in each process: what they say cannot differ.
+
+use std::time::Duration;
+
+use belfry_device::GpuConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::{HostedConfig, Place, Reach};
+
+/// Environment variable that names the directory of prepared files.
+pub const TREE_VARIABLE: &str = "BELFRY_EXEC";
+/// Environment variable that names the file which gets a line for each process that used the GPU.
+pub const SUMMARY_VARIABLE: &str = "BELFRY_EXEC_SUMMARY";
+/// Environment variable with the level of the driver's log on standard error, `warn` unless set.
+pub const LOG_VARIABLE: &str = "BELFRY_EXEC_LOG";
+/// Name of the settings file in the directory.
+pub const SETTINGS_FILE: &str = "settings";
+
+/// The settings file, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Prepared {
+    /// Compute units.
+    pub cus: u32,
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Threads that execute waves.
+    pub workers: usize,
+    /// Seed of a deterministic schedule.
+    pub deterministic: Option<u64>,
+    /// Bytes of system memory the driver may hand out.
+    pub system_memory: u64,
+    /// PCI domain.
+    pub domain: u32,
+    /// Bus number << 8 | device << 3 | function.
+    pub location_id: u32,
+    /// Minor number of the render node.
+    pub render_minor: u32,
+    /// Files, directories and links under `/sys` and `/dev` that are the GPU's: absolute paths, in the directory instead.
+    pub paths: Vec<String>,
+}
+
+impl Prepared {
+    /// What the device is made of, in a program that reaches all of its own memory.
+    #[must_use]
+    pub fn config(&self, poll_doorbells: bool) -> HostedConfig {
+        let gpu = GpuConfig {
+            cus: self.cus,
+            vram_size: self.vram,
+            workers: self.workers,
+            deterministic: self.deterministic,
+            quantum: Duration::from_millis(1),
+            poll_doorbells,
+            ..GpuConfig::default()
+        };
+        HostedConfig {
+            gpu,
+            system_memory: usize::try_from(self.system_memory).unwrap_or(usize::MAX),
+            place: Place {
+                domain: self.domain,
+                location_id: self.location_id,
+                render_minor: self.render_minor,
+            },
+            reach: Reach::Process,
+            pins: None,
+        }
+    }
+}

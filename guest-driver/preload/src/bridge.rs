@@ -1,0 +1,178 @@
+//! Faults of device threads: memory that the program has unmapped a moment ago.
+//!
+//! Between an unmapping and the driver's hearing of it, the device may touch what is no longer there. A page of zeros is
+//! put there, which nobody reads or misses, and the driver is told: from then on the GPU faults as it does on hardware.
+//! The program's own handlers of these signals work as if this one was not there.
+#![expect(unsafe_code, reason = "a signal handler")]
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use libc::{sigaction, siginfo_t};
+
+use crate::inside::{is_device_thread, is_inside};
+use crate::real::{next, raw};
+use crate::{notice, unmapped};
+
+/// `SEGV_MAPERR` of `siginfo_t::si_code`: nothing is mapped there.
+const SEGV_MAPERR: c_int = 1;
+/// Programs' actions that are kept; a program that sets more different ones than these loses its oldest.
+const KEPT: usize = 64;
+
+/// The program's actions for `SIGSEGV` and `SIGBUS`; null before the handler is there.
+static ACTIONS: [AtomicPtr<sigaction>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+fn slot(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
+    match signal {
+        libc::SIGSEGV => Some(&ACTIONS[0]),
+        libc::SIGBUS => Some(&ACTIONS[1]),
+        _ => None,
+    }
+}
+
+/// The C library's function behind the hook.
+pub(crate) fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
+    next!(sigaction(signal, new, old): fn(c_int, *const sigaction, *mut sigaction) -> c_int, else -1)
+}
+
+fn nothing() -> sigaction {
+    // SAFETY: all zeros are the default action.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Puts the handler in front of the program's.
+pub(crate) fn install() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        let mut before = nothing();
+        real_sigaction(signal, std::ptr::null(), &raw mut before);
+        if before.sa_sigaction != handle as *const () as usize {
+            remember(signal, &before);
+            put(signal, &before);
+        }
+    }
+    INSTALLED.store(true, Ordering::Release);
+}
+
+/// Installs the handler with the mask and the flags of the program's action.
+fn put(signal: c_int, program: &sigaction) {
+    let mut action = *program;
+    action.sa_sigaction = handle as *const () as usize;
+    action.sa_flags = (program.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+    real_sigaction(signal, &raw const action, std::ptr::null_mut());
+}
+
+/// Keeps a program's action where the handler finds it: what was kept is never freed, as a handler may be reading it.
+fn remember(signal: c_int, action: &sigaction) {
+    static MEMORY: [AtomicPtr<sigaction>; KEPT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT];
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let Some(slot) = slot(signal) else { return };
+    let at = &MEMORY[NEXT.fetch_add(1, Ordering::Relaxed) % KEPT];
+    let mut place = at.load(Ordering::Acquire);
+    if place.is_null() {
+        place = Box::leak(Box::new(nothing()));
+        at.store(place, Ordering::Release);
+    }
+    // SAFETY: the place was leaked, so that it is there for ever; its turn comes again after KEPT changes only.
+    unsafe { place.write_volatile(*action) };
+    slot.store(place, Ordering::Release);
+}
+
+fn program_action(signal: c_int) -> sigaction {
+    let action = slot(signal).map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
+    // SAFETY: null, or leaked by `remember`.
+    if action.is_null() { nothing() } else { unsafe { action.read_volatile() } }
+}
+
+/// Whether the program's actions for a signal are kept here and not with the kernel.
+pub(crate) fn is_kept(signal: c_int) -> bool {
+    slot(signal).is_some() && INSTALLED.load(Ordering::Acquire) && !is_inside()
+}
+
+/// `sigaction` for a signal that is kept here.
+///
+/// # Safety
+///
+/// The pointers are null or valid, as for `sigaction`.
+pub(crate) unsafe fn exchange(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
+    let before = program_action(signal);
+    // SAFETY: the caller's contract.
+    if let Some(new) = unsafe { new.as_ref() } {
+        remember(signal, new);
+        put(signal, new);
+    }
+    // SAFETY: the caller's contract.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = before;
+    }
+    0
+}
+
+extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    if (is_device_thread() || is_inside()) && bridge(signal, info) {
+        return;
+    }
+    pass_on(signal, info, context);
+}
+
+/// Puts a page where a device thread has found none; whether that helps.
+fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
+    // SAFETY: the kernel gives a valid structure to handlers with SA_SIGINFO.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    if code <= 0 || address < 4096 || address >= 1 << 47 {
+        return false;
+    }
+    if signal != libc::SIGSEGV || code != SEGV_MAPERR {
+        notice::say(format_args!(
+            "the GPU uses memory at {address:#x} that the program has made read-only or cut off; it cannot go on"
+        ));
+        return false;
+    }
+    let page = address & !0xfff;
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as usize;
+    // SAFETY: a new page where there is none: nothing is replaced.
+    let mapped = unsafe { raw::call(libc::SYS_mmap, [page, 4096, prot, flags, usize::MAX, 0]) };
+    unmapped::post(&(page..page + 4096));
+    // What is there by now does as well.
+    mapped >= 0 || mapped == -(libc::EEXIST as isize)
+}
+
+/// Does what the kernel would have done for the program's action.
+fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let action = program_action(signal);
+    // SAFETY: as in `bridge`.
+    let sent = unsafe { (*info).si_code } <= 0;
+    match action.sa_sigaction {
+        libc::SIG_IGN if sent => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // The fault happens again when this returns, and ends the process as it should.
+            real_sigaction(signal, &raw const DEFAULT, std::ptr::null_mut());
+            if sent {
+                // SAFETY: to this thread; delivered when the handler returns.
+                unsafe { libc::raise(signal) };
+            }
+        }
+        handler => {
+            if action.sa_flags & libc::SA_RESETHAND != 0 {
+                remember(signal, &nothing());
+            }
+            // SAFETY: the program gave this address as a handler, of the kind its flags say.
+            unsafe {
+                if action.sa_flags & libc::SA_SIGINFO != 0 {
+                    let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                        std::mem::transmute(handler);
+                    handler(signal, info, context);
+                } else {
+                    let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
+                    handler(signal);
+                }
+            }
+        }
+    }
+}
+
+/// The default action.
+// SAFETY: all zeros are a value of the structure.
+static DEFAULT: sigaction = unsafe { std::mem::zeroed() };

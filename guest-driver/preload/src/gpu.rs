@@ -1,0 +1,134 @@
+//! The GPU of this process: made when the program opens it, forgotten in forked children, gone with the process.
+#![expect(
+    unsafe_code,
+    reason = "keeps the GPU behind a pointer that a forked child can drop without touching it"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::time::Instant;
+
+use belfry_kfd_hosted::{HostedGpu, HostedProcess};
+
+use crate::inside::inside;
+use crate::real::raw;
+use crate::settings::settings;
+use crate::{bridge, doorbells, notice, summary, unmapped};
+
+/// A GPU, its driver, and this process as its user.
+pub(crate) struct Gpu {
+    pub(crate) hosted: Arc<HostedGpu>,
+    pub(crate) process: HostedProcess,
+    pub(crate) started: Instant,
+    /// Milliseconds it took to start.
+    pub(crate) start_ms: f64,
+}
+
+/// The GPU, never freed: its threads may run until the process has ended.
+static GPU: AtomicPtr<Gpu> = AtomicPtr::new(std::ptr::null_mut());
+/// Somebody is starting it.
+static STARTING: AtomicBool = AtomicBool::new(false);
+/// The process that has opened a node: a child that was forked afterwards has opened none, whatever it has inherited.
+static OPENER: AtomicI32 = AtomicI32::new(0);
+
+/// The GPU, if this process has one already. Takes no lock.
+pub(crate) fn running() -> Option<&'static Gpu> {
+    // SAFETY: what was stored came from a leaked box.
+    unsafe { GPU.load(Ordering::Acquire).as_ref() }
+}
+
+/// Notes that this process has opened a node.
+pub(crate) fn opened() {
+    OPENER.store(raw::getpid(), Ordering::Relaxed);
+}
+
+/// The GPU for a call on a node; an errno where the node is another process's, or where there can be no GPU.
+pub(crate) fn get() -> Result<&'static Gpu, i32> {
+    if let Some(gpu) = running() {
+        return Ok(gpu);
+    }
+    if OPENER.load(Ordering::Relaxed) != raw::getpid() {
+        // As amdkfd answers those who have inherited the descriptor.
+        return Err(libc::EBADF);
+    }
+    start()
+}
+
+/// Makes the GPU, or waits for the thread that is making it.
+pub(crate) fn start() -> Result<&'static Gpu, i32> {
+    while STARTING.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        // SAFETY: gives up the processor and nothing else.
+        unsafe { libc::sched_yield() };
+    }
+    let result = match running() {
+        Some(gpu) => Ok(gpu),
+        None => inside(make),
+    };
+    STARTING.store(false, Ordering::Release);
+    result
+}
+
+fn make() -> Result<&'static Gpu, i32> {
+    let settings = settings().ok_or(libc::ENODEV)?;
+    notice::start_log();
+    let started = Instant::now();
+    let notifier = unmapped::Notifier::new();
+    let bell = doorbells::Trap::new();
+    let mut config = crate::start::fitting(settings.device(bell.is_none()));
+    config.pins = Some(notifier.clone());
+    let opened = crate::start::with_signals_blocked(|| {
+        let hosted = HostedGpu::new(config)?;
+        let process = hosted.open_with(crate::node::is_render)?;
+        Ok::<_, belfry_kfd_hosted::Error>((hosted, process))
+    });
+    let (hosted, process) = opened.map_err(|error| {
+        notice::say(format_args!("the GPU cannot be started: {error}"));
+        if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
+    })?;
+    let start_ms = started.elapsed().as_secs_f64() * 1e3;
+    let gpu = Box::leak(Box::new(Gpu { hosted, process, started, start_ms }));
+    GPU.store(gpu, Ordering::Release);
+    crate::start::with_signals_blocked(|| {
+        bridge::install();
+        notifier.start(gpu);
+        if let Some(bell) = bell {
+            bell.start(gpu);
+        }
+    });
+    register();
+    Ok(gpu)
+}
+
+/// Has the C library say when the process forks and ends.
+fn register() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the functions stay as long as the process, as this library is never unloaded.
+    unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child));
+        libc::atexit(at_exit);
+    }
+}
+
+extern "C" fn before_fork() {
+    crate::ALLOCATOR.hold();
+}
+
+extern "C" fn after_fork_in_parent() {
+    crate::ALLOCATOR.release();
+}
+
+/// The threads are not there, and neither is the memory: the child starts anew.
+extern "C" fn after_fork_in_child() {
+    crate::ALLOCATOR.release();
+    GPU.store(std::ptr::null_mut(), Ordering::Release);
+    STARTING.store(false, Ordering::Release);
+    doorbells::forget();
+    unmapped::forget();
+}
+
+extern "C" fn at_exit() {
+    summary::write();
+}

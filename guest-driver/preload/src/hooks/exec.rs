@@ -1,0 +1,270 @@
+//! Programs started by the program: they get this library too, whatever environment they are given.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::inside::{inside, is_inside};
+use crate::real::next;
+use belfry_kfd_hosted::prepared::{SUMMARY_VARIABLE, TREE_VARIABLE};
+
+use crate::settings::{PRELOAD, settings};
+use crate::{node, notice, summary};
+
+/// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
+const MOST: usize = 2000;
+
+/// `NAME=value` of the variables a started program needs.
+struct Own {
+    /// This library's path, as the dynamic linker was told.
+    library: Vec<u8>,
+    variables: Vec<Vec<u8>>,
+}
+
+/// What this process was started with.
+fn own() -> Option<&'static Own> {
+    static OWN: OnceLock<Option<Own>> = OnceLock::new();
+    OWN.get_or_init(|| {
+        inside(|| {
+            let settings = settings()?;
+            let library = library()?;
+            let line = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
+            let mut variables = vec![line(PRELOAD, &library), line(TREE_VARIABLE, &settings.tree)];
+            if let Some(summary) = &settings.summary {
+                use std::os::unix::ffi::OsStrExt as _;
+                variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
+            }
+            Some(Own { library, variables })
+        })
+    })
+    .as_ref()
+}
+
+/// The path this library was loaded from.
+fn library() -> Option<Vec<u8>> {
+    // SAFETY: the structure is this function's own, and the name it gets lives as long as the library.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(library as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        Some(CStr::from_ptr(info.dli_fname).to_bytes().to_vec())
+    }
+}
+
+/// An environment with this library in it.
+struct Environment {
+    room: [*const c_char; MOST + 8],
+    /// A list of libraries with this one in front, if there was one without it.
+    joined: Option<Vec<u8>>,
+}
+
+impl Environment {
+    fn new() -> Self {
+        Self { room: [std::ptr::null(); MOST + 8], joined: None }
+    }
+
+    /// The environment to hand on instead of a given one.
+    ///
+    /// # Safety
+    ///
+    /// `given` is null or a list of C strings that ends with null.
+    unsafe fn with_ours(&mut self, given: *const *const c_char) -> *const *const c_char {
+        if is_inside() {
+            return given;
+        }
+        let Some(own) = own() else { return given };
+        let mut count = 0;
+        let mut present = [false; 3];
+        // SAFETY: the caller's contract.
+        unsafe {
+            while !given.is_null() && !(*given.add(count)).is_null() {
+                if count == MOST {
+                    notice::say(format_args!(
+                        "an environment of more than {MOST} variables is left without the GPU"
+                    ));
+                    return given;
+                }
+                let entry = CStr::from_ptr(*given.add(count)).to_bytes();
+                self.room[count] = *given.add(count);
+                if let Some(at) = own.variables.iter().position(|variable| same_name(variable, entry)) {
+                    present[at] = true;
+                    if at == 0 && !entry.windows(own.library.len()).any(|part| part == own.library) {
+                        let others = entry.get(PRELOAD.len() + 1..).unwrap_or_default();
+                        let own = &own.variables[0][..own.variables[0].len() - 1];
+                        let joined = inside(|| [own, b":", others, b"\0"].concat());
+                        self.room[count] = self.joined.insert(joined).as_ptr().cast();
+                    }
+                }
+                count += 1;
+            }
+        }
+        if present[..own.variables.len()].iter().all(|&present| present) && self.joined.is_none() {
+            return given;
+        }
+        for (variable, _) in own.variables.iter().zip(present).filter(|(_, present)| !present) {
+            self.room[count] = variable.as_ptr().cast();
+            count += 1;
+        }
+        self.room[count] = std::ptr::null();
+        self.room.as_ptr()
+    }
+}
+
+/// Whether two lines `NAME=value` name the same variable.
+fn same_name(one: &[u8], other: &[u8]) -> bool {
+    let name = |line: &[u8]| line.iter().position(|&byte| byte == b'=').map(|end| end + 1);
+    name(one).is_some_and(|end| other.get(..end) == one.get(..end))
+}
+
+/// Says what will go wrong for a program that does not load this library.
+fn examine(path: *const c_char) {
+    if is_inside() || path.is_null() || settings().is_none() {
+        return;
+    }
+    // SAFETY: the program gives a C string.
+    let name = unsafe { CStr::from_ptr(path) };
+    let Some(fd) = node::raw_open(name, libc::O_RDONLY | libc::O_CLOEXEC) else { return };
+    let why = why_not_loaded(fd);
+    node::raw_close(fd);
+    if let Some(why) = why {
+        let name = name.to_string_lossy();
+        notice::say(format_args!(
+            "{name} {why}: it does not load this library and finds no GPU (see --namespace)"
+        ));
+    }
+}
+
+/// Why the dynamic linker will not load this library into a program.
+fn why_not_loaded(fd: c_int) -> Option<&'static str> {
+    let mut header = [0u8; 4096];
+    // SAFETY: the buffer is live and as long as it says.
+    let count = unsafe {
+        let at = header.as_mut_ptr() as usize;
+        crate::real::raw::call(libc::SYS_pread64, [fd as usize, at, header.len(), 0, 0, 0])
+    };
+    let header = header.get(..usize::try_from(count).ok()?)?;
+    let stat = crate::real::raw::fstat(fd)?;
+    // SAFETY: takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if stat.st_mode & libc::S_ISUID != 0 && stat.st_uid != user {
+        return Some("runs with another user's rights");
+    }
+    has_no_interpreter(header).then_some("is statically linked")
+}
+
+/// Whether the beginning of a file is that of a 64-bit ELF program without a dynamic linker (`PT_INTERP`).
+fn has_no_interpreter(header: &[u8]) -> bool {
+    let half = |at: usize| {
+        header.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+    };
+    if header.get(..5) != Some(b"\x7fELF\x02") {
+        return false;
+    }
+    let table = header.get(32..40).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let (size, count) = (half(54), half(56));
+    let first = usize::try_from(table).unwrap_or(usize::MAX);
+    !(0..count).any(|index| {
+        let at = first.saturating_add(index * size);
+        header.get(at..at.saturating_add(4)) == Some(&[3, 0, 0, 0])
+    })
+}
+
+/// Lists of C strings.
+type Strings = *const *const c_char;
+
+macro_rules! execs {
+    ($(fn $name:ident($($before:ident: $type:ty,)* [$path:ident], argv $(, $after:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($before: $type,)* $path: *const c_char, argv: Strings, envp: Strings $(, $after: c_int)?
+        ) -> c_int {
+            let mut environment = Environment::new();
+            examine($path);
+            // SAFETY: the program gives lists of C strings.
+            let envp = unsafe { environment.with_ours(envp) };
+            if !is_inside() {
+                summary::write();
+            }
+            next!(
+                $name($($before,)* $path, argv, envp $(, $after)?):
+                fn($($type,)* *const c_char, Strings, Strings $(, execs!(@int $after))?) -> c_int, else -1
+            )
+        }
+    )*};
+    (@int $any:ident) => { c_int };
+}
+
+execs! {
+    fn execve([path], argv);
+    fn execvpe([path], argv);
+    fn execveat(directory: c_int, [path], argv, flags);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
+    let mut environment = Environment::new();
+    // SAFETY: the program gives lists of C strings.
+    let envp = unsafe { environment.with_ours(envp) };
+    if !is_inside() {
+        summary::write();
+    }
+    next!(fexecve(fd, argv, envp): fn(c_int, Strings, Strings) -> c_int, else -1)
+}
+
+unsafe extern "C" {
+    /// The program's environment (unistd.h).
+    static mut environ: Strings;
+}
+
+macro_rules! execs_in_own_environment {
+    ($(fn $name:ident through $other:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, argv: Strings) -> c_int {
+            // SAFETY: the C library's variable, read as it does.
+            unsafe { $other(path, argv, environ) }
+        }
+    )*};
+}
+
+execs_in_own_environment! {
+    fn execv through execve;
+    fn execvp through execvpe;
+}
+
+macro_rules! spawns {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+            argv: Strings, envp: Strings,
+        ) -> c_int {
+            let mut environment = Environment::new();
+            examine(path);
+            // SAFETY: the program gives lists of C strings.
+            let envp = unsafe { environment.with_ours(envp) };
+            next!(
+                $name(pid, path, actions, attributes, argv, envp):
+                fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int,
+                else libc::ENOSYS
+            )
+        }
+    )*};
+}
+
+spawns! { posix_spawn posix_spawnp }
+
+/// An emptied environment keeps this library: what `system` and `popen` start comes from inside the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clearenv() -> c_int {
+    let result = next!(clearenv(): fn() -> c_int, else -1);
+    if result == 0
+        && !is_inside()
+        && let Some(own) = own()
+    {
+        for variable in &own.variables {
+            // SAFETY: the strings live as long as the process.
+            unsafe { libc::putenv(variable.as_ptr().cast_mut().cast()) };
+        }
+    }
+    result
+}

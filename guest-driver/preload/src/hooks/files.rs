@@ -1,0 +1,220 @@
+//! Opening files and directories, and asking whether one may.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use crate::hooks::with_path;
+use crate::path::{Buffer, Resolved};
+use crate::real::{next, set_errno};
+use crate::{gpu, node};
+
+/// Flags that ask for more than reading.
+const WRITES: c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
+
+/// The flags to open a prepared file with: nodes are opened for reading, whatever was asked; nothing else is written.
+fn flags_for(found: &Resolved, flags: c_int) -> Result<c_int, c_int> {
+    if found.is_node {
+        Ok(flags & !WRITES)
+    } else if found.ours && flags & WRITES != 0 {
+        Err(libc::EACCES)
+    } else {
+        Ok(flags)
+    }
+}
+
+/// Finishes the opening of a prepared file: the GPU starts when a node that needs it is opened.
+fn finish(found: &Resolved, fd: c_int) -> c_int {
+    if fd < 0 || !found.is_node {
+        return fd;
+    }
+    let Some(which) = node::node_of(fd) else { return fd };
+    node::opened();
+    gpu::opened();
+    if which == node::Which::Kfd
+        && gpu::running().is_none()
+        && let Err(errno) = gpu::start()
+    {
+        node::raw_close(fd);
+        set_errno(errno);
+        return -1;
+    }
+    fd
+}
+
+macro_rules! opens {
+    ($(fn $name:ident($($directory:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($directory: c_int,)? path: *const c_char, flags: c_int, mode: c_uint
+        ) -> c_int {
+            let mut buffer = Buffer::new();
+            let at = libc::AT_FDCWD;
+            $(let _ = at; let at = $directory;)?
+            // SAFETY: the program gives a C string or null.
+            let found = unsafe { buffer.resolve(at, path) };
+            let flags = match flags_for(&found, flags) {
+                Ok(flags) => flags,
+                Err(errno) => {
+                    set_errno(errno);
+                    return -1;
+                }
+            };
+            let path = found.path;
+            let fd = next!(
+                $name($($directory,)? path, flags, mode):
+                fn($(opens!(@type $directory),)? *const c_char, c_int, c_uint) -> c_int, else -1
+            );
+            finish(&found, fd)
+        }
+    )*};
+    (@type $any:ident) => { c_int };
+}
+
+opens! {
+    fn open();
+    fn open64();
+    fn openat(directory);
+    fn openat64(directory);
+}
+
+// What `_FORTIFY_SOURCE` makes of them: without a mode.
+macro_rules! fortified_opens {
+    ($(fn $name:ident($($directory:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($directory: c_int,)? path: *const c_char, flags: c_int) -> c_int {
+            let mut buffer = Buffer::new();
+            let at = libc::AT_FDCWD;
+            $(let _ = at; let at = $directory;)?
+            // SAFETY: the program gives a C string or null.
+            let found = unsafe { buffer.resolve(at, path) };
+            let flags = match flags_for(&found, flags) {
+                Ok(flags) => flags,
+                Err(errno) => {
+                    set_errno(errno);
+                    return -1;
+                }
+            };
+            let path = found.path;
+            let fd = next!(
+                $name($($directory,)? path, flags):
+                fn($(fortified_opens!(@type $directory),)? *const c_char, c_int) -> c_int, else -1
+            );
+            finish(&found, fd)
+        }
+    )*};
+    (@type $any:ident) => { c_int };
+}
+
+fortified_opens! {
+    fn __open_2();
+    fn __open64_2();
+    fn __openat_2(directory);
+    fn __openat64_2(directory);
+}
+
+/// Whether a mode of `fopen` asks for more than reading.
+///
+/// # Safety
+///
+/// `mode` is null or a C string.
+unsafe fn writes(mode: *const c_char) -> bool {
+    // SAFETY: the caller's contract.
+    !mode.is_null() && unsafe { CStr::from_ptr(mode) }.to_bytes().iter().any(|byte| b"wa+".contains(byte))
+}
+
+macro_rules! streams {
+    ($(fn $name:ident($($stream:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            path: *const c_char, mode: *const c_char $(, $stream: *mut c_void)?
+        ) -> *mut c_void {
+            let mut buffer = Buffer::new();
+            // SAFETY: the program gives C strings or null.
+            let (found, writes) = unsafe { (buffer.resolve(libc::AT_FDCWD, path), writes(mode)) };
+            if found.ours && !found.is_node && writes {
+                set_errno(libc::EACCES);
+                return std::ptr::null_mut();
+            }
+            let mode = if found.is_node { c"re".as_ptr() } else { mode };
+            if found.is_node {
+                node::opened();
+                gpu::opened();
+            }
+            next!(
+                $name(found.path, mode $(, $stream)?):
+                fn(*const c_char, *const c_char $(, streams!(@type $stream))?) -> *mut c_void,
+                else std::ptr::null_mut()
+            )
+        }
+    )*};
+    (@type $any:ident) => { *mut c_void };
+}
+
+streams! {
+    fn fopen();
+    fn fopen64();
+    fn freopen(stream);
+    fn freopen64(stream);
+}
+
+type Filter = Option<unsafe extern "C" fn(*const c_void) -> c_int>;
+type Compare = Option<unsafe extern "C" fn(*const c_void, *const c_void) -> c_int>;
+
+with_path! {
+    fn creat([path], mode: c_uint) -> c_int, else -1;
+    fn creat64([path], mode: c_uint) -> c_int, else -1;
+    fn opendir([path]) -> *mut c_void, else std::ptr::null_mut();
+    fn scandir([path], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
+    fn scandir64([path], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
+    fn scandirat(directory: c_int, [path in directory], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
+    fn scandirat64(directory: c_int, [path in directory], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
+    fn statfs([path], buf: *mut c_void) -> c_int, else -1;
+    fn statfs64([path], buf: *mut c_void) -> c_int, else -1;
+    fn statvfs([path], buf: *mut c_void) -> c_int, else -1;
+    fn statvfs64([path], buf: *mut c_void) -> c_int, else -1;
+    fn inotify_add_watch(fd: c_int, [path], mask: u32) -> c_int, else -1;
+    fn getxattr([path], name: *const c_char, value: *mut c_void, size: usize) -> isize, else -1;
+    fn lgetxattr([path], name: *const c_char, value: *mut c_void, size: usize) -> isize, else -1;
+    fn listxattr([path], list: *mut c_char, size: usize) -> isize, else -1;
+    fn llistxattr([path], list: *mut c_char, size: usize) -> isize, else -1;
+    fn pathconf([path], name: c_int) -> std::ffi::c_long, else -1;
+}
+
+/// Answers for a node what a device file that all may use would; says whether it did.
+fn allowed(found: &Resolved, mode: c_int) -> bool {
+    // Directories of nodes are asked about as they are.
+    found.is_node
+        && mode & libc::X_OK == 0
+        // SAFETY: the path is one of the buffer's.
+        && node::Identity::of_path(unsafe { CStr::from_ptr(found.path) }).is_some_and(node::is_stand_in)
+}
+
+macro_rules! access {
+    ($(fn $name:ident($(in $directory:ident,)? path, mode $(, $flags:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($directory: c_int,)? path: *const c_char, mode: c_int $(, $flags: c_int)?
+        ) -> c_int {
+            let mut buffer = Buffer::new();
+            let at = libc::AT_FDCWD;
+            $(let _ = at; let at = $directory;)?
+            // SAFETY: the program gives a C string or null.
+            let found = unsafe { buffer.resolve(at, path) };
+            if allowed(&found, mode) {
+                return 0;
+            }
+            next!(
+                $name($($directory,)? found.path, mode $(, $flags)?):
+                fn($(access!(@type $directory),)? *const c_char, c_int $(, access!(@type $flags))?) -> c_int,
+                else -1
+            )
+        }
+    )*};
+    (@type $any:ident) => { c_int };
+}
+
+access! {
+    fn access(path, mode);
+    fn eaccess(path, mode);
+    fn euidaccess(path, mode);
+    fn faccessat(in directory, path, mode, flags);
+}

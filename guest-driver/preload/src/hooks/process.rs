@@ -1,0 +1,115 @@
+//! Threads, descriptors and ends of processes.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::inside::{become_device_thread, is_inside};
+use crate::real::{next, set_errno};
+use crate::{start, summary, userfault};
+
+type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// A thread of the driver or the device: it takes none of the program's signals, and its calls are not the program's.
+extern "C" fn device_thread(start: *mut c_void) -> *mut c_void {
+    become_device_thread();
+    // SAFETY: the pointer is the box of `pthread_create`, given to this thread alone.
+    let (routine, argument) = unsafe { *Box::from_raw(start.cast::<(Routine, *mut c_void)>()) };
+    routine(argument)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut c_void,
+    attributes: *const c_void,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    let create = |routine: Routine, argument: *mut c_void| {
+        next!(
+            pthread_create(thread, attributes, routine, argument):
+            fn(*mut c_void, *const c_void, Routine, *mut c_void) -> c_int, else libc::EAGAIN
+        )
+    };
+    if !is_inside() {
+        return create(routine, argument);
+    }
+    let start = Box::into_raw(Box::new((routine, argument)));
+    let result = start::with_signals_blocked(|| create(device_thread, start.cast()));
+    if result != 0 {
+        // SAFETY: no thread was made that would take it.
+        drop(unsafe { Box::from_raw(start) });
+    }
+    result
+}
+
+/// Descriptors of this library are not open, as far as the program is concerned.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if userfault::is_ours(fd) && !is_inside() {
+        set_errno(libc::EBADF);
+        return -1;
+    }
+    next!(close(fd): fn(c_int) -> c_int, else -1)
+}
+
+/// Closes what lies between the descriptors of this library.
+fn close_around(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let close = |first: c_uint, last: c_uint| next!(close_range(first, last, flags): fn(c_uint, c_uint, c_int) -> c_int, else -1);
+    let mut from = first;
+    let mut ours = [0; 2];
+    let mut count = 0;
+    for fd in userfault::descriptors() {
+        if let (Ok(fd), Some(slot)) = (c_uint::try_from(fd), ours.get_mut(count)) {
+            *slot = fd;
+            count += 1;
+        }
+    }
+    ours[..count].sort_unstable();
+    for &fd in &ours[..count] {
+        if fd < from || fd > last {
+            continue;
+        }
+        if fd > from && close(from, fd - 1) != 0 {
+            return -1;
+        }
+        from = fd + 1;
+    }
+    if from <= last { close(from, last) } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    close_around(first, last, flags)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn closefrom(first: c_int) {
+    close_around(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    userfault::make_way(to);
+    next!(dup2(from, to): fn(c_int, c_int) -> c_int, else -1)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    userfault::make_way(to);
+    next!(dup3(from, to, flags): fn(c_int, c_int, c_int) -> c_int, else -1)
+}
+
+/// Ends that no function registered with `atexit` hears of.
+macro_rules! ends {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(status: c_int) -> ! {
+            if !is_inside() {
+                summary::write();
+            }
+            next!($name(status): fn(c_int) -> (), else ());
+            std::process::abort()
+        }
+    )*};
+}
+
+ends! { _exit _Exit quick_exit }

@@ -1,0 +1,96 @@
+//! What files are: nodes are character devices.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use crate::node::{self, disguise, disguise_x};
+use crate::path::Buffer;
+use crate::real::next;
+
+macro_rules! stats {
+    ($(fn $name:ident($(version $version:ident,)? $(in $directory:ident,)? path, buf $(, $flags:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($version: c_int,)? $($directory: c_int,)? path: *const c_char, buf: *mut libc::stat $(, $flags: c_int)?
+        ) -> c_int {
+            let mut buffer = Buffer::new();
+            let at = libc::AT_FDCWD;
+            $(let _ = at; let at = $directory;)?
+            // SAFETY: the program gives a C string or null.
+            let found = unsafe { buffer.resolve(at, path) };
+            let result = next!(
+                $name($($version,)? $($directory,)? found.path, buf $(, $flags)?):
+                fn($(stats!(@int $version),)? $(stats!(@int $directory),)? *const c_char, *mut libc::stat $(, stats!(@int $flags))?) -> c_int,
+                else -1
+            );
+            // A descriptor with an empty path is stated as well.
+            if result == 0 && (found.is_node || node::any_opened()) {
+                // SAFETY: the call has filled it.
+                disguise(unsafe { &mut *buf });
+            }
+            result
+        }
+    )*};
+    (@int $any:ident) => { c_int };
+}
+
+stats! {
+    fn stat(path, buf);
+    fn stat64(path, buf);
+    fn lstat(path, buf);
+    fn lstat64(path, buf);
+    fn fstatat(in directory, path, buf, flags);
+    fn fstatat64(in directory, path, buf, flags);
+    fn __xstat(version version, path, buf);
+    fn __xstat64(version version, path, buf);
+    fn __lxstat(version version, path, buf);
+    fn __lxstat64(version version, path, buf);
+    fn __fxstatat(version version, in directory, path, buf, flags);
+    fn __fxstatat64(version version, in directory, path, buf, flags);
+}
+
+macro_rules! descriptor_stats {
+    ($(fn $name:ident($($version:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($version: c_int,)? fd: c_int, buf: *mut libc::stat) -> c_int {
+            let result = next!(
+                $name($($version,)? fd, buf): fn($(descriptor_stats!(@int $version),)? c_int, *mut libc::stat) -> c_int,
+                else -1
+            );
+            if result == 0 && node::any_opened() {
+                // SAFETY: the call has filled it.
+                disguise(unsafe { &mut *buf });
+            }
+            result
+        }
+    )*};
+    (@int $any:ident) => { c_int };
+}
+
+descriptor_stats! {
+    fn fstat();
+    fn fstat64();
+    fn __fxstat(version);
+    fn __fxstat64(version);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn statx(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    buf: *mut libc::statx,
+) -> c_int {
+    let mut buffer = Buffer::new();
+    // SAFETY: the program gives a C string or null.
+    let found = unsafe { buffer.resolve(directory, path) };
+    let result = next!(
+        statx(directory, found.path, flags, mask, buf):
+        fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int, else -1
+    );
+    if result == 0 && (found.is_node || node::any_opened()) {
+        // SAFETY: the call has filled it.
+        disguise_x(unsafe { &mut *buf });
+    }
+    result
+}

@@ -1,0 +1,53 @@
+//! The hosted driver under programs that know nothing of it: a library to preload.
+//!
+//! A program started with this library finds `/dev/kfd`, a render node and their files under `/sys`, served by the driver
+//! core and a device in its own process. The library is the third shim of the core, beside the kernel module and
+//! [`belfry_kfd_hosted`], on which it sits: it turns calls of the C library into those of a
+//! [`HostedProcess`](belfry_kfd_hosted::HostedProcess). `belfry exec` prepares the files, names them in the environment
+//! and starts the program.
+//!
+//! # What a call becomes
+//!
+//! | call | becomes | file |
+//! | --- | --- | --- |
+//! | with a path of ours | the same call with the path of a prepared file | `path.rs`, `hooks/` |
+//! | `stat` of a device node | a character device's answer | `node.rs` |
+//! | `ioctl`, `mmap` of a device node | a call of the driver | `hooks/memory.rs`, `hooks/ioctl.rs` |
+//! | `munmap`, `mremap`, `mprotect` of memory the GPU uses | the driver is told first | `hooks/memory.rs` |
+//! | `exec`, `posix_spawn` | the same with this library in the environment | `hooks/process.rs` |
+//!
+//! # Rules
+//!
+//! 1. A call that does not concern the GPU goes on unchanged, takes no lock and allocates nothing: a call can come from
+//!    inside an allocator or a signal handler.
+//! 2. What this library allocates comes from an allocator of its own (`alloc.rs`), never from the program's.
+//! 3. Calls that the driver and the device make of the C library are not for this library: [`inside`] tells them apart.
+//! 4. Nothing is done before the program opens the GPU, and nothing is left behind when it ends, however it ends.
+
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "the hooks are left out of tests, which would be subject to them")
+)]
+
+mod alloc;
+mod bridge;
+mod cwd;
+mod doorbells;
+mod gpu;
+mod inside;
+mod node;
+mod notice;
+mod path;
+mod real;
+mod settings;
+mod start;
+mod summary;
+mod unmapped;
+mod userfault;
+
+// A test binary has its own calls answered by the C library.
+#[cfg(not(test))]
+mod hooks;
+
+#[global_allocator]
+static ALLOCATOR: alloc::Private = alloc::Private::new();

@@ -1,0 +1,138 @@
+//! Device nodes: files that stand in for them, recognised by their inode.
+//!
+//! A stand-in is an empty file of the prepared directory. Its identity survives `dup`, `fork` and descriptors that are
+//! passed on, and a bind mount of it is recognised as well. It is opened for reading whatever was asked, so that nobody
+//! writes to it.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use belfry_kfd_hosted::Node;
+
+use crate::real::raw;
+use crate::settings::{Settings, settings};
+
+/// Major number of DRM devices.
+const DRM_MAJOR: u32 = 226;
+/// Major number `/dev/kfd` has here; the kernel gives it any that is free.
+const KFD_MAJOR: u32 = 235;
+
+/// A file, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of the file at a path.
+    pub(crate) fn of_path(path: &CStr) -> Option<Self> {
+        // `O_PATH` asks for no right to the file.
+        let fd = raw_open(path, libc::O_PATH | libc::O_CLOEXEC)?;
+        let identity = raw::fstat(fd).map(|stat| Self { device: stat.st_dev, inode: stat.st_ino });
+        raw_close(fd);
+        identity
+    }
+}
+
+#[expect(unsafe_code, reason = "system calls")]
+pub(crate) fn raw_open(path: &CStr, flags: i32) -> Option<i32> {
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: the path is a C string; nothing is created.
+    let fd = unsafe { raw::call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
+    i32::try_from(fd).ok().filter(|&fd| fd >= 0)
+}
+
+#[expect(unsafe_code, reason = "system calls")]
+pub(crate) fn raw_close(fd: i32) {
+    // SAFETY: the descriptor is the caller's to close.
+    unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// A device node as the program sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Kfd,
+    Render,
+    Card,
+}
+
+impl Which {
+    fn of(settings: &Settings, device: u64, inode: u64) -> Option<Self> {
+        let identity = Identity { device, inode };
+        [(settings.kfd, Self::Kfd), (settings.render, Self::Render), (settings.card, Self::Card)]
+            .into_iter()
+            .find_map(|(known, which)| (known == identity).then_some(which))
+    }
+
+    /// The interface that answers.
+    pub(crate) fn node(self) -> Node {
+        match self {
+            Self::Kfd => Node::Kfd,
+            Self::Render | Self::Card => Node::Render,
+        }
+    }
+
+    /// Device number.
+    pub(crate) fn rdev(self, settings: &Settings) -> (u32, u32) {
+        match self {
+            Self::Kfd => (KFD_MAJOR, 0),
+            Self::Render => (DRM_MAJOR, settings.render_minor),
+            Self::Card => (DRM_MAJOR, settings.render_minor - 128),
+        }
+    }
+}
+
+/// Set once a stand-in was opened: until then, no descriptor is one.
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a descriptor may be a stand-in.
+pub(crate) fn opened() {
+    OPENED.store(true, Ordering::Relaxed);
+}
+
+/// The node a descriptor stands in for, whether this process or an earlier one has opened it.
+pub(crate) fn node_of(fd: i32) -> Option<Which> {
+    let stat = raw::fstat(fd)?;
+    Which::of(settings()?, stat.st_dev, stat.st_ino)
+}
+
+/// The same, for calls that are made often: says no at once while this process has opened none.
+pub(crate) fn opened_node_of(fd: i32) -> Option<Which> {
+    if fd < 0 || !OPENED.load(Ordering::Relaxed) { None } else { node_of(fd) }
+}
+
+/// Whether a descriptor is a render node.
+pub(crate) fn is_render(fd: i32) -> bool {
+    matches!(node_of(fd), Some(Which::Render | Which::Card))
+}
+
+/// Makes what `stat` has said of a stand-in that of its node.
+pub(crate) fn disguise(stat: &mut libc::stat) {
+    let Some(settings) = settings() else { return };
+    if let Some(which) = Which::of(settings, stat.st_dev, stat.st_ino) {
+        let (major, minor) = which.rdev(settings);
+        stat.st_mode = libc::S_IFCHR | 0o666;
+        stat.st_rdev = libc::makedev(major, minor);
+    }
+}
+
+/// The same for `statx`.
+pub(crate) fn disguise_x(stat: &mut libc::statx) {
+    let Some(settings) = settings() else { return };
+    let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    if let Some(which) = Which::of(settings, device, stat.stx_ino) {
+        (stat.stx_rdev_major, stat.stx_rdev_minor) = which.rdev(settings);
+        stat.stx_mode = (libc::S_IFCHR | 0o666) as u16;
+    }
+}
+
+/// Whether a file stands in for a node.
+pub(crate) fn is_stand_in(identity: Identity) -> bool {
+    settings().is_some_and(|settings| Which::of(settings, identity.device, identity.inode).is_some())
+}
+
+/// Whether this process may have a stand-in open.
+pub(crate) fn any_opened() -> bool {
+    OPENED.load(Ordering::Relaxed)
+}

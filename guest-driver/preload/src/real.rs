@@ -1,0 +1,162 @@
+//! The functions behind the hooked ones: those of the next library, and the kernel's.
+#![expect(unsafe_code, reason = "looks functions up by name and makes system calls")]
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function of the libraries behind this one, looked up when it is first needed.
+pub(crate) struct Next {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address; null where the C library has no such function.
+    pub(crate) fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the name is a C string; looking up changes nothing.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Calls the function of the given name and type behind this library; fails with `ENOSYS` where there is none.
+macro_rules! next {
+    ($name:ident ( $($argument:expr),* $(,)? ) : fn( $($type:ty),* ) -> $result:ty, else $missing:expr) => {{
+        static NEXT: $crate::real::Next = {
+            const NAME: &std::ffi::CStr =
+                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                };
+            $crate::real::Next::new(NAME)
+        };
+        let address = NEXT.address();
+        if address.is_null() {
+            $crate::real::set_errno(libc::ENOSYS);
+            $missing
+        } else {
+            // SAFETY: the C library's function of this name has this type (its header), and the arguments are the ones
+            // this function's own caller vouches for.
+            unsafe {
+                let function: unsafe extern "C" fn($($type),*) -> $result = std::mem::transmute(address);
+                function($($argument),*)
+            }
+        }
+    }};
+}
+pub(crate) use next;
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set_errno(errno: i32) {
+    // SAFETY: the location is the thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// The calling thread's `errno`.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the location is the thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// System calls that go to the kernel whatever is hooked, and leave `errno` alone unless they say otherwise.
+pub(crate) mod raw {
+    use std::arch::asm;
+
+    /// One system call; the result as the kernel gives it: a negative errno on failure.
+    ///
+    /// # Safety
+    ///
+    /// The arguments have to be what the call takes.
+    pub(crate) unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> isize {
+        let result: isize;
+        // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
+        unsafe {
+            asm!(
+                "syscall",
+                inlateout("rax") number as isize => result,
+                in("rdi") arguments[0],
+                in("rsi") arguments[1],
+                in("rdx") arguments[2],
+                in("r10") arguments[3],
+                in("r8") arguments[4],
+                in("r9") arguments[5],
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack),
+            );
+        }
+        result
+    }
+
+    /// Maps private zeroed memory.
+    ///
+    /// # Safety
+    ///
+    /// None beyond what memory asks for.
+    pub(crate) unsafe fn mmap_anonymous(size: usize) -> Option<*mut u8> {
+        let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+        // SAFETY: a new mapping at a place the kernel chooses.
+        let at = unsafe { call(libc::SYS_mmap, [0, size, prot, flags, usize::MAX, 0]) };
+        (at > 0).then_some(at as *mut u8)
+    }
+
+    /// Unmaps.
+    ///
+    /// # Safety
+    ///
+    /// Nothing may use the range any more.
+    pub(crate) unsafe fn munmap(at: usize, size: usize) -> isize {
+        // SAFETY: the caller's contract.
+        unsafe { call(libc::SYS_munmap, [at, size, 0, 0, 0, 0]) }
+    }
+
+    /// What `stat` says of a descriptor.
+    pub(crate) fn fstat(fd: i32) -> Option<libc::stat> {
+        // SAFETY: all zeros are a value of the structure.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure is the caller's own and has the kernel's layout.
+        let result = unsafe { call(libc::SYS_fstat, [fd as usize, (&raw mut stat) as usize, 0, 0, 0, 0]) };
+        (result == 0).then_some(stat)
+    }
+
+    /// Writes to a descriptor, as much of it as goes.
+    pub(crate) fn write(fd: i32, data: &[u8]) {
+        let mut rest = data;
+        while !rest.is_empty() {
+            // SAFETY: the buffer is live and as long as it says.
+            let count =
+                unsafe { call(libc::SYS_write, [fd as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0]) };
+            match usize::try_from(count) {
+                Ok(count) if count > 0 => rest = rest.get(count..).unwrap_or_default(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Reads a link into a buffer; the number of bytes.
+    pub(crate) fn readlink(path: &std::ffi::CStr, buffer: &mut [u8]) -> Option<usize> {
+        // SAFETY: the path is a C string, the buffer is live and as long as it says.
+        let count = unsafe {
+            let at = libc::AT_FDCWD as usize;
+            let (path, to) = (path.as_ptr() as usize, buffer.as_mut_ptr() as usize);
+            call(libc::SYS_readlinkat, [at, path, to, buffer.len(), 0, 0])
+        };
+        usize::try_from(count).ok()
+    }
+
+    /// The identity of the calling process.
+    pub(crate) fn getpid() -> i32 {
+        // SAFETY: takes nothing and cannot fail.
+        unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a start has to mind of the process it is in: its signals and its limits.
+#![expect(unsafe_code, reason = "asks for and sets what belongs to the process")]
+
+use belfry_kfd_hosted::HostedConfig;
+
+/// Signals that a fault of the thread itself raises: blocked ones would end the process on the spot.
+const FAULTS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+
+/// Runs `work` with every signal blocked but faults, so that threads started by it take none of the program's.
+pub(crate) fn with_signals_blocked<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: the sets are this function's own; the mask is put back below.
+    let before = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        for fault in FAULTS {
+            libc::sigdelset(&raw mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    result
+}
+
+/// Makes the driver's memory fit into what the process may map.
+///
+/// It is address space until it is touched. A process with a limit on that gives a quarter of what is left; what does not
+/// fit then is an error that names it.
+pub(crate) fn fitting(mut config: HostedConfig) -> HostedConfig {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is this function's own.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY {
+        let left = limit.rlim_cur.saturating_sub(mapped()).saturating_sub(config.gpu.vram_size);
+        let most = (left / 4) & !0xfff;
+        config.system_memory =
+            config.system_memory.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1 << 20);
+    }
+    config
+}
+
+/// Bytes of address space in use.
+fn mapped() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}

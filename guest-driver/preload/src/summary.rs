@@ -1,0 +1,90 @@
+//! What is told of a process that used the GPU: one line of JSON in the file that `belfry exec` has named.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use serde::Serialize;
+
+use crate::gpu;
+use crate::inside::inside;
+use crate::real::raw;
+use crate::settings::settings;
+
+/// One line.
+#[derive(Serialize)]
+struct Line<'a> {
+    pid: i32,
+    program: String,
+    arguments: Vec<String>,
+    start_ms: f64,
+    program_ms: f64,
+    dispatches: u64,
+    waves: u64,
+    wave_instructions: u64,
+    doorbells: Doorbells,
+    page_walks: u64,
+    interrupts: u64,
+    errors: &'a std::collections::BTreeMap<&'static str, u64>,
+    unmodelled: Vec<Unmodelled>,
+}
+
+#[derive(Serialize)]
+struct Doorbells {
+    trapped: u64,
+    woken: u64,
+    polled: u64,
+}
+
+#[derive(Serialize)]
+struct Unmodelled {
+    register: String,
+    reads: u64,
+    writes: u64,
+}
+
+/// Writes the line, if somebody wants it and the process has used the GPU; the last one of a process counts.
+pub(crate) fn write() {
+    let Some(gpu) = gpu::running() else { return };
+    let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };
+    inside(|| {
+        let device = gpu.hosted.device();
+        let stats = device.stats();
+        let mut arguments = std::fs::read("/proc/self/cmdline")
+            .unwrap_or_default()
+            .split(|&byte| byte == 0)
+            .map(|argument| String::from_utf8_lossy(argument).into_owned())
+            .collect::<Vec<_>>();
+        arguments.pop();
+        let program = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
+        let line = Line {
+            pid: raw::getpid(),
+            program,
+            arguments,
+            start_ms: gpu.start_ms,
+            program_ms: gpu.started.elapsed().as_secs_f64() * 1e3,
+            dispatches: stats.dispatches,
+            waves: stats.waves,
+            wave_instructions: stats.wave_instructions,
+            doorbells: Doorbells {
+                trapped: stats.doorbells_trapped,
+                woken: stats.doorbells_woken,
+                polled: stats.doorbells_polled,
+            },
+            page_walks: stats.page_walks,
+            interrupts: stats.interrupts,
+            errors: &stats.errors,
+            unmodelled: device
+                .unmodelled()
+                .into_iter()
+                .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
+                .collect(),
+        };
+        let Ok(mut text) = serde_json::to_vec(&line) else { return };
+        text.push(b'\n');
+        // One write of an appended file: lines of several processes do not mix.
+        if let Ok(mut file) = OpenOptions::new().append(true).custom_flags(libc::O_CLOEXEC).open(path) {
+            let _ = file.write_all(&text);
+        }
+    });
+}

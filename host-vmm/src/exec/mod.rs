@@ -1,0 +1,186 @@
+//! `belfry exec`: any program with a GPU, as an ordinary process.
+//!
+//! The program is started with a library that serves the nodes of the driver from within ([`library`]), and finds the files
+//! that a driver would have made in a prepared directory ([`tree`]). With a root file system, it runs in user and mount
+//! namespaces of its own ([`namespace`]), without any rights that the user does not have.
+#![expect(unsafe_code, reason = "starts programs in namespaces")]
+
+mod library;
+mod namespace;
+mod report;
+mod tree;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use belfry_kfd_hosted::prepared::{Prepared, SUMMARY_VARIABLE, TREE_VARIABLE};
+
+pub use report::{ExecReport, ProcessReport};
+
+use crate::image::Cache;
+
+/// What can go wrong before the program runs.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// A file or directory of the preparation.
+    #[error("{action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The device that the files describe.
+    #[error("cannot make the GPU whose files are to be prepared: {0}")]
+    Gpu(#[from] belfry_kfd_hosted::Error),
+    /// The settings cannot be written.
+    #[error("cannot encode the settings: {0}")]
+    Encode(#[from] serde_json::Error),
+    /// The root file system is none.
+    #[error("{0} is no root file system: it has no usr/lib; `cargo xtask rootfs rocm` makes one")]
+    NoRoot(PathBuf),
+    /// Namespaces cannot be had.
+    #[error(
+        "{what}: {source}; a root file system needs user and mount namespaces: allow them \
+         (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, a container's seccomp profile), \
+         or install the packages where belfry runs and leave --root out"
+    )]
+    Namespace {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The program cannot be started.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl ExecError {
+    fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// What to run, and on what.
+#[derive(Debug, Clone)]
+pub struct ExecOptions {
+    /// Compute units, VRAM, workers and schedule of the device in each process.
+    pub gpu: belfry_device::GpuConfig,
+    /// A root file system to run in.
+    pub root: Option<PathBuf>,
+    /// Mounts the GPU's files where they belong, so that programs see them that do not load the library.
+    pub namespace: bool,
+    /// The program and its arguments; without one, a shell.
+    pub program: Vec<OsString>,
+}
+
+/// A program that is ready to start.
+#[derive(Debug)]
+struct Prepare {
+    command: Command,
+    program: String,
+}
+
+impl ExecOptions {
+    fn prepare(&self, summary: Option<&Path>) -> Result<Prepare, ExecError> {
+        let directory = directory()?;
+        let library = library::publish(&directory)?;
+        let tree = tree::publish(&directory, &self.settings())?;
+        let shell = || {
+            if self.root.is_some() {
+                "/bin/sh".into()
+            } else {
+                std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())
+            }
+        };
+        let program = self.program.first().cloned().unwrap_or_else(shell);
+        let mut command = Command::new(&program);
+        command.args(self.program.iter().skip(1));
+        let mut places = namespace::Places { tree, library, summary: summary.map(Path::to_path_buf) };
+        if self.root.is_some() || self.namespace {
+            let root = self.root.as_deref();
+            let space = namespace::Namespace::new(&directory, root, self.namespace, &mut places)?;
+            // SAFETY: between fork and exec of a process with one thread, which may do anything; when the process is
+            // replaced without a fork, likewise.
+            unsafe { command.pre_exec(move || space.enter()) };
+        }
+        let preload = match std::env::var_os("LD_PRELOAD") {
+            Some(others) if !others.is_empty() => {
+                let mut all = places.library.into_os_string();
+                all.push(":");
+                all.push(others);
+                all
+            }
+            _ => places.library.into_os_string(),
+        };
+        command.env("LD_PRELOAD", preload).env(TREE_VARIABLE, &places.tree);
+        match &places.summary {
+            Some(summary) => command.env(SUMMARY_VARIABLE, summary),
+            None => command.env_remove(SUMMARY_VARIABLE),
+        };
+        let program = program.to_string_lossy().into_owned();
+        Ok(Prepare { command, program })
+    }
+
+    /// What the device and its files are made of.
+    fn settings(&self) -> Prepared {
+        let place = tree::free_place();
+        Prepared {
+            cus: self.gpu.cus,
+            vram: self.gpu.vram_size,
+            workers: self.gpu.workers,
+            deterministic: self.gpu.deterministic,
+            system_memory: tree::machine_memory(),
+            domain: 0,
+            location_id: u32::from(place) << 8,
+            render_minor: 128,
+            paths: tree::paths(place, 128),
+        }
+    }
+}
+
+/// Replaces this process by the program; returns only when that fails.
+pub fn replace(options: &ExecOptions) -> ExecError {
+    match options.prepare(None) {
+        Ok(Prepare { mut command, program }) => ExecError::Start { program, source: command.exec() },
+        Err(error) => error,
+    }
+}
+
+/// Runs the program and tells what came of it; its output goes to standard error.
+pub fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
+    report::run(options)
+}
+
+/// Where the library and the files are kept: the cache, or the temporary directory where there is none.
+fn directory() -> Result<PathBuf, ExecError> {
+    let cached = Cache::open().ok().map(|cache| cache.root().join("exec"));
+    if let Some(path) = cached
+        && std::fs::create_dir_all(&path).is_ok()
+        && rustix::fs::access(&path, rustix::fs::Access::WRITE_OK).is_ok()
+    {
+        return Ok(path);
+    }
+    let own = format!("belfry-exec-{}", rustix::process::geteuid().as_raw());
+    let path = std::env::temp_dir().join(own);
+    std::fs::create_dir_all(&path).map_err(ExecError::io("create", &path))?;
+    let stat = rustix::fs::stat(&path).map_err(|error| ExecError::io("stat", &path)(error.into()))?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        let source =
+            io::Error::other("belongs to somebody else; set BELFRY_CACHE to a directory of your own");
+        return Err(ExecError::Io { action: "use", path, source });
+    }
+    Ok(path)
+}

@@ -1,0 +1,143 @@
+//! What came of a program and its processes: the JSON of `exec --json`.
+#![expect(unsafe_code, reason = "passes signals on")]
+
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ExecError, ExecOptions, Prepare};
+use crate::run::report::{Doorbells, Unmodelled, milliseconds};
+
+/// What came of the program; `exec --json` prints this.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExecReport {
+    /// Always `exec`.
+    pub mode: &'static str,
+    /// The program's name or path.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its exit status; 128 + the signal's number for a killed program.
+    pub exit_status: i32,
+    /// Milliseconds the program took.
+    pub program_ms: f64,
+    /// Each process that used the GPU and ended by itself, in the order of their ends.
+    pub processes: Vec<ProcessReport>,
+}
+
+/// What came of one process; the numbers are those of `run --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessReport {
+    /// Its number.
+    pub pid: i32,
+    /// Its program.
+    pub program: String,
+    /// The arguments.
+    pub arguments: Vec<String>,
+    /// Milliseconds to start device and driver.
+    pub start_ms: f64,
+    /// Milliseconds from then to its end.
+    pub program_ms: f64,
+    /// Kernel dispatches completed.
+    pub dispatches: u64,
+    /// Waves run.
+    pub waves: u64,
+    /// Wave instructions executed.
+    pub wave_instructions: u64,
+    /// Doorbells by the way they came.
+    pub doorbells: Doorbells,
+    /// GPU page table walks.
+    pub page_walks: u64,
+    /// Interrupts raised.
+    pub interrupts: u64,
+    /// What the program did wrong, by name, with how often.
+    pub errors: std::collections::BTreeMap<String, u64>,
+    /// Registers the driver used that have no behaviour.
+    pub unmodelled: Vec<Unmodelled>,
+}
+
+/// The program, for signals to be passed on to.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn pass_on(signal: i32) {
+    let pid = PROGRAM.load(Ordering::Relaxed);
+    if pid > 0 {
+        // SAFETY: the program has not been waited for, so that the number is its own.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
+    let summary = tempfile::NamedTempFile::new().map_err(ExecError::io("create in", std::env::temp_dir()))?;
+    let Prepare { mut command, program } = options.prepare(Some(summary.path()))?;
+    // The report has standard output for itself.
+    let output = io::stderr();
+    command.stdout(Stdio::from(
+        std::os::fd::AsFd::as_fd(&output).try_clone_to_owned().map_err(ExecError::io("copy", "stderr"))?,
+    ));
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let started = Instant::now();
+    let mut child =
+        command.spawn().map_err(|source| ExecError::Start { program: program.clone(), source })?;
+    PROGRAM.store(child.id() as i32, Ordering::Relaxed);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: the handler calls kill and nothing else.
+        unsafe { libc::signal(signal, pass_on as *const () as libc::sighandler_t) };
+    }
+    let status = child.wait().map_err(ExecError::io("wait for", &program))?;
+    PROGRAM.store(0, Ordering::Relaxed);
+    let program_ms = milliseconds(started.elapsed());
+    let text = fs::read_to_string(summary.path()).map_err(ExecError::io("read", summary.path()))?;
+    let exit_status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExecReport { mode: "exec", program, arguments, exit_status, program_ms, processes: processes(&text)? })
+}
+
+/// The processes that have written a line; of several lines of one process, the last counts.
+fn processes(text: &str) -> Result<Vec<ProcessReport>, ExecError> {
+    let mut processes: Vec<ProcessReport> = Vec::new();
+    for line in text.lines() {
+        let process: ProcessReport = serde_json::from_str(line)?;
+        processes.retain(|earlier| earlier.pid != process.pid);
+        processes.push(process);
+    }
+    Ok(processes)
+}
+
+impl ExecReport {
+    /// Prints it as one line of JSON.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn print(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        writeln!(out)?;
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_line_of_a_process_counts() {
+        let line = |pid: i32, dispatches: u64| {
+            format!(
+                r#"{{"pid":{pid},"program":"p","arguments":[],"start_ms":1.0,"program_ms":2.0,"dispatches":{dispatches},
+                "waves":0,"wave_instructions":0,"doorbells":{{"trapped":0,"woken":0,"polled":0}},"page_walks":0,
+                "interrupts":0,"errors":{{}},"unmodelled":[]}}"#
+            )
+            .replace('\n', "")
+        };
+        let found = processes(&[line(1, 1), line(2, 5), line(1, 2)].join("\n")).unwrap();
+        let found: Vec<_> = found.iter().map(|process| (process.pid, process.dispatches)).collect();
+        assert_eq!(found, [(2, 5), (1, 2)]);
+        assert!(processes("no json").is_err());
+    }
+}

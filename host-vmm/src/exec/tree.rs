@@ -1,0 +1,252 @@
+//! The files a driver makes under `/sys` and `/dev`, prepared in a directory.
+//!
+//! The topology comes from the driver core, bound to a device of the same configuration as programs get; what the kernel
+//! itself makes for a PCI device and for DRM is written here. The directory is made once per configuration, as a whole.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE};
+use belfry_kfd_hosted::{HostedGpu, HostedProcess};
+use sha2::{Digest as _, Sha256};
+
+use super::{ExecError, library};
+
+/// Where the kernel keeps the topology; `/sys/class/kfd/kfd` is a link to it.
+const KFD: &str = "sys/devices/virtual/kfd/kfd";
+/// Device numbers of `/dev/kfd`, whose major is any that is free.
+const KFD_NUMBER: &str = "235:0";
+
+/// A PCI bus of this machine that has no devices: where the GPU says it is.
+pub(super) fn free_place() -> u8 {
+    let taken = |bus: u8| {
+        let name = format!("0000:{bus:02x}:");
+        let entries = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).any(|entry| entry.to_string_lossy().starts_with(&name))
+            || Path::new(&format!("/sys/devices/pci0000:{bus:02x}")).exists()
+    };
+    (0xc3..=0xfe).find(|&bus| !taken(bus)).unwrap_or(0xc3)
+}
+
+/// Bytes of memory this machine has, in whole megabytes.
+pub(super) fn machine_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kilobytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = kilobytes.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    kilobytes.map_or(8 << 30, |kilobytes| (kilobytes << 10 & !0xf_ffff).max(256 << 20))
+}
+
+/// The PCI address of the GPU on a bus.
+fn address(bus: u8) -> String {
+    format!("0000:{bus:02x}:00.0")
+}
+
+/// The directory of the PCI device, without a slash in front.
+fn device(bus: u8) -> String {
+    format!("sys/devices/pci0000:{bus:02x}/{}", address(bus))
+}
+
+/// What is found in the directory instead of where it says.
+pub(super) fn paths(bus: u8, render_minor: u32) -> Vec<String> {
+    let mut paths: Vec<String> = [
+        "/dev/kfd",
+        "/dev/dri",
+        "/sys/class/kfd",
+        "/sys/class/drm",
+        "/sys/devices/virtual/kfd",
+        "/sys/module/amdgpu",
+        "/sys/bus/pci/drivers/amdgpu",
+    ]
+    .map(str::to_owned)
+    .into();
+    paths.push(format!("/sys/devices/pci0000:{bus:02x}"));
+    paths.push(format!("/sys/bus/pci/devices/{}", address(bus)));
+    for number in [KFD_NUMBER.to_owned(), "226:0".to_owned(), format!("226:{render_minor}")] {
+        paths.push(format!("/sys/dev/char/{number}"));
+    }
+    paths
+}
+
+/// Makes the directory for a configuration, unless it is there; its path.
+pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, ExecError> {
+    let text = serde_json::to_vec(settings)?;
+    let mut hash = Sha256::new();
+    hash.update(library::identity());
+    hash.update(&text);
+    // The topology says how many processors there are.
+    hash.update(std::thread::available_parallelism().map_or(1, usize::from).to_le_bytes());
+    let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let path = directory.join(format!("tree-{id}"));
+    if path.join(SETTINGS_FILE).exists() {
+        return Ok(path);
+    }
+    let place = tempfile::Builder::new().prefix("making-").tempdir_in(directory);
+    let place = place.map_err(ExecError::io("create in", directory))?;
+    let tree = Tree { root: place.path(), settings };
+    tree.write_all()?;
+    tree.file(SETTINGS_FILE, &text)?;
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))
+        .map_err(ExecError::io("change the mode of", place.path()))?;
+    let made = place.keep();
+    if let Err(source) = fs::rename(&made, &path) {
+        // Somebody else was faster: then theirs is as good.
+        let _ = fs::remove_dir_all(&made);
+        if !path.join(SETTINGS_FILE).exists() {
+            return Err(ExecError::Io { action: "rename to", path, source });
+        }
+    }
+    Ok(path)
+}
+
+/// A directory in the making.
+struct Tree<'a> {
+    root: &'a Path,
+    settings: &'a Prepared,
+}
+
+impl Tree<'_> {
+    fn file(&self, path: &str, content: impl AsRef<[u8]>) -> Result<(), ExecError> {
+        let path = self.root.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(ExecError::io("create", parent))?;
+        }
+        fs::write(&path, content).map_err(ExecError::io("write", &path))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444))
+            .map_err(ExecError::io("change the mode of", &path))
+    }
+
+    /// A link from one path of the directory to another, relative as sysfs has them.
+    fn link(&self, from: &str, to: &str) -> Result<(), ExecError> {
+        let path = self.root.join(from);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(ExecError::io("create", parent))?;
+        }
+        let up = "../".repeat(from.matches('/').count());
+        symlink(format!("{up}{to}"), &path).map_err(ExecError::io("link", &path))
+    }
+
+    fn write_all(&self) -> Result<(), ExecError> {
+        let hosted = HostedGpu::new(self.settings.config(false))?;
+        let process = hosted.open()?;
+        self.topology(&process, "")?;
+        self.kfd()?;
+        self.pci(&hosted)?;
+        self.drm()
+    }
+
+    /// The topology, as the driver core gives it.
+    fn topology(&self, process: &HostedProcess, path: &str) -> Result<(), ExecError> {
+        let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        let place = |path: &str| format!("{KFD}/topology/{path}");
+        let directory = self.root.join(place(path));
+        fs::create_dir_all(&directory).map_err(ExecError::io("create", &directory))?;
+        let names = process.sysfs_list(path).map_err(ExecError::io("list", path))?;
+        for name in names {
+            let path = join(&name);
+            match process.sysfs_read(&path) {
+                Ok(content) => self.file(&place(&path), content)?,
+                Err(_) => self.topology(process, &path)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn kfd(&self) -> Result<(), ExecError> {
+        self.file("dev/kfd", "")?;
+        self.file(&format!("{KFD}/dev"), format!("{KFD_NUMBER}\n"))?;
+        self.file(&format!("{KFD}/uevent"), "MAJOR=235\nMINOR=0\nDEVNAME=kfd\nDEVMODE=0666\n")?;
+        self.link(&format!("{KFD}/subsystem"), "sys/class/kfd")?;
+        self.link("sys/class/kfd/kfd", KFD)?;
+        self.link(&format!("sys/dev/char/{KFD_NUMBER}"), KFD)?;
+        self.file("sys/module/amdgpu/initstate", "live\n")?;
+        self.file("sys/module/amdgpu/refcnt", "1\n")
+    }
+
+    fn bus(&self) -> u8 {
+        (self.settings.location_id >> 8) as u8
+    }
+
+    /// What the PCI core makes.
+    fn pci(&self, hosted: &HostedGpu) -> Result<(), ExecError> {
+        let (device, address) = (device(self.bus()), address(self.bus()));
+        let mut config = [0u8; 256];
+        for (index, dword) in config.chunks_exact_mut(4).enumerate() {
+            hosted.device().config_read(index * 4, dword);
+        }
+        let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
+        let (vendor, id, class, revision) =
+            (word(0), word(2), u32::from(word(10)) << 8 | u32::from(config[9]), config[8]);
+        let (sub_vendor, sub_device) = (word(0x2c), word(0x2e));
+        for (name, content) in [
+            ("vendor", format!("{vendor:#06x}\n")),
+            ("device", format!("{id:#06x}\n")),
+            ("class", format!("{class:#08x}\n")),
+            ("revision", format!("{revision:#04x}\n")),
+            ("subsystem_vendor", format!("{sub_vendor:#06x}\n")),
+            ("subsystem_device", format!("{sub_device:#06x}\n")),
+            ("numa_node", "-1\n".into()),
+            ("enable", "1\n".into()),
+            ("power_state", "D0\n".into()),
+            ("resource", self.resources()),
+            ("local_cpulist", fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or("0\n".into())),
+            ("mem_info_vram_total", format!("{}\n", self.settings.vram)),
+            (
+                "uevent",
+                format!(
+                    "DRIVER=amdgpu\nPCI_CLASS={class:X}\nPCI_ID={vendor:04X}:{id:04X}\n\
+                     PCI_SUBSYS_ID={sub_vendor:04X}:{sub_device:04X}\nPCI_SLOT_NAME={address}\n"
+                ),
+            ),
+        ] {
+            self.file(&format!("{device}/{name}"), content)?;
+        }
+        self.file(&format!("{device}/config"), config)?;
+        self.file("sys/bus/pci/drivers/amdgpu/uevent", "")?;
+        self.link(&format!("{device}/driver"), "sys/bus/pci/drivers/amdgpu")?;
+        self.link(&format!("{device}/subsystem"), "sys/bus/pci")?;
+        self.link(&format!("sys/bus/pci/drivers/amdgpu/{address}"), &device)?;
+        self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
+        self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
+        self.link(&format!("sys/bus/pci/devices/{address}"), &device)
+    }
+
+    /// Start, end and flags of each BAR, where a firmware might have put them.
+    fn resources(&self) -> String {
+        const PREFETCHABLE: u64 = 0x14_220c;
+        const MEMORY: u64 = 0x4_0200;
+        let bars = [
+            (0xa0_0000_0000, self.settings.vram, PREFETCHABLE),
+            (0, 0, 0),
+            (0xb0_0000_0000, belfry_abi::pci::DOORBELL_BAR_SIZE, PREFETCHABLE),
+            (0, 0, 0),
+            (0, 0, 0),
+            (0xf000_0000, 1 << 20, MEMORY),
+        ];
+        let mut text = String::new();
+        for (start, size, flags) in bars.into_iter().chain([(0, 0, 0); 7]) {
+            let end: u64 = if size == 0 { 0 } else { start + size - 1 };
+            let _ = writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}");
+        }
+        text
+    }
+
+    /// What DRM makes.
+    fn drm(&self) -> Result<(), ExecError> {
+        let device = device(self.bus());
+        let render = format!("renderD{}", self.settings.render_minor);
+        for (name, minor) in [("card0", 0), (render.as_str(), self.settings.render_minor)] {
+            let place = format!("{device}/drm/{name}");
+            self.file(&format!("dev/dri/{name}"), "")?;
+            self.file(&format!("{place}/dev"), format!("226:{minor}\n"))?;
+            let uevent = format!("MAJOR=226\nMINOR={minor}\nDEVNAME=dri/{name}\nDEVTYPE=drm_minor\n");
+            self.file(&format!("{place}/uevent"), uevent)?;
+            self.link(&format!("{place}/device"), &device)?;
+            self.link(&format!("{place}/subsystem"), "sys/class/drm")?;
+            self.link(&format!("sys/class/drm/{name}"), &place)?;
+            self.link(&format!("sys/dev/char/226:{minor}"), &place)?;
+        }
+        self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
+    }
+}
