@@ -97,7 +97,8 @@ impl ExecOptions {
     fn prepare(&self, summary: Option<&Path>) -> Result<Prepare, ExecError> {
         let directory = directory()?;
         let library = library::publish(&directory)?;
-        let tree = tree::publish(&directory, &self.settings())?;
+        let settings = self.settings();
+        let tree = tree::publish(&directory, &settings)?;
         let shell = || {
             if self.root.is_some() {
                 "/bin/sh".into()
@@ -111,7 +112,8 @@ impl ExecOptions {
         let mut places = namespace::Places { tree, library, summary: summary.map(Path::to_path_buf) };
         if self.root.is_some() || self.namespace {
             let root = self.root.as_deref();
-            let space = namespace::Namespace::new(&directory, root, self.namespace, &mut places)?;
+            let files = self.namespace.then_some(settings.paths.as_slice());
+            let space = namespace::Namespace::new(&directory, root, files, &mut places)?;
             // SAFETY: between fork and exec of a process with one thread, which may do anything; when the process is
             // replaced without a fork, likewise.
             unsafe { command.pre_exec(move || space.enter()) };

@@ -5,6 +5,7 @@
 //! all. Nothing is written to the root file system, so that any number of programs use one at a time.
 #![expect(unsafe_code, reason = "system calls between fork and exec")]
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
@@ -59,16 +60,23 @@ fn c_string(path: impl AsRef<OsStr>) -> CString {
 }
 
 impl Namespace {
-    /// Plans a namespace; `places` become those that the program sees.
+    /// Plans a namespace, with a new root or the host's; with `files`, these paths of the GPU are there for every program.
+    ///
+    /// `places` become those that the program sees.
     pub(super) fn new(
         directory: &Path,
         root: Option<&Path>,
-        files: bool,
+        files: Option<&[String]>,
         places: &mut Places,
     ) -> Result<Self, ExecError> {
         let mut plan = Plan { steps: Vec::new() };
-        let base = directory.join("root");
-        fs::create_dir_all(&base).map_err(ExecError::io("create", &base))?;
+        let (base, stage) = (directory.join("root"), directory.join("files"));
+        for place in [&base, &stage] {
+            fs::create_dir_all(place).map_err(ExecError::io("create", place))?;
+        }
+        if let Some(paths) = files {
+            plan.files(&stage, &places.tree, paths)?;
+        }
         let new_root = match root {
             Some(root) => {
                 plan.root(root, &base, places)?;
@@ -76,9 +84,6 @@ impl Namespace {
             }
             None => None,
         };
-        if files {
-            plan.files(new_root.as_deref(), places)?;
-        }
         let working = std::env::current_dir().unwrap_or_else(|_| "/".into());
         Ok(Self {
             uid: rustix::process::getuid().as_raw(),
@@ -227,9 +232,77 @@ impl Plan {
         Ok(())
     }
 
-    /// The GPU's files where they belong, below `base` or on the host's root.
-    fn files(&mut self, base: Option<&Path>, places: &Places) -> Result<(), ExecError> {
-        let _ = (base, places);
+    /// The GPU's files where they belong: `/sys` and `/dev` are put together anew, of the host's entries and of ours.
+    fn files(&mut self, stage: &Path, tree: &Path, paths: &[String]) -> Result<(), ExecError> {
+        self.steps.push(Step::Tmpfs(c_string(stage)));
+        let ours: BTreeSet<&Path> = paths.iter().map(Path::new).collect();
+        let above: BTreeSet<&Path> = ours.iter().flat_map(|path| path.ancestors().skip(1)).collect();
+        for top in ["/sys", "/dev"] {
+            self.put_together(Path::new(top), stage, tree, (&ours, &above))?;
+            let place = stage.join(top.trim_start_matches('/'));
+            self.steps.push(Step::Bind(c_string(place), c_string(top)));
+        }
         Ok(())
+    }
+
+    /// Makes a directory that holds some of our entries beside the host's.
+    fn put_together(
+        &mut self,
+        directory: &Path,
+        stage: &Path,
+        tree: &Path,
+        (ours, above): (&BTreeSet<&Path>, &BTreeSet<&Path>),
+    ) -> Result<(), ExecError> {
+        let below = |root: &Path, path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        self.directory(&below(stage, directory));
+        // A directory the host does not have holds ours alone.
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if !above.contains(path.as_path()) && !ours.contains(path.as_path()) {
+                self.entry(&path, &below(stage, &path))?;
+            }
+        }
+        for path in above.iter().filter(|path| path.parent() == Some(directory)) {
+            self.put_together(path, stage, tree, (ours, above))?;
+        }
+        for path in ours.iter().filter(|path| path.parent() == Some(directory)) {
+            self.entry(&below(tree, path), &below(stage, path))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_entries_stand_beside_the_hosts() {
+        let tree = tempfile::tempdir().unwrap();
+        for path in ["sys/class/kfd", "dev/dri"] {
+            fs::create_dir_all(tree.path().join(path)).unwrap();
+        }
+        fs::write(tree.path().join("dev/kfd"), "").unwrap();
+        let mut plan = Plan { steps: Vec::new() };
+        let paths = ["/sys/class/kfd", "/dev/kfd", "/dev/dri"].map(str::to_owned);
+        plan.files(Path::new("/stage"), tree.path(), &paths).unwrap();
+        let steps = format!("{:?}", plan.steps);
+        for place in ["/stage/sys/class/kfd", "/stage/dev/kfd", "/stage/dev/null", "/stage/sys/kernel"] {
+            assert!(steps.contains(&format!("{place}\"")), "{place}");
+        }
+        // What holds ours is put together, and not bound as it is.
+        for place in ["/stage/sys/class", "/stage/dev", "/stage/sys"] {
+            let bound =
+                plan.steps.iter().any(|step| matches!(step, Step::Bind(_, to) if **to == *c_string(place)));
+            assert!(!bound, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_directory_without_libraries_is_no_root() {
+        let root = tempfile::tempdir().unwrap();
+        let mut places = Places { tree: "/t".into(), library: "/l".into(), summary: None };
+        let plan = Plan { steps: Vec::new() }.root(root.path(), Path::new("/b"), &mut places);
+        assert!(matches!(plan, Err(ExecError::NoRoot(_))));
     }
 }
