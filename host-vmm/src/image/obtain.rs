@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::artifacts::Freshness;
-use super::cache::{Cache, Manifest, PackageRecord, create_dir, io_error};
+use super::cache::{Cache, Manifest, PackageRecord, io_error};
 use super::fetch::{
     Apt, Archive, Distribution, FetchError, Package, Release, TRIXIE, closure_hash, find_mirror, unpack,
 };
@@ -87,24 +87,25 @@ pub(super) fn obtain_planned<E: From<FetchError>>(
 
 /// Has `build` fill a directory beside `target` and gives it that name when it is whole.
 ///
-/// What an earlier process left there unfinished is removed first. The caller holds a lock.
+/// What a killed process left there is removed first, as far as it can be: its `tar` may still be writing, so the new
+/// directory is another one. The caller holds a lock.
 fn publish<E: From<FetchError>>(target: &Path, build: &dyn Fn(&Path) -> Result<(), E>) -> Result<(), E> {
-    let mut partial = target.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    match fs::remove_dir_all(&partial) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(FetchError::from(io_error("remove", &partial)(error)).into());
+    let failed = |action| move |error| E::from(FetchError::from(io_error(action, target)(error)));
+    let parent = target.parent().unwrap_or(Path::new("."));
+    let prefix = format!("{}.partial", target.file_name().unwrap_or_default().to_string_lossy());
+    for entry in fs::read_dir(parent).map_err(failed("look beside"))?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let _ = fs::remove_dir_all(entry.path());
         }
-        _ => {}
     }
-    create_dir(&partial).map_err(FetchError::from)?;
-    if let Err(error) = build(&partial) {
-        // It may be gigabytes, and nothing would ever use it.
-        let _ = fs::remove_dir_all(&partial);
-        return Err(error);
-    }
-    fs::rename(&partial, target).map_err(io_error("rename", &partial)).map_err(FetchError::from)?;
+    let partial = tempfile::Builder::new()
+        .prefix(&prefix)
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in(parent)
+        .map_err(failed("make a directory beside"))?;
+    build(partial.path())?;
+    fs::rename(partial.path(), target).map_err(failed("give its name to"))?;
+    let _ = partial.keep();
     Ok(())
 }
 
@@ -138,8 +139,8 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         // As a process leaves it that is killed.
-        fs::create_dir(directory.path().join("tree-6.1.partial")).unwrap();
-        fs::write(directory.path().join("tree-6.1.partial/half"), b"").unwrap();
+        fs::create_dir(directory.path().join("tree-6.1.partialx")).unwrap();
+        fs::write(directory.path().join("tree-6.1.partialx/half"), b"").unwrap();
         publish::<FetchError>(&target, &|partial| {
             assert!(!target.exists(), "not before it is whole");
             fs::write(partial.join("whole"), b"").unwrap();

@@ -84,7 +84,7 @@ impl Apt {
             FetchError::Command { stderr, .. } => FetchError::Archive {
                 release: release.to_string(),
                 mirror: without_credentials(mirror),
-                reason: stderr.replace(mirror.as_str(), &without_credentials(mirror)),
+                reason: first_error(&stderr).replace(mirror.as_str(), &without_credentials(mirror)),
                 variable: release.distribution.mirror_variable(),
             },
             other => other,
@@ -201,7 +201,7 @@ impl Apt {
         args.extend(wanted.iter().map(String::as_str));
         let partial = self.directory.join("cache/archives/partial");
         let downloading: BTreeSet<&str> = missing.iter().map(|package| package.file.as_str()).collect();
-        self.run_watched("apt-get", &args, &mut || {
+        self.run_in(&debs, "apt-get", &args, &mut || {
             step.set(size_of_files(&debs, &downloading) + size_of_files(&partial, &downloading));
         })
         .map_err(|error| self.refused(error))?;
@@ -231,11 +231,13 @@ impl Apt {
     }
 
     fn run(&self, program: &str, args: &[&str]) -> Result<String, FetchError> {
-        self.run_watched(program, args, &mut || ())
+        // Not where the files lie: apt has no word for what it finds in its directory.
+        self.run_in(&self.directory, program, args, &mut || ())
     }
 
-    fn run_watched(
+    fn run_in(
         &self,
+        directory: &Path,
         program: &str,
         args: &[&str],
         watch: &mut dyn FnMut(),
@@ -247,9 +249,14 @@ impl Apt {
             .args(args)
             .env("LC_ALL", "C")
             .env("DEBIAN_FRONTEND", "noninteractive")
-            .current_dir(self.directory.join("debs"));
+            .current_dir(directory);
         run_command(command, program, args.iter().find(|arg| !arg.starts_with('-')).unwrap_or(&""), watch)
     }
+}
+
+/// The first of apt's errors, which are joined by `; `: the others say the same of other files.
+fn first_error(stderr: &str) -> &str {
+    stderr.split("; ").find_map(|line| line.strip_prefix("E: ")).unwrap_or(stderr)
 }
 
 /// The private apt's settings; read after the machine's own, so proxies and certificates stay in force.
@@ -333,5 +340,65 @@ mod tests {
                 assert!(text.contains(part), "{part} in {text}");
             }
         }
+    }
+
+    #[test]
+    fn first_error_of_apt_is_the_reason() {
+        let stderr =
+            "W: old; E: Failed to fetch x  Could not connect; E: Some index files failed to download.";
+        assert_eq!(first_error(stderr), "Failed to fetch x  Could not connect");
+        assert_eq!(first_error("killed"), "killed");
+    }
+
+    /// An apt whose archive is a directory with a program and the library it needs.
+    fn local(directory: &Path) -> Apt {
+        let archive = directory.join("archive");
+        fs::create_dir_all(&archive).unwrap();
+        let mut index = String::new();
+        for (name, version, depends) in [("tool", "1:2-3", "Depends: libtool\n"), ("libtool", "4", "")] {
+            let file = archive.join(format!("{name}.deb"));
+            fs::write(&file, name).unwrap();
+            index += &format!(
+                "Package: {name}\nVersion: {version}\nArchitecture: amd64\n{depends}Filename: ./{name}.deb\nSize: {}\n\
+                 SHA256: {}\nMaintainer: x\nDescription: x\n\n",
+                name.len(),
+                sha256_file(&file).unwrap()
+            );
+        }
+        fs::write(archive.join("Packages"), index).unwrap();
+        let path = directory.join("apt");
+        for sub in ["state/lists/partial", "cache/archives/partial", "debs"] {
+            fs::create_dir_all(path.join(sub)).unwrap();
+        }
+        fs::write(path.join("status"), b"").unwrap();
+        fs::write(path.join("apt.conf"), apt_conf(&path)).unwrap();
+        let mirror = format!("copy:{}", archive.display());
+        fs::write(path.join("sources.list"), format!("deb [trusted=yes target=Packages] {mirror} ./\n"))
+            .unwrap();
+        let archive = Archive { release: &TRIXIE, mirror, keyring: PathBuf::new() };
+        let apt = Apt { config: path.join("apt.conf"), directory: path, archive };
+        apt.run("apt-get", &["-q", "update", "--error-on=any"]).unwrap();
+        apt
+    }
+
+    #[test]
+    fn closure_is_the_same_before_and_after_its_download() {
+        let directory = tempfile::tempdir().unwrap();
+        let apt = local(directory.path());
+        let packages = apt.closure(&["tool"], None).unwrap();
+        let names: Vec<_> =
+            packages.iter().map(|package| (&*package.record.name, &*package.record.version)).collect();
+        assert_eq!(names, [("libtool", "4"), ("tool", "1:2-3")]);
+        let files = apt.download("x", &packages, &Progress::silent()).unwrap();
+        assert_eq!(fs::read_to_string(&files[1]).unwrap(), "tool");
+        // As after a process that was killed before it discarded them.
+        assert_eq!(apt.closure(&["tool"], None).unwrap(), packages);
+
+        fs::write(&files[0], "half").unwrap();
+        apt.download("x", &packages, &Progress::silent()).unwrap();
+        assert_eq!(fs::read_to_string(&files[0]).unwrap(), "libtool", "fetched again");
+        apt.discard(&files);
+        assert!(!files[0].exists());
+        assert!(matches!(apt.closure(&["libtool", "nothing"], None), Err(FetchError::Command { .. })));
     }
 }
