@@ -8,7 +8,7 @@ using Words = std::vector<uint32_t>;
 
 // module_kernels.hip as a code object, put in by the assembler.
 #if !defined(__HIP_DEVICE_COMPILE__)
-asm(".section .rodata\n.balign 4096\ncode_object:\n.incbin \"" CODE_OBJECT "\"\ncode_object_end:\n.byte 0\n.text\n");
+asm(".section .rodata\n.balign 4096\ncode_object:\n.incbin \"module_kernels.hsaco\"\ncode_object_end:\n.byte 0\n.text\n");
 #endif
 extern "C" const uint8_t code_object[], code_object_end[];
 
