@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::doorbell::Doorbell;
 use crate::exec::{self, ExecOptions};
 use crate::guest::Stream;
-use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
+use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
@@ -195,6 +195,9 @@ struct ImageArgs {
     /// Writes a guest into a directory, for machines that cannot make one: set BELFRY_IMAGE to it there.
     #[arg(long, value_name = "DIR")]
     pack: Option<PathBuf>,
+    /// Makes a root file system instead and prints its path alone; without a name, lists those there are.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "pack")]
+    rootfs: Option<Option<String>>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -345,6 +348,9 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     let cache = Cache::open()?;
     let freshness = if args.update { Freshness::Update } else { Freshness::Cached };
     let progress = Progress::new();
+    if let Some(name) = &args.rootfs {
+        return root_file_system(&cache, name.as_deref(), freshness, &progress);
+    }
     let qemu = artifacts::qemu(&cache, freshness, &progress)?;
     let image = GuestImage::prepare(&cache, freshness, &progress)?;
     if let Some(directory) = &args.pack {
@@ -362,6 +368,26 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     for artifact in ["qemu", "kernel", "headers", "rust-src"] {
         for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
             println!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
+        }
+    }
+    Ok(0)
+}
+
+/// Makes the root file system `name` where it is not there, and says where it is; lists all without a name.
+fn root_file_system(
+    cache: &Cache,
+    name: Option<&str>,
+    freshness: Freshness,
+    progress: &Progress,
+) -> anyhow::Result<u8> {
+    if let Some(name) = name {
+        println!("{}", rootfs::obtain(cache, name, freshness, progress)?.path.display());
+        return Ok(0);
+    }
+    for recipe in rootfs::Recipe::all()? {
+        println!("{:<10}  {}", recipe.name, recipe.about);
+        if let Some(tree) = rootfs::cached(cache, &recipe) {
+            println!("{:<10}  {}", "", tree.path.display());
         }
     }
     Ok(0)

@@ -8,7 +8,7 @@ use belfry_device::GpuConfig;
 use crate::guest::qemu::{Accelerator, choose_accelerator};
 use crate::hosted;
 use crate::image::artifacts::{cached_qemu, system_qemu};
-use crate::image::fetch::{KEYRING, find_mirror};
+use crate::image::fetch::{Distribution, KEYRING, find_mirror};
 use crate::image::{Cache, programs};
 use crate::kvm::probe::{self, Unusable};
 
@@ -213,7 +213,7 @@ fn packages(report: &mut Report, complete: bool) {
             "apt install debian-archive-keyring",
         );
     }
-    match find_mirror() {
+    match find_mirror(Distribution::Debian) {
         Ok(mirror) => report.good("mirror", format!("{mirror} (from this machine's apt configuration)")),
         Err(error) => {
             let fix = "set BELFRY_DEBIAN_MIRROR to the URI of a Debian archive";

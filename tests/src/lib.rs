@@ -3,6 +3,7 @@
 pub mod assembly;
 pub mod disks;
 pub mod nested;
+pub mod suite;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -53,6 +53,14 @@ enum Command {
         #[arg(last = true, value_name = "ARGS")]
         arguments: Vec<String>,
     },
+    /// Make a root file system in which programs of another distribution run, and print its path; list them without a name.
+    Rootfs {
+        /// Which one, `rocm` for example.
+        name: Option<String>,
+        /// Ask the archive for newer packages.
+        #[arg(long)]
+        update: bool,
+    },
     /// Prove the ABI layouts against the C headers that publish them.
     HeaderCheck {
         /// Directory that holds `linux/kfd_ioctl.h` (fetched when absent).
@@ -96,6 +104,7 @@ fn main() -> Result<()> {
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Tidy => xtask::tidy::run(root),
+        Command::Rootfs { name, update } => rootfs(name.as_deref(), update),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
     }
 }
@@ -109,6 +118,17 @@ fn nested_kvm(arguments: &[String]) -> Result<()> {
         .args(arguments)
         .status()
         .context("running nested-kvm")?;
+    process::exit(status.code().unwrap_or(1));
+}
+
+/// Has belfry make a root file system; a program of its own, because it is made by belfry's library.
+fn rootfs(name: Option<&str>, update: bool) -> Result<()> {
+    let status = process::Command::new(env!("CARGO"))
+        .args(["run", "--package", "belfry", "--bin", "belfry", "--", "image", "--rootfs"])
+        .args(name)
+        .args(update.then_some("--update"))
+        .status()
+        .context("running belfry image --rootfs")?;
     process::exit(status.code().unwrap_or(1));
 }
 

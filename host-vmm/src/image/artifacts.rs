@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cache::{Cache, Manifest, PackageRecord, create_dir, io_error};
-use super::fetch::{Apt, BACKPORTS, FetchError, Package, closure_hash, unpack};
+use super::cache::{Cache, Manifest};
+use super::fetch::{Apt, BACKPORTS, FetchError};
+use super::obtain::obtain;
 use super::progress::Progress;
 
-/// Raised when the way an artifact is unpacked changes, so that old directories are not taken for new ones.
-const RECIPE: u32 = 1;
 /// The version of Rust's sources the kernel module is built from; that of `rust-toolchain.toml`.
 const RUST_VERSION: &str = "1.95.0";
 
@@ -65,51 +64,6 @@ pub enum Freshness {
     Cached,
     /// Ask the archive; keep the cached artifact when nothing newer is there.
     Update,
-}
-
-pub(super) type Choose<'a> = &'a dyn Fn(&Apt) -> Result<(Vec<Package>, BTreeMap<String, String>), FetchError>;
-
-/// Finds or fetches one artifact; safe against a second process doing the same.
-pub(super) fn obtain(
-    cache: &Cache,
-    artifact: &str,
-    freshness: Freshness,
-    progress: &Progress,
-    choose: Choose<'_>,
-    finish: &dyn Fn(&Path) -> Result<(), FetchError>,
-) -> Result<(PathBuf, Manifest), FetchError> {
-    let found =
-        |cache: &Cache| cache.manifest(artifact).map(|found| (cache.root().join(&found.directory), found));
-    if freshness == Freshness::Cached
-        && let Some(found) = found(cache)
-    {
-        return Ok(found);
-    }
-    let _lock =
-        cache.lock("apt", || progress.line("waiting for another belfry that is fetching packages"))?;
-    if freshness == Freshness::Cached
-        && let Some(found) = found(cache)
-    {
-        return Ok(found);
-    }
-    let apt = Apt::prepare(cache, progress)?;
-    let (packages, facts) = choose(&apt)?;
-    let records: Vec<PackageRecord> = packages.iter().map(|package| package.record.clone()).collect();
-    let directory = format!("{artifact}-{}", closure_hash(RECIPE, &records));
-    let target = cache.root().join(&directory);
-    if !target.is_dir() {
-        let debs = apt.download(artifact, &packages, progress)?;
-        let partial = cache.root().join(format!("{directory}.partial"));
-        let _ = fs::remove_dir_all(&partial);
-        create_dir(&partial)?;
-        unpack(artifact, &debs, &partial, progress)?;
-        finish(&partial)?;
-        fs::rename(&partial, &target).map_err(io_error("rename", &partial))?;
-        apt.discard(&debs);
-    }
-    let manifest = Manifest { artifact: artifact.to_owned(), directory, packages: records, facts };
-    cache.commit(&manifest)?;
-    Ok((target, manifest))
 }
 
 /// Debian 13's stock kernel with DRM (the cloud flavour has none), and its modules.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::artifacts::{Freshness, obtain};
+use super::artifacts::Freshness;
 use super::cache::Cache;
 use super::fetch::{Apt, FetchError};
+use super::obtain::obtain;
 use super::progress::Progress;
 
 /// The kernel series whose own headers are checked; that of the guest.

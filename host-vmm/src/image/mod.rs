@@ -9,9 +9,11 @@ pub mod fetch;
 pub mod guest;
 pub mod module;
 pub mod module_files;
+mod obtain;
 pub mod packed;
 pub mod programs;
 pub mod progress;
+pub mod rootfs;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
 pub(crate) use boot_record::BootRecord;
@@ -19,3 +21,4 @@ pub use cache::{Cache, CacheError};
 pub use fetch::FetchError;
 pub use guest::{GuestImage, ImageError, InitramfsFile};
 pub use progress::{Progress, Step};
+pub use rootfs::{RootFs, RootFsError};

@@ -1,0 +1,106 @@
+//! Root file systems by name, made of packages without root: what a program needs that is not of this machine.
+//!
+//! A tree is its packages unpacked, and then configured as far as running programs need (`configure.rs`): no
+//! maintainer script runs. Which packages is data, `recipes/NAME.toml`. Trees lie in the cache under a name made of
+//! the recipe and of every package's version and hash. What they have and what they lack: `docs/rootfs.md`.
+
+mod configure;
+mod error;
+mod recipe;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub use error::RootFsError;
+pub use recipe::Recipe;
+
+use super::artifacts::Freshness;
+use super::cache::{Cache, Manifest, PackageRecord};
+use super::fetch::{self, Apt, recipe_hash};
+use super::obtain::{Plan, obtain_planned};
+use super::progress::Progress;
+
+/// Raised when [`configure`] changes what it makes, so that old trees are not taken for new ones.
+const FORMAT: u32 = 1;
+
+/// A complete tree in the cache. It is shared: whoever wants to write into one copies it first.
+#[derive(Debug, Clone)]
+pub struct RootFs {
+    /// Its root directory.
+    pub path: PathBuf,
+    /// Every package in it.
+    pub packages: Vec<PackageRecord>,
+}
+
+/// Debian 13 with ROCr, HIP, OpenCL, their compilers and Python: the root directory of image `rocm`.
+///
+/// It is made when the cache does not have it, from some 210 MB of packages. Errors: those of [`obtain`].
+pub fn rocm(progress: &Progress) -> Result<PathBuf, RootFsError> {
+    let cache = Cache::open().map_err(fetch::FetchError::from)?;
+    Ok(obtain(&cache, "rocm", Freshness::Cached, progress)?.path)
+}
+
+/// The tree `name`, made when the cache does not have it.
+///
+/// Safe against other processes doing the same: one makes it, the others wait. Errors: an unknown name, packages that
+/// cannot be fetched, a tree that does not have what its recipe promises; the cache then has no new tree.
+pub fn obtain(
+    cache: &Cache,
+    name: &str,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<RootFs, RootFsError> {
+    let recipe = Recipe::named(name)?;
+    let artifact = artifact(&recipe);
+    let packages: Vec<&str> = recipe.packages.iter().map(String::as_str).collect();
+    let choose = |apt: &Apt| Ok((apt.closure(&packages, None)?, BTreeMap::new()));
+    let build = |debs: &[PathBuf], root: &Path| assemble(&recipe, debs, root, progress);
+    let plan = Plan {
+        artifact: &artifact,
+        release: recipe.release,
+        recipe: &FORMAT.to_le_bytes(),
+        choose: &choose,
+        build: &build,
+    };
+    let (path, manifest) = obtain_planned(cache, &plan, freshness, progress)?;
+    recipe.check_promises(&path).map_err(|missing| RootFsError::Damaged { path: path.clone(), missing })?;
+    Ok(RootFs { path, packages: manifest.packages })
+}
+
+/// The tree of `recipe` in the cache, without making anything.
+#[must_use]
+pub fn cached(cache: &Cache, recipe: &Recipe) -> Option<RootFs> {
+    let Manifest { directory, packages, .. } = cache.manifest(&artifact(recipe))?;
+    Some(RootFs { path: cache.root().join(directory), packages })
+}
+
+/// The artifact's name holds the recipe, so that a changed one is never answered with the old one's tree.
+fn artifact(recipe: &Recipe) -> String {
+    let mut content = FORMAT.to_le_bytes().to_vec();
+    content.extend_from_slice(recipe.source.as_bytes());
+    format!("rootfs-{}-{}", recipe.name, recipe_hash(&content))
+}
+
+/// Unpacks and configures a tree in the empty directory `root`, and checks that it has what the recipe promises.
+fn assemble(recipe: &Recipe, debs: &[PathBuf], root: &Path, progress: &Progress) -> Result<(), RootFsError> {
+    fetch::unpack(&recipe.name, &base_first(debs), root, progress)?;
+    let step = progress.spinner(&format!("configuring {}", recipe.name));
+    configure::configure(recipe, root)?;
+    recipe
+        .check_promises(root)
+        .map_err(|missing| RootFsError::Promise { name: recipe.name.clone(), missing })?;
+    step.done("done");
+    Ok(())
+}
+
+/// `base-files` may hold the links of a merged `/usr`, which cannot be unpacked over another package's directories.
+fn base_first(debs: &[PathBuf]) -> Vec<PathBuf> {
+    let is_base = |deb: &&PathBuf| {
+        deb.file_name().is_some_and(|name| name.to_string_lossy().starts_with("base-files_"))
+    };
+    let (base, rest): (Vec<&PathBuf>, Vec<&PathBuf>) = debs.iter().partition(is_base);
+    base.into_iter().chain(rest).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! The table of cases that are known to fail, in `docs/exec-suite.md`.
+//!
+//! Such a case runs like any other and has to fail in the way the table says. When it passes, or fails in another way,
+//! the table is out of date.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The document, as it is named in messages.
+pub const DOCUMENT: &str = "docs/exec-suite.md";
+/// The line above the rows.
+const HEAD: [&str; 3] = ["case", "fails with", "reason"];
+
+/// How a case fails, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// What its output has to contain: an error's name.
+    pub fails_with: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// The document's table, by the names of the cases.
+///
+/// # Errors
+///
+/// A document that cannot be read or has no such table, and rows that are not of three cells.
+pub fn table() -> Result<BTreeMap<String, Absent>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCUMENT);
+    parse(&std::fs::read_to_string(&path).with_context(|| path.display().to_string())?)
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, Absent>> {
+    let mut lines = text.lines().skip_while(|line| cells(line) != HEAD);
+    lines.next().with_context(|| format!("{DOCUMENT} has no table {}", HEAD.join(", ")))?;
+    let mut table = BTreeMap::new();
+    for line in lines.skip(1).take_while(|line| line.starts_with('|')) {
+        let cells = cells(line);
+        ensure!(cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()), "{DOCUMENT}: row {line:?}");
+        let [case, fails_with, reason] = [0, 1, 2].map(|at| cells[at].trim_matches('`').to_owned());
+        let twice = table.insert(case, Absent { fails_with, reason });
+        ensure!(twice.is_none(), "{DOCUMENT}: two rows for the case of {line:?}");
+    }
+    Ok(table)
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    let line = line.trim();
+    let inner = line.strip_prefix('|').and_then(|line| line.strip_suffix('|'));
+    inner.map_or_else(Vec::new, |inner| inner.split('|').map(str::trim).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_of_the_right_table() {
+        let text = "| case | other |\n| --- | --- |\n| `a` | b |\n\n\
+                    | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no z |\n\nend | of\n";
+        let table = parse(text).unwrap();
+        let absent = Absent { fails_with: "hipErrorY".into(), reason: "no z".into() };
+        assert_eq!(table, [("hip::x".to_owned(), absent)].into());
+    }
+
+    #[test]
+    fn table_that_is_missing_or_broken_is_refused() {
+        let head = "| case | fails with | reason |\n| --- | --- | --- |\n";
+        assert!(parse("no table").is_err());
+        assert!(parse(&format!("{head}| `a` | `b` |\n")).is_err());
+        assert!(parse(&format!("{head}| `a` |  | c |\n")).is_err());
+        assert!(parse(&format!("{head}| `a` | `b` | c |\n| `a` | `d` | e |\n")).is_err());
+    }
+
+    #[test]
+    fn document_has_the_table() {
+        table().unwrap();
+    }
+}

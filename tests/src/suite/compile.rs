@@ -1,0 +1,161 @@
+//! The suite's programs, compiled inside a root tree by the tree's own compilers, and kept in the cache.
+//!
+//! What was compiled is kept by a hash of everything it was made of: the sources, the commands, and the tree. A program
+//! appears in the cache by one rename, so that runs side by side never see a part of one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use belfry_vmm::image::{Cache, Progress};
+use sha2::{Digest as _, Sha256};
+
+use crate::suite::process::{self, Ended};
+use crate::suite::sources::{self, Language, Program};
+
+/// How long one compiler may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Where the tree sees the sources, and where it puts what it makes.
+const SOURCES: &str = "/tmp/sources";
+const MADE: &str = "/tmp/made";
+
+/// Enters the tree in a namespace of its own and runs a script there; arguments: tree, sources, output folder, script.
+const ENTER: &str = r#"
+root=$1 sources=$2 made=$3 script=$4
+mount --rbind /proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/tmp"
+mkdir "$root/tmp/sources" "$root/tmp/made"
+mount --bind "$sources" "$root/tmp/sources"
+mount --bind "$made" "$root/tmp/made"
+cd /
+exec chroot "$root" /bin/sh -ec "$script"
+"#;
+
+/// Compiles what is not in the cache yet, as many at once as there are processors.
+///
+/// Returns where the programs are, in their order.
+///
+/// # Errors
+///
+/// Sources that do not compile, with what the compiler said; a machine that does not allow user namespaces.
+pub fn compile(
+    cache: &Cache,
+    tree: &Path,
+    programs: &[Program],
+    progress: &Progress,
+) -> Result<Vec<PathBuf>> {
+    let places: Vec<PathBuf> =
+        programs.iter().map(|program| place(cache, tree, program)).collect::<Result<_>>()?;
+    let mut missing: Vec<(&Program, &Path)> = programs
+        .iter()
+        .zip(&places)
+        .filter(|(_, place)| !place.exists())
+        .map(|(p, at)| (p, at.as_path()))
+        .collect();
+    if missing.is_empty() {
+        return Ok(places);
+    }
+    let step = progress.spinner(&format!("compiling {} programs", missing.len()));
+    // The longest last, so that they are taken first.
+    missing.sort_by_key(|(program, _)| program.cases.len());
+    let waiting = Mutex::new(missing);
+    let failures = Mutex::new(Vec::new());
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap().pop();
+                    let Some((program, place)) = next else { break };
+                    if let Err(error) = compile_one(cache, tree, program, place) {
+                        let name = program.source();
+                        failures.lock().unwrap().push(format!("{}: {error:#}", name.display()));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    ensure!(failures.is_empty(), "programs that do not compile:\n{}", failures.join("\n"));
+    step.done("done");
+    Ok(places)
+}
+
+/// Where a program is in the cache, once it is compiled.
+fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
+    let mut hash = Sha256::new();
+    let mut add = |part: &[u8]| {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    };
+    add(script(program).as_bytes());
+    for file in program.files()? {
+        let path = sources::folder().join(&file);
+        add(file.as_os_str().as_encoded_bytes());
+        add(&fs::read(&path).with_context(|| path.display().to_string())?);
+    }
+    // Trees in the cache are named by what is in them; one that is not changes these folders when packages come or go.
+    let tree = fs::canonicalize(tree).with_context(|| tree.display().to_string())?;
+    add(tree.as_os_str().as_encoded_bytes());
+    for folder in ["usr/bin", "usr/lib/x86_64-linux-gnu"] {
+        let path = tree.join(folder);
+        let changed = fs::metadata(&path).and_then(|facts| facts.modified());
+        let changed = changed.with_context(|| path.display().to_string())?;
+        let changed = changed.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        add(&changed.as_nanos().to_le_bytes());
+    }
+    let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(cache.root().join("suite").join(format!("{}-{}-{id}", program.language.folder(), program.name)))
+}
+
+/// The commands that make `MADE/program` out of the sources.
+fn script(program: &Program) -> String {
+    let source = program.source();
+    let source = source.display();
+    let mut script = format!("cd {SOURCES}\n");
+    for name in &program.embeds {
+        let part = sources::source(program.language, name);
+        script += &format!(
+            "hipcc --offload-arch=gfx1100 -O2 -Wall --genco {} -o {MADE}/{name}.hsaco\n",
+            part.display()
+        );
+    }
+    script += &match program.language {
+        Language::Hip => {
+            format!("hipcc --offload-arch=gfx1100 -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n")
+        }
+        // The processor's side of a comparison contracts nothing that the device's side does not.
+        Language::OpenCl => {
+            format!("cc -O2 -Wall -Wextra -ffp-contract=off {source} -o {MADE}/program -lOpenCL -lm\n")
+        }
+    };
+    script
+}
+
+fn compile_one(cache: &Cache, tree: &Path, program: &Program, place: &Path) -> Result<()> {
+    let name = place.file_name().context("a program without a name")?.to_string_lossy().into_owned();
+    let _lock = cache.lock(&format!("suite-{name}"), || {})?;
+    if place.exists() {
+        return Ok(()); // another run was faster
+    }
+    let folder = place.parent().context("a program without a folder")?;
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let made = tempfile::Builder::new().prefix(".compiling-").tempdir_in(folder)?;
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", ENTER, "sh"]);
+    command.arg(tree).arg(sources::folder()).arg(made.path()).arg(script(program));
+    command
+        .env_clear()
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("HOME", "/tmp");
+    let outcome = process::run(command, LIMIT)
+        .context("unshare, of package util-linux, enters the root tree to compile in it")?;
+    if outcome.ended != Ended::Status(0) {
+        bail!("{} in {}\n{}{}", outcome.ended, tree.display(), outcome.stdout, outcome.stderr.trim_end());
+    }
+    fs::rename(made.path().join("program"), place).with_context(|| place.display().to_string())
+}

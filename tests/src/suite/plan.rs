@@ -1,0 +1,139 @@
+//! All cases by name, and what each of them needs to run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use belfry_vmm::image::{Cache, Progress};
+
+use crate::suite::absent::{self, Absent};
+use crate::suite::compile::compile;
+use crate::suite::runner::Runner;
+use crate::suite::sources::{Program, programs};
+use crate::suite::tools::TOOLS;
+use crate::suite::verdict::{Expected, Verdict, judge};
+
+/// One case.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// Its name, `hip::memcpy_2d` for example.
+    pub name: String,
+    /// Its row in the table of absent cases.
+    pub absent: Option<Absent>,
+    what: What,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    /// A case of the program of this index.
+    Case { program: usize, case: String },
+    /// A command of the tree.
+    Tool { argv: Vec<String>, expected: Expected },
+}
+
+/// Every case there is.
+#[derive(Debug)]
+pub struct Plan {
+    programs: Vec<Program>,
+    /// The cases, by group and as their sources have them.
+    pub tests: Vec<Test>,
+    /// Rows of the table of absent cases that name no case.
+    pub unknown: Vec<String>,
+}
+
+/// What cases need to run: where the programs are, by their index.
+#[derive(Debug)]
+pub struct Ready {
+    places: BTreeMap<usize, PathBuf>,
+}
+
+impl Plan {
+    /// Reads sources and documentation.
+    ///
+    /// # Errors
+    ///
+    /// Sources or documentation that cannot be read or make no sense.
+    pub fn new() -> Result<Self> {
+        let programs = programs()?;
+        let mut table = absent::table()?;
+        let mut tests = Vec::new();
+        let mut add = |name: String, what: What| {
+            let absent = table.remove(&name);
+            tests.push(Test { name, absent, what });
+        };
+        for (index, program) in programs.iter().enumerate() {
+            for case in &program.cases {
+                let name = format!("{}::{case}", program.language.folder());
+                add(name, What::Case { program: index, case: case.clone() });
+            }
+        }
+        for tool in TOOLS {
+            let argv = tool.argv.iter().map(|&argument| argument.to_owned()).collect();
+            let expected = Expected { says: tool.says.to_vec() };
+            add(format!("tools::{}", tool.name), What::Tool { argv, expected });
+        }
+        Ok(Self { programs, tests, unknown: table.into_keys().collect() })
+    }
+
+    /// Compiles the programs that `tests` are cases of.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`compile`].
+    pub fn prepare<'a>(
+        &self,
+        tests: impl IntoIterator<Item = &'a Test>,
+        tree: &std::path::Path,
+        progress: &Progress,
+    ) -> Result<Ready> {
+        let mut wanted: Vec<usize> = tests
+            .into_iter()
+            .filter_map(|test| match test.what {
+                What::Case { program, .. } => Some(program),
+                What::Tool { .. } => None,
+            })
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let programs: Vec<Program> = wanted.iter().map(|&index| self.programs[index].clone()).collect();
+        let places = compile(&Cache::open()?, tree, &programs, progress)?;
+        Ok(Ready { places: wanted.into_iter().zip(places).collect() })
+    }
+}
+
+impl Ready {
+    /// Runs one case and judges it.
+    ///
+    /// # Errors
+    ///
+    /// What there is to say about a case that is not as it should be, or that could not be run.
+    pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, String> {
+        let (argv, expected) = self.command(test).map_err(|error| format!("{error:#}"))?;
+        let outcome = runner.run(&argv, limit).map_err(|error| format!("it could not be run: {error:#}"))?;
+        judge(&outcome, &expected, test.absent.as_ref())
+    }
+
+    fn command(&self, test: &Test) -> Result<(Vec<String>, Expected)> {
+        match &test.what {
+            What::Case { program, case } => {
+                let place = self.places.get(program).context("its program was not compiled")?;
+                let place = place.to_str().with_context(|| format!("{} is no UTF-8", place.display()))?;
+                Ok((vec![place.to_owned(), case.clone()], Expected { says: Vec::new() }))
+            }
+            What::Tool { argv, expected } => Ok((argv.clone(), expected.clone())),
+        }
+    }
+}
+
+/// The root tree the suite runs in: image `rocm`, unless `BELFRY_SUITE_ROOT` names another.
+///
+/// # Errors
+///
+/// A tree that cannot be made.
+pub fn tree(_progress: &Progress) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("BELFRY_SUITE_ROOT").filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(path));
+    }
+    anyhow::bail!("set BELFRY_SUITE_ROOT")
+}

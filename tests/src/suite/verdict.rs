@@ -1,0 +1,154 @@
+//! What an outcome means for a case.
+
+use crate::suite::absent::{Absent, DOCUMENT};
+use crate::suite::{Ended, Outcome};
+
+/// Most that is shown of one output, in bytes.
+const SHOWN: usize = 8 << 10;
+
+/// What a run has to look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// What its standard output has to contain; all of it.
+    pub says: Vec<&'static str>,
+}
+
+/// A case that is as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It succeeded.
+    Passed,
+    /// It failed in the very way the table of absent cases says.
+    Absent,
+}
+
+/// Judges one run; the error is what there is to say about a case that is not as it should be.
+///
+/// # Errors
+///
+/// A case that failed, or one that is in the table of absent cases and did not fail as that says.
+pub fn judge(outcome: &Outcome, expected: &Expected, absent: Option<&Absent>) -> Result<Verdict, String> {
+    let failure = failure(outcome, expected);
+    match (absent, failure) {
+        (None, None) => Ok(Verdict::Passed),
+        (None, Some(failure)) => Err(report(&failure, outcome)),
+        (Some(_), None) => Err(format!(
+            "it passes, yet {DOCUMENT} lists it as absent: the table is out of date, remove its row"
+        )),
+        (Some(absent), Some(failure)) => {
+            // A time limit or a crash is never what was meant, whatever was written before.
+            let ended_by_itself = matches!(outcome.ended, Ended::Status(_));
+            let said = has_word(&outcome.stderr, &absent.fails_with)
+                || has_word(&outcome.stdout, &absent.fails_with);
+            if ended_by_itself && said {
+                return Ok(Verdict::Absent);
+            }
+            let wanted = format!(
+                "{DOCUMENT} says that it fails with {} ({}), but it fails differently: the table is out of date; {failure}",
+                absent.fails_with, absent.reason
+            );
+            Err(report(&wanted, outcome))
+        }
+    }
+}
+
+/// Why a run is no success, if it is none.
+fn failure(outcome: &Outcome, expected: &Expected) -> Option<String> {
+    if outcome.ended != Ended::Status(0) {
+        return Some(outcome.ended.to_string());
+    }
+    let missing = expected.says.iter().find(|part| !outcome.stdout.contains(*part))?;
+    Some(format!("exit status 0, but its output has no {missing:?}"))
+}
+
+/// Whether `text` has `word` with nothing of a name around it: `hipErrorInvalid` is not in `hipErrorInvalidValue`.
+fn has_word(text: &str, word: &str) -> bool {
+    let of_name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(of_name)
+            && !text[at + word.len()..].chars().next().is_some_and(of_name)
+    })
+}
+
+/// The failure with both outputs.
+fn report(failure: &str, outcome: &Outcome) -> String {
+    let mut text = failure.to_owned();
+    for (name, output) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+        if output.trim().is_empty() {
+            continue;
+        }
+        text.push_str(&format!("\n--- {name}"));
+        let mut start = output.len().saturating_sub(SHOWN);
+        while !output.is_char_boundary(start) {
+            start += 1;
+        }
+        if start > 0 {
+            text.push_str(&format!(" (the first {start} bytes are left out)"));
+        }
+        text.push('\n');
+        text.push_str(output[start..].trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ended: Ended, stdout: &str, stderr: &str) -> Outcome {
+        Outcome { ended, stdout: stdout.into(), stderr: stderr.into() }
+    }
+
+    fn absent() -> Absent {
+        Absent { fails_with: "hipErrorInvalid".into(), reason: "no DMA-buf".into() }
+    }
+
+    const NOTHING: Expected = Expected { says: vec![] };
+
+    #[test]
+    fn success_passes_and_anything_else_fails_with_its_output() {
+        assert_eq!(judge(&outcome(Ended::Status(0), "", ""), &NOTHING, None), Ok(Verdict::Passed));
+        let failed = judge(&outcome(Ended::Status(1), "one", "two"), &NOTHING, None).unwrap_err();
+        assert_eq!(failed, "exit status 1\n--- stdout\none\n--- stderr\ntwo");
+        for ended in [Ended::Signal(11), Ended::TimedOut(std::time::Duration::from_secs(60))] {
+            judge(&outcome(ended, "", ""), &NOTHING, None).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn success_that_does_not_say_what_it_should_fails() {
+        let expected = Expected { says: vec!["gfx1100", "amdgcn"] };
+        assert_eq!(
+            judge(&outcome(Ended::Status(0), "amdgcn gfx1100", ""), &expected, None),
+            Ok(Verdict::Passed)
+        );
+        let failed = judge(&outcome(Ended::Status(0), "gfx1100", ""), &expected, None).unwrap_err();
+        assert!(failed.contains("no \"amdgcn\""), "{failed}");
+    }
+
+    #[test]
+    fn absent_case_has_to_fail_as_documented() {
+        let says = "x gave hipErrorInvalid, not hipSuccess";
+        assert_eq!(
+            judge(&outcome(Ended::Status(1), "", says), &NOTHING, Some(&absent())),
+            Ok(Verdict::Absent)
+        );
+        for (ended, stderr) in [
+            (Ended::Status(0), says),
+            (Ended::Status(1), "x gave hipErrorInvalidValue, not hipSuccess"),
+            (Ended::Status(1), ""),
+            (Ended::Signal(6), says),
+            (Ended::TimedOut(std::time::Duration::from_secs(60)), says),
+        ] {
+            let failed = judge(&outcome(ended, "", stderr), &NOTHING, Some(&absent())).unwrap_err();
+            assert!(failed.contains("the table is out of date"), "{failed}");
+        }
+    }
+
+    #[test]
+    fn long_output_is_cut_at_its_beginning() {
+        let long = format!("{}the end", "ä".repeat(SHOWN));
+        let failed = judge(&outcome(Ended::Status(1), &long, ""), &NOTHING, None).unwrap_err();
+        assert!(failed.len() < SHOWN + 200 && failed.ends_with("the end"), "{}", failed.len());
+    }
+}
