@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-device", &["belfry-isa", "belfry-abi"]),
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
+    ("belfry-preload", &["belfry-kfd-hosted", "belfry-device", "belfry-abi"]),
     ("belfry-kmod", &["belfry-kfd-core", "belfry-abi"]),
     ("belfry-runtime", &["belfry-abi"]),
     ("belfry-examples", &["belfry-runtime", "belfry-abi"]),

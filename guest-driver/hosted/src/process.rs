@@ -96,7 +96,7 @@ impl std::fmt::Debug for HostedProcess {
     }
 }
 
-fn errno(error: io::Error) -> Errno {
+fn errno(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
@@ -210,7 +210,8 @@ impl HostedProcess {
                 Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
                     MmapTarget::Doorbells { offset, .. } => {
                         let doorbells = &self.hosted.bars.doorbells;
-                        let page = doorbells.duplicate((offset, size), addr, prot).map_err(errno)?;
+                        let page =
+                            doorbells.duplicate((offset, size), addr, prot).map_err(|error| errno(&error))?;
                         self.note(page as usize, Map { len: size, backing: None, doorbells: Some(offset) });
                         Ok(page)
                     }
@@ -280,7 +281,7 @@ impl HostedProcess {
             let at = base + (page * PAGE_SIZE) as usize;
             let range = (offset, (pages * PAGE_SIZE) as usize);
             // SAFETY: inside the range that is reserved, by the caller or above.
-            unsafe { memory.duplicate(range, Some(at), prot) }.map_err(errno)?;
+            unsafe { memory.duplicate(range, Some(at), prot) }.map_err(|error| errno(&error))?;
             page += pages;
         }
         self.note(base, Map { len: size, backing: Some(backing), doorbells: None });
