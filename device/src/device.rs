@@ -100,7 +100,13 @@ impl Core {
         self.trace(TraceEvent::Doorbell { offset, value, way: Way::Polled });
     }
 
-    /// Changes whenever something has happened on a queue.
+    /// Has the scheduler look, and look often for a while.
+    fn hint(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.wake.wake();
+    }
+
+    /// Changes whenever something has happened on a queue, or is said to be about to.
     pub(crate) fn activity(&self) -> u64 {
         self.activity.load(Ordering::Relaxed)
     }
@@ -403,13 +409,19 @@ impl Gpu {
     }
 
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
+    ///
+    /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget them
+    /// before it calls this. What regions only refer to (made from raw pointers) must stay mapped until it has returned.
     pub fn memory_changed(&self) {
         self.core.memory.changed();
     }
 
-    /// Tells the device that a doorbell page may have been written behind its back.
+    /// Tells the device that a doorbell page may have been written behind its back, or is about to be.
+    ///
+    /// The device looks at once, and where it looks by itself ([`GpuConfig::poll_doorbells`]) it does so as often as after
+    /// a doorbell: a store that lands just after the look is found soon.
     pub fn doorbell_hint(&self) {
-        self.core.wake.wake();
+        self.core.hint();
     }
 
     /// Tells the device that the doorbell at a byte offset was written to a number of times, with values nobody knows.
@@ -539,3 +551,6 @@ fn control(pci: &ConfigSpace) -> Control {
         pin_disabled: pci.pin_disabled(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,23 @@ const BATCH: usize = 64;
 /// How often a thread that rings a doorbell looks at the queue before it leaves the rest to the scheduler's thread.
 const LOOKS: usize = 4;
 
+/// How long the scheduler waits between looks at doorbells nobody announces: ever longer while nothing happens.
+#[derive(Debug, Default)]
+struct Interval {
+    length: Duration,
+    /// The device's activity when the interval was last chosen.
+    activity: u64,
+}
+
+impl Interval {
+    /// Chooses the time until the next look: the shortest if there was activity since it was last chosen.
+    fn next(&mut self, activity: u64) -> Duration {
+        let quiet = std::mem::replace(&mut self.activity, activity) == activity;
+        self.length = if quiet { (self.length * 2).clamp(LOOK.0, LOOK.1) } else { LOOK.0 };
+        self.length
+    }
+}
+
 /// Waits for news, first awake and then asleep.
 fn wait(wake: &Wake, turn: Turn) {
     let limit = match turn {
@@ -54,7 +71,7 @@ struct State {
     mes: Mes,
     paused: bool,
     held: bool,
-    look: Duration,
+    look: Interval,
 }
 
 /// The scheduler and the lock that resets and pauses take.
@@ -103,6 +120,14 @@ impl Scheduler {
             }
         }
         false
+    }
+
+    /// Looks once on the calling thread, and gives the time until the next look.
+    #[cfg(test)]
+    pub(crate) fn look(&self, core: &Core) -> Duration {
+        let mut state = self.lock();
+        state.pass(core);
+        state.look.length
     }
 
     /// Stops every queue and forgets them; `between` runs while nothing is served.
@@ -155,13 +180,11 @@ impl State {
         }
         self.hold(false);
         self.follow_registers(core);
-        let before = core.activity();
         let mut turn = self.serve_rings(core);
         turn = turn.min(self.mes.pass(core));
+        let interval = self.look.next(core.activity());
         if core.config.poll_doorbells && (!self.rings.is_empty() || self.mes.has_queues()) {
-            let quiet = core.activity() == before;
-            self.look = if quiet { (self.look * 2).clamp(LOOK.0, LOOK.1) } else { LOOK.0 };
-            turn = turn.min(Turn::After(self.look));
+            turn = turn.min(Turn::After(interval));
         }
         turn
     }
