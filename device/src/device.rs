@@ -498,10 +498,17 @@ impl Gpu {
         self.core.env.shader.first_dispatch()
     }
 
-    /// Registers that were used and have no behaviour here: name, reads, writes; most used first.
+    /// What was used and has no behaviour here: name, reads, writes; most used first.
+    ///
+    /// Registers of the BAR, far registers behind the index/data pairs, and fields of packets and scheduler frames that
+    /// were answered without doing what the field asks; those count as written.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {
-        self.core.mmio.unmodelled()
+        let mut ranked = self.core.mmio.unmodelled();
+        let fields = self.core.counters.unmodelled_fields();
+        ranked.extend(fields.into_iter().map(|(name, count)| (name.to_owned(), 0, count)));
+        ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
+        ranked
     }
 
     /// Stops serving queues and holds their waves where they are.

@@ -1,7 +1,7 @@
 //! One user queue as the scheduler knows it, on a hardware slot or waiting for one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use belfry_abi::mqd::ComputeMqd;
 use belfry_isa::mem::Apertures;
@@ -9,6 +9,7 @@ use belfry_isa::trap::TrapHandler;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::frame::Refusal;
+use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue, BlockedOn, Progress, QueueIdentity};
 use crate::device::Core;
 use crate::queue::{Hqd, HqdId, mqd_from_bytes};
@@ -71,8 +72,8 @@ pub(super) struct Queue {
     trap: Option<TrapHandler>,
     /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that.
     exclusive: bool,
-    /// How long it may keep a slot that others wait for.
-    pub(super) quantum: Duration,
+    /// How long it asked to keep a slot that others wait for.
+    pub(super) asked: Asked,
     /// SUSPEND has named its gang.
     pub(super) suspended: bool,
     /// It has stopped for good; only REMOVE_QUEUE changes that.
@@ -121,7 +122,6 @@ impl Queue {
     pub(super) fn new(
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
-        quantum: Duration,
     ) -> Result<(Self, u64), Refusal> {
         let mqd = read_mqd(space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
@@ -140,7 +140,7 @@ impl Queue {
             wptr: frame.wptr_addr.get(),
             trap: trap_handler(frame),
             exclusive: frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED),
-            quantum,
+            asked: Asked::new(frame),
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
             slot: None,

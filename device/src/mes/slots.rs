@@ -9,6 +9,7 @@ use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
 use super::frame::{self, Refusal};
 use super::process::Process;
+use super::quanta::Quanta;
 use super::queue::{Queue, Saved, Served};
 use crate::device::Core;
 use crate::queue::HqdId;
@@ -51,6 +52,7 @@ pub(crate) struct Mes {
     saved: VecDeque<Saved>,
     tokens: u64,
     turns: u64,
+    pub(super) quanta: Quanta,
     poll: Duration,
 }
 
@@ -120,10 +122,7 @@ impl Mes {
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
             return Err(Refusal("ADD_QUEUE of a process that is another one already"));
         }
-        // Quanta are in units of 100 ns; the configured one is the floor, so that no driver can make slots thrash.
-        let quantum =
-            Duration::from_nanos(frame.gang_quantum.get().min(10_000_000) * 100).max(core.config.quantum);
-        let (mut queue, token) = Queue::new(kernel, frame, quantum)?;
+        let (mut queue, token) = Queue::new(kernel, frame)?;
         let process = self.processes.entry(key).or_insert_with(|| Process::new(frame));
         process.queues += 1;
         let mine = |saved: &Saved| {
@@ -345,6 +344,7 @@ impl Mes {
 
     /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
     fn take_turns(&mut self, core: &Core, kernel: &AddressSpace) -> Turn {
+        let now = Instant::now();
         // A queue that has failed keeps nothing from others.
         for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
             queue.unmap(core, Some(kernel));
@@ -353,7 +353,6 @@ impl Mes {
         self.fill_slots(core, kernel);
         let waiting = self.queues.values().filter(|queue| queue.wants_slot(core, Some(kernel))).count();
         let mut turn = Turn::WhenWoken;
-        let now = Instant::now();
         for _ in 0..waiting {
             let mapped = || self.queues.values().filter(|queue| queue.slot.is_some());
             let victim = mapped()
@@ -361,12 +360,11 @@ impl Mes {
                 .min_by_key(|queue| queue.turn)
                 .or_else(|| {
                     mapped()
-                        .filter(|queue| now.duration_since(queue.since) >= queue.quantum)
+                        .filter(|queue| self.quantum_left(core, queue, now).is_zero())
                         .min_by_key(|queue| queue.turn)
                 });
             let Some(doorbell) = victim.map(|queue| queue.doorbell) else {
-                let left =
-                    mapped().map(|queue| queue.quantum.saturating_sub(now.duration_since(queue.since))).min();
+                let left = mapped().map(|queue| self.quantum_left(core, queue, now)).min();
                 turn = left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)));
                 break;
             };
@@ -380,6 +378,11 @@ impl Mes {
             self.fill_slots(core, kernel);
         }
         turn
+    }
+
+    /// How long a queue may still keep the slot it is on.
+    fn quantum_left(&self, core: &Core, queue: &Queue, now: Instant) -> Duration {
+        self.quanta.of(queue.asked, core.config.quantum).saturating_sub(now.duration_since(queue.since))
     }
 
     /// Stops every queue and forgets everything.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
+use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
 
 use crate::device::Core;
@@ -15,6 +16,7 @@ use crate::patience;
 use crate::queue::{
     HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, Wake, mqd_from_bytes, packet_length, seed_doorbell,
 };
+use crate::stats::count;
 use crate::vm::AddressSpace;
 
 /// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
@@ -72,6 +74,8 @@ struct State {
     paused: bool,
     held: bool,
     look: Interval,
+    /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
+    queue_mask: u64,
 }
 
 /// The scheduler and the lock that resets and pauses take.
@@ -91,6 +95,7 @@ impl Scheduler {
                 std::thread::yield_now();
             }
             let turn = self.lock().pass(core);
+            count(&core.counters.scheduler_looks);
             wait(&core.wake, turn);
         }
     }
@@ -136,6 +141,7 @@ impl Scheduler {
             state.mes.reset(core);
             state.rings.clear();
             state.held = false;
+            state.queue_mask = 0;
             between();
         });
         core.wake.wake();
@@ -313,7 +319,7 @@ impl State {
         let mut packet = vec![0; length as usize];
         running.ring.peek(space, 0, &mut packet).map_err(|_| "the KIQ's ring is not mapped")?;
         running.ring.consume(length);
-        match (Kiq { mmio: &core.mmio, space }).execute(&packet) {
+        match (Kiq { mmio: &core.mmio, space, queue_mask: self.queue_mask }).execute(&packet) {
             Ok(None) => {}
             Ok(Some(request)) => {
                 if let Err(why) = self.obey(core, space, request) {
@@ -358,6 +364,29 @@ impl State {
                 core.doorbells.own(doorbell, false);
                 Ok(())
             }
+            KiqRequest::Resources(resources) => {
+                self.set_resources(core, &resources);
+                Ok(())
+            }
+        }
+    }
+
+    /// The KIQ maps the MES alone: what it may give to others is known, but nobody ever gets it. MAP_QUEUES and
+    /// MAP_PROCESS, which would give it, are refused. Queues are taken off at once, within any latency.
+    fn set_resources(&mut self, core: &Core, resources: &SetResources) {
+        self.queue_mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);
+        let others = [
+            ("SET_RESOURCES vmid_mask", u64::from(resources.control.vmid_mask())),
+            ("SET_RESOURCES queue_mask", self.queue_mask),
+            (
+                "SET_RESOURCES gws_mask",
+                u64::from(resources.gws_mask_hi) << 32 | u64::from(resources.gws_mask_lo),
+            ),
+            ("SET_RESOURCES oac_mask", resources.oac_mask.into()),
+            ("SET_RESOURCES gds_heap", resources.gds_heap.into()),
+        ];
+        for (name, value) in others.into_iter().filter(|(_, value)| *value != 0) {
+            core.counters.unmodelled(name, format_args!("{value:#x}, which the KIQ gives to nobody"));
         }
     }
 
