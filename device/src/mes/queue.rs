@@ -70,8 +70,9 @@ pub(super) struct Queue {
     wptr: u64,
     /// The process's trap handler.
     trap: Option<TrapHandler>,
-    /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that.
-    exclusive: bool,
+    /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
+    /// no other queue is.
+    pub(super) exclusive: bool,
     /// How long it asked to keep a slot that others wait for.
     pub(super) asked: Asked,
     /// SUSPEND has named its gang.
@@ -184,6 +185,11 @@ impl Queue {
 
     fn read_index(&self) -> u64 {
         self.engine.as_ref().map_or(self.read_index, AqlQueue::read_index)
+    }
+
+    /// Whether it has neither packets nor waves to go on with, as far as its last service found.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.idle && !self.is_busy()
     }
 
     /// Whether waves of it are on the shader engine.
