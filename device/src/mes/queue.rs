@@ -52,6 +52,8 @@ fn set_token(mqd: &mut ComputeMqd, token: u64) {
     mqd.compute_wave_restore_addr_hi = (token >> 32) as u32;
 }
 
+/// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`, bits 3:2.
+const UNALIGNED: u32 = 3;
 /// Bytes of an AQL packet.
 const PACKET: u64 = 64;
 
@@ -228,6 +230,13 @@ impl Queue {
             engine.resume();
         } else {
             let bases = core.mmio.sh_mem_bases(vmid);
+            let alignment = core.mmio.sh_mem_config(vmid) >> 2 & 3;
+            if alignment != UNALIGNED {
+                core.counters.unmodelled(
+                    "SH_MEM_CONFIG alignment_mode other than UNALIGNED",
+                    format_args!("vmid={vmid} mode={alignment}, which runs as UNALIGNED"),
+                );
+            }
             let config = AqlConfig {
                 identity,
                 ring_base: hqd.pq_base(),

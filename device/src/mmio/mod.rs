@@ -300,6 +300,11 @@ impl Mmio {
         self.lock().sh_mem_bases[usize::from(vmid) % VMIDS]
     }
 
+    /// Memory configuration of a VMID: `SH_MEM_CONFIG`.
+    pub(crate) fn sh_mem_config(&self, vmid: u8) -> u32 {
+        self.lock().sh_mem_config[usize::from(vmid) % VMIDS]
+    }
+
     /// Runs `operation` on a queue's registers.
     pub(crate) fn hqd<R>(&self, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
         operation(self.lock().hqds.get_mut(id))
