@@ -16,6 +16,8 @@ pub const API_FRAME_SIZE_IN_DWORDS: usize = 64;
 pub const FRAME_SIZE: usize = API_FRAME_SIZE_IN_DWORDS * 4;
 /// Compute pipes [`SetHwResources`] speaks of (`MAX_COMPUTE_PIPES`).
 pub const MAX_COMPUTE_PIPES: usize = 8;
+/// Priority levels of gangs (`AMD_PRIORITY_NUM_LEVELS`): low, normal, medium, high, real time.
+pub const AMD_PRIORITY_NUM_LEVELS: usize = 5;
 /// Dwords of data in a [`Misc`] frame (`MISC_DATA_MAX_SIZE_IN_DWORDS`).
 pub const MISC_DATA_MAX_SIZE_IN_DWORDS: usize = 20;
 
@@ -182,6 +184,56 @@ pub struct SetHwResources {
     pub reserved: u32,
 }
 
+/// `SET_HW_RSRC_1` (`union MESAPI_SET_HW_RESOURCES_1`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct SetHwResources1 {
+    /// Opcode [`Opcode::SET_HW_RSRC_1`].
+    pub header: Header,
+    /// Completion.
+    pub api_status: ApiStatus,
+    /// Driver's timestamp, for debugging.
+    pub timestamp: U64,
+    /// Option bits: [`Self::ENABLE_MES_INFO_CTX`], the others reserved.
+    pub flags: u32,
+    /// Where the firmware keeps information for a hypervisor, if asked to.
+    pub mes_info_ctx_mc_addr: U64,
+    /// Bytes there.
+    pub mes_info_ctx_size: u32,
+    /// Whatever later firmware takes: timeouts, the cleaner shader's fence.
+    pub later: [u32; 53],
+}
+
+impl SetHwResources1 {
+    /// `enable_mes_info_ctx` of [`Self::flags`].
+    pub const ENABLE_MES_INFO_CTX: u32 = 1 << 0;
+}
+
+/// `SET_SCHEDULING_CONFIG` (`union MESAPI__SET_SCHEDULING_CONFIG`).
+///
+/// "In current fw, only relevant quantum is process_quantum_for_level, other fields are not used in scheduling" (AMD,
+/// "Micro Engine Scheduler Specification", MES_SCH_API_SET_SCHEDULING_CONFIG).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct SetSchedulingConfig {
+    /// Opcode [`Opcode::SET_SCHEDULING_CONFIG`].
+    pub header: Header,
+    /// Grace period when another level is preempted for this one.
+    pub grace_period_other_levels: [U64; AMD_PRIORITY_NUM_LEVELS],
+    /// Default quantum of processes within a level, in units of 100 ns.
+    pub process_quantum_for_level: [U64; AMD_PRIORITY_NUM_LEVELS],
+    /// Grace period of processes that preempt each other within a level.
+    pub process_grace_period_same_level: [U64; AMD_PRIORITY_NUM_LEVELS],
+    /// Percentage the normal level keeps when the high level starves it, 0 to 50.
+    pub normal_yield_percent: u32,
+    /// Completion.
+    pub api_status: ApiStatus,
+    /// Driver's timestamp, for debugging.
+    pub timestamp: U64,
+    /// Unused rest of the frame.
+    pub reserved: [u32; 26],
+}
+
 /// `ADD_QUEUE` (`union MESAPI__ADD_QUEUE`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -300,7 +352,7 @@ bitflags::bitflags! {
         const SKIP_PROCESS_CTX_CLEAR = 1 << 12;
         /// Map a kernel queue at `pipe_id`, `queue_id`, in VMID 0.
         const MAP_LEGACY_KQ = 1 << 13;
-        /// No other process runs beside this one.
+        /// No other queue runs beside this one: for cooperative launches, which need the whole device.
         const EXCLUSIVELY_SCHEDULED = 1 << 14;
         /// `is_long_running`.
         const IS_LONG_RUNNING = 1 << 15;
@@ -481,7 +533,7 @@ pub struct UpdateRootPageTable {
 pub const fn api_status_offset(opcode: Opcode) -> Option<usize> {
     Some(match opcode {
         Opcode::SET_HW_RSRC => offset_of!(SetHwResources, api_status),
-        Opcode::SET_SCHEDULING_CONFIG => 128,
+        Opcode::SET_SCHEDULING_CONFIG => offset_of!(SetSchedulingConfig, api_status),
         Opcode::ADD_QUEUE => offset_of!(AddQueue, api_status),
         Opcode::REMOVE_QUEUE => offset_of!(RemoveQueue, api_status),
         Opcode::SUSPEND => offset_of!(Suspend, api_status),
@@ -489,7 +541,7 @@ pub const fn api_status_offset(opcode: Opcode) -> Option<usize> {
         Opcode::PERFORM_YIELD | Opcode::QUERY_SCHEDULER_STATUS => offset_of!(QueryStatus, api_status),
         Opcode::MISC => offset_of!(Misc, api_status),
         Opcode::UPDATE_ROOT_PAGE_TABLE => offset_of!(UpdateRootPageTable, api_status),
-        Opcode::SET_HW_RSRC_1 => 4,
+        Opcode::SET_HW_RSRC_1 => offset_of!(SetHwResources1, api_status),
         _ => return None,
     })
 }
@@ -498,6 +550,13 @@ const _: () = {
     assert!(size_of::<SetHwResources>() == FRAME_SIZE);
     assert!(offset_of!(SetHwResources, g_sch_ctx_gpu_mc_ptr) == 0x58);
     assert!(offset_of!(SetHwResources, api_status) == 0xc8);
+    assert!(size_of::<SetHwResources1>() == FRAME_SIZE);
+    assert!(offset_of!(SetHwResources1, api_status) == 4);
+    assert!(offset_of!(SetHwResources1, flags) == 0x1c);
+    assert!(offset_of!(SetHwResources1, later) == 0x2c);
+    assert!(size_of::<SetSchedulingConfig>() == FRAME_SIZE);
+    assert!(offset_of!(SetSchedulingConfig, process_quantum_for_level) == 0x2c);
+    assert!(offset_of!(SetSchedulingConfig, api_status) == 0x80);
     assert!(size_of::<AddQueue>() == FRAME_SIZE);
     assert!(offset_of!(AddQueue, page_table_base_addr) == 8);
     assert!(offset_of!(AddQueue, doorbell_offset) == 0x48);

@@ -100,7 +100,13 @@ impl Core {
         self.trace(TraceEvent::Doorbell { offset, value, way: Way::Polled });
     }
 
-    /// Changes whenever something has happened on a queue.
+    /// Has the scheduler look, and look often for a while.
+    fn hint(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.wake.wake();
+    }
+
+    /// Changes whenever something has happened on a queue, or is said to be about to.
     pub(crate) fn activity(&self) -> u64 {
         self.activity.load(Ordering::Relaxed)
     }
@@ -403,13 +409,19 @@ impl Gpu {
     }
 
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
+    ///
+    /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget them
+    /// before it calls this. What regions only refer to (made from raw pointers) must stay mapped until it has returned.
     pub fn memory_changed(&self) {
         self.core.memory.changed();
     }
 
-    /// Tells the device that a doorbell page may have been written behind its back.
+    /// Tells the device that a doorbell page may have been written behind its back, or is about to be.
+    ///
+    /// The device looks at once, and where it looks by itself ([`GpuConfig::poll_doorbells`]) it does so as often as after
+    /// a doorbell: a store that lands just after the look is found soon.
     pub fn doorbell_hint(&self) {
-        self.core.wake.wake();
+        self.core.hint();
     }
 
     /// Tells the device that the doorbell at a byte offset was written to a number of times, with values nobody knows.
@@ -486,10 +498,17 @@ impl Gpu {
         self.core.env.shader.first_dispatch()
     }
 
-    /// Registers that were used and have no behaviour here: name, reads, writes; most used first.
+    /// What was used and has no behaviour here: name, reads, writes; most used first.
+    ///
+    /// Registers of the BAR, far registers behind the index/data pairs, and fields of packets and scheduler frames that
+    /// were answered without doing what the field asks; those count as written.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {
-        self.core.mmio.unmodelled()
+        let mut ranked = self.core.mmio.unmodelled();
+        let fields = self.core.counters.unmodelled_fields();
+        ranked.extend(fields.into_iter().map(|(name, count)| (name.to_owned(), 0, count)));
+        ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
+        ranked
     }
 
     /// Stops serving queues and holds their waves where they are.
@@ -539,3 +558,6 @@ fn control(pci: &ConfigSpace) -> Control {
         pin_disabled: pci.pin_disabled(),
     }
 }
+
+#[cfg(test)]
+mod tests;

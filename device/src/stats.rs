@@ -24,6 +24,8 @@ pub struct Stats {
     pub mes_frames: u64,
     /// MES frames refused, whose fence was not written.
     pub mes_refused: u64,
+    /// Times the scheduler has looked at its queues.
+    pub scheduler_looks: u64,
     /// Queues the MES mapped (again).
     pub queues_mapped: u64,
     /// Queues taken off their slot to make room.
@@ -61,6 +63,7 @@ pub(crate) struct Counters {
     pub(crate) register_writes: AtomicU64,
     pub(crate) mes_frames: AtomicU64,
     pub(crate) mes_refused: AtomicU64,
+    pub(crate) scheduler_looks: AtomicU64,
     pub(crate) queues_mapped: AtomicU64,
     pub(crate) queues_preempted: AtomicU64,
     pub(crate) ih_entries: AtomicU64,
@@ -68,6 +71,7 @@ pub(crate) struct Counters {
     pub(crate) interrupts: AtomicU64,
     pub(crate) resets: AtomicU64,
     errors: Mutex<BTreeMap<&'static str, u64>>,
+    unmodelled: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// Adds one.
@@ -75,18 +79,32 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+fn tally(counts: &Mutex<BTreeMap<&'static str, u64>>, name: &'static str, details: std::fmt::Arguments<'_>) {
+    let seen = {
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = counts.entry(name).or_insert(0);
+        *seen += 1;
+        *seen
+    };
+    if seen <= 8 || seen.is_power_of_two() {
+        log::warn!(target: "gpu", "{name}: {details} (seen {seen} times)");
+    }
+}
+
 impl Counters {
     /// Counts a named error, and logs it the first few times and then ever more rarely.
     pub(crate) fn error(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
-        let seen = {
-            let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-            let seen = errors.entry(name).or_insert(0);
-            *seen += 1;
-            *seen
-        };
-        if seen <= 8 || seen.is_power_of_two() {
-            log::warn!(target: "gpu", "{name}: {details} (seen {seen} times)");
-        }
+        tally(&self.errors, name, details);
+    }
+
+    /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.
+    pub(crate) fn unmodelled(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
+        tally(&self.unmodelled, name, details);
+    }
+
+    /// The fields that were asked for and are not modelled, and how often.
+    pub(crate) fn unmodelled_fields(&self) -> BTreeMap<&'static str, u64> {
+        self.unmodelled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Copies the front end's counters into a snapshot.
@@ -100,6 +118,7 @@ impl Counters {
         stats.register_writes = get(&self.register_writes);
         stats.mes_frames = get(&self.mes_frames);
         stats.mes_refused = get(&self.mes_refused);
+        stats.scheduler_looks = get(&self.scheduler_looks);
         stats.queues_mapped = get(&self.queues_mapped);
         stats.queues_preempted = get(&self.queues_preempted);
         stats.ih_entries = get(&self.ih_entries);

@@ -60,6 +60,32 @@ examples! {
 }
 
 #[test]
+fn grid_sync_succeeds_beside_kernels_that_do_not_end() {
+    let gpu = gpu();
+    // One in a process of its own, and one beside the queue with the global wave sync.
+    let runtimes = [process(&gpu), process(&gpu)];
+    let spins = runtimes.each_ref().map(|runtime| {
+        let words = [0, 1].map(|_| runtime.gpu().gtt().buffer_from(&[0u32]).unwrap());
+        let queue = runtime.gpu().queue().unwrap();
+        let spin = runtime.gpu().load(belfry_test_roles::PROBE).unwrap().kernel("spin").unwrap();
+        let completion =
+            spin.launch(&queue).grid(32).block(32).args((&words[0], &words[1])).submit().unwrap();
+        while words[1].get(0).unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        (words, queue, completion)
+    });
+    let mut out = Vec::new();
+    belfry_examples::run("grid-sync", &runtimes[1], &[], &mut out).unwrap();
+    assert!(gpu.device().stats().queues_preempted > 0, "the queues took turns");
+    // They were kept off meanwhile, and go on afterwards.
+    for ([stop, _], _queue, completion) in spins {
+        stop.fill(1);
+        completion.wait().unwrap();
+    }
+}
+
+#[test]
 fn every_example_has_a_test() {
     let tested = |name: &&str| ["all", "launch"].contains(name) || TESTED.contains(name);
     let untested: Vec<_> = belfry_examples::NAMES.iter().filter(|name| !tested(name)).collect();

@@ -59,7 +59,7 @@ fn fails(kernel: Kernel<'_>, said: &str) {
     let (queue, bystander) = (gpu.queue().unwrap(), gpu.queue().unwrap());
     let kernel = module.kernel(&name).unwrap();
     let error = kernel.launch(&queue).grid(64).block(64).args((&out,)).run().unwrap_err();
-    assert!(error.to_string().contains(said), "{name}: {error}");
+    assert!(error.to_string().contains(said), "{name}: {error}, not {said}");
     // The queue is stopped for good, and only that queue. A page fault is reported to the whole process, as by ROCm: then
     // it is other processes that go on.
     assert!(kernel.launch(&queue).grid(64).block(64).args((&out,)).run().is_err());
@@ -90,21 +90,28 @@ fn jump_into_nowhere_is_a_page_fault_there() {
 }
 
 #[test]
-fn jump_out_of_the_address_space_is_an_error() {
-    let body = "s_mov_b32 s8, 0\ns_mov_b32 s9, 0x80000000\ns_setpc_b64 s[8:9]\n";
-    fails(Kernel::new("jumps", body), "0x");
+fn jump_out_of_the_address_space_is_a_page_fault_at_what_is_left_of_it() {
+    // A program counter has 48 bits.
+    let body = "s_mov_b32 s8, 0x1000\ns_mov_b32 s9, 0x80000000\ns_setpc_b64 s[8:9]\n";
+    fails(Kernel::new("jumps", body), &not_mapped(0x1000));
 }
 
 #[test]
 fn jump_into_data_is_an_illegal_instruction() {
-    // The argument buffer holds zeros, which are `v_cndmask_b32` for ever: what ends them is the end of the buffer.
-    let body = "s_load_b64 s[8:9], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\ns_setpc_b64 s[8:9]\n";
-    fails(Kernel::new("jumps", body), "0x");
+    // The kernel puts a word into its buffer that is no instruction, and goes there.
+    let body = "s_load_b64 s[8:9], s[0:1], 0x0\nv_mov_b32 v0, 0\nv_mov_b32 v1, 0xbfff0000\ns_waitcnt lgkmcnt(0)\n\
+                global_store_b32 v0, v1, s[8:9]\ns_waitcnt_vscnt null, 0x0\ns_icache_inv\ns_setpc_b64 s[8:9]\n";
+    fails(Kernel::new("jumps", body), ILLEGAL);
 }
 
 #[test]
-fn branch_far_out_of_its_text_is_an_error() {
-    fails(Kernel::new("branches", "s_branch 0x7ff0\n"), "0x");
+fn branch_far_out_of_its_text_is_an_illegal_instruction() {
+    fails(Kernel::new("branches", "s_branch 0x7ff0\n"), ILLEGAL);
+}
+
+/// What is said of an access to a page that is not there.
+fn not_mapped(address: u64) -> String {
+    format!("memory access fault at {:#x} (the page is not mapped)", address & !0xfff)
 }
 
 #[test]
@@ -130,16 +137,40 @@ fn more_registers_than_declared_and_shared_are_an_error() {
     fails(Kernel { directives: ".amdhsa_shared_vgpr_count 1", ..kernel }, ILLEGAL);
 }
 
-#[test]
-fn lds_out_of_range_is_an_aperture_violation() {
-    let body = "v_mov_b32 v1, 0x8000\nds_store_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_endpgm\n";
-    fails(Kernel::new("oversteps", body), APERTURE);
+/// A kernel without LDS that does something to it at an address in `v1`, with the result in `v2`, and stores that.
+fn without_lds(address: u32, body: &str) -> Vec<u32> {
+    let body = format!(
+        "s_load_b64 s[4:5], s[0:1], 0x0\nv_mov_b32 v1, {address:#x}\nv_mov_b32 v2, 7\n{body}\n\
+         v_lshlrev_b32_e32 v3, 2, v0\ns_waitcnt lgkmcnt(0)\nglobal_store_b32 v3, v2, s[4:5]\ns_endpgm\n"
+    );
+    let (device, runtime) = process();
+    let gpu = runtime.gpu();
+    let module = gpu.load(&assemble("gfx1100", &[Kernel::new("oversteps", &body)]).unwrap()).unwrap();
+    let out = gpu.gtt().buffer_from(&[1u32; 64]).unwrap();
+    let queue = gpu.queue().unwrap();
+    module.kernel("oversteps").unwrap().launch(&queue).grid(64).block(64).args((&out,)).run().unwrap();
+    assert_eq!(device.device().stats().errors, Default::default());
+    out.to_vec()
 }
 
 #[test]
-fn lds_without_any_is_an_aperture_violation() {
-    let body = "v_mov_b32 v1, 0\nds_add_u32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_endpgm\n";
-    fails(Kernel::new("presumes", body), APERTURE);
+fn lds_out_of_range_is_dropped_and_reads_zero() {
+    assert_eq!(without_lds(0x8000, "ds_store_b32 v1, v0"), [7; 64]);
+    assert_eq!(without_lds(0x8000, "ds_load_b32 v2, v1"), [0; 64]);
+    assert_eq!(without_lds(0, "ds_add_rtn_u32 v2, v1, v0"), [0; 64]);
+}
+
+#[test]
+fn lds_atomic_misaligned_is_an_aperture_violation() {
+    let body = "v_mov_b32 v1, 2\nds_add_u32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_endpgm\n";
+    fails(Kernel::new("misaligns", body), APERTURE);
+}
+
+#[test]
+fn lds_out_of_range_by_a_flat_address_is_an_aperture_violation() {
+    let body = "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32 v4, 0x8000\nv_mov_b32 v5, s9\n\
+                flat_load_b32 v6, v[4:5]\ns_waitcnt vmcnt(0) lgkmcnt(0)\ns_endpgm\n";
+    fails(Kernel::new("oversteps", body), APERTURE);
 }
 
 #[test]

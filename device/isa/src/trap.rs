@@ -134,7 +134,7 @@ fn recorded(fault: &FaultCause) -> Option<u32> {
     Some(match fault {
         FaultCause::Memory(fault) if fault.kind == FaultKind::Aperture => trapsts::MEM_VIOL,
         FaultCause::Memory(_) => trapsts::MEM_VIOL | trapsts::UTC_ERROR,
-        FaultCause::LdsOutOfRange { .. } => trapsts::MEM_VIOL,
+        FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => trapsts::MEM_VIOL,
         FaultCause::IllegalInstruction { .. } => trapsts::ILLEGAL_INST,
         FaultCause::Unimplemented { .. } | FaultCause::RegisterOutOfRange { .. } => return None,
     })

@@ -3,11 +3,22 @@
 //! VRAM is one region for the life of the device. Guest RAM is a map the host may replace; the engines keep using the
 //! map they know until [`Memory::changed`] is called, which switches to the new one and returns when nobody uses the
 //! old one any more. A host pointer into guest RAM is therefore only ever held inside a [`Slice`].
+//!
+//! The old map may be the last owner of its regions, because a host forgets a range before it tells the device: it is
+//! kept until the slices that may use it are over, and only then unmapped.
 
 #![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
 
 mod access;
 mod quiescence;
+#[cfg(test)]
+mod quiescence_tests;
+
+/// What `quiescence.rs` is made of; under a model, of other parts.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(super) use std::sync::{Condvar, Mutex, PoisonError};
+}
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,15 +136,20 @@ impl Memory {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Switches to the guest RAM map the host has installed; returns when no engine uses the old one.
+    /// Switches to the guest RAM map the host has installed; returns when no engine uses the old one, and then lets
+    /// go of it.
     pub fn changed(&self) {
-        self.quiescence.wait_after(|| {
+        let old: Arc<GuestMemoryMmap> = self.quiescence.wait_after(|| {
+            let old = self.active.memory().into_inner();
             let map: Arc<GuestMemoryMmap> = self.source.memory().into_inner();
             // Only `changed` writes `active`, one call at a time: a poisoned lock cannot have left it half-written.
             let lock = self.active.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             lock.replace(GuestMemoryMmap::clone(&map));
             self.generation.fetch_add(1, Ordering::SeqCst);
+            old
         });
+        // Regions that are in no other map are unmapped here: no slice that has seen them is left.
+        drop(old);
     }
 
     /// Host address of a location and how many bytes are contiguous from there.
@@ -265,6 +281,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+    use vm_memory::GuestRegionMmap;
 
     fn memory() -> Memory {
         let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
@@ -341,23 +359,55 @@ mod tests {
 
     #[test]
     fn changed_waits_for_slices_in_progress() {
-        let memory = Arc::new(memory());
-        let slice = memory.enter();
-        let (pointer, len) = memory.host_pointer(&slice, Location::System(0x1000)).expect("mapped");
-        assert!(!pointer.is_null() && len == 0x2000);
-        let changing = {
-            let memory = Arc::clone(&memory);
-            std::thread::spawn(move || memory.changed())
-        };
-        let before = memory.generation();
-        while memory.generation() == before && !changing.is_finished() {
-            std::thread::yield_now();
-            if memory.generation() != 1 {
-                break;
+        let memory = memory();
+        let slice_is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let slice = memory.enter();
+            let (pointer, len) = memory.host_pointer(&slice, Location::System(0x1000)).expect("mapped");
+            assert!(!pointer.is_null() && len == 0x2000);
+            let changing = scope.spawn(|| {
+                memory.changed();
+                slice_is_over.load(Ordering::SeqCst)
+            });
+            // Asleep, so that nothing but the end of the slice can let it go on.
+            while !memory.quiescence.is_asleep() {
+                assert!(!changing.is_finished(), "changed returned while a slice was in progress");
+                std::thread::yield_now();
             }
-        }
-        assert!(!changing.is_finished());
-        drop(slice);
-        changing.join().expect("changed returns once the slice is over");
+            slice_is_over.store(true, Ordering::SeqCst);
+            drop(slice);
+            assert!(changing.join().expect("changed returns once the slice is over"));
+        });
+    }
+
+    #[test]
+    fn changed_keeps_the_old_map_until_its_slices_are_over() {
+        let region = |start| {
+            let region = MmapRegion::new(0x1000).expect("anonymous memory");
+            Arc::new(GuestRegionMmap::<()>::new(region, GuestAddress(start)).expect("in range"))
+        };
+        let map = |region| GuestMemoryMmap::from_arc_regions(vec![region]).expect("one region");
+        let old = region(0);
+        let mapped = Arc::downgrade(&old);
+        let source = GuestMemoryAtomic::new(map(old));
+        let memory = Memory::new(MmapRegion::new(0x1000).expect("anonymous memory"), source.clone());
+        std::thread::scope(|scope| {
+            let slice = memory.enter();
+            let block = memory.block(&slice, Location::System(0)).expect("mapped");
+            // As a host does that takes a range away: it forgets the range, and then tells the device.
+            source.lock().expect("not poisoned").replace(map(region(0x8000)));
+            let changing = scope.spawn(|| memory.changed());
+            while !memory.quiescence.is_asleep() {
+                assert!(!changing.is_finished(), "changed returned while a slice was in progress");
+                std::thread::yield_now();
+            }
+            // Others see the new map already, and the slice still its memory.
+            assert!(memory.load_u32(Location::System(0)).is_err());
+            assert!(mapped.upgrade().is_some(), "memory was unmapped under a slice that uses it");
+            block.write(&[1; 8]);
+            drop(slice);
+            changing.join().expect("changed returns once the slice is over");
+        });
+        assert!(mapped.upgrade().is_none(), "memory stayed mapped after nobody used it");
     }
 }

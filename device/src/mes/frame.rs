@@ -2,13 +2,13 @@
 
 use belfry_abi::mes::{
     self, AddQueue, AddQueueFlags, ApiStatus, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueueType,
-    RemoveQueue, RemoveQueueFlags, Resume, SetHwResources, Suspend,
+    RemoveQueue, RemoveQueueFlags, Resume, SetHwResources, SetHwResources1, SetSchedulingConfig, Suspend,
 };
 use zerocopy::FromBytes;
 
 use super::slots::Mes;
 use crate::device::Core;
-use crate::stats::count;
+use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
 use crate::vm::AddressSpace;
 
@@ -47,8 +47,10 @@ fn run(mes: &mut Mes, core: &Core, space: &AddressSpace, header: Header, frame: 
         return Err(Refusal("MES frame of the wrong size"));
     }
     match header.opcode() {
-        Opcode::QUERY_SCHEDULER_STATUS | Opcode::SET_HW_RSRC_1 | Opcode::SET_SCHEDULING_CONFIG => {}
-        Opcode::SET_HW_RSRC => set_hw_resources(mes, &parse(frame)?)?,
+        Opcode::QUERY_SCHEDULER_STATUS => {}
+        Opcode::SET_HW_RSRC => set_hw_resources(mes, &core.counters, &parse(frame)?)?,
+        Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&core.counters, &parse(frame)?),
+        Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &core.counters, &parse(frame)?),
         Opcode::ADD_QUEUE => add_queue(mes, core, space, &parse(frame)?)?,
         Opcode::REMOVE_QUEUE => remove_queue(mes, core, &parse(frame)?)?,
         Opcode::SUSPEND => suspend(mes, core, space, &parse(frame)?)?,
@@ -75,7 +77,14 @@ fn fence(space: &AddressSpace, address: u64, value: u64) -> Result {
     space.store_u64(address, value).map_err(|_| Refusal("MES fence at an address that is not mapped"))
 }
 
-fn set_hw_resources(mes: &mut Mes, frame: &SetHwResources) -> Result {
+/// Counts fields the firmware would act on and this scheduler does not, where they ask for something.
+fn unmodelled<const N: usize>(counters: &Counters, fields: [(&'static str, bool); N]) {
+    for (name, _) in fields.into_iter().filter(|(_, asks)| *asks) {
+        counters.unmodelled(name, format_args!("answered without it"));
+    }
+}
+
+fn set_hw_resources(mes: &mut Mes, counters: &Counters, frame: &SetHwResources) -> Result {
     // VMID 0 is the kernel's own and never the scheduler's to give away.
     let vmids = frame.vmid_mask_gfxhub & 0xfffe;
     if vmids == 0 {
@@ -85,7 +94,43 @@ fn set_hw_resources(mes: &mut Mes, frame: &SetHwResources) -> Result {
     for (mask, &given) in masks.iter_mut().zip(&frame.compute_hqd_mask) {
         *mask = given as u8;
     }
-    mes.configure(vmids, masks)
+    mes.configure(vmids, masks)?;
+    unmodelled(
+        counters,
+        [
+            ("SET_HW_RSRC compute_hqd_mask of pipes 4 to 7", frame.compute_hqd_mask[4..] != [0; 4]),
+            ("SET_HW_RSRC gfx_hqd_mask", frame.gfx_hqd_mask != [0; 2]),
+            ("SET_HW_RSRC sdma_hqd_mask", frame.sdma_hqd_mask != [0; 2]),
+            ("SET_HW_RSRC aggregated_doorbells", frame.aggregated_doorbells != [0; 5]),
+        ],
+    );
+    Ok(())
+}
+
+/// All it gives the firmware are places to write to for a hypervisor and a cleaner shader: nothing is written there, and
+/// the driver does not look. Queues are taken off at once, within any timeout.
+fn set_hw_resources_1(counters: &Counters, frame: &SetHwResources1) {
+    unmodelled(
+        counters,
+        [
+            ("SET_HW_RSRC_1 mes_info_ctx", frame.flags & SetHwResources1::ENABLE_MES_INFO_CTX != 0),
+            ("SET_HW_RSRC_1 unknown flags", frame.flags & !SetHwResources1::ENABLE_MES_INFO_CTX != 0),
+            ("SET_HW_RSRC_1 fields of later firmware", frame.later.iter().any(|&word| word != 0)),
+        ],
+    );
+}
+
+/// Of the fields the firmware takes the quanta alone; see [`SetSchedulingConfig`].
+fn set_scheduling_config(mes: &mut Mes, counters: &Counters, frame: &SetSchedulingConfig) {
+    mes.quanta.set_levels(frame.process_quantum_for_level.map(|quantum| quantum.get()));
+    let grace = frame.grace_period_other_levels.iter().chain(&frame.process_grace_period_same_level);
+    unmodelled(
+        counters,
+        [
+            ("SET_SCHEDULING_CONFIG grace periods", grace.into_iter().any(|period| period.get() != 0)),
+            ("SET_SCHEDULING_CONFIG normal_yield_percent", frame.normal_yield_percent != 0),
+        ],
+    );
 }
 
 fn add_queue(mes: &mut Mes, core: &Core, space: &AddressSpace, frame: &AddQueue) -> Result {
@@ -172,5 +217,28 @@ fn wait_reg_mem(core: &Core, [operation, reference, mask, first, second]: [u32; 
         Ok(())
     } else {
         Err(Refusal("WAIT_REG_MEM for what never comes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::mes::quanta::Asked;
+
+    #[test]
+    fn scheduling_config_sets_the_quanta_of_queues_that_ask_for_none() {
+        let (mut mes, mut config) = (Mes::default(), SetSchedulingConfig::new_zeroed());
+        config.process_quantum_for_level = [1, 20, 300, 4000, 50_000].map(Into::into);
+        set_scheduling_config(&mut mes, &Counters::default(), &config);
+        let mut frame = AddQueue::new_zeroed();
+        frame.gang_global_priority_level = 3;
+        let quantum = |frame: &AddQueue| mes.quanta.of(Asked::new(frame), Duration::ZERO);
+        assert_eq!(quantum(&frame), Duration::from_micros(400));
+        frame.gang_quantum = 70.into();
+        assert_eq!(quantum(&frame), Duration::from_micros(7));
     }
 }

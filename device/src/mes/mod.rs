@@ -5,6 +5,7 @@
 
 mod frame;
 mod process;
+mod quanta;
 mod queue;
 mod slots;
 

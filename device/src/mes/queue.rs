@@ -1,7 +1,7 @@
 //! One user queue as the scheduler knows it, on a hardware slot or waiting for one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use belfry_abi::mqd::ComputeMqd;
 use belfry_isa::mem::Apertures;
@@ -9,6 +9,7 @@ use belfry_isa::trap::TrapHandler;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::frame::Refusal;
+use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue, BlockedOn, Progress, QueueIdentity};
 use crate::device::Core;
 use crate::queue::{Hqd, HqdId, mqd_from_bytes};
@@ -51,6 +52,8 @@ fn set_token(mqd: &mut ComputeMqd, token: u64) {
     mqd.compute_wave_restore_addr_hi = (token >> 32) as u32;
 }
 
+/// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`, bits 3:2.
+const UNALIGNED: u32 = 3;
 /// Bytes of an AQL packet.
 const PACKET: u64 = 64;
 
@@ -69,10 +72,11 @@ pub(super) struct Queue {
     wptr: u64,
     /// The process's trap handler.
     trap: Option<TrapHandler>,
-    /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that.
-    exclusive: bool,
-    /// How long it may keep a slot that others wait for.
-    pub(super) quantum: Duration,
+    /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
+    /// no other queue is.
+    pub(super) exclusive: bool,
+    /// How long it asked to keep a slot that others wait for.
+    pub(super) asked: Asked,
     /// SUSPEND has named its gang.
     pub(super) suspended: bool,
     /// It has stopped for good; only REMOVE_QUEUE changes that.
@@ -121,7 +125,6 @@ impl Queue {
     pub(super) fn new(
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
-        quantum: Duration,
     ) -> Result<(Self, u64), Refusal> {
         let mqd = read_mqd(space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
@@ -140,7 +143,7 @@ impl Queue {
             wptr: frame.wptr_addr.get(),
             trap: trap_handler(frame),
             exclusive: frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED),
-            quantum,
+            asked: Asked::new(frame),
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
             slot: None,
@@ -186,6 +189,11 @@ impl Queue {
         self.engine.as_ref().map_or(self.read_index, AqlQueue::read_index)
     }
 
+    /// Whether it has neither packets nor waves to go on with, as far as its last service found.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.idle && !self.is_busy()
+    }
+
     /// Whether waves of it are on the shader engine.
     pub(super) fn is_busy(&self) -> bool {
         self.engine.as_ref().is_some_and(AqlQueue::is_busy)
@@ -222,6 +230,13 @@ impl Queue {
             engine.resume();
         } else {
             let bases = core.mmio.sh_mem_bases(vmid);
+            let alignment = core.mmio.sh_mem_config(vmid) >> 2 & 3;
+            if alignment != UNALIGNED {
+                core.counters.unmodelled(
+                    "SH_MEM_CONFIG alignment_mode other than UNALIGNED",
+                    format_args!("vmid={vmid} mode={alignment}, which runs as UNALIGNED"),
+                );
+            }
             let config = AqlConfig {
                 identity,
                 ring_base: hqd.pq_base(),

@@ -1,4 +1,10 @@
-//! Which queue is on which hardware slot, and whose turn it is when there are more queues than slots.
+//! Which queue is on which hardware slot, and whose turn it is when not all queues can be on one.
+//!
+//! Queues that want a slot wait in the order in which they were last put on or taken off one. There are not enough slots
+//! where there are more queues than hardware has, and where a queue is scheduled exclusively, as queues with the global
+//! wave sync are: such a queue is alone on the hardware. Whoever has a slot that others wait for keeps it while it has
+//! work, for its quantum; an exclusive queue that waits is not overtaken, and an exclusive queue whose quantum is over goes
+//! behind those that wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,6 +15,7 @@ use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
 use super::frame::{self, Refusal};
 use super::process::Process;
+use super::quanta::Quanta;
 use super::queue::{Queue, Saved, Served};
 use crate::device::Core;
 use crate::queue::HqdId;
@@ -51,6 +58,7 @@ pub(crate) struct Mes {
     saved: VecDeque<Saved>,
     tokens: u64,
     turns: u64,
+    pub(super) quanta: Quanta,
     poll: Duration,
 }
 
@@ -120,10 +128,10 @@ impl Mes {
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
             return Err(Refusal("ADD_QUEUE of a process that is another one already"));
         }
-        // Quanta are in units of 100 ns; the configured one is the floor, so that no driver can make slots thrash.
-        let quantum =
-            Duration::from_nanos(frame.gang_quantum.get().min(10_000_000) * 100).max(core.config.quantum);
-        let (mut queue, token) = Queue::new(kernel, frame, quantum)?;
+        let (mut queue, token) = Queue::new(kernel, frame)?;
+        // Behind those that wait already.
+        self.turns += 1;
+        queue.turn = self.turns;
         let process = self.processes.entry(key).or_insert_with(|| Process::new(frame));
         process.queues += 1;
         let mine = |saved: &Saved| {
@@ -195,7 +203,10 @@ impl Mes {
         let kernel = core.mmio.space(0);
         for queue in self.gang(gang)? {
             queue.suspended = true;
-            queue.unmap(core, kernel.as_deref());
+            if queue.slot.is_some() {
+                queue.unmap(core, kernel.as_deref());
+                core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+            }
         }
         Ok(())
     }
@@ -233,7 +244,7 @@ impl Mes {
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
     pub(crate) fn serve(&mut self, core: &Core, doorbell: u32) -> Option<Served> {
         let slots = self.hardware.as_ref()?.slots.len();
-        if self.queues.len() > slots {
+        if self.queues.len() > slots || self.queues.values().any(|queue| queue.exclusive) {
             return None;
         }
         let queue = self.queues.get_mut(&doorbell)?;
@@ -244,16 +255,32 @@ impl Mes {
         (!queue.failed).then_some(served)
     }
 
+    /// Doorbells of the queues that want a slot, in the order of their turns.
+    fn waiting(&self, core: &Core, kernel: &AddressSpace) -> Vec<u32> {
+        let waiting = self.queues.values().filter(|queue| queue.wants_slot(core, Some(kernel)));
+        let mut waiting: Vec<_> = waiting.map(|queue| (queue.turn, queue.doorbell)).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, doorbell)| doorbell).collect()
+    }
+
+    /// Queues on a slot.
+    fn mapped(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.values().filter(|queue| queue.slot.is_some())
+    }
+
+    /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone.
+    fn is_kept_off(&self, doorbell: u32) -> bool {
+        let is_exclusive = self.queues.get(&doorbell).is_some_and(|queue| queue.exclusive);
+        self.mapped().any(|queue| is_exclusive || queue.exclusive)
+    }
+
     /// Gives free slots to queues that want one.
     fn fill_slots(&mut self, core: &Core, kernel: &AddressSpace) {
-        let mut waiting: Vec<_> = self
-            .queues
-            .values()
-            .filter(|queue| queue.wants_slot(core, Some(kernel)))
-            .map(|queue| (queue.turn, queue.doorbell))
-            .collect();
-        waiting.sort_unstable();
-        for (_, doorbell) in waiting {
+        for doorbell in self.waiting(core, kernel) {
+            // Nobody goes before one that has to be alone: it would never be.
+            if self.is_kept_off(doorbell) {
+                return;
+            }
             let Some(slot) = self.free_slot() else { return };
             self.map(core, kernel, doorbell, slot);
         }
@@ -323,7 +350,7 @@ impl Mes {
             self.queues
                 .values()
                 .filter(|queue| queue.process == key)
-                .all(|queue| queue.slot.is_none() || queue.failed || (queue.idle && !queue.is_busy()))
+                .all(|queue| queue.slot.is_none() || queue.failed || queue.is_at_rest())
         };
         let last = |key: u64| {
             self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
@@ -334,9 +361,10 @@ impl Mes {
             .filter(|&(&key, process)| process.vmid.is_some() && at_rest(key))
             .min_by_key(|&(&key, _)| last(key))
             .map(|(&key, _)| key)?;
-        for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
+        for queue in self.queues.values_mut().filter(|queue| queue.process == key && queue.slot.is_some()) {
             // Waves in progress keep the process's address space, which comes back with its next VMID.
             queue.unmap(core, Some(kernel));
+            core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
         core.mmio.unmap_process(vmid);
@@ -345,41 +373,45 @@ impl Mes {
 
     /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
     fn take_turns(&mut self, core: &Core, kernel: &AddressSpace) -> Turn {
+        let now = Instant::now();
         // A queue that has failed keeps nothing from others.
         for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
             queue.unmap(core, Some(kernel));
             core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         self.fill_slots(core, kernel);
-        let waiting = self.queues.values().filter(|queue| queue.wants_slot(core, Some(kernel))).count();
-        let mut turn = Turn::WhenWoken;
-        let now = Instant::now();
-        for _ in 0..waiting {
-            let mapped = || self.queues.values().filter(|queue| queue.slot.is_some());
-            let victim = mapped()
-                .filter(|queue| queue.idle && !queue.is_busy())
-                .min_by_key(|queue| queue.turn)
-                .or_else(|| {
-                    mapped()
-                        .filter(|queue| now.duration_since(queue.since) >= queue.quantum)
-                        .min_by_key(|queue| queue.turn)
-                });
-            let Some(doorbell) = victim.map(|queue| queue.doorbell) else {
-                let left =
-                    mapped().map(|queue| queue.quantum.saturating_sub(now.duration_since(queue.since))).min();
-                turn = left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)));
-                break;
-            };
-            if let Some(queue) = self.queues.get_mut(&doorbell) {
-                queue.unmap(core, Some(kernel));
-                self.turns += 1;
-                queue.turn = self.turns;
-                count(&core.counters.queues_preempted);
-                core.trace(TraceEvent::QueueUnmapped { doorbell });
-            }
+        let waiting = self.waiting(core, kernel);
+        let Some(&first) = waiting.first() else { return Turn::WhenWoken };
+        // One slot for each that waits, or all of them.
+        let slots = if self.is_kept_off(first) { self.mapped().count() } else { waiting.len() };
+        for _ in 0..slots {
+            let at_rest = self.mapped().filter(|queue| queue.is_at_rest()).min_by_key(|queue| queue.turn);
+            let over = || self.mapped().filter(|queue| self.quantum_left(core, queue, now).is_zero());
+            let victim = at_rest.or_else(|| over().min_by_key(|queue| queue.turn));
+            let Some(doorbell) = victim.map(|queue| queue.doorbell) else { break };
+            self.preempt(core, kernel, doorbell);
             self.fill_slots(core, kernel);
         }
-        turn
+        if self.waiting(core, kernel).is_empty() {
+            return Turn::WhenWoken;
+        }
+        let left = self.mapped().map(|queue| self.quantum_left(core, queue, now)).min();
+        left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)))
+    }
+
+    /// Takes a queue off its slot; it goes behind those that wait.
+    fn preempt(&mut self, core: &Core, kernel: &AddressSpace, doorbell: u32) {
+        let Some(queue) = self.queues.get_mut(&doorbell) else { return };
+        queue.unmap(core, Some(kernel));
+        self.turns += 1;
+        queue.turn = self.turns;
+        count(&core.counters.queues_preempted);
+        core.trace(TraceEvent::QueueUnmapped { doorbell });
+    }
+
+    /// How long a queue may still keep the slot it is on.
+    fn quantum_left(&self, core: &Core, queue: &Queue, now: Instant) -> Duration {
+        self.quanta.of(queue.asked, core.config.quantum).saturating_sub(now.duration_since(queue.since))
     }
 
     /// Stops every queue and forgets everything.

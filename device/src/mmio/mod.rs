@@ -86,6 +86,8 @@ pub(crate) struct Mmio {
     classes: HashMap<u32, Access>,
     /// Uses of the others: reads, writes.
     unmodelled: Mutex<HashMap<u32, (u64, u64)>>,
+    /// Uses of far registers, by byte address.
+    far: Mutex<HashMap<u32, (u64, u64)>>,
     contexts: Contexts,
     interrupts: Arc<Interrupts>,
     memory: Arc<Memory>,
@@ -115,6 +117,7 @@ impl Mmio {
             state: Mutex::new(State::new(&*chip, memory.vram_size())),
             classes: known().map(|register| (register.index, register.access)).collect(),
             unmodelled: Mutex::default(),
+            far: Mutex::default(),
             contexts: Contexts::new(Arc::clone(&memory), walks),
             interrupts,
             memory,
@@ -224,17 +227,13 @@ impl Mmio {
         }
     }
 
-    /// Registers that were used and have no behaviour: name, reads, writes; most used first.
+    /// Registers that were used and have no behaviour: name, reads, writes.
     pub(crate) fn unmodelled(&self) -> Vec<(String, u64, u64)> {
-        let mut ranked: Vec<_> = self
-            .unmodelled
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .map(|(&index, &(reads, writes))| (names::name(index), reads, writes))
-            .collect();
-        ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
-        ranked
+        let near = self.unmodelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let near = near.iter().map(|(&index, &(reads, writes))| (names::name(index), reads, writes));
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        let far = far.iter().map(|(&byte, &(reads, writes))| (nbio::far_name(byte), reads, writes));
+        near.chain(far).collect()
     }
 
     /// Address space of a VMID, as its registers describe it.
@@ -299,6 +298,11 @@ impl Mmio {
     /// Apertures of a VMID: `SH_MEM_BASES`.
     pub(crate) fn sh_mem_bases(&self, vmid: u8) -> u32 {
         self.lock().sh_mem_bases[usize::from(vmid) % VMIDS]
+    }
+
+    /// Memory configuration of a VMID: `SH_MEM_CONFIG`.
+    pub(crate) fn sh_mem_config(&self, vmid: u8) -> u32 {
+        self.lock().sh_mem_config[usize::from(vmid) % VMIDS]
     }
 
     /// Runs `operation` on a queue's registers.

@@ -1,4 +1,9 @@
 //! Windows of the bus interface: VRAM through MM_INDEX/MM_DATA, far registers through two index/data pairs.
+//!
+//! A far register reads what was last written (0 at first), as those of the BAR that nobody models, and is counted as
+//! they are.
+
+use std::sync::PoisonError;
 
 use belfry_abi::pci::REGISTER_BAR_SIZE;
 use belfry_abi::regs::Register;
@@ -11,7 +16,7 @@ use crate::memory::Location;
 
 /// `MP1_FIRMWARE_FLAGS` in the system management network: bit 0, the SMU's firmware runs.
 const MP1_FIRMWARE_FLAGS: u32 = 0x03b1_0024;
-/// Far registers kept at most; a driver uses a few dozen.
+/// Far registers kept (and counted) at most; a driver uses a few dozen.
 const MAX_INDIRECT: usize = 4096;
 /// Bit of MM_INDEX: the window is on VRAM, not on registers.
 const MM_APER: u32 = 1 << 31;
@@ -64,13 +69,52 @@ fn target(mmio: &Mmio, window: Window) -> Target {
     }
 }
 
+/// Name of a far register, for reports.
+pub(super) fn far_name(address: u32) -> String {
+    format!("far register {address:#x}")
+}
+
+/// Counts a use of a far register that only stores.
+fn note(mmio: &Mmio, address: u32, add: impl FnOnce(&mut (u64, u64))) {
+    let mut far = mmio.far.lock().unwrap_or_else(PoisonError::into_inner);
+    if far.len() >= MAX_INDIRECT && !far.contains_key(&address) {
+        drop(far);
+        mmio.counters.error("too many far registers", format_args!("address={address:#x}"));
+        return;
+    }
+    let uses = far.entry(address).or_insert((0, 0));
+    let first = *uses == (0, 0);
+    add(uses);
+    drop(far);
+    if first {
+        log::debug!(target: "gpu::mmio", "register without behaviour: {}", far_name(address));
+    }
+}
+
+fn outside_of_vram(mmio: &Mmio, offset: u64) {
+    mmio.counters.error("window outside of VRAM", format_args!("offset={offset:#x}"));
+}
+
+fn onto_a_window(mmio: &Mmio, window: Window) {
+    mmio.counters.error("window onto a window", format_args!("{window:?}"));
+}
+
 pub(super) fn read(mmio: &Mmio, window: Window) -> u32 {
     match target(mmio, window) {
-        Target::Vram(offset) => mmio.memory.load_u32(Location::Vram(offset)).unwrap_or(0),
+        Target::Vram(offset) => mmio.memory.load_u32(Location::Vram(offset)).unwrap_or_else(|_| {
+            outside_of_vram(mmio, offset);
+            0
+        }),
         Target::Register(index) => mmio.read_direct(index),
         Target::Far(MP1_FIRMWARE_FLAGS) => 1,
-        Target::Far(address) => mmio.lock().indirect.get(&address).copied().unwrap_or(0),
-        Target::Nothing => 0,
+        Target::Far(address) => {
+            note(mmio, address, |uses| uses.0 += 1);
+            mmio.lock().indirect.get(&address).copied().unwrap_or(0)
+        }
+        Target::Nothing => {
+            onto_a_window(mmio, window);
+            0
+        }
     }
 }
 
@@ -78,21 +122,22 @@ pub(super) fn write(mmio: &Mmio, window: Window, value: u32) -> bool {
     match target(mmio, window) {
         Target::Vram(offset) => {
             if mmio.memory.store_u32(Location::Vram(offset), value).is_err() {
-                mmio.counters.error("window outside of VRAM", format_args!("offset={offset:#x}"));
+                outside_of_vram(mmio, offset);
             }
             false
         }
         Target::Register(index) => mmio.write_direct(index, value),
         Target::Far(address) => {
+            note(mmio, address, |uses| uses.1 += 1);
             let mut state = mmio.lock();
             if state.indirect.len() < MAX_INDIRECT || state.indirect.contains_key(&address) {
                 state.indirect.insert(address, value);
-            } else {
-                drop(state);
-                mmio.counters.error("too many far registers", format_args!("address={address:#x}"));
             }
             false
         }
-        Target::Nothing => false,
+        Target::Nothing => {
+            onto_a_window(mmio, window);
+            false
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! Packets: Linux `drivers/gpu/drm/amd/amdgpu/nvd.h` (`PACKET3_*`); what a driver sends:
 //! `amdgpu/gfx_v11_0.c` (`gfx11_kiq_*`, `gfx_v11_0_ring_emit_*`).
 
-use belfry_abi::pm4::Opcode;
+use belfry_abi::pm4::{Opcode, SetResources};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::mmio::Mmio;
 use crate::queue::HqdId;
@@ -11,8 +12,12 @@ use crate::vm::AddressSpace;
 
 /// First register `SET_UCONFIG_REG` counts from.
 const UCONFIG_START: u32 = 0xc000;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: compute.
+const ENGINE_COMPUTE: u32 = 0;
 /// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the scheduler.
 const ENGINE_MES: u32 = 5;
+/// `PACKET3_SET_RESOURCES_QUEUE_TYPE`: the resources are the KIQ's.
+const RESOURCES_OF_KIQ: u8 = 0;
 /// Longest packet taken; the count field allows 16384 dwords, and nothing here needs more than a page.
 pub(crate) const MAX_PACKET: u64 = 1024;
 
@@ -33,6 +38,8 @@ pub(crate) enum Request {
         /// Dword index.
         doorbell: u32,
     },
+    /// These are the resources the KIQ may give.
+    Resources(SetResources),
 }
 
 /// A packet's length in dwords, from its first one; `Err` where it is no packet.
@@ -55,6 +62,8 @@ pub(crate) struct Kiq<'a> {
     pub(crate) mmio: &'a Mmio,
     /// VMID 0.
     pub(crate) space: &'a AddressSpace,
+    /// Compute queues SET_RESOURCES gave, a bit each.
+    pub(crate) queue_mask: u64,
 }
 
 impl Kiq<'_> {
@@ -65,7 +74,8 @@ impl Kiq<'_> {
             return Ok(None);
         }
         match Opcode((header >> 8) as u8) {
-            Opcode::NOP | Opcode::SET_RESOURCES => Ok(None),
+            Opcode::NOP => Ok(None),
+            Opcode::SET_RESOURCES => set_resources(body).map(Some),
             Opcode::WRITE_DATA => self.write_data(body).map(|()| None),
             Opcode::COPY_DATA => self.copy_data(body).map(|()| None),
             Opcode::WAIT_REG_MEM => self.wait_reg_mem(body).map(|()| None),
@@ -84,7 +94,7 @@ impl Kiq<'_> {
                 self.mmio.invalidate(vmids);
                 Ok(None)
             }
-            Opcode::MAP_QUEUES => map_queues(body),
+            Opcode::MAP_QUEUES => map_queues(body, self.queue_mask),
             Opcode::UNMAP_QUEUES => {
                 let &[_, doorbell, ..] = body else { return Err("UNMAP_QUEUES is cut short") };
                 Ok(Some(Request::Unmap { doorbell: doorbell >> 2 & 0x03ff_ffff }))
@@ -175,10 +185,29 @@ fn address(lo: u32, hi: u32) -> u64 {
     u64::from(hi) << 32 | u64::from(lo)
 }
 
-fn map_queues(body: &[u32]) -> Result<Option<Request>, &'static str> {
+fn set_resources(body: &[u32]) -> Result<Request, &'static str> {
+    let (resources, _) =
+        SetResources::read_from_prefix(body.as_bytes()).map_err(|_| "SET_RESOURCES is cut short")?;
+    if resources.control.queue_type() != RESOURCES_OF_KIQ {
+        return Err("SET_RESOURCES for a queue other than the KIQ");
+    }
+    Ok(Request::Resources(resources))
+}
+
+/// `queue_mask` has four pipes of eight queues for each micro engine (`amdgpu_queue_mask_bit_to_set_resource_bit`).
+fn map_queues(body: &[u32], queue_mask: u64) -> Result<Option<Request>, &'static str> {
     let &[control, doorbell, mqd_lo, mqd_hi, ..] = body else { return Err("MAP_QUEUES is cut short") };
-    if control >> 26 & 7 != ENGINE_MES {
-        return Err("MAP_QUEUES for an engine other than the scheduler");
+    match control >> 26 & 7 {
+        ENGINE_MES => {}
+        ENGINE_COMPUTE => {
+            let bit = (control >> 18 & 1) * 32 + (control >> 16 & 3) * 8 + (control >> 13 & 7);
+            return Err(if queue_mask >> bit & 1 == 0 {
+                "MAP_QUEUES of a queue SET_RESOURCES did not give"
+            } else {
+                "MAP_QUEUES of a compute queue, which is not modelled"
+            });
+        }
+        _ => return Err("MAP_QUEUES for an engine other than the scheduler"),
     }
     // The packet counts micro engines from the first compute one: 2 is what registers call 3.
     let id = HqdId {
@@ -208,9 +237,30 @@ mod tests {
     fn map_queues_names_the_scheduler_s_queue() {
         // As gfx11_kiq_map_queues writes it for the ring on pipe 0.
         let control = 2 << 18 | 5 << 26 | 1 << 29;
-        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0]).expect("well formed");
+        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0).expect("well formed");
         assert_eq!(request, Some(Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: 0x16 }));
-        assert!(map_queues(&[1 << 18, 0, 0, 0, 0, 0]).is_err(), "compute queues are not mapped so here");
-        assert!(map_queues(&[control]).is_err());
+        assert!(map_queues(&[control], 0).is_err());
+    }
+
+    #[test]
+    fn map_queues_of_a_compute_queue_names_whether_it_was_given() {
+        // The second queue of the third pipe of the second micro engine.
+        let body = [1 << 18 | 2 << 16 | 1 << 13, 0, 0, 0, 0, 0];
+        let given = 1 << (32 + 2 * 8 + 1);
+        assert_eq!(map_queues(&body, !given), Err("MAP_QUEUES of a queue SET_RESOURCES did not give"));
+        assert_eq!(map_queues(&body, given), Err("MAP_QUEUES of a compute queue, which is not modelled"));
+    }
+
+    #[test]
+    fn set_resources_takes_the_kiq_s_alone() {
+        let body = [0xff, 1, 2, 3, 4, 5, 6];
+        let Ok(Request::Resources(resources)) = set_resources(&body) else { panic!("refused") };
+        assert_eq!(
+            (resources.control.vmid_mask(), resources.queue_mask_hi, resources.gds_heap),
+            (0xff, 2, 6)
+        );
+        assert_eq!(set_resources(&[0; 6]), Err("SET_RESOURCES is cut short"));
+        let hiq = [1 << 29, 0, 0, 0, 0, 0, 0];
+        assert_eq!(set_resources(&hiq), Err("SET_RESOURCES for a queue other than the KIQ"));
     }
 }

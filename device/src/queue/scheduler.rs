@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
+use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
 
 use crate::device::Core;
@@ -15,6 +16,7 @@ use crate::patience;
 use crate::queue::{
     HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, Wake, mqd_from_bytes, packet_length, seed_doorbell,
 };
+use crate::stats::count;
 use crate::vm::AddressSpace;
 
 /// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
@@ -23,6 +25,23 @@ const LOOK: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 const BATCH: usize = 64;
 /// How often a thread that rings a doorbell looks at the queue before it leaves the rest to the scheduler's thread.
 const LOOKS: usize = 4;
+
+/// How long the scheduler waits between looks at doorbells nobody announces: ever longer while nothing happens.
+#[derive(Debug, Default)]
+struct Interval {
+    length: Duration,
+    /// The device's activity when the interval was last chosen.
+    activity: u64,
+}
+
+impl Interval {
+    /// Chooses the time until the next look: the shortest if there was activity since it was last chosen.
+    fn next(&mut self, activity: u64) -> Duration {
+        let quiet = std::mem::replace(&mut self.activity, activity) == activity;
+        self.length = if quiet { (self.length * 2).clamp(LOOK.0, LOOK.1) } else { LOOK.0 };
+        self.length
+    }
+}
 
 /// Waits for news, first awake and then asleep.
 fn wait(wake: &Wake, turn: Turn) {
@@ -54,7 +73,9 @@ struct State {
     mes: Mes,
     paused: bool,
     held: bool,
-    look: Duration,
+    look: Interval,
+    /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
+    queue_mask: u64,
 }
 
 /// The scheduler and the lock that resets and pauses take.
@@ -74,6 +95,7 @@ impl Scheduler {
                 std::thread::yield_now();
             }
             let turn = self.lock().pass(core);
+            count(&core.counters.scheduler_looks);
             wait(&core.wake, turn);
         }
     }
@@ -105,12 +127,21 @@ impl Scheduler {
         false
     }
 
+    /// Looks once on the calling thread, and gives the time until the next look.
+    #[cfg(test)]
+    pub(crate) fn look(&self, core: &Core) -> Duration {
+        let mut state = self.lock();
+        state.pass(core);
+        state.look.length
+    }
+
     /// Stops every queue and forgets them; `between` runs while nothing is served.
     pub(crate) fn reset(&self, core: &Core, between: impl FnOnce()) {
         self.visit(|state| {
             state.mes.reset(core);
             state.rings.clear();
             state.held = false;
+            state.queue_mask = 0;
             between();
         });
         core.wake.wake();
@@ -155,13 +186,11 @@ impl State {
         }
         self.hold(false);
         self.follow_registers(core);
-        let before = core.activity();
         let mut turn = self.serve_rings(core);
         turn = turn.min(self.mes.pass(core));
+        let interval = self.look.next(core.activity());
         if core.config.poll_doorbells && (!self.rings.is_empty() || self.mes.has_queues()) {
-            let quiet = core.activity() == before;
-            self.look = if quiet { (self.look * 2).clamp(LOOK.0, LOOK.1) } else { LOOK.0 };
-            turn = turn.min(Turn::After(self.look));
+            turn = turn.min(Turn::After(interval));
         }
         turn
     }
@@ -290,7 +319,7 @@ impl State {
         let mut packet = vec![0; length as usize];
         running.ring.peek(space, 0, &mut packet).map_err(|_| "the KIQ's ring is not mapped")?;
         running.ring.consume(length);
-        match (Kiq { mmio: &core.mmio, space }).execute(&packet) {
+        match (Kiq { mmio: &core.mmio, space, queue_mask: self.queue_mask }).execute(&packet) {
             Ok(None) => {}
             Ok(Some(request)) => {
                 if let Err(why) = self.obey(core, space, request) {
@@ -335,6 +364,29 @@ impl State {
                 core.doorbells.own(doorbell, false);
                 Ok(())
             }
+            KiqRequest::Resources(resources) => {
+                self.set_resources(core, &resources);
+                Ok(())
+            }
+        }
+    }
+
+    /// The KIQ maps the MES alone: what it may give to others is known, but nobody ever gets it. MAP_QUEUES and
+    /// MAP_PROCESS, which would give it, are refused. Queues are taken off at once, within any latency.
+    fn set_resources(&mut self, core: &Core, resources: &SetResources) {
+        self.queue_mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);
+        let others = [
+            ("SET_RESOURCES vmid_mask", u64::from(resources.control.vmid_mask())),
+            ("SET_RESOURCES queue_mask", self.queue_mask),
+            (
+                "SET_RESOURCES gws_mask",
+                u64::from(resources.gws_mask_hi) << 32 | u64::from(resources.gws_mask_lo),
+            ),
+            ("SET_RESOURCES oac_mask", resources.oac_mask.into()),
+            ("SET_RESOURCES gds_heap", resources.gds_heap.into()),
+        ];
+        for (name, value) in others.into_iter().filter(|(_, value)| *value != 0) {
+            core.counters.unmodelled(name, format_args!("{value:#x}, which the KIQ gives to nobody"));
         }
     }
 

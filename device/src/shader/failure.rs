@@ -83,7 +83,7 @@ impl WaveFailure {
                 };
                 FailureClass::Translation(Fault { va: memory.va, access: memory.access, kind, level: 0 })
             }
-            FaultCause::LdsOutOfRange { .. } => FailureClass::Aperture,
+            FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => FailureClass::Aperture,
             _ => FailureClass::IllegalInstruction,
         }
     }

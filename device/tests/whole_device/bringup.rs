@@ -2,7 +2,8 @@
 
 use belfry_abi::ih::{Client, Source};
 use belfry_abi::mes::{
-    Header, MiscOpcode, Opcode, QueryStatus, WRM_OPERATION_WAIT_REG_MEM, WRM_OPERATION_WR_WAIT_WR_REG,
+    Header, MiscOpcode, Opcode, QueryStatus, SetHwResources, SetHwResources1, SetSchedulingConfig,
+    WRM_OPERATION_WAIT_REG_MEM, WRM_OPERATION_WR_WAIT_WR_REG,
 };
 use belfry_abi::pci;
 use belfry_abi::regs::{Register, gc, mmhub, mp, nbio, osssys, smuio};
@@ -70,6 +71,44 @@ fn far_registers_are_reached_by_index_and_data() {
         driver.write(data, 1);
         assert_eq!(driver.read(data), 0);
     }
+    assert_eq!(driver.errors("window onto a window"), 4);
+}
+
+#[test]
+fn far_registers_without_behaviour_are_ranked_by_use() {
+    let driver = Driver::new();
+    let far = |address: u32, writes: u32| {
+        driver.write(nbio::PCIE_INDEX2::INDEX, address);
+        (0..writes).for_each(|value| driver.write(nbio::PCIE_DATA2::INDEX, value));
+        driver.read(nbio::PCIE_DATA2::INDEX)
+    };
+    assert_eq!(far(0x1013_4408, 3), 2);
+    assert_eq!(far(0x1013_440c, 0), 0);
+    // Modelled: read without a trace, and not to be written.
+    assert_eq!(far(0x03b1_0024, 0), 1);
+    let ranked = driver.gpu.unmodelled();
+    assert_eq!(ranked[0], ("far register 0x10134408".to_owned(), 1, 3));
+    assert_eq!(ranked[1], ("far register 0x1013440c".to_owned(), 1, 0));
+    assert_eq!(ranked.len(), 2);
+    assert_eq!(far(0x03b1_0024, 1), 1);
+    assert!(driver.gpu.unmodelled().contains(&("far register 0x3b10024".to_owned(), 0, 1)));
+    // However many a guest uses, a bounded number is kept.
+    for n in 0..5000 {
+        driver.write(nbio::RSMU_INDEX::INDEX, 0x2000_0000 + n * 4);
+        driver.write(nbio::RSMU_DATA::INDEX, 1);
+    }
+    assert!(driver.errors("too many far registers") > 0);
+    assert!(driver.gpu.unmodelled().len() < 5000);
+}
+
+#[test]
+fn vram_window_out_of_range_is_counted() {
+    let driver = Driver::new();
+    driver.write(nbio::MM_INDEX_HI::INDEX, (VRAM >> 31) as u32);
+    driver.write(nbio::MM_INDEX::INDEX, VRAM as u32 | 1 << 31);
+    assert_eq!(driver.read(nbio::MM_DATA::INDEX), 0);
+    driver.write(nbio::MM_DATA::INDEX, 1);
+    assert_eq!(driver.errors("window outside of VRAM"), 2);
 }
 
 #[test]
@@ -240,6 +279,80 @@ fn bad_packets_on_the_kiq_interrupt_and_are_skipped() {
     assert_eq!(driver.interrupts.0.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
+/// Fields that were asked for and not acted on, by name.
+fn ignored(driver: &Driver, frame: &str) -> Vec<(String, u64)> {
+    let ranked = driver.gpu.unmodelled().into_iter();
+    ranked.filter(|(name, ..)| name.starts_with(frame)).map(|(name, _, count)| (name, count)).collect()
+}
+
+#[test]
+fn resources_the_kiq_gives_to_nobody_are_named() {
+    let mut driver = Driver::up();
+    let set_resources = |control: u32, queues: u32, others: u32| {
+        [3 << 30 | 6 << 16 | 0xa0 << 8, control, queues, 0, others, 0, others, others]
+    };
+    driver.kiq(&set_resources(0, 0, 0));
+    driver.kiq_test();
+    assert!(ignored(&driver, "SET_RESOURCES").is_empty(), "nothing was asked for");
+    driver.kiq(&set_resources(0xff00, 1 << 9, 3));
+    driver.kiq_test();
+    let names = ["gds_heap", "gws_mask", "oac_mask", "queue_mask", "vmid_mask"];
+    assert_eq!(ignored(&driver, "SET_RESOURCES"), names.map(|name| (format!("SET_RESOURCES {name}"), 1)));
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+    // The mask decides what a driver that maps compute queues is told: pipe 1, queue 1 was given, queue 2 was not.
+    let map = |queue: u32| [3 << 30 | 5 << 16 | 0xa2 << 8, 1 << 16 | queue << 13, 0, 0, 0, 0, 0];
+    driver.kiq(&map(1));
+    driver.kiq(&map(2));
+    driver.kiq(&set_resources(1 << 29, 0, 0));
+    driver.kiq_test();
+    assert_eq!(driver.errors("MAP_QUEUES of a compute queue, which is not modelled"), 1);
+    assert_eq!(driver.errors("MAP_QUEUES of a queue SET_RESOURCES did not give"), 1);
+    assert_eq!(driver.errors("SET_RESOURCES for a queue other than the KIQ"), 1);
+    let entries = driver.drain_interrupts();
+    assert!(entries.iter().all(|entry| entry.source() == Source::CP_BAD_OPCODE_ERROR) && entries.len() == 3);
+}
+
+#[test]
+fn fields_of_scheduler_frames_that_do_nothing_are_named() {
+    let mut driver = Driver::up();
+    let mut more = SetHwResources1::new_zeroed();
+    more.header = Header::new(Opcode::SET_HW_RSRC_1);
+    let mut config = SetSchedulingConfig::new_zeroed();
+    config.header = Header::new(Opcode::SET_SCHEDULING_CONFIG);
+    config.process_quantum_for_level = [1000.into(); 5];
+    more.timestamp = 5.into();
+    assert!(driver.mes(&more, Opcode::SET_HW_RSRC_1));
+    assert!(driver.mes(&config, Opcode::SET_SCHEDULING_CONFIG));
+    assert!(ignored(&driver, "SET_").is_empty(), "all of this is done");
+    more.flags = SetHwResources1::ENABLE_MES_INFO_CTX | 2;
+    more.later[0] = 10;
+    config.normal_yield_percent = 10;
+    config.grace_period_other_levels[3] = 1.into();
+    let mut hardware = SetHwResources::new_zeroed();
+    hardware.header = Header::new(Opcode::SET_HW_RSRC);
+    hardware.vmid_mask_gfxhub = 0xff00;
+    hardware.compute_hqd_mask = [0xc; 8];
+    hardware.gfx_hqd_mask[0] = 2;
+    hardware.sdma_hqd_mask[1] = 0xfc;
+    hardware.aggregated_doorbells[4] = 0x86;
+    assert!(driver.mes(&more, Opcode::SET_HW_RSRC_1));
+    assert!(driver.mes(&config, Opcode::SET_SCHEDULING_CONFIG));
+    assert!(driver.mes(&hardware, Opcode::SET_HW_RSRC));
+    let names = [
+        "SET_HW_RSRC aggregated_doorbells",
+        "SET_HW_RSRC compute_hqd_mask of pipes 4 to 7",
+        "SET_HW_RSRC gfx_hqd_mask",
+        "SET_HW_RSRC sdma_hqd_mask",
+        "SET_HW_RSRC_1 fields of later firmware",
+        "SET_HW_RSRC_1 mes_info_ctx",
+        "SET_HW_RSRC_1 unknown flags",
+        "SET_SCHEDULING_CONFIG grace periods",
+        "SET_SCHEDULING_CONFIG normal_yield_percent",
+    ];
+    assert_eq!(ignored(&driver, "SET_"), names.map(|name| (name.to_owned(), 1)));
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+}
+
 #[test]
 fn a_write_pointer_out_of_the_ring_is_refused() {
     let mut driver = Driver::up();
@@ -307,7 +420,7 @@ fn nothing_happens_while_the_function_is_not_bus_master() {
     query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
     query.api_status = status;
     driver.mes_bytes(query.as_bytes().try_into().unwrap());
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    driver.scheduler_looks();
     assert_eq!(driver.ram_u64(fence), 0);
     driver.gpu.config_write(4, &[6, 0]);
     eventually("the frame is answered once the bit is set", || driver.ram_u64(fence) != 0);
@@ -322,7 +435,7 @@ fn pause_and_resume_hold_the_scheduler() {
     query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
     query.api_status = status;
     driver.mes_bytes(query.as_bytes().try_into().unwrap());
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    driver.scheduler_looks();
     assert_eq!(driver.ram_u64(fence), 0);
     driver.gpu.resume();
     eventually("the frame is answered afterwards", || driver.ram_u64(fence) != 0);

@@ -453,6 +453,16 @@ impl Driver {
         });
     }
 
+    /// Returns when the scheduler has looked at its queues, from beginning to end, after the call.
+    pub fn scheduler_looks(&self) {
+        // One look may have begun before.
+        let enough = self.gpu.stats().scheduler_looks + 2;
+        eventually("the scheduler looks", || {
+            self.gpu.doorbell_hint();
+            self.gpu.stats().scheduler_looks >= enough
+        });
+    }
+
     pub fn set_hw_resources(&mut self, vmids: u32, queues: u32) {
         let mut frame = SetHwResources::new_zeroed();
         frame.header = Header::new(Opcode::SET_HW_RSRC);

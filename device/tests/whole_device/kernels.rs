@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 use belfry_abi::ih::Source;
+use belfry_abi::mes::{AddQueueFlags, Opcode};
 use belfry_device::GpuConfig;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
@@ -109,20 +110,35 @@ fn a_compiled_kernel_adds_vectors() {
 }
 
 /// A process with a queue, and a kernel that says that it has begun and then spins until told to stop.
-struct Spinning {
+pub struct Spinning {
     process: Process,
-    queue: UserQueue,
+    pub queue: UserQueue,
     packet: KernelDispatchPacket,
-    stop: u64,
+    pub stop: u64,
     started: u64,
-    done: u64,
+    pub done: u64,
+}
+
+impl Spinning {
+    /// Starts it, and returns when it runs.
+    pub fn start(&mut self, driver: &Driver) {
+        self.queue.put(driver, &self.packet);
+        eventually("the kernel runs", || driver.ram_u32(self.started) != 0);
+    }
 }
 
 /// One that nobody has started yet.
 fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+    ready_to_spin_with(driver, pasid, doorbell, AddQueueFlags::empty())
+}
+
+/// One whose queue was added with more flags than a compute queue's.
+pub fn ready_to_spin_with(driver: &mut Driver, pasid: u16, doorbell: u32, flags: AddQueueFlags) -> Spinning {
     let mut process = Process::new(driver, pasid);
     let queue = UserQueue::new(driver, &mut process, doorbell);
-    assert!(queue.add(driver, &process));
+    let mut frame = queue.frame(driver, &process);
+    frame.flags |= flags;
+    assert!(driver.mes(&frame, Opcode::ADD_QUEUE));
     let kernel = load(driver, &mut process, PROBE, "spin.kd");
     let (words, words_va) = process.alloc(driver, 4096);
     let (kernarg, kernarg_va) = process.alloc(driver, 4096);
@@ -136,8 +152,7 @@ fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
 
 fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     let mut spin = ready_to_spin(driver, pasid, doorbell);
-    spin.queue.put(driver, &spin.packet);
-    eventually("the kernel runs", || driver.ram_u32(spin.started) != 0);
+    spin.start(driver);
     spin
 }
 

@@ -6,5 +6,6 @@
 mod accesses;
 mod bringup;
 mod driver;
+mod exclusive;
 mod kernels;
 mod queues;

@@ -98,6 +98,26 @@ pub const REFUSED: &[Refused] = &[
     },
 ];
 
+/// A command that runs, and what of it does nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Partial {
+    /// The command.
+    pub command: u32,
+    /// What is accepted without effect.
+    pub missing: &'static str,
+}
+
+/// Commands that take something without effect; for the documentation. What CREATE_QUEUE refuses is
+/// [`REFUSED_QUEUE_TYPES`](crate::queue_manager::REFUSED_QUEUE_TYPES).
+pub const PARTIAL: &[Partial] = &[
+    Partial { command: nr::CREATE_QUEUE, missing: "the device serves queues of every priority in turn" },
+    Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
+    Partial {
+        command: nr::SET_CU_MASK,
+        missing: "the mask is kept in the MQD, and the device places workgroups without it",
+    },
+];
+
 /// Builds an action from a function over the command's structure.
 macro_rules! run {
     ($function:ident) => {

@@ -205,7 +205,14 @@ impl Machine<'_> {
         [va, last].into_iter().find_map(|va| self.global.tlb.lookup(self.global.mmu, va, access).err())
     }
 
-    /// Stops the wave for an LDS access out of range.
+    /// Stops the wave for an LDS atomic at an address that is no multiple of its size.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lds_misaligned(&mut self, address: u32, bytes: u32, lanes: u64) -> Flow {
+        self.fault(FaultCause::LdsMisaligned { address, bytes, lanes })
+    }
+
+    /// Stops the wave for an LDS access out of range, by way of a flat address.
     #[cold]
     #[inline(never)]
     pub(crate) fn lds_fault(&mut self, address: u32, lanes: u64) -> Flow {

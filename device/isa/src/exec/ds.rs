@@ -2,6 +2,10 @@
 //!
 //! `src[0]` is the address row, `src[1]` and `src[2]` the data rows, `imm` the byte offset (two-address operations: the
 //! second in `dst2`).
+//!
+//! What lies outside of the workgroup's allocation reads 0, is not written and does not fault ("RDNA3 Instruction Set
+//! Architecture", 3.3.4.1, with `LDS_CONFIG.ADDR_OUT_OF_RANGE_REPORTING` 0). Each lane's access counts as a whole: with
+//! one byte outside, all of it is. Atomics at an address that is no multiple of their size fault (3.3.3).
 
 #![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
 #![expect(
@@ -54,20 +58,15 @@ pub(crate) fn pattern<L: Lanes, const N: usize>(address: L::V, first: u32) -> Pa
     }
 }
 
-/// The fault of the active lanes from `from` on whose addresses are out of range; the lanes before are done.
+/// Zeros in `registers` registers from `dst` of the lanes in a mask, whose accesses were outside.
 #[cold]
 #[inline(never)]
-fn out_of_range(w: &Wave, m: &mut Machine<'_>, d: &Di, offset: u32, bytes: u32, from: u32) -> Flow {
-    let mut failed = None;
-    for lane in (from..w.lanes()).filter(|lane| exec_half(w, lane / 32) >> (lane & 31) & 1 != 0) {
-        let at = w.v.lane(d.src[0].value + lane / 32, lane & 31).wrapping_add(offset);
-        if !m.lds.contains(at, bytes) {
-            let (_, lanes) = failed.get_or_insert((at, 0_u64));
-            *lanes |= 1 << lane;
+pub(crate) fn clear(w: &mut Wave, dst: u32, registers: u32, lanes: u64) {
+    for lane in (0..w.lanes()).filter(|lane| lanes >> lane & 1 != 0) {
+        for n in 0..registers {
+            w.v.set_lane(dst + n * w.halves + lane / 32, lane & 31, 0);
         }
     }
-    let (address, lanes) = failed.unwrap_or_default();
-    m.lds_fault(address, lanes)
 }
 
 /// Lanes whose `bytes` at `at`, the sum of address and offset, are all inside. The sum wraps at 32 bits: compilers give
@@ -78,7 +77,8 @@ fn in_range<L: Lanes>(m: &Machine<'_>, at: L::V, bytes: u32) -> u16 {
     !L::lt_u(L::splat(last), at)
 }
 
-/// Loads `N` dwords per lane from address + `offset` into rows from `dst`.
+/// Loads `N` dwords per lane from address + `offset` into rows from `dst`; the active lanes whose dwords are not all
+/// inside, in which nothing meaningful is left.
 #[inline(always)]
 fn load_words<L: Lanes, const N: usize>(
     w: &mut Wave,
@@ -86,7 +86,8 @@ fn load_words<L: Lanes, const N: usize>(
     d: &Di,
     offset: u32,
     dst: u32,
-) -> Option<Flow> {
+) -> u64 {
+    let mut missing = 0;
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             if mask == 0 {
@@ -94,13 +95,13 @@ fn load_words<L: Lanes, const N: usize>(
             }
             let addresses = w.v.row(d.src[0].value + half)[chunk].0;
             let at = L::add(L::from_array(addresses), L::splat(offset));
-            let bytes = N as u32 * 4;
-            if in_range::<L>(m, at, bytes) & mask != mask {
-                return Some(out_of_range(w, m, d, offset, bytes, half * 32 + chunk as u32 * 16));
+            let inside = in_range::<L>(m, at, N as u32 * 4) & mask;
+            if inside != mask {
+                missing |= u64::from(mask & !inside) << (half * 32 + chunk as u32 * 16);
             }
             let mut rows = [L::splat(0); N];
             let base = addresses[0].wrapping_add(offset);
-            let shape = if mask == u16::MAX { pattern::<L, N>(at, base) } else { Pattern::Scattered };
+            let shape = if inside == u16::MAX { pattern::<L, N>(at, base) } else { Pattern::Scattered };
             match shape {
                 Pattern::Contiguous(base) => gather_contiguous::<L, N>(m, base, &mut rows),
                 Pattern::Uniform(base) => {
@@ -109,7 +110,7 @@ fn load_words<L: Lanes, const N: usize>(
                     }
                 }
                 Pattern::Scattered => {
-                    // Lanes that are off read from wherever, and are not written.
+                    // Lanes that are off or outside read from wherever; those off are not written.
                     for n in 0..N {
                         rows[n] = L::gather(m.lds.storage(), L::add(at, L::splat(n as u32 * 4)));
                     }
@@ -126,7 +127,7 @@ fn load_words<L: Lanes, const N: usize>(
             }
         }
     }
-    None
+    missing
 }
 
 #[inline(always)]
@@ -166,7 +167,11 @@ fn gather_contiguous<L: Lanes, const N: usize>(m: &Machine<'_>, base: u32, rows:
 
 #[inline(always)]
 fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    load_words::<L, N>(w, m, d, d.imm, d.dst).unwrap_or(Flow::NEXT)
+    let missing = load_words::<L, N>(w, m, d, d.imm, d.dst);
+    if missing != 0 {
+        clear(w, d.dst, N as u32, missing);
+    }
+    Flow::NEXT
 }
 
 #[inline(always)]
@@ -174,38 +179,35 @@ fn load_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di)
     let second = d.dst + N as u32 * w.halves;
     let overwritten = d.src[0].value >= d.dst && d.src[0].value < second;
     if !overwritten {
-        if let Some(flow) = load_words::<L, N>(w, m, d, d.imm, d.dst) {
-            return flow;
+        let mut missing = load_words::<L, N>(w, m, d, d.imm, d.dst);
+        missing |= load_words::<L, N>(w, m, d, d.dst2, second);
+        if missing != 0 {
+            clear(w, d.dst, 2 * N as u32, missing);
         }
-        return load_words::<L, N>(w, m, d, d.dst2, second).unwrap_or(Flow::NEXT);
+        return Flow::NEXT;
     }
     // The first result overwrites the address: keep it.
     let keep = (w.halves, [*w.v.row(d.src[0].value), *w.v.row(d.src[0].value + 1)]);
-    if let Some(flow) = load_words::<L, N>(w, m, d, d.imm, d.dst) {
-        return flow;
-    }
+    let mut missing = load_words::<L, N>(w, m, d, d.imm, d.dst);
     // Restore the address for the second load, then put the first result back.
     let row = d.src[0].value;
     let loaded = [*w.v.row(row), *w.v.row(row + 1)];
     for n in 0..keep.0 {
         *w.v.row_mut(row + n) = keep.1[n as usize & 1];
     }
-    let flow = load_words::<L, N>(w, m, d, d.dst2, second);
+    missing |= load_words::<L, N>(w, m, d, d.dst2, second);
     for n in 0..keep.0 {
         *w.v.row_mut(row + n) = loaded[n as usize & 1];
     }
-    flow.unwrap_or(Flow::NEXT)
+    if missing != 0 {
+        clear(w, d.dst, 2 * N as u32, missing);
+    }
+    Flow::NEXT
 }
 
-/// Stores `N` dwords per lane from rows at `data`.
+/// Stores `N` dwords per lane from rows at `data`, of the lanes whose dwords are all inside.
 #[inline(always)]
-fn store_words<L: Lanes, const N: usize>(
-    w: &Wave,
-    m: &mut Machine<'_>,
-    d: &Di,
-    offset: u32,
-    data: u32,
-) -> Option<Flow> {
+fn store_words<L: Lanes, const N: usize>(w: &Wave, m: &mut Machine<'_>, d: &Di, offset: u32, data: u32) {
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             if mask == 0 {
@@ -213,10 +215,7 @@ fn store_words<L: Lanes, const N: usize>(
             }
             let addresses = w.v.row(d.src[0].value + half)[chunk].0;
             let at = L::add(L::from_array(addresses), L::splat(offset));
-            let bytes = N as u32 * 4;
-            if in_range::<L>(m, at, bytes) & mask != mask {
-                return Some(out_of_range(w, m, d, offset, bytes, half * 32 + chunk as u32 * 16));
-            }
+            let mask = in_range::<L>(m, at, N as u32 * 4) & mask;
             let row = |n: usize| &w.v.row(data + n as u32 * w.halves + half)[chunk];
             // No lane operations inside closures: those are compiled without the backend's instructions.
             if mask == u16::MAX
@@ -248,21 +247,19 @@ fn store_words<L: Lanes, const N: usize>(
             }
         }
     }
-    None
 }
 
 #[inline(always)]
 fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    store_words::<L, N>(w, m, d, d.imm, d.src[1].value).unwrap_or(Flow::NEXT)
+    store_words::<L, N>(w, m, d, d.imm, d.src[1].value);
+    Flow::NEXT
 }
 
 #[inline(always)]
 fn store_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    // No closure: it would be compiled without the backend's instructions.
-    if let Some(flow) = store_words::<L, N>(w, m, d, d.imm, d.src[1].value) {
-        return flow;
-    }
-    store_words::<L, N>(w, m, d, d.dst2, d.src[2].value).unwrap_or(Flow::NEXT)
+    store_words::<L, N>(w, m, d, d.imm, d.src[1].value);
+    store_words::<L, N>(w, m, d, d.dst2, d.src[2].value);
+    Flow::NEXT
 }
 
 per_backend! {
@@ -385,36 +382,58 @@ impl Narrow {
     }
 }
 
-/// Calls `f` with each active lane's address, checked for `bytes` bytes.
+/// Calls `f` with each active lane's address.
 #[inline(always)]
 fn each_address(
     w: &mut Wave,
     m: &mut Machine<'_>,
     d: &Di,
-    bytes: u32,
     mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, u32),
-) -> Flow {
-    let mut failed = None;
+) {
     for_each_active(w, |w, lane| {
         let base = w.v.lane(d.src[0].value + lane / 32, lane & 31);
-        let at = base.wrapping_add(d.imm);
-        if !m.lds.contains(at, bytes) {
+        f(w, m, lane, base.wrapping_add(d.imm));
+    });
+}
+
+/// An atomic of `bytes` bytes by each active lane, which writes `registers` registers if it returns anything: calls `f`
+/// with the addresses that are inside. The lanes before the first misaligned address are done.
+#[inline(always)]
+fn each_atomic(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    (bytes, registers): (u32, u32),
+    mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, u32),
+) -> Flow {
+    let (mut failed, mut missing) = (None, 0_u64);
+    each_address(w, m, d, |w, m, lane, at| {
+        if !at.is_multiple_of(bytes) {
             let (_, lanes) = failed.get_or_insert((at, 0_u64));
             *lanes |= 1 << lane;
         } else if failed.is_none() {
-            f(w, m, lane, at);
+            if m.lds.contains(at, bytes) {
+                f(w, m, lane, at);
+            } else {
+                missing |= 1 << lane;
+            }
         }
     });
+    if missing != 0 && d.flags & flag::RETURN != 0 {
+        clear(w, d.dst, registers, missing);
+    }
     match failed {
-        Some((address, lanes)) => m.lds_fault(address, lanes),
+        Some((address, lanes)) => m.lds_misaligned(address, bytes, lanes),
         None => Flow::NEXT,
     }
 }
 
 fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
-    each_address(w, m, d, narrow.bytes, |w, m, lane, at| {
-        let value = if narrow.bytes == 1 {
+    each_address(w, m, d, |w, m, lane, at| {
+        let value = if !m.lds.contains(at, narrow.bytes) {
+            0
+        } else if narrow.bytes == 1 {
             u16::from(m.lds.get::<1>(at)[0])
         } else {
             u16::from_le_bytes(m.lds.get(at))
@@ -422,25 +441,30 @@ fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         let row = d.dst + lane / 32;
         let new = narrow.merge(w.v.lane(row, lane & 31), value);
         w.v.set_lane(row, lane & 31, new);
-    })
+    });
+    Flow::NEXT
 }
 
 fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
-    each_address(w, m, d, narrow.bytes, |w, m, lane, at| {
+    each_address(w, m, d, |w, m, lane, at| {
         let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);
         let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
+        if !m.lds.contains(at, narrow.bytes) {
+            return;
+        }
         if narrow.bytes == 1 {
             m.lds.put(at, [value as u8]);
         } else {
             m.lds.put(at, (value as u16).to_le_bytes());
         }
-    })
+    });
+    Flow::NEXT
 }
 
 fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let function = Function::from_number(d.aux);
-    each_address(w, m, d, 4, |w, m, lane, at| {
+    each_atomic(w, m, d, (4, 1), |w, m, lane, at| {
         let (half, lane) = (lane / 32, lane & 31);
         let old = u32::from_le_bytes(m.lds.get(at));
         let new = function.apply32(
@@ -470,7 +494,7 @@ pub(crate) fn set_lane64(w: &mut Wave, row: u32, lane: u32, value: u64) {
 
 fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let function = Function::from_number(d.aux);
-    each_address(w, m, d, 8, |w, m, lane, at| {
+    each_atomic(w, m, d, (8, 2), |w, m, lane, at| {
         let old = u64::from_le_bytes(m.lds.get(at));
         let new = function.apply64(old, lane64(w, d.src[1].value, lane), lane64(w, d.src[2].value, lane));
         m.lds.put(at, new.to_le_bytes());
@@ -544,13 +568,16 @@ fn swizzle(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 fn append_consume(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let exec = if w.halves == 1 { u64::from(w.exec() as u32) } else { w.exec() };
     let at = (w.m0() & 0xffff).wrapping_add(d.imm);
-    if !m.lds.contains(at, 4) {
-        return m.lds_fault(at, exec);
+    if !at.is_multiple_of(4) && exec != 0 {
+        return m.lds_misaligned(at, 4, exec);
     }
-    let old = u32::from_le_bytes(m.lds.get(at));
+    let inside = m.lds.contains(at, 4);
+    let old = if inside { u32::from_le_bytes(m.lds.get(at)) } else { 0 };
     let count = exec.count_ones();
     let new = if d.aux == 0 { old.wrapping_add(count) } else { old.wrapping_sub(count) };
-    m.lds.put(at, new.to_le_bytes());
+    if inside {
+        m.lds.put(at, new.to_le_bytes());
+    }
     for_each_active(w, |w, lane| w.v.set_lane(d.dst + lane / 32, lane & 31, old));
     Flow::NEXT
 }

@@ -1,33 +1,54 @@
 //! LDS and global accesses addressed by the lane's number, and exchanges beyond the ordinary atomics.
 
 use super::di::{Di, Flow, Handler, Machine};
-use super::ds::{lane64, set_lane64};
+use super::ds::{clear, lane64, set_lane64};
 use super::lane::for_each_active;
 use crate::mem::Word;
 use crate::wave::{Wave, number};
 
-/// Runs `f` for each active lane with its `N` addresses of `bytes`, if those of all lanes are inside.
+/// Runs `f` for each active lane whose `N` addresses of `bytes` are all inside; the lanes where one is not.
 fn each<const N: usize>(
     w: &mut Wave,
     m: &mut Machine<'_>,
     bytes: u32,
     addresses: impl Fn(&Wave, u32) -> [u32; N],
     mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, [u32; N]),
+) -> u64 {
+    let mut missing = 0;
+    for_each_active(w, |w, lane| {
+        let at = addresses(w, lane);
+        if at.into_iter().all(|at| m.lds.contains(at, bytes)) {
+            f(w, m, lane, at);
+        } else {
+            missing |= 1 << lane;
+        }
+    });
+    missing
+}
+
+/// As [`each`] for atomics, which write `registers` registers of zeros for the lanes outside; if an address is no
+/// multiple of `bytes`, no lane is done.
+fn each_atomic<const N: usize>(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    (bytes, dst, registers): (u32, u32, u32),
+    addresses: impl Fn(&Wave, u32) -> [u32; N],
+    f: impl FnMut(&mut Wave, &mut Machine<'_>, u32, [u32; N]),
 ) -> Flow {
     let mut failed = None;
     for_each_active(w, |w, lane| {
-        if let Some(at) = addresses(w, lane).into_iter().find(|at| !m.lds.contains(*at, bytes)) {
+        if let Some(at) = addresses(w, lane).into_iter().find(|at| !at.is_multiple_of(bytes)) {
             let (_, lanes) = failed.get_or_insert((at, 0_u64));
             *lanes |= 1 << lane;
         }
     });
     if let Some((address, lanes)) = failed {
-        return m.lds_fault(address, lanes);
+        return m.lds_misaligned(address, bytes, lanes);
     }
-    for_each_active(w, |w, lane| {
-        let at = addresses(w, lane);
-        f(w, m, lane, at);
-    });
+    let missing = each(w, m, bytes, addresses, f);
+    if missing != 0 {
+        clear(w, dst, registers, missing);
+    }
     Flow::NEXT
 }
 
@@ -44,7 +65,7 @@ fn with_offsets<const N: usize>(w: &Wave, d: &Di, lane: u32, offsets: [u32; N]) 
 
 /// `ds_load_addtid_b32`.
 fn load_addtid(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(
+    let missing = each(
         w,
         m,
         4,
@@ -52,7 +73,11 @@ fn load_addtid(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         |w, m, lane, [at]| {
             w.v.set_lane(d.dst + lane / 32, lane & 31, u32::from_le_bytes(m.lds.get(at)));
         },
-    )
+    );
+    if missing != 0 {
+        clear(w, d.dst, 1, missing);
+    }
+    Flow::NEXT
 }
 
 /// `ds_store_addtid_b32`.
@@ -65,15 +90,16 @@ fn store_addtid(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         |w, m, lane, [at]| {
             m.lds.put(at, w.v.lane(d.src[1].value + lane / 32, lane & 31).to_le_bytes());
         },
-    )
+    );
+    Flow::NEXT
 }
 
 /// `ds_condxchg32_rtn_b64`: each word is replaced when bit 31 of its new value is set, without that bit.
 fn conditional(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(
+    each_atomic(
         w,
         m,
-        8,
+        (8, d.dst, 2),
         |w, lane| with_offsets(w, d, lane, [d.imm]),
         |w, m, lane, [at]| {
             let (old, data) = (u64::from_le_bytes(m.lds.get(at)), lane64(w, d.src[1].value, lane));
@@ -89,10 +115,10 @@ fn conditional(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 /// `ds_storexchg_2addr_rtn_b32`: both exchanges, the second at the offset in `dst2`.
 fn exchange32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(
+    each_atomic(
         w,
         m,
-        4,
+        (4, d.dst, 2),
         |w, lane| with_offsets(w, d, lane, [d.imm, d.dst2]),
         |w, m, lane, [first, second]| {
             let (half, lane) = (lane / 32, lane & 31);
@@ -110,10 +136,10 @@ fn exchange32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 /// `ds_storexchg_2addr_rtn_b64`.
 fn exchange64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    each(
+    each_atomic(
         w,
         m,
-        8,
+        (8, d.dst, 4),
         |w, lane| with_offsets(w, d, lane, [d.imm, d.dst2]),
         |w, m, lane, [first, second]| {
             let data = [lane64(w, d.src[1].value, lane), lane64(w, d.src[2].value, lane)];

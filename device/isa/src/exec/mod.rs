@@ -149,7 +149,17 @@ pub enum FaultCause {
         /// Its disassembly.
         text: String,
     },
-    /// An LDS access outside the workgroup's allocation.
+    /// An LDS atomic at an address that is no multiple of its size.
+    #[error("LDS atomic of {bytes} bytes misaligned: address {address:#x} (lanes {lanes:#x})")]
+    LdsMisaligned {
+        /// Byte address of the first failing lane.
+        address: u32,
+        /// Bytes of the access.
+        bytes: u32,
+        /// Lanes that failed.
+        lanes: u64,
+    },
+    /// A flat access to LDS outside the workgroup's allocation; DS instructions do not fault there.
     #[error(
         "LDS access out of range: address {address:#x} with {size:#x} bytes allocated (lanes {lanes:#x})"
     )]

@@ -182,13 +182,12 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
     let base = (w.s[number::M0] & 0xffff) + (d.imm & field::OFFSET);
-    let mut outside = None;
     let bytes = match d.aux {
         layout::FORMAT => format_bytes(BufferFormat::of(buffer.format)),
         _ if narrow.bytes == 0 => 4,
         _ => narrow.bytes,
     };
-    let flow = each(w, m, d, (&buffer, (1, bytes)), |w, m, lane| {
+    each(w, m, d, (&buffer, (1, bytes)), |w, m, lane| {
         let value = if d.aux == layout::FORMAT {
             let format = BufferFormat::of(buffer.format);
             load_element(w, m, d, &buffer, format, lane)?[0]
@@ -201,18 +200,12 @@ fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             narrow.merge(0, narrow_value(w, m, d, &buffer, narrow.bytes, lane)?)
         };
         let at = base + lane * 4;
+        // As stores by DS instructions.
         if m.lds.contains(at, 4) {
             m.lds.put(at, value.to_le_bytes());
-        } else {
-            let (_, lanes) = outside.get_or_insert((at, 0_u64));
-            *lanes |= 1 << lane;
         }
         Ok(())
-    });
-    match outside {
-        Some((address, lanes)) if flow == Flow::NEXT => m.lds_fault(address, lanes),
-        _ => flow,
-    }
+    })
 }
 
 /// How the components of a typed access lie in registers.

@@ -3,6 +3,7 @@
 mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
+mod lds;
 mod modes;
 mod rare;
 mod shared;
@@ -378,10 +379,6 @@ fn page_faults_name_every_lane_that_fails_and_the_first_address() {
 
 #[test]
 fn faults_say_what_happened_and_where() {
-    let (at, cause) = fault(words::BAD_LDS);
-    assert_eq!(at, 2);
-    assert_eq!(cause, FaultCause::LdsOutOfRange { address: 0x400, size: 1024, lanes: 0xffff_ffff });
-
     let (at, cause) = fault(words::BAD_GLOBAL);
     assert_eq!(at, 2);
     let FaultCause::Memory(fault_) = cause else { panic!("{cause:?}") };

@@ -264,10 +264,6 @@ pub(crate) const PACKED: &[u32] = &[
 pub(crate) const MODE: &[u32] =
     &[0xbf92_0000, 0x0602_0100, 0xbf92_000f, 0x0604_0100, 0xb880_1901, 0xd6fc_6a03, 0x0416_0904, 0xbfb0_0000];
 
-// v_mov_b32_e32 v1, 0x400
-// ds_load_b32 v0, v1
-pub(crate) const BAD_LDS: &[u32] = &[0x7e02_02ff, 0x0000_0400, 0xd8d8_0000, 0x0000_0001, 0xbfb0_0000];
-
 // v_mov_b32_e32 v0, 0
 // v_mov_b32_e32 v1, 1
 // global_load_b32 v2, v[0:1], off

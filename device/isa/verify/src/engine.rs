@@ -200,7 +200,7 @@ fn end(stop: &Stop) -> End {
         Stop::EndProgram => End::Done,
         Stop::Fault(fault) => match &fault.kind {
             FaultCause::Memory(_) => End::Memory,
-            FaultCause::LdsOutOfRange { .. } => End::Lds,
+            FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => End::Lds,
             FaultCause::RegisterOutOfRange { .. } => End::Register,
             FaultCause::IllegalInstruction { .. } => End::Illegal,
             FaultCause::Unimplemented { .. } => End::Unknown,

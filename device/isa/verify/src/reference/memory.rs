@@ -212,6 +212,26 @@ fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) -> Place {
     }
 }
 
+/// Whether all bytes at an LDS address are the workgroup's.
+fn inside(state: &State, address: u32, count: u32) -> bool {
+    u64::from(address) + u64::from(count) <= state.lds.len() as u64
+}
+
+/// What a DS instruction reads: 0 where not all of it is inside.
+fn ds_load(state: &State, address: u32, count: usize) -> Result<Vec<u8>, End> {
+    if inside(state, address, count as u32) { state.lds_load(address, count) } else { Ok(vec![0; count]) }
+}
+
+/// What a DS instruction writes, if all of it is inside.
+fn ds_store(state: &mut State, address: u32, bytes: &[u8]) -> Result<(), End> {
+    if inside(state, address, bytes.len() as u32) { state.lds_store(address, bytes) } else { Ok(()) }
+}
+
+/// Atomics are aligned.
+fn aligned(address: u32, bytes: u32) -> Result<(), End> {
+    if address % bytes == 0 { Ok(()) } else { Err(End::Lds) }
+}
+
 /// What a `ds_gws_*` asks for.
 fn global_wave_sync(state: &State, inst: &Inst) -> Option<GwsRequest> {
     let (op, has_data) = match inst.op {
@@ -245,11 +265,14 @@ pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
         Op::DS_NOP => return Ok(()),
         Op::DS_APPEND | Op::DS_CONSUME => {
             let address = (state.sgpr(M0) & 0xffff).wrapping_add(offset);
-            let old = number(&state.lds_load(address, 4)?) as u32;
             let count = state.exec().count_ones();
+            if count > 0 {
+                aligned(address, 4)?;
+            }
+            let old = number(&ds_load(state, address, 4)?) as u32;
             let new =
                 if inst.op == Op::DS_APPEND { old.wrapping_add(count) } else { old.wrapping_sub(count) };
-            state.lds_store(address, &new.to_le_bytes())?;
+            ds_store(state, address, &new.to_le_bytes())?;
             for lane in state.active() {
                 state.set_vgpr(dst, lane, old);
             }
@@ -271,26 +294,32 @@ pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
         if name.contains("2addr") {
             two(state, inst, name, lane, base)?;
         } else if inst.op == Op::DS_CONDXCHG32_RTN_B64 {
-            let old = number(&state.lds_load(at, 8)?);
+            aligned(at, 8)?;
+            let old = number(&ds_load(state, at, 8)?);
             let new = state.vpair(data0, lane);
             let word = |shift: u32| {
                 let (old, new) = ((old >> shift) as u32, (new >> shift) as u32);
                 u64::from(if new >> 31 != 0 { new & 0x7fff_ffff } else { old }) << shift
             };
-            state.lds_store(at, &(word(0) | word(32)).to_le_bytes())?;
+            ds_store(state, at, &(word(0) | word(32)).to_le_bytes())?;
             state.set_vpair(dst, lane, old);
         } else if let Some(name) = name.strip_prefix("load_") {
             let transfer = transfer_of_addtid(name)?;
-            let bytes = state.lds_load(at, transfer.bytes)?;
+            let bytes = ds_load(state, at, transfer.bytes)?;
             put(state, dst, lane, transfer, &bytes);
         } else if name.starts_with("store_") {
             let transfer = transfer_of_addtid(name)?;
             let bytes = take(state, data0, lane, transfer);
-            state.lds_store(at, &bytes)?;
+            ds_store(state, at, &bytes)?;
         } else {
             let function = Function::parse(&name.replace("_rtn", "")).ok_or(End::Unknown)?;
             let operands = [data(state, data0, lane, function.bits), data(state, data1, lane, function.bits)];
-            let old = update(state, Place::Lds(at), lane, &function, operands)?;
+            aligned(at, function.bits / 8)?;
+            let old = if inside(state, at, function.bits / 8) {
+                update(state, Place::Lds(at), lane, &function, operands)?
+            } else {
+                0
+            };
             if name.contains("_rtn") {
                 set(state, dst, lane, function.bits, old);
             }
@@ -315,19 +344,25 @@ fn two(state: &mut State, inst: &Inst, name: &str, lane: u32, base: u32) -> Resu
     let (dst, bits) = (register(inst.dst), bytes * 8);
     let values = [1, 2].map(|n| data(state, register(inst.src[n]), lane, bits).to_le_bytes());
     let mut old = [0; 2];
-    if !name.starts_with("store_") {
+    let both = at.iter().all(|&at| inside(state, at, bytes));
+    if name.starts_with("storexchg") {
+        at.iter().try_for_each(|&at| aligned(at, bytes))?;
+    }
+    if !name.starts_with("store_") && both {
         for (old, at) in old.iter_mut().zip(at) {
             *old = number(&state.lds_load(at, bytes as usize)?);
         }
     }
-    if name.starts_with("storexchg") {
+    if name.starts_with("storexchg") && !both {
+        // Nothing is exchanged.
+    } else if name.starts_with("storexchg") {
         // The second exchange sees what the first has stored.
         state.lds_store(at[0], &values[0][..bytes as usize])?;
         old[1] = number(&state.lds_load(at[1], bytes as usize)?);
         state.lds_store(at[1], &values[1][..bytes as usize])?;
     } else if name.starts_with("store_") {
         for (value, at) in values.iter().zip(at) {
-            state.lds_store(at, &value[..bytes as usize])?;
+            ds_store(state, at, &value[..bytes as usize])?;
         }
     }
     if !name.starts_with("store_") {

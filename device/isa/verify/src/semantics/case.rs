@@ -213,6 +213,10 @@ fn memory_fields(random: &mut Random, inst: &mut Inst) {
                 }
             } else {
                 inst.mem.offset &= 0x1fc | if random.one_in(4) { 3 } else { 0 };
+                // Of atomics most are aligned: the others fault.
+                if is_atomic(inst) && !random.one_in(16) {
+                    inst.mem.offset &= !7;
+                }
             }
         }
         Format::Global => inst.mem.offset %= 512,
@@ -430,7 +434,9 @@ fn lds(random: &mut Random, inst: &Inst, state: &mut State) {
     // Room for the offset and what two addresses add to it.
     let room = if name.contains("2addr") { 3 * 512 + 512 } else { 512 };
     if name.contains("addtid") || matches!(inst.op, Op::DS_APPEND | Op::DS_CONSUME) {
-        state.s[125] = random.below(512) as u32 * 4;
+        // Now and then across the end of LDS, or behind it.
+        let first = if random.one_in(4) { LDS_SIZE as u32 - 320 } else { 0 };
+        state.s[125] = first + random.below(512) as u32 * 4;
         return;
     }
     if matches!(inst.op, Op::DS_SWIZZLE_B32) {
@@ -449,10 +455,18 @@ fn lds(random: &mut Random, inst: &Inst, state: &mut State) {
     for lane in 0..state.lanes {
         let at = match together {
             Some(at) if random.one_in(2) => at,
+            _ if random.one_in(8) => outside(random, inst),
             _ => place(random, inst, (LDS_SIZE - room - 16) as u32),
         };
         state.set_vgpr(u32::from(address), lane, at);
     }
+}
+
+/// An address at the end of LDS, behind it or, with an offset, wrapping around.
+fn outside(random: &mut Random, inst: &Inst) -> u32 {
+    let at = random.pick(&[LDS_SIZE as u32 - 16, LDS_SIZE as u32, 0x1_0000, 0xffff_fe00]);
+    let at = at + random.below(24) as u32;
+    if is_atomic(inst) || !random.one_in(4) { at / bytes(inst) * bytes(inst) } else { at }
 }
 
 /// A buffer descriptor of memory in the sandbox.

@@ -1,0 +1,46 @@
+//! What only the inside of the device shows.
+
+use std::sync::Arc;
+
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
+use super::{Gpu, Resources};
+use crate::{GpuConfig, InterruptSink};
+
+#[derive(Debug)]
+struct Nobody;
+
+impl InterruptSink for Nobody {
+    fn raise(&self, _vector: u16) {}
+}
+
+/// A device without its thread that may touch memory: it looks when the test says.
+fn still(config: GpuConfig) -> Arc<Gpu> {
+    let config = GpuConfig { vram_size: 16 << 20, workers: 1, ..config };
+    let resources = Resources {
+        vram: MmapRegion::new(16 << 20).expect("anonymous memory"),
+        doorbells: MmapRegion::new(DOORBELL_BAR_SIZE as usize).expect("anonymous memory"),
+        system: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
+        interrupts: Arc::new(Nobody),
+    };
+    let gpu = Gpu::new(config, resources).expect("a valid configuration");
+    gpu.config_write(4, &[6, 0]);
+    gpu.stop();
+    gpu
+}
+
+#[test]
+fn doorbell_hint_makes_looks_frequent_again() {
+    let gpu = still(GpuConfig { poll_doorbells: true, ..GpuConfig::default() });
+    let look = || gpu.scheduler.look(&gpu.core);
+    gpu.doorbell_hint();
+    let shortest = look();
+    let longest = (0..64).map(|_| look()).last().expect("64 looks");
+    assert!(longest > shortest * 100, "{longest:?} after {shortest:?}");
+    assert_eq!(look(), longest);
+    gpu.doorbell_hint();
+    assert_eq!(look(), shortest);
+    // And from there on as after a doorbell.
+    assert_eq!(look(), shortest * 2);
+}

@@ -1,0 +1,68 @@
+//! How long a queue may keep a slot that others wait for.
+
+use std::time::Duration;
+
+use belfry_abi::mes::{AMD_PRIORITY_NUM_LEVELS, AddQueue};
+
+/// The longest quantum, in units of 100 ns: one second.
+const MAX: u64 = 10_000_000;
+
+/// What a driver asked for a queue; quanta in units of 100 ns, 0 for none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    gang: u64,
+    process: u64,
+    level: u32,
+}
+
+impl Asked {
+    pub(super) fn new(frame: &AddQueue) -> Self {
+        Self {
+            gang: frame.gang_quantum.get(),
+            process: frame.process_quantum.get(),
+            level: frame.gang_global_priority_level,
+        }
+    }
+}
+
+/// Quanta of the priority levels, for queues that ask for none.
+#[derive(Debug, Default)]
+pub(super) struct Quanta {
+    levels: [u64; AMD_PRIORITY_NUM_LEVELS],
+}
+
+impl Quanta {
+    /// What SET_SCHEDULING_CONFIG gave, in units of 100 ns.
+    pub(super) fn set_levels(&mut self, levels: [u64; AMD_PRIORITY_NUM_LEVELS]) {
+        self.levels = levels;
+    }
+
+    /// A queue's quantum: its gang's, else its process's, else its level's; `floor` at least, so that no driver can make
+    /// slots thrash.
+    pub(super) fn of(&self, asked: Asked, floor: Duration) -> Duration {
+        let level = self.levels.get(asked.level as usize).copied().unwrap_or(0);
+        let units = [asked.gang, asked.process, level].into_iter().find(|&units| units != 0);
+        Duration::from_nanos(units.unwrap_or(0).min(MAX) * 100).max(floor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantum_is_the_gang_s_then_the_process_s_then_the_level_s() {
+        let mut quanta = Quanta::default();
+        let floor = Duration::from_micros(1);
+        let of = |quanta: &Quanta, gang, process, level| {
+            quanta.of(Asked { gang, process, level }, floor).as_nanos() as u64 / 100
+        };
+        assert_eq!(of(&quanta, 0, 0, 1), 10, "the floor");
+        quanta.set_levels([100, 200, 300, 400, 500]);
+        assert_eq!(of(&quanta, 70, 80, 1), 70);
+        assert_eq!(of(&quanta, 0, 80, 1), 80);
+        assert_eq!([0, 1, 2, 3, 4].map(|level| of(&quanta, 0, 0, level)), [100, 200, 300, 400, 500]);
+        assert_eq!(of(&quanta, 0, 0, 5), 10, "a level that does not exist");
+        assert_eq!(of(&quanta, u64::MAX, 0, 0), MAX);
+    }
+}
