@@ -33,8 +33,12 @@ static inline struct os_device *to_os_device(struct drm_device *drm)
 	return container_of(drm, struct os_device, drm);
 }
 
-/* main.c: runs what the core must do outside of notifier callbacks. */
+/*
+ * main.c: run what must not be done in an interrupt thread or a notifier. Pins have a queue of their own: they wait for
+ * whoever brings user pages in, and however many wait, queues of dying or faulting processes are still stopped.
+ */
 extern struct workqueue_struct *belfry_wq;
+extern struct workqueue_struct *belfry_pin_wq;
 
 /* pci.c */
 extern struct pci_driver belfry_pci_driver;

@@ -62,7 +62,7 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier, const struc
 	case MMU_NOTIFY_RELEASE:
 		return true;
 	default:
-		queue_work(belfry_wq, &watch->work);
+		queue_work(belfry_pin_wq, &watch->work);
 		return true;
 	}
 }

@@ -111,6 +111,12 @@ impl<O: Os> Device<O> {
     #[inline(never)]
     fn new(hw: Arc<Hw<O>>) -> Result<Arc<Self>> {
         let config = discover(&hw)?;
+        Self::with_config(hw, config)
+    }
+
+    /// Makes everything a device needs of which `config` is known.
+    #[inline(never)]
+    pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config) -> Result<Arc<Self>> {
         let info = hw.os().device_info();
         let id = gpu_id(&info, &config);
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
@@ -176,6 +182,12 @@ impl<O: Os> Device<O> {
         }
         self.gart.disable();
         self.hw.detach();
+    }
+
+    /// Address in VMID 0 and length of the scheduler's ring.
+    #[cfg(test)]
+    pub(crate) fn mes_ring(&self) -> (u64, u64) {
+        self.scheduler.lock().as_ref().map(|scheduler| scheduler.mes.ring()).unwrap()
     }
 
     /// Counts recoveries.

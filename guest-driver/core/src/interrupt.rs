@@ -16,7 +16,7 @@ use crate::hw::{Hw, log};
 use crate::os::{Os, PAGE_SIZE};
 
 /// Bytes of the ring.
-const RING_SIZE: u32 = 64 << 10;
+pub(crate) const RING_SIZE: u32 = 64 << 10;
 /// Where the device reports the write pointer, behind the ring.
 const WPTR: usize = RING_SIZE as usize;
 /// Entries taken at once, so that the ring's lock is short.
@@ -71,6 +71,13 @@ impl<O: Os> IhRing<O> {
         let mut cntl = self.control();
         cntl.set_rb_enable(true);
         hw.write(cntl);
+    }
+
+    /// Where a device finds the ring and its write pointer.
+    #[cfg(test)]
+    pub(crate) fn addresses(&self) -> (usize, usize) {
+        let address = |offset| core::ptr::from_ref(self.buffer.word(offset)).addr();
+        (address(0), address(WPTR))
     }
 
     /// Disables the ring.
@@ -182,3 +189,6 @@ impl<O: Os> Device<O> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
-use crate::os::{DrmFile, Os, ProcessKey};
+use crate::os::{DrmFile, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
 use crate::sync::Mutex;
 use crate::vm::Vm;
@@ -37,6 +37,23 @@ pub struct Process<O: Os> {
     pub(crate) events: Events<O>,
     pub(crate) state: Mutex<O, State<O>>,
     faults: AtomicU32,
+    /// A memory fault that nobody looked after yet.
+    fault: Mutex<O, Option<MemoryExceptionData>>,
+    fault_work: O::WorkItem,
+}
+
+/// Looks after a process's memory fault, away from the interrupt thread (amdkfd: `interrupt_wq`).
+struct FaultWork<O: Os> {
+    device: Arc<Device<O>>,
+    pasid: u16,
+}
+
+impl<O: Os> Work for FaultWork<O> {
+    fn run(&self) {
+        if let Some(process) = self.device.process(self.pasid) {
+            process.settle_fault();
+        }
+    }
 }
 
 impl<O: Os> fmt::Debug for Process<O> {
@@ -92,6 +109,8 @@ impl<O: Os> Process<O> {
             events: Events::new(os)?,
             state: Mutex::new(os, state)?,
             faults: AtomicU32::new(0),
+            fault: Mutex::new(os, None)?,
+            fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
         }))
     }
 
@@ -153,7 +172,9 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    /// The device reported a memory fault of this process: its queues stop, its memory events are set.
+    /// The device reported a memory fault of this process: its queues will stop, its memory events will be set.
+    ///
+    /// Called from the interrupt thread, which waits neither for this process's state nor for the scheduler.
     pub(crate) fn memory_fault(&self, data: MemoryExceptionData) {
         if self.faults.fetch_add(1, Ordering::Relaxed) < LOGGED_FAULTS {
             log!(
@@ -167,6 +188,14 @@ impl<O: Os> Process<O> {
                 data.failure.no_execute
             );
         }
+        // Of faults that come faster than they are looked after, programs hear of the first.
+        self.fault.lock().get_or_insert(data);
+        self.fault_work.queue();
+    }
+
+    /// Stops the queues of a process that had a memory fault, and tells it then.
+    fn settle_fault(&self) {
+        let Some(data) = self.fault.lock().take() else { return };
         self.evict();
         self.events.memory_exception(data);
     }

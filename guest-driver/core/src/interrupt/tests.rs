@@ -1,0 +1,87 @@
+//! Interrupts while everything else is stuck, and more of them than anybody can handle.
+
+extern crate std;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use belfry_abi::kfd::event::KFD_IOC_EVENT_MEMORY;
+use belfry_abi::kfd::memory::AllocFlags;
+
+use crate::device::Device;
+use crate::os::PAGE_SIZE;
+use crate::testing::{Bench, FakeOs, lock};
+
+/// After this long a thread counts as stuck; nothing depends on it unless something is wrong.
+const STUCK: Duration = Duration::from_secs(20);
+
+/// Does something with the device on a thread of its own; returns whether that came to an end.
+fn ends(bench: &Bench, something: impl FnOnce(&Device<FakeOs>) + Send + 'static) -> bool {
+    let device = bench.device.clone();
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        something(&device);
+        let _ = done.send(());
+    });
+    ended.recv_timeout(STUCK).is_ok()
+}
+
+fn interrupt(bench: &Bench) -> bool {
+    ends(bench, |device| device.interrupt())
+}
+
+#[test]
+fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
+    let bench = &Bench::new();
+    let (slow, other) = (bench.process(1), bench.process(2));
+    bench.memory(&slow, 0x10_0000, 3 * PAGE_SIZE, AllocFlags::USERPTR);
+    let (signal, others) = (bench.signal(&slow), bench.signal(&other));
+    let fault = bench.event(&slow, KFD_IOC_EVENT_MEMORY);
+    // The fault comes first: whoever waits for the slow process's state never gets to the signals.
+    bench.raise_fault(&slow);
+    bench.raise_signal(&slow, signal);
+    bench.raise_signal(&other, others);
+    let notice = lock(&bench.os().notices)[0].clone();
+    let pages = bench.os().pages_arrive.clone();
+    pages.close();
+    thread::scope(|scope| {
+        scope.spawn(|| notice.invalidated());
+        pages.wait_for_waiter();
+        let ended = interrupt(bench);
+        let told = ended && bench.is_set(&other, others) && bench.is_set(&slow, signal);
+        // Nor does the fault wait for pages.
+        let settled = ended && ends(bench, |device| assert_eq!(device.hw.os().run_work(), 1));
+        let settled = settled && bench.is_set(&slow, fault);
+        pages.open();
+        assert!(ended, "the interrupt thread waits for a user's pages");
+        assert!(told, "a signal was lost");
+        assert!(settled, "the fault was not told");
+    });
+    assert_eq!(*lock(&bench.os().trace), ["unpin"], "the old pin goes when the new one is there");
+}
+
+#[test]
+fn interrupts_are_handled_while_processes_and_scheduler_are_busy() {
+    let bench = Bench::new();
+    let (faulty, other) = (bench.process(1), bench.process(2));
+    let signal = bench.signal(&other);
+    let fault = bench.event(&faulty, KFD_IOC_EVENT_MEMORY);
+    bench.raise_fault(&faulty);
+    bench.raise_signal(&other, signal);
+    let busy = (faulty.state.lock(), other.state.lock());
+    let mut ended = false;
+    bench
+        .device
+        .with_mes(0, |_| {
+            ended = interrupt(&bench);
+            Ok(())
+        })
+        .unwrap();
+    drop(busy);
+    assert!(ended, "the interrupt thread waits for the scheduler or for a process");
+    assert!(bench.is_set(&other, signal), "a signal was lost");
+    assert!(!bench.is_set(&faulty, fault), "queues stop before a fault is told");
+    assert_eq!(bench.os().run_work(), 1);
+    assert!(bench.is_set(&faulty, fault));
+}
