@@ -16,6 +16,7 @@ use crate::kiq::{Kiq, select};
 use crate::mes::{FIRST_KFD_VMID, Mes};
 use crate::os::{DeviceInfo, Os};
 use crate::processes::Processes;
+use crate::rate_limit::RateLimits;
 use crate::sync::Mutex;
 use crate::vram::Vram;
 
@@ -55,6 +56,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) gart: Arc<Gart<O>>,
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
     pub(crate) processes: Mutex<O, Processes<O>>,
+    pub(crate) limits: RateLimits<O>,
     scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
@@ -127,6 +129,7 @@ impl<O: Os> Device<O> {
         Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), Some(ih))?,
             processes: Mutex::new(hw.os(), Processes::new())?,
+            limits: RateLimits::new(hw.os())?,
             scheduler: Mutex::new(hw.os(), Some(scheduler))?,
             flush: Mutex::new(hw.os(), ())?,
             epoch: AtomicU64::new(0),

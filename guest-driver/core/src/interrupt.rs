@@ -12,8 +12,8 @@ use zerocopy::IntoBytes;
 use crate::device::Device;
 use crate::errno::Result;
 use crate::gart::{Gart, KernelBuffer};
-use crate::hw::{Hw, log};
-use crate::os::{Os, PAGE_SIZE};
+use crate::hw::Hw;
+use crate::os::{LogLevel, Os, PAGE_SIZE};
 
 /// Bytes of the ring.
 pub(crate) const RING_SIZE: u32 = 64 << 10;
@@ -129,7 +129,8 @@ impl<O: Os> Device<O> {
                 None => return,
             };
             if overflow {
-                log!(self.hw, Warn, "IH ring buffer overflow: looking at all signals");
+                let line = format_args!("IH ring buffer overflow: looking at all signals");
+                self.limits.overflow.log(&self.hw, LogLevel::Warn, line);
                 for process in self.processes() {
                     process.events.scan();
                 }
@@ -157,18 +158,18 @@ impl<O: Os> Device<O> {
             (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match entry.data[1] >> 6 & 3 {
                 sq_encoding::INST => process.events.interrupt(entry.data[0] & 0xff_ffff),
                 sq_encoding::ERROR => {
-                    log!(self.hw, Warn, "pasid {}: shader error {:#x}", entry.pasid(), entry.data[0]);
+                    let line = format_args!("pasid {}: shader error {:#x}", entry.pasid(), entry.data[0]);
+                    self.limits.shader_error.log(&self.hw, LogLevel::Warn, line);
                 }
                 _ => {}
             },
             (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => {
-                log!(
-                    self.hw,
-                    Warn,
+                let line = format_args!(
                     "pasid {}: bad packet, doorbell and code {:#x}",
                     entry.pasid(),
                     entry.data[0]
                 );
+                self.limits.bad_packet.log(&self.hw, LogLevel::Warn, line);
             }
             (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => {
                 let write = entry.ring() & FAULT_RING_WRITE != 0;

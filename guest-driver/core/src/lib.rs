@@ -6,7 +6,7 @@
 //! # Locks
 //!
 //! In the order they are taken: a process's state, the device's scheduler, the interrupt ring or the table of processes,
-//! a process's events or its pending fault, the VRAM allocator, the GART, the invalidation engine. No lock
+//! a process's events or its pending fault, the VRAM allocator, the GART, the invalidation engine, a rate limit. No lock
 //! is held while user memory is copied or pinned, and no pin is dropped under one.
 //!
 //! A process's state and the scheduler are held over requests to the device, which may take seconds. The interrupt
@@ -37,6 +37,7 @@ pub mod process;
 mod processes;
 mod queue;
 pub mod queue_manager;
+mod rate_limit;
 mod sync;
 #[cfg(test)]
 mod testing;

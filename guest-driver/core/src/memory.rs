@@ -15,7 +15,9 @@ use belfry_abi::kfd::mmap::{
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{Backing, BoPage, Invalidate, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range};
+use crate::os::{
+    Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
+};
 use crate::process::{Process, State};
 use crate::vm::Vm;
 use crate::vram::VramMemory;
@@ -445,10 +447,11 @@ impl<O: Os> Process<O> {
             Err(error) => {
                 bo.mapped = false;
                 mapped.remove(&bo.va);
-                self.device.hw.warn(format_args!(
+                let line = format_args!(
                     "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
                     self.pasid, bo.va
-                ));
+                );
+                self.device.limits.user_memory.log(&self.device.hw, LogLevel::Warn, line);
             }
         }
         None

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_HW_EXCEPTION_GPU_HANG, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, MemoryExceptionData,
@@ -18,13 +17,10 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
-use crate::os::{DrmFile, Os, ProcessKey, Work, WorkItem};
+use crate::os::{DrmFile, LogLevel, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
 use crate::sync::Mutex;
 use crate::vm::Vm;
-
-/// Faults of one process that are logged.
-const LOGGED_FAULTS: u32 = 8;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
@@ -36,7 +32,6 @@ pub struct Process<O: Os> {
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
     pub(crate) state: Mutex<O, State<O>>,
-    faults: AtomicU32,
     /// A memory fault that nobody looked after yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     fault_work: O::WorkItem,
@@ -108,7 +103,6 @@ impl<O: Os> Process<O> {
             epoch: device.epoch(),
             events: Events::new(os)?,
             state: Mutex::new(os, state)?,
-            faults: AtomicU32::new(0),
             fault: Mutex::new(os, None)?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
         }))
@@ -176,18 +170,11 @@ impl<O: Os> Process<O> {
     ///
     /// Called from the interrupt thread, which waits neither for this process's state nor for the scheduler.
     pub(crate) fn memory_fault(&self, data: MemoryExceptionData) {
-        if self.faults.fetch_add(1, Ordering::Relaxed) < LOGGED_FAULTS {
-            log!(
-                self.device.hw,
-                Error,
-                "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
-                self.pasid,
-                data.va,
-                data.failure.not_present,
-                data.failure.read_only,
-                data.failure.no_execute
-            );
-        }
+        let line = format_args!(
+            "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
+            self.pasid, data.va, data.failure.not_present, data.failure.read_only, data.failure.no_execute
+        );
+        self.device.limits.memory_fault.log(&self.device.hw, LogLevel::Error, line);
         // Of faults that come faster than they are looked after, programs hear of the first.
         self.fault.lock().get_or_insert(data);
         self.fault_work.queue();

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use belfry_abi::ih::{Client, IhEntry, Source, sq_encoding};
 use belfry_abi::kfd::event::KFD_IOC_EVENT_MEMORY;
 use belfry_abi::kfd::memory::AllocFlags;
 
@@ -84,4 +85,35 @@ fn interrupts_are_handled_while_processes_and_scheduler_are_busy() {
     assert!(!bench.is_set(&faulty, fault), "queues stop before a fault is told");
     assert_eq!(bench.os().run_work(), 1);
     assert!(bench.is_set(&faulty, fault));
+}
+
+#[test]
+fn lines_a_program_causes_are_limited_by_name_and_the_rest_is_counted() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    *lock(&bench.os().manual_clock) = true;
+    let bad_packet = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 8, process.pasid);
+    let mut shader_error = IhEntry::new(Client::GRBM_CP, Source::SQ_INTERRUPT, 0, 8, process.pasid);
+    shader_error.data[1] = sq_encoding::ERROR << 6;
+    let said = |what: &str| lock(&bench.os().log).iter().filter(|line| line.contains(what)).count();
+    for _ in 0..500 {
+        bench.raise(&bad_packet);
+    }
+    bench.device.interrupt();
+    assert_eq!(said("bad packet"), 10);
+    // Another kind has its own limit, however much there is of the first.
+    bench.raise(&shader_error);
+    bench.raise_fault(&process);
+    bench.device.interrupt();
+    assert_eq!((said("shader error"), said("memory fault")), (1, 1));
+
+    bench.os().advance_clock(4_999_999_999);
+    bench.raise(&bad_packet);
+    bench.device.interrupt();
+    assert_eq!(said("bad packet"), 10);
+    bench.os().advance_clock(1);
+    bench.raise(&bad_packet);
+    bench.device.interrupt();
+    assert_eq!(said("bad packets: 491 lines suppressed"), 1);
+    assert_eq!(said("doorbell and code"), 11);
 }
