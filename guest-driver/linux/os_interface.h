@@ -154,8 +154,8 @@ int belfry_probe(struct os_device *dev, struct belfry_gpu **gpu);
 void belfry_remove(struct belfry_gpu *gpu);
 struct belfry_gpu *belfry_gpu_get(struct belfry_gpu *gpu);
 void belfry_gpu_put(struct belfry_gpu *gpu);
-/* Runs on the interrupt thread. */
-void belfry_interrupt(struct belfry_gpu *gpu);
+/* For a thread that may sleep. Returns whether it wants to be called again, after others had their turn. */
+bool belfry_interrupt(struct belfry_gpu *gpu);
 
 int belfry_open(struct belfry_gpu *gpu, u64 mm, struct belfry_process **process);
 void belfry_close(struct belfry_gpu *gpu, struct belfry_process *process);

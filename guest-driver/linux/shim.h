@@ -26,6 +26,7 @@ struct os_device {
 	u64 doorbell_size;
 	u64 register_size;
 	int irq;
+	struct work_struct irq_work; /* goes on where the interrupt thread stopped */
 };
 
 static inline struct os_device *to_os_device(struct drm_device *drm)

@@ -1,7 +1,6 @@
 //! Interrupts: the IH ring, and what its entries mean (`amdgpu_ih.c`, `kfd_int_process_v11.c`).
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::ih::{Client, ENTRY_SIZE, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding};
@@ -19,8 +18,10 @@ use crate::os::{LogLevel, Os, PAGE_SIZE};
 pub(crate) const RING_SIZE: u32 = 64 << 10;
 /// Where the device reports the write pointer, behind the ring.
 const WPTR: usize = RING_SIZE as usize;
-/// Entries taken at once, so that the ring's lock is short.
-const BATCH: usize = 64;
+/// Entries taken at once: the ring's lock is short, and they fit on a kernel's stack.
+const BATCH: usize = 16;
+/// Batches of one pass: as much as a full ring holds.
+const BATCHES: usize = (RING_SIZE / ENTRY_SIZE) as usize / BATCH;
 /// Bit of the reported write pointer: entries were overwritten (`IH_RB_WPTR.RB_OVERFLOW`).
 const RB_OVERFLOW: u32 = 1;
 /// First VMID of processes.
@@ -85,8 +86,8 @@ impl<O: Os> IhRing<O> {
         self.hw.write(osssys::IH_RB_CNTL(0));
     }
 
-    /// Takes up to a batch of entries into `entries`; returns whether entries were lost before them.
-    fn take(&mut self, entries: &mut Vec<IhEntry>) -> bool {
+    /// Takes up to a batch of entries; returns how many, and whether entries were lost before them.
+    fn take(&mut self, entries: &mut [IhEntry; BATCH]) -> (usize, bool) {
         let mut wptr = self.buffer.word(WPTR).load(Ordering::Acquire);
         let overflow = wptr & RB_OVERFLOW != 0;
         wptr = wptr & !(ENTRY_SIZE - 1) & (RING_SIZE - 1);
@@ -101,32 +102,32 @@ impl<O: Os> IhRing<O> {
             self.hw.write(cntl);
             self.buffer.word(WPTR).fetch_and(!RB_OVERFLOW, Ordering::AcqRel);
         }
-        let before = self.rptr;
-        while self.rptr != wptr && entries.len() < BATCH {
-            let mut entry = IhEntry::default();
+        let mut count = 0;
+        for entry in entries {
+            if self.rptr == wptr {
+                break;
+            }
             self.buffer.read(self.rptr as usize, entry.as_mut_bytes());
-            entries.push(entry);
             self.rptr = (self.rptr + ENTRY_SIZE) & (RING_SIZE - 1);
+            count += 1;
         }
-        if self.rptr != before || overflow {
+        if count > 0 || overflow {
             self.hw.write(osssys::IH_RB_RPTR(self.rptr));
         }
-        overflow
+        (count, overflow)
     }
 }
 
 impl<O: Os> Device<O> {
-    /// Drains the ring.
-    pub(crate) fn interrupt(&self) {
-        let mut entries = Vec::new();
-        if entries.try_reserve_exact(BATCH).is_err() {
-            return;
-        }
-        loop {
-            entries.clear();
-            let overflow = match self.ih.lock().as_mut() {
+    /// Handles as many entries as the ring has; returns whether it was not seen empty.
+    ///
+    /// A device can write as fast as this reads, and must not have the thread for ever.
+    pub(crate) fn interrupt(&self) -> bool {
+        let mut entries = [IhEntry::default(); BATCH];
+        for _ in 0..BATCHES {
+            let (count, overflow) = match self.ih.lock().as_mut() {
                 Some(ring) => ring.take(&mut entries),
-                None => return,
+                None => return false,
             };
             if overflow {
                 let line = format_args!("IH ring buffer overflow: looking at all signals");
@@ -135,13 +136,14 @@ impl<O: Os> Device<O> {
                     process.events.scan();
                 }
             }
-            if entries.is_empty() {
-                return;
+            if count == 0 {
+                return false;
             }
-            for entry in &entries {
+            for entry in &entries[..count] {
                 self.handle(entry);
             }
         }
+        true
     }
 
     fn handle(&self, entry: &IhEntry) {

@@ -102,15 +102,15 @@ pub(crate) unsafe extern "C" fn belfry_gpu_put(gpu: *const Gpu) {
     unsafe { Arc::decrement_strong_count(gpu) }
 }
 
-/// Handles an interrupt, on its thread.
+/// Handles an interrupt, and returns whether there may be more to do.
 ///
 /// # Safety
 ///
 /// `gpu` is valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_interrupt(gpu: *const Gpu) {
+pub(crate) unsafe extern "C" fn belfry_interrupt(gpu: *const Gpu) -> bool {
     // SAFETY: as promised by the caller.
-    unsafe { &*gpu }.interrupt();
+    unsafe { &*gpu }.interrupt()
 }
 
 /// Opens the KFD node for an address space.

@@ -2,17 +2,20 @@
 
 extern crate std;
 
-use std::sync::mpsc;
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use belfry_abi::ih::{Client, IhEntry, Source, sq_encoding};
+use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source, sq_encoding};
 use belfry_abi::kfd::event::KFD_IOC_EVENT_MEMORY;
 use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::regs::{Register, osssys};
 
 use crate::device::Device;
 use crate::os::PAGE_SIZE;
-use crate::testing::{Bench, FakeOs, lock};
+use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
 
 /// After this long a thread counts as stuck; nothing depends on it unless something is wrong.
 const STUCK: Duration = Duration::from_secs(20);
@@ -29,7 +32,7 @@ fn ends(bench: &Bench, something: impl FnOnce(&Device<FakeOs>) + Send + 'static)
 }
 
 fn interrupt(bench: &Bench) -> bool {
-    ends(bench, |device| device.interrupt())
+    ends(bench, |device| while device.interrupt() {})
 }
 
 #[test]
@@ -99,21 +102,58 @@ fn lines_a_program_causes_are_limited_by_name_and_the_rest_is_counted() {
     for _ in 0..500 {
         bench.raise(&bad_packet);
     }
-    bench.device.interrupt();
+    while bench.device.interrupt() {}
     assert_eq!(said("bad packet"), 10);
     // Another kind has its own limit, however much there is of the first.
     bench.raise(&shader_error);
     bench.raise_fault(&process);
-    bench.device.interrupt();
+    while bench.device.interrupt() {}
     assert_eq!((said("shader error"), said("memory fault")), (1, 1));
 
     bench.os().advance_clock(4_999_999_999);
     bench.raise(&bad_packet);
-    bench.device.interrupt();
+    while bench.device.interrupt() {}
     assert_eq!(said("bad packet"), 10);
     bench.os().advance_clock(1);
     bench.raise(&bad_packet);
-    bench.device.interrupt();
+    while bench.device.interrupt() {}
     assert_eq!(said("bad packets: 491 lines suppressed"), 1);
     assert_eq!(said("doorbell and code"), 11);
+}
+
+#[test]
+fn a_device_that_writes_for_ever_does_not_keep_the_thread_and_loses_nothing() {
+    const RING_ENTRIES: u32 = IH_RING_SIZE / ENTRY_SIZE;
+    const FLOOD: u32 = 20 * RING_ENTRIES;
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let signal = bench.signal(&process);
+    let unknown = IhEntry::new(Client(0x77), Source(1), 0, 8, process.pasid);
+    for index in 0..RING_ENTRIES {
+        bench.write(index, &unknown);
+    }
+    // Whatever is taken from the ring, the device puts as much behind it, until the flood is over.
+    let taken = Arc::new(AtomicU32::new(0));
+    let (wptr, count, last) = (bench.wptr(), taken.clone(), AtomicU32::new(0));
+    *lock(&bench.os().on_write) = Some(Box::new(move |offset, rptr| {
+        if offset == osssys::IH_RB_RPTR::INDEX * 4 {
+            let before = last.swap(rptr, Ordering::Relaxed);
+            let entries = rptr.wrapping_sub(before) % IH_RING_SIZE / ENTRY_SIZE;
+            if count.fetch_add(entries, Ordering::Relaxed) + entries < FLOOD {
+                wptr.store((rptr + IH_RING_SIZE - ENTRY_SIZE) % IH_RING_SIZE, Ordering::Release);
+            }
+        }
+    }));
+    bench.wptr().store(IH_RING_SIZE - ENTRY_SIZE, Ordering::Release);
+    assert!(bench.device.interrupt(), "there is more");
+    assert!(taken.load(Ordering::Relaxed) <= RING_ENTRIES, "{taken:?} entries in one pass");
+    while bench.device.interrupt() {}
+    let taken = taken.load(Ordering::Relaxed);
+    assert!(taken >= FLOOD);
+    assert_eq!(bench.device.processes.lock().unhandled(), u64::from(taken));
+    // What comes after it is seen like anything else.
+    *lock(&bench.os().on_write) = None;
+    bench.raise_signal(&process, signal);
+    assert!(!bench.device.interrupt());
+    assert!(bench.is_set(&process, signal));
 }

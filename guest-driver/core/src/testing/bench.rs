@@ -99,7 +99,7 @@ impl Bench {
     }
 
     /// Writes an entry into the ring at `index`, counted from its start.
-    fn write(&self, index: u32, entry: &IhEntry) {
+    pub(crate) fn write(&self, index: u32, entry: &IhEntry) {
         let words: [u32; 8] = zerocopy::transmute!(*entry);
         for (word, value) in words.into_iter().enumerate() {
             let address = self.ring + index as usize * ENTRY_SIZE as usize + word * 4;
