@@ -363,7 +363,7 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it.
+    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
     pub(crate) fn unmap_memory(&self, handle: u64) -> Result<()> {
         let mut state = self.state.lock();
         let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
@@ -375,12 +375,14 @@ impl<O: Os> Process<O> {
         if bo.queues > 0 {
             return Err(Errno::EBUSY);
         }
-        bo.mapped = false;
-        mapped.remove(&bo.va);
         if !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap) {
             vm.unmap(bo.va, bo.size);
         }
-        self.flush(vm)
+        // While the device may have a translation left, the memory counts as mapped and cannot be freed.
+        self.flush(vm)?;
+        bo.mapped = false;
+        mapped.remove(&bo.va);
+        Ok(())
     }
 
     /// Flushes this process's translations, and gives the tables back that became free.
@@ -433,8 +435,10 @@ impl<O: Os> Process<O> {
         }
         if bo.mapped && !same {
             vm.unmap(bo.va, bo.size);
-            // On failure the old pages stay pinned until the flush is repeated by whoever frees them.
-            let _ = self.flush(vm);
+            if self.flush(vm).is_err() {
+                // The device may still use the old pages: they are left to it.
+                core::mem::forget(old.clone());
+            }
         }
         match renewed {
             Ok(new) => {

@@ -198,21 +198,26 @@ impl<O: Os> Process<O> {
     }
 
     /// Takes everything off the device and gives it back; idempotent.
+    ///
+    /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
+    /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
-        let (bos, vm, context, drm);
+        let (queues, bos, vm, context, drm);
         {
             let mut state = self.state.lock();
             if state.dead {
                 return;
             }
             state.dead = true;
-            self.remove_all_queues(&mut state);
+            queues = self.remove_all_queues(&mut state);
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();
             vm = state.vm.take();
             context = state.context.take();
             drm = state.drm.take();
         }
+        drop(queues);
+        let _ = self.device.flush_gart();
         // Translations go before the memory; a device that does not answer even to this keeps its memory.
         let flushed = self.device.flush_pasid(self.pasid).is_ok() && !self.device.wedged();
         self.events.shut_down();
@@ -230,3 +235,6 @@ impl<O: Os> Process<O> {
         drop(drm);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,7 @@ fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
     bench.raise_signal(&slow, signal);
     bench.raise_signal(&other, others);
     let notice = lock(&bench.os().notices)[0].clone();
-    let pages = bench.os().pages_arrive.clone();
+    let pages = &bench.os().users.pages_arrive;
     pages.close();
     thread::scope(|scope| {
         scope.spawn(|| notice.invalidated());

@@ -15,6 +15,7 @@ use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -51,9 +52,11 @@ pub(crate) struct FakeOs {
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) trace: Trace,
     pub(crate) on_write: Mutex<Option<WriteHook>>,
+    /// The device acknowledges no invalidation.
+    pub(crate) deaf: Mutex<bool>,
     /// Who pinned memory, first one first.
     pub(crate) notices: Mutex<Vec<Arc<dyn Invalidate>>>,
-    pub(crate) pages_arrive: Arc<Gate>,
+    pub(crate) users: Arc<Users>,
     queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
     pub(crate) scheduler: Mutex<Option<FakeScheduler>>,
 }
@@ -68,8 +71,9 @@ impl FakeOs {
             log: Mutex::default(),
             trace: Arc::default(),
             on_write: Mutex::default(),
+            deaf: Mutex::default(),
             notices: Mutex::default(),
-            pages_arrive: Arc::default(),
+            users: Arc::default(),
             queued: Arc::default(),
             scheduler: Mutex::default(),
         }
@@ -161,9 +165,18 @@ impl Drop for FakePages {
     }
 }
 
+/// What the users of pins do.
+#[derive(Default)]
+pub(crate) struct Users {
+    pub(crate) pages_arrive: Gate,
+    /// Their address spaces are going away.
+    pub(crate) gone: Mutex<bool>,
+}
+
 pub(crate) struct FakePin {
+    bus: u64,
     count: usize,
-    pages_arrive: Arc<Gate>,
+    users: Arc<Users>,
     trace: Trace,
 }
 
@@ -173,18 +186,25 @@ impl UserPin for FakePin {
     }
 
     fn bus(&self, index: usize) -> u64 {
-        (1 << 40) + index as u64 * PAGE_SIZE
+        self.bus + index as u64 * PAGE_SIZE
     }
 
     fn renew(&self) -> Result<Self> {
-        self.pages_arrive.pass();
-        Ok(Self { count: self.count, pages_arrive: self.pages_arrive.clone(), trace: self.trace.clone() })
+        if HELD.get() != 0 {
+            lock(&self.trace).push("pin under a lock");
+        }
+        self.users.pages_arrive.pass();
+        if *lock(&self.users.gone) {
+            return Err(Errno::ESRCH);
+        }
+        let bus = self.bus + (1 << 30);
+        Ok(Self { bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
     }
 }
 
 impl Drop for FakePin {
     fn drop(&mut self) {
-        lock(&self.trace).push("unpin");
+        lock(&self.trace).push(if HELD.get() == 0 { "unpin" } else { "unpin under a lock" });
     }
 }
 
@@ -202,6 +222,11 @@ impl WorkItem for FakeWork {
     }
 }
 
+std::thread_local! {
+    /// Locks this thread holds.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
 #[derive(Default)]
 pub(crate) struct FakeLock {
     held: Mutex<bool>,
@@ -215,9 +240,11 @@ impl RawLock for FakeLock {
             held = self.free.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         *held = true;
+        HELD.set(HELD.get() + 1);
     }
 
     unsafe fn unlock(&self) {
+        HELD.set(HELD.get() - 1);
         *lock(&self.held) = false;
         self.free.notify_one();
     }
@@ -277,6 +304,7 @@ impl Os for FakeOs {
                 (mmhub::MMVM_INVALIDATE_ENG0_REQ::INDEX, mmhub::MMVM_INVALIDATE_ENG0_ACK::INDEX),
             ] {
                 if offset == (request + INVALIDATE_ENGINE) * 4 {
+                    let value = if *lock(&self.deaf) { 0 } else { value };
                     registers.insert((acknowledge + INVALIDATE_ENGINE) * 4, value);
                 }
             }
@@ -334,7 +362,7 @@ impl Os for FakeOs {
         notify: Arc<dyn Invalidate>,
     ) -> Result<FakePin> {
         lock(&self.notices).push(notify);
-        Ok(FakePin { count, pages_arrive: self.pages_arrive.clone(), trace: self.trace.clone() })
+        Ok(FakePin { bus: 1 << 40, count, users: self.users.clone(), trace: self.trace.clone() })
     }
 
     fn copy_from_user(&self, _: &mut [u8], _: u64) -> Result<()> {
