@@ -6,6 +6,7 @@
 #include <drm/drm_device.h>
 #include <drm/drm_drv.h>
 #include <linux/pci.h>
+#include <linux/srcu.h>
 #include <linux/workqueue.h>
 
 #include "compat.h"
@@ -19,6 +20,8 @@ struct os_device {
 	struct drm_device drm; /* carries the reference count */
 	struct pci_dev *pdev;
 	struct belfry_gpu *gpu; /* set between probe and remove */
+	struct srcu_struct users; /* held by whoever is in the core on behalf of a process */
+	bool gone;                /* nobody may enter any more */
 	void __iomem *vram;     /* BAR0, write-combined */
 	void __iomem *doorbells;
 	void __iomem *registers;
@@ -32,6 +35,25 @@ struct os_device {
 static inline struct os_device *to_os_device(struct drm_device *drm)
 {
 	return container_of(drm, struct os_device, drm);
+}
+
+/*
+ * Entering the core for a process, as drm_dev_enter() does for the BARs. It is a section of the device's own, because it
+ * may last: an ioctl may wait for events, or for somebody to bring a page in. belfry_pci_remove() ends the waits for
+ * events and then waits until everybody has left, so that nobody maps memory for a function that is unbound.
+ */
+static inline bool belfry_enter(struct os_device *dev, int *idx)
+{
+	*idx = srcu_read_lock(&dev->users);
+	if (!READ_ONCE(dev->gone))
+		return true;
+	srcu_read_unlock(&dev->users, *idx);
+	return false;
+}
+
+static inline void belfry_leave(struct os_device *dev, int idx)
+{
+	srcu_read_unlock(&dev->users, idx);
 }
 
 /*

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use belfry_abi::kfd::event::CreateEventArgs;
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
 use belfry_abi::regs::osssys;
@@ -126,4 +127,15 @@ fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
     assert_eq!(trace(&bench), ["add", "unpin", "unpin"]);
     process.destroy_queue(0).unwrap();
     assert_eq!(trace(&bench), ["add", "unpin", "unpin", "remove", "unpin"]);
+}
+
+#[test]
+fn a_process_that_is_gone_takes_no_event_that_somebody_could_wait_for() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let page = bench.memory(&process, 0x5000_0000, 8 * PAGE_SIZE, AllocFlags::GTT);
+    bench.device.exit_process(process.key());
+    let mut args = CreateEventArgs::default();
+    assert_eq!(process.events.create(&mut args), Err(Errno::ENODEV));
+    assert!(process.set_signal_page(page).is_err());
 }
