@@ -39,8 +39,11 @@ static u64 mm_key(struct mm_struct *mm)
 static void kfd_exit_work(struct work_struct *work)
 {
 	struct kfd_file *kfd = container_of(work, struct kfd_file, exit_work);
+	/* An unbind waits for the end of what it does not do itself. */
+	int idx = srcu_read_lock(&kfd->dev->users);
 
 	belfry_exit(kfd->gpu, mm_key(kfd->mm));
+	srcu_read_unlock(&kfd->dev->users, idx);
 }
 
 /* The last user of the address space is gone. Stopping queues takes time that a notifier must not take. */
@@ -60,7 +63,7 @@ static const struct mmu_notifier_ops kfd_mm_ops = {
 static int kfd_open(struct inode *inode, struct file *file)
 {
 	struct kfd_file *kfd;
-	int err = -ENODEV;
+	int err = -ENODEV, idx;
 
 	if (in_compat_syscall())
 		return -EPERM;
@@ -85,7 +88,11 @@ static int kfd_open(struct inode *inode, struct file *file)
 	err = mmu_notifier_register(&kfd->notifier, kfd->mm);
 	if (err)
 		goto err_put;
-	err = belfry_open(kfd->gpu, mm_key(kfd->mm), &kfd->process);
+	err = -ENODEV;
+	if (belfry_enter(kfd->dev, &idx)) {
+		err = belfry_open(kfd->gpu, mm_key(kfd->mm), &kfd->process);
+		belfry_leave(kfd->dev, idx);
+	}
 	if (err)
 		goto err_notifier;
 	file->private_data = kfd;
@@ -107,13 +114,16 @@ err_free:
 static int kfd_release(struct inode *inode, struct file *file)
 {
 	struct kfd_file *kfd = file->private_data;
+	int idx;
 
 	/* mmgrab: the key stays unique until the core has forgotten the process. */
 	mmgrab(kfd->mm);
 	WRITE_ONCE(kfd->closing, true);
 	mmu_notifier_unregister(&kfd->notifier, kfd->mm);
 	flush_work(&kfd->exit_work);
+	idx = srcu_read_lock(&kfd->dev->users);
 	belfry_close(kfd->gpu, kfd->process);
+	srcu_read_unlock(&kfd->dev->users, idx);
 	mmdrop(kfd->mm);
 	belfry_gpu_put(kfd->gpu);
 	os_device_put(kfd->dev);
@@ -124,18 +134,50 @@ static int kfd_release(struct inode *inode, struct file *file)
 static long kfd_ioctl(struct file *file, unsigned int command, unsigned long arg)
 {
 	struct kfd_file *kfd = file->private_data;
+	long result;
+	int idx;
 
-	return belfry_ioctl(kfd->gpu, kfd->process, mm_key(current->mm), command, arg);
+	if (!belfry_enter(kfd->dev, &idx))
+		return -ENODEV;
+	result = belfry_ioctl(kfd->gpu, kfd->process, mm_key(current->mm), command, arg);
+	belfry_leave(kfd->dev, idx);
+	return result;
 }
+
+/*
+ * Pages are mapped one by one, while the function is there. Were they mapped by kfd_mmap(), an unbind that revokes all
+ * mappings would miss the one that is not linked to its file yet, and the process would keep a hold of the BAR.
+ */
+static vm_fault_t kfd_fault(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct kfd_file *kfd = vma->vm_file->private_data;
+	vm_fault_t result;
+	int idx;
+
+	if (!drm_dev_enter(&kfd->dev->drm, &idx))
+		return VM_FAULT_SIGBUS;
+	result = vmf_insert_pfn(vma, vmf->address, (unsigned long)vma->vm_private_data + vmf->pgoff);
+	drm_dev_exit(idx);
+	return result;
+}
+
+static const struct vm_operations_struct kfd_vm_ops = {
+	.fault = kfd_fault,
+};
 
 static int kfd_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct kfd_file *kfd = file->private_data;
 	u64 len = vma->vm_end - vma->vm_start;
 	struct belfry_mapping mapping;
+	unsigned long pfn;
 	u64 bar_size;
-	int bar, err, idx;
+	int bar, err;
 
+	/* A private copy of a register would be of no use. */
+	if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE)
+		return -EINVAL;
 	err = belfry_mmap(kfd->gpu, kfd->process, mm_key(current->mm), (u64)vma->vm_pgoff << PAGE_SHIFT, len,
 			  &mapping);
 	if (err)
@@ -146,15 +188,13 @@ static int kfd_mmap(struct file *file, struct vm_area_struct *vma)
 	    !PAGE_ALIGNED(mapping.offset))
 		return -EINVAL;
 
-	if (!drm_dev_enter(&kfd->dev->drm, &idx))
-		return -ENODEV;
+	/* Distance from file offset to frame, both in pages: it stays true when the mapping is split. */
+	pfn = (pci_resource_start(kfd->dev->pdev, bar) + mapping.offset) >> PAGE_SHIFT;
+	vma->vm_private_data = (void *)(pfn - vma->vm_pgoff);
+	vma->vm_ops = &kfd_vm_ops;
 	vm_flags_set(vma, VM_IO | VM_DONTCOPY | VM_DONTEXPAND | VM_NORESERVE | VM_DONTDUMP | VM_PFNMAP);
 	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
-	err = io_remap_pfn_range(vma, vma->vm_start,
-				 (pci_resource_start(kfd->dev->pdev, bar) + mapping.offset) >> PAGE_SHIFT, len,
-				 vma->vm_page_prot);
-	drm_dev_exit(idx);
-	return err;
+	return 0;
 }
 
 static const struct file_operations kfd_fops = {

@@ -11,13 +11,14 @@
 
 static int amdgpu_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
 {
+	struct os_device *dev = to_os_device(drm);
 	int err, idx;
 
 	BUILD_BUG_ON(sizeof(struct drm_amdgpu_info) != 32);
-	if (!drm_dev_enter(drm, &idx))
+	if (!belfry_enter(dev, &idx))
 		return -ENODEV;
-	err = belfry_amdgpu_info(to_os_device(drm)->gpu, data);
-	drm_dev_exit(idx);
+	err = belfry_amdgpu_info(dev->gpu, data);
+	belfry_leave(dev, idx);
 	return err;
 }
 

@@ -6,6 +6,7 @@
 #include "shim.h"
 
 struct workqueue_struct *belfry_wq;
+struct workqueue_struct *belfry_pin_wq;
 
 /* Both are read by user space below /sys/module/amdgpu/parameters. */
 static int emu_mode;
@@ -24,9 +25,14 @@ static int __init belfry_init(void)
 	if (!belfry_wq)
 		return -ENOMEM;
 
+	err = -ENOMEM;
+	belfry_pin_wq = alloc_workqueue("amdgpu-kfd-pins", WQ_UNBOUND, 0);
+	if (!belfry_pin_wq)
+		goto err_wq;
+
 	err = belfry_chardev_init();
 	if (err)
-		goto err_wq;
+		goto err_pin_wq;
 
 	err = pci_register_driver(&belfry_pci_driver);
 	if (err)
@@ -35,6 +41,8 @@ static int __init belfry_init(void)
 
 err_chardev:
 	belfry_chardev_exit();
+err_pin_wq:
+	destroy_workqueue(belfry_pin_wq);
 err_wq:
 	destroy_workqueue(belfry_wq);
 	return err;
@@ -45,6 +53,7 @@ static void __exit belfry_fini(void)
 {
 	pci_unregister_driver(&belfry_pci_driver);
 	belfry_chardev_exit();
+	destroy_workqueue(belfry_pin_wq);
 	destroy_workqueue(belfry_wq);
 	mmu_notifier_synchronize();
 }

@@ -20,11 +20,13 @@ struct os_pages;      /* run of kernel pages the device can reach */
 struct os_pin;        /* pinned pages of a user address space */
 struct os_drm_file;   /* a process's open render node */
 struct os_gem;        /* mappable buffer object */
+struct os_work;       /* something the core does later, on a worker thread */
 
 struct belfry_gpu;        /* the core's device */
 struct belfry_process;    /* the core's process, one reference per open file */
 struct belfry_backing;    /* the core's pages behind a GEM object */
 struct belfry_invalidate; /* the core's callback of a pin */
+struct belfry_work;       /* the core's half of an os_work */
 
 /* ---- pci.c: the function ---- */
 
@@ -105,6 +107,15 @@ u64 os_clock_raw_ns(void);
 u64 os_clock_boot_ns(void);
 void os_sleep_us(u64 us);
 
+/* ---- work.c: work for later ---- */
+
+/* Takes over `core` in every case and calls belfry_work_drop on it in the end. */
+int os_work_new(struct belfry_work *core, struct os_work **work);
+/* A run that is queued or running still finishes. */
+void os_work_release(struct os_work *work);
+/* Never waits. The work runs at least once after this. */
+void os_work_queue(struct os_work *work);
+
 /* ---- lib.c: heap, log, processors ---- */
 
 struct os_cpu_info {
@@ -143,8 +154,8 @@ int belfry_probe(struct os_device *dev, struct belfry_gpu **gpu);
 void belfry_remove(struct belfry_gpu *gpu);
 struct belfry_gpu *belfry_gpu_get(struct belfry_gpu *gpu);
 void belfry_gpu_put(struct belfry_gpu *gpu);
-/* Runs on the interrupt thread. */
-void belfry_interrupt(struct belfry_gpu *gpu);
+/* For a thread that may sleep. Returns whether it wants to be called again, after others had their turn. */
+bool belfry_interrupt(struct belfry_gpu *gpu);
 
 int belfry_open(struct belfry_gpu *gpu, u64 mm, struct belfry_process **process);
 void belfry_close(struct belfry_gpu *gpu, struct belfry_process *process);
@@ -166,5 +177,7 @@ bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfr
 void belfry_backing_drop(struct belfry_backing *backing);
 void belfry_invalidated(struct belfry_invalidate *invalidate);
 void belfry_invalidate_drop(struct belfry_invalidate *invalidate);
+void belfry_work_run(struct belfry_work *work);
+void belfry_work_drop(struct belfry_work *work);
 
 #endif

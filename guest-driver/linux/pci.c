@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* The PCI function: probe and remove, BAR maps, reset. */
 #include <drm/drm_file.h>
+#include <drm/drm_managed.h>
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
 
@@ -40,6 +41,19 @@ static void unmap_bars(struct os_device *dev)
 	dev->vram = dev->doorbells = dev->registers = NULL;
 }
 
+static void cleanup_users(struct drm_device *drm, void *users)
+{
+	cleanup_srcu_struct(users);
+}
+
+/* Stops the core and returns when nobody is in it any more. */
+static void remove_core(struct os_device *dev)
+{
+	WRITE_ONCE(dev->gone, true);
+	belfry_remove(dev->gpu); /* wakes who waits for events */
+	synchronize_srcu(&dev->users);
+}
+
 static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct os_device *dev;
@@ -50,6 +64,12 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 		return PTR_ERR(dev);
 	dev->pdev = pdev;
 	pci_set_drvdata(pdev, dev);
+	err = init_srcu_struct(&dev->users);
+	if (err)
+		return err;
+	err = drmm_add_action_or_reset(&dev->drm, cleanup_users, &dev->users);
+	if (err)
+		return err;
 
 	err = pci_enable_device(pdev);
 	if (err)
@@ -84,13 +104,13 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 
 err_drm:
 	belfry_irq_free(dev);
-	belfry_remove(dev->gpu);
+	remove_core(dev);
 	drm_dev_unplug(&dev->drm);
 	goto err_gpu;
 err_irq_handler:
 	belfry_irq_free(dev);
 err_core:
-	belfry_remove(dev->gpu);
+	remove_core(dev);
 err_gpu:
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
@@ -116,8 +136,8 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 
 	belfry_chardev_remove(dev);
 	belfry_irq_free(dev); /* the core polls from here on */
-	belfry_remove(dev->gpu);
-	drm_dev_unplug(&dev->drm); /* from here on mmio.c touches no BAR */
+	remove_core(dev);
+	drm_dev_unplug(&dev->drm); /* from here on nothing touches a BAR, and no fault maps one */
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
 	pci_free_irq_vectors(pdev);

@@ -6,6 +6,7 @@
 #include <drm/drm_device.h>
 #include <drm/drm_drv.h>
 #include <linux/pci.h>
+#include <linux/srcu.h>
 #include <linux/workqueue.h>
 
 #include "compat.h"
@@ -19,6 +20,8 @@ struct os_device {
 	struct drm_device drm; /* carries the reference count */
 	struct pci_dev *pdev;
 	struct belfry_gpu *gpu; /* set between probe and remove */
+	struct srcu_struct users; /* held by whoever is in the core on behalf of a process */
+	bool gone;                /* nobody may enter any more */
 	void __iomem *vram;     /* BAR0, write-combined */
 	void __iomem *doorbells;
 	void __iomem *registers;
@@ -26,6 +29,7 @@ struct os_device {
 	u64 doorbell_size;
 	u64 register_size;
 	int irq;
+	struct work_struct irq_work; /* goes on where the interrupt thread stopped */
 };
 
 static inline struct os_device *to_os_device(struct drm_device *drm)
@@ -33,8 +37,31 @@ static inline struct os_device *to_os_device(struct drm_device *drm)
 	return container_of(drm, struct os_device, drm);
 }
 
-/* main.c: runs what the core must do outside of notifier callbacks. */
+/*
+ * Entering the core for a process, as drm_dev_enter() does for the BARs. It is a section of the device's own, because it
+ * may last: an ioctl may wait for events, or for somebody to bring a page in. belfry_pci_remove() ends the waits for
+ * events and then waits until everybody has left, so that nobody maps memory for a function that is unbound.
+ */
+static inline bool belfry_enter(struct os_device *dev, int *idx)
+{
+	*idx = srcu_read_lock(&dev->users);
+	if (!READ_ONCE(dev->gone))
+		return true;
+	srcu_read_unlock(&dev->users, *idx);
+	return false;
+}
+
+static inline void belfry_leave(struct os_device *dev, int idx)
+{
+	srcu_read_unlock(&dev->users, idx);
+}
+
+/*
+ * main.c: run what must not be done in an interrupt thread or a notifier. Pins have a queue of their own: they wait for
+ * whoever brings user pages in, and however many wait, queues of dying or faulting processes are still stopped.
+ */
 extern struct workqueue_struct *belfry_wq;
+extern struct workqueue_struct *belfry_pin_wq;
 
 /* pci.c */
 extern struct pci_driver belfry_pci_driver;

@@ -62,7 +62,7 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier, const struc
 	case MMU_NOTIFY_RELEASE:
 		return true;
 	default:
-		queue_work(belfry_wq, &watch->work);
+		queue_work(belfry_pin_wq, &watch->work);
 		return true;
 	}
 }
@@ -107,6 +107,7 @@ static int pin_pages(struct os_pin *pin, struct mm_struct *mm, u64 va)
 {
 	const unsigned int flags = FOLL_LONGTERM | (pin->writable ? FOLL_WRITE : 0);
 	struct device *dma = &pin->dev->pdev->dev;
+	int idx;
 
 	while (pin->pinned < pin->count) {
 		size_t batch = min_t(size_t, pin->count - pin->pinned, 512);
@@ -123,13 +124,17 @@ static int pin_pages(struct os_pin *pin, struct mm_struct *mm, u64 va)
 			return -EINTR;
 		cond_resched();
 	}
+	/* A renewal comes from a worker: the function may be unbound while it waited for the pages. */
+	if (!belfry_enter(pin->dev, &idx))
+		return -ENODEV;
 	for (; pin->mapped < pin->count; pin->mapped++) {
 		pin->bus[pin->mapped] =
 			dma_map_page(dma, pin->pages[pin->mapped], 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
 		if (dma_mapping_error(dma, pin->bus[pin->mapped]))
-			return -ENOMEM;
+			break;
 	}
-	return 0;
+	belfry_leave(pin->dev, idx);
+	return pin->mapped < pin->count ? -ENOMEM : 0;
 }
 
 /* Gives the range a watch and pins it. On failure the watch is gone, and with it the callback. */

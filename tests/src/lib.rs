@@ -3,6 +3,7 @@
 pub mod assembly;
 pub mod disks;
 pub mod nested;
+pub mod race;
 pub mod suite;
 
 use std::path::PathBuf;
@@ -18,6 +19,22 @@ use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress, programs};
 /// When something cannot be had; the error says what, and what to do.
 pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
     Ok(GuestImage::prepare(cache, Freshness::Cached, &Progress::new())?)
+}
+
+/// The lines of a guest's log in which its kernel complains of something.
+#[must_use]
+pub fn complaints(log: &str) -> Vec<&str> {
+    const COMPLAINTS: [&str; 8] = [
+        "BUG:",
+        "overwritten",
+        "WARNING:",
+        "Oops",
+        "UBSAN",
+        "refcount_t",
+        "general protection",
+        "scheduling while atomic",
+    ];
+    log.lines().filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).collect()
 }
 
 /// Builds the test roles as a static binary that runs in any guest.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belfry_tests::disks::Images;
-use belfry_tests::{guest_image, guest_roles};
+use belfry_tests::{complaints, guest_image, guest_roles, race};
 use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_vmm::image::Cache;
 use belfry_vmm::vfio_user::DoorbellMode;
@@ -44,11 +44,8 @@ fn succeed(guest: &mut Guest, argv: &[&str]) -> String {
 
 /// Switches the guest off, after looking whether its kernel complained about the driver.
 fn finish(mut guest: Guest) {
-    const COMPLAINTS: [&str; 7] =
-        ["BUG:", "WARNING:", "Oops", "UBSAN", "refcount_t", "general protection", "scheduling while atomic"];
     let log = guest.kernel_log().unwrap();
-    let complaints: Vec<&str> =
-        log.lines().filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).collect();
+    let complaints = complaints(&log);
     assert!(complaints.is_empty(), "the guest's kernel complained:\n{}", complaints.join("\n"));
     guest.power_off().unwrap();
 }
@@ -135,6 +132,39 @@ fn bad_ioctls_are_refused_as_linux_refuses_them() {
     assert!(succeed(&mut guest, &[roles, "bad-ioctls"]).contains("refused"));
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
     finish(guest);
+}
+
+#[test]
+fn process_killed_while_its_queue_stores_into_its_memory_leaves_the_pages_alone() {
+    let (mut guest, roles) = boot_with_roles();
+    for round in 0..3 {
+        let (shared, started) = (format!("/tmp/shared-{round}"), format!("/tmp/storing-{round}"));
+        let (storer, _) = start_role(&mut guest, &[roles, "store", &shared, &started], &started);
+        guest.kill(storer, SIGKILL).unwrap();
+        assert_eq!(guest.wait(storer, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+        assert!(
+            succeed(&mut guest, &[roles, "settled", &shared]).contains("nothing changed"),
+            "round {round}"
+        );
+    }
+    let log = guest.kernel_log().unwrap();
+    assert!(!log.contains("GPU memory fault"), "pages went before the queue:\n{log}");
+    finish(guest);
+}
+
+#[test]
+fn unbound_function_leaves_files_that_refuse_and_mappings_without_pages() {
+    let (mut guest, roles) = boot_with_roles();
+    assert!(succeed(&mut guest, &[roles, "unbind"]).contains("nothing of the device was left"));
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    finish(guest);
+}
+
+#[test]
+fn unbinding_under_open_files_mappings_and_work_leaves_a_working_gpu() {
+    // The long form is `cargo xtask guest-race`.
+    let said = race::run(&GuestConfig::default(), 12, LIMIT).unwrap();
+    assert!(said.contains("12 rounds survived"), "{said}");
 }
 
 #[test]

@@ -61,6 +61,15 @@ enum Command {
         #[arg(long)]
         update: bool,
     },
+    /// Unbind and bind the GPU in a guest, again and again, under processes that use it in every way.
+    GuestRace {
+        /// How many times.
+        #[arg(long, default_value_t = 500)]
+        rounds: u64,
+        /// Arguments for the guest's kernel, `slub_debug=FZP` for example.
+        #[arg(long, default_value = "", allow_hyphen_values = true)]
+        append: String,
+    },
     /// Prove the ABI layouts against the C headers that publish them.
     HeaderCheck {
         /// Directory that holds `linux/kfd_ioctl.h` (fetched when absent).
@@ -102,6 +111,7 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
         Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
+        Command::GuestRace { rounds, append } => guest_race(rounds, &append),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Tidy => xtask::tidy::run(root),
         Command::Rootfs { name, update } => rootfs(name.as_deref(), update),
@@ -129,6 +139,16 @@ fn rootfs(name: Option<&str>, update: bool) -> Result<()> {
         .args(update.then_some("--update"))
         .status()
         .context("running belfry image --rootfs")?;
+    process::exit(status.code().unwrap_or(1));
+}
+
+/// Runs the race and ends with its status; a program of its own, as the nested tier is.
+fn guest_race(rounds: u64, append: &str) -> Result<()> {
+    let status = process::Command::new(env!("CARGO"))
+        .args(["run", "--package", "belfry-tests", "--bin", "guest-race", "--"])
+        .args([&rounds.to_string(), append])
+        .status()
+        .context("running guest-race")?;
     process::exit(status.code().unwrap_or(1));
 }
 

@@ -16,6 +16,7 @@ use crate::kiq::{Kiq, select};
 use crate::mes::{FIRST_KFD_VMID, Mes};
 use crate::os::{DeviceInfo, Os};
 use crate::processes::Processes;
+use crate::rate_limit::RateLimits;
 use crate::sync::Mutex;
 use crate::vram::Vram;
 
@@ -55,6 +56,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) gart: Arc<Gart<O>>,
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
     pub(crate) processes: Mutex<O, Processes<O>>,
+    pub(crate) limits: RateLimits<O>,
     scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
@@ -111,6 +113,12 @@ impl<O: Os> Device<O> {
     #[inline(never)]
     fn new(hw: Arc<Hw<O>>) -> Result<Arc<Self>> {
         let config = discover(&hw)?;
+        Self::with_config(hw, config)
+    }
+
+    /// Makes everything a device needs of which `config` is known.
+    #[inline(never)]
+    pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config) -> Result<Arc<Self>> {
         let info = hw.os().device_info();
         let id = gpu_id(&info, &config);
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
@@ -121,6 +129,7 @@ impl<O: Os> Device<O> {
         Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), Some(ih))?,
             processes: Mutex::new(hw.os(), Processes::new())?,
+            limits: RateLimits::new(hw.os())?,
             scheduler: Mutex::new(hw.os(), Some(scheduler))?,
             flush: Mutex::new(hw.os(), ())?,
             epoch: AtomicU64::new(0),
@@ -176,6 +185,12 @@ impl<O: Os> Device<O> {
         }
         self.gart.disable();
         self.hw.detach();
+    }
+
+    /// Address in VMID 0 and length of the scheduler's ring.
+    #[cfg(test)]
+    pub(crate) fn mes_ring(&self) -> (u64, u64) {
+        self.scheduler.lock().as_ref().map(|scheduler| scheduler.mes.ring()).unwrap()
     }
 
     /// Counts recoveries.

@@ -56,6 +56,8 @@ struct Table<O: Os> {
     signals: u32,
     page: Option<Arc<SystemMemory<O>>>,
     hw_exception: Option<HwExceptionData>,
+    /// The process is gone: there is nothing to wait for, and nothing may be added.
+    closed: bool,
 }
 
 impl<O: Os> Table<O> {
@@ -142,6 +144,7 @@ impl<O: Os> Events<O> {
             signals: 0,
             page: None,
             hw_exception: None,
+            closed: false,
         };
         Ok(Self { table: Mutex::new(os, table)?, queue: os.wait_queue_new()? })
     }
@@ -153,6 +156,9 @@ impl<O: Os> Events<O> {
     /// `EBUSY` when there is one already, `EINVAL` when the buffer object is too small.
     pub(crate) fn set_page(&self, page: Arc<SystemMemory<O>>) -> Result<()> {
         let mut table = self.table.lock();
+        if table.closed {
+            return Err(Errno::ENODEV);
+        }
         if table.page.is_some() {
             return Err(Errno::EBUSY);
         }
@@ -174,9 +180,12 @@ impl<O: Os> Events<O> {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` when the slots or ids are used up.
+    /// `ENOSPC` when the slots or ids are used up, `ENODEV` when the process was torn down.
     pub(crate) fn create(&self, args: &mut CreateEventArgs) -> Result<()> {
         let mut table = self.table.lock();
+        if table.closed {
+            return Err(Errno::ENODEV);
+        }
         let signal = matches!(args.event_type, KFD_IOC_EVENT_SIGNAL | KFD_IOC_EVENT_DEBUG_EVENT);
         let id = if signal {
             let limit = if table.page.is_some() { KFD_SIGNAL_EVENT_LIMIT } else { SIGNALS_WITHOUT_PAGE };
@@ -430,6 +439,7 @@ impl<O: Os> Events<O> {
     pub(crate) fn shut_down(&self) {
         let page = {
             let mut table = self.table.lock();
+            table.closed = true;
             for wait in table.waits.values_mut() {
                 wait.destroyed = true;
             }

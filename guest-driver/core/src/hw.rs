@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use belfry_abi::regs::Register;
 
 use crate::errno::{Errno, Result};
-use crate::os::{Clock, LogLevel, Os};
+use crate::os::{Clock, Os};
 
 /// The operating system's view of the device, with a switch that turns every access into nothing.
 pub(crate) struct Hw<O: Os> {
@@ -132,9 +132,5 @@ impl<O: Os> Hw<O> {
             }
         }
         Err(Errno::ETIME)
-    }
-
-    pub(crate) fn warn(&self, line: core::fmt::Arguments<'_>) {
-        self.os.log(LogLevel::Warn, line);
     }
 }

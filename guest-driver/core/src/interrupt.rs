@@ -1,7 +1,6 @@
 //! Interrupts: the IH ring, and what its entries mean (`amdgpu_ih.c`, `kfd_int_process_v11.c`).
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::ih::{Client, ENTRY_SIZE, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding};
@@ -12,15 +11,17 @@ use zerocopy::IntoBytes;
 use crate::device::Device;
 use crate::errno::Result;
 use crate::gart::{Gart, KernelBuffer};
-use crate::hw::{Hw, log};
-use crate::os::{Os, PAGE_SIZE};
+use crate::hw::Hw;
+use crate::os::{LogLevel, Os, PAGE_SIZE};
 
 /// Bytes of the ring.
-const RING_SIZE: u32 = 64 << 10;
+pub(crate) const RING_SIZE: u32 = 64 << 10;
 /// Where the device reports the write pointer, behind the ring.
 const WPTR: usize = RING_SIZE as usize;
-/// Entries taken at once, so that the ring's lock is short.
-const BATCH: usize = 64;
+/// Entries taken at once: the ring's lock is short, and they fit on a kernel's stack.
+const BATCH: usize = 16;
+/// Batches of one pass: as much as a full ring holds.
+const BATCHES: usize = (RING_SIZE / ENTRY_SIZE) as usize / BATCH;
 /// Bit of the reported write pointer: entries were overwritten (`IH_RB_WPTR.RB_OVERFLOW`).
 const RB_OVERFLOW: u32 = 1;
 /// First VMID of processes.
@@ -73,13 +74,20 @@ impl<O: Os> IhRing<O> {
         hw.write(cntl);
     }
 
+    /// Where a device finds the ring and its write pointer.
+    #[cfg(test)]
+    pub(crate) fn addresses(&self) -> (usize, usize) {
+        let address = |offset| core::ptr::from_ref(self.buffer.word(offset)).addr();
+        (address(0), address(WPTR))
+    }
+
     /// Disables the ring.
     pub(crate) fn stop(&self) {
         self.hw.write(osssys::IH_RB_CNTL(0));
     }
 
-    /// Takes up to a batch of entries into `entries`; returns whether entries were lost before them.
-    fn take(&mut self, entries: &mut Vec<IhEntry>) -> bool {
+    /// Takes up to a batch of entries; returns how many, and whether entries were lost before them.
+    fn take(&mut self, entries: &mut [IhEntry; BATCH]) -> (usize, bool) {
         let mut wptr = self.buffer.word(WPTR).load(Ordering::Acquire);
         let overflow = wptr & RB_OVERFLOW != 0;
         wptr = wptr & !(ENTRY_SIZE - 1) & (RING_SIZE - 1);
@@ -94,46 +102,48 @@ impl<O: Os> IhRing<O> {
             self.hw.write(cntl);
             self.buffer.word(WPTR).fetch_and(!RB_OVERFLOW, Ordering::AcqRel);
         }
-        let before = self.rptr;
-        while self.rptr != wptr && entries.len() < BATCH {
-            let mut entry = IhEntry::default();
+        let mut count = 0;
+        for entry in entries {
+            if self.rptr == wptr {
+                break;
+            }
             self.buffer.read(self.rptr as usize, entry.as_mut_bytes());
-            entries.push(entry);
             self.rptr = (self.rptr + ENTRY_SIZE) & (RING_SIZE - 1);
+            count += 1;
         }
-        if self.rptr != before || overflow {
+        if count > 0 || overflow {
             self.hw.write(osssys::IH_RB_RPTR(self.rptr));
         }
-        overflow
+        (count, overflow)
     }
 }
 
 impl<O: Os> Device<O> {
-    /// Drains the ring.
-    pub(crate) fn interrupt(&self) {
-        let mut entries = Vec::new();
-        if entries.try_reserve_exact(BATCH).is_err() {
-            return;
-        }
-        loop {
-            entries.clear();
-            let overflow = match self.ih.lock().as_mut() {
+    /// Handles as many entries as the ring has; returns whether it was not seen empty.
+    ///
+    /// A device can write as fast as this reads, and must not have the thread for ever.
+    pub(crate) fn interrupt(&self) -> bool {
+        let mut entries = [IhEntry::default(); BATCH];
+        for _ in 0..BATCHES {
+            let (count, overflow) = match self.ih.lock().as_mut() {
                 Some(ring) => ring.take(&mut entries),
-                None => return,
+                None => return false,
             };
             if overflow {
-                log!(self.hw, Warn, "IH ring buffer overflow: looking at all signals");
+                let line = format_args!("IH ring buffer overflow: looking at all signals");
+                self.limits.overflow.log(&self.hw, LogLevel::Warn, line);
                 for process in self.processes() {
                     process.events.scan();
                 }
             }
-            if entries.is_empty() {
-                return;
+            if count == 0 {
+                return false;
             }
-            for entry in &entries {
+            for entry in &entries[..count] {
                 self.handle(entry);
             }
         }
+        true
     }
 
     fn handle(&self, entry: &IhEntry) {
@@ -150,18 +160,18 @@ impl<O: Os> Device<O> {
             (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match entry.data[1] >> 6 & 3 {
                 sq_encoding::INST => process.events.interrupt(entry.data[0] & 0xff_ffff),
                 sq_encoding::ERROR => {
-                    log!(self.hw, Warn, "pasid {}: shader error {:#x}", entry.pasid(), entry.data[0]);
+                    let line = format_args!("pasid {}: shader error {:#x}", entry.pasid(), entry.data[0]);
+                    self.limits.shader_error.log(&self.hw, LogLevel::Warn, line);
                 }
                 _ => {}
             },
             (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => {
-                log!(
-                    self.hw,
-                    Warn,
+                let line = format_args!(
                     "pasid {}: bad packet, doorbell and code {:#x}",
                     entry.pasid(),
                     entry.data[0]
                 );
+                self.limits.bad_packet.log(&self.hw, LogLevel::Warn, line);
             }
             (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => {
                 let write = entry.ring() & FAULT_RING_WRITE != 0;
@@ -182,3 +192,6 @@ impl<O: Os> Device<O> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,10 +87,13 @@ impl<O: Os> Kfd<O> {
     }
 
     /// Handles an interrupt; called on a thread that may sleep, for every MSI-X vector 0 message.
-    pub fn interrupt(&self) {
-        if self.device.hw.alive() {
-            self.device.interrupt();
-        }
+    ///
+    /// One call handles at most as many entries as the ring has. It returns whether there may be more: the operating
+    /// system then calls again without waiting for a message, after it has let others run and unless the function is
+    /// being removed.
+    #[must_use]
+    pub fn interrupt(&self) -> bool {
+        self.device.hw.alive() && self.device.interrupt()
     }
 
     /// Opens the KFD node: the same key shares one process. Balanced by [`Kfd::close`].

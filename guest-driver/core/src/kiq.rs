@@ -108,6 +108,11 @@ impl<O: Os> KernelQueue<O> {
         self.buffer.gpu_address() + WPTR as u64
     }
 
+    #[cfg(test)]
+    pub(crate) fn ring_address(&self) -> u64 {
+        self.buffer.gpu_address() + RING as u64
+    }
+
     /// 64-bit doorbell index.
     pub(crate) fn doorbell(&self) -> u32 {
         self.doorbell

@@ -6,10 +6,12 @@
 //! # Locks
 //!
 //! In the order they are taken: a process's state, the device's scheduler, the interrupt ring or the table of processes,
-//! a process's events, the VRAM allocator, the GART, the invalidation engine. No lock is held while user memory is
-//! copied, and no pin is dropped under one. Only the state lock is held while pages are pinned again, so an
-//! implementation of [`os::Os`] never calls an entry point that takes it (everything but [`Kfd::mmap`] and
-//! [`os::Backing`]) from a page fault.
+//! a process's events or its pending fault, the VRAM allocator, the GART, the invalidation engine, a rate limit. No lock
+//! is held while user memory is copied or pinned, and no pin is dropped under one.
+//!
+//! A process's state and the scheduler are held over requests to the device, which may take seconds. The interrupt
+//! thread takes neither of them: what an interrupt makes necessary beyond waking up programs is queued as [`os::Work`],
+//! one piece per process, so that no process waits for another one's.
 #![no_std]
 
 extern crate alloc;
@@ -35,6 +37,7 @@ pub mod process;
 mod processes;
 mod queue;
 pub mod queue_manager;
+mod rate_limit;
 mod sync;
 #[cfg(test)]
 mod testing;

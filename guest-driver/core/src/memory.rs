@@ -15,7 +15,9 @@ use belfry_abi::kfd::mmap::{
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{Backing, BoPage, Invalidate, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range};
+use crate::os::{
+    Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
+};
 use crate::process::{Process, State};
 use crate::vm::Vm;
 use crate::vram::VramMemory;
@@ -361,7 +363,7 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it.
+    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
     pub(crate) fn unmap_memory(&self, handle: u64) -> Result<()> {
         let mut state = self.state.lock();
         let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
@@ -373,12 +375,14 @@ impl<O: Os> Process<O> {
         if bo.queues > 0 {
             return Err(Errno::EBUSY);
         }
-        bo.mapped = false;
-        mapped.remove(&bo.va);
         if !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap) {
             vm.unmap(bo.va, bo.size);
         }
-        self.flush(vm)
+        // While the device may have a translation left, the memory counts as mapped and cannot be freed.
+        self.flush(vm)?;
+        bo.mapped = false;
+        mapped.remove(&bo.va);
+        Ok(())
     }
 
     /// Flushes this process's translations, and gives the tables back that became free.
@@ -389,46 +393,72 @@ impl<O: Os> Process<O> {
     }
 
     /// The user range behind a buffer object changed: pins it again, or takes it away from the GPU.
+    ///
+    /// Pinning waits for whoever brings the pages in, so the state is free meanwhile.
     fn user_memory_changed(&self, id: u32) {
-        let mut old = None;
-        {
-            let mut state = self.state.lock();
-            let State { vm, bos, mapped, .. } = &mut *state;
-            let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return };
-            let BoKind::User(memory) = &bo.kind else { return };
-            let renewed = memory.pin.renew();
-            let same = renewed.as_ref().is_ok_and(|pin| {
-                pin.count() == memory.pin.count()
-                    && (0..pin.count()).all(|page| pin.bus(page) == memory.pin.bus(page))
-            });
-            if bo.mapped && !same {
-                vm.unmap(bo.va, bo.size);
-                // On failure the old pages stay pinned until the flush is repeated by whoever frees them.
-                let _ = self.flush(vm);
-            }
-            match renewed {
-                Ok(pin) => {
-                    // The charge moves from the old pin to the new one.
-                    let size = pin.count() as u64 * PAGE_SIZE;
-                    self.device.gtt_used.fetch_add(size, Ordering::Relaxed);
-                    let memory = Arc::new(UserMemory { device: self.device.clone(), pin });
-                    old = Some(core::mem::replace(&mut bo.kind, BoKind::User(memory)));
-                    if bo.mapped && !same && bo.map_into(vm).is_err() {
-                        vm.unmap(bo.va, bo.size);
-                        let _ = self.flush(vm);
-                    }
-                }
-                Err(error) => {
-                    bo.mapped = false;
-                    mapped.remove(&bo.va);
-                    self.device.hw.warn(format_args!(
-                        "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
-                        self.pasid, bo.va
-                    ));
-                }
+        let memory = match self.state.lock().bos.get(&id).map(|bo| &bo.kind) {
+            Some(BoKind::User(memory)) => memory.clone(),
+            _ => return,
+        };
+        let renewed = match memory.pin.renew() {
+            // The process is about to be torn down. Until then its pages stay pinned, and its queues may use them.
+            Err(Errno::ESRCH) => return,
+            renewed => renewed.map(|pin| {
+                // The charge moves from the old pin to the new one.
+                self.device.gtt_used.fetch_add(pin.count() as u64 * PAGE_SIZE, Ordering::Relaxed);
+                Arc::new(UserMemory { device: self.device.clone(), pin })
+            }),
+        };
+        let unused = self.replace_user_memory(id, &memory, renewed);
+        drop((memory, unused));
+    }
+
+    /// Puts a new pin in the place of `old`, or nothing; returns the new one if there is no such place any more.
+    ///
+    /// The caller keeps `old`, so that no pin is dropped here, under the lock.
+    fn replace_user_memory(
+        &self,
+        id: u32,
+        old: &Arc<UserMemory<O>>,
+        renewed: Result<Arc<UserMemory<O>>>,
+    ) -> Option<Arc<UserMemory<O>>> {
+        let same = renewed.as_ref().is_ok_and(|new| {
+            new.pin.count() == old.pin.count()
+                && (0..new.pin.count()).all(|page| new.pin.bus(page) == old.pin.bus(page))
+        });
+        let mut state = self.state.lock();
+        let State { vm, bos, mapped, .. } = &mut *state;
+        let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return renewed.ok() };
+        if !matches!(&bo.kind, BoKind::User(memory) if Arc::ptr_eq(memory, old)) {
+            // It was freed, and the id may be another one's.
+            return renewed.ok();
+        }
+        if bo.mapped && !same {
+            vm.unmap(bo.va, bo.size);
+            if self.flush(vm).is_err() {
+                // The device may still use the old pages: they are left to it.
+                core::mem::forget(old.clone());
             }
         }
-        drop(old);
+        match renewed {
+            Ok(new) => {
+                bo.kind = BoKind::User(new);
+                if bo.mapped && !same && bo.map_into(vm).is_err() {
+                    vm.unmap(bo.va, bo.size);
+                    let _ = self.flush(vm);
+                }
+            }
+            Err(error) => {
+                bo.mapped = false;
+                mapped.remove(&bo.va);
+                let line = format_args!(
+                    "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
+                    self.pasid, bo.va
+                );
+                self.device.limits.user_memory.log(&self.device.hw, LogLevel::Warn, line);
+            }
+        }
+        None
     }
 }
 

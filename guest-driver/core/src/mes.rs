@@ -87,6 +87,12 @@ impl<O: Os> Mes<O> {
         Ok(())
     }
 
+    /// Address in VMID 0 and length of the ring.
+    #[cfg(test)]
+    pub(crate) fn ring(&self) -> (u64, u64) {
+        (self.queue.ring_address(), RING_SIZE as u64)
+    }
+
     /// Stops the firmware.
     pub(crate) fn disable(&self) {
         let mut cntl = gc::CP_MES_CNTL(0);

@@ -141,11 +141,13 @@ pub trait UserPin: Send + Sync {
 
     /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
     ///
-    /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing.
+    /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing. This may take as long as
+    /// somebody else takes to bring a page in, so the driver holds no lock here.
     ///
     /// # Errors
     ///
-    /// `EFAULT` when the range is no longer mapped, `ESRCH` when the address space is gone.
+    /// `EFAULT` when the range is no longer mapped, `ESRCH` when the address space is going away, of which the driver
+    /// hears by [`crate::Kfd::exit`].
     fn renew(&self) -> Result<Self>
     where
         Self: Sized;
@@ -200,6 +202,20 @@ pub trait Gem: Send + Sync {
     fn mmap_offset(&self) -> u64;
 }
 
+/// Something the driver does later, on a worker thread.
+pub trait Work: Send + Sync {
+    /// Does it. The thread may sleep for long; two threads may be here at once.
+    fn run(&self);
+}
+
+/// A [`Work`] that can be queued any number of times. Dropping it does not wait for it: a run may still come.
+pub trait WorkItem: Send + Sync {
+    /// Has the work run on a worker thread after this call; several calls before it runs may be one run.
+    ///
+    /// This does not wait, and it cannot fail. Work that sleeps does not hold other work up.
+    fn queue(&self);
+}
+
 /// What the driver needs from the operating system.
 pub trait Os: Send + Sync + Sized + 'static {
     /// Pages of system memory.
@@ -214,6 +230,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     type DrmFile: DrmFile;
     /// A GEM object.
     type Gem: Gem;
+    /// A piece of work for a worker thread.
+    type WorkItem: WorkItem;
 
     // ---- the device ----
 
@@ -333,6 +351,13 @@ pub trait Os: Send + Sync + Sized + 'static {
     ///
     /// `ENOMEM`.
     fn wait_queue_new(&self) -> Result<Self::WaitQueue>;
+
+    /// Makes a piece of work; it runs when it is queued.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn work_new(&self, work: Arc<dyn Work>) -> Result<Self::WorkItem>;
 
     /// Returns what is known about processors and memory.
     fn cpu_info(&self) -> CpuInfo;

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_HW_EXCEPTION_GPU_HANG, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, MemoryExceptionData,
@@ -18,13 +17,10 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
-use crate::os::{DrmFile, Os, ProcessKey};
+use crate::os::{DrmFile, LogLevel, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
 use crate::sync::Mutex;
 use crate::vm::Vm;
-
-/// Faults of one process that are logged.
-const LOGGED_FAULTS: u32 = 8;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
@@ -36,7 +32,23 @@ pub struct Process<O: Os> {
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
     pub(crate) state: Mutex<O, State<O>>,
-    faults: AtomicU32,
+    /// A memory fault that nobody looked after yet.
+    fault: Mutex<O, Option<MemoryExceptionData>>,
+    fault_work: O::WorkItem,
+}
+
+/// Looks after a process's memory fault, away from the interrupt thread (amdkfd: `interrupt_wq`).
+struct FaultWork<O: Os> {
+    device: Arc<Device<O>>,
+    pasid: u16,
+}
+
+impl<O: Os> Work for FaultWork<O> {
+    fn run(&self) {
+        if let Some(process) = self.device.process(self.pasid) {
+            process.settle_fault();
+        }
+    }
 }
 
 impl<O: Os> fmt::Debug for Process<O> {
@@ -91,7 +103,8 @@ impl<O: Os> Process<O> {
             epoch: device.epoch(),
             events: Events::new(os)?,
             state: Mutex::new(os, state)?,
-            faults: AtomicU32::new(0),
+            fault: Mutex::new(os, None)?,
+            fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
         }))
     }
 
@@ -153,20 +166,23 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    /// The device reported a memory fault of this process: its queues stop, its memory events are set.
+    /// The device reported a memory fault of this process: its queues will stop, its memory events will be set.
+    ///
+    /// Called from the interrupt thread, which waits neither for this process's state nor for the scheduler.
     pub(crate) fn memory_fault(&self, data: MemoryExceptionData) {
-        if self.faults.fetch_add(1, Ordering::Relaxed) < LOGGED_FAULTS {
-            log!(
-                self.device.hw,
-                Error,
-                "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
-                self.pasid,
-                data.va,
-                data.failure.not_present,
-                data.failure.read_only,
-                data.failure.no_execute
-            );
-        }
+        let line = format_args!(
+            "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
+            self.pasid, data.va, data.failure.not_present, data.failure.read_only, data.failure.no_execute
+        );
+        self.device.limits.memory_fault.log(&self.device.hw, LogLevel::Error, line);
+        // Of faults that come faster than they are looked after, programs hear of the first.
+        self.fault.lock().get_or_insert(data);
+        self.fault_work.queue();
+    }
+
+    /// Stops the queues of a process that had a memory fault, and tells it then.
+    fn settle_fault(&self) {
+        let Some(data) = self.fault.lock().take() else { return };
         self.evict();
         self.events.memory_exception(data);
     }
@@ -182,21 +198,26 @@ impl<O: Os> Process<O> {
     }
 
     /// Takes everything off the device and gives it back; idempotent.
+    ///
+    /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
+    /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
-        let (bos, vm, context, drm);
+        let (queues, bos, vm, context, drm);
         {
             let mut state = self.state.lock();
             if state.dead {
                 return;
             }
             state.dead = true;
-            self.remove_all_queues(&mut state);
+            queues = self.remove_all_queues(&mut state);
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();
             vm = state.vm.take();
             context = state.context.take();
             drm = state.drm.take();
         }
+        drop(queues);
+        let _ = self.device.flush_gart();
         // Translations go before the memory; a device that does not answer even to this keeps its memory.
         let flushed = self.device.flush_pasid(self.pasid).is_ok() && !self.device.wedged();
         self.events.shut_down();
@@ -214,3 +235,6 @@ impl<O: Os> Process<O> {
         drop(drm);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,11 @@ impl<O: Os> Processes<O> {
         Self { by_pasid: BTreeMap::new(), closed: false, next: 1, unhandled: 0 }
     }
 
+    #[cfg(test)]
+    pub(crate) fn unhandled(&self) -> u64 {
+        self.unhandled
+    }
+
     fn free_slice(&self, slices: u64) -> Option<u32> {
         (1..slices as u32).find(|slice| self.by_pasid.values().all(|entry| entry.slice != *slice))
     }

@@ -104,10 +104,10 @@ impl<O: Os> Process<O> {
         state.use_bos(queue.ring_bo.as_slice(), true);
         state.queues.insert(id, queue);
         if let Err(error) = self.resume_queue(&mut state, id) {
-            if let Some(queue) = state.queues.remove(&id) {
-                self.forget_queue(&mut state, queue);
-            }
             self.recover_after(error);
+            let queue = self.forget_queue(&mut state, id);
+            drop(state);
+            drop(queue);
             return Err(error);
         }
         args.queue_id = id;
@@ -252,23 +252,30 @@ impl<O: Os> Process<O> {
         };
         let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
         let gang = queue.buffer.gpu_address() + GANG_CONTEXT;
-        queue.mapped = false;
         match self.device.with_mes(self.epoch, |mes| mes.remove_queue(offset, gang)) {
-            // A reset took the queue off already.
-            Err(Errno::EIO) => Ok(()),
+            // A reset took the queue off already, or the device is wedged, and keeps what it may still use.
+            Ok(()) | Err(Errno::EIO) => {
+                queue.mapped = false;
+                Ok(())
+            }
             other => other,
         }
     }
 
-    /// Gives back what a queue used; it is not on the scheduler.
-    fn forget_queue(&self, state: &mut State<O>, queue: Box<Queue<O>>) {
+    /// Takes a queue that is not on the scheduler out of the table, and gives its doorbell back.
+    ///
+    /// The caller drops it without the lock: it may hold the last reference to a pin.
+    fn forget_queue(&self, state: &mut State<O>, id: u32) -> Option<Box<Queue<O>>> {
+        let queue = state.queues.remove(&id)?;
         state.use_bos(&queue.bos, false);
         state.use_bos(queue.ring_bo.as_slice(), false);
         state.doorbells.put(queue.doorbell);
         if self.device.wedged() && self.device.hw.alive() {
             // The device may still write there.
             core::mem::forget(queue);
+            return None;
         }
+        Some(queue)
     }
 
     /// Recovers the device if `error` says that the scheduler hangs.
@@ -291,8 +298,9 @@ impl<O: Os> Process<O> {
         if let Err(error) = result {
             self.recover_after(error);
         }
-        let queue = state.queues.remove(&id).ok_or(Errno::EINVAL)?;
-        self.forget_queue(&mut state, queue);
+        let queue = self.forget_queue(&mut state, id);
+        drop(state);
+        drop(queue);
         let _ = self.device.flush_gart();
         result
     }
@@ -400,9 +408,12 @@ impl<O: Os> Process<O> {
         }
     }
 
-    /// Removes all queues: the process is going away.
-    pub(crate) fn remove_all_queues(&self, state: &mut State<O>) {
+    /// Removes all queues: the process is going away. The caller drops what is returned without the lock.
+    ///
+    /// Afterwards the device uses none of them: the scheduler let them go, or was reset. Else it is wedged.
+    pub(crate) fn remove_all_queues(&self, state: &mut State<O>) -> Vec<Box<Queue<O>>> {
         let mut failed = None;
+        let mut removed = Vec::new();
         while let Some((&id, _)) = state.queues.first_key_value() {
             if failed.is_none()
                 && let Err(error) = self.suspend_queue(state, id)
@@ -411,10 +422,8 @@ impl<O: Os> Process<O> {
                 failed = Some(error);
                 self.recover_after(error);
             }
-            if let Some(queue) = state.queues.remove(&id) {
-                self.forget_queue(state, queue);
-            }
+            removed.extend(self.forget_queue(state, id));
         }
-        let _ = self.device.flush_gart();
+        removed
     }
 }

@@ -123,8 +123,8 @@ impl Line {
                 state.pending = false;
                 state.handler.upgrade()
             };
-            if let Some(kfd) = handler {
-                kfd.interrupt();
+            if handler.is_some_and(|kfd| kfd.interrupt()) {
+                lock(&self.state).pending = true;
             }
         }
     }

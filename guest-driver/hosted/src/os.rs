@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use belfry_abi::pci;
 use belfry_device::Gpu;
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey,
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -21,7 +21,7 @@ use crate::function;
 use crate::gpu::{Bars, Place};
 use crate::pins::{Pin, Pins};
 use crate::process::RenderFiles;
-use crate::sync::{Lock, WaitQueue, lock};
+use crate::sync::{Lock, WaitQueue, WorkItem, lock};
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
@@ -166,6 +166,7 @@ impl Os for HostedOs {
     type WaitQueue = WaitQueue;
     type DrmFile = HostedDrmFile;
     type Gem = HostedGem;
+    type WorkItem = WorkItem;
 
     fn device_info(&self) -> DeviceInfo {
         let config = |offset: usize| function::read_u32(&self.gpu, offset);
@@ -297,6 +298,10 @@ impl Os for HostedOs {
 
     fn wait_queue_new(&self) -> Result<WaitQueue> {
         Ok(WaitQueue::default())
+    }
+
+    fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
+        Ok(WorkItem(work))
     }
 
     fn cpu_info(&self) -> CpuInfo {

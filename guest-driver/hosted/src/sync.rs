@@ -1,7 +1,7 @@
-//! Locks and wait queues over the standard library.
+//! Locks, wait queues and work over the standard library.
 #![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_kfd_core::os;
@@ -66,5 +66,24 @@ impl os::WaitQueue for WaitQueue {
     fn wake_all(&self) {
         *lock(&self.generation) += 1;
         self.woken.notify_all();
+    }
+}
+
+/// Work, of which every run has a thread of its own.
+pub struct WorkItem(pub(crate) Arc<dyn os::Work>);
+
+impl std::fmt::Debug for WorkItem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkItem").finish_non_exhaustive()
+    }
+}
+
+impl os::WorkItem for WorkItem {
+    fn queue(&self) {
+        let work = self.0.clone();
+        let spawned = std::thread::Builder::new().name("belfry-work".to_owned()).spawn(move || work.run());
+        if let Err(error) = spawned {
+            log::error!(target: "kfd", "no thread for the driver's work: {error}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey};
+use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey, Work};
 use belfry_kfd_core::process::Process;
 use belfry_kfd_core::{Kfd, MmapTarget};
 
@@ -102,15 +102,15 @@ pub(crate) unsafe extern "C" fn belfry_gpu_put(gpu: *const Gpu) {
     unsafe { Arc::decrement_strong_count(gpu) }
 }
 
-/// Handles an interrupt, on its thread.
+/// Handles an interrupt, and returns whether there may be more to do.
 ///
 /// # Safety
 ///
 /// `gpu` is valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_interrupt(gpu: *const Gpu) {
+pub(crate) unsafe extern "C" fn belfry_interrupt(gpu: *const Gpu) -> bool {
     // SAFETY: as promised by the caller.
-    unsafe { &*gpu }.interrupt();
+    unsafe { &*gpu }.interrupt()
 }
 
 /// Opens the KFD node for an address space.
@@ -312,4 +312,26 @@ pub(crate) unsafe extern "C" fn belfry_invalidated(invalidate: *const Arc<dyn In
 pub(crate) unsafe extern "C" fn belfry_invalidate_drop(invalidate: *mut Arc<dyn Invalidate>) {
     // SAFETY: it came from Box::into_raw.
     drop(unsafe { Box::from_raw(invalidate) });
+}
+
+/// Does what the core put off.
+///
+/// # Safety
+///
+/// `work` was passed to `os_work_new` and not dropped.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_work_run(work: *const Arc<dyn Work>) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*work }.run();
+}
+
+/// Gives work back.
+///
+/// # Safety
+///
+/// `work` was passed to `os_work_new`, and this is called once.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_work_drop(work: *mut Arc<dyn Work>) {
+    // SAFETY: it came from Box::into_raw.
+    drop(unsafe { Box::from_raw(work) });
 }

@@ -23,6 +23,8 @@ opaque! {
     OsDrmFile;
     /// `struct os_gem`.
     OsGem;
+    /// `struct os_work`.
+    OsWork;
 }
 
 /// `struct os_device_info`.
@@ -130,6 +132,10 @@ unsafe extern "C" {
     pub(crate) safe fn os_clock_raw_ns() -> u64;
     pub(crate) safe fn os_clock_boot_ns() -> u64;
     pub(crate) safe fn os_sleep_us(us: u64);
+
+    pub(crate) fn os_work_new(core: *mut c_void, work: *mut *mut OsWork) -> i32;
+    pub(crate) fn os_work_release(work: *mut OsWork);
+    pub(crate) fn os_work_queue(work: *mut OsWork);
 
     pub(crate) fn os_alloc(size: usize, zeroed: bool) -> *mut u8;
     pub(crate) fn os_free(memory: *mut u8);

@@ -5,13 +5,13 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LogLevel, Os, ProcessKey};
+use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LogLevel, Os, ProcessKey, Work};
 
 use crate::ffi;
 use crate::files::{File, Object};
 use crate::memory::{Pages, Pin};
 use crate::runtime::Line;
-use crate::sync::{Lock, Queue};
+use crate::sync::{Lock, Queue, WorkItem};
 
 /// Turns 0 or a negative errno into a result.
 pub(crate) fn check(result: i32) -> Result<()> {
@@ -66,6 +66,7 @@ impl Os for LinuxOs {
     type WaitQueue = Queue;
     type DrmFile = File;
     type Gem = Object;
+    type WorkItem = WorkItem;
 
     fn device_info(&self) -> DeviceInfo {
         let mut info = ffi::OsDeviceInfo::default();
@@ -186,6 +187,10 @@ impl Os for LinuxOs {
 
     fn wait_queue_new(&self) -> Result<Queue> {
         Queue::new()
+    }
+
+    fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
+        WorkItem::new(work)
     }
 
     fn cpu_info(&self) -> CpuInfo {

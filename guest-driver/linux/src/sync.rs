@@ -1,9 +1,11 @@
-//! Locks and wait queues.
+//! Locks, wait queues and work for later.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{RawLock, WaitOutcome, WaitQueue};
+use belfry_kfd_core::os::{self, RawLock, WaitOutcome, WaitQueue};
 
 use crate::ffi;
 use crate::os::{check, created};
@@ -86,5 +88,37 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: made by os_wait_queue_new and dropped once; nobody sleeps on a queue without a reference to it.
         unsafe { ffi::os_wait_queue_free(self.0.as_ptr()) }
+    }
+}
+
+/// A kernel work item.
+pub(crate) struct WorkItem(NonNull<ffi::OsWork>);
+
+// SAFETY: the functions below may be called from any thread.
+unsafe impl Send for WorkItem {}
+// SAFETY: as above.
+unsafe impl Sync for WorkItem {}
+
+impl WorkItem {
+    /// Makes a work item.
+    pub(crate) fn new(work: Arc<dyn os::Work>) -> Result<WorkItem> {
+        let work: *mut Arc<dyn os::Work> = Box::into_raw(Box::new(work));
+        // SAFETY: `out` is a valid place for the result; the work is taken over in every case and comes back through
+        // belfry_work_drop.
+        created(|out| unsafe { ffi::os_work_new(work.cast(), out) }).map(WorkItem)
+    }
+}
+
+impl os::WorkItem for WorkItem {
+    fn queue(&self) {
+        // SAFETY: the item lives as long as self.
+        unsafe { ffi::os_work_queue(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for WorkItem {
+    fn drop(&mut self) {
+        // SAFETY: made by os_work_new and dropped once.
+        unsafe { ffi::os_work_release(self.0.as_ptr()) }
     }
 }

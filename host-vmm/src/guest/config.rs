@@ -13,8 +13,7 @@ use crate::{kvm, vfio_user};
 ///
 /// A kernel that has oopsed ends at once, with its reason on the console; the self-tests of ciphers nobody uses here would
 /// take a fifth of the boot.
-pub(super) const KERNEL_COMMAND_LINE: &str =
-    "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1";
+const KERNEL_COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1";
 
 /// What a guest is booted with.
 #[derive(Debug, Clone)]
@@ -29,8 +28,17 @@ pub struct GuestConfig {
     pub memory: u64,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
+    /// What its kernel is told beside what every guest's is.
+    pub kernel_arguments: String,
     /// How long the boot may take.
     pub boot_timeout: Duration,
+}
+
+impl GuestConfig {
+    /// The kernel's command line.
+    pub(super) fn command_line(&self) -> String {
+        format!("{KERNEL_COMMAND_LINE} {}", self.kernel_arguments).trim_end().to_owned()
+    }
 }
 
 /// What boots a guest, with the choices only that has.
@@ -82,6 +90,7 @@ impl Default for GuestConfig {
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
             disks: Vec::new(),
+            kernel_arguments: String::new(),
             boot_timeout: Duration::from_secs(180),
         }
     }

@@ -5,6 +5,10 @@
 
 pub mod bad_ioctls;
 pub mod disk;
+mod nodes;
+pub mod race;
+pub mod store;
+pub mod unbind;
 
 use std::io::Write;
 use std::path::Path;
@@ -43,7 +47,9 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
         "steal" => steal(runtime, parse_address(argument(0)?)?, out),
         "spin" => spin(runtime, Path::new(argument(0)?)),
         "illegal" => illegal(runtime, out),
-        other => bail!("no role {other:?}: one of work, hold, steal, spin, illegal"),
+        "store" => store::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?)),
+        "settled" => store::settled(runtime, Path::new(argument(0)?), out),
+        other => bail!("no role {other:?}: one of work, hold, steal, spin, illegal, store, settled"),
     }
 }
 

@@ -12,6 +12,18 @@ fn main() -> Result<()> {
     if role == "disk" {
         return belfry_test_roles::disk::run(&mut std::io::stdout());
     }
+    if role == "unbind" {
+        return belfry_test_roles::unbind::run(&mut std::io::stdout());
+    }
+    if role == "race" {
+        let rounds = arguments.next().context("race: how many rounds?")?.parse()?;
+        return belfry_test_roles::race::run(rounds, &mut std::io::stdout());
+    }
+    if role == "race-child" {
+        let kind = arguments.next().context("race-child: of what kind?")?;
+        let seed = arguments.next().context("race-child: with which seed?")?.parse()?;
+        return belfry_test_roles::race::child(&kind, seed);
+    }
     let runtime = Runtime::open()?;
     belfry_test_roles::run(&role, &runtime, &arguments.collect::<Vec<_>>(), &mut std::io::stdout())
 }

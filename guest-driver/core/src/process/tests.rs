@@ -1,0 +1,141 @@
+//! In which order things go away, and what stays with a device that does not answer.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use belfry_abi::kfd::event::CreateEventArgs;
+use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
+use belfry_abi::regs::osssys;
+
+use super::Process;
+use crate::errno::Errno;
+use crate::os::PAGE_SIZE;
+use crate::queue::SaveArea;
+use crate::testing::{Bench, FakeOs, lock};
+
+const USER: u64 = 0x10_0000;
+
+/// A process with user memory, a buffer object of five pages in system memory, and a queue over them.
+fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
+    let process = bench.process(key);
+    let area = SaveArea::new(bench.device.config.cus);
+    let (control, save, eop) = (0x20_0000, 0x30_0000, 0x1000_0000);
+    bench.memory(&process, USER, PAGE_SIZE, AllocFlags::USERPTR);
+    bench.memory(&process, control, PAGE_SIZE, AllocFlags::USERPTR);
+    bench.memory(&process, save, area.total(area.cwsr_size), AllocFlags::USERPTR);
+    bench.memory(&process, eop, PAGE_SIZE, AllocFlags::VRAM);
+    bench.memory(&process, 0x2000_0000, 5 * PAGE_SIZE, AllocFlags::GTT);
+    let mut args = CreateQueueArgs {
+        ring_base_address: USER,
+        write_pointer_address: control,
+        read_pointer_address: control + 8,
+        ring_size: PAGE_SIZE as u32,
+        gpu_id: u32::from(bench.device.gpu_id),
+        queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+        queue_percentage: 100,
+        eop_buffer_address: eop,
+        eop_buffer_size: PAGE_SIZE,
+        ctx_save_restore_address: save,
+        ctx_save_restore_size: area.cwsr_size,
+        ctl_stack_size: area.ctl_stack_size,
+        ..Default::default()
+    };
+    process.create_queue(&mut args).unwrap();
+    process
+}
+
+fn trace(bench: &Bench) -> Vec<&'static str> {
+    lock(&bench.os().trace).clone()
+}
+
+#[test]
+fn queues_stop_before_pages_go_however_a_process_ends() {
+    for end in ["exit", "last close", "unbind"] {
+        let bench = Bench::new();
+        let process = with_queue(&bench, 1);
+        assert_eq!(trace(&bench), ["add"]);
+        match end {
+            "exit" => bench.device.exit_process(process.key()),
+            "last close" => bench.device.close_process(&process),
+            _ => bench.device.remove_processes(),
+        }
+        let mut gone = trace(&bench);
+        assert_eq!(gone[..2], ["add", "remove"], "{end}: {gone:?}");
+        gone[2..].sort_unstable();
+        assert_eq!(gone[2..], ["free", "unpin", "unpin", "unpin"], "{end}");
+    }
+}
+
+#[test]
+fn a_queue_that_does_not_stop_keeps_its_pages_when_the_device_cannot_be_reset() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 1);
+    let bystander = with_queue(&bench, 2);
+    // Nobody answers, and the function has no reset here.
+    *lock(&bench.os().scheduler) = None;
+    bench.device.exit_process(process.key());
+    assert!(bench.device.wedged());
+    bench.device.exit_process(bystander.key());
+    assert_eq!(trace(&bench), ["add", "add"], "pages went although their queues may run");
+}
+
+#[test]
+fn memory_the_device_may_still_translate_to_is_not_freed() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let handle = bench.memory(&process, USER, PAGE_SIZE, AllocFlags::USERPTR);
+    // The process runs in VMID 8.
+    bench.device.hw.write_at(8, osssys::IH_VMID_0_LUT(u32::from(process.pasid)));
+    *lock(&bench.os().deaf) = true;
+    assert_eq!(process.unmap_memory(handle), Err(Errno::ETIME));
+    assert_eq!(process.free_memory(handle), Err(Errno::EBUSY));
+    // New pages come, and the old ones stay.
+    let notice = lock(&bench.os().notices)[0].clone();
+    notice.invalidated();
+    assert_eq!(trace(&bench), [""; 0]);
+    *lock(&bench.os().deaf) = false;
+    process.unmap_memory(handle).unwrap();
+    process.free_memory(handle).unwrap();
+    assert_eq!(trace(&bench), ["unpin"], "the new pages");
+}
+
+#[test]
+fn the_end_of_an_address_space_leaves_its_memory_to_its_queues() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 1);
+    *lock(&bench.os().users.gone) = true;
+    let notices = lock(&bench.os().notices).clone();
+    for notice in notices {
+        notice.invalidated();
+    }
+    assert!(process.state.lock().bos.values().all(|bo| bo.mapped), "the queue would fault");
+    assert!(lock(&bench.os().log).iter().all(|line| !line.contains("user memory")));
+    bench.device.exit_process(process.key());
+    assert_eq!(trace(&bench)[..2], ["add", "remove"]);
+}
+
+#[test]
+fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 1);
+    let notices = lock(&bench.os().notices).clone();
+    for notice in notices {
+        notice.invalidated();
+    }
+    // Of the three old pins one is the write pointer's, and the queue holds it.
+    assert_eq!(trace(&bench), ["add", "unpin", "unpin"]);
+    process.destroy_queue(0).unwrap();
+    assert_eq!(trace(&bench), ["add", "unpin", "unpin", "remove", "unpin"]);
+}
+
+#[test]
+fn a_process_that_is_gone_takes_no_event_that_somebody_could_wait_for() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let page = bench.memory(&process, 0x5000_0000, 8 * PAGE_SIZE, AllocFlags::GTT);
+    bench.device.exit_process(process.key());
+    let mut args = CreateEventArgs::default();
+    assert_eq!(process.events.create(&mut args), Err(Errno::ENODEV));
+    assert!(process.set_signal_page(page).is_err());
+}

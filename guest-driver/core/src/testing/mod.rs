@@ -1,0 +1,418 @@
+//! An operating system for unit tests: VRAM is a vector, registers are a map, users do not exist, and nothing runs later
+//! unless the test says so.
+#![expect(unsafe_code, reason = "the lock trait has an unsafe method, and pages are reached by address")]
+
+mod bench;
+mod scheduler;
+
+pub(crate) use bench::Bench;
+
+extern crate std;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt;
+use core::ptr::NonNull;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use belfry_abi::pci::doorbell;
+use belfry_abi::regs::{Register, gc, mmhub};
+
+use scheduler::FakeScheduler;
+
+use crate::errno::{Errno, Result};
+use crate::os::{
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey,
+    RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
+};
+
+/// Invalidation engine 17 of a hub: what is requested is acknowledged at once.
+const INVALIDATE_ENGINE: u32 = 17;
+
+/// Bytes of the interrupt ring.
+pub(crate) const IH_RING_SIZE: u32 = crate::interrupt::RING_SIZE;
+
+/// What a test is told, in order.
+pub(crate) type Trace = Arc<Mutex<Vec<&'static str>>>;
+
+/// Called with offset and value of every register that is written.
+type WriteHook = Box<dyn Fn(u32, u32) + Send + Sync>;
+
+pub(crate) struct FakeOs {
+    vram: Mutex<Vec<u8>>,
+    registers: Mutex<BTreeMap<u32, u32>>,
+    ticks: Mutex<u64>,
+    /// The clock stands still but for what a test adds.
+    pub(crate) manual_clock: Mutex<bool>,
+    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) trace: Trace,
+    pub(crate) on_write: Mutex<Option<WriteHook>>,
+    /// The device acknowledges no invalidation.
+    pub(crate) deaf: Mutex<bool>,
+    /// Who pinned memory, first one first.
+    pub(crate) notices: Mutex<Vec<Arc<dyn Invalidate>>>,
+    pub(crate) users: Arc<Users>,
+    queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
+    pub(crate) scheduler: Mutex<Option<FakeScheduler>>,
+}
+
+impl FakeOs {
+    pub(crate) fn new(vram: usize) -> Self {
+        Self {
+            vram: Mutex::new(vec![0xcc; vram]),
+            registers: Mutex::default(),
+            ticks: Mutex::default(),
+            manual_clock: Mutex::default(),
+            log: Mutex::default(),
+            trace: Arc::default(),
+            on_write: Mutex::default(),
+            deaf: Mutex::default(),
+            notices: Mutex::default(),
+            users: Arc::default(),
+            queued: Arc::default(),
+            scheduler: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn advance_clock(&self, ns: u64) {
+        *lock(&self.ticks) += ns;
+    }
+
+    /// Runs what was queued, and returns how much that was.
+    pub(crate) fn run_work(&self) -> usize {
+        let queued = core::mem::take(&mut *lock(&self.queued));
+        for work in &queued {
+            work.run();
+        }
+        queued.len()
+    }
+}
+
+/// A place where threads wait while it is closed.
+#[derive(Default)]
+pub(crate) struct Gate {
+    /// Whether it is closed, and how many wait.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        lock(&self.state).0 = true;
+    }
+
+    pub(crate) fn open(&self) {
+        lock(&self.state).0 = false;
+        self.changed.notify_all();
+    }
+
+    /// Returns once somebody waits.
+    pub(crate) fn wait_for_waiter(&self) {
+        let mut state = lock(&self.state);
+        while state.1 == 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn pass(&self) {
+        let mut state = lock(&self.state);
+        state.1 += 1;
+        self.changed.notify_all();
+        while state.0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.1 -= 1;
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Page-aligned memory inside a larger piece.
+pub(crate) struct FakePages {
+    memory: Box<[u64]>,
+    count: usize,
+    trace: Trace,
+}
+
+impl SystemPages for FakePages {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn cpu(&self) -> NonNull<u8> {
+        let start = NonNull::from(&*self.memory).cast::<u8>();
+        start.map_addr(|address| address.saturating_add(address.get().wrapping_neg() % PAGE_SIZE as usize))
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        self.cpu().as_ptr() as u64 + index as u64 * PAGE_SIZE
+    }
+}
+
+impl Drop for FakePages {
+    fn drop(&mut self) {
+        // Smaller ones are the driver's own.
+        if self.count > 4 {
+            lock(&self.trace).push("free");
+        }
+    }
+}
+
+/// What the users of pins do.
+#[derive(Default)]
+pub(crate) struct Users {
+    pub(crate) pages_arrive: Gate,
+    /// Their address spaces are going away.
+    pub(crate) gone: Mutex<bool>,
+}
+
+pub(crate) struct FakePin {
+    bus: u64,
+    count: usize,
+    users: Arc<Users>,
+    trace: Trace,
+}
+
+impl UserPin for FakePin {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        self.bus + index as u64 * PAGE_SIZE
+    }
+
+    fn renew(&self) -> Result<Self> {
+        if HELD.get() != 0 {
+            lock(&self.trace).push("pin under a lock");
+        }
+        self.users.pages_arrive.pass();
+        if *lock(&self.users.gone) {
+            return Err(Errno::ESRCH);
+        }
+        let bus = self.bus + (1 << 30);
+        Ok(Self { bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
+    }
+}
+
+impl Drop for FakePin {
+    fn drop(&mut self) {
+        lock(&self.trace).push(if HELD.get() == 0 { "unpin" } else { "unpin under a lock" });
+    }
+}
+
+pub(crate) struct FakeWork {
+    work: Arc<dyn Work>,
+    queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
+}
+
+impl WorkItem for FakeWork {
+    fn queue(&self) {
+        let mut queued = lock(&self.queued);
+        if !queued.iter().any(|other| Arc::ptr_eq(other, &self.work)) {
+            queued.push(self.work.clone());
+        }
+    }
+}
+
+std::thread_local! {
+    /// Locks this thread holds.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+#[derive(Default)]
+pub(crate) struct FakeLock {
+    held: Mutex<bool>,
+    free: Condvar,
+}
+
+impl RawLock for FakeLock {
+    fn lock(&self) {
+        let mut held = lock(&self.held);
+        while *held {
+            held = self.free.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        *held = true;
+        HELD.set(HELD.get() + 1);
+    }
+
+    unsafe fn unlock(&self) {
+        HELD.set(HELD.get() - 1);
+        *lock(&self.held) = false;
+        self.free.notify_one();
+    }
+}
+
+pub(crate) struct FakeQueue;
+
+impl WaitQueue for FakeQueue {
+    fn ticket(&self) -> u64 {
+        0
+    }
+
+    fn wait(&self, _: u64, timeout_ns: Option<u64>) -> WaitOutcome {
+        if timeout_ns.is_some() { WaitOutcome::TimedOut } else { WaitOutcome::Interrupted }
+    }
+
+    fn wake_all(&self) {}
+}
+
+pub(crate) struct FakeFile;
+
+impl DrmFile for FakeFile {
+    fn id(&self) -> u64 {
+        0
+    }
+}
+
+impl Gem for FakeFile {
+    fn mmap_offset(&self) -> u64 {
+        0
+    }
+}
+
+impl Os for FakeOs {
+    type Pages = FakePages;
+    type Pin = FakePin;
+    type Lock = FakeLock;
+    type WaitQueue = FakeQueue;
+    type DrmFile = FakeFile;
+    type Gem = FakeFile;
+    type WorkItem = FakeWork;
+
+    fn device_info(&self) -> DeviceInfo {
+        DeviceInfo::default()
+    }
+
+    fn reg_read(&self, offset: u32) -> u32 {
+        lock(&self.registers).get(&offset).copied().unwrap_or(0)
+    }
+
+    fn reg_write(&self, offset: u32, value: u32) {
+        {
+            let mut registers = lock(&self.registers);
+            registers.insert(offset, value);
+            for (request, acknowledge) in [
+                (gc::GCVM_INVALIDATE_ENG0_REQ::INDEX, gc::GCVM_INVALIDATE_ENG0_ACK::INDEX),
+                (mmhub::MMVM_INVALIDATE_ENG0_REQ::INDEX, mmhub::MMVM_INVALIDATE_ENG0_ACK::INDEX),
+            ] {
+                if offset == (request + INVALIDATE_ENGINE) * 4 {
+                    let value = if *lock(&self.deaf) { 0 } else { value };
+                    registers.insert((acknowledge + INVALIDATE_ENGINE) * 4, value);
+                }
+            }
+        }
+        if let Some(hook) = &*lock(&self.on_write) {
+            hook(offset, value);
+        }
+    }
+
+    fn doorbell_size(&self) -> u64 {
+        2 << 20
+    }
+
+    fn doorbell_write(&self, offset: u64, value: u64) {
+        if offset == u64::from(doorbell::MES_RING0) * 8
+            && let Some(scheduler) = &mut *lock(&self.scheduler)
+        {
+            scheduler.serve(self, value);
+        }
+    }
+
+    fn vram_size(&self) -> u64 {
+        lock(&self.vram).len() as u64
+    }
+
+    fn vram_read(&self, offset: u64, data: &mut [u8]) {
+        data.copy_from_slice(&lock(&self.vram)[offset as usize..][..data.len()]);
+    }
+
+    fn vram_write(&self, offset: u64, data: &[u8]) {
+        lock(&self.vram)[offset as usize..][..data.len()].copy_from_slice(data);
+    }
+
+    fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
+        lock(&self.vram)[offset as usize..][..len as usize].fill(byte);
+    }
+
+    fn write_barrier(&self) {}
+
+    fn reset_function(&self) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn pages_alloc(&self, count: usize) -> Result<FakePages> {
+        let memory = vec![0; (count + 1) * PAGE_SIZE as usize / 8].into();
+        Ok(FakePages { memory, count, trace: self.trace.clone() })
+    }
+
+    fn pin_user(
+        &self,
+        _: ProcessKey,
+        _: u64,
+        count: usize,
+        _: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<FakePin> {
+        lock(&self.notices).push(notify);
+        Ok(FakePin { bus: 1 << 40, count, users: self.users.clone(), trace: self.trace.clone() })
+    }
+
+    fn copy_from_user(&self, _: &mut [u8], _: u64) -> Result<()> {
+        Err(Errno::EFAULT)
+    }
+
+    fn copy_to_user(&self, _: u64, _: &[u8]) -> Result<()> {
+        Err(Errno::EFAULT)
+    }
+
+    fn user_range_ok(&self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn drm_acquire(&self, _: i32) -> Result<FakeFile> {
+        Ok(FakeFile)
+    }
+
+    fn gem_create(&self, _: &FakeFile, _: Arc<dyn Backing>) -> Result<FakeFile> {
+        Ok(FakeFile)
+    }
+
+    fn clock_ns(&self, _: Clock) -> u64 {
+        let mut ticks = lock(&self.ticks);
+        if !*lock(&self.manual_clock) {
+            // A millisecond passes with every look, so that no poll lasts.
+            *ticks += 1_000_000;
+        }
+        *ticks
+    }
+
+    fn sleep_us(&self, _: u64) {}
+
+    fn lock_new(&self) -> Result<FakeLock> {
+        Ok(FakeLock::default())
+    }
+
+    fn wait_queue_new(&self) -> Result<FakeQueue> {
+        Ok(FakeQueue)
+    }
+
+    fn work_new(&self, work: Arc<dyn Work>) -> Result<FakeWork> {
+        Ok(FakeWork { work, queued: self.queued.clone() })
+    }
+
+    fn cpu_info(&self) -> CpuInfo {
+        CpuInfo { cores: 1, max_clock_mhz: 0, memory_bytes: 1 << 30 }
+    }
+
+    fn log(&self, _: LogLevel, line: fmt::Arguments<'_>) {
+        lock(&self.log).push(line.to_string());
+    }
+}

@@ -1,0 +1,36 @@
+//! The race of unbind, ioctl, mmap and close in a guest; `tests/roles/src/race.rs` is what runs inside.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use belfry_vmm::guest::{Guest, GuestConfig};
+use belfry_vmm::image::Cache;
+
+use crate::{complaints, guest_image, guest_roles};
+
+/// Unbinds and binds the function `rounds` times under processes that use it; returns what was counted.
+///
+/// # Errors
+///
+/// When the race or the work after it fails, or the guest's kernel complains of anything.
+pub fn run(config: &GuestConfig, rounds: u64, limit: Duration) -> Result<String> {
+    const ROLES: &str = "/bin/guest-roles";
+    let cache = Cache::open()?;
+    let image = guest_image(&cache)?;
+    let roles = std::fs::read(guest_roles(&cache)?)?;
+    let mut guest = Guest::boot(&image, config, &cache)?;
+    guest.load_driver()?;
+    guest.put_file(ROLES, 0o755, &roles)?;
+    let mut said = String::new();
+    for argv in [&[ROLES, "race", &rounds.to_string()][..], &[ROLES, "work"]] {
+        let (exit, stdout, stderr) = guest.run(argv, limit)?;
+        ensure!(exit.status == 0, "{argv:?} failed\n{stdout}{stderr}\n{}", guest.kernel_log()?);
+        said.push_str(&stdout);
+    }
+    guest.unload_driver()?;
+    let log = guest.kernel_log()?;
+    let complaints = complaints(&log);
+    ensure!(complaints.is_empty(), "the guest's kernel complained:\n{}", complaints.join("\n"));
+    guest.power_off()?;
+    Ok(said)
+}
