@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
+use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
@@ -33,6 +33,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Runs a program on the GPU and exits with its status (125: belfry itself failed).
+    ///
+    /// That status does not change when the output can no longer be written: a reader that has left (`| head -1`) is no
+    /// error, and any other failure, like a full disk, is told once on stderr. Other commands fail then.
     Run(RunArgs),
     /// Serves the GPU over vfio-user, for any QEMU from 10.1 on.
     Serve(ServeArgs),
@@ -201,10 +204,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { FAILURE } else { 0 };
+            output::check(error.print());
+            return if error.use_stderr() || output::is_lost() { FAILURE } else { 0 };
         }
     };
+    // The status of `run` is the program's, whatever becomes of its output.
+    let of_program = matches!(cli.command, Verb::Run(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
         Verb::Serve(args) => serve(&args),
@@ -216,11 +221,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
         Verb::Bench { what: Suite::Vmm { json, samples } } => measure_machine(json, samples),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("belfry: {}", describe(&error));
+    let status = result.unwrap_or_else(|error| {
+        note!("belfry: {}", describe(&error));
         // As a shell has it for a program that a signal has ended.
         kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok()).unwrap_or(FAILURE)
-    })
+    });
+    if status == 0 && !of_program && output::is_lost() { FAILURE } else { status }
 }
 
 /// An error with its causes, each of them once: some messages hold their cause already.
@@ -253,18 +259,18 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
     let report = run(&options, &Progress::new(), &mut |stream, data| {
-        // A reader that has left does not stop the program.
-        let _ = match stream {
-            Stream::Stdout if !json => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
-            _ => io::stderr().write_all(data),
-        };
+        // Neither a reader that has left nor a full disk stops the program.
+        match stream {
+            Stream::Stdout if !json => output::write(data),
+            _ => output::write_error(data),
+        }
     })?;
     if json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?);
     } else {
-        println!("\n{report}");
+        say!("\n{report}");
         if unmodelled {
-            print!("{}", report.shortcomings());
+            output::write(report.shortcomings().as_bytes());
         }
     }
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
@@ -273,13 +279,9 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut server = serve_gpu(&args.socket, args.gpu.config()?, args.doorbell)?;
     let path = std::path::absolute(&args.socket)?;
-    println!(
-        "listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:",
-        path.display()
-    );
-    println!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
-    println!("  -device '{}'", qemu_device(&path));
-    io::stdout().flush()?;
+    say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
+    say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
+    say!("  -device '{}'", qemu_device(&path));
     server.run()?;
     Ok(0)
 }
@@ -293,18 +295,18 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     if let Some(directory) = &args.pack {
         let bare_metal = bare_metal::build(&cache)?;
         packed::write(&image, Some(&bare_metal), directory)?;
-        println!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
+        say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
     }
-    println!("cache     {}", cache.root().display());
-    println!("QEMU      {} ({})", qemu.version, qemu.program.display());
-    println!("kernel    {}", image.kernel.release);
+    say!("cache     {}", cache.root().display());
+    say!("QEMU      {} ({})", qemu.version, qemu.program.display());
+    say!("kernel    {}", image.kernel.release);
     for module in &image.modules {
-        println!("module    {} ({})", module.name, module.path.display());
+        say!("module    {} ({})", module.name, module.path.display());
     }
-    println!("initramfs {} bytes", image.initramfs()?.len());
+    say!("initramfs {} bytes", image.initramfs()?.len());
     for artifact in ["qemu", "kernel", "headers", "rust-src"] {
         for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
-            println!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
+            say!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
         }
     }
     Ok(0)
@@ -312,7 +314,7 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
 
 fn examine() -> anyhow::Result<u8> {
     let report = doctor::examine();
-    println!("{report}");
+    say!("{report}");
     Ok(u8::from(!report.guest_possible() && !report.hosted_possible()))
 }
 
@@ -320,36 +322,34 @@ fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
     let content = std::fs::read(file).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
     disasm::list(&content, &mut text).with_context(|| file.display().to_string())?;
-    match io::stdout().write_all(&text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        result => Ok(result.map(|()| 0)?),
-    }
+    output::write(&text);
+    Ok(0)
 }
 
 fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyhow::Result<u8> {
     ensure!(options.workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
     ensure!((1..=10_000).contains(&options.runs), "runs: 1 to 10000");
     if !json {
-        println!("{}", bench::HEADER);
+        say!("{}", bench::HEADER);
     }
     let results = bench::isa(options, |measurement| {
         if !json {
-            println!("{measurement}");
+            say!("{measurement}");
         }
     })?;
     if json {
-        println!("{}", serde_json::to_string(&results)?);
+        say!("{}", serde_json::to_string(&results)?);
     } else {
-        println!("\n{}", results.machine);
-        results.scaling.iter().for_each(|scaling| println!("speedup {scaling}"));
-        println!(
+        say!("\n{}", results.machine);
+        results.scaling.iter().for_each(|scaling| say!("speedup {scaling}"));
+        say!(
             "\n{} of {} targets met",
             results.targets.len() - results.missed().count(),
             results.targets.len()
         );
-        results.missed().for_each(|verdict| println!("{verdict}"));
+        results.missed().for_each(|verdict| say!("{verdict}"));
         if results.missed().next().is_some() {
-            println!("what limits them, and how much the machine's own speed varies: docs/performance.md");
+            say!("what limits them, and how much the machine's own speed varies: docs/performance.md");
         }
     }
     if let Some(file) = update {
@@ -364,9 +364,9 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
 fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
     let results = bench::vmm::vmm(samples, &Progress::new())?;
     if json {
-        println!("{}", serde_json::to_string(&results)?);
+        say!("{}", serde_json::to_string(&results)?);
     } else {
-        println!("{results}");
+        say!("{results}");
     }
     Ok(0)
 }

@@ -356,3 +356,50 @@ fn trace_shows_a_waves_instructions_and_what_they_change() {
     assert!(text(&output.stderr).lines().all(|line| line.starts_with("0:5,0,0:7 ")));
     assert!(!output.stderr.is_empty());
 }
+
+/// Standard output that takes nothing: the end of a pipe whose reader has left, or a full device.
+fn unwritable() -> [(&'static str, Stdio); 2] {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    [("a closed pipe", writer.into()), ("a full device", full.into())]
+}
+
+#[test]
+fn output_that_cannot_be_written_panics_nowhere() {
+    // What the status is when output is lost: a program's own for `run`, a failure of belfry elsewhere.
+    let cases: [(&[&str], i32); 7] = [
+        (&["run", "--mode", "hosted", "--", "all"], 0),
+        (&["run", "--mode", "hosted", "--json", "--unmodelled"], 0),
+        (&["disasm", VECADD], 125),
+        (&["doctor"], 125),
+        (&["bench", "isa", "--runs", "1", "--workers", "1", "--kernels", "vadd"], 125),
+        (&["--help"], 125),
+        (&["--version"], 125),
+    ];
+    for (arguments, status_when_lost) in cases {
+        for (what, stdout) in unwritable() {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+            let output = command.args(arguments).stdout(stdout).output().unwrap();
+            let stderr = text(&output.stderr);
+            assert!(!stderr.contains("panicked"), "{arguments:?} into {what}:\n{stderr}");
+            let lost = what == "a full device";
+            assert_eq!(output.status.code(), Some(if lost { status_when_lost } else { 0 }), "{stderr}");
+            let told = stderr.lines().filter(|line| line.contains("cannot write to standard output")).count();
+            assert_eq!(told, usize::from(lost), "{arguments:?} into {what}:\n{stderr}");
+        }
+    }
+}
+
+#[test]
+fn errors_that_cannot_be_written_panic_nowhere() {
+    for arguments in
+        [&["run", "--mode", "hosted", "--", "nothing"] as &[_], &["disasm", "/nothing"], &["--nothing"]]
+    {
+        for (what, stderr) in unwritable() {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+            let status = command.args(arguments).stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(125), "{arguments:?} into {what}");
+        }
+    }
+}
