@@ -17,6 +17,8 @@ use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
+use crate::scratch;
+use crate::vfio_user::server::CLIENT_TIMEOUT;
 use crate::{bench, disasm, doctor};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
@@ -254,6 +256,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             huge_pages: args.machine.huge_pages,
             disks: args.machine.disks,
         },
+    scratch::sweep();
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };

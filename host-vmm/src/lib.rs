@@ -22,4 +22,5 @@ pub mod isa_trace;
 pub mod kvm;
 mod output;
 pub mod run;
+mod scratch;
 pub mod vfio_user;
