@@ -13,6 +13,7 @@ use crate::doorbell::Doorbell;
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed};
 use crate::isa_trace::{IsaTrace, TracedWave};
+use crate::kvm::signals::Signals;
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
@@ -158,6 +159,10 @@ struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
+    /// How long a client may take to introduce itself, to end a message it has begun, or to take a reply, before the next
+    /// one is served; between messages, as a guest that idles, it may be silent for ever.
+    #[arg(long, value_name = "SECS", default_value_t = CLIENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
+    client_timeout: u64,
 struct ImageArgs {
     /// Asks the archive for newer packages.
     #[arg(long)]
@@ -225,8 +230,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let status = result.unwrap_or_else(|error| {
         note!("belfry: {}", describe(&error));
-        // As a shell has it for a program that a signal has ended.
-        kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok()).unwrap_or(FAILURE)
+        interrupted_status().unwrap_or(FAILURE)
     });
     if status == 0 && !of_program && output::is_lost() { FAILURE } else { status }
 }
@@ -234,6 +238,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// An error with its causes, each of them once: some messages hold their cause already.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
+/// As a shell has it for a program that a signal has ended; none as long as there was no signal.
+fn interrupted_status() -> Option<u8> {
+    kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok())
+}
+
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text.push_str(": ");
@@ -280,13 +289,22 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    let mut server = serve_gpu(&args.socket, args.gpu.config()?, args.doorbell)?;
+    let config = args.gpu.config()?;
+    // From here on a signal ends the server in order, with its socket removed.
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
+    server.set_client_timeout(Duration::from_secs(args.client_timeout));
+    let stop = server.stop_handle();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.wait();
+        stop.stop();
+    })?;
     let path = std::path::absolute(&args.socket)?;
     say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
     say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
     say!("  -device '{}'", qemu_device(&path));
     server.run()?;
-    Ok(0)
+    Ok(interrupted_status().unwrap_or(0))
 }
 
 fn image(args: &ImageArgs) -> anyhow::Result<u8> {
@@ -477,6 +495,7 @@ mod tests {
         }
         let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
         assert!(args.gpu.config().is_err());
+            "belfry serve --socket x --client-timeout 0",
     }
 
     #[test]
