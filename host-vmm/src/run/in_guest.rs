@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, RunError, RunOptions, in_process};
+use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
 use crate::doorbell;
 use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
 use crate::guest::{
@@ -183,7 +183,7 @@ impl Job<'_> {
 
         let started = Instant::now();
         let environment = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"].map(str::to_owned);
-        let id = guest.spawn(&errand.argv, &environment, "/root")?;
+        let id = guest.spawn(&errand.argv, &environment, PROGRAM_DIRECTORY)?;
         let exit = guest.wait(id, self.options.timeout, output)?;
         let program_time = started.elapsed();
         if exit.status == 0 {

@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use belfry_channel::path::{self, PathError};
 use belfry_device::GpuConfig;
 use serde::Serialize;
 
@@ -27,6 +28,9 @@ use crate::kvm::{DiskConfig, End, HugePages, KvmError, bare_metal};
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
+
+/// Where programs run in a guest.
+const PROGRAM_DIRECTORY: &str = "/root";
 
 /// The program that runs when none is named.
 pub const DEFAULT_PROGRAM: &str = "vector-add";
@@ -65,13 +69,22 @@ pub struct FileMapping {
     pub guest: String,
 }
 
+impl FileMapping {
+    /// Where the guest has the file, without any `..`.
+    pub(super) fn path(&self) -> Result<String, PathError> {
+        path::writable(&Path::new(PROGRAM_DIRECTORY).join(&self.guest).to_string_lossy())
+    }
+}
+
 impl std::str::FromStr for FileMapping {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.rsplit_once(':') {
             Some((host, guest)) if !host.is_empty() && !guest.is_empty() => {
-                Ok(Self { host: host.into(), guest: guest.to_owned() })
+                let mapping = Self { host: host.into(), guest: guest.to_owned() };
+                mapping.path().map_err(|error| error.to_string())?;
+                Ok(mapping)
             }
             _ => Err("expected HOST:GUEST".to_owned()),
         }

@@ -13,11 +13,12 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_channel::path::writable;
 use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
 
-/// File in the initramfs that lists the modules the channel itself needs, in load order.
 use programs::Programs;
 
+/// File in the initramfs that lists the modules the channel itself needs, in load order.
 const BOOT_MODULES: &str = "/lib/modules/boot.list";
 
 /// The host's end of the channel; frames of several threads do not mix.
@@ -132,6 +133,8 @@ fn load(path: &str) -> io::Result<()> {
 }
 
 fn put_file(path: &str, mode: u32, append: bool, data: &[u8]) -> io::Result<()> {
+    // The host has looked already; init does not rely on that for what it lives from.
+    let path = &writable(path).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
     if let Some(parent) = Path::new(path).parent() {
         fs::create_dir_all(parent).map_err(|error| annotate(path, &error))?;
     }
