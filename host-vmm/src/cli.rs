@@ -17,9 +17,9 @@ use crate::kvm::signals::Signals;
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
-use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::scratch;
 use crate::vfio_user::server::CLIENT_TIMEOUT;
+use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
@@ -144,6 +144,9 @@ struct MachineArgs {
     /// finds it as /dev/vda, /dev/vdb and so on.
     #[arg(long = "disk", value_name = "DISK")]
     disks: Vec<DiskConfig>,
+    /// What the guest's kernel is told in addition, one argument or several in one string; repeatable.
+    #[arg(long, value_name = "KERNEL_ARGS", allow_hyphen_values = true)]
+    append: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -156,13 +159,13 @@ struct ServeArgs {
     /// How doorbell writes reach the device.
     #[arg(long, value_enum, default_value_t)]
     doorbell: DoorbellMode,
-}
-
-#[derive(Debug, Args)]
     /// How long a client may take to introduce itself, to end a message it has begun, or to take a reply, before the next
     /// one is served; between messages, as a guest that idles, it may be silent for ever.
     #[arg(long, value_name = "SECS", default_value_t = CLIENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
     client_timeout: u64,
+}
+
+#[derive(Debug, Args)]
 struct ImageArgs {
     /// Asks the archive for newer packages.
     #[arg(long)]
@@ -235,14 +238,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if status == 0 && !of_program && output::is_lost() { FAILURE } else { status }
 }
 
-/// An error with its causes, each of them once: some messages hold their cause already.
-fn describe(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
 /// As a shell has it for a program that a signal has ended; none as long as there was no signal.
 fn interrupted_status() -> Option<u8> {
     kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok())
 }
 
+/// An error with its causes, each of them once: some messages hold their cause already.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text.push_str(": ");
@@ -253,6 +256,7 @@ fn interrupted_status() -> Option<u8> {
 }
 
 fn run_program(args: RunArgs) -> anyhow::Result<u8> {
+    scratch::sweep();
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -264,8 +268,8 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             memory: args.machine.memory,
             huge_pages: args.machine.huge_pages,
             disks: args.machine.disks,
+            append: args.machine.append,
         },
-    scratch::sweep();
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };
@@ -449,6 +453,10 @@ mod tests {
             panic!("not run")
         };
         assert_eq!((args.machine.cpus, args.machine.memory), (Some(3), Some(512 << 20)));
+        let Verb::Run(args) = parse("belfry run --append -x --append init_on_free=1").unwrap().command else {
+            panic!("not run")
+        };
+        assert_eq!(args.machine.append, ["-x", "init_on_free=1"]);
     }
 
     #[test]
@@ -484,7 +492,10 @@ mod tests {
             "belfry run --memory 100000001",
             "belfry run --memory 1T",
             "belfry run --disk x,format=vmdk",
+            "belfry run --file x:../../init",
+            "belfry run --append",
             "belfry serve",
+            "belfry serve --socket x --client-timeout 0",
             "belfry disasm",
             "belfry bench",
             "belfry bench isa --workers x",
@@ -495,7 +506,6 @@ mod tests {
         }
         let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
         assert!(args.gpu.config().is_err());
-            "belfry serve --socket x --client-timeout 0",
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
 
-use super::config::{GuestConfig, KERNEL_COMMAND_LINE, KvmConfig};
+use super::config::{GuestConfig, KvmConfig};
 use super::host::Host;
 use super::{GuestError, failed};
 use crate::image::GuestImage;
@@ -40,7 +40,7 @@ impl KvmHost {
             .map_err(|_| KvmError::Config(format!("{} vCPUs are too many", config.cpus)))?;
         let machine = Machine::new(Config {
             initramfs: Some(Initramfs::Bytes(image.initramfs()?)),
-            command_line: KERNEL_COMMAND_LINE.to_owned(),
+            command_line: config.command_line(),
             memory: config.memory,
             cpus,
             gpu: config.gpu.clone(),

@@ -113,7 +113,7 @@ impl Job<'_> {
     }
 
     fn config(&self, machine: MachineConfig) -> GuestConfig {
-        let MachineOptions { cpus, memory, disks, .. } = self.options.machine.clone();
+        let MachineOptions { cpus, memory, disks, append, .. } = self.options.machine.clone();
         let default = GuestConfig::default();
         GuestConfig {
             machine,
@@ -121,6 +121,7 @@ impl Job<'_> {
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(default.memory),
             disks,
+            append,
             ..default
         }
     }

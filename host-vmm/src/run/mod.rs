@@ -102,6 +102,8 @@ pub struct MachineOptions {
     pub huge_pages: HugePages,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
+    /// What the guest's kernel is told beside what it is always told.
+    pub append: Vec<String>,
 }
 
 /// What to run, and how.
@@ -166,7 +168,7 @@ pub enum RunError {
     WrongGuest(&'static str),
     /// Options of a machine where there is none.
     #[error(
-        "--cpus, --memory and --disk are for guests, and hosted programs have none; use --mode kvm or --mode qemu"
+        "--cpus, --memory, --disk and --append are for guests, and hosted programs have none; use --mode kvm or --mode qemu"
     )]
     NoMachine,
     /// The program is neither an example nor a file.
@@ -241,7 +243,7 @@ fn bare_metal_guest(
     let machine = options.machine != MachineOptions::default();
     if !options.program.is_empty() || !options.files.is_empty() || machine {
         return Err(RunError::WrongGuest(
-            "the bare-metal guest takes no program, no files and no other machine",
+            "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;
@@ -268,7 +270,10 @@ mod tests {
     fn mappings_split_at_the_last_colon() {
         let mapping: FileMapping = "/a:b/c:/guest/x".parse().unwrap();
         assert_eq!(mapping, FileMapping { host: "/a:b/c".into(), guest: "/guest/x".into() });
-        for text in ["", "x", ":x", "x:"] {
+        // What leaves the guest's root or replaces init's own is refused before anything starts.
+        for text in
+            ["", "x", ":x", "x:", "x:../../init", "x:../init", "x:/init", "x:/lib/modules/y", "x:/root/"]
+        {
             assert!(text.parse::<FileMapping>().is_err(), "{text}");
         }
     }

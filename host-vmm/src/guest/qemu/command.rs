@@ -5,7 +5,6 @@ use std::path::Path;
 use belfry_channel::PORT;
 
 use super::Accelerator;
-use crate::guest::config::KERNEL_COMMAND_LINE;
 use crate::vfio_user::qemu_device;
 
 /// What goes into the command line.
@@ -16,6 +15,7 @@ pub(super) struct Machine<'a> {
     pub(super) memory: u64,
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
+    pub(super) command_line: &'a str,
     pub(super) console: &'a Path,
     pub(super) channel: &'a Path,
     pub(super) gpu: Option<&'a Path>,
@@ -58,7 +58,7 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
         "-initrd",
         &machine.initramfs.display().to_string(),
         "-append",
-        KERNEL_COMMAND_LINE,
+        machine.command_line,
         "-chardev",
         &format!("file,id=console,path={}", option(machine.console)),
         "-serial",
@@ -90,6 +90,7 @@ mod tests {
             memory: 512 << 20,
             kernel: Path::new("/k/vmlinuz"),
             initramfs: Path::new("/i/rd"),
+            command_line: "quiet x=1",
             console: Path::new("/c,d/console.log"),
             channel: Path::new("/c/channel.sock"),
             gpu: Some(Path::new("/g/gpu.sock")),
@@ -99,7 +100,7 @@ mod tests {
             "-accel tcg,thread=multi -cpu max,-cx16",
             "-machine q35,memory-backend=ram -smp 2 -m 512M",
             "memory-backend-memfd,id=ram,size=512M,share=on",
-            "panic=-1",
+            "-append quiet x=1 -chardev",
             "file,id=console,path=/c,,d/console.log",
             "name=org.belfry.0",
             r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,

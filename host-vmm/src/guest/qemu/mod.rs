@@ -78,6 +78,7 @@ impl QemuHost {
             memory: config.memory,
             kernel: &image.kernel.image,
             initramfs: &initramfs,
+            command_line: &config.command_line(),
             console: &path("console.log"),
             channel: &channel_socket,
             gpu: gpu.is_some().then_some(&*gpu_socket),
