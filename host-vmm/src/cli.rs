@@ -1,5 +1,9 @@
 //! The command line.
 
+mod size;
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +25,7 @@ use crate::scratch;
 use crate::vfio_user::server::CLIENT_TIMEOUT;
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
+use size::{parse_memory, parse_size};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
@@ -394,143 +399,4 @@ fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
         say!("{results}");
     }
     Ok(0)
-}
-
-/// Reads a number of bytes with an optional K, M or G.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let upper = text.to_ascii_uppercase();
-    let trimmed = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
-    let (digits, shift) = match trimmed.char_indices().last() {
-        Some((at, 'K')) => (&trimmed[..at], 10),
-        Some((at, 'M')) => (&trimmed[..at], 20),
-        Some((at, 'G')) => (&trimmed[..at], 30),
-        _ => (trimmed, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size like 256M or 1G"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
-}
-
-/// Reads a guest's memory: what QEMU and Belfry's own machine both take.
-fn parse_memory(text: &str) -> Result<u64, String> {
-    let size = parse_size(text)?;
-    match size {
-        0x400_0000..=0x40_0000_0000 if size % (1 << 20) == 0 => Ok(size),
-        _ => Err(format!("{text}: a guest has whole megabytes of memory, from 64M to 256G")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace())
-    }
-
-    #[test]
-    fn command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn run_takes_its_options_and_leaves_the_programs_alone() {
-        let line = "belfry run --mode hosted --cus 4 --vram 1G --json --file a:/b --file c:d --doorbell polled \
-                    -- launch x.hsaco --kernel k --json";
-        let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
-        assert_eq!((args.mode, args.gpu.cus, args.gpu.vram), (Mode::Hosted, 4, 1 << 30));
-        assert_eq!(args.files.len(), 2);
-        assert_eq!(args.doorbell, Some(Doorbell::Polled));
-        assert_eq!(args.program, ["launch", "x.hsaco", "--kernel", "k", "--json"]);
-        let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
-        assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
-        assert!(args.program.is_empty());
-        let Verb::Run(args) = parse("belfry run --mode kvm --guest bare-metal").unwrap().command else {
-            panic!("not run")
-        };
-        assert_eq!((args.mode, args.guest), (Mode::Kvm, GuestKind::BareMetal));
-        let Verb::Run(args) = parse("belfry run --cpus 3 --memory 512M").unwrap().command else {
-            panic!("not run")
-        };
-        assert_eq!((args.machine.cpus, args.machine.memory), (Some(3), Some(512 << 20)));
-        let Verb::Run(args) = parse("belfry run --append -x --append init_on_free=1").unwrap().command else {
-            panic!("not run")
-        };
-        assert_eq!(args.machine.append, ["-x", "init_on_free=1"]);
-    }
-
-    #[test]
-    fn huge_pages_are_transparent_unless_said_otherwise() {
-        for (line, expected) in [
-            ("belfry run", HugePages::Off),
-            ("belfry run --huge-pages -- vector-add", HugePages::Transparent),
-            ("belfry run --huge-pages=reserved", HugePages::Reserved),
-        ] {
-            let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
-            assert_eq!(args.machine.huge_pages, expected, "{line}");
-        }
-        assert!(parse("belfry run --huge-pages=1G").is_err());
-    }
-
-    #[test]
-    fn bad_command_lines_are_refused() {
-        for line in [
-            "belfry",
-            "belfry run vector-add",
-            "belfry run --mode xen",
-            "belfry run --guest dos",
-            "belfry run --vram lots",
-            "belfry run --file nocolon",
-            "belfry run --trace-wave 0:0:0",
-            "belfry run --trace-isa --trace-wave 0:0",
-            "belfry run --trace-isa --trace-wave 0:0,0,0,0:0",
-            "belfry run --trace-isa --trace-wave 0:x:0",
-            "belfry run --deterministic x",
-            "belfry run --cpus 0",
-            "belfry run --cpus 65",
-            "belfry run --memory 1M",
-            "belfry run --memory 100000001",
-            "belfry run --memory 1T",
-            "belfry run --disk x,format=vmdk",
-            "belfry run --file x:../../init",
-            "belfry run --append",
-            "belfry serve",
-            "belfry serve --socket x --client-timeout 0",
-            "belfry disasm",
-            "belfry bench",
-            "belfry bench isa --workers x",
-            "belfry bench vmm --samples x",
-            "belfry bench isa --runs many",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-        let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
-        assert!(args.gpu.config().is_err());
-    }
-
-    #[test]
-    fn causes_are_named_once() {
-        let cause = anyhow::anyhow!("disk full");
-        assert_eq!(
-            describe(&cause.context("cannot write: disk full").context("no guest")),
-            "no guest: cannot write: disk full"
-        );
-    }
-
-    #[test]
-    fn sizes_take_suffixes() {
-        for (text, size) in [
-            ("4096", Some(4096)),
-            ("64k", Some(64 << 10)),
-            ("256M", Some(256 << 20)),
-            ("256MiB", Some(256 << 20)),
-            ("16G", Some(16 << 30)),
-            ("", None),
-            ("M", None),
-            ("-1M", None),
-            ("99999999999G", None),
-        ] {
-            assert_eq!(parse_size(text).ok(), size, "{text}");
-        }
-    }
 }
