@@ -321,6 +321,29 @@ fn signals_end_the_server_without_its_socket() {
 }
 
 #[test]
+fn server_whose_output_cannot_be_written_serves_all_the_same() {
+    for (what, stdout) in unwritable() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("gpu.sock");
+        let server = Command::new(env!("CARGO_BIN_EXE_belfry"))
+            .args(["serve", "--socket", socket.to_str().unwrap()])
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let connected = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+        assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
+        let output = server.wait_with_output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(connected && !stderr.contains("panicked"), "{what}: {stderr}");
+        assert_eq!(output.status.code(), Some(128 + 15), "{what}: {stderr}");
+    }
+}
+
+#[test]
 fn options_of_a_guest_that_make_no_sense_are_refused_by_name() {
     let cases: [(&[&str], &str); 4] = [
         (&["run", "--mode", "hosted", "--append", "quiet"], "--append"),
@@ -430,11 +453,12 @@ fn unwritable() -> [(&'static str, Stdio); 2] {
 #[test]
 fn output_that_cannot_be_written_panics_nowhere() {
     // What the status is when output is lost: a program's own for `run`, a failure of belfry elsewhere.
-    let cases: [(&[&str], i32); 7] = [
+    let cases: [(&[&str], i32); 8] = [
         (&["run", "--mode", "hosted", "--", "all"], 0),
         (&["run", "--mode", "hosted", "--json", "--unmodelled"], 0),
         (&["disasm", VECADD], 125),
         (&["doctor"], 125),
+        (&["image"], 125),
         (&["bench", "isa", "--runs", "1", "--workers", "1", "--kernels", "vadd"], 125),
         (&["--help"], 125),
         (&["--version"], 125),

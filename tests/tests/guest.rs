@@ -103,7 +103,8 @@ fn driver_is_clean_under_the_allocators_checks() {
     let config = GuestConfig { append: vec![append.to_owned()], ..GuestConfig::default() };
     let (mut guest, roles) = boot_with_roles_and(&config);
     let read = |guest: &mut Guest, path: &str| String::from_utf8(guest.get_file(path).unwrap()).unwrap();
-    assert!(read(&mut guest, "/proc/cmdline").contains(append));
+    let command_line = read(&mut guest, "/proc/cmdline");
+    assert!(command_line.contains(append) && command_line.contains("no_timer_check"), "{command_line}");
     for check in ["red_zone", "poison", "sanity_checks", "store_user"] {
         let path = format!("/sys/kernel/slab/kmalloc-64/{check}");
         assert_eq!(read(&mut guest, &path).trim(), "1", "the kernel does not check {check}");

@@ -67,7 +67,8 @@ fn full_eventfd_whose_owner_makes_it_block_stops_no_interrupt() {
     let event = eventfd();
     rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     client.set_irqs(MSIX, IRQ_EVENTFD, 0, 1, &[event.as_raw_fd()]).unwrap();
-    // Whatever the server has done to the description's flags, the client undoes.
+    // Whatever the server has done to the description's flags, the client undoes, now and again and again.
+    rustix::fs::fcntl_setfl(&event, OFlags::empty()).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let flipping = std::thread::spawn({
         let (event, done) = (event.try_clone().unwrap(), done.clone());
