@@ -1,15 +1,23 @@
 //! Child processes that never outlive us.
 #![expect(unsafe_code, reason = "prctl between fork and exec")]
 
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
 /// Makes the kernel kill the child when the thread that starts it ends, however that happens.
 pub fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
     // SAFETY: prctl and getppid are async-signal-safe and touch no memory of the parent.
     unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The signal is for ends to come: a parent that ended before has left the child to somebody else.
+            if libc::getppid().cast_unsigned() != parent {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
             Ok(())
         });
     }
@@ -23,5 +31,59 @@ impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::path::Path;
+
+    /// Makes the test below the parent that dies; the value is the file its child would write.
+    const ROLE: &str = "BELFRY_TEST_DYING_PARENT";
+
+    /// Starts a child, and is dead before that comes to `die_with_parent`'s part.
+    fn be_the_dying_parent(file: &Path) -> ! {
+        let parent = std::process::id();
+        let mut command = Command::new("touch");
+        command.arg(file);
+        // SAFETY: kill, getppid and sched_yield are async-signal-safe and touch no memory of the parent.
+        unsafe {
+            command.pre_exec(move || {
+                libc::kill(parent.cast_signed(), libc::SIGKILL);
+                while libc::getppid().cast_unsigned() == parent {
+                    libc::sched_yield();
+                }
+                Ok(())
+            });
+        }
+        die_with_parent(&mut command);
+        let _ = command.status();
+        unreachable!("the child has killed this process");
+    }
+
+    #[test]
+    fn child_of_a_parent_that_is_dead_already_does_not_start() {
+        if let Some(file) = std::env::var_os(ROLE) {
+            be_the_dying_parent(Path::new(&file));
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("started");
+        // Whoever lives has the other end of this pipe, and nobody writes to it.
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut parent = Command::new(std::env::current_exe().unwrap());
+        parent.args(["--exact", "child::tests::child_of_a_parent_that_is_dead_already_does_not_start"]);
+        parent
+            .env(ROLE, &file)
+            .stdin(writer.try_clone().unwrap())
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer);
+        let status = parent.status().unwrap();
+        drop(parent);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+        let mut said = Vec::new();
+        reader.read_to_end(&mut said).unwrap();
+        assert!(!file.exists(), "the orphan has started its program");
     }
 }

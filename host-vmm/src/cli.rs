@@ -1,7 +1,10 @@
 //! The command line.
 
+mod size;
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +18,15 @@ use crate::exec::{self, ExecOptions};
 use crate::guest::Stream;
 use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use crate::isa_trace::{IsaTrace, TracedWave};
+use crate::kvm::signals::Signals;
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
+use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
+use crate::scratch;
+use crate::vfio_user::server::CLIENT_TIMEOUT;
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
+use size::{parse_memory, parse_size};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
@@ -34,6 +42,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Runs a program on the GPU and exits with its status (125: belfry itself failed).
+    ///
+    /// That status does not change when the output can no longer be written: a reader that has left (`| head -1`) is no
+    /// error, and any other failure, like a full disk, is told once on stderr. Other commands fail then.
     Run(RunArgs),
     /// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
     Exec(ExecArgs),
@@ -141,6 +152,9 @@ struct MachineArgs {
     /// finds it as /dev/vda, /dev/vdb and so on.
     #[arg(long = "disk", value_name = "DISK")]
     disks: Vec<DiskConfig>,
+    /// What the guest's kernel is told in addition, one argument or several in one string; repeatable.
+    #[arg(long, value_name = "KERNEL_ARGS", allow_hyphen_values = true)]
+    append: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -185,6 +199,10 @@ struct ServeArgs {
     /// How doorbell writes reach the device.
     #[arg(long, value_enum, default_value_t)]
     doorbell: DoorbellMode,
+    /// How long a client may take to introduce itself, to end a message it has begun, or to take a reply, before the next
+    /// one is served; between messages, as a guest that idles, it may be silent for ever.
+    #[arg(long, value_name = "SECS", default_value_t = CLIENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
+    client_timeout: u64,
 }
 
 #[derive(Debug, Args)]
@@ -239,10 +257,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { FAILURE } else { 0 };
+            output::check(error.print());
+            return if error.use_stderr() || output::is_lost() { FAILURE } else { 0 };
         }
     };
+    // The status of `run` is the program's, whatever becomes of its output.
+    let of_program = matches!(cli.command, Verb::Run(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
         Verb::Exec(args) => execute(args),
@@ -255,11 +275,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
         Verb::Bench { what: Suite::Vmm { json, samples } } => measure_machine(json, samples),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("belfry: {}", describe(&error));
-        // As a shell has it for a program that a signal has ended.
-        kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok()).unwrap_or(FAILURE)
-    })
+    let status = result.unwrap_or_else(|error| {
+        note!("belfry: {}", describe(&error));
+        interrupted_status().unwrap_or(FAILURE)
+    });
+    if status == 0 && !of_program && output::is_lost() { FAILURE } else { status }
+}
+
+/// As a shell has it for a program that a signal has ended; none as long as there was no signal.
+fn interrupted_status() -> Option<u8> {
+    kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok())
 }
 
 /// An error with its causes, each of them once: some messages hold their cause already.
@@ -275,6 +300,7 @@ fn describe(error: &anyhow::Error) -> String {
 }
 
 fn run_program(args: RunArgs) -> anyhow::Result<u8> {
+    scratch::sweep();
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -286,24 +312,25 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             memory: args.machine.memory,
             huge_pages: args.machine.huge_pages,
             disks: args.machine.disks,
+            append: args.machine.append,
         },
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
     let report = run(&options, &Progress::new(), &mut |stream, data| {
-        // A reader that has left does not stop the program.
-        let _ = match stream {
-            Stream::Stdout if !json => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
-            _ => io::stderr().write_all(data),
-        };
+        // Neither a reader that has left nor a full disk stops the program.
+        match stream {
+            Stream::Stdout if !json => output::write(data),
+            _ => output::write_error(data),
+        }
     })?;
     if json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?);
     } else {
-        println!("\n{report}");
+        say!("\n{report}");
         if unmodelled {
-            print!("{}", report.shortcomings());
+            output::write(report.shortcomings().as_bytes());
         }
     }
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
@@ -331,17 +358,22 @@ fn execute(args: ExecArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    let mut server = serve_gpu(&args.socket, args.gpu.config()?, args.doorbell)?;
+    let config = args.gpu.config()?;
+    // From here on a signal ends the server in order, with its socket removed.
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
+    server.set_client_timeout(Duration::from_secs(args.client_timeout));
+    let stop = server.stop_handle();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.wait();
+        stop.stop();
+    })?;
     let path = std::path::absolute(&args.socket)?;
-    println!(
-        "listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:",
-        path.display()
-    );
-    println!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
-    println!("  -device '{}'", qemu_device(&path));
-    io::stdout().flush()?;
+    say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
+    say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
+    say!("  -device '{}'", qemu_device(&path));
     server.run()?;
-    Ok(0)
+    Ok(interrupted_status().unwrap_or(0))
 }
 
 fn image(args: &ImageArgs) -> anyhow::Result<u8> {
@@ -356,18 +388,18 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     if let Some(directory) = &args.pack {
         let bare_metal = bare_metal::build(&cache)?;
         packed::write(&image, Some(&bare_metal), directory)?;
-        println!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
+        say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
     }
-    println!("cache     {}", cache.root().display());
-    println!("QEMU      {} ({})", qemu.version, qemu.program.display());
-    println!("kernel    {}", image.kernel.release);
+    say!("cache     {}", cache.root().display());
+    say!("QEMU      {} ({})", qemu.version, qemu.program.display());
+    say!("kernel    {}", image.kernel.release);
     for module in &image.modules {
-        println!("module    {} ({})", module.name, module.path.display());
+        say!("module    {} ({})", module.name, module.path.display());
     }
-    println!("initramfs {} bytes", image.initramfs()?.len());
+    say!("initramfs {} bytes", image.initramfs()?.len());
     for artifact in ["qemu", "kernel", "headers", "rust-src"] {
         for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
-            println!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
+            say!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
         }
     }
     Ok(0)
@@ -395,7 +427,7 @@ fn root_file_system(
 
 fn examine() -> anyhow::Result<u8> {
     let report = doctor::examine();
-    println!("{report}");
+    say!("{report}");
     Ok(u8::from(!report.guest_possible() && !report.hosted_possible()))
 }
 
@@ -403,36 +435,34 @@ fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
     let content = std::fs::read(file).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
     disasm::list(&content, &mut text).with_context(|| file.display().to_string())?;
-    match io::stdout().write_all(&text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        result => Ok(result.map(|()| 0)?),
-    }
+    output::write(&text);
+    Ok(0)
 }
 
 fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyhow::Result<u8> {
     ensure!(options.workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
     ensure!((1..=10_000).contains(&options.runs), "runs: 1 to 10000");
     if !json {
-        println!("{}", bench::HEADER);
+        say!("{}", bench::HEADER);
     }
     let results = bench::isa(options, |measurement| {
         if !json {
-            println!("{measurement}");
+            say!("{measurement}");
         }
     })?;
     if json {
-        println!("{}", serde_json::to_string(&results)?);
+        say!("{}", serde_json::to_string(&results)?);
     } else {
-        println!("\n{}", results.machine);
-        results.scaling.iter().for_each(|scaling| println!("speedup {scaling}"));
-        println!(
+        say!("\n{}", results.machine);
+        results.scaling.iter().for_each(|scaling| say!("speedup {scaling}"));
+        say!(
             "\n{} of {} targets met",
             results.targets.len() - results.missed().count(),
             results.targets.len()
         );
-        results.missed().for_each(|verdict| println!("{verdict}"));
+        results.missed().for_each(|verdict| say!("{verdict}"));
         if results.missed().next().is_some() {
-            println!("what limits them, and how much the machine's own speed varies: docs/performance.md");
+            say!("what limits them, and how much the machine's own speed varies: docs/performance.md");
         }
     }
     if let Some(file) = update {
@@ -447,141 +477,9 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
 fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
     let results = bench::vmm::vmm(samples, &Progress::new())?;
     if json {
-        println!("{}", serde_json::to_string(&results)?);
+        say!("{}", serde_json::to_string(&results)?);
     } else {
-        println!("{results}");
+        say!("{results}");
     }
     Ok(0)
-}
-
-/// Reads a number of bytes with an optional K, M or G.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let upper = text.to_ascii_uppercase();
-    let trimmed = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
-    let (digits, shift) = match trimmed.char_indices().last() {
-        Some((at, 'K')) => (&trimmed[..at], 10),
-        Some((at, 'M')) => (&trimmed[..at], 20),
-        Some((at, 'G')) => (&trimmed[..at], 30),
-        _ => (trimmed, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size like 256M or 1G"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
-}
-
-/// Reads a guest's memory: what QEMU and Belfry's own machine both take.
-fn parse_memory(text: &str) -> Result<u64, String> {
-    let size = parse_size(text)?;
-    match size {
-        0x400_0000..=0x40_0000_0000 if size % (1 << 20) == 0 => Ok(size),
-        _ => Err(format!("{text}: a guest has whole megabytes of memory, from 64M to 256G")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace())
-    }
-
-    #[test]
-    fn command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn run_takes_its_options_and_leaves_the_programs_alone() {
-        let line = "belfry run --mode hosted --cus 4 --vram 1G --json --file a:/b --file c:d --doorbell polled \
-                    -- launch x.hsaco --kernel k --json";
-        let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
-        assert_eq!((args.mode, args.gpu.cus, args.gpu.vram), (Mode::Hosted, 4, 1 << 30));
-        assert_eq!(args.files.len(), 2);
-        assert_eq!(args.doorbell, Some(Doorbell::Polled));
-        assert_eq!(args.program, ["launch", "x.hsaco", "--kernel", "k", "--json"]);
-        let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
-        assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
-        assert!(args.program.is_empty());
-        let Verb::Run(args) = parse("belfry run --mode kvm --guest bare-metal").unwrap().command else {
-            panic!("not run")
-        };
-        assert_eq!((args.mode, args.guest), (Mode::Kvm, GuestKind::BareMetal));
-        let Verb::Run(args) = parse("belfry run --cpus 3 --memory 512M").unwrap().command else {
-            panic!("not run")
-        };
-        assert_eq!((args.machine.cpus, args.machine.memory), (Some(3), Some(512 << 20)));
-    }
-
-    #[test]
-    fn huge_pages_are_transparent_unless_said_otherwise() {
-        for (line, expected) in [
-            ("belfry run", HugePages::Off),
-            ("belfry run --huge-pages -- vector-add", HugePages::Transparent),
-            ("belfry run --huge-pages=reserved", HugePages::Reserved),
-        ] {
-            let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
-            assert_eq!(args.machine.huge_pages, expected, "{line}");
-        }
-        assert!(parse("belfry run --huge-pages=1G").is_err());
-    }
-
-    #[test]
-    fn bad_command_lines_are_refused() {
-        for line in [
-            "belfry",
-            "belfry run vector-add",
-            "belfry run --mode xen",
-            "belfry run --guest dos",
-            "belfry run --vram lots",
-            "belfry run --file nocolon",
-            "belfry run --trace-wave 0:0:0",
-            "belfry run --trace-isa --trace-wave 0:0",
-            "belfry run --trace-isa --trace-wave 0:0,0,0,0:0",
-            "belfry run --trace-isa --trace-wave 0:x:0",
-            "belfry run --deterministic x",
-            "belfry run --cpus 0",
-            "belfry run --cpus 65",
-            "belfry run --memory 1M",
-            "belfry run --memory 100000001",
-            "belfry run --memory 1T",
-            "belfry run --disk x,format=vmdk",
-            "belfry serve",
-            "belfry disasm",
-            "belfry bench",
-            "belfry bench isa --workers x",
-            "belfry bench vmm --samples x",
-            "belfry bench isa --runs many",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-        let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
-        assert!(args.gpu.config().is_err());
-    }
-
-    #[test]
-    fn causes_are_named_once() {
-        let cause = anyhow::anyhow!("disk full");
-        assert_eq!(
-            describe(&cause.context("cannot write: disk full").context("no guest")),
-            "no guest: cannot write: disk full"
-        );
-    }
-
-    #[test]
-    fn sizes_take_suffixes() {
-        for (text, size) in [
-            ("4096", Some(4096)),
-            ("64k", Some(64 << 10)),
-            ("256M", Some(256 << 20)),
-            ("256MiB", Some(256 << 20)),
-            ("16G", Some(16 << 30)),
-            ("", None),
-            ("M", None),
-            ("-1M", None),
-            ("99999999999G", None),
-        ] {
-            assert_eq!(parse_size(text).ok(), size, "{text}");
-        }
-    }
 }

@@ -1,5 +1,14 @@
 //! The belfry binary's parts: guest images, the vfio-user server, guests in QEMU, the hosted mode, the benchmarks.
 
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        reason = "`output` writes, and survives readers that leave"
+    )
+)]
+
 pub mod bench;
 pub mod child;
 pub mod cli;
@@ -12,5 +21,7 @@ pub mod hosted;
 pub mod image;
 pub mod isa_trace;
 pub mod kvm;
+mod output;
 pub mod run;
+mod scratch;
 pub mod vfio_user;

@@ -194,6 +194,11 @@ struct Sleeping {
 
 impl Sleeping {
     fn start() -> Self {
+        Self::start_in(&std::env::temp_dir())
+    }
+
+    /// The same with another folder for temporary files.
+    fn start_in(temporary: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (source, program) = (directory.path().join("sleeper.c"), directory.path().join("sleeper"));
         let code =
@@ -211,6 +216,7 @@ impl Sleeping {
         );
         let mut belfry = Command::new(env!("CARGO_BIN_EXE_belfry"))
             .args(["run", "--mode", "qemu", "--", program.to_str().unwrap()])
+            .env("TMPDIR", temporary)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -272,6 +278,85 @@ fn killed_belfry_takes_its_guest_along() {
     }
     kill(run.qemu);
     panic!("QEMU {} outlived belfry", run.qemu);
+}
+
+#[test]
+fn folder_of_a_killed_run_is_gone_after_the_next_run() {
+    let temporary = tempfile::tempdir().unwrap();
+    let left = || std::fs::read_dir(temporary.path()).unwrap().count();
+    let mut run = Sleeping::start_in(temporary.path());
+    let next_run = || {
+        let mut next = Command::new(env!("CARGO_BIN_EXE_belfry"));
+        next.args(["run", "--mode", "hosted"]).env("TMPDIR", temporary.path());
+        assert!(next.output().unwrap().status.success());
+    };
+    next_run();
+    assert_eq!(left(), 1, "the folder of a run that lives is left alone");
+    kill(run.belfry.id());
+    run.belfry.wait().unwrap();
+    assert_eq!(left(), 1, "nobody could remove it");
+    next_run();
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn signals_end_the_server_without_its_socket() {
+    for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("gpu.sock");
+        let mut server = Command::new(env!("CARGO_BIN_EXE_belfry"))
+            .args(["serve", "--socket", socket.to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("listening on"), "{line}");
+        // With a client attached, too.
+        let _client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        assert!(Command::new("kill").args([signal, &server.id().to_string()]).status().unwrap().success());
+        assert_eq!(server.wait().unwrap().code(), Some(128 + number), "{signal}");
+        assert!(!socket.exists(), "{signal} leaves the socket behind");
+    }
+}
+
+#[test]
+fn server_whose_output_cannot_be_written_serves_all_the_same() {
+    for (what, stdout) in unwritable() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("gpu.sock");
+        let server = Command::new(env!("CARGO_BIN_EXE_belfry"))
+            .args(["serve", "--socket", socket.to_str().unwrap()])
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let connected = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+        assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
+        let output = server.wait_with_output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(connected && !stderr.contains("panicked"), "{what}: {stderr}");
+        assert_eq!(output.status.code(), Some(128 + 15), "{what}: {stderr}");
+    }
+}
+
+#[test]
+fn options_of_a_guest_that_make_no_sense_are_refused_by_name() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["run", "--mode", "hosted", "--append", "quiet"], "--append"),
+        (&["run", "--mode", "kvm", "--guest", "bare-metal", "--append", "quiet"], "--append"),
+        (&["run", "--mode", "qemu", "--file", "/etc/hostname:../../init"], "leaves the guest's root"),
+        (&["run", "--mode", "qemu", "--file", "/etc/hostname:/init"], "reserved for the guest's init"),
+    ];
+    for (arguments, part) in cases {
+        let output = belfry(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
+    }
 }
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/kernels/probe.gfx1100.hsaco");
@@ -355,4 +440,52 @@ fn trace_shows_a_waves_instructions_and_what_they_change() {
         belfry(&["run", "--mode", "hosted", "--trace-isa", "--trace-wave", "0:5:7", "--", "vector-add"]);
     assert!(text(&output.stderr).lines().all(|line| line.starts_with("0:5,0,0:7 ")));
     assert!(!output.stderr.is_empty());
+}
+
+/// Standard output that takes nothing: the end of a pipe whose reader has left, or a full device.
+fn unwritable() -> [(&'static str, Stdio); 2] {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    [("a closed pipe", writer.into()), ("a full device", full.into())]
+}
+
+#[test]
+fn output_that_cannot_be_written_panics_nowhere() {
+    // What the status is when output is lost: a program's own for `run`, a failure of belfry elsewhere.
+    let cases: [(&[&str], i32); 8] = [
+        (&["run", "--mode", "hosted", "--", "all"], 0),
+        (&["run", "--mode", "hosted", "--json", "--unmodelled"], 0),
+        (&["disasm", VECADD], 125),
+        (&["doctor"], 125),
+        (&["image"], 125),
+        (&["bench", "isa", "--runs", "1", "--workers", "1", "--kernels", "vadd"], 125),
+        (&["--help"], 125),
+        (&["--version"], 125),
+    ];
+    for (arguments, status_when_lost) in cases {
+        for (what, stdout) in unwritable() {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+            let output = command.args(arguments).stdout(stdout).output().unwrap();
+            let stderr = text(&output.stderr);
+            assert!(!stderr.contains("panicked"), "{arguments:?} into {what}:\n{stderr}");
+            let lost = what == "a full device";
+            assert_eq!(output.status.code(), Some(if lost { status_when_lost } else { 0 }), "{stderr}");
+            let told = stderr.lines().filter(|line| line.contains("cannot write to standard output")).count();
+            assert_eq!(told, usize::from(lost), "{arguments:?} into {what}:\n{stderr}");
+        }
+    }
+}
+
+#[test]
+fn errors_that_cannot_be_written_panic_nowhere() {
+    for arguments in
+        [&["run", "--mode", "hosted", "--", "nothing"] as &[_], &["disasm", "/nothing"], &["--nothing"]]
+    {
+        for (what, stderr) in unwritable() {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+            let status = command.args(arguments).stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(125), "{arguments:?} into {what}");
+        }
+    }
 }

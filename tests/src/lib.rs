@@ -24,15 +24,22 @@ pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
 /// The lines of a guest's log in which its kernel complains of something.
 #[must_use]
 pub fn complaints(log: &str) -> Vec<&str> {
-    const COMPLAINTS: [&str; 8] = [
+    const COMPLAINTS: [&str; 14] = [
         "BUG:",
-        "overwritten",
+        "BUG ",
         "WARNING:",
         "Oops",
         "UBSAN",
         "refcount_t",
         "general protection",
         "scheduling while atomic",
+        // The allocators' own, where they look for misuse.
+        "Redzone",
+        "Poison",
+        "already free",
+        "list_add",
+        "list_del",
+        "KFENCE: ",
     ];
     log.lines().filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).collect()
 }

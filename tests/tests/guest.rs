@@ -79,6 +79,93 @@ fn driver_reloads_twenty_times_with_work_in_between() {
 }
 
 #[test]
+fn driver_is_clean_under_the_allocators_checks() {
+    // Red zones, poison, owners and order of every object; poisoned pages; pages and objects zeroed when they are freed.
+    let append = "slub_debug=FZPU page_poison=1 init_on_alloc=1 kfence.sample_interval=10 panic_on_warn=0";
+    let config = GuestConfig { append: vec![append.to_owned()], ..GuestConfig::default() };
+    let (mut guest, roles) = boot_with_roles_and(&config);
+    let read = |guest: &mut Guest, path: &str| String::from_utf8(guest.get_file(path).unwrap()).unwrap();
+    let command_line = read(&mut guest, "/proc/cmdline");
+    assert!(command_line.contains(append) && command_line.contains("no_timer_check"), "{command_line}");
+    for check in ["red_zone", "poison", "sanity_checks", "store_user"] {
+        let path = format!("/sys/kernel/slab/kmalloc-64/{check}");
+        assert_eq!(read(&mut guest, &path).trim(), "1", "the kernel does not check {check}");
+    }
+    for round in 0..3 {
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
+        assert!(succeed(&mut guest, &[roles, "bad-ioctls"]).contains("refused"));
+        assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));
+        let announcement = format!("/tmp/spinning-{round}");
+        let (spinner, _) = start_role(&mut guest, &[roles, "spin", &announcement], &announcement);
+        guest.kill(spinner, SIGKILL).unwrap();
+        assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+        guest.unload_driver().unwrap();
+        guest.load_driver().unwrap();
+    }
+    succeed(&mut guest, &["/bin/belfry-examples", "all"]);
+    guest.unload_driver().unwrap();
+    finish(guest);
+}
+
+/// Makes orphans, and succeeds once nothing is left of them.
+const ORPHANS: &str = r#"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(void) {
+    enum { COUNT = 20 };
+    pid_t orphans[COUNT];
+    int pipes[2];
+    if (pipe(pipes)) return 2;
+    for (int i = 0; i < COUNT; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            pid_t parent = getpid(), orphan = fork();
+            if (orphan == 0) {
+                while (getppid() == parent) usleep(1000);
+                _exit(0);
+            }
+            _exit(write(pipes[1], &orphan, sizeof orphan) != sizeof orphan);
+        }
+        if (waitpid(child, NULL, 0) != child || read(pipes[0], &orphans[i], sizeof orphans[i]) != sizeof orphans[i])
+            return 2;
+    }
+    for (int tries = 0; tries < 3000; tries++) {
+        int left = 0;
+        for (int i = 0; i < COUNT; i++) left += !(kill(orphans[i], 0) && errno == ESRCH);
+        if (!left) return 0;
+        usleep(10000);
+    }
+    puts("orphans stay in the process table");
+    return 1;
+}
+"#;
+
+#[test]
+fn init_reaps_orphans_and_refuses_files_in_its_own_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (directory.path().join("orphans.c"), directory.path().join("orphans"));
+    std::fs::write(&source, ORPHANS).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    assert!(cc.arg("-static").arg(&source).arg("-o").arg(&program).status().unwrap().success());
+    let mut guest = boot(&GuestConfig::default());
+    guest.put_file("/root/orphans", 0o755, &std::fs::read(program).unwrap()).unwrap();
+    succeed(&mut guest, &["/root/orphans"]);
+    // A program that cannot be executed has a child, too, for a moment.
+    let (exit, _, stderr) = guest.run(&["/root/nothing"], LIMIT).unwrap();
+    assert_eq!(exit.status, 127, "{stderr}");
+    succeed(&mut guest, &["/root/orphans"]);
+    for path in ["/root/../../init", "/init", "/lib/modules/amdgpu.ko", "init"] {
+        let error = guest.put_file(path, 0o755, b"not init").unwrap_err().to_string();
+        assert!(error.contains(path), "{error}");
+    }
+    finish(guest);
+}
+
+#[test]
 fn driver_unloads_after_a_process_died_with_its_queue_running() {
     let (mut guest, roles) = boot_with_roles();
     let (spinner, _) = start_role(&mut guest, &[roles, "spin", "/tmp/spinning"], "/tmp/spinning");

@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let targets = names.iter().map(|name| target(name, &directory, &built, &scratch));
     let targets = targets.collect::<Result<Vec<_>>>()?;
 
-    println!("target         executions  coverage          new units  result");
+    say!("target         executions  coverage          new units  result");
     let queue = Mutex::new(targets.iter());
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
                     let Some(target) = next else { break };
                     let report = fuzz(target, options.seconds);
                     if let Ok(report) = &report {
-                        println!("{}", line(&target.name, report));
+                        say!("{}", line(&target.name, report));
                     }
                     if let Ok(mut results) = results.lock() {
                         results.push((target, report));

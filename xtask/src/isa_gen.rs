@@ -29,10 +29,10 @@ pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: 
         Some(json) => json.to_owned(),
         None => source::dump(&directory(root, work))?,
     };
-    eprintln!("reading {}", json.display());
+    note!("reading {}", json.display());
     let records = Records::read(&json, PROCESSOR)?;
     let tables = Tables::build(&records)?;
-    eprintln!("{}: {} encodings of {} operations", PROCESSOR, tables.form_count(), tables.operations().len());
+    note!("{}: {} encodings of {} operations", PROCESSOR, tables.form_count(), tables.operations().len());
     let tables_directory = root.join("device/isa/src/tables");
     for (name, text) in [("op.rs", emit::operations(&tables)), ("gfx11.rs", emit::encodings(&tables))] {
         let path = tables_directory.join(name);

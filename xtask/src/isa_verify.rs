@@ -39,24 +39,26 @@ pub(crate) fn run(root: &Path, long: bool, seed: u64) -> Result<()> {
     if !failed.is_empty() {
         bail!("mismatches in: {}", failed.join(", "));
     }
-    println!("isa verify: zero mismatches");
+    say!("isa verify: zero mismatches");
     Ok(())
 }
 
 /// Runs the OpenCL programs; whether all of them give what they should.
 fn opencl(root: &Path) -> Result<bool> {
-    println!("c. OpenCL programs compiled for gfx1100");
+    say!("c. OpenCL programs compiled for gfx1100");
     let programs = tests(root, ["belfry-tests", "programs"])?;
-    println!(
+    say!(
         "  {} of {} tests hold: hosted, against the same source compiled for this processor, words equal bit for bit, \
          those of `approximate` to 4 ulp",
-        programs.held, programs.all
+        programs.held,
+        programs.all
     );
     let kernels = tests(root, ["belfry-isa", "kernels"])?;
-    println!(
+    say!(
         "  {} of {} tests hold: kernels of the examples on every backend, integers and IEEE operations exact, \
          transcendental ones within the ulp stated there",
-        kernels.held, kernels.all
+        kernels.held,
+        kernels.all
     );
     Ok(programs.pass() && kernels.pass())
 }
@@ -85,7 +87,7 @@ fn tests(root: &Path, [package, target]: [&str; 2]) -> Result<Tests> {
     let lines = || text.lines().filter(|line| line.starts_with("test ") && line.contains(" ... "));
     let held = lines().filter(|line| line.ends_with("ok")).count();
     if !output.status.success() {
-        println!("{text}");
+        say!("{text}");
         ensure!(held < lines().count(), "{package} --test {target}: {}", output.status);
     }
     Ok(Tests { held, all: lines().count() })

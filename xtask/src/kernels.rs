@@ -89,7 +89,7 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
                 "written"
             }
         };
-        println!("{name}: {} bytes, {state}", fresh.len());
+        say!("{name}: {} bytes, {state}", fresh.len());
     }
     if !stale.is_empty() {
         bail!("{} differ from their sources: run `cargo xtask kernels`", stale.join(", "));

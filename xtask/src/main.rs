@@ -1,5 +1,19 @@
 //! `cargo xtask`: workspace tasks, one module per command.
 
+/// Writes a line to standard output; a reader that has left, as in `| head`, stops nothing.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), format!("{}\n", format_args!($($text)*)).as_bytes());
+    }};
+}
+
+/// Writes a line to standard error, if it can be written.
+macro_rules! note {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{}\n", format_args!($($text)*)).as_bytes());
+    }};
+}
+
 mod fuzz;
 mod isa_gen;
 mod isa_verify;
@@ -165,7 +179,7 @@ fn header_check(linux: Option<PathBuf>, hsa: Option<PathBuf>, kernel: Option<Opt
         let hsa = hsa.map_or_else(|| fetch_headers("hsa"), Ok)?;
         xtask::header_check::check_user(&linux, &hsa)?
     };
-    println!("header-check: {held} layouts and constants agree with the headers");
+    say!("header-check: {held} layouts and constants agree with the headers");
     Ok(())
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output::note;
+
 /// Where progress is shown.
 #[derive(Debug, Clone)]
 pub struct Progress {
@@ -57,7 +59,7 @@ impl Progress {
             return;
         }
         if self.plain || self.bars.println(text).is_err() {
-            eprintln!("{text}");
+            note!("{text}");
         }
     }
 
@@ -104,7 +106,7 @@ impl Progress {
             let title = title.to_owned();
             std::thread::spawn(move || {
                 if receiver.recv_timeout(NOTABLE) == Err(RecvTimeoutError::Timeout) {
-                    eprintln!("{title} ...");
+                    note!("{title} ...");
                 }
             });
             sender
@@ -129,7 +131,7 @@ impl Step {
         }
         let line = format!("{}: {outcome} ({:.1} s)", self.title, elapsed.as_secs_f64());
         if self.plain {
-            eprintln!("{line}");
+            note!("{line}");
         } else {
             self.bar.println(line);
         }

@@ -41,7 +41,7 @@ mod pci;
 mod power;
 pub mod probe;
 mod running;
-mod signals;
+pub(crate) mod signals;
 #[cfg(test)]
 mod tests;
 mod vcpu;

@@ -3,11 +3,12 @@
 //! A /dev/kvm that opens says little: without hardware virtualisation under it, it may emulate kernel code instruction by
 //! instruction, a thousand times slower, and a stock kernel then takes minutes to boot.
 
-use std::io::Write as _;
+use std::fs;
 use std::time::Duration;
 
 use super::{Config, End, KvmError, Machine};
 use crate::image::{BootRecord, Cache};
+use crate::scratch::Scratch;
 
 /// Turns of the loop, of two instructions each: a few, which take as long as the start of a machine, and many.
 const TURNS: (u32, u32) = (1_000, 400_000);
@@ -82,11 +83,12 @@ pub fn measure() -> Result<Speed, KvmError> {
 /// The shortest time a machine took for so many turns.
 fn fastest(turns: u32) -> Result<Duration, KvmError> {
     let file = |source| KvmError::Setup { what: "write the probe's kernel", source };
-    let mut kernel = tempfile::NamedTempFile::new().map_err(file)?;
-    kernel.write_all(&elf(&code(turns))).map_err(file)?;
+    let scratch = Scratch::new().map_err(file)?;
+    let kernel = scratch.path().join("probe.elf");
+    fs::write(&kernel, elf(&code(turns))).map_err(file)?;
     let mut fastest = LIMIT;
     for _ in 0..RUNS {
-        let config = Config { memory: 4 << 20, ..Config::new(kernel.path()) };
+        let config = Config { memory: 4 << 20, ..Config::new(&kernel) };
         let outcome = Machine::new(config)?.run(LIMIT, &mut |_| ())?;
         match outcome.end {
             End::Exit(0) => fastest = fastest.min(outcome.ran),

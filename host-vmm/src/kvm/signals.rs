@@ -1,9 +1,10 @@
-//! SIGINT, SIGTERM, SIGHUP and SIGQUIT, as an event, for as long as a machine wants them.
+//! SIGINT, SIGTERM, SIGHUP and SIGQUIT, as an event, for as long as a machine or a server wants them.
 
 #![expect(unsafe_code, reason = "signal handlers are installed, and run")]
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -78,13 +79,13 @@ fn catch() -> io::Result<Vec<(libc::c_int, libc::sigaction)>> {
 
 /// The signals while a machine wants them; what they did before is back when the last of these is dropped.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     event: &'static EventFd,
 }
 
 impl Signals {
     /// Catches the signals this process does not ignore, for every machine that wants them.
-    pub(super) fn catch() -> io::Result<Self> {
+    pub(crate) fn catch() -> io::Result<Self> {
         let mut catchers = CAUGHT_BY.lock().unwrap_or_else(PoisonError::into_inner);
         let event = match EVENT.get() {
             Some(event) => event,
@@ -102,8 +103,17 @@ impl Signals {
         Ok(Self { event })
     }
 
+    /// Waits for the first signal.
+    pub(crate) fn wait(&self) {
+        let mut fd = libc::pollfd { fd: self.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the one entry is in this frame.
+        while unsafe { libc::poll(&raw mut fd, 1, -1) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+
     /// Ready from the first signal on.
-    pub(super) fn event(&self) -> &EventFd {
+    pub(crate) fn event(&self) -> &EventFd {
         self.event
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, RunError, RunOptions, in_process};
+use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
 use crate::doorbell;
 use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
 use crate::guest::{
@@ -113,7 +113,7 @@ impl Job<'_> {
     }
 
     fn config(&self, machine: MachineConfig) -> GuestConfig {
-        let MachineOptions { cpus, memory, disks, .. } = self.options.machine.clone();
+        let MachineOptions { cpus, memory, disks, append, .. } = self.options.machine.clone();
         let default = GuestConfig::default();
         GuestConfig {
             machine,
@@ -121,6 +121,7 @@ impl Job<'_> {
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(default.memory),
             disks,
+            append,
             ..default
         }
     }
@@ -183,7 +184,7 @@ impl Job<'_> {
 
         let started = Instant::now();
         let environment = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"].map(str::to_owned);
-        let id = guest.spawn(&errand.argv, &environment, "/root")?;
+        let id = guest.spawn(&errand.argv, &environment, PROGRAM_DIRECTORY)?;
         let exit = guest.wait(id, self.options.timeout, output)?;
         let program_time = started.elapsed();
         if exit.status == 0 {

@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use belfry_channel::path::{self, PathError};
 use belfry_device::GpuConfig;
 use serde::Serialize;
 
@@ -27,6 +28,9 @@ use crate::kvm::{DiskConfig, End, HugePages, KvmError, bare_metal};
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
+
+/// Where programs run in a guest.
+const PROGRAM_DIRECTORY: &str = "/root";
 
 /// The program that runs when none is named.
 pub const DEFAULT_PROGRAM: &str = "vector-add";
@@ -65,13 +69,22 @@ pub struct FileMapping {
     pub guest: String,
 }
 
+impl FileMapping {
+    /// Where the guest has the file, without any `..`.
+    pub(super) fn path(&self) -> Result<String, PathError> {
+        path::writable(&Path::new(PROGRAM_DIRECTORY).join(&self.guest).to_string_lossy())
+    }
+}
+
 impl std::str::FromStr for FileMapping {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.rsplit_once(':') {
             Some((host, guest)) if !host.is_empty() && !guest.is_empty() => {
-                Ok(Self { host: host.into(), guest: guest.to_owned() })
+                let mapping = Self { host: host.into(), guest: guest.to_owned() };
+                mapping.path().map_err(|error| error.to_string())?;
+                Ok(mapping)
             }
             _ => Err("expected HOST:GUEST".to_owned()),
         }
@@ -89,6 +102,8 @@ pub struct MachineOptions {
     pub huge_pages: HugePages,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
+    /// What the guest's kernel is told beside what it is always told.
+    pub append: Vec<String>,
 }
 
 /// What to run, and how.
@@ -153,7 +168,7 @@ pub enum RunError {
     WrongGuest(&'static str),
     /// Options of a machine where there is none.
     #[error(
-        "--cpus, --memory and --disk are for guests, and hosted programs have none; use --mode kvm or --mode qemu"
+        "--cpus, --memory, --disk and --append are for guests, and hosted programs have none; use --mode kvm or --mode qemu"
     )]
     NoMachine,
     /// The program is neither an example nor a file.
@@ -228,7 +243,7 @@ fn bare_metal_guest(
     let machine = options.machine != MachineOptions::default();
     if !options.program.is_empty() || !options.files.is_empty() || machine {
         return Err(RunError::WrongGuest(
-            "the bare-metal guest takes no program, no files and no other machine",
+            "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;
@@ -255,7 +270,10 @@ mod tests {
     fn mappings_split_at_the_last_colon() {
         let mapping: FileMapping = "/a:b/c:/guest/x".parse().unwrap();
         assert_eq!(mapping, FileMapping { host: "/a:b/c".into(), guest: "/guest/x".into() });
-        for text in ["", "x", ":x", "x:"] {
+        // What leaves the guest's root or replaces init's own is refused before anything starts.
+        for text in
+            ["", "x", ":x", "x:", "x:../../init", "x:../init", "x:/init", "x:/lib/modules/y", "x:/root/"]
+        {
             assert!(text.parse::<FileMapping>().is_err(), "{text}");
         }
     }

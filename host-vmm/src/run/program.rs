@@ -47,7 +47,8 @@ impl Errand {
             files.push((path, 0o755, content));
         }
         for mapping in &options.files {
-            files.push((guest_path(&Path::new("/root").join(&mapping.guest)), 0o755, read(&mapping.host)?));
+            let path = mapping.path().map_err(|error| RunError::Arguments(error.into()))?;
+            files.push((path, 0o755, read(&mapping.host)?));
         }
         Ok(Self { argv, files, outputs })
     }

@@ -1,6 +1,7 @@
 //! MSI-X vectors as eventfds: SET_IRQS stores them, the device's interrupts signal them.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +11,12 @@ use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_IRQ_SET_DATA_TYPE_MASK,
 };
 
+use super::eventfd::{Signaller, is_eventfd};
+
 /// The vectors of one device.
 #[derive(Debug)]
 pub struct Irqs {
+    signaller: Signaller,
     vectors: Mutex<Vec<Option<OwnedFd>>>,
     raised: AtomicU64,
     dropped: AtomicU64,
@@ -20,13 +24,16 @@ pub struct Irqs {
 
 impl Irqs {
     /// `count` vectors, none of them connected.
-    #[must_use]
-    pub fn new(count: u16) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// `ENOSYS` where the kernel has no asynchronous I/O, `EAGAIN` where `/proc/sys/fs/aio-max-nr` is used up.
+    pub fn new(count: u16) -> io::Result<Self> {
+        Ok(Self {
+            signaller: Signaller::new()?,
             vectors: Mutex::new((0..count).map(|_| None).collect()),
             raised: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-        }
+        })
     }
 
     /// How many vectors there are.
@@ -58,7 +65,7 @@ impl Irqs {
     /// uses any vector.
     ///
     /// # Errors
-    /// `EINVAL` for a range beyond the vectors, or an action MSI-X does not have.
+    /// `EINVAL` for a range beyond the vectors, an action MSI-X does not have, or a descriptor that is no eventfd.
     pub fn set(&self, flags: u32, start: u32, count: u32, data: &[u8], fds: Vec<OwnedFd>) -> Result<(), i32> {
         if flags & VFIO_IRQ_SET_ACTION_TYPE_MASK != VFIO_IRQ_SET_ACTION_TRIGGER {
             return Err(libc::EINVAL);
@@ -81,14 +88,8 @@ impl Irqs {
                 }
             }
             VFIO_IRQ_SET_DATA_EVENTFD => {
-                if fds.len() > range.len() {
+                if fds.len() > range.len() || !fds.iter().all(|fd| is_eventfd(fd.as_fd())) {
                     return Err(libc::EINVAL);
-                }
-                for fd in &fds {
-                    // A descriptor that blocks must not stop the device.
-                    let flags = rustix::fs::fcntl_getfl(fd).map_err(|_| libc::EINVAL)?;
-                    rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)
-                        .map_err(|_| libc::EINVAL)?;
                 }
                 let mut fds = fds.into_iter();
                 for vector in &mut vectors[range] {
@@ -111,10 +112,8 @@ impl InterruptSink for Irqs {
         let delivered = vectors
             .get(usize::from(vector))
             .and_then(Option::as_ref)
-            // A full counter (EAGAIN) means the interrupt is pending already.
-            .is_some_and(|fd| {
-                matches!(rustix::io::write(fd, &1u64.to_ne_bytes()), Ok(_) | Err(rustix::io::Errno::AGAIN))
-            });
+            // A counter that is full means that the interrupt is pending already.
+            .is_some_and(|fd| self.signaller.signal(fd.as_fd()).is_ok());
         let counter = if delivered { &self.raised } else { &self.dropped };
         if counter.fetch_add(1, Ordering::Relaxed) == 0 && !delivered {
             log::debug!(target: "vfio_user", "vector={vector} is not connected");
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn raise_reaches_the_connected_vector_alone() {
-        let irqs = Irqs::new(4);
+        let irqs = Irqs::new(4).unwrap();
         let ((a, a_ours), (b, b_ours)) = (events(), events());
         irqs.set(EVENTFD, 1, 2, &[], vec![a, b]).unwrap();
         irqs.raise(2);
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn fewer_descriptors_than_vectors_disconnect_the_rest() {
-        let irqs = Irqs::new(2);
+        let irqs = Irqs::new(2).unwrap();
         let ((a, ours), (b, _)) = (events(), events());
         irqs.set(EVENTFD, 0, 2, &[], vec![b, a]).unwrap();
         irqs.set(EVENTFD, 1, 1, &[], vec![]).unwrap();
@@ -170,7 +169,7 @@ mod tests {
 
     #[test]
     fn bad_requests_are_refused() {
-        let irqs = Irqs::new(2);
+        let irqs = Irqs::new(2).unwrap();
         for (flags, start, count) in [
             (EVENTFD, 1, 2),
             (EVENTFD, u32::MAX, 2),
@@ -182,5 +181,7 @@ mod tests {
         }
         let (extra, _) = events();
         assert_eq!(irqs.set(EVENTFD, 0, 0, &[], vec![extra]), Err(libc::EINVAL));
+        let (_reader, writer) = io::pipe().unwrap();
+        assert_eq!(irqs.set(EVENTFD, 0, 1, &[], vec![writer.into()]), Err(libc::EINVAL), "no eventfd");
     }
 }

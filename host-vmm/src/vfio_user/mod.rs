@@ -1,27 +1,29 @@
 //! The device as a vfio-user server: any VMM that speaks the protocol gets the GPU as a PCI function.
 //!
-//! One client at a time. When it leaves, in whatever way, the device is reset and the next one is served.
+//! One client at a time. When it leaves, in whatever way, the device is reset and the next one is served. What a client
+//! may do, and what becomes of it then, is in `docs/vfio-user.md`.
+#![expect(unsafe_code, reason = "renews memory whose region it keeps")]
 
+mod bar_memory;
 pub mod dma;
+mod eventfd;
 pub mod irqs;
 pub mod protocol;
 pub mod regions;
 pub mod server;
+mod shared_file;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use belfry_abi::pci;
 use belfry_device::{Gpu, GpuConfig, ResetKind, Resources};
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use vm_memory::mmap::MmapRegionBuilder;
-use vm_memory::{FileOffset, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
+use bar_memory::BarMemory;
 pub use irqs::Irqs;
 pub use regions::Regions;
 pub use server::{Server, ServerError, StopHandle};
@@ -49,6 +51,9 @@ pub enum SetupError {
         /// Why it failed.
         source: io::Error,
     },
+    /// Interrupts need asynchronous I/O to reach a client's eventfds without ever waiting for it.
+    #[error("cannot set up asynchronous I/O, which signals eventfds (see /proc/sys/fs/aio-max-nr): {0}")]
+    Interrupts(#[source] io::Error),
     /// The device refused its configuration or resources.
     #[error(transparent)]
     Device(#[from] belfry_device::Error),
@@ -67,20 +72,21 @@ pub trait Function: Send + Sync {
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32>;
     /// Writes a BAR; an error is an errno for the client.
     fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32>;
-    /// The guest's memory map was replaced.
+    /// The guest's memory map was replaced; returns when nothing uses the one before any more.
     fn memory_changed(&self);
     /// The system was reset.
     fn reset(&self);
-    /// The client is gone: back to power-on, with nothing of its data left.
-    fn client_left(&self);
+    /// The client is gone: back to power-on, with nothing of its data left, and with other memory behind the regions
+    /// than the one it may have mapped still.
+    fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError>;
 }
 
 /// The GPU and the shared memory behind its BARs.
 #[derive(Debug)]
 pub struct GpuFunction {
     gpu: Arc<Gpu>,
-    vram: OwnedFd,
-    doorbells: OwnedFd,
+    vram: BarMemory,
+    doorbells: BarMemory,
 }
 
 impl GpuFunction {
@@ -123,20 +129,21 @@ impl Function for GpuFunction {
         self.gpu.reset(ResetKind::System);
     }
 
-    fn client_left(&self) {
-        // The first reset stops what still runs, the second one puts the discovery table back.
+    fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError> {
+        // The first reset stops what still runs, the second one puts the discovery table into the new memory.
         self.gpu.reset(ResetKind::System);
-        for (fd, size) in
-            [(&self.vram, self.gpu.config().vram_size), (&self.doorbells, pci::DOORBELL_BAR_SIZE)]
-        {
-            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if let Err(error) = rustix::fs::fallocate(fd, punch, 0, size) {
-                log::error!(target: "vfio_user", "cannot clear the device's memory: {error}");
-            }
+        for (bar, memory) in [(VRAM_BAR, &self.vram), (DOORBELL_BAR, &self.doorbells)] {
+            // SAFETY: the GPU has the region for its whole life, and is alive as long as this is.
+            regions.replace_file(bar, unsafe { memory.renew() }?);
         }
         self.gpu.reset(ResetKind::System);
+        Ok(())
     }
 }
+
+/// Which BAR is what (`Regions::new`).
+const VRAM_BAR: u8 = 0;
+const DOORBELL_BAR: u8 = 2;
 
 /// Makes a GPU and a server for it that listens on `path`.
 pub fn serve_gpu(
@@ -146,24 +153,26 @@ pub fn serve_gpu(
 ) -> Result<Server<GpuFunction>, SetupError> {
     let config = GpuConfig { poll_doorbells: doorbell == DoorbellMode::Polled, ..config };
     let vram_size = config.vram_size;
-    let (vram_fd, vram) = shared_memory("VRAM", vram_size)?;
-    let (doorbell_fd, doorbells) = shared_memory("doorbells", pci::DOORBELL_BAR_SIZE)?;
+    let (vram, vram_region) = BarMemory::new("VRAM", vram_size)?;
+    let (doorbells, doorbell_region) = BarMemory::new("doorbells", pci::DOORBELL_BAR_SIZE)?;
+    // SAFETY: the regions are in this frame.
+    let (vram_file, doorbell_file) = unsafe { (vram.renew()?, doorbells.renew()?) };
     let system = GuestMemoryAtomic::new(GuestMemoryMmap::new());
-    let irqs = Arc::new(Irqs::new(pci::MSIX_VECTORS));
-    let resources = Resources { vram, doorbells, system: system.clone(), interrupts: irqs.clone() };
-    let gpu = Gpu::new(config, resources)?;
-    let duplicate =
-        |what, size, fd: &OwnedFd| fd.try_clone().map_err(|source| SetupError::Memory { what, size, source });
-    let mapped_doorbells = match doorbell {
-        DoorbellMode::Polled => Some(duplicate("doorbells", pci::DOORBELL_BAR_SIZE, &doorbell_fd)?),
-        DoorbellMode::Trapped => None,
+    let irqs = Arc::new(Irqs::new(pci::MSIX_VECTORS).map_err(SetupError::Interrupts)?);
+    let resources = Resources {
+        vram: vram_region,
+        doorbells: doorbell_region,
+        system: system.clone(),
+        interrupts: irqs.clone(),
     };
+    let gpu = Gpu::new(config, resources)?;
+    let mapped_doorbells = (doorbell == DoorbellMode::Polled).then_some(doorbell_file);
     let regions = Regions::new(
-        (vram_size, Some(duplicate("VRAM", vram_size, &vram_fd)?)),
+        (vram_size, Some(vram_file)),
         (pci::DOORBELL_BAR_SIZE, mapped_doorbells),
         pci::REGISTER_BAR_SIZE,
     );
-    let function = Arc::new(GpuFunction { gpu, vram: vram_fd, doorbells: doorbell_fd });
+    let function = Arc::new(GpuFunction { gpu, vram, doorbells });
     Ok(Server::bind(path, function, regions, irqs, system)?)
 }
 
@@ -175,24 +184,4 @@ pub fn qemu_device(path: &Path) -> String {
         "socket": { "type": "unix", "path": path.display().to_string() },
     })
     .to_string()
-}
-
-/// Zeroed memory of a fixed size that another process can map, and its mapping here.
-fn shared_memory(what: &'static str, size: u64) -> Result<(OwnedFd, MmapRegion), SetupError> {
-    let failed = |source: io::Error| SetupError::Memory { what, size, source };
-    let make = || -> io::Result<(OwnedFd, MmapRegion)> {
-        let fd = rustix::fs::memfd_create(what, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&fd, size)?;
-        // A client that could shrink the file could kill this process with SIGBUS.
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let length = usize::try_from(size).map_err(io::Error::other)?;
-        let region = MmapRegionBuilder::new(length)
-            .with_file_offset(FileOffset::new(File::from(fd.try_clone()?), 0))
-            .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
-            .with_mmap_flags(libc::MAP_SHARED | libc::MAP_NORESERVE)
-            .build()
-            .map_err(io::Error::other)?;
-        Ok((fd, region))
-    };
-    make().map_err(failed)
 }

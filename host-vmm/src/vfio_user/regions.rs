@@ -56,6 +56,13 @@ impl Regions {
         Self { regions }
     }
 
+    /// Replaces the file behind a BAR that can be mapped; others have none and keep none.
+    pub fn replace_file(&mut self, bar: u8, file: OwnedFd) {
+        if let Some(mapped) = self.regions.get_mut(usize::from(bar)).and_then(|region| region.file.as_mut()) {
+            *mapped = file;
+        }
+    }
+
     /// How many regions there are; always nine.
     #[must_use]
     pub fn count(&self) -> u32 {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use vfio_bindings::bindings::vfio::{
     VFIO_DEVICE_FLAGS_PCI, VFIO_DEVICE_FLAGS_RESET, VFIO_IRQ_INFO_EVENTFD, VFIO_PCI_MSIX_IRQ_INDEX,
@@ -15,11 +16,18 @@ use vfio_bindings::bindings::vfio::{
 };
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
-use super::Function;
-use super::dma::DmaTable;
+use super::dma::{DmaError, DmaTable};
 use super::irqs::Irqs;
-use super::protocol::{Connection, Fields, MAX_TRANSFER, Message, Reply, command, negotiate};
+use super::protocol::{
+    Connection, ConnectionError, Fields, Incoming, MAX_TRANSFER, Message, Reply, command, negotiate,
+};
 use super::regions::{Regions, Target};
+use super::{Function, SetupError};
+
+/// How long a client has to introduce itself, to end a message it has begun, and to take a reply, if not said otherwise.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most replies to changes of the guest's memory that wait for the device to be told of all of them.
+const HELD_REPLIES: usize = 1024;
 
 /// What can go wrong with the server itself; what a client does wrong is answered, logged and survived.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +46,9 @@ pub enum ServerError {
     /// Waiting for clients failed.
     #[error("cannot wait for a client: {0}")]
     Accept(io::Error),
+    /// The device could not be made ready for the next client.
+    #[error("cannot make the device ready for the next client: {0}")]
+    Renew(#[source] Box<SetupError>),
 }
 
 /// What one server does over its life.
@@ -60,7 +71,8 @@ pub struct StopHandle {
 #[derive(Debug)]
 struct Shared {
     stopping: AtomicBool,
-    wake: OwnedFd,
+    /// Signalled to stop, and when a file of the client can no longer be read.
+    wake: Arc<OwnedFd>,
     client: Mutex<Option<UnixStream>>,
     counters: Counters,
 }
@@ -69,7 +81,7 @@ impl StopHandle {
     /// Ends the current connection and makes [`Server::run`] return.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.shared.wake, &1u64.to_ne_bytes());
         if let Some(stream) = &*lock(&self.shared.client) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
@@ -87,6 +99,9 @@ impl StopHandle {
 pub struct Server<F> {
     listener: UnixListener,
     path: PathBuf,
+    /// Device and inode of the socket at `path`.
+    identity: (u64, u64),
+    client_timeout: Duration,
     function: Arc<F>,
     regions: Regions,
     irqs: Arc<Irqs>,
@@ -107,7 +122,14 @@ impl<F: Function> Server<F> {
         &self.path
     }
 
-    /// Listens on `path`; the socket is removed again when the server is dropped.
+    /// Changes how long a client has to introduce itself, to end a message it has begun, and to take a reply.
+    ///
+    /// Between messages it may be silent for as long as it likes; the default is [`CLIENT_TIMEOUT`].
+    pub fn set_client_timeout(&mut self, limit: Duration) {
+        self.client_timeout = limit;
+    }
+
+    /// Listens on `path`; the socket is removed again when the server is dropped, unless another one has taken its place.
     pub fn bind(
         path: &Path,
         function: Arc<F>,
@@ -127,16 +149,23 @@ impl<F: Function> Server<F> {
                 _ => return Err(ServerError::Exists(path.to_owned())),
             }
         }
-        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
+        use rustix::event::EventfdFlags;
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| failed(errno.into()))?;
+        let wake = Arc::new(wake);
+        // A client that leaves before it is accepted must not make the server wait for the next one.
         let listener = UnixListener::bind(path).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let socket = fs::symlink_metadata(path).map_err(failed)?;
         Ok(Self {
             listener,
             path: path.to_owned(),
+            identity: (socket.dev(), socket.ino()),
+            client_timeout: CLIENT_TIMEOUT,
             function,
             regions,
             irqs,
-            dma: DmaTable::new(memory),
+            dma: DmaTable::new(memory, wake.clone()),
             shared: Arc::new(Shared {
                 stopping: AtomicBool::new(false),
                 wake,
@@ -157,15 +186,30 @@ impl<F: Function> Server<F> {
         while let Some(stream) = self.accept()? {
             self.shared.counters.clients.fetch_add(1, Ordering::Relaxed);
             log::info!(target: "vfio_user", "client connected");
-            self.serve(stream);
+            if let Err(error) = self.serve(stream) {
+                log::warn!(target: "vfio_user", "client dropped: {error}");
+            }
             *lock(&self.shared.client) = None;
             self.irqs.clear();
             self.dma.clear();
-            self.function.memory_changed();
-            self.function.client_left();
+            self.publish();
+            let renewed = self.function.client_left(&mut self.regions);
+            renewed.map_err(|error| ServerError::Renew(Box::new(error)))?;
             log::info!(target: "vfio_user", "client gone; device reset");
         }
         Ok(())
+    }
+
+    /// Tells the device of all changes of the guest's memory.
+    fn publish(&mut self) {
+        let function = &self.function;
+        self.dma.publish(|| function.memory_changed());
+    }
+
+    /// Takes the signal back that a wait ended with, and answers whether it was to stop.
+    fn woken(&self) -> bool {
+        let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
+        self.shared.stopping.load(Ordering::SeqCst)
     }
 
     fn accept(&self) -> Result<Option<UnixStream>, ServerError> {
@@ -183,98 +227,121 @@ impl<F: Function> Server<F> {
                 Err(errno) => return Err(ServerError::Accept(errno.into())),
                 Ok(_) => {}
             }
-            if fds[0].revents().is_empty() {
-                continue;
+            if !fds[1].revents().is_empty() && self.woken() {
+                return Ok(None);
             }
             match self.listener.accept() {
                 Ok((stream, _)) => return Ok(Some(stream)),
-                // The client left again before it was accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(ServerError::Accept(error)),
+                Err(error) => match error.kind() {
+                    // The client left again before it was accepted, or there was none.
+                    io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::WouldBlock
+                    | io::ErrorKind::Interrupted => {}
+                    _ => return Err(ServerError::Accept(error)),
+                },
             }
         }
     }
 
-    fn serve(&mut self, stream: UnixStream) {
-        match stream.try_clone() {
-            Ok(clone) => *lock(&self.shared.client) = Some(clone),
-            Err(error) => {
-                log::warn!(target: "vfio_user", "client dropped: {error}");
-                return;
-            }
-        }
+    /// Serves one client until it leaves; an error is the reason to leave it.
+    fn serve(&mut self, stream: UnixStream) -> Result<(), ConnectionError> {
+        *lock(&self.shared.client) = Some(stream.try_clone()?);
         // `stop` may have looked for a client just before there was one.
         if self.shared.stopping.load(Ordering::SeqCst) {
-            return;
+            return Ok(());
         }
         let shared = self.shared.clone();
-        let mut connection = Connection::new(stream);
+        let mut connection = Connection::new(stream, shared.wake.clone(), self.client_timeout);
         let mut greeted = false;
+        let mut held = 0;
         loop {
-            let mut message = match connection.receive() {
-                Ok(Some(message)) => message,
-                Ok(None) => return,
-                Err(error) => {
-                    log::warn!(target: "vfio_user", "client dropped: {error}");
-                    return;
+            if held > 0 && (held == HELD_REPLIES || !connection.is_ready()) {
+                self.publish();
+                connection.release()?;
+                held = 0;
+            }
+            let silence = (!greeted).then_some(self.client_timeout);
+            let mut message = match connection.receive(silence)? {
+                Incoming::Message(message) => message,
+                Incoming::Closed => return Ok(()),
+                Incoming::Woken if self.woken() => return Ok(()),
+                Incoming::Woken if self.dma.is_lost() => {
+                    log::error!(target: "vfio_user", "client dropped: a file of its guest's memory was cut short");
+                    return Ok(());
                 }
+                Incoming::Woken => continue,
             };
             shared.counters.messages.fetch_add(1, Ordering::Relaxed);
             if !message.header.is_command() {
                 log::warn!(target: "vfio_user", "reply to nothing: command={}", message.header.command);
                 continue;
             }
+            let of_memory = matches!(message.header.command, command::DMA_MAP | command::DMA_UNMAP);
+            if held > 0 && !of_memory {
+                self.publish();
+                connection.release()?;
+                held = 0;
+            }
             let fds = std::mem::take(&mut message.fds);
             let first = !greeted;
-            let answer = if first && message.header.command != command::VERSION {
-                Err(libc::EINVAL)
-            } else {
-                self.handle(&message, fds)
-            };
-            if let Err(errno) = answer {
-                let count = shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-                if count < 20 || count.is_power_of_two() {
-                    let error = io::Error::from_raw_os_error(errno);
-                    log::warn!(target: "vfio_user", "command={} failed: {error}", message.header.command);
-                }
+            if first && message.header.command != command::VERSION {
+                connection.reply(&message.header, Err(libc::EINVAL))?;
+                log::warn!(target: "vfio_user", "client dropped: no version agreed");
+                return Ok(());
             }
+            if of_memory {
+                // The answer says that the device has been told, for which the next changes may be waited for.
+                let answer = self.change_memory(&message, fds);
+                count_error(&shared.counters, message.header.command, answer.as_ref().err());
+                if self.dma.is_changed() {
+                    connection.hold(&message.header, answer);
+                    held += 1;
+                } else {
+                    connection.reply(&message.header, answer)?;
+                }
+                continue;
+            }
+            let answer = self.handle(&message, fds);
+            count_error(&shared.counters, message.header.command, answer.as_ref().err());
             let refused = first && answer.is_err();
             greeted = true;
-            if let Err(error) = connection.reply(&message.header, answer) {
-                log::warn!(target: "vfio_user", "client dropped: {error}");
-                return;
-            }
+            connection.reply(&message.header, answer)?;
             if refused {
                 log::warn!(target: "vfio_user", "client dropped: no version agreed");
-                return;
+                return Ok(());
             }
         }
+    }
+
+    /// DMA_MAP and DMA_UNMAP.
+    fn change_memory(&mut self, message: &Message, fds: Vec<OwnedFd>) -> Result<Reply<'static>, i32> {
+        let mut fields = Fields::new(&message.payload);
+        let (_argsz, flags) = (fields.u32()?, fields.u32()?);
+        let (changed, reply) = if message.header.command == command::DMA_MAP {
+            let (offset, start, size) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            if fds.len() > 1 {
+                return Err(libc::EINVAL);
+            }
+            (self.dma.map(flags, offset, start, size, fds.into_iter().next()), Vec::new())
+        } else {
+            let (start, size) = (fields.u64()?, fields.u64()?);
+            (self.dma.unmap(flags, start, size), message.payload[..24].to_vec())
+        };
+        changed.map(|()| reply.into()).map_err(|error| {
+            // Memory that cannot be shared is not the guest's fault: whoever has started QEMU has to know.
+            let level =
+                if matches!(error, DmaError::File { .. }) { log::Level::Error } else { log::Level::Warn };
+            if may_be_said(&self.shared.counters) {
+                log::log!(target: "vfio_user", level, "{error}");
+            }
+            error.errno()
+        })
     }
 
     fn handle(&mut self, message: &Message, fds: Vec<OwnedFd>) -> Result<Reply<'_>, i32> {
         let mut fields = Fields::new(&message.payload);
         match message.header.command {
             command::VERSION => negotiate(&message.payload).map(Reply::from),
-            command::DMA_MAP => {
-                let (_argsz, flags) = (fields.u32()?, fields.u32()?);
-                let (offset, start, size) = (fields.u64()?, fields.u64()?, fields.u64()?);
-                if fds.len() > 1 {
-                    return Err(libc::EINVAL);
-                }
-                if self.dma.map(flags, offset, start, size, fds.into_iter().next())? {
-                    self.function.memory_changed();
-                }
-                Ok(Reply::default())
-            }
-            command::DMA_UNMAP => {
-                let (_argsz, flags) = (fields.u32()?, fields.u32()?);
-                let (start, size) = (fields.u64()?, fields.u64()?);
-                if self.dma.unmap(flags, start, size)? {
-                    self.function.memory_changed();
-                }
-                Ok(message.payload[..24].to_vec().into())
-            }
             command::DEVICE_GET_INFO => {
                 let words = [
                     16,
@@ -360,8 +427,28 @@ impl<F: Function> Server<F> {
 
 impl<F> Drop for Server<F> {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        // Somebody may have removed the socket meanwhile, and another server have made its own.
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|socket| (socket.dev(), socket.ino()) == self.identity);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Counts an error, and says what it was unless there have been many.
+fn count_error(counters: &Counters, command: u16, errno: Option<&i32>) {
+    let Some(&errno) = errno else { return };
+    if may_be_said(counters) {
+        log::warn!(target: "vfio_user", "command={command} failed: {}", io::Error::from_raw_os_error(errno));
+    }
+    counters.errors.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether the next error is worth a line: a client may make as many as it likes.
+fn may_be_said(counters: &Counters) -> bool {
+    let count = counters.errors.load(Ordering::Relaxed);
+    count < 20 || count.is_power_of_two()
 }
 
 fn words_to_bytes(words: &[u32]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the client crate takes raw descriptors")]
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use belfry_device::InterruptSink as _;
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::fs::File;
+use std::time::Duration;
 use vfio_user::Client;
 use vm_memory::{Bytes as _, GuestAddress, GuestAddressSpace as _, GuestMemoryAtomic, GuestMemoryMmap};
 
 use super::protocol::command;
 use super::*;
+
+mod attacks;
 
 const IRQ_EVENTFD: u32 = 1 << 5 | 1 << 2;
 const MSIX: u32 = 2;
@@ -55,8 +60,9 @@ impl Function for Fake {
     fn reset(&self) {
         self.resets.fetch_add(1, Ordering::SeqCst);
     }
-    fn client_left(&self) {
+    fn client_left(&self, _regions: &mut Regions) -> Result<(), SetupError> {
         self.left.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 }
 
@@ -72,6 +78,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_timeout(server::CLIENT_TIMEOUT)
+    }
+
+    fn with_timeout(limit: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gpu.sock");
         let fake = Arc::new(Fake {
@@ -79,11 +89,12 @@ impl Bench {
             registers: Mutex::new(vec![0; 0x1000]),
             ..Fake::default()
         });
-        let irqs = Arc::new(Irqs::new(4));
+        let irqs = Arc::new(Irqs::new(4).unwrap());
         let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
-        let (vram, _) = shared_memory("VRAM", 0x10_0000).unwrap();
+        let vram = memory_file(0x10_0000);
         let regions = Regions::new((0x10_0000, Some(vram)), (0x20_0000, None), 0x1000);
         let mut server = Server::bind(&path, fake.clone(), regions, irqs.clone(), memory.clone()).unwrap();
+        server.set_client_timeout(limit);
         let stop = server.stop_handle();
         let thread = Some(std::thread::spawn(move || server.run()));
         Self { _directory: directory, path, fake, irqs, memory, stop, thread }
@@ -109,7 +120,7 @@ impl Bench {
             if self.fake.left.load(Ordering::SeqCst) >= clients {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         panic!("the server did not notice that its client left");
     }
@@ -131,6 +142,12 @@ impl Drop for Bench {
             result.unwrap().unwrap();
         }
     }
+}
+
+fn memory_file(size: u64) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&fd, size).unwrap();
+    fd
 }
 
 fn message(id: u16, command: u16, flags: u32, payload: &[u8]) -> Vec<u8> {
@@ -191,8 +208,7 @@ fn accesses_reach_configuration_space_and_registers() {
 fn mapped_memory_is_the_clients_own() {
     let bench = Bench::new();
     let mut client = bench.client();
-    let fd = rustix::fs::memfd_create("ram", MemfdFlags::CLOEXEC).unwrap();
-    rustix::fs::ftruncate(&fd, 0x8000).unwrap();
+    let fd = memory_file(0x8000);
     client.dma_map(0x1000, 0x4000_0000, 0x4000, fd.as_raw_fd()).unwrap();
     bench.memory.memory().write_slice(b"device", GuestAddress(0x4000_0100)).unwrap();
     let mut bytes = [0; 6];
@@ -224,8 +240,7 @@ fn next_client_finds_a_reset_device_without_the_last_ones_memory() {
     let bench = Bench::new();
     for round in 1..=3 {
         let mut client = bench.client();
-        let fd = rustix::fs::memfd_create("ram", MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&fd, 0x1000).unwrap();
+        let fd = memory_file(0x1000);
         client.dma_map(0, 0x1000, 0x1000, fd.as_raw_fd()).unwrap();
         let event = eventfd();
         client.set_irqs(MSIX, IRQ_EVENTFD, 0, 1, &[event.as_raw_fd()]).unwrap();
@@ -354,7 +369,7 @@ fn socket_of_a_dead_server_is_replaced_and_a_live_one_is_not() {
             path,
             Arc::new(Fake::default()),
             Regions::new((0, None), (0, None), 0),
-            Arc::new(Irqs::new(1)),
+            Arc::new(Irqs::new(1).unwrap()),
             GuestMemoryAtomic::new(GuestMemoryMmap::new()),
         )
     };
@@ -370,21 +385,25 @@ fn socket_of_a_dead_server_is_replaced_and_a_live_one_is_not() {
 }
 
 #[test]
-fn device_memory_cannot_be_shrunk_by_its_client() {
-    let bench = Bench::new();
-    let client = bench.client();
-    let file = client.region(0).unwrap().file_offset.as_ref().unwrap().file();
-    // SAFETY: the duplicate is a fresh descriptor that nothing else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) };
-    assert!(rustix::fs::ftruncate(&fd, 0).is_err());
+fn socket_of_another_server_at_the_same_path_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gpu.sock");
+    let server = serve_gpu(&path, small_gpu(), DoorbellMode::Trapped).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    drop(server);
+    assert!(path.exists());
+}
+
+fn small_gpu() -> GpuConfig {
+    GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() }
 }
 
 #[test]
 fn gpu_shows_itself_and_forgets_its_last_client() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("gpu.sock");
-    let config = GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() };
-    let mut server = serve_gpu(&path, config, DoorbellMode::Polled).unwrap();
+    let mut server = serve_gpu(&path, small_gpu(), DoorbellMode::Polled).unwrap();
     let stop = server.stop_handle();
     let thread = std::thread::spawn(move || server.run());
 

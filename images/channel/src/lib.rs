@@ -3,6 +3,8 @@
 //! A frame is a kind (one byte), the payload's length (32 bits) and the payload; numbers are little-endian, strings and
 //! byte strings carry a 32-bit length. Either side refuses frames longer than [`MAX_FRAME`].
 
+pub mod path;
+
 use std::io::{self, Read, Write};
 
 /// Name of the virtio-serial port.

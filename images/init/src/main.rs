@@ -2,19 +2,21 @@
 //!
 //! It does what the host asks and nothing by itself; when the host goes away, it powers the guest off.
 
+mod programs;
 mod sys;
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_channel::path::writable;
 use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
+
+use programs::Programs;
 
 /// File in the initramfs that lists the modules the channel itself needs, in load order.
 const BOOT_MODULES: &str = "/lib/modules/boot.list";
@@ -32,9 +34,6 @@ impl Host {
         }
     }
 }
-
-/// Process ids of the programs running, by the host's number.
-type Programs = Arc<Mutex<HashMap<u32, u32>>>;
 
 fn main() {
     let init = sys::uptime();
@@ -83,7 +82,7 @@ fn open_port() -> io::Result<File> {
 }
 
 fn serve(mut port: File, host: &Host) -> io::Result<()> {
-    let programs = Programs::default();
+    let programs = Programs::start()?;
     loop {
         let request = match receive::<Request>(&mut port) {
             Ok(Some(request)) => request,
@@ -97,12 +96,7 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
                 run(id, &argv, &env, &directory, host, &programs);
                 continue;
             }
-            Request::Kill { id, signal } => {
-                match programs.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
-                    Some(pid) => sys::kill(*pid, signal),
-                    None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                }
-            }
+            Request::Kill { id, signal } => programs.kill(id, signal),
             Request::GetFile { path } => match get_file(&path, host) {
                 Ok(()) => continue,
                 Err(error) => Err(annotate(&path, &error)),
@@ -139,6 +133,8 @@ fn load(path: &str) -> io::Result<()> {
 }
 
 fn put_file(path: &str, mode: u32, append: bool, data: &[u8]) -> io::Result<()> {
+    // The host has looked already; init does not rely on that for what it lives from.
+    let path = &writable(path).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
     if let Some(parent) = Path::new(path).parent() {
         fs::create_dir_all(parent).map_err(|error| annotate(path, &error))?;
     }
@@ -182,34 +178,30 @@ fn run(id: u32, argv: &[String], env: &[String], directory: &str, host: &Host, p
     if let Err(error) = fs::create_dir_all(directory) {
         return failed(&annotate(directory, &error));
     }
-    let spawned = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env_clear()
         .envs(env.iter().filter_map(|entry| entry.split_once('=')))
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
+        .stderr(Stdio::piped());
+    let (mut child, end) = match programs.spawn(id, &mut command) {
+        Ok(started) => started,
         Err(error) => return failed(&error),
     };
-    programs.lock().unwrap_or_else(PoisonError::into_inner).insert(id, child.id());
     let pumps = [
         child.stdout.take().map(|stream| pump(id, 1, stream, host.clone())),
         child.stderr.take().map(|stream| pump(id, 2, stream, host.clone())),
     ];
-    let (host, programs) = (host.clone(), programs.clone());
+    let host = host.clone();
     std::thread::spawn(move || {
-        let status = child.wait();
+        let status = end.status();
         let elapsed = started.elapsed();
-        programs.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         for pump in pumps.into_iter().flatten() {
             let _ = pump.join();
         }
-        let status = status
-            .map_or(126, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
         host.tell(&Event::Exit { id, status, elapsed_ns: nanoseconds(elapsed) });
     });
 }

@@ -57,6 +57,22 @@ pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
     check(i64::from(unsafe { libc::kill(pid.cast_signed(), signal) }))
 }
 
+/// Waits until a child has ended, and leaves it to be reaped.
+pub(crate) fn wait_for_any() -> io::Result<()> {
+    // SAFETY: all zeros are a valid place for the result, which nobody reads.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to that place alone.
+    check(i64::from(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOWAIT) }))
+}
+
+/// Reaps one child that has ended: its process id and wait status.
+pub(crate) fn reap_any() -> Option<(u32, i32)> {
+    let mut status = 0;
+    // SAFETY: the kernel writes the status to a variable of this frame.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (pid > 0).then_some((pid.cast_unsigned(), status))
+}
+
 /// Ends the guest at once.
 pub(crate) fn power_off() -> ! {
     // SAFETY: neither call touches memory; `reboot` does not come back.

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let rounds: u64 = arguments.next().context("usage: guest-race ROUNDS [KERNEL ARGUMENTS]")?.parse()?;
     let config = GuestConfig {
-        kernel_arguments: arguments.collect::<Vec<_>>().join(" "),
+        append: arguments.collect(),
         boot_timeout: BOOT,
         ..GuestConfig::default()
     };

@@ -28,7 +28,7 @@ pub(crate) fn run(root: &Path, work: &Path) -> Result<()> {
     for (name, text) in [("kernels.txt", kernels(root)?), ("llvm-gfx11.txt", vectors(&source::tree(work)?)?)]
     {
         let path = directory.join(name);
-        eprintln!(
+        note!(
             "{}: {} instructions",
             path.display(),
             text.lines().filter(|line| !line.starts_with('#')).count()

@@ -20,7 +20,7 @@ pub(crate) fn dump(work: &Path) -> Result<PathBuf> {
     let tree = tree(work)?;
     let target = tree.join("llvm/lib/Target/AMDGPU");
     let partial = work.join("amdgpu.json.partial");
-    eprintln!("{TBLGEN} -dump-json AMDGPU.td (about a minute)");
+    note!("{TBLGEN} -dump-json AMDGPU.td (about a minute)");
     run(Command::new(TBLGEN)
         .current_dir(&target)
         .args(["-dump-json", "AMDGPU.td", "-I", ".", "-I", "../../../include", "-o"])
@@ -45,7 +45,7 @@ pub(crate) fn tree(work: &Path) -> Result<PathBuf> {
         return Ok(tree);
     }
     let archive = fetch(work)?;
-    eprintln!("unpacking {}", archive.display());
+    note!("unpacking {}", archive.display());
     run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(work).args(["--wildcards"]).args([
         "*/llvm/lib/Target/AMDGPU/*",
         "*/llvm/include/*",

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::command::option;
 use crate::child::{KillOnDrop, die_with_parent};
 use crate::image::{BootRecord, Cache, Qemu};
+use crate::scratch::Scratch;
 
 /// How guest code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub fn choose_accelerator(cache: &Cache, qemu: &Qemu) -> Accelerator {
 /// A /dev/kvm that opens says little: nested or emulated ones abort QEMU, or run a thousand times too slowly.
 fn kvm_runs_code(qemu: &Qemu) -> bool {
     const EXIT_CODE: u8 = 0x10;
-    let Ok(directory) = tempfile::tempdir() else { return false };
+    let Ok(directory) = Scratch::new() else { return false };
     let disk = directory.path().join("boot.img");
     let mut sector = vec![0u8; 64 << 10];
     // mov al, EXIT_CODE; mov dx, 0xf4; out dx, al; hlt; jmp to the hlt

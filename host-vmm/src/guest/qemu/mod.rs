@@ -20,6 +20,7 @@ use super::host::Host;
 use super::{GuestError, failed};
 use crate::child::{KillOnDrop, die_with_parent};
 use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use crate::scratch::Scratch;
 use crate::vfio_user::{ServerError, StopHandle, serve_gpu};
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
 
@@ -29,7 +30,7 @@ pub(super) struct QemuHost {
     qemu: KillOnDrop,
     gpu: Option<Arc<Gpu>>,
     server: Option<(StopHandle, JoinHandle<Result<(), ServerError>>)>,
-    directory: tempfile::TempDir,
+    directory: Scratch,
     initramfs: PathBuf,
 }
 
@@ -41,8 +42,7 @@ impl QemuHost {
         qemu: &QemuConfig,
         cache: &Cache,
     ) -> Result<(Self, UnixListener), GuestError> {
-        let directory =
-            tempfile::Builder::new().prefix("belfry-").tempdir().map_err(failed("temporary directory"))?;
+        let directory = Scratch::new().map_err(failed("temporary directory"))?;
         let path = |name: &str| directory.path().join(name);
         let initramfs = path("initramfs.cpio");
         fs::write(&initramfs, image.initramfs()?).map_err(failed("initramfs"))?;
@@ -144,7 +144,7 @@ impl Host for QemuHost {
     }
 
     fn booted(&self) {
-        // The guest has its own copy now, and a killed belfry leaves its directory behind.
+        // The guest has its own copy now, and that of a killed belfry stays until the next run.
         let _ = fs::remove_file(&self.initramfs);
     }
 

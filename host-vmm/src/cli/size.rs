@@ -1,0 +1,46 @@
+//! Sizes on the command line.
+
+/// Reads a number of bytes with an optional K, M or G.
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let trimmed = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
+    let (digits, shift) = match trimmed.char_indices().last() {
+        Some((at, 'K')) => (&trimmed[..at], 10),
+        Some((at, 'M')) => (&trimmed[..at], 20),
+        Some((at, 'G')) => (&trimmed[..at], 30),
+        _ => (trimmed, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size like 256M or 1G"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+/// Reads a guest's memory: what QEMU and Belfry's own machine both take.
+pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    match size {
+        0x400_0000..=0x40_0000_0000 if size % (1 << 20) == 0 => Ok(size),
+        _ => Err(format!("{text}: a guest has whole megabytes of memory, from 64M to 256G")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_suffixes() {
+        for (text, size) in [
+            ("4096", Some(4096)),
+            ("64k", Some(64 << 10)),
+            ("256M", Some(256 << 20)),
+            ("256MiB", Some(256 << 20)),
+            ("16G", Some(16 << 30)),
+            ("", None),
+            ("M", None),
+            ("-1M", None),
+            ("99999999999G", None),
+        ] {
+            assert_eq!(parse_size(text).ok(), size, "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the command line takes, and what it refuses.
+
+use super::*;
+use clap::CommandFactory as _;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn run_takes_its_options_and_leaves_the_programs_alone() {
+    let line = "belfry run --mode hosted --cus 4 --vram 1G --json --file a:/b --file c:d --doorbell polled \
+                -- launch x.hsaco --kernel k --json";
+    let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
+    assert_eq!((args.mode, args.gpu.cus, args.gpu.vram), (Mode::Hosted, 4, 1 << 30));
+    assert_eq!(args.files.len(), 2);
+    assert_eq!(args.doorbell, Some(Doorbell::Polled));
+    assert_eq!(args.program, ["launch", "x.hsaco", "--kernel", "k", "--json"]);
+    let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
+    assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
+    assert!(args.program.is_empty());
+    let Verb::Run(args) = parse("belfry run --mode kvm --guest bare-metal").unwrap().command else {
+        panic!("not run")
+    };
+    assert_eq!((args.mode, args.guest), (Mode::Kvm, GuestKind::BareMetal));
+    let Verb::Run(args) = parse("belfry run --cpus 3 --memory 512M").unwrap().command else {
+        panic!("not run")
+    };
+    assert_eq!((args.machine.cpus, args.machine.memory), (Some(3), Some(512 << 20)));
+    let Verb::Run(args) = parse("belfry run --append -x --append init_on_free=1").unwrap().command else {
+        panic!("not run")
+    };
+    assert_eq!(args.machine.append, ["-x", "init_on_free=1"]);
+}
+
+#[test]
+fn huge_pages_are_transparent_unless_said_otherwise() {
+    for (line, expected) in [
+        ("belfry run", HugePages::Off),
+        ("belfry run --huge-pages -- vector-add", HugePages::Transparent),
+        ("belfry run --huge-pages=reserved", HugePages::Reserved),
+    ] {
+        let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
+        assert_eq!(args.machine.huge_pages, expected, "{line}");
+    }
+    assert!(parse("belfry run --huge-pages=1G").is_err());
+}
+
+#[test]
+fn bad_command_lines_are_refused() {
+    for line in [
+        "belfry",
+        "belfry run vector-add",
+        "belfry run --mode xen",
+        "belfry run --guest dos",
+        "belfry run --vram lots",
+        "belfry run --file nocolon",
+        "belfry run --trace-wave 0:0:0",
+        "belfry run --trace-isa --trace-wave 0:0",
+        "belfry run --trace-isa --trace-wave 0:0,0,0,0:0",
+        "belfry run --trace-isa --trace-wave 0:x:0",
+        "belfry run --deterministic x",
+        "belfry run --cpus 0",
+        "belfry run --cpus 65",
+        "belfry run --memory 1M",
+        "belfry run --memory 100000001",
+        "belfry run --memory 1T",
+        "belfry run --disk x,format=vmdk",
+        "belfry run --file x:../../init",
+        "belfry run --append",
+        "belfry serve",
+        "belfry serve --socket x --client-timeout 0",
+        "belfry disasm",
+        "belfry bench",
+        "belfry bench isa --workers x",
+        "belfry bench vmm --samples x",
+        "belfry bench isa --runs many",
+    ] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+    let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
+    assert!(args.gpu.config().is_err());
+}
+
+#[test]
+fn causes_are_named_once() {
+    let cause = anyhow::anyhow!("disk full");
+    assert_eq!(
+        describe(&cause.context("cannot write: disk full").context("no guest")),
+        "no guest: cannot write: disk full"
+    );
+}
