@@ -5,6 +5,7 @@
 
 pub mod bad_ioctls;
 pub mod disk;
+pub mod root;
 
 use std::io::Write;
 use std::path::Path;
