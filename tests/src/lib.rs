@@ -24,9 +24,10 @@ pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
 /// The lines of a guest's log in which its kernel complains of something.
 #[must_use]
 pub fn complaints(log: &str) -> Vec<&str> {
-    const COMPLAINTS: [&str; 14] = [
+    const COMPLAINTS: [&str; 15] = [
         "BUG:",
         "BUG ",
+        "overwritten",
         "WARNING:",
         "Oops",
         "UBSAN",

@@ -84,6 +84,15 @@ enum Command {
         #[arg(long, default_value = "", allow_hyphen_values = true)]
         append: String,
     },
+    /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
+    Suite {
+        /// What runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
+        #[arg(long, value_parser = ["exec", "guest"], default_value = "guest")]
+        mode: String,
+        /// Arguments of the test program: a part of the cases' names, `--list`, `--skip NAME`, `--exact`.
+        #[arg(last = true, value_name = "ARGS")]
+        arguments: Vec<String>,
+    },
     /// Prove the ABI layouts against the C headers that publish them.
     HeaderCheck {
         /// Directory that holds `linux/kfd_ioctl.h` (fetched when absent).
@@ -126,6 +135,7 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::GuestRace { rounds, append } => guest_race(rounds, &append),
+        Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Tidy => xtask::tidy::run(root),
         Command::Rootfs { name, update } => rootfs(name.as_deref(), update),
@@ -163,6 +173,16 @@ fn guest_race(rounds: u64, append: &str) -> Result<()> {
         .args([&rounds.to_string(), append])
         .status()
         .context("running guest-race")?;
+    process::exit(status.code().unwrap_or(1));
+}
+
+/// Runs the suite and ends with its status; a program of its own, because it is made of belfry's library.
+fn suite(mode: &str, arguments: &[String]) -> Result<()> {
+    let status = process::Command::new(env!("CARGO"))
+        .args(["run", "--package", "belfry-tests", "--bin", "suite", "--", mode])
+        .args(arguments)
+        .status()
+        .context("running the suite")?;
     process::exit(status.code().unwrap_or(1));
 }
 

@@ -418,8 +418,8 @@ CASE(cooperative_launch_with_grid_sync) {
 }
 
 __global__ void printing_kernel(const char* word, int base) {
-    printf("%s %d of %u: %lld %5.2f %c %%\n", word, base + int(threadIdx.x), unsigned(blockDim.x), 1ll << (40 + threadIdx.x),
-           threadIdx.x / 4.0, 'a' + char(threadIdx.x));
+    printf("%s %d of %u: %lld %5.2f %c %%\n", word, base + int(threadIdx.x), unsigned(blockDim.x), 1ll << threadIdx.x,
+           threadIdx.x / 4.0, 'A' + char(threadIdx.x));
 }
 
 CASE(device_printf) {
@@ -436,7 +436,7 @@ CASE(device_printf) {
     EQUAL(lines, 40);
     for (int i = 0; i < 40; i++) {
         char want[128];
-        snprintf(want, sizeof want, "thread %d of 40: %lld %5.2f %c %%\n", 100 + i, 1ll << (40 + i), i / 4.0, 'a' + i);
+        snprintf(want, sizeof want, "thread %d of 40: %lld %5.2f %c %%\n", 100 + i, 1ll << i, i / 4.0, 'A' + i);
         CHECK(strstr(said, want), "no \"%s\" in \"%.200s\"", want, said);
     }
     free(said);

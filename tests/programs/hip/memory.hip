@@ -154,9 +154,6 @@ CASE(malloc_async) {
 }
 
 CASE(memory_pool) {
-    int supported = 0;
-    HIP(hipDeviceGetAttribute(&supported, hipDeviceAttributeMemoryPoolsSupported, 0));
-    EQUAL(supported, 1);
     hipMemPoolProps properties = {};
     properties.allocType = hipMemAllocationTypePinned;
     properties.location.type = hipMemLocationTypeDevice;

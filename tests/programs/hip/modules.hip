@@ -121,7 +121,9 @@ CASE(module_global) {
 CASE(module_that_is_none) {
     char junk[4096] = "this is no code object";
     hipModule_t module;
-    HIP_FAILS(hipModuleLoadData(&module, junk), hipErrorInvalidImage);
+    hipError_t error = hipModuleLoadData(&module, junk);
+    CHECK(error == hipErrorInvalidKernelFile || error == hipErrorInvalidImage, "%s", hipGetErrorName(error));
+    (void)hipGetLastError();
     HIP_FAILS(hipModuleLoadData(&module, nullptr), hipErrorInvalidValue);
 }
 
@@ -210,7 +212,7 @@ CASE(occupancy) {
     CHECK(with_local >= 1 && with_local <= 4 && with_local < blocks, "%d blocks of 32 KiB of LDS, %d without", with_local,
           blocks);
     HIP(hipOccupancyMaxPotentialBlockSize(&grid, &block, small_kernel, 0, 0));
-    CHECK(block >= 32 && block <= 256 && grid >= 1, "%d blocks of %d", grid, block);
+    CHECK(block >= 32 && block <= 1024 && grid >= 1, "%d blocks of %d", grid, block);
 }
 
 CASE(device_properties) {

@@ -7,6 +7,7 @@ pub mod bad_ioctls;
 pub mod disk;
 mod nodes;
 pub mod race;
+pub mod root;
 pub mod store;
 pub mod unbind;
 

@@ -24,6 +24,12 @@ fn main() -> Result<()> {
         let seed = arguments.next().context("race-child: with which seed?")?.parse()?;
         return belfry_test_roles::race::child(&kind, seed);
     }
+    let arguments: Vec<String> = arguments.collect();
+    match (role.as_str(), arguments.as_slice()) {
+        ("mount", [device, tree]) => return belfry_test_roles::root::prepare(device, tree.as_ref()),
+        ("enter", [tree, argv @ ..]) => return belfry_test_roles::root::enter(tree.as_ref(), argv),
+        _ => {}
+    }
     let runtime = Runtime::open()?;
-    belfry_test_roles::run(&role, &runtime, &arguments.collect::<Vec<_>>(), &mut std::io::stdout())
+    belfry_test_roles::run(&role, &runtime, &arguments, &mut std::io::stdout())
 }

@@ -9,10 +9,12 @@
 //! | a child with a time limit | `process.rs` |
 //! | cases that are known to fail, and how | `absent.rs` |
 //! | what an outcome means | `verdict.rs` |
-//! | all of them put together | `plan.rs` |
+//! | all of them put together, as a test program | `plan.rs`, `harness.rs` |
 
 pub mod absent;
 pub mod compile;
+pub mod guest;
+pub mod harness;
 pub mod plan;
 pub mod process;
 pub mod runner;

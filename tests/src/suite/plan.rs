@@ -1,7 +1,7 @@
 //! All cases by name, and what each of them needs to run.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -84,7 +84,7 @@ impl Plan {
     pub fn prepare<'a>(
         &self,
         tests: impl IntoIterator<Item = &'a Test>,
-        tree: &std::path::Path,
+        tree: &Path,
         progress: &Progress,
     ) -> Result<Ready> {
         let mut wanted: Vec<usize> = tests
@@ -103,6 +103,12 @@ impl Plan {
 }
 
 impl Ready {
+    /// Where the programs are.
+    #[must_use]
+    pub fn programs(&self) -> Vec<PathBuf> {
+        self.places.values().cloned().collect()
+    }
+
     /// Runs one case and judges it.
     ///
     /// # Errors
@@ -124,16 +130,4 @@ impl Ready {
             What::Tool { argv, expected } => Ok((argv.clone(), expected.clone())),
         }
     }
-}
-
-/// The root tree the suite runs in: image `rocm`, unless `BELFRY_SUITE_ROOT` names another.
-///
-/// # Errors
-///
-/// A tree that cannot be made.
-pub fn tree(_progress: &Progress) -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("BELFRY_SUITE_ROOT").filter(|path| !path.is_empty()) {
-        return Ok(PathBuf::from(path));
-    }
-    anyhow::bail!("set BELFRY_SUITE_ROOT")
 }
