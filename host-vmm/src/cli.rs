@@ -344,7 +344,7 @@ fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
     if !args.quiet {
         let GpuConfig { cus, vram_size, .. } = options.gpu;
-        eprintln!(
+        note!(
             "belfry exec: gfx1100 with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
             vram_size >> 20
         );
@@ -353,7 +353,7 @@ fn execute(args: ExecArgs) -> anyhow::Result<u8> {
         return Err(exec::replace(&options).into());
     }
     let report = exec::run(&options)?;
-    report.print(&mut io::stdout().lock())?;
+    say!("{}", serde_json::to_string(&report)?);
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
 }
 

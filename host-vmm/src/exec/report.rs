@@ -108,19 +108,6 @@ fn processes(text: &str) -> Result<Vec<ProcessReport>, ExecError> {
     Ok(processes)
 }
 
-impl ExecReport {
-    /// Prints it as one line of JSON.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
-    pub fn print(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *out, self)?;
-        writeln!(out)?;
-        out.flush()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 //! what KVM promises of memory slots, and a lock here.
 
 #[path = "../../../device/src/handover.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it belongs to")]
 mod handover;
 
 use handover::{Handover, Page};

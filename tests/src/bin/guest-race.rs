@@ -13,11 +13,7 @@ const BOOT: Duration = Duration::from_secs(600);
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let rounds: u64 = arguments.next().context("usage: guest-race ROUNDS [KERNEL ARGUMENTS]")?.parse()?;
-    let config = GuestConfig {
-        append: arguments.collect(),
-        boot_timeout: BOOT,
-        ..GuestConfig::default()
-    };
+    let config = GuestConfig { append: arguments.collect(), boot_timeout: BOOT, ..GuestConfig::default() };
     let started = Instant::now();
     let limit = ROUND.saturating_mul(u32::try_from(rounds)?);
     print!("{}", race::run(&config, rounds, limit)?);
