@@ -262,7 +262,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     // The status of `run` is the program's, whatever becomes of its output.
-    let of_program = matches!(cli.command, Verb::Run(_));
+    let of_program = matches!(cli.command, Verb::Run(_) | Verb::Exec(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
         Verb::Exec(args) => execute(args),
