@@ -194,9 +194,9 @@ fn waves_that_fault() {
         let packet = bench.dispatch("illegal", [1, 1, 1], [1, 1, 1], bench.buffer(&[out]));
         (packet, Wave(inactive::ILLEGAL_INSTRUCTION, Some(SqInterrupt::IllegalInstruction)))
     });
-    check("group memory that was not asked for", |bench| {
+    check("private memory that was not asked for", |bench| {
         let buffer = bench.alloc(4096, READ_WRITE);
-        let packet = bench.dispatch("reverse", [256, 1, 1], [256, 1, 1], bench.buffer(&[buffer, buffer]));
+        let packet = bench.dispatch("scratch", [64, 1, 1], [64, 1, 1], bench.buffer(&[buffer, buffer]));
         (packet, Wave(inactive::APERTURE_VIOLATION, Some(SqInterrupt::MemoryViolation)))
     });
     check("trap", |bench| {

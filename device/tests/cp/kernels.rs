@@ -73,6 +73,17 @@ fn lds_and_barrier_reverse_blocks() {
     assert_eq!(bench.u32s(out, 2048), expected);
 }
 
+#[test]
+fn lds_that_was_not_asked_for_reads_zero() {
+    let bench = Bench::new(2);
+    let mut queue = bench.queue(16);
+    let out = bench.buffer(&[1u32; 256]);
+    let args = bench.buffer(&[bench.buffer(&[7u32; 256]), out]);
+    queue.submit(&bench.dispatch("reverse", [256, 1, 1], [256, 1, 1], args));
+    bench.drain(&mut queue);
+    assert_eq!(bench.u32s(out, 256), [0; 256]);
+}
+
 fn scratch_reference(index: &[u32]) -> Vec<u32> {
     (0..256u32)
         .map(|i| {

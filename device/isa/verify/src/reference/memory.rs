@@ -229,7 +229,7 @@ fn ds_store(state: &mut State, address: u32, bytes: &[u8]) -> Result<(), End> {
 
 /// Atomics are aligned.
 fn aligned(address: u32, bytes: u32) -> Result<(), End> {
-    if address % bytes == 0 { Ok(()) } else { Err(End::Lds) }
+    if address.is_multiple_of(bytes) { Ok(()) } else { Err(End::Lds) }
 }
 
 /// What a `ds_gws_*` asks for.
