@@ -6,7 +6,9 @@
 //! `Arbitrary` structures that begin with what is valid and change some of it.
 
 pub mod access;
+pub mod allocation;
 pub mod device;
+pub mod host;
 pub mod kvm;
 pub mod memory;
 pub mod walker;
