@@ -11,4 +11,6 @@ pub mod device;
 pub mod host;
 pub mod kvm;
 pub mod memory;
+pub mod vfio;
+pub mod vfio_steps;
 pub mod walker;
