@@ -7,10 +7,13 @@
 
 pub mod access;
 pub mod allocation;
+pub mod change;
 pub mod device;
+pub mod driver;
 pub mod host;
 pub mod kvm;
 pub mod memory;
+pub mod rig;
 pub mod vfio;
 pub mod vfio_steps;
 pub mod walker;
