@@ -531,6 +531,26 @@ impl Gpu {
     }
 }
 
+/// The device on one thread, for fuzz targets: an input then does the same each time.
+#[cfg(fuzzing)]
+impl Gpu {
+    /// Ends the device's threads: from now on, it works when [`Gpu::pass`] and [`Gpu::turn`] are called.
+    pub fn work_on_caller(&self) {
+        self.stop();
+        self.core.env.shader.work_on_caller();
+    }
+
+    /// Serves the kernel's rings and every queue once; whether there is more to do at once.
+    pub fn pass(&self) -> bool {
+        self.scheduler.pass(&self.core)
+    }
+
+    /// Takes one turn at running waves; whether there were any to run.
+    pub fn turn(&self) -> bool {
+        self.core.env.shader.turn()
+    }
+}
+
 impl Drop for Gpu {
     fn drop(&mut self) {
         self.stop();

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
-use vm_memory::MmapRegion;
+use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 /// How the device came to know of a doorbell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,8 +98,8 @@ pub(crate) struct Doorbells {
     region: MmapRegion,
     /// Values the device has taken note of.
     known: Box<[AtomicU64]>,
-    /// One per page, for what changes a value and what is known of it together.
-    locks: Box<[Mutex<()>]>,
+    /// One per page, for what changes a value and what is known of it together: whether anything is known of the page.
+    locks: Box<[Mutex<bool>]>,
     /// Somebody listens.
     owned: Flags,
     /// The listener was told so.
@@ -158,7 +158,7 @@ impl Doorbells {
         &self.known[(at % COUNT) as usize]
     }
 
-    fn lock(&self, at: u64) -> MutexGuard<'_, ()> {
+    fn lock(&self, at: u64) -> MutexGuard<'_, bool> {
         self.locks[(at % COUNT / WORDS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +192,8 @@ impl Doorbells {
         let at = offset / 8;
         let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset % 8 * 8, 0xffff_ffff) };
         let merged = |old: u64| old & !(mask << shift) | (value & mask) << shift;
-        let _lock = self.lock(at);
+        let mut used = self.lock(at);
+        *used = true;
         // One exchange: a store of the guest's in between would go uncounted.
         let old = self
             .value(at)
@@ -220,7 +221,8 @@ impl Doorbells {
             return;
         }
         let at = offset / 8;
-        let _lock = self.lock(at);
+        let mut used = self.lock(at);
+        *used = true;
         if self.value(at).compare_exchange(before, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.known(at).store(value, Ordering::Relaxed);
         }
@@ -293,7 +295,8 @@ impl Doorbells {
             return None;
         }
         let at = u64::from(index / 2);
-        let _lock = self.lock(at);
+        let mut used = self.lock(at);
+        *used = true;
         let value = self.value(at).load(Ordering::Acquire);
         let rung = self.rung.set(at, false);
         if self.known(at).swap(value, Ordering::Relaxed) != value {
@@ -304,7 +307,8 @@ impl Doorbells {
     }
 
     fn forget(&self, at: u64) {
-        let _lock = self.lock(at);
+        let mut used = self.lock(at);
+        *used = true;
         self.rung.set(at, false);
         self.known(at).store(self.value(at).load(Ordering::Acquire), Ordering::Relaxed);
     }
@@ -317,14 +321,25 @@ impl Doorbells {
             }
         }
         self.enable(false);
-        for at in 0..COUNT {
+        for first in (0..COUNT).step_by(WORDS as usize) {
+            let mut used = self.lock(first);
             // Reading first keeps a fresh region sparse.
-            if self.value(at).load(Ordering::Acquire) != 0 {
-                let _lock = self.lock(at);
+            if !*used && self.is_blank(first * 8) {
+                continue;
+            }
+            *used = false;
+            for at in first..first + WORDS {
                 self.value(at).store(0, Ordering::Release);
                 self.known(at).store(0, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Whether every value of the page at a byte offset is 0.
+    fn is_blank(&self, page: u64) -> bool {
+        let mut bytes = [0; PAGE as usize];
+        let slice = self.region.get_slice(page as usize, bytes.len());
+        slice.is_ok_and(|slice| slice.read_slice(&mut bytes, 0).is_ok()) && bytes == [0; PAGE as usize]
     }
 }
 
@@ -349,6 +364,15 @@ mod tests {
         );
         doorbells.reset();
         assert_eq!(doorbells.load(0x58), 0);
+    }
+
+    #[test]
+    fn value_taken_back_before_a_reset_is_not_found_after_it() {
+        let doorbells = doorbells();
+        assert_eq!(doorbells.store(0x58, 5, 8), None);
+        doorbells.value(0x58 / 8).store(0, Ordering::Release);
+        doorbells.reset();
+        assert_eq!(doorbells.store(0x58, 7, 8), None, "nobody wrote since the reset");
     }
 
     /// Stores as a guest does that has the page mapped.

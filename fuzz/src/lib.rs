@@ -1,9 +1,19 @@
-//! What the fuzz targets share: accesses made of bytes, a device to make them to, memory to run waves in.
+//! What the fuzz targets share: accesses made of bytes, a device to make them to, memory to run waves in, a driver in
+//! miniature, a client, a second page-table walker.
 //!
-//! Inputs are records of fixed size and not `Arbitrary` structures: a mutation of one access then leaves the others
-//! alone, and a recorded sequence of accesses is an input.
+//! Inputs that are accesses are records of fixed size: a mutation of one then leaves the others alone, and a recorded
+//! sequence of accesses is an input. Those that would be refused as plain bytes, messages, frames and packets, are
+//! `Arbitrary` structures that begin with what is valid and change some of it.
 
 pub mod access;
+pub mod allocation;
+pub mod change;
 pub mod device;
+pub mod driver;
+pub mod host;
 pub mod kvm;
 pub mod memory;
+pub mod rig;
+pub mod vfio;
+pub mod vfio_steps;
+pub mod walker;

@@ -20,13 +20,16 @@ const AT_A_TIME: usize = 2;
 const TIMEOUT: u32 = 20;
 const MEMORY: u32 = 2048;
 const ALLOCATION: u32 = 256;
+/// Seconds that all targets together take, unless told otherwise, and the least for one.
+const WHOLE: u32 = 300;
+const LEAST: u32 = 10;
 
 /// What to fuzz.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How long each target runs.
-    #[arg(long, default_value_t = 60)]
-    seconds: u32,
+    /// How long each target runs, in seconds [default: as long as lets all of them end within five minutes].
+    #[arg(long)]
+    seconds: Option<u32>,
     /// Adds what was found to the committed corpus, as few inputs as cover it.
     #[arg(long)]
     keep: bool,
@@ -67,6 +70,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let targets = names.iter().map(|name| target(name, &directory, &built, &scratch));
     let targets = targets.collect::<Result<Vec<_>>>()?;
 
+    let seconds = options.seconds.unwrap_or_else(|| share(all.len()));
+    say!("each target runs for {seconds} seconds");
     say!("target         executions  coverage          new units  result");
     let queue = Mutex::new(targets.iter());
     let results = Mutex::new(Vec::new());
@@ -76,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
                 loop {
                     let next = queue.lock().ok().and_then(|mut queue| queue.next());
                     let Some(target) = next else { break };
-                    let report = fuzz(target, options.seconds);
+                    let report = fuzz(target, seconds);
                     if let Ok(report) = &report {
                         say!("{}", line(&target.name, report));
                     }
@@ -99,6 +104,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         bail!("fuzzing found {} problem(s):\n{}", failed.len(), failed.join("\n"));
     }
     Ok(())
+}
+
+/// Seconds for each of so many targets, the same whether all of them run or some.
+fn share(targets: usize) -> u32 {
+    let rounds = targets.div_ceil(AT_A_TIME).max(1) as u32;
+    (WHOLE / rounds).max(LEAST)
 }
 
 /// The targets there are.
@@ -254,6 +265,12 @@ mod tests {
     const LOG: &str = "INFO: Seed: 1\n#28\tINITED cov: 239 ft: 395 corp: 25/131b exec/s: 0 rss: 27Mb\n\
         #99\tNEW    cov: 240 ft: 400 corp: 26/140b\n#183169\tDONE   cov: 935 ft: 4141 corp: 1156/32Kb lim: 122\n\
         Done 183169 runs in 13 second(s)\nstat::number_of_executed_units: 183169\nstat::new_units_added:          1745\n";
+
+    #[test]
+    fn all_targets_together_take_five_minutes() {
+        assert_eq!([1, 2, 3, 18, 19].map(share), [300, 300, 150, 33, 30]);
+        assert_eq!(share(1000), LEAST, "each gets somewhere");
+    }
 
     #[test]
     fn figures_are_taken_from_the_log() {

@@ -164,6 +164,12 @@ impl Scheduler {
         core.wake.wake();
     }
 
+    /// Serves everything once on the calling thread; whether there is more to do at once.
+    #[cfg(fuzzing)]
+    pub(crate) fn pass(&self, core: &Core) -> bool {
+        self.visit(|state| state.pass(core)) == Turn::Now
+    }
+
     /// Lets the thread end.
     pub(crate) fn stop(&self, core: &Core) {
         self.visit(|state| {

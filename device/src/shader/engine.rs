@@ -70,6 +70,9 @@ pub struct ShaderEngine {
     workers: Vec<JoinHandle<()>>,
     /// What the thread that submits a small dispatch runs it on.
     submitter: Mutex<Worker>,
+    /// The worker without a thread, see `turn`.
+    #[cfg(fuzzing)]
+    caller: Mutex<Worker>,
 }
 
 /// What the workers share.
@@ -150,7 +153,15 @@ impl ShaderEngine {
             trace: config.trace,
         });
         let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter));
-        let mut engine = ShaderEngine { shared, workers: Vec::new(), submitter };
+        #[cfg(fuzzing)]
+        let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker));
+        let mut engine = ShaderEngine {
+            shared,
+            workers: Vec::new(),
+            submitter,
+            #[cfg(fuzzing)]
+            caller,
+        };
         for index in 0..engine.shared.workers {
             let shared = Arc::clone(&engine.shared);
             let worker = std::thread::Builder::new()
@@ -270,6 +281,32 @@ impl ShaderEngine {
     #[must_use]
     pub fn first_dispatch(&self) -> Option<std::time::Instant> {
         self.shared.counters.first_dispatch.get().copied()
+    }
+}
+
+/// The engine without threads.
+#[cfg(fuzzing)]
+impl ShaderEngine {
+    /// Ends the worker threads; nothing may have been submitted.
+    pub(crate) fn work_on_caller(&self) {
+        self.shared.lock().shutdown = true;
+        self.shared.news.fetch_add(1, Ordering::Release);
+        while !self.workers.iter().all(JoinHandle::is_finished) {
+            self.shared.work.notify_all();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes a worker's next turn on the calling thread; whether there was one.
+    pub(crate) fn turn(&self) -> bool {
+        let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = self.shared.find(&mut self.shared.lock());
+        let Some(Task { dispatch, work }) = task else { return false };
+        let aftermath = worker.take(&dispatch, work);
+        drop(worker);
+        self.shared.end_task(dispatch.queue());
+        aftermath.announce(&dispatch);
+        true
     }
 }
 

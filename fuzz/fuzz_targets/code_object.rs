@@ -1,0 +1,319 @@
+//! Code objects that are damaged in the places that matter: what is accepted can be placed, relocated and listed.
+//!
+//! An input changes one of the bundled kernels: bytes of one of its tables, whole values of its metadata, its length.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use arbitrary::Arbitrary;
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_fuzz::allocation::{Counting, most_during};
+use belfry_fuzz::host::disasm;
+use belfry_runtime::code_object::CodeObject;
+use libfuzzer_sys::fuzz_target;
+use object::elf::{FileHeader64, ProgramHeader64, SectionHeader64};
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _};
+use object::{LittleEndian, Object as _, ObjectSection as _};
+use rmpv::Value;
+use zerocopy::FromBytes as _;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+macro_rules! objects {
+    ($($name:literal),*) => {
+        [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")).as_slice()),*]
+    };
+}
+
+static OBJECTS: [&[u8]; 8] =
+    objects!["empty", "vecadd", "wm", "hist", "reduce", "signals", "scratch", "gridsync"];
+/// What an accepted file may cost beyond its image, for every byte of it.
+const FACTOR: usize = 64;
+/// Largest image that is relocated and listed here: larger ones only take time.
+const LARGE: usize = 4 << 20;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    object: u8,
+    metadata: Vec<Change>,
+    patches: Vec<Patch>,
+    length: Option<u16>,
+    base: u64,
+}
+
+/// One value of the metadata becomes another.
+#[derive(Arbitrary, Debug)]
+struct Change {
+    nth: u8,
+    to: Meta,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Meta {
+    Nil,
+    Small(u8),
+    Number(u64),
+    Negative(i64),
+    Text(u8),
+    Nested(u8),
+    /// The value of another place.
+    Copy(u8),
+    Raw(Vec<u8>),
+}
+
+/// Bytes somewhere in one of the parts.
+#[derive(Arbitrary, Debug)]
+struct Patch {
+    part: u8,
+    at: u16,
+    to: Bits,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Bits {
+    Byte(u8),
+    Half(u16),
+    Word(u32),
+    Long(u64),
+    /// An offset or address that is near something.
+    Near {
+        part: u8,
+        by: i8,
+    },
+    Size {
+        back: u16,
+    },
+    Flip(u8),
+}
+
+/// A file with what there is in it.
+struct Sample {
+    file: &'static [u8],
+    /// Offset and size.
+    parts: Vec<(usize, usize)>,
+    /// Where the metadata is, and the note's word that says how much of it there is.
+    note: (usize, usize),
+    metadata: Value,
+}
+
+static SAMPLES: LazyLock<Vec<Sample>> =
+    LazyLock::new(|| OBJECTS.iter().map(|file| Sample::new(file)).collect());
+
+impl Sample {
+    fn new(file: &'static [u8]) -> Self {
+        let elf = ElfFile64::<LittleEndian>::parse(file).expect("a bundled kernel");
+        let header: &FileHeader64<LittleEndian> = elf.elf_header();
+        let endian = LittleEndian;
+        let segments: &[ProgramHeader64<LittleEndian>] =
+            header.program_headers(endian, file).expect("segments");
+        let sections: &[SectionHeader64<LittleEndian>] =
+            header.section_headers(endian, file).expect("sections");
+        let mut parts = vec![(0, 64)];
+        parts.push((header.e_phoff(endian) as usize, segments.len() * 56));
+        parts.push((header.e_shoff(endian) as usize, sections.len() * 64));
+        for section in sections {
+            let (at, size) = (section.sh_offset(endian) as usize, section.sh_size(endian) as usize);
+            if size > 0 && at + size <= file.len() {
+                parts.push((at, size));
+            }
+        }
+        let note = segments.iter().find(|segment| segment.p_type(endian) == object::elf::PT_NOTE);
+        let at = note.expect("a note").p_offset(endian) as usize;
+        let size = u32::from_le_bytes(*file[at + 4..].first_chunk().expect("a note's header")) as usize;
+        let note = (at + 20, size);
+        let metadata = rmpv::decode::read_value(&mut &file[note.0..note.0 + size]).expect("metadata");
+        Self { file, parts, note, metadata }
+    }
+
+    fn damaged(&self, input: &Input) -> Vec<u8> {
+        let mut file = self.file.to_vec();
+        if !input.metadata.is_empty() {
+            self.put_metadata(&mut file, &input.metadata);
+        }
+        for patch in &input.patches {
+            let (start, size) = self.parts[usize::from(patch.part) % self.parts.len()];
+            self.patch(&mut file, start + usize::from(patch.at) % size, &patch.to);
+        }
+        if let Some(length) = input.length {
+            file.truncate(usize::from(length));
+        }
+        file
+    }
+
+    fn put_metadata(&self, file: &mut [u8], changes: &[Change]) {
+        let mut metadata = self.metadata.clone();
+        for change in changes {
+            let value = self.value(&change.to);
+            let mut left = usize::from(change.nth) % count(&self.metadata);
+            replace(&mut metadata, &mut left, value);
+        }
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, &metadata).expect("memory");
+        let (at, size) = self.note;
+        // What becomes longer is cut off.
+        bytes.truncate(size);
+        file[at..at + bytes.len()].copy_from_slice(&bytes);
+        file[at - 16..at - 12].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    }
+
+    fn value(&self, meta: &Meta) -> Value {
+        match meta {
+            Meta::Nil => Value::Nil,
+            Meta::Small(value) => (*value).into(),
+            Meta::Number(value) => (*value).into(),
+            Meta::Negative(value) => (*value).into(),
+            Meta::Text(nth) => TEXTS[usize::from(*nth) % TEXTS.len()].into(),
+            Meta::Nested(depth) => (0..*depth).fold(Value::Nil, |inner, _| Value::Array(vec![inner])),
+            Meta::Copy(nth) => nth_of(&self.metadata, &mut (usize::from(*nth) % count(&self.metadata))),
+            Meta::Raw(bytes) => {
+                rmpv::decode::read_value_with_max_depth(&mut &bytes[..], 8).unwrap_or(Value::Nil)
+            }
+        }
+    }
+
+    fn patch(&self, file: &mut [u8], at: usize, to: &Bits) {
+        let near = |part: u8| self.parts[usize::from(part) % self.parts.len()].0 as u64;
+        let bytes = match *to {
+            Bits::Byte(value) => vec![value],
+            Bits::Half(value) => value.to_le_bytes().to_vec(),
+            Bits::Word(value) => value.to_le_bytes().to_vec(),
+            Bits::Long(value) => value.to_le_bytes().to_vec(),
+            Bits::Near { part, by } => near(part).wrapping_add_signed(by.into()).to_le_bytes().to_vec(),
+            Bits::Size { back } => {
+                (self.file.len() as u64).saturating_sub(back.into()).to_le_bytes().to_vec()
+            }
+            Bits::Flip(bit) => vec![file[at] ^ 1 << (bit & 7)],
+        };
+        // Fields are aligned to what they are; those that are not are rarely read.
+        let at = at / bytes.len() * bytes.len();
+        for (target, byte) in file[at..].iter_mut().zip(bytes) {
+            *target = byte;
+        }
+    }
+}
+
+const TEXTS: [&str; 18] = [
+    "",
+    "by_value",
+    "global_buffer",
+    "dynamic_shared_pointer",
+    "hidden_none",
+    "hidden_group_size_x",
+    "hidden_remainder_w",
+    "hidden_",
+    "image",
+    "amdhsa.kernels",
+    ".name",
+    ".args",
+    ".symbol",
+    "vecadd.kd",
+    "float*",
+    ".size",
+    ".offset",
+    ".value_kind",
+];
+
+/// Values there are, keys included.
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(list) => list.iter().map(count).sum(),
+        Value::Map(map) => map.iter().map(|(key, value)| count(key) + count(value)).sum(),
+        _ => 0,
+    }
+}
+
+fn nth_of(value: &Value, left: &mut usize) -> Value {
+    let mut found = Value::Nil;
+    visit(&mut value.clone(), left, &mut |value| found = value.clone());
+    found
+}
+
+fn replace(value: &mut Value, left: &mut usize, by: Value) {
+    let mut by = Some(by);
+    visit(value, left, &mut |value| {
+        if let Some(by) = by.take() {
+            *value = by;
+        }
+    });
+}
+
+/// Runs an operation on the value that many places further on.
+fn visit(value: &mut Value, left: &mut usize, operation: &mut dyn FnMut(&mut Value)) -> bool {
+    if *left == 0 {
+        operation(value);
+        return true;
+    }
+    *left -= 1;
+    match value {
+        Value::Array(list) => list.iter_mut().any(|value| visit(value, left, operation)),
+        Value::Map(map) => {
+            map.iter_mut().any(|(key, value)| visit(key, left, operation) || visit(value, left, operation))
+        }
+        _ => false,
+    }
+}
+
+fuzz_target!(|input: Input| {
+    let file = SAMPLES[usize::from(input.object) % SAMPLES.len()].damaged(&input);
+    let (parsed, most) = most_during(|| CodeObject::parse(&file));
+    let image = parsed.as_ref().map_or(256 << 20, CodeObject::image_size);
+    assert!(most <= image + FACTOR * file.len() + (64 << 10), "{most} bytes for a file of {}", file.len());
+    match parsed {
+        Ok(object) => accepted(&file, &object, input.base),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            assert!(disasm::list(&file, &mut Vec::new()).is_err(), "what is refused is not listed");
+        }
+    }
+});
+
+/// What holds of a file that is accepted.
+fn accepted(file: &[u8], object: &CodeObject, base: u64) {
+    let size = object.image_size() as u64;
+    assert!(size > 0 && size <= 256 << 20, "an image of {size} bytes");
+    for kernel in object.kernels() {
+        let name = &kernel.name;
+        assert!(object.kernel(name).is_ok(), "{name}");
+        assert!(kernel.descriptor.is_multiple_of(64), "{name} at {:#x}", kernel.descriptor);
+        assert!(kernel.descriptor + 64 <= size, "{name} at {:#x} of {size:#x}", kernel.descriptor);
+        assert!(matches!(kernel.wavefront, 32 | 64) && kernel.kernarg_align.is_power_of_two(), "{kernel:?}");
+        for argument in &kernel.arguments {
+            let end = u64::from(argument.offset) + u64::from(argument.size);
+            assert!(end <= kernel.kernarg_size.into(), "{name}: {argument:?}");
+            assert!(argument.pointee_align > 0, "{name}: {argument:?}");
+        }
+    }
+    if size > LARGE as u64 {
+        return;
+    }
+    let image = object.relocated(base).expect("relocations were checked");
+    assert_eq!(image.len() as u64, size, "relocation changes no size");
+    assert_eq!(object.relocated(base).as_deref(), Ok(&image[..]), "relocating twice is the same");
+    for kernel in object.kernels() {
+        // Relocations may lie in a descriptor; without any, what was checked is what is there.
+        let at = kernel.descriptor as usize;
+        let (descriptor, _) = KernelDescriptor::read_from_prefix(&image[at..]).expect("64 bytes");
+        let entry = kernel.descriptor.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
+        assert!(
+            entry < size || object.relocated(base ^ 0xffff_ffff_ffff) != Ok(image.clone()),
+            "entry {entry:#x}"
+        );
+    }
+    let mut text = Vec::new();
+    let listed = disasm::list(file, &mut text);
+    let text = String::from_utf8(text).expect("a listing is text");
+    if listed.is_ok() {
+        assert!(text.starts_with("target gfx1100\n"), "{text:.40}");
+        let elf = object::File::parse(file).expect("it was listed");
+        let sections =
+            elf.sections().filter_map(|section| section.data().ok()).map(<[u8]>::len).sum::<usize>();
+        // A line has 4 bytes of code at least.
+        assert!(
+            text.lines().count() <= sections + 4096,
+            "{} lines of {sections} bytes",
+            text.lines().count()
+        );
+    }
+}

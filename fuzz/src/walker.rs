@@ -1,0 +1,195 @@
+//! A second page-table walker: from the published layout of the tables, one plain step after the other.
+//!
+//! Linux `amdgpu_vm.h` (entries), `amdgpu_vm_pt.c` (shifts). It has memory of its own, which is to be kept like the device's.
+
+use belfry_device::vm::{FaultKind, Root, RootKind};
+use belfry_isa::mem::Access;
+
+/// A place in physical memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Physical {
+    /// Offset in VRAM.
+    Vram(u64),
+    /// Guest-physical address.
+    System(u64),
+}
+
+impl Physical {
+    /// The place some bytes further on.
+    #[must_use]
+    pub fn add(self, bytes: u64) -> Self {
+        match self {
+            Self::Vram(at) => Self::Vram(at.wrapping_add(bytes)),
+            Self::System(at) => Self::System(at.wrapping_add(bytes)),
+        }
+    }
+
+    fn new(system: bool, at: u64) -> Self {
+        if system { Self::System(at) } else { Self::Vram(at) }
+    }
+}
+
+/// Addresses that follow each other in physical memory, too.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// First address.
+    pub va: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where it is.
+    pub at: Physical,
+    /// Reading, writing, executing.
+    pub permissions: [bool; 3],
+}
+
+/// The walker.
+#[derive(Debug)]
+pub struct Walker {
+    root: Root,
+    memory: Vec<(Physical, Vec<u8>)>,
+}
+
+/// Bits first..=last of a number, from 0 on.
+fn bits(value: u64, first: u32, last: u32) -> u64 {
+    value >> first & (u64::MAX >> (63 - (last - first)))
+}
+
+impl Walker {
+    /// Memory that is all zeros: bytes of VRAM, and ranges of guest memory.
+    #[must_use]
+    pub fn new(root: Root, vram: usize, ram: &[(u64, usize)]) -> Self {
+        let mut memory = vec![(Physical::Vram(0), vec![0; vram])];
+        memory.extend(ram.iter().map(|&(base, size)| (Physical::System(base), vec![0; size])));
+        Self { root, memory }
+    }
+
+    /// All memory.
+    pub fn memory(&self) -> impl Iterator<Item = (Physical, &[u8])> {
+        self.memory.iter().map(|(at, bytes)| (*at, &bytes[..]))
+    }
+
+    fn find(&self, at: Physical) -> Option<(usize, usize)> {
+        self.memory.iter().enumerate().find_map(|(nth, (base, bytes))| {
+            let offset = match (*base, at) {
+                (Physical::Vram(base), Physical::Vram(at))
+                | (Physical::System(base), Physical::System(at)) => at.checked_sub(base)?,
+                _ => return None,
+            };
+            (offset < bytes.len() as u64).then_some((nth, offset as usize))
+        })
+    }
+
+    fn read(&self, at: Physical) -> Option<u64> {
+        let (nth, offset) = self.find(at)?;
+        let bytes = self.memory[nth].1.get(offset..offset + 8)?;
+        Some(u64::from_le_bytes(*bytes.first_chunk()?))
+    }
+
+    /// Writes an entry; whether there is memory for it.
+    pub fn write(&mut self, at: Physical, entry: u64) -> bool {
+        let Some((nth, offset)) = self.find(at) else { return false };
+        let Some(bytes) = self.memory[nth].1.get_mut(offset..offset + 8) else { return false };
+        bytes.copy_from_slice(&entry.to_le_bytes());
+        true
+    }
+
+    /// Pages that an entry of a level covers, as a power of two.
+    fn covers(&self, level: u32) -> u32 {
+        [0, self.root.block_size, self.root.block_size + 9, self.root.block_size + 18][level as usize]
+    }
+
+    /// How far into the tables an address is, if it is in their range.
+    fn offset(&self, va: u64) -> Option<u64> {
+        let upper = va >> 48;
+        let negative = va >> 47 & 1 == 1;
+        if upper != 0 && !(upper == 0xffff && negative) {
+            return None;
+        }
+        let va = bits(va, 0, 47);
+        if va < self.root.start || va > self.root.end { None } else { Some(va - self.root.start) }
+    }
+
+    /// Where the entry for an address is in a table that an entry or the root names.
+    #[must_use]
+    pub fn entry(&self, table: u64, level: u32, va: u64) -> Option<Physical> {
+        let page = self.offset(va)? >> 12;
+        let mut index = page >> self.covers(level);
+        if level != self.root.depth {
+            index %= if level == 0 { 1 << self.root.block_size } else { 512 };
+        }
+        Some(Physical::new(bits(table, 1, 1) == 1, (bits(table, 6, 47) << 6) + index * 8))
+    }
+
+    /// Walks; a fault is its kind and level.
+    pub fn walk(&self, va: u64, access: Access) -> Result<Block, (FaultKind, u32)> {
+        if let RootKind::Vmid0 { fb_start, fb_end, fb_offset } = self.root.kind
+            && fb_start <= va
+            && va <= fb_end
+        {
+            let at = Physical::Vram(fb_offset);
+            return Ok(Block { va: fb_start, len: fb_end - fb_start + 1, at, permissions: [true; 3] });
+        }
+        let mut entry = self.root.base;
+        for level in (0..=self.root.depth).rev() {
+            let at = self.entry(entry, level, va).ok_or((FaultKind::NotPresent, level))?;
+            entry = self.read(at).ok_or((FaultKind::Bus, level))?;
+            if bits(entry, 0, 0) == 0 {
+                return Err((FaultKind::NotPresent, level));
+            }
+            // A directory entry that is a page: PDE_PTE.
+            if level == 0 || bits(entry, 54, 54) == 1 {
+                return self.page(entry, level, va, access).map_err(|kind| (kind, level));
+            }
+        }
+        unreachable!("the last level is a page");
+    }
+
+    fn page(&self, entry: u64, level: u32, va: u64, access: Access) -> Result<Block, FaultKind> {
+        // PRT and TF are not modelled.
+        if bits(entry, 51, 51) == 1 || bits(entry, 56, 56) == 1 {
+            return Err(FaultKind::Bus);
+        }
+        let permissions = [5, 6, 4].map(|bit| bits(entry, bit, bit) == 1);
+        let [readable, writable, executable] = permissions;
+        match access {
+            Access::Read if !readable => return Err(FaultKind::NoRead),
+            Access::Write if !writable => return Err(FaultKind::ReadOnly),
+            Access::Atomic if !(readable && writable) => return Err(FaultKind::ReadOnly),
+            Access::Execute if !executable => return Err(FaultKind::NoExecute),
+            _ => {}
+        }
+        let page = 4096u64 << self.covers(level);
+        let frame = bits(entry, 12, 47) * 4096 / page * page;
+        // A fragment of up to 2 MiB, where address and frame are in the same place of one.
+        let fragment = 4096u64 << bits(entry, 7, 11).min(9);
+        let first = va / page * page;
+        let len = if fragment > page && first % fragment == frame % fragment { fragment } else { page };
+        let at = Physical::new(bits(entry, 1, 1) == 1, frame / len * len);
+        Ok(Block { va: va / len * len, len, at, permissions })
+    }
+
+    /// Goes through bytes in order, up to the first that cannot be accessed: its address, and why.
+    ///
+    /// An entry counts until its block ends, whatever is written to the tables meanwhile.
+    pub fn each(
+        &mut self,
+        va: u64,
+        length: usize,
+        access: Access,
+        mut operation: impl FnMut(&mut u8),
+    ) -> Result<(), (u64, FaultKind, u32)> {
+        let mut block: Option<Block> = None;
+        for nth in 0..length as u64 {
+            let at = va.wrapping_add(nth);
+            let inside = block.filter(|block| at >= block.va && at - block.va < block.len);
+            let now = match inside {
+                Some(block) => block,
+                None => self.walk(at, access).map_err(|(kind, level)| (at, kind, level))?,
+            };
+            let (range, offset) = self.find(now.at.add(at - now.va)).ok_or((at, FaultKind::Bus, 0))?;
+            operation(&mut self.memory[range].1[offset]);
+            block = Some(now);
+        }
+        Ok(())
+    }
+}
