@@ -413,13 +413,13 @@ fn root_file_system(
     progress: &Progress,
 ) -> anyhow::Result<u8> {
     if let Some(name) = name {
-        println!("{}", rootfs::obtain(cache, name, freshness, progress)?.path.display());
+        say!("{}", rootfs::obtain(cache, name, freshness, progress)?.path.display());
         return Ok(0);
     }
     for recipe in rootfs::Recipe::all()? {
-        println!("{:<10}  {}", recipe.name, recipe.about);
+        say!("{:<10}  {}", recipe.name, recipe.about);
         if let Some(tree) = rootfs::cached(cache, &recipe) {
-            println!("{:<10}  {}", "", tree.path.display());
+            say!("{:<10}  {}", "", tree.path.display());
         }
     }
     Ok(0)
