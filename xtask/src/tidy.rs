@@ -41,7 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-models", &[]),
     ("belfry-test-roles", &["belfry-runtime", "belfry-abi"]),
     ("belfry-tests", &["*"]),
-    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-abi"]),
+    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-runtime", "belfry-abi"]),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];
 

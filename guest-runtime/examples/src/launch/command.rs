@@ -10,7 +10,8 @@ use super::spec::Spec;
 pub const USAGE: &str = "\
 usage: launch FILE --kernel NAME --grid X,Y,Z --block X,Y,Z [--shared BYTES] --arg SPEC...
 
-  FILE            code object (clang -target amdgcn-amd-amdhsa -mcpu=gfx1100 ...)
+  FILE            code object (clang -target amdgcn-amd-amdhsa -mcpu=gfx1100 ...; docs/launch.md has the whole line,
+                  also for kernels that use library functions)
   --kernel NAME   kernel to launch
   --grid X,Y,Z    work-items of the whole grid
   --block X,Y,Z   work-items of a workgroup
