@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use belfry_device::GpuConfig;
 
+use crate::exec;
 use crate::guest::qemu::{Accelerator, choose_accelerator};
 use crate::hosted;
 use crate::image::artifacts::{cached_qemu, system_qemu};
@@ -114,6 +115,7 @@ impl std::fmt::Display for Report {
 pub fn examine() -> Report {
     let mut report = Report::default();
     hosted_mode(&mut report);
+    unmodified_programs(&mut report);
     let cache = cache(&mut report);
     let complete = cache.as_ref().is_some_and(|cache| {
         ["kernel", "headers", "rust-src"].iter().all(|artifact| cache.manifest(artifact).is_some())
@@ -151,6 +153,30 @@ fn hosted_mode(report: &mut Report) {
             error.to_string(),
             "it needs x86-64 Linux, memfd_create and a few hundred MB of address space; look at ulimit -v",
         ),
+    }
+}
+
+/// What `exec` makes use of.
+fn unmodified_programs(report: &mut Report) {
+    match exec::namespaces() {
+        Ok(()) => report.good("namespaces", "exec --root and --namespace work"),
+        Err(error) => report.bad(
+            "namespaces",
+            Health::Slower,
+            format!("{error}: exec works without --root and --namespace only"),
+            "allow user namespaces: kernel.unprivileged_userns_clone=1, \
+             kernel.apparmor_restrict_unprivileged_userns=0, or a container that may unshare",
+        ),
+    }
+    if exec::userfault() {
+        report.good("userfaultfd", "exec is told of doorbells and of memory that goes away");
+    } else {
+        report.bad(
+            "userfaultfd",
+            Health::Slower,
+            "not allowed: exec looks at doorbells, every 4 ms at the least",
+            "allow the system call userfaultfd: containers' seccomp profiles often forbid it",
+        );
     }
 }
 

@@ -161,6 +161,31 @@ pub fn replace(options: &ExecOptions) -> ExecError {
     }
 }
 
+/// Whether programs can have namespaces of their own, tried in a process that does nothing else.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn namespaces() -> io::Result<()> {
+    let mut command = Command::new("/bin/true");
+    // SAFETY: between fork and exec; makes system calls and nothing else.
+    unsafe { command.pre_exec(namespace::try_unshare) };
+    command.status().map(|_| ())
+}
+
+/// Whether this user may have a userfaultfd for faults of its own programs.
+#[must_use]
+pub fn userfault() -> bool {
+    const USER_MODE_ONLY: libc::c_int = 1;
+    // SAFETY: makes a descriptor, which is closed below.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) };
+    if fd >= 0 {
+        // SAFETY: the descriptor is this function's own.
+        unsafe { libc::close(fd as libc::c_int) };
+    }
+    fd >= 0
+}
+
 /// Runs the program and tells what came of it; its output goes to standard error.
 pub fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     report::run(options)

@@ -131,6 +131,11 @@ fn unshare(uid: u32, gid: u32) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
+/// Makes the namespaces of this user, and says whether that went well.
+pub(super) fn try_unshare() -> io::Result<()> {
+    unshare(rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
 fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
