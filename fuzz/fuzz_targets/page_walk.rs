@@ -102,7 +102,7 @@ impl Table {
                 let (base, size) = RAM[usize::from(page) % RAM.len()];
                 (base + u64::from(page) / 3 * 4096 % size as u64) | SYSTEM
             }
-            Table::Within(at) => u64::from(at) * 64 | u64::from(at & 1) << 1,
+            Table::Within(at) => (u64::from(at) * 64) | (u64::from(at & 1) << 1),
             Table::Anywhere(bits) => bits,
         }
     }
@@ -275,7 +275,7 @@ impl Pair {
     /// What the shader engine is given: host memory that the block has, and no more.
     fn mapping(&self, va: u64, access: Access) {
         let Ok(block) = self.walker.walk(va, access) else { return };
-        let at = block.at.add(va - block.va);
+        let at = block.at.plus(va - block.va);
         let mapped = Mmu::translate(&self.space, va, access);
         let slice = MEMORY.enter();
         let Some((host, left)) = MEMORY.host_pointer(&slice, location(at)) else {

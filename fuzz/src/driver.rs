@@ -196,13 +196,13 @@ impl<'a> Driver<'a> {
 
     fn map_memory(&self) {
         let rw = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_READABLE | PTE_WRITEABLE;
-        let page = |nth: u64, flags: u64| (BASE + nth * 4096 | flags).to_le_bytes();
+        let page = |nth: u64, flags: u64| ((BASE + nth * 4096) | flags).to_le_bytes();
         let pages = SIZE / 4096;
         let gart: Vec<u8> = (0..pages).flat_map(|nth| page(nth, rw)).collect();
         self.rig.put_vram(0, &gart);
         for level in 0..3 {
             let index = USER >> (39 - 9 * level) & 0x1ff;
-            let next = TABLES + (level + 1) * 4096 | PTE_VALID;
+            let next = (TABLES + (level + 1) * 4096) | PTE_VALID;
             self.rig.put_vram(TABLES + level * 4096 + index * 8, &next.to_le_bytes());
         }
         let first = (PROCESS - BASE) / 4096;

@@ -16,7 +16,7 @@ use rustix::net::{
 use vm_memory::{Bytes as _, GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MemoryRegionAddress};
 
-use crate::host::vfio_user::{Function, Irqs, Regions, Server};
+use crate::host::vfio_user::{Function, Irqs, Regions, Server, SetupError};
 
 /// Bytes of a header.
 pub const HEADER: usize = 16;
@@ -84,8 +84,9 @@ impl Function for Card {
         self.region(7, |bytes| bytes.fill(0));
     }
 
-    fn client_left(&self) {
+    fn client_left(&self, _regions: &mut Regions) -> Result<(), SetupError> {
         self.clear();
+        Ok(())
     }
 }
 
@@ -110,7 +111,7 @@ impl Service {
         let directory = tempfile::Builder::new().prefix("belfry-fuzz").tempdir().expect("a directory").keep();
         let path = directory.join("gpu.sock");
         let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
-        let irqs = Arc::new(Irqs::new(pci::MSIX_VECTORS));
+        let irqs = Arc::new(Irqs::new(pci::MSIX_VECTORS).expect("vectors"));
         let vram = rustix::fs::memfd_create("vram", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
         let regions = Regions::new((SIZES[0], Some(vram)), (SIZES[2], None), SIZES[5]);
         let storage = SIZES.map(|size| Mutex::new(vec![0; size as usize]));

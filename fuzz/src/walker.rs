@@ -17,7 +17,7 @@ pub enum Physical {
 impl Physical {
     /// The place some bytes further on.
     #[must_use]
-    pub fn add(self, bytes: u64) -> Self {
+    pub fn plus(self, bytes: u64) -> Self {
         match self {
             Self::Vram(at) => Self::Vram(at.wrapping_add(bytes)),
             Self::System(at) => Self::System(at.wrapping_add(bytes)),
@@ -186,7 +186,7 @@ impl Walker {
                 Some(block) => block,
                 None => self.walk(at, access).map_err(|(kind, level)| (at, kind, level))?,
             };
-            let (range, offset) = self.find(now.at.add(at - now.va)).ok_or((at, FaultKind::Bus, 0))?;
+            let (range, offset) = self.find(now.at.plus(at - now.va)).ok_or((at, FaultKind::Bus, 0))?;
             operation(&mut self.memory[range].1[offset]);
             block = Some(now);
         }
