@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use belfry_vmm::guest::{Guest, GuestConfig, GuestError, Stream};
 use belfry_vmm::image::module_files::stock_modules;
 use belfry_vmm::image::{Cache, InitramfsFile, Progress};
@@ -27,6 +27,10 @@ const PROGRAMS: &str = "/suite";
 const TREE: &str = "/tree";
 /// Where the programs are once the tree is the root.
 const PROGRAMS_IN_TREE: &str = "/tmp/suite";
+/// Arguments of mke2fs, for a disk that is only read.
+const MAKE_FILE_SYSTEM: [&str; 6] = ["-q", "-t", "ext4", "-O", "^has_journal", "-m0"];
+/// Modules of the stock kernel for it: ext4 asks the kernel for checksums, and does not name the module that has them.
+const MODULES: [&str; 2] = ["crc32c_generic", "ext4"];
 /// How long making the disk may take.
 const DISK_LIMIT: Duration = Duration::from_secs(1200);
 /// How long mounting it may take.
@@ -101,7 +105,7 @@ fn boot(tree: &Path, programs: &[PathBuf], progress: &Progress) -> Result<Guest>
     let cache = Cache::open()?;
     let disk = disk(&cache, tree, progress)?;
     let mut image = guest_image(&cache)?;
-    let ext4 = stock_modules(&cache, &image.kernel, &["ext4"])?;
+    let ext4 = stock_modules(&cache, &image.kernel, &MODULES)?;
     let there = |name: &str| image.modules.iter().any(|module| module.name == name);
     let mut modules: Vec<_> = ext4.into_iter().filter(|module| !there(&module.name)).collect();
     modules.append(&mut image.modules);
@@ -118,7 +122,9 @@ fn boot(tree: &Path, programs: &[PathBuf], progress: &Progress) -> Result<Guest>
     let mut guest = Guest::boot(&image, &config, &cache)?;
     guest.load_driver()?;
     let (exit, stdout, stderr) = guest.run(&[ROLES, "mount", "/dev/vda", TREE], MOUNT_LIMIT)?;
-    ensure!(exit.status == 0, "the tree cannot be mounted in the guest: {stdout}{stderr}");
+    if exit.status != 0 {
+        bail!("the tree cannot be mounted in the guest: {stdout}{stderr}\n{}", guest.kernel_log()?);
+    }
     step.done("up");
     Ok(guest)
 }
@@ -154,11 +160,9 @@ fn run(guest: &mut Guest, argv: &[String], limit: Duration) -> Result<Outcome> {
 /// An ext4 image of the tree, made once for each tree.
 fn disk(cache: &Cache, tree: &Path, progress: &Progress) -> Result<PathBuf> {
     let tree = fs::canonicalize(tree).with_context(|| tree.display().to_string())?;
-    let id: String = Sha256::digest(tree.as_os_str().as_encoded_bytes())
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let made_of = format!("{} {}", tree.display(), MAKE_FILE_SYSTEM.join(" "));
+    let id: String =
+        Sha256::digest(made_of.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let folder = cache.root().join("suite");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let place = folder.join(format!("tree-{id}.ext4"));
@@ -172,11 +176,7 @@ fn disk(cache: &Cache, tree: &Path, progress: &Progress) -> Result<PathBuf> {
     let image = made.path().join("image");
     let mut command = Command::new("mke2fs");
     // A file that is sparse where the tree does not fill it.
-    command
-        .args(["-q", "-t", "ext4", "-E", "lazy_itable_init=1", "-m", "0", "-d"])
-        .arg(&tree)
-        .arg(&image)
-        .arg("3G");
+    command.args(MAKE_FILE_SYSTEM).arg("-d").arg(&tree).arg(&image).arg("3G");
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let outcome =

@@ -1,5 +1,6 @@
 //! The suite as a test program: a test for each case, and the count as the last line.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +110,10 @@ pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
 
 fn prepare(mode: Mode, plan: &Plan, wanted: &[&Test]) -> Result<Suite> {
     let progress = Progress::new();
-    let tree = rootfs::rocm(&progress)?;
+    let tree = match std::env::var_os("BELFRY_SUITE_ROOT").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => rootfs::rocm(&progress)?,
+    };
     let ready = plan.prepare(wanted.iter().copied(), &tree, &progress)?;
     let runs = match mode {
         Mode::Exec => Runs::Exec(Exec::new(&tree)?),
