@@ -142,7 +142,7 @@ fn run(driver: &mut Driver<'_>, step: &Step) {
             let _refused = gpu.bar_read(bar % 6, (*at).into(), &mut data);
         }
         Step::Doorbell { at, value } => RIG.ring(u64::from(*at) % 0x1000 * 8, (*value).into()),
-        Step::Vram { at, data } => RIG.put_vram(u64::from(*at) % 0x20_0000 & !7, data),
+        Step::Vram { at, data } => RIG.put_vram((u64::from(*at) % 0x20_0000) & !7, data),
         Step::Ram { at, value } => {
             let at = BASE + u64::from(*at) * 4 % SIZE;
             RIG.put(at, &value.value(RIG.take(at)));

@@ -122,7 +122,7 @@ fuzz_target!(|steps: Vec<Step>| {
         (IH_RB_WPTR_ADDR_HI::INDEX, (kernel(WINDOW.0) >> 32) as u32),
         (IH_RB_RPTR::INDEX, 0),
         (IH_RB_WPTR::INDEX, 0),
-        (IH_DOORBELL_RPTR::INDEX, doorbell::IH * 2 | 1 << 28),
+        (IH_DOORBELL_RPTR::INDEX, (doorbell::IH * 2) | (1 << 28)),
         (IH_RB_CNTL::INDEX, control(4, 0xff)),
     ] {
         model.write(index, value);
