@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -48,6 +48,11 @@ unsafe impl Allocator for Pages {
     }
 }
 
+thread_local! {
+    /// This thread holds the lock while the process forks.
+    static FORKING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The allocator of this library.
 pub(crate) struct Private {
     held: AtomicBool,
@@ -62,8 +67,12 @@ impl Private {
         Self { held: AtomicBool::new(false), heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)) }
     }
 
-    /// Takes the lock. It is never held for long, and across `fork` by the forking thread alone ([`Private::hold`]).
+    /// Takes the lock. It is never held for long, and across `fork` by the forking thread alone ([`Private::hold`]),
+    /// which goes on allocating: other libraries have functions to be called at a fork as well.
     fn lock(&self) {
+        if FORKING.get() {
+            return;
+        }
         let mut turns = 0u32;
         while self.held.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             turns += 1;
@@ -77,17 +86,26 @@ impl Private {
     }
 
     fn unlock(&self) {
-        self.held.store(false, Ordering::Release);
+        if !FORKING.get() {
+            self.held.store(false, Ordering::Release);
+        }
     }
 
     /// Keeps everybody out while the process forks, so that the child finds the heap whole.
     pub(crate) fn hold(&self) {
         self.lock();
+        FORKING.set(true);
     }
 
     /// Undoes [`Private::hold`], in parent and child alike.
     pub(crate) fn release(&self) {
+        FORKING.set(false);
         self.unlock();
+    }
+
+    /// In a child of a fork that was not announced: whoever held the lock is not there.
+    pub(crate) fn forget(&self) {
+        self.held.store(false, Ordering::Release);
     }
 
     fn with<R>(&self, operation: impl FnOnce(&mut Dlmalloc<Pages>) -> R) -> R {

@@ -113,6 +113,11 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     if (is_device_thread() || is_inside()) && bridge(signal, info) {
         return;
     }
+    if is_device_thread() {
+        // Not a fault of the program's: its handler has nothing to do with this thread.
+        real_sigaction(signal, &raw const DEFAULT, std::ptr::null_mut());
+        return;
+    }
     pass_on(signal, info, context);
 }
 

@@ -2,14 +2,26 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::path::PATH_MAX;
+use crate::path::{PATH_MAX, hidden};
 use crate::real::raw;
 use crate::settings::Settings;
 
-/// What is known of the working directory.
+/// What is known of the working directory, as [`WORKING`] has it.
 const UNKNOWN: u8 = 0;
 const ELSEWHERE: u8 = 1;
 const ABOVE: u8 = 2;
+const WITHIN: u8 = 3;
+
+/// Where the working directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Where no relative path leads to one of ours.
+    Elsewhere,
+    /// Above or beside ours.
+    Above,
+    /// In the prepared directory.
+    Within,
+}
 
 static WORKING: AtomicU8 = AtomicU8::new(UNKNOWN);
 
@@ -18,25 +30,40 @@ pub(crate) fn changed() {
     WORKING.store(UNKNOWN, Ordering::Relaxed);
 }
 
-/// Whether a relative path can lead from the working directory to one of ours: it is above or beside one.
-pub(crate) fn is_above(settings: &Settings) -> bool {
+/// Where the working directory is.
+pub(crate) fn place(settings: &Settings) -> Place {
     match WORKING.load(Ordering::Relaxed) {
-        UNKNOWN => {}
-        known => return known == ABOVE,
+        ELSEWHERE => return Place::Elsewhere,
+        ABOVE => return Place::Above,
+        WITHIN => return Place::Within,
+        _ => {}
     }
     let mut room = [0; PATH_MAX];
-    let above = of(libc::AT_FDCWD, &mut room).is_some_and(|len| leads_to_ours(settings, &room[..len]));
-    WORKING.store(if above { ABOVE } else { ELSEWHERE }, Ordering::Relaxed);
-    above
+    let place = match of(libc::AT_FDCWD, &mut room).map(|len| &room[..len]) {
+        Some(path) if hidden(settings, path) > 0 => Place::Within,
+        Some(path) if leads_to_ours(settings, path) => Place::Above,
+        _ => Place::Elsewhere,
+    };
+    let known = match place {
+        Place::Elsewhere => ELSEWHERE,
+        Place::Above => ABOVE,
+        Place::Within => WITHIN,
+    };
+    WORKING.store(known, Ordering::Relaxed);
+    place
 }
 
 /// Whether a directory is the root, `/sys`, `/dev`, or below one of these.
 fn leads_to_ours(settings: &Settings, directory: &[u8]) -> bool {
-    let first = |path: &[u8]| path.split(|&byte| byte == b'/').nth(1).map(<[u8]>::to_vec);
     match first(directory) {
         None => true,
-        Some(own) => settings.prefixes.iter().any(|prefix| first(prefix).as_ref() == Some(&own)),
+        own => settings.prefixes.iter().any(|prefix| first(prefix) == own),
     }
+}
+
+/// The first component of an absolute path.
+fn first(path: &[u8]) -> Option<&[u8]> {
+    path.split(|&byte| byte == b'/').nth(1)
 }
 
 /// Writes the path of a directory (`AT_FDCWD`: the working one) to a buffer; its length, 0 for the root.

@@ -10,8 +10,8 @@
 )]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_device::handover::{Handover, Page};
@@ -207,6 +207,9 @@ fn sleep_exactly() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
+/// A thread looks at doorbells that cannot be trapped.
+static LOOKING: AtomicBool = AtomicBool::new(false);
+
 /// A map of doorbells was made: stores to it are to be told of.
 pub(crate) fn mapped(range: Range<usize>, offset: u64) {
     // SAFETY: null, or leaked by `start`.
@@ -215,21 +218,20 @@ pub(crate) fn mapped(range: Range<usize>, offset: u64) {
     };
     let mut maps = trap.maps();
     maps.retain(|map| map.range.end <= range.start || range.end <= map.range.start);
-    static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    static SAID: AtomicBool = AtomicBool::new(false);
     if !trap.userfault.register(&range) || !trap.userfault.protect(&range, true) {
         crate::notice::say_once(
             &SAID,
             format_args!("stores to doorbells cannot be trapped; they are looked for every millisecond"),
         );
-        static LOOKING: OnceLock<()> = OnceLock::new();
-        LOOKING.get_or_init(|| {
+        if !LOOKING.swap(true, Ordering::Relaxed) {
             spawn("belfry-look", move || {
                 loop {
                     std::thread::sleep(FALLBACK);
                     gpu.hosted.device().doorbell_hint();
                 }
             });
-        });
+        }
         return;
     }
     maps.push(Map { range, offset, held: None });
@@ -240,4 +242,5 @@ pub(crate) fn mapped(range: Range<usize>, offset: u64) {
 /// In a forked child there are no maps.
 pub(crate) fn forget() {
     TRAP.store(std::ptr::null_mut(), Ordering::Release);
+    LOOKING.store(false, Ordering::Relaxed);
 }

@@ -19,6 +19,8 @@ use crate::{bridge, doorbells, notice, summary, unmapped};
 pub(crate) struct Gpu {
     pub(crate) hosted: Arc<HostedGpu>,
     pub(crate) process: HostedProcess,
+    /// The process it is in: a child of `vfork` sees it as well.
+    pid: i32,
     pub(crate) started: Instant,
     /// Milliseconds it took to start.
     pub(crate) start_ms: f64,
@@ -35,6 +37,11 @@ static OPENER: AtomicI32 = AtomicI32::new(0);
 pub(crate) fn running() -> Option<&'static Gpu> {
     // SAFETY: what was stored came from a leaked box.
     unsafe { GPU.load(Ordering::Acquire).as_ref() }
+}
+
+/// The same for what a child of `vfork`, which has this process's memory and descriptors of its own, must not do.
+pub(crate) fn own() -> Option<&'static Gpu> {
+    running().filter(|gpu| gpu.pid == raw::getpid())
 }
 
 /// Notes that this process has opened a node.
@@ -70,32 +77,27 @@ pub(crate) fn start() -> Result<&'static Gpu, i32> {
 
 fn make() -> Result<&'static Gpu, i32> {
     let settings = settings().ok_or(libc::ENODEV)?;
+    register();
     notice::start_log();
     let started = Instant::now();
     let notifier = unmapped::Notifier::new();
     let bell = doorbells::Trap::new();
     let mut config = crate::start::fitting(settings.device(bell.is_none()));
     config.pins = Some(notifier.clone());
-    let opened = crate::start::with_signals_blocked(|| {
-        let hosted = HostedGpu::new(config)?;
-        let process = hosted.open_with(crate::node::is_render)?;
-        Ok::<_, belfry_kfd_hosted::Error>((hosted, process))
-    });
+    let opened = HostedGpu::new(config)
+        .and_then(|hosted| hosted.open_with(crate::node::is_render).map(|process| (hosted, process)));
     let (hosted, process) = opened.map_err(|error| {
         notice::say(format_args!("the GPU cannot be started: {error}"));
         if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
     })?;
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
-    let gpu = Box::leak(Box::new(Gpu { hosted, process, started, start_ms }));
+    let gpu = Box::leak(Box::new(Gpu { hosted, process, pid: raw::getpid(), started, start_ms }));
     GPU.store(gpu, Ordering::Release);
-    crate::start::with_signals_blocked(|| {
-        bridge::install();
-        notifier.start(gpu);
-        if let Some(bell) = bell {
-            bell.start(gpu);
-        }
-    });
-    register();
+    bridge::install();
+    notifier.start(gpu);
+    if let Some(bell) = bell {
+        bell.start(gpu);
+    }
     Ok(gpu)
 }
 
@@ -120,9 +122,14 @@ extern "C" fn after_fork_in_parent() {
     crate::ALLOCATOR.release();
 }
 
-/// The threads are not there, and neither is the memory: the child starts anew.
 extern "C" fn after_fork_in_child() {
     crate::ALLOCATOR.release();
+    forget();
+}
+
+/// In a forked child the threads are not there, and neither is the memory: it starts anew.
+pub(crate) fn forget() {
+    crate::ALLOCATOR.forget();
     GPU.store(std::ptr::null_mut(), Ordering::Release);
     STARTING.store(false, Ordering::Release);
     doorbells::forget();

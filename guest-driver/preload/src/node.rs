@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_kfd_hosted::Node;
 
+use crate::inside::is_inside;
 use crate::real::raw;
 use crate::settings::{Settings, settings};
 
@@ -29,9 +30,14 @@ impl Identity {
     pub(crate) fn of_path(path: &CStr) -> Option<Self> {
         // `O_PATH` asks for no right to the file.
         let fd = raw_open(path, libc::O_PATH | libc::O_CLOEXEC)?;
-        let identity = raw::fstat(fd).map(|stat| Self { device: stat.st_dev, inode: stat.st_ino });
+        let identity = Self::of_descriptor(fd);
         raw_close(fd);
         identity
+    }
+
+    /// Of an open file.
+    pub(crate) fn of_descriptor(fd: i32) -> Option<Self> {
+        raw::fstat(fd).map(|stat| Self { device: stat.st_dev, inode: stat.st_ino })
     }
 }
 
@@ -107,9 +113,14 @@ pub(crate) fn is_render(fd: i32) -> bool {
     matches!(node_of(fd), Some(Which::Render | Which::Card))
 }
 
+/// The settings, for a call of the program's: reading them makes calls of its own.
+fn outside() -> Option<&'static Settings> {
+    if is_inside() { None } else { settings() }
+}
+
 /// Makes what `stat` has said of a stand-in that of its node.
 pub(crate) fn disguise(stat: &mut libc::stat) {
-    let Some(settings) = settings() else { return };
+    let Some(settings) = outside() else { return };
     if let Some(which) = Which::of(settings, stat.st_dev, stat.st_ino) {
         let (major, minor) = which.rdev(settings);
         stat.st_mode = libc::S_IFCHR | 0o666;
@@ -119,7 +130,7 @@ pub(crate) fn disguise(stat: &mut libc::stat) {
 
 /// The same for `statx`.
 pub(crate) fn disguise_x(stat: &mut libc::statx) {
-    let Some(settings) = settings() else { return };
+    let Some(settings) = outside() else { return };
     let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
     if let Some(which) = Which::of(settings, device, stat.stx_ino) {
         (stat.stx_rdev_major, stat.stx_rdev_minor) = which.rdev(settings);
@@ -132,7 +143,13 @@ pub(crate) fn is_stand_in(identity: Identity) -> bool {
     settings().is_some_and(|settings| Which::of(settings, identity.device, identity.inode).is_some())
 }
 
-/// Whether this process may have a stand-in open.
-pub(crate) fn any_opened() -> bool {
-    OPENED.load(Ordering::Relaxed)
+/// Makes what `readdir` has said of a stand-in that of its node.
+pub(crate) fn disguise_entry(entry: &mut libc::dirent64) {
+    let Some(settings) = outside() else { return };
+    // The file system is not told: a name that is a node's, and its number, are enough.
+    let name = |text: &[u8]| entry.d_name.iter().zip(text).all(|(&one, &other)| one as u8 == other);
+    let numbers = [settings.kfd.inode, settings.render.inode, settings.card.inode];
+    if numbers.contains(&entry.d_ino) && (name(b"kfd\0") || name(b"renderD") || name(b"card")) {
+        entry.d_type = libc::DT_CHR;
+    }
 }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::cwd;
 use crate::inside::is_inside;
+use crate::real::raw;
 use crate::settings::{Settings, settings};
 
 /// The longest path the kernel takes, with its zero.
@@ -23,8 +24,11 @@ pub(crate) struct Resolved {
     pub(crate) path: *const c_char,
     /// It is one of the prepared files.
     pub(crate) ours: bool,
-    /// It is a device node.
+    /// It is a device node, or a directory of them.
     pub(crate) is_node: bool,
+    /// How much of the beginning of `path` the program has not given: the prepared directory, and for a relative path the
+    /// one it is relative to.
+    pub(crate) extra: usize,
 }
 
 impl Buffer {
@@ -35,47 +39,87 @@ impl Buffer {
 
     /// The path to use for one relative to `directory`, or to the working directory with `AT_FDCWD`.
     ///
+    /// Files below a descriptor of a prepared directory are left to the kernel, which finds them there; only what may be a
+    /// node is looked at.
+    ///
     /// # Safety
     ///
     /// `path` is null or a C string that lives as long as the buffer.
     #[expect(unsafe_code, reason = "takes a C string")]
     pub(crate) unsafe fn resolve(&mut self, directory: i32, path: *const c_char) -> Resolved {
-        let untouched = Resolved { path, ours: false, is_node: false };
+        // SAFETY: the caller's contract.
+        unsafe { self.resolve_for(directory, path, false) }
+    }
+
+    /// The same for a call that may change the file: everything below a prepared directory is found to be ours.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Buffer::resolve`].
+    #[expect(unsafe_code, reason = "takes a C string")]
+    pub(crate) unsafe fn resolve_for(
+        &mut self,
+        directory: i32,
+        path: *const c_char,
+        writes: bool,
+    ) -> Resolved {
+        let untouched = Resolved { path, ours: false, is_node: false, extra: 0 };
         if path.is_null() || is_inside() {
             return untouched;
         }
         // SAFETY: the caller's contract.
         let given = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let Some(settings) = settings().filter(|settings| settings.may_be_ours(directory, given)) else {
+        let Some(settings) = settings().filter(|settings| settings.may_be_ours(directory, given, writes))
+        else {
             return untouched;
         };
-        let room = self.0.write([0; PATH_MAX]);
-        let mut text = Text { room, len: 0 };
-        let start = if given.first() == Some(&b'/') { Some(0) } else { cwd::of(directory, text.room) };
-        let Some(start) = start else { return untouched };
-        text.len = start;
+        let mut text = Text { room: self.0.write([0; PATH_MAX]), len: 0 };
+        let mut within = false;
+        if given.first() != Some(&b'/') {
+            let Some(len) = cwd::of(directory, text.room) else { return untouched };
+            let skip = hidden(settings, &text.room[..len]);
+            text.room.copy_within(skip..len, 0);
+            (text.len, within) = (len - skip, skip > 0);
+        }
+        let base = text.len;
         match text.append(settings, given) {
-            Some(found) => {
-                Resolved { path: text.room.as_ptr().cast(), ours: true, is_node: found.starts_with(b"/dev/") }
+            Some(Found::Ours(prefix)) => Resolved {
+                path: text.room.as_ptr().cast(),
+                ours: true,
+                is_node: prefix.starts_with(b"/dev/"),
+                extra: settings.tree.len() + if given.first() == Some(&b'/') { 0 } else { base + 1 },
+            },
+            // The kernel would look for it beside the prepared directory.
+            Some(Found::Others) if within && text.end().is_some() => {
+                Resolved { path: text.room.as_ptr().cast(), ..untouched }
             }
-            None => untouched,
+            _ => untouched,
         }
     }
 }
 
 impl Settings {
     /// Whether a path can be ours at all: what most are not is seen at a glance.
-    fn may_be_ours(&self, directory: i32, path: &[u8]) -> bool {
+    fn may_be_ours(&self, directory: i32, path: &[u8], writes: bool) -> bool {
         let mut components =
             path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
         let Some(first) = components.next() else { return false };
         if path.first() == Some(&b'/') {
             return matches!(first, b"sys" | b"dev" | b"..");
         }
-        if directory == libc::AT_FDCWD && !cwd::is_above(self) {
-            return false;
+        if directory == libc::AT_FDCWD {
+            match cwd::place(self) {
+                cwd::Place::Elsewhere => return false,
+                cwd::Place::Within => return true,
+                cwd::Place::Above => {}
+            }
+        } else if writes {
+            return true;
         }
+        let last = components.next_back().unwrap_or(first);
         first == b".."
+            || last.starts_with(b"renderD")
+            || last.starts_with(b"card")
             || self.prefixes.iter().any(|prefix| prefix.split(|&byte| byte == b'/').any(|part| part == first))
     }
 
@@ -87,6 +131,14 @@ impl Settings {
     }
 }
 
+/// What a path has turned out to be.
+enum Found<'s> {
+    /// It is, or lies below, this one of the prepared paths.
+    Ours(&'s [u8]),
+    /// It is another one.
+    Others,
+}
+
 /// A path that is being put together: absolute, without a slash at its end, and empty for the root.
 struct Text<'a> {
     room: &'a mut [u8; PATH_MAX],
@@ -94,16 +146,21 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Appends a path, moving into the prepared directory where it becomes ours; the prepared path it has met.
-    fn append<'s>(&mut self, settings: &'s Settings, path: &[u8]) -> Option<&'s [u8]> {
+    /// Appends a path, moving into the prepared directory where it becomes ours; `None` where it becomes too long.
+    fn append<'s>(&mut self, settings: &'s Settings, path: &[u8]) -> Option<Found<'s>> {
         let mut rest = path;
         loop {
             if let Some(prefix) = settings.prefix_of(&self.room[..self.len]) {
-                return self.enter(settings, rest).map(|()| prefix);
+                // Up again from a directory is beside it, where the host's files are.
+                let next = rest.trim_prefix_slashes();
+                let leaves = next.starts_with(b"../") || next == b"..";
+                if !leaves || is_link(settings, prefix) {
+                    return self.enter(settings, rest).map(|()| Found::Ours(prefix));
+                }
             }
             rest = rest.trim_prefix_slashes();
             if rest.is_empty() {
-                return None;
+                return Some(Found::Others);
             }
             let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
             let (part, after) = rest.split_at(end);
@@ -126,7 +183,18 @@ impl Text<'_> {
         self.room.copy_within(..self.len, tree);
         self.room[..tree].copy_from_slice(&settings.tree);
         self.len = len;
+        if !rest.is_empty() && !rest.starts_with(b"/") {
+            self.push(b"/")?;
+        }
         self.push(rest)?;
+        self.push(&[0])
+    }
+
+    /// Makes a C string of it.
+    fn end(&mut self) -> Option<()> {
+        if self.len == 0 {
+            self.push(b"/")?;
+        }
         self.push(&[0])
     }
 
@@ -136,6 +204,18 @@ impl Text<'_> {
         self.len = end;
         Some(())
     }
+}
+
+/// Whether a prepared path is a link, after which `..` is above what it leads to.
+fn is_link(settings: &Settings, prefix: &[u8]) -> bool {
+    let mut path = [0; PATH_MAX];
+    let len = settings.tree.len();
+    let Some(room) = path.get_mut(..len + prefix.len()).filter(|room| room.len() < PATH_MAX) else {
+        return false;
+    };
+    room[..len].copy_from_slice(&settings.tree);
+    room[len..].copy_from_slice(prefix);
+    CStr::from_bytes_until_nul(&path).is_ok_and(|path| raw::readlink(path, &mut [0; 1]).is_some())
 }
 
 trait TrimSlashes {
@@ -150,8 +230,7 @@ impl TrimSlashes for [u8] {
 }
 
 /// How many bytes at the start of a path are the prepared directory's, and not to be shown.
-pub(crate) fn hidden(path: &[u8]) -> usize {
-    let Some(settings) = settings() else { return 0 };
+pub(crate) fn hidden(settings: &Settings, path: &[u8]) -> usize {
     match path.strip_prefix(settings.tree.as_slice()) {
         Some(rest) if rest.first() == Some(&b'/') => settings.tree.len(),
         _ => 0,
@@ -168,9 +247,10 @@ pub(crate) unsafe fn reveal(path: *mut c_char) -> *mut c_char {
     if path.is_null() || is_inside() {
         return path;
     }
+    let Some(settings) = settings() else { return path };
     // SAFETY: the caller's contract.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-    let (skip, len) = (hidden(bytes), bytes.len());
+    let (skip, len) = (hidden(settings, bytes), bytes.len());
     if skip > 0 {
         // SAFETY: both ranges lie in the string, whose last byte is its zero.
         unsafe { std::ptr::copy(path.add(skip), path, len - skip) };
@@ -191,7 +271,7 @@ mod tests {
         let mut room = [0; PATH_MAX];
         room[..base.len()].copy_from_slice(base.as_bytes());
         let mut text = Text { room: &mut room, len: base.len() };
-        text.append(&settings, path.as_bytes())?;
+        let Found::Ours(_) = text.append(&settings, path.as_bytes())? else { return None };
         let end = text.room.iter().position(|&byte| byte == 0).unwrap();
         Some(String::from_utf8(text.room[..end].to_vec()).unwrap())
     }
@@ -211,6 +291,11 @@ mod tests {
             ("/sys", "class/drm/card0", Some("/tree/sys/class/drm/card0")),
             ("/sys/class/net", "../drm", Some("/tree/sys/class/drm")),
             ("/dev", "null", None),
+            ("/sys/class/kfd", "../drm/card0", Some("/tree/sys/class/drm/card0")),
+            ("/sys/class/kfd", "../net", None),
+            ("", "/sys/class/kfd/../net", None),
+            ("", "/sys/class/kfd/../kfd/kfd", Some("/tree/sys/class/kfd/kfd")),
+            ("/dev/dri", "renderD128", Some("/tree/dev/dri/renderD128")),
         ] {
             assert_eq!(resolved(base, path).as_deref(), expected, "{base} {path}");
         }
@@ -232,9 +317,11 @@ mod tests {
             ("/", false),
             ("", false),
         ] {
-            assert_eq!(settings.may_be_ours(libc::AT_FDCWD, path.as_bytes()), expected, "{path}");
+            assert_eq!(settings.may_be_ours(libc::AT_FDCWD, path.as_bytes(), false), expected, "{path}");
         }
-        assert!(!settings.may_be_ours(7, b"lib/x"));
-        assert!(settings.may_be_ours(7, b"kfd"));
+        assert!(!settings.may_be_ours(7, b"lib/x", false));
+        assert!(settings.may_be_ours(7, b"lib/x", true));
+        assert!(settings.may_be_ours(7, b"kfd", false));
+        assert!(settings.may_be_ours(7, b"dri/renderD128", false));
     }
 }

@@ -2,16 +2,21 @@
 //!
 //! The environment names a directory, which holds the settings beside the files that were made with them.
 
-use std::ffi::{CString, OsString};
+#![expect(unsafe_code, reason = "keeps strings from before the program runs")]
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TREE_VARIABLE};
 
 use crate::inside::inside;
 use crate::node::Identity;
+use crate::path::PATH_MAX;
 
 /// The environment variable of the dynamic linker that names this library.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
@@ -32,6 +37,62 @@ pub(crate) struct Settings {
     prepared: Prepared,
 }
 
+/// A variable as the process was started with it: the program may empty its environment before it opens anything.
+struct Started {
+    name: &'static str,
+    value: UnsafeCell<[u8; PATH_MAX]>,
+    len: AtomicUsize,
+}
+
+// SAFETY: the value is written before the program's first thread runs, and only read afterwards.
+unsafe impl Sync for Started {}
+
+impl Started {
+    const fn new(name: &'static str) -> Self {
+        Self { name, value: UnsafeCell::new([0; PATH_MAX]), len: AtomicUsize::new(0) }
+    }
+
+    /// The value; other libraries' constructors may ask before this one's has run.
+    fn get(&self) -> Option<Vec<u8>> {
+        match self.len.load(Ordering::Relaxed) {
+            0 => std::env::var_os(self.name).map(OsString::into_vec),
+            // SAFETY: nobody writes any more.
+            len => unsafe { &*self.value.get() }.get(..len).map(<[u8]>::to_vec),
+        }
+    }
+
+    /// Takes the value out of a line `NAME=value` of the variable.
+    fn take(&self, line: &[u8]) {
+        let value = line.strip_prefix(self.name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        let Some(value) = value.filter(|value| value.len() < PATH_MAX) else { return };
+        // SAFETY: called before there is a second thread.
+        let room = unsafe { &mut *self.value.get() };
+        room[..value.len()].copy_from_slice(value);
+        self.len.store(value.len(), Ordering::Relaxed);
+    }
+}
+
+static TREE: Started = Started::new(TREE_VARIABLE);
+static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
+
+/// Called by the dynamic linker before the program's own code.
+extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, lines: *const *const c_char) {
+    let mut at = lines;
+    // SAFETY: the environment of a new process is a list of C strings that ends with null (System V ABI).
+    unsafe {
+        while !at.is_null() && !(*at).is_null() {
+            let line = CStr::from_ptr(*at).to_bytes();
+            TREE.take(line);
+            SUMMARY.take(line);
+            at = at.add(1);
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_ENVIRONMENT: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = note_environment;
+
 /// The settings; `None` in a process that was not started by `belfry exec`.
 pub(crate) fn settings() -> Option<&'static Settings> {
     static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
@@ -39,7 +100,7 @@ pub(crate) fn settings() -> Option<&'static Settings> {
 }
 
 fn read() -> Option<Settings> {
-    let tree = std::env::var_os(TREE_VARIABLE)?.into_vec();
+    let tree = TREE.get()?;
     let file = [&tree[..], b"/", SETTINGS_FILE.as_bytes()].concat();
     let text = std::fs::read(PathBuf::from(OsString::from_vec(file)));
     let prepared: Option<Prepared> = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -60,7 +121,7 @@ fn read() -> Option<Settings> {
         card: stand_in("/dev/dri/card0")?,
         prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
         render_minor: prepared.render_minor,
-        summary: std::env::var_os(SUMMARY_VARIABLE).map(PathBuf::from),
+        summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
     })

@@ -1,29 +1,7 @@
-//! What a start has to mind of the process it is in: its signals and its limits.
-#![expect(unsafe_code, reason = "asks for and sets what belongs to the process")]
+//! What a start has to mind of the process it is in: its limits.
+#![expect(unsafe_code, reason = "asks for what belongs to the process")]
 
 use belfry_kfd_hosted::HostedConfig;
-
-/// Signals that a fault of the thread itself raises: blocked ones would end the process on the spot.
-const FAULTS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-
-/// Runs `work` with every signal blocked but faults, so that threads started by it take none of the program's.
-pub(crate) fn with_signals_blocked<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: the sets are this function's own; the mask is put back below.
-    let before = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        for fault in FAULTS {
-            libc::sigdelset(&raw mut all, fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
-    };
-    let result = work();
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
-    result
-}
 
 /// Makes the driver's memory fit into what the process may map.
 ///

@@ -45,7 +45,7 @@ struct Unmodelled {
 
 /// Writes the line, if somebody wants it and the process has used the GPU; the last one of a process counts.
 pub(crate) fn write() {
-    let Some(gpu) = gpu::running() else { return };
+    let Some(gpu) = gpu::own() else { return };
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };
     inside(|| {
         let device = gpu.hosted.device();

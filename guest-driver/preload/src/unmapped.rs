@@ -2,12 +2,16 @@
 //! the C library, and a program may make system calls of its own.
 //!
 //! A kernel driver has MMU notifiers for this. Here, the kernel tells of each unmapping through a userfaultfd, and the
-//! thread that unmaps goes on once that was read. So one thread reads and does nothing else; a second one tells the
-//! driver, which may take its time. What the device touches in between is bridged (`bridge.rs`).
+//! thread that unmaps goes on once that was read: the memory is gone by then, and the next map may be put in its place. So
+//! before it is read, one thread looks which pinned memory is gone, and tells the driver, which takes its time. The thread
+//! that reads waits for that, but not for ever: should the thread that unmaps have interrupted the driver, it goes first.
+//! What the device touches in between is bridged (`bridge.rs`).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use belfry_kfd_hosted::PinObserver;
 
@@ -21,10 +25,20 @@ struct Mail {
     slots: [(AtomicUsize, AtomicUsize); 256],
     /// Counts what was posted; the reader sleeps on it.
     posted: AtomicU32,
+    /// Counts how often all pins were to be looked at, and which of these times is over.
+    asked: AtomicU32,
+    looked: AtomicU32,
 }
 
-static MAIL: Mail =
-    Mail { slots: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256], posted: AtomicU32::new(0) };
+static MAIL: Mail = Mail {
+    slots: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256],
+    posted: AtomicU32::new(0),
+    asked: AtomicU32::new(0),
+    looked: AtomicU32::new(0),
+};
+
+/// How long a thread that unmaps waits for the driver at most.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Says that a range is gone. Waits for nobody and allocates nothing, so that a signal handler can say it as well.
 pub(crate) fn post(range: &Range<usize>) {
@@ -36,7 +50,7 @@ pub(crate) fn post(range: &Range<usize>) {
             {
                 len.store(range.len().max(1), Ordering::Release);
                 MAIL.posted.fetch_add(1, Ordering::Release);
-                futex(libc::FUTEX_WAKE, 1);
+                futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
                 return;
             }
         }
@@ -45,19 +59,59 @@ pub(crate) fn post(range: &Range<usize>) {
 }
 
 #[expect(unsafe_code, reason = "a system call")]
-fn futex(operation: i32, value: u32) {
+fn futex(word: &'static AtomicU32, operation: i32, value: u32, patience: Option<Duration>) {
     let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the word is static.
+    let time = patience.map(|time| libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(time.subsec_nanos()),
+    });
+    let time = time.as_ref().map_or(0, |time| std::ptr::from_ref(time) as usize);
+    // SAFETY: the word is static, and the time lives as long as the call.
     unsafe {
-        raw::call(libc::SYS_futex, [MAIL.posted.as_ptr() as usize, operation, value as usize, 0, 0, 0]);
+        raw::call(libc::SYS_futex, [word.as_ptr() as usize, operation, value as usize, time, 0, 0]);
     }
 }
 
+/// Has all pins looked at, and waits until that is over.
+fn look_at_pins() {
+    let asked = MAIL.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+    MAIL.posted.fetch_add(1, Ordering::Release);
+    futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let looked = MAIL.looked.load(Ordering::Acquire);
+        let left = until.saturating_duration_since(Instant::now());
+        if looked == asked || left.is_zero() {
+            return;
+        }
+        futex(&MAIL.looked, libc::FUTEX_WAIT, looked, Some(left));
+    }
+}
+
+/// Whether any page of a range is not there (msync(2): `ENOMEM`; asked so, it does nothing else).
+#[expect(unsafe_code, reason = "a system call")]
+fn has_hole(range: &Range<usize>) -> bool {
+    let arguments = [range.start, range.len(), libc::MS_ASYNC as usize, 0, 0, 0];
+    // SAFETY: changes nothing.
+    unsafe { raw::call(libc::SYS_msync, arguments) == -(libc::ENOMEM as isize) }
+}
+
 /// Tells the driver of what is posted, for as long as the process lives.
-fn deliver(gpu: &'static Gpu) {
+fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
     loop {
         let posted = MAIL.posted.load(Ordering::Acquire);
         let mut found = false;
+        // It has happened already: there is nothing to do but to tell.
+        let tell = |first: usize, length: usize| {
+            let _ = gpu.process.replacing(first, length, || ());
+        };
+        let asked = MAIL.asked.load(Ordering::Acquire);
+        if asked != MAIL.looked.load(Ordering::Acquire) {
+            found = true;
+            notifier.ranges().into_iter().filter(has_hole).for_each(|range| tell(range.start, range.len()));
+            MAIL.looked.store(asked, Ordering::Release);
+            futex(&MAIL.looked, libc::FUTEX_WAKE, 1, None);
+        }
         for (start, len) in &MAIL.slots {
             let length = len.load(Ordering::Acquire);
             if length > 0 {
@@ -65,12 +119,11 @@ fn deliver(gpu: &'static Gpu) {
                 let first = start.load(Ordering::Acquire) & !0xfff;
                 len.store(0, Ordering::Release);
                 start.store(0, Ordering::Release);
-                // It has happened already: there is nothing to do but to tell.
-                let _ = gpu.process.replacing(first, length, || ());
+                tell(first, length);
             }
         }
         if !found {
-            futex(libc::FUTEX_WAIT, posted);
+            futex(&MAIL.posted, libc::FUTEX_WAIT, posted, None);
         }
     }
 }
@@ -87,11 +140,51 @@ pub(crate) fn forget() {
 /// Watches what is pinned.
 pub(crate) struct Notifier {
     userfault: OnceLock<Option<Userfault>>,
+    /// What is watched.
+    ranges: Mutex<Ranges>,
+}
+
+/// Ranges that do not overlap; those of pins that lie side by side stay apart.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<usize, usize>);
+
+impl Ranges {
+    fn add(&mut self, range: &Range<usize>) {
+        self.remove(range);
+        self.0.insert(range.start, range.end);
+    }
+
+    fn remove(&mut self, range: &Range<usize>) {
+        let touched: Vec<(usize, usize)> = self
+            .0
+            .range(..range.end)
+            .rev()
+            .take_while(|(_, end)| **end > range.start)
+            .map(|(start, end)| (*start, *end))
+            .collect();
+        for (start, end) in touched {
+            self.0.remove(&start);
+            if start < range.start {
+                self.0.insert(start, range.start);
+            }
+            if end > range.end {
+                self.0.insert(range.end, end);
+            }
+        }
+    }
 }
 
 impl Notifier {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { userfault: OnceLock::new() })
+        Arc::new(Self { userfault: OnceLock::new(), ranges: Mutex::default() })
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Ranges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ranges(&self) -> Vec<Range<usize>> {
+        self.watched().0.iter().map(|(start, end)| *start..*end).collect()
     }
 
     fn userfault(&self) -> Option<&Userfault> {
@@ -104,6 +197,9 @@ impl Notifier {
         let read = move || {
             let Some(userfault) = notifier.userfault() else { return };
             loop {
+                // A thread waits until this is read.
+                userfault.wait(None);
+                look_at_pins();
                 match userfault.read(None) {
                     Read::Event(Event::Unmapped(range)) => post(&range),
                     Read::Event(_) | Read::Nothing => {}
@@ -112,7 +208,8 @@ impl Notifier {
             }
         };
         spawn("belfry-unmapped", read);
-        spawn("belfry-unpin", move || deliver(gpu));
+        let notifier = self.clone();
+        spawn("belfry-unpin", move || deliver(gpu, &notifier));
     }
 }
 
@@ -120,13 +217,18 @@ impl PinObserver for Notifier {
     fn pinned(&self, range: Range<u64>) {
         if let Some(userfault) = self.userfault() {
             // Files that are mapped cannot be watched: then a fault of the device is the first to tell.
-            userfault.register(&(range.start as usize..range.end as usize));
+            let range = range.start as usize..range.end as usize;
+            if userfault.register(&range) {
+                self.watched().add(&range);
+            }
         }
     }
 
     fn unpinned(&self, range: Range<u64>) {
         if let Some(userfault) = self.userfault() {
-            userfault.unregister(&(range.start as usize..range.end as usize));
+            let range = range.start as usize..range.end as usize;
+            self.watched().remove(&range);
+            userfault.unregister(&range);
         }
     }
 }
@@ -135,5 +237,39 @@ impl PinObserver for Notifier {
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
     if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(run) {
         crate::notice::say(format_args!("the thread {name} cannot be started: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_where_others_come_and_go() {
+        let mut ranges = Ranges::default();
+        ranges.add(&(10..20));
+        ranges.add(&(20..30));
+        ranges.add(&(15..25));
+        assert_eq!(ranges.0, [(10, 15), (15, 25), (25, 30)].into());
+        ranges.remove(&(12..27));
+        assert_eq!(ranges.0, [(10, 12), (27, 30)].into());
+        ranges.remove(&(0..100));
+        assert!(ranges.0.is_empty());
+    }
+
+    #[test]
+    fn ranges_with_a_page_missing_are_found() {
+        let page = 4096;
+        #[expect(unsafe_code, reason = "maps and unmaps its own memory")]
+        // SAFETY: a new mapping, of which nothing is used after it is unmapped.
+        unsafe {
+            let start = raw::mmap_anonymous(3 * page).unwrap() as usize;
+            assert!(!has_hole(&(start..start + 3 * page)));
+            raw::munmap(start + page, page);
+            assert!(has_hole(&(start..start + 3 * page)));
+            assert!(!has_hole(&(start..start + page)));
+            raw::munmap(start, 3 * page);
+            assert!(has_hole(&(start..start + page)));
+        }
     }
 }

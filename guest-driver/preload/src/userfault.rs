@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use crate::node::Identity;
 use crate::real::raw;
 
 const UFFD_API: u64 = 0xaa;
@@ -67,6 +68,8 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) struct Userfault {
     slot: &'static AtomicI32,
+    /// What tells it from a file that the program has under the same number by now.
+    identity: Option<Identity>,
 }
 
 /// Descriptors of this library, -1 where there is none.
@@ -84,6 +87,10 @@ pub(crate) fn descriptors() -> impl Iterator<Item = i32> {
 
 /// Makes a descriptor number free for the program, if it is this library's.
 pub(crate) fn make_way(fd: i32) {
+    // A child of `vfork` loses copies that it does not need: the numbers are the parent's.
+    if !is_ours(fd) || crate::gpu::own().is_none() {
+        return;
+    }
     for slot in &DESCRIPTORS {
         if fd >= 0 && slot.load(Ordering::Relaxed) == fd {
             slot.store(high(fd), Ordering::Relaxed);
@@ -136,7 +143,7 @@ impl Userfault {
         let copy = high(fd as i32);
         crate::node::raw_close(fd as i32);
         slot.store(copy, Ordering::Relaxed);
-        let userfault = Self { slot };
+        let userfault = Self { slot, identity: Identity::of_descriptor(copy) };
         let mut api = [UFFD_API, features, 0];
         let agreed = userfault.control(UFFDIO_API, &mut api) && api[1] & features == features;
         if !agreed {
@@ -175,13 +182,14 @@ impl Userfault {
     /// Waits for an event, for ever or for a while.
     pub(crate) fn read(&self, patience: Option<Duration>) -> Read {
         loop {
-            if self.slot.load(Ordering::Relaxed) < 0 {
+            let fd = self.slot.load(Ordering::Relaxed);
+            if fd < 0 || Identity::of_descriptor(fd) != self.identity {
                 return Read::Gone;
             }
             let mut message = [0u64; 4];
             let at = message.as_mut_ptr() as usize;
             // SAFETY: the buffer is live and as long as it says.
-            let count = unsafe { raw::call(libc::SYS_read, [self.fd(), at, 32, 0, 0, 0]) };
+            let count = unsafe { raw::call(libc::SYS_read, [fd as usize, at, 32, 0, 0, 0]) };
             match i32::try_from(-count) {
                 _ if count == 32 => return Read::Event(event(message)),
                 Ok(libc::EINTR) => {}
@@ -196,7 +204,7 @@ impl Userfault {
     }
 
     /// Sleeps until there is something to read; `false` when the time is over.
-    fn wait(&self, patience: Option<Duration>) -> bool {
+    pub(crate) fn wait(&self, patience: Option<Duration>) -> bool {
         let mut poll = libc::pollfd { fd: self.fd() as i32, events: libc::POLLIN, revents: 0 };
         let time = patience.map(|time| libc::timespec {
             tv_sec: time.as_secs() as libc::time_t,

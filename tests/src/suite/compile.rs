@@ -125,13 +125,14 @@ fn script(program: &Program) -> String {
         );
     }
     script += &match program.language {
-        Language::Hip => {
+        Language::Hip | Language::ProcessHip => {
             format!("hipcc --offload-arch=gfx1100 -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n")
         }
         // The processor's side of a comparison contracts nothing that the device's side does not.
         Language::OpenCl => {
             format!("cc -O2 -Wall -Wextra -ffp-contract=off {source} -o {MADE}/program -lOpenCL -lm\n")
         }
+        Language::ProcessC => format!("cc -O1 -Wall -Wextra {source} -o {MADE}/program -lpthread\n"),
     };
     script
 }

@@ -15,11 +15,15 @@ pub enum Language {
     Hip,
     /// C that brings its kernels as text.
     OpenCl,
+    /// C without any library of ROCm: what a process sees of `belfry exec` itself.
+    ProcessC,
+    /// The same in C++ with kernels.
+    ProcessHip,
 }
 
 impl Language {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Hip, Self::OpenCl];
+    pub const ALL: [Self; 4] = [Self::Hip, Self::OpenCl, Self::ProcessC, Self::ProcessHip];
 
     /// The folder of `tests/programs`, and the group in the names of cases.
     #[must_use]
@@ -27,13 +31,20 @@ impl Language {
         match self {
             Self::Hip => "hip",
             Self::OpenCl => "opencl",
+            Self::ProcessC | Self::ProcessHip => "process",
         }
+    }
+
+    /// Whether its cases make sense in a guest, whose processes have a kernel's driver.
+    #[must_use]
+    pub fn runs_in_guest(self) -> bool {
+        matches!(self, Self::Hip | Self::OpenCl)
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Hip => "hip",
-            Self::OpenCl => "c",
+            Self::Hip | Self::ProcessHip => "hip",
+            Self::OpenCl | Self::ProcessC => "c",
         }
     }
 }
@@ -66,7 +77,9 @@ impl Program {
     pub fn files(&self) -> Result<Vec<PathBuf>> {
         let mut files = vec![self.source()];
         files.extend(self.embeds.iter().map(|name| source(self.language, name)));
-        for directory in ["", self.language.folder()] {
+        // Probes with kernels share the HIP programs' header.
+        let shared = (self.language == Language::ProcessHip).then_some("hip");
+        for directory in ["", self.language.folder()].into_iter().chain(shared) {
             let names = names_with_extension(&folder().join(directory), "h")?;
             files.extend(names.iter().map(|name| Path::new(directory).join(format!("{name}.h"))));
         }
@@ -93,10 +106,10 @@ pub fn source(language: Language, name: &str) -> PathBuf {
 /// Sources that cannot be read, and case names that are there twice in one language.
 pub fn programs() -> Result<Vec<Program>> {
     let mut programs = Vec::new();
+    let mut taken: Vec<String> = Vec::new();
     for language in Language::ALL {
         let directory = folder().join(language.folder());
         let names = names_with_extension(&directory, language.extension())?;
-        let mut taken: Vec<String> = Vec::new();
         for name in &names {
             let path = folder().join(source(language, name));
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -105,8 +118,9 @@ pub fn programs() -> Result<Vec<Program>> {
                 continue;
             }
             for case in &cases {
-                ensure!(!taken.contains(case), "{}: case {case} is there twice", path.display());
-                taken.push(case.clone());
+                let case = format!("{}::{case}", language.folder());
+                ensure!(!taken.contains(&case), "{}: case {case} is there twice", path.display());
+                taken.push(case);
             }
             let embeds = names.iter().filter(|other| text.contains(&format!("\"{other}.hsaco\\\""))).cloned();
             programs.push(Program { language, name: name.clone(), cases, embeds: embeds.collect() });

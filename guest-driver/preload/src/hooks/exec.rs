@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::inside::{inside, is_inside};
-use crate::real::next;
+use crate::path::PATH_MAX;
+use crate::real::{next, set_errno};
 use belfry_kfd_hosted::prepared::{SUMMARY_VARIABLE, TREE_VARIABLE};
 
 use crate::settings::{PRELOAD, settings};
@@ -116,15 +117,25 @@ fn same_name(one: &[u8], other: &[u8]) -> bool {
     name(one).is_some_and(|end| other.get(..end) == one.get(..end))
 }
 
-/// Says what will go wrong for a program that does not load this library.
-fn examine(path: *const c_char) {
+/// Says what will go wrong for a program that does not load this library; `searched` for in `PATH` if it is but a name.
+fn examine(path: *const c_char, searched: bool) {
     if is_inside() || path.is_null() || settings().is_none() {
         return;
     }
     // SAFETY: the program gives a C string.
     let name = unsafe { CStr::from_ptr(path) };
+    let mut room = [0; PATH_MAX];
+    let name = match searched && !name.to_bytes().contains(&b'/') {
+        true => match found_in_path(name.to_bytes(), &mut room) {
+            Some(name) => name,
+            None => return,
+        },
+        false => name,
+    };
     let Some(fd) = node::raw_open(name, libc::O_RDONLY | libc::O_CLOEXEC) else { return };
-    let why = why_not_loaded(fd);
+    // The dynamic linker itself, called by its name, has no interpreter either.
+    let file = name.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let why = if file.starts_with(b"ld") && file.contains(&b'.') { None } else { why_not_loaded(fd) };
     node::raw_close(fd);
     if let Some(why) = why {
         let name = name.to_string_lossy();
@@ -132,6 +143,30 @@ fn examine(path: *const c_char) {
             "{name} {why}: it does not load this library and finds no GPU (see --namespace)"
         ));
     }
+}
+
+/// The file that a name is found as in `PATH`.
+fn found_in_path<'a>(name: &[u8], room: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
+    // SAFETY: the C library's list, read as it does to find the program.
+    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: a variable's value is a C string.
+    for directory in unsafe { CStr::from_ptr(path) }.to_bytes().split(|&byte| byte == b':') {
+        let len = directory.len() + 1 + name.len();
+        let Some(place) = room.get_mut(..=len) else { continue };
+        place[..directory.len()].copy_from_slice(directory);
+        place[directory.len()] = b'/';
+        place[directory.len() + 1..len].copy_from_slice(name);
+        place[len] = 0;
+        let found = CStr::from_bytes_until_nul(place).ok()?;
+        if let Some(fd) = node::raw_open(found, libc::O_PATH | libc::O_CLOEXEC) {
+            node::raw_close(fd);
+            return CStr::from_bytes_until_nul(room).ok();
+        }
+    }
+    None
 }
 
 /// Why the dynamic linker will not load this library into a program.
@@ -173,13 +208,13 @@ fn has_no_interpreter(header: &[u8]) -> bool {
 type Strings = *const *const c_char;
 
 macro_rules! execs {
-    ($(fn $name:ident($($before:ident: $type:ty,)* [$path:ident], argv $(, $after:ident)?);)*) => {$(
+    ($(fn $name:ident($($before:ident: $type:ty,)* [$path:ident], argv $(, $after:ident)?), searched $searched:literal;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             $($before: $type,)* $path: *const c_char, argv: Strings, envp: Strings $(, $after: c_int)?
         ) -> c_int {
             let mut environment = Environment::new();
-            examine($path);
+            examine($path, $searched);
             // SAFETY: the program gives lists of C strings.
             let envp = unsafe { environment.with_ours(envp) };
             if !is_inside() {
@@ -195,9 +230,9 @@ macro_rules! execs {
 }
 
 execs! {
-    fn execve([path], argv);
-    fn execvpe([path], argv);
-    fn execveat(directory: c_int, [path], argv, flags);
+    fn execve([path], argv), searched false;
+    fn execvpe([path], argv), searched true;
+    fn execveat(directory: c_int, [path], argv, flags), searched false;
 }
 
 #[unsafe(no_mangle)]
@@ -232,14 +267,14 @@ execs_in_own_environment! {
 }
 
 macro_rules! spawns {
-    ($($name:ident)*) => {$(
+    ($($name:ident searched $searched:literal;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
             argv: Strings, envp: Strings,
         ) -> c_int {
             let mut environment = Environment::new();
-            examine(path);
+            examine(path, $searched);
             // SAFETY: the program gives lists of C strings.
             let envp = unsafe { environment.with_ours(envp) };
             next!(
@@ -251,20 +286,138 @@ macro_rules! spawns {
     )*};
 }
 
-spawns! { posix_spawn posix_spawnp }
+spawns! {
+    posix_spawn searched false;
+    posix_spawnp searched true;
+}
 
-/// An emptied environment keeps this library: what `system` and `popen` start comes from inside the C library.
+/// Has the program's own environment name this library again, if the program has taken it out.
+fn restore_own_environment() {
+    if is_inside() {
+        return;
+    }
+    let Some(own) = own() else { return };
+    for variable in &own.variables {
+        let name = variable.iter().position(|&byte| byte == b'=').unwrap_or(0);
+        let mut text = [0; 64];
+        let Some(place) = text.get_mut(..name) else { continue };
+        place.copy_from_slice(&variable[..name]);
+        // SAFETY: C strings, which live as long as the process where they become part of the environment.
+        unsafe {
+            let value = libc::getenv(text.as_ptr().cast());
+            let without = value.is_null() || *value == 0;
+            if without {
+                libc::putenv(variable.as_ptr().cast_mut().cast());
+            }
+        }
+    }
+}
+
+/// An emptied environment keeps this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clearenv() -> c_int {
     let result = next!(clearenv(): fn() -> c_int, else -1);
-    if result == 0
-        && !is_inside()
-        && let Some(own) = own()
-    {
-        for variable in &own.variables {
-            // SAFETY: the strings live as long as the process.
-            unsafe { libc::putenv(variable.as_ptr().cast_mut().cast()) };
-        }
+    if result == 0 {
+        restore_own_environment();
     }
     result
+}
+
+// What these start comes from inside the C library, with the program's own environment.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    restore_own_environment();
+    next!(system(command): fn(*const c_char) -> c_int, else -1)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
+    restore_own_environment();
+    next!(popen(command, mode): fn(*const c_char, *const c_char) -> *mut c_void, else std::ptr::null_mut())
+}
+
+/// How a function with a list of arguments ends that list.
+#[derive(Clone, Copy)]
+enum Listed {
+    /// With null.
+    Plain,
+    /// The same, and the program is searched for.
+    Searched,
+    /// With null and an environment.
+    Environment,
+}
+
+/// Most arguments of a function that lists them; as many as anybody has written down.
+const LISTED: usize = 1000;
+
+/// Does what a function with a list of arguments is for.
+///
+/// # Safety
+///
+/// `registers` are the first six arguments, the others are on the `stack`; there is a null among them.
+unsafe fn exec_listed(registers: *const usize, stack: *const usize, kind: Listed) -> c_int {
+    // SAFETY: the caller's contract.
+    let argument = |index: usize| unsafe {
+        if index < 6 { *registers.add(index) } else { *stack.add(index - 6) }
+    };
+    let mut argv = [std::ptr::null::<c_char>(); LISTED + 1];
+    let mut count = 0;
+    loop {
+        let next = argument(1 + count) as *const c_char;
+        if next.is_null() {
+            break;
+        }
+        if count == LISTED {
+            set_errno(libc::E2BIG);
+            return -1;
+        }
+        argv[count] = next;
+        count += 1;
+    }
+    let path = argument(0) as *const c_char;
+    // SAFETY: the program's strings, and a list that ends with null.
+    unsafe {
+        match kind {
+            Listed::Plain => execve(path, argv.as_ptr(), environ),
+            Listed::Searched => execvpe(path, argv.as_ptr(), environ),
+            Listed::Environment => execve(path, argv.as_ptr(), argument(2 + count) as Strings),
+        }
+    }
+}
+
+macro_rules! listed_execs {
+    ($(fn $name:ident, $collect:ident, $kind:expr;)*) => {$(
+        unsafe extern "C" fn $collect(registers: *const usize, stack: *const usize) -> c_int {
+            // SAFETY: called by the function below, which the program gives a list.
+            unsafe { exec_listed(registers, stack, $kind) }
+        }
+
+        /// Puts the arguments in registers beside those on the stack: a variadic function cannot be written in Rust.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() -> c_int {
+            std::arch::naked_asm!(
+                "push rbp",
+                "mov rbp, rsp",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "mov rdi, rsp",
+                "lea rsi, [rbp + 16]",
+                "call {collect}",
+                "leave",
+                "ret",
+                collect = sym $collect,
+            )
+        }
+    )*};
+}
+
+listed_execs! {
+    fn execl, collect_execl, Listed::Plain;
+    fn execlp, collect_execlp, Listed::Searched;
+    fn execle, collect_execle, Listed::Environment;
 }

@@ -50,7 +50,7 @@ macro_rules! opens {
             let at = libc::AT_FDCWD;
             $(let _ = at; let at = $directory;)?
             // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve(at, path) };
+            let found = unsafe { buffer.resolve_for(at, path, flags & WRITES != 0) };
             let flags = match flags_for(&found, flags) {
                 Ok(flags) => flags,
                 Err(errno) => {
@@ -85,7 +85,7 @@ macro_rules! fortified_opens {
             let at = libc::AT_FDCWD;
             $(let _ = at; let at = $directory;)?
             // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve(at, path) };
+            let found = unsafe { buffer.resolve_for(at, path, flags & WRITES != 0) };
             let flags = match flags_for(&found, flags) {
                 Ok(flags) => flags,
                 Err(errno) => {
@@ -129,7 +129,10 @@ macro_rules! streams {
         ) -> *mut c_void {
             let mut buffer = Buffer::new();
             // SAFETY: the program gives C strings or null.
-            let (found, writes) = unsafe { (buffer.resolve(libc::AT_FDCWD, path), writes(mode)) };
+            let (found, writes) = unsafe {
+                let writes = writes(mode);
+                (buffer.resolve_for(libc::AT_FDCWD, path, writes), writes)
+            };
             if found.ours && !found.is_node && writes {
                 set_errno(libc::EACCES);
                 return std::ptr::null_mut();
@@ -156,17 +159,93 @@ streams! {
     fn freopen64(stream);
 }
 
+macro_rules! creates {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, mode: c_uint) -> c_int {
+            // SAFETY: what this function is defined as (creat(2)), with the program's arguments.
+            unsafe { open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
+        }
+    )*};
+}
+
+creates! { creat creat64 }
+
+macro_rules! truncates {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, len: libc::off_t) -> c_int {
+            let mut buffer = Buffer::new();
+            // SAFETY: the program gives a C string or null.
+            let found = unsafe { buffer.resolve_for(libc::AT_FDCWD, path, true) };
+            if found.ours {
+                set_errno(if found.is_node { libc::EINVAL } else { libc::EACCES });
+                return -1;
+            }
+            next!($name(found.path, len): fn(*const c_char, libc::off_t) -> c_int, else -1)
+        }
+    )*};
+}
+
+truncates! { truncate truncate64 }
+
+macro_rules! reads_directory {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(directory: *mut c_void) -> *mut libc::dirent64 {
+            let entry = next!($name(directory): fn(*mut c_void) -> *mut libc::dirent64, else std::ptr::null_mut());
+            // SAFETY: an entry is the program's until it reads the next one; both kinds are laid out alike here.
+            if let Some(entry) = unsafe { entry.as_mut() } {
+                node::disguise_entry(entry);
+            }
+            entry
+        }
+    )*};
+}
+
+reads_directory! { readdir readdir64 }
+
+type Entries = *mut *mut *mut libc::dirent64;
+
+macro_rules! scans {
+    ($(fn $name:ident($($directory:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($directory: c_int,)? path: *const c_char, list: Entries, filter: Filter, compare: Compare
+        ) -> c_int {
+            let mut buffer = Buffer::new();
+            let at = libc::AT_FDCWD;
+            $(let _ = at; let at = $directory;)?
+            // SAFETY: the program gives a C string or null.
+            let found = unsafe { buffer.resolve(at, path) };
+            let count = next!(
+                $name($($directory,)? found.path, list, filter, compare):
+                fn($(scans!(@type $directory),)? *const c_char, Entries, Filter, Compare) -> c_int, else -1
+            );
+            if found.is_node {
+                for index in 0..usize::try_from(count).unwrap_or(0) {
+                    // SAFETY: the call has made a list of that many entries.
+                    node::disguise_entry(unsafe { &mut **(*list).add(index) });
+                }
+            }
+            count
+        }
+    )*};
+    (@type $any:ident) => { c_int };
+}
+
+scans! {
+    fn scandir();
+    fn scandir64();
+    fn scandirat(directory);
+    fn scandirat64(directory);
+}
+
 type Filter = Option<unsafe extern "C" fn(*const c_void) -> c_int>;
 type Compare = Option<unsafe extern "C" fn(*const c_void, *const c_void) -> c_int>;
 
 with_path! {
-    fn creat([path], mode: c_uint) -> c_int, else -1;
-    fn creat64([path], mode: c_uint) -> c_int, else -1;
     fn opendir([path]) -> *mut c_void, else std::ptr::null_mut();
-    fn scandir([path], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
-    fn scandir64([path], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
-    fn scandirat(directory: c_int, [path in directory], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
-    fn scandirat64(directory: c_int, [path in directory], list: *mut c_void, filter: Filter, compare: Compare) -> c_int, else -1;
     fn statfs([path], buf: *mut c_void) -> c_int, else -1;
     fn statfs64([path], buf: *mut c_void) -> c_int, else -1;
     fn statvfs([path], buf: *mut c_void) -> c_int, else -1;

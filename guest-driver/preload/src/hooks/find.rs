@@ -2,10 +2,10 @@
 //! before, and what comes out after.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::inside::is_inside;
-use crate::path::{Buffer, hidden, reveal};
+use crate::path::Buffer;
 use crate::real::next;
 
 /// `glob_t`, as far as it is the same everywhere (glob.h).
@@ -38,13 +38,28 @@ macro_rules! globs {
                     let found = &*found.cast::<Glob>();
                     let first = if flags & libc::GLOB_DOOFFS != 0 { found.offset } else { 0 };
                     for at in first..first + found.count {
-                        reveal(*found.paths.add(at));
+                        cut(*found.paths.add(at), resolved.extra);
                     }
                 }
             }
             result
         }
     )*};
+}
+
+/// Takes what the program has not given away from the start of a path.
+///
+/// # Safety
+///
+/// `path` is a C string that may be written.
+unsafe fn cut(path: *mut c_char, extra: usize) {
+    // SAFETY: the caller's contract; both ranges lie in the string, whose last byte is its zero.
+    unsafe {
+        let len = CStr::from_ptr(path).to_bytes_with_nul().len();
+        if extra < len {
+            std::ptr::copy(path.add(extra), path, len - extra);
+        }
+    }
 }
 
 globs! { glob glob64 }
@@ -62,17 +77,21 @@ type OldVisit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) ->
 thread_local! {
     static VISIT: Cell<Option<Visit>> = const { Cell::new(None) };
     static OLD_VISIT: Cell<Option<OldVisit>> = const { Cell::new(None) };
+    /// How much of each path the program has not given.
+    static EXTRA: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A path without the prepared directory, and how much that was.
+/// A path without what the program has not given, and how much that was.
 ///
 /// # Safety
 ///
 /// `path` is a C string.
 unsafe fn shown(path: *const c_char) -> (*const c_char, usize) {
-    // SAFETY: the caller's contract; what is hidden is shorter than the string.
+    // The walk may change the working directory, unseen.
+    crate::cwd::changed();
+    // SAFETY: the caller's contract; what is left out is shorter than the string.
     unsafe {
-        let skip = hidden(std::ffi::CStr::from_ptr(path).to_bytes());
+        let skip = EXTRA.get().min(CStr::from_ptr(path).to_bytes().len());
         (path.add(skip), skip)
     }
 }
@@ -106,15 +125,17 @@ macro_rules! walks {
             // SAFETY: the program gives a C string or null.
             let found = unsafe { buffer.resolve(libc::AT_FDCWD, path) };
             let ours = found.ours && !is_inside();
-            let before = if ours { $cell.replace(Some(function)) } else { None };
+            let before = if ours { ($cell.replace(Some(function)), EXTRA.replace(found.extra)) } else { (None, 0) };
             let function = if ours { $wrapper as $type } else { function };
             let result = next!(
                 $name(found.path, function, limit $(, $flags)?):
                 fn(*const c_char, $type, c_int $(, walks!(@int $flags))?) -> c_int, else -1
             );
             if ours {
-                $cell.set(before);
+                $cell.set(before.0);
+                EXTRA.set(before.1);
             }
+            crate::cwd::changed();
             result
         }
     )*};
@@ -126,34 +147,4 @@ walks! {
     fn nftw64, Visit, VISIT, visit, flags;
     fn ftw, OldVisit, OLD_VISIT, old_visit;
     fn ftw64, OldVisit, OLD_VISIT, old_visit;
-}
-
-/// `fts_open` takes several paths. The walk shows the prepared directory; no program of ROCm walks so.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fts_open(
-    paths: *const *mut c_char,
-    options: c_int,
-    compare: *const c_void,
-) -> *mut c_void {
-    const MOST: usize = 8;
-    let mut buffers = [const { None }; MOST];
-    let mut changed: [*const c_char; MOST + 1] = [std::ptr::null(); MOST + 1];
-    let mut count = 0;
-    let mut ours = false;
-    // SAFETY: the program gives a list of C strings that ends with null.
-    unsafe {
-        while count < MOST && !(*paths.add(count)).is_null() {
-            let found = buffers[count].insert(Buffer::new()).resolve(libc::AT_FDCWD, *paths.add(count));
-            ours |= found.ours;
-            changed[count] = found.path;
-            count += 1;
-        }
-        // More paths than there is room for are walked as they are.
-        ours &= (*paths.add(count)).is_null();
-    }
-    let paths = if ours { changed.as_ptr() } else { paths.cast() };
-    next!(
-        fts_open(paths, options, compare): fn(*const *const c_char, c_int, *const c_void) -> *mut c_void,
-        else std::ptr::null_mut()
-    )
 }

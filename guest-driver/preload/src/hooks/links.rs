@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int};
 
 use crate::inside::is_inside;
 use crate::path::{Buffer, PATH_MAX, hidden, reveal};
-use crate::real::next;
+use crate::real::{next, set_errno};
+use crate::settings::settings;
 
 macro_rules! reads_link {
     ($(fn $name:ident($(in $directory:ident,)? path, buf, len $(, $room:ident)?);)*) => {$(
@@ -35,7 +36,7 @@ macro_rules! reads_link {
             let mut whole = [0u8; PATH_MAX];
             let all = read(whole.as_mut_ptr().cast(), PATH_MAX);
             let whole = whole.get(..all.max(0) as usize).unwrap_or_default();
-            let skip = hidden(whole);
+            let skip = settings().map_or(0, |settings| hidden(settings, whole));
             if skip == 0 {
                 return count;
             }
@@ -80,8 +81,53 @@ gives_path! {
     fn canonicalize_file_name(path);
 }
 
+/// The working directory for a buffer of the program's: what it shows may fit where the whole would not.
+///
+/// # Safety
+///
+/// `buf` has room for `len` bytes.
+unsafe fn copy_cwd(buf: *mut c_char, len: usize) -> *mut c_char {
+    let mut whole = [0; PATH_MAX];
+    let all = next!(
+        getcwd(whole.as_mut_ptr(), PATH_MAX): fn(*mut c_char, usize) -> *mut c_char, else std::ptr::null_mut()
+    );
+    if all.is_null() && len > PATH_MAX {
+        let result =
+            next!(getcwd(buf, len): fn(*mut c_char, usize) -> *mut c_char, else std::ptr::null_mut());
+        // SAFETY: the C library gives null or the program's buffer.
+        return unsafe { reveal(result) };
+    }
+    // SAFETY: the buffer is this function's own.
+    if all.is_null() || unsafe { reveal(all) }.is_null() {
+        return std::ptr::null_mut();
+    }
+    let shown = whole.iter().position(|&byte| byte == 0).map_or(PATH_MAX, |end| end + 1);
+    if shown > len {
+        set_errno(if len == 0 { libc::EINVAL } else { libc::ERANGE });
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the caller's contract.
+    unsafe { std::ptr::copy_nonoverlapping(whole.as_ptr(), buf, shown) };
+    buf
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getcwd(buf: *mut c_char, len: usize) -> *mut c_char {
+    if !buf.is_null() && !is_inside() {
+        // SAFETY: the program's buffer has that much room.
+        return unsafe { copy_cwd(buf, len) };
+    }
+    if len > 0 && !is_inside() {
+        // SAFETY: a block of that size, which becomes the program's or is given back.
+        return unsafe {
+            let made = libc::malloc(len).cast::<c_char>();
+            let result = if made.is_null() { made } else { copy_cwd(made, len) };
+            if result.is_null() {
+                libc::free(made.cast());
+            }
+            result
+        };
+    }
     let result = next!(getcwd(buf, len): fn(*mut c_char, usize) -> *mut c_char, else std::ptr::null_mut());
     // SAFETY: as above.
     unsafe { reveal(result) }
@@ -89,11 +135,14 @@ unsafe extern "C" fn getcwd(buf: *mut c_char, len: usize) -> *mut c_char {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __getcwd_chk(buf: *mut c_char, len: usize, room: usize) -> *mut c_char {
-    let result = next!(
-        __getcwd_chk(buf, len, room): fn(*mut c_char, usize, usize) -> *mut c_char, else std::ptr::null_mut()
-    );
+    if len > room {
+        // The C library's function says what is wrong, and ends the program.
+        return next!(
+            __getcwd_chk(buf, len, room): fn(*mut c_char, usize, usize) -> *mut c_char, else std::ptr::null_mut()
+        );
+    }
     // SAFETY: as above.
-    unsafe { reveal(result) }
+    unsafe { getcwd(buf, len) }
 }
 
 #[unsafe(no_mangle)]

@@ -7,7 +7,7 @@ use libc::off_t;
 use crate::gpu::{self, Gpu};
 use crate::inside::{inside, is_inside};
 use crate::node::{self, Which};
-use crate::real::{next, set_errno};
+use crate::real::{next, raw, set_errno};
 
 /// The GPU, if a change to a range concerns it. Allocates nothing: the caller may be an allocator.
 fn concerned(address: *mut c_void, len: usize) -> Option<&'static Gpu> {
@@ -33,6 +33,15 @@ fn round(len: usize) -> usize {
     len.checked_next_multiple_of(4096).unwrap_or(len)
 }
 
+/// Takes a range in which there is nothing.
+fn reserve(address: *mut c_void, len: usize) -> Result<(), c_int> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let place = [address as usize, len, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: a new mapping, which replaces none.
+    let result = unsafe { raw::call(libc::SYS_mmap, place) };
+    if result < 0 { Err(-result as c_int) } else { Ok(()) }
+}
+
 /// Maps a node.
 fn map_node(
     which: Which,
@@ -44,16 +53,23 @@ fn map_node(
 ) -> *mut c_void {
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     let place = fixed.then_some(address as usize);
-    let result = gpu::get().and_then(|gpu| {
-        // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace.
-        let mapped = inside(|| unsafe { gpu.process.mmap(which.node(), place, len, prot, offset as u64) });
-        let mapped = mapped.map_err(|errno| errno.raw())?;
+    let map = |gpu: &'static Gpu| {
+        let reserved = if flags & libc::MAP_FIXED_NOREPLACE != 0 { Some(reserve(address, len)?) } else { None };
+        // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace; else it is reserved.
+        let mapped = unsafe { gpu.process.mmap(which.node(), place, len, prot, offset as u64) };
+        let mapped = mapped.map_err(|errno| {
+            if reserved.is_some() {
+                // SAFETY: the reservation, which nobody knows of.
+                unsafe { raw::munmap(address as usize, len) };
+            }
+            errno.raw()
+        })?;
         if let Some((range, offset)) = gpu.process.doorbells_at(mapped as usize) {
-            inside(|| crate::doorbells::mapped(range, offset));
+            crate::doorbells::mapped(range, offset);
         }
         Ok(mapped)
-    });
-    match result {
+    };
+    match gpu::get().and_then(|gpu| inside(|| map(gpu))) {
         Ok(mapped) => mapped.cast(),
         Err(errno) => {
             set_errno(errno);

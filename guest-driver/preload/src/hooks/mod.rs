@@ -8,12 +8,14 @@
 mod exec;
 mod files;
 mod find;
+mod fts;
 mod ioctl;
 mod links;
 mod memory;
 mod process;
 mod signals;
 mod stat;
+mod syscall;
 
 /// Defines functions that take a path: it is looked up, and the function behind gets what was found.
 macro_rules! with_path {

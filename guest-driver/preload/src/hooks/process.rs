@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::inside::{become_device_thread, is_inside};
 use crate::real::{next, set_errno};
-use crate::{start, summary, userfault};
+use crate::{summary, userfault};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -33,7 +33,8 @@ unsafe extern "C" fn pthread_create(
         return create(routine, argument);
     }
     let start = Box::into_raw(Box::new((routine, argument)));
-    let result = start::with_signals_blocked(|| create(device_thread, start.cast()));
+    // The thread inherits the mask of this one, which has signals blocked.
+    let result = create(device_thread, start.cast());
     if result != 0 {
         // SAFETY: no thread was made that would take it.
         drop(unsafe { Box::from_raw(start) });

@@ -7,19 +7,23 @@ use libc::sighandler_t;
 use crate::bridge;
 use crate::real::next;
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sigaction(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
-    if bridge::is_kept(signal) {
-        // SAFETY: the program's pointers are what `sigaction` takes.
-        unsafe { bridge::exchange(signal, new, old) }
-    } else {
-        bridge::real_sigaction(signal, new, old)
-    }
+macro_rules! actions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
+        ) -> c_int {
+            if bridge::is_kept(signal) {
+                // SAFETY: the program's pointers are what `sigaction` takes.
+                unsafe { bridge::exchange(signal, new, old) }
+            } else {
+                bridge::real_sigaction(signal, new, old)
+            }
+        }
+    )*};
 }
+
+actions! { sigaction __sigaction }
 
 macro_rules! signals {
     ($(fn $name:ident, $flags:expr;)*) => {$(

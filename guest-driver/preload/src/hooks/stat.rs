@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use crate::node::{self, disguise, disguise_x};
+use crate::node::{disguise, disguise_x};
 use crate::path::Buffer;
 use crate::real::next;
 
@@ -22,8 +22,8 @@ macro_rules! stats {
                 fn($(stats!(@int $version),)? $(stats!(@int $directory),)? *const c_char, *mut libc::stat $(, stats!(@int $flags))?) -> c_int,
                 else -1
             );
-            // A descriptor with an empty path is stated as well.
-            if result == 0 && (found.is_node || node::any_opened()) {
+            // Whatever led to it: a descriptor with an empty path, or a link of /proc.
+            if result == 0 {
                 // SAFETY: the call has filled it.
                 disguise(unsafe { &mut *buf });
             }
@@ -56,7 +56,7 @@ macro_rules! descriptor_stats {
                 $name($($version,)? fd, buf): fn($(descriptor_stats!(@int $version),)? c_int, *mut libc::stat) -> c_int,
                 else -1
             );
-            if result == 0 && node::any_opened() {
+            if result == 0 {
                 // SAFETY: the call has filled it.
                 disguise(unsafe { &mut *buf });
             }
@@ -88,7 +88,7 @@ unsafe extern "C" fn statx(
         statx(directory, found.path, flags, mask, buf):
         fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int, else -1
     );
-    if result == 0 && (found.is_node || node::any_opened()) {
+    if result == 0 {
         // SAFETY: the call has filled it.
         disguise_x(unsafe { &mut *buf });
     }
