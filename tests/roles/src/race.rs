@@ -26,6 +26,11 @@ const COUNTERS: &str = "/tmp/race-counters";
 /// Threads of one child.
 const THREADS: u64 = 3;
 
+/// How often the function stays until work was done.
+const ROUNDS_PER_WORK: u64 = 3;
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Counters by index.
 const OPENED: usize = 0;
 const MAPPED: usize = 1;
@@ -78,7 +83,7 @@ pub fn run(rounds: u64, out: &mut dyn Write) -> Result<()> {
                 scope.spawn(move || supervise(kind, seed, stop))
             })
             .collect();
-        let rebound = rebind(rounds);
+        let rebound = rebind(rounds, &counters);
         stop.store(true, Ordering::Relaxed);
         let ends: Vec<_> = supervisors.into_iter().map(thread::ScopedJoinHandle::join).collect();
         rebound?;
@@ -96,11 +101,14 @@ pub fn run(rounds: u64, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn rebind(rounds: u64) -> Result<()> {
+fn rebind(rounds: u64, counters: &Mapping) -> Result<()> {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     let function = function()?;
     for round in 0..rounds {
         numbers.sleep_ms(300);
+        if round % ROUNDS_PER_WORK == 0 {
+            wait_for_work(counters).with_context(|| format!("round {round}"))?;
+        }
         write_driver("unbind", &function).with_context(|| format!("round {round}"))?;
         numbers.sleep_ms(20);
         write_driver("bind", &function).with_context(|| format!("round {round}"))?;
@@ -108,10 +116,24 @@ fn rebind(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Starts one child after the other, and kills those that last.
+/// Waits until a child has got work done since the call, however slow the machine is: a race in which the GPU never works
+/// shows little.
+fn wait_for_work(counters: &Mapping) -> Result<()> {
+    let worked = || counters.word(WORKED * 8).load(Ordering::Relaxed);
+    let (before, end) = (worked(), Instant::now() + PATIENCE);
+    while worked() == before {
+        ensure!(Instant::now() < end, "no child got any work done in {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Starts one child after the other, and kills those that last; every other one that works may take its time.
 fn supervise(kind: &str, seed: u64, stop: &AtomicBool) -> Result<()> {
     let mut numbers = Numbers(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut unhurried = false;
     while !stop.load(Ordering::Relaxed) {
+        unhurried = kind == "work" && !unhurried;
         let mut child = Command::new("/proc/self/exe")
             .args(["race-child", kind, &numbers.below(u64::MAX).to_string()])
             .stdin(Stdio::null())
@@ -119,12 +141,13 @@ fn supervise(kind: &str, seed: u64, stop: &AtomicBool) -> Result<()> {
             .stderr(Stdio::null())
             .spawn()
             .context("starting a child")?;
-        let end = Instant::now() + Duration::from_millis(100 + numbers.below(1500));
+        let life = Duration::from_millis(100 + numbers.below(1500));
+        let end = Instant::now() + if unhurried { PATIENCE } else { life };
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if Instant::now() >= end {
+            if Instant::now() >= end || stop.load(Ordering::Relaxed) {
                 child.kill()?;
                 break child.wait()?;
             }
