@@ -138,8 +138,5 @@ pub(crate) fn raw_region(address: u64, size: usize) -> Result<MmapRegion, Error>
     // SAFETY: callers name memory that stays mapped while the region is in use: own mappings live as long as the
     // device, pinned memory is taken out of the device's map before it goes.
     unsafe { MmapRegion::build_raw(address as *mut u8, size, libc::PROT_READ | libc::PROT_WRITE, flags) }
-        .map_err(|error| Error::System {
-            what: "memory region",
-            source: io::Error::other(error.to_string()),
-        })
+        .map_err(|error| Error::System { what: "memory region", source: io::Error::other(error.to_string()) })
 }

@@ -357,9 +357,8 @@ const LISTED: usize = 1000;
 /// `registers` are the first six arguments, the others are on the `stack`; there is a null among them.
 unsafe fn exec_listed(registers: *const usize, stack: *const usize, kind: Listed) -> c_int {
     // SAFETY: the caller's contract.
-    let argument = |index: usize| unsafe {
-        if index < 6 { *registers.add(index) } else { *stack.add(index - 6) }
-    };
+    let argument =
+        |index: usize| unsafe { if index < 6 { *registers.add(index) } else { *stack.add(index - 6) } };
     let mut argv = [std::ptr::null::<c_char>(); LISTED + 1];
     let mut count = 0;
     loop {

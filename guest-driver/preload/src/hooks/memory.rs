@@ -54,7 +54,8 @@ fn map_node(
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     let place = fixed.then_some(address as usize);
     let map = |gpu: &'static Gpu| {
-        let reserved = if flags & libc::MAP_FIXED_NOREPLACE != 0 { Some(reserve(address, len)?) } else { None };
+        let reserved =
+            if flags & libc::MAP_FIXED_NOREPLACE != 0 { Some(reserve(address, len)?) } else { None };
         // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace; else it is reserved.
         let mapped = unsafe { gpu.process.mmap(which.node(), place, len, prot, offset as u64) };
         let mapped = mapped.map_err(|errno| {

@@ -30,7 +30,8 @@ unsafe fn by_function(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<
             libc::SYS_openat => libc::openat(fd, b as *const _, c as c_int, d as c_uint),
             libc::SYS_openat2 => {
                 // What `resolve` asks for is about links and mounts, of which the way to ours has none.
-                let how = (c as *const libc::open_how).as_ref().filter(|_| d >= size_of::<libc::open_how>())?;
+                let how =
+                    (c as *const libc::open_how).as_ref().filter(|_| d >= size_of::<libc::open_how>())?;
                 let mut buffer = crate::path::Buffer::new();
                 if !buffer.resolve(fd, b as *const _).ours {
                     return None;
@@ -64,16 +65,12 @@ unsafe fn by_function(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<
             libc::SYS_truncate => libc::truncate(a as *const _, b as libc::off_t),
             libc::SYS_mmap => {
                 let (prot, flags) = (c as c_int, d as c_int);
-                return Some(
-                    libc::mmap(a as *mut c_void, b, prot, flags, flag_e, f as libc::off_t) as c_long
-                );
+                return Some(libc::mmap(a as *mut c_void, b, prot, flags, flag_e, f as libc::off_t) as c_long);
             }
             libc::SYS_munmap => libc::munmap(a as *mut c_void, b),
             libc::SYS_mprotect => libc::mprotect(a as *mut c_void, b, c as c_int),
             libc::SYS_mremap => {
-                return Some(
-                    libc::mremap(a as *mut c_void, b, c, d as c_int, e as *mut c_void) as c_long
-                );
+                return Some(libc::mremap(a as *mut c_void, b, c, d as c_int, e as *mut c_void) as c_long);
             }
             libc::SYS_execve => execve(a as *const _, b as Strings, c as Strings),
             libc::SYS_execveat => execveat(fd, b as *const _, c as Strings, d as Strings, flag_e),
