@@ -198,8 +198,9 @@ impl Notifier {
             let Some(userfault) = notifier.userfault() else { return };
             loop {
                 // A thread waits until this is read.
-                userfault.wait(None);
-                look_at_pins();
+                if userfault.wait(None) {
+                    look_at_pins();
+                }
                 match userfault.read(None) {
                     Read::Event(Event::Unmapped(range)) => post(&range),
                     Read::Event(_) | Read::Nothing => {}

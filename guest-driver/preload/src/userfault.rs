@@ -2,10 +2,9 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::node::Identity;
 use crate::real::raw;
 
 const UFFD_API: u64 = 0xaa;
@@ -68,16 +67,24 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) struct Userfault {
     slot: &'static AtomicI32,
-    /// What tells it from a file that the program has under the same number by now.
-    identity: Option<Identity>,
 }
 
 /// Descriptors of this library, -1 where there is none.
 static DESCRIPTORS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
+/// Their inodes: a program that makes system calls of its own may have put something else under their numbers.
+static INODES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Longest wait for an event. Waiting keeps a userfaultfd alive, and those who wait for it to be read, whose number the
+/// program has closed by a system call of its own.
+const LONGEST: Duration = Duration::from_millis(250);
 
 /// Whether a descriptor is this library's.
 pub(crate) fn is_ours(fd: i32) -> bool {
-    fd >= 0 && DESCRIPTORS.iter().any(|slot| slot.load(Ordering::Relaxed) == fd)
+    fd >= 0
+        && DESCRIPTORS.iter().zip(&INODES).any(|(slot, inode)| {
+            slot.load(Ordering::Relaxed) == fd
+                && raw::fstat(fd).is_some_and(|stat| stat.st_ino == inode.load(Ordering::Relaxed))
+        })
 }
 
 /// The descriptors of this library.
@@ -143,7 +150,9 @@ impl Userfault {
         let copy = high(fd as i32);
         crate::node::raw_close(fd as i32);
         slot.store(copy, Ordering::Relaxed);
-        let userfault = Self { slot, identity: Identity::of_descriptor(copy) };
+        let inode = raw::fstat(copy).map_or(0, |stat| stat.st_ino);
+        INODES[purpose as usize].store(inode, Ordering::Relaxed);
+        let userfault = Self { slot };
         let mut api = [UFFD_API, features, 0];
         let agreed = userfault.control(UFFDIO_API, &mut api) && api[1] & features == features;
         if !agreed {
@@ -183,7 +192,7 @@ impl Userfault {
     pub(crate) fn read(&self, patience: Option<Duration>) -> Read {
         loop {
             let fd = self.slot.load(Ordering::Relaxed);
-            if fd < 0 || Identity::of_descriptor(fd) != self.identity {
+            if !is_ours(fd) {
                 return Read::Gone;
             }
             let mut message = [0u64; 4];
@@ -203,15 +212,16 @@ impl Userfault {
         }
     }
 
-    /// Sleeps until there is something to read; `false` when the time is over.
+    /// Sleeps until there is something to read; `false` when the time is over, or for now.
     pub(crate) fn wait(&self, patience: Option<Duration>) -> bool {
+        let patience = patience.unwrap_or(LONGEST).min(LONGEST);
         let mut poll = libc::pollfd { fd: self.fd() as i32, events: libc::POLLIN, revents: 0 };
-        let time = patience.map(|time| libc::timespec {
-            tv_sec: time.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(time.subsec_nanos()),
-        });
-        let time = time.as_ref().map_or(0, |time| std::ptr::from_ref(time) as usize);
-        // SAFETY: one structure that lives as long as the call, and a time that does or none.
+        let time = libc::timespec {
+            tv_sec: patience.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(patience.subsec_nanos()),
+        };
+        let time = (&raw const time) as usize;
+        // SAFETY: one structure and a time, which live as long as the call.
         unsafe { raw::call(libc::SYS_ppoll, [(&raw mut poll) as usize, 1, time, 0, 0, 0]) != 0 }
     }
 }

@@ -11,7 +11,8 @@ mod report;
 mod tree;
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,6 +92,23 @@ pub struct ExecOptions {
 struct Prepare {
     command: Command,
     program: String,
+    /// What the started process says of its namespaces when they cannot be had: of an error, `spawn` gives its number alone.
+    said: Option<File>,
+}
+
+impl Prepare {
+    /// The error of a start, with what the process has said.
+    fn failed(program: String, said: Option<File>, source: io::Error) -> ExecError {
+        let mut text = String::new();
+        if let Some(mut file) = said
+            && file.rewind().is_ok()
+            && file.read_to_string(&mut text).is_ok()
+            && !text.is_empty()
+        {
+            return ExecError::Start { program, source: io::Error::other(text) };
+        }
+        ExecError::Start { program, source }
+    }
 }
 
 impl ExecOptions {
@@ -110,13 +128,23 @@ impl ExecOptions {
         let mut command = Command::new(&program);
         command.args(self.program.iter().skip(1));
         let mut places = namespace::Places { tree, library, summary: summary.map(Path::to_path_buf) };
+        let mut said = None;
         if self.root.is_some() || self.namespace {
             let root = self.root.as_deref();
             let files = self.namespace.then_some(settings.paths.as_slice());
             let space = namespace::Namespace::new(&directory, root, files, &mut places)?;
+            let file = tempfile::tempfile().map_err(ExecError::io("create in", std::env::temp_dir()))?;
+            let place = file.try_clone().map_err(ExecError::io("copy", "a temporary file"))?;
+            said = Some(file);
+            let enter = move || {
+                space.enter().inspect_err(|error| {
+                    // Without it, the error's number is told.
+                    let _ = write!(&place, "{error}");
+                })
+            };
             // SAFETY: between fork and exec of a process with one thread, which may do anything; when the process is
             // replaced without a fork, likewise.
-            unsafe { command.pre_exec(move || space.enter()) };
+            unsafe { command.pre_exec(enter) };
         }
         let preload = match std::env::var_os("LD_PRELOAD") {
             Some(others) if !others.is_empty() => {
@@ -133,7 +161,7 @@ impl ExecOptions {
             None => command.env_remove(SUMMARY_VARIABLE),
         };
         let program = program.to_string_lossy().into_owned();
-        Ok(Prepare { command, program })
+        Ok(Prepare { command, program, said })
     }
 
     /// What the device and its files are made of.
@@ -156,7 +184,7 @@ impl ExecOptions {
 /// Replaces this process by the program; returns only when that fails.
 pub fn replace(options: &ExecOptions) -> ExecError {
     match options.prepare(None) {
-        Ok(Prepare { mut command, program }) => ExecError::Start { program, source: command.exec() },
+        Ok(Prepare { mut command, program, .. }) => ExecError::Start { program, source: command.exec() },
         Err(error) => error,
     }
 }

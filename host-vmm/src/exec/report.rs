@@ -74,7 +74,7 @@ extern "C" fn pass_on(signal: i32) {
 
 pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     let summary = tempfile::NamedTempFile::new().map_err(ExecError::io("create in", std::env::temp_dir()))?;
-    let Prepare { mut command, program } = options.prepare(Some(summary.path()))?;
+    let Prepare { mut command, program, said } = options.prepare(Some(summary.path()))?;
     // The report has standard output for itself.
     let output = io::stderr();
     command.stdout(Stdio::from(
@@ -82,8 +82,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     ));
     let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let started = Instant::now();
-    let mut child =
-        command.spawn().map_err(|source| ExecError::Start { program: program.clone(), source })?;
+    let mut child = command.spawn().map_err(|source| Prepare::failed(program.clone(), said, source))?;
     PROGRAM.store(child.id() as i32, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: the handler calls kill and nothing else.

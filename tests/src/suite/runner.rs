@@ -40,6 +40,14 @@ impl Exec {
     }
 }
 
+impl Exec {
+    /// The binary.
+    #[must_use]
+    pub fn belfry(&self) -> &Path {
+        &self.belfry
+    }
+}
+
 impl Runner for Exec {
     fn run(&self, argv: &[String], limit: Duration) -> Result<Outcome> {
         // Where a program leaves what it leaves, core files for example.

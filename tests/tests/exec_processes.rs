@@ -1,0 +1,184 @@
+//! What `belfry exec` is to processes as a whole: several at once, other root trees, namespaces, its summary and its errors.
+//!
+//! Cases inside one process are the group `process` of the suite, in `tests/programs/process`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use belfry_tests::suite::Exec;
+use belfry_vmm::image::{Cache, Freshness, Progress, rootfs};
+
+/// A root tree of the cache, made if it is not there.
+fn tree(name: &str) -> PathBuf {
+    let cache = Cache::open().unwrap();
+    rootfs::obtain(&cache, name, Freshness::Cached, &Progress::new()).unwrap().path
+}
+
+fn belfry() -> &'static Path {
+    static BELFRY: OnceLock<PathBuf> = OnceLock::new();
+    BELFRY.get_or_init(|| Exec::new(Path::new("/")).unwrap().belfry().to_owned())
+}
+
+/// `belfry exec OPTIONS --root TREE -- PROGRAM...`.
+fn exec(options: &[&str], tree: &Path, program: &[&str]) -> Command {
+    let mut command = Command::new(belfry());
+    command.args(["exec", "--quiet"]).args(options).arg("--root").arg(tree).arg("--").args(program);
+    command.stdin(Stdio::null()).current_dir("/");
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}: {}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Uses the driver without any library of ROCm, and says what it is.
+const USE: &str = "import fcntl, os
+def use():
+    fd = os.open('/dev/kfd', os.O_RDWR)
+    answer = fcntl.ioctl(fd, 0x80084b01, bytes(8))
+    assert answer[0] == 1, answer
+    return fd
+";
+
+/// What a user does at first, whatever the distribution's C library, coreutils and Python.
+fn tree_shows_and_opens_the_gpu(name: &str) {
+    let tree = tree(name);
+    let shell = "set -e; test -c /dev/kfd; test -c /dev/dri/renderD128; ls -l /dev/dri | grep -q '226, 128'
+        test \"$(stat -c %F /dev/kfd)\" = 'character special file'; cd /dev/dri; test -c renderD128
+        test $(cat /sys/class/kfd/kfd/topology/nodes/1/gpu_id) -gt 0
+        test \"$(find /dev/dri -type c | wc -l)\" = 2";
+    stdout(&exec(&[], &tree, &["sh", "-c", shell]).output().unwrap());
+    let python = format!(
+        "{USE}
+import glob, pathlib, stat, subprocess, sys
+use()
+assert stat.S_ISCHR(os.stat('/dev/dri/renderD128').st_mode)
+assert sorted(os.listdir('/dev/dri')) == ['card0', 'renderD128']
+assert glob.glob('/dev/dri/render*') == ['/dev/dri/renderD128']
+assert os.path.realpath('/sys/class/kfd/kfd') == '/sys/devices/virtual/kfd/kfd'
+assert any(path.name == 'gpu_id' for path in pathlib.Path('/sys/class/kfd/kfd/topology').rglob('*'))
+child = 'import os; os.open(\"/dev/kfd\", os.O_RDWR)'
+subprocess.run([sys.executable, '-c', child], check=True, env={{}})
+print('seen')
+"
+    );
+    assert_eq!(stdout(&exec(&[], &tree, &["python3", "-c", &python]).output().unwrap()), "seen\n");
+}
+
+#[test]
+fn glibc_2_36_shows_and_opens_the_gpu() {
+    tree_shows_and_opens_the_gpu("debian12");
+}
+
+#[test]
+fn newest_glibc_shows_and_opens_the_gpu() {
+    tree_shows_and_opens_the_gpu("sid");
+}
+
+#[test]
+fn summary_has_a_line_for_each_process_that_used_the_gpu() {
+    let python = format!(
+        "{USE}
+use()
+for child in range(3):
+    if os.fork() == 0:
+        if child < 2:
+            use()
+        os._exit(0)
+for child in range(3):
+    os.wait()
+os.system('true')
+os._exit(5)
+"
+    );
+    let output = exec(&["--json"], &tree("rocm"), &["python3", "-c", &python]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut pids: Vec<_> =
+        report["processes"].as_array().unwrap().iter().map(|one| one["pid"].as_i64()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    assert_eq!(pids.len(), 3, "{report}");
+    assert_eq!(report["exit_status"], 5);
+}
+
+#[test]
+fn devices_of_two_configurations_run_at_once() {
+    let tree = tree("rocm");
+    let python = format!(
+        "{USE}
+import time
+use()
+open('/tmp/' + os.environ['OWN'], 'w').close()
+while not os.path.exists('/tmp/' + os.environ['OTHER']):
+    time.sleep(0.01)
+for line in open('/sys/class/kfd/kfd/topology/nodes/1/properties'):
+    if line.startswith('simd_count'):
+        print(line.split()[1])
+for line in open('/sys/class/kfd/kfd/topology/nodes/1/mem_banks/0/properties'):
+    if line.startswith('size_in_bytes'):
+        print(line.split()[1])
+"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let name = |one: &str| folder.path().join(one).strip_prefix("/tmp").unwrap().to_str().unwrap().to_owned();
+    let start = |options: &[&str], own: &str, other: &str| {
+        let mut command = exec(options, &tree, &["timeout", "60", "python3", "-c", &python]);
+        command.env("OWN", name(own)).env("OTHER", name(other)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let one = start(&["--cus", "4", "--vram", "64M"], "one", "two");
+    let two = start(&["--cus", "16", "--vram", "512M"], "two", "one");
+    let (one, two) = (stdout(&one.wait_with_output().unwrap()), stdout(&two.wait_with_output().unwrap()));
+    let numbers = |text: &str| text.lines().map(|line| line.parse::<u64>().unwrap()).collect::<Vec<_>>();
+    for (text, simds, vram) in [(one, 8, 64 << 20), (two, 32, 512 << 20)] {
+        let numbers = numbers(&text);
+        // The driver keeps a little for itself.
+        assert!(numbers[0] == simds && (vram - (16 << 20)..=vram).contains(&numbers[1]), "{text}");
+    }
+}
+
+#[test]
+fn static_program_reads_the_topology_in_a_namespace() {
+    let shell = "set -e; place=$(mktemp -d); trap 'rm -r $place' EXIT; cat > $place/main.c <<'END'
+#include <stdio.h>
+int main(void) {
+    char text[64];
+    FILE* file = fopen(\"/sys/class/kfd/kfd/topology/nodes/1/gpu_id\", \"r\");
+    return !file || !fgets(text, sizeof text, file) || puts(text) < 0;
+}
+END
+cc -static $place/main.c -o $place/main; $place/main";
+    let tree = tree("rocm");
+    let output = exec(&["--namespace"], &tree, &["sh", "-c", shell]).output().unwrap();
+    assert!(stdout(&output).trim().parse::<u32>().unwrap() > 0);
+    let output = exec(&[], &tree, &["sh", "-c", shell]).output().unwrap();
+    assert!(!output.status.success(), "without a namespace, it is not there");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("main is statically linked"), "{said}");
+}
+
+#[test]
+fn root_without_namespaces_is_one_error_that_says_what_to_do() {
+    let tree = tree("rocm");
+    for options in [&[][..], &["--json"]] {
+        let mut command = Command::new("unshare");
+        // Limits of a user namespace of its own: nothing of this machine changes.
+        let script = "echo 0 > /proc/sys/user/max_user_namespaces; echo 0 > /proc/sys/user/max_mnt_namespaces; exec \"$@\"";
+        command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]).arg(belfry());
+        command.args(["exec", "--quiet"]).args(options).arg("--root").arg(&tree).args(["--", "true"]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("no user namespace") && said.contains("leave --root out"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
