@@ -125,7 +125,7 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
     // SAFETY: the kernel gives a valid structure to handlers with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    if code <= 0 || address < 4096 || address >= 1 << 47 {
+    if code <= 0 || !(4096..1 << 47).contains(&address) {
         return false;
     }
     if signal != libc::SIGSEGV || code != SEGV_MAPERR {

@@ -37,8 +37,8 @@ static MAIL: Mail = Mail {
     looked: AtomicU32::new(0),
 };
 
-/// How long a thread that unmaps waits for the driver at most.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a thread that unmaps waits for the driver at most: far longer than that takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Says that a range is gone. Waits for nobody and allocates nothing, so that a signal handler can say it as well.
 pub(crate) fn post(range: &Range<usize>) {
