@@ -23,6 +23,9 @@ use crate::userfault::{Event, Purpose, Read, Userfault};
 struct Mail {
     /// Start and length of each; a length of 0: free.
     slots: [(AtomicUsize, AtomicUsize); 256],
+    /// From where to where lies what found no slot.
+    first: AtomicUsize,
+    last: AtomicUsize,
     /// Counts what was posted; the reader sleeps on it.
     posted: AtomicU32,
     /// Counts how often all pins were to be looked at, and which of these times is over.
@@ -32,30 +35,34 @@ struct Mail {
 
 static MAIL: Mail = Mail {
     slots: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256],
+    first: AtomicUsize::new(usize::MAX),
+    last: AtomicUsize::new(0),
     posted: AtomicU32::new(0),
     asked: AtomicU32::new(0),
     looked: AtomicU32::new(0),
 };
 
-/// How long a thread that unmaps waits for the driver at most.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a thread that unmaps waits for the driver at most: far longer than that takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Says that a range is gone. Waits for nobody and allocates nothing, so that a signal handler can say it as well.
+/// Says that a range is gone. Waits for nobody and allocates nothing, so that a signal handler can say it as well: the
+/// driver may be waiting for the very thread.
 pub(crate) fn post(range: &Range<usize>) {
-    loop {
-        for (start, len) in &MAIL.slots {
-            // The start holds the place until the length says that it is taken.
-            if len.load(Ordering::Acquire) == 0
-                && start.compare_exchange(0, range.start.max(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            {
-                len.store(range.len().max(1), Ordering::Release);
-                MAIL.posted.fetch_add(1, Ordering::Release);
-                futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
-                return;
-            }
+    let taken = MAIL.slots.iter().find(|(start, len)| {
+        // The start holds the place until the length says that it is taken.
+        len.load(Ordering::Acquire) == 0
+            && start.compare_exchange(0, range.start.max(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    });
+    match taken {
+        Some((_, len)) => len.store(range.len().max(1), Ordering::Release),
+        // What is still there in between is pinned anew and goes on.
+        None => {
+            MAIL.last.fetch_max(range.end, Ordering::AcqRel);
+            MAIL.first.fetch_min(range.start, Ordering::AcqRel);
         }
-        std::hint::spin_loop();
     }
+    MAIL.posted.fetch_add(1, Ordering::Release);
+    futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
 }
 
 #[expect(unsafe_code, reason = "a system call")]
@@ -112,6 +119,11 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
             MAIL.looked.store(asked, Ordering::Release);
             futex(&MAIL.looked, libc::FUTEX_WAKE, 1, None);
         }
+        let first = MAIL.first.swap(usize::MAX, Ordering::AcqRel);
+        if first != usize::MAX {
+            found = true;
+            tell(first, MAIL.last.swap(0, Ordering::AcqRel).saturating_sub(first).max(1));
+        }
         for (start, len) in &MAIL.slots {
             let length = len.load(Ordering::Acquire);
             if length > 0 {
@@ -134,6 +146,7 @@ pub(crate) fn forget() {
         len.store(0, Ordering::Relaxed);
         start.store(0, Ordering::Relaxed);
     }
+    MAIL.first.store(usize::MAX, Ordering::Relaxed);
     crate::userfault::forget();
 }
 
@@ -197,11 +210,13 @@ impl Notifier {
         let read = move || {
             let Some(userfault) = notifier.userfault() else { return };
             loop {
-                // A thread waits until this is read.
                 if userfault.wait(None) {
+                    // A thread waits until this is read.
                     look_at_pins();
+                } else if !userfault.is_gone() {
+                    continue;
                 }
-                match userfault.read(None) {
+                match userfault.read(Some(Duration::ZERO)) {
                     Read::Event(Event::Unmapped(range)) => post(&range),
                     Read::Event(_) | Read::Nothing => {}
                     Read::Gone => return,
@@ -271,6 +286,21 @@ mod tests {
             assert!(!has_hole(&(start..start + page)));
             raw::munmap(start, 3 * page);
             assert!(has_hole(&(start..start + page)));
+        }
+    }
+
+    /// A handler that waited for room would wait for ever: the driver waits for its thread.
+    #[test]
+    fn posts_beyond_all_slots_are_kept_as_one_range_and_do_not_wait() {
+        for page in 1..=300usize {
+            post(&(page * 4096..(page + 1) * 4096));
+        }
+        assert!(MAIL.slots.iter().all(|(_, len)| len.load(Ordering::Relaxed) == 4096));
+        assert_eq!(MAIL.first.load(Ordering::Relaxed), 257 * 4096);
+        assert_eq!(MAIL.last.load(Ordering::Relaxed), 301 * 4096);
+        for (start, len) in &MAIL.slots {
+            len.store(0, Ordering::Relaxed);
+            start.store(0, Ordering::Relaxed);
         }
     }
 }

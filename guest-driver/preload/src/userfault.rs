@@ -188,7 +188,12 @@ impl Userfault {
         self.control(UFFDIO_WRITEPROTECT, &mut [range.start as u64, range.len() as u64, mode])
     }
 
-    /// Waits for an event, for ever or for a while.
+    /// Whether the descriptor is this library's no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        !is_ours(self.slot.load(Ordering::Relaxed))
+    }
+
+    /// Waits for an event, for a while at most.
     pub(crate) fn read(&self, patience: Option<Duration>) -> Read {
         loop {
             let fd = self.slot.load(Ordering::Relaxed);

@@ -37,7 +37,8 @@ struct Writer {
     // Waits until it has gone over the memory a few times more.
     void more(uint32_t times) const {
         uint32_t before = __atomic_load_n(rounds, __ATOMIC_RELAXED);
-        for (int i = 0; i < 40000 && __atomic_load_n(rounds, __ATOMIC_RELAXED) - before < times; i++) usleep(500);
+        time_t until = time(nullptr) + 8;
+        while (time(nullptr) < until && __atomic_load_n(rounds, __ATOMIC_RELAXED) - before < times) usleep(500);
     }
     void end() const {
         __atomic_store_n(stop, 1u, __ATOMIC_RELAXED);
