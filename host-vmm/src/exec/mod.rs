@@ -1,8 +1,8 @@
 //! `belfry exec`: any program with a GPU, as an ordinary process.
 //!
-//! The program is started with a library that serves the nodes of the driver from within ([`library`]), and finds the files
-//! that a driver would have made in a prepared directory ([`tree`]). With a root file system, it runs in user and mount
-//! namespaces of its own ([`namespace`]), without any rights that the user does not have.
+//! The program is started with a library that serves the nodes of the driver from within (`library.rs`), and finds the files
+//! that a driver would have made in a prepared directory (`tree.rs`). With a root file system, it runs in user and mount
+//! namespaces of its own (`namespace.rs`), without any rights that the user does not have.
 #![expect(unsafe_code, reason = "starts programs in namespaces")]
 
 mod library;
