@@ -71,7 +71,10 @@ struct Suite {
 ///
 /// What cannot be prepared: sources, the root tree, compilers, belfry, the guest.
 pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
-    let plan = Plan::new()?;
+    let mut plan = Plan::new()?;
+    if mode == Mode::Guest {
+        plan.keep_those_of_guests();
+    }
     let named = |name: &str| format!("{}::{name}", mode.name());
     let wanted: Vec<&Test> = plan
         .tests

@@ -49,6 +49,17 @@ pub struct Ready {
 }
 
 impl Plan {
+    /// Leaves out the cases that make no sense in a guest.
+    pub fn keep_those_of_guests(&mut self) {
+        let programs = &self.programs;
+        self.tests.retain(|test| match test.what {
+            What::Case { program, .. } => {
+                programs.get(program).is_some_and(|program| program.language.runs_in_guest())
+            }
+            What::Tool { .. } => true,
+        });
+    }
+
     /// Reads sources and documentation.
     ///
     /// # Errors
