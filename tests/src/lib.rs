@@ -8,8 +8,10 @@ pub mod suite;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_vmm::guest::{Guest, GuestError};
 use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress, programs};
 
 /// Fetches, builds and caches what a guest needs.
@@ -19,6 +21,25 @@ use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress, programs};
 /// When something cannot be had; the error says what, and what to do.
 pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
     Ok(GuestImage::prepare(cache, Freshness::Cached, &Progress::new())?)
+}
+
+/// Unloads the driver once nobody uses it: the last file of a process that has ended is let go of by a work of the
+/// driver's, a moment later.
+///
+/// # Errors
+///
+/// What the guest says; that the driver is in use only after half a minute.
+pub fn unload(guest: &mut Guest) -> std::result::Result<(), GuestError> {
+    let mut tries = 300;
+    loop {
+        match guest.unload_driver() {
+            Err(GuestError::Refused { errno: libc::EAGAIN, .. }) if tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            unloaded => return unloaded.map(drop),
+        }
+    }
 }
 
 /// The lines of a guest's log in which its kernel complains of something.

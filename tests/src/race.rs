@@ -27,7 +27,7 @@ pub fn run(config: &GuestConfig, rounds: u64, limit: Duration) -> Result<String>
         ensure!(exit.status == 0, "{argv:?} failed\n{stdout}{stderr}\n{}", guest.kernel_log()?);
         said.push_str(&stdout);
     }
-    guest.unload_driver()?;
+    crate::unload(&mut guest)?;
     let log = guest.kernel_log()?;
     let complaints = complaints(&log);
     ensure!(complaints.is_empty(), "the guest's kernel complained:\n{}", complaints.join("\n"));

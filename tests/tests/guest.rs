@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belfry_tests::disks::Images;
-use belfry_tests::{complaints, guest_image, guest_roles, race};
+use belfry_tests::{complaints, guest_image, guest_roles, race, unload};
 use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_vmm::image::Cache;
 use belfry_vmm::vfio_user::DoorbellMode;
@@ -71,7 +71,7 @@ fn driver_reloads_twenty_times_with_work_in_between() {
     let (mut guest, roles) = boot_with_roles();
     for round in 0..20 {
         assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
-        guest.unload_driver().unwrap();
+        unload(&mut guest).unwrap();
         guest.load_driver().unwrap();
     }
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
@@ -99,11 +99,11 @@ fn driver_is_clean_under_the_allocators_checks() {
         let (spinner, _) = start_role(&mut guest, &[roles, "spin", &announcement], &announcement);
         guest.kill(spinner, SIGKILL).unwrap();
         assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
-        guest.unload_driver().unwrap();
+        unload(&mut guest).unwrap();
         guest.load_driver().unwrap();
     }
     succeed(&mut guest, &["/bin/belfry-examples", "all"]);
-    guest.unload_driver().unwrap();
+    unload(&mut guest).unwrap();
     finish(guest);
 }
 
@@ -171,7 +171,7 @@ fn driver_unloads_after_a_process_died_with_its_queue_running() {
     let (spinner, _) = start_role(&mut guest, &[roles, "spin", "/tmp/spinning"], "/tmp/spinning");
     guest.kill(spinner, SIGKILL).unwrap();
     assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
-    guest.unload_driver().unwrap();
+    unload(&mut guest).unwrap();
     guest.load_driver().unwrap();
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
     finish(guest);
