@@ -41,10 +41,10 @@ fn finish(found: &Resolved, fd: c_int) -> c_int {
 }
 
 macro_rules! opens {
-    ($(fn $name:ident($($directory:ident)?);)*) => {$(
+    ($(fn $name:ident($(in $directory:ident)? $(with $mode:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
-            $($directory: c_int,)? path: *const c_char, flags: c_int, mode: c_uint
+            $($directory: c_int,)? path: *const c_char, flags: c_int $(, $mode: c_uint)?
         ) -> c_int {
             let mut buffer = Buffer::new();
             let at = libc::AT_FDCWD;
@@ -60,55 +60,26 @@ macro_rules! opens {
             };
             let path = found.path;
             let fd = next!(
-                $name($($directory,)? path, flags, mode):
-                fn($(opens!(@type $directory),)? *const c_char, c_int, c_uint) -> c_int, else -1
+                $name($($directory,)? path, flags $(, $mode)?):
+                fn($(opens!(@int $directory),)? *const c_char, c_int $(, opens!(@mode $mode))?) -> c_int, else -1
             );
             finish(&found, fd)
         }
     )*};
-    (@type $any:ident) => { c_int };
+    (@int $any:ident) => { c_int };
+    (@mode $any:ident) => { c_uint };
 }
 
 opens! {
-    fn open();
-    fn open64();
-    fn openat(directory);
-    fn openat64(directory);
-}
-
-// What `_FORTIFY_SOURCE` makes of them: without a mode.
-macro_rules! fortified_opens {
-    ($(fn $name:ident($($directory:ident)?);)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($directory: c_int,)? path: *const c_char, flags: c_int) -> c_int {
-            let mut buffer = Buffer::new();
-            let at = libc::AT_FDCWD;
-            $(let _ = at; let at = $directory;)?
-            // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve_for(at, path, flags & WRITES != 0) };
-            let flags = match flags_for(&found, flags) {
-                Ok(flags) => flags,
-                Err(errno) => {
-                    set_errno(errno);
-                    return -1;
-                }
-            };
-            let path = found.path;
-            let fd = next!(
-                $name($($directory,)? path, flags):
-                fn($(fortified_opens!(@type $directory),)? *const c_char, c_int) -> c_int, else -1
-            );
-            finish(&found, fd)
-        }
-    )*};
-    (@type $any:ident) => { c_int };
-}
-
-fortified_opens! {
+    fn open(with mode);
+    fn open64(with mode);
+    fn openat(in directory with mode);
+    fn openat64(in directory with mode);
+    // What `_FORTIFY_SOURCE` makes of them: without a mode.
     fn __open_2();
     fn __open64_2();
-    fn __openat_2(directory);
-    fn __openat64_2(directory);
+    fn __openat_2(in directory);
+    fn __openat64_2(in directory);
 }
 
 /// Whether a mode of `fopen` asks for more than reading.
