@@ -2,9 +2,9 @@
 //!
 //! Queues that want a slot wait in the order in which they were last put on or taken off one. There are not enough slots
 //! where there are more queues than hardware has, and where a queue is scheduled exclusively, as queues with the global
-//! wave sync are: such a queue is alone on the hardware. Whoever has a slot that others wait for keeps it while it has
-//! work, for its quantum; an exclusive queue that waits is not overtaken, and an exclusive queue whose quantum is over goes
-//! behind those that wait.
+//! wave sync are: such a queue is alone on the hardware. A queue keeps its slot while it has work; when others wait for the
+//! slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose quantum is
+//! over goes behind the queues that wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -277,7 +277,7 @@ impl Mes {
     /// Gives free slots to queues that want one.
     fn fill_slots(&mut self, core: &Core, kernel: &AddressSpace) {
         for doorbell in self.waiting(core, kernel) {
-            // Nobody goes before one that has to be alone: it would never be.
+            // A queue that came later is not mapped before an exclusive one, which would never be alone then.
             if self.is_kept_off(doorbell) {
                 return;
             }

@@ -1,7 +1,6 @@
 //! Windows of the bus interface: VRAM through MM_INDEX/MM_DATA, far registers through two index/data pairs.
 //!
-//! A far register reads what was last written (0 at first), as those of the BAR that nobody models, and is counted as
-//! they are.
+//! A far register reads what was last written, 0 at first. It is counted like a register of the BAR without a model.
 
 use std::sync::PoisonError;
 

@@ -26,7 +26,8 @@ const BATCH: usize = 64;
 /// How often a thread that rings a doorbell looks at the queue before it leaves the rest to the scheduler's thread.
 const LOOKS: usize = 4;
 
-/// How long the scheduler waits between looks at doorbells nobody announces: ever longer while nothing happens.
+/// How long the scheduler waits between looks at doorbells that the host does not announce. The time grows
+/// while nothing happens.
 #[derive(Debug, Default)]
 struct Interval {
     length: Duration,
