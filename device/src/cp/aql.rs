@@ -20,7 +20,7 @@ use super::env::{CpEnv, QueueIdentity};
 use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, BlockedOn, Progress, barrier, complete, pm4};
-use crate::shader::{ScratchPool, ShaderEngine, ShaderQueue};
+use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
 
 /// Packets a queue may have started and not retired.
@@ -82,12 +82,12 @@ impl std::fmt::Debug for AqlQueue {
 }
 
 impl AqlQueue {
-    /// A queue as its HQD describes it, running in `space`.
+    /// A queue as its HQD describes it, running in `space` with this global wave sync.
     ///
     /// Keep the object while the queue is off its hardware slot ([`AqlQueue::suspend`]): it holds the waves in progress.
     #[must_use]
-    pub fn new(config: AqlConfig, space: Arc<AddressSpace>, env: &CpEnv) -> AqlQueue {
-        let shader = ShaderQueue::new(space, config.apertures);
+    pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
+        let shader = ShaderQueue::new(space, config.apertures, gws);
         AqlQueue {
             config,
             state: Arc::new(QueueState::new(shader, config.identity, env)),
@@ -141,9 +141,10 @@ impl AqlQueue {
         self.state.set_identity(identity);
     }
 
-    /// Gives the queue's waves the global wave sync, or takes it away.
-    pub fn grant_gws(&self, granted: bool) {
-        self.state.shader.grant_gws(granted);
+    /// The queue's global wave sync.
+    #[must_use]
+    pub fn gws(&self) -> &Arc<Gws> {
+        self.state.shader.gws()
     }
 
     /// Takes the waves of a suspended queue off the GPU; [`AqlQueue::resume`] puts them back.

@@ -13,6 +13,7 @@ use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue, BlockedOn, Progress, QueueIdentity};
 use crate::device::Core;
 use crate::queue::{Hqd, HqdId, mqd_from_bytes};
+use crate::shader::Gws;
 use crate::vm::AddressSpace;
 
 /// What becomes of a queue's waves when it is removed while they run.
@@ -75,6 +76,8 @@ pub(super) struct Queue {
     /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
     /// no other queue is.
     pub(super) exclusive: bool,
+    /// Its global wave sync, which stays as it is while the queue has no engine.
+    gws: Arc<Gws>,
     /// How long it asked to keep a slot that others wait for.
     pub(super) asked: Asked,
     /// SUSPEND has named its gang.
@@ -135,6 +138,9 @@ impl Queue {
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
             return Err(Refusal("MQD with an impossible ring size"));
         }
+        let exclusive = frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED);
+        let gws = Arc::new(Gws::default());
+        gws.grant(exclusive);
         let queue = Self {
             doorbell: frame.doorbell_offset,
             process: frame.process_context_addr.get(),
@@ -142,7 +148,8 @@ impl Queue {
             mqd: frame.mqd_addr.get(),
             wptr: frame.wptr_addr.get(),
             trap: trap_handler(frame),
-            exclusive: frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED),
+            exclusive,
+            gws,
             asked: Asked::new(frame),
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
@@ -226,7 +233,6 @@ impl Queue {
         };
         if let Some(engine) = &mut self.engine {
             engine.set_identity(identity);
-            engine.grant_gws(self.exclusive);
             engine.resume();
         } else {
             let bases = core.mmio.sh_mem_bases(vmid);
@@ -250,9 +256,7 @@ impl Queue {
                     private_base: u64::from(bases & 0xffff) << 48,
                 },
             };
-            let engine = AqlQueue::new(config, Arc::clone(space), &core.env);
-            engine.grant_gws(self.exclusive);
-            self.engine = Some(engine);
+            self.engine = Some(AqlQueue::new(config, Arc::clone(space), Arc::clone(&self.gws), &core.env));
         }
         self.slot = Some(id);
         self.since = Instant::now();
@@ -339,6 +343,8 @@ impl Queue {
     /// Takes over waves that were kept, and takes their number out of the MQD.
     pub(super) fn restore(&mut self, core: &Core, kernel: &AddressSpace, saved: Saved) {
         self.read_index = saved.engine.read_index();
+        self.gws = Arc::clone(saved.engine.gws());
+        self.gws.grant(self.exclusive);
         self.engine = Some(saved.engine);
         self.leave_token(core, kernel, 0);
     }

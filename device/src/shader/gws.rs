@@ -39,9 +39,10 @@ pub(super) enum Answer {
     Refused,
 }
 
-/// The resources of one queue, if it was given any.
+/// The resources of one queue, if it was given any. They outlive its waves: what one dispatch sets up, the next one uses, also
+/// when the queue has been off its slot in between.
 #[derive(Debug, Default)]
-pub(super) struct Gws {
+pub struct Gws {
     /// Those in use.
     resources: Mutex<Option<BTreeMap<u8, Resource>>>,
 }
@@ -52,7 +53,7 @@ impl Gws {
     }
 
     /// Gives the queue all resources, or takes them away; those it has stay as they are.
-    pub(super) fn grant(&self, granted: bool) {
+    pub fn grant(&self, granted: bool) {
         let mut resources = self.lock();
         *resources = granted.then(|| resources.take().unwrap_or_default());
     }

@@ -31,6 +31,7 @@ mod workgroup;
 pub use dispatch::{Announcement, Notice, Owner, Runner};
 pub use engine::{Clock, Error, ShaderConfig, ShaderEngine};
 pub use failure::{FailureClass, Reason, WaveFailure};
+pub use gws::Gws;
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};
 pub use queue::ShaderQueue;
 pub use scratch::ScratchPool;

@@ -25,13 +25,13 @@ pub struct ShaderQueue {
     left: Condvar,
     /// Waves resident, running or paused.
     waves: AtomicU32,
-    gws: Gws,
+    gws: Arc<Gws>,
 }
 
 impl ShaderQueue {
-    /// A queue whose waves run in `space`.
+    /// A queue whose waves run in `space`, with this global wave sync.
     #[must_use]
-    pub fn new(space: Arc<AddressSpace>, apertures: Apertures) -> Arc<ShaderQueue> {
+    pub fn new(space: Arc<AddressSpace>, apertures: Apertures, gws: Arc<Gws>) -> Arc<ShaderQueue> {
         Arc::new(ShaderQueue {
             space,
             apertures,
@@ -40,7 +40,7 @@ impl ShaderQueue {
             busy: Mutex::new(0),
             left: Condvar::new(),
             waves: AtomicU32::new(0),
-            gws: Gws::default(),
+            gws,
         })
     }
 
@@ -54,12 +54,9 @@ impl ShaderQueue {
         self.apertures
     }
 
-    /// Gives its waves the global wave sync, or takes it away; while they have it, no other queue that has it runs.
-    pub fn grant_gws(&self, granted: bool) {
-        self.gws.grant(granted);
-    }
-
-    pub(super) fn gws(&self) -> &Gws {
+    /// Its global wave sync; while its waves have it, no other queue that has it runs.
+    #[must_use]
+    pub fn gws(&self) -> &Arc<Gws> {
         &self.gws
     }
 

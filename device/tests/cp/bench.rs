@@ -229,7 +229,7 @@ impl Bench {
             read_index: 0,
             apertures: Apertures { shared_base: 1 << 48, private_base: 2 << 48 },
         };
-        let cp = AqlQueue::new(config, Arc::clone(&self.space), &self.env);
+        let cp = AqlQueue::new(config, Arc::clone(&self.space), Arc::default(), &self.env);
         let space = Arc::clone(&self.space);
         Queue { cp, ring, amd_queue, packets, doorbell, write_index: 0, space }
     }

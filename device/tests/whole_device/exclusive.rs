@@ -11,6 +11,8 @@ use belfry_device::trace::{TraceEvent, TraceSink};
 use crate::driver::{Driver, eventually};
 use crate::kernels::{Spinning, ready_to_spin_with};
 
+static GRIDSYNC: &[u8] = include_bytes!("../../../guest-runtime/kernels/gridsync.gfx1100.hsaco");
+
 /// The first doorbell of exclusive queues; others have lower ones.
 const EXCLUSIVE: u32 = 0x1_0000;
 
@@ -108,6 +110,22 @@ fn exclusive_queue_without_work_keeps_nobody_off() {
     driver.scheduler_looks();
     assert_eq!(slots.turns(), turns);
     ends(&driver, &other);
+    slots.check();
+}
+
+#[test]
+fn global_wave_sync_stays_as_it_is_while_its_queue_is_off() {
+    let (mut driver, slots) = up();
+    let mut alone = ready(&mut driver, 0x8010, true);
+    let set = alone.run(&mut driver, (GRIDSYNC, "gws_admit.kd"), &[1]);
+    eventually("the semaphore is set up", || driver.ram_u64(set) == 0);
+    let mut other = ready(&mut driver, 0x8001, false);
+    other.start(&driver);
+    ends(&driver, &other);
+    assert_eq!(slots.turns(), [1, 1], "another queue has been on the hardware since");
+    let words = [(); 3].map(|()| alone.words(&mut driver));
+    let admitted = alone.run(&mut driver, (GRIDSYNC, "admitted.kd"), &words);
+    eventually("the semaphore admits", || driver.ram_u64(admitted) == 0);
     slots.check();
 }
 

@@ -127,6 +127,26 @@ impl Spinning {
     }
 }
 
+impl Spinning {
+    /// Runs a kernel of one workgroup with `args` on its queue: the address of what its completion signal counts down.
+    pub fn run(&mut self, driver: &mut Driver, (elf, symbol): (&[u8], &str), args: &[u64]) -> u64 {
+        let kernel = load(driver, &mut self.process, elf, symbol);
+        let (kernarg, kernarg_va) = self.process.alloc(driver, 4096);
+        for (at, &arg) in (kernarg..).step_by(8).zip(args) {
+            driver.set_ram_u64(at, arg);
+        }
+        hidden(driver, kernarg + 8 * args.len() as u64, 64, 64);
+        let (done, done_va) = signal(driver, &mut self.process, 1);
+        self.queue.put(driver, &dispatch(kernel, kernarg_va, 64, 64, done_va));
+        done + 8
+    }
+
+    /// Zeroed memory of its process, as the process sees it.
+    pub fn words(&mut self, driver: &mut Driver) -> u64 {
+        self.process.alloc(driver, 4096).1
+    }
+}
+
 /// One that nobody has started yet.
 fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     ready_to_spin_with(driver, pasid, doorbell, AddQueueFlags::empty())
