@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use belfry_device::GpuConfig;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
-use belfry_vmm::hosted::HostedTransport;
+use belfry_runtime_hosted::HostedTransport;
 
 fn process(config: GpuConfig) -> Runtime {
     let gpu = HostedGpu::new(GpuConfig { vram_size: 64 << 20, ..config }).unwrap();

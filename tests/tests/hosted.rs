@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belfry_device::GpuConfig;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
-use belfry_vmm::hosted::HostedTransport;
+use belfry_runtime_hosted::HostedTransport;
 
 /// A GPU of its own for one test.
 fn gpu() -> Arc<HostedGpu> {

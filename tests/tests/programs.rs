@@ -13,7 +13,7 @@ use std::sync::Arc;
 use belfry_device::GpuConfig;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
-use belfry_vmm::hosted::HostedTransport;
+use belfry_runtime_hosted::HostedTransport;
 
 /// The compiler for the processor's side.
 const CLANG: &str = "clang-19";

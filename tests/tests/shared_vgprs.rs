@@ -3,8 +3,8 @@
 use belfry_device::GpuConfig;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
+use belfry_runtime_hosted::HostedTransport;
 use belfry_tests::assembly::{Kernel, assemble};
-use belfry_vmm::hosted::HostedTransport;
 
 /// Squares in a loop over the halves with a shared temporary, and what the low half left there for the high half.
 const BODY: &str = "

@@ -6,8 +6,8 @@ use std::time::Duration;
 use belfry_device::GpuConfig;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
+use belfry_runtime_hosted::HostedTransport;
 use belfry_tests::assembly::{Kernel, assemble};
-use belfry_vmm::hosted::HostedTransport;
 
 /// Words the handler and the kernels leave.
 const WORDS: usize = 16;

@@ -22,6 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-preload", &["belfry-kfd-hosted", "belfry-device", "belfry-abi"]),
     ("belfry-kmod", &["belfry-kfd-core", "belfry-abi"]),
     ("belfry-runtime", &["belfry-abi"]),
+    // The one place where the runtime meets the driver core without an ioctl in between.
+    ("belfry-runtime-hosted", &["belfry-runtime", "belfry-kfd-hosted"]),
     ("belfry-examples", &["belfry-runtime", "belfry-abi"]),
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
@@ -32,9 +34,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-isa",
             "belfry-abi",
             "belfry-channel",
-            // The composition root: it puts the hosted driver under the runtime and the examples.
+            // The composition root: it runs the examples on a GPU in its own process.
             "belfry-kfd-hosted",
             "belfry-runtime",
+            "belfry-runtime-hosted",
             "belfry-examples",
         ],
     ),
