@@ -1,6 +1,5 @@
-//! Whole-system tests: what the tests share.
+//! Tests with guests and of the binary: what they share. Those in one process are in `tests/hosted`.
 
-pub mod assembly;
 pub mod disks;
 pub mod nested;
 pub mod race;

@@ -44,6 +44,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-models", &[]),
     ("belfry-test-roles", &["belfry-runtime", "belfry-abi"]),
     ("belfry-tests", &["*"]),
+    // Nothing but a compiler for its kernels: no machine, no packages. Its tests themselves name the hosted path.
+    ("belfry-hosted-tests", &[]),
     ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-runtime", "belfry-abi"]),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];

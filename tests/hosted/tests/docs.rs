@@ -1,6 +1,6 @@
 //! Tables in the documentation that the code knows better: they must be what the code says.
 //!
-//! `BLESS=1 cargo test -p belfry-tests --test docs` writes them anew.
+//! `BLESS=1 cargo test -p belfry-hosted-tests --test docs` writes them anew.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -56,10 +56,14 @@ fn ioctls() -> String {
 
 #[test]
 fn ioctl_table_is_the_drivers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ioctls.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ioctls.md");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, ioctls()).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(written, ioctls(), "docs/ioctls.md is stale: BLESS=1 cargo test -p belfry-tests --test docs");
+    assert_eq!(
+        written,
+        ioctls(),
+        "docs/ioctls.md is stale: BLESS=1 cargo test -p belfry-hosted-tests --test docs"
+    );
 }

@@ -92,7 +92,7 @@ fn every_program_is_tested() {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../programs")
 }
 
 /// Words that arithmetic is most often wrong for: integers, and floats of all widths.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
-use belfry_tests::assembly::{Kernel, assemble};
 
 /// Words the handler and the kernels leave.
 const WORDS: usize = 16;

@@ -1,10 +1,10 @@
 //! Vector registers that the halves of a wave64 share, from an assembled descriptor to what a kernel computes with them.
 
 use belfry_device::GpuConfig;
+use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
-use belfry_tests::assembly::{Kernel, assemble};
 
 /// Squares in a loop over the halves with a shared temporary, and what the low half left there for the high half.
 const BODY: &str = "
