@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Sources the library is made of.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "Cargo.toml",
     "Cargo.lock",
     "abi/src",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 8] = [
     "guest-driver/core/src",
     "guest-driver/hosted/src",
     "guest-driver/preload/src",
+    "pci/src",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

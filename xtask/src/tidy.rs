@@ -16,7 +16,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-abi", &[]),
     ("belfry-isa", &[]),
     ("belfry-isa-verify", &["belfry-isa"]),
-    ("belfry-device", &["belfry-isa", "belfry-abi"]),
+    ("belfry-pci", &[]),
+    ("belfry-device", &["belfry-isa", "belfry-abi", "belfry-pci"]),
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
     ("belfry-preload", &["belfry-kfd-hosted", "belfry-device", "belfry-abi"]),
@@ -34,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-isa",
             "belfry-abi",
             "belfry-channel",
+            "belfry-pci",
             // The composition root: it runs the examples on a GPU in its own process.
             "belfry-kfd-hosted",
             "belfry-runtime",
@@ -46,7 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-tests", &["*"]),
     // Nothing but a compiler for its kernels: no machine, no packages. Its tests themselves name the hosted path.
     ("belfry-hosted-tests", &[]),
-    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-runtime", "belfry-abi"]),
+    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-pci", "belfry-runtime", "belfry-abi"]),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];
 

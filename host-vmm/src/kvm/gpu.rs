@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use belfry_abi::pci;
 use belfry_device::Gpu;
+use belfry_pci::BarLayout;
 
 use super::doorbells::Doorbells;
 use super::gpu_messages::GpuMessages;
 use super::interrupts::Vectors;
 use super::memory::Window;
-use super::pci::{Bar, BarLayout, Function};
+use super::pci::{Bar, Function};
 
 const INTERRUPT_LINE: usize = 0x3c;
 

@@ -15,7 +15,8 @@ use kvm_bindings::{
 use kvm_ioctls::VmFd;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-pub(super) use super::pci::{Interrupts, Message};
+pub(super) use super::pci::Interrupts;
+pub(super) use belfry_pci::Message;
 
 /// Pins of the I/O APIC; messages have the numbers behind them.
 const PINS: u32 = 24;

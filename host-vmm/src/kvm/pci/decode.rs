@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use belfry_pci::{BARS, BarLayout, COMMAND};
+
 use super::Function;
 
-const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u8 = 1 << 1;
-/// Offset of the first BAR in configuration space.
-pub(super) const BARS: usize = 0x10;
 /// Bytes of configuration space that decide on decoding.
 const HEADER: usize = 64;
 
@@ -21,14 +20,6 @@ impl Apertures {
         base.checked_add(size - 1)
             .is_some_and(|last| self.0.iter().any(|&(from, to)| from <= base && last <= to))
     }
-}
-
-/// A memory BAR a function has: its number, bytes (a power of two from 16), and whether it takes two registers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::kvm) struct BarLayout {
-    pub(in crate::kvm) number: u8,
-    pub(in crate::kvm) size: u64,
-    pub(in crate::kvm) wide: bool,
 }
 
 /// A BAR that decodes.

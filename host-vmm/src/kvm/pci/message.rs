@@ -2,12 +2,7 @@
 
 use std::fmt::Debug;
 
-/// A message: where it is written and what.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(in crate::kvm) struct Message {
-    pub(in crate::kvm) address: u64,
-    pub(in crate::kvm) data: u32,
-}
+use belfry_pci::Message;
 
 /// How a function interrupts.
 pub(in crate::kvm) trait Interrupts: Debug + Send + Sync {

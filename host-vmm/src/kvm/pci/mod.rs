@@ -2,7 +2,6 @@
 //!
 //! PCI Local Bus 3.0 section 3.2.2.3.2 (mechanism 1); PCI Express Base 4.0 section 7.2.2 (ECAM).
 
-mod config;
 mod decode;
 mod message;
 mod msix;
@@ -13,12 +12,12 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use belfry_pci::BarLayout;
 use vm_allocator::{AddressAllocator, AllocPolicy};
 
-pub(super) use config::{ConfigSpace, Identity, InterruptControl};
-pub(super) use decode::{Apertures, Bar, BarLayout};
-pub(super) use message::{Interrupts, Message};
-pub(super) use msix::{ENTRY as MSIX_ENTRY, Msix};
+pub(super) use decode::{Apertures, Bar};
+pub(super) use message::Interrupts;
+pub(super) use msix::Msix;
 
 /// `CONFIG_ADDRESS` and the four bytes of `CONFIG_DATA`.
 const ADDRESS_PORT: u16 = 0xcf8;
@@ -88,7 +87,7 @@ impl RootBus {
                 let allocator = if bar.wide { &mut high } else { &mut low };
                 let range = allocator.allocate(bar.size, bar.size, AllocPolicy::FirstMatch);
                 let base = range.map_err(failed)?.start();
-                let at = decode::BARS + usize::from(bar.number) * 4;
+                let at = bar.offset();
                 function.config_write(at, &(base as u32).to_le_bytes());
                 if bar.wide {
                     function.config_write(at + 4, &((base >> 32) as u32).to_le_bytes());

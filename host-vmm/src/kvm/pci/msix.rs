@@ -1,22 +1,15 @@
-//! The MSI-X table and pending bits of a function made here (PCI Local Bus 3.0 section 6.8.2).
+//! The MSI-X vectors of a function made here, and where their messages are routed.
 
 use std::sync::Arc;
 
-use super::config::InterruptControl;
-use super::message::{Interrupts, Message};
+use belfry_pci::{InterruptControl, Message};
 
-/// Bytes of an entry: address, data, control.
-pub(in crate::kvm) const ENTRY: u64 = 16;
-const CONTROL: usize = 12;
-const MASKED: u8 = 1;
-/// Vectors a function may have: bits of one quadword of pending bits.
-pub(in crate::kvm) const VECTORS: u16 = 64;
+use super::message::Interrupts;
 
-/// Table, pending bits, and where messages go.
+/// A function's table and pending bits, and where messages go.
 #[derive(Debug)]
 pub(in crate::kvm) struct Msix {
-    table: Vec<u8>,
-    pending: u64,
+    table: belfry_pci::Msix,
     control: InterruptControl,
     /// What the interrupts are routed to: of a vector that is masked, what it was when it last was not.
     routed: Vec<Option<Message>>,
@@ -24,20 +17,11 @@ pub(in crate::kvm) struct Msix {
 }
 
 impl Msix {
-    /// A table of `count` vectors (at most [`VECTORS`]), all masked.
+    /// A table of `count` vectors (at most [`belfry_pci::MSIX_VECTORS`]), all masked.
     pub(in crate::kvm) fn new(count: u16, interrupts: Arc<dyn Interrupts>) -> Self {
-        let count = usize::from(count.min(VECTORS));
-        let mut table = vec![0; count * ENTRY as usize];
-        for entry in table.chunks_exact_mut(ENTRY as usize) {
-            entry[CONTROL] = MASKED;
-        }
-        Self {
-            table,
-            pending: 0,
-            control: InterruptControl::default(),
-            routed: vec![None; count],
-            interrupts,
-        }
+        let table = belfry_pci::Msix::new(count);
+        let routed = vec![None; table.vectors().into()];
+        Self { table, control: InterruptControl::default(), routed, interrupts }
     }
 
     /// Whether messages, and not the pin, carry the interrupts.
@@ -46,7 +30,7 @@ impl Msix {
     }
 
     pub(in crate::kvm) fn vectors(&self) -> u16 {
-        self.routed.len() as u16
+        self.table.vectors()
     }
 
     /// Takes the state of the capability after a write to it.
@@ -59,26 +43,17 @@ impl Msix {
 
     /// Reads the table; what is behind it reads 0.
     pub(in crate::kvm) fn read_table(&self, offset: u64, data: &mut [u8]) {
-        read(&self.table, offset, data);
+        self.table.read_table(offset, data);
     }
 
     /// Reads the pending bits; what is behind them reads 0.
     pub(in crate::kvm) fn read_pending(&self, offset: u64, data: &mut [u8]) {
-        read(&self.pending.to_le_bytes(), offset, data);
+        self.table.read_pending(offset, data);
     }
 
     /// Writes the table; what is behind it takes no writes, and neither do pending bits.
     pub(in crate::kvm) fn write_table(&mut self, offset: u64, data: &[u8]) {
-        for (at, &byte) in (offset as usize..).zip(data) {
-            let Some(target) = self.table.get_mut(at) else { break };
-            // The control word has one bit.
-            *target = match at % ENTRY as usize {
-                CONTROL => byte & MASKED,
-                0 => byte & !3,
-                at if at > CONTROL => 0,
-                _ => byte,
-            };
-        }
+        self.table.write_table(offset, data);
         self.update();
     }
 
@@ -90,50 +65,39 @@ impl Msix {
         if self.live(vector) {
             self.interrupts.raise(vector);
         } else {
-            self.pending |= 1 << vector;
+            self.table.set_pending(vector);
         }
     }
 
     /// Forgets what is pending.
     pub(in crate::kvm) fn clear_pending(&mut self) {
-        self.pending = 0;
+        self.table.clear_pending();
+    }
+
+    /// Whether no mask holds the function's messages back, and they are switched on.
+    fn open(&self) -> bool {
+        self.control.msix_enabled && !self.control.msix_masked
     }
 
     fn live(&self, vector: u16) -> bool {
-        let entry = self.table.get(usize::from(vector) * ENTRY as usize..);
-        self.control.msix_enabled
-            && !self.control.msix_masked
-            && entry.and_then(|entry| entry.get(CONTROL)).is_some_and(|control| control & MASKED == 0)
-    }
-
-    fn message(&self, vector: u16) -> Option<Message> {
-        let entry = self.table.chunks_exact(ENTRY as usize).nth(usize::from(vector))?;
-        let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
-        Some(Message { address: u64::from(word(4)) << 32 | u64::from(word(0)), data: word(8) })
+        self.open() && !self.table.is_masked(vector)
     }
 
     /// Routes the vectors that are not masked, and lets their pending interrupts out.
     fn update(&mut self) {
-        let live: Vec<u16> = (0..self.vectors()).filter(|&vector| self.live(vector)).collect();
+        if !self.open() {
+            return;
+        }
         let before = self.routed.clone();
-        for &vector in &live {
-            self.routed[usize::from(vector)] = self.message(vector);
+        for vector in (0..self.vectors()).filter(|&vector| !self.table.is_masked(vector)) {
+            self.routed[usize::from(vector)] = self.table.message(vector);
         }
         if self.routed != before {
             self.interrupts.route(&self.routed);
         }
-        for vector in live {
-            if self.pending >> vector & 1 == 1 {
-                self.pending &= !(1 << vector);
-                self.interrupts.raise(vector);
-            }
+        for vector in self.table.take_pending() {
+            self.interrupts.raise(vector);
         }
-    }
-}
-
-fn read(bytes: &[u8], offset: u64, data: &mut [u8]) {
-    for (at, byte) in (offset as usize..).zip(data) {
-        *byte = bytes.get(at).copied().unwrap_or(0);
     }
 }
 
@@ -141,9 +105,10 @@ fn read(bytes: &[u8], offset: u64, data: &mut [u8]) {
 mod tests {
     use super::*;
     use crate::kvm::interrupts::Recorder;
+    use belfry_pci::MSIX_ENTRY as ENTRY;
 
     const ENABLED: InterruptControl =
-        InterruptControl { msix_enabled: true, msix_masked: false, intx_disabled: false };
+        InterruptControl { msix_enabled: true, msix_masked: false, msi_enabled: false, intx_disabled: false };
 
     fn message(msix: &mut Msix, vector: u64, message: Message, control: u32) {
         msix.write_table(vector * ENTRY, &message.address.to_le_bytes());
@@ -188,26 +153,5 @@ mod tests {
         assert_eq!((recorder.raised(), recorder.routes()), (vec![0], vec![Some(to), None]));
         msix.read_pending(0, &mut pending);
         assert_eq!(pending, [0; 16]);
-    }
-
-    #[test]
-    fn tables_take_every_width_and_keep_their_constant_bits() {
-        let mut msix = Msix::new(2, Arc::new(Recorder::default()));
-        for width in [1, 2, 4, 8] {
-            for offset in (0..48).chain([1 << 40]) {
-                msix.write_table(offset, &vec![0xff; width]);
-                let mut data = vec![0xee; width];
-                msix.read_table(offset, &mut data);
-                let end = offset.saturating_add(width as u64);
-                assert!(end <= 32 || data.last() == Some(&0), "{width} bytes at {offset:#x}: {data:x?}");
-            }
-        }
-        let mut table = [0; 32];
-        msix.read_table(0, &mut table);
-        for entry in table.chunks_exact(16) {
-            assert_eq!(u32::from_le_bytes(entry[..4].try_into().unwrap()), !3);
-            assert_eq!(entry[4..12], [0xff; 8]);
-            assert_eq!(entry[12..], [1, 0, 0, 0]);
-        }
     }
 }

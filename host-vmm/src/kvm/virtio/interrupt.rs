@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use belfry_pci::InterruptControl;
+
 use crate::kvm::interrupts::Interrupts;
-use crate::kvm::pci::{InterruptControl, Msix};
+use crate::kvm::pci::Msix;
 
 /// A vector that is none.
 pub(super) const NO_VECTOR: u16 = 0xffff;

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use belfry_pci::{BarLayout, ConfigSpace, Identity, MSIX_ENTRY, show_interrupt};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use vm_memory::GuestMemoryMmap;
 use vmm_sys_util::epoll::EventSet;
@@ -16,7 +17,7 @@ use super::ring::Rings;
 use super::worker::Worker;
 use super::{Broken, Device, Profile, Progress};
 use crate::kvm::interrupts::{Interrupts, line_of};
-use crate::kvm::pci::{Bar, BarLayout, ConfigSpace, Function, Identity, MSIX_ENTRY};
+use crate::kvm::pci::{Bar, Function};
 
 /// Red Hat's number, which virtio devices have.
 const VENDOR: u16 = 0x1af4;
@@ -283,14 +284,17 @@ impl VirtioFunction {
 
 /// The configuration space of a device, and where in it the window is.
 fn config_space(profile: &Profile, number: u8, bars: &[BarLayout]) -> (ConfigSpace, usize) {
-    let mut config = ConfigSpace::new(Identity {
-        vendor: VENDOR,
-        device: DEVICE + profile.id,
-        class: profile.class,
-        revision: 1,
-        subsystem_vendor: VENDOR,
-        subsystem: SUBSYSTEM,
-    });
+    let mut config = ConfigSpace::new(
+        belfry_pci::CONVENTIONAL,
+        &Identity {
+            vendor: VENDOR,
+            device: DEVICE + profile.id,
+            class: profile.class,
+            revision: 1,
+            subsystem_vendor: VENDOR,
+            subsystem: SUBSYSTEM,
+        },
+    );
     for bar in bars {
         config.bar(bar);
     }
@@ -320,8 +324,8 @@ fn config_space(profile: &Profile, number: u8, bars: &[BarLayout]) -> (ConfigSpa
         config.capability(CAP_VENDOR, &cap(CFG_DEVICE, CAP_LEN, DEVICE_CONFIG, length, &[]));
     }
     let window = config.capability(CAP_VENDOR, &cap(CFG_PCI, CAP_LEN_LONG, 0, 0, &[0; 4]));
-    config.writable(window + 4, &[0xff]);
-    config.writable(window + 8, &[0xff; 12]);
+    config.allow(window + 4, &[0xff]);
+    config.allow(window + 8, &[0xff; 12]);
     (config, window)
 }
 
@@ -332,12 +336,12 @@ impl Function for VirtioFunction {
         {
             let mut content = [0; 4];
             self.read(BAR, at, &mut content[..length]);
-            let mut config = self.config();
-            config.force(self.window + CAP_LEN, &content);
+            self.config().put(self.window + CAP_LEN, &content);
         }
-        let mut config = self.config();
-        config.set_interrupt_status(self.shared.interrupt.pending());
-        config.read(offset, data);
+        self.config().read(offset, data);
+        if self.shared.interrupt.pending() {
+            show_interrupt(offset, data);
+        }
     }
 
     fn config_write(&self, offset: usize, data: &[u8]) {
