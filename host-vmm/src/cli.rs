@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
+use belfry_process::scratch;
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
@@ -22,7 +23,6 @@ use crate::kvm::signals::Signals;
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
-use crate::scratch;
 use crate::vfio_user::server::CLIENT_TIMEOUT;
 use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};

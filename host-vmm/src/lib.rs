@@ -10,7 +10,6 @@
 )]
 
 pub mod bench;
-pub mod child;
 pub mod cli;
 pub mod disasm;
 pub mod doctor;
@@ -23,5 +22,4 @@ pub mod isa_trace;
 pub mod kvm;
 mod output;
 pub mod run;
-mod scratch;
 pub mod vfio_user;

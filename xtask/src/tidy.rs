@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-examples", &["belfry-runtime", "belfry-abi"]),
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
+    ("belfry-process", &[]),
     (
         "belfry",
         &[
@@ -35,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-isa",
             "belfry-abi",
             "belfry-channel",
-            "belfry-pci",
+            "belfry-process",
             // The composition root: it runs the examples on a GPU in its own process.
             "belfry-kfd-hosted",
             "belfry-runtime",

@@ -69,7 +69,7 @@ pub fn build(cache: &Cache, progress: &Progress) -> Result<Programs, ProgramErro
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET")
         .stdin(Stdio::null());
-    crate::child::die_with_parent(&mut command);
+    belfry_process::child::die_with_parent(&mut command);
     let output = command.output().map_err(ProgramError::NoCargo)?;
     if !output.status.success() {
         return Err(ProgramError::Build(String::from_utf8_lossy(&output.stderr).into_owned()));

@@ -80,7 +80,7 @@ pub fn build(cache: &Cache) -> Result<PathBuf, BuildError> {
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER"] {
         command.env_remove(name);
     }
-    crate::child::die_with_parent(&mut command);
+    belfry_process::child::die_with_parent(&mut command);
     let output = command.output().map_err(|source| BuildError::NoTool { program: "cargo", source })?;
     if !output.status.success() {
         return Err(BuildError::Build(String::from_utf8_lossy(&output.stderr).into_owned()));

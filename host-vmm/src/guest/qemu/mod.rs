@@ -14,13 +14,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use belfry_device::Gpu;
+use belfry_process::child::{KillOnDrop, die_with_parent};
+use belfry_process::scratch::Scratch;
 
 use super::config::{GuestConfig, QemuConfig};
 use super::host::Host;
 use super::{GuestError, failed};
-use crate::child::{KillOnDrop, die_with_parent};
 use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
-use crate::scratch::Scratch;
 use crate::vfio_user::{ServerError, StopHandle, serve_gpu};
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
 

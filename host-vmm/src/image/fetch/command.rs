@@ -27,7 +27,7 @@ pub(super) fn run_command(
             stderr: source.to_string(),
         },
     };
-    crate::child::die_with_parent(&mut command);
+    belfry_process::child::die_with_parent(&mut command);
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let stdout = child.stdout.take().map(read_in_background);

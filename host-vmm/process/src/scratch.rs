@@ -15,7 +15,7 @@ const LOCK: &str = ".belfry-lock";
 
 /// A folder for the files of one run; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     // Fields are dropped in this order: the lock is held until the folder is gone.
     folder: TempDir,
     _lock: File,
@@ -23,7 +23,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Makes a folder among the temporary ones, and removes those of dead runs.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Self::within(&std::env::temp_dir())
     }
 
@@ -38,7 +38,7 @@ impl Scratch {
     }
 
     /// The folder.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
@@ -60,7 +60,7 @@ fn lock_new(folder: &Path) -> io::Result<Option<File>> {
 }
 
 /// Removes the folders of dead runs; what cannot be removed is left alone.
-pub(crate) fn sweep() {
+pub fn sweep() {
     sweep_in(&std::env::temp_dir());
 }
 
