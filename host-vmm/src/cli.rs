@@ -12,6 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
 use belfry_process::scratch;
+use belfry_vfio_user::server::CLIENT_TIMEOUT;
+use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
@@ -23,8 +25,6 @@ use crate::kvm::signals::Signals;
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
-use crate::vfio_user::server::CLIENT_TIMEOUT;
-use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
 use size::{parse_memory, parse_size};
 

@@ -1,6 +1,8 @@
 //! The choice of how doorbells travel, and what each mode makes of it.
 
-use crate::{kvm, vfio_user};
+use belfry_vfio_user as vfio_user;
+
+use crate::kvm;
 
 /// How doorbells reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

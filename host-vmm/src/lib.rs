@@ -22,4 +22,3 @@ pub mod isa_trace;
 pub mod kvm;
 mod output;
 pub mod run;
-pub mod vfio_user;

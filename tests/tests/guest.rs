@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use belfry_tests::disks::Images;
 use belfry_tests::{complaints, guest_image, guest_roles, race, unload};
+use belfry_vfio_user::DoorbellMode;
 use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_vmm::image::Cache;
-use belfry_vmm::vfio_user::DoorbellMode;
 
 /// How long one program may take; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(240);

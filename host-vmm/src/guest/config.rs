@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_vfio_user as vfio_user;
 
 use super::qemu::Accelerator;
 use crate::image::Qemu;
+use crate::kvm;
 use crate::kvm::DiskConfig;
-use crate::{kvm, vfio_user};
 
 /// What every guest's kernel is told.
 ///

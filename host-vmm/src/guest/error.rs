@@ -4,10 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use belfry_vfio_user::{ServerError, SetupError};
+
 use super::console::Console;
 use crate::image::{CacheError, ImageError};
 use crate::kvm::{DiskError, KvmError};
-use crate::vfio_user::{ServerError, SetupError};
 
 /// What can go wrong with a guest.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use belfry_vfio_user::DoorbellMode;
+
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
@@ -13,7 +15,6 @@ use crate::guest::{
 use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use crate::kvm::HugePages;
 use crate::kvm::probe::{self, Unusable};
-use crate::vfio_user;
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
@@ -135,7 +136,7 @@ impl Job<'_> {
     }
 
     /// How doorbells travel in QEMU, which does not do everything that can be asked for.
-    fn on_qemu(&self) -> Result<vfio_user::DoorbellMode, RunError> {
+    fn on_qemu(&self) -> Result<DoorbellMode, RunError> {
         if self.options.machine.huge_pages != HugePages::Off {
             return Err(RunError::WrongGuest("--huge-pages is for Belfry's own machine; use --mode kvm"));
         }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use belfry_channel::PORT;
+use belfry_vfio_user::qemu_device;
 
 use super::Accelerator;
-use crate::vfio_user::qemu_device;
 
 /// What goes into the command line.
 #[derive(Debug)]
