@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
+use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use belfry_process::scratch;
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
 use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
@@ -19,7 +20,6 @@ use clap::{Args, Parser, Subcommand};
 use crate::doorbell::Doorbell;
 use crate::exec::{self, ExecOptions};
 use crate::guest::Stream;
-use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::kvm::signals::Signals;
 use crate::kvm::{self, DiskConfig, HugePages, bare_metal};

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use belfry_device::GpuConfig;
+use belfry_image::artifacts::{cached_qemu, system_qemu};
+use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
+use belfry_image::{Cache, programs};
 
 use crate::exec;
 use crate::guest::qemu::{Accelerator, choose_accelerator};
 use crate::hosted;
-use crate::image::artifacts::{cached_qemu, system_qemu};
-use crate::image::fetch::{Distribution, KEYRING, find_mirror};
-use crate::image::{Cache, programs};
 use crate::kvm::probe::{self, Unusable};
 
 /// How one thing is.

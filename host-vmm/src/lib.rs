@@ -17,7 +17,6 @@ pub mod doorbell;
 pub mod exec;
 pub mod guest;
 pub mod hosted;
-pub mod image;
 pub mod isa_trace;
 pub mod kvm;
 mod output;

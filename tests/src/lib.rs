@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_image::{Cache, Freshness, GuestImage, Progress, programs};
 use belfry_vmm::guest::{Guest, GuestError};
-use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress, programs};
 
 /// Fetches, builds and caches what a guest needs.
 ///

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use belfry_image::Cache;
 use belfry_tests::disks::Images;
 use belfry_tests::{complaints, guest_image, guest_roles, race, unload};
 use belfry_vfio_user::DoorbellMode;
 use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
-use belfry_vmm::image::Cache;
 
 /// How long one program may take; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(240);

@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
+    ("belfry-image", &["belfry-process"]),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
     (
         "belfry",
@@ -38,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-abi",
             "belfry-channel",
             "belfry-process",
+            "belfry-image",
             "belfry-vfio-user",
             // The composition root: it runs the examples on a GPU in its own process.
             "belfry-kfd-hosted",

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_image::{Cache, CacheError, Progress};
 use serde::Serialize;
 
 use super::{Machine, load, machine};
-use crate::image::{Cache, CacheError, Progress};
 use crate::kvm::measure::{self, BATCH, MAX_SAMPLES, Recording};
 use crate::kvm::{DoorbellMode, KvmError, probe};
 use crate::run::{BootPhases, Mode, RunError, RunOptions, run};

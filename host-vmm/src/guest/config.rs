@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_image::Qemu;
 use belfry_vfio_user as vfio_user;
 
 use super::qemu::Accelerator;
-use crate::image::Qemu;
 use crate::kvm;
 use crate::kvm::DiskConfig;
 

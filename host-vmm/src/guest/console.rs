@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::image::cache::io_error;
+use belfry_image::cache::io_error;
 
 /// How many lines of the console an error shows.
 const TAIL: usize = 25;

@@ -4,10 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use belfry_image::{CacheError, ImageError};
 use belfry_vfio_user::{ServerError, SetupError};
 
 use super::console::Console;
-use crate::image::{CacheError, ImageError};
 use crate::kvm::{DiskError, KvmError};
 
 /// What can go wrong with a guest.

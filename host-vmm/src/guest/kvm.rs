@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
+use belfry_image::GuestImage;
 
 use super::config::{GuestConfig, KvmConfig};
 use super::host::Host;
 use super::{GuestError, failed};
-use crate::image::GuestImage;
 use crate::kvm::{Config, Initramfs, KvmError, Machine, Running};
 
 /// The machine's own limit; the guest's user has limits of their own.

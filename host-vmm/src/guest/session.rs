@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use belfry_channel::{CHUNK, Event, Request, VERSION};
 use belfry_device::Gpu;
+use belfry_image::{Cache, GuestImage};
 
 use super::channel::{Channel, Next};
 use super::config::{GuestConfig, MachineConfig};
@@ -15,7 +16,6 @@ use super::host::Host;
 use super::kvm::KvmHost;
 use super::qemu::QemuHost;
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
-use crate::image::{Cache, GuestImage};
 
 /// How long a step of the guest may take beyond the program's own time.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);

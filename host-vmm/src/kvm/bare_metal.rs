@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_image::packed::{self, PackedError};
+use belfry_image::{Cache, CacheError, programs};
 use vm_memory::{Bytes as _, GuestAddress};
 
 use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
-use crate::image::packed::{self, PackedError};
-use crate::image::{Cache, CacheError, programs};
 
 const TARGET: &str = "x86_64-unknown-none";
 /// RAM of the guest.

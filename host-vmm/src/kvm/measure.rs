@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use belfry_abi::pci::DOORBELL_SLICE_SIZE;
 use belfry_device::GpuConfig;
 use belfry_device::trace::{TraceEvent, TraceSink};
+use belfry_image::Cache;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::bare_metal::{self, BuildError};
 use super::{Config, DoorbellMode, End, KvmError, Machine};
-use crate::image::Cache;
 
 /// Where the guest looks for how many samples are wanted.
 const SAMPLES_AT: GuestAddress = GuestAddress(0x3f_f000);

@@ -6,10 +6,10 @@
 use std::fs;
 use std::time::Duration;
 
+use belfry_image::{BootRecord, Cache};
 use belfry_process::scratch::Scratch;
 
 use super::{Config, End, KvmError, Machine};
-use crate::image::{BootRecord, Cache};
 
 /// Turns of the loop, of two instructions each: a few, which take as long as the start of a machine, and many.
 const TURNS: (u32, u32) = (1_000, 400_000);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
@@ -12,7 +13,6 @@ use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
 use crate::guest::{
     Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
 };
-use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use crate::kvm::HugePages;
 use crate::kvm::probe::{self, Unusable};
 

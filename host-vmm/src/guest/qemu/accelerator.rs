@@ -4,11 +4,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use belfry_image::{BootRecord, Cache, Qemu};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
 
 use super::command::option;
-use crate::image::{BootRecord, Cache, Qemu};
 
 /// How guest code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use belfry_device::Gpu;
+use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
 use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
@@ -21,7 +22,6 @@ use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
 use super::config::{GuestConfig, QemuConfig};
 use super::host::Host;
 use super::{GuestError, failed};
-use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
 
 /// QEMU's process, the device's server, and the files between them.

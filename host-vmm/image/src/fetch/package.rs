@@ -7,7 +7,7 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 
 use super::error::FetchError;
-use crate::image::cache::PackageRecord;
+use crate::cache::PackageRecord;
 
 /// One downloadable package of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use super::error::FetchError;
 use super::mirror::without_credentials;
 use super::package::{Package, parse_simulation, parse_uris, sha256_file};
 use super::release::Release;
-use crate::image::cache::{Cache, create_dir, io_error, write_atomically};
-use crate::image::progress::Progress;
+use crate::cache::{Cache, create_dir, io_error, write_atomically};
+use crate::progress::Progress;
 
 /// Package lists younger than this are not fetched again.
 const LIST_LIFETIME: Duration = Duration::from_secs(6 * 3600);
@@ -310,7 +310,7 @@ fn size_of_files(directory: &Path, names: &BTreeSet<&str>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::fetch::TRIXIE;
+    use crate::fetch::TRIXIE;
 
     /// An archive that is not there is refused by name, and by the next process too: what lists there are belong to
     /// another archive.

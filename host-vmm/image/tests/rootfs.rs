@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use belfry_vmm::image::rootfs::{self, Recipe};
-use belfry_vmm::image::{Cache, Freshness, Progress};
+use belfry_image::rootfs::{self, Recipe};
+use belfry_image::{Cache, Freshness, Progress};
 
 /// Runs the tree's own loader with `arguments`: it needs neither rights nor a changed root.
 fn loader(root: &Path, arguments: &[&str]) -> Output {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::image::fetch::FetchError;
+use crate::fetch::FetchError;
 
 /// What can go wrong while a root file system is made.
 #[derive(Debug, thiserror::Error)]

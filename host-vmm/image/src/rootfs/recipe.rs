@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use serde::Deserialize;
 
 use super::error::RootFsError;
-use crate::image::fetch::Release;
+use crate::fetch::Release;
 
 /// What every recipe has: the programs any script expects.
 const COMMON: &str = include_str!("recipes/common.toml");

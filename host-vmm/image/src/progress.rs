@@ -1,11 +1,10 @@
 //! Progress of long steps: bars on a terminal, plain lines elsewhere; always on stderr.
 
+use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::output::note;
 
 /// Where progress is shown.
 #[derive(Debug, Clone)]
@@ -28,6 +27,11 @@ pub struct Step {
 
 /// Steps shorter than this are not worth a line.
 const NOTABLE: Duration = Duration::from_secs(1);
+
+/// Writes a line to standard error; where that cannot be written, progress is not shown.
+fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 impl Default for Progress {
     fn default() -> Self {
@@ -59,7 +63,7 @@ impl Progress {
             return;
         }
         if self.plain || self.bars.println(text).is_err() {
-            note!("{text}");
+            note(text);
         }
     }
 
@@ -106,7 +110,7 @@ impl Progress {
             let title = title.to_owned();
             std::thread::spawn(move || {
                 if receiver.recv_timeout(NOTABLE) == Err(RecvTimeoutError::Timeout) {
-                    note!("{title} ...");
+                    note(&format!("{title} ..."));
                 }
             });
             sender
@@ -131,7 +135,7 @@ impl Step {
         }
         let line = format!("{}: {outcome} ({:.1} s)", self.title, elapsed.as_secs_f64());
         if self.plain {
-            note!("{line}");
+            note(&line);
         } else {
             self.bar.println(line);
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::image::cache::CacheError;
+use crate::cache::CacheError;
 
 /// What can go wrong while packages are fetched.
 #[derive(Debug, thiserror::Error)]

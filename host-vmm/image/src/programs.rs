@@ -40,7 +40,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 #[must_use]
 pub fn workspace() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_owned()
+    manifest.ancestors().nth(2).unwrap_or(manifest).to_owned()
 }
 
 /// Where programs of this source tree that run in guests are built.

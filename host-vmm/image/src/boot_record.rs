@@ -12,7 +12,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The file of one answer.
 #[derive(Debug)]
-pub(crate) struct BootRecord {
+pub struct BootRecord {
     path: PathBuf,
     boot: String,
     about: String,
@@ -27,20 +27,20 @@ struct Content<T> {
 
 impl BootRecord {
     /// The record called `name`, whose answer is about one thing: a program and its version, for example.
-    pub(crate) fn new(cache: &Cache, name: &str, about: &str) -> Self {
+    pub fn new(cache: &Cache, name: &str, about: &str) -> Self {
         let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
         Self { path: cache.root().join(format!("{name}.json")), boot, about: about.to_owned() }
     }
 
     /// The answer, if one was found during this boot.
-    pub(crate) fn get<T: DeserializeOwned>(&self) -> Option<T> {
+    pub fn get<T: DeserializeOwned>(&self) -> Option<T> {
         let content: Content<T> = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
         let holds = !self.boot.is_empty() && content.boot == self.boot && content.about == self.about;
         holds.then_some(content.answer)
     }
 
     /// Keeps an answer; one that cannot be kept is found again.
-    pub(crate) fn set<T: Serialize>(&self, answer: T) {
+    pub fn set<T: Serialize>(&self, answer: T) {
         let content = Content { boot: self.boot.clone(), about: self.about.clone(), answer };
         let kept = serde_json::to_vec(&content).map_err(Into::into);
         if let Err(error) = kept.and_then(|content| write_atomically(&self.path, &content)) {

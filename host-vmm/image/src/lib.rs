@@ -16,7 +16,7 @@ pub mod progress;
 pub mod rootfs;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
-pub(crate) use boot_record::BootRecord;
+pub use boot_record::BootRecord;
 pub use cache::{Cache, CacheError};
 pub use fetch::FetchError;
 pub use guest::{GuestImage, ImageError, InitramfsFile};

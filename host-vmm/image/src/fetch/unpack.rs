@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::command::run_command;
 use super::error::FetchError;
-use crate::image::cache::create_dir;
-use crate::image::progress::Progress;
+use crate::cache::create_dir;
+use crate::progress::Progress;
 
 /// Unpacks `.deb` files into `root`, which is created; no maintainer script runs.
 pub fn unpack(what: &str, debs: &[PathBuf], root: &Path, progress: &Progress) -> Result<(), FetchError> {
