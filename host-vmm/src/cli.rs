@@ -22,7 +22,7 @@ use crate::exec::{self, ExecOptions};
 use crate::guest::Stream;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::kvm::signals::Signals;
-use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
+use crate::kvm::{self, DiskConfig, HugePages};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::{bench, disasm, doctor};
@@ -386,7 +386,7 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     let qemu = artifacts::qemu(&cache, freshness, &progress)?;
     let image = GuestImage::prepare(&cache, freshness, &progress)?;
     if let Some(directory) = &args.pack {
-        let bare_metal = bare_metal::build(&cache)?;
+        let bare_metal = belfry_image::bare_metal::build(&cache)?;
         packed::write(&image, Some(&bare_metal), directory)?;
         say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
     }

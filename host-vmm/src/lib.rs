@@ -20,4 +20,5 @@ pub mod hosted;
 pub mod isa_trace;
 pub mod kvm;
 mod output;
+pub mod own_machine;
 pub mod run;

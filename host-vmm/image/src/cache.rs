@@ -161,10 +161,7 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), CacheE
 }
 
 /// Makes the closure that names the action and the path of an I/O error.
-pub fn io_error<'a>(
-    action: &'static str,
-    path: &'a Path,
-) -> impl FnOnce(io::Error) -> CacheError + use<'a> {
+pub fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> CacheError + use<'a> {
     move |source| CacheError::Io { action, path: path.to_owned(), source }
 }
 

@@ -1,6 +1,7 @@
 //! Everything a guest is made of: packages from Debian, the kernel module, the initramfs; cached by content.
 
 pub mod artifacts;
+pub mod bare_metal;
 mod boot_record;
 pub mod c_headers;
 pub mod cache;

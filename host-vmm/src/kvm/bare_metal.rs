@@ -1,127 +1,41 @@
-//! The bare-metal guest: built from its sources, run, and asked whether it verified its results.
+//! The bare-metal guest: its machine, and its stress test of doorbells.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
-use belfry_image::packed::{self, PackedError};
-use belfry_image::{Cache, CacheError, programs};
 use vm_memory::{Bytes as _, GuestAddress};
 
 use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
 
-const TARGET: &str = "x86_64-unknown-none";
 /// RAM of the guest.
-pub(super) const MEMORY: u64 = 32 << 20;
+const MEMORY: u64 = 32 << 20;
 
 /// Where `stress.rs` of the guest finds how often to ring.
 const RINGS_AT: GuestAddress = GuestAddress(0x3f_f008);
 
-/// Why the guest could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The cache directory failed.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// The packed guest in use lacks it.
-    #[error(transparent)]
-    Packed(#[from] PackedError),
-    /// The source tree is not where it was when this binary was built.
-    #[error(
-        "Belfry's sources are not at {0}; the bare-metal guest is built from them, so run from the source tree"
-    )]
-    NoSources(PathBuf),
-    /// cargo or rustc could not be started.
-    #[error("cannot start {program}: {source}; install Rust through https://rustup.rs")]
-    NoTool {
-        /// Which one.
-        program: &'static str,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The target's library is missing.
-    #[error("Rust's library for {TARGET} is not installed; run: rustup target add {TARGET}")]
-    NoTarget,
-    /// cargo failed.
-    #[error("building the bare-metal guest failed:\n{0}")]
-    Build(String),
+/// The machine of the bare-metal guest `kernel`, a file that `belfry_image::bare_metal` builds.
+#[must_use]
+pub fn config(kernel: &Path, gpu: GpuConfig, doorbells: DoorbellMode) -> Config {
+    Config { memory: MEMORY, gpu: Some(gpu), doorbells, catch_signals: true, ..Config::new(kernel) }
 }
 
-/// Builds the guest, or finds that nothing has changed; a packed guest in use has it built.
-pub fn build(cache: &Cache) -> Result<PathBuf, BuildError> {
-    if let Some(kernel) = packed::bare_metal() {
-        return Ok(kernel?);
-    }
-    let workspace = programs::workspace();
-    let directory = workspace.join("guests/bare-metal");
-    if !directory.join("Cargo.toml").exists() {
-        return Err(BuildError::NoSources(directory));
-    }
-    let library = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .current_dir(&directory)
-        .stderr(Stdio::null())
-        .output()
-        .map_err(|source| BuildError::NoTool { program: "rustc", source })?;
-    if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
-        return Err(BuildError::NoTarget);
-    }
-    let _lock =
-        cache.lock("bare-metal", || log::info!(target: "kvm", "waiting for another build of the guest"))?;
-    let target = cache.target_directory("bare-metal", &workspace);
-    let mut command = Command::new("cargo");
-    command
-        .args(["build", "--quiet", "--release", "--locked", "--target", TARGET, "--target-dir"])
-        .arg(&target)
-        .current_dir(&directory)
-        .stdin(Stdio::null());
-    // An outer cargo's settings are for another target.
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WORKSPACE_WRAPPER"] {
-        command.env_remove(name);
-    }
-    belfry_process::child::die_with_parent(&mut command);
-    let output = command.output().map_err(|source| BuildError::NoTool { program: "cargo", source })?;
-    if !output.status.success() {
-        return Err(BuildError::Build(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    Ok(target.join(TARGET).join("release/belfry-bare-metal"))
-}
-
-/// Builds and runs the guest.
-pub fn run(
-    gpu: GpuConfig,
-    doorbells: DoorbellMode,
-    limit: Duration,
-    output: &mut dyn FnMut(&[u8]),
-) -> Result<Outcome, KvmError> {
-    machine(gpu, doorbells)?.run(limit, output)
-}
-
-/// Builds the guest and has it ring a doorbell `rings` times, in bursts and pauses, while it moves the BAR now and then.
+/// Has the guest ring a doorbell `rings` times, in bursts and pauses, while it moves the BAR now and then.
+///
+/// # Errors
+///
+/// No machine, or one that fails while it runs.
 pub fn stress(
-    gpu: GpuConfig,
-    doorbells: DoorbellMode,
+    config: Config,
     rings: u64,
     limit: Duration,
     output: &mut dyn FnMut(&[u8]),
 ) -> Result<Outcome, KvmError> {
-    let machine = machine(gpu, doorbells)?;
+    let machine = Machine::new(config)?;
     let written = machine.memory().write_obj(rings.to_le(), RINGS_AT);
     written.map_err(|error| KvmError::Setup {
         what: "tell the guest what to do",
         source: std::io::Error::other(error),
     })?;
     machine.run(limit, output)
-}
-
-fn machine(gpu: GpuConfig, doorbells: DoorbellMode) -> Result<Machine, KvmError> {
-    let kernel = build(&Cache::open().map_err(BuildError::from)?)?;
-    Machine::new(Config {
-        memory: MEMORY,
-        gpu: Some(gpu),
-        doorbells,
-        catch_signals: true,
-        ..Config::new(kernel)
-    })
 }

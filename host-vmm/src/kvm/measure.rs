@@ -6,16 +6,16 @@
 #![expect(unsafe_code, reason = "reading the time stamp counter")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_abi::pci::DOORBELL_SLICE_SIZE;
 use belfry_device::GpuConfig;
 use belfry_device::trace::{TraceEvent, TraceSink};
-use belfry_image::Cache;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
-use super::bare_metal::{self, BuildError};
+use super::bare_metal;
 use super::{Config, DoorbellMode, End, KvmError, Machine};
 
 /// Where the guest looks for how many samples are wanted.
@@ -61,29 +61,24 @@ impl TraceSink for Seen {
     }
 }
 
-/// Has the guest take `samples` of each series, with doorbells that travel in one way.
+/// Has the bare-metal guest `kernel` take `samples` of each series, with doorbells that travel in one way.
 ///
 /// # Errors
 ///
 /// No machine, or a guest that did not end by itself, or says what is not so.
 pub fn run(
+    kernel: &Path,
     gpu: &GpuConfig,
     doorbells: DoorbellMode,
     samples: u64,
     limit: Duration,
 ) -> Result<Recording, KvmError> {
-    let kernel = bare_metal::build(&Cache::open().map_err(BuildError::from)?)?;
     // The series ring for up to this many.
     let expected = samples.min(MAX_SAMPLES) as usize * (BATCH as usize + 3);
     let seen = Arc::new(Seen(Mutex::new(Vec::with_capacity(expected))));
     let gpu = GpuConfig { trace: Some(seen.clone()), ..gpu.clone() };
-    let config = Config {
-        memory: bare_metal::MEMORY,
-        gpu: Some(gpu),
-        doorbells,
-        host_clock: true,
-        ..Config::new(kernel)
-    };
+    let config =
+        Config { host_clock: true, catch_signals: false, ..bare_metal::config(kernel, gpu, doorbells) };
     let (started, first_tick) = (Instant::now(), now());
     let machine = Machine::new(config)?;
     let memory = machine.memory();

@@ -226,9 +226,6 @@ pub enum KvmError {
     /// A disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The bare-metal guest could not be built.
-    #[error(transparent)]
-    Guest(#[from] bare_metal::BuildError),
     /// The guest did not end well.
     #[error("the guest did not end by itself: {0}")]
     Ended(String),

@@ -1,4 +1,4 @@
-//! Whether this machine's KVM is worth using: whether it is there, complete, and runs a guest's kernel code fast.
+//! How fast this machine's KVM runs a guest's kernel code.
 //!
 //! A /dev/kvm that opens says little: without hardware virtualisation under it, it may emulate kernel code instruction by
 //! instruction, a thousand times slower, and a stock kernel then takes minutes to boot.
@@ -6,7 +6,6 @@
 use std::fs;
 use std::time::Duration;
 
-use belfry_image::{BootRecord, Cache};
 use belfry_process::scratch::Scratch;
 
 use super::{Config, End, KvmError, Machine};
@@ -17,10 +16,8 @@ const TURNS: (u32, u32) = (1_000, 400_000);
 const RUNS: u32 = 3;
 /// How long one run may take.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Slower than this is emulated: hardware needs a fraction of it, emulators ten times more.
-const SLOWEST: f64 = 50.0;
-/// The name of the answer's record.
-const RECORD: &str = "kvm-speed";
+/// Nanoseconds per instruction: slower is emulated. Hardware needs a fraction of it, emulators ten times more.
+pub const SLOWEST: f64 = 50.0;
 /// Where the guest's code starts.
 const START: u64 = 1 << 20;
 
@@ -37,34 +34,13 @@ impl std::fmt::Display for Speed {
     }
 }
 
-/// Why KVM is not worth using.
-#[derive(Debug, thiserror::Error)]
-pub enum Unusable {
-    /// It does not make a machine.
-    #[error(transparent)]
-    NoMachine(#[from] KvmError),
-    /// It emulates kernel code.
-    #[error("{0} on this /dev/kvm, which has no hardware virtualisation under it")]
-    Slow(Speed),
-}
-
-/// Answers how fast KVM is, or why it is not worth using; the speed is measured once per boot of this computer.
+/// Opens /dev/kvm and checks that it has what the machine needs.
 ///
 /// # Errors
 ///
-/// No KVM, one that makes no machine, or a slow one.
-pub fn usable(cache: &Cache) -> Result<Speed, Unusable> {
-    super::host::open()?;
-    let record = BootRecord::new(cache, RECORD, "");
-    let speed = match record.get() {
-        Some(nanoseconds) => Speed { nanoseconds },
-        None => {
-            let speed = measure()?;
-            record.set(speed.nanoseconds);
-            speed
-        }
-    };
-    if speed.nanoseconds <= SLOWEST { Ok(speed) } else { Err(Unusable::Slow(speed)) }
+/// What it lacks.
+pub fn check() -> Result<(), KvmError> {
+    super::host::open().map(drop)
 }
 
 /// Runs a loop in a guest's kernel mode.
@@ -140,17 +116,5 @@ mod tests {
     fn probe_runs_to_its_end_and_measures() {
         let speed = measure().unwrap();
         assert!(speed.nanoseconds > 0.0 && speed.nanoseconds.is_finite(), "{speed}");
-    }
-
-    #[test]
-    fn recorded_speed_decides() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let record = BootRecord::new(&cache, RECORD, "");
-        record.set(0.7);
-        assert_eq!(usable(&cache).unwrap(), Speed { nanoseconds: 0.7 });
-        record.set(562.0);
-        let error = usable(&cache).unwrap_err().to_string();
-        assert!(error.contains("562.0 ns") && error.contains("no hardware virtualisation"), "{error}");
     }
 }

@@ -14,7 +14,7 @@ use crate::guest::{
     Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
 };
 use crate::kvm::HugePages;
-use crate::kvm::probe::{self, Unusable};
+use crate::own_machine::{self, Unusable};
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ impl Job<'_> {
             Ok(image) => image,
             Err(error) => return self.hosted_instead(error, output),
         };
-        let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), probe::usable(self.cache)) {
+        let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
@@ -71,7 +71,7 @@ impl Job<'_> {
     /// Runs on Belfry's own machine, whatever the probe says.
     pub(super) fn on_kvm(&self, output: Output<'_>) -> Result<RunReport, RunError> {
         doorbell::on_kvm(self.options.doorbell)?;
-        match probe::usable(self.cache) {
+        match own_machine::usable(self.cache) {
             Ok(_) => {}
             Err(Unusable::NoMachine(error)) => return Err(error.into()),
             Err(error @ Unusable::Slow(_)) => {
