@@ -1,17 +1,4 @@
-//! Parts of Belfry's own machine, from their sources: the rest of that machine needs /dev/kvm.
-
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/gpu_messages.rs"]
-mod gpu_messages;
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/interrupts.rs"]
-mod interrupts;
-#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/pci/mod.rs"]
-mod pci;
-#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/virtio/mod.rs"]
-mod virtio;
+//! Parts of Belfry's own machine: a bus with functions on it, virtio devices, routed messages.
 
 pub mod driver;
 pub mod messages;
@@ -22,14 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use belfry_abi::pci as abi;
 use belfry_device::Gpu;
 use belfry_pci::{BarLayout, ConfigSpace, Identity};
-use pci::{Apertures, Bar, Function, RootBus};
+
+use crate::pci::{Apertures, Bar, Function, RootBus};
 
 use crate::device::VRAM;
 
 /// Where the bus's configuration space is in memory, and what there is of it.
-pub const ECAM: (u64, u64) = (pci::ECAM, pci::ECAM_SIZE);
+pub const ECAM: (u64, u64) = (crate::pci::ECAM, crate::pci::ECAM_SIZE);
 /// Addresses BARs may have, first and last.
-pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
+pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, crate::pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
 /// The functions' device numbers.
 pub const GPU: u8 = 1;
 /// The other function: smaller BARs, which can come to lie in and over the GPU's.

@@ -12,6 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
 use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
+use belfry_machine::signals::Signals;
+use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::scratch;
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
 use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
@@ -21,8 +23,6 @@ use crate::doorbell::Doorbell;
 use crate::exec::{self, ExecOptions};
 use crate::guest::Stream;
 use crate::isa_trace::{IsaTrace, TracedWave};
-use crate::kvm::signals::Signals;
-use crate::kvm::{self, DiskConfig, HugePages};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::{bench, disasm, doctor};
@@ -284,7 +284,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// As a shell has it for a program that a signal has ended; none as long as there was no signal.
 fn interrupted_status() -> Option<u8> {
-    kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok())
+    belfry_machine::interrupted().and_then(|number| u8::try_from(128 + number).ok())
 }
 
 /// An error with its causes, each of them once: some messages hold their cause already.

@@ -18,7 +18,6 @@ pub mod exec;
 pub mod guest;
 pub mod hosted;
 pub mod isa_trace;
-pub mod kvm;
 mod output;
 pub mod own_machine;
 pub mod run;

@@ -2,8 +2,8 @@
 
 use belfry_image::{BootRecord, Cache};
 
-use crate::kvm::KvmError;
-use crate::kvm::probe::{self, SLOWEST, Speed};
+use belfry_machine::KvmError;
+use belfry_machine::probe::{self, SLOWEST, Speed};
 
 /// The name of the answer's record.
 const RECORD: &str = "kvm-speed";

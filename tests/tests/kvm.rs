@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use belfry_device::GpuConfig;
 use belfry_image::Cache;
-use belfry_vmm::kvm::{Config, DoorbellMode, End, KernelError, KvmError, Machine, Outcome, bare_metal};
+use belfry_machine::{Config, DoorbellMode, End, KernelError, KvmError, Machine, Outcome, bare_metal};
 
 const MEMORY: u64 = 8 << 20;
 const LIMIT: Duration = Duration::from_secs(60);

@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
+    ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
     ("belfry-image", &["belfry-process"]),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
     (
@@ -39,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-abi",
             "belfry-channel",
             "belfry-process",
+            "belfry-machine",
             "belfry-image",
             "belfry-vfio-user",
             // The composition root: it runs the examples on a GPU in its own process.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use belfry_device::GpuConfig;
 use belfry_image::{Cache, CacheError, Progress};
+use belfry_machine::measure::{self, BATCH, MAX_SAMPLES, Recording};
+use belfry_machine::{DoorbellMode, KvmError};
 use serde::Serialize;
 
 use super::{Machine, load, machine};
-use crate::kvm::measure::{self, BATCH, MAX_SAMPLES, Recording};
-use crate::kvm::{DoorbellMode, KvmError};
 use crate::own_machine;
 use crate::run::{BootPhases, Mode, RunError, RunOptions, run};
 

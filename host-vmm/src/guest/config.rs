@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use belfry_device::GpuConfig;
 use belfry_image::Qemu;
-use belfry_vfio_user as vfio_user;
+use belfry_machine::DiskConfig;
 
 use super::qemu::Accelerator;
-use crate::kvm;
-use crate::kvm::DiskConfig;
 
 /// What every guest's kernel is told.
 ///
@@ -62,21 +60,25 @@ pub struct QemuConfig {
     /// How guest code runs.
     pub accelerator: Accelerator,
     /// How doorbells travel.
-    pub doorbell: vfio_user::DoorbellMode,
+    pub doorbell: belfry_vfio_user::DoorbellMode,
 }
 
 /// How Belfry's own machine is used.
 #[derive(Debug, Clone, Default)]
 pub struct KvmConfig {
     /// How doorbells travel.
-    pub doorbell: kvm::DoorbellMode,
+    pub doorbell: belfry_machine::DoorbellMode,
     /// What pages the guest's memory is made of.
-    pub huge_pages: kvm::HugePages,
+    pub huge_pages: belfry_machine::HugePages,
 }
 
 impl Default for QemuConfig {
     fn default() -> Self {
-        Self { program: None, accelerator: Accelerator::Tcg, doorbell: vfio_user::DoorbellMode::default() }
+        Self {
+            program: None,
+            accelerator: Accelerator::Tcg,
+            doorbell: belfry_vfio_user::DoorbellMode::default(),
+        }
     }
 }
 

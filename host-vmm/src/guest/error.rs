@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use belfry_image::{CacheError, ImageError};
+use belfry_machine::{DiskError, KvmError};
 use belfry_vfio_user::{ServerError, SetupError};
 
 use super::console::Console;
-use crate::kvm::{DiskError, KvmError};
 
 /// What can go wrong with a guest.
 #[derive(Debug, thiserror::Error)]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
 use belfry_image::GuestImage;
+use belfry_machine::{Config, Initramfs, KvmError, Machine, Running};
 
 use super::config::{GuestConfig, KvmConfig};
 use super::host::Host;
 use super::{GuestError, failed};
-use crate::kvm::{Config, Initramfs, KvmError, Machine, Running};
 
 /// The machine's own limit; the guest's user has limits of their own.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);

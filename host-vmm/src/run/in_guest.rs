@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use belfry_machine::HugePages;
 use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
@@ -13,7 +14,6 @@ use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
 use crate::guest::{
     Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
 };
-use crate::kvm::HugePages;
 use crate::own_machine::{self, Unusable};
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use belfry_image::module_files::stock_modules;
 use belfry_image::{Cache, InitramfsFile, Progress};
+use belfry_machine::DiskConfig;
 use belfry_vmm::guest::{Guest, GuestConfig, GuestError, Stream};
-use belfry_vmm::kvm::DiskConfig;
 use sha2::{Digest as _, Sha256};
 
 use crate::suite::process::{self, Ended, Outcome};

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use belfry_machine::{DiskConfig, DiskFormat};
 use serde_json::{Value, json};
 
 use crate::guest::GuestError;
-use crate::kvm::{DiskConfig, DiskFormat};
 
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 
