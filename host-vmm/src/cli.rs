@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
+use belfry_guest::Stream;
 use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use belfry_machine::signals::Signals;
 use belfry_machine::{DiskConfig, HugePages};
@@ -21,7 +22,6 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
 use crate::exec::{self, ExecOptions};
-use crate::guest::Stream;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use belfry_device::GpuConfig;
+use belfry_guest::qemu::{Accelerator, choose_accelerator};
 use belfry_image::artifacts::{cached_qemu, system_qemu};
 use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
 use belfry_image::{Cache, programs};
 
 use crate::exec;
-use crate::guest::qemu::{Accelerator, choose_accelerator};
 use crate::hosted;
 use crate::own_machine::{self, Unusable};
 

@@ -9,7 +9,7 @@ use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
-use crate::guest::Stream;
+use belfry_guest::Stream;
 
 /// What can go wrong before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,6 @@
-//! The belfry binary's parts: guest images, the vfio-user server, guests in QEMU, the hosted mode, the benchmarks.
+//! The belfry binary's parts: its command line, runs in guests and in this process, programs under `exec`, benchmarks.
+//!
+//! What it is put together from are crates beside it: `guest`, `image`, `machine`, `process`, `vfio-user`.
 
 #![cfg_attr(
     not(test),
@@ -15,7 +17,6 @@ pub mod disasm;
 pub mod doctor;
 pub mod doorbell;
 pub mod exec;
-pub mod guest;
 pub mod hosted;
 pub mod isa_trace;
 mod output;

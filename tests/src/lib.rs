@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_guest::{Guest, GuestError};
 use belfry_image::{Cache, Freshness, GuestImage, Progress, programs};
-use belfry_vmm::guest::{Guest, GuestError};
 
 /// Fetches, builds and caches what a guest needs.
 ///

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_guest::{Exit, Guest, GuestConfig, Stream};
 use belfry_image::module_files::stock_modules;
 use belfry_image::{Cache, GuestImage, InitramfsFile, Progress, packed, programs};
-use belfry_vmm::guest::{Exit, Guest, GuestConfig, Stream};
 
 use crate::guest_image;
 

@@ -29,20 +29,32 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
-    ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
     ("belfry-image", &["belfry-process"]),
+    ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
+    (
+        "belfry-guest",
+        &[
+            "belfry-image",
+            "belfry-machine",
+            "belfry-vfio-user",
+            "belfry-device",
+            "belfry-channel",
+            "belfry-process",
+        ],
+    ),
     (
         "belfry",
         &[
+            "belfry-guest",
+            "belfry-image",
+            "belfry-machine",
+            "belfry-vfio-user",
+            "belfry-process",
             "belfry-device",
             "belfry-isa",
             "belfry-abi",
             "belfry-channel",
-            "belfry-process",
-            "belfry-machine",
-            "belfry-image",
-            "belfry-vfio-user",
             // The composition root: it runs the examples on a GPU in its own process.
             "belfry-kfd-hosted",
             "belfry-runtime",
@@ -55,7 +67,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-tests", &["*"]),
     // Nothing but a compiler for its kernels: no machine, no packages. Its tests themselves name the hosted path.
     ("belfry-hosted-tests", &[]),
-    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-pci", "belfry-runtime", "belfry-abi"]),
+    (
+        "belfry-fuzz",
+        &["belfry-device", "belfry-isa", "belfry-pci", "belfry-vfio-user", "belfry-runtime", "belfry-abi"],
+    ),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];
 

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
+use belfry_guest::{
+    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
+};
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_machine::HugePages;
 use belfry_vfio_user::DoorbellMode;
@@ -10,10 +14,6 @@ use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
 use crate::doorbell;
-use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
-use crate::guest::{
-    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
-};
 use crate::own_machine::{self, Unusable};
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.

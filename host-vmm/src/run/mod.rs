@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use belfry_channel::path::{self, PathError};
 use belfry_device::GpuConfig;
+use belfry_guest::{GuestError, Stream};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
 use belfry_machine::{DiskConfig, End, HugePages, KvmError, Machine, bare_metal};
 use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
-use crate::guest::{GuestError, Stream};
 use crate::hosted::HostedError;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
