@@ -17,7 +17,7 @@
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
 //! | the host's keys and signals | `input.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
-//! | whether all this is worth using here | `probe.rs` |
+//! | how fast KVM runs a guest's kernel here | `probe.rs` |
 
 mod acpi;
 pub mod bare_metal;

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "renews memory whose region it keeps")]
 
 mod bar_memory;
+pub mod connection;
 pub mod dma;
 mod eventfd;
 pub mod irqs;

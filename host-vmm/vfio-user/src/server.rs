@@ -16,11 +16,10 @@ use vfio_bindings::bindings::vfio::{
 };
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
+use super::connection::{Connection, ConnectionError, Incoming};
 use super::dma::{DmaError, DmaTable};
 use super::irqs::Irqs;
-use super::protocol::{
-    Connection, ConnectionError, Fields, Incoming, MAX_TRANSFER, Message, Reply, command, negotiate,
-};
+use super::protocol::{Fields, MAX_TRANSFER, Message, Reply, command, negotiate};
 use super::regions::{Regions, Target};
 use super::{Function, SetupError};
 
