@@ -78,7 +78,23 @@ const ARROWS: &[(&str, &[&str])] = &[
 const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml", "fuzz/Cargo.toml"];
 
 /// The longest a hand-written source file may be, in lines.
-const LONGEST_FILE: usize = 900;
+const LONGEST_FILE: usize = 500;
+
+/// Files that are still longer, to be split: none may be added, and one that is short enough has to go from here.
+const STILL_LONGER: &[&str] = &[
+    "device/isa/src/decode.rs",
+    "device/isa/src/exec/ds.rs",
+    "device/isa/src/exec/flat.rs",
+    "device/isa/src/exec/float.rs",
+    "device/isa/src/exec/lower/vector.rs",
+    "device/isa/src/exec/op.rs",
+    "device/isa/src/mem.rs",
+    "device/isa/verify/src/reference/float.rs",
+    "device/isa/verify/src/reference/scalar.rs",
+    "device/src/device.rs",
+    "device/src/doorbell.rs",
+    "device/tests/whole_device/driver.rs",
+];
 
 /// Runs every check and fails with all findings at once.
 pub fn run(root: &Path) -> Result<()> {
@@ -139,6 +155,7 @@ fn metadata(manifest: &Path) -> Result<Value> {
 /// Hand-written files stay readable; generated tables are exempt.
 fn lengths(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
+    let mut still_longer = STILL_LONGER.to_vec();
     for path in tracked(root)? {
         let source = path.extension().is_some_and(|ext| ext == "rs" || ext == "c" || ext == "h");
         if !source || path.components().any(|part| part.as_os_str() == "tables") {
@@ -147,12 +164,21 @@ fn lengths(root: &Path) -> Result<Vec<String>> {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         let lines = text.lines().count();
         if lines > LONGEST_FILE && !text.contains("@generated") {
+            if let Some(at) = still_longer.iter().position(|known| Path::new(known) == path) {
+                still_longer.swap_remove(at);
+                continue;
+            }
             findings.push(format!(
                 "{} has {lines} lines (limit {LONGEST_FILE}): split it by noun",
                 path.display()
             ));
         }
     }
+    findings.extend(still_longer.iter().map(|path| {
+        format!(
+            "{path} is not over {LONGEST_FILE} lines any more: take it off STILL_LONGER (xtask/src/tidy.rs)"
+        )
+    }));
     Ok(findings)
 }
 
