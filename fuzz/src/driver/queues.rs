@@ -7,7 +7,7 @@ use belfry_abi::gpuvm::PTE_VALID;
 use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue};
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
-use belfry_abi::regs::gc;
+use belfry_abi::regs::{Register as _, gc};
 use zerocopy::FromZeros as _;
 
 use super::{CONTEXT, Driver, MQD, PACKETS, PASID, QUEUE, TABLES, kernel, user};

@@ -1,7 +1,7 @@
 //! Rings of the kernel's: those of the KIQ and of the scheduler.
 
 use belfry_abi::mqd::ComputeMqd;
-use belfry_abi::regs::gc;
+use belfry_abi::regs::{Register as _, gc};
 
 use super::kernel;
 use crate::rig::Rig;
