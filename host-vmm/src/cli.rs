@@ -1,5 +1,6 @@
 //! The command line.
 
+mod exec;
 mod image;
 mod size;
 #[cfg(test)]
@@ -22,11 +23,11 @@ use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
-use crate::exec::{self, ExecOptions};
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::{bench, disasm, doctor};
+use exec::ExecArgs;
 use image::{ImageArgs, image};
 use size::{parse_memory, parse_size};
 
@@ -158,52 +159,6 @@ struct MachineArgs {
     append: Vec<String>,
 }
 
-/// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct ExecCli {
-    #[command(subcommand)]
-    command: ExecVerb,
-}
-
-#[derive(Debug, Subcommand)]
-enum ExecVerb {
-    Exec(ExecArgs),
-}
-
-/// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
-#[derive(Debug, Args)]
-struct ExecArgs {
-    /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Compute units: even, 2 to 96.
-    #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
-    cus: u32,
-    /// VRAM: a power of two from 16M to 16G.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
-    vram: u64,
-    /// Worker threads that execute waves.
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// Executes waves in an order that follows from this number alone, on one worker thread.
-    #[arg(long, value_name = "SEED")]
-    deterministic: Option<u64>,
-    /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
-    /// see them, but cannot use the GPU.
-    #[arg(long)]
-    namespace: bool,
-    /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
-    #[arg(long)]
-    json: bool,
-    /// Says nothing of its own.
-    #[arg(long, short)]
-    quiet: bool,
-    /// The program and its arguments [default: a shell].
-    #[arg(last = true, value_name = "PROGRAM")]
-    program: Vec<OsString>,
-}
-
 #[derive(Debug, Args)]
 struct ServeArgs {
     /// Where to listen.
@@ -254,17 +209,14 @@ enum Suite {
     },
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
-    if arguments.get(1).is_some_and(|verb| verb == "exec") {
-        let ExecCli { command: ExecVerb::Exec(args) } = ExecCli::try_parse_from(arguments)?;
-        return Ok(Cli { command: Verb::Exec(args) });
-    }
-    Cli::try_parse_from(arguments)
-}
-
 /// Runs the command line and answers the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match parse(arguments.into_iter().collect()) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match exec::parse(&arguments) {
+        Some(args) => args.map(|args| Cli { command: Verb::Exec(args) }),
+        None => Cli::try_parse_from(arguments),
+    };
+    let cli = match cli {
         Ok(cli) => cli,
         Err(error) => {
             output::check(error.print());
@@ -275,7 +227,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let of_program = matches!(cli.command, Verb::Run(_) | Verb::Exec(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
-        Verb::Exec(args) => execute(args),
+        Verb::Exec(args) => exec::execute(args),
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),
         Verb::Doctor => examine(),
@@ -343,27 +295,6 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             output::write(report.shortcomings().as_bytes());
         }
     }
-    Ok(u8::try_from(report.exit_status).unwrap_or(1))
-}
-
-fn execute(args: ExecArgs) -> anyhow::Result<u8> {
-    let mut gpu = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
-    gpu.workers = args.workers.unwrap_or(gpu.workers);
-    gpu.deterministic = args.deterministic;
-    gpu.validate()?;
-    let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
-    if !args.quiet {
-        let GpuConfig { cus, vram_size, .. } = options.gpu;
-        note!(
-            "belfry exec: gfx1100 with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
-            vram_size >> 20
-        );
-    }
-    if !args.json {
-        return Err(exec::replace(&options).into());
-    }
-    let report = exec::run(&options)?;
-    say!("{}", serde_json::to_string(&report)?);
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
 }
 
