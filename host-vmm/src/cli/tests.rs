@@ -98,7 +98,8 @@ fn causes_are_named_once() {
 
 #[test]
 fn exec_has_the_options_that_the_whole_command_line_shows() {
-    for line in ["belfry exec", "belfry exec --root / --cus 4 -q -- a --b", "belfry exec --workers 3 --json"] {
+    for line in ["belfry exec", "belfry exec --root / --cus 4 -q -- a --b", "belfry exec --workers 3 --json"]
+    {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let alone = super::exec::parse(&words).unwrap().unwrap();
         let Verb::Exec(args) = parse(line).unwrap().command else { panic!("not exec") };
