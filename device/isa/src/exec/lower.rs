@@ -327,3 +327,20 @@ impl Di {
         Di { f, dst: 0, dst2: 0, src: [Source::ZERO; 3], imm: 0, flags: 0, omod: 0, count: 0, aux: 0 }
     }
 }
+
+#[cfg(test)]
+pub(crate) fn old_ends(inst: &Inst) -> bool {
+    ends(inst)
+}
+#[cfg(test)]
+pub(crate) fn old_looks(inst: &Inst) -> bool {
+    looks(inst)
+}
+#[cfg(test)]
+pub(crate) fn old_hint(inst: &Inst) -> bool {
+    scalar::is_hint(inst)
+}
+#[cfg(test)]
+pub(crate) fn old_table(op: Op, backend: BackendKind) -> Option<super::op::Entry> {
+    vector::table(op, false, backend)
+}

@@ -35,6 +35,8 @@ mod movrel;
 mod mubuf;
 mod observe;
 mod op;
+#[cfg_attr(not(test), expect(dead_code, reason = "lowering asks it from the next step on"))]
+mod properties;
 mod qsad;
 mod rounded;
 mod shared;

@@ -188,7 +188,7 @@ impl Lowering {
 }
 
 /// Waits, hints and nops: nothing to do in an engine that finishes each instruction before the next.
-fn is_hint(inst: &Inst) -> bool {
+pub(super) fn is_hint(inst: &Inst) -> bool {
     matches!(
         inst.op,
         Op::S_NOP
