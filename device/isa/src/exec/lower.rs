@@ -12,10 +12,11 @@ use super::FaultCause;
 use super::control;
 use super::di::{Di, Handler, Source};
 use super::exceptions;
+use super::properties::{Family, properties};
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
-use crate::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
+use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Global, MemoryFault};
 use crate::trap::EXCP_EN;
@@ -161,7 +162,7 @@ impl Lowering {
                 Ok(inst) => {
                     self.begin(u32::from(inst.size) / 4);
                     self.one(&inst, rest);
-                    !ends(&inst)
+                    !properties(inst.op).ends
                 }
                 Err(error) => {
                     self.begin(1);
@@ -220,29 +221,35 @@ impl Lowering {
     }
 
     fn lower(&mut self, inst: &Inst) -> Lowered {
-        if looks(inst) {
+        let properties = properties(inst.op);
+        if properties.looks(inst.mem.glc | inst.mem.dlc) {
             self.emit_extra(Di::new(control::look));
         }
-        match inst.format {
-            Format::Vop1 | Format::Vop2 | Format::Vop3 | Format::Vop3Sd | Format::Vop3P | Format::Vopc => {
-                self.vector(inst)
-            }
-            _ => self.with_shared_writes(inst, |lowering| lowering.other(inst)),
+        match properties.family {
+            family if family.is_vector() && inst.format != Format::Vopd => self.vector(inst),
+            family => self.with_shared_writes(inst, |lowering| lowering.other(inst, family)),
         }
     }
 
-    /// Everything but vector ALU instructions.
-    fn other(&mut self, inst: &Inst) -> Lowered {
-        if let Some(lowered) = self.rare_memory(inst) {
-            return lowered;
+    /// Everything but vector ALU instructions of one operation.
+    fn other(&mut self, inst: &Inst, family: Family) -> Lowered {
+        if inst.format == Format::Vopd {
+            return self.dual(inst);
         }
-        match inst.format {
-            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
-            Format::Smem => self.scalar_memory(inst),
-            Format::Vopd => self.dual(inst),
-            Format::Ds => self.lds(inst),
-            Format::Flat | Format::Global | Format::Scratch => self.flat(inst),
-            Format::Mubuf | Format::Mtbuf => self.buffer(inst),
+        match family {
+            Family::Nothing => Ok(()),
+            Family::Scalar => self.scalar_alu(inst),
+            Family::ExecMask => self.exec_mask(inst),
+            Family::ScalarRelative => self.scalar_relative(inst),
+            Family::HalfLoop => self.half_loop(inst),
+            Family::Control => self.control(inst),
+            Family::ScalarMemory => self.scalar_memory(inst),
+            Family::Lds => self.lds(inst),
+            Family::LdsExchange => self.exchange(inst),
+            Family::GlobalWaveSync => self.global_wave_sync(inst),
+            Family::Flat => self.flat(inst),
+            Family::ByLane => self.by_lane(inst),
+            Family::Buffer => self.buffer(inst),
             _ => Err(Unsupported),
         }
     }
@@ -295,26 +302,6 @@ impl Lowering {
     }
 }
 
-/// Whether the instruction looks for what waves of other workgroups write while this one runs.
-fn looks(inst: &Inst) -> bool {
-    match inst.format {
-        Format::Flat | Format::Global | Format::Mubuf | Format::Mtbuf | Format::Smem => {
-            inst.mem.glc
-                || inst.mem.dlc
-                || matches!(inst.op, Op::BUFFER_GL1_INV | Op::S_GL1_INV | Op::S_DCACHE_INV)
-        }
-        _ => false,
-    }
-}
-
-/// Whether execution never continues behind the instruction.
-fn ends(inst: &Inst) -> bool {
-    matches!(
-        inst.op,
-        Op::S_ENDPGM | Op::S_ENDPGM_SAVED | Op::S_BRANCH | Op::S_SETPC_B64 | Op::S_RFE_B64 | Op::S_CODE_END
-    )
-}
-
 impl Di {
     /// As [`Di::new`], for tests.
     #[cfg(test)]
@@ -326,21 +313,4 @@ impl Di {
     pub(super) fn new(f: Handler) -> Di {
         Di { f, dst: 0, dst2: 0, src: [Source::ZERO; 3], imm: 0, flags: 0, omod: 0, count: 0, aux: 0 }
     }
-}
-
-#[cfg(test)]
-pub(crate) fn old_ends(inst: &Inst) -> bool {
-    ends(inst)
-}
-#[cfg(test)]
-pub(crate) fn old_looks(inst: &Inst) -> bool {
-    looks(inst)
-}
-#[cfg(test)]
-pub(crate) fn old_hint(inst: &Inst) -> bool {
-    scalar::is_hint(inst)
-}
-#[cfg(test)]
-pub(crate) fn old_table(op: Op, backend: BackendKind) -> Option<super::op::Entry> {
-    vector::table(op, false, backend)
 }

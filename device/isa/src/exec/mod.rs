@@ -35,7 +35,6 @@ mod movrel;
 mod mubuf;
 mod observe;
 mod op;
-#[cfg_attr(not(test), expect(dead_code, reason = "lowering asks it from the next step on"))]
 mod properties;
 mod qsad;
 mod rounded;

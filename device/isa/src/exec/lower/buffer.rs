@@ -5,13 +5,10 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::buffer::field;
 use crate::exec::di::{Kind, Source, flag};
 use crate::exec::mubuf;
-use crate::inst::{Inst, Op, Operand};
+use crate::inst::{Inst, Operand};
 
 impl Lowering {
     pub(super) fn buffer(&mut self, inst: &Inst) -> Lowered {
-        if matches!(inst.op, Op::BUFFER_GL0_INV | Op::BUFFER_GL1_INV) {
-            return Ok(());
-        }
         let entry = mubuf::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
         let mem = &inst.mem;
         let mut src = [Source::ZERO; 3];

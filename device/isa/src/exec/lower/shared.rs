@@ -2,6 +2,7 @@
 
 use super::{Di, Lowered, Lowering};
 use crate::exec::di::Source;
+use crate::exec::properties::{Family, properties};
 use crate::exec::shared::{self, lanes};
 use crate::inst::{Inst, Op, Operand};
 
@@ -38,7 +39,7 @@ impl Lowering {
         let Some((first, end)) = self.shared_writes.take() else { return Ok(()) };
         let aux = match inst.op {
             Op::V_WRITELANE_B32 => lanes::ONE,
-            op if op.mnemonic().starts_with("v_wmma") => lanes::ALL,
+            op if matches!(properties(op).family, Family::Matrix) => lanes::ALL,
             _ => lanes::ACTIVE,
         };
         let src = self.code.last().map_or([Source::ZERO; 3], |element| element.src);

@@ -5,34 +5,15 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
 use crate::exec::di::{Handler, Kind, Source, flag};
-use crate::exec::exceptions::{self, Rule};
+use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
-use crate::exec::{carry_clamp, dot, qsad, rounded};
-use crate::exec::{cmp, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, vop3p, wmma};
+use crate::exec::properties::{Family, Properties, properties};
+use crate::exec::{carry_clamp, cmp, dot, rounded, vop_clamp, vop_f32, vop_int, vop3p, wmma};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
-use crate::lanes::BackendKind;
 use crate::trap::EXCP_EN;
 use crate::wave::{TEMP_ROW, number};
-
-/// Table entry of an operation made from a scalar definition.
-pub(crate) fn table(op: Op, clamp: bool, backend: BackendKind) -> Option<Entry> {
-    if clamp && let Some(entry) = vop_clamp::entry(op, backend) {
-        return Some(entry);
-    }
-    let tables = [
-        vop_int::entry,
-        vop_f32::entry,
-        vop_f64::entry,
-        vop_f16::entry,
-        trans::entry,
-        cvt::entry,
-        qsad::entry,
-        dot::entry,
-    ];
-    tables.iter().find_map(|entry| entry(op, backend))
-}
 
 /// One operation and its operands: an instruction, or half of a VOPD.
 pub(super) struct Operation<'a> {
@@ -47,9 +28,6 @@ pub(super) struct Operation<'a> {
 
 impl Lowering {
     pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
-        if matches!(inst.op, Op::V_NOP | Op::V_PIPEFLUSH) {
-            return Ok(());
-        }
         let [a, mut b, mut c, _] = inst.src;
         if inst.dpp.is_some() {
             // EXEC as a source is what it was before the permutation took lanes away.
@@ -116,7 +94,7 @@ impl Lowering {
         let first = self.code.last_mut().ok_or(Unsupported)?;
         first.dst = TEMP_ROW as u32;
         self.operation(&y)?;
-        let mov = table(Op::V_MOV_B32, false, self.backend).ok_or(Unsupported)?;
+        let mov = vop_int::entry(Op::V_MOV_B32, self.backend).ok_or(Unsupported)?;
         let src = [
             Source { value: TEMP_ROW as u32, kind: Kind::Vector, ..Source::ZERO },
             Source::ZERO,
@@ -223,41 +201,28 @@ impl Lowering {
 
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
         let o = &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), ..*o };
-        let mnemonic = o.op.mnemonic();
-        if let Some(entry) = rounded::entry(o.op, self.mode) {
-            return self.scalar_defined(o, &entry);
+        let backend = self.backend;
+        match properties(o.op).family {
+            Family::Vector(definitions) => {
+                let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };
+                let entry = rounded::entry(o.op, self.mode).or_else(clamped);
+                self.scalar_defined(o, &entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?)
+            }
+            Family::Carry => {
+                let clamped = if o.mods.clamp { carry_clamp::entry(o.op, backend) } else { None };
+                self.with_carry(o, &clamped.or_else(|| carry::entry(o.op, backend)).ok_or(Unsupported)?)
+            }
+            Family::Comparison => self.comparison(o),
+            Family::Packed => self.packed(o),
+            Family::Relative => self.relative(o),
+            Family::Special => self.special(o),
+            Family::Matrix => self.matrix(o),
+            _ => Err(Unsupported),
         }
-        if let Some(entry) = table(o.op, o.mods.clamp, self.backend) {
-            return self.scalar_defined(o, &entry);
-        }
-        if o.mods.clamp
-            && let Some(entry) = carry_clamp::entry(o.op, self.backend)
-        {
-            return self.with_carry(o, &entry);
-        }
-        if let Some(entry) = carry::entry(o.op, self.backend) {
-            return self.with_carry(o, &entry);
-        }
-        if mnemonic.starts_with("v_cmp") {
-            return self.comparison(o, mnemonic);
-        }
-        if let Some((handler, arity, format)) = vop3p::entry(o.op, o.mods.clamp) {
-            let handler = rounded::packed(o.op, self.mode).unwrap_or(handler);
-            return self.packed(o, handler, arity, format);
-        }
-        if let Ok(()) = self.rare_vector(o) {
-            return Ok(());
-        }
-        self.special(o)
     }
 
     fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
-        let signed = o.op.mnemonic().ends_with("i64");
-        // Only the first source of these is a float.
-        let integers = matches!(
-            o.op,
-            Op::V_LDEXP_F16 | Op::V_LDEXP_F32 | Op::V_LDEXP_F64 | Op::V_CVT_PK_U8_F32 | Op::V_TRIG_PREOP_F64
-        );
+        let &Properties { raises, signed, integers, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             let format = if entry.input != Format::Bits && entry.bits[n] == bits_of(entry.input) {
@@ -273,7 +238,7 @@ impl Lowering {
             *slot = source;
         }
         if self.records_exceptions()
-            && let Some(rule) = exceptions::rule(o.op, entry.input, entry.output)
+            && let Some(rule) = raises
         {
             self.watch(exceptions::element(rule, entry, src));
         }
@@ -315,7 +280,7 @@ impl Lowering {
     }
 
     fn with_carry(&mut self, o: &Operation<'_>, entry: &carry::CarryEntry) -> Lowered {
-        let signed = o.op == Op::V_MAD_I64_I32;
+        let signed = properties(o.op).signed;
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             *slot = self.operand(o, n, Width { bits: entry.bits[n], format: entry.format, signed })?;
@@ -344,23 +309,24 @@ impl Lowering {
         Ok(())
     }
 
-    fn comparison(&mut self, o: &Operation<'_>, mnemonic: &str) -> Lowered {
-        let comparison = cmp::parse(mnemonic, self.backend).ok_or(Unsupported)?;
-        let signed = mnemonic.contains("_i64");
+    fn comparison(&mut self, o: &Operation<'_>) -> Lowered {
+        let comparison = cmp::parse(o.op.mnemonic(), self.backend).ok_or(Unsupported)?;
+        let &Properties { raises, signed, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(2) {
             let bits = comparison.bits[n];
             // The mask of a class test is an integer.
-            let format =
-                if n == 1 && mnemonic.contains("_class_") { Format::Bits } else { comparison.format };
+            let format = if n == 1 && comparison.is_class { Format::Bits } else { comparison.format };
             let mut source = self.operand(o, n, Width { bits, format, signed })?;
             if format == Format::Bits {
                 (source.neg, source.abs) = (false, false);
             }
             *slot = source;
         }
-        if self.records_exceptions() && comparison.format != Format::Bits && !mnemonic.contains("_class_") {
-            self.watch(exceptions::uniform_element(Rule::Quiet, comparison.format, 2, src));
+        if self.records_exceptions()
+            && let Some(rule) = raises
+        {
+            self.watch(exceptions::uniform_element(rule, comparison.format, 2, src));
         }
         // Comparing rounds nothing: any rounding mode will do.
         let flags = self.float_flags(&[comparison.format]).unwrap_or_default();
@@ -370,14 +336,15 @@ impl Lowering {
         Ok(())
     }
 
-    fn packed(&mut self, o: &Operation<'_>, handler: Handler, arity: usize, format: Format) -> Lowered {
+    fn packed(&mut self, o: &Operation<'_>) -> Lowered {
+        let (handler, arity, format) = vop3p::entry(o.op, o.mods.clamp).ok_or(Unsupported)?;
+        let handler = rounded::packed(o.op, self.mode).unwrap_or(handler);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(arity) {
             *slot = Source { abs: false, ..self.operand(o, n, Width { bits: 16, format, signed: false })? };
         }
         if self.records_exceptions()
-            && format == Format::F16
-            && let Some(rule) = exceptions::rule(o.op, format, format)
+            && let Some(rule) = properties(o.op).raises
         {
             let high = |n: usize| Source {
                 high: o.mods.op_sel_hi >> n & 1 != 0,
@@ -423,7 +390,10 @@ impl Lowering {
             Op::V_DOT4_I32_IU8 => vop3p::dot4_iu8,
             Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,
             Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16 => return self.mix(o),
-            _ => return self.matrix(o),
+            Op::V_MQSAD_U32_U8 => return self.wide_sad(o),
+            Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>),
+            Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>),
+            _ => return Err(Unsupported),
         };
         let mut src = [Source::ZERO; 3];
         for (n, source) in src.iter_mut().enumerate() {
@@ -497,7 +467,7 @@ impl Lowering {
             Op::V_WMMA_I32_16X16X16_IU4 => (wmma::integer, 2, 4),
             _ => return Err(Unsupported),
         };
-        let float = !o.op.mnemonic().contains("_iu");
+        let float = aux == 0;
         let rows = 8 / self.halves;
         let vector = |value: u32, n: usize| Source {
             value,

@@ -1,16 +1,8 @@
-//! The table against the rules it replaces, for every operation.
+//! The table against what encodings and definitions say themselves.
 
 use super::*;
-use crate::exec::lower::{old_ends, old_hint, old_looks};
-use crate::exec::op::Format as Number;
-use crate::exec::{carry, cmp, exceptions, rounded, vop_clamp, vop3p};
-use crate::inst::{Arch, Format, Inst, WaveSize};
-use crate::trap::EXCP_EN;
-
-fn any() -> Inst {
-    let nop = 0xbf80_0000_u32.to_le_bytes();
-    crate::decode::decode_for(Arch::Gfx1100, WaveSize::Wave32, &nop).expect("s_nop")
-}
+use crate::exec::{carry, cmp, vop_clamp, vop3p};
+use crate::inst::{Arch, Format};
 
 fn formats(op: Op) -> impl Iterator<Item = Format> {
     crate::tables::patterns(Arch::Gfx1100)
@@ -19,73 +11,51 @@ fn formats(op: Op) -> impl Iterator<Item = Format> {
 }
 
 #[test]
-fn exceptions_are_those_of_the_mnemonics() {
-    let (mut vector, mut packed, mut compared) = (0, 0, 0);
+fn definitions_are_where_the_rows_say_and_nowhere_else() {
+    let backend = BackendKind::Portable;
     for &op in Op::ALL {
-        let (row, name) = (properties(op), op.mnemonic());
-        match row.family {
-            Family::Vector(definitions) => {
-                let entry = definitions(op, BackendKind::Portable).expect("it is defined where the row says");
-                let table = crate::exec::lower::old_table(op, BackendKind::Portable).expect("so it was");
-                assert_eq!(entry.general as usize, table.general as usize, "{name}");
-                assert_eq!(row.raises, exceptions::rule(op, entry.input, entry.output), "{name}");
-                for mode in 0..16 {
-                    let Some(other) = rounded::entry(op, mode) else { continue };
-                    assert_eq!(row.raises, exceptions::rule(op, other.input, other.output), "{name}");
-                }
-                vector += 1;
-            }
-            Family::Packed => {
-                let (_, _, format) = vop3p::entry(op, false).expect("it is packed");
-                let old = exceptions::rule(op, format, format).filter(|_| format == Number::F16);
-                assert_eq!(row.raises, old, "{name}");
-                packed += 1;
-            }
-            Family::Comparison => {
-                let comparison = cmp::parse(name, BackendKind::Portable).expect("it is a comparison");
-                let quiet = comparison.format != Number::Bits && !name.contains("_class_");
-                assert_eq!(row.raises, quiet.then_some(Rule::Quiet), "{name}");
-                compared += 1;
-            }
-            _ => {
-                assert!(crate::exec::lower::old_table(op, BackendKind::Portable).is_none(), "{name}");
-                assert!(vop3p::entry(op, false).is_none(), "{name}");
-                assert!(rounded::entry(op, EXCP_EN | 0xf).is_none(), "{name}");
-                assert_eq!(row.raises.is_some(), name.starts_with("v_fma_mix"), "{name}");
-            }
+        let row = properties(op);
+        if let Family::Vector(definitions) = row.family {
+            assert!(definitions(op, backend).is_some(), "{op:?}");
         }
-        assert_eq!(vop_clamp::entry(op, BackendKind::Portable).is_some(), vop_clamp::ALL.contains(&op));
-        if vop_clamp::ALL.contains(&op) {
-            assert!(matches!(row.family, Family::Vector(_)), "{name}");
+        assert!(matches!(row.family, Family::Vector(_)) || !vop_clamp::ALL.contains(&op), "{op:?}");
+        let is = |family: fn(Family) -> bool| family(row.family);
+        assert_eq!(carry::entry(op, backend).is_some(), is(|f| matches!(f, Family::Carry)), "{op:?}");
+        assert_eq!(vop3p::entry(op, false).is_some(), is(|f| matches!(f, Family::Packed)), "{op:?}");
+        let comparison = cmp::parse(op.mnemonic(), backend);
+        assert_eq!(comparison.is_some(), is(|f| matches!(f, Family::Comparison)), "{op:?}");
+        if let Some(comparison) = comparison {
+            let raises = comparison.format != crate::exec::op::Format::Bits && !comparison.is_class;
+            assert_eq!(row.raises, raises.then_some(Rule::Quiet), "{op:?}");
         }
-        assert_eq!(carry::entry(op, BackendKind::Portable).is_some(), matches!(row.family, Family::Carry));
-        assert_eq!(name.starts_with("v_cmp"), matches!(row.family, Family::Comparison), "{name}");
     }
-    println!("{vector} vector, {packed} packed, {compared} comparisons");
 }
 
 #[test]
-fn flow_and_signs_are_those_of_the_lists() {
+fn spaces_are_those_of_the_encodings() {
     for &op in Op::ALL {
-        let (row, name) = (properties(op), op.mnemonic());
-        let mut inst = Inst { op, ..any() };
-        assert_eq!(row.ends, old_ends(&inst), "{name}");
-        let signed = name.ends_with("i64")
-            || op == Op::V_MAD_I64_I32
-            || name.starts_with("v_cmp") && name.contains("_i64");
-        if row.memory.is_none() {
-            assert_eq!(row.signed, signed, "{name}");
-        }
-        assert_eq!(row.zero_extends, name.starts_with("s_cmpk") && name.ends_with("_u32"), "{name}");
+        let Some((space, _)) = properties(op).memory else { continue };
         for format in formats(op) {
-            for (glc, dlc) in [(false, false), (false, true), (true, false), (true, true)] {
-                inst.format = format;
-                (inst.mem.glc, inst.mem.dlc) = (glc, dlc);
-                assert_eq!(row.looks(glc | dlc), old_looks(&inst), "{name} {format:?} {glc} {dlc}");
-            }
-            if old_hint(&inst) {
-                assert!(matches!(row.family, Family::Nothing), "{name}");
-            }
+            let expected = match format {
+                Format::Smem => matches!(space, Space::Scalar | Space::ScalarBuffer),
+                Format::Ds => space == Space::Lds,
+                Format::Flat => space == Space::Flat,
+                Format::Global => space == Space::Global,
+                Format::Scratch => space == Space::Scratch,
+                Format::Mubuf | Format::Mtbuf => matches!(space, Space::Buffer | Space::BufferToLds),
+                _ => false,
+            };
+            assert!(expected, "{op:?} {format:?} {space:?}");
         }
+    }
+}
+
+#[test]
+fn operations_without_a_row_are_those_of_graphics() {
+    for &op in Op::ALL {
+        let graphics = formats(op)
+            .all(|format| matches!(format, Format::Mimg | Format::Exp | Format::LdsDir | Format::Vinterp));
+        let absent = matches!(properties(op).family, Family::Absent);
+        assert_eq!(absent, graphics || op == Op::V_ILLEGAL || formats(op).next().is_none(), "{op:?}");
     }
 }
