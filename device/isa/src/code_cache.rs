@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::exec::FaultCause;
-use crate::exec::di::Di;
+use crate::exec::di::{Di, Role};
 use crate::inst::Arch;
 use crate::lanes::Backend;
 use crate::mem::{Apertures, Global};
@@ -27,6 +27,8 @@ pub(crate) struct Region {
     /// The code as fetched.
     pub(crate) bytes: Box<[u8]>,
     pub(crate) code: Box<[Di]>,
+    /// What each element of `code` executes.
+    pub(crate) roles: Box<[Role]>,
     /// Dword offset from `start` of each element of `code`.
     pub(crate) offsets: Box<[u32]>,
     /// Faults that reaching certain instructions raises.

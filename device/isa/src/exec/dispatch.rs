@@ -5,6 +5,7 @@
 use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper};
+use super::profile::Profile;
 use super::{Env, FaultCause, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
 use crate::decode::decode_for;
@@ -19,7 +20,17 @@ const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL;
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
-    run_with(wave, env, budget, run_region)
+    run_with(wave, env, budget, |wave, machine, region, limit| {
+        run_region(wave, machine, region, limit, |_| {})
+    })
+}
+
+/// See [`super::run_profiled`].
+pub(super) fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
+    run_with(wave, env, budget, |wave, machine, region, limit| {
+        let elements = region.code.len();
+        run_region(wave, machine, region, limit, |left| profile.count(region, elements - left))
+    })
 }
 
 /// See [`super::run_stepped`].
@@ -112,8 +123,16 @@ fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
     Stop::Fault(WaveFault { pc: region.start.wrapping_add(u64::from(region.highest_at) * 4), kind })
 }
 
-/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).
-fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set); `executes` is told of every
+/// element how many are left from it on.
+#[inline(always)]
+fn run_region(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    limit: u64,
+    mut executes: impl FnMut(usize),
+) -> Option<Stop> {
     let index = match entry(wave, region) {
         Ok(index) => index,
         Err(stop) => return Some(stop),
@@ -131,6 +150,7 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
             return Some(Stop::Fault(WaveFault { pc: region.pc_of(code.len()), kind }));
         };
         executed += u64::from(di.count);
+        executes(rest.len());
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
         let flow = unsafe { (di.f)(wave, machine, di) };
         if flow == Flow::NEXT {

@@ -6,11 +6,13 @@ mod operand;
 mod rare;
 mod scalar;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod vector;
 
 use super::FaultCause;
 use super::control;
-use super::di::{Di, Handler, Source};
+use super::di::{Di, Handler, Role, Source};
 use super::exceptions;
 use super::properties::{Family, properties};
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
@@ -44,6 +46,7 @@ pub(crate) fn region(
     // Whoever gets here goes on elsewhere: code after this region, or the fault that ended it.
     let leave = lowering.address(end);
     lowering.counted = false;
+    lowering.role = Role::Step;
     lowering.jump(control::branch, leave);
     bytes.truncate(end as usize * 4);
     lowering.resolve();
@@ -51,6 +54,7 @@ pub(crate) fn region(
         start: key.pc,
         bytes: bytes.into_boxed_slice(),
         code: lowering.code.into_boxed_slice(),
+        roles: lowering.roles.into_boxed_slice(),
         offsets: lowering.offsets.into_boxed_slice(),
         faults: lowering.faults.into_boxed_slice(),
         index: lowering.index.into_boxed_slice(),
@@ -64,11 +68,17 @@ pub(crate) fn region(
 
 /// Whether an instruction has semantics, operands, modifiers and all, under `mode` in a wave of `wave` lanes.
 pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> bool {
+    alone(inst, arch, wave, mode).is_ok()
+}
+
+/// An instruction lowered by itself.
+fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering, Unsupported> {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
     let key = Key { pc: 0, halves, mode, shared_from: 0 };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     lowering.begin(u32::from(inst.size) / 4);
-    lowering.lower(inst).is_ok()
+    lowering.lower(inst)?;
+    Ok(lowering)
 }
 
 /// A region being lowered.
@@ -86,7 +96,10 @@ struct Lowering {
     next: u32,
     /// Whether the next element emitted counts as an instruction.
     counted: bool,
+    /// What the next element emitted executes.
+    role: Role,
     code: Vec<Di>,
+    roles: Vec<Role>,
     offsets: Vec<u32>,
     faults: Vec<FaultCause>,
     index: Vec<u32>,
@@ -120,7 +133,9 @@ impl Lowering {
             at: 0,
             next: 0,
             counted: true,
+            role: Role::Step,
             code: Vec::new(),
+            roles: Vec::new(),
             offsets: Vec::new(),
             faults: Vec::new(),
             index: Vec::new(),
@@ -210,6 +225,7 @@ impl Lowering {
         }
         if lowered.is_err() {
             self.code.truncate(elements);
+            self.roles.truncate(elements);
             self.offsets.truncate(elements);
             self.branches.truncate(branches);
             (self.vgprs, self.highest_at) = (vgprs, highest_at);
@@ -221,6 +237,7 @@ impl Lowering {
     }
 
     fn lower(&mut self, inst: &Inst) -> Lowered {
+        self.role = Role::Operation(inst.op);
         let properties = properties(inst.op);
         if properties.looks(inst.mem.glc | inst.mem.dlc) {
             self.emit_extra(Di::new(control::look));
@@ -257,21 +274,30 @@ impl Lowering {
     fn raise(&mut self, fault: FaultCause) {
         let number = self.faults.len() as u32;
         self.faults.push(fault);
+        self.role = Role::Step;
         self.emit(Di { imm: number, ..Di::new(control::raise) });
     }
 
-    /// Appends an element; the first of an instruction counts it.
+    /// Appends the element that executes the operation; the first such of an instruction counts it.
     fn emit(&mut self, di: Di) {
         let count = u8::from(core::mem::take(&mut self.counted));
-        self.code.push(Di { count, ..di });
-        self.offsets.push(self.at);
+        self.push(Di { count, ..di }, self.role);
     }
 
-    /// Appends an element that does not count, before or after the one that does.
+    /// Appends the element of an operation that does not count.
+    fn emit_uncounted(&mut self, di: Di) {
+        self.push(Di { count: 0, ..di }, self.role);
+    }
+
+    /// Appends an element before or after the one that executes the operation.
     fn emit_extra(&mut self, di: Di) {
-        let counted = core::mem::replace(&mut self.counted, false);
-        self.emit(di);
-        self.counted = counted;
+        self.push(Di { count: 0, ..di }, Role::Step);
+    }
+
+    fn push(&mut self, di: Di, role: Role) {
+        self.code.push(di);
+        self.roles.push(role);
+        self.offsets.push(self.at);
     }
 
     /// Appends a jump to `target`.

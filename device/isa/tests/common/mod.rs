@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::exec::{self, Env, Lds, Profile, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::{Access, Apertures, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
@@ -106,6 +106,8 @@ pub(crate) struct Gpu {
     pub(crate) lds: Lds,
     epoch: u64,
     scratch: u64,
+    /// Counts what is executed, if it is there.
+    pub(crate) profile: Option<Profile>,
 }
 
 /// A loaded kernel.
@@ -155,6 +157,7 @@ impl Gpu {
             lds: Lds::new(0),
             epoch: 0,
             scratch: 0,
+            profile: None,
         };
         gpu.scratch = gpu.alloc(1 << 16);
         gpu
@@ -286,7 +289,10 @@ impl Gpu {
             clock: &|| 0,
             code_epoch: self.epoch,
         };
-        exec::run(wave, &mut env, budget)
+        match &mut self.profile {
+            Some(profile) => exec::run_profiled(wave, &mut env, budget, profile),
+            None => exec::run(wave, &mut env, budget),
+        }
     }
 
     /// Tells the engine that code may have changed.

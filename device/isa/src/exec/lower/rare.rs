@@ -138,7 +138,7 @@ impl Lowering {
         let dst = self.scalar_destination(register, 1)?;
         let begins = inst.op == Op::S_SUBVECTOR_LOOP_BEGIN;
         let prepare: Handler = if begins { control::half_loop_begin } else { control::half_loop_end };
-        self.emit(Di { dst, ..Di::new(prepare) });
+        self.emit_extra(Di { dst, ..Di::new(prepare) });
         let target = inst.branch_target(self.address(self.at)).ok_or(Unsupported)?;
         self.jump(control::branch_half_loop, target);
         Ok(())

@@ -62,7 +62,7 @@ impl Lowering {
             Op::S_CBRANCH_EXECNZ => control::branch_execnz,
             Op::S_CALL_B64 => {
                 let dst = self.scalar_destination(inst.dst, 2)?;
-                self.emit(Di { dst, ..link(Di::new(control::getpc)) });
+                self.emit_extra(Di { dst, ..link(Di::new(control::getpc)) });
                 control::branch
             }
             Op::S_SETKILL if inst.imm & 1 == 0 => return Ok(()),
@@ -75,7 +75,7 @@ impl Lowering {
                 return Ok(());
             }
             Op::S_SLEEP => {
-                self.emit_extra(simple(control::sleep));
+                self.emit_uncounted(simple(control::sleep));
                 return Ok(());
             }
             Op::S_SETHALT => {
@@ -95,7 +95,7 @@ impl Lowering {
                 return Ok(());
             }
             Op::S_ICACHE_INV => {
-                self.emit_extra(after(simple(control::icache_inv)));
+                self.emit_uncounted(after(simple(control::icache_inv)));
                 return Ok(());
             }
             Op::S_SENDMSGHALT => {

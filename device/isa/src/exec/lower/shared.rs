@@ -1,7 +1,7 @@
 //! Instructions that write vector registers shared by the halves of a wave64.
 
 use super::{Di, Lowered, Lowering};
-use crate::exec::di::Source;
+use crate::exec::di::{Role, Source};
 use crate::exec::properties::{Family, properties};
 use crate::exec::shared::{self, lanes};
 use crate::inst::{Inst, Op, Operand};
@@ -44,6 +44,7 @@ impl Lowering {
         };
         let src = self.code.last().map_or([Source::ZERO; 3], |element| element.src);
         self.code.insert(before, Di { src, aux, ..Di::new(shared::note) });
+        self.roles.insert(before, Role::Step);
         self.offsets.insert(before, self.at);
         self.emit_extra(Di { dst: first.into(), dst2: end.into(), ..Di::new(shared::join) });
         Ok(())

@@ -4,7 +4,7 @@ use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
-use crate::exec::di::{Handler, Kind, Source, flag};
+use crate::exec::di::{Handler, Kind, Role, Source, flag};
 use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
@@ -121,6 +121,7 @@ impl Lowering {
         let (x_row, y_row) = (self.row(x.src[1], 1)?, self.row(y.src[1], 1)?);
         let src = [self.source(x.src[0], width)?, self.source(y.src[0], width)?, second(x_row)];
         let (dst, dst2) = (self.row(x.dst, 1)?, self.row(y.dst, 1)?);
+        self.role = Role::Pair(x.op, y.op);
         self.emit(Di { dst, dst2, src, imm: y_row, ..Di::new(f) });
         Ok(true)
     }
@@ -202,6 +203,7 @@ impl Lowering {
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
         let o = &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), ..*o };
         let backend = self.backend;
+        self.role = Role::Operation(o.op);
         match properties(o.op).family {
             Family::Vector(definitions) => {
                 let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };

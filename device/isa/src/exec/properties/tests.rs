@@ -49,13 +49,3 @@ fn spaces_are_those_of_the_encodings() {
         }
     }
 }
-
-#[test]
-fn operations_without_a_row_are_those_of_graphics() {
-    for &op in Op::ALL {
-        let graphics = formats(op)
-            .all(|format| matches!(format, Format::Mimg | Format::Exp | Format::LdsDir | Format::Vinterp));
-        let absent = matches!(properties(op).family, Family::Absent);
-        assert_eq!(absent, graphics || op == Op::V_ILLEGAL || formats(op).next().is_none(), "{op:?}");
-    }
-}
