@@ -185,7 +185,8 @@ impl Worker {
                     }
                     let Some(index) = share.next() else { break };
                     begun_with = budget;
-                    let mut workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new()));
+                    let mut workgroup =
+                        self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.arch)));
                     self.spare_waves -= workgroup.storage();
                     workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
                     budget = budget.saturating_sub(START_COST);

@@ -21,6 +21,7 @@ use crate::disasm::Disassembly;
 use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Global, MemoryFault};
+use crate::registers::RegisterFile;
 use crate::trap::EXCP_EN;
 
 /// An operation or operand the engine has no semantics for.
@@ -84,6 +85,7 @@ fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering,
 /// A region being lowered.
 struct Lowering {
     arch: Arch,
+    file: &'static RegisterFile,
     wave: WaveSize,
     backend: BackendKind,
     apertures: Apertures,
@@ -118,12 +120,15 @@ struct Lowering {
     shared_writes: Option<(u16, u16)>,
     /// Whether the instruction being lowered records exceptions.
     watches: bool,
+    /// Whether sources of the instruction being lowered that name EXEC are read from a copy.
+    copies_exec: bool,
 }
 
 impl Lowering {
     fn new(arch: Arch, backend: BackendKind, key: Key, apertures: Apertures) -> Self {
         Lowering {
             arch,
+            file: arch.registers(),
             wave: if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
             backend,
             apertures,
@@ -148,6 +153,7 @@ impl Lowering {
             destinations: [Operand::None; 2],
             shared_writes: None,
             watches: false,
+            copies_exec: false,
         }
     }
 
@@ -218,7 +224,7 @@ impl Lowering {
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
         let (elements, branches) = (self.code.len(), self.branches.len());
         let (vgprs, highest_at) = (self.vgprs, self.highest_at);
-        self.watches = false;
+        (self.watches, self.copies_exec) = (false, false);
         let lowered = self.lower(inst);
         if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
             self.emit_extra(Di::new(exceptions::check));

@@ -9,7 +9,8 @@ use super::buffer_format::BufferFormat;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::ds::{Half, Narrow, lane64, set_lane64};
 use crate::mem::MemoryFault;
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Why a lane failed.
 type Done = Result<(), MemoryFault>;
@@ -26,7 +27,7 @@ fn each(
     (buffer, parts): (&Buffer, Parts),
     mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32) -> Done,
 ) -> Flow {
-    let mut exec = if w.halves == 1 { u64::from(w.s[number::EXEC]) } else { w.exec() };
+    let mut exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
     while exec != 0 {
         let lane = exec.trailing_zeros();
         exec &= exec - 1;
@@ -181,7 +182,7 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 /// Loads to LDS: a dword per lane from `M0[15:0]` plus the instruction's offset.
 fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
-    let base = (w.s[number::M0] & 0xffff) + (d.imm & field::OFFSET);
+    let base = (w.s[slot::M0] & 0xffff) + (d.imm & field::OFFSET);
     let bytes = match d.aux {
         layout::FORMAT => format_bytes(BufferFormat::of(buffer.format)),
         _ if narrow.bytes == 0 => 4,

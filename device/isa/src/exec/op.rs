@@ -7,7 +7,8 @@
 use super::di::{Di, Flow, Handler, Kind, Machine, Source, flag};
 use super::float;
 use crate::lanes::{BackendKind, Lanes, Portable};
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Number format of an operation's operands, for modifiers and denormals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +215,7 @@ pub(crate) fn read<L: Lanes, const PLAIN: bool>(
 /// EXEC of a 32-lane half.
 #[inline(always)]
 pub(crate) fn exec_half(w: &Wave, half: u32) -> u32 {
-    w.s[(number::EXEC + half as usize) & 255]
+    w.s[(slot::EXEC + half as usize) & 255]
 }
 
 /// Stores 32 lanes where `exec` says.

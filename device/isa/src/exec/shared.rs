@@ -4,7 +4,8 @@
 //! instruction that writes one has its lanes noted before and its rows joined afterwards. The high half's lanes win.
 
 use super::di::{Di, Flow, Machine};
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Which lanes an instruction writes, in [`Di::aux`] of [`note`].
 pub(crate) mod lanes {
@@ -21,7 +22,7 @@ pub(crate) fn note(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     w.writing = match d.aux {
         lanes::ONE => 1 << (d.src[1].scalar(w) & 63),
         lanes::ALL => u64::MAX,
-        _ => w.pair(number::EXEC),
+        _ => w.pair(slot::EXEC),
     };
     Flow::NEXT
 }

@@ -7,7 +7,7 @@ use crate::exec::ds;
 use crate::exec::flat::{self, Form};
 use crate::exec::gws::{self, GwsOp};
 use crate::exec::properties::{Space, properties};
-use crate::inst::{Inst, Operand};
+use crate::inst::Inst;
 
 impl Lowering {
     pub(super) fn lds(&mut self, inst: &Inst) -> Lowered {
@@ -61,7 +61,7 @@ impl Lowering {
 
     pub(super) fn flat(&mut self, inst: &Inst) -> Lowered {
         let (_, name) = inst.op.mnemonic().split_once('_').ok_or(Unsupported)?;
-        let scalar = inst.src[2].is_some() && inst.src[2] != Operand::NULL;
+        let scalar = inst.src[2].is_some() && !self.is_null(inst.src[2]);
         let form = match properties(inst.op).memory {
             Some((Space::Scratch, _)) => Form::Scratch,
             Some((Space::Global, _)) if scalar => Form::GlobalScalar,

@@ -8,6 +8,7 @@ use crate::exec::op;
 use crate::exec::properties::{Space, properties};
 use crate::exec::{exec_mask, hwreg, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
+use crate::registers::HardwareRegister;
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_INTERRUPT: u32 = 1;
@@ -120,16 +121,21 @@ impl Lowering {
                 self.emit(Di { dst, ..link(Di { src, ..Di::new(control::swappc) }) });
                 return Ok(());
             }
-            Op::S_GETREG_B32 if hwreg::readable(inst.imm & 63) => {
+            Op::S_GETREG_B32 => {
+                let register = self.file.hardware(hwreg::number(inst.imm)).ok_or(Unsupported)?;
                 let dst = self.scalar_destination(inst.dst, 1)?;
-                self.names_trapsts |= inst.imm & 63 == hwreg::TRAPSTS;
-                self.emit(Di { dst, ..simple(hwreg::getreg) });
+                self.names_trapsts |= register == HardwareRegister::TrapSts;
+                self.emit(Di { dst, aux: register as u8, ..simple(hwreg::getreg) });
                 return Ok(());
             }
-            Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 if hwreg::writable(inst.imm & 63) => {
+            Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => {
+                let register = self.file.hardware(hwreg::number(inst.imm)).ok_or(Unsupported)?;
+                if !register.is_writable() {
+                    return Err(Unsupported);
+                }
                 let value = inst.src.iter().copied().find(|operand| operand.is_some()).unwrap_or(inst.dst);
                 let src = [self.source(value, Width::B32)?, Source::ZERO, Source::ZERO];
-                self.emit(after(Di { src, ..simple(hwreg::setreg) }));
+                self.emit(after(Di { src, aux: register as u8, ..simple(hwreg::setreg) }));
                 return Ok(());
             }
             Op::S_ROUND_MODE => {
@@ -168,8 +174,8 @@ impl Lowering {
         let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
         let base = self.source(inst.src[0], Width::B64)?;
         let offset = self.source(inst.src[1], Width::B32)?;
-        if is_buffer && !matches!(inst.src[0], Operand::Sgpr(register) if register <= 124) {
-            return Err(Unsupported);
+        if is_buffer {
+            self.descriptor(inst.src[0])?;
         }
         let src = [base, offset, Source::ZERO];
         self.emit(Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });

@@ -33,7 +33,7 @@ impl Lowering {
             inst.op,
             Op::V_MOVRELD_B32 | Op::V_MOVRELSD_B32 | Op::V_MOVRELSD_2_B32 | Op::V_SWAPREL_B32
         );
-        self.shared_writes = moved.then_some((self.shared_from, 256));
+        self.shared_writes = moved.then_some((self.shared_from, self.file.vgprs));
         let before = self.code.len();
         operation(self)?;
         let Some((first, end)) = self.shared_writes.take() else { return Ok(()) };

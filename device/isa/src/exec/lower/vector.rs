@@ -12,8 +12,9 @@ use crate::exec::op::{self, Entry, Format};
 use crate::exec::properties::{Family, Properties, properties};
 use crate::exec::{carry_clamp, cmp, dot, rounded, vop_clamp, vop_f32, vop_int, vop3p, wmma};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
+use crate::registers::slot;
 use crate::trap::EXCP_EN;
-use crate::wave::{TEMP_ROW, number};
+use crate::wave::TEMP_ROW;
 
 /// One operation and its operands: an instruction, or half of a VOPD.
 pub(super) struct Operation<'a> {
@@ -28,18 +29,12 @@ pub(super) struct Operation<'a> {
 
 impl Lowering {
     pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
-        let [a, mut b, mut c, _] = inst.src;
-        if inst.dpp.is_some() {
-            // EXEC as a source is what it was before the permutation took lanes away.
-            for source in [&mut b, &mut c] {
-                *source = match *source {
-                    Operand::Sgpr(126) => Operand::Sgpr(control::EXEC_COPY),
-                    Operand::Sgpr(127) => Operand::Sgpr(control::EXEC_COPY + 1),
-                    Operand::Execz => Operand::Sgpr(control::EXECZ_COPY),
-                    _ => continue,
-                };
-                self.emit_extra(Di::new(control::copy_exec));
-            }
+        let [a, b, c, _] = inst.src;
+        // EXEC as a source is what it was before the permutation took lanes away.
+        let reads_exec = [b, c].into_iter().any(|source| source == Operand::Execz || self.is_exec(source));
+        self.copies_exec = inst.dpp.is_some() && reads_exec;
+        if self.copies_exec {
+            self.emit_extra(Di::new(control::copy_exec));
         }
         let permuted = match inst.dpp {
             Some(dpp) => {
@@ -55,7 +50,7 @@ impl Lowering {
         let operation = Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted };
         self.with_shared_writes(inst, |lowering| lowering.operation(&operation))?;
         // A mask the instruction writes to EXEC itself stays.
-        let to_exec = [inst.dst, inst.dst2].contains(&Operand::EXEC_LO);
+        let to_exec = [inst.dst, inst.dst2].contains(&Operand::Sgpr(self.file.exec));
         if permuted.is_some() && !to_exec {
             self.emit_extra(Di::new(lane::restore_exec));
         }
@@ -293,17 +288,17 @@ impl Lowering {
         }
         let handler = rounded::with_carry(o.op, self.mode).unwrap_or(entry.handler);
         let carry = match entry.carry {
-            CarryIn::None => number::DUMP as u32,
-            CarryIn::Vcc => number::VCC as u32,
+            CarryIn::None => slot::DUMP as u32,
+            CarryIn::Vcc => slot::VCC as u32,
             CarryIn::Third => match o.src[2] {
-                Operand::NULL => control::ZERO as u32,
-                Operand::Sgpr(register) => u32::from(register),
+                null if self.is_null(null) => control::ZERO as u32,
+                Operand::Sgpr(register) => self.scalar_slot(register, self.halves)?,
                 _ => return Err(Unsupported),
             },
         };
         let dst = self.row(o.dst, entry.dst_bits / 32)?;
         let dst2 = match o.dst2 {
-            Operand::None => number::DUMP as u32,
+            Operand::None => slot::DUMP as u32,
             operand => self.scalar_destination(operand, self.halves)?,
         };
         let omod = self.omod(o, entry.format);
@@ -418,7 +413,7 @@ impl Lowering {
         };
         let mask = self.source(o.src[2], Width::B32)?;
         let mask = match o.src[2] {
-            Operand::NULL => Source { value: control::ZERO as u32, kind: Kind::Scalar, ..mask },
+            null if self.is_null(null) => Source { value: control::ZERO as u32, kind: Kind::Scalar, ..mask },
             _ if half && mask.kind != Kind::Scalar => return Err(Unsupported),
             _ => mask,
         };
