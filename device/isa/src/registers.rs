@@ -134,7 +134,7 @@ const GFX11: RegisterFile = {
 static FILES: [RegisterFile; 1] = [GFX11];
 
 /// Most vector registers a wave of any architecture can have.
-pub(crate) const MOST_VGPRS: usize = GFX11.vgprs as usize;
+pub const MAX_VGPRS: u16 = GFX11.vgprs;
 
 impl Arch {
     /// Its registers.

@@ -1,7 +1,8 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
 use crate::inst::{Arch, FloatConst, WaveSize};
-use crate::registers::{MOST_VGPRS, RegisterFile, TTMPS, slot};
+pub use crate::registers::MAX_VGPRS;
+use crate::registers::{RegisterFile, TTMPS, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
 
 /// Sixteen lanes of a vector register.
@@ -13,7 +14,7 @@ pub(crate) struct Chunk(pub(crate) [u32; 16]);
 pub(crate) type Row = [Chunk; 2];
 
 /// First scratch row for operand preparation: behind two rows for each register of the largest file.
-pub(crate) const TEMP_ROW: usize = MOST_VGPRS * 2;
+pub(crate) const TEMP_ROW: usize = MAX_VGPRS as usize * 2;
 /// Rows of a wave. A power of two, so that masking an index proves it in range.
 pub(crate) const ROWS: usize = (TEMP_ROW + 8).next_power_of_two();
 const ZERO_ROW: Row = [Chunk([0; 16]); 2];

@@ -11,7 +11,7 @@ use crate::code_cache::{Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::WaveSize;
-use crate::mem::Global;
+use crate::mem::{Access, Global};
 use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
@@ -73,6 +73,10 @@ fn run_with(
             continue;
         }
         if let Some(stop) = run_region(wave, &mut machine, region, limit) {
+            if is_fetch_fault(&stop) {
+                // What could not be fetched may be there when the wave goes on.
+                env.code.distrust();
+            }
             return stop;
         }
         if core::mem::take(&mut machine.refetch) {
@@ -82,6 +86,10 @@ fn run_with(
             return Stop::Budget;
         }
     }
+}
+
+fn is_fetch_fault(stop: &Stop) -> bool {
+    matches!(stop, Stop::Fault(WaveFault { kind: FaultCause::Memory(fault), .. }) if fault.access == Access::Execute)
 }
 
 /// First vector register the halves share; 0 when they share none.

@@ -62,6 +62,7 @@ pub(crate) fn region(
         vgprs: lowering.vgprs,
         highest_at: lowering.highest_at,
         names_trapsts: lowering.names_trapsts,
+        is_cut: lowering.is_cut,
         arch,
         key,
     }
@@ -112,6 +113,7 @@ struct Lowering {
     vgprs: u16,
     highest_at: u32,
     names_trapsts: bool,
+    is_cut: bool,
     /// First vector register the halves share; 0 when they share none.
     shared_from: u16,
     /// Vector registers the instruction being lowered writes.
@@ -149,6 +151,7 @@ impl Lowering {
             vgprs: 0,
             highest_at: 0,
             names_trapsts: false,
+            is_cut: false,
             shared_from: key.shared_from,
             destinations: [Operand::None; 2],
             shared_writes: None,
@@ -173,6 +176,7 @@ impl Lowering {
             let rest = bytes.get(position..).unwrap_or_default();
             if rest.len() < 4 {
                 if let Some(fault) = blocked {
+                    self.is_cut = true;
                     self.begin(1);
                     self.raise(FaultCause::Memory(MemoryFault { access: Access::Execute, ..fault }));
                     return self.at;
