@@ -364,6 +364,18 @@ impl Global<'_> {
         Ok(())
     }
 
+    /// Whether a store of `bytes` bytes at `va`, at most a page, can be done as a whole. It asks only where the bytes are in
+    /// two pages: in one, the store itself is done or not.
+    #[inline(always)]
+    pub(crate) fn reaches(&mut self, va: u64, bytes: u64) -> Result<(), MemoryFault> {
+        if !crosses(va, bytes) {
+            return Ok(());
+        }
+        self.tlb.lookup(self.mmu, va, Access::Write)?;
+        self.tlb.lookup(self.mmu, va.wrapping_add(bytes - 1), Access::Write)?;
+        Ok(())
+    }
+
     /// Loads `N` consecutive words, `None` when they are not all in one page.
     #[inline(always)]
     pub(crate) fn load_block<const N: usize>(&mut self, va: u64) -> Result<Option<[u32; N]>, MemoryFault> {

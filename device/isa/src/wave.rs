@@ -1,5 +1,6 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
+use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
 pub use crate::registers::MAX_VGPRS;
 use crate::registers::{RegisterFile, TTMPS, slot};
@@ -155,6 +156,10 @@ pub struct Wave {
     pub(crate) saved_exec: [u32; 2],
     /// Lanes that write registers shared by the halves.
     pub(crate) writing: u64,
+    /// Lanes that the instruction at hand has done, if it faults.
+    pub(crate) done: u64,
+    /// What instructions that faulted have done: one of the program, and one of its trap handler.
+    pub(crate) partly_done: [PartlyDone; 2],
     /// It has looked for what other waves write; see [`Wave::take_looked`].
     pub(crate) looked: bool,
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
@@ -199,6 +204,8 @@ impl Wave {
             doorbell: 0,
             saved_exec: [0; 2],
             writing: 0,
+            done: 0,
+            partly_done: [PartlyDone::default(); 2],
             looked: false,
             instructions: 0,
         };
@@ -247,6 +254,8 @@ impl Wave {
             self.status |= if is_set { bit } else { 0 };
         }
         self.looked = false;
+        self.done = 0;
+        self.partly_done = [PartlyDone::default(); 2];
         self.instructions = 0;
         for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().zip(init.sgprs) {
             *register = *value;

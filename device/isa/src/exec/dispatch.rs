@@ -4,7 +4,7 @@
 
 use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
-use super::observe::{Observer, Stepper};
+use super::observe::{Observer, Stepper, one};
 use super::profile::Profile;
 use super::{Env, FaultCause, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
@@ -145,6 +145,14 @@ fn run_region(
         Ok(index) => index,
         Err(stop) => return Some(stop),
     };
+    let index = if wave.is_partly_done() {
+        match go_on(wave, machine, region, index) {
+            Ok(index) => index,
+            Err(stop) => return stop,
+        }
+    } else {
+        index
+    };
     let code = &region.code[..];
     let mut rest = code.get(index..).unwrap_or_default();
     let mut executed = wave.instructions;
@@ -179,6 +187,21 @@ fn run_region(
     }
 }
 
+/// Does the rest of a memory instruction that faulted, if that is the one at `index`; the index to go on at.
+#[cold]
+fn go_on(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    index: usize,
+) -> Result<usize, Option<Stop>> {
+    match one(wave, machine, region, index) {
+        (Flow::NEXT, next) => Ok(next),
+        (flow, _) if flow.is_jump() => Ok(flow.index()),
+        (flow, next) => Err(end(wave, machine, region, next - 1, flow)),
+    }
+}
+
 /// What follows from a `flow` that ends the run or leaves the region. Apart, to keep a jump table out of the loop.
 #[inline(never)]
 pub(super) fn end(
@@ -196,8 +219,10 @@ pub(super) fn end(
         }
         Flow::STOP_HERE => machine.stop.take(),
         Flow::FAULT => {
+            wave.instructions -= region.code.get(index).map_or(0, |di| u64::from(di.count));
             wave.pc = region.pc_of(index);
             super::shared::rejoin(wave);
+            wave.remember_done();
             machine.stop.take().map(|stop| at(stop, wave.pc))
         }
         // RAISE

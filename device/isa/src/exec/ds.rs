@@ -423,7 +423,10 @@ fn each_atomic(
         clear(w, d.dst, registers, missing);
     }
     match failed {
-        Some((address, lanes)) => m.lds_misaligned(address, bytes, lanes),
+        Some((address, lanes)) => {
+            w.did_lanes_below(lanes.trailing_zeros());
+            m.lds_misaligned(address, bytes, lanes)
+        }
         None => Flow::NEXT,
     }
 }

@@ -200,6 +200,7 @@ pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>
             };
             let later = (lane + 1..64).filter(|later| exec >> later & 1 != 0).filter(fails);
             let lanes = later.fold(1 << lane, |lanes, later| lanes | 1 << later);
+            w.did_lanes_below(lane);
             return m.memory_fault(fault, lanes);
         }
     }

@@ -52,10 +52,18 @@ enum Failure {
 
 /// Stops the wave for a failure at one of `lanes`, an access of `bytes` by each lane.
 ///
-/// The report names every lane from the first of `lanes` on whose access fails; those before have succeeded.
+/// The report names every lane from the first of `lanes` on whose access fails. Of the lanes before, those below `undone`
+/// are done.
 #[cold]
 #[inline(never)]
-fn fail(w: &Wave, m: &mut Machine<'_>, d: &Di, bytes: u32, failure: Failure, lanes: u64) -> Flow {
+fn fail(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    (bytes, undone): (u32, u32),
+    (failure, lanes): (Failure, u64),
+) -> Flow {
+    w.did_lanes_below(undone);
     let mut failing = 0;
     let mut first = None;
     for lane in active(w).filter(|lane| *lane >= lanes.trailing_zeros()) {
@@ -187,11 +195,28 @@ fn store_lane<T: Word>(
             if offset % 4 + bytes <= 4 {
                 return m.global.store(scratch_address(w, lane, offset), value).map_err(Failure::Memory);
             }
+            reach(w, m, at, lane, bytes)?;
             for n in 0..bytes {
                 let byte = (value.to_u64() >> (n * 8)) as u8;
                 m.global.store(scratch_address(w, lane, offset + n), byte).map_err(Failure::Memory)?;
             }
             Ok(())
+        }
+    }
+}
+
+/// Makes sure that a lane's store of `bytes` bytes, which takes several accesses, can be done as a whole.
+#[inline(always)]
+fn reach(w: &Wave, m: &mut Machine<'_>, at: Segment, lane: u32, bytes: u32) -> Result<(), Failure> {
+    match at {
+        Segment::Global(va) => m.global.reaches(va, bytes.into()).map_err(Failure::Memory),
+        Segment::Shared(address) if m.lds.contains(address, bytes) => Ok(()),
+        Segment::Shared(address) => Err(Failure::Lds(address)),
+        Segment::Private(offset) => {
+            check_scratch(w, offset, bytes, Access::Write)?;
+            let first = scratch_address(w, lane, offset);
+            let last = scratch_address(w, lane, offset + bytes - 1);
+            m.global.reaches(first, last.wrapping_sub(first).wrapping_add(1)).map_err(Failure::Memory)
         }
     }
 }
@@ -321,7 +346,8 @@ fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> 
                         }
                     }
                 }
-                Err((failure, lanes)) => return fail(w, m, d, N as u32 * 4, failure, lanes),
+                // What its other lanes loaded is in no register yet.
+                Err(failure) => return fail(w, m, d, (N as u32 * 4, half * 32 + chunk as u32 * 16), failure),
             }
         }
     }
@@ -449,8 +475,8 @@ fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) ->
             if mask == 0 {
                 continue;
             }
-            if let Err((failure, lanes)) = store_chunk::<L, N>(w, m, d, half, chunk, mask) {
-                return fail(w, m, d, N as u32 * 4, failure, lanes);
+            if let Err(failure) = store_chunk::<L, N>(w, m, d, half, chunk, mask) {
+                return fail(w, m, d, (N as u32 * 4, failure.1.trailing_zeros()), failure);
             }
         }
     }
@@ -490,17 +516,17 @@ fn store_chunk<L: Lanes, const N: usize>(
                     return Ok(());
                 }
             }
-            Block::Private(va) => {
-                let mut whole = true;
+            // Sixteen dwords that begin at a multiple of their size are in one page.
+            Block::Private(va) if va.is_multiple_of(64) => {
+                let stride = 4 * u64::from(w.halves * 32);
+                m.global.reaches(va, (N as u64 - 1) * stride + 64).map_err(chunk_fault)?;
                 for n in 0..N {
-                    let at = va.wrapping_add(n as u64 * 4 * u64::from(w.halves * 32));
-                    whole &= m.global.store_block(at, &row(n).0).map_err(chunk_fault)?;
+                    let at = va.wrapping_add(n as u64 * stride);
+                    m.global.store_block(at, &row(n).0).map_err(chunk_fault)?;
                 }
-                if whole {
-                    return Ok(());
-                }
+                return Ok(());
             }
-            Block::Uniform(_) | Block::None => {}
+            Block::Private(_) | Block::Uniform(_) | Block::None => {}
         }
     }
     store_lanes(w, m, d, first_lane, mask, N as u32)
@@ -521,6 +547,9 @@ fn store_lanes(
         let lane = first_lane + left.trailing_zeros();
         left &= left - 1;
         let at = segment(w, m, d, lane);
+        if words > 1 {
+            reach(w, m, at, lane, words * 4).map_err(|failure| (failure, 1 << lane))?;
+        }
         for n in 0..words as usize {
             let value = w.v.lane(d.src[1].value + n as u32 * w.halves + lane / 32, lane & 31);
             store_lane(w, m, advance(at, n), lane, value).map_err(|failure| (failure, 1 << lane))?;
@@ -610,7 +639,7 @@ fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
                 let new = narrow.merge(w.v.lane(row, lane & 31), value);
                 w.v.set_lane(row, lane & 31, new);
             }
-            Err(failure) => return fail(w, m, d, narrow.bytes, failure, 1 << lane),
+            Err(failure) => return fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane)),
         }
     }
     Flow::NEXT
@@ -628,7 +657,7 @@ fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             store_lane(w, m, at, lane, value as u16)
         };
         if let Err(failure) = done {
-            return fail(w, m, d, narrow.bytes, failure, 1 << lane);
+            return fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane));
         }
     }
     Flow::NEXT
@@ -652,7 +681,7 @@ fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         match old {
             Ok(old) if d.flags & flag::RETURN != 0 => w.v.set_lane(d.dst + half, at_lane, old),
             Ok(_) => {}
-            Err(failure) => return fail(w, m, d, 4, failure, 1 << lane),
+            Err(failure) => return fail(w, m, d, (4, lane), (failure, 1 << lane)),
         }
     }
     Flow::NEXT
@@ -672,7 +701,7 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         match old {
             Ok(old) if d.flags & flag::RETURN != 0 => set_lane64(w, d.dst, lane, old),
             Ok(_) => {}
-            Err(failure) => return fail(w, m, d, 8, failure, 1 << lane),
+            Err(failure) => return fail(w, m, d, (8, lane), (failure, 1 << lane)),
         }
     }
     Flow::NEXT
@@ -700,6 +729,7 @@ fn modify64(
 ) -> Result<u64, Failure> {
     let low: u32 = load_lane(w, m, at, lane)?;
     let high: u32 = load_lane(w, m, advance(at, 1), lane)?;
+    reach(w, m, at, lane, 8)?;
     let old = u64::from(low) | u64::from(high) << 32;
     let new = update(old);
     store_lane(w, m, at, lane, new as u32)?;

@@ -38,6 +38,7 @@ mod op;
 mod profile;
 mod properties;
 mod qsad;
+pub(crate) mod resume;
 mod rounded;
 mod shared;
 mod smem;

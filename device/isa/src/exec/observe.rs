@@ -7,6 +7,7 @@ use core::fmt;
 use super::Stop;
 use super::di::{Flow, Machine};
 use super::dispatch::{end, entry};
+use super::resume;
 use crate::code_cache::Region;
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
@@ -242,7 +243,16 @@ impl<'a> Stepper<'a> {
 }
 
 /// Executes the elements of the instruction whose first is at `at`: the last flow, and the index behind the last element.
-fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
+pub(super) fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
+    let rest = if w.is_partly_done() { resume::begin(w, region, at) } else { None };
+    let result = elements(w, machine, region, at);
+    if let Some(rest) = &rest {
+        resume::end(w, rest, result.0);
+    }
+    result
+}
+
+fn elements(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
     let offset = region.offsets.get(at).copied();
     let mut index = at;
     while let Some(di) = region.code.get(index)
