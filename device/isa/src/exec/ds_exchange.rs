@@ -1,7 +1,8 @@
 //! LDS and global accesses addressed by the lane's number, and exchanges beyond the ordinary atomics.
 
 use super::di::{Di, Flow, Handler, Machine};
-use super::ds::{clear, lane64, set_lane64};
+use super::ds::clear;
+use super::ds::pattern::{lane64, set_lane64};
 use super::lane::for_each_active;
 use crate::mem::Word;
 use crate::registers::slot;
