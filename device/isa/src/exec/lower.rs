@@ -6,6 +6,7 @@ mod operand;
 mod rare;
 mod scalar;
 mod shared;
+mod special;
 #[cfg(test)]
 mod tests;
 mod vector;
