@@ -4,6 +4,8 @@ use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::FaultKind;
+use belfry_isa::trap::{TrapCause, TrapHandler};
+use belfry_isa::wave::{Wave, WaveInit};
 
 use super::{APERTURES, Bench, lanes};
 
@@ -202,7 +204,7 @@ impl Layout<'_> {
         })
     }
 
-    fn wave(&self, size: WaveSize) -> belfry_isa::wave::Wave {
+    fn wave(&self, size: WaveSize) -> Wave {
         let address = |lane: u32| match (self.case.form, self.at(lane, 0)) {
             (Form::Scratch | Form::ByLane, _) => u64::from(OFFSET),
             (Form::Buffer, At::Memory(va)) => va - self.base,
@@ -217,7 +219,7 @@ impl Layout<'_> {
         let words: u32 = 3 << 28 | 61 << 12 | 4 | 5 << 3 | 6 << 6 | 7 << 9;
         sgprs[4..8].copy_from_slice(&[self.base as u32, (self.base >> 32) as u32, u32::MAX, words]);
         (sgprs[8], sgprs[9]) = (self.base as u32, (self.base >> 32) as u32);
-        let mut wave = belfry_isa::wave::Wave::new(&belfry_isa::wave::WaveInit {
+        let mut wave = Wave::new(&WaveInit {
             pc: self.bench.pc,
             exec: u64::MAX,
             wave_size: size,
@@ -234,7 +236,7 @@ impl Layout<'_> {
 }
 
 /// The bytes of registers from `first` on, in one lane.
-fn registers(wave: &belfry_isa::wave::Wave, first: u8, lane: u32, bytes: usize) -> Vec<u8> {
+fn registers(wave: &Wave, first: u8, lane: u32, bytes: usize) -> Vec<u8> {
     let mut all: Vec<u8> = (0..4).flat_map(|n| wave.vgpr(first + n, lane).to_le_bytes()).collect();
     all.truncate(bytes);
     all
@@ -359,6 +361,39 @@ fn wave_sent_elsewhere_after_a_fault_forgets_the_lanes_done() {
     }
 }
 
+// global_atomic_add_u32 v[0:1], v2, off ; s_rfe_b64 ttmp[0:1]
+const HANDLER: [u32; 3] = [0xdcd6_0000, 0x007c_0200, 0xbe80_4a6c];
+
+#[test]
+fn trap_handler_that_faults_itself_returns_to_the_lanes_that_are_left() {
+    for backend in Backend::all() {
+        let case = &CASES[8];
+        let mut layout = Layout::new(case, backend, WaveSize::Wave32, 20);
+        let tba = layout.bench.gpu.buffer(&HANDLER);
+        let plain = layout.wave(WaveSize::Wave32);
+        let init = WaveInit {
+            pc: plain.pc(),
+            vgprs: &core::array::from_fn::<_, 3, _>(|n| lanes(|lane| plain.vgpr(n as u8, lane))),
+            vgpr_count: 32,
+            trap: Some(TrapHandler { tba, tma: 0 }),
+            ..WaveInit::default()
+        };
+        let mut wave = Wave::new(&init);
+        layout.bench.gpu.memory.hide(layout.missing);
+        let Stop::Fault(fault) = layout.bench.run(&mut wave) else { panic!("no fault") };
+        assert!(wave.enter_trap(TrapCause::Fault(&fault.kind)));
+        // The handler does the lanes before the page as well, and stops at the same one.
+        assert!(matches!(layout.bench.run(&mut wave), Stop::Fault(_)));
+        assert!(wave.is_privileged());
+        layout.bench.gpu.memory.unhide();
+        assert_eq!(layout.bench.run(&mut wave), Stop::EndProgram);
+        for lane in 0..32 {
+            let sum = (0x5002_0000_u32 + lane).wrapping_mul(2);
+            assert_eq!(number(&layout.read(lane)), u64::from(sum), "lane {lane}");
+        }
+    }
+}
+
 #[test]
 fn code_that_could_not_be_fetched_is_fetched_when_it_is_there() {
     for backend in Backend::all() {
@@ -369,8 +404,8 @@ fn code_that_could_not_be_fetched_is_fetched_when_it_is_there() {
             gpu.memory.write(va, &word.to_le_bytes());
         }
         gpu.memory.hide(page);
-        let init = belfry_isa::wave::WaveInit { pc: page - 4, ..Default::default() };
-        let mut wave = belfry_isa::wave::Wave::new(&init);
+        let init = WaveInit { pc: page - 4, ..Default::default() };
+        let mut wave = Wave::new(&init);
         let Stop::Fault(fault) = gpu.step(&mut wave, 100) else { panic!("no fault") };
         assert_eq!(fault.pc, page);
         gpu.memory.unhide();
