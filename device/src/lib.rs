@@ -26,7 +26,7 @@ pub mod stats;
 pub mod trace;
 pub mod vm;
 
-pub use config::{GpuConfig, MsixTable};
+pub use config::{GpuConfig, MsixTable, processors};
 pub use device::{Gpu, ResetKind, Resources};
 pub use error::Error;
 pub use interrupt::InterruptSink;
