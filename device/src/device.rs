@@ -20,11 +20,11 @@ use crate::io::{IoError, IoResult};
 use crate::memory::{Location, Memory, SystemMemory};
 use crate::mmio::{Clock, Mmio};
 use crate::pci::{ConfigSpace, Msix};
-use crate::queue::{self, Scheduler, Wake};
+use crate::queue::{self, HqdBanks, Scheduler, Wake};
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
 use crate::trace::TraceEvent;
-use crate::vm::WalkCounter;
+use crate::vm::{Contexts, FrameBuffer, WalkCounter};
 
 /// What a host hands to the device; regions are shared memory where a guest is to map them.
 pub struct Resources {
@@ -59,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) chip: Arc<dyn Chip>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) mmio: Arc<Mmio>,
+    pub(crate) contexts: Arc<Contexts>,
+    pub(crate) hqds: Arc<HqdBanks>,
     pub(crate) doorbells: Arc<Doorbells>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) counters: Arc<Counters>,
@@ -219,6 +221,9 @@ impl Gpu {
             config.trace.clone(),
             config.poll_doorbells,
         ));
+        let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
+        let contexts = Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer));
+        let hqds = Arc::new(HqdBanks::default());
         let mmio = Arc::new(Mmio::new(
             Arc::clone(&chip),
             Arc::clone(&memory),
@@ -226,12 +231,12 @@ impl Gpu {
             Arc::clone(&interrupts),
             Arc::clone(&clock),
             Arc::clone(&counters),
-            Arc::clone(&walks),
+            (Arc::clone(&contexts), Arc::clone(&hqds)),
         ));
         let shader =
             ShaderEngine::new(shader_config(&config, &*chip), Arc::clone(&clock)).map_err(Error::Shader)?;
         let sources = Sources {
-            mmio: Arc::clone(&mmio),
+            contexts: Arc::clone(&contexts),
             interrupts: Arc::clone(&interrupts),
             clock: Arc::clone(&clock),
             counters: Arc::clone(&counters),
@@ -250,6 +255,8 @@ impl Gpu {
             chip,
             memory,
             mmio,
+            contexts,
+            hqds,
             doorbells,
             interrupts,
             counters,
@@ -473,6 +480,8 @@ impl Gpu {
         self.scheduler.reset(core, || {
             core.interrupts.reset();
             core.mmio.reset();
+            core.contexts.reset();
+            core.hqds.reset();
             core.doorbells.reset();
             core.place_tables();
         });

@@ -11,9 +11,9 @@ use belfry_isa::mem::Access;
 
 use super::Interrupts;
 use crate::cp::{CpInterrupts, QueueIdentity, SqInterrupt};
-use crate::mmio::{Clock, Mmio};
+use crate::mmio::Clock;
 use crate::stats::Counters;
-use crate::vm::{Fault, FaultKind};
+use crate::vm::{Contexts, Fault, FaultKind};
 
 /// `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST` and `_MEMVIOL`.
 const ILLEGAL_INSTRUCTION: u32 = 1;
@@ -28,7 +28,7 @@ const ENCODING_SHIFT: u32 = 6;
 /// Turns what happens on queues into ring entries.
 #[derive(Clone)]
 pub(crate) struct Sources {
-    pub(crate) mmio: Arc<Mmio>,
+    pub(crate) contexts: Arc<Contexts>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
@@ -36,7 +36,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     fn push(&self, entry: IhEntry) {
-        self.interrupts.push(self.mmio.space(0).as_deref(), entry, (self.clock)());
+        self.interrupts.push(self.contexts.space(0).as_deref(), entry, (self.clock)());
     }
 }
 
@@ -86,7 +86,7 @@ impl CpInterrupts for Sources {
                 queue.doorbell, queue.vmid, queue.pasid
             ),
         );
-        self.mmio.record_fault(queue.vmid, page, write, permission);
+        self.contexts.record_fault(queue.vmid, page, write, permission);
         let ring = match (permission, write) {
             (false, _) => FAULT_RING_VALID,
             (true, true) => FAULT_RING_WRITE,

@@ -188,7 +188,7 @@ fn misc(core: &Core, space: &AddressSpace, frame: &Misc) -> Result {
                 .map_err(|_| Refusal("READ_REG to an address that is not mapped"))
         }
         MiscOpcode::INV_GART => {
-            core.mmio.invalidate(1);
+            core.contexts.invalidate(1);
             Ok(())
         }
         MiscOpcode::WAIT_REG_MEM => wait_reg_mem(core, [first, second, third, fourth, fifth]),

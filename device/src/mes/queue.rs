@@ -14,7 +14,7 @@ use crate::cp::{AqlConfig, AqlQueue, BlockedOn, Progress, QueueIdentity};
 use crate::device::Core;
 use crate::queue::{Hqd, HqdId, mqd_from_bytes};
 use crate::shader::Gws;
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, ShaderMemory};
 
 /// What becomes of a queue's waves when it is removed while they run.
 ///
@@ -216,7 +216,7 @@ impl Queue {
         (vmid, pasid): (u8, u16),
     ) -> Result<(), Refusal> {
         let mqd = read_mqd(kernel, self.mqd)?;
-        let hqd = core.mmio.hqd(id, |hqd| {
+        let hqd = core.hqds.hqd(id, |hqd| {
             hqd.load(&mqd);
             hqd.set_vmid(vmid);
             hqd.set_doorbell(self.doorbell);
@@ -235,8 +235,8 @@ impl Queue {
             engine.set_identity(identity);
             engine.resume();
         } else {
-            let bases = core.mmio.sh_mem_bases(vmid);
-            let alignment = core.mmio.sh_mem_config(vmid) >> 2 & 3;
+            let ShaderMemory { bases, config } = core.contexts.shader_memory(vmid);
+            let alignment = config >> 2 & 3;
             if alignment != UNALIGNED {
                 core.counters.unmodelled(
                     "SH_MEM_CONFIG alignment_mode other than UNALIGNED",
@@ -316,7 +316,7 @@ impl Queue {
             self.drop_engine();
         }
         let read_index = self.read_index;
-        let hqd = core.mmio.hqd(id, |hqd| {
+        let hqd = core.hqds.hqd(id, |hqd| {
             hqd.set_pointers(read_index, hqd.pq_wptr());
             hqd.deactivate();
             *hqd

@@ -21,7 +21,7 @@ use crate::device::Core;
 use crate::queue::HqdId;
 use crate::stats::count;
 use crate::trace::TraceEvent;
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, Tables};
 
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
@@ -156,7 +156,7 @@ impl Mes {
         let Some(mut queue) = self.queues.remove(&doorbell) else {
             return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
         };
-        let kernel = core.mmio.space(0);
+        let kernel = core.contexts.space(0);
         if queue.slot.is_some() {
             queue.unmap(core, kernel.as_deref());
             core.trace(TraceEvent::QueueUnmapped { doorbell });
@@ -186,7 +186,7 @@ impl Mes {
         process.queues -= 1;
         if process.queues == 0 {
             if let Some(vmid) = process.vmid {
-                core.mmio.unmap_process(vmid);
+                core.contexts.unmap_process(vmid);
             }
             self.processes.remove(&key);
         }
@@ -200,7 +200,7 @@ impl Mes {
     }
 
     pub(super) fn suspend(&mut self, core: &Core, gang: Option<u64>) -> Result<(), Refusal> {
-        let kernel = core.mmio.space(0);
+        let kernel = core.contexts.space(0);
         for queue in self.gang(gang)? {
             queue.suspended = true;
             if queue.slot.is_some() {
@@ -235,7 +235,7 @@ impl Mes {
         if polls {
             turn = turn.min(Turn::After(self.poll));
         }
-        match core.mmio.space(0) {
+        match core.contexts.space(0) {
             Some(kernel) => turn.min(self.take_turns(core, &kernel)),
             None => turn,
         }
@@ -301,7 +301,7 @@ impl Mes {
             return;
         };
         queue.turn = turn;
-        let mapped = match core.mmio.space(vmid) {
+        let mapped = match core.contexts.space(vmid) {
             Some(space) => queue.map(core, kernel, &space, slot, (vmid, process.pasid)),
             None => Err(Refusal("process without valid page tables")),
         };
@@ -335,11 +335,12 @@ impl Mes {
         let process = self.processes.get_mut(&key)?;
         process.vmid = Some(vmid);
         let (start, end) = process.range;
-        core.mmio.map_process(vmid, process.pasid, process.cntl, process.base, start, end);
+        let tables = Tables { cntl: process.cntl, base: process.base, start, end };
+        core.contexts.map_process(vmid, process.pasid, tables);
         match &process.space {
             // Waves hold on to the space they began in: it comes back, without what was cached while nobody could flush it.
-            Some(space) if core.mmio.install_space(vmid, space) => space.invalidate(),
-            _ => process.space = core.mmio.space(vmid),
+            Some(space) if core.contexts.install_space(vmid, space) => space.invalidate(),
+            _ => process.space = core.contexts.space(vmid),
         }
         Some(vmid)
     }
@@ -367,7 +368,7 @@ impl Mes {
             core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
-        core.mmio.unmap_process(vmid);
+        core.contexts.unmap_process(vmid);
         Some(vmid)
     }
 
@@ -421,7 +422,7 @@ impl Mes {
         }
         for process in self.processes.values() {
             if let Some(vmid) = process.vmid {
-                core.mmio.unmap_process(vmid);
+                core.contexts.unmap_process(vmid);
             }
         }
         for saved in self.saved.drain(..) {

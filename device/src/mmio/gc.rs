@@ -8,8 +8,7 @@ use belfry_abi::regs::gc::{
     SH_MEM_CONFIG,
 };
 
-use super::State;
-use crate::hal::Chip;
+use super::{Mmio, State};
 use crate::queue::{HQD_FIRST, HQD_LAST, Hqd, HqdId};
 
 /// What a write set off.
@@ -21,24 +20,28 @@ pub(super) struct Acted {
     pub(super) started: Option<Hqd>,
 }
 
-fn selected(state: &State) -> (HqdId, usize) {
+fn selected(state: &State) -> (HqdId, u8) {
     let select = GRBM_GFX_CNTL::from_bits(state.storage[GRBM_GFX_CNTL::INDEX as usize]);
     let id = HqdId { me: select.meid() as u8, pipe: select.pipeid() as u8, queue: select.queueid() as u8 };
-    (id, select.vmid() as usize)
+    (id, select.vmid() as u8)
 }
 
-pub(super) fn read(state: &State, chip: &dyn Chip, index: u32) -> Option<u32> {
+pub(super) fn read(mmio: &Mmio, state: &State, index: u32) -> Option<u32> {
+    let (hqd, vmid) = selected(state);
     Some(match index {
-        HQD_FIRST..=HQD_LAST => state.hqds.get(selected(state).0).read(index),
-        SH_MEM_BASES::INDEX => state.sh_mem_bases[selected(state).1],
-        SH_MEM_CONFIG::INDEX => state.sh_mem_config[selected(state).1],
-        CC_GC_SHADER_ARRAY_CONFIG::INDEX => inactive_wgps(state, chip),
-        CP_MES_GP3_LO::INDEX if selected(state).0.me == 3 && selected(state).0.pipe < 2 => chip.mes_version(),
+        HQD_FIRST..=HQD_LAST => mmio.hqds.hqd(hqd, |hqd| hqd.read(index)),
+        SH_MEM_BASES::INDEX => mmio.contexts.shader_memory(vmid).bases,
+        SH_MEM_CONFIG::INDEX => mmio.contexts.shader_memory(vmid).config,
+        CC_GC_SHADER_ARRAY_CONFIG::INDEX => inactive_wgps(state, &*mmio.chip),
+        CP_MES_GP3_LO::INDEX if hqd.me == 3 && hqd.pipe < 2 => mmio.chip.mes_version(),
+        GCVM_L2_PROTECTION_FAULT_STATUS::INDEX => mmio.contexts.fault().status.bits(),
+        GCVM_L2_PROTECTION_FAULT_ADDR_LO32::INDEX => mmio.contexts.fault().page as u32,
+        GCVM_L2_PROTECTION_FAULT_ADDR_HI32::INDEX => (mmio.contexts.fault().page >> 32) as u32,
         _ => return None,
     })
 }
 
-fn inactive_wgps(state: &State, chip: &dyn Chip) -> u32 {
+fn inactive_wgps(state: &State, chip: &dyn crate::hal::Chip) -> u32 {
     let select = GRBM_GFX_INDEX::from_bits(state.storage[GRBM_GFX_INDEX::INDEX as usize]);
     let topology = chip.topology();
     let engine = if select.se_broadcast_writes() { 0 } else { select.se_index() };
@@ -53,25 +56,27 @@ fn inactive_wgps(state: &State, chip: &dyn Chip) -> u32 {
     config.bits()
 }
 
-pub(super) fn write(state: &mut State, index: u32, value: u32) -> Option<Acted> {
+pub(super) fn write(mmio: &Mmio, state: &mut State, index: u32, value: u32) -> Option<Acted> {
     let mut acted = Acted::default();
+    let (id, vmid) = selected(state);
     match index {
         HQD_FIRST..=HQD_LAST => {
-            let hqd = state.hqds.get_mut(selected(state).0);
-            if index == CP_HQD_ACTIVE::INDEX {
-                if value & 1 == 1 {
-                    hqd.activate();
-                    acted.started = Some(*hqd);
+            mmio.hqds.hqd(id, |hqd| {
+                if index == CP_HQD_ACTIVE::INDEX {
+                    if value & 1 == 1 {
+                        hqd.activate();
+                        acted.started = Some(*hqd);
+                    } else {
+                        hqd.deactivate();
+                    }
                 } else {
-                    hqd.deactivate();
+                    hqd.write(index, value);
                 }
-            } else {
-                hqd.write(index, value);
-            }
+            });
             acted.queues = index == CP_HQD_ACTIVE::INDEX || index == CP_HQD_DEQUEUE_REQUEST::INDEX;
         }
-        SH_MEM_BASES::INDEX => state.sh_mem_bases[selected(state).1] = value,
-        SH_MEM_CONFIG::INDEX => state.sh_mem_config[selected(state).1] = value,
+        SH_MEM_BASES::INDEX => mmio.contexts.change_shader_memory(vmid, |memory| memory.bases = value),
+        SH_MEM_CONFIG::INDEX => mmio.contexts.change_shader_memory(vmid, |memory| memory.config = value),
         RLC_SAFE_MODE::INDEX => {
             // The RLC takes the command at once.
             let mut mode = RLC_SAFE_MODE::from_bits(value);
@@ -81,13 +86,7 @@ pub(super) fn write(state: &mut State, index: u32, value: u32) -> Option<Acted> 
         GCVM_L2_PROTECTION_FAULT_CNTL::INDEX => {
             let mut cntl = GCVM_L2_PROTECTION_FAULT_CNTL::from_bits(value);
             if cntl.clear_protection_fault_status_addr() {
-                for register in [
-                    GCVM_L2_PROTECTION_FAULT_STATUS::INDEX,
-                    GCVM_L2_PROTECTION_FAULT_ADDR_LO32::INDEX,
-                    GCVM_L2_PROTECTION_FAULT_ADDR_HI32::INDEX,
-                ] {
-                    state.storage[register as usize] = 0;
-                }
+                mmio.contexts.clear_fault();
                 cntl.set_clear_protection_fault_status_addr(false);
             }
             state.storage[index as usize] = cntl.bits();
@@ -95,22 +94,4 @@ pub(super) fn write(state: &mut State, index: u32, value: u32) -> Option<Acted> 
         _ => return None,
     }
     Some(acted)
-}
-
-/// Keeps the first page fault until the driver clears it, as the hardware does.
-pub(super) fn record_fault(state: &mut State, vmid: u8, page: u64, write: bool, permission: bool) {
-    let at = GCVM_L2_PROTECTION_FAULT_STATUS::INDEX as usize;
-    let mut status = GCVM_L2_PROTECTION_FAULT_STATUS::from_bits(state.storage[at]);
-    if status.bits() != 0 {
-        status.set_more_faults(true);
-    } else {
-        status.set_vmid(vmid.into());
-        status.set_rw(write);
-        status.set_permission_faults(if permission { if write { 2 } else { 1 } } else { 0 });
-        status.set_walker_error(u32::from(!permission));
-        status.set_mapping_error(!permission);
-        state.storage[GCVM_L2_PROTECTION_FAULT_ADDR_LO32::INDEX as usize] = page as u32;
-        state.storage[GCVM_L2_PROTECTION_FAULT_ADDR_HI32::INDEX as usize] = (page >> 32) as u32;
-    }
-    state.storage[at] = status.bits();
 }

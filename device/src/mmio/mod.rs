@@ -12,7 +12,6 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belfry_abi::pci::{HDP_REMAP_OFFSET, REGISTER_BAR_SIZE};
-use belfry_abi::regs::gc::{GCMC_VM_FB_LOCATION_BASE, GCMC_VM_FB_LOCATION_TOP};
 use belfry_abi::regs::mmhub::{MMMC_VM_FB_LOCATION_BASE, MMMC_VM_FB_LOCATION_TOP};
 use belfry_abi::regs::nbio::{RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN, REMAP_HDP_MEM_FLUSH_CNTL};
 use belfry_abi::regs::osssys::IH_VMID_0_LUT;
@@ -23,11 +22,10 @@ use crate::doorbell::Doorbells;
 use crate::hal::Chip;
 use crate::interrupt::Interrupts;
 use crate::memory::Memory;
-use crate::queue::{Hqd, HqdBanks, HqdId, seed_doorbell};
+use crate::queue::{HqdBanks, seed_doorbell};
 use crate::stats::{Counters, count};
-use crate::vm::{AddressSpace, WalkCounter};
-pub(crate) use vmhub::VMIDS;
-use vmhub::{Contexts, HubRegister};
+use crate::vm::{Contexts, FrameBuffer, VMIDS};
+use vmhub::HubRegister;
 
 /// Registers BAR5 decodes.
 const REGISTERS: u32 = (REGISTER_BAR_SIZE / 4) as u32;
@@ -39,9 +37,6 @@ pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 #[derive(Debug)]
 struct State {
     storage: Box<[u32]>,
-    hqds: HqdBanks,
-    sh_mem_bases: [u32; VMIDS],
-    sh_mem_config: [u32; VMIDS],
     indirect: HashMap<u32, u32>,
 }
 
@@ -53,22 +48,10 @@ impl State {
         }
         let mut set = |index: u32, value: u32| storage[index as usize] = value;
         set(RCC_CONFIG_MEMSIZE::INDEX, (vram_size >> 20) as u32);
-        let top = (chip.fb_base() + vram_size - 1) >> 24;
-        for (base_register, top_register) in [
-            (GCMC_VM_FB_LOCATION_BASE::INDEX, GCMC_VM_FB_LOCATION_TOP::INDEX),
-            (MMMC_VM_FB_LOCATION_BASE::INDEX, MMMC_VM_FB_LOCATION_TOP::INDEX),
-        ] {
-            set(base_register, (chip.fb_base() >> 24) as u32);
-            set(top_register, top as u32);
-        }
-        let reset = regs::gc::SH_MEM_CONFIG::RESET;
-        Self {
-            storage,
-            hqds: HqdBanks::new(),
-            sh_mem_bases: [0; VMIDS],
-            sh_mem_config: [reset; VMIDS],
-            indirect: HashMap::new(),
-        }
+        let frame_buffer = FrameBuffer::new(chip.fb_base(), vram_size);
+        set(MMMC_VM_FB_LOCATION_BASE::INDEX, frame_buffer.base);
+        set(MMMC_VM_FB_LOCATION_TOP::INDEX, frame_buffer.top);
+        Self { storage, indirect: HashMap::new() }
     }
 }
 
@@ -88,7 +71,8 @@ pub(crate) struct Mmio {
     unmodelled: Mutex<HashMap<u32, (u64, u64)>>,
     /// Uses of far registers, by byte address.
     far: Mutex<HashMap<u32, (u64, u64)>>,
-    contexts: Contexts,
+    contexts: Arc<Contexts>,
+    hqds: Arc<HqdBanks>,
     interrupts: Arc<Interrupts>,
     memory: Arc<Memory>,
     doorbells: Arc<Doorbells>,
@@ -111,14 +95,15 @@ impl Mmio {
         interrupts: Arc<Interrupts>,
         clock: Clock,
         counters: Arc<Counters>,
-        walks: Arc<WalkCounter>,
+        (contexts, hqds): (Arc<Contexts>, Arc<HqdBanks>),
     ) -> Self {
         Self {
             state: Mutex::new(State::new(&*chip, memory.vram_size())),
             classes: known().map(|register| (register.index, register.access)).collect(),
             unmodelled: Mutex::default(),
             far: Mutex::default(),
-            contexts: Contexts::new(Arc::clone(&memory), walks),
+            contexts,
+            hqds,
             interrupts,
             memory,
             doorbells,
@@ -154,9 +139,14 @@ impl Mmio {
         match vmhub::classify(index) {
             Some(HubRegister::Semaphore) => return 1,
             Some(HubRegister::Acknowledge { request }) => return state.storage[request as usize] & 0xffff,
-            _ => {}
+            Some(HubRegister::Context(vmid, field)) => return field.read(&self.contexts.tables(vmid)),
+            Some(HubRegister::FrameBuffer(field)) => return *field.of(&mut self.contexts.frame_buffer()),
+            Some(HubRegister::Request) | None => {}
         }
-        if let Some(value) = gc::read(&state, &*self.chip, index) {
+        if let Some(vmid) = lut(index) {
+            return self.contexts.pasid(vmid).into();
+        }
+        if let Some(value) = gc::read(self, &state, index) {
             return value;
         }
         let Some(&value) = state.storage.get(index as usize) else { return 0 };
@@ -179,7 +169,7 @@ impl Mmio {
             return false;
         }
         let mut state = self.lock();
-        if let Some(acted) = gc::write(&mut state, index, value) {
+        if let Some(acted) = gc::write(self, &mut state, index, value) {
             if let Some(hqd) = acted.started {
                 // Before the driver can ring it, the doorbell loses what an earlier owner left there.
                 seed_doorbell(&hqd, None, &self.doorbells);
@@ -201,18 +191,23 @@ impl Mmio {
         drop(state);
         match vmhub::classify(index) {
             Some(HubRegister::Request) => self.contexts.invalidate(value & 0xffff),
-            Some(HubRegister::Context(vmid)) => self.contexts.forget(vmid),
-            Some(HubRegister::FrameBuffer) => self.contexts.forget(0),
-            _ => self.note(index, |uses| uses.1 += 1),
+            Some(HubRegister::Context(vmid, field)) => {
+                self.contexts.change(vmid, |tables| field.write(tables, value));
+            }
+            Some(HubRegister::FrameBuffer(field)) => {
+                self.contexts.change_frame_buffer(|at| *field.of(at) = value)
+            }
+            _ => match lut(index) {
+                Some(vmid) => self.contexts.set_pasid(vmid, value as u16),
+                None => self.note(index, |uses| uses.1 += 1),
+            },
         }
         false
     }
 
     fn note(&self, index: u32, add: impl FnOnce(&mut (u64, u64))) {
-        let is_context =
-            matches!(vmhub::classify(index), Some(HubRegister::Context(_) | HubRegister::Request));
-        let is_lut = (IH_VMID_0_LUT::INDEX..IH_VMID_0_LUT::INDEX + VMIDS as u32).contains(&index);
-        if is_context || is_lut || self.classes.contains_key(&index) {
+        let is_request = vmhub::classify(index) == Some(HubRegister::Request);
+        if is_request || self.classes.contains_key(&index) {
             return;
         }
         let first = {
@@ -236,95 +231,15 @@ impl Mmio {
         near.chain(far).collect()
     }
 
-    /// Address space of a VMID, as its registers describe it.
-    pub(crate) fn space(&self, vmid: u8) -> Option<Arc<AddressSpace>> {
-        let vmid = usize::from(vmid);
-        match self.contexts.existing(vmid) {
-            Some(space) => Some(space),
-            None => self.contexts.make(&self.lock(), vmid),
-        }
-    }
-
-    /// Drops cached translations of the VMIDs in the mask.
-    pub(crate) fn invalidate(&self, vmids: u32) {
-        self.contexts.invalidate(vmids);
-    }
-
-    /// VMIDs whose entry in the interrupt handler's table is this PASID, as a mask.
-    pub(crate) fn vmids_of(&self, pasid: u16) -> u32 {
-        let state = self.lock();
-        (0..VMIDS)
-            .filter(|&vmid| state.storage[IH_VMID_0_LUT::INDEX as usize + vmid] & 0xffff == u32::from(pasid))
-            .fold(0, |mask, vmid| mask | 1 << vmid)
-    }
-
-    /// Programs a VMID for a process, as the scheduler's firmware does when it maps one.
-    pub(crate) fn map_process(&self, vmid: u8, pasid: u16, cntl: u32, base: u64, start: u64, end: u64) {
-        use regs::gc::{
-            GCVM_CONTEXT0_CNTL, GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32,
-            GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32,
-        };
-        let vmid = usize::from(vmid) % VMIDS;
-        let mut state = self.lock();
-        let mut pair = |first: u32, value: u64| {
-            state.storage[first as usize + 2 * vmid] = value as u32;
-            state.storage[first as usize + 2 * vmid + 1] = (value >> 32) as u32;
-        };
-        pair(GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX, base);
-        pair(GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32::INDEX, start);
-        pair(GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32::INDEX, end);
-        state.storage[GCVM_CONTEXT0_CNTL::INDEX as usize + vmid] = cntl;
-        state.storage[IH_VMID_0_LUT::INDEX as usize + vmid] = pasid.into();
-        drop(state);
-        self.contexts.forget(vmid);
-    }
-
-    /// Gives a VMID an address space that has been made before, if its registers still describe the same one.
-    pub(crate) fn install_space(&self, vmid: u8, space: &Arc<AddressSpace>) -> bool {
-        self.contexts.install(&self.lock(), usize::from(vmid) % VMIDS, space)
-    }
-
-    /// Takes a VMID away from its process.
-    pub(crate) fn unmap_process(&self, vmid: u8) {
-        let vmid = usize::from(vmid) % VMIDS;
-        let mut state = self.lock();
-        state.storage[IH_VMID_0_LUT::INDEX as usize + vmid] = 0;
-        state.storage[regs::gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX as usize + 2 * vmid] = 0;
-        state.storage[regs::gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX as usize + 2 * vmid + 1] = 0;
-        drop(state);
-        self.contexts.forget(vmid);
-    }
-
-    /// Apertures of a VMID: `SH_MEM_BASES`.
-    pub(crate) fn sh_mem_bases(&self, vmid: u8) -> u32 {
-        self.lock().sh_mem_bases[usize::from(vmid) % VMIDS]
-    }
-
-    /// Memory configuration of a VMID: `SH_MEM_CONFIG`.
-    pub(crate) fn sh_mem_config(&self, vmid: u8) -> u32 {
-        self.lock().sh_mem_config[usize::from(vmid) % VMIDS]
-    }
-
-    /// Runs `operation` on a queue's registers.
-    pub(crate) fn hqd<R>(&self, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
-        operation(self.lock().hqds.get_mut(id))
-    }
-
-    /// Copies of the registers of a micro engine's queues that are active or asked to stop.
-    pub(crate) fn active_hqds(&self, me: u8) -> Vec<(HqdId, Hqd)> {
-        self.lock().hqds.of(me).filter(|(_, hqd)| hqd.is_active()).map(|(id, hqd)| (id, *hqd)).collect()
-    }
-
-    /// Keeps a page fault for the driver to read.
-    pub(crate) fn record_fault(&self, vmid: u8, page: u64, write: bool, permission: bool) {
-        gc::record_fault(&mut self.lock(), vmid, page, write, permission);
-    }
-
     /// Back to the values of power on.
     pub(crate) fn reset(&self) {
         *self.lock() = State::new(&*self.chip, self.memory.vram_size());
-        self.contexts.reset();
     }
+}
+
+/// VMID of an entry of the interrupt handler's process table.
+fn lut(index: u32) -> Option<u8> {
+    index.checked_sub(IH_VMID_0_LUT::INDEX).filter(|&vmid| vmid < VMIDS as u32).map(|vmid| vmid as u8)
 }
 
 /// Dword index of the register the driver has put the memory flush at.

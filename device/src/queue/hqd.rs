@@ -3,6 +3,8 @@
 //! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on, which is how a queue is
 //! loaded from memory and saved back.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::regs::Register;
 use belfry_abi::regs::gc::{
@@ -190,29 +192,43 @@ impl Hqd {
     }
 }
 
-/// Every queue's registers.
+/// Every queue's registers: what drivers write through the banked registers and what firmware loads from MQDs.
 #[derive(Debug)]
-pub(crate) struct HqdBanks(Box<[Hqd]>);
+pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>>);
+
+impl Default for HqdBanks {
+    fn default() -> Self {
+        Self(Mutex::new(Self::empty()))
+    }
+}
 
 impl HqdBanks {
-    pub(crate) fn new() -> Self {
-        Self(vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice())
+    fn empty() -> Box<[Hqd]> {
+        vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice()
     }
 
-    pub(crate) fn get(&self, id: HqdId) -> &Hqd {
-        &self.0[id.index()]
+    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get_mut(&mut self, id: HqdId) -> &mut Hqd {
-        &mut self.0[id.index()]
+    /// Runs `operation` on a queue's registers.
+    pub(crate) fn hqd<R>(&self, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
+        operation(&mut self.lock()[id.index()])
     }
 
-    /// Every queue of a micro engine.
-    pub(crate) fn of(&self, me: u8) -> impl Iterator<Item = (HqdId, &Hqd)> {
-        (0..32u8).map(move |at| {
-            let id = HqdId { me, pipe: at >> 3, queue: at & 7 };
-            (id, self.get(id))
-        })
+    /// Copies of the registers of a micro engine's queues that are active or asked to stop.
+    pub(crate) fn active(&self, me: u8) -> Vec<(HqdId, Hqd)> {
+        let banks = self.lock();
+        (0..32u8)
+            .map(|at| HqdId { me, pipe: at >> 3, queue: at & 7 })
+            .map(|id| (id, banks[id.index()]))
+            .filter(|(_, hqd)| hqd.is_active())
+            .collect()
+    }
+
+    /// Back to power on: no queue is active.
+    pub(crate) fn reset(&self) {
+        *self.lock() = Self::empty();
     }
 }
 
@@ -258,18 +274,24 @@ mod tests {
 
     #[test]
     fn banks_do_not_share_registers() {
-        let mut banks = HqdBanks::new();
-        let mut ids = Vec::new();
-        for me in 0..4 {
-            ids.extend(banks.of(me).map(|(id, _)| id));
+        let banks = HqdBanks::default();
+        let ids: Vec<_> = (0..4u8)
+            .flat_map(|me| (0..32u8).map(move |at| HqdId { me, pipe: at >> 3, queue: at & 7 }))
+            .collect();
+        for (value, &id) in ids.iter().enumerate() {
+            banks.hqd(id, |hqd| {
+                hqd.write(CP_HQD_PQ_BASE::INDEX, value as u32);
+                hqd.activate();
+            });
         }
         for (value, &id) in ids.iter().enumerate() {
-            banks.get_mut(id).write(CP_HQD_PQ_BASE::INDEX, value as u32);
-        }
-        for (value, &id) in ids.iter().enumerate() {
-            assert_eq!(banks.get(id).read(CP_HQD_PQ_BASE::INDEX), value as u32);
+            assert_eq!(banks.hqd(id, |hqd| hqd.read(CP_HQD_PQ_BASE::INDEX)), value as u32);
         }
         assert_eq!(ids.len(), 128);
+        let active: Vec<_> = (0..4).flat_map(|me| banks.active(me)).map(|(id, _)| id).collect();
+        assert_eq!(active, ids);
+        banks.reset();
+        assert!(banks.active(1).is_empty());
     }
 
     #[test]

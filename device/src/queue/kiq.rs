@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::mmio::Mmio;
 use crate::queue::HqdId;
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, Contexts};
 
 /// First register `SET_UCONFIG_REG` counts from.
 const UCONFIG_START: u32 = 0xc000;
@@ -60,6 +60,8 @@ pub(crate) fn length(header: u32) -> Result<u64, &'static str> {
 pub(crate) struct Kiq<'a> {
     /// Registers.
     pub(crate) mmio: &'a Mmio,
+    /// VMIDs, whose translations it drops.
+    pub(crate) contexts: &'a Contexts,
     /// VMID 0.
     pub(crate) space: &'a AddressSpace,
     /// Compute queues SET_RESOURCES gave, a bit each.
@@ -90,8 +92,8 @@ impl Kiq<'_> {
                 let &[control, ..] = body else { return Err("INVALIDATE_TLBS is cut short") };
                 // DST_SEL 1: by PASID.
                 let vmids =
-                    if control & 0xf == 1 { self.mmio.vmids_of((control >> 5) as u16) } else { 0xffff };
-                self.mmio.invalidate(vmids);
+                    if control & 0xf == 1 { self.contexts.vmids_of((control >> 5) as u16) } else { 0xffff };
+                self.contexts.invalidate(vmids);
                 Ok(None)
             }
             Opcode::MAP_QUEUES => map_queues(body, self.queue_mask),

@@ -212,7 +212,7 @@ impl State {
 
     /// Starts and stops what the driver has started and stopped through registers.
     fn follow_registers(&mut self, core: &Core) {
-        let active = core.mmio.active_hqds(HqdId::MES.me);
+        let active = core.hqds.active(HqdId::MES.me);
         self.rings.retain(|id, running| {
             let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
             if !keep {
@@ -223,7 +223,7 @@ impl State {
         for (id, hqd) in active {
             if hqd.wants_dequeue() {
                 let pointers = self.rings.remove(&id).map(|running| running.ring);
-                core.mmio.hqd(id, |hqd| {
+                core.hqds.hqd(id, |hqd| {
                     if let Some(ring) = &pointers {
                         let (rptr, wptr) = ring.pointers();
                         hqd.set_pointers(rptr, wptr);
@@ -250,13 +250,13 @@ impl State {
                 Err(why) => {
                     core.counters
                         .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
-                    core.mmio.hqd(id, |hqd| hqd.deactivate());
+                    core.hqds.hqd(id, |hqd| hqd.deactivate());
                     core.doorbells.own(hqd.doorbell(), false);
                 }
             }
         }
         for me in 1..3 {
-            for (id, hqd) in core.mmio.active_hqds(me) {
+            for (id, hqd) in core.hqds.active(me) {
                 // Queues of the scheduler's making are none of our business; those a driver started by hand are.
                 if !self.mes.is_on(id) {
                     if !hqd.wants_dequeue() {
@@ -265,7 +265,7 @@ impl State {
                             format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue),
                         );
                     }
-                    core.mmio.hqd(id, |hqd| hqd.deactivate());
+                    core.hqds.hqd(id, |hqd| hqd.deactivate());
                     core.doorbells.own(hqd.doorbell(), false);
                 }
             }
@@ -273,7 +273,7 @@ impl State {
     }
 
     fn serve_rings(&mut self, core: &Core) -> Turn {
-        let Some(space) = core.mmio.space(0) else { return Turn::WhenWoken };
+        let Some(space) = core.contexts.space(0) else { return Turn::WhenWoken };
         let mut turn = Turn::WhenWoken;
         for id in [HqdId::KIQ, HqdId::MES] {
             let Some(mut running) = self.rings.remove(&id) else { continue };
@@ -326,7 +326,9 @@ impl State {
         let mut packet = vec![0; length as usize];
         running.ring.peek(space, 0, &mut packet).map_err(|_| "the KIQ's ring is not mapped")?;
         running.ring.consume(length);
-        match (Kiq { mmio: &core.mmio, space, queue_mask: self.queue_mask }).execute(&packet) {
+        match (Kiq { mmio: &core.mmio, contexts: &core.contexts, space, queue_mask: self.queue_mask })
+            .execute(&packet)
+        {
             Ok(None) => {}
             Ok(Some(request)) => {
                 if let Err(why) = self.obey(core, space, request) {
@@ -349,7 +351,7 @@ impl State {
                 let mut bytes = [0; 2048];
                 space.read_bytes(mqd, &mut bytes).map_err(|_| "MQD at an address that is not mapped")?;
                 let mqd = mqd_from_bytes(&bytes)?;
-                let hqd = core.mmio.hqd(id, |hqd| {
+                let hqd = core.hqds.hqd(id, |hqd| {
                     hqd.load(&mqd);
                     hqd.set_doorbell(doorbell);
                     hqd.activate();
@@ -367,7 +369,7 @@ impl State {
                     .map(|(&id, _)| id);
                 let id = id.ok_or("UNMAP_QUEUES of a queue that does not exist")?;
                 self.rings.remove(&id);
-                core.mmio.hqd(id, |hqd| hqd.deactivate());
+                core.hqds.hqd(id, |hqd| hqd.deactivate());
                 core.doorbells.own(doorbell, false);
                 Ok(())
             }
