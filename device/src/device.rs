@@ -10,19 +10,22 @@ use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 use vm_memory::MmapRegion;
 
+use crate::blocks::{Gc, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
+use crate::chip::{self, Chip};
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellListener, Doorbells, Way};
 use crate::error::Error;
-use crate::hal::{self, Chip};
 use crate::interrupt::{Control, InterruptSink, Interrupts, Sources};
 use crate::io::{IoError, IoResult};
 use crate::memory::{Location, Memory, SystemMemory};
-use crate::mmio::{Clock, Mmio};
 use crate::pci::{ConfigSpace, Msix};
-use crate::queue::{self, HqdBanks, Scheduler, Wake};
+use crate::queue::{self, HqdBanks, Scheduler};
+use crate::regs::{Block, RegisterFile, Windows};
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
+use crate::threads::Wake;
+use crate::time::{self, Clock};
 use crate::trace::TraceEvent;
 use crate::vm::{Contexts, FrameBuffer, WalkCounter};
 
@@ -58,7 +61,7 @@ pub(crate) struct Core {
     pub(crate) config: GpuConfig,
     pub(crate) chip: Arc<dyn Chip>,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) mmio: Arc<Mmio>,
+    pub(crate) registers: Arc<RegisterFile>,
     pub(crate) contexts: Arc<Contexts>,
     pub(crate) hqds: Arc<HqdBanks>,
     pub(crate) doorbells: Arc<Doorbells>,
@@ -75,13 +78,6 @@ impl Core {
     pub(crate) fn trace(&self, event: TraceEvent) {
         if let Some(trace) = &self.config.trace {
             trace.event(event);
-        }
-    }
-
-    /// Writes a register, and has the scheduler look if that concerns it.
-    pub(crate) fn write_register(&self, index: u32, value: u32) {
-        if self.mmio.write(index, value) {
-            self.wake.wake();
         }
     }
 
@@ -206,14 +202,12 @@ impl Gpu {
         let doorbells = Doorbells::new(resources.doorbells)
             .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
         let doorbells = Arc::new(doorbells);
-        let chip: Arc<dyn Chip> = hal::chip(&config).into();
+        let chip: Arc<dyn Chip> = chip::chip(&config).into();
         let memory = Arc::new(Memory::new(resources.vram, resources.system));
         let counters = Arc::new(Counters::default());
         let walks = Arc::new(WalkCounter::default());
         let wake = Arc::new(Wake::default());
-        let start = Instant::now();
-        // The golden counter runs at 100 MHz from the device's start, plus one: 0 would look like a stopped clock.
-        let clock: Clock = Arc::new(move || (start.elapsed().as_nanos() / 10) as u64 + 1);
+        let clock = time::golden_counter();
         let interrupts = Arc::new(Interrupts::new(
             resources.interrupts,
             (config.msix_table, config.interrupt_pin),
@@ -224,15 +218,23 @@ impl Gpu {
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts = Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer));
         let hqds = Arc::new(HqdBanks::default());
-        let mmio = Arc::new(Mmio::new(
-            Arc::clone(&chip),
-            Arc::clone(&memory),
-            Arc::clone(&doorbells),
-            Arc::clone(&interrupts),
-            Arc::clone(&clock),
-            Arc::clone(&counters),
-            (Arc::clone(&contexts), Arc::clone(&hqds)),
-        ));
+        let windows = Arc::new(Windows::new(&*chip));
+        let ports = GcPorts {
+            contexts: Arc::clone(&contexts),
+            hqds: Arc::clone(&hqds),
+            doorbells: Arc::clone(&doorbells),
+            wake: Arc::clone(&wake),
+        };
+        let blocks: Vec<Box<dyn Block>> = vec![
+            Box::new(Gc::new(ports, chip.topology(), chip.mes_version())),
+            Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer)),
+            Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
+            Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
+            Box::new(Smuio::new(Arc::clone(&clock))),
+            Box::new(Mp0::default()),
+        ];
+        let registers =
+            RegisterFile::new(Arc::clone(&chip), blocks, windows, Arc::clone(&memory), Arc::clone(&counters));
         let shader =
             ShaderEngine::new(shader_config(&config, &*chip), Arc::clone(&clock)).map_err(Error::Shader)?;
         let sources = Sources {
@@ -254,7 +256,7 @@ impl Gpu {
             config,
             chip,
             memory,
-            mmio,
+            registers: Arc::new(registers),
             contexts,
             hqds,
             doorbells,
@@ -348,18 +350,7 @@ impl Gpu {
                 core.interrupts.read_msix(offset, data);
                 Ok(())
             }
-            _ => {
-                let (index, within) = ((offset / 4) as u32, (offset % 4) as usize);
-                if len == 8 && within == 0 {
-                    data[..4].copy_from_slice(&core.mmio.read(index).to_le_bytes());
-                    data[4..].copy_from_slice(&core.mmio.read(index + 1).to_le_bytes());
-                } else if within + len <= 4 {
-                    data.copy_from_slice(&core.mmio.read(index).to_le_bytes()[within..within + len]);
-                } else {
-                    return Err(IoError::Unsupported { bar, offset, len });
-                }
-                Ok(())
-            }
+            _ => core.registers.read_bytes(offset, data),
         }
     }
 
@@ -378,27 +369,22 @@ impl Gpu {
             let written = core.memory.write_bytes(Location::Vram(offset), data);
             return written.map_err(|_| IoError::OutOfRange { bar, offset, len });
         }
-        if bar == pci::BAR_REGISTERS && Msix::contains(offset) {
-            core.interrupts.write_msix(offset, data);
-            return Ok(());
+        if bar == pci::BAR_REGISTERS {
+            if Msix::contains(offset) {
+                core.interrupts.write_msix(offset, data);
+                return Ok(());
+            }
+            return core.registers.write_bytes(offset, data);
         }
         let value = match *data {
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             _ => return Err(IoError::Unsupported { bar, offset, len }),
         };
-        if !offset.is_multiple_of(if bar == pci::BAR_DOORBELLS { len as u64 } else { 4 }) {
+        if !offset.is_multiple_of(len as u64) {
             return Err(IoError::Unsupported { bar, offset, len });
         }
-        if bar == pci::BAR_DOORBELLS {
-            core.ring(offset, value, len);
-        } else {
-            let index = (offset / 4) as u32;
-            core.write_register(index, value as u32);
-            if len == 8 {
-                core.write_register(index + 1, (value >> 32) as u32);
-            }
-        }
+        core.ring(offset, value, len);
         Ok(())
     }
 
@@ -479,7 +465,7 @@ impl Gpu {
         core.interrupts.set_control(control);
         self.scheduler.reset(core, || {
             core.interrupts.reset();
-            core.mmio.reset();
+            core.registers.reset();
             core.contexts.reset();
             core.hqds.reset();
             core.doorbells.reset();
@@ -513,7 +499,7 @@ impl Gpu {
     /// were answered without doing what the field asks; those count as written.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {
-        let mut ranked = self.core.mmio.unmodelled();
+        let mut ranked = self.core.registers.unmodelled();
         let fields = self.core.counters.unmodelled_fields();
         ranked.extend(fields.into_iter().map(|(name, count)| (name.to_owned(), 0, count)));
         ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::shader::ShaderEngine;
+use crate::time::Clock;
 use crate::vm::Fault;
 
 /// Which hardware queue something happened on, as interrupts report it.
@@ -73,7 +74,7 @@ pub trait CpInterrupts: Send + Sync {
 #[derive(Clone)]
 pub struct CpEnv {
     /// Reads the 100 MHz golden counter.
-    pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub clock: Clock,
     /// Where interrupts go.
     pub interrupts: Arc<dyn CpInterrupts>,
     /// Runs dispatches.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
 use super::error::{Cause, QueueError};
-use crate::shader::{Announcement, Clock, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
+use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
+use crate::time::Clock;
 use crate::vm::AddressSpace;
 
 /// Shared state of one queue.

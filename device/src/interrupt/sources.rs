@@ -11,8 +11,8 @@ use belfry_isa::mem::Access;
 
 use super::Interrupts;
 use crate::cp::{CpInterrupts, QueueIdentity, SqInterrupt};
-use crate::mmio::Clock;
 use crate::stats::Counters;
+use crate::time::Clock;
 use crate::vm::{Contexts, Fault, FaultKind};
 
 /// `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST` and `_MEMVIOL`.

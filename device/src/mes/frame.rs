@@ -178,13 +178,13 @@ fn misc(core: &Core, space: &AddressSpace, frame: &Misc) -> Result {
     match MiscOpcode(frame.opcode) {
         MiscOpcode::QUERY_STATUS => Ok(()),
         MiscOpcode::WRITE_REG => {
-            core.write_register(first, second);
+            core.registers.write(first, second);
             Ok(())
         }
         MiscOpcode::READ_REG => {
             let address = u64::from(third) << 32 | u64::from(second);
             space
-                .store_u32(address, core.mmio.read(first))
+                .store_u32(address, core.registers.read(first))
                 .map_err(|_| Refusal("READ_REG to an address that is not mapped"))
         }
         MiscOpcode::INV_GART => {
@@ -208,12 +208,12 @@ fn wait_reg_mem(core: &Core, [operation, reference, mask, first, second]: [u32; 
     let register = match operation {
         mes::WRM_OPERATION_WAIT_REG_MEM => first,
         mes::WRM_OPERATION_WR_WAIT_WR_REG => {
-            core.write_register(first, reference);
+            core.registers.write(first, reference);
             second
         }
         _ => return Err(Refusal("WAIT_REG_MEM with an unknown operation")),
     };
-    if core.mmio.read(register) & mask == reference & mask {
+    if core.registers.read(register) & mask == reference & mask {
         Ok(())
     } else {
         Err(Refusal("WAIT_REG_MEM for what never comes"))

@@ -5,8 +5,8 @@
 
 use belfry_abi::pci;
 
+use crate::chip::Chip;
 use crate::config::GpuConfig;
-use crate::hal::Chip;
 
 const SIZE: usize = pci::CONFIG_SPACE_SIZE;
 
@@ -215,7 +215,7 @@ impl ConfigSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::gfx1100::Gfx1100;
+    use crate::chip::gfx1100::Gfx1100;
 
     fn space() -> ConfigSpace {
         ConfigSpace::new(&Gfx1100::new(8), &GpuConfig::default())

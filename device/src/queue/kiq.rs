@@ -6,8 +6,8 @@
 use belfry_abi::pm4::{Opcode, SetResources};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::mmio::Mmio;
 use crate::queue::HqdId;
+use crate::regs::RegisterFile;
 use crate::vm::{AddressSpace, Contexts};
 
 /// First register `SET_UCONFIG_REG` counts from.
@@ -59,7 +59,7 @@ pub(crate) fn length(header: u32) -> Result<u64, &'static str> {
 #[derive(Debug)]
 pub(crate) struct Kiq<'a> {
     /// Registers.
-    pub(crate) mmio: &'a Mmio,
+    pub(crate) registers: &'a RegisterFile,
     /// VMIDs, whose translations it drops.
     pub(crate) contexts: &'a Contexts,
     /// VMID 0.
@@ -84,7 +84,7 @@ impl Kiq<'_> {
             Opcode::SET_UCONFIG_REG => {
                 let (&start, values) = body.split_first().ok_or("SET_UCONFIG_REG is cut short")?;
                 for (index, &value) in (UCONFIG_START + (start & 0xffff)..).zip(values) {
-                    self.mmio.write(index, value);
+                    self.registers.write(index, value);
                 }
                 Ok(None)
             }
@@ -121,7 +121,7 @@ impl Kiq<'_> {
         match control >> 8 & 0xf {
             0 => {
                 for (i, &value) in (0u32..).zip(values) {
-                    self.mmio.write((lo & 0x3_ffff).wrapping_add(i * step), value);
+                    self.registers.write((lo & 0x3_ffff).wrapping_add(i * step), value);
                 }
             }
             1 | 2 | 5 => {
@@ -140,10 +140,10 @@ impl Kiq<'_> {
         if control & 0xf != 0 || control & 1 << 16 != 0 {
             return Err("COPY_DATA other than 32 bits from a register");
         }
-        let value = self.mmio.read(source & 0x3_ffff);
+        let value = self.registers.read(source & 0x3_ffff);
         match control >> 8 & 0xf {
             0 => {
-                self.mmio.write(lo & 0x3_ffff, value);
+                self.registers.write(lo & 0x3_ffff, value);
                 Ok(())
             }
             1 | 2 | 5 => self
@@ -163,12 +163,12 @@ impl Kiq<'_> {
             return Err("WAIT_REG_MEM on memory");
         }
         let register = if control >> 6 & 3 == 1 {
-            self.mmio.write(first & 0x3_ffff, reference);
+            self.registers.write(first & 0x3_ffff, reference);
             second
         } else {
             first
         };
-        let value = self.mmio.read(register & 0x3_ffff) & mask;
+        let value = self.registers.read(register & 0x3_ffff) & mask;
         let reference = reference & mask;
         let holds = match control & 7 {
             0 => true,

@@ -12,11 +12,9 @@ use zerocopy::IntoBytes;
 
 use crate::device::Core;
 use crate::mes::{Mes, Served, Turn};
-use crate::patience;
-use crate::queue::{
-    HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, Wake, mqd_from_bytes, packet_length, seed_doorbell,
-};
+use crate::queue::{HqdId, Kiq, KiqRequest, MAX_PACKET, Ring, mqd_from_bytes, packet_length, seed_doorbell};
 use crate::stats::count;
+use crate::threads::{Wake, patience};
 use crate::vm::AddressSpace;
 
 /// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
@@ -326,8 +324,13 @@ impl State {
         let mut packet = vec![0; length as usize];
         running.ring.peek(space, 0, &mut packet).map_err(|_| "the KIQ's ring is not mapped")?;
         running.ring.consume(length);
-        match (Kiq { mmio: &core.mmio, contexts: &core.contexts, space, queue_mask: self.queue_mask })
-            .execute(&packet)
+        match (Kiq {
+            registers: &core.registers,
+            contexts: &core.contexts,
+            space,
+            queue_mask: self.queue_mask,
+        })
+        .execute(&packet)
         {
             Ok(None) => {}
             Ok(Some(request)) => {

@@ -10,10 +10,10 @@ use belfry_abi::aql::{
 };
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
+use belfry_device::chip::{Chip as _, gfx1100::Gfx1100};
 use belfry_device::cp::{
     AqlConfig, AqlQueue, BlockedOn, CpEnv, CpInterrupts, Progress, QueueError, QueueIdentity, SqInterrupt,
 };
-use belfry_device::hal::{Chip as _, gfx1100::Gfx1100};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};

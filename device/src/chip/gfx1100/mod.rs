@@ -1,10 +1,13 @@
 //! Navi 31: GC 11.0.0.
 
 mod discovery;
+mod ips;
+mod names;
 
 use belfry_abi::pci;
 
-use super::{Chip, Topology};
+use super::{Chip, IpBlock, Topology};
+pub use ips::dword;
 
 /// A Navi 31 with as many compute units as asked for.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,14 @@ impl Chip for Gfx1100 {
 
     fn topology(&self) -> Topology {
         self.topology
+    }
+
+    fn ips(&self) -> &'static [IpBlock] {
+        ips::IPS
+    }
+
+    fn register_name(&self, dword: u32) -> Option<&'static str> {
+        names::name(dword)
     }
 
     fn discovery(&self) -> Vec<u8> {

@@ -1,8 +1,10 @@
-//! What differs from chip to chip.
+//! What differs from chip to chip: identity, IP blocks and where their registers are, limits. Constants live nowhere else.
 
 pub mod gfx1100;
 
 use std::fmt::Debug;
+
+use belfry_abi::regs::{Ip, Offset};
 
 use crate::config::GpuConfig;
 
@@ -31,6 +33,21 @@ impl Topology {
     }
 }
 
+/// One instance of an IP block, as the IP discovery table declares it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IpBlock {
+    /// Kind.
+    pub ip: Ip,
+    /// Which of the blocks of this kind.
+    pub instance: u8,
+    /// IP version: major, minor, revision.
+    pub version: [u8; 3],
+    /// Where the segments of its registers begin, in dwords.
+    pub bases: &'static [u32],
+    /// Whether it is fused off: declared, and named in the harvest table.
+    pub harvested: bool,
+}
+
 /// One chip: identity, static tables, and the constants its registers read as.
 pub trait Chip: Debug + Send + Sync {
     /// PCI device id.
@@ -41,6 +58,18 @@ pub trait Chip: Debug + Send + Sync {
 
     /// Layout of the compute units.
     fn topology(&self) -> Topology;
+
+    /// Every IP block.
+    fn ips(&self) -> &'static [IpBlock];
+
+    /// Absolute dword index of a register in the register BAR; `None` if the chip has no such block or segment.
+    fn dword(&self, ip: Ip, instance: u8, at: Offset) -> Option<u32> {
+        let block = self.ips().iter().find(|block| block.ip == ip && block.instance == instance)?;
+        block.bases.get(usize::from(at.segment))?.checked_add(at.dword)
+    }
+
+    /// Published name of the register at an absolute dword index.
+    fn register_name(&self, dword: u32) -> Option<&'static str>;
 
     /// The IP discovery table, to be placed at the top of VRAM.
     fn discovery(&self) -> Vec<u8>;

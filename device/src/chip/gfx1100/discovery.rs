@@ -3,7 +3,8 @@
 //! Layout: Linux `drivers/gpu/drm/amd/include/discovery.h` (`binary_header`, `ip_discovery_header`, `die_header`,
 //! `gpu_info_header`, `harvest_table`); everything little endian and packed, checksums are 16-bit sums of bytes.
 
-use crate::hal::Topology;
+use super::ips::IPS;
+use crate::chip::Topology;
 
 const BINARY_SIGNATURE: u32 = 0x2821_1407;
 const DISCOVERY_SIGNATURE: u32 = 0x5344_5049;
@@ -12,39 +13,6 @@ const HARVEST_SIGNATURE: u32 = 0x5652_4148;
 const BINARY_HEADER_SIZE: u16 = 60;
 const IP_HEADER_SIZE: u16 = 80;
 const HARVEST_SIZE: usize = 136;
-
-struct Ip {
-    hardware_id: u16,
-    version: [u8; 3],
-    bases: &'static [u32],
-}
-
-/// VCN hardware id: listed, and harvested, as on a card whose video blocks are fused off.
-const VCN: u16 = 12;
-
-const IPS: [Ip; 13] = [
-    Ip { hardware_id: 11, version: [11, 0, 0], bases: &[0x1260, 0xa000, 0x1_c000, 0x240_2c00] },
-    Ip { hardware_id: 42, version: [6, 0, 0], bases: &[0x1260, 0xa000, 0x1_c000, 0x240_2c00] },
-    Ip { hardware_id: 43, version: [6, 0, 0], bases: &[0x1260, 0xa000, 0x1_c000, 0x240_2c00] },
-    Ip { hardware_id: 34, version: [3, 0, 0], bases: &[0x1_a000, 0x240_8800] },
-    Ip { hardware_id: 35, version: [3, 0, 0], bases: &[0xc00, 0x240_8c00] },
-    Ip { hardware_id: 41, version: [6, 0, 0], bases: &[0xf20, 0x240_a400] },
-    Ip { hardware_id: 40, version: [6, 0, 0], bases: &[0x10a0, 0x240_a000] },
-    Ip { hardware_id: 108, version: [4, 3, 0], bases: &[0, 0x14, 0xd20, 0x1_0400, 0x241_b000, 0x404_0000] },
-    Ip {
-        hardware_id: 255,
-        version: [13, 0, 0],
-        bases: &[0x1_6000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00],
-    },
-    Ip {
-        hardware_id: 1,
-        version: [13, 0, 0],
-        bases: &[0x1_6000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00],
-    },
-    Ip { hardware_id: 4, version: [13, 0, 6], bases: &[0x1_6800, 0x1_6a00, 0x44_0000, 0x240_1000] },
-    Ip { hardware_id: 3, version: [13, 0, 2], bases: &[0x1_6600, 0x240_0c00] },
-    Ip { hardware_id: VCN, version: [4, 0, 0], bases: &[0x7800, 0x7e00, 0x240_3000] },
-];
 
 /// The whole table.
 pub(super) fn table(topology: &Topology) -> Vec<u8> {
@@ -80,9 +48,9 @@ fn checksum(bytes: &[u8]) -> u16 {
 
 fn ip_table() -> Vec<u8> {
     let mut ips = Vec::new();
-    for ip in &IPS {
-        ips.extend(ip.hardware_id.to_le_bytes());
-        ips.extend([0, ip.bases.len() as u8]);
+    for ip in IPS {
+        ips.extend(ip.ip.0.to_le_bytes());
+        ips.extend([ip.instance, ip.bases.len() as u8]);
         ips.extend(ip.version);
         ips.push(0);
         ips.extend(ip.bases.iter().flat_map(|base| base.to_le_bytes()));
@@ -148,7 +116,10 @@ fn gc_table(topology: &Topology) -> Vec<u8> {
 fn harvest_table() -> Vec<u8> {
     let mut table = HARVEST_SIGNATURE.to_le_bytes().to_vec();
     table.extend(0u32.to_le_bytes());
-    table.extend(VCN.to_le_bytes());
+    for block in IPS.iter().filter(|block| block.harvested) {
+        table.extend(block.ip.0.to_le_bytes());
+        table.extend([block.instance, 0]);
+    }
     table.resize(HARVEST_SIZE, 0);
     table
 }
