@@ -16,7 +16,7 @@ use crate::vm::{AddressSpace, Fault};
 
 /// Buffers that may be nested: an AQL packet's, and one below it.
 const MAX_NESTING: usize = 4;
-/// Packets executed before the scheduler looks at other queues.
+/// Packets executed before other queues have their turn.
 const PACKETS_PER_STEP: u32 = 256;
 
 /// What executing a part of a buffer led to.

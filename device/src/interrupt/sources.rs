@@ -10,7 +10,8 @@ use belfry_abi::ih::{
 use belfry_isa::mem::Access;
 
 use super::Interrupts;
-use crate::cp::{CpInterrupts, QueueIdentity, SqInterrupt};
+use crate::cp::{CpInterrupts, SqInterrupt};
+use crate::queue::QueueIdentity;
 use crate::stats::Counters;
 use crate::time::Clock;
 use crate::vm::{Contexts, Fault, FaultKind};
@@ -37,6 +38,15 @@ pub(crate) struct Sources {
 impl Sources {
     fn push(&self, entry: IhEntry) {
         self.interrupts.push(self.contexts.space(0).as_deref(), entry, (self.clock)());
+    }
+}
+
+impl Sources {
+    /// `CP_BAD_OPCODE` of a kernel queue, by the dword index of its doorbell.
+    pub(crate) fn kernel_packet_refused(&self, doorbell: u32) {
+        let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0);
+        entry.data[0] = doorbell & 0x3ff;
+        self.push(entry);
     }
 }
 

@@ -212,7 +212,7 @@ mod tests {
         let mut table = root;
         for level in (0..=ROOT_LEVEL).rev() {
             let mut bytes = [0; 8];
-            hw.vram_read((table & PDE_ADDRESS_MASK) + index(va, level) as u64 * 8, &mut bytes);
+            hw.os().vram_read((table & PDE_ADDRESS_MASK) + index(va, level) as u64 * 8, &mut bytes);
             let entry = u64::from_le_bytes(bytes);
             if entry & PTE_VALID == 0 {
                 return None;

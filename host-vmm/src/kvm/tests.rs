@@ -249,7 +249,7 @@ fn accesses_at_the_ends_of_bars_are_answered_or_not_ours() {
     }
     // A doorbell nobody has, on the last page, once the device listens to doorbells at all.
     bus.gpu
-        .bar_write(pci::BAR_REGISTERS, (u64::from(dword::<RCC_DOORBELL_APER_EN>()) * 4), &1u32.to_le_bytes())
+        .bar_write(pci::BAR_REGISTERS, u64::from(dword::<RCC_DOORBELL_APER_EN>()) * 4, &1u32.to_le_bytes())
         .unwrap();
     let before = bus.gpu.stats().doorbells_unknown;
     assert!(bus.bus.write(DOORBELLS_AT + pci::DOORBELL_BAR_SIZE - 8, &1u64.to_le_bytes()));

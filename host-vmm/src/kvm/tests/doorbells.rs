@@ -30,7 +30,7 @@ fn ready(mode: DoorbellMode) -> Bus {
 }
 
 fn register<R: belfry_abi::regs::Register>(bus: &Bus, value: u32) {
-    bus.gpu.bar_write(pci::BAR_REGISTERS, (u64::from(dword::<R>()) * 4), &value.to_le_bytes()).unwrap();
+    bus.gpu.bar_write(pci::BAR_REGISTERS, u64::from(dword::<R>()) * 4, &value.to_le_bytes()).unwrap();
 }
 
 /// Has a ring of the kernel's listen to a doorbell, wherever it is.

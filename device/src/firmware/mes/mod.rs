@@ -9,5 +9,4 @@ mod quanta;
 mod queue;
 mod slots;
 
-pub(crate) use queue::Served;
-pub(crate) use slots::{Mes, Turn};
+pub(crate) use slots::Mes;

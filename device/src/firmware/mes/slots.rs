@@ -16,8 +16,8 @@ use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use super::frame::{self, Refusal};
 use super::process::Process;
 use super::quanta::Quanta;
-use super::queue::{Queue, Saved, Served};
-use crate::device::Core;
+use super::queue::{Queue, Saved};
+use crate::firmware::{Ports, Served, Turn};
 use crate::queue::HqdId;
 use crate::stats::count;
 use crate::trace::TraceEvent;
@@ -29,17 +29,6 @@ const MAX_QUEUES: usize = 8192;
 const MAX_SAVED: usize = 16;
 /// How soon to look again at a queue that waits for a value in memory, at first and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-
-/// When the scheduler has to look again.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Turn {
-    /// At once.
-    Now,
-    /// After a while, or when woken.
-    After(Duration),
-    /// When woken.
-    WhenWoken,
-}
 
 /// What SET_HW_RSRC gave.
 #[derive(Debug)]
@@ -66,11 +55,11 @@ impl Mes {
     /// Executes one frame.
     pub(crate) fn execute(
         &mut self,
-        core: &Core,
+        ports: &Ports,
         space: &AddressSpace,
         frame: &[u8; belfry_abi::mes::FRAME_SIZE],
     ) {
-        frame::execute(self, core, space, frame);
+        frame::execute(self, ports, space, frame);
     }
 
     /// Whether any queue is known.
@@ -100,7 +89,7 @@ impl Mes {
 
     pub(super) fn add(
         &mut self,
-        core: &Core,
+        ports: &Ports,
         kernel: &AddressSpace,
         frame: &AddQueue,
     ) -> Result<(), Refusal> {
@@ -113,7 +102,7 @@ impl Mes {
             return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
         }
         if self.queues.contains_key(&frame.doorbell_offset)
-            || core.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
+            || ports.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
         {
             return Err(Refusal("ADD_QUEUE with a doorbell that is taken"));
         }
@@ -143,28 +132,28 @@ impl Mes {
             && let Some(saved) = self.saved.remove(at)
         {
             process.space.get_or_insert_with(|| Arc::clone(saved.space()));
-            queue.restore(core, kernel, saved);
+            queue.restore(ports, kernel, saved);
         }
-        core.doorbells.own_with_pointer(queue.doorbell);
+        ports.doorbells.own_with_pointer(queue.doorbell);
         self.queues.insert(queue.doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
-        self.fill_slots(core, kernel);
+        self.fill_slots(ports, kernel);
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, core: &Core, doorbell: u32) -> Result<(), Refusal> {
+    pub(super) fn remove(&mut self, ports: &Ports, doorbell: u32) -> Result<(), Refusal> {
         let Some(mut queue) = self.queues.remove(&doorbell) else {
             return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
         };
-        let kernel = core.contexts.space(0);
+        let kernel = ports.contexts.space(0);
         if queue.slot.is_some() {
-            queue.unmap(core, kernel.as_deref());
-            core.trace(TraceEvent::QueueUnmapped { doorbell });
+            queue.unmap(ports, kernel.as_deref());
+            ports.trace(TraceEvent::QueueUnmapped { doorbell });
         }
         if let (Some(kernel), Some(process)) = (kernel.as_deref(), self.processes.get(&queue.process)) {
             self.tokens += 1;
             let owner = (queue.process, process.pasid, process.base);
-            self.saved.extend(queue.save_waves(core, kernel, self.tokens, owner));
+            self.saved.extend(queue.save_waves(ports, kernel, self.tokens, owner));
             if self.saved.len() > MAX_SAVED
                 && let Some(oldest) = self.saved.pop_front()
             {
@@ -172,21 +161,21 @@ impl Mes {
             }
         }
         queue.drop_engine();
-        core.doorbells.own(doorbell, false);
-        self.leave(core, queue.process);
+        ports.doorbells.own(doorbell, false);
+        self.leave(ports, queue.process);
         if let Some(kernel) = kernel {
-            self.fill_slots(core, &kernel);
+            self.fill_slots(ports, &kernel);
         }
         Ok(())
     }
 
     /// One queue less in a process; the last one frees the VMID.
-    fn leave(&mut self, core: &Core, key: u64) {
+    fn leave(&mut self, ports: &Ports, key: u64) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         process.queues -= 1;
         if process.queues == 0 {
             if let Some(vmid) = process.vmid {
-                core.contexts.unmap_process(vmid);
+                ports.contexts.unmap_process(vmid);
             }
             self.processes.remove(&key);
         }
@@ -199,13 +188,13 @@ impl Mes {
         Ok(self.queues.values_mut().filter(move |queue| gang.is_none_or(|gang| queue.gang == gang)))
     }
 
-    pub(super) fn suspend(&mut self, core: &Core, gang: Option<u64>) -> Result<(), Refusal> {
-        let kernel = core.contexts.space(0);
+    pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), Refusal> {
+        let kernel = ports.contexts.space(0);
         for queue in self.gang(gang)? {
             queue.suspended = true;
             if queue.slot.is_some() {
-                queue.unmap(core, kernel.as_deref());
-                core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+                queue.unmap(ports, kernel.as_deref());
+                ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
             }
         }
         Ok(())
@@ -220,11 +209,11 @@ impl Mes {
     }
 
     /// Serves every queue once, and gives slots to those that wait.
-    pub(crate) fn pass(&mut self, core: &Core) -> Turn {
+    pub(crate) fn pass(&mut self, ports: &Ports) -> Turn {
         let mut turn = Turn::WhenWoken;
         let mut polls = false;
         for queue in self.queues.values_mut().filter(|queue| queue.slot.is_some() && !queue.failed) {
-            match queue.serve(core) {
+            match queue.serve(ports) {
                 Served::Idle => {}
                 Served::Again => turn = Turn::Now,
                 Served::Polls => polls = true,
@@ -235,14 +224,14 @@ impl Mes {
         if polls {
             turn = turn.min(Turn::After(self.poll));
         }
-        match core.contexts.space(0) {
-            Some(kernel) => turn.min(self.take_turns(core, &kernel)),
+        match ports.contexts.space(0) {
+            Some(kernel) => turn.min(self.take_turns(ports, &kernel)),
             None => turn,
         }
     }
 
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
-    pub(crate) fn serve(&mut self, core: &Core, doorbell: u32) -> Option<Served> {
+    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: u32) -> Option<Served> {
         let slots = self.hardware.as_ref()?.slots.len();
         if self.queues.len() > slots || self.queues.values().any(|queue| queue.exclusive) {
             return None;
@@ -251,13 +240,13 @@ impl Mes {
         if queue.slot.is_none() || queue.failed {
             return None;
         }
-        let served = queue.serve(core);
+        let served = queue.serve(ports);
         (!queue.failed).then_some(served)
     }
 
     /// Doorbells of the queues that want a slot, in the order of their turns.
-    fn waiting(&self, core: &Core, kernel: &AddressSpace) -> Vec<u32> {
-        let waiting = self.queues.values().filter(|queue| queue.wants_slot(core, Some(kernel)));
+    fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<u32> {
+        let waiting = self.queues.values().filter(|queue| queue.wants_slot(ports, Some(kernel)));
         let mut waiting: Vec<_> = waiting.map(|queue| (queue.turn, queue.doorbell)).collect();
         waiting.sort_unstable();
         waiting.into_iter().map(|(_, doorbell)| doorbell).collect()
@@ -275,14 +264,14 @@ impl Mes {
     }
 
     /// Gives free slots to queues that want one.
-    fn fill_slots(&mut self, core: &Core, kernel: &AddressSpace) {
-        for doorbell in self.waiting(core, kernel) {
+    fn fill_slots(&mut self, ports: &Ports, kernel: &AddressSpace) {
+        for doorbell in self.waiting(ports, kernel) {
             // A queue that came later is not mapped before an exclusive one, which would never be alone then.
             if self.is_kept_off(doorbell) {
                 return;
             }
             let Some(slot) = self.free_slot() else { return };
-            self.map(core, kernel, doorbell, slot);
+            self.map(ports, kernel, doorbell, slot);
         }
     }
 
@@ -292,34 +281,34 @@ impl Mes {
     }
 
     /// Puts a queue on a slot, if its process gets a VMID.
-    fn map(&mut self, core: &Core, kernel: &AddressSpace, doorbell: u32, slot: HqdId) {
+    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32, slot: HqdId) {
         let Some(key) = self.queues.get(&doorbell).map(|queue| queue.process) else { return };
-        let Some(vmid) = self.vmid(core, kernel, key) else { return };
+        let Some(vmid) = self.vmid(ports, kernel, key) else { return };
         self.turns += 1;
         let turn = self.turns;
         let (Some(queue), Some(process)) = (self.queues.get_mut(&doorbell), self.processes.get(&key)) else {
             return;
         };
         queue.turn = turn;
-        let mapped = match core.contexts.space(vmid) {
-            Some(space) => queue.map(core, kernel, &space, slot, (vmid, process.pasid)),
+        let mapped = match ports.contexts.space(vmid) {
+            Some(space) => queue.map(ports, kernel, &space, slot, (vmid, process.pasid)),
             None => Err(Refusal("process without valid page tables")),
         };
         match mapped {
             Ok(()) => {
-                count(&core.counters.queues_mapped);
-                core.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
-                core.wake.wake();
+                count(&ports.counters.queues_mapped);
+                ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
+                ports.wake.wake();
             }
             Err(Refusal(why)) => {
                 queue.failed = true;
-                core.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
+                ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
             }
         }
     }
 
     /// The VMID of a process: the one it holds, a free one, or one of a process that does nothing.
-    fn vmid(&mut self, core: &Core, kernel: &AddressSpace, key: u64) -> Option<u8> {
+    fn vmid(&mut self, ports: &Ports, kernel: &AddressSpace, key: u64) -> Option<u8> {
         let process = self.processes.get(&key)?;
         if let Some(vmid) = process.vmid {
             return Some(vmid);
@@ -331,22 +320,22 @@ impl Mes {
             .filter_map(|process| process.vmid)
             .fold(0u32, |mask, vmid| mask | 1 << vmid);
         let free = vmids & !taken;
-        let vmid = if free != 0 { free.trailing_zeros() as u8 } else { self.steal_vmid(core, kernel)? };
+        let vmid = if free != 0 { free.trailing_zeros() as u8 } else { self.steal_vmid(ports, kernel)? };
         let process = self.processes.get_mut(&key)?;
         process.vmid = Some(vmid);
         let (start, end) = process.range;
         let tables = Tables { cntl: process.cntl, base: process.base, start, end };
-        core.contexts.map_process(vmid, process.pasid, tables);
+        ports.contexts.map_process(vmid, process.pasid, tables);
         match &process.space {
             // Waves hold on to the space they began in: it comes back, without what was cached while nobody could flush it.
-            Some(space) if core.contexts.install_space(vmid, space) => space.invalidate(),
-            _ => process.space = core.contexts.space(vmid),
+            Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
+            _ => process.space = ports.contexts.space(vmid),
         }
         Some(vmid)
     }
 
     /// Takes the VMID of the process none of whose queues is at work on a slot, and has not been for longest.
-    fn steal_vmid(&mut self, core: &Core, kernel: &AddressSpace) -> Option<u8> {
+    fn steal_vmid(&mut self, ports: &Ports, kernel: &AddressSpace) -> Option<u8> {
         let at_rest = |key: u64| {
             self.queues
                 .values()
@@ -364,65 +353,65 @@ impl Mes {
             .map(|(&key, _)| key)?;
         for queue in self.queues.values_mut().filter(|queue| queue.process == key && queue.slot.is_some()) {
             // Waves in progress keep the process's address space, which comes back with its next VMID.
-            queue.unmap(core, Some(kernel));
-            core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+            queue.unmap(ports, Some(kernel));
+            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
-        core.contexts.unmap_process(vmid);
+        ports.contexts.unmap_process(vmid);
         Some(vmid)
     }
 
     /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
-    fn take_turns(&mut self, core: &Core, kernel: &AddressSpace) -> Turn {
+    fn take_turns(&mut self, ports: &Ports, kernel: &AddressSpace) -> Turn {
         let now = Instant::now();
         // A queue that has failed keeps nothing from others.
         for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
-            queue.unmap(core, Some(kernel));
-            core.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+            queue.unmap(ports, Some(kernel));
+            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
-        self.fill_slots(core, kernel);
-        let waiting = self.waiting(core, kernel);
+        self.fill_slots(ports, kernel);
+        let waiting = self.waiting(ports, kernel);
         let Some(&first) = waiting.first() else { return Turn::WhenWoken };
         // One slot for each that waits, or all of them.
         let slots = if self.is_kept_off(first) { self.mapped().count() } else { waiting.len() };
         for _ in 0..slots {
             let at_rest = self.mapped().filter(|queue| queue.is_at_rest()).min_by_key(|queue| queue.turn);
-            let over = || self.mapped().filter(|queue| self.quantum_left(core, queue, now).is_zero());
+            let over = || self.mapped().filter(|queue| self.quantum_left(ports, queue, now).is_zero());
             let victim = at_rest.or_else(|| over().min_by_key(|queue| queue.turn));
             let Some(doorbell) = victim.map(|queue| queue.doorbell) else { break };
-            self.preempt(core, kernel, doorbell);
-            self.fill_slots(core, kernel);
+            self.preempt(ports, kernel, doorbell);
+            self.fill_slots(ports, kernel);
         }
-        if self.waiting(core, kernel).is_empty() {
+        if self.waiting(ports, kernel).is_empty() {
             return Turn::WhenWoken;
         }
-        let left = self.mapped().map(|queue| self.quantum_left(core, queue, now)).min();
+        let left = self.mapped().map(|queue| self.quantum_left(ports, queue, now)).min();
         left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)))
     }
 
     /// Takes a queue off its slot; it goes behind those that wait.
-    fn preempt(&mut self, core: &Core, kernel: &AddressSpace, doorbell: u32) {
+    fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32) {
         let Some(queue) = self.queues.get_mut(&doorbell) else { return };
-        queue.unmap(core, Some(kernel));
+        queue.unmap(ports, Some(kernel));
         self.turns += 1;
         queue.turn = self.turns;
-        count(&core.counters.queues_preempted);
-        core.trace(TraceEvent::QueueUnmapped { doorbell });
+        count(&ports.counters.queues_preempted);
+        ports.trace(TraceEvent::QueueUnmapped { doorbell });
     }
 
     /// How long a queue may still keep the slot it is on.
-    fn quantum_left(&self, core: &Core, queue: &Queue, now: Instant) -> Duration {
-        self.quanta.of(queue.asked, core.config.quantum).saturating_sub(now.duration_since(queue.since))
+    fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Instant) -> Duration {
+        self.quanta.of(queue.asked, ports.quantum).saturating_sub(now.duration_since(queue.since))
     }
 
     /// Stops every queue and forgets everything.
-    pub(crate) fn reset(&mut self, core: &Core) {
+    pub(crate) fn reset(&mut self, ports: &Ports) {
         for queue in self.queues.values_mut() {
             queue.drop_engine();
         }
         for process in self.processes.values() {
             if let Some(vmid) = process.vmid {
-                core.contexts.unmap_process(vmid);
+                ports.contexts.unmap_process(vmid);
             }
         }
         for saved in self.saved.drain(..) {

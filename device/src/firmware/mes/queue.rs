@@ -10,9 +10,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::frame::Refusal;
 use super::quanta::Asked;
-use crate::cp::{AqlConfig, AqlQueue, BlockedOn, Progress, QueueIdentity};
-use crate::device::Core;
-use crate::queue::{Hqd, HqdId, mqd_from_bytes};
+use crate::cp::{AqlConfig, AqlQueue};
+use crate::firmware::{Ports, Served};
+use crate::queue::{BlockedOn, Hqd, HqdId, Progress, QueueEngine, QueueIdentity, mqd_from_bytes};
 use crate::shader::Gws;
 use crate::vm::{AddressSpace, ShaderMemory};
 
@@ -28,13 +28,14 @@ pub(super) struct Saved {
     pub(super) pasid: u16,
     /// Root of the page tables the waves run in.
     pub(super) base: u64,
-    engine: AqlQueue,
+    gws: Arc<Gws>,
+    engine: Box<dyn QueueEngine>,
 }
 
 impl Saved {
     /// The waves' address space.
     pub(super) fn space(&self) -> &Arc<AddressSpace> {
-        self.engine.shared_space()
+        self.engine.space()
     }
 
     /// Drops the waves.
@@ -91,24 +92,13 @@ pub(super) struct Queue {
     /// When it was last put on or taken off a slot, in the scheduler's counting.
     pub(super) turn: u64,
     /// Packets, while it is on a slot or has dispatches in progress.
-    engine: Option<AqlQueue>,
+    engine: Option<Box<dyn QueueEngine>>,
     /// Read index, while it has no engine.
     read_index: u64,
     /// It had nothing to do when last served.
     pub(super) idle: bool,
     /// What the doorbell was told of it.
     busy: bool,
-}
-
-/// What serving a queue came to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Served {
-    /// Nothing to do until something wakes the scheduler.
-    Idle,
-    /// There may be more at once.
-    Again,
-    /// A value in memory has to change, which nobody announces.
-    Polls,
 }
 
 fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, Refusal> {
@@ -178,22 +168,22 @@ impl Queue {
     }
 
     /// Whether a slot would be of use to it.
-    pub(super) fn wants_slot(&self, core: &Core, kernel: Option<&AddressSpace>) -> bool {
+    pub(super) fn wants_slot(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> bool {
         if self.slot.is_some() || self.suspended || self.failed {
             return false;
         }
-        if self.engine.as_ref().is_some_and(AqlQueue::is_busy) || !self.idle {
+        if self.engine.as_ref().is_some_and(|engine| engine.is_busy()) || !self.idle {
             return true;
         }
         let written = kernel.filter(|_| self.wptr != 0).and_then(|space| space.load_u64(self.wptr).ok());
         match written {
             Some(written) => written > self.read_index(),
-            None => core.doorbells.is_rung(self.doorbell),
+            None => ports.doorbells.is_rung(self.doorbell),
         }
     }
 
     fn read_index(&self) -> u64 {
-        self.engine.as_ref().map_or(self.read_index, AqlQueue::read_index)
+        self.engine.as_ref().map_or(self.read_index, |engine| engine.read_index())
     }
 
     /// Whether it has neither packets nor waves to go on with, as far as its last service found.
@@ -203,20 +193,20 @@ impl Queue {
 
     /// Whether waves of it are on the shader engine.
     pub(super) fn is_busy(&self) -> bool {
-        self.engine.as_ref().is_some_and(AqlQueue::is_busy)
+        self.engine.as_ref().is_some_and(|engine| engine.is_busy())
     }
 
     /// Loads the MQD into a slot, and runs.
     pub(super) fn map(
         &mut self,
-        core: &Core,
+        ports: &Ports,
         kernel: &AddressSpace,
         space: &Arc<AddressSpace>,
         id: HqdId,
         (vmid, pasid): (u8, u16),
     ) -> Result<(), Refusal> {
         let mqd = read_mqd(kernel, self.mqd)?;
-        let hqd = core.hqds.hqd(id, |hqd| {
+        let hqd = ports.hqds.hqd(id, |hqd| {
             hqd.load(&mqd);
             hqd.set_vmid(vmid);
             hqd.set_doorbell(self.doorbell);
@@ -235,10 +225,10 @@ impl Queue {
             engine.set_identity(identity);
             engine.resume();
         } else {
-            let ShaderMemory { bases, config } = core.contexts.shader_memory(vmid);
+            let ShaderMemory { bases, config } = ports.contexts.shader_memory(vmid);
             let alignment = config >> 2 & 3;
             if alignment != UNALIGNED {
-                core.counters.unmodelled(
+                ports.counters.unmodelled(
                     "SH_MEM_CONFIG alignment_mode other than UNALIGNED",
                     format_args!("vmid={vmid} mode={alignment}, which runs as UNALIGNED"),
                 );
@@ -256,7 +246,8 @@ impl Queue {
                     private_base: u64::from(bases & 0xffff) << 48,
                 },
             };
-            self.engine = Some(AqlQueue::new(config, Arc::clone(space), Arc::clone(&self.gws), &core.env));
+            let engine = AqlQueue::new(config, Arc::clone(space), Arc::clone(&self.gws), &ports.env);
+            self.engine = Some(Box::new(engine));
         }
         self.slot = Some(id);
         self.since = Instant::now();
@@ -265,20 +256,20 @@ impl Queue {
     }
 
     /// Lets the packet processor work for a while.
-    pub(super) fn serve(&mut self, core: &Core) -> Served {
-        core.look_at_doorbell(self.doorbell);
-        let served = self.work(core);
+    pub(super) fn serve(&mut self, ports: &Ports) -> Served {
+        ports.watch.look(self.doorbell);
+        let served = self.work(ports);
         let busy = !self.idle || self.is_busy();
         if busy != self.busy {
             self.busy = busy;
-            core.doorbells.set_busy(self.doorbell, busy);
+            ports.doorbells.set_busy(self.doorbell, busy);
         }
         served
     }
 
-    fn work(&mut self, core: &Core) -> Served {
+    fn work(&mut self, ports: &Ports) -> Served {
         let Some(engine) = &mut self.engine else { return Served::Idle };
-        match engine.service(&core.env) {
+        match engine.service() {
             Progress::Idle => {
                 self.idle = true;
                 Served::Idle
@@ -296,7 +287,7 @@ impl Queue {
                 Served::Polls
             }
             Progress::Error(error) => {
-                core.counters.error("queue stopped", format_args!("doorbell={:#x} {error}", self.doorbell));
+                ports.counters.error("queue stopped", format_args!("doorbell={:#x} {error}", self.doorbell));
                 self.failed = true;
                 self.idle = true;
                 Served::Idle
@@ -305,7 +296,7 @@ impl Queue {
     }
 
     /// Takes the queue off its slot and saves it to its MQD; waves in progress are kept, and wait.
-    pub(super) fn unmap(&mut self, core: &Core, kernel: Option<&AddressSpace>) {
+    pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
         let Some(id) = self.slot.take() else { return };
         if let Some(engine) = &mut self.engine {
             engine.suspend();
@@ -316,15 +307,15 @@ impl Queue {
             self.drop_engine();
         }
         let read_index = self.read_index;
-        let hqd = core.hqds.hqd(id, |hqd| {
+        let hqd = ports.hqds.hqd(id, |hqd| {
             hqd.set_pointers(read_index, hqd.pq_wptr());
             hqd.deactivate();
             *hqd
         });
-        self.save(core, kernel, &hqd);
+        self.save(ports, kernel, &hqd);
     }
 
-    fn save(&self, core: &Core, kernel: Option<&AddressSpace>, hqd: &Hqd) {
+    fn save(&self, ports: &Ports, kernel: Option<&AddressSpace>, hqd: &Hqd) {
         let saved = kernel.is_some_and(|space| {
             let mut mqd = ComputeMqd::new_zeroed();
             space.read_bytes(self.mqd, mqd.as_mut_bytes()).is_ok() && {
@@ -333,7 +324,7 @@ impl Queue {
             }
         });
         if !saved {
-            core.counters.error(
+            ports.counters.error(
                 "MQD cannot be saved",
                 format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),
             );
@@ -341,18 +332,18 @@ impl Queue {
     }
 
     /// Takes over waves that were kept, and takes their number out of the MQD.
-    pub(super) fn restore(&mut self, core: &Core, kernel: &AddressSpace, saved: Saved) {
+    pub(super) fn restore(&mut self, ports: &Ports, kernel: &AddressSpace, saved: Saved) {
         self.read_index = saved.engine.read_index();
-        self.gws = Arc::clone(saved.engine.gws());
+        self.gws = saved.gws;
         self.gws.grant(self.exclusive);
         self.engine = Some(saved.engine);
-        self.leave_token(core, kernel, 0);
+        self.leave_token(ports, kernel, 0);
     }
 
     /// Gives up the waves in progress to be kept under a number, if the queue has a context save area for them.
     pub(super) fn save_waves(
         &mut self,
-        core: &Core,
+        ports: &Ports,
         kernel: &AddressSpace,
         number: u64,
         (process, pasid, base): (u64, u16, u64),
@@ -365,17 +356,17 @@ impl Queue {
             return None;
         }
         let engine = self.engine.take()?;
-        self.leave_token(core, kernel, number);
-        Some(Saved { token: number, process, pasid, base, engine })
+        self.leave_token(ports, kernel, number);
+        Some(Saved { token: number, process, pasid, base, gws: Arc::clone(&self.gws), engine })
     }
 
-    fn leave_token(&self, core: &Core, kernel: &AddressSpace, number: u64) {
+    fn leave_token(&self, ports: &Ports, kernel: &AddressSpace, number: u64) {
         let written = read_mqd(kernel, self.mqd).is_ok_and(|mut mqd| {
             set_token(&mut mqd, number);
             kernel.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
         });
         if !written {
-            core.counters.error("MQD cannot be saved", format_args!("doorbell={:#x}", self.doorbell));
+            ports.counters.error("MQD cannot be saved", format_args!("doorbell={:#x}", self.doorbell));
         }
     }
 

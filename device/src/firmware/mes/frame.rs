@@ -7,7 +7,7 @@ use belfry_abi::mes::{
 use zerocopy::FromBytes;
 
 use super::slots::Mes;
-use crate::device::Core;
+use crate::firmware::Ports;
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
 use crate::vm::AddressSpace;
@@ -25,21 +25,27 @@ fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
 }
 
 /// Executes one frame, and writes its fence if that went well.
-pub(crate) fn execute(mes: &mut Mes, core: &Core, space: &AddressSpace, frame: &[u8; FRAME_SIZE]) {
+pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &[u8; FRAME_SIZE]) {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
-    let outcome = run(mes, core, space, header, frame);
-    core.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
+    let outcome = run(mes, ports, space, header, frame);
+    ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
     match outcome {
-        Ok(()) => count(&core.counters.mes_frames),
+        Ok(()) => count(&ports.counters.mes_frames),
         Err(Refusal(why)) => {
-            count(&core.counters.mes_refused);
+            count(&ports.counters.mes_refused);
             let name = header.opcode().name().unwrap_or("unknown");
-            core.counters.error(why, format_args!("frame={name} header={:#010x}", header.0));
+            ports.counters.error(why, format_args!("frame={name} header={:#010x}", header.0));
         }
     }
 }
 
-fn run(mes: &mut Mes, core: &Core, space: &AddressSpace, header: Header, frame: &[u8; FRAME_SIZE]) -> Result {
+fn run(
+    mes: &mut Mes,
+    ports: &Ports,
+    space: &AddressSpace,
+    header: Header,
+    frame: &[u8; FRAME_SIZE],
+) -> Result {
     if header.kind() != Header::TYPE_SCHEDULER {
         return Err(Refusal("MES frame of an unknown type"));
     }
@@ -48,18 +54,18 @@ fn run(mes: &mut Mes, core: &Core, space: &AddressSpace, header: Header, frame: 
     }
     match header.opcode() {
         Opcode::QUERY_SCHEDULER_STATUS => {}
-        Opcode::SET_HW_RSRC => set_hw_resources(mes, &core.counters, &parse(frame)?)?,
-        Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&core.counters, &parse(frame)?),
-        Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &core.counters, &parse(frame)?),
-        Opcode::ADD_QUEUE => add_queue(mes, core, space, &parse(frame)?)?,
-        Opcode::REMOVE_QUEUE => remove_queue(mes, core, &parse(frame)?)?,
-        Opcode::SUSPEND => suspend(mes, core, space, &parse(frame)?)?,
+        Opcode::SET_HW_RSRC => set_hw_resources(mes, &ports.counters, &parse(frame)?)?,
+        Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
+        Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &ports.counters, &parse(frame)?),
+        Opcode::ADD_QUEUE => add_queue(mes, ports, space, &parse(frame)?)?,
+        Opcode::REMOVE_QUEUE => remove_queue(mes, ports, &parse(frame)?)?,
+        Opcode::SUSPEND => suspend(mes, ports, space, &parse(frame)?)?,
         Opcode::RESUME => {
             let resume: Resume = parse(frame)?;
             let gang = (resume.resume_all_gangs & 1 == 0).then(|| resume.gang_context_addr.get());
             mes.resume(gang)?;
         }
-        Opcode::MISC => misc(core, space, &parse(frame)?)?,
+        Opcode::MISC => misc(ports, space, &parse(frame)?)?,
         opcode if opcode.name().is_some() => return Err(Refusal("MES opcode that is not modelled")),
         _ => return Err(Refusal("MES opcode that does not exist")),
     }
@@ -133,7 +139,7 @@ fn set_scheduling_config(mes: &mut Mes, counters: &Counters, frame: &SetScheduli
     );
 }
 
-fn add_queue(mes: &mut Mes, core: &Core, space: &AddressSpace, frame: &AddQueue) -> Result {
+fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
     if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ)
         || frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE)
     {
@@ -148,10 +154,10 @@ fn add_queue(mes: &mut Mes, core: &Core, space: &AddressSpace, frame: &AddQueue)
     if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
         return Err(Refusal("ADD_QUEUE of a protected queue, which is not modelled"));
     }
-    mes.add(core, space, frame)
+    mes.add(ports, space, frame)
 }
 
-fn remove_queue(mes: &mut Mes, core: &Core, frame: &RemoveQueue) -> Result {
+fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
     let legacy = RemoveQueueFlags::UNMAP_LEGACY_GFX_QUEUE
         | RemoveQueueFlags::UNMAP_KIQ_UTILITY_QUEUE
         | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE
@@ -159,12 +165,12 @@ fn remove_queue(mes: &mut Mes, core: &Core, frame: &RemoveQueue) -> Result {
     if frame.flags.intersects(legacy) {
         return Err(Refusal("REMOVE_QUEUE of a kernel queue, which is not modelled"));
     }
-    mes.remove(core, frame.doorbell_offset)
+    mes.remove(ports, frame.doorbell_offset)
 }
 
-fn suspend(mes: &mut Mes, core: &Core, space: &AddressSpace, frame: &Suspend) -> Result {
+fn suspend(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Suspend) -> Result {
     let gang = (frame.suspend_all_gangs & 1 == 0).then(|| frame.gang_context_addr.get());
-    mes.suspend(core, gang)?;
+    mes.suspend(ports, gang)?;
     if frame.suspend_fence_addr.get() != 0 {
         space
             .store_u32(frame.suspend_fence_addr.get(), frame.suspend_fence_value)
@@ -173,25 +179,25 @@ fn suspend(mes: &mut Mes, core: &Core, space: &AddressSpace, frame: &Suspend) ->
     Ok(())
 }
 
-fn misc(core: &Core, space: &AddressSpace, frame: &Misc) -> Result {
+fn misc(ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
     let [first, second, third, fourth, fifth, ..] = frame.data;
     match MiscOpcode(frame.opcode) {
         MiscOpcode::QUERY_STATUS => Ok(()),
         MiscOpcode::WRITE_REG => {
-            core.registers.write(first, second);
+            ports.registers.write(first, second);
             Ok(())
         }
         MiscOpcode::READ_REG => {
             let address = u64::from(third) << 32 | u64::from(second);
             space
-                .store_u32(address, core.registers.read(first))
+                .store_u32(address, ports.registers.read(first))
                 .map_err(|_| Refusal("READ_REG to an address that is not mapped"))
         }
         MiscOpcode::INV_GART => {
-            core.contexts.invalidate(1);
+            ports.contexts.invalidate(1);
             Ok(())
         }
-        MiscOpcode::WAIT_REG_MEM => wait_reg_mem(core, [first, second, third, fourth, fifth]),
+        MiscOpcode::WAIT_REG_MEM => wait_reg_mem(ports, [first, second, third, fourth, fifth]),
         // Nothing to flush, and nothing switched on: a driver sends this for every process.
         MiscOpcode::SET_SHADER_DEBUGGER
             if frame.data[2] >> 31 == 1 || frame.data[2..9].iter().all(|&word| word == 0) =>
@@ -204,16 +210,16 @@ fn misc(core: &Core, space: &AddressSpace, frame: &Misc) -> Result {
 }
 
 /// Registers change at once in this device, so a condition that does not hold now would never hold.
-fn wait_reg_mem(core: &Core, [operation, reference, mask, first, second]: [u32; 5]) -> Result {
+fn wait_reg_mem(ports: &Ports, [operation, reference, mask, first, second]: [u32; 5]) -> Result {
     let register = match operation {
         mes::WRM_OPERATION_WAIT_REG_MEM => first,
         mes::WRM_OPERATION_WR_WAIT_WR_REG => {
-            core.registers.write(first, reference);
+            ports.registers.write(first, reference);
             second
         }
         _ => return Err(Refusal("WAIT_REG_MEM with an unknown operation")),
     };
-    if core.registers.read(register) & mask == reference & mask {
+    if ports.registers.read(register) & mask == reference & mask {
         Ok(())
     } else {
         Err(Refusal("WAIT_REG_MEM for what never comes"))
@@ -227,7 +233,7 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-    use crate::mes::quanta::Asked;
+    use crate::firmware::mes::quanta::Asked;
 
     #[test]
     fn scheduling_config_sets_the_quanta_of_queues_that_ask_for_none() {
