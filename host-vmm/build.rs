@@ -6,6 +6,7 @@
 use std::env;
 use std::error::Error;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,6 +49,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let library = PathBuf::from(env::var("OUT_DIR")?).join("libbelfry_preload.so");
     fs::copy(&built, &library).map_err(|error| format!("{}: {error}", built.display()))?;
     println!("cargo::rustc-env=BELFRY_PRELOAD={}", library.display());
+    let mut identity = DefaultHasher::new();
+    fs::read(&library)?.hash(&mut identity);
+    println!("cargo::rustc-env=BELFRY_PRELOAD_IDENTITY={:016x}", identity.finish());
     Ok(())
 }
 

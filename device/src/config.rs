@@ -1,6 +1,6 @@
 //! What a host chooses about the device.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::trace::TraceSink;
@@ -47,12 +47,19 @@ pub struct GpuConfig {
     pub deterministic: Option<u64>,
 }
 
+/// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
+#[must_use]
+pub fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 impl Default for GpuConfig {
     fn default() -> Self {
         Self {
             cus: 8,
             vram_size: 256 << 20,
-            workers: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            workers: processors().min(8),
             msix_table: MsixTable::Host,
             interrupt_pin: false,
             poll_doorbells: false,

@@ -29,7 +29,7 @@ pub mod time;
 pub mod trace;
 pub mod vm;
 
-pub use config::{GpuConfig, MsixTable};
+pub use config::{GpuConfig, MsixTable, processors};
 pub use device::{Gpu, ResetKind, Resources};
 pub use error::Error;
 pub use interrupt::InterruptSink;

@@ -46,7 +46,6 @@ enum Verb {
     /// That status does not change when the output can no longer be written: a reader that has left (`| head -1`) is no
     /// error, and any other failure, like a full disk, is told once on stderr. Other commands fail then.
     Run(RunArgs),
-    /// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
     Exec(ExecArgs),
     /// Serves the GPU over vfio-user, for any QEMU from 10.1 on.
     Serve(ServeArgs),
@@ -157,6 +156,20 @@ struct MachineArgs {
     append: Vec<String>,
 }
 
+/// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct ExecCli {
+    #[command(subcommand)]
+    command: ExecVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExecVerb {
+    Exec(ExecArgs),
+}
+
+/// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
 #[derive(Debug, Args)]
 struct ExecArgs {
     /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
@@ -252,9 +265,17 @@ enum Suite {
     },
 }
 
+fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    if arguments.get(1).is_some_and(|verb| verb == "exec") {
+        let ExecCli { command: ExecVerb::Exec(args) } = ExecCli::try_parse_from(arguments)?;
+        return Ok(Cli { command: Verb::Exec(args) });
+    }
+    Cli::try_parse_from(arguments)
+}
+
 /// Runs the command line and answers the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match parse(arguments.into_iter().collect()) {
         Ok(cli) => cli,
         Err(error) => {
             output::check(error.print());

@@ -305,7 +305,7 @@ impl Os for HostedOs {
     }
 
     fn cpu_info(&self) -> CpuInfo {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let cores = belfry_device::processors() as u32;
         // What buffer objects can come from, not what the machine has.
         CpuInfo { cores, max_clock_mhz: 0, memory_bytes: self.arena.memory().size() as u64 }
     }

@@ -3,9 +3,6 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
-use sha2::{Digest as _, Sha256};
 
 use super::ExecError;
 
@@ -13,28 +10,11 @@ use super::ExecError;
 static LIBRARY: &[u8] = include_bytes!(env!("BELFRY_PRELOAD"));
 
 /// What tells this library from those of other versions.
-pub(super) fn identity() -> &'static str {
-    static IDENTITY: OnceLock<String> = OnceLock::new();
-    IDENTITY.get_or_init(|| {
-        let build_id = build_id(LIBRARY).unwrap_or(LIBRARY);
-        let mut hash = Sha256::new();
-        hash.update((LIBRARY.len() as u64).to_le_bytes());
-        hash.update(build_id);
-        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-    })
-}
-
-/// The linker's hash of what an ELF file holds (`NT_GNU_BUILD_ID`): reading it takes no time, hashing the file would.
-fn build_id(file: &[u8]) -> Option<&[u8]> {
-    use object::read::Object as _;
-    use object::read::elf::ElfFile64;
-    let file: ElfFile64<'_> = ElfFile64::parse(file).ok()?;
-    file.build_id().ok().flatten()
-}
+pub(super) const IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
 
 /// Puts the library where the dynamic linker can load it, unless it is there; its path.
 pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
-    let path = directory.join(format!("libbelfry-preload-{}.so", identity()));
+    let path = directory.join(format!("libbelfry-preload-{}.so", IDENTITY));
     if fs::metadata(&path).is_ok_and(|there| there.len() == LIBRARY.len() as u64) {
         return Ok(path);
     }

@@ -32,10 +32,9 @@ pub(super) fn free_place() -> u8 {
 
 /// Bytes of memory this machine has, in whole megabytes.
 pub(super) fn machine_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kilobytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes = kilobytes.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-    kilobytes.map_or(8 << 30, |kilobytes| (kilobytes << 10 & !0xf_ffff).max(256 << 20))
+    let info = rustix::system::sysinfo();
+    let total = (info.totalram as u64).saturating_mul(info.mem_unit.max(1).into());
+    (total & !0xf_ffff).max(256 << 20)
 }
 
 /// The PCI address of the GPU on a bus.
@@ -73,10 +72,10 @@ pub(super) fn paths(bus: u8, render_minor: u32) -> Vec<String> {
 pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, ExecError> {
     let text = serde_json::to_vec(settings)?;
     let mut hash = Sha256::new();
-    hash.update(library::identity());
+    hash.update(library::IDENTITY);
     hash.update(&text);
     // The topology says how many processors there are.
-    hash.update(std::thread::available_parallelism().map_or(1, usize::from).to_le_bytes());
+    hash.update(belfry_device::processors().to_le_bytes());
     let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let path = directory.join(format!("tree-{id}"));
     if path.join(SETTINGS_FILE).exists() {
