@@ -19,6 +19,7 @@ pub mod interrupt;
 pub mod io;
 pub mod memory;
 pub mod pci;
+mod pm4;
 pub mod queue;
 mod regs;
 mod runner;

@@ -97,7 +97,7 @@ impl Runner {
                 std::thread::yield_now();
             }
             let turn = self.lock().pass(&self.ports);
-            count(&self.ports.counters.scheduler_looks);
+            count(&self.ports.counters.runner_passes);
             wait(&self.ports.wake, turn);
         }
     }

@@ -47,7 +47,7 @@ pub enum TraceEvent {
         /// Dword index of the queue's doorbell.
         doorbell: u32,
     },
-    /// The scheduler answered (or refused) a MES frame.
+    /// The MES answered (or refused) a frame.
     MesFrame {
         /// Opcode of the frame.
         opcode: u32,

@@ -12,7 +12,7 @@ use arbitrary::Arbitrary;
 use belfry_abi::mes::{
     self, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueryStatus, Resume, SetHwResources, Suspend,
 };
-use belfry_abi::regs::{Register as _, gc};
+use belfry_abi::regs::gc;
 use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::change::{Change, Word};
 use belfry_fuzz::driver::{CONTEXT, DATA, Driver, QUEUES, kernel};

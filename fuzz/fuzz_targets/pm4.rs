@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use arbitrary::Arbitrary;
 use belfry_abi::aql::{AmdFormat, PacketHeader, PacketType};
 use belfry_abi::pm4::Opcode;
-use belfry_abi::regs::{Register as _, gc};
+use belfry_abi::regs::gc;
 use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::change::Word;
 use belfry_fuzz::driver::{BUFFERS, DATA, Driver, kernel, user};
@@ -167,7 +167,7 @@ impl Model<'_> {
             let Some(&header) = self.stream.get(self.taken) else { break };
             let length = match header >> 30 {
                 2 => 1,
-                3 if header >> 16 & 0x3fff == 0x3fff => 1,
+                3 if header >> 16 & 0x3fff == 0x3fff && header >> 8 & 0xff == 0x10 => 1,
                 3 => u64::from(header >> 16 & 0x3fff) + 2,
                 _ => u64::MAX,
             };

@@ -19,7 +19,7 @@ use super::dispatch::{self, Prepared, Source};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
-use super::{AqlConfig, barrier, complete, pm4};
+use super::{AqlConfig, barrier, complete, indirect};
 use crate::queue::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
@@ -59,7 +59,7 @@ enum Waiting {
     /// The dispatch that used scratch memory once to end, so that it can be handed back.
     Reclaim,
     /// The rest of an indirect buffer.
-    Pm4(pm4::Execution),
+    Pm4(indirect::Execution),
 }
 
 /// What became of one packet.
@@ -273,17 +273,20 @@ impl AqlQueue {
                 let [header, body @ ..] = packet.ib_jump;
                 let mut execution = match std::mem::take(&mut self.waiting) {
                     Waiting::Pm4(execution) => execution,
-                    _ => pm4::Execution::new(header, &body)?,
+                    _ => indirect::Execution::new(header, &body)?,
                 };
-                let mut context =
-                    pm4::Context { space: self.state.space(), now: self.state.now(), interrupts: Vec::new() };
+                let mut context = indirect::Context {
+                    space: self.state.space(),
+                    now: self.state.now(),
+                    interrupts: Vec::new(),
+                };
                 let step = execution.step(&mut context)?;
                 for event in context.interrupts {
                     self.state.announce(complete::Completed { event: Some(event) });
                 }
                 match step {
-                    pm4::Step::Done => self.wait_or_complete(true, packet.completion_signal),
-                    pm4::Step::Waits | pm4::Step::More => {
+                    indirect::Step::Done => self.wait_or_complete(true, packet.completion_signal),
+                    indirect::Step::Waits | indirect::Step::More => {
                         self.waiting = Waiting::Pm4(execution);
                         Ok(Packet::Blocked(BlockedOn::Memory))
                     }

@@ -12,7 +12,7 @@ mod descriptor;
 mod dispatch;
 pub mod env;
 mod error;
-mod pm4;
+mod indirect;
 mod state;
 
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};

@@ -6,10 +6,11 @@ use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
 use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
 
-use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest, length as packet_length};
+use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
 use super::mes::Mes;
 use super::rings::Running;
 use super::{FirmwareScheduler, Ports, Served, Turn};
+use crate::pm4;
 use crate::queue::{HqdId, Ring, mqd_from_bytes, seed_doorbell};
 use crate::vm::AddressSpace;
 
@@ -103,7 +104,7 @@ impl MesScheduler {
         }
         for me in 1..3 {
             for (id, hqd) in self.ports.hqds.active(me) {
-                // Queues of the scheduler's making are none of our business; those a driver started by hand are.
+                // Queues that the MES mapped are not handled here; queues that a driver started by registers are refused.
                 if !self.mes.is_on(id) {
                     if !hqd.wants_dequeue() {
                         self.ports.counters.error(
@@ -159,32 +160,34 @@ impl MesScheduler {
         }
         let mut header = [0];
         running.ring.peek(space, 0, &mut header).map_err(|_| "the KIQ's ring is not mapped")?;
-        let length = packet_length(header[0])?;
+        let header = pm4::header(header[0]).map_err(|error| error.kind())?;
+        let length = 1 + u64::from(header.body_dwords());
         if length > MAX_PACKET {
             return Err("PM4 packet longer than any this queue takes");
         }
         if length > available {
             return Ok(false);
         }
-        let mut packet = vec![0; length as usize];
-        running.ring.peek(space, 0, &mut packet).map_err(|_| "the KIQ's ring is not mapped")?;
+        let mut body = vec![0; length as usize - 1];
+        running.ring.peek(space, 1, &mut body).map_err(|_| "the KIQ's ring is not mapped")?;
         running.ring.consume(length);
-        match (Kiq {
+        let mut kiq = Kiq {
             registers: &self.ports.registers,
             contexts: &self.ports.contexts,
             space,
+            clock: &self.ports.env.clock,
             queue_mask: self.queue_mask,
-        })
-        .execute(&packet)
-        {
+        };
+        match kiq.execute(header, &body) {
             Ok(None) => {}
             Ok(Some(request)) => {
                 if let Err(why) = self.obey(space, request) {
                     self.ports.counters.error(why, format_args!("KIQ {request:x?}"));
                 }
             }
-            Err(why) => {
-                self.ports.counters.error(why, format_args!("KIQ packet header={:#010x}", packet[0]));
+            Err(error) => {
+                let details = format_args!("KIQ packet header={:#010x}: {error}", header.bits());
+                self.ports.counters.error(error.kind(), details);
                 self.ports.interrupts.kernel_packet_refused(running.ring.doorbell());
             }
         }
@@ -245,7 +248,7 @@ impl MesScheduler {
         }
     }
 
-    /// Executes one frame of the scheduler's ring; whether there was one.
+    /// Executes one frame of the MES's ring; whether there was one.
     fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
         let available = running.ring.available();
         if running.dead || available == 0 {

@@ -34,7 +34,7 @@ const _: () = assert!(CP_HQD_PQ_WPTR_HI::AT.dword - HQD_FIRST.dword == MQD_DWORD
 /// Which hardware queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct HqdId {
-    /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the scheduler.
+    /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the MES.
     pub(crate) me: u8,
     /// Pipe, 0 to 3.
     pub(crate) pipe: u8,
@@ -43,9 +43,9 @@ pub(crate) struct HqdId {
 }
 
 impl HqdId {
-    /// The scheduler's ring.
+    /// The MES's ring.
     pub(crate) const MES: Self = Self { me: 3, pipe: 0, queue: 0 };
-    /// The kernel interface queue, where the scheduler is in use.
+    /// The kernel interface queue, where the MES is in use.
     pub(crate) const KIQ: Self = Self { me: 3, pipe: 1, queue: 0 };
 
     fn index(self) -> usize {

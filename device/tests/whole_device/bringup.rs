@@ -426,7 +426,7 @@ fn nothing_happens_while_the_function_is_not_bus_master() {
     query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
     query.api_status = status;
     driver.mes_bytes(query.as_bytes().try_into().unwrap());
-    driver.scheduler_looks();
+    driver.runner_passes();
     assert_eq!(driver.ram_u64(fence), 0);
     driver.gpu.config_write(4, &[6, 0]);
     eventually("the frame is answered once the bit is set", || driver.ram_u64(fence) != 0);
@@ -441,7 +441,7 @@ fn pause_and_resume_hold_the_scheduler() {
     query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
     query.api_status = status;
     driver.mes_bytes(query.as_bytes().try_into().unwrap());
-    driver.scheduler_looks();
+    driver.runner_passes();
     assert_eq!(driver.ram_u64(fence), 0);
     driver.gpu.resume();
     eventually("the frame is answered afterwards", || driver.ram_u64(fence) != 0);

@@ -455,12 +455,12 @@ impl Driver {
     }
 
     /// Returns when the scheduler has looked at its queues, from beginning to end, after the call.
-    pub fn scheduler_looks(&self) {
+    pub fn runner_passes(&self) {
         // One look may have begun before.
-        let enough = self.gpu.stats().scheduler_looks + 2;
+        let enough = self.gpu.stats().runner_passes + 2;
         eventually("the scheduler looks", || {
             self.gpu.doorbell_hint();
-            self.gpu.stats().scheduler_looks >= enough
+            self.gpu.stats().runner_passes >= enough
         });
     }
 

@@ -1,4 +1,4 @@
-//! One user queue as the scheduler knows it, on a hardware slot or waiting for one.
+//! One user queue as the MES knows it, on a hardware slot or waiting for one.
 
 use std::sync::Arc;
 use std::time::Instant;
