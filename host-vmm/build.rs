@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Sources the library is made of.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "Cargo.toml",
     "Cargo.lock",
     "abi/src",
@@ -20,6 +20,7 @@ const SOURCES: [&str; 8] = [
     "guest-driver/core/src",
     "guest-driver/hosted/src",
     "guest-driver/preload/src",
+    "pci/src",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

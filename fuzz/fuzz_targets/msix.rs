@@ -103,7 +103,13 @@ impl Model {
         let at = access.offset as usize % TABLE;
         for (at, &byte) in (at..).zip(access.data()) {
             if let Some(target) = self.table.get_mut(at) {
-                *target = byte;
+                // The address is a multiple of 4, and the control word has one bit.
+                *target = match at % 16 {
+                    0 => byte & !3,
+                    MASK => byte & 1,
+                    13.. => 0,
+                    _ => byte,
+                };
             }
         }
         assert!(self.device.bar_write(BAR_REGISTERS, MSIX_TABLE_OFFSET + at as u64, access.data()));

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::LazyLock;
 
 use belfry_abi::pci;
-use belfry_fuzz::host::vfio_user::protocol::command;
 use belfry_fuzz::vfio::{Client, MAX_FDS, Reply, SIZES, Service};
 use belfry_fuzz::vfio_steps::{
     Descriptor, Input, Memory, Odd, Offset, PAGE, Place, Step, event, memory, tag,
 };
+use belfry_vfio_user::protocol::command;
 use libfuzzer_sys::fuzz_target;
 use vm_memory::{
     Bytes as _, GuestAddress, GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryRegion as _,

@@ -3,6 +3,3 @@
 #[allow(dead_code, reason = "the binary uses more of it")]
 #[path = "../../host-vmm/src/disasm/mod.rs"]
 pub mod disasm;
-#[allow(dead_code, reason = "the binary uses more of it")]
-#[path = "../../host-vmm/src/vfio_user/mod.rs"]
-pub mod vfio_user;

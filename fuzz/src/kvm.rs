@@ -1,34 +1,23 @@
-//! Parts of Belfry's own machine, from their sources: the rest of that machine needs /dev/kvm.
-
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/gpu_messages.rs"]
-mod gpu_messages;
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/interrupts.rs"]
-mod interrupts;
-#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/pci/mod.rs"]
-mod pci;
-#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/src/kvm/virtio/mod.rs"]
-mod virtio;
+//! Parts of Belfry's own machine: a bus with functions on it, virtio devices, routed messages.
 
 pub mod driver;
 pub mod messages;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belfry_abi::pci as abi;
 use belfry_device::Gpu;
-use pci::{Apertures, Bar, BarLayout, Function, RootBus};
+use belfry_pci::{BarLayout, ConfigSpace, Identity};
 
-use crate::device::{BARS, COMMAND, VRAM};
+use crate::pci::{Apertures, Bar, Function, RootBus};
+
+use crate::device::VRAM;
 
 /// Where the bus's configuration space is in memory, and what there is of it.
-pub const ECAM: (u64, u64) = (pci::ECAM, pci::ECAM_SIZE);
+pub const ECAM: (u64, u64) = (crate::pci::ECAM, crate::pci::ECAM_SIZE);
 /// Addresses BARs may have, first and last.
-pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
+pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, crate::pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
 /// The functions' device numbers.
 pub const GPU: u8 = 1;
 /// The other function: smaller BARs, which can come to lie in and over the GPU's.
@@ -100,47 +89,40 @@ impl Function for GpuFunction {
     }
 }
 
-/// A function with a command register and two BARs, and nothing behind them.
+/// A function with two BARs, and nothing behind them.
 #[derive(Debug)]
-struct Other(Mutex<[u8; 64]>, Placed);
+struct Other(Mutex<ConfigSpace>, Placed);
 
 const OTHER_BARS: [BarLayout; 2] =
     [BarLayout { number: 0, size: 1 << 12, wide: false }, BarLayout { number: 4, size: 1 << 14, wide: true }];
 
 impl Other {
-    fn writable(at: usize) -> u8 {
-        match at {
-            COMMAND => 6,
-            _ => {
-                let bar = |bar: &&BarLayout| {
-                    let first = BARS + usize::from(bar.number) * 4;
-                    (first..first + if bar.wide { 8 } else { 4 }).contains(&at)
-                };
-                OTHER_BARS.iter().find(bar).map_or(0, |bar| {
-                    let first = BARS + usize::from(bar.number) * 4;
-                    (!(bar.size - 1)).to_le_bytes()[at - first]
-                })
-            }
-        }
+    fn new(placed: Placed) -> Self {
+        let identity = Identity {
+            vendor: 0x1b36,
+            device: 1,
+            class: 0xff_0000,
+            revision: 0,
+            subsystem_vendor: 0,
+            subsystem: 0,
+        };
+        let mut config = ConfigSpace::new(belfry_pci::CONVENTIONAL, &identity);
+        OTHER_BARS.iter().for_each(|bar| config.bar(bar));
+        Self(Mutex::new(config), placed)
+    }
+
+    fn config(&self) -> MutexGuard<'_, ConfigSpace> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Function for Other {
     fn config_read(&self, offset: usize, data: &mut [u8]) {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (at, byte) in data.iter_mut().enumerate() {
-            *byte = offset.checked_add(at).and_then(|at| bytes.get(at)).copied().unwrap_or(0);
-        }
+        self.config().read(offset, data);
     }
 
     fn config_write(&self, offset: usize, data: &[u8]) {
-        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (at, &byte) in data.iter().enumerate() {
-            let at = offset.saturating_add(at);
-            if let Some(target) = bytes.get_mut(at) {
-                *target = *target & !Self::writable(at) | byte & Self::writable(at);
-            }
-        }
+        self.config().write(offset, data);
     }
 
     fn bars(&self) -> &[BarLayout] {
@@ -172,7 +154,7 @@ impl Bus {
         let placed = Placed::default();
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
         functions.insert(GPU, Arc::new(GpuFunction(gpu, placed.clone())));
-        functions.insert(OTHER, Arc::new(Other(Mutex::new([0; 64]), placed.clone())));
+        functions.insert(OTHER, Arc::new(Other::new(placed.clone())));
         let bus = RootBus::new(Apertures(APERTURES), functions);
         bus.assign().expect("addresses for all BARs");
         Self { bus, placed }

@@ -16,7 +16,7 @@ use rustix::net::{
 use vm_memory::{Bytes as _, GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MemoryRegionAddress};
 
-use crate::host::vfio_user::{Function, Irqs, Regions, Server, SetupError};
+use belfry_vfio_user::{Function, Irqs, Regions, Server, SetupError};
 
 /// Bytes of a header.
 pub const HEADER: usize = 16;

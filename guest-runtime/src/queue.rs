@@ -1,6 +1,8 @@
 //! User-mode queues: packets go from this process to the GPU without the kernel in between.
 
+mod completion;
 pub(crate) mod doorbell;
+mod error;
 pub(crate) mod icache;
 mod ring;
 mod save_area;
@@ -24,8 +26,7 @@ use belfry_abi::kfd::topology::NUM_GWS;
 use zerocopy::{FromZeros, transmute};
 
 use crate::gpu::GpuInner;
-use crate::kfd::KfdError;
-use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
+use crate::memory::{Allocation, HostAccess, MemoryKind};
 use crate::process::{MemoryFault, lock};
 use crate::reservation::PAGE;
 use crate::signal::Signal;
@@ -34,6 +35,8 @@ use ring::{Packet, Ring};
 use save_area::SaveArea;
 use scratch::Scratch;
 
+pub use completion::Completion;
+pub use error::QueueError;
 pub use stop::StopCode;
 
 /// Bytes of the end-of-pipe buffer KFD wants on gfx8 and later.
@@ -44,53 +47,6 @@ const PACKETS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 const BARRIER_SIGNALS: usize = 5;
 /// How long a stopped queue waits for the memory fault that may have stopped it.
 const FAULT_GRACE: Duration = Duration::from_millis(50);
-
-/// Why a queue could not be made or used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueueError {
-    /// An option is out of range.
-    #[error("a queue cannot have {what} {value}: {allowed}")]
-    Option {
-        /// The option.
-        what: &'static str,
-        /// What was asked for.
-        value: u64,
-        /// What would be right.
-        allowed: &'static str,
-    },
-    /// The driver refused.
-    #[error(transparent)]
-    Driver(#[from] KfdError),
-    /// Memory for the queue ran out.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// A kernel wants more scratch memory than a work-item can have.
-    #[error("{bytes} bytes of private memory per work-item are more than {limit}")]
-    PrivateSegment {
-        /// Bytes asked for.
-        bytes: u32,
-        /// Most there can be.
-        limit: u32,
-    },
-    /// The GPU stopped the queue.
-    #[error("the GPU stopped the queue: {code}{}", fault.map(|fault| format!("; {fault}")).unwrap_or_default())]
-    Stopped {
-        /// Why, as the packet processor reports it.
-        code: StopCode,
-        /// The memory fault behind it, if there was one.
-        fault: Option<MemoryFault>,
-    },
-    /// The GPU met a memory fault, which ends all work of the process.
-    #[error("{0}")]
-    MemoryFault(MemoryFault),
-    /// The queue was destroyed, and what was on it with it.
-    #[error("the queue was destroyed")]
-    Destroyed,
-    /// The time given is over; the work goes on.
-    #[error("the GPU did not finish within {0:?}")]
-    Timeout(Duration),
-}
 
 /// How a queue is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -491,64 +447,4 @@ fn barrier_packet(kind: PacketType, dependencies: &[u64], completion: u64) -> Pa
     }
     packet.completion_signal = completion;
     transmute!(packet)
-}
-
-/// Work on its way: a dispatch or a barrier that was submitted.
-///
-/// Dropping it does not wait; what the work uses lives on until it is done.
-#[must_use = "wait for the work, or drop this on purpose with `let _ =`"]
-#[derive(Debug)]
-pub struct Completion {
-    queue: Queue,
-    signal: Signal,
-    uses: Uses,
-}
-
-impl Completion {
-    fn new(queue: &Queue, signal: Signal, uses: Uses) -> Self {
-        Self { queue: queue.clone(), signal, uses }
-    }
-
-    /// Waits until the work is done.
-    ///
-    /// # Errors
-    ///
-    /// [`QueueError::Stopped`] and [`QueueError::MemoryFault`] when it failed.
-    pub fn wait(&self) -> Result<(), QueueError> {
-        self.queue.inner.wait(&self.signal, None)
-    }
-
-    /// Waits until the work is done, or for the given time.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait`](Self::wait), and [`QueueError::Timeout`].
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), QueueError> {
-        self.queue.inner.wait(&self.signal, Some(timeout))
-    }
-
-    /// True once the work is done.
-    pub fn is_done(&self) -> bool {
-        self.signal.load() <= 0
-    }
-
-    /// The completion signal, 1 until the work is done and then 0: a dependency for barriers.
-    pub fn signal(&self) -> &Signal {
-        &self.signal
-    }
-
-    /// How long the GPU worked, by its own clock; `None` until it is done.
-    pub fn gpu_time(&self) -> Option<Duration> {
-        let (start, end) = self.signal.timestamps();
-        let ticks = end.checked_sub(start).filter(|_| self.is_done())?;
-        Some(Duration::from_nanos(ticks.saturating_mul(10)))
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        if !self.is_done() {
-            self.queue.inner.park(self.signal.clone(), std::mem::take(&mut self.uses));
-        }
-    }
 }

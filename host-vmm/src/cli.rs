@@ -1,5 +1,6 @@
 //! The command line.
 
+mod exec;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -11,21 +12,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
+use belfry_guest::Stream;
+use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
+use belfry_machine::signals::Signals;
+use belfry_machine::{DiskConfig, HugePages};
+use belfry_process::scratch;
+use belfry_vfio_user::server::CLIENT_TIMEOUT;
+use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
-use crate::exec::{self, ExecOptions};
-use crate::guest::Stream;
-use crate::image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use crate::isa_trace::{IsaTrace, TracedWave};
-use crate::kvm::signals::Signals;
-use crate::kvm::{self, DiskConfig, HugePages, bare_metal};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
-use crate::scratch;
-use crate::vfio_user::server::CLIENT_TIMEOUT;
-use crate::vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use crate::{bench, disasm, doctor};
+use exec::ExecArgs;
 use size::{parse_memory, parse_size};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
@@ -156,52 +157,6 @@ struct MachineArgs {
     append: Vec<String>,
 }
 
-/// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct ExecCli {
-    #[command(subcommand)]
-    command: ExecVerb,
-}
-
-#[derive(Debug, Subcommand)]
-enum ExecVerb {
-    Exec(ExecArgs),
-}
-
-/// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
-#[derive(Debug, Args)]
-struct ExecArgs {
-    /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Compute units: even, 2 to 96.
-    #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
-    cus: u32,
-    /// VRAM: a power of two from 16M to 16G.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
-    vram: u64,
-    /// Worker threads that execute waves.
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// Executes waves in an order that follows from this number alone, on one worker thread.
-    #[arg(long, value_name = "SEED")]
-    deterministic: Option<u64>,
-    /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
-    /// see them, but cannot use the GPU.
-    #[arg(long)]
-    namespace: bool,
-    /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
-    #[arg(long)]
-    json: bool,
-    /// Says nothing of its own.
-    #[arg(long, short)]
-    quiet: bool,
-    /// The program and its arguments [default: a shell].
-    #[arg(last = true, value_name = "PROGRAM")]
-    program: Vec<OsString>,
-}
-
 #[derive(Debug, Args)]
 struct ServeArgs {
     /// Where to listen.
@@ -265,17 +220,14 @@ enum Suite {
     },
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
-    if arguments.get(1).is_some_and(|verb| verb == "exec") {
-        let ExecCli { command: ExecVerb::Exec(args) } = ExecCli::try_parse_from(arguments)?;
-        return Ok(Cli { command: Verb::Exec(args) });
-    }
-    Cli::try_parse_from(arguments)
-}
-
 /// Runs the command line and answers the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match parse(arguments.into_iter().collect()) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match exec::parse(&arguments) {
+        Some(args) => args.map(|args| Cli { command: Verb::Exec(args) }),
+        None => Cli::try_parse_from(arguments),
+    };
+    let cli = match cli {
         Ok(cli) => cli,
         Err(error) => {
             output::check(error.print());
@@ -286,7 +238,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let of_program = matches!(cli.command, Verb::Run(_) | Verb::Exec(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
-        Verb::Exec(args) => execute(args),
+        Verb::Exec(args) => exec::execute(args),
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),
         Verb::Doctor => examine(),
@@ -305,7 +257,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// As a shell has it for a program that a signal has ended; none as long as there was no signal.
 fn interrupted_status() -> Option<u8> {
-    kvm::interrupted().and_then(|number| u8::try_from(128 + number).ok())
+    belfry_machine::interrupted().and_then(|number| u8::try_from(128 + number).ok())
 }
 
 /// An error with its causes, each of them once: some messages hold their cause already.
@@ -357,27 +309,6 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
 }
 
-fn execute(args: ExecArgs) -> anyhow::Result<u8> {
-    let mut gpu = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
-    gpu.workers = args.workers.unwrap_or(gpu.workers);
-    gpu.deterministic = args.deterministic;
-    gpu.validate()?;
-    let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
-    if !args.quiet {
-        let GpuConfig { cus, vram_size, .. } = options.gpu;
-        note!(
-            "belfry exec: gfx1100 with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
-            vram_size >> 20
-        );
-    }
-    if !args.json {
-        return Err(exec::replace(&options).into());
-    }
-    let report = exec::run(&options)?;
-    say!("{}", serde_json::to_string(&report)?);
-    Ok(u8::try_from(report.exit_status).unwrap_or(1))
-}
-
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let config = args.gpu.config()?;
     // From here on a signal ends the server in order, with its socket removed.
@@ -407,7 +338,7 @@ fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     let qemu = artifacts::qemu(&cache, freshness, &progress)?;
     let image = GuestImage::prepare(&cache, freshness, &progress)?;
     if let Some(directory) = &args.pack {
-        let bare_metal = bare_metal::build(&cache)?;
+        let bare_metal = belfry_image::bare_metal::build(&cache)?;
         packed::write(&image, Some(&bare_metal), directory)?;
         say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
     }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use belfry_device::GpuConfig;
+use belfry_guest::qemu::{Accelerator, choose_accelerator};
+use belfry_image::artifacts::{cached_qemu, system_qemu};
+use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
+use belfry_image::{Cache, programs};
 
 use crate::exec;
-use crate::guest::qemu::{Accelerator, choose_accelerator};
 use crate::hosted;
-use crate::image::artifacts::{cached_qemu, system_qemu};
-use crate::image::fetch::{Distribution, KEYRING, find_mirror};
-use crate::image::{Cache, programs};
-use crate::kvm::probe::{self, Unusable};
+use crate::own_machine::{self, Unusable};
 
 /// How one thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ fn cache(report: &mut Report) -> Option<Cache> {
 }
 
 fn own_machine(report: &mut Report, cache: &Cache) {
-    match probe::usable(cache) {
+    match own_machine::usable(cache) {
         Ok(speed) => report.good("own machine", speed.to_string()),
         Err(error @ Unusable::NoMachine(_)) => {
             let fix = "works as it is, in QEMU; with hardware virtualisation, join the group kvm: usermod -aG kvm $USER";

@@ -1,7 +1,5 @@
 //! The choice of how doorbells travel, and what each mode makes of it.
 
-use crate::{kvm, vfio_user};
-
 /// How doorbells reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Doorbell {
@@ -36,12 +34,12 @@ impl Doorbell {
 }
 
 /// What a choice, or none, means on Belfry's own machine.
-pub fn on_kvm(choice: Option<Doorbell>) -> Result<kvm::DoorbellMode, NoSuchWay> {
+pub fn on_kvm(choice: Option<Doorbell>) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
     match choice {
-        None => Ok(kvm::DoorbellMode::default()),
-        Some(Doorbell::Trapped) => Ok(kvm::DoorbellMode::Trapped),
-        Some(Doorbell::Ioeventfd) => Ok(kvm::DoorbellMode::Ioeventfd),
-        Some(Doorbell::Adaptive) => Ok(kvm::DoorbellMode::Adaptive),
+        None => Ok(belfry_machine::DoorbellMode::default()),
+        Some(Doorbell::Trapped) => Ok(belfry_machine::DoorbellMode::Trapped),
+        Some(Doorbell::Ioeventfd) => Ok(belfry_machine::DoorbellMode::Ioeventfd),
+        Some(Doorbell::Adaptive) => Ok(belfry_machine::DoorbellMode::Adaptive),
         Some(doorbell @ Doorbell::Polled) => {
             Err(NoSuchWay { doorbell, mode: "kvm", has: "trapped, ioeventfd and adaptive" })
         }
@@ -49,11 +47,11 @@ pub fn on_kvm(choice: Option<Doorbell>) -> Result<kvm::DoorbellMode, NoSuchWay> 
 }
 
 /// What a choice, or none, means under QEMU.
-pub fn on_qemu(choice: Option<Doorbell>) -> Result<vfio_user::DoorbellMode, NoSuchWay> {
+pub fn on_qemu(choice: Option<Doorbell>) -> Result<belfry_vfio_user::DoorbellMode, NoSuchWay> {
     match choice {
-        None => Ok(vfio_user::DoorbellMode::default()),
-        Some(Doorbell::Trapped) => Ok(vfio_user::DoorbellMode::Trapped),
-        Some(Doorbell::Polled) => Ok(vfio_user::DoorbellMode::Polled),
+        None => Ok(belfry_vfio_user::DoorbellMode::default()),
+        Some(Doorbell::Trapped) => Ok(belfry_vfio_user::DoorbellMode::Trapped),
+        Some(Doorbell::Polled) => Ok(belfry_vfio_user::DoorbellMode::Polled),
         Some(doorbell @ (Doorbell::Ioeventfd | Doorbell::Adaptive)) => {
             Err(NoSuchWay { doorbell, mode: "qemu", has: "trapped and polled" })
         }
@@ -70,7 +68,7 @@ mod tests {
         assert!(error.contains("polled") && error.contains("adaptive"), "{error}");
         let error = on_qemu(Some(Doorbell::Adaptive)).unwrap_err().to_string();
         assert!(error.contains("adaptive") && error.contains("polled"), "{error}");
-        assert_eq!(on_kvm(None).unwrap(), kvm::DoorbellMode::Adaptive);
-        assert_eq!(on_qemu(None).unwrap(), vfio_user::DoorbellMode::Trapped);
+        assert_eq!(on_kvm(None).unwrap(), belfry_machine::DoorbellMode::Adaptive);
+        assert_eq!(on_qemu(None).unwrap(), belfry_vfio_user::DoorbellMode::Trapped);
     }
 }

@@ -1,19 +1,15 @@
 //! The hosted mode: driver core and device in this process, under the same runtime and examples as in a guest.
-#![expect(unsafe_code, reason = "carries the runtime's maps and pointers to the hosted driver")]
 
-use std::ffi::c_void;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use belfry_device::{GpuConfig, Stats};
-use belfry_kfd_hosted::{HostedGpu, HostedProcess};
+use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
-use belfry_runtime::transport::{Errno, Node, Protection, Transport};
+use belfry_runtime_hosted::HostedTransport;
 
-use crate::guest::Stream;
+use belfry_guest::Stream;
 
 /// What can go wrong before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]
@@ -30,100 +26,6 @@ pub enum HostedError {
     /// The program's thread could not be started, or panicked.
     #[error("the program's thread failed: {0}")]
     Thread(String),
-}
-
-/// A process's connection to a hosted GPU, as the runtime wants it.
-#[derive(Debug)]
-pub struct HostedTransport {
-    process: HostedProcess,
-    doorbells: Doorbells,
-}
-
-/// When a process last rang a doorbell.
-#[derive(Debug, Clone)]
-pub struct Doorbells {
-    start: Instant,
-    /// Nanoseconds since `start`; 0: never.
-    last: Arc<AtomicU64>,
-}
-
-impl Doorbells {
-    /// The time just before the device was told of the last doorbell.
-    pub fn last(&self) -> Option<Instant> {
-        let last = self.last.load(Ordering::Relaxed);
-        (last != 0).then(|| self.start + Duration::from_nanos(last))
-    }
-
-    fn rung(&self) {
-        let nanoseconds = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.last.store(nanoseconds.max(1), Ordering::Relaxed);
-    }
-}
-
-impl HostedTransport {
-    /// Opens the GPU for one more process.
-    pub fn open(gpu: &Arc<HostedGpu>) -> Result<Self, HostedError> {
-        let doorbells = Doorbells { start: Instant::now(), last: Arc::default() };
-        Ok(Self { process: gpu.open()?, doorbells })
-    }
-
-    /// When this process last rang a doorbell.
-    pub fn doorbells(&self) -> Doorbells {
-        self.doorbells.clone()
-    }
-}
-
-// SAFETY: the hosted process maps with MAP_FIXED where it is told to and nowhere else, keeps maps until they are
-// unmapped, and its driver core touches user memory only where an ioctl's argument says.
-unsafe impl Transport for HostedTransport {
-    unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
-        self.process.ioctl(hosted_node(node), request, arg).map_err(errno)
-    }
-
-    unsafe fn mmap(
-        &self,
-        node: Node,
-        addr: Option<usize>,
-        len: usize,
-        prot: Protection,
-        offset: u64,
-    ) -> Result<*mut u8, Errno> {
-        // SAFETY: the caller vouches for the range as the trait asks.
-        unsafe { self.process.mmap(hosted_node(node), addr, len, prot.bits(), offset) }.map_err(errno)
-    }
-
-    unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<(), Errno> {
-        // SAFETY: the caller vouches that nothing uses the range any more.
-        unsafe { self.process.munmap(addr, len) }.map_err(errno)
-    }
-
-    fn render_fd(&self) -> i32 {
-        self.process.render_fd()
-    }
-
-    fn sysfs_read(&self, path: &str) -> io::Result<String> {
-        self.process.sysfs_read(path)
-    }
-
-    fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>> {
-        self.process.sysfs_list(path)
-    }
-
-    fn doorbell_written(&self, addr: *mut u64) {
-        self.doorbells.rung();
-        self.process.doorbell_written(addr);
-    }
-}
-
-fn hosted_node(node: Node) -> belfry_kfd_hosted::Node {
-    match node {
-        Node::Kfd => belfry_kfd_hosted::Node::Kfd,
-        Node::Render => belfry_kfd_hosted::Node::Render,
-    }
-}
-
-fn errno(errno: belfry_kfd_hosted::Errno) -> Errno {
-    Errno(errno.raw())
 }
 
 /// What came of a hosted program.

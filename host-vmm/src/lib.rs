@@ -1,4 +1,6 @@
-//! The belfry binary's parts: guest images, the vfio-user server, guests in QEMU, the hosted mode, the benchmarks.
+//! The belfry binary's parts: its command line, runs in guests and in this process, programs under `exec`, benchmarks.
+//!
+//! What it is put together from are crates beside it: `guest`, `image`, `machine`, `process`, `vfio-user`.
 
 #![cfg_attr(
     not(test),
@@ -10,18 +12,13 @@
 )]
 
 pub mod bench;
-pub mod child;
 pub mod cli;
 pub mod disasm;
 pub mod doctor;
 pub mod doorbell;
 pub mod exec;
-pub mod guest;
 pub mod hosted;
-pub mod image;
 pub mod isa_trace;
-pub mod kvm;
 mod output;
+pub mod own_machine;
 pub mod run;
-mod scratch;
-pub mod vfio_user;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_machine::DiskConfig;
 use belfry_test_roles::disk;
-use belfry_vmm::kvm::DiskConfig;
 use imago::file::File;
 use imago::qcow2::Qcow2;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder as _};

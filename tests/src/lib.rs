@@ -1,6 +1,5 @@
-//! Whole-system tests: what the tests share.
+//! Tests with guests and of the binary: what they share. Those in one process are in `tests/hosted`.
 
-pub mod assembly;
 pub mod disks;
 pub mod nested;
 pub mod race;
@@ -11,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use belfry_vmm::guest::{Guest, GuestError};
-use belfry_vmm::image::{Cache, Freshness, GuestImage, Progress, programs};
+use belfry_guest::{Guest, GuestError};
+use belfry_image::{Cache, Freshness, GuestImage, Progress, programs};
 
 /// Fetches, builds and caches what a guest needs.
 ///

@@ -8,10 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use belfry_vmm::guest::{Exit, Guest, GuestConfig, Stream};
-use belfry_vmm::image::module_files::stock_modules;
-use belfry_vmm::image::{Cache, GuestImage, InitramfsFile, Progress, packed, programs};
-use belfry_vmm::kvm::bare_metal;
+use belfry_guest::{Exit, Guest, GuestConfig, Stream};
+use belfry_image::module_files::stock_modules;
+use belfry_image::{Cache, GuestImage, InitramfsFile, Progress, packed, programs};
 
 use crate::guest_image;
 
@@ -36,7 +35,7 @@ impl Nested {
     pub fn boot(progress: &Progress) -> Result<Self> {
         let cache = Cache::open()?;
         let inner = guest_image(&cache)?;
-        let bare_metal = bare_metal::build(&cache)?;
+        let bare_metal = belfry_image::bare_metal::build(&cache)?;
         let belfry = static_belfry(progress)?;
 
         let mut files = packed::files(&inner, Some(&bare_metal), PACKED);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use belfry_vmm::guest::{Guest, GuestConfig};
-use belfry_vmm::image::Cache;
+use belfry_guest::{Guest, GuestConfig};
+use belfry_image::Cache;
 
 use crate::{complaints, guest_image, guest_roles};
 

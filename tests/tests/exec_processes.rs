@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use belfry_image::{Cache, Freshness, Progress, rootfs};
 use belfry_tests::suite::Exec;
-use belfry_vmm::image::{Cache, Freshness, Progress, rootfs};
 
 /// A root tree of the cache, made if it is not there.
 fn tree(name: &str) -> PathBuf {

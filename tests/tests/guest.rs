@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use belfry_guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
+use belfry_image::Cache;
 use belfry_tests::disks::Images;
 use belfry_tests::{complaints, guest_image, guest_roles, race, unload};
-use belfry_vmm::guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
-use belfry_vmm::image::Cache;
-use belfry_vmm::vfio_user::DoorbellMode;
+use belfry_vfio_user::DoorbellMode;
 
 /// How long one program may take; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -51,7 +51,7 @@ fn finish(mut guest: Guest) {
 }
 
 /// Starts a role and returns once the file it announces itself with is there.
-fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_vmm::guest::ProgramId, String) {
+fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_guest::ProgramId, String) {
     let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
     let id = guest.spawn(&argv, &[], "/root").unwrap();
     for _ in 0..1200 {

@@ -1,6 +1,6 @@
 //! The ABI's layouts are those of the published headers.
 
-use belfry_vmm::image::{Cache, Freshness, Progress, c_headers};
+use belfry_image::{Cache, Freshness, Progress, c_headers};
 
 #[test]
 fn abi_agrees_with_the_user_headers() {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
-use belfry_vmm::kvm::{Config, DoorbellMode, End, KernelError, KvmError, Machine, Outcome, bare_metal};
+use belfry_image::Cache;
+use belfry_machine::{Config, DoorbellMode, End, KernelError, KvmError, Machine, Outcome, bare_metal};
 
 const MEMORY: u64 = 8 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -79,12 +80,18 @@ fn run(code: &[u8], limit: Duration) -> Outcome {
     Machine::new(config(&kernel)).unwrap().run(limit, &mut |_| {}).unwrap()
 }
 
+/// The machine of the bare-metal guest, which is built first where it is not up to date.
+fn bare_metal_config(doorbells: DoorbellMode) -> Config {
+    let kernel = belfry_image::bare_metal::build(&Cache::open().unwrap()).unwrap();
+    bare_metal::config(&kernel, gpu(), doorbells)
+}
+
 #[test]
 fn bare_metal_guest_verifies_with_every_way_of_doorbells() {
     for doorbells in [DoorbellMode::Trapped, DoorbellMode::Ioeventfd, DoorbellMode::Adaptive] {
         let mut text = Vec::new();
-        let outcome =
-            bare_metal::run(gpu(), doorbells, LIMIT, &mut |data| text.extend_from_slice(data)).unwrap();
+        let machine = Machine::new(bare_metal_config(doorbells)).unwrap();
+        let outcome = machine.run(LIMIT, &mut |data| text.extend_from_slice(data)).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(outcome.end, End::Exit(0), "{text}");
         assert!(text.contains("verified: 256 sums, 16 times, 16 interrupts, 400 doorbells"), "{text}");
@@ -117,7 +124,7 @@ fn no_doorbell_is_lost_by_any_way_while_the_bar_moves() {
         let mut output = |data: &[u8]| text.extend_from_slice(data);
         // Seconds, where processors are to be had.
         let limit = Duration::from_secs(300);
-        let outcome = bare_metal::stress(gpu(), doorbells, rings, limit, &mut output).unwrap();
+        let outcome = bare_metal::stress(bare_metal_config(doorbells), rings, limit, &mut output).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(outcome.end, End::Exit(0), "{doorbells:?}: {text}");
         assert!(text.contains(&format!("verified: {rings} doorbells")), "{text}");

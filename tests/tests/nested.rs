@@ -5,11 +5,11 @@
 use std::process::Command;
 use std::time::Duration;
 
+use belfry_guest::Stream;
+use belfry_image::{Cache, Progress};
 use belfry_tests::disks::Images;
 use belfry_tests::guest_roles;
 use belfry_tests::nested::{BELFRY, Nested};
-use belfry_vmm::guest::Stream;
-use belfry_vmm::image::{Cache, Progress};
 
 /// How long one belfry may take: many times what it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(900);

@@ -1,6 +1,6 @@
 //! `cargo xtask isa verify`: every oracle of the instruction set, in one command.
 //!
-//! Decoder, semantics and random programs are `belfry-isa-verify`, the OpenCL programs are tests of `belfry-tests`. Both
+//! Decoder, semantics and random programs are `belfry-isa-verify`, the OpenCL programs are tests of `belfry-hosted-tests`. Both
 //! are programs of their own, so that this one does not depend on the crate whose tables it generates.
 
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, long: bool, seed: u64) -> Result<()> {
 /// Runs the OpenCL programs; whether all of them give what they should.
 fn opencl(root: &Path) -> Result<bool> {
     say!("c. OpenCL programs compiled for gfx1100");
-    let programs = tests(root, ["belfry-tests", "programs"])?;
+    let programs = tests(root, ["belfry-hosted-tests", "programs"])?;
     say!(
         "  {} of {} tests hold: hosted, against the same source compiled for this processor, words equal bit for bit, \
          those of `approximate` to 4 ulp",

@@ -18,32 +18,61 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-abi", &[]),
     ("belfry-isa", &[]),
     ("belfry-isa-verify", &["belfry-isa"]),
-    ("belfry-device", &["belfry-isa", "belfry-abi"]),
+    ("belfry-pci", &[]),
+    ("belfry-device", &["belfry-isa", "belfry-abi", "belfry-pci"]),
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
     ("belfry-preload", &["belfry-kfd-hosted", "belfry-device", "belfry-abi"]),
     ("belfry-kmod", &["belfry-kfd-core", "belfry-abi"]),
     ("belfry-runtime", &["belfry-abi"]),
+    // The one place where the runtime meets the driver core without an ioctl in between.
+    ("belfry-runtime-hosted", &["belfry-runtime", "belfry-kfd-hosted"]),
     ("belfry-examples", &["belfry-runtime", "belfry-abi"]),
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
+    ("belfry-process", &[]),
+    ("belfry-image", &["belfry-process"]),
+    ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
+    ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
+    (
+        "belfry-guest",
+        &[
+            "belfry-image",
+            "belfry-machine",
+            "belfry-vfio-user",
+            "belfry-device",
+            "belfry-channel",
+            "belfry-process",
+        ],
+    ),
     (
         "belfry",
         &[
+            "belfry-guest",
+            "belfry-image",
+            "belfry-machine",
+            "belfry-vfio-user",
+            "belfry-process",
             "belfry-device",
             "belfry-isa",
             "belfry-abi",
             "belfry-channel",
-            // The composition root: it puts the hosted driver under the runtime and the examples.
+            // The composition root: it runs the examples on a GPU in its own process.
             "belfry-kfd-hosted",
             "belfry-runtime",
+            "belfry-runtime-hosted",
             "belfry-examples",
         ],
     ),
     ("belfry-models", &[]),
     ("belfry-test-roles", &["belfry-runtime", "belfry-abi"]),
     ("belfry-tests", &["*"]),
-    ("belfry-fuzz", &["belfry-device", "belfry-isa", "belfry-runtime", "belfry-abi"]),
+    // Nothing but a compiler for its kernels: no machine, no packages. Its tests themselves name the hosted path.
+    ("belfry-hosted-tests", &[]),
+    (
+        "belfry-fuzz",
+        &["belfry-device", "belfry-isa", "belfry-pci", "belfry-vfio-user", "belfry-runtime", "belfry-abi"],
+    ),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];
 
@@ -54,7 +83,21 @@ const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml", "fuzz/Cargo.toml"];
 const LAYERED: &[&str] = &["device/src"];
 
 /// The longest a hand-written source file may be, in lines.
-const LONGEST_FILE: usize = 900;
+const LONGEST_FILE: usize = 500;
+
+/// Files that are still longer, to be split: none may be added, and one that is short enough has to go from here.
+const STILL_LONGER: &[&str] = &[
+    "device/isa/src/decode.rs",
+    "device/isa/src/exec/ds.rs",
+    "device/isa/src/exec/flat.rs",
+    "device/isa/src/exec/float.rs",
+    "device/isa/src/exec/lower/vector.rs",
+    "device/isa/src/exec/op.rs",
+    "device/isa/src/mem.rs",
+    "device/isa/verify/src/reference/float.rs",
+    "device/isa/verify/src/reference/scalar.rs",
+    "device/tests/whole_device/driver.rs",
+];
 
 /// Runs every check and fails with all findings at once.
 pub fn run(root: &Path) -> Result<()> {
@@ -139,6 +182,7 @@ fn cycles(root: &Path) -> Result<Vec<String>> {
 /// Hand-written files stay readable; generated tables are exempt.
 fn lengths(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
+    let mut still_longer = STILL_LONGER.to_vec();
     for path in tracked(root)? {
         let source = path.extension().is_some_and(|ext| ext == "rs" || ext == "c" || ext == "h");
         if !source || path.components().any(|part| part.as_os_str() == "tables") {
@@ -147,12 +191,21 @@ fn lengths(root: &Path) -> Result<Vec<String>> {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         let lines = text.lines().count();
         if lines > LONGEST_FILE && !text.contains("@generated") {
+            if let Some(at) = still_longer.iter().position(|known| Path::new(known) == path) {
+                still_longer.swap_remove(at);
+                continue;
+            }
             findings.push(format!(
                 "{} has {lines} lines (limit {LONGEST_FILE}): split it by noun",
                 path.display()
             ));
         }
     }
+    findings.extend(still_longer.iter().map(|path| {
+        format!(
+            "{path} is not over {LONGEST_FILE} lines any more: take it off STILL_LONGER (xtask/src/tidy.rs)"
+        )
+    }));
     Ok(findings)
 }
 

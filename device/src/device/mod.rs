@@ -101,7 +101,7 @@ impl Gpu {
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
         self.pci().read(offset, data);
         if self.interrupts.pin_pending() {
-            ConfigSpace::show_pending_pin(offset, data);
+            belfry_pci::show_interrupt(offset, data);
         }
     }
 
@@ -247,13 +247,13 @@ impl Drop for Gpu {
 }
 
 fn control(pci: &ConfigSpace) -> Control {
-    let msix = pci.msix_state();
+    let interrupts = pci.interrupt_control();
     Control {
         bus_master: pci.bus_master(),
-        msix_enabled: msix.enabled,
-        msix_masked: msix.masked,
-        msi_enabled: pci.msi_enabled(),
-        pin_disabled: pci.pin_disabled(),
+        msix_enabled: interrupts.msix_enabled,
+        msix_masked: interrupts.msix_masked,
+        msi_enabled: interrupts.msi_enabled,
+        pin_disabled: interrupts.intx_disabled,
     }
 }
 

@@ -1,76 +1,52 @@
-//! The MSI-X table and pending bits, for hosts that let the device answer them (PCI 3.0 section 6.8.2).
+//! Where the MSI-X table and its pending bits are in BAR5, for hosts that let the device answer them.
 
 use belfry_abi::pci::{MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET, MSIX_VECTORS};
+use belfry_pci::MSIX_ENTRY;
 
-const ENTRY: usize = 16;
-const TABLE: usize = MSIX_VECTORS as usize * ENTRY;
-const MASKED: u8 = 1;
+const TABLE: u64 = MSIX_VECTORS as u64 * MSIX_ENTRY;
 
-/// Table and pending bits.
+/// Table and pending bits, at their offsets in BAR5.
 #[derive(Debug)]
-pub(crate) struct Msix {
-    table: [u8; TABLE],
-    pending: u64,
-}
+pub(crate) struct Msix(belfry_pci::Msix);
 
 impl Msix {
     /// After reset every vector is masked.
     pub(crate) fn new() -> Self {
-        let mut table = [0; TABLE];
-        for vector in 0..MSIX_VECTORS.into() {
-            let control: &mut u8 = &mut table[vector * ENTRY + 12];
-            *control = MASKED;
-        }
-        Self { table, pending: 0 }
+        Self(belfry_pci::Msix::new(MSIX_VECTORS))
     }
 
     /// Whether a byte offset in BAR5 belongs to the table or the pending bits.
     pub(crate) fn contains(offset: u64) -> bool {
-        (MSIX_TABLE_OFFSET..MSIX_TABLE_OFFSET + TABLE as u64).contains(&offset)
+        (MSIX_TABLE_OFFSET..MSIX_TABLE_OFFSET + TABLE).contains(&offset)
             || (MSIX_PBA_OFFSET..MSIX_PBA_OFFSET + 8).contains(&offset)
     }
 
+    /// Reads at an offset that [`Msix::contains`].
     pub(crate) fn read(&self, offset: u64, data: &mut [u8]) {
-        let pending = self.pending.to_le_bytes();
-        let (bytes, base): (&[u8], u64) = if offset >= MSIX_PBA_OFFSET {
-            (&pending, MSIX_PBA_OFFSET)
-        } else {
-            (&self.table, MSIX_TABLE_OFFSET)
-        };
-        for (i, byte) in data.iter_mut().enumerate() {
-            *byte = bytes.get((offset - base) as usize + i).copied().unwrap_or(0);
+        match offset.checked_sub(MSIX_PBA_OFFSET) {
+            Some(offset) => self.0.read_pending(offset, data),
+            None => self.0.read_table(offset - MSIX_TABLE_OFFSET, data),
         }
     }
 
-    /// Writes the table; the pending bits are read only.
+    /// Writes at an offset that [`Msix::contains`]; the pending bits are read only.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
-        if offset >= MSIX_PBA_OFFSET {
-            return;
-        }
-        for (i, &byte) in data.iter().enumerate() {
-            if let Some(target) = self.table.get_mut((offset - MSIX_TABLE_OFFSET) as usize + i) {
-                *target = byte;
-            }
+        if offset < MSIX_PBA_OFFSET {
+            self.0.write_table(offset - MSIX_TABLE_OFFSET, data);
         }
     }
 
     pub(crate) fn is_masked(&self, vector: u16) -> bool {
-        self.table.get(usize::from(vector) * ENTRY + 12).is_none_or(|control| control & MASKED != 0)
+        self.0.is_masked(vector)
     }
 
     pub(crate) fn set_pending(&mut self, vector: u16) {
-        if vector < MSIX_VECTORS {
-            self.pending |= 1 << vector;
-        }
+        self.0.set_pending(vector);
     }
 
     /// Takes the pending vectors that are not masked any more.
     pub(crate) fn take_pending(&mut self) -> impl Iterator<Item = u16> + use<> {
-        let ready = (0..MSIX_VECTORS)
-            .filter(|&vector| self.pending >> vector & 1 == 1 && !self.is_masked(vector))
-            .fold(0u64, |ready, vector| ready | 1 << vector);
-        self.pending &= !ready;
-        (0..MSIX_VECTORS).filter(move |&vector| ready >> vector & 1 == 1)
+        self.0.take_pending()
     }
 }
 
@@ -79,33 +55,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_masked_vector_is_pending_until_unmasked() {
+    fn table_and_pending_bits_are_where_the_capability_says() {
         let mut msix = Msix::new();
-        assert!(msix.is_masked(0));
-        msix.set_pending(0);
-        let mut pba = [0; 8];
-        msix.read(MSIX_PBA_OFFSET, &mut pba);
-        assert_eq!(pba[0], 1);
-        assert_eq!(msix.take_pending().count(), 0);
-        msix.write(MSIX_TABLE_OFFSET + 12, &[0, 0, 0, 0]);
-        assert_eq!(msix.take_pending().collect::<Vec<_>>(), [0]);
-        assert_eq!(msix.take_pending().count(), 0);
-    }
-
-    #[test]
-    fn table_reads_back_and_pending_bits_do_not_take_writes() {
-        let mut msix = Msix::new();
-        msix.write(MSIX_TABLE_OFFSET + 16, &[0xee; 8]);
+        for offset in [MSIX_TABLE_OFFSET, MSIX_TABLE_OFFSET + TABLE - 1, MSIX_PBA_OFFSET, MSIX_PBA_OFFSET + 7]
+        {
+            assert!(Msix::contains(offset), "{offset:#x}");
+        }
+        for offset in [MSIX_TABLE_OFFSET - 1, MSIX_TABLE_OFFSET + TABLE, MSIX_PBA_OFFSET + 8] {
+            assert!(!Msix::contains(offset), "{offset:#x}");
+        }
+        msix.write(MSIX_TABLE_OFFSET + 20, &[0xee; 8]);
         let mut data = [0; 8];
-        msix.read(MSIX_TABLE_OFFSET + 16, &mut data);
+        msix.read(MSIX_TABLE_OFFSET + 20, &mut data);
         assert_eq!(data, [0xee; 8]);
+        msix.set_pending(2);
         msix.write(MSIX_PBA_OFFSET, &[0xff; 8]);
         msix.read(MSIX_PBA_OFFSET, &mut data);
-        assert_eq!(data, [0; 8]);
-    }
-
-    #[test]
-    fn vectors_beyond_the_table_are_masked() {
-        assert!(Msix::new().is_masked(u16::MAX));
+        assert_eq!(data, [4, 0, 0, 0, 0, 0, 0, 0], "the pending bits do not take writes");
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
-use super::interrupts::{Interrupts, Message};
-use super::pci::Function as _;
-use super::virtio::{Block, Console, Device, DiskConfig, Progress, VirtioFunction};
 use crate::access::Access;
+use crate::interrupts::{Interrupts, Message};
+use crate::pci::Function as _;
+use crate::virtio::{Block, Console, Device, DiskConfig, Progress, VirtioFunction};
 
 /// RAM: two pieces, with nothing between them and nothing behind.
 pub const RAM: [(u64, usize); 2] = [(0, 0x1_0000), (0x2_0000, 0x8000)];

@@ -8,9 +8,9 @@ use belfry_abi::pci::MSIX_VECTORS;
 use belfry_device::Gpu;
 use vmm_sys_util::eventfd::EventFd;
 
-use super::gpu_messages::GpuMessages;
-use super::interrupts::{Chips, Interrupts, Message, Route, Routes, Vectors, line_of};
 use crate::device;
+use crate::gpu_messages::GpuMessages;
+use crate::interrupts::{Chips, Interrupts, Message, Route, Routes, Vectors, line_of};
 
 /// Device numbers: the GPU's, and the other function's, which has another line.
 const GPU: u8 = 1;

@@ -7,10 +7,11 @@ use belfry_device::GpuConfig;
 use belfry_examples::kernels;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Buffer, Kernel, KernelArg, Queue, Runtime};
+use belfry_runtime_hosted::{Doorbells, HostedTransport};
 
 use super::Run;
 use super::cases::{Arg, Case, Data, EMPTY};
-use crate::hosted::{Doorbells, HostedError, HostedTransport};
+use crate::hosted::HostedError;
 
 /// A GPU to measure on.
 pub(super) struct Bench {

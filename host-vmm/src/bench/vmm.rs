@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_image::{Cache, CacheError, Progress};
+use belfry_machine::measure::{self, BATCH, MAX_SAMPLES, Recording};
+use belfry_machine::{DoorbellMode, KvmError};
 use serde::Serialize;
 
 use super::{Machine, load, machine};
-use crate::image::{Cache, CacheError, Progress};
-use crate::kvm::measure::{self, BATCH, MAX_SAMPLES, Recording};
-use crate::kvm::{DoorbellMode, KvmError, probe};
+use crate::own_machine;
 use crate::run::{BootPhases, Mode, RunError, RunOptions, run};
 
 /// How long one mode may take.
@@ -129,6 +130,9 @@ pub enum VmmBenchError {
     /// The cache directory.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// The measuring guest could not be built.
+    #[error(transparent)]
+    Build(#[from] belfry_image::bare_metal::BuildError),
     /// The Debian guest does not boot, or its program fails.
     #[error("the Debian guest: {0}")]
     Debian(String),
@@ -143,9 +147,10 @@ pub fn vmm(samples: u64, progress: &Progress) -> Result<Results, VmmBenchError> 
         return Err(VmmBenchError::Samples(samples));
     }
     let before = load();
+    let kernel = belfry_image::bare_metal::build(&Cache::open()?)?;
     let record = |mode| -> Result<Recording, VmmBenchError> {
         let step = progress.spinner(&format!("measuring, doorbells {mode:?}"));
-        let recording = measure::run(&GpuConfig::default(), mode, samples, LIMIT)
+        let recording = measure::run(&kernel, &GpuConfig::default(), mode, samples, LIMIT)
             .map_err(|source| VmmBenchError::Machine { mode, source })?;
         step.done("done");
         Ok(recording)
@@ -272,7 +277,7 @@ fn host(recording: &Recording, load: [f64; 2]) -> Result<Host, VmmBenchError> {
 
 fn boot(bare_metal: &Recording, progress: &Progress) -> Result<Boot, VmmBenchError> {
     let bare_metal = bare_metal_phases(bare_metal)?;
-    let debian = match probe::usable(&Cache::open()?) {
+    let debian = match own_machine::usable(&Cache::open()?) {
         Ok(_) => debian_phases(progress)?,
         Err(why) => Err(why.to_string()),
     };

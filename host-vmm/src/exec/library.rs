@@ -14,7 +14,7 @@ pub(super) const IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
 
 /// Puts the library where the dynamic linker can load it, unless it is there; its path.
 pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
-    let path = directory.join(format!("libbelfry-preload-{}.so", IDENTITY));
+    let path = directory.join(format!("libbelfry-preload-{IDENTITY}.so"));
     if fs::metadata(&path).is_ok_and(|there| there.len() == LIBRARY.len() as u64) {
         return Ok(path);
     }

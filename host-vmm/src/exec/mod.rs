@@ -21,7 +21,7 @@ use belfry_kfd_hosted::prepared::{Prepared, SUMMARY_VARIABLE, TREE_VARIABLE};
 
 pub use report::{ExecReport, ProcessReport};
 
-use crate::image::Cache;
+use belfry_image::Cache;
 
 /// What can go wrong before the program runs.
 #[derive(Debug, thiserror::Error)]

@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
+use belfry_guest::{
+    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
+};
+use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use belfry_machine::HugePages;
+use belfry_vfio_user::DoorbellMode;
+
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
 use crate::doorbell;
-use crate::guest::qemu::{accelerator_is_forced, choose_accelerator};
-use crate::guest::{
-    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
-};
-use crate::image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
-use crate::kvm::HugePages;
-use crate::kvm::probe::{self, Unusable};
-use crate::vfio_user;
+use crate::own_machine::{self, Unusable};
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ impl Job<'_> {
             Ok(image) => image,
             Err(error) => return self.hosted_instead(error, output),
         };
-        let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), probe::usable(self.cache)) {
+        let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
@@ -70,7 +71,7 @@ impl Job<'_> {
     /// Runs on Belfry's own machine, whatever the probe says.
     pub(super) fn on_kvm(&self, output: Output<'_>) -> Result<RunReport, RunError> {
         doorbell::on_kvm(self.options.doorbell)?;
-        match probe::usable(self.cache) {
+        match own_machine::usable(self.cache) {
             Ok(_) => {}
             Err(Unusable::NoMachine(error)) => return Err(error.into()),
             Err(error @ Unusable::Slow(_)) => {
@@ -135,7 +136,7 @@ impl Job<'_> {
     }
 
     /// How doorbells travel in QEMU, which does not do everything that can be asked for.
-    fn on_qemu(&self) -> Result<vfio_user::DoorbellMode, RunError> {
+    fn on_qemu(&self) -> Result<DoorbellMode, RunError> {
         if self.options.machine.huge_pages != HugePages::Off {
             return Err(RunError::WrongGuest("--huge-pages is for Belfry's own machine; use --mode kvm"));
         }

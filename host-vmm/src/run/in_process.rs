@@ -1,10 +1,10 @@
 //! Runs over the hosted driver, in this process.
 
 use belfry_examples::launch;
+use belfry_guest::Stream;
 
 use super::report::{from_device, milliseconds};
 use super::{Mode, RunError, RunOptions, RunReport};
-use crate::guest::Stream;
 use crate::hosted;
 
 /// Runs an example.

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use belfry_channel::path::{self, PathError};
 use belfry_device::GpuConfig;
+use belfry_guest::{GuestError, Stream};
+use belfry_image::{Cache, CacheError, ImageError, Progress};
+use belfry_machine::{DiskConfig, End, HugePages, KvmError, Machine, bare_metal};
 use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
-use crate::guest::{GuestError, Stream};
 use crate::hosted::HostedError;
-use crate::image::{Cache, CacheError, ImageError, Progress};
-use crate::kvm::{DiskConfig, End, HugePages, KvmError, bare_metal};
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
@@ -160,6 +160,9 @@ pub enum RunError {
     /// Belfry's own machine failed.
     #[error(transparent)]
     Kvm(#[from] KvmError),
+    /// The bare-metal guest could not be built.
+    #[error(transparent)]
+    BareMetal(#[from] belfry_image::bare_metal::BuildError),
     /// Doorbells by a way the mode does not have.
     #[error(transparent)]
     Doorbell(#[from] NoSuchWay),
@@ -247,8 +250,10 @@ fn bare_metal_guest(
         ));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;
+    let kernel = belfry_image::bare_metal::build(&Cache::open()?)?;
+    let config = bare_metal::config(&kernel, options.gpu.clone(), doorbells);
     let mut show = |data: &[u8]| output(Stream::Stdout, data);
-    let outcome = bare_metal::run(options.gpu.clone(), doorbells, options.timeout, &mut show)?;
+    let outcome = Machine::new(config)?.run(options.timeout, &mut show)?;
     let End::Exit(status) = outcome.end else { return Err(KvmError::Ended(outcome.end.to_string()).into()) };
     Ok(RunReport {
         mode: Mode::Kvm,

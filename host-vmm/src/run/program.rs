@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use belfry_examples::launch;
+use belfry_guest::{Guest, GuestError};
+use belfry_image::guest::EXAMPLES;
 
 use super::{RunError, RunOptions};
-use crate::guest::{Guest, GuestError};
-use crate::image::guest::EXAMPLES;
 
 /// A program on its way into a guest.
 #[derive(Debug)]

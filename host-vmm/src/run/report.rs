@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belfry_device::Stats;
+use belfry_guest::Phases;
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
-use crate::guest::Phases;
 
 /// Doorbells by the way they came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]

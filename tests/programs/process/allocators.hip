@@ -31,7 +31,8 @@ CASE(allocator_threads) {
                 }
                 for (char* block : blocks) free(block);
                 for (uint32_t& word : want) word = word * 5 + i;
-                // Without this, one run in ten of HIP 5.7.1 copies before the kernel has ended; none of 6.4.3 was seen to.
+                // HIP 5.7.1 sometimes starts a copy from the device without the barrier packet that waits for the kernel, where
+                // several threads use the null stream for the first time (its log shows the copy alone). Not so in 6.4.3.
                 HIP(hipDeviceSynchronize());
                 SAME_AS(words.read(), want);
             }

@@ -258,6 +258,24 @@ static void start_static(void) {
     execl("/sbin/ldconfig", "ldconfig", "--version", NULL);
 }
 
+static void start_go(void) {
+    execl("/tmp/made-like-go", "made-like-go", NULL);
+}
+
+// Go's programs are known by a note; what they do themselves is not seen.
+CASE(child_that_makes_its_own_system_calls_is_noticed) {
+    char said[8192];
+    // The C library's start-up code has a note of its own in front.
+    FILE* compiler = popen("cc -x c - -o /tmp/made-like-go", "w");
+    fputs("int main(void) { return 0; }\n"
+          "__asm__(\".section .note.go.buildid, \\\"a\\\", @note\\n"
+          ".long 4, 4, 4\\n.ascii \\\"Go\\\\0\\\\0\\\"\\n.long 1\\n.text\\n\");\n", compiler);
+    EQUAL(pclose(compiler), 0);
+    in_child(start_go, said, sizeof said);
+    unlink("/tmp/made-like-go");
+    CHECK(strstr(said, "made-like-go makes its system calls itself"), "%s", said);
+}
+
 static void start_dynamic(void) {
     execlp("true", "true", NULL);
 }

@@ -1,7 +1,7 @@
 //! Fetches the C headers `xtask header-check` compares with and prints the directory to include.
 
 use anyhow::{Result, bail};
-use belfry_vmm::image::{Cache, Freshness, Progress, c_headers};
+use belfry_image::{Cache, Freshness, Progress, c_headers};
 
 fn main() -> Result<()> {
     let which = std::env::args().nth(1).unwrap_or_default();

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use belfry_guest::GuestConfig;
 use belfry_tests::race;
-use belfry_vmm::guest::GuestConfig;
 
 /// How long a round may take, and what comes before the first.
 const ROUND: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use belfry_guest::Stream;
+use belfry_image::Progress;
 use belfry_tests::nested::{BELFRY, Nested};
-use belfry_vmm::guest::Stream;
-use belfry_vmm::image::Progress;
 
 /// How long one belfry may take inside; its own `--timeout` is for its program.
 const LIMIT: Duration = Duration::from_secs(1200);

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use belfry_vmm::image::{Cache, Progress};
+use belfry_image::{Cache, Progress};
 use sha2::{Digest as _, Sha256};
 
 use crate::suite::process::{self, Ended};

@@ -11,10 +11,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use belfry_vmm::guest::{Guest, GuestConfig, GuestError, Stream};
-use belfry_vmm::image::module_files::stock_modules;
-use belfry_vmm::image::{Cache, InitramfsFile, Progress};
-use belfry_vmm::kvm::DiskConfig;
+use belfry_guest::{Guest, GuestConfig, GuestError, Stream};
+use belfry_image::module_files::stock_modules;
+use belfry_image::{Cache, InitramfsFile, Progress};
+use belfry_machine::DiskConfig;
 use sha2::{Digest as _, Sha256};
 
 use crate::suite::process::{self, Ended, Outcome};

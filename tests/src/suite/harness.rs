@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use belfry_vmm::image::{Progress, rootfs};
+use belfry_image::{Progress, rootfs};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::suite::guest::InGuest;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use belfry_vmm::image::{Cache, Progress};
+use belfry_image::{Cache, Progress};
 
 use crate::suite::absent::{self, Absent};
 use crate::suite::compile::compile;

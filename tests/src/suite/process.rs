@@ -62,7 +62,7 @@ pub struct Outcome {
 pub fn run(mut command: Command, limit: Duration) -> Result<Outcome> {
     let name = command.get_program().display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    belfry_vmm::child::die_with_parent(&mut command);
+    belfry_process::child::die_with_parent(&mut command);
     let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let pid = Pid::from_child(&child);

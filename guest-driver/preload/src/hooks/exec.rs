@@ -135,13 +135,10 @@ fn examine(path: *const c_char, searched: bool) {
     let Some(fd) = node::raw_open(name, libc::O_RDONLY | libc::O_CLOEXEC) else { return };
     // The dynamic linker itself, called by its name, has no interpreter either.
     let file = name.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let why = if file.starts_with(b"ld") && file.contains(&b'.') { None } else { why_not_loaded(fd) };
+    let why = if file.starts_with(b"ld") && file.contains(&b'.') { None } else { why_not_served(fd) };
     node::raw_close(fd);
     if let Some(why) = why {
-        let name = name.to_string_lossy();
-        notice::say(format_args!(
-            "{name} {why}: it does not load this library and finds no GPU (see --namespace)"
-        ));
+        notice::say(format_args!("{} {why} (see --namespace)", name.to_string_lossy()));
     }
 }
 
@@ -169,40 +166,84 @@ fn found_in_path<'a>(name: &[u8], room: &'a mut [u8; PATH_MAX]) -> Option<&'a CS
     None
 }
 
-/// Why the dynamic linker will not load this library into a program.
-fn why_not_loaded(fd: c_int) -> Option<&'static str> {
-    let mut header = [0u8; 4096];
+/// Reads from a place of a file, by a system call of our own: what there is.
+fn read_at(fd: c_int, offset: usize, room: &mut [u8]) -> &[u8] {
     // SAFETY: the buffer is live and as long as it says.
     let count = unsafe {
-        let at = header.as_mut_ptr() as usize;
-        crate::real::raw::call(libc::SYS_pread64, [fd as usize, at, header.len(), 0, 0, 0])
+        let at = room.as_mut_ptr() as usize;
+        crate::real::raw::call(libc::SYS_pread64, [fd as usize, at, room.len(), offset, 0, 0])
     };
-    let header = header.get(..usize::try_from(count).ok()?)?;
+    usize::try_from(count).ok().and_then(|count| room.get(..count)).unwrap_or_default()
+}
+
+/// Why a program will not find the GPU although it is started with this library.
+fn why_not_served(fd: c_int) -> Option<&'static str> {
+    let mut header = [0u8; 4096];
+    let header = read_at(fd, 0, &mut header);
     let stat = crate::real::raw::fstat(fd)?;
     // SAFETY: takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
     if stat.st_mode & libc::S_ISUID != 0 && stat.st_uid != user {
-        return Some("runs with another user's rights");
+        return Some("runs with another user's rights: it does not load this library and finds no GPU");
     }
-    has_no_interpreter(header).then_some("is statically linked")
+    if has_no_interpreter(header) {
+        return Some("is statically linked: it does not load this library and finds no GPU");
+    }
+    if is_of_go(fd, header) {
+        return Some(
+            "makes its system calls itself, as programs in Go do: it finds no GPU but through C libraries",
+        );
+    }
+    None
+}
+
+/// Program headers of a 64-bit ELF file, as far as its first bytes hold them: type, and offset and
+/// length in the file.
+fn program_headers(header: &[u8]) -> impl Iterator<Item = (u32, usize, usize)> {
+    let is_elf = header.get(..5) == Some(b"\x7fELF\x02");
+    let half = |at: usize| {
+        header.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+    };
+    let long = |at: usize| {
+        let bytes = header.get(at..at.checked_add(8)?)?;
+        usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    let (size, count) = (half(54), if is_elf { half(56) } else { 0 });
+    let first = long(32).unwrap_or(usize::MAX);
+    (0..count).filter_map(move |index| {
+        let at = first.checked_add(index * size)?;
+        let kind = long(at)? as u32;
+        Some((kind, long(at.checked_add(8)?)?, long(at.checked_add(32)?)?))
+    })
+}
+
+/// Whether Go's linker has made a program: it leaves a note with the name `Go` (`cmd/link`, `ELFNOTEGONAME`).
+fn is_of_go(fd: c_int, header: &[u8]) -> bool {
+    program_headers(header).filter(|&(kind, ..)| kind == PT_NOTE).any(|(_, offset, length)| {
+        let mut room = [0u8; 1024];
+        let length = length.min(room.len());
+        let mut notes = read_at(fd, offset, &mut room[..length]);
+        // Lengths of name and content, a type, then both in whole words.
+        while let &[a, b, c, d, e, f, g, h, _, _, _, _, ref rest @ ..] = notes {
+            if rest.starts_with(b"Go\0\0") && [a, b, c, d] == [4, 0, 0, 0] {
+                return true;
+            }
+            let words = |bytes| (u32::from_le_bytes(bytes) as usize).next_multiple_of(4);
+            let after = words([a, b, c, d]).saturating_add(words([e, f, g, h]));
+            notes = rest.get(after..).unwrap_or_default();
+        }
+        false
+    })
 }
 
 /// Whether the beginning of a file is that of a 64-bit ELF program without a dynamic linker (`PT_INTERP`).
 fn has_no_interpreter(header: &[u8]) -> bool {
-    let half = |at: usize| {
-        header.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
-    };
-    if header.get(..5) != Some(b"\x7fELF\x02") {
-        return false;
-    }
-    let table = header.get(32..40).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
-    let (size, count) = (half(54), half(56));
-    let first = usize::try_from(table).unwrap_or(usize::MAX);
-    !(0..count).any(|index| {
-        let at = first.saturating_add(index * size);
-        header.get(at..at.saturating_add(4)) == Some(&[3, 0, 0, 0])
-    })
+    header.get(..5) == Some(b"\x7fELF\x02") && !program_headers(header).any(|(kind, ..)| kind == PT_INTERP)
 }
+
+/// `elf.h`.
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
 
 /// Lists of C strings.
 type Strings = *const *const c_char;

@@ -1,0 +1,234 @@
+//! Packets about memory, registers and caches, which any ring takes.
+
+use bitfield::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+words!(
+    WriteDataControl,
+    WaitRegMemControl,
+    IndirectBufferControl,
+    CopyDataControl,
+    ReleaseMemControl,
+    ReleaseMemSelect
+);
+
+bitfield! {
+    /// First word of WRITE_DATA.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct WriteDataControl(u32);
+    impl Debug;
+    /// `WRITE_DATA_DST_*`.
+    pub u8, dst_sel, set_dst_sel: 11, 8;
+    /// Every dword goes to the same address.
+    pub one_addr, set_one_addr: 16;
+    /// Waits until the write has landed.
+    pub wr_confirm, set_wr_confirm: 20;
+    /// Engine.
+    pub u8, engine_sel, set_engine_sel: 31, 30;
+}
+
+/// WRITE_DATA destination: a register.
+pub const WRITE_DATA_DST_REGISTER: u8 = 0;
+/// WRITE_DATA destination: memory, through the GRBM.
+pub const WRITE_DATA_DST_MEMORY_SYNC: u8 = 1;
+/// WRITE_DATA destination: memory through GL2.
+pub const WRITE_DATA_DST_GL2: u8 = 2;
+/// WRITE_DATA destination: memory, directly.
+pub const WRITE_DATA_DST_MEMORY: u8 = 5;
+
+/// Body of WRITE_DATA before its data dwords.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct WriteData {
+    /// First word.
+    pub control: WriteDataControl,
+    /// Register dword offset, or memory address, low half.
+    pub addr_lo: u32,
+    /// Memory address, high half.
+    pub addr_hi: u32,
+}
+
+bitfield! {
+    /// First word of WAIT_REG_MEM.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct WaitRegMemControl(u32);
+    impl Debug;
+    /// 0 always, 1 <, 2 <=, 3 ==, 4 !=, 5 >=, 6 >.
+    pub u8, function, set_function: 2, 0;
+    /// 0 register, 1 memory.
+    pub u8, mem_space, set_mem_space: 5, 4;
+    /// 0 wait, 1 write then wait for another register.
+    pub u8, operation, set_operation: 7, 6;
+    /// Engine.
+    pub u8, engine, set_engine: 9, 8;
+}
+
+/// Body of WAIT_REG_MEM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct WaitRegMem {
+    /// First word.
+    pub control: WaitRegMemControl,
+    /// Memory address, low half, or register.
+    pub addr_lo: u32,
+    /// Memory address, high half, or second register.
+    pub addr_hi: u32,
+    /// Compared with.
+    pub reference: u32,
+    /// Applied to the value first.
+    pub mask: u32,
+    /// Cycles between looks.
+    pub poll_interval: u32,
+}
+
+bitfield! {
+    /// Third word of INDIRECT_BUFFER.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct IndirectBufferControl(u32);
+    impl Debug;
+    /// Dwords in the buffer.
+    pub size, set_size: 19, 0;
+    /// Replaces the current buffer instead of returning to it.
+    pub chain, set_chain: 20;
+    /// The packet takes effect.
+    pub valid, set_valid: 23;
+    /// VM context.
+    pub u8, vmid, set_vmid: 27, 24;
+}
+
+/// Body of INDIRECT_BUFFER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct IndirectBuffer {
+    /// Buffer address, low half; bits 1:0 are the swap mode.
+    pub base_lo: u32,
+    /// Buffer address, high half.
+    pub base_hi: u32,
+    /// Size and flags.
+    pub control: IndirectBufferControl,
+}
+
+bitfield! {
+    /// First word of COPY_DATA, `COPY_DATA` of linux `nvd.h` and `PACKET3_COPY_DATA` of mesa `sid.h`.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct CopyDataControl(u32);
+    impl Debug;
+    /// `COPY_DATA_SRC_*`.
+    pub u8, src_sel, set_src_sel: 3, 0;
+    /// `COPY_DATA_DST_*`.
+    pub u8, dst_sel, set_dst_sel: 11, 8;
+    /// 64 bits instead of 32.
+    pub count_sel, set_count_sel: 16;
+    /// Waits until the write has landed.
+    pub wr_confirm, set_wr_confirm: 20;
+}
+
+/// COPY_DATA source: memory.
+pub const COPY_DATA_SRC_MEMORY: u8 = 1;
+/// COPY_DATA source: memory through TC L2.
+pub const COPY_DATA_SRC_TC_L2: u8 = 2;
+/// COPY_DATA source: the dwords in the packet.
+pub const COPY_DATA_SRC_IMMEDIATE: u8 = 5;
+/// COPY_DATA source: the GPU clock.
+pub const COPY_DATA_SRC_GPU_CLOCK: u8 = 9;
+/// COPY_DATA destination: memory through TC L2.
+pub const COPY_DATA_DST_TC_L2: u8 = 2;
+/// COPY_DATA destination: memory.
+pub const COPY_DATA_DST_MEMORY: u8 = 5;
+
+/// Body of COPY_DATA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct CopyData {
+    /// First word.
+    pub control: CopyDataControl,
+    /// Source address or immediate, low half.
+    pub src_lo: u32,
+    /// Source address or immediate, high half.
+    pub src_hi: u32,
+    /// Destination address, low half.
+    pub dst_lo: u32,
+    /// Destination address, high half.
+    pub dst_hi: u32,
+}
+
+bitfield! {
+    /// First word of RELEASE_MEM: event and cache actions.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct ReleaseMemControl(u32);
+    impl Debug;
+    /// Event.
+    pub u8, event_type, set_event_type: 5, 0;
+    /// 5 end of pipe, 6 shader done.
+    pub u8, event_index, set_event_index: 11, 8;
+    /// `GCR_*` bits.
+    pub gcr_cntl, set_gcr_cntl: 24, 12;
+}
+
+bitfield! {
+    /// Second word of RELEASE_MEM: what to write and whether to interrupt.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct ReleaseMemSelect(u32);
+    impl Debug;
+    /// 0 memory controller, 1 TC L2.
+    pub u8, dst_sel, set_dst_sel: 17, 16;
+    /// 0 none, 1 interrupt without write, 2 after write confirm, 3 write and interrupt without confirm.
+    pub u8, int_sel, set_int_sel: 26, 24;
+    /// 0 nothing, 1 32 bits, 2 64 bits, 3 the GPU clock.
+    pub u8, data_sel, set_data_sel: 31, 29;
+}
+
+/// Body of RELEASE_MEM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct ReleaseMem {
+    /// Event and caches.
+    pub control: ReleaseMemControl,
+    /// Write and interrupt.
+    pub select: ReleaseMemSelect,
+    /// Address, low half.
+    pub addr_lo: u32,
+    /// Address, high half.
+    pub addr_hi: u32,
+    /// Data, low half.
+    pub data_lo: u32,
+    /// Data, high half.
+    pub data_hi: u32,
+    /// Comes back in the interrupt.
+    pub int_ctxid: u32,
+}
+
+/// Body of ACQUIRE_MEM on gfx10 and gfx11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct AcquireMem {
+    /// `COHER_CNTL`.
+    pub coher_cntl: u32,
+    /// Size in units of 256 bytes, low part.
+    pub coher_size: u32,
+    /// Size, high part.
+    pub coher_size_hi: u32,
+    /// Base in units of 256 bytes, low part.
+    pub coher_base_lo: u32,
+    /// Base, high part.
+    pub coher_base_hi: u32,
+    /// Cycles between looks.
+    pub poll_interval: u32,
+    /// `GCR_CNTL`: cache actions, `PACKET3_ACQUIRE_MEM_GCR_CNTL_*`.
+    pub gcr_cntl: u32,
+}
+
+const _: () = {
+    assert!(size_of::<WriteData>() == 3 * 4);
+    assert!(size_of::<WaitRegMem>() == 6 * 4);
+    assert!(size_of::<IndirectBuffer>() == 3 * 4);
+    assert!(size_of::<CopyData>() == 5 * 4);
+    assert!(size_of::<ReleaseMem>() == 7 * 4);
+    assert!(size_of::<AcquireMem>() == 7 * 4);
+};

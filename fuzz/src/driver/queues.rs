@@ -1,0 +1,141 @@
+//! Queues of the process: where they are, the frames that add and remove them, packets on them.
+
+use std::collections::BTreeSet;
+
+use belfry_abi::aql::AmdQueue;
+use belfry_abi::gpuvm::PTE_VALID;
+use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue};
+use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use belfry_abi::regs::{Register as _, gc};
+use zerocopy::FromZeros as _;
+
+use super::{CONTEXT, Driver, MQD, PACKETS, PASID, QUEUE, TABLES, kernel, user};
+
+/// Bytes of guest memory for a queue.
+const QUEUE_AREA: u64 = 0x2000;
+
+impl Driver<'_> {
+    /// Where a queue's ring, `amd_queue_t` and MQD are.
+    #[must_use]
+    pub fn queue(nth: usize) -> [u64; 3] {
+        let area = QUEUE + nth as u64 * QUEUE_AREA;
+        [area, area + 0x1000, MQD + nth as u64 * 0x1000]
+    }
+
+    /// A queue's doorbell, a dword index.
+    #[must_use]
+    pub fn doorbell(nth: usize) -> u32 {
+        0x800 + nth as u32 * 2
+    }
+
+    /// A queue's MQD as KFD makes it.
+    #[must_use]
+    pub fn mqd(nth: usize) -> ComputeMqd {
+        let [ring, queue, _] = Self::queue(nth);
+        let mut mqd = ComputeMqd::new();
+        mqd.set_pq_base(user(ring));
+        mqd.set_pq_rptr_report_addr(user(queue) + 0x80);
+        mqd.set_pq_wptr_poll_addr(user(queue) + 0x38);
+        let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
+        control.set_queue_size((PACKETS as u32 * 16).ilog2() - 1);
+        control.set_slot_based_wptr(2);
+        mqd.cp_hqd_pq_control = control.bits();
+        mqd.cp_hqd_aql_control = 1;
+        mqd.cp_hqd_ctx_save_base_addr_hi = 0x7e00;
+        mqd.cp_hqd_ctx_save_size = 0x1_0000;
+        mqd.cp_hqd_pq_doorbell_control = Self::doorbell(nth) << 2;
+        mqd
+    }
+
+    /// Puts a queue's ring, `amd_queue_t` and MQD into memory, empty.
+    pub fn prepare_queue(&mut self, nth: usize) {
+        let [ring, queue, mqd] = Self::queue(nth);
+        for packet in 0..PACKETS {
+            self.rig.put(ring + packet * 64, &1u16);
+        }
+        let mut amd = AmdQueue::new_zeroed();
+        amd.base_address = user(ring);
+        amd.size = PACKETS as u32;
+        amd.read_dispatch_id_field_base_byte_offset = 0x80;
+        self.rig.put(queue, &amd);
+        self.rig.put(mqd, &Self::mqd(nth));
+        self.written[nth] = 0;
+    }
+
+    /// The frame that adds a queue.
+    #[must_use]
+    pub fn add_frame(nth: usize) -> AddQueue {
+        let [_, queue, mqd] = Self::queue(nth);
+        let mut frame = AddQueue::new_zeroed();
+        frame.header = Header::new(Opcode::ADD_QUEUE);
+        frame.process_id = PASID;
+        frame.page_table_base_addr = (TABLES | PTE_VALID).into();
+        frame.process_va_end = ((1u64 << 36) - 1).into();
+        frame.process_context_addr = CONTEXT.into();
+        frame.gang_context_addr = (CONTEXT + 0x1000 + nth as u64).into();
+        frame.doorbell_offset = Self::doorbell(nth);
+        frame.mqd_addr = kernel(mqd).into();
+        frame.wptr_addr = (kernel(queue) + 0x38).into();
+        frame.queue_type = QueueType::COMPUTE.0;
+        frame.gds_size = PACKETS as u32 * 16;
+        let mut cntl = gc::GCVM_CONTEXT0_CNTL::from_bits(0);
+        cntl.set_enable_context(true);
+        cntl.set_page_table_depth(3);
+        frame.vm_context_cntl = cntl.bits();
+        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+        frame
+    }
+
+    /// The frame that removes a queue.
+    #[must_use]
+    pub fn remove_frame(nth: usize) -> RemoveQueue {
+        let mut frame = RemoveQueue::new_zeroed();
+        frame.header = Header::new(Opcode::REMOVE_QUEUE);
+        frame.doorbell_offset = Self::doorbell(nth);
+        frame.gang_context_addr = (CONTEXT + 0x1000 + nth as u64).into();
+        frame
+    }
+
+    /// Prepares a queue and adds it; whether that was answered.
+    pub fn add_queue(&mut self, nth: usize) -> bool {
+        self.prepare_queue(nth);
+        self.mes(&Self::add_frame(nth), Opcode::ADD_QUEUE)
+    }
+
+    /// Removes a queue; whether that was answered.
+    pub fn remove_queue(&mut self, nth: usize) -> bool {
+        self.mes(&Self::remove_frame(nth), Opcode::REMOVE_QUEUE)
+    }
+
+    /// Doorbells that queues listen to, in bytes, other than the kernel's own.
+    #[must_use]
+    pub fn listening(&self) -> BTreeSet<u64> {
+        let pages = (0..DOORBELL_BAR_SIZE).step_by(4096);
+        let all = pages.flat_map(|page| self.rig.gpu.doorbells(page)).map(|(offset, _)| offset);
+        all.filter(|offset| ![self.kiq.doorbell, self.mes.doorbell].contains(offset)).collect()
+    }
+
+    /// Removes the queue that listens to a doorbell, in bytes; whether that was answered.
+    pub fn remove_doorbell(&mut self, offset: u64) -> bool {
+        let mut frame = Self::remove_frame(0);
+        frame.doorbell_offset = (offset / 4) as u32;
+        self.mes(&frame, Opcode::REMOVE_QUEUE)
+    }
+
+    /// Publishes a packet and rings.
+    pub fn packet(&mut self, nth: usize, packet: &[u8; 64]) {
+        let [ring, queue, _] = Self::queue(nth);
+        self.rig.put(ring + self.written[nth] % PACKETS * 64, packet);
+        self.written[nth] += 1;
+        self.rig.put(queue + 0x38, &self.written[nth]);
+        self.rig.ring(u64::from(Self::doorbell(nth)) * 4, self.written[nth] - 1);
+    }
+
+    /// Packets published to a queue, and how many the device says it is done with.
+    #[must_use]
+    pub fn indices(&self, nth: usize) -> (u64, u64) {
+        let [_, queue, _] = Self::queue(nth);
+        (self.written[nth], self.rig.take(queue + 0x80))
+    }
+}

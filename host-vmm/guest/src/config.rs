@@ -1,0 +1,103 @@
+//! What a guest is booted with.
+
+use std::time::Duration;
+
+use belfry_device::GpuConfig;
+use belfry_image::Qemu;
+use belfry_machine::DiskConfig;
+
+use super::qemu::Accelerator;
+
+/// What every guest's kernel is told.
+///
+/// A kernel that has oopsed ends at once, with its reason on the console; the self-tests of ciphers nobody uses here would
+/// take a fifth of the boot. The kernel's test of its timer counts ticks of the host's time in turns of its own, and gives
+/// the timer up where the host has other things to do; the timer of either machine works.
+const KERNEL_COMMAND_LINE: &str =
+    "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1 no_timer_check";
+
+/// What a guest is booted with.
+#[derive(Debug, Clone)]
+pub struct GuestConfig {
+    /// What boots it.
+    pub machine: MachineConfig,
+    /// The GPU, or none at all.
+    pub gpu: Option<GpuConfig>,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Bytes of guest memory.
+    pub memory: u64,
+    /// Disks, in the order the guest finds them.
+    pub disks: Vec<DiskConfig>,
+    /// What its kernel is told beside that, behind it.
+    pub append: Vec<String>,
+    /// How long the boot may take.
+    pub boot_timeout: Duration,
+}
+
+impl GuestConfig {
+    /// The whole command line of the guest's kernel.
+    pub(super) fn command_line(&self) -> String {
+        let append = self.append.iter().map(String::as_str);
+        std::iter::once(KERNEL_COMMAND_LINE).chain(append).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What boots a guest, with the choices only that has.
+#[derive(Debug, Clone)]
+pub enum MachineConfig {
+    /// QEMU, with the GPU over vfio-user.
+    Qemu(QemuConfig),
+    /// Belfry's own machine.
+    Kvm(KvmConfig),
+}
+
+/// How QEMU is used.
+#[derive(Debug, Clone)]
+pub struct QemuConfig {
+    /// The QEMU to run; found or fetched where none is given.
+    pub program: Option<Qemu>,
+    /// How guest code runs.
+    pub accelerator: Accelerator,
+    /// How doorbells travel.
+    pub doorbell: belfry_vfio_user::DoorbellMode,
+}
+
+/// How Belfry's own machine is used.
+#[derive(Debug, Clone, Default)]
+pub struct KvmConfig {
+    /// How doorbells travel.
+    pub doorbell: belfry_machine::DoorbellMode,
+    /// What pages the guest's memory is made of.
+    pub huge_pages: belfry_machine::HugePages,
+}
+
+impl Default for QemuConfig {
+    fn default() -> Self {
+        Self {
+            program: None,
+            accelerator: Accelerator::Tcg,
+            doorbell: belfry_vfio_user::DoorbellMode::default(),
+        }
+    }
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self::Qemu(QemuConfig::default())
+    }
+}
+
+impl Default for GuestConfig {
+    fn default() -> Self {
+        Self {
+            machine: MachineConfig::default(),
+            gpu: Some(GpuConfig::default()),
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
+            memory: 1 << 30,
+            disks: Vec::new(),
+            append: Vec::new(),
+            boot_timeout: Duration::from_secs(180),
+        }
+    }
+}

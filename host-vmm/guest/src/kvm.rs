@@ -1,0 +1,143 @@
+//! A guest on Belfry's own machine.
+
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use belfry_device::Gpu;
+use belfry_image::GuestImage;
+use belfry_machine::{Config, Initramfs, KvmError, Machine, Running};
+
+use super::config::{GuestConfig, KvmConfig};
+use super::host::Host;
+use super::{GuestError, failed};
+
+/// The machine's own limit; the guest's user has limits of their own.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How much of the console is kept: its end.
+const CONSOLE: usize = 1 << 20;
+
+/// The machine and what it has said.
+#[derive(Debug)]
+pub(super) struct KvmHost {
+    machine: Option<Running>,
+    end: Option<String>,
+    gpu: Option<Arc<Gpu>>,
+    console: Arc<Mutex<Vec<u8>>>,
+    setup: Duration,
+}
+
+impl KvmHost {
+    /// Starts a machine whose guest's channel is the stream that comes with it.
+    pub(super) fn start(
+        image: &GuestImage,
+        config: &GuestConfig,
+        kvm: &KvmConfig,
+    ) -> Result<(Self, UnixStream), GuestError> {
+        let started = Instant::now();
+        let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
+        let cpus = u8::try_from(config.cpus)
+            .map_err(|_| KvmError::Config(format!("{} vCPUs are too many", config.cpus)))?;
+        let machine = Machine::new(Config {
+            initramfs: Some(Initramfs::Bytes(image.initramfs()?)),
+            command_line: config.command_line(),
+            memory: config.memory,
+            cpus,
+            gpu: config.gpu.clone(),
+            doorbells: kvm.doorbell,
+            huge_pages: kvm.huge_pages,
+            catch_signals: true,
+            disks: config.disks.clone(),
+            channel: Some(theirs),
+            ..Config::new(&image.kernel.image)
+        })?;
+        let gpu = machine.gpu().cloned();
+        let console = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::clone(&console);
+        let setup = started.elapsed();
+        let machine = machine.start(FOREVER, move |data| keep(&said, data))?;
+        Ok((Self { machine: Some(machine), end: None, gpu, console, setup }, ours))
+    }
+
+    /// Waits for a machine that has ended, or is told to.
+    fn finish(&mut self) -> Result<(), GuestError> {
+        let Some(machine) = self.machine.take() else { return Ok(()) };
+        let outcome = machine.wait()?;
+        self.end = Some(outcome.end.to_string());
+        Ok(())
+    }
+}
+
+impl Host for KvmHost {
+    fn name(&self) -> &'static str {
+        "the machine"
+    }
+
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        self.gpu.as_ref()
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        if self.machine.as_ref().is_some_and(Running::is_finished)
+            && let Err(error) = self.finish()
+        {
+            self.end = Some(error.to_string());
+        }
+        self.end.clone()
+    }
+
+    fn console(&self) -> Vec<u8> {
+        self.console.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn messages(&self) -> String {
+        String::new()
+    }
+
+    fn check(&mut self) -> Result<(), GuestError> {
+        Ok(())
+    }
+
+    fn setup_time(&self) -> Option<Duration> {
+        Some(self.setup)
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        if let Some(machine) = &self.machine {
+            machine.handle().stop();
+        }
+        self.finish()
+    }
+}
+
+impl Drop for KvmHost {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// Appends, and forgets the beginning of too much.
+fn keep(console: &Mutex<Vec<u8>>, data: &[u8]) {
+    let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
+    console.extend_from_slice(data);
+    if console.len() > 2 * CONSOLE {
+        let from = console.len() - CONSOLE;
+        console.drain(..from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endless_consoles_keep_their_end() {
+        let console = Mutex::new(Vec::new());
+        for number in 0..100_000u32 {
+            keep(&console, format!("line {number:>44}\n").as_bytes());
+        }
+        let kept = console.into_inner().unwrap();
+        assert!((CONSOLE..=2 * CONSOLE).contains(&kept.len()), "{}", kept.len());
+        assert!(kept.ends_with(b"99999\n"));
+    }
+}

@@ -1,0 +1,361 @@
+//! A booted guest, and everything that can be asked of it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belfry_channel::{CHUNK, Event, Request, VERSION};
+use belfry_device::Gpu;
+use belfry_image::{Cache, GuestImage};
+
+use super::channel::{Channel, Next};
+use super::config::{GuestConfig, MachineConfig};
+use super::console::{Console, panic_of};
+use super::host::Host;
+use super::kvm::KvmHost;
+use super::qemu::QemuHost;
+use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
+
+/// How long a step of the guest may take beyond the program's own time.
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A booted guest; dropping it ends the machine.
+///
+/// Drop it on the thread that booted it: QEMU dies when that thread ends.
+#[derive(Debug)]
+pub struct Guest {
+    host: Box<dyn Host>,
+    channel: Channel,
+    logs: PathBuf,
+    modules: Vec<String>,
+    started: Instant,
+    phases: Phases,
+    kernel: String,
+    next_id: u32,
+    output: HashMap<ProgramId, Vec<(Stream, Vec<u8>)>>,
+    exits: HashMap<ProgramId, Exit>,
+}
+
+impl Guest {
+    /// Starts a machine and waits until the guest's init answers.
+    pub fn boot(image: &GuestImage, config: &GuestConfig, cache: &Cache) -> Result<Self, GuestError> {
+        let started = Instant::now();
+        match &config.machine {
+            MachineConfig::Qemu(qemu) => {
+                let (host, listener) = QemuHost::start(image, config, qemu, cache)?;
+                let channel = Channel::listen(listener).map_err(failed("guest channel"))?;
+                Self::greet(Box::new(host), channel, started, image, config, cache)
+            }
+            MachineConfig::Kvm(kvm) => {
+                let (host, stream) = KvmHost::start(image, config, kvm)?;
+                let channel = Channel::over(stream).map_err(failed("guest channel"))?;
+                Self::greet(Box::new(host), channel, started, image, config, cache)
+            }
+        }
+    }
+
+    fn greet(
+        host: Box<dyn Host>,
+        channel: Channel,
+        started: Instant,
+        image: &GuestImage,
+        config: &GuestConfig,
+        cache: &Cache,
+    ) -> Result<Self, GuestError> {
+        let mut guest = Self {
+            phases: Phases { entry: host.setup_time(), ..Phases::default() },
+            host,
+            channel,
+            logs: cache.root().join("logs"),
+            modules: image.guest_modules(),
+            started,
+            kernel: String::new(),
+            next_id: 1,
+            output: HashMap::new(),
+            exits: HashMap::new(),
+        };
+        match guest.next_event("booting", config.boot_timeout)? {
+            Event::Hello { version: VERSION, init_ns, kernel } => {
+                guest.phases.guest_init = Duration::from_nanos(init_ns);
+                guest.kernel = kernel;
+            }
+            event => return Err(guest.unexpected("booting", &event)),
+        }
+        guest.phases.init = started.elapsed();
+        guest.host.booted();
+        Ok(guest)
+    }
+
+    /// The device, when the guest has one.
+    #[must_use]
+    pub fn gpu(&self) -> Option<&Arc<Gpu>> {
+        self.host.gpu()
+    }
+
+    /// Time from the start of the machine to the first word of the guest's init.
+    #[must_use]
+    pub fn boot_time(&self) -> Duration {
+        self.phases.init
+    }
+
+    /// How long after its start the machine reached what, so far.
+    #[must_use]
+    pub fn phases(&self) -> Phases {
+        let first = self.gpu().and_then(|gpu| gpu.first_dispatch());
+        Phases {
+            dispatch: first.map(|first| first.saturating_duration_since(self.started)),
+            ..self.phases.clone()
+        }
+    }
+
+    /// The guest's kernel release.
+    #[must_use]
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// Loads the driver and what it needs; answers how long that took.
+    pub fn load_driver(&mut self) -> Result<Duration, GuestError> {
+        let started = Instant::now();
+        self.request("loading the driver", &Request::LoadModules { paths: self.modules.clone() })?;
+        self.phases.driver.get_or_insert(self.started.elapsed());
+        Ok(started.elapsed())
+    }
+
+    /// Unloads the driver alone.
+    pub fn unload_driver(&mut self) -> Result<Duration, GuestError> {
+        let started = Instant::now();
+        self.request("unloading the driver", &Request::UnloadModule { name: "amdgpu".into() })?;
+        Ok(started.elapsed())
+    }
+
+    /// Writes a file in the guest; missing directories are made.
+    pub fn put_file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<(), GuestError> {
+        let mut pieces: Vec<&[u8]> = content.chunks(CHUNK).collect();
+        if pieces.is_empty() {
+            pieces.push(&[]);
+        }
+        for (index, piece) in pieces.into_iter().enumerate() {
+            let request =
+                Request::PutFile { path: path.to_owned(), mode, append: index > 0, data: piece.to_vec() };
+            self.request("sending a file", &request)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a file of the guest.
+    pub fn get_file(&mut self, path: &str) -> Result<Vec<u8>, GuestError> {
+        self.read("fetching a file", &Request::GetFile { path: path.to_owned() })
+    }
+
+    /// Reads the guest kernel's log.
+    pub fn kernel_log(&mut self) -> Result<String, GuestError> {
+        let log = self.read("reading the kernel's log", &Request::KernelLog)?;
+        Ok(String::from_utf8_lossy(&log).into_owned())
+    }
+
+    /// Starts a program; [`Self::wait`] tells how it ends.
+    pub fn spawn(
+        &mut self,
+        argv: &[String],
+        env: &[String],
+        directory: &str,
+    ) -> Result<ProgramId, GuestError> {
+        let id = ProgramId(self.next_id);
+        self.next_id += 1;
+        let request = Request::Run {
+            id: id.0,
+            argv: argv.to_vec(),
+            env: env.to_vec(),
+            directory: directory.to_owned(),
+        };
+        self.send("starting a program", &request)?;
+        Ok(id)
+    }
+
+    /// Waits for a program, handing over what it writes as it comes.
+    ///
+    /// What other programs write meanwhile is kept for their own wait.
+    pub fn wait(
+        &mut self,
+        id: ProgramId,
+        limit: Duration,
+        output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Exit, GuestError> {
+        let started = Instant::now();
+        loop {
+            for (stream, data) in self.output.remove(&id).unwrap_or_default() {
+                output(stream, &data);
+            }
+            if let Some(exit) = self.exits.remove(&id) {
+                return Ok(exit);
+            }
+            let left = limit.saturating_sub(started.elapsed());
+            let event = self.next_event_of("running a program", left, limit)?;
+            if !self.note(&event) {
+                return Err(self.unexpected("running a program", &event));
+            }
+        }
+    }
+
+    /// Runs a program to its end and collects what it writes.
+    pub fn run(&mut self, argv: &[&str], limit: Duration) -> Result<(Exit, String, String), GuestError> {
+        let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
+        let id = self.spawn(&argv, &[], "/root")?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let exit = self.wait(id, limit, &mut |stream, data| match stream {
+            Stream::Stdout => stdout.extend_from_slice(data),
+            Stream::Stderr => stderr.extend_from_slice(data),
+        })?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((exit, text(stdout), text(stderr)))
+    }
+
+    /// Sends a signal to a program.
+    pub fn kill(&mut self, id: ProgramId, signal: i32) -> Result<(), GuestError> {
+        self.request("sending a signal", &Request::Kill { id: id.0, signal })
+    }
+
+    /// Switches the guest off and waits for its machine to end.
+    pub fn power_off(mut self) -> Result<(), GuestError> {
+        self.send("switching off", &Request::PowerOff)?;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.host.ended().is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.host.stop()
+    }
+
+    fn read(&mut self, during: &'static str, request: &Request) -> Result<Vec<u8>, GuestError> {
+        self.send(during, request)?;
+        let mut content = Vec::new();
+        loop {
+            match self.answer(during)? {
+                Event::File { last, data } => {
+                    content.extend_from_slice(&data);
+                    if last {
+                        return Ok(content);
+                    }
+                }
+                Event::Failed { text, errno } => {
+                    return Err(GuestError::Refused { during, text, errno, console: Console::default() });
+                }
+                event => return Err(self.unexpected(during, &event)),
+            }
+        }
+    }
+
+    fn request(&mut self, during: &'static str, request: &Request) -> Result<(), GuestError> {
+        self.send(during, request)?;
+        match self.answer(during)? {
+            Event::Done { .. } => Ok(()),
+            Event::Failed { text, errno } => {
+                let modules = matches!(request, Request::LoadModules { .. } | Request::UnloadModule { .. });
+                let log = if modules { self.kernel_log().unwrap_or_default() } else { String::new() };
+                let console = Console::excerpt(&log);
+                Err(GuestError::Refused { during, text, errno, console })
+            }
+            event => Err(self.unexpected(during, &event)),
+        }
+    }
+
+    fn send(&mut self, during: &'static str, request: &Request) -> Result<(), GuestError> {
+        match self.channel.send(request) {
+            Ok(()) => Ok(()),
+            // The peer is gone; why, the machine's end will tell.
+            Err(_) => Err(self.ended(during)),
+        }
+    }
+
+    /// The next event that is not a program's.
+    fn answer(&mut self, during: &'static str) -> Result<Event, GuestError> {
+        let started = Instant::now();
+        loop {
+            let left = STEP_TIMEOUT.saturating_sub(started.elapsed());
+            let event = self.next_event_of(during, left, STEP_TIMEOUT)?;
+            if !self.note(&event) {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Files away what a program wrote or how it ended; answers whether the event was of that kind.
+    fn note(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Output { id, stream, data } => {
+                let stream = if *stream == 1 { Stream::Stdout } else { Stream::Stderr };
+                self.output.entry(ProgramId(*id)).or_default().push((stream, data.clone()));
+                true
+            }
+            Event::Exit { id, status, elapsed_ns } => {
+                let exit = Exit { status: *status, elapsed: Duration::from_nanos(*elapsed_ns) };
+                self.exits.insert(ProgramId(*id), exit);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn next_event(&mut self, during: &'static str, limit: Duration) -> Result<Event, GuestError> {
+        self.next_event_of(during, limit, limit)
+    }
+
+    fn next_event_of(
+        &mut self,
+        during: &'static str,
+        left: Duration,
+        limit: Duration,
+    ) -> Result<Event, GuestError> {
+        let deadline = Instant::now() + left;
+        loop {
+            match self.channel.next(deadline.min(Instant::now() + Duration::from_millis(100))) {
+                Next::Event(event) => return Ok(event),
+                Next::Closed => return Err(self.ended(during)),
+                Next::Malformed(what) => return Err(GuestError::Protocol { during, what }),
+                Next::Nothing => {}
+            }
+            self.host.check()?;
+            if self.host.ended().is_some() {
+                // What the guest said before it ended may still be on its way.
+                if let Next::Event(event) = self.channel.next(Instant::now() + Duration::from_secs(1)) {
+                    return Ok(event);
+                }
+                return Err(self.ended(during));
+            }
+            if Instant::now() >= deadline {
+                return Err(GuestError::Timeout { during, limit, console: self.keep_console() });
+            }
+        }
+    }
+
+    fn keep_console(&self) -> Console {
+        Console::keep(&self.host.console(), &self.logs)
+    }
+
+    /// The error for a guest that is gone.
+    fn ended(&mut self, during: &'static str) -> GuestError {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let status = loop {
+            match self.host.ended() {
+                Some(status) => break status,
+                None if Instant::now() > deadline => break "still running; its channel closed".to_owned(),
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let whole = self.host.console();
+        let mut console = Console::keep(&whole, &self.logs);
+        if let Some((line, tail)) = panic_of(&String::from_utf8_lossy(&whole)) {
+            console.tail = tail;
+            return GuestError::Panic { during, line, console };
+        }
+        let how = format!("({status}){}", self.host.messages());
+        GuestError::Ended { machine: self.host.name(), during, how, console }
+    }
+
+    fn unexpected(&self, during: &'static str, event: &Event) -> GuestError {
+        let mut what = format!("{event:?}");
+        what.truncate(200);
+        GuestError::Protocol { during, what }
+    }
+}

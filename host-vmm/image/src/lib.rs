@@ -1,0 +1,25 @@
+//! Everything a guest is made of: packages from Debian, the kernel module, the initramfs; cached by content.
+
+pub mod artifacts;
+pub mod bare_metal;
+mod boot_record;
+pub mod c_headers;
+pub mod cache;
+pub mod cpio;
+pub mod fetch;
+pub mod guest;
+pub mod module;
+pub mod module_files;
+mod obtain;
+pub mod packed;
+pub mod programs;
+pub mod progress;
+pub mod rootfs;
+
+pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
+pub use boot_record::BootRecord;
+pub use cache::{Cache, CacheError};
+pub use fetch::FetchError;
+pub use guest::{GuestImage, ImageError, InitramfsFile};
+pub use progress::{Progress, Step};
+pub use rootfs::{RootFs, RootFsError};

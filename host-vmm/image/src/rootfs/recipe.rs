@@ -1,0 +1,183 @@
+//! Recipes: which packages a root file system is made of, and what is to be in it.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+use serde::Deserialize;
+
+use super::error::RootFsError;
+use crate::fetch::Release;
+
+/// What every recipe has: the programs any script expects.
+const COMMON: &str = include_str!("recipes/common.toml");
+/// Every recipe by name.
+const RECIPES: &[(&str, &str)] = &[
+    ("rocm", include_str!("recipes/rocm.toml")),
+    ("rocm-sid", include_str!("recipes/rocm-sid.toml")),
+    ("debian12", include_str!("recipes/debian12.toml")),
+    ("sid", include_str!("recipes/sid.toml")),
+    ("ubuntu-lts", include_str!("recipes/ubuntu-lts.toml")),
+];
+
+/// One recipe, joined with what is common to all.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// Name of the root file system.
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// Where its packages come from.
+    pub release: &'static Release,
+    /// The packages asked for; what they depend on comes with them, what they recommend does not.
+    pub packages: Vec<String>,
+    /// Paths that are removed once everything is unpacked.
+    pub(super) drop: Vec<String>,
+    /// Symbolic links as `update-alternatives` would make them: path, and what it leads to.
+    pub(super) links: BTreeMap<String, String>,
+    /// Files that maintainer scripts would write: path and content.
+    pub(super) files: BTreeMap<String, String>,
+    /// Groups beside those of `base-passwd`, by name, with their numbers.
+    pub(super) groups: BTreeMap<String, u32>,
+    /// Paths the finished tree has, links followed.
+    pub(super) promises: Vec<String>,
+    /// The text it was read from, for its hash.
+    pub(super) source: String,
+}
+
+/// The form of a recipe's file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    about: String,
+    release: String,
+    packages: Vec<String>,
+    drop: Vec<String>,
+    links: BTreeMap<String, String>,
+    files: BTreeMap<String, String>,
+    groups: BTreeMap<String, u32>,
+    promises: Vec<String>,
+}
+
+impl Recipe {
+    /// The recipe called `name`. Errors: [`RootFsError::Unknown`], which lists the names there are.
+    pub fn named(name: &str) -> Result<Self, RootFsError> {
+        let Some((name, text)) = RECIPES.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<&str> = RECIPES.iter().map(|(known, _)| *known).collect();
+            return Err(RootFsError::Unknown { name: name.to_owned(), known: known.join(", ") });
+        };
+        Self::parse(name, text, COMMON)
+    }
+
+    /// Every recipe there is.
+    pub fn all() -> Result<Vec<Self>, RootFsError> {
+        RECIPES.iter().map(|(name, text)| Self::parse(name, text, COMMON)).collect()
+    }
+
+    /// Reads a recipe and joins it with the common part.
+    pub(super) fn parse(name: &str, text: &str, common: &str) -> Result<Self, RootFsError> {
+        let bad = |reason: String| RootFsError::Recipe { name: name.to_owned(), reason };
+        let read = |text: &str| toml::from_str::<File>(text).map_err(|error| bad(error.to_string()));
+        let (own, mut joined) = (read(text)?, read(common)?);
+        let release = Release::named(&own.release).ok_or_else(|| {
+            bad(format!("release {:?} is not one of those in fetch/release.rs", own.release))
+        })?;
+        joined.packages.extend(own.packages);
+        joined.packages.sort();
+        joined.packages.dedup();
+        joined.drop.extend(own.drop);
+        joined.links.extend(own.links);
+        joined.files.extend(own.files);
+        joined.groups.extend(own.groups);
+        joined.promises.extend(own.promises);
+        let paths = joined.drop.iter().chain(joined.links.keys()).chain(joined.files.keys());
+        if let Some(path) = paths.chain(&joined.promises).find(|path| !stays_inside(path)) {
+            return Err(bad(format!("{path:?} is not a path below the root")));
+        }
+        // apt would take them for options, or for a package to remove.
+        if let Some(package) = joined.packages.iter().find(|package| !is_package_name(package)) {
+            return Err(bad(format!("{package:?} is not a package's name")));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            about: own.about,
+            release,
+            packages: joined.packages,
+            drop: joined.drop,
+            links: joined.links,
+            files: joined.files,
+            groups: joined.groups,
+            promises: joined.promises,
+            source: format!("{common}\0{text}"),
+        })
+    }
+
+    /// Whether everything promised is below `root`, links followed; the first path that is not is the error.
+    pub fn check_promises(&self, root: &Path) -> Result<(), String> {
+        match self.promises.iter().find(|path| !root.join(path).exists()) {
+            Some(missing) => Err(missing.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Relative, not empty, and without `..`.
+fn stays_inside(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// A Debian package's name: lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit, and not
+/// ending in what apt takes for an order to remove or install.
+fn is_package_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    name.len() >= 2 && name.chars().all(allowed) && !name.starts_with(['+', '-', '.']) && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recipe_reads_and_has_what_is_common() {
+        let recipes = Recipe::all().unwrap();
+        assert_eq!(recipes.len(), RECIPES.len());
+        for recipe in recipes {
+            assert!(recipe.packages.iter().any(|package| package == "libc-bin"), "{}", recipe.name);
+            assert!(recipe.promises.iter().any(|path| path == "usr/bin/bash"), "{}", recipe.name);
+            assert!(!recipe.about.is_empty(), "{}", recipe.name);
+        }
+    }
+
+    #[test]
+    fn unknown_name_is_answered_with_the_known_ones() {
+        let text = Recipe::named("rocky").unwrap_err().to_string();
+        assert!(text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, debian12"), "{text}");
+    }
+
+    #[test]
+    fn recipe_is_joined_with_the_common_part() {
+        let common = "packages = ['bb', 'aa']\npromises = ['etc/x']\n[links]\n'usr/bin/awk' = 'mawk'\n";
+        let own = "about = 'x'\nrelease = 'sid'\npackages = ['aa', 'cc']\n[links]\n'usr/bin/awk' = 'gawk'\n";
+        let recipe = Recipe::parse("x", own, common).unwrap();
+        assert_eq!(recipe.packages, ["aa", "bb", "cc"]);
+        assert_eq!(recipe.links["usr/bin/awk"], "gawk", "its own word counts");
+        assert_eq!(recipe.release.codename, "sid");
+        assert_eq!(recipe.promises, ["etc/x"]);
+    }
+
+    #[test]
+    fn wrong_recipe_is_refused_with_its_name_and_fault() {
+        let cases = [
+            ("release = 'warty'", "warty"),
+            ("release = 'sid'\npackage = ['a']", "package"),
+            ("release = 'sid'\npackages = ['--force']", "--force"),
+            ("release = 'sid'\npackages = ['bash-']", "bash-"),
+            ("release = 'sid'\ndrop = ['../x']", "../x"),
+            ("release = 'sid'\n[links]\n'/usr/bin/cc' = 'gcc'", "/usr/bin/cc"),
+            ("release = 'sid'\npromises = ['']", "\"\""),
+        ];
+        for (text, fault) in cases {
+            let error = Recipe::parse("broken", text, "").unwrap_err().to_string();
+            assert!(error.contains("broken") && error.contains(fault), "{error}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Pages of doorbells that are memory while they are rung often, and trap while they are not.
+//!
+//! A page that traps twice in short order becomes memory of the guest, so that the next ring costs a store; one thread
+//! looks at such pages and tells the device. Right after a ring it looks all the time. A page whose queues have work stays
+//! memory for longer, and is looked at now and then: a queue at work reads its write pointer whenever a dispatch completes.
+//! A page nobody has rung for a while traps again, and the thread sleeps.
+//!
+//! What a change costs is what KVM takes to place or remove a slot: tens of microseconds, and up to some hundreds where it
+//! has to wait for a vCPU. So single rings, far apart, go on trapping.
+//!
+//! Why no doorbell is lost at a change: [`belfry_device::handover`].
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use belfry_device::Gpu;
+use belfry_device::handover::{Handover, Page};
+use kvm_bindings::{KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL, kvm_enable_cap};
+use kvm_ioctls::VmFd;
+
+use super::is_process;
+use crate::memory::Window;
+
+const PAGE: u64 = 4096;
+/// Pages that are memory at the same time; a process has two, and uses the first one for its first 512 queues.
+pub(super) const WINDOWS: u32 = 16;
+
+/// When to look, and when to stop looking.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// How long after a ring there are looks all the time.
+    pub(super) eager: Duration,
+    /// Between two looks from then on, while queues have work.
+    pub(super) nap: Duration,
+    /// How long a page without work stays memory after a ring, and how far apart two rings are that make it memory.
+    pub(super) idle: Duration,
+    /// How long a page whose queues have work stays memory after a ring. From then on an exit is the smaller price: it is
+    /// paid once, and the ring is known at once.
+    pub(super) busy: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            eager: Duration::from_micros(200),
+            nap: Duration::from_micros(50),
+            idle: Duration::from_millis(1),
+            busy: Duration::from_millis(10),
+        }
+    }
+}
+
+/// Where one page can be put in the guest's memory.
+pub(in super::super) trait Slot: Send {
+    /// Puts a length from an offset in the BAR on at a guest address, or takes it away.
+    fn place(&mut self, at: Option<(u64, u64, u64)>) -> io::Result<()>;
+}
+
+impl Slot for Window {
+    fn place(&mut self, at: Option<(u64, u64, u64)>) -> io::Result<()> {
+        Self::place(self, at)
+    }
+}
+
+/// What is asked of the device.
+pub(in super::super) trait Device: Send + Sync {
+    /// Doorbells queues listen to on a page, and their values.
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)>;
+    /// Whether those queues have work.
+    fn has_work(&self, page: u64) -> bool;
+    /// Has it look at the values.
+    fn look(&self);
+}
+
+impl Device for Arc<Gpu> {
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+        Gpu::doorbells(self, page)
+    }
+
+    fn has_work(&self, page: u64) -> bool {
+        Gpu::has_work(self, page)
+    }
+
+    fn look(&self) {
+        self.doorbell_hint();
+    }
+}
+
+/// Disables the part of KVM's default behaviour that drops the translations of the whole guest with every slot taken
+/// away (Linux 6.12 and later can do without).
+pub(super) fn keep_other_translations(vm: &VmFd) {
+    let quirk = u64::from(KVM_X86_QUIRK_SLOT_ZAP_ALL);
+    let known = vm.check_extension_raw(KVM_CAP_DISABLE_QUIRKS2.into());
+    if u64::try_from(known).is_ok_and(|known| known & quirk != 0) {
+        let mut cap = kvm_enable_cap { cap: KVM_CAP_DISABLE_QUIRKS2, ..Default::default() };
+        cap.args[0] = quirk;
+        if let Err(error) = vm.enable_cap(&cap) {
+            log::debug!(target: "kvm", "pages of doorbells change slowly: {error}");
+        }
+    }
+}
+
+/// Doorbells and values of one page, in order.
+type Values = Vec<(u64, u64)>;
+
+/// A page, for as long as something is done about it.
+struct At<'a, S, D> {
+    slot: &'a mut S,
+    device: &'a D,
+    base: Option<u64>,
+    offset: u64,
+}
+
+impl<S: Slot, D: Device> Page for At<'_, S, D> {
+    type Values = Values;
+
+    fn values(&self) -> Values {
+        self.device.doorbells(self.offset).collect()
+    }
+
+    fn differs(&self, last: &mut Values) -> bool {
+        let (mut differs, mut count) = (false, 0);
+        for now in self.device.doorbells(self.offset) {
+            match last.get_mut(count) {
+                Some(last) => {
+                    differs |= *last != now;
+                    *last = now;
+                }
+                None => {
+                    differs = true;
+                    last.push(now);
+                }
+            }
+            count += 1;
+        }
+        // Where queues have gone, there is nothing new.
+        last.truncate(count);
+        differs
+    }
+
+    fn give(&mut self) -> bool {
+        let Some(base) = self.base else { return false };
+        let placed = self.slot.place(Some((base + self.offset, self.offset, PAGE)));
+        if let Err(error) = &placed {
+            log::debug!(target: "kvm", "doorbells keep trapping: {error}");
+        }
+        placed.is_ok()
+    }
+
+    fn take(&mut self) -> bool {
+        let taken = self.slot.place(None);
+        if let Err(error) = &taken {
+            log::error!(target: "kvm", "a page of doorbells cannot be made to trap: {error}");
+        }
+        taken.is_ok()
+    }
+
+    fn tell(&self) {
+        self.device.look();
+    }
+}
+
+/// A page that is memory.
+#[derive(Debug)]
+struct Held {
+    offset: u64,
+    handover: Handover<Values>,
+    rung: Instant,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    /// Guest address of the BAR.
+    base: Option<u64>,
+    slots: Vec<(S, Option<Held>)>,
+    stopped: bool,
+}
+
+/// When to look next.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Next {
+    AtOnce,
+    After(Duration),
+    WhenTold,
+}
+
+/// The pages of the doorbell BAR.
+#[derive(Debug)]
+pub(in super::super) struct Pages<S, D> {
+    device: D,
+    pace: Pace,
+    start: Instant,
+    /// When each page last trapped, in nanoseconds from the start; 0: never.
+    trapped: Box<[AtomicU64]>,
+    state: Mutex<State<S>>,
+    changed: Condvar,
+}
+
+impl<S: Slot, D: Device> Pages<S, D> {
+    pub(super) fn new(slots: Vec<S>, device: D, pace: Pace) -> Arc<Self> {
+        let slots = slots.into_iter().map(|slot| (slot, None)).collect();
+        let state = Mutex::new(State { base: None, slots, stopped: false });
+        let trapped = (0..DOORBELL_BAR_SIZE / PAGE).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { device, pace, start: Instant::now(), trapped, state, changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pages that are memory.
+    #[cfg(test)]
+    pub(in super::super) fn held(&self) -> usize {
+        self.lock().slots.iter().filter(|(_, held)| held.is_some()).count()
+    }
+
+    pub(super) fn set_base(&self, base: Option<u64>) {
+        let mut state = self.lock();
+        if state.base == base {
+            return;
+        }
+        state.base = base;
+        for (slot, held) in &mut state.slots {
+            if let Some(mut page) = held.take() {
+                let mut at = At { slot, device: &self.device, base, offset: page.offset };
+                if !page.handover.end(&mut at) {
+                    *held = Some(page);
+                }
+            }
+        }
+    }
+
+    /// A doorbell has trapped: the next ones on its page are likely soon.
+    pub(super) fn rung(&self, offset: u64) {
+        if !is_process(offset) {
+            return;
+        }
+        let page = offset & !(PAGE - 1);
+        let now = self.start.elapsed().as_nanos() as u64;
+        let before = self.trapped[(page / PAGE) as usize].swap(now.max(1), Ordering::Relaxed);
+        if before == 0 || now.saturating_sub(before) > self.pace.idle.as_nanos() as u64 {
+            return;
+        }
+        // A page nobody listens to is none to look at.
+        if self.device.doorbells(page).all(|(bell, _)| bell != offset & !7) {
+            return;
+        }
+        // While pages change, this one has time: it traps again.
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let State { base, slots, stopped } = &mut *state;
+        if *stopped || slots.iter().any(|(_, held)| held.as_ref().is_some_and(|held| held.offset == page)) {
+            return;
+        }
+        let Some((slot, held)) = slots.iter_mut().find(|(_, held)| held.is_none()) else { return };
+        let mut at = At { slot, device: &self.device, base: *base, offset: page };
+        if let Some(handover) = Handover::begin(&mut at) {
+            *held = Some(Held { offset: page, handover, rung: Instant::now() });
+            self.changed.notify_one();
+        }
+    }
+
+    /// Looks at the pages that are memory, and takes away those that need not be.
+    fn look(&self, state: &mut State<S>) -> Next {
+        let mut next = Next::WhenTold;
+        let now = Instant::now();
+        for (slot, held) in &mut state.slots {
+            let Some(page) = held else { continue };
+            let mut at = At { slot, device: &self.device, base: state.base, offset: page.offset };
+            if page.handover.look(&at) {
+                page.rung = now;
+            }
+            let quiet = now.duration_since(page.rung);
+            let works = self.device.has_work(page.offset);
+            let stays = if works { self.pace.busy } else { self.pace.idle };
+            let wanted = quiet < stays && self.device.doorbells(page.offset).next().is_some();
+            let soon = if !wanted {
+                if page.handover.end(&mut at) {
+                    *held = None;
+                    continue;
+                }
+                Next::After(self.pace.idle)
+            } else if works && quiet >= self.pace.eager {
+                Next::After(self.pace.nap)
+            } else {
+                Next::AtOnce
+            };
+            next = next.min(soon);
+        }
+        next
+    }
+
+    /// Looks until stopped.
+    pub(super) fn watch(&self) {
+        let mut state = self.lock();
+        while !state.stopped {
+            state = match self.look(&mut state) {
+                Next::AtOnce => {
+                    drop(state);
+                    // Whoever rings may need this processor.
+                    std::thread::yield_now();
+                    self.lock()
+                }
+                Next::After(nap) => {
+                    self.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0
+                }
+                Next::WhenTold => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.set_base(None);
+        self.changed.notify_one();
+    }
+}

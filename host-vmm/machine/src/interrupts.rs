@@ -1,0 +1,257 @@
+//! Interrupt routing: the board's own lines, and the messages of the functions, through irqfds.
+//!
+//! Messages: PCI 3.0 section 6.8 (MSI, MSI-X); routes: Linux `Documentation/virt/kvm/api.rst`, `KVM_SET_GSI_ROUTING`.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belfry_device::InterruptSink;
+use kvm_bindings::{
+    KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,
+    KVM_IRQCHIP_PIC_SLAVE, KvmIrqRouting, kvm_irq_routing_entry, kvm_irq_routing_irqchip,
+    kvm_irq_routing_msi,
+};
+use kvm_ioctls::VmFd;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+pub(super) use super::pci::Interrupts;
+pub(super) use belfry_pci::Message;
+
+/// Pins of the I/O APIC; messages have the numbers behind them.
+const PINS: u32 = 24;
+
+/// The pins of functions: those no device of the AT bus has.
+const LINES: u8 = 8;
+
+/// The pin of the I/O APIC that pin 0 to 3 (INTA to INTD) of a device is connected to.
+pub(super) fn line_of(device: u8, pin: u8) -> u32 {
+    16 + u32::from(device.wrapping_add(pin) % LINES)
+}
+
+/// Where the interrupts of a number go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Route {
+    /// To a pin of an interrupt controller.
+    Pin { gsi: u32, chip: u32, pin: u32 },
+    /// To the processor a message names.
+    Message { gsi: u32, message: Message },
+}
+
+impl Route {
+    fn entry(&self) -> kvm_irq_routing_entry {
+        match *self {
+            Self::Pin { gsi, chip, pin } => {
+                let mut entry =
+                    kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_IRQCHIP, ..Default::default() };
+                entry.u.irqchip = kvm_irq_routing_irqchip { irqchip: chip, pin };
+                entry
+            }
+            Self::Message { gsi, message } => {
+                let mut entry =
+                    kvm_irq_routing_entry { gsi, type_: KVM_IRQ_ROUTING_MSI, ..Default::default() };
+                entry.u.msi = kvm_irq_routing_msi {
+                    address_lo: message.address as u32,
+                    address_hi: (message.address >> 32) as u32,
+                    data: message.data,
+                    ..Default::default()
+                };
+                entry
+            }
+        }
+    }
+}
+
+/// What carries interrupts to the processors: KVM.
+pub(super) trait Chips: Debug + Send + Sync {
+    /// Has an eventfd raise the interrupt of a number.
+    fn connect(&self, eventfd: &EventFd, gsi: u32) -> io::Result<()>;
+    /// Replaces the routes of all numbers.
+    fn set_routes(&self, routes: &[Route]) -> io::Result<()>;
+    /// Sets the level of a pin.
+    fn set_line(&self, line: u32, asserted: bool) -> io::Result<()>;
+}
+
+impl Chips for VmFd {
+    fn connect(&self, eventfd: &EventFd, gsi: u32) -> io::Result<()> {
+        Ok(self.register_irqfd(eventfd, gsi)?)
+    }
+
+    fn set_routes(&self, routes: &[Route]) -> io::Result<()> {
+        let entries: Vec<_> = routes.iter().map(Route::entry).collect();
+        let routing =
+            KvmIrqRouting::from_entries(&entries).map_err(|error| io::Error::other(format!("{error:?}")))?;
+        Ok(self.set_gsi_routing(&routing)?)
+    }
+
+    fn set_line(&self, line: u32, asserted: bool) -> io::Result<()> {
+        Ok(self.set_irq_line(line, asserted)?)
+    }
+}
+
+/// The routes of one VM.
+#[derive(Debug)]
+pub(super) struct Routes {
+    chips: Arc<dyn Chips>,
+    /// Of all functions, from [`PINS`] on.
+    messages: Mutex<Vec<Option<Message>>>,
+    /// Which functions assert each pin: pins are shared.
+    asserted: Mutex<[u32; PINS as usize]>,
+}
+
+impl Routes {
+    /// Connects the board's pins; there are no messages yet.
+    pub(super) fn new(chips: Arc<impl Chips + 'static>) -> io::Result<Arc<Self>> {
+        let routes = Self { chips, messages: Mutex::default(), asserted: Mutex::default() };
+        routes.install(&[])?;
+        Ok(Arc::new(routes))
+    }
+
+    /// Takes `count` numbers for the messages of the function of a device; they go nowhere yet.
+    pub(super) fn vectors(self: &Arc<Self>, device: u8, count: u16) -> io::Result<Arc<Vectors>> {
+        let eventfds = (0..count).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<Vec<_>>>()?;
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = messages.len();
+        for (gsi, eventfd) in (PINS + first as u32..).zip(&eventfds) {
+            self.chips.connect(eventfd, gsi)?;
+        }
+        messages.resize(first + usize::from(count), None);
+        Ok(Arc::new(Vectors { routes: Arc::clone(self), device, first, eventfds }))
+    }
+
+    fn install(&self, messages: &[Option<Message>]) -> io::Result<()> {
+        let mut routes = Vec::new();
+        for gsi in 0..PINS {
+            match gsi {
+                0..8 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_PIC_MASTER, pin: gsi }),
+                8..16 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_PIC_SLAVE, pin: gsi - 8 }),
+                _ => {}
+            }
+            // The timer, line 0, is at pin 2; the second 8259 is at line 2, which is nobody else's.
+            match gsi {
+                0 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_IOAPIC, pin: 2 }),
+                2 => {}
+                _ => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_IOAPIC, pin: gsi }),
+            }
+        }
+        let sent =
+            |(gsi, message): (u32, &Option<Message>)| message.map(|message| Route::Message { gsi, message });
+        routes.extend((PINS..).zip(messages).filter_map(sent));
+        self.chips.set_routes(&routes)
+    }
+}
+
+/// The messages of one function.
+#[derive(Debug)]
+pub(super) struct Vectors {
+    routes: Arc<Routes>,
+    device: u8,
+    first: usize,
+    eventfds: Vec<EventFd>,
+}
+
+impl Vectors {
+    /// The pin of the I/O APIC that the function's own pin is connected to.
+    pub(super) fn line(&self) -> u32 {
+        line_of(self.device, 0)
+    }
+}
+
+impl Interrupts for Vectors {
+    fn route(&self, messages: &[Option<Message>]) {
+        let mut all = self.routes.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.first..self.first + self.eventfds.len();
+        let Some(current) = all.get_mut(own.clone()) else { return };
+        let changed = current.iter().zip(messages).any(|(current, message)| current != message);
+        if !changed {
+            return;
+        }
+        for (current, message) in current.iter_mut().zip(messages) {
+            *current = *message;
+        }
+        if let Err(error) = self.routes.install(&all) {
+            // A message KVM has no route for is one that reaches no processor; those of other functions still do.
+            log::debug!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
+            if let Some(current) = all.get_mut(own) {
+                current.fill(None);
+            }
+            if let Err(error) = self.routes.install(&all) {
+                log::error!(target: "kvm", "interrupts are not routed: {error}");
+            }
+        }
+    }
+
+    fn set_pin(&self, asserted: bool) {
+        let line = self.line();
+        let mut pins = self.routes.asserted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pin) = pins.get_mut(line as usize) else { return };
+        let (before, own) = (*pin, 1 << self.device);
+        *pin = if asserted { before | own } else { before & !own };
+        if (*pin != 0) != (before != 0)
+            && let Err(error) = self.routes.chips.set_line(line, *pin != 0)
+        {
+            log::error!(target: "kvm", "line {line} of device {} cannot be set: {error}", self.device);
+        }
+    }
+
+    fn raise(&self, vector: u16) {
+        if let Some(eventfd) = self.eventfds.get(usize::from(vector)) {
+            // A counter that is full has not been looked at yet: the interrupt is pending anyway.
+            let _ = eventfd.write(1);
+        }
+    }
+}
+
+impl InterruptSink for Vectors {
+    fn raise(&self, vector: u16) {
+        Interrupts::raise(self, vector);
+    }
+
+    fn set_pin(&self, asserted: bool) {
+        Interrupts::set_pin(self, asserted);
+    }
+}
+
+/// What a function did with its interrupts, for tests.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct Recorder(Mutex<Recorded>);
+
+#[cfg(test)]
+#[derive(Debug, Default)]
+struct Recorded {
+    routes: Vec<Option<Message>>,
+    raised: Vec<u16>,
+    pin: bool,
+}
+
+#[cfg(test)]
+impl Recorder {
+    pub(super) fn routes(&self) -> Vec<Option<Message>> {
+        self.0.lock().unwrap().routes.clone()
+    }
+
+    /// The vectors raised since the last call.
+    pub(super) fn raised(&self) -> Vec<u16> {
+        std::mem::take(&mut self.0.lock().unwrap().raised)
+    }
+
+    pub(super) fn pin(&self) -> bool {
+        self.0.lock().unwrap().pin
+    }
+}
+
+#[cfg(test)]
+impl Interrupts for Recorder {
+    fn route(&self, messages: &[Option<Message>]) {
+        self.0.lock().unwrap().routes = messages.to_vec();
+    }
+
+    fn raise(&self, vector: u16) {
+        self.0.lock().unwrap().raised.push(vector);
+    }
+
+    fn set_pin(&self, asserted: bool) {
+        self.0.lock().unwrap().pin = asserted;
+    }
+}

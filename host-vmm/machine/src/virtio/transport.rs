@@ -1,0 +1,432 @@
+//! The PCI transport of virtio 1.2 (section 4.1): one BAR with the structures, and the capabilities that name them.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belfry_pci::{BarLayout, ConfigSpace, Identity, MSIX_ENTRY, show_interrupt};
+use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
+use vm_memory::GuestMemoryMmap;
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::common::{self, Action, Common};
+use super::interrupt::Interrupt;
+use super::ring::Rings;
+use super::worker::Worker;
+use super::{Broken, Device, Profile, Progress};
+use crate::interrupts::{Interrupts, line_of};
+use crate::pci::{Bar, Function};
+
+/// Red Hat's number, which virtio devices have.
+const VENDOR: u16 = 0x1af4;
+/// Number of a device that is not transitional: this and its virtio number.
+const DEVICE: u16 = 0x1040;
+const SUBSYSTEM: u16 = 0x1100;
+const CAP_VENDOR: u8 = 0x09;
+
+/// The only BAR, and what is where in it; the structures are far from each other, as nothing is gained otherwise.
+const BAR: u8 = 0;
+const BAR_SIZE: u64 = 16 << 10;
+const COMMON: u64 = 0;
+const ISR: u64 = 0x800;
+const DEVICE_CONFIG: u64 = 0x1000;
+const NOTIFY: u64 = 0x2000;
+const TABLE: u64 = 0x3000;
+const PENDING: u64 = 0x3800;
+const STRUCTURE: u64 = 0x800;
+/// Bytes between the notification addresses of two queues.
+const NOTIFY_MULTIPLIER: u64 = 4;
+
+/// `struct virtio_pci_cap`: types, and lengths with number and link.
+const CFG_COMMON: u8 = 1;
+const CFG_NOTIFY: u8 = 2;
+const CFG_ISR: u8 = 3;
+const CFG_DEVICE: u8 = 4;
+const CFG_PCI: u8 = 5;
+const CAP_LEN: usize = 16;
+const CAP_LEN_LONG: usize = 20;
+
+/// Lines in the log about what the driver did wrong, of one device.
+const COMPLAINTS: u32 = 8;
+
+/// A device at work.
+#[derive(Debug)]
+struct Engine {
+    device: Box<dyn Device>,
+    rings: Option<Rings>,
+}
+
+/// What vCPUs and the device's thread share. Locks are taken in the order engine, registers, interrupt.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    name: String,
+    memory: GuestMemoryMmap,
+    engine: Mutex<Engine>,
+    registers: Mutex<Common>,
+    interrupt: Arc<Interrupt>,
+    /// Notifications of the queues.
+    pub(super) kicks: Vec<EventFd>,
+    /// The guest waits for the device to stop.
+    pause: Arc<AtomicBool>,
+    bus_master: AtomicBool,
+    complaints: AtomicU32,
+}
+
+impl Shared {
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registers(&self) -> MutexGuard<'_, Common> {
+        self.registers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what the driver did wrong, as long as that is not too often.
+    fn complain(&self, what: std::fmt::Arguments<'_>) {
+        if self.complaints.fetch_add(1, Ordering::Relaxed) < COMPLAINTS {
+            log::warn!(target: "kvm", "{}: {what}", self.name);
+        } else {
+            log::debug!(target: "kvm", "{}: {what}", self.name);
+        }
+    }
+
+    /// Takes the device out of service.
+    pub(super) fn fail(&self, broken: &Broken) {
+        self.complain(format_args!("{broken}; it is out of service until its driver resets it"));
+        self.engine().rings = None;
+        if self.registers().set_needs_reset() {
+            self.interrupt.config();
+        }
+    }
+
+    /// Does one step of the device's work, if it may work at all.
+    pub(crate) fn work(&self) -> Progress {
+        while self.pause.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let mut engine = self.engine();
+        let Engine { device, rings: Some(rings) } = &mut *engine else { return Progress::Idle };
+        if !self.bus_master.load(Ordering::Acquire) {
+            return Progress::Idle;
+        }
+        match device.work(rings) {
+            Ok(progress) => progress,
+            Err(broken) => {
+                drop(engine);
+                self.fail(&broken);
+                Progress::Idle
+            }
+        }
+    }
+
+    /// What the device waits for on the host.
+    pub(super) fn host(&self) -> Option<(RawFd, EventSet)> {
+        let engine = self.engine();
+        engine.rings.is_some().then(|| engine.device.host()).flatten()
+    }
+
+    /// Takes the notification of a queue.
+    pub(super) fn take_kick(&self, queue: usize) {
+        if let Some(kick) = self.kicks.get(queue) {
+            // None: somebody else took it.
+            let _ = kick.read();
+        }
+    }
+
+    fn kick(&self, queue: u64) {
+        if let Some(kick) = self.kicks.get(queue as usize) {
+            // A counter that is full has been signalled.
+            let _ = kick.write(1);
+        }
+    }
+
+    fn reset(&self) {
+        self.pause.store(true, Ordering::Release);
+        let mut engine = self.engine();
+        engine.rings = None;
+        engine.device.reset();
+        self.registers().reset();
+        self.interrupt.reset();
+        self.pause.store(false, Ordering::Release);
+    }
+
+    fn start(&self) {
+        let mut engine = self.engine();
+        let queues = {
+            let registers = self.registers();
+            // Another vCPU may have reset the device since.
+            if !registers.running() {
+                return;
+            }
+            registers.queues()
+        };
+        match queues {
+            Ok(queues) => {
+                engine.rings =
+                    Some(Rings::new(queues, &self.memory, &self.interrupt, Arc::clone(&self.pause)));
+                drop(engine);
+                self.kick(0);
+            }
+            Err(broken) => {
+                drop(engine);
+                self.fail(&broken);
+            }
+        }
+    }
+}
+
+/// Where notifications come in without an exit.
+#[derive(Debug)]
+struct Placement {
+    vm: Option<Arc<VmFd>>,
+    base: Option<u64>,
+}
+
+/// A virtio device as a function of the root bus.
+#[derive(Debug)]
+pub(crate) struct VirtioFunction {
+    bars: [BarLayout; 1],
+    config: Mutex<ConfigSpace>,
+    /// Where the capability is through which the BAR can be reached from configuration space.
+    window: usize,
+    device_config: Vec<u8>,
+    placement: Mutex<Placement>,
+    pub(crate) shared: Arc<Shared>,
+    /// Stopped before the rest goes.
+    worker: Option<Worker>,
+}
+
+impl VirtioFunction {
+    /// Makes the function of device number `number`, which does nothing before it is started; without a VM,
+    /// notifications are exits.
+    pub(crate) fn new(
+        device: Box<dyn Device>,
+        number: u8,
+        memory: GuestMemoryMmap,
+        interrupts: Arc<dyn Interrupts>,
+        vm: Option<Arc<VmFd>>,
+    ) -> io::Result<Self> {
+        let profile = device.profile();
+        let queues = profile.queues.len();
+        let bars = [BarLayout { number: BAR, size: BAR_SIZE, wide: false }];
+        let (config, window) = config_space(&profile, number, &bars);
+        let kicks = (0..queues).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared {
+            name: profile.name.clone(),
+            registers: Mutex::new(Common::new(memory.clone(), profile.features, &profile.queues)),
+            memory,
+            engine: Mutex::new(Engine { device, rings: None }),
+            interrupt: Arc::new(Interrupt::new(queues, interrupts)),
+            kicks,
+            pause: Arc::default(),
+            bus_master: AtomicBool::new(false),
+            complaints: AtomicU32::new(0),
+        });
+        Ok(Self {
+            bars,
+            config: Mutex::new(config),
+            window,
+            device_config: profile.config,
+            placement: Mutex::new(Placement { vm, base: None }),
+            shared,
+            worker: None,
+        })
+    }
+
+    /// Starts the thread that works for the device.
+    pub(crate) fn start(mut self) -> io::Result<Self> {
+        self.worker = Some(Worker::start(Arc::clone(&self.shared), &self.shared.name)?);
+        Ok(self)
+    }
+
+    /// Interrupt vectors a device needs: one for each queue, one for its configuration.
+    pub(crate) fn vectors(device: &dyn Device) -> u16 {
+        device.profile().queues.len() as u16 + 1
+    }
+
+    fn config(&self) -> MutexGuard<'_, ConfigSpace> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The access the window in configuration space stands for, if it is one that can be.
+    fn window(&self) -> Option<(u64, usize)> {
+        let mut cap = [0; CAP_LEN];
+        self.config().read(self.window, &mut cap);
+        let word = |at: usize| u32::from_le_bytes([cap[at], cap[at + 1], cap[at + 2], cap[at + 3]]);
+        let (bar, offset, length) = (cap[4], u64::from(word(8)), word(12));
+        let fits = bar == BAR && matches!(length, 1 | 2 | 4) && offset.is_multiple_of(length.into());
+        (fits && offset + u64::from(length) <= BAR_SIZE).then_some((offset, length as usize))
+    }
+
+    /// Whether an access reaches the window's data.
+    fn at_window(&self, offset: usize, length: usize) -> bool {
+        let data = self.window + CAP_LEN;
+        offset < data + 4 && data < offset.saturating_add(length)
+    }
+
+    fn register(&self, vm: &VmFd, base: u64, add: bool) {
+        for (queue, kick) in (0u64..).zip(&self.shared.kicks) {
+            let address = IoEventAddress::Mmio(base + NOTIFY + queue * NOTIFY_MULTIPLIER);
+            let done = if add {
+                vm.register_ioevent(kick, &address, NoDatamatch)
+            } else {
+                vm.unregister_ioevent(kick, &address, NoDatamatch)
+            };
+            if let Err(error) = done {
+                // Notifications then arrive as exits.
+                log::debug!(target: "kvm", "{}: notifications at {base:#x}: {error}", self.shared.name);
+            }
+        }
+    }
+}
+
+/// The configuration space of a device, and where in it the window is.
+fn config_space(profile: &Profile, number: u8, bars: &[BarLayout]) -> (ConfigSpace, usize) {
+    let mut config = ConfigSpace::new(
+        belfry_pci::CONVENTIONAL,
+        &Identity {
+            vendor: VENDOR,
+            device: DEVICE + profile.id,
+            class: profile.class,
+            revision: 1,
+            subsystem_vendor: VENDOR,
+            subsystem: SUBSYSTEM,
+        },
+    );
+    for bar in bars {
+        config.bar(bar);
+    }
+    config.interrupt_pin(line_of(number, 0) as u8);
+    let queues = profile.queues.len() as u64;
+    config.msix(queues as u16 + 1, BAR, TABLE as u32, PENDING as u32);
+    // struct virtio_pci_cap without the link: cap_len, cfg_type, bar, id, two bytes of padding, offset, length
+    let cap = |cfg_type: u8, cap_len: usize, offset: u64, length: u64, rest: &[u8]| {
+        let mut body = vec![cap_len as u8, cfg_type, BAR, 0, 0, 0];
+        body.extend((offset as u32).to_le_bytes());
+        body.extend((length as u32).to_le_bytes());
+        body.extend(rest);
+        body
+    };
+    let notify = cap(
+        CFG_NOTIFY,
+        CAP_LEN_LONG,
+        NOTIFY,
+        queues * NOTIFY_MULTIPLIER,
+        &(NOTIFY_MULTIPLIER as u32).to_le_bytes(),
+    );
+    config.capability(CAP_VENDOR, &cap(CFG_COMMON, CAP_LEN, COMMON, common::SIZE, &[]));
+    config.capability(CAP_VENDOR, &notify);
+    config.capability(CAP_VENDOR, &cap(CFG_ISR, CAP_LEN, ISR, 1, &[]));
+    let length = profile.config.len() as u64;
+    if length > 0 {
+        config.capability(CAP_VENDOR, &cap(CFG_DEVICE, CAP_LEN, DEVICE_CONFIG, length, &[]));
+    }
+    let window = config.capability(CAP_VENDOR, &cap(CFG_PCI, CAP_LEN_LONG, 0, 0, &[0; 4]));
+    config.allow(window + 4, &[0xff]);
+    config.allow(window + 8, &[0xff; 12]);
+    (config, window)
+}
+
+impl Function for VirtioFunction {
+    fn config_read(&self, offset: usize, data: &mut [u8]) {
+        if self.at_window(offset, data.len())
+            && let Some((at, length)) = self.window()
+        {
+            let mut content = [0; 4];
+            self.read(BAR, at, &mut content[..length]);
+            self.config().put(self.window + CAP_LEN, &content);
+        }
+        self.config().read(offset, data);
+        if self.shared.interrupt.pending() {
+            show_interrupt(offset, data);
+        }
+    }
+
+    fn config_write(&self, offset: usize, data: &[u8]) {
+        let (control, bus_master) = {
+            let mut config = self.config();
+            config.write(offset, data);
+            (config.interrupt_control(), config.bus_master())
+        };
+        self.shared.interrupt.set_control(control);
+        if bus_master != self.shared.bus_master.swap(bus_master, Ordering::AcqRel) && bus_master {
+            self.shared.kick(0);
+        }
+        if self.at_window(offset, data.len())
+            && let Some((at, length)) = self.window()
+        {
+            let mut content = [0; 4];
+            self.config().read(self.window + CAP_LEN, &mut content);
+            self.write(BAR, at, &content[..length]);
+        }
+    }
+
+    fn bars(&self) -> &[BarLayout] {
+        &self.bars
+    }
+
+    fn place(&self, bars: &[Bar]) {
+        let mut placement = self.placement.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = bars.first().map(|bar| bar.base);
+        let before = std::mem::replace(&mut placement.base, base);
+        if let Some(vm) = placement.vm.as_ref().filter(|_| base != before) {
+            if let Some(before) = before {
+                self.register(vm, before, false);
+            }
+            if let Some(base) = base {
+                self.register(vm, base, true);
+            }
+        }
+    }
+
+    fn read(&self, _bar: u8, offset: u64, data: &mut [u8]) {
+        data.fill(0);
+        let interrupt = &self.shared.interrupt;
+        match (offset / STRUCTURE) * STRUCTURE {
+            COMMON => self.shared.registers().read(offset - COMMON, data, interrupt),
+            ISR if offset == ISR => {
+                if let Some(byte) = data.first_mut() {
+                    *byte = interrupt.take_isr();
+                }
+            }
+            DEVICE_CONFIG => {
+                for (at, byte) in ((offset - DEVICE_CONFIG) as usize..).zip(data) {
+                    *byte = self.device_config.get(at).copied().unwrap_or(0);
+                }
+            }
+            TABLE => interrupt.read_table(offset - TABLE, data),
+            PENDING => interrupt.read_pending(offset - PENDING, data),
+            _ => {}
+        }
+    }
+
+    fn write(&self, _bar: u8, offset: u64, data: &[u8]) {
+        let shared = &self.shared;
+        match (offset / STRUCTURE) * STRUCTURE {
+            COMMON => {
+                let actions = shared.registers().write(offset - COMMON, data, &shared.interrupt);
+                for action in actions {
+                    match action {
+                        Action::Reset => shared.reset(),
+                        Action::Start => shared.start(),
+                        Action::Break(broken) => shared.fail(&broken),
+                    }
+                }
+            }
+            NOTIFY => shared.kick((offset - NOTIFY) / NOTIFY_MULTIPLIER),
+            TABLE => shared.interrupt.write_table(offset - TABLE, data),
+            // Everything else is to be read only.
+            _ => {}
+        }
+    }
+}
+
+impl Drop for VirtioFunction {
+    fn drop(&mut self) {
+        self.place(&[]);
+    }
+}
+
+const _: () = assert!(64 * MSIX_ENTRY <= PENDING - TABLE, "the table runs into the pending bits");

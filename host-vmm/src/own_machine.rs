@@ -1,0 +1,56 @@
+//! Whether Belfry's own machine is worth using here: whether KVM is there, complete, and runs a guest's kernel code fast.
+
+use belfry_image::{BootRecord, Cache};
+
+use belfry_machine::KvmError;
+use belfry_machine::probe::{self, SLOWEST, Speed};
+
+/// The name of the answer's record.
+const RECORD: &str = "kvm-speed";
+
+/// Why KVM is not worth using.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// It does not make a machine.
+    #[error(transparent)]
+    NoMachine(#[from] KvmError),
+    /// It emulates kernel code.
+    #[error("{0} on this /dev/kvm, which has no hardware virtualisation under it")]
+    Slow(Speed),
+}
+
+/// Answers how fast KVM is, or why it is not worth using; the speed is measured once per boot of this computer.
+///
+/// # Errors
+///
+/// No KVM, one that makes no machine, or a slow one.
+pub fn usable(cache: &Cache) -> Result<Speed, Unusable> {
+    probe::check()?;
+    let record = BootRecord::new(cache, RECORD, "");
+    let speed = match record.get() {
+        Some(nanoseconds) => Speed { nanoseconds },
+        None => {
+            let speed = probe::measure()?;
+            record.set(speed.nanoseconds);
+            speed
+        }
+    };
+    if speed.nanoseconds <= SLOWEST { Ok(speed) } else { Err(Unusable::Slow(speed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_speed_decides() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path()).unwrap();
+        let record = BootRecord::new(&cache, RECORD, "");
+        record.set(0.7);
+        assert_eq!(usable(&cache).unwrap(), Speed { nanoseconds: 0.7 });
+        record.set(562.0);
+        let error = usable(&cache).unwrap_err().to_string();
+        assert!(error.contains("562.0 ns") && error.contains("no hardware virtualisation"), "{error}");
+    }
+}

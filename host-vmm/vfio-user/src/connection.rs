@@ -1,0 +1,244 @@
+//! A connection that reads whole messages only.
+//!
+//! Every message is read in full and bounded before anything looks at it, so an unknown command cannot shift the stream.
+//! A message that has begun has to end within a limit, and a reply has to be taken within it; between messages a client may
+//! be silent.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+
+use super::protocol::{HEADER_SIZE, Header, MAX_FDS, MAX_PAYLOAD, Message, Reply, encode};
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The socket failed, or the peer left in the middle of a message.
+    #[error("connection lost: {0}")]
+    Io(#[from] io::Error),
+    /// A header says a size no message can have.
+    #[error("message {command} of {size} bytes")]
+    Size {
+        /// The command.
+        command: u16,
+        /// The size in its header.
+        size: u32,
+    },
+    /// More file descriptors than were agreed.
+    #[error("more than {MAX_FDS} file descriptors in one message")]
+    TooManyFds,
+    /// The client began something and did not go on with it.
+    #[error("it has not {what} within {limit:?}")]
+    Slow {
+        /// What it should have done.
+        what: &'static str,
+        /// How long it had for that.
+        limit: Duration,
+    },
+}
+
+/// What waiting for a message came to.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A message.
+    Message(Message),
+    /// The client has closed the connection.
+    Closed,
+    /// Somebody has signalled the eventfd of the connection.
+    Woken,
+}
+
+/// A connected client.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    wake: Arc<OwnedFd>,
+    limit: Duration,
+    held: Vec<u8>,
+}
+
+impl Connection {
+    /// Wraps an accepted socket.
+    ///
+    /// `wake`, an eventfd, ends the wait for a message; `limit` is what the client has for each of its own steps.
+    #[must_use]
+    pub fn new(stream: UnixStream, wake: Arc<OwnedFd>, limit: Duration) -> Self {
+        Self { stream, wake, limit, held: Vec::new() }
+    }
+
+    /// Whether the next message, or a part of it, is there already.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))
+    }
+
+    /// Reads the next message; with `silence`, its first byte has to come within that time.
+    pub fn receive(&mut self, silence: Option<Duration>) -> Result<Incoming, ConnectionError> {
+        let first =
+            silence.map(|limit| Deadline { at: Instant::now() + limit, limit, what: "said anything" });
+        let mut head = [0; HEADER_SIZE];
+        let mut fds = Vec::new();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let wake = self.wake.as_fd();
+            if self.wait(PollFlags::IN, Some(wake), first.as_ref())? {
+                return Ok(Incoming::Woken);
+            }
+            let result = rustix::net::recvmsg(
+                &self.stream,
+                &mut [IoSliceMut::new(&mut head)],
+                &mut ancillary,
+                RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+            );
+            match result {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                other => break other.map_err(io::Error::from)?,
+            }
+        };
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.bytes == 0 {
+            return Ok(Incoming::Closed);
+        }
+        if received.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+            return Err(ConnectionError::TooManyFds);
+        }
+        let end = Deadline { at: Instant::now() + self.limit, limit: self.limit, what: "ended its message" };
+        self.read_exact(&mut head[received.bytes..], &end)?;
+        let header = Header::parse(&head);
+        let length = usize::try_from(header.size)
+            .ok()
+            .and_then(|size| size.checked_sub(HEADER_SIZE))
+            .filter(|length| *length <= MAX_PAYLOAD)
+            .ok_or(ConnectionError::Size { command: header.command, size: header.size })?;
+        let mut payload = vec![0; length];
+        self.read_exact(&mut payload, &end)?;
+        Ok(Incoming::Message(Message { header, payload, fds }))
+    }
+
+    /// Fills `bytes`, whatever pieces they come in, before the deadline.
+    fn read_exact(&self, mut bytes: &mut [u8], deadline: &Deadline) -> Result<(), ConnectionError> {
+        while !bytes.is_empty() {
+            match rustix::net::recv(&self.stream, &mut *bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok((count, _)) => bytes = &mut bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.wait(PollFlags::IN, None, Some(deadline))?;
+                }
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+            // A client that always has one more byte would not be seen by the wait.
+            deadline.left()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the socket is ready for `flags`; true where `wake` was signalled instead.
+    fn wait(
+        &self,
+        flags: PollFlags,
+        wake: Option<BorrowedFd<'_>>,
+        deadline: Option<&Deadline>,
+    ) -> Result<bool, ConnectionError> {
+        let mut fds = vec![PollFd::new(&self.stream, flags)];
+        fds.extend(wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN)));
+        loop {
+            let left = deadline.map(Deadline::left).transpose()?;
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(fds.get(1).is_some_and(|wake| !wake.revents().is_empty())),
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+        }
+    }
+
+    /// Answers `request` with `payload`, or with an errno.
+    ///
+    /// Nothing is sent where the request asked for no reply: an error there is the caller's to log.
+    pub fn reply(&mut self, request: &Header, answer: Result<Reply<'_>, i32>) -> Result<(), ConnectionError> {
+        if request.no_reply() {
+            return Ok(());
+        }
+        let fds = answer.as_ref().map(|reply| reply.fds.clone()).unwrap_or_default();
+        self.send(&encode(request, answer), &fds)
+    }
+
+    /// As [`Self::reply`], but only with the next [`Self::release`]; descriptors cannot be sent so.
+    pub fn hold(&mut self, request: &Header, answer: Result<Reply<'_>, i32>) {
+        if !request.no_reply() {
+            self.held.extend_from_slice(&encode(request, answer));
+        }
+    }
+
+    /// Sends the replies that were held back.
+    pub fn release(&mut self) -> Result<(), ConnectionError> {
+        let held = std::mem::take(&mut self.held);
+        self.send(&held, &[])
+    }
+
+    fn send(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ConnectionError> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL).into());
+        }
+        let taken = Deadline { at: Instant::now() + self.limit, limit: self.limit, what: "taken its reply" };
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let result = rustix::net::sendmsg(
+                &self.stream,
+                &[IoSlice::new(&bytes[sent..])],
+                &mut ancillary,
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            );
+            match result {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.wait(PollFlags::OUT, None, Some(&taken))?;
+                }
+                Err(errno) => return Err(io::Error::from(errno).into()),
+                Ok(count) => {
+                    sent += count;
+                    ancillary.clear();
+                }
+            }
+            taken.left()?;
+        }
+        Ok(())
+    }
+}
+
+/// Until when the client has to have done something.
+#[derive(Debug)]
+struct Deadline {
+    at: Instant,
+    limit: Duration,
+    what: &'static str,
+}
+
+impl Deadline {
+    /// The time left for a wait; an error once there is none.
+    fn left(&self) -> Result<Timespec, ConnectionError> {
+        let left = self.at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ConnectionError::Slow { what: self.what, limit: self.limit });
+        }
+        Ok(Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) })
+    }
+}

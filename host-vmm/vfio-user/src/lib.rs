@@ -1,0 +1,188 @@
+//! The device as a vfio-user server: any VMM that speaks the protocol gets the GPU as a PCI function.
+//!
+//! One client at a time. When it leaves, in whatever way, the device is reset and the next one is served. What a client
+//! may do, and what becomes of it then, is in `docs/vfio-user.md`.
+#![expect(unsafe_code, reason = "renews memory whose region it keeps")]
+
+mod bar_memory;
+pub mod connection;
+pub mod dma;
+mod eventfd;
+pub mod irqs;
+pub mod protocol;
+pub mod regions;
+pub mod server;
+mod shared_file;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use belfry_abi::pci;
+use belfry_device::{Gpu, GpuConfig, ResetKind, Resources};
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
+
+use bar_memory::BarMemory;
+pub use irqs::Irqs;
+pub use regions::Regions;
+pub use server::{Server, ServerError, StopHandle};
+
+/// How doorbell writes reach the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum DoorbellMode {
+    /// Every write is a message: exact and counted, at the price of an exit to the server.
+    #[default]
+    Trapped,
+    /// The page is mapped into the guest and looked at while queues are mapped: faster writes, less exact counts.
+    Polled,
+}
+
+/// Why the device could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Shared memory for VRAM or doorbells could not be had.
+    #[error("cannot get {size} bytes of shared memory for {what}: {source}")]
+    Memory {
+        /// `VRAM` or `doorbells`.
+        what: &'static str,
+        /// Bytes asked for.
+        size: u64,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Interrupts need asynchronous I/O to reach a client's eventfds without ever waiting for it.
+    #[error("cannot set up asynchronous I/O, which signals eventfds (see /proc/sys/fs/aio-max-nr): {0}")]
+    Interrupts(#[source] io::Error),
+    /// The device refused its configuration or resources.
+    #[error(transparent)]
+    Device(#[from] belfry_device::Error),
+    /// The server could not start.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+}
+
+/// A PCI function behind a server; implemented by the GPU, and by stand-ins in tests.
+pub trait Function: Send + Sync {
+    /// Reads configuration space.
+    fn config_read(&self, offset: usize, data: &mut [u8]);
+    /// Writes configuration space.
+    fn config_write(&self, offset: usize, data: &[u8]);
+    /// Reads a BAR; an error is an errno for the client.
+    fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32>;
+    /// Writes a BAR; an error is an errno for the client.
+    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32>;
+    /// The guest's memory map was replaced; returns when nothing uses the one before any more.
+    fn memory_changed(&self);
+    /// The system was reset.
+    fn reset(&self);
+    /// The client is gone: back to power-on, with nothing of its data left, and with other memory behind the regions
+    /// than the one it may have mapped still.
+    fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError>;
+}
+
+/// The GPU and the shared memory behind its BARs.
+#[derive(Debug)]
+pub struct GpuFunction {
+    gpu: Arc<Gpu>,
+    vram: BarMemory,
+    doorbells: BarMemory,
+}
+
+impl GpuFunction {
+    /// The device itself.
+    #[must_use]
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+}
+
+impl Function for GpuFunction {
+    fn config_read(&self, offset: usize, data: &mut [u8]) {
+        self.gpu.config_read(offset, data);
+    }
+
+    fn config_write(&self, offset: usize, data: &[u8]) {
+        self.gpu.config_write(offset, data);
+    }
+
+    fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32> {
+        // An access the device does not take yields zeros on its bus, not an error of the transport.
+        if let Err(error) = self.gpu.bar_read(bar, offset, data) {
+            log::debug!(target: "vfio_user", "read: {error}");
+        }
+        Ok(())
+    }
+
+    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32> {
+        if let Err(error) = self.gpu.bar_write(bar, offset, data) {
+            log::debug!(target: "vfio_user", "write: {error}");
+        }
+        Ok(())
+    }
+
+    fn memory_changed(&self) {
+        self.gpu.memory_changed();
+    }
+
+    fn reset(&self) {
+        self.gpu.reset(ResetKind::System);
+    }
+
+    fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError> {
+        // The first reset stops what still runs, the second one puts the discovery table into the new memory.
+        self.gpu.reset(ResetKind::System);
+        for (bar, memory) in [(VRAM_BAR, &self.vram), (DOORBELL_BAR, &self.doorbells)] {
+            // SAFETY: the GPU has the region for its whole life, and is alive as long as this is.
+            regions.replace_file(bar, unsafe { memory.renew() }?);
+        }
+        self.gpu.reset(ResetKind::System);
+        Ok(())
+    }
+}
+
+/// Which BAR is what (`Regions::new`).
+const VRAM_BAR: u8 = 0;
+const DOORBELL_BAR: u8 = 2;
+
+/// Makes a GPU and a server for it that listens on `path`.
+pub fn serve_gpu(
+    path: &Path,
+    config: GpuConfig,
+    doorbell: DoorbellMode,
+) -> Result<Server<GpuFunction>, SetupError> {
+    let config = GpuConfig { poll_doorbells: doorbell == DoorbellMode::Polled, ..config };
+    let vram_size = config.vram_size;
+    let (vram, vram_region) = BarMemory::new("VRAM", vram_size)?;
+    let (doorbells, doorbell_region) = BarMemory::new("doorbells", pci::DOORBELL_BAR_SIZE)?;
+    // SAFETY: the regions are in this frame.
+    let (vram_file, doorbell_file) = unsafe { (vram.renew()?, doorbells.renew()?) };
+    let system = GuestMemoryAtomic::new(GuestMemoryMmap::new());
+    let irqs = Arc::new(Irqs::new(pci::MSIX_VECTORS).map_err(SetupError::Interrupts)?);
+    let resources = Resources {
+        vram: vram_region,
+        doorbells: doorbell_region,
+        system: system.clone(),
+        interrupts: irqs.clone(),
+    };
+    let gpu = Gpu::new(config, resources)?;
+    let mapped_doorbells = (doorbell == DoorbellMode::Polled).then_some(doorbell_file);
+    let regions = Regions::new(
+        (vram_size, Some(vram_file)),
+        (pci::DOORBELL_BAR_SIZE, mapped_doorbells),
+        pci::REGISTER_BAR_SIZE,
+    );
+    let function = Arc::new(GpuFunction { gpu, vram, doorbells });
+    Ok(Server::bind(path, function, regions, irqs, system)?)
+}
+
+/// The argument that makes QEMU use a server on `path`.
+#[must_use]
+pub fn qemu_device(path: &Path) -> String {
+    serde_json::json!({
+        "driver": "vfio-user-pci",
+        "socket": { "type": "unix", "path": path.display().to_string() },
+    })
+    .to_string()
+}

@@ -1,0 +1,16 @@
+//! What every PCI function has: configuration space with its capabilities and BARs, and the MSI-X table.
+//!
+//! The GPU is made of it, and so are the virtio devices of Belfry's own machine. It knows no bus and sends no message: a
+//! function asks what a write has changed and does what follows.
+
+#![forbid(unsafe_code)]
+
+mod bar;
+mod config;
+mod interrupt;
+mod msix;
+
+pub use bar::{BARS, BarLayout};
+pub use config::{COMMAND, CONVENTIONAL, ConfigSpace, EXPRESS, Identity, show_interrupt};
+pub use interrupt::{InterruptControl, Message};
+pub use msix::{ENTRY as MSIX_ENTRY, Msix, VECTORS as MSIX_VECTORS};

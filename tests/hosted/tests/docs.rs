@@ -1,0 +1,69 @@
+//! Tables in the documentation that the code knows better: they must be what the code says.
+//!
+//! `BLESS=1 cargo test -p belfry-hosted-tests --test docs` writes them anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use belfry_abi::kfd::ioctl::{COMMANDS, CREATE_QUEUE, ioc_nr, ioc_size};
+use belfry_abi::kfd::queue::{
+    KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
+    KFD_IOC_QUEUE_TYPE_SDMA_XGMI,
+};
+use belfry_kfd_core::ioctl::{PARTIAL, REFUSED};
+use belfry_kfd_core::queue_manager::REFUSED_QUEUE_TYPES;
+
+/// Name of a queue type that may be refused.
+fn queue_type(queue_type: u32) -> &'static str {
+    match queue_type {
+        KFD_IOC_QUEUE_TYPE_COMPUTE => "COMPUTE",
+        KFD_IOC_QUEUE_TYPE_SDMA => "SDMA",
+        KFD_IOC_QUEUE_TYPE_SDMA_XGMI => "SDMA_XGMI",
+        KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => "SDMA_BY_ENG_ID",
+        other => panic!("no name for queue type {other}"),
+    }
+}
+
+/// What the driver makes of a command.
+fn state(command: u32) -> String {
+    if let Some(refused) = REFUSED.iter().find(|refused| refused.command == command) {
+        return format!("absent: {:?}, {}", refused.errno, refused.reason);
+    }
+    let types = REFUSED_QUEUE_TYPES.iter().filter(|_| command == CREATE_QUEUE).map(|refused| {
+        format!("type {}: {:?}, {}", queue_type(refused.queue_type), refused.errno, refused.reason)
+    });
+    let without_effect = PARTIAL.iter().filter(|partial| partial.command == command);
+    let missing: Vec<_> = types.chain(without_effect.map(|partial| partial.missing.to_owned())).collect();
+    if missing.is_empty() { "built".to_owned() } else { format!("partial: {}", missing.join("; ")) }
+}
+
+/// `docs/ioctls.md` as the driver's own tables give it.
+fn ioctls() -> String {
+    let mut text = String::from(
+        "# KFD ioctls\n\n\
+         What the guest driver does with every command of `/dev/kfd`. A number outside the table is answered `ENOTTY`.\n\
+         Commands of an older size are extended with zeros, and as much is copied back as the caller has room for.\n\n\
+         *absent*: refused with the error, by a table beside the dispatch. *partial*: runs but for what is listed: what is\n\
+         refused with an error, and what is taken without effect. *built*: the driver refuses no part of it as not built.\n\n\
+         | number | command | bytes | state |\n| --- | --- | --- | --- |\n",
+    );
+    for &(name, command) in COMMANDS {
+        let state = state(command);
+        let _ = writeln!(text, "| {:#04x} | {name} | {} | {state} |", ioc_nr(command), ioc_size(command));
+    }
+    text
+}
+
+#[test]
+fn ioctl_table_is_the_drivers() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ioctls.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, ioctls()).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        written,
+        ioctls(),
+        "docs/ioctls.md is stale: BLESS=1 cargo test -p belfry-hosted-tests --test docs"
+    );
+}
