@@ -32,7 +32,7 @@ pub struct GpuConfig {
     pub interrupt_pin: bool,
     /// Whether the guest can write doorbells without the device being told.
     ///
-    /// The scheduler then looks at the doorbell page by itself while queues are mapped, ever more rarely while nothing
+    /// The device's thread then looks at the doorbell page by itself while queues are mapped, ever more rarely while nothing
     /// happens. A host that calls [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint) after such writes does not need it.
     pub poll_doorbells: bool,
     /// How long a busy queue keeps its hardware slot while others wait for one, unless its gang asks for more.

@@ -4,25 +4,29 @@
 //! space and the BARs as values, and gets interrupts raised. The device opens no file and no socket.
 //!
 //! The way of a packet through the modules: [`doorbell`] → [`queue`] → [`vm`] → [`cp`] → [`shader`] → [`cp`] →
-//! [`interrupt`]; [`mes`] and [`mmio`] set the queues up, [`pci`] sits in front, [`hal`] holds what differs per chip.
+//! [`interrupt`]; firmware and the registers set the queues up, [`pci`] sits in front, [`chip`] holds what differs per chip.
 
+mod blocks;
+pub mod chip;
 pub mod config;
 pub mod cp;
 mod device;
 pub mod doorbell;
 mod error;
-pub mod hal;
+mod firmware;
 pub mod handover;
 pub mod interrupt;
 pub mod io;
 pub mod memory;
-pub mod mes;
-pub mod mmio;
-mod patience;
 pub mod pci;
+mod pm4;
 pub mod queue;
+mod regs;
+mod runner;
 pub mod shader;
 pub mod stats;
+mod threads;
+pub mod time;
 pub mod trace;
 pub mod vm;
 

@@ -24,8 +24,8 @@ pub struct Stats {
     pub mes_frames: u64,
     /// MES frames refused, whose fence was not written.
     pub mes_refused: u64,
-    /// Times the scheduler has looked at its queues.
-    pub scheduler_looks: u64,
+    /// Times the device's thread has looked at its queues.
+    pub runner_passes: u64,
     /// Queues the MES mapped (again).
     pub queues_mapped: u64,
     /// Queues taken off their slot to make room.
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
     pub(crate) register_writes: AtomicU64,
     pub(crate) mes_frames: AtomicU64,
     pub(crate) mes_refused: AtomicU64,
-    pub(crate) scheduler_looks: AtomicU64,
+    pub(crate) runner_passes: AtomicU64,
     pub(crate) queues_mapped: AtomicU64,
     pub(crate) queues_preempted: AtomicU64,
     pub(crate) ih_entries: AtomicU64,
@@ -118,7 +118,7 @@ impl Counters {
         stats.register_writes = get(&self.register_writes);
         stats.mes_frames = get(&self.mes_frames);
         stats.mes_refused = get(&self.mes_refused);
-        stats.scheduler_looks = get(&self.scheduler_looks);
+        stats.runner_passes = get(&self.runner_passes);
         stats.queues_mapped = get(&self.queues_mapped);
         stats.queues_preempted = get(&self.queues_preempted);
         stats.ih_entries = get(&self.ih_entries);

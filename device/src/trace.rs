@@ -2,7 +2,16 @@
 
 use belfry_isa::exec::Step;
 
-use crate::doorbell::Way;
+/// How the device came to know of a doorbell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// The write was an access.
+    Trapped,
+    /// The host said that there was a write.
+    Woken,
+    /// The value in the page had changed.
+    Polled,
+}
 
 /// One step; the numbers are what a reader needs to follow one dispatch through the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,7 +47,7 @@ pub enum TraceEvent {
         /// Dword index of the queue's doorbell.
         doorbell: u32,
     },
-    /// The scheduler answered (or refused) a MES frame.
+    /// The MES answered (or refused) a frame.
     MesFrame {
         /// Opcode of the frame.
         opcode: u32,

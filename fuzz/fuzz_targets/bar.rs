@@ -3,9 +3,9 @@
 #![no_main]
 
 use belfry_abi::pci;
-use belfry_abi::regs::Register as _;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
 use belfry_device::ResetKind;
+use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::access::{Access, accesses};
 use belfry_fuzz::device::Device;
 use libfuzzer_sys::fuzz_target;
@@ -50,7 +50,7 @@ fuzz_target!(|input: &[u8]| {
 fn write(device: &Device, bar: u8, access: &Access, quiet: bool) {
     let (offset, data) = (access.offset, access.data());
     let enabled = bar == pci::BAR_DOORBELLS && {
-        let register = device.bar_read(pci::BAR_REGISTERS, RCC_DOORBELL_APER_EN::OFFSET, 4);
+        let register = device.bar_read(pci::BAR_REGISTERS, u64::from(dword::<RCC_DOORBELL_APER_EN>()) * 4, 4);
         register.is_some_and(|value| value[0] & 1 == 1)
     };
     let before = device.bar_read(bar, offset, data.len());

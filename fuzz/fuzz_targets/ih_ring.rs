@@ -15,12 +15,27 @@ use belfry_abi::regs::osssys::{
     IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR, IH_RB_WPTR_ADDR_HI,
     IH_RB_WPTR_ADDR_LO,
 };
+use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::device::COMMAND;
 use belfry_fuzz::driver::{BASE, Driver, GART, PROCESS, SIZE, kernel};
 use belfry_fuzz::rig::Rig;
 use libfuzzer_sys::fuzz_target;
 use vm_memory::{Bytes as _, GuestAddress};
 use zerocopy::IntoBytes as _;
+
+/// Where the ring's registers are, as absolute dword indices.
+mod at {
+    use super::*;
+
+    pub const DOORBELL_RPTR: u32 = dword::<IH_DOORBELL_RPTR>();
+    pub const BASE: u32 = dword::<IH_RB_BASE>();
+    pub const BASE_HI: u32 = dword::<IH_RB_BASE_HI>();
+    pub const CNTL: u32 = dword::<IH_RB_CNTL>();
+    pub const RPTR: u32 = dword::<IH_RB_RPTR>();
+    pub const WPTR: u32 = dword::<IH_RB_WPTR>();
+    pub const WPTR_ADDR_HI: u32 = dword::<IH_RB_WPTR_ADDR_HI>();
+    pub const WPTR_ADDR_LO: u32 = dword::<IH_RB_WPTR_ADDR_LO>();
+}
 
 const ENTRY: u32 = 32;
 const OVERFLOW: u32 = 1;
@@ -114,16 +129,16 @@ fuzz_target!(|steps: Vec<Step>| {
     let mut model = Model { armed: true, master: true, ..Model::default() };
     model.memory = window();
     // From a ring that works, on.
-    model.write(IH_RB_CNTL::INDEX, 0);
+    model.write(at::CNTL, 0);
     for (index, value) in [
-        (IH_RB_BASE::INDEX, (kernel(WINDOW.0) >> 8) as u32),
-        (IH_RB_BASE_HI::INDEX, (kernel(WINDOW.0) >> 40) as u32),
-        (IH_RB_WPTR_ADDR_LO::INDEX, (kernel(WINDOW.0) + 0x8000) as u32),
-        (IH_RB_WPTR_ADDR_HI::INDEX, (kernel(WINDOW.0) >> 32) as u32),
-        (IH_RB_RPTR::INDEX, 0),
-        (IH_RB_WPTR::INDEX, 0),
-        (IH_DOORBELL_RPTR::INDEX, (doorbell::IH * 2) | (1 << 28)),
-        (IH_RB_CNTL::INDEX, control(4, 0xff)),
+        (at::BASE, (kernel(WINDOW.0) >> 8) as u32),
+        (at::BASE_HI, (kernel(WINDOW.0) >> 40) as u32),
+        (at::WPTR_ADDR_LO, (kernel(WINDOW.0) + 0x8000) as u32),
+        (at::WPTR_ADDR_HI, (kernel(WINDOW.0) >> 32) as u32),
+        (at::RPTR, 0),
+        (at::WPTR, 0),
+        (at::DOORBELL_RPTR, (doorbell::IH * 2) | (1 << 28)),
+        (at::CNTL, control(4, 0xff)),
     ] {
         model.write(index, value);
     }
@@ -158,18 +173,18 @@ fn control(size: u8, flags: u8) -> u32 {
 impl Model {
     fn step(&mut self, driver: &mut Driver<'_>, step: &Step) {
         match *step {
-            Step::Control { size, flags } => self.write(IH_RB_CNTL::INDEX, control(4 + size % 6, flags)),
-            Step::AnyControl(bits) => self.write(IH_RB_CNTL::INDEX, bits),
+            Step::Control { size, flags } => self.write(at::CNTL, control(4 + size % 6, flags)),
+            Step::AnyControl(bits) => self.write(at::CNTL, bits),
             Step::Base(place) => {
-                self.write(IH_RB_BASE::INDEX, (place.address() >> 8) as u32);
-                self.write(IH_RB_BASE_HI::INDEX, (place.address() >> 40) as u32);
+                self.write(at::BASE, (place.address() >> 8) as u32);
+                self.write(at::BASE_HI, (place.address() >> 40) as u32);
             }
             Step::WptrAddress(place) => {
-                self.write(IH_RB_WPTR_ADDR_LO::INDEX, place.address() as u32);
-                self.write(IH_RB_WPTR_ADDR_HI::INDEX, (place.address() >> 32) as u32);
+                self.write(at::WPTR_ADDR_LO, place.address() as u32);
+                self.write(at::WPTR_ADDR_HI, (place.address() >> 32) as u32);
             }
-            Step::Rptr(pointer) => self.write(IH_RB_RPTR::INDEX, pointer.value()),
-            Step::Wptr(pointer) => self.write(IH_RB_WPTR::INDEX, pointer.value()),
+            Step::Rptr(pointer) => self.write(at::RPTR, pointer.value()),
+            Step::Wptr(pointer) => self.write(at::WPTR, pointer.value()),
             Step::Acknowledge { by_doorbell, entries } => {
                 let rptr =
                     entries.map_or(self.wptr, |entries| self.rptr.wrapping_add(u32::from(entries) * ENTRY));
@@ -180,13 +195,13 @@ impl Model {
                         self.acknowledge(rptr);
                     }
                 } else {
-                    self.write(IH_RB_RPTR::INDEX, rptr);
+                    self.write(at::RPTR, rptr);
                 }
             }
             Step::Doorbell { offset, enable } => {
                 // The kernel's own rings keep theirs.
                 let offset = u32::from(offset) % 0x400 + 0x100;
-                self.write(IH_DOORBELL_RPTR::INDEX, offset | u32::from(enable) << 28);
+                self.write(at::DOORBELL_RPTR, offset | u32::from(enable) << 28);
             }
             Step::Raise(times) => (0..=times % 40).for_each(|_| self.raise(driver)),
             Step::BusMaster(on) => {
@@ -210,22 +225,20 @@ impl Model {
         RIG.write(index, value);
         let high = |value: u32, mask: u64| (u64::from(value) & mask) << 32;
         match index {
-            IH_RB_CNTL::INDEX => {
+            at::CNTL => {
                 let cntl = IH_RB_CNTL::from_bits(value);
                 self.armed |= cntl.rb_enable() && !self.cntl.rb_enable();
                 self.overflow &= !cntl.wptr_overflow_clear();
                 self.cntl = cntl;
             }
-            IH_RB_BASE::INDEX => self.base = self.base & !0xff_ffff_ff00 | u64::from(value) << 8,
-            IH_RB_BASE_HI::INDEX => self.base = self.base & 0xff_ffff_ff00 | high(value, 0xff) << 8,
-            IH_RB_WPTR_ADDR_LO::INDEX => {
-                self.wptr_address = self.wptr_address >> 32 << 32 | u64::from(value & !3)
-            }
-            IH_RB_WPTR_ADDR_HI::INDEX => {
+            at::BASE => self.base = self.base & !0xff_ffff_ff00 | u64::from(value) << 8,
+            at::BASE_HI => self.base = self.base & 0xff_ffff_ff00 | high(value, 0xff) << 8,
+            at::WPTR_ADDR_LO => self.wptr_address = self.wptr_address >> 32 << 32 | u64::from(value & !3),
+            at::WPTR_ADDR_HI => {
                 self.wptr_address = self.wptr_address & 0xffff_ffff | high(value, 0xffff);
             }
-            IH_RB_RPTR::INDEX => self.acknowledge(value),
-            IH_RB_WPTR::INDEX => {
+            at::RPTR => self.acknowledge(value),
+            at::WPTR => {
                 self.wptr = self.inside(value);
                 self.overflow = value & OVERFLOW != 0;
             }
@@ -313,8 +326,8 @@ impl Model {
 
     fn check(&mut self) {
         let bits = self.wptr | if self.overflow { OVERFLOW } else { 0 };
-        assert_eq!(RIG.read(IH_RB_WPTR::INDEX), bits, "the write pointer");
-        assert_eq!(RIG.read(IH_RB_RPTR::INDEX), self.rptr, "the read pointer");
+        assert_eq!(RIG.read(at::WPTR), bits, "the write pointer");
+        assert_eq!(RIG.read(at::RPTR), self.rptr, "the read pointer");
         assert_eq!(RIG.raised.take(), std::mem::take(&mut self.raised), "interrupts");
     }
 

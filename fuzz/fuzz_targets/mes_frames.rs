@@ -12,7 +12,8 @@ use arbitrary::Arbitrary;
 use belfry_abi::mes::{
     self, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueryStatus, Resume, SetHwResources, Suspend,
 };
-use belfry_abi::regs::{Register as _, gc};
+use belfry_abi::regs::gc;
+use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::change::{Change, Word};
 use belfry_fuzz::driver::{CONTEXT, DATA, Driver, QUEUES, kernel};
 use belfry_fuzz::rig::Rig;
@@ -188,10 +189,10 @@ impl Scheduler<'_> {
         }
         match MiscOpcode(frame.opcode) {
             // Any register, one time out of four.
-            MiscOpcode::WRITE_REG if opcode < 0xc0 => frame.data[0] = gc::SCRATCH_REG0::INDEX,
+            MiscOpcode::WRITE_REG if opcode < 0xc0 => frame.data[0] = dword::<gc::SCRATCH_REG0>(),
             MiscOpcode::WRITE_REG => self.wild = true,
             MiscOpcode::WAIT_REG_MEM if opcode < 0xc0 => {
-                (frame.data[3], frame.data[4]) = (gc::SCRATCH_REG0::INDEX, gc::SCRATCH_REG0::INDEX);
+                (frame.data[3], frame.data[4]) = (dword::<gc::SCRATCH_REG0>(), dword::<gc::SCRATCH_REG0>());
             }
             MiscOpcode::WAIT_REG_MEM => self.wild = true,
             MiscOpcode::READ_REG => {

@@ -5,6 +5,7 @@
 use belfry_abi::pci::{BAR_REGISTERS, MSIX_TABLE_OFFSET, MSIX_VECTORS};
 use belfry_abi::regs::Register;
 use belfry_abi::regs::osssys::{IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR};
+use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::access::{Access, accesses};
 use belfry_fuzz::device::COMMAND;
 use belfry_fuzz::kvm::messages::{Messages, is_taken};
@@ -40,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
 
 impl Guest {
     fn register<R: Register>(&self, value: u32) {
-        assert!(self.messages.register_write(u64::from(R::INDEX) * 4, &value.to_le_bytes()));
+        assert!(self.messages.register_write(u64::from(dword::<R>()) * 4, &value.to_le_bytes()));
     }
 
     /// A ring that interrupts as soon as it is acknowledged with an entry left.

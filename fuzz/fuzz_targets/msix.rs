@@ -7,6 +7,7 @@
 use belfry_abi::pci::{BAR_REGISTERS, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET, MSIX_VECTORS};
 use belfry_abi::regs::Register;
 use belfry_abi::regs::osssys::{IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR};
+use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::access::{Access, accesses};
 use belfry_fuzz::device::{COMMAND, Device, FLR, FLR_BIT};
 use libfuzzer_sys::fuzz_target;
@@ -41,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
 
 impl Model {
     fn register<R: Register>(&self, value: u32) {
-        assert!(self.device.bar_write(BAR_REGISTERS, u64::from(R::INDEX) * 4, &value.to_le_bytes()));
+        assert!(self.device.bar_write(BAR_REGISTERS, u64::from(dword::<R>()) * 4, &value.to_le_bytes()));
     }
 
     /// The state after power on, and a ring that interrupts whenever it is acknowledged with an entry left.

@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 use arbitrary::Arbitrary;
 use belfry_abi::aql::{AmdFormat, PacketHeader, PacketType};
 use belfry_abi::pm4::Opcode;
-use belfry_abi::regs::{Register as _, gc};
+use belfry_abi::regs::gc;
+use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::change::Word;
 use belfry_fuzz::driver::{BUFFERS, DATA, Driver, kernel, user};
 use belfry_fuzz::rig::Rig;
@@ -166,7 +167,7 @@ impl Model<'_> {
             let Some(&header) = self.stream.get(self.taken) else { break };
             let length = match header >> 30 {
                 2 => 1,
-                3 if header >> 16 & 0x3fff == 0x3fff => 1,
+                3 if header >> 16 & 0x3fff == 0x3fff && header >> 8 & 0xff == 0x10 => 1,
                 3 => u64::from(header >> 16 & 0x3fff) + 2,
                 _ => u64::MAX,
             };
@@ -205,14 +206,14 @@ impl Model<'_> {
                 // From registers to registers only for those that do nothing.
                 let control = if for_kernel && control >> 8 & 0xf == 0 { control | 1 << 8 } else { *control };
                 let [from, to] = [source.address(of), target.address(of)];
-                let from = if for_kernel { [gc::SCRATCH_REG0::INDEX, 0] } else { from };
+                let from = if for_kernel { [dword::<gc::SCRATCH_REG0>(), 0] } else { from };
                 packet(Opcode::COPY_DATA, &[control, from[0], from[1], to[0], to[1]])
             }
             Packet::Wait { control, at, reference, mask } => {
                 let mut control = u32::from(*control & 7) | u32::from(*control & 0x10);
                 let mut at = at.address(of);
                 if for_kernel && control & 0x10 == 0 {
-                    at = [gc::SCRATCH_REG0::INDEX, gc::SCRATCH_REG0::INDEX];
+                    at = [dword::<gc::SCRATCH_REG0>(), dword::<gc::SCRATCH_REG0>()];
                     control |= u32::from(*reference & 1) << 6;
                 }
                 packet(Opcode::WAIT_REG_MEM, &[control, at[0], at[1], (*reference).into(), *mask, 4])
@@ -231,7 +232,7 @@ impl Model<'_> {
                 packet(Opcode::INDIRECT_BUFFER, &[lo, hi, *control])
             }
             Packet::Register { wild, index, value } => {
-                let index = if *wild { (*index).into() } else { gc::SCRATCH_REG0::INDEX };
+                let index = if *wild { (*index).into() } else { dword::<gc::SCRATCH_REG0>() };
                 self.wild |= *wild && for_kernel;
                 packet(Opcode::WRITE_DATA, &[0, index, 0, *value])
             }

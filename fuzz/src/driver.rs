@@ -11,6 +11,7 @@ use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, P
 use belfry_abi::mes::{self, ApiStatus, FRAME_SIZE, Header, Opcode, QueryStatus, SetHwResources};
 use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Register as _, gc, nbio, osssys};
+use belfry_device::chip::gfx1100::dword;
 use zerocopy::{FromZeros as _, Immutable, IntoBytes};
 
 use crate::device::COMMAND;
@@ -122,7 +123,7 @@ impl<'a> Driver<'a> {
     /// Memory space, bus mastering and doorbells on.
     pub fn enable(&self) {
         self.rig.gpu.config_write(COMMAND, &[6, 0]);
-        self.rig.write(nbio::RCC_DOORBELL_APER_EN::INDEX, 1);
+        self.rig.write(dword::<nbio::RCC_DOORBELL_APER_EN>(), 1);
     }
 
     fn map_memory(&self) {
@@ -143,12 +144,12 @@ impl<'a> Driver<'a> {
         }
         for vmid in 8..16 {
             self.select(0, 0, 0, vmid);
-            self.rig.write(gc::SH_MEM_BASES::INDEX, 0x0001_0002);
+            self.rig.write(dword::<gc::SH_MEM_BASES>(), 0x0001_0002);
         }
         self.select(0, 0, 0, 0);
-        self.rig.write_pair(gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX, 1);
-        self.rig.write_pair(gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32::INDEX, GART >> 12);
-        self.rig.write_pair(gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32::INDEX, (GART >> 12) + pages - 1);
+        self.rig.write_pair(dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>(), 1);
+        self.rig.write_pair(dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32>(), GART >> 12);
+        self.rig.write_pair(dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32>(), (GART >> 12) + pages - 1);
         let mut cntl = self.rig.get::<gc::GCVM_CONTEXT0_CNTL>();
         cntl.set_enable_context(true);
         cntl.set_page_table_depth(0);
@@ -167,10 +168,10 @@ impl<'a> Driver<'a> {
 
     fn start_interrupts(&self) {
         let rig = self.rig;
-        rig.write(osssys::IH_RB_BASE::INDEX, (kernel(IH_RING) >> 8) as u32);
-        rig.write(osssys::IH_RB_BASE_HI::INDEX, (kernel(IH_RING) >> 40) as u32);
-        rig.write(osssys::IH_RB_WPTR_ADDR_LO::INDEX, kernel(IH_WPTR) as u32);
-        rig.write(osssys::IH_RB_WPTR_ADDR_HI::INDEX, (kernel(IH_WPTR) >> 32) as u32);
+        rig.write(dword::<osssys::IH_RB_BASE>(), (kernel(IH_RING) >> 8) as u32);
+        rig.write(dword::<osssys::IH_RB_BASE_HI>(), (kernel(IH_RING) >> 40) as u32);
+        rig.write(dword::<osssys::IH_RB_WPTR_ADDR_LO>(), kernel(IH_WPTR) as u32);
+        rig.write(dword::<osssys::IH_RB_WPTR_ADDR_HI>(), (kernel(IH_WPTR) >> 32) as u32);
         let mut bell = osssys::IH_DOORBELL_RPTR::from_bits(0);
         bell.set_offset(doorbell::IH * 2);
         bell.set_enable(true);
@@ -189,15 +190,15 @@ impl<'a> Driver<'a> {
         let (rig, mqd) = (self.rig, self.kiq.mqd());
         rig.put(self.kiq.mqd_memory(), &mqd);
         self.select(3, 1, 0, 0);
-        rig.write_pair(gc::CP_MQD_BASE_ADDR::INDEX, mqd.mqd_base());
-        rig.write(gc::CP_HQD_PQ_BASE::INDEX, mqd.cp_hqd_pq_base_lo);
-        rig.write(gc::CP_HQD_PQ_BASE_HI::INDEX, mqd.cp_hqd_pq_base_hi);
-        rig.write(gc::CP_HQD_PQ_CONTROL::INDEX, mqd.cp_hqd_pq_control);
-        rig.write_pair(gc::CP_HQD_PQ_RPTR_REPORT_ADDR::INDEX, mqd.pq_rptr_report_addr());
-        rig.write_pair(gc::CP_HQD_PQ_WPTR_POLL_ADDR::INDEX, mqd.pq_wptr_poll_addr());
-        rig.write(gc::CP_HQD_PQ_DOORBELL_CONTROL::INDEX, mqd.cp_hqd_pq_doorbell_control);
-        rig.write(gc::CP_HQD_VMID::INDEX, 0);
-        rig.write(gc::CP_HQD_ACTIVE::INDEX, 1);
+        rig.write_pair(dword::<gc::CP_MQD_BASE_ADDR>(), mqd.mqd_base());
+        rig.write(dword::<gc::CP_HQD_PQ_BASE>(), mqd.cp_hqd_pq_base_lo);
+        rig.write(dword::<gc::CP_HQD_PQ_BASE_HI>(), mqd.cp_hqd_pq_base_hi);
+        rig.write(dword::<gc::CP_HQD_PQ_CONTROL>(), mqd.cp_hqd_pq_control);
+        rig.write_pair(dword::<gc::CP_HQD_PQ_RPTR_REPORT_ADDR>(), mqd.pq_rptr_report_addr());
+        rig.write_pair(dword::<gc::CP_HQD_PQ_WPTR_POLL_ADDR>(), mqd.pq_wptr_poll_addr());
+        rig.write(dword::<gc::CP_HQD_PQ_DOORBELL_CONTROL>(), mqd.cp_hqd_pq_doorbell_control);
+        rig.write(dword::<gc::CP_HQD_VMID>(), 0);
+        rig.write(dword::<gc::CP_HQD_ACTIVE>(), 1);
         self.select(0, 0, 0, 0);
     }
 
@@ -226,8 +227,8 @@ impl<'a> Driver<'a> {
     pub fn kiq_works(&mut self) -> bool {
         self.fences += 1;
         let value = 0xcafe_0000 | self.fences as u32;
-        self.kiq(&[3 << 30 | 3 << 16 | 0x37 << 8, 1 << 16, gc::SCRATCH_REG0::INDEX, 0, value]);
-        self.rig.read(gc::SCRATCH_REG0::INDEX) == value
+        self.kiq(&[3 << 30 | 3 << 16 | 0x37 << 8, 1 << 16, dword::<gc::SCRATCH_REG0>(), 0, value]);
+        self.rig.read(dword::<gc::SCRATCH_REG0>()) == value
     }
 
     /// A fence that says nothing yet: where, and what a frame is given.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use belfry_abi::pci;
 use belfry_abi::regs::Register;
+use belfry_device::chip::gfx1100::dword;
 use belfry_device::{Gpu, GpuConfig, MsixTable, ResetKind, Resources};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -203,12 +204,12 @@ impl Rig {
 
     /// Reads a register by its type.
     pub fn get<R: Register>(&self) -> R {
-        R::from_bits(self.read(R::INDEX))
+        R::from_bits(self.read(dword::<R>()))
     }
 
     /// Writes a register by its type.
     pub fn set<R: Register>(&self, register: R) {
-        self.write(R::INDEX, register.bits());
+        self.write(dword::<R>(), register.bits());
     }
 
     /// Writes a doorbell.

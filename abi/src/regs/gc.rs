@@ -3,8 +3,7 @@
 //! Offsets: Linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_11_0_0_offset.h`; fields: the `_sh_mask.h` beside it.
 
 registers! {
-    /// Dword bases of the segments, as the IP discovery table declares them.
-    bases [0x1260, 0xa000, 0x1c000, 0x2402c00];
+    ip GC;
     /// Busy bits of the graphics blocks.
     GRBM_STATUS @ 0:0xda4 Ro = 0x0 { pub gui_active, set_gui_active: 31; }
     /// Busy bits of the command processor; 0 is idle.

@@ -3,8 +3,7 @@
 //! Offsets: Linux `drivers/gpu/drm/amd/include/asic_reg`, `mmhub_3_0_0_offset.h`; fields: the `_sh_mask.h` beside it.
 
 registers! {
-    /// Dword bases of the segments, as the IP discovery table declares them.
-    bases [0x1a000, 0x2408800];
+    ip MMHUB;
     /// Page table shape of VMID 0; VMID n is n dwords further.
     MMVM_CONTEXT0_CNTL @ 0:0x740 Rw = 0x0 {
         pub enable_context, set_enable_context: 0;

@@ -1,18 +1,88 @@
-//! Registers by block, as dword indices in the register BAR.
+//! Registers by IP block.
 //!
-//! One `registers!` declaration gives each register its type (named verbatim as upstream names it), its absolute dword
-//! index, its access class, its value after reset, and an `ALL` table. Only registers that somebody acts on are here;
-//! everything else in the BAR is storage to whoever needs it. Bases are self-declared by the device's IP discovery table;
-//! these are Navi 31's.
+//! A register lies in a block of the chip, at an offset within one of the block's segments: that is how the published
+//! headers name it (`regNAME` and `regNAME_BASE_IDX`), and it is the same on every chip with that version of the block.
+//! Where the segments of each instance of a block lie in the register BAR differs from chip to chip: the IP discovery
+//! table says so.
+//!
+//! One `registers!` declaration gives each register its type (named verbatim as upstream names it), its block and offset,
+//! its access class, its value after reset, and an `ALL` table. Only registers that somebody acts on are here;
+//! everything else in the BAR is storage to whoever needs it.
+
+/// A kind of IP block, by the hardware id that the discovery table knows it by.
+///
+/// Source: Linux `drivers/gpu/drm/amd/include/soc15_hw_ip.h`, `*_HWID`.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ip(pub u16);
+
+impl Ip {
+    /// System management unit.
+    pub const MP1: Self = Self(1);
+    /// Thermal control.
+    pub const THM: Self = Self(3);
+    /// System management I/O: clocks and straps.
+    pub const SMUIO: Self = Self(4);
+    /// Graphics core.
+    pub const GC: Self = Self(11);
+    /// Video codecs.
+    pub const VCN: Self = Self(12);
+    /// Memory hub of everything outside the graphics core.
+    pub const MMHUB: Self = Self(34);
+    /// Address translation hub.
+    pub const ATHUB: Self = Self(35);
+    /// Operating system services: the interrupt handler.
+    pub const OSSSYS: Self = Self(40);
+    /// Host data path.
+    pub const HDP: Self = Self(41);
+    /// First SDMA engine.
+    pub const SDMA0: Self = Self(42);
+    /// Second SDMA engine.
+    pub const SDMA1: Self = Self(43);
+    /// Bus interface.
+    pub const NBIF: Self = Self(108);
+    /// Platform security processor.
+    pub const MP0: Self = Self(255);
+}
+
+/// Where a register lies within its block: a segment, and dwords from the segment's base.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Offset {
+    /// Index into the bases that the discovery table lists for the block (`regNAME_BASE_IDX`).
+    pub segment: u8,
+    /// Dwords from that base (`regNAME`).
+    pub dword: u32,
+}
+
+impl Offset {
+    /// The place `dwords` further: element `dwords` of an array of registers that begins here.
+    #[must_use]
+    pub const fn plus(self, dwords: u32) -> Self {
+        Self { segment: self.segment, dword: self.dword + dwords }
+    }
+
+    /// Which element of the array of `count` registers that begins at `first` this is, if it is one.
+    #[must_use]
+    pub const fn element(self, first: Self, count: u32) -> Option<u32> {
+        if self.segment == first.segment && self.dword >= first.dword && self.dword - first.dword < count {
+            Some(self.dword - first.dword)
+        } else {
+            None
+        }
+    }
+
+    const fn is_before(self, other: Self) -> bool {
+        self.segment < other.segment || (self.segment == other.segment && self.dword < other.dword)
+    }
+}
 
 /// A register of 32 bits.
 pub trait Register: Copy {
     /// Upstream's name without its `reg` prefix.
     const NAME: &'static str;
-    /// Absolute dword index: the byte offset in BAR5 is four times this.
-    const INDEX: u32;
-    /// Byte offset in BAR5.
-    const OFFSET: u64 = Self::INDEX as u64 * 4;
+    /// Block it belongs to.
+    const IP: Ip;
+    /// Where it lies in its block.
+    const AT: Offset;
     /// Access class.
     const ACCESS: Access;
     /// Value after reset.
@@ -41,20 +111,20 @@ pub enum Access {
 pub struct Description {
     /// [`Register::NAME`].
     pub name: &'static str,
-    /// [`Register::INDEX`].
-    pub index: u32,
+    /// [`Register::AT`].
+    pub at: Offset,
     /// [`Register::ACCESS`].
     pub access: Access,
     /// [`Register::RESET`].
     pub reset: u32,
 }
 
-/// Whether the indices rise strictly, that is: the table is sorted and no register is in it twice.
+/// Whether the offsets rise strictly, that is: the table is sorted and no register is in it twice.
 #[must_use]
 pub const fn is_sorted_and_unique(table: &[Description]) -> bool {
     let mut i = 1;
     while i < table.len() {
-        if table[i - 1].index >= table[i].index {
+        if !table[i - 1].at.is_before(table[i].at) {
             return false;
         }
         i += 1;
@@ -65,16 +135,16 @@ pub const fn is_sorted_and_unique(table: &[Description]) -> bool {
 /// Declares the registers of one block: `NAME @ segment:offset Access = reset { field, set_field: msb, lsb; ... }`.
 macro_rules! registers {
     (
-        $(#[$bases_doc:meta])* bases [$($base:expr),+];
+        ip $ip:ident;
         $($(#[$doc:meta])* $name:ident @ $segment:literal : $offset:literal $access:ident = $reset:literal { $($fields:tt)* })*
     ) => {
-        $(#[$bases_doc])*
-        pub const BASES: &[u32] = &[$($base),+];
+        /// The block these registers belong to.
+        pub const IP: $crate::regs::Ip = $crate::regs::Ip::$ip;
 
-        /// Every register of this block, by index.
+        /// Every register of this block, by offset.
         pub const ALL: &[$crate::regs::Description] = &[$($crate::regs::Description {
             name: stringify!($name),
-            index: <$name as $crate::regs::Register>::INDEX,
+            at: <$name as $crate::regs::Register>::AT,
             access: $crate::regs::Access::$access,
             reset: $reset,
         }),*];
@@ -93,7 +163,8 @@ macro_rules! registers {
 
             impl $crate::regs::Register for $name {
                 const NAME: &'static str = stringify!($name);
-                const INDEX: u32 = BASES[$segment] + $offset;
+                const IP: $crate::regs::Ip = IP;
+                const AT: $crate::regs::Offset = $crate::regs::Offset { segment: $segment, dword: $offset };
                 const ACCESS: $crate::regs::Access = $crate::regs::Access::$access;
                 const RESET: u32 = $reset;
 

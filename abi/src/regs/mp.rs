@@ -3,8 +3,7 @@
 //! Offsets: Linux `drivers/gpu/drm/amd/include/asic_reg`, `mp_13_0_0_offset.h`; fields: the `_sh_mask.h` beside it.
 
 registers! {
-    /// Dword bases of the segments, as the IP discovery table declares them.
-    bases [0x16000, 0xdc0000, 0xe00000, 0xe40000, 0x243fc00];
+    ip MP0;
     /// Bit 31: the card's own firmware is up.
     MP0_SMN_C2PMSG_33 @ 0:0x61 Ro = 0x80000000 {}
     /// Boot loader of the PSP.

@@ -3,8 +3,7 @@
 //! Offsets: Linux `drivers/gpu/drm/amd/include/asic_reg`, `nbio_4_3_0_offset.h`; fields: the `_sh_mask.h` beside it.
 
 registers! {
-    /// Dword bases of the segments, as the IP discovery table declares them.
-    bases [0x0, 0x14, 0xd20, 0x10400, 0x241b000, 0x4040000];
+    ip NBIF;
     /// Address bits 30:0 of the VRAM window, bit 31 set for VRAM.
     MM_INDEX @ 0:0x0 Rw = 0x0 { pub mm_offset, set_mm_offset: 30, 0; pub mm_aper, set_mm_aper: 31; }
     /// Data of the VRAM window.

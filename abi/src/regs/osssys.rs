@@ -3,8 +3,7 @@
 //! Offsets: Linux `drivers/gpu/drm/amd/include/asic_reg`, `osssys_6_0_0_offset.h`; fields: the `_sh_mask.h` beside it.
 
 registers! {
-    /// Dword bases of the segments, as the IP discovery table declares them.
-    bases [0x10a0, 0x240a000];
+    ip OSSSYS;
     /// PASID of VMID 0; VMID n is n dwords further.
     IH_VMID_0_LUT @ 0:0x0 Rw = 0x0 { pub pasid, set_pasid: 15, 0; }
     /// Control of interrupt ring 0.

@@ -16,16 +16,17 @@ use belfry_isa::inst::WaveSize;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::dispatch::{self, Prepared, Source};
-use super::env::{CpEnv, QueueIdentity};
+use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
-use super::{AqlConfig, BlockedOn, Progress, barrier, complete, pm4};
+use super::{AqlConfig, barrier, complete, indirect};
+use crate::queue::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
 
 /// Packets a queue may have started and not retired.
 pub const MAX_IN_FLIGHT: usize = 16;
-/// Packets consumed before the scheduler looks at other queues.
+/// Packets consumed before other queues have their turn.
 const PACKETS_PER_SERVICE: usize = 32;
 /// Scratch slots a queue may have; more waves than this are never resident.
 const MAX_SCRATCH_SLOTS: u64 = 1 << 16;
@@ -58,7 +59,7 @@ enum Waiting {
     /// The dispatch that used scratch memory once to end, so that it can be handed back.
     Reclaim,
     /// The rest of an indirect buffer.
-    Pm4(pm4::Execution),
+    Pm4(indirect::Execution),
 }
 
 /// What became of one packet.
@@ -84,7 +85,7 @@ impl std::fmt::Debug for AqlQueue {
 impl AqlQueue {
     /// A queue as its HQD describes it, running in `space` with this global wave sync.
     ///
-    /// Keep the object while the queue is off its hardware slot ([`AqlQueue::suspend`]): it holds the waves in progress.
+    /// Keep the object while the queue is off its hardware slot ([`QueueEngine::suspend`]): it holds the waves in progress.
     #[must_use]
     pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
         let shader = ShaderQueue::new(space, config.apertures, gws);
@@ -101,18 +102,6 @@ impl AqlQueue {
         }
     }
 
-    /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
-    #[must_use]
-    pub fn read_index(&self) -> u64 {
-        self.read_index
-    }
-
-    /// Whether there is more to it than its registers say: packets started and not retired, or one half processed.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.stopped && (!self.started.is_empty() || !matches!(self.waiting, Waiting::Nothing))
-    }
-
     fn has_running_dispatches(&self) -> bool {
         self.started.iter().flatten().any(|dispatch| !dispatch.is_done())
     }
@@ -123,64 +112,11 @@ impl AqlQueue {
         self.stopped
     }
 
-    /// The queue's address space.
-    #[must_use]
-    pub fn space(&self) -> &AddressSpace {
-        self.state.space()
-    }
-
-    /// A handle to the queue's address space.
-    #[must_use]
-    pub fn shared_space(&self) -> &Arc<AddressSpace> {
-        self.state.shader.space()
-    }
-
-    /// Changes who the queue is in interrupts, when it moves to another slot or VMID.
-    pub fn set_identity(&mut self, identity: QueueIdentity) {
-        self.config.identity = identity;
-        self.state.set_identity(identity);
-    }
-
-    /// The queue's global wave sync.
-    #[must_use]
-    pub fn gws(&self) -> &Arc<Gws> {
-        self.state.shader.gws()
-    }
-
-    /// Takes the waves of a suspended queue off the GPU; [`AqlQueue::resume`] puts them back.
-    pub fn take_off(&self) {
-        self.shader.take_off(&self.state.shader);
-    }
-
-    /// Pauses the queue's waves where they are; returns within a few thousand instructions.
-    ///
-    /// Do not call [`AqlQueue::service`] before [`AqlQueue::resume`].
-    pub fn suspend(&mut self) {
-        self.state.shader.suspend();
-        // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
-        // become inaccessible, the next service says so.
-        if let Err(cause) = self.retire() {
-            log::debug!(target: "gpu::cp", "not retired at suspension: {cause}");
-        }
-    }
-
-    /// Lets the queue's waves run on.
-    pub fn resume(&mut self) {
-        self.shader.resume(&self.state.shader);
-    }
-
-    /// Ends the queue: its waves are dropped within a few thousand instructions, and nothing is written on its behalf
-    /// after the call.
-    pub fn stop(&mut self) {
-        self.stopped = true;
-        self.shader.remove(&self.state.shader);
-    }
-
     /// Starts what can be started and retires what has completed.
     ///
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
     /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
-    pub fn service(&mut self, env: &CpEnv) -> Progress {
+    pub fn service(&mut self) -> Progress<QueueError> {
         if self.stopped {
             return Progress::Idle;
         }
@@ -189,14 +125,14 @@ impl AqlQueue {
         }
         let before = (self.read_index, self.fetch_index);
         for _ in 0..PACKETS_PER_SERVICE {
-            let result = self.retire().and_then(|()| self.next(env));
+            let result = self.retire().and_then(|()| self.next());
             match result {
                 Ok(Some(Packet::Started(dispatch))) => {
                     self.started.push_back(dispatch);
                     self.fetch_index = self.fetch_index.wrapping_add(1);
                 }
                 Ok(Some(Packet::Blocked(on))) => {
-                    // Completions between the two looks have woken the scheduler; it will be back.
+                    // Completions between the two looks have woken the device's thread; it will be back.
                     let advanced = before != (self.read_index, self.fetch_index);
                     return if advanced { Progress::Advanced } else { Progress::Blocked(on) };
                 }
@@ -214,7 +150,7 @@ impl AqlQueue {
     }
 
     /// Stops at a packet that cannot be processed: tells the runtime and the driver.
-    fn fail(&mut self, cause: Cause) -> Progress {
+    fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
         self.state.shader.stop();
         if let Some(code) = cause.inactive_code() {
             let signal = self.amd_queue().ok().flatten().map_or(0, |(_, queue)| queue.queue_inactive_signal);
@@ -227,7 +163,7 @@ impl AqlQueue {
         self.halt(QueueError { packet: self.fetch_index, cause })
     }
 
-    fn halt(&mut self, error: QueueError) -> Progress {
+    fn halt(&mut self, error: QueueError) -> Progress<QueueError> {
         log::debug!(target: "gpu::cp", "queue stopped doorbell={:#x} {error}", self.config.identity.doorbell);
         self.stop();
         Progress::Error(error)
@@ -265,7 +201,7 @@ impl AqlQueue {
     }
 
     /// Starts the next packet, if there is one.
-    fn next(&mut self, env: &CpEnv) -> Result<Option<Packet>, Cause> {
+    fn next(&mut self) -> Result<Option<Packet>, Cause> {
         if self.wait_is_over()? {
             self.waiting = Waiting::Nothing;
         } else if !matches!(self.waiting, Waiting::Pm4(_)) {
@@ -301,7 +237,7 @@ impl AqlQueue {
             self.waiting = Waiting::Nothing;
         }
         match header.packet_type() {
-            PacketType::KERNEL_DISPATCH => self.dispatch(env, address, &parse(&packet)?),
+            PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
             PacketType::BARRIER_AND => {
                 let packet: BarrierPacket = parse(&packet)?;
                 let satisfied = barrier::and_satisfied(self.state.space(), &packet)?;
@@ -337,17 +273,20 @@ impl AqlQueue {
                 let [header, body @ ..] = packet.ib_jump;
                 let mut execution = match std::mem::take(&mut self.waiting) {
                     Waiting::Pm4(execution) => execution,
-                    _ => pm4::Execution::new(header, &body)?,
+                    _ => indirect::Execution::new(header, &body)?,
                 };
-                let mut context =
-                    pm4::Context { space: self.state.space(), now: self.state.now(), interrupts: Vec::new() };
+                let mut context = indirect::Context {
+                    space: self.state.space(),
+                    now: self.state.now(),
+                    interrupts: Vec::new(),
+                };
                 let step = execution.step(&mut context)?;
                 for event in context.interrupts {
                     self.state.announce(complete::Completed { event: Some(event) });
                 }
                 match step {
-                    pm4::Step::Done => self.wait_or_complete(true, packet.completion_signal),
-                    pm4::Step::Waits | pm4::Step::More => {
+                    indirect::Step::Done => self.wait_or_complete(true, packet.completion_signal),
+                    indirect::Step::Waits | indirect::Step::More => {
                         self.waiting = Waiting::Pm4(execution);
                         Ok(Packet::Blocked(BlockedOn::Memory))
                     }
@@ -362,12 +301,7 @@ impl AqlQueue {
         }
     }
 
-    fn dispatch(
-        &mut self,
-        env: &CpEnv,
-        address: u64,
-        packet: &KernelDispatchPacket,
-    ) -> Result<Packet, Cause> {
+    fn dispatch(&mut self, address: u64, packet: &KernelDispatchPacket) -> Result<Packet, Cause> {
         let queue = self.amd_queue()?;
         let source = Source {
             packet,
@@ -400,7 +334,7 @@ impl AqlQueue {
         }
         let grid = prepared.launch.grid;
         let owner = Arc::clone(&in_flight);
-        env.shader
+        self.shader
             .submit(&self.state.shader, prepared.launch, owner)
             .map_err(|_| Cause::Dimensions { dimensions: packet.setup & 3, grid })?;
         Ok(Packet::Started(Some(in_flight)))
@@ -481,6 +415,54 @@ impl AqlQueue {
         }
         let base = self.config.rptr_report.wrapping_sub(u64::from(offset));
         Ok(Some((base, space.read(base).map_err(failed)?)))
+    }
+}
+
+impl QueueEngine for AqlQueue {
+    fn service(&mut self) -> Progress<EngineError> {
+        Self::service(self).map_error(Into::into)
+    }
+
+    /// Returns within a few thousand instructions.
+    fn suspend(&mut self) {
+        self.state.shader.suspend();
+        // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
+        // become inaccessible, the next service says so.
+        if let Err(cause) = self.retire() {
+            log::debug!(target: "gpu::cp", "not retired at suspension: {cause}");
+        }
+    }
+
+    fn take_off(&self) {
+        self.shader.take_off(&self.state.shader);
+    }
+
+    fn resume(&mut self) {
+        self.shader.resume(&self.state.shader);
+    }
+
+    /// Drops waves within a few thousand instructions.
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.shader.remove(&self.state.shader);
+    }
+
+    /// Whether packets were started and not retired, or one is half processed.
+    fn is_busy(&self) -> bool {
+        !self.stopped && (!self.started.is_empty() || !matches!(self.waiting, Waiting::Nothing))
+    }
+
+    fn read_index(&self) -> u64 {
+        self.read_index
+    }
+
+    fn set_identity(&mut self, identity: QueueIdentity) {
+        self.config.identity = identity;
+        self.state.set_identity(identity);
+    }
+
+    fn space(&self) -> &Arc<AddressSpace> {
+        self.state.shader.space()
     }
 }
 

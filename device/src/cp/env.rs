@@ -3,40 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::queue::QueueIdentity;
 use crate::shader::ShaderEngine;
+use crate::time::Clock;
 use crate::vm::Fault;
-
-/// Which hardware queue something happened on, as interrupts report it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct QueueIdentity {
-    /// Micro engine: 1 and 2 are compute.
-    pub me: u8,
-    /// Pipe within the micro engine.
-    pub pipe: u8,
-    /// Queue within the pipe.
-    pub queue: u8,
-    /// VM context.
-    pub vmid: u8,
-    /// Process address space.
-    pub pasid: u32,
-    /// Doorbell offset in dwords, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
-    pub doorbell: u32,
-}
-
-impl QueueIdentity {
-    /// Position of the queue's doorbell in its process's slice, as KFD counts.
-    #[must_use]
-    pub fn doorbell_id(&self) -> u32 {
-        (self.doorbell / 2) & 0x3ff
-    }
-
-    /// `HW_ID2` of its waves: QUEUE_ID 3:0, PIPE_ID 5:4, ME_ID 9:8, VM_ID 27:24.
-    #[must_use]
-    pub fn hw_id2(&self) -> u32 {
-        let field = |value: u8, mask: u32, shift: u32| (u32::from(value) & mask) << shift;
-        field(self.queue, 0xf, 0) | field(self.pipe, 3, 4) | field(self.me, 3, 8) | field(self.vmid, 0xf, 24)
-    }
-}
 
 /// What a wave tells the driver through the SQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +23,7 @@ pub enum SqInterrupt {
 
 /// Where the packet processor's interrupts go; the device turns them into IH ring entries.
 ///
-/// Called from the scheduler thread and from shader workers, never inside a slice of guest memory, so that an
+/// Called from the device's thread and from shader workers, never inside a slice of guest memory, so that an
 /// implementation may take its locks and invalidate address spaces.
 pub trait CpInterrupts: Send + Sync {
     /// `CP_EOP`: a packet completed and its signal has a mailbox; `event_id` becomes context ID 0.
@@ -73,12 +43,12 @@ pub trait CpInterrupts: Send + Sync {
 #[derive(Clone)]
 pub struct CpEnv {
     /// Reads the 100 MHz golden counter.
-    pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub clock: Clock,
     /// Where interrupts go.
     pub interrupts: Arc<dyn CpInterrupts>,
     /// Runs dispatches.
     pub shader: Arc<ShaderEngine>,
-    /// Wakes the scheduler: a queue that reported [`Progress::Blocked`](super::Progress::Blocked) may go on, or has failed.
+    /// Wakes the device's thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on, or has failed.
     pub wake: Arc<dyn Fn() + Send + Sync>,
 }
 

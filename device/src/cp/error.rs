@@ -2,6 +2,7 @@
 
 use belfry_abi::aql::inactive;
 
+use crate::pm4;
 use crate::shader::WaveFailure;
 use crate::vm::Fault;
 
@@ -74,6 +75,15 @@ pub enum Cause {
     /// A wave failed.
     #[error("{0}")]
     Wave(WaveFailure),
+}
+
+impl From<pm4::Error> for Cause {
+    fn from(error: pm4::Error) -> Self {
+        match error {
+            pm4::Error::Memory { what, fault } => Self::Memory { what, fault },
+            other => Self::Vendor(other.to_string()),
+        }
+    }
 }
 
 /// KFD exception codes, `enum kfd_dbg_trap_exception_code` of linux `kfd_ioctl.h`.

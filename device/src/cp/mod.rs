@@ -1,9 +1,9 @@
 //! The command processor's queues: packets in, dispatches out.
 //!
-//! The scheduler calls [`AqlQueue::service`] for every mapped queue that may have work. It consumes packets from the
+//! The firmware that maps queues calls [`AqlQueue::service`] for every mapped queue that may have work. It consumes packets from the
 //! ring until none is ready or the next one must wait, hands dispatches to the [`ShaderEngine`](crate::shader::ShaderEngine)
 //! and returns. Dispatches complete on the engine's threads: they write the completion signal, raise the interrupt and
-//! wake the scheduler.
+//! wake the device's thread.
 
 mod aql;
 mod barrier;
@@ -12,15 +12,17 @@ mod descriptor;
 mod dispatch;
 pub mod env;
 mod error;
-mod pm4;
+mod indirect;
 mod state;
 
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
-pub use env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
+pub use env::{CpEnv, CpInterrupts, SqInterrupt};
 pub use error::{Cause, QueueError};
 
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
+
+use crate::queue::QueueIdentity;
 
 /// Registers of the HQD that an AQL queue runs from.
 #[derive(Clone, Copy, Debug)]
@@ -41,26 +43,4 @@ pub struct AqlConfig {
     pub apertures: Apertures,
     /// `SQ_SHADER_TBA` and `SQ_SHADER_TMA` of the process; `None` without a trap handler.
     pub trap: Option<TrapHandler>,
-}
-
-/// What [`AqlQueue::service`] achieved.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Progress {
-    /// Nothing to do until the doorbell rings.
-    Idle,
-    /// Packets were consumed and there may be more.
-    Advanced,
-    /// The next packet waits.
-    Blocked(BlockedOn),
-    /// The queue has stopped for good; reported once, then the queue is idle.
-    Error(QueueError),
-}
-
-/// What a queue waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockedOn {
-    /// Its own dispatches: [`CpEnv::wake`] will be called.
-    Dispatches,
-    /// A value in memory that anybody may change: call again soon, without waiting for a wake-up.
-    Memory,
 }

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::complete::{self, Completed};
-use super::env::{CpEnv, CpInterrupts, QueueIdentity, SqInterrupt};
+use super::env::{CpEnv, CpInterrupts, SqInterrupt};
 use super::error::{Cause, QueueError};
-use crate::shader::{Announcement, Clock, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
+use crate::queue::QueueIdentity;
+use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
+use crate::time::Clock;
 use crate::vm::AddressSpace;
 
 /// Shared state of one queue.
@@ -52,7 +54,7 @@ impl QueueState {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Completes a packet on the scheduler's thread.
+    /// Completes a packet on the thread that serves the queue.
     pub(super) fn complete(&self, signal: u64, timestamps: Option<(u64, u64)>) -> Result<(), Cause> {
         let completed = complete::signal(self.space(), signal, timestamps)?;
         self.announce(completed);

@@ -33,7 +33,7 @@ fn still(config: GpuConfig) -> Arc<Gpu> {
 #[test]
 fn doorbell_hint_makes_looks_frequent_again() {
     let gpu = still(GpuConfig { poll_doorbells: true, ..GpuConfig::default() });
-    let look = || gpu.scheduler.look(&gpu.core);
+    let look = || gpu.runner.look();
     gpu.doorbell_hint();
     let shortest = look();
     for _ in 0..64 {

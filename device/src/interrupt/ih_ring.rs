@@ -5,11 +5,11 @@
 //! (`RPTR_REARM`); on overflow it finds `RB_OVERFLOW` set and goes on one entry behind the write pointer.
 
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
-use belfry_abi::regs::Register;
 use belfry_abi::regs::osssys::{
     IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR, IH_RB_WPTR_ADDR_HI,
     IH_RB_WPTR_ADDR_LO,
 };
+use belfry_abi::regs::{Offset, Register};
 
 use crate::vm::AddressSpace;
 
@@ -81,23 +81,23 @@ impl IhRing {
         self.cntl.rb_enable() && self.rptr != self.wptr
     }
 
-    pub(super) fn read(&self, index: u32) -> Option<u32> {
-        Some(match index {
-            IH_RB_CNTL::INDEX => self.cntl.bits(),
-            IH_RB_BASE::INDEX => self.base_lo,
-            IH_RB_BASE_HI::INDEX => self.base_hi,
-            IH_RB_RPTR::INDEX => self.rptr,
-            IH_RB_WPTR::INDEX => self.wptr_register(),
-            IH_RB_WPTR_ADDR_LO::INDEX => self.wptr_addr_lo,
-            IH_RB_WPTR_ADDR_HI::INDEX => self.wptr_addr_hi,
-            IH_DOORBELL_RPTR::INDEX => self.doorbell.bits(),
+    pub(super) fn read(&self, at: Offset) -> Option<u32> {
+        Some(match at {
+            IH_RB_CNTL::AT => self.cntl.bits(),
+            IH_RB_BASE::AT => self.base_lo,
+            IH_RB_BASE_HI::AT => self.base_hi,
+            IH_RB_RPTR::AT => self.rptr,
+            IH_RB_WPTR::AT => self.wptr_register(),
+            IH_RB_WPTR_ADDR_LO::AT => self.wptr_addr_lo,
+            IH_RB_WPTR_ADDR_HI::AT => self.wptr_addr_hi,
+            IH_DOORBELL_RPTR::AT => self.doorbell.bits(),
             _ => return None,
         })
     }
 
-    pub(super) fn write(&mut self, index: u32, value: u32) -> bool {
-        match index {
-            IH_RB_CNTL::INDEX => {
+    pub(super) fn write(&mut self, at: Offset, value: u32) -> bool {
+        match at {
+            IH_RB_CNTL::AT => {
                 let cntl = IH_RB_CNTL::from_bits(value);
                 if cntl.wptr_overflow_clear() {
                     self.overflow = false;
@@ -107,25 +107,25 @@ impl IhRing {
                 }
                 self.cntl = cntl;
             }
-            IH_RB_BASE::INDEX => self.base_lo = value,
-            IH_RB_BASE_HI::INDEX => self.base_hi = value & 0xff,
+            IH_RB_BASE::AT => self.base_lo = value,
+            IH_RB_BASE_HI::AT => self.base_hi = value & 0xff,
             // Whether it interrupts again is for `wants_interrupt_after_rptr` to say, once.
-            IH_RB_RPTR::INDEX => self.acknowledge(value),
-            IH_RB_WPTR::INDEX => {
+            IH_RB_RPTR::AT => self.acknowledge(value),
+            IH_RB_WPTR::AT => {
                 self.wptr = self.wrap(value & !(ENTRY_SIZE - 1));
                 self.overflow = value & OVERFLOW != 0;
             }
-            IH_RB_WPTR_ADDR_LO::INDEX => self.wptr_addr_lo = value & !3,
-            IH_RB_WPTR_ADDR_HI::INDEX => self.wptr_addr_hi = value & 0xffff,
-            IH_DOORBELL_RPTR::INDEX => self.doorbell = IH_DOORBELL_RPTR::from_bits(value),
+            IH_RB_WPTR_ADDR_LO::AT => self.wptr_addr_lo = value & !3,
+            IH_RB_WPTR_ADDR_HI::AT => self.wptr_addr_hi = value & 0xffff,
+            IH_DOORBELL_RPTR::AT => self.doorbell = IH_DOORBELL_RPTR::from_bits(value),
             _ => return false,
         }
         true
     }
 
     /// Whether the write to this register has to interrupt at once.
-    pub(super) fn wants_interrupt_after_rptr(&mut self, index: u32) -> bool {
-        index == IH_RB_RPTR::INDEX && self.rearmed()
+    pub(super) fn wants_interrupt_after_rptr(&mut self, at: Offset) -> bool {
+        at == IH_RB_RPTR::AT && self.rearmed()
     }
 
     pub(super) fn rptr_doorbell(&self) -> Option<u64> {
@@ -221,10 +221,10 @@ mod tests {
     fn ring(entries: u32) -> IhRing {
         let mut ring = IhRing::default();
         let base = FB + RING;
-        ring.write(IH_RB_BASE::INDEX, (base >> 8) as u32);
-        ring.write(IH_RB_BASE_HI::INDEX, (base >> 40) as u32);
-        ring.write(IH_RB_WPTR_ADDR_LO::INDEX, (FB + WPTR) as u32);
-        ring.write(IH_RB_WPTR_ADDR_HI::INDEX, ((FB + WPTR) >> 32) as u32);
+        ring.write(IH_RB_BASE::AT, (base >> 8) as u32);
+        ring.write(IH_RB_BASE_HI::AT, (base >> 40) as u32);
+        ring.write(IH_RB_WPTR_ADDR_LO::AT, (FB + WPTR) as u32);
+        ring.write(IH_RB_WPTR_ADDR_HI::AT, ((FB + WPTR) >> 32) as u32);
         let mut cntl = IH_RB_CNTL::default();
         cntl.set_rb_size((entries * ENTRY_SIZE / 4).ilog2());
         cntl.set_wptr_writeback_enable(true);
@@ -232,7 +232,7 @@ mod tests {
         cntl.set_enable_intr(true);
         cntl.set_rptr_rearm(true);
         cntl.set_rb_enable(true);
-        ring.write(IH_RB_CNTL::INDEX, cntl.bits());
+        ring.write(IH_RB_CNTL::AT, cntl.bits());
         ring
     }
 
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(ring.push(&space, &entry(7)), Pushed::Stored { interrupt: true });
         assert_eq!(space.read::<IhEntry>(FB + RING).expect("in VRAM").data[0], 7);
         assert_eq!(space.load_u32(FB + WPTR), Ok(32));
-        assert_eq!(ring.read(IH_RB_WPTR::INDEX), Some(32));
+        assert_eq!(ring.read(IH_RB_WPTR::AT), Some(32));
         // Not acknowledged yet: no second interrupt.
         assert_eq!(ring.push(&space, &entry(8)), Pushed::Stored { interrupt: false });
         // Acknowledged up to the first: one is left.
@@ -264,11 +264,11 @@ mod tests {
         let mut ring = ring(16);
         assert_eq!(ring.push(&space, &entry(7)), Pushed::Stored { interrupt: true });
         assert_eq!(ring.push(&space, &entry(8)), Pushed::Stored { interrupt: false });
-        assert!(ring.write(IH_RB_RPTR::INDEX, 32));
-        assert!(ring.wants_interrupt_after_rptr(IH_RB_RPTR::INDEX), "one entry is left");
-        assert!(!ring.wants_interrupt_after_rptr(IH_RB_RPTR::INDEX), "told once");
-        assert!(ring.write(IH_RB_RPTR::INDEX, 64));
-        assert!(!ring.wants_interrupt_after_rptr(IH_RB_RPTR::INDEX), "nothing left");
+        assert!(ring.write(IH_RB_RPTR::AT, 32));
+        assert!(ring.wants_interrupt_after_rptr(IH_RB_RPTR::AT), "one entry is left");
+        assert!(!ring.wants_interrupt_after_rptr(IH_RB_RPTR::AT), "told once");
+        assert!(ring.write(IH_RB_RPTR::AT, 64));
+        assert!(!ring.wants_interrupt_after_rptr(IH_RB_RPTR::AT), "nothing left");
         assert_eq!(ring.push(&space, &entry(9)), Pushed::Stored { interrupt: true });
     }
 
@@ -284,10 +284,10 @@ mod tests {
         // The driver goes on one entry behind the write pointer, where the oldest kept entry is.
         let oldest = (wptr & !OVERFLOW) + 32;
         assert_eq!(space.read::<IhEntry>(FB + RING + u64::from(oldest)).expect("in VRAM").data[0], 2);
-        let mut cntl = IH_RB_CNTL::from_bits(ring.read(IH_RB_CNTL::INDEX).expect("known"));
+        let mut cntl = IH_RB_CNTL::from_bits(ring.read(IH_RB_CNTL::AT).expect("known"));
         cntl.set_wptr_overflow_clear(true);
-        ring.write(IH_RB_CNTL::INDEX, cntl.bits());
-        assert_eq!(ring.read(IH_RB_WPTR::INDEX), Some(32));
+        ring.write(IH_RB_CNTL::AT, cntl.bits());
+        assert_eq!(ring.read(IH_RB_WPTR::AT), Some(32));
     }
 
     #[test]
@@ -295,13 +295,13 @@ mod tests {
         let space = space();
         assert!(matches!(IhRing::default().push(&space, &entry(0)), Pushed::Lost(_)));
         let mut unmapped = ring(8);
-        unmapped.write(IH_RB_BASE_HI::INDEX, 0x3);
+        unmapped.write(IH_RB_BASE_HI::AT, 0x3);
         assert!(matches!(unmapped.push(&space, &entry(0)), Pushed::Lost(_)));
         for size in [0, 3, 17, 31] {
             let mut absurd = ring(8);
-            let mut cntl = IH_RB_CNTL::from_bits(absurd.read(IH_RB_CNTL::INDEX).expect("known"));
+            let mut cntl = IH_RB_CNTL::from_bits(absurd.read(IH_RB_CNTL::AT).expect("known"));
             cntl.set_rb_size(size);
-            absurd.write(IH_RB_CNTL::INDEX, cntl.bits());
+            absurd.write(IH_RB_CNTL::AT, cntl.bits());
             assert!(matches!(absurd.push(&space, &entry(0)), Pushed::Lost(_)), "size {size}");
         }
     }
@@ -310,9 +310,9 @@ mod tests {
     fn pointers_wrap_at_any_value_written() {
         let space = space();
         let mut ring = ring(4);
-        ring.write(IH_RB_WPTR::INDEX, u32::MAX);
+        ring.write(IH_RB_WPTR::AT, u32::MAX);
         ring.set_rptr(u32::MAX);
         assert!(matches!(ring.push(&space, &entry(0)), Pushed::Stored { .. }));
-        assert!(ring.read(IH_RB_WPTR::INDEX).expect("known") < 4 * 32 + 1);
+        assert!(ring.read(IH_RB_WPTR::AT).expect("known") < 4 * 32 + 1);
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belfry_abi::ih::IhEntry;
+use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
 use crate::pci::Msix;
@@ -140,16 +141,16 @@ impl Interrupts {
         self.bus_master.load(Ordering::SeqCst)
     }
 
-    /// Reads one of the block's registers, by absolute dword index.
-    pub(crate) fn read_register(&self, index: u32) -> Option<u32> {
-        self.lock().ring.read(index)
+    /// Reads one of the block's registers, if it is one of ring 0's.
+    pub(crate) fn read_register(&self, at: Offset) -> Option<u32> {
+        self.lock().ring.read(at)
     }
 
     /// Writes one of the block's registers; `false` if it is not one of them.
-    pub(crate) fn write_register(&self, index: u32, value: u32) -> bool {
+    pub(crate) fn write_register(&self, at: Offset, value: u32) -> bool {
         let mut state = self.lock();
-        let known = state.ring.write(index, value);
-        if known && state.ring.wants_interrupt_after_rptr(index) {
+        let known = state.ring.write(at, value);
+        if known && state.ring.wants_interrupt_after_rptr(at) {
             self.raise(&mut state);
         }
         self.update_pin(&mut state);

@@ -10,10 +10,11 @@ use belfry_abi::ih::{
 use belfry_isa::mem::Access;
 
 use super::Interrupts;
-use crate::cp::{CpInterrupts, QueueIdentity, SqInterrupt};
-use crate::mmio::{Clock, Mmio};
+use crate::cp::{CpInterrupts, SqInterrupt};
+use crate::queue::QueueIdentity;
 use crate::stats::Counters;
-use crate::vm::{Fault, FaultKind};
+use crate::time::Clock;
+use crate::vm::{Contexts, Fault, FaultKind};
 
 /// `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST` and `_MEMVIOL`.
 const ILLEGAL_INSTRUCTION: u32 = 1;
@@ -28,7 +29,7 @@ const ENCODING_SHIFT: u32 = 6;
 /// Turns what happens on queues into ring entries.
 #[derive(Clone)]
 pub(crate) struct Sources {
-    pub(crate) mmio: Arc<Mmio>,
+    pub(crate) contexts: Arc<Contexts>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
@@ -36,7 +37,16 @@ pub(crate) struct Sources {
 
 impl Sources {
     fn push(&self, entry: IhEntry) {
-        self.interrupts.push(self.mmio.space(0).as_deref(), entry, (self.clock)());
+        self.interrupts.push(self.contexts.space(0).as_deref(), entry, (self.clock)());
+    }
+}
+
+impl Sources {
+    /// `CP_BAD_OPCODE` of a kernel queue, by the dword index of its doorbell.
+    pub(crate) fn kernel_packet_refused(&self, doorbell: u32) {
+        let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0);
+        entry.data[0] = doorbell & 0x3ff;
+        self.push(entry);
     }
 }
 
@@ -86,7 +96,7 @@ impl CpInterrupts for Sources {
                 queue.doorbell, queue.vmid, queue.pasid
             ),
         );
-        self.mmio.record_fault(queue.vmid, page, write, permission);
+        self.contexts.record_fault(queue.vmid, page, write, permission);
         let ring = match (permission, write) {
             (false, _) => FAULT_RING_VALID,
             (true, true) => FAULT_RING_WRITE,

@@ -6,8 +6,8 @@
 use belfry_abi::pci;
 use belfry_pci::{BarLayout, COMMAND, Identity, InterruptControl};
 
+use crate::chip::Chip;
 use crate::config::GpuConfig;
-use crate::hal::Chip;
 
 const COMMAND_HIGH: usize = COMMAND + 1;
 const CAP_PM: usize = 0x48;
@@ -132,7 +132,7 @@ impl ConfigSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hal::gfx1100::Gfx1100;
+    use crate::chip::gfx1100::Gfx1100;
 
     fn space() -> ConfigSpace {
         ConfigSpace::new(&Gfx1100::new(8), &GpuConfig::default())

@@ -3,20 +3,22 @@
 //! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on, which is how a queue is
 //! loaded from memory and saved back.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use belfry_abi::mqd::ComputeMqd;
-use belfry_abi::regs::Register;
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
     CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, CP_HQD_PQ_RPTR, CP_HQD_PQ_RPTR_REPORT_ADDR,
     CP_HQD_PQ_RPTR_REPORT_ADDR_HI, CP_HQD_PQ_WPTR_HI, CP_HQD_PQ_WPTR_LO, CP_HQD_PQ_WPTR_POLL_ADDR,
     CP_HQD_PQ_WPTR_POLL_ADDR_HI, CP_HQD_VMID, CP_MQD_BASE_ADDR,
 };
+use belfry_abi::regs::{Offset, Register};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Dword index of the first banked register.
-pub(crate) const HQD_FIRST: u32 = CP_MQD_BASE_ADDR::INDEX;
-/// Dword index of the last banked register, `CP_HQD_DEQUEUE_STATUS`.
-pub(crate) const HQD_LAST: u32 = HQD_FIRST + REGISTERS as u32 - 1;
+/// The first banked register.
+pub(crate) const HQD_FIRST: Offset = CP_MQD_BASE_ADDR::AT;
+/// Banked registers, up to `CP_HQD_DEQUEUE_STATUS`.
+pub(crate) const HQD_REGISTERS: u32 = REGISTERS as u32;
 
 const REGISTERS: usize = 64;
 /// Dword of the MQD that holds the first banked register.
@@ -27,12 +29,12 @@ const MQD_DWORDS: usize = 56;
 const _: () = assert!(core::mem::offset_of!(ComputeMqd, cp_mqd_base_addr_lo) == MQD_FIRST * 4);
 const _: () =
     assert!(core::mem::offset_of!(ComputeMqd, cp_hqd_pq_wptr_hi) == (MQD_FIRST + MQD_DWORDS - 1) * 4);
-const _: () = assert!(CP_HQD_PQ_WPTR_HI::INDEX - HQD_FIRST == MQD_DWORDS as u32 - 1);
+const _: () = assert!(CP_HQD_PQ_WPTR_HI::AT.dword - HQD_FIRST.dword == MQD_DWORDS as u32 - 1);
 
 /// Which hardware queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct HqdId {
-    /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the scheduler.
+    /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the MES.
     pub(crate) me: u8,
     /// Pipe, 0 to 3.
     pub(crate) pipe: u8,
@@ -41,9 +43,9 @@ pub(crate) struct HqdId {
 }
 
 impl HqdId {
-    /// The scheduler's ring.
+    /// The MES's ring.
     pub(crate) const MES: Self = Self { me: 3, pipe: 0, queue: 0 };
-    /// The kernel interface queue, where the scheduler is in use.
+    /// The kernel interface queue, where the MES is in use.
     pub(crate) const KIQ: Self = Self { me: 3, pipe: 1, queue: 0 };
 
     fn index(self) -> usize {
@@ -67,26 +69,28 @@ impl Hqd {
         Self::EMPTY
     }
 
-    /// Reads by absolute dword index, which lies in [`HQD_FIRST`]`..=`[`HQD_LAST`] or reads 0.
-    pub(crate) fn read(&self, index: u32) -> u32 {
-        index.checked_sub(HQD_FIRST).and_then(|at| self.registers.get(at as usize)).copied().unwrap_or(0)
+    fn position(at: Offset) -> Option<usize> {
+        at.element(HQD_FIRST, HQD_REGISTERS).map(|position| position as usize)
     }
 
-    /// Writes by absolute dword index; out of the bank: nothing.
-    pub(crate) fn write(&mut self, index: u32, value: u32) {
-        if let Some(register) =
-            index.checked_sub(HQD_FIRST).and_then(|at| self.registers.get_mut(at as usize))
-        {
-            *register = value;
+    /// Reads a register; one that is not banked reads 0.
+    pub(crate) fn read(&self, at: Offset) -> u32 {
+        Self::position(at).map_or(0, |position| self.registers[position])
+    }
+
+    /// Writes a register; one that is not banked absorbs it.
+    pub(crate) fn write(&mut self, at: Offset, value: u32) {
+        if let Some(position) = Self::position(at) {
+            self.registers[position] = value;
         }
     }
 
     pub(crate) fn get<R: Register>(&self) -> R {
-        R::from_bits(self.read(R::INDEX))
+        R::from_bits(self.read(R::AT))
     }
 
     pub(crate) fn set<R: Register>(&mut self, register: R) {
-        self.write(R::INDEX, register.bits());
+        self.write(R::AT, register.bits());
     }
 
     /// Takes over an MQD's registers; the queue is not active yet.
@@ -96,8 +100,8 @@ impl Hqd {
         {
             *register = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
-        self.write(CP_HQD_ACTIVE::INDEX, 0);
-        self.write(CP_HQD_DEQUEUE_REQUEST::INDEX, 0);
+        self.write(CP_HQD_ACTIVE::AT, 0);
+        self.write(CP_HQD_DEQUEUE_REQUEST::AT, 0);
     }
 
     /// Puts the registers into an MQD.
@@ -110,7 +114,7 @@ impl Hqd {
         }
     }
 
-    fn join(&self, lo: u32, hi: u32) -> u64 {
+    fn join(&self, lo: Offset, hi: Offset) -> u64 {
         u64::from(self.read(hi)) << 32 | u64::from(self.read(lo))
     }
 
@@ -119,17 +123,17 @@ impl Hqd {
     }
 
     pub(crate) fn activate(&mut self) {
-        self.write(CP_HQD_ACTIVE::INDEX, 1);
+        self.write(CP_HQD_ACTIVE::AT, 1);
         self.activation = self.activation.wrapping_add(1);
     }
 
     pub(crate) fn deactivate(&mut self) {
-        self.write(CP_HQD_ACTIVE::INDEX, 0);
-        self.write(CP_HQD_DEQUEUE_REQUEST::INDEX, 0);
+        self.write(CP_HQD_ACTIVE::AT, 0);
+        self.write(CP_HQD_DEQUEUE_REQUEST::AT, 0);
     }
 
     pub(crate) fn wants_dequeue(&self) -> bool {
-        self.read(CP_HQD_DEQUEUE_REQUEST::INDEX) & 0xf != 0
+        self.read(CP_HQD_DEQUEUE_REQUEST::AT) & 0xf != 0
     }
 
     pub(crate) fn set_vmid(&mut self, vmid: u8) {
@@ -147,7 +151,7 @@ impl Hqd {
 
     /// Ring address in bytes.
     pub(crate) fn pq_base(&self) -> u64 {
-        self.join(CP_HQD_PQ_BASE::INDEX, CP_HQD_PQ_BASE_HI::INDEX) << 8
+        self.join(CP_HQD_PQ_BASE::AT, CP_HQD_PQ_BASE_HI::AT) << 8
     }
 
     /// Ring size in dwords, 2 to 2^32 (the field has six bits, of which more than 31 cannot be meant).
@@ -157,25 +161,25 @@ impl Hqd {
     }
 
     pub(crate) fn pq_rptr(&self) -> u32 {
-        self.read(CP_HQD_PQ_RPTR::INDEX)
+        self.read(CP_HQD_PQ_RPTR::AT)
     }
 
     pub(crate) fn pq_wptr(&self) -> u64 {
-        self.join(CP_HQD_PQ_WPTR_LO::INDEX, CP_HQD_PQ_WPTR_HI::INDEX)
+        self.join(CP_HQD_PQ_WPTR_LO::AT, CP_HQD_PQ_WPTR_HI::AT)
     }
 
     pub(crate) fn set_pointers(&mut self, rptr: u64, wptr: u64) {
-        self.write(CP_HQD_PQ_RPTR::INDEX, rptr as u32);
-        self.write(CP_HQD_PQ_WPTR_LO::INDEX, wptr as u32);
-        self.write(CP_HQD_PQ_WPTR_HI::INDEX, (wptr >> 32) as u32);
+        self.write(CP_HQD_PQ_RPTR::AT, rptr as u32);
+        self.write(CP_HQD_PQ_WPTR_LO::AT, wptr as u32);
+        self.write(CP_HQD_PQ_WPTR_HI::AT, (wptr >> 32) as u32);
     }
 
     pub(crate) fn rptr_report_addr(&self) -> u64 {
-        self.join(CP_HQD_PQ_RPTR_REPORT_ADDR::INDEX, CP_HQD_PQ_RPTR_REPORT_ADDR_HI::INDEX)
+        self.join(CP_HQD_PQ_RPTR_REPORT_ADDR::AT, CP_HQD_PQ_RPTR_REPORT_ADDR_HI::AT)
     }
 
     pub(crate) fn wptr_poll_addr(&self) -> u64 {
-        self.join(CP_HQD_PQ_WPTR_POLL_ADDR::INDEX, CP_HQD_PQ_WPTR_POLL_ADDR_HI::INDEX)
+        self.join(CP_HQD_PQ_WPTR_POLL_ADDR::AT, CP_HQD_PQ_WPTR_POLL_ADDR_HI::AT)
     }
 
     /// Doorbell as a dword index in the doorbell BAR.
@@ -190,29 +194,43 @@ impl Hqd {
     }
 }
 
-/// Every queue's registers.
+/// Every queue's registers: what drivers write through the banked registers and what firmware loads from MQDs.
 #[derive(Debug)]
-pub(crate) struct HqdBanks(Box<[Hqd]>);
+pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>>);
+
+impl Default for HqdBanks {
+    fn default() -> Self {
+        Self(Mutex::new(Self::empty()))
+    }
+}
 
 impl HqdBanks {
-    pub(crate) fn new() -> Self {
-        Self(vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice())
+    fn empty() -> Box<[Hqd]> {
+        vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice()
     }
 
-    pub(crate) fn get(&self, id: HqdId) -> &Hqd {
-        &self.0[id.index()]
+    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get_mut(&mut self, id: HqdId) -> &mut Hqd {
-        &mut self.0[id.index()]
+    /// Runs `operation` on a queue's registers.
+    pub(crate) fn hqd<R>(&self, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
+        operation(&mut self.lock()[id.index()])
     }
 
-    /// Every queue of a micro engine.
-    pub(crate) fn of(&self, me: u8) -> impl Iterator<Item = (HqdId, &Hqd)> {
-        (0..32u8).map(move |at| {
-            let id = HqdId { me, pipe: at >> 3, queue: at & 7 };
-            (id, self.get(id))
-        })
+    /// Copies of the registers of a micro engine's queues that are active or asked to stop.
+    pub(crate) fn active(&self, me: u8) -> Vec<(HqdId, Hqd)> {
+        let banks = self.lock();
+        (0..32u8)
+            .map(|at| HqdId { me, pipe: at >> 3, queue: at & 7 })
+            .map(|id| (id, banks[id.index()]))
+            .filter(|(_, hqd)| hqd.is_active())
+            .collect()
+    }
+
+    /// Back to power on: no queue is active.
+    pub(crate) fn reset(&self) {
+        *self.lock() = Self::empty();
     }
 }
 
@@ -258,18 +276,24 @@ mod tests {
 
     #[test]
     fn banks_do_not_share_registers() {
-        let mut banks = HqdBanks::new();
-        let mut ids = Vec::new();
-        for me in 0..4 {
-            ids.extend(banks.of(me).map(|(id, _)| id));
+        let banks = HqdBanks::default();
+        let ids: Vec<_> = (0..4u8)
+            .flat_map(|me| (0..32u8).map(move |at| HqdId { me, pipe: at >> 3, queue: at & 7 }))
+            .collect();
+        for (value, &id) in ids.iter().enumerate() {
+            banks.hqd(id, |hqd| {
+                hqd.write(CP_HQD_PQ_BASE::AT, value as u32);
+                hqd.activate();
+            });
         }
         for (value, &id) in ids.iter().enumerate() {
-            banks.get_mut(id).write(CP_HQD_PQ_BASE::INDEX, value as u32);
-        }
-        for (value, &id) in ids.iter().enumerate() {
-            assert_eq!(banks.get(id).read(CP_HQD_PQ_BASE::INDEX), value as u32);
+            assert_eq!(banks.hqd(id, |hqd| hqd.read(CP_HQD_PQ_BASE::AT)), value as u32);
         }
         assert_eq!(ids.len(), 128);
+        let active: Vec<_> = (0..4).flat_map(|me| banks.active(me)).map(|(id, _)| id).collect();
+        assert_eq!(active, ids);
+        banks.reset();
+        assert!(banks.active(1).is_empty());
     }
 
     #[test]
@@ -284,8 +308,15 @@ mod tests {
     #[test]
     fn registers_outside_of_the_bank_are_absorbed() {
         let mut hqd = Hqd::EMPTY;
-        hqd.write(0, 1);
-        hqd.write(u32::MAX, 1);
-        assert_eq!((hqd.read(0), hqd.read(u32::MAX)), (0, 0));
+        let outside = [
+            Offset { segment: 0, dword: 0 },
+            HQD_FIRST.plus(HQD_REGISTERS),
+            Offset { segment: 1, ..HQD_FIRST },
+        ];
+        for at in outside {
+            hqd.write(at, 1);
+            assert_eq!(hqd.read(at), 0, "{at:?}");
+        }
+        assert_eq!(hqd.registers, [0; REGISTERS]);
     }
 }

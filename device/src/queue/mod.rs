@@ -1,19 +1,9 @@
-//! Queues: hardware queue descriptors, their images in memory, and the rings of the kernel's own queues.
+//! Queues: hardware queue descriptors and their images in memory, the kernel's rings, and what runs a queue.
 
+mod engine;
 mod hqd;
-mod kiq;
 mod ring;
-mod scheduler;
-mod wake;
 
-/// What `wake.rs` is made of; under a model, of other parts.
-mod sync {
-    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
-    pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-}
-
-pub(crate) use hqd::{HQD_FIRST, HQD_LAST, Hqd, HqdBanks, HqdId, mqd_from_bytes};
-pub(crate) use kiq::{Kiq, MAX_PACKET, Request as KiqRequest, length as packet_length};
+pub use engine::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
+pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId, mqd_from_bytes};
 pub(crate) use ring::{Ring, seed_doorbell};
-pub(crate) use scheduler::{Scheduler, spawn};
-pub(crate) use wake::Wake;

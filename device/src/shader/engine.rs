@@ -17,8 +17,9 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
-use crate::hal::Topology;
-use crate::patience;
+use crate::chip::Topology;
+use crate::threads::patience;
+use crate::time::Clock;
 use crate::trace::TraceSink;
 
 /// Most waves of a dispatch whose first turn the submitting thread takes.
@@ -45,9 +46,6 @@ pub struct ShaderConfig {
     /// Receiver of executed instructions.
     pub trace: Option<Arc<dyn TraceSink>>,
 }
-
-/// Reads the 100 MHz counter.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Why the engine refused something.
 #[derive(Debug, thiserror::Error)]

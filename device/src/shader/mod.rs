@@ -30,7 +30,7 @@ mod worker;
 mod workgroup;
 
 pub use dispatch::{Announcement, Notice, Owner, Runner};
-pub use engine::{Clock, Error, ShaderConfig, ShaderEngine};
+pub use engine::{Error, ShaderConfig, ShaderEngine};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub use gws::Gws;
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};

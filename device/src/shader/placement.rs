@@ -5,7 +5,7 @@
 
 use belfry_isa::inst::WaveSize;
 
-use crate::hal::Topology;
+use crate::chip::Topology;
 
 /// Waves a SIMD holds.
 const SLOTS: u32 = 16;

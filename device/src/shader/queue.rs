@@ -10,7 +10,7 @@ use super::gws::Gws;
 use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
-use crate::hal::Topology;
+use crate::chip::Topology;
 use crate::vm::AddressSpace;
 
 /// One queue's standing with the shader engine.

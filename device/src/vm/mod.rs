@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "promises the lifetime of the mappings it hands to the workers")]
 
+mod contexts;
 mod walk;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ use belfry_isa::mem::{Access, Mapping, MemoryFault, Mmu};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
+pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS};
 pub use walk::Translation;
 
 /// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.

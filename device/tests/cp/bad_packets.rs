@@ -1,7 +1,8 @@
 //! Packets and kernels that cannot work: each is reported where hardware reports it, stops its queue, and no other.
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType, inactive};
-use belfry_device::cp::{Cause, Progress, SqInterrupt};
+use belfry_device::cp::{Cause, SqInterrupt};
+use belfry_device::queue::Progress;
 use belfry_device::vm::FaultKind;
 
 use crate::bench::{Bench, Interrupt, READ, READ_WRITE, VA};
@@ -32,7 +33,7 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
     bad.submit(&behind);
     let error = bench.run_to_error(&mut bad);
     assert_eq!(error.packet, 0, "{name}: {error}");
-    assert_eq!(bad.cp.service(&bench.env), Progress::Idle, "{name}: reported once");
+    assert_eq!(bad.cp.service(), Progress::Idle, "{name}: reported once");
     assert_eq!((bench.value(signal), bad.read_index()), (1, 0), "{name}: nothing completed");
     // The interrupt for whoever sleeps on the inactive signal comes first.
     let told = Interrupt::Eop(bad.doorbell, 0x1ac);
@@ -241,7 +242,7 @@ fn write_index_that_runs_wild_reads_nothing_that_is_not_ready() {
     let mut queue = bench.queue(16);
     for wild in [u64::MAX, 1 << 63, 17, 1 << 40] {
         bench.space.store_u64(queue.amd_queue + 0x38, wild).expect("mapped");
-        assert_eq!(queue.cp.service(&bench.env), Progress::Idle, "{wild:#x}");
+        assert_eq!(queue.cp.service(), Progress::Idle, "{wild:#x}");
     }
     bench.assert_works(&mut queue);
 }

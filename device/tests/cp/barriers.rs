@@ -1,7 +1,7 @@
 //! Barrier packets and the barrier bit.
 
 use belfry_abi::aql::{AmdFormat, BarrierValuePacket, PacketHeader, PacketType};
-use belfry_device::cp::{BlockedOn, Progress};
+use belfry_device::queue::{BlockedOn, Progress};
 use zerocopy::FromZeros;
 
 use crate::bench::{Bench, READ_WRITE};
@@ -20,12 +20,12 @@ fn barrier_and_waits_for_all_signals_of_another_queue() {
     second.barrier(PacketType::BARRIER_AND, &[0, kernel, 0, host], done);
 
     for _ in 0..20 {
-        first.cp.service(&bench.env);
-        assert_eq!(second.cp.service(&bench.env), Progress::Blocked(BlockedOn::Memory));
+        first.cp.service();
+        assert_eq!(second.cp.service(), Progress::Blocked(BlockedOn::Memory));
     }
     bench.space.store_u32(flag, 1).expect("mapped");
     bench.run_until(&mut [&mut first], || bench.value(kernel) == 0);
-    assert_eq!(second.cp.service(&bench.env), Progress::Blocked(BlockedOn::Memory));
+    assert_eq!(second.cp.service(), Progress::Blocked(BlockedOn::Memory));
     assert_eq!((bench.value(done), second.read_index()), (1, 0));
     bench.space.store_u64(host + 8, 0).expect("mapped");
     bench.drain(&mut second);
@@ -40,7 +40,7 @@ fn barrier_or_needs_one_signal() {
     let ((one, _), (two, _), (done, _)) =
         (bench.signal(1, None), bench.signal(2, None), bench.signal(1, None));
     queue.barrier(PacketType::BARRIER_OR, &[one, 0, two], done);
-    assert_eq!(queue.cp.service(&bench.env), Progress::Blocked(BlockedOn::Memory));
+    assert_eq!(queue.cp.service(), Progress::Blocked(BlockedOn::Memory));
     bench.space.store_u64(two + 8, 0).expect("mapped");
     bench.drain(&mut queue);
     assert_eq!((bench.value(done), bench.value(one)), (0, 1));
@@ -70,11 +70,7 @@ fn barrier_value_compares() {
         (packet.signal, packet.value, packet.mask) = (signal, 5, 0xff);
         (packet.cond, packet.completion_signal) = (condition, done);
         queue.submit(&packet);
-        assert_eq!(
-            queue.cp.service(&bench.env),
-            Progress::Blocked(BlockedOn::Memory),
-            "condition {condition}"
-        );
+        assert_eq!(queue.cp.service(), Progress::Blocked(BlockedOn::Memory), "condition {condition}");
         bench.space.store_u64(signal + 8, after).expect("mapped");
         bench.drain(&mut queue);
         assert_eq!(bench.value(done), 0, "condition {condition}");
@@ -98,10 +94,10 @@ fn barrier_bit_holds_packets_back_and_its_absence_does_not() {
         queue.submit(&packet);
         if barrier {
             for _ in 0..50 {
-                queue.cp.service(&bench.env);
+                queue.cp.service();
                 std::thread::yield_now();
             }
-            assert_eq!(queue.cp.service(&bench.env), Progress::Blocked(BlockedOn::Dispatches));
+            assert_eq!(queue.cp.service(), Progress::Blocked(BlockedOn::Dispatches));
             assert_eq!(bench.value(second), 1);
         } else {
             bench.run_until(&mut [&mut queue], || bench.value(second) == 0);

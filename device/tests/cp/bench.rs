@@ -10,11 +10,10 @@ use belfry_abi::aql::{
 };
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
-use belfry_device::cp::{
-    AqlConfig, AqlQueue, BlockedOn, CpEnv, CpInterrupts, Progress, QueueError, QueueIdentity, SqInterrupt,
-};
-use belfry_device::hal::{Chip as _, gfx1100::Gfx1100};
+use belfry_device::chip::{Chip as _, gfx1100::Gfx1100};
+use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError, SqInterrupt};
 use belfry_device::memory::{Location, Memory};
+use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
 use belfry_isa::inst::Arch;
@@ -291,7 +290,7 @@ impl Bench {
         let start = Instant::now();
         while !done() {
             for queue in &mut *queues {
-                if let Progress::Error(error) = queue.cp.service(&self.env) {
+                if let Progress::Error(error) = queue.cp.service() {
                     panic!("queue {:#x}: {error}", queue.doorbell);
                 }
             }
@@ -304,7 +303,7 @@ impl Bench {
     pub(crate) fn drain(&self, queue: &mut Queue) {
         let start = Instant::now();
         loop {
-            match queue.cp.service(&self.env) {
+            match queue.cp.service() {
                 Progress::Idle if queue.cp.read_index() == queue.write_index => return,
                 Progress::Error(error) => panic!("{error}"),
                 _ => std::thread::yield_now(),
@@ -317,7 +316,7 @@ impl Bench {
     pub(crate) fn run_to_error(&self, queue: &mut Queue) -> QueueError {
         let start = Instant::now();
         loop {
-            match queue.cp.service(&self.env) {
+            match queue.cp.service() {
                 Progress::Error(error) => return error,
                 Progress::Idle => panic!("the queue became idle"),
                 _ => std::thread::yield_now(),
@@ -329,7 +328,7 @@ impl Bench {
     /// Services a queue until it waits for memory.
     pub(crate) fn run_until_blocked(&self, queue: &mut Queue) {
         let start = Instant::now();
-        while queue.cp.service(&self.env) != Progress::Blocked(BlockedOn::Memory) {
+        while queue.cp.service() != Progress::Blocked(BlockedOn::Memory) {
             assert!(start.elapsed() < HANG, "the queue does not block: {:?}", queue.cp);
             std::thread::yield_now();
         }

@@ -3,6 +3,7 @@
 use belfry_abi::aql::{PacketHeader, PacketType, TmpringSize, inactive};
 use belfry_abi::signal::AmdSignal;
 use belfry_device::cp::{Cause, SqInterrupt};
+use belfry_device::queue::QueueEngine as _;
 
 use crate::bench::{Bench, Interrupt, READ_WRITE};
 
@@ -177,7 +178,7 @@ fn packet_stays_in_the_ring_until_its_kernel_has_ended() {
     queue.submit(&bench.dispatch("own_packet", [1, 1, 1], [1, 1, 1], args));
     queue.submit(&bench.dispatch("own_packet", [2, 1, 1], [1, 1, 1], args));
     for _ in 0..50 {
-        queue.cp.service(&bench.env);
+        queue.cp.service();
         std::thread::yield_now();
     }
     assert_eq!((queue.read_index(), queue.header(0).packet_type()), (0, PacketType::KERNEL_DISPATCH));

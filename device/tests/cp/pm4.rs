@@ -2,7 +2,8 @@
 
 use belfry_abi::aql::{AmdFormat, PM4_IB_DW_REMAIN, PacketHeader, PacketType, Pm4IbPacket, inactive};
 use belfry_abi::pm4::{Opcode, Pm4Header};
-use belfry_device::cp::{BlockedOn, Cause, Progress};
+use belfry_device::cp::Cause;
+use belfry_device::queue::{BlockedOn, Progress};
 use zerocopy::FromZeros;
 
 use crate::bench::{Bench, Interrupt, Queue, READ_WRITE};
@@ -124,7 +125,7 @@ fn buffers_that_never_end_block_only_their_queue() {
         submit(&bench, queue, &dwords, 0);
     }
     for _ in 0..10 {
-        assert_eq!(chained.cp.service(&bench.env), Progress::Blocked(BlockedOn::Memory));
+        assert_eq!(chained.cp.service(), Progress::Blocked(BlockedOn::Memory));
         bench.assert_works(&mut other);
     }
     let error = bench.run_to_error(&mut nested);

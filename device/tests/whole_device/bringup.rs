@@ -7,6 +7,7 @@ use belfry_abi::mes::{
 };
 use belfry_abi::pci;
 use belfry_abi::regs::{Register, gc, mmhub, mp, nbio, osssys, smuio};
+use belfry_device::chip::gfx1100::dword;
 use belfry_device::{GpuConfig, ResetKind};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -15,35 +16,35 @@ use crate::driver::{Driver, FB, VRAM, eventually};
 #[test]
 fn constants_are_what_a_driver_checks_before_anything_else() {
     let driver = Driver::new();
-    assert_eq!(driver.read(nbio::RCC_CONFIG_MEMSIZE::INDEX), 64);
-    assert_eq!(driver.read(nbio::RCC_IOV_FUNC_IDENTIFIER::INDEX), 0);
-    assert_ne!(driver.read(mp::MP0_SMN_C2PMSG_33::INDEX) >> 31, 0);
-    assert_eq!(driver.read(mp::MP0_SMN_C2PMSG_81::INDEX), 0);
-    assert_eq!(driver.read(nbio::BIOS_SCRATCH_7::INDEX) & 1 << 9, 1 << 9);
-    assert_eq!(driver.read(gc::CP_STAT::INDEX), 0);
-    assert_ne!(driver.read(gc::RLC_RLCS_BOOTLOAD_STATUS::INDEX) >> 31, 0);
-    assert_eq!(driver.read(gc::GB_ADDR_CONFIG::INDEX), 0x545);
-    for base in [gc::GCMC_VM_FB_LOCATION_BASE::INDEX, mmhub::MMMC_VM_FB_LOCATION_BASE::INDEX] {
+    assert_eq!(driver.read(dword::<nbio::RCC_CONFIG_MEMSIZE>()), 64);
+    assert_eq!(driver.read(dword::<nbio::RCC_IOV_FUNC_IDENTIFIER>()), 0);
+    assert_ne!(driver.read(dword::<mp::MP0_SMN_C2PMSG_33>()) >> 31, 0);
+    assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_81>()), 0);
+    assert_eq!(driver.read(dword::<nbio::BIOS_SCRATCH_7>()) & 1 << 9, 1 << 9);
+    assert_eq!(driver.read(dword::<gc::CP_STAT>()), 0);
+    assert_ne!(driver.read(dword::<gc::RLC_RLCS_BOOTLOAD_STATUS>()) >> 31, 0);
+    assert_eq!(driver.read(dword::<gc::GB_ADDR_CONFIG>()), 0x545);
+    for base in [dword::<gc::GCMC_VM_FB_LOCATION_BASE>(), dword::<mmhub::MMMC_VM_FB_LOCATION_BASE>()] {
         assert_eq!(u64::from(driver.read(base)) << 24, FB);
         assert_eq!(u64::from(driver.read(base + 1)) << 24 | 0xff_ffff, FB + VRAM - 1);
     }
     driver.select(3, 0, 0, 0);
-    assert_eq!(driver.read(gc::CP_MES_GP3_LO::INDEX), 0xe084);
+    assert_eq!(driver.read(dword::<gc::CP_MES_GP3_LO>()), 0xe084);
     driver.select(0, 0, 0, 0);
-    driver.write(gc::RLC_SAFE_MODE::INDEX, 3);
-    assert_eq!(driver.read(gc::RLC_SAFE_MODE::INDEX) & 1, 0);
+    driver.write(dword::<gc::RLC_SAFE_MODE>(), 3);
+    assert_eq!(driver.read(dword::<gc::RLC_SAFE_MODE>()) & 1, 0);
 }
 
 #[test]
 fn the_discovery_table_is_read_through_the_vram_window() {
     let driver = Driver::new();
     let at = VRAM - (64 << 10);
-    driver.write(nbio::MM_INDEX_HI::INDEX, (at >> 31) as u32);
-    driver.write(nbio::MM_INDEX::INDEX, at as u32 | 1 << 31);
-    assert_eq!(driver.read(nbio::MM_DATA::INDEX), 0x2821_1407);
+    driver.write(dword::<nbio::MM_INDEX_HI>(), (at >> 31) as u32);
+    driver.write(dword::<nbio::MM_INDEX>(), at as u32 | 1 << 31);
+    assert_eq!(driver.read(dword::<nbio::MM_DATA>()), 0x2821_1407);
     // And back: the window writes, too.
-    driver.write(nbio::MM_INDEX::INDEX, 0x100 | 1 << 31);
-    driver.write(nbio::MM_DATA::INDEX, 0x1234_5678);
+    driver.write(dword::<nbio::MM_INDEX>(), 0x100 | 1 << 31);
+    driver.write(dword::<nbio::MM_DATA>(), 0x1234_5678);
     let mut data = [0; 4];
     driver.gpu.bar_read(pci::BAR_VRAM, 0x100, &mut data).unwrap();
     assert_eq!(u32::from_le_bytes(data), 0x1234_5678);
@@ -53,8 +54,8 @@ fn the_discovery_table_is_read_through_the_vram_window() {
 fn far_registers_are_reached_by_index_and_data() {
     let driver = Driver::new();
     for (index, data) in [
-        (nbio::RSMU_INDEX::INDEX, nbio::RSMU_DATA::INDEX),
-        (nbio::PCIE_INDEX2::INDEX, nbio::PCIE_DATA2::INDEX),
+        (dword::<nbio::RSMU_INDEX>(), dword::<nbio::RSMU_DATA>()),
+        (dword::<nbio::PCIE_INDEX2>(), dword::<nbio::PCIE_DATA2>()),
     ] {
         driver.write(index, 0x03b1_0024);
         assert_eq!(driver.read(index), 0x03b1_0024);
@@ -63,9 +64,9 @@ fn far_registers_are_reached_by_index_and_data() {
         driver.write(data, 0x55aa);
         assert_eq!(driver.read(data), 0x55aa);
         // Within the BAR it is the register itself.
-        driver.write(index, gc::SCRATCH_REG7::INDEX * 4);
+        driver.write(index, dword::<gc::SCRATCH_REG7>() * 4);
         driver.write(data, 0x77);
-        assert_eq!(driver.read(gc::SCRATCH_REG7::INDEX), 0x77);
+        assert_eq!(driver.read(dword::<gc::SCRATCH_REG7>()), 0x77);
         // A window onto a window reads 0 and ends.
         driver.write(index, data * 4);
         driver.write(data, 1);
@@ -78,9 +79,9 @@ fn far_registers_are_reached_by_index_and_data() {
 fn far_registers_without_behaviour_are_ranked_by_use() {
     let driver = Driver::new();
     let far = |address: u32, writes: u32| {
-        driver.write(nbio::PCIE_INDEX2::INDEX, address);
-        (0..writes).for_each(|value| driver.write(nbio::PCIE_DATA2::INDEX, value));
-        driver.read(nbio::PCIE_DATA2::INDEX)
+        driver.write(dword::<nbio::PCIE_INDEX2>(), address);
+        (0..writes).for_each(|value| driver.write(dword::<nbio::PCIE_DATA2>(), value));
+        driver.read(dword::<nbio::PCIE_DATA2>())
     };
     assert_eq!(far(0x1013_4408, 3), 2);
     assert_eq!(far(0x1013_440c, 0), 0);
@@ -94,8 +95,8 @@ fn far_registers_without_behaviour_are_ranked_by_use() {
     assert!(driver.gpu.unmodelled().contains(&("far register 0x3b10024".to_owned(), 0, 1)));
     // However many a guest uses, a bounded number is kept.
     for n in 0..5000 {
-        driver.write(nbio::RSMU_INDEX::INDEX, 0x2000_0000 + n * 4);
-        driver.write(nbio::RSMU_DATA::INDEX, 1);
+        driver.write(dword::<nbio::RSMU_INDEX>(), 0x2000_0000 + n * 4);
+        driver.write(dword::<nbio::RSMU_DATA>(), 1);
     }
     assert!(driver.errors("too many far registers") > 0);
     assert!(driver.gpu.unmodelled().len() < 5000);
@@ -104,10 +105,10 @@ fn far_registers_without_behaviour_are_ranked_by_use() {
 #[test]
 fn vram_window_out_of_range_is_counted() {
     let driver = Driver::new();
-    driver.write(nbio::MM_INDEX_HI::INDEX, (VRAM >> 31) as u32);
-    driver.write(nbio::MM_INDEX::INDEX, VRAM as u32 | 1 << 31);
-    assert_eq!(driver.read(nbio::MM_DATA::INDEX), 0);
-    driver.write(nbio::MM_DATA::INDEX, 1);
+    driver.write(dword::<nbio::MM_INDEX_HI>(), (VRAM >> 31) as u32);
+    driver.write(dword::<nbio::MM_INDEX>(), VRAM as u32 | 1 << 31);
+    assert_eq!(driver.read(dword::<nbio::MM_DATA>()), 0);
+    driver.write(dword::<nbio::MM_DATA>(), 1);
     assert_eq!(driver.errors("window outside of VRAM"), 2);
 }
 
@@ -115,8 +116,8 @@ fn vram_window_out_of_range_is_counted() {
 fn the_golden_counter_runs() {
     let driver = Driver::new();
     let now = || {
-        u64::from(driver.read(smuio::GOLDEN_TSC_COUNT_UPPER::INDEX)) << 32
-            | u64::from(driver.read(smuio::GOLDEN_TSC_COUNT_LOWER::INDEX))
+        u64::from(driver.read(dword::<smuio::GOLDEN_TSC_COUNT_UPPER>())) << 32
+            | u64::from(driver.read(dword::<smuio::GOLDEN_TSC_COUNT_LOWER>()))
     };
     let before = now();
     eventually("the counter moves", || now() > before);
@@ -127,22 +128,22 @@ fn banked_registers_follow_the_selection() {
     let driver = Driver::new();
     for vmid in 0..16 {
         driver.select(0, 0, 0, vmid);
-        driver.write(gc::SH_MEM_BASES::INDEX, vmid << 16 | 0x2);
+        driver.write(dword::<gc::SH_MEM_BASES>(), vmid << 16 | 0x2);
     }
     for queue in 0..8 {
         driver.select(1, 2, queue, 0);
-        driver.write(gc::CP_HQD_PQ_BASE::INDEX, 0x100 + queue);
+        driver.write(dword::<gc::CP_HQD_PQ_BASE>(), 0x100 + queue);
     }
     for vmid in 0..16 {
         driver.select(0, 0, 0, vmid);
-        assert_eq!(driver.read(gc::SH_MEM_BASES::INDEX), vmid << 16 | 0x2);
+        assert_eq!(driver.read(dword::<gc::SH_MEM_BASES>()), vmid << 16 | 0x2);
     }
     for queue in 0..8 {
         driver.select(1, 2, queue, 5);
-        assert_eq!(driver.read(gc::CP_HQD_PQ_BASE::INDEX), 0x100 + queue);
+        assert_eq!(driver.read(dword::<gc::CP_HQD_PQ_BASE>()), 0x100 + queue);
     }
     driver.select(1, 3, 0, 0);
-    assert_eq!(driver.read(gc::CP_HQD_PQ_BASE::INDEX), 0);
+    assert_eq!(driver.read(dword::<gc::CP_HQD_PQ_BASE>()), 0);
 }
 
 #[test]
@@ -194,20 +195,23 @@ fn the_kernel_rings_wrap() {
 #[test]
 fn the_scheduler_touches_registers_when_asked() {
     let mut driver = Driver::up();
-    assert!(driver.misc(MiscOpcode::WRITE_REG, &[gc::SCRATCH_REG7::INDEX, 0x1234]));
-    assert_eq!(driver.read(gc::SCRATCH_REG7::INDEX), 0x1234);
+    assert!(driver.misc(MiscOpcode::WRITE_REG, &[dword::<gc::SCRATCH_REG7>(), 0x1234]));
+    assert_eq!(driver.read(dword::<gc::SCRATCH_REG7>()), 0x1234);
     let (memory, address) = driver.gart_alloc(8);
     assert!(
-        driver.misc(MiscOpcode::READ_REG, &[gc::SCRATCH_REG7::INDEX, address as u32, (address >> 32) as u32])
+        driver.misc(
+            MiscOpcode::READ_REG,
+            &[dword::<gc::SCRATCH_REG7>(), address as u32, (address >> 32) as u32]
+        )
     );
     assert_eq!(driver.ram_u32(memory), 0x1234);
     assert!(driver.misc(
         MiscOpcode::WAIT_REG_MEM,
-        &[WRM_OPERATION_WAIT_REG_MEM, 0x1200, 0xff00, gc::SCRATCH_REG7::INDEX, 0]
+        &[WRM_OPERATION_WAIT_REG_MEM, 0x1200, 0xff00, dword::<gc::SCRATCH_REG7>(), 0]
     ));
     // A TLB flush as amdgpu sends it: write the request, wait for the acknowledgement.
     let (request, acknowledge) =
-        (gc::GCVM_INVALIDATE_ENG0_REQ::INDEX + 17, gc::GCVM_INVALIDATE_ENG0_ACK::INDEX + 17);
+        (dword::<gc::GCVM_INVALIDATE_ENG0_REQ>() + 17, dword::<gc::GCVM_INVALIDATE_ENG0_ACK>() + 17);
     assert!(driver.misc(
         MiscOpcode::WAIT_REG_MEM,
         &[WRM_OPERATION_WR_WAIT_WR_REG, 1 << 19 | 1 << 8, 1 << 8, request, acknowledge]
@@ -216,8 +220,10 @@ fn the_scheduler_touches_registers_when_asked() {
     assert!(driver.misc(MiscOpcode::INV_GART, &[]));
     assert!(driver.misc(MiscOpcode::QUERY_STATUS, &[]));
     assert!(
-        !driver
-            .misc(MiscOpcode::WAIT_REG_MEM, &[WRM_OPERATION_WAIT_REG_MEM, 1, 1, gc::SCRATCH_REG7::INDEX, 0])
+        !driver.misc(
+            MiscOpcode::WAIT_REG_MEM,
+            &[WRM_OPERATION_WAIT_REG_MEM, 1, 1, dword::<gc::SCRATCH_REG7>(), 0]
+        )
     );
     assert_eq!(driver.errors("WAIT_REG_MEM for what never comes"), 1);
 }
@@ -376,9 +382,9 @@ fn doorbells_nobody_owns_are_counted_by_name() {
 fn a_queue_is_taken_off_by_a_dequeue_request() {
     let mut driver = Driver::up();
     driver.select(3, 1, 0, 0);
-    assert_eq!(driver.read(gc::CP_HQD_ACTIVE::INDEX) & 1, 1);
-    driver.write(gc::CP_HQD_DEQUEUE_REQUEST::INDEX, 1);
-    eventually("CP_HQD_ACTIVE drops", || driver.read(gc::CP_HQD_ACTIVE::INDEX) & 1 == 0);
+    assert_eq!(driver.read(dword::<gc::CP_HQD_ACTIVE>()) & 1, 1);
+    driver.write(dword::<gc::CP_HQD_DEQUEUE_REQUEST>(), 1);
+    eventually("CP_HQD_ACTIVE drops", || driver.read(dword::<gc::CP_HQD_ACTIVE>()) & 1 == 0);
     driver.select(0, 0, 0, 0);
     // And a new one starts where the driver says.
     driver.start_kiq();
@@ -397,9 +403,9 @@ fn a_reset_forgets_queues_and_keeps_memory() {
         let mut command = [0; 2];
         driver.gpu.config_read(4, &mut command);
         assert_eq!(command, [0, 0], "bus mastering is off");
-        assert_eq!(driver.read(osssys::IH_RB_CNTL::INDEX), 0);
+        assert_eq!(driver.read(dword::<osssys::IH_RB_CNTL>()), 0);
         driver.select(3, 1, 0, 0);
-        assert_eq!(driver.read(gc::CP_HQD_ACTIVE::INDEX), 0);
+        assert_eq!(driver.read(dword::<gc::CP_HQD_ACTIVE>()), 0);
         let mut data = [0; 4];
         driver.gpu.bar_read(pci::BAR_VRAM, 0x20_0000, &mut data).unwrap();
         assert_eq!(&data, b"kept");
@@ -420,7 +426,7 @@ fn nothing_happens_while_the_function_is_not_bus_master() {
     query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
     query.api_status = status;
     driver.mes_bytes(query.as_bytes().try_into().unwrap());
-    driver.scheduler_looks();
+    driver.runner_passes();
     assert_eq!(driver.ram_u64(fence), 0);
     driver.gpu.config_write(4, &[6, 0]);
     eventually("the frame is answered once the bit is set", || driver.ram_u64(fence) != 0);
@@ -435,7 +441,7 @@ fn pause_and_resume_hold_the_scheduler() {
     query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
     query.api_status = status;
     driver.mes_bytes(query.as_bytes().try_into().unwrap());
-    driver.scheduler_looks();
+    driver.runner_passes();
     assert_eq!(driver.ram_u64(fence), 0);
     driver.gpu.resume();
     eventually("the frame is answered afterwards", || driver.ram_u64(fence) != 0);

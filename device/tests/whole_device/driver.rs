@@ -18,6 +18,7 @@ use belfry_abi::mes::{
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pci::{self, doorbell};
 use belfry_abi::regs::{Register, gc, nbio, osssys};
+use belfry_device::chip::gfx1100::dword;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -161,11 +162,11 @@ impl Driver {
     }
 
     pub fn get<R: Register>(&self) -> R {
-        R::from_bits(self.read(R::INDEX))
+        R::from_bits(self.read(dword::<R>()))
     }
 
     pub fn set<R: Register>(&self, register: R) {
-        self.write(R::INDEX, register.bits());
+        self.write(dword::<R>(), register.bits());
     }
 
     pub fn ring(&self, byte_offset: u64, value: u64) {
@@ -175,7 +176,7 @@ impl Driver {
     /// Memory space and bus mastering on.
     pub fn enable(&self) {
         self.gpu.config_write(4, &[6, 0]);
-        self.write(nbio::RCC_DOORBELL_APER_EN::INDEX, 1);
+        self.write(dword::<nbio::RCC_DOORBELL_APER_EN>(), 1);
     }
 
     pub fn select(&self, me: u32, pipe: u32, queue: u32, vmid: u32) {
@@ -248,9 +249,9 @@ impl Driver {
 
     pub fn start_gart(&mut self) {
         // A flat table at the start of VRAM for 512 MiB, as gfxhub_v3_0_gart_enable programs it.
-        self.pair(gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX, 1);
-        self.pair(gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32::INDEX, GART >> 12);
-        self.pair(gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32::INDEX, (GART >> 12) + 0x1_ffff);
+        self.pair(dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>(), 1);
+        self.pair(dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32>(), GART >> 12);
+        self.pair(dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32>(), (GART >> 12) + 0x1_ffff);
         let mut cntl = self.get::<gc::GCVM_CONTEXT0_CNTL>();
         cntl.set_enable_context(true);
         cntl.set_page_table_depth(0);
@@ -260,10 +261,10 @@ impl Driver {
 
     /// Invalidates by engine 17, as amdgpu does before the scheduler runs.
     pub fn flush_by_register(&self, vmids: u32) {
-        let semaphore = gc::GCVM_INVALIDATE_ENG0_SEM::INDEX + 17;
+        let semaphore = dword::<gc::GCVM_INVALIDATE_ENG0_SEM>() + 17;
         assert_eq!(self.read(semaphore), 1);
-        self.write(gc::GCVM_INVALIDATE_ENG0_REQ::INDEX + 17, vmids | 1 << 19);
-        assert_eq!(self.read(gc::GCVM_INVALIDATE_ENG0_ACK::INDEX + 17) & vmids, vmids);
+        self.write(dword::<gc::GCVM_INVALIDATE_ENG0_REQ>() + 17, vmids | 1 << 19);
+        assert_eq!(self.read(dword::<gc::GCVM_INVALIDATE_ENG0_ACK>() + 17) & vmids, vmids);
         self.write(semaphore, 0);
     }
 
@@ -273,12 +274,12 @@ impl Driver {
         self.ih_ring = self.next_ram - 2 * 4096;
         self.ih_wptr = wptr;
         self.ih_rptr = 0;
-        self.write(osssys::IH_RB_BASE::INDEX, (ring >> 8) as u32);
-        self.write(osssys::IH_RB_BASE_HI::INDEX, (ring >> 40) as u32);
-        self.write(osssys::IH_RB_WPTR_ADDR_LO::INDEX, wptr_address as u32);
-        self.write(osssys::IH_RB_WPTR_ADDR_HI::INDEX, (wptr_address >> 32) as u32);
-        self.write(osssys::IH_RB_RPTR::INDEX, 0);
-        self.write(osssys::IH_RB_WPTR::INDEX, 0);
+        self.write(dword::<osssys::IH_RB_BASE>(), (ring >> 8) as u32);
+        self.write(dword::<osssys::IH_RB_BASE_HI>(), (ring >> 40) as u32);
+        self.write(dword::<osssys::IH_RB_WPTR_ADDR_LO>(), wptr_address as u32);
+        self.write(dword::<osssys::IH_RB_WPTR_ADDR_HI>(), (wptr_address >> 32) as u32);
+        self.write(dword::<osssys::IH_RB_RPTR>(), 0);
+        self.write(dword::<osssys::IH_RB_WPTR>(), 0);
         let mut bell = osssys::IH_DOORBELL_RPTR::from_bits(0);
         bell.set_offset(doorbell::IH * 2);
         bell.set_enable(true);
@@ -355,19 +356,19 @@ impl Driver {
     pub fn start_kiq(&mut self) {
         let (ring, mqd) = self.kernel_ring(4096, doorbell::MES_RING1);
         self.kiq = ring;
-        self.write(gc::RLC_CP_SCHEDULERS::INDEX, 3 << 5 | 1 << 3 | 0x80);
+        self.write(dword::<gc::RLC_CP_SCHEDULERS>(), 3 << 5 | 1 << 3 | 0x80);
         self.select(3, 1, 0, 0);
-        self.pair(gc::CP_MQD_BASE_ADDR::INDEX, mqd.mqd_base());
-        self.write(gc::CP_HQD_PQ_BASE::INDEX, mqd.cp_hqd_pq_base_lo);
-        self.write(gc::CP_HQD_PQ_BASE_HI::INDEX, mqd.cp_hqd_pq_base_hi);
-        self.write(gc::CP_HQD_PQ_CONTROL::INDEX, mqd.cp_hqd_pq_control);
-        self.pair(gc::CP_HQD_PQ_RPTR_REPORT_ADDR::INDEX, mqd.pq_rptr_report_addr());
-        self.pair(gc::CP_HQD_PQ_WPTR_POLL_ADDR::INDEX, mqd.pq_wptr_poll_addr());
-        self.write(gc::CP_HQD_PQ_DOORBELL_CONTROL::INDEX, mqd.cp_hqd_pq_doorbell_control);
-        self.write(gc::CP_HQD_PQ_RPTR::INDEX, 0);
-        self.pair(gc::CP_HQD_PQ_WPTR_LO::INDEX, 0);
-        self.write(gc::CP_HQD_VMID::INDEX, 0);
-        self.write(gc::CP_HQD_ACTIVE::INDEX, 1);
+        self.pair(dword::<gc::CP_MQD_BASE_ADDR>(), mqd.mqd_base());
+        self.write(dword::<gc::CP_HQD_PQ_BASE>(), mqd.cp_hqd_pq_base_lo);
+        self.write(dword::<gc::CP_HQD_PQ_BASE_HI>(), mqd.cp_hqd_pq_base_hi);
+        self.write(dword::<gc::CP_HQD_PQ_CONTROL>(), mqd.cp_hqd_pq_control);
+        self.pair(dword::<gc::CP_HQD_PQ_RPTR_REPORT_ADDR>(), mqd.pq_rptr_report_addr());
+        self.pair(dword::<gc::CP_HQD_PQ_WPTR_POLL_ADDR>(), mqd.pq_wptr_poll_addr());
+        self.write(dword::<gc::CP_HQD_PQ_DOORBELL_CONTROL>(), mqd.cp_hqd_pq_doorbell_control);
+        self.write(dword::<gc::CP_HQD_PQ_RPTR>(), 0);
+        self.pair(dword::<gc::CP_HQD_PQ_WPTR_LO>(), 0);
+        self.write(dword::<gc::CP_HQD_VMID>(), 0);
+        self.write(dword::<gc::CP_HQD_ACTIVE>(), 1);
         self.select(0, 0, 0, 0);
     }
 
@@ -402,9 +403,9 @@ impl Driver {
 
     /// amdgpu's ring test: a register gets a value.
     pub fn kiq_test(&mut self) {
-        self.write(gc::SCRATCH_REG0::INDEX, 0xcafe_dead);
-        self.kiq(&[3 << 30 | 3 << 16 | 0x37 << 8, 1 << 16, gc::SCRATCH_REG0::INDEX, 0, 0xdead_beef]);
-        eventually("the KIQ ring test", || self.read(gc::SCRATCH_REG0::INDEX) == 0xdead_beef);
+        self.write(dword::<gc::SCRATCH_REG0>(), 0xcafe_dead);
+        self.kiq(&[3 << 30 | 3 << 16 | 0x37 << 8, 1 << 16, dword::<gc::SCRATCH_REG0>(), 0, 0xdead_beef]);
+        eventually("the KIQ ring test", || self.read(dword::<gc::SCRATCH_REG0>()) == 0xdead_beef);
     }
 
     /// Puts a frame on the MES ring as it is.
@@ -454,12 +455,12 @@ impl Driver {
     }
 
     /// Returns when the scheduler has looked at its queues, from beginning to end, after the call.
-    pub fn scheduler_looks(&self) {
+    pub fn runner_passes(&self) {
         // One look may have begun before.
-        let enough = self.gpu.stats().scheduler_looks + 2;
+        let enough = self.gpu.stats().runner_passes + 2;
         eventually("the scheduler looks", || {
             self.gpu.doorbell_hint();
-            self.gpu.stats().scheduler_looks >= enough
+            self.gpu.stats().runner_passes >= enough
         });
     }
 
@@ -504,7 +505,7 @@ impl Process {
     pub fn new(driver: &mut Driver, pasid: u16) -> Self {
         for vmid in 8..16 {
             driver.select(0, 0, 0, vmid);
-            driver.write(gc::SH_MEM_BASES::INDEX, 0x0001_0002);
+            driver.write(dword::<gc::SH_MEM_BASES>(), 0x0001_0002);
         }
         driver.select(0, 0, 0, 0);
         let root = driver.alloc_vram(4096);

@@ -107,7 +107,7 @@ fn exclusive_queue_without_work_keeps_nobody_off() {
     other.start(&driver);
     // From here on it is the other queue's: nobody takes it off for a queue without work.
     let turns = slots.turns();
-    driver.scheduler_looks();
+    driver.runner_passes();
     assert_eq!(slots.turns(), turns);
     ends(&driver, &other);
     slots.check();

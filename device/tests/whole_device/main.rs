@@ -8,4 +8,5 @@ mod bringup;
 mod driver;
 mod exclusive;
 mod kernels;
+mod kiq;
 mod queues;

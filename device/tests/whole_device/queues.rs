@@ -8,7 +8,8 @@ use belfry_abi::mes::{
     AddQueueFlags, Header, Opcode, QueueType, RemoveQueue, RemoveQueueFlags, Resume, Suspend,
 };
 use belfry_abi::mqd::ComputeMqd;
-use belfry_abi::regs::{Register, gc, osssys};
+use belfry_abi::regs::{gc, osssys};
+use belfry_device::chip::gfx1100::dword;
 use belfry_device::{GpuConfig, ResetKind};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromBytes, FromZeros};
@@ -54,7 +55,7 @@ fn a_packet_goes_from_doorbell_to_signal_and_interrupt() {
     let mut queue = UserQueue::new(&mut driver, &mut process, 0x800);
     assert!(queue.add(&mut driver, &process));
     assert_eq!(
-        driver.read(osssys::IH_VMID_0_LUT::INDEX + 8),
+        driver.read(dword::<osssys::IH_VMID_0_LUT>() + 8),
         0x8001,
         "the driver finds the VMID by its PASID"
     );
@@ -71,7 +72,7 @@ fn a_packet_goes_from_doorbell_to_signal_and_interrupt() {
     assert_eq!((entry.pasid(), entry.vmid(), entry.data[0]), (0x8001, 8, 42));
     assert!(driver.remove(queue.doorbell, queue.gang));
     assert_eq!(read_mqd(&driver, &queue).cp_hqd_pq_rptr, 1);
-    assert_eq!(driver.read(osssys::IH_VMID_0_LUT::INDEX + 8), 0);
+    assert_eq!(driver.read(dword::<osssys::IH_VMID_0_LUT>() + 8), 0);
     assert_eq!(driver.gpu.stats().errors, Default::default());
 }
 
@@ -177,11 +178,11 @@ fn a_ring_outside_of_the_process_faults_and_others_go_on() {
     assert_eq!(fault.fault_page(), 0x6666_0000_0000 >> 12);
     let status = driver.get::<gc::GCVM_L2_PROTECTION_FAULT_STATUS>();
     assert_eq!(status.vmid(), 8);
-    let page = u64::from(driver.read(gc::GCVM_L2_PROTECTION_FAULT_ADDR_HI32::INDEX)) << 32
-        | u64::from(driver.read(gc::GCVM_L2_PROTECTION_FAULT_ADDR_LO32::INDEX));
+    let page = u64::from(driver.read(dword::<gc::GCVM_L2_PROTECTION_FAULT_ADDR_HI32>())) << 32
+        | u64::from(driver.read(dword::<gc::GCVM_L2_PROTECTION_FAULT_ADDR_LO32>()));
     assert_eq!(page, 0x6666_0000_0000 >> 12);
-    driver.write(gc::GCVM_L2_PROTECTION_FAULT_CNTL::INDEX, 1);
-    assert_eq!(driver.read(gc::GCVM_L2_PROTECTION_FAULT_STATUS::INDEX), 0);
+    driver.write(dword::<gc::GCVM_L2_PROTECTION_FAULT_CNTL>(), 1);
+    assert_eq!(driver.read(dword::<gc::GCVM_L2_PROTECTION_FAULT_STATUS>()), 0);
     assert!(driver.remove(bad.doorbell, bad.gang));
     assert!(driver.remove(good.doorbell, good.gang));
 }

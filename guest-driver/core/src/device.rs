@@ -91,7 +91,7 @@ fn gpu_id(info: &DeviceInfo, config: &Config) -> u16 {
 impl<O: Os> Device<O> {
     /// Brings the device up from reset.
     pub(crate) fn probe(os: O) -> Result<Arc<Self>> {
-        let device = Self::new(Arc::new(Hw::new(os)))?;
+        let device = Self::new(os)?;
         if let Err(error) = device.start() {
             device.stop();
             return Err(error);
@@ -111,9 +111,9 @@ impl<O: Os> Device<O> {
 
     /// Finds out what the device is and makes everything it needs; nothing runs yet.
     #[inline(never)]
-    fn new(hw: Arc<Hw<O>>) -> Result<Arc<Self>> {
-        let config = discover(&hw)?;
-        Self::with_config(hw, config)
+    fn new(os: O) -> Result<Arc<Self>> {
+        let (hw, config) = discover(os)?;
+        Self::with_config(Arc::new(hw), config)
     }
 
     /// Makes everything a device needs of which `config` is known.

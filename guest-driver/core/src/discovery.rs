@@ -5,11 +5,16 @@
 
 use alloc::vec::Vec;
 
-use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
+use belfry_abi::regs::{Ip, Register, gc};
 
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
-use crate::os::Os;
+use crate::os::{LogLevel, Os};
+use crate::registers::RegisterMap;
+
+/// Dword index of `RCC_CONFIG_MEMSIZE`, which tells where the table is: the one register that has to be known before it
+/// (`mmRCC_CONFIG_MEMSIZE` of `amdgpu_discovery.c`, the same on every card).
+const MEMSIZE_DWORD: u32 = 0xde3;
 
 /// Distance of the table from the end of VRAM (`DISCOVERY_TMR_OFFSET`).
 const TABLE_FROM_TOP: u64 = 64 << 10;
@@ -23,15 +28,6 @@ const DISCOVERY_TABLE_SIGNATURE: u32 = 0x5344_5049;
 const GC_TABLE_ID: u32 = 0x4347;
 /// Offset of the table list in the binary header.
 const TABLE_LIST: usize = 12;
-
-/// `GC_HWID` and the other block ids the driver needs (`soc15_hw_ip.h`).
-const GC_HWID: u16 = 11;
-const MMHUB_HWID: u16 = 34;
-const OSSSYS_HWID: u16 = 40;
-const NBIF_HWID: u16 = 108;
-const SMUIO_HWID: u16 = 4;
-const SDMA0_HWID: u16 = 42;
-const SDMA1_HWID: u16 = 43;
 
 /// The device as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,9 +94,10 @@ fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0u16, |sum, &byte| sum.wrapping_add(u16::from(byte)))
 }
 
-/// One IP block: hardware id, version, segment bases in dwords.
+/// One instance of an IP block: kind, version, segment bases in dwords.
 struct Block {
-    hwid: u16,
+    ip: Ip,
+    instance: u8,
     version: (u8, u8, u8),
     bases: Vec<u32>,
 }
@@ -126,7 +123,8 @@ fn parse_blocks(bytes: &[u8]) -> Result<Vec<Block>> {
     for _ in 0..count {
         let bases = usize::from(table.u8(at + 3)?);
         let mut block = Block {
-            hwid: table.u16(at)?,
+            ip: Ip(table.u16(at)?),
+            instance: table.u8(at + 2)?,
             version: (table.u8(at + 4)?, table.u8(at + 5)?, table.u8(at + 6)?),
             bases: Vec::new(),
         };
@@ -168,23 +166,26 @@ fn parse_gc(bytes: &[u8], config: &mut Config) -> Result<()> {
     if plausible { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Fails unless the block is there and its registers are where the driver was compiled to look for them.
-fn check_bases<O: Os>(hw: &Hw<O>, blocks: &[Block], hwid: u16, expected: &[u32]) -> Result<()> {
-    let Some(block) = blocks.iter().find(|block| block.hwid == hwid) else {
-        log!(hw, Error, "discovery: hardware block {hwid} is missing");
-        return Err(Errno::ENODEV);
-    };
-    let shared = block.bases.len().min(expected.len());
-    if shared == 0 || block.bases[..shared] != expected[..shared] {
-        log!(
-            hw,
-            Error,
-            "discovery: hardware block {hwid} has its registers at {:x?}, not {expected:x?}",
-            block.bases
-        );
-        return Err(Errno::ENODEV);
+/// Where the first instance of each block the driver uses has its registers.
+fn register_map<O: Os>(os: &O, blocks: &[Block]) -> Result<RegisterMap> {
+    let mut map = RegisterMap::default();
+    for (ip, registers) in RegisterMap::BLOCKS {
+        let Some(block) = blocks.iter().find(|block| block.ip == ip && block.instance == 0) else {
+            os.log(LogLevel::Error, format_args!("discovery: hardware block {} is missing", ip.0));
+            return Err(Errno::ENODEV);
+        };
+        if map.set(ip, registers, &block.bases).is_err() {
+            os.log(
+                LogLevel::Error,
+                format_args!(
+                    "discovery: registers of hardware block {} cannot be at {:x?}",
+                    ip.0, block.bases
+                ),
+            );
+            return Err(Errno::ENODEV);
+        }
     }
-    Ok(())
+    Ok(map)
 }
 
 /// Counts compute units, skipping the fused ones (`gfx_v11_0_get_cu_info`).
@@ -212,53 +213,58 @@ fn count_cus<O: Os>(hw: &Hw<O>, config: &mut Config) {
     hw.write(gc::GRBM_GFX_INDEX(gc::GRBM_GFX_INDEX::RESET));
 }
 
-/// Finds out what the device is.
+/// Finds out what the device is and where its registers are.
 #[inline(never)]
-pub(crate) fn discover<O: Os>(hw: &Hw<O>) -> Result<Config> {
-    let memory_mib = hw.read::<nbio::RCC_CONFIG_MEMSIZE>().bits();
+pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
+    let memory_mib = os.reg_read(MEMSIZE_DWORD * 4);
     if memory_mib == 0 || memory_mib == u32::MAX {
-        log!(hw, Error, "RCC_CONFIG_MEMSIZE reads {memory_mib:#x}: the device does not answer");
+        os.log(
+            LogLevel::Error,
+            format_args!("RCC_CONFIG_MEMSIZE reads {memory_mib:#x}: the device does not answer"),
+        );
         return Err(Errno::ENODEV);
     }
     let mut config = Config { vram_size: u64::from(memory_mib) << 20, ..Config::default() };
-    if config.vram_size > hw.os().vram_size() || config.vram_size < TABLE_FROM_TOP {
-        log!(hw, Error, "{memory_mib} MiB of VRAM behind a BAR of {} bytes", hw.os().vram_size());
+    if config.vram_size > os.vram_size() || config.vram_size < TABLE_FROM_TOP {
+        os.log(
+            LogLevel::Error,
+            format_args!("{memory_mib} MiB of VRAM behind a BAR of {} bytes", os.vram_size()),
+        );
         return Err(Errno::ENODEV);
     }
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(TABLE_SIZE).map_err(|_| Errno::ENOMEM)?;
-    bytes.resize(TABLE_SIZE, 0);
-    hw.vram_read(config.vram_size - TABLE_FROM_TOP, &mut bytes);
-    let blocks = match parse_blocks(&bytes).and_then(|blocks| parse_gc(&bytes, &mut config).map(|()| blocks))
-    {
-        Ok(blocks) => blocks,
-        Err(_) => {
-            log!(hw, Error, "the IP discovery table at the top of VRAM is not valid");
-            return Err(Errno::ENODEV);
-        }
-    };
-    check_bases(hw, &blocks, GC_HWID, gc::BASES)?;
-    check_bases(hw, &blocks, MMHUB_HWID, mmhub::BASES)?;
-    check_bases(hw, &blocks, OSSSYS_HWID, osssys::BASES)?;
-    check_bases(hw, &blocks, NBIF_HWID, nbio::BASES)?;
-    check_bases(hw, &blocks, SMUIO_HWID, smuio::BASES)?;
+    let blocks = read_table(&os, &mut config)?;
+    let registers = register_map(&os, &blocks)?;
     config.sdma_engines =
-        blocks.iter().filter(|b| b.hwid == SDMA0_HWID || b.hwid == SDMA1_HWID).count() as u32;
-    if let Some(block) = blocks.iter().find(|block| block.hwid == GC_HWID) {
+        blocks.iter().filter(|block| block.ip == Ip::SDMA0 || block.ip == Ip::SDMA1).count() as u32;
+    if let Some(block) = blocks.iter().find(|block| block.ip == Ip::GC) {
         config.gc_version = block.version;
     }
     if config.gc_version != (11, 0, 0) {
-        log!(hw, Error, "graphics core {:?} is not supported", config.gc_version);
+        os.log(LogLevel::Error, format_args!("graphics core {:?} is not supported", config.gc_version));
         return Err(Errno::ENODEV);
     }
+    let hw = Hw::new(os, registers);
     config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
     config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
-    count_cus(hw, &mut config);
+    count_cus(&hw, &mut config);
     if config.cus == 0 {
         log!(hw, Error, "every compute unit is fused off");
         return Err(Errno::ENODEV);
     }
-    Ok(config)
+    Ok((hw, config))
+}
+
+/// Reads the table at the top of VRAM: the blocks, and the graphics core's shape into `config`.
+fn read_table<O: Os>(os: &O, config: &mut Config) -> Result<Vec<Block>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(TABLE_SIZE).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(TABLE_SIZE, 0);
+    os.vram_read(config.vram_size - TABLE_FROM_TOP, &mut bytes);
+    let blocks = parse_blocks(&bytes).and_then(|blocks| parse_gc(&bytes, config).map(|()| blocks));
+    blocks.map_err(|_| {
+        os.log(LogLevel::Error, format_args!("the IP discovery table at the top of VRAM is not valid"));
+        Errno::ENODEV
+    })
 }
 
 #[cfg(test)]
@@ -266,6 +272,74 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::testing::{BASES, FakeOs};
+
+    const VRAM: usize = 8 << 20;
+
+    /// A table of blocks with these bases, and a graphics core of one shader array with two compute units.
+    fn table(blocks: &[(Ip, &[u32])]) -> Vec<u8> {
+        let (list, die) = (60, 60 + 80);
+        let mut die_table = vec![0, 0, blocks.len() as u8, 0];
+        for (ip, bases) in blocks {
+            die_table.extend(ip.0.to_le_bytes());
+            die_table.extend([0, bases.len() as u8, 11, 0, 0, 0]);
+            die_table.extend(bases.iter().flat_map(|base| base.to_le_bytes()));
+        }
+        let mut bytes = vec![0; die];
+        bytes.extend(die_table);
+        let gc = bytes.len();
+        bytes.extend(GC_TABLE_ID.to_le_bytes());
+        bytes.extend([1, 0, 2, 0, 0, 0, 0, 0]);
+        let mut fields = [1u32; 32];
+        fields[2] = 0;
+        bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
+        bytes[..4].copy_from_slice(&BINARY_SIGNATURE.to_le_bytes());
+        bytes[list..list + 4].copy_from_slice(&DISCOVERY_TABLE_SIGNATURE.to_le_bytes());
+        bytes[list + 16..list + 18].copy_from_slice(&(die as u16).to_le_bytes());
+        bytes[12..14].copy_from_slice(&(list as u16).to_le_bytes());
+        bytes[20..22].copy_from_slice(&(gc as u16).to_le_bytes());
+        let len = bytes.len() as u16;
+        bytes[10..12].copy_from_slice(&len.to_le_bytes());
+        let sum = checksum(&bytes[10..]);
+        bytes[8..10].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn device(blocks: &[(Ip, &[u32])]) -> FakeOs {
+        let os = FakeOs::new(VRAM);
+        os.reg_write(MEMSIZE_DWORD * 4, (VRAM >> 20) as u32);
+        os.vram_write(VRAM as u64 - TABLE_FROM_TOP, &table(blocks));
+        os
+    }
+
+    #[test]
+    fn registers_are_looked_for_where_the_table_says() {
+        let os = device(&BASES);
+        let gc = BASES.iter().find(|(ip, _)| *ip == Ip::GC).unwrap().1;
+        os.reg_write((gc[0] + gc::GCMC_VM_FB_LOCATION_BASE::AT.dword) * 4, 0x8000);
+        let (hw, config) = discover(os).unwrap();
+        assert_eq!((config.fb_start, config.cus), (0x80_0000_0000, 2));
+        hw.write(gc::SCRATCH_REG0(7));
+        assert_eq!(hw.os().reg_read((gc[1] + gc::SCRATCH_REG0::AT.dword) * 4), 7);
+    }
+
+    #[test]
+    fn table_without_a_place_for_a_register_is_refused() {
+        for broken in 0..BASES.len() {
+            let mut blocks = BASES.to_vec();
+            blocks.remove(broken);
+            assert_eq!(
+                discover(device(&blocks)).err(),
+                Some(Errno::ENODEV),
+                "{:?} is missing",
+                BASES[broken].0
+            );
+            let far: Vec<u32> = BASES[broken].1.iter().map(|base| base + 0x4_0000).collect();
+            let mut blocks = BASES.to_vec();
+            blocks[broken].1 = &far;
+            assert_eq!(discover(device(&blocks)).err(), Some(Errno::ENODEV), "{:?} is far", BASES[broken].0);
+        }
+    }
 
     #[test]
     fn hostile_tables_are_refused_not_followed() {

@@ -6,7 +6,7 @@ use belfry_abi::kfd::drm::{
     AMDGPU_INFO_VRAM_USAGE, AMDGPU_VRAM_TYPE_GDDR6, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice,
     DrmAmdgpuMemoryInfo,
 };
-use belfry_abi::regs::{Register, gc};
+use belfry_abi::regs::gc;
 use core::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
@@ -40,7 +40,9 @@ impl<O: Os> Device<O> {
             AMDGPU_INFO_DEV_INFO => self.device_info(|info| answer(info.as_bytes())),
             AMDGPU_INFO_READ_MMR_REG => {
                 // One register is all that user space needs: the tiling configuration.
-                if request.args[0] != gc::GB_ADDR_CONFIG::INDEX || request.args[1] != 1 {
+                if request.args[0] != self.hw.registers().dword::<gc::GB_ADDR_CONFIG>()
+                    || request.args[1] != 1
+                {
                     return Err(Errno::EINVAL);
                 }
                 answer(self.config.gb_addr_config.as_bytes())

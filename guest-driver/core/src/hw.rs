@@ -6,10 +6,12 @@ use belfry_abi::regs::Register;
 
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, Os};
+use crate::registers::RegisterMap;
 
 /// The operating system's view of the device, with a switch that turns every access into nothing.
 pub(crate) struct Hw<O: Os> {
     os: O,
+    registers: RegisterMap,
     alive: AtomicBool,
 }
 
@@ -22,8 +24,14 @@ macro_rules! log {
 pub(crate) use log;
 
 impl<O: Os> Hw<O> {
-    pub(crate) fn new(os: O) -> Self {
-        Self { os, alive: AtomicBool::new(true) }
+    /// Access to a device whose registers are where its discovery table says.
+    pub(crate) fn new(os: O, registers: RegisterMap) -> Self {
+        Self { os, registers, alive: AtomicBool::new(true) }
+    }
+
+    /// Where the device has its registers.
+    pub(crate) fn registers(&self) -> &RegisterMap {
+        &self.registers
     }
 
     pub(crate) fn os(&self) -> &O {
@@ -49,7 +57,7 @@ impl<O: Os> Hw<O> {
         if !self.alive() {
             return R::from_bits(u32::MAX);
         }
-        R::from_bits(self.os.reg_read((R::INDEX + index) * 4))
+        R::from_bits(self.os.reg_read((self.registers.dword::<R>() + index) * 4))
     }
 
     /// Writes a register.
@@ -60,7 +68,7 @@ impl<O: Os> Hw<O> {
     /// Writes instance `index` of a register array with a stride of one dword.
     pub(crate) fn write_at<R: Register>(&self, index: u32, value: R) {
         if self.alive() {
-            self.os.reg_write((R::INDEX + index) * 4, value.bits());
+            self.os.reg_write((self.registers.dword::<R>() + index) * 4, value.bits());
         }
     }
 
@@ -73,14 +81,6 @@ impl<O: Os> Hw<O> {
     pub(crate) fn doorbell_write(&self, offset: u64, value: u64) {
         if self.alive() {
             self.os.doorbell_write(offset, value);
-        }
-    }
-
-    pub(crate) fn vram_read(&self, offset: u64, data: &mut [u8]) {
-        if self.alive() {
-            self.os.vram_read(offset, data);
-        } else {
-            data.fill(0xff);
         }
     }
 

@@ -205,7 +205,8 @@ impl<O: Os> Kiq<O> {
         let hw = self.queue.hw.clone();
         hw.write(gc::SCRATCH_REG0(0xcafe_dead));
         // Destination register, no address increment.
-        self.queue.submit(&[packet3(WRITE_DATA, 3), 1 << 16, gc::SCRATCH_REG0::INDEX, 0, TEST_VALUE]);
+        let scratch = hw.registers().dword::<gc::SCRATCH_REG0>();
+        self.queue.submit(&[packet3(WRITE_DATA, 3), 1 << 16, scratch, 0, TEST_VALUE]);
         hw.poll(TIMEOUT_NS, || hw.read::<gc::SCRATCH_REG0>().bits() == TEST_VALUE).inspect_err(|_| {
             log!(
                 hw,

@@ -38,6 +38,7 @@ mod processes;
 mod queue;
 pub mod queue_manager;
 mod rate_limit;
+mod registers;
 mod sync;
 #[cfg(test)]
 mod testing;

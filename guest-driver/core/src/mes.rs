@@ -11,7 +11,7 @@ use belfry_abi::mes::{
     api_status_offset,
 };
 use belfry_abi::pci::doorbell;
-use belfry_abi::regs::{gc, mmhub, osssys};
+use belfry_abi::regs::{Ip, gc};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::errno::{Errno, Result};
@@ -142,15 +142,9 @@ impl<O: Os> Mes<O> {
         frame.compute_hqd_mask[..COMPUTE_PIPES].fill(COMPUTE_HQD_MASK);
         frame.g_sch_ctx_gpu_mc_ptr = (base + SCHEDULER_CONTEXT as u64).into();
         frame.query_status_fence_gpu_mc_ptr = (base + QUERY_STATUS_FENCE as u64).into();
-        for (to, from) in [
-            (&mut frame.gc_base, gc::BASES),
-            (&mut frame.mmhub_base, mmhub::BASES),
-            (&mut frame.osssys_base, osssys::BASES),
-        ] {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = *from;
-            }
-        }
+        frame.gc_base = *self.hw.registers().bases(Ip::GC);
+        frame.mmhub_base = *self.hw.registers().bases(Ip::MMHUB);
+        frame.osssys_base = *self.hw.registers().bases(Ip::OSSSYS);
         // disable_reset, use_different_vmid_compute, disable_mes_log, enable_reg_active_poll,
         // enable_level_process_quantum_check, as amdgpu sets them.
         frame.flags = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;

@@ -202,7 +202,7 @@ mod tests {
     const FLAGS: u64 = PTE_VALID | PTE_READABLE;
 
     fn vram() -> (Arc<Hw<FakeOs>>, Arc<Vram<FakeOs>>) {
-        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20)));
+        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20), crate::testing::registers()));
         let vram = Vram::new(hw.clone(), 8 * MIB).unwrap();
         (hw, vram)
     }
@@ -212,7 +212,7 @@ mod tests {
         let mut table = root;
         for level in (0..=ROOT_LEVEL).rev() {
             let mut bytes = [0; 8];
-            hw.vram_read((table & PDE_ADDRESS_MASK) + index(va, level) as u64 * 8, &mut bytes);
+            hw.os().vram_read((table & PDE_ADDRESS_MASK) + index(va, level) as u64 * 8, &mut bytes);
             let entry = u64::from_le_bytes(bytes);
             if entry & PTE_VALID == 0 {
                 return None;

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use belfry_abi::pci;
-use belfry_abi::regs::Register as _;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
+use belfry_device::chip::gfx1100::dword;
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources};
 use kvm_ioctls::{Kvm, VmFd};
 use vm_memory::GuestMemoryAtomic;
@@ -248,7 +248,9 @@ fn accesses_at_the_ends_of_bars_are_answered_or_not_ours() {
         }
     }
     // A doorbell nobody has, on the last page, once the device listens to doorbells at all.
-    bus.gpu.bar_write(pci::BAR_REGISTERS, RCC_DOORBELL_APER_EN::OFFSET, &1u32.to_le_bytes()).unwrap();
+    bus.gpu
+        .bar_write(pci::BAR_REGISTERS, u64::from(dword::<RCC_DOORBELL_APER_EN>()) * 4, &1u32.to_le_bytes())
+        .unwrap();
     let before = bus.gpu.stats().doorbells_unknown;
     assert!(bus.bus.write(DOORBELLS_AT + pci::DOORBELL_BAR_SIZE - 8, &1u64.to_le_bytes()));
     assert_eq!(bus.gpu.stats().doorbells_unknown, before + 1);

@@ -6,7 +6,7 @@ mod sync {
     pub(crate) use std::sync::PoisonError;
 }
 
-#[path = "../../../device/src/queue/wake.rs"]
+#[path = "../../../device/src/threads/wake.rs"]
 mod wake;
 
 use loom::sync::Arc;

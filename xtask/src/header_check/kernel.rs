@@ -288,40 +288,25 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
             },
         ),
     ];
-    groups.push(("gc", registers("\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::BASES, regs::gc::ALL)));
-    groups.push((
-        "mmhub",
-        registers("\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::BASES, regs::mmhub::ALL),
-    ));
-    groups.push(("mp", registers("\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::BASES, regs::mp::ALL)));
-    groups.push((
-        "nbio",
-        registers("\"asic_reg/nbio/nbio_4_3_0_offset.h\"", regs::nbio::BASES, regs::nbio::ALL),
-    ));
-    groups.push((
-        "osssys",
-        registers("\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::BASES, regs::osssys::ALL),
-    ));
-    groups.push((
-        "smuio",
-        registers("\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::BASES, regs::smuio::ALL),
-    ));
+    groups.push(("gc", registers("\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::ALL)));
+    groups.push(("mmhub", registers("\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::ALL)));
+    groups.push(("mp", registers("\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::ALL)));
+    groups.push(("nbio", registers("\"asic_reg/nbio/nbio_4_3_0_offset.h\"", regs::nbio::ALL)));
+    groups.push(("osssys", registers("\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::ALL)));
+    groups.push(("smuio", registers("\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::ALL)));
     groups
 }
 
-/// Every register's absolute dword index is its segment base plus the published offset.
-fn registers(header: &'static str, bases: &[u32], all: &[Description]) -> Group {
+/// Every register's segment and offset are the published ones.
+fn registers(header: &'static str, all: &[Description]) -> Group {
     let conditions = all
         .iter()
         .map(|register| {
             let name = published(register.name);
-            // An array element is no constant expression in C.
-            let base = bases.iter().enumerate().rev().fold("0".to_owned(), |rest, (segment, base)| {
-                format!("(reg{name}_BASE_IDX == {segment} ? {base} : {rest})")
-            });
+            let (segment, offset) = (register.at.segment, register.at.dword);
             (
-                format!("reg{name} + {base} == {}", register.index),
-                format!("{name} is not at {:#x}", register.index),
+                format!("reg{name} == {offset} && reg{name}_BASE_IDX == {segment}"),
+                format!("{name} is not at {segment}:{offset:#x}"),
             )
         })
         .collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source, sq_encoding};
 use belfry_abi::kfd::event::KFD_IOC_EVENT_MEMORY;
 use belfry_abi::kfd::memory::AllocFlags;
-use belfry_abi::regs::{Register, osssys};
+use belfry_abi::regs::osssys;
 
 use crate::device::Device;
 use crate::os::PAGE_SIZE;
@@ -135,8 +135,9 @@ fn a_device_that_writes_for_ever_does_not_keep_the_thread_and_loses_nothing() {
     // Whatever is taken from the ring, the device puts as much behind it, until the flood is over.
     let taken = Arc::new(AtomicU32::new(0));
     let (wptr, count, last) = (bench.wptr(), taken.clone(), AtomicU32::new(0));
+    let register = bench.device.hw.registers().dword::<osssys::IH_RB_RPTR>() * 4;
     *lock(&bench.os().on_write) = Some(Box::new(move |offset, rptr| {
-        if offset == osssys::IH_RB_RPTR::INDEX * 4 {
+        if offset == register {
             let before = last.swap(rptr, Ordering::Relaxed);
             let entries = rptr.wrapping_sub(before) % IH_RING_SIZE / ENTRY_SIZE;
             if count.fetch_add(entries, Ordering::Relaxed) + entries < FLOOD {

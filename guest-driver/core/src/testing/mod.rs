@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use belfry_abi::pci::doorbell;
-use belfry_abi::regs::{Register, gc, mmhub};
+use belfry_abi::regs::{Ip, gc, mmhub};
 
 use scheduler::FakeScheduler;
 
@@ -30,9 +30,28 @@ use crate::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey,
     RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
 };
+use crate::registers::RegisterMap;
 
 /// Invalidation engine 17 of a hub: what is requested is acknowledged at once.
 const INVALIDATE_ENGINE: u32 = 17;
+
+/// Segment bases of the device on the bench, which are no card's: the driver has to go by them.
+pub(crate) const BASES: [(Ip, &[u32]); 5] = [
+    (Ip::GC, &[0x2_0000, 0x1_0000, 0x30_0000]),
+    (Ip::MMHUB, &[0x1000]),
+    (Ip::OSSSYS, &[0x3000]),
+    (Ip::NBIF, &[0x4000, 0x5000, 0x6000]),
+    (Ip::SMUIO, &[0x7000, 0x8000]),
+];
+
+/// The register map of [`BASES`].
+pub(crate) fn registers() -> RegisterMap {
+    let mut map = RegisterMap::default();
+    for ((ip, bases), (_, all)) in BASES.into_iter().zip(RegisterMap::BLOCKS) {
+        map.set(ip, all, bases).unwrap();
+    }
+    map
+}
 
 /// Bytes of the interrupt ring.
 pub(crate) const IH_RING_SIZE: u32 = crate::interrupt::RING_SIZE;
@@ -299,9 +318,13 @@ impl Os for FakeOs {
         {
             let mut registers = lock(&self.registers);
             registers.insert(offset, value);
+            let map = self::registers();
             for (request, acknowledge) in [
-                (gc::GCVM_INVALIDATE_ENG0_REQ::INDEX, gc::GCVM_INVALIDATE_ENG0_ACK::INDEX),
-                (mmhub::MMVM_INVALIDATE_ENG0_REQ::INDEX, mmhub::MMVM_INVALIDATE_ENG0_ACK::INDEX),
+                (map.dword::<gc::GCVM_INVALIDATE_ENG0_REQ>(), map.dword::<gc::GCVM_INVALIDATE_ENG0_ACK>()),
+                (
+                    map.dword::<mmhub::MMVM_INVALIDATE_ENG0_REQ>(),
+                    map.dword::<mmhub::MMVM_INVALIDATE_ENG0_ACK>(),
+                ),
             ] {
                 if offset == (request + INVALIDATE_ENGINE) * 4 {
                     let value = if *lock(&self.deaf) { 0 } else { value };

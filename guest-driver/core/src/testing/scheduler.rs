@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use belfry_abi::gpuvm::PTE_ADDRESS_MASK;
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, Header, Opcode, api_status_offset};
-use belfry_abi::regs::{Register, gc};
+use belfry_abi::regs::gc;
 
-use super::{FakeOs, lock};
+use super::{FakeOs, lock, registers};
 use crate::gart::GART_START;
 use crate::os::{Os, PAGE_SIZE};
 
@@ -21,7 +21,8 @@ pub(crate) struct FakeScheduler {
 
 /// Where the device would find `address` of VMID 0: bus addresses are the processor's here.
 fn translate(os: &FakeOs, address: u64) -> usize {
-    let base = os.reg_read(gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32::INDEX * 4) & !1;
+    let base = registers().dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>();
+    let base = os.reg_read(base * 4) & !1;
     let mut entry = [0; 8];
     os.vram_read(u64::from(base) + (address - GART_START) / PAGE_SIZE * 8, &mut entry);
     let entry = u64::from_le_bytes(entry);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_PQ_BASE, CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, GRBM_GFX_CNTL,
 };
+use belfry_device::chip::gfx1100::dword;
 use kvm_ioctls::{IoEventAddress, NoDatamatch};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
@@ -29,7 +30,7 @@ fn ready(mode: DoorbellMode) -> Bus {
 }
 
 fn register<R: belfry_abi::regs::Register>(bus: &Bus, value: u32) {
-    bus.gpu.bar_write(pci::BAR_REGISTERS, R::OFFSET, &value.to_le_bytes()).unwrap();
+    bus.gpu.bar_write(pci::BAR_REGISTERS, u64::from(dword::<R>()) * 4, &value.to_le_bytes()).unwrap();
 }
 
 /// Has a ring of the kernel's listen to a doorbell, wherever it is.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use belfry_abi::regs::Register;
 use belfry_abi::regs::osssys::{IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR};
+use belfry_device::chip::gfx1100::dword;
 use kvm_bindings::{KVM_IRQCHIP_IOAPIC, kvm_irqchip};
 use kvm_ioctls::{Kvm, VmFd};
 
@@ -55,7 +56,7 @@ fn shared_lines_are_asserted_until_the_last_function_releases_them() {
 
 impl Bus {
     fn register<R: Register>(&self, value: u32) {
-        assert!(self.bus.write(REGISTERS_AT + u64::from(R::INDEX) * 4, &value.to_le_bytes()));
+        assert!(self.bus.write(REGISTERS_AT + u64::from(dword::<R>()) * 4, &value.to_le_bytes()));
     }
 }
 

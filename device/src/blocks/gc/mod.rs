@@ -1,0 +1,147 @@
+//! Graphics core: banked queue and memory registers, fuses, the scheduler's version, and the GC hub.
+
+mod hub;
+
+use std::sync::Arc;
+
+use belfry_abi::regs::gc::{
+    self, CC_GC_SHADER_ARRAY_CONFIG, CP_HQD_ACTIVE, CP_HQD_DEQUEUE_REQUEST, CP_MES_GP3_LO,
+    GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, RLC_SAFE_MODE, SH_MEM_BASES, SH_MEM_CONFIG,
+};
+use belfry_abi::regs::{Ip, Offset, Register};
+
+use crate::chip::Topology;
+use crate::doorbell::Doorbells;
+use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, seed_doorbell};
+use crate::regs::{Block, Run, Storage};
+use crate::threads::Wake;
+use crate::vm::Contexts;
+use hub::Hub;
+
+/// What the graphics core's registers reach.
+pub(crate) struct GcPorts {
+    pub(crate) contexts: Arc<Contexts>,
+    pub(crate) hqds: Arc<HqdBanks>,
+    pub(crate) doorbells: Arc<Doorbells>,
+    /// Woken when a queue was started or asked to stop.
+    pub(crate) wake: Arc<Wake>,
+}
+
+/// One graphics core.
+pub(crate) struct Gc {
+    storage: Storage,
+    hub: Hub,
+    ports: GcPorts,
+    topology: Topology,
+    /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
+    mes_version: u32,
+}
+
+impl Gc {
+    pub(crate) fn new(ports: GcPorts, topology: Topology, mes_version: u32) -> Self {
+        let hub = Hub::new(Arc::clone(&ports.contexts));
+        Self { storage: Storage::new(gc::ALL), hub, ports, topology, mes_version }
+    }
+
+    /// The queue and the VMID whose banks are selected.
+    fn selected(&self) -> (HqdId, u8) {
+        let select: GRBM_GFX_CNTL = self.storage.get();
+        let id =
+            HqdId { me: select.meid() as u8, pipe: select.pipeid() as u8, queue: select.queueid() as u8 };
+        (id, select.vmid() as u8)
+    }
+
+    /// The selected shader array's fuses.
+    fn shader_array_config(&self) -> CC_GC_SHADER_ARRAY_CONFIG {
+        let select: GRBM_GFX_INDEX = self.storage.get();
+        let topology = self.topology;
+        let engine = if select.se_broadcast_writes() { 0 } else { select.se_index() };
+        let array = if select.sa_broadcast_writes() { 0 } else { select.sa_index() };
+        let active = if engine < topology.shader_engines && array < topology.arrays_per_engine {
+            topology.active_wgps(engine * topology.arrays_per_engine + array)
+        } else {
+            0
+        };
+        let mut config = CC_GC_SHADER_ARRAY_CONFIG::default();
+        config.set_inactive_wgps(0xffff & !((1 << active) - 1));
+        config
+    }
+
+    fn write_hqd(&self, at: Offset, value: u32) {
+        let GcPorts { hqds, doorbells, wake, .. } = &self.ports;
+        hqds.hqd(self.selected().0, |hqd| match at {
+            CP_HQD_ACTIVE::AT if value & 1 == 1 => {
+                hqd.activate();
+                // Before anybody sees the queue, its doorbell loses what an earlier owner left there.
+                seed_doorbell(hqd, None, doorbells);
+                doorbells.own(hqd.doorbell(), true);
+            }
+            CP_HQD_ACTIVE::AT => hqd.deactivate(),
+            _ => hqd.write(at, value),
+        });
+        if matches!(at, CP_HQD_ACTIVE::AT | CP_HQD_DEQUEUE_REQUEST::AT) {
+            wake.wake();
+        }
+    }
+}
+
+impl Block for Gc {
+    fn ip(&self) -> (Ip, u8) {
+        (gc::IP, 0)
+    }
+
+    fn claims(&self) -> Vec<Run> {
+        let mut claims = self.storage.claims();
+        claims.push(Run { first: HQD_FIRST, count: HQD_REGISTERS });
+        claims.extend(self.hub.claims());
+        claims
+    }
+
+    fn read(&self, at: Offset) -> u32 {
+        let (hqd, vmid) = self.selected();
+        match at {
+            _ if at.element(HQD_FIRST, HQD_REGISTERS).is_some() => {
+                self.ports.hqds.hqd(hqd, |hqd| hqd.read(at))
+            }
+            SH_MEM_BASES::AT => self.ports.contexts.shader_memory(vmid).bases,
+            SH_MEM_CONFIG::AT => self.ports.contexts.shader_memory(vmid).config,
+            CC_GC_SHADER_ARRAY_CONFIG::AT => self.shader_array_config().bits(),
+            CP_MES_GP3_LO::AT if hqd.me == HqdId::MES.me && hqd.pipe < 2 => self.mes_version,
+            _ => self.hub.read(at).unwrap_or_else(|| self.storage.read(at)),
+        }
+    }
+
+    fn write(&self, at: Offset, value: u32) {
+        let contexts = &self.ports.contexts;
+        let vmid = self.selected().1;
+        match at {
+            _ if at.element(HQD_FIRST, HQD_REGISTERS).is_some() => self.write_hqd(at, value),
+            SH_MEM_BASES::AT => contexts.change_shader_memory(vmid, |memory| memory.bases = value),
+            SH_MEM_CONFIG::AT => contexts.change_shader_memory(vmid, |memory| memory.config = value),
+            RLC_SAFE_MODE::AT => {
+                // The RLC takes the command at once.
+                let mut mode = RLC_SAFE_MODE::from_bits(value);
+                mode.set_cmd(false);
+                self.storage.set(mode);
+            }
+            GCVM_L2_PROTECTION_FAULT_CNTL::AT => {
+                let mut cntl = GCVM_L2_PROTECTION_FAULT_CNTL::from_bits(value);
+                if cntl.clear_protection_fault_status_addr() {
+                    contexts.clear_fault();
+                    cntl.set_clear_protection_fault_status_addr(false);
+                }
+                self.storage.set(cntl);
+            }
+            _ => {
+                if !self.hub.write(at, value) {
+                    self.storage.write(at, value);
+                }
+            }
+        }
+    }
+
+    fn reset(&self) {
+        self.storage.reset();
+        self.hub.reset();
+    }
+}

@@ -1,0 +1,45 @@
+//! The golden time stamp counter.
+
+use belfry_abi::regs::smuio::{self, GOLDEN_TSC_COUNT_LOWER, GOLDEN_TSC_COUNT_UPPER};
+use belfry_abi::regs::{Ip, Offset, Register};
+
+use crate::regs::{Block, Run, Storage};
+use crate::time::Clock;
+
+/// System management I/O.
+pub(crate) struct Smuio {
+    storage: Storage,
+    clock: Clock,
+}
+
+impl Smuio {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { storage: Storage::new(smuio::ALL), clock }
+    }
+}
+
+impl Block for Smuio {
+    fn ip(&self) -> (Ip, u8) {
+        (smuio::IP, 0)
+    }
+
+    fn claims(&self) -> Vec<Run> {
+        self.storage.claims()
+    }
+
+    fn read(&self, at: Offset) -> u32 {
+        match at {
+            GOLDEN_TSC_COUNT_UPPER::AT => ((self.clock)() >> 32) as u32,
+            GOLDEN_TSC_COUNT_LOWER::AT => (self.clock)() as u32,
+            _ => self.storage.read(at),
+        }
+    }
+
+    fn write(&self, at: Offset, value: u32) {
+        self.storage.write(at, value);
+    }
+
+    fn reset(&self) {
+        self.storage.reset();
+    }
+}

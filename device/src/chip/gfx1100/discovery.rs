@@ -1,0 +1,177 @@
+//! The IP discovery table of Navi 31: which blocks the chip has, and where their registers are.
+//!
+//! Layout: Linux `drivers/gpu/drm/amd/include/discovery.h` (`binary_header`, `ip_discovery_header`, `die_header`,
+//! `gpu_info_header`, `harvest_table`); everything little endian and packed, checksums are 16-bit sums of bytes.
+
+use super::ips::IPS;
+use crate::chip::Topology;
+
+const BINARY_SIGNATURE: u32 = 0x2821_1407;
+const DISCOVERY_SIGNATURE: u32 = 0x5344_5049;
+const GC_SIGNATURE: u32 = 0x4347;
+const HARVEST_SIGNATURE: u32 = 0x5652_4148;
+const BINARY_HEADER_SIZE: u16 = 60;
+const IP_HEADER_SIZE: u16 = 80;
+const HARVEST_SIZE: usize = 136;
+
+/// The whole table.
+pub(super) fn table(topology: &Topology) -> Vec<u8> {
+    let ips = ip_table();
+    let gc = gc_table(topology);
+    let harvest = harvest_table();
+    let total = BINARY_HEADER_SIZE + (ips.len() + gc.len() + harvest.len()) as u16;
+
+    let mut rest = total.to_le_bytes().to_vec();
+    let mut offset = BINARY_HEADER_SIZE;
+    for part in [&ips, &gc, &harvest] {
+        for field in [offset, checksum(part), part.len() as u16, 0] {
+            rest.extend(field.to_le_bytes());
+        }
+        offset += part.len() as u16;
+    }
+    rest.extend([0; 24]); // VCN info, MALL and NPS tables: absent
+    rest.extend(ips);
+    rest.extend(gc);
+    rest.extend(harvest);
+
+    let mut binary = BINARY_SIGNATURE.to_le_bytes().to_vec();
+    for field in [1, 3, checksum(&rest)] {
+        binary.extend(field.to_le_bytes());
+    }
+    binary.extend(rest);
+    binary
+}
+
+fn checksum(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |sum: u16, &byte| sum.wrapping_add(byte.into()))
+}
+
+fn ip_table() -> Vec<u8> {
+    let mut ips = Vec::new();
+    for ip in IPS {
+        ips.extend(ip.ip.0.to_le_bytes());
+        ips.extend([ip.instance, ip.bases.len() as u8]);
+        ips.extend(ip.version);
+        ips.push(0);
+        ips.extend(ip.bases.iter().flat_map(|base| base.to_le_bytes()));
+    }
+    let mut table = DISCOVERY_SIGNATURE.to_le_bytes().to_vec();
+    table.extend(3u16.to_le_bytes());
+    table.extend((IP_HEADER_SIZE + 4 + ips.len() as u16).to_le_bytes());
+    table.extend(0u32.to_le_bytes());
+    table.extend(1u16.to_le_bytes()); // one die
+    for field in [0, BINARY_HEADER_SIZE + IP_HEADER_SIZE] {
+        table.extend(field.to_le_bytes());
+    }
+    table.resize(IP_HEADER_SIZE.into(), 0);
+    table.extend(0u16.to_le_bytes()); // die 0
+    table.extend((IPS.len() as u16).to_le_bytes());
+    table.extend(ips);
+    table
+}
+
+/// `gc_info_v1_2`.
+fn gc_table(topology: &Topology) -> Vec<u8> {
+    let cus = topology.wgps * 2;
+    let fields = [
+        topology.shader_engines,     // gc_num_se
+        topology.wgps_per_array,     // gc_num_wgp0_per_sa
+        0,                           // gc_num_wgp1_per_sa
+        4,                           // gc_num_rb_per_se
+        24,                          // gc_num_gl2c
+        1536,                        // gc_num_gprs
+        32,                          // gc_num_max_gs_thds
+        32,                          // gc_gs_table_depth
+        1792,                        // gc_gsprim_buff_depth
+        1024,                        // gc_parameter_cache_depth
+        1,                           // gc_double_offchip_lds_buffer
+        32,                          // gc_wave_size
+        16,                          // gc_max_waves_per_simd
+        32,                          // gc_max_scratch_slots_per_cu
+        64,                          // gc_lds_size, KiB
+        2,                           // gc_num_sc_per_se
+        topology.arrays_per_engine,  // gc_num_sa_per_se
+        4,                           // gc_num_packer_per_sc
+        4,                           // gc_num_gl2a
+        topology.wgps_per_array * 2, // gc_num_tcp_per_sa
+        8,                           // gc_num_sdp_interface
+        cus,                         // gc_num_tcps
+        2,                           // gc_num_tcp_per_wpg
+        32,                          // gc_tcp_l1_size, KiB
+        1,                           // gc_num_sqc_per_wgp
+        32,                          // gc_l1_instruction_cache_size_per_sqc, KiB
+        16,                          // gc_l1_data_cache_size_per_sqc, KiB
+        1,                           // gc_gl1c_per_sa
+        256,                         // gc_gl1c_size_per_instance, KiB
+        6144,                        // gc_gl2c_per_gpu, KiB
+    ];
+    let mut table = GC_SIGNATURE.to_le_bytes().to_vec();
+    table.extend(1u16.to_le_bytes());
+    table.extend(2u16.to_le_bytes());
+    table.extend((12 + fields.len() as u32 * 4).to_le_bytes());
+    table.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
+    table
+}
+
+fn harvest_table() -> Vec<u8> {
+    let mut table = HARVEST_SIGNATURE.to_le_bytes().to_vec();
+    table.extend(0u32.to_le_bytes());
+    for block in IPS.iter().filter(|block| block.harvested) {
+        table.extend(block.ip.0.to_le_bytes());
+        table.extend([block.instance, 0]);
+    }
+    table.resize(HARVEST_SIZE, 0);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+        u16::from_le_bytes([bytes[offset], bytes[offset + 1]])
+    }
+
+    fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+        u32::from(u16_at(bytes, offset)) | u32::from(u16_at(bytes, offset + 2)) << 16
+    }
+
+    #[test]
+    fn a_driver_accepts_signatures_and_checksums() {
+        let topology = Topology { shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
+        let table = table(&topology);
+        assert_eq!(table.len(), 696);
+        assert_eq!(u32_at(&table, 0), BINARY_SIGNATURE);
+        assert_eq!(usize::from(u16_at(&table, 10)), table.len());
+        assert_eq!(u16_at(&table, 8), checksum(&table[10..]));
+        for (entry, signature) in
+            [DISCOVERY_SIGNATURE, GC_SIGNATURE, HARVEST_SIGNATURE].into_iter().enumerate()
+        {
+            let row = 12 + 8 * entry;
+            let offset = usize::from(u16_at(&table, row));
+            let size = usize::from(u16_at(&table, row + 4));
+            assert_eq!(u32_at(&table, offset), signature);
+            assert_eq!(u16_at(&table, row + 2), checksum(&table[offset..offset + size]));
+        }
+        assert_eq!(usize::from(u16_at(&table, 28)) + HARVEST_SIZE, table.len());
+    }
+
+    #[test]
+    fn blocks_are_found_by_walking_the_die() {
+        let table = table(&Topology { shader_engines: 1, arrays_per_engine: 2, wgps_per_array: 2, wgps: 4 });
+        let die = usize::from(u16_at(&table, usize::from(BINARY_HEADER_SIZE) + 16));
+        assert_eq!((u16_at(&table, die), u16_at(&table, die + 2)), (0, 13));
+        let mut at = die + 4;
+        let mut found = Vec::new();
+        for _ in 0..13 {
+            let bases = usize::from(table[at + 3]);
+            found.push((u16_at(&table, at), u32_at(&table, at + 8)));
+            at += 8 + 4 * bases;
+        }
+        assert!(
+            found.contains(&(11, 0x1260))
+                && found.contains(&(40, 0x10a0))
+                && found.contains(&(255, 0x1_6000))
+        );
+    }
+}

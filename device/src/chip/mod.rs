@@ -1,0 +1,91 @@
+//! What differs from chip to chip: identity, IP blocks and where their registers are, limits. Constants live nowhere else.
+
+pub mod gfx1100;
+
+use std::fmt::Debug;
+
+use belfry_abi::regs::{Ip, Offset};
+
+use crate::config::GpuConfig;
+
+/// How the compute units are laid out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Topology {
+    /// Shader engines.
+    pub shader_engines: u32,
+    /// Shader arrays per engine.
+    pub arrays_per_engine: u32,
+    /// Work group processors per array the chip is built with; some may be fused off.
+    pub wgps_per_array: u32,
+    /// Work group processors that work, in all.
+    pub wgps: u32,
+}
+
+impl Topology {
+    /// Work group processors that work in one array, counted over all engines.
+    #[must_use]
+    pub fn active_wgps(&self, array: u32) -> u32 {
+        let arrays = self.shader_engines * self.arrays_per_engine;
+        if array >= arrays {
+            return 0;
+        }
+        self.wgps / arrays + u32::from(array < self.wgps % arrays)
+    }
+}
+
+/// One instance of an IP block, as the IP discovery table declares it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IpBlock {
+    /// Kind.
+    pub ip: Ip,
+    /// Which of the blocks of this kind.
+    pub instance: u8,
+    /// IP version: major, minor, revision.
+    pub version: [u8; 3],
+    /// Where the segments of its registers begin, in dwords.
+    pub bases: &'static [u32],
+    /// Whether it is fused off: declared, and named in the harvest table.
+    pub harvested: bool,
+}
+
+/// One chip: identity, static tables, and the constants its registers read as.
+pub trait Chip: Debug + Send + Sync {
+    /// PCI device id.
+    fn device_id(&self) -> u16;
+
+    /// PCI revision.
+    fn revision(&self) -> u8;
+
+    /// Layout of the compute units.
+    fn topology(&self) -> Topology;
+
+    /// Every IP block.
+    fn ips(&self) -> &'static [IpBlock];
+
+    /// Absolute dword index of a register in the register BAR; `None` if the chip has no such block or segment.
+    fn dword(&self, ip: Ip, instance: u8, at: Offset) -> Option<u32> {
+        let block = self.ips().iter().find(|block| block.ip == ip && block.instance == instance)?;
+        block.bases.get(usize::from(at.segment))?.checked_add(at.dword)
+    }
+
+    /// Published name of the register at an absolute dword index.
+    fn register_name(&self, dword: u32) -> Option<&'static str>;
+
+    /// The IP discovery table, to be placed at the top of VRAM.
+    fn discovery(&self) -> Vec<u8>;
+
+    /// Bytes from the end of VRAM to the start of the discovery table.
+    fn discovery_offset(&self) -> u64;
+
+    /// Version word of the scheduler firmware: version 11:0, API 23:12.
+    fn mes_version(&self) -> u32;
+
+    /// First byte of the frame buffer in VMID 0, as the card's own firmware leaves it.
+    fn fb_base(&self) -> u64;
+}
+
+/// The chip a configuration asks for.
+#[must_use]
+pub fn chip(config: &GpuConfig) -> Box<dyn Chip> {
+    Box::new(gfx1100::Gfx1100::new(config.cus))
+}

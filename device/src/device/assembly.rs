@@ -1,0 +1,160 @@
+//! How a device is put together: who is given what.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belfry_abi::pci;
+use belfry_isa::inst::Arch;
+use belfry_isa::lanes::Backend;
+
+use super::{Gpu, Resources};
+use crate::blocks::{Gc, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
+use crate::chip::{self, Chip};
+use crate::config::GpuConfig;
+use crate::cp::CpEnv;
+use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::error::Error;
+use crate::firmware::{MesScheduler, Ports};
+use crate::interrupt::{Interrupts, Sources};
+use crate::memory::Memory;
+use crate::pci::ConfigSpace;
+use crate::queue::HqdBanks;
+use crate::regs::{Block, RegisterFile, Windows};
+use crate::runner::{self, Runner, RunnerPorts};
+use crate::shader::{ShaderConfig, ShaderEngine};
+use crate::stats::Counters;
+use crate::threads::Wake;
+use crate::time;
+use crate::vm::{Contexts, FrameBuffer, WalkCounter};
+
+impl Gpu {
+    /// Makes a device and starts its threads.
+    ///
+    /// # Errors
+    ///
+    /// A configuration out of range, regions of the wrong size, or threads that cannot be started.
+    pub fn new(config: GpuConfig, resources: Resources) -> Result<Arc<Self>, Error> {
+        config.validate().map_err(Error::Config)?;
+        let actual = resources.vram.size() as u64;
+        if actual != config.vram_size {
+            return Err(Error::VramRegion { expected: config.vram_size, actual });
+        }
+        let doorbells = Doorbells::new(resources.doorbells)
+            .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
+        let doorbells = Arc::new(doorbells);
+        let chip: Arc<dyn Chip> = chip::chip(&config).into();
+        let counters = Arc::new(Counters::default());
+        let clock = time::golden_counter();
+        let wake = Arc::new(Wake::default());
+
+        let memory = Arc::new(Memory::new(resources.vram, resources.system));
+        let walks = Arc::new(WalkCounter::default());
+        let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
+        let contexts = Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer));
+        let hqds = Arc::new(HqdBanks::default());
+        let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), config.trace.clone());
+        let watch = Arc::new(watch);
+        let interrupts = Arc::new(Interrupts::new(
+            resources.interrupts,
+            (config.msix_table, config.interrupt_pin),
+            Arc::clone(&counters),
+            config.trace.clone(),
+            config.poll_doorbells,
+        ));
+
+        let windows = Arc::new(Windows::new(&*chip));
+        let ports = GcPorts {
+            contexts: Arc::clone(&contexts),
+            hqds: Arc::clone(&hqds),
+            doorbells: Arc::clone(&doorbells),
+            wake: Arc::clone(&wake),
+        };
+        let blocks: Vec<Box<dyn Block>> = vec![
+            Box::new(Gc::new(ports, chip.topology(), chip.mes_version())),
+            Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer)),
+            Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
+            Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
+            Box::new(Smuio::new(Arc::clone(&clock))),
+            Box::new(Mp0::default()),
+        ];
+        let registers = Arc::new(RegisterFile::new(
+            Arc::clone(&chip),
+            blocks,
+            windows,
+            Arc::clone(&memory),
+            Arc::clone(&counters),
+        ));
+
+        let shader = ShaderEngine::new(shader_config(&config, &*chip), Arc::clone(&clock));
+        let shader = Arc::new(shader.map_err(Error::Shader)?);
+        let sources = Sources {
+            contexts: Arc::clone(&contexts),
+            interrupts: Arc::clone(&interrupts),
+            clock: Arc::clone(&clock),
+            counters: Arc::clone(&counters),
+        };
+        let waker = Arc::clone(&wake);
+        let env = CpEnv {
+            clock,
+            interrupts: Arc::new(sources.clone()),
+            shader: Arc::clone(&shader),
+            wake: Arc::new(move || waker.wake()),
+        };
+        let firmware = MesScheduler::new(Ports {
+            registers: Arc::clone(&registers),
+            contexts: Arc::clone(&contexts),
+            hqds: Arc::clone(&hqds),
+            doorbells: Arc::clone(&doorbells),
+            watch: Arc::clone(&watch),
+            interrupts: sources,
+            env,
+            wake: Arc::clone(&wake),
+            counters: Arc::clone(&counters),
+            trace: config.trace.clone(),
+            quantum: config.quantum,
+        });
+        let runner = Runner::new(
+            Box::new(firmware),
+            RunnerPorts {
+                interrupts: Arc::clone(&interrupts),
+                doorbells: Arc::clone(&doorbells),
+                watch: Arc::clone(&watch),
+                wake: Arc::clone(&wake),
+                counters: Arc::clone(&counters),
+                polls: config.poll_doorbells,
+            },
+        );
+        let gpu = Self {
+            pci: Mutex::new(ConfigSpace::new(&*chip, &config)),
+            runner: Arc::new(runner),
+            thread: Mutex::new(None),
+            config,
+            chip,
+            memory,
+            contexts,
+            hqds,
+            registers,
+            doorbells,
+            watch,
+            interrupts,
+            shader,
+            counters,
+            walks,
+            wake,
+        };
+        gpu.place_tables();
+        let thread = runner::spawn(&gpu.runner).map_err(Error::Thread)?;
+        *gpu.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(Arc::new(gpu))
+    }
+}
+
+fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
+    ShaderConfig {
+        workers: if config.deterministic.is_some() { 1 } else { config.workers },
+        topology: chip.topology(),
+        arch: Arch::Gfx1100,
+        backend: Backend::detect(),
+        deterministic: config.deterministic,
+        trace: config.trace.clone(),
+    }
+}

@@ -1,0 +1,162 @@
+//! The BARs and doorbells as a host forwards them.
+
+use std::sync::Arc;
+
+use belfry_abi::pci;
+
+use super::Gpu;
+use crate::doorbell::DoorbellListener;
+use crate::io::{IoError, IoResult};
+use crate::memory::Location;
+use crate::pci::Msix;
+
+impl Gpu {
+    /// Reads a BAR; on an error, `data` is zeroed.
+    ///
+    /// VRAM takes any width; doorbells take 4 and 8 bytes; registers take 8 bytes, 4 bytes, and parts of 4 bytes.
+    ///
+    /// # Errors
+    ///
+    /// No such BAR, outside of it, or a width it does not take.
+    pub fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> IoResult {
+        data.fill(0);
+        let len = data.len();
+        self.check(bar, offset, len)?;
+        match bar {
+            pci::BAR_VRAM => {
+                let read = self.memory.read_bytes(Location::Vram(offset), data);
+                read.map_err(|_| IoError::OutOfRange { bar, offset, len })
+            }
+            pci::BAR_DOORBELLS => {
+                let value = if len == 8 {
+                    self.doorbells.load(offset)
+                } else {
+                    self.doorbells.load32(offset & !3).into()
+                };
+                match len {
+                    4 | 8 if offset.is_multiple_of(len as u64) => {
+                        data.copy_from_slice(&value.to_le_bytes()[..len]);
+                    }
+                    _ => return Err(IoError::Unsupported { bar, offset, len }),
+                }
+                Ok(())
+            }
+            _ if Msix::contains(offset) => {
+                self.interrupts.read_msix(offset, data);
+                Ok(())
+            }
+            _ => self.registers.read_bytes(offset, data),
+        }
+    }
+
+    /// Writes a BAR; on an error, nothing is written.
+    ///
+    /// VRAM takes any width; doorbells and registers take aligned accesses of 4 and 8 bytes.
+    ///
+    /// # Errors
+    ///
+    /// No such BAR, outside of it, or a width it does not take.
+    pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
+        let len = data.len();
+        self.check(bar, offset, len)?;
+        if bar == pci::BAR_VRAM {
+            let written = self.memory.write_bytes(Location::Vram(offset), data);
+            return written.map_err(|_| IoError::OutOfRange { bar, offset, len });
+        }
+        if bar == pci::BAR_REGISTERS {
+            if Msix::contains(offset) {
+                self.interrupts.write_msix(offset, data);
+                return Ok(());
+            }
+            return self.registers.write_bytes(offset, data);
+        }
+        let value = match *data {
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => return Err(IoError::Unsupported { bar, offset, len }),
+        };
+        if !offset.is_multiple_of(len as u64) {
+            return Err(IoError::Unsupported { bar, offset, len });
+        }
+        self.ring(offset, value, len);
+        Ok(())
+    }
+
+    fn check(&self, bar: u8, offset: u64, len: usize) -> IoResult {
+        let size = match bar {
+            pci::BAR_VRAM => self.config.vram_size,
+            pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
+            pci::BAR_REGISTERS => pci::REGISTER_BAR_SIZE,
+            _ => return Err(IoError::NoSuchBar(bar)),
+        };
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(IoError::OutOfRange { bar, offset, len }),
+        }
+    }
+
+    /// A doorbell was written by an access.
+    fn ring(&self, offset: u64, value: u64, len: usize) {
+        if !self.watch.lets_through(offset) {
+            return;
+        }
+        self.watch.trapped(offset, value, len);
+        if self.interrupts.rptr_doorbell() == Some(offset) {
+            self.interrupts.set_rptr(value as u32);
+            return;
+        }
+        if !self.doorbells.is_owned(offset) {
+            self.watch.unknown(format_args!("offset={offset:#x} value={value:#x}"));
+        }
+        self.wake.wake();
+    }
+
+    /// Tells the device that a doorbell page may have been written behind its back, or is about to be.
+    ///
+    /// The device looks at once, and where it looks by itself ([`GpuConfig::poll_doorbells`]) it does so as often as after
+    /// a doorbell: a store that lands just after the look is found soon.
+    pub fn doorbell_hint(&self) {
+        self.watch.stir();
+        self.wake.wake();
+    }
+
+    /// Tells the device that the doorbell at a byte offset was written to a number of times, with values nobody knows.
+    ///
+    /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
+    /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].
+    pub fn doorbell_woken(&self, offset: u64, writes: u64) {
+        if writes == 0 || !self.watch.lets_through(offset) {
+            return;
+        }
+        if !self.watch.woken(offset, writes) {
+            self.watch.unknown(format_args!("offset={offset:#x} writes={writes}"));
+        }
+        self.wake.wake();
+    }
+
+    /// Tells `listener` from now on which doorbells queues listen to; takes the first one only.
+    pub fn set_doorbell_listener(&self, listener: Arc<dyn DoorbellListener>) {
+        self.doorbells.set_listener(listener);
+    }
+
+    /// Doorbells queues listen to on the 4 KiB page at a byte offset: their byte offsets and values, lowest first.
+    pub fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.doorbells.of_page(page)
+    }
+
+    /// Whether a queue that listens to a doorbell of the page has work that is not completed.
+    #[must_use]
+    pub fn has_work(&self, page: u64) -> bool {
+        self.doorbells.is_busy(page)
+    }
+
+    /// Tells the device that the doorbell at a byte offset of the doorbell BAR was written behind its back, and lends it
+    /// the calling thread: packets and small dispatches are executed before this returns, for some tens of microseconds
+    /// at most; what takes longer goes on by itself.
+    pub fn doorbell_written(&self, offset: u64) {
+        let index = u32::try_from(offset / 8 * 2).unwrap_or(u32::MAX);
+        if !self.runner.serve(index) {
+            self.wake.wake();
+        }
+    }
+}

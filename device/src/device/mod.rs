@@ -1,0 +1,261 @@
+//! The device as its host sees it.
+
+mod assembly;
+mod bars;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use vm_memory::MmapRegion;
+
+use crate::chip::Chip;
+use crate::config::GpuConfig;
+use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::interrupt::{Control, InterruptSink, Interrupts};
+use crate::memory::{Location, Memory, SystemMemory};
+use crate::pci::ConfigSpace;
+use crate::queue::HqdBanks;
+use crate::regs::RegisterFile;
+use crate::runner::Runner;
+use crate::shader::ShaderEngine;
+use crate::stats::{Counters, Stats, count};
+use crate::threads::Wake;
+use crate::trace::TraceEvent;
+use crate::vm::{Contexts, WalkCounter};
+
+/// What a host hands to the device; regions are shared memory where a guest is to map them.
+pub struct Resources {
+    /// BAR0: as large as [`GpuConfig::vram_size`].
+    pub vram: MmapRegion,
+    /// BAR2: the doorbell pages, [`belfry_abi::pci::DOORBELL_BAR_SIZE`] bytes, the single copy of every doorbell's value.
+    pub doorbells: MmapRegion,
+    /// Guest memory; tell the device with [`Gpu::memory_changed`] after replacing it.
+    pub system: SystemMemory,
+    /// Where interrupts go.
+    pub interrupts: Arc<dyn InterruptSink>,
+}
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resources").finish_non_exhaustive()
+    }
+}
+
+/// Kinds of reset a host may ask for; function level resets also arrive as configuration writes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ResetKind {
+    /// The function alone: configuration space, registers and queues; memory is kept.
+    Flr,
+    /// With the whole system, as at power on; VRAM is kept here too, as it is on a card that stays powered.
+    System,
+}
+
+/// One GPU.
+///
+/// | state | accesses | queues | left by |
+/// | --- | --- | --- | --- |
+/// | running | answered | served | [`Gpu::pause`], [`Gpu::stop`] |
+/// | paused | answered | kept, not served | [`Gpu::resume`], [`Gpu::stop`] |
+/// | stopped | answered | gone | nothing |
+///
+/// A function that is not bus master (command register, bit 2) neither touches memory nor interrupts: its queues are
+/// held where they are until the bit is set.
+pub struct Gpu {
+    config: GpuConfig,
+    chip: Arc<dyn Chip>,
+    memory: Arc<Memory>,
+    contexts: Arc<Contexts>,
+    hqds: Arc<HqdBanks>,
+    registers: Arc<RegisterFile>,
+    doorbells: Arc<Doorbells>,
+    watch: Arc<DoorbellWatch>,
+    interrupts: Arc<Interrupts>,
+    shader: Arc<ShaderEngine>,
+    counters: Arc<Counters>,
+    walks: Arc<WalkCounter>,
+    wake: Arc<Wake>,
+    pci: Mutex<ConfigSpace>,
+    runner: Arc<Runner>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    fn pci(&self) -> MutexGuard<'_, ConfigSpace> {
+        self.pci.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configuration the device was made with.
+    #[must_use]
+    pub fn config(&self) -> &GpuConfig {
+        &self.config
+    }
+
+    /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
+    pub fn config_read(&self, offset: usize, data: &mut [u8]) {
+        self.pci().read(offset, data);
+        if self.interrupts.pin_pending() {
+            belfry_pci::show_interrupt(offset, data);
+        }
+    }
+
+    /// Writes the configuration space; read-only bits keep their value, what lies beyond is ignored.
+    ///
+    /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
+    pub fn config_write(&self, offset: usize, data: &[u8]) {
+        let (effect, control) = {
+            let mut pci = self.pci();
+            (pci.write(offset, data), control(&pci))
+        };
+        if effect.reset {
+            self.reset(ResetKind::Flr);
+        } else if effect.control {
+            let started = control.bus_master && !self.interrupts.bus_master();
+            let stopped = !control.bus_master && self.interrupts.bus_master();
+            self.interrupts.set_control(control);
+            if stopped {
+                // Returns once nothing is served any more, and holds the waves.
+                self.runner.hold();
+            } else if started {
+                self.wake.wake();
+            }
+        }
+    }
+
+    /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
+    ///
+    /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget them
+    /// before it calls this. What regions only refer to (made from raw pointers) must stay mapped until it has returned.
+    pub fn memory_changed(&self) {
+        self.memory.changed();
+    }
+
+    /// Puts the static tables where a driver looks for them.
+    fn place_tables(&self) {
+        let at = self.memory.vram_size() - self.chip.discovery_offset();
+        if self.memory.write_bytes(Location::Vram(at), &self.chip.discovery()).is_err() {
+            log::error!(target: "gpu", "VRAM has no room for the discovery table");
+        }
+    }
+
+    /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
+    pub fn reset(&self, kind: ResetKind) {
+        log::info!(target: "gpu", "reset {kind:?}");
+        if let Some(trace) = &self.config.trace {
+            trace.event(TraceEvent::Reset);
+        }
+        count(&self.counters.resets);
+        let control = {
+            let mut pci = self.pci();
+            *pci = ConfigSpace::new(&*self.chip, &self.config);
+            control(&pci)
+        };
+        self.interrupts.set_control(control);
+        self.runner.reset(|| {
+            self.interrupts.reset();
+            self.registers.reset();
+            self.contexts.reset();
+            self.hqds.reset();
+            self.doorbells.reset();
+            self.place_tables();
+        });
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.counters.fill(&mut stats);
+        let shader = self.shader.statistics();
+        stats.dispatches = shader.dispatches;
+        stats.workgroups = shader.workgroups;
+        stats.waves = shader.waves;
+        stats.wave_instructions = shader.wave_instructions;
+        stats.page_walks = self.walks.get();
+        stats
+    }
+
+    /// When the first dispatch was found complete.
+    #[must_use]
+    pub fn first_dispatch(&self) -> Option<Instant> {
+        self.shader.first_dispatch()
+    }
+
+    /// What was used and has no behaviour here: name, reads, writes; most used first.
+    ///
+    /// Registers of the BAR, far registers behind the index/data pairs, and fields of packets and scheduler frames that
+    /// were answered without doing what the field asks; those count as written.
+    #[must_use]
+    pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {
+        let mut ranked = self.registers.unmodelled();
+        let fields = self.counters.unmodelled_fields();
+        ranked.extend(fields.into_iter().map(|(name, count)| (name.to_owned(), 0, count)));
+        ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
+        ranked
+    }
+
+    /// Stops serving queues and holds their waves where they are.
+    pub fn pause(&self) {
+        self.runner.pause(true);
+    }
+
+    /// Undoes [`Self::pause`].
+    pub fn resume(&self) {
+        self.runner.pause(false);
+    }
+
+    /// Stops every queue and thread; the device answers accesses but does nothing any more.
+    pub fn stop(&self) {
+        self.runner.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            log::error!(target: "gpu", "the device's thread panicked");
+        }
+    }
+}
+
+/// The device on one thread, for fuzz targets: an input then does the same each time.
+#[cfg(fuzzing)]
+impl Gpu {
+    /// Ends the device's threads: from now on, it works when [`Gpu::pass`] and [`Gpu::turn`] are called.
+    pub fn work_on_caller(&self) {
+        self.stop();
+        self.shader.work_on_caller();
+    }
+
+    /// Serves the kernel's rings and every queue once; whether there is more to do at once.
+    pub fn pass(&self) -> bool {
+        self.runner.pass()
+    }
+
+    /// Takes one turn at running waves; whether there were any to run.
+    pub fn turn(&self) -> bool {
+        self.shader.turn()
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn control(pci: &ConfigSpace) -> Control {
+    let interrupts = pci.interrupt_control();
+    Control {
+        bus_master: pci.bus_master(),
+        msix_enabled: interrupts.msix_enabled,
+        msix_masked: interrupts.msix_masked,
+        msi_enabled: interrupts.msi_enabled,
+        pin_disabled: interrupts.intx_disabled,
+    }
+}
+
+#[cfg(test)]
+mod tests;

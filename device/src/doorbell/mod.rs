@@ -1,0 +1,302 @@
+//! Doorbells: a page of values that queues look at, and the wake-up that makes them look.
+//!
+//! The region is the single copy of every doorbell's value. How a value got there:
+//!
+//! | [`Way`](crate::trace::Way) | the write | the value |
+//! | --- | --- | --- |
+//! | `Trapped` | is an access the device answers | is stored by the device |
+//! | `Woken` | is announced by the host, who does not know what was written | stays in the producer's memory |
+//! | `Polled` | is nobody's news, or at most a hint | is found in the page the guest has mapped |
+//!
+//! Beside each value is the one the device has taken note of. Whatever differs from it was stored behind the device's
+//! back, so that the ways are told apart exactly: writes of the first two kinds are counted one by one, and of the last
+//! kind every value that was found.
+
+#![expect(
+    unsafe_code,
+    reason = "the doorbell region is written by the guest at any time: atomics through raw pointers"
+)]
+
+mod flags;
+mod watch;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
+
+use flags::Flags;
+pub(crate) use watch::DoorbellWatch;
+
+/// A doorbell that was rung.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Rung {
+    pub(crate) value: u64,
+    /// Whether it was found to be; all other ways were counted when the write was.
+    pub(crate) found: bool,
+}
+
+/// Told which doorbells the queues of processes listen to, so that a host can have their writes travel in the best way.
+///
+/// The kernel's own rings take the value that is written: their doorbells are not among them, wherever they are.
+///
+/// Called from any thread, also while the device is locked: it must not call back but through
+/// [`Gpu::doorbell_woken`](crate::Gpu::doorbell_woken) and [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint).
+pub trait DoorbellListener: Send + Sync {
+    /// A process's queue begins or ceases to listen to the 64-bit doorbell at a byte offset in BAR2.
+    fn listens(&self, offset: u64, listening: bool);
+}
+
+/// The doorbell BAR.
+pub(crate) struct Doorbells {
+    region: MmapRegion,
+    /// Values the device has taken note of.
+    known: Box<[AtomicU64]>,
+    /// One per page, for what changes a value and what is known of it together: whether anything is known of the page.
+    locks: Box<[Mutex<bool>]>,
+    /// Somebody listens.
+    owned: Flags,
+    /// The listener was told so.
+    announced: Flags,
+    /// Rung with the device's knowledge, and not looked at since.
+    rung: Flags,
+    /// The queue that listens has work.
+    busy: Flags,
+    enabled: AtomicBool,
+    listener: OnceLock<Arc<dyn DoorbellListener>>,
+}
+
+impl std::fmt::Debug for Doorbells {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doorbells").finish_non_exhaustive()
+    }
+}
+
+const COUNT: u64 = DOORBELL_BAR_SIZE / 8;
+const PAGE: u64 = 4096;
+const WORDS: u64 = PAGE / 8;
+
+impl Doorbells {
+    /// Doorbells over a region of [`DOORBELL_BAR_SIZE`] bytes, or the size it has instead.
+    pub(crate) fn new(region: MmapRegion) -> Result<Self, u64> {
+        if region.size() as u64 != DOORBELL_BAR_SIZE || !(region.as_ptr().addr()).is_multiple_of(8) {
+            return Err(region.size() as u64);
+        }
+        Ok(Self {
+            region,
+            known: vec![0; COUNT as usize].into_iter().map(AtomicU64::new).collect(),
+            locks: (0..DOORBELL_BAR_SIZE / PAGE).map(|_| Mutex::default()).collect(),
+            owned: Flags::new(),
+            announced: Flags::new(),
+            rung: Flags::new(),
+            busy: Flags::new(),
+            enabled: AtomicBool::new(false),
+            listener: OnceLock::new(),
+        })
+    }
+
+    /// Tells `listener` from now on; only the first one is taken.
+    pub(crate) fn set_listener(&self, listener: Arc<dyn DoorbellListener>) {
+        let _first = self.listener.set(listener);
+    }
+
+    /// The value at a doorbell's number, which is in range.
+    fn value(&self, at: u64) -> &AtomicU64 {
+        let at = (at % COUNT) as usize;
+        // SAFETY: the region is mapped as long as `self` lives, the number is in range, the base is aligned (checked in
+        // `new`), and the region is only ever accessed through atomics and by the guest.
+        unsafe { AtomicU64::from_ptr(self.region.as_ptr().cast::<u64>().add(at)) }
+    }
+
+    fn known(&self, at: u64) -> &AtomicU64 {
+        &self.known[(at % COUNT) as usize]
+    }
+
+    fn lock(&self, at: u64) -> MutexGuard<'_, bool> {
+        self.locks[(at % COUNT / WORDS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the driver lets doorbells through.
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    /// Lets doorbells through, or not.
+    pub(crate) fn enable(&self, enabled: bool) {
+        self.enabled.store(enabled, Ordering::Release);
+    }
+
+    /// Value of the 64-bit doorbell at a byte offset, which is rounded down to its doorbell; outside of the BAR: 0.
+    pub(crate) fn load(&self, offset: u64) -> u64 {
+        if offset < DOORBELL_BAR_SIZE { self.value(offset / 8).load(Ordering::Acquire) } else { 0 }
+    }
+
+    /// Value of the low 32 bits at a byte offset that is a multiple of 4; outside of the BAR: 0.
+    pub(crate) fn load32(&self, offset: u64) -> u32 {
+        (self.load(offset) >> (offset % 8 * 8)) as u32
+    }
+
+    /// Stores 4 or 8 bytes, of a write that was an access, at an aligned offset inside the BAR.
+    ///
+    /// Gives the value that was found, if it was one nobody knew of.
+    pub(crate) fn store(&self, offset: u64, value: u64, len: usize) -> Option<u64> {
+        if offset >= DOORBELL_BAR_SIZE {
+            return None;
+        }
+        let at = offset / 8;
+        let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset % 8 * 8, 0xffff_ffff) };
+        let merged = |old: u64| old & !(mask << shift) | (value & mask) << shift;
+        let mut used = self.lock(at);
+        *used = true;
+        // One exchange: a store of the guest's in between would go uncounted.
+        let old = self
+            .value(at)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(merged(old)))
+            .unwrap_or_else(|old| old);
+        let unknown = old != self.known(at).swap(merged(old), Ordering::Relaxed);
+        if self.owned.get(at) {
+            self.rung.set(at, true);
+        }
+        unknown.then_some(old)
+    }
+
+    /// Notes a write that was announced without its value; whether anybody listens.
+    pub(crate) fn note(&self, offset: u64) -> bool {
+        let listens = self.is_owned(offset);
+        if listens {
+            self.rung.set(offset / 8, true);
+        }
+        listens
+    }
+
+    /// Replaces a 64-bit value, unless somebody has rung since `before` was read.
+    pub(crate) fn replace(&self, offset: u64, before: u64, value: u64) {
+        if offset >= DOORBELL_BAR_SIZE {
+            return;
+        }
+        let at = offset / 8;
+        let mut used = self.lock(at);
+        *used = true;
+        if self.value(at).compare_exchange(before, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.known(at).store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Says whether somebody listens to the doorbell at a dword index.
+    pub(crate) fn own(&self, index: u32, owned: bool) {
+        let at = u64::from(index / 2) % COUNT;
+        if self.owned.get(at) == owned {
+            return;
+        }
+        if owned {
+            // What an earlier owner has left there rings for nobody.
+            self.forget(at);
+            self.owned.set(at, true);
+        } else {
+            // The listener passes on what it has for the queue while that is still there.
+            if self.announced.set(at, false) {
+                self.tell(at, false);
+            }
+            self.owned.set(at, false);
+            self.busy.set(at, false);
+        }
+    }
+
+    /// Says that a process's queue, which has its write pointer in memory, listens to the doorbell at a dword index.
+    pub(crate) fn own_with_pointer(&self, index: u32) {
+        self.own(index, true);
+        let at = u64::from(index / 2) % COUNT;
+        if !self.announced.set(at, true) {
+            self.tell(at, true);
+        }
+    }
+
+    fn tell(&self, at: u64, listening: bool) {
+        if let Some(listener) = self.listener.get() {
+            listener.listens(at * 8, listening);
+        }
+    }
+
+    /// Whether somebody listens to the doorbell at a byte offset.
+    pub(crate) fn is_owned(&self, offset: u64) -> bool {
+        offset < DOORBELL_BAR_SIZE && self.owned.get(offset / 8)
+    }
+
+    /// Doorbells somebody listens to on the page at a byte offset: their byte offsets and values.
+    pub(crate) fn of_page(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.owned.of_page(page).map(|at| (at * 8, self.value(at).load(Ordering::Acquire)))
+    }
+
+    /// Says whether the queue that listens to the doorbell at a dword index has work.
+    pub(crate) fn set_busy(&self, index: u32, busy: bool) {
+        self.busy.set(u64::from(index / 2), busy);
+    }
+
+    /// Whether a queue that listens on the page at a byte offset has work.
+    pub(crate) fn is_busy(&self, page: u64) -> bool {
+        self.busy.of_page(page).next().is_some()
+    }
+
+    /// Whether the doorbell at a dword index was rung since it was last taken note of.
+    pub(crate) fn is_rung(&self, index: u32) -> bool {
+        let at = u64::from(index / 2);
+        self.value(at).load(Ordering::Acquire) != self.known(at).load(Ordering::Relaxed) || self.rung.get(at)
+    }
+
+    /// Takes note of the doorbell at a dword index, if it was rung.
+    pub(crate) fn take(&self, index: u32) -> Option<Rung> {
+        if !self.is_rung(index) {
+            return None;
+        }
+        let at = u64::from(index / 2);
+        let mut used = self.lock(at);
+        *used = true;
+        let value = self.value(at).load(Ordering::Acquire);
+        let rung = self.rung.set(at, false);
+        if self.known(at).swap(value, Ordering::Relaxed) != value {
+            Some(Rung { value, found: true })
+        } else {
+            rung.then_some(Rung { value, found: false })
+        }
+    }
+
+    fn forget(&self, at: u64) {
+        let mut used = self.lock(at);
+        *used = true;
+        self.rung.set(at, false);
+        self.known(at).store(self.value(at).load(Ordering::Acquire), Ordering::Relaxed);
+    }
+
+    /// Nobody listens any more, and every value is 0.
+    pub(crate) fn reset(&self) {
+        for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
+            for at in self.owned.of_page(page).collect::<Vec<_>>() {
+                self.own(at as u32 * 2, false);
+            }
+        }
+        self.enable(false);
+        for first in (0..COUNT).step_by(WORDS as usize) {
+            let mut used = self.lock(first);
+            // Reading first keeps a fresh region sparse.
+            if !*used && self.is_blank(first * 8) {
+                continue;
+            }
+            *used = false;
+            for at in first..first + WORDS {
+                self.value(at).store(0, Ordering::Release);
+                self.known(at).store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether every value of the page at a byte offset is 0.
+    fn is_blank(&self, page: u64) -> bool {
+        let mut bytes = [0; PAGE as usize];
+        let slice = self.region.get_slice(page as usize, bytes.len());
+        slice.is_ok_and(|slice| slice.read_slice(&mut bytes, 0).is_ok()) && bytes == [0; PAGE as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests;

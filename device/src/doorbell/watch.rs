@@ -1,0 +1,90 @@
+//! Notice of doorbells: what is counted and traced when one was rung, and how busy the device is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Doorbells;
+use crate::stats::{Counters, count};
+use crate::trace::{TraceEvent, TraceSink, Way};
+
+/// Takes note of doorbells.
+pub(crate) struct DoorbellWatch {
+    doorbells: Arc<Doorbells>,
+    counters: Arc<Counters>,
+    trace: Option<Arc<dyn TraceSink>>,
+    activity: AtomicU64,
+}
+
+impl DoorbellWatch {
+    pub(crate) fn new(
+        doorbells: Arc<Doorbells>,
+        counters: Arc<Counters>,
+        trace: Option<Arc<dyn TraceSink>>,
+    ) -> Self {
+        Self { doorbells, counters, trace, activity: AtomicU64::new(0) }
+    }
+
+    fn trace(&self, event: TraceEvent) {
+        if let Some(trace) = &self.trace {
+            trace.event(event);
+        }
+    }
+
+    /// Takes note of the doorbell at a dword index, if it was rung.
+    pub(crate) fn look(&self, index: u32) {
+        if let Some(rung) = self.doorbells.take(index) {
+            self.stir();
+            self.trace(TraceEvent::DoorbellSeen { doorbell: index });
+            if rung.found {
+                self.found(u64::from(index) * 4, rung.value);
+            }
+        }
+    }
+
+    /// A doorbell was found to have been stored behind the device's back.
+    fn found(&self, offset: u64, value: u64) {
+        count(&self.counters.doorbells_polled);
+        self.trace(TraceEvent::Doorbell { offset, value, way: Way::Polled });
+    }
+
+    /// An access wrote 4 or 8 bytes at an aligned byte offset.
+    pub(crate) fn trapped(&self, offset: u64, value: u64, len: usize) {
+        count(&self.counters.doorbells_trapped);
+        self.trace(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
+        if let Some(unknown) = self.doorbells.store(offset, value, len) {
+            self.found(offset & !7, unknown);
+        }
+    }
+
+    /// The host says that the doorbell at a byte offset was written a number of times; whether anybody listens to it.
+    pub(crate) fn woken(&self, offset: u64, writes: u64) -> bool {
+        self.counters.doorbells_woken.fetch_add(writes, Ordering::Relaxed);
+        self.trace(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
+        self.doorbells.note(offset)
+    }
+
+    /// Counts a doorbell that no queue listens to.
+    pub(crate) fn unknown(&self, details: std::fmt::Arguments<'_>) {
+        count(&self.counters.doorbells_unknown);
+        self.counters.error("doorbell of a queue that does not exist", details);
+    }
+
+    /// Whether the driver lets doorbells through; counts one that it does not.
+    pub(crate) fn lets_through(&self, offset: u64) -> bool {
+        let enabled = self.doorbells.enabled();
+        if !enabled {
+            self.counters.error("doorbell while the aperture is off", format_args!("offset={offset:#x}"));
+        }
+        enabled
+    }
+
+    /// Something has happened on a queue, or is said to be about to.
+    pub(crate) fn stir(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes whenever something has happened.
+    pub(crate) fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,209 @@
+//! The kernel interface queue: PM4 packets that map the MES's ring, beside those that every stream has.
+
+use belfry_abi::pm4::{
+    InvalidateTlbsControl, MapQueues, Opcode, Pm4Header, QueryStatus, SetResources, UnmapQueues,
+};
+
+use crate::pm4::{self, Effect, Error, Port};
+use crate::queue::HqdId;
+use crate::regs::RegisterFile;
+use crate::time::Clock;
+use crate::vm::{AddressSpace, Contexts};
+
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: compute.
+const ENGINE_COMPUTE: u8 = 0;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the MES.
+const ENGINE_MES: u8 = 5;
+/// `PACKET3_SET_RESOURCES_QUEUE_TYPE`: the resources are the KIQ's.
+const RESOURCES_OF_KIQ: u8 = 0;
+/// `PACKET3_INVALIDATE_TLBS_DST_SEL`: by PASID.
+const INVALIDATE_PASID: u8 = 1;
+/// Longest packet taken; the count field allows 16384 dwords, and nothing here needs more than a page.
+pub(crate) const MAX_PACKET: u64 = 1024;
+
+/// What a packet asks the firmware to do with queues.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Request {
+    /// Map the queue this MQD describes.
+    Map {
+        /// Where.
+        id: HqdId,
+        /// MQD in VMID 0.
+        mqd: u64,
+        /// Doorbell, a dword index.
+        doorbell: u32,
+    },
+    /// Take the queue with this doorbell off.
+    Unmap {
+        /// Dword index.
+        doorbell: u32,
+    },
+    /// These are the resources the KIQ may give.
+    Resources(SetResources),
+}
+
+/// Executes packets; the queue's state is its ring.
+pub(crate) struct Kiq<'a> {
+    /// Registers.
+    pub(crate) registers: &'a RegisterFile,
+    /// VMIDs, whose translations it drops.
+    pub(crate) contexts: &'a Contexts,
+    /// VMID 0.
+    pub(crate) space: &'a AddressSpace,
+    pub(crate) clock: &'a Clock,
+    /// Compute queues SET_RESOURCES gave, a bit each.
+    pub(crate) queue_mask: u64,
+}
+
+impl Port for Kiq<'_> {
+    fn memory(&self) -> &AddressSpace {
+        self.space
+    }
+
+    fn registers(&self) -> Option<&RegisterFile> {
+        Some(self.registers)
+    }
+
+    fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    fn interrupt(&mut self, _context: u32) -> Result<(), Error> {
+        Err(Error::Refused("RELEASE_MEM with an interrupt on the KIQ, which is not modelled"))
+    }
+}
+
+impl Kiq<'_> {
+    /// Executes one packet: its header and body.
+    pub(crate) fn execute(&mut self, header: Pm4Header, body: &[u32]) -> Result<Option<Request>, Error> {
+        if header.packet_type() == 2 {
+            return Ok(None);
+        }
+        let opcode = header.opcode();
+        match opcode {
+            Opcode::SET_RESOURCES => set_resources(body).map(Some),
+            Opcode::MAP_QUEUES => map_queues(body, self.queue_mask).map(Some),
+            Opcode::UNMAP_QUEUES => unmap_queues(body).map(Some),
+            Opcode::INVALIDATE_TLBS => self.invalidate_tlbs(body).map(|()| None),
+            Opcode::QUERY_STATUS => self.query_status(body).map(|()| None),
+            _ => match pm4::execute(opcode, body, self)? {
+                Effect::Done => Ok(None),
+                Effect::Wait => {
+                    Err(Error::Refused("WAIT_REG_MEM on memory, for which the KIQ does not wait"))
+                }
+                Effect::Enter(_) => Err(Error::Refused("INDIRECT_BUFFER on the KIQ, which is not modelled")),
+            },
+        }
+    }
+
+    fn invalidate_tlbs(&self, body: &[u32]) -> Result<(), Error> {
+        let control: InvalidateTlbsControl = pm4::prefix(Opcode::INVALIDATE_TLBS, body)?;
+        let by_pasid = control.dst_sel() == INVALIDATE_PASID;
+        let vmids = if by_pasid { self.contexts.vmids_of(control.pasid() as u16) } else { 0xffff };
+        self.contexts.invalidate(vmids);
+        Ok(())
+    }
+
+    fn query_status(&self, body: &[u32]) -> Result<(), Error> {
+        let query: QueryStatus = pm4::prefix(Opcode::QUERY_STATUS, body)?;
+        self.space
+            .store_u64(pm4::quad(query.addr_lo, query.addr_hi) & !7, pm4::quad(query.data_lo, query.data_hi))
+            .map_err(|fault| Error::Memory { what: "QUERY_STATUS", fault })
+    }
+}
+
+/// Dword index of the doorbell in bits 27:2 of a packet's word.
+fn doorbell(word: u32) -> u32 {
+    word >> 2 & 0x03ff_ffff
+}
+
+fn set_resources(body: &[u32]) -> Result<Request, Error> {
+    let resources: SetResources = pm4::prefix(Opcode::SET_RESOURCES, body)?;
+    if resources.control.queue_type() != RESOURCES_OF_KIQ {
+        return Err(Error::Refused("SET_RESOURCES for a queue other than the KIQ"));
+    }
+    Ok(Request::Resources(resources))
+}
+
+fn unmap_queues(body: &[u32]) -> Result<Request, Error> {
+    let packet: UnmapQueues = pm4::prefix(Opcode::UNMAP_QUEUES, body)?;
+    if packet.control.queue_sel() != 0 {
+        return Err(Error::Refused("UNMAP_QUEUES other than by doorbell, which is not modelled"));
+    }
+    Ok(Request::Unmap { doorbell: doorbell(packet.doorbell0_or_pasid) })
+}
+
+/// `queue_mask` has four pipes of eight queues for each micro engine (`amdgpu_queue_mask_bit_to_set_resource_bit`).
+fn map_queues(body: &[u32], queue_mask: u64) -> Result<Request, Error> {
+    let packet: MapQueues = pm4::prefix(Opcode::MAP_QUEUES, body)?;
+    let control = packet.control;
+    match control.engine_sel() {
+        ENGINE_MES => {}
+        ENGINE_COMPUTE => {
+            let bit = (control.me() & 1) * 32 + control.pipe() * 8 + control.queue();
+            return Err(Error::Refused(if queue_mask >> bit & 1 == 0 {
+                "MAP_QUEUES of a queue SET_RESOURCES did not give"
+            } else {
+                "MAP_QUEUES of a compute queue, which is not modelled"
+            }));
+        }
+        _ => return Err(Error::Refused("MAP_QUEUES for an engine other than the scheduler")),
+    }
+    // The packet counts micro engines from the first compute one: 2 is what registers call 3.
+    let id = HqdId { me: (control.me() & 3) + 1, pipe: control.pipe(), queue: control.queue() };
+    if id.me != HqdId::MES.me {
+        return Err(Error::Refused("MAP_QUEUES of the scheduler on a micro engine that is not its own"));
+    }
+    let mqd = pm4::quad(packet.mqd_addr_lo, packet.mqd_addr_hi);
+    Ok(Request::Map { id, mqd, doorbell: doorbell(packet.doorbell) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn map_queues_names_the_scheduler_s_queue() {
+        // As gfx11_kiq_map_queues writes it for the ring on pipe 0.
+        let control = 2 << 18 | 5 << 26 | 1 << 29;
+        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0).expect("well formed");
+        assert_eq!(request, Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: 0x16 });
+        assert!(map_queues(&[control], 0).is_err());
+    }
+
+    #[test]
+    fn map_queues_of_a_compute_queue_names_whether_it_was_given() {
+        // The second queue of the third pipe of the second micro engine.
+        let body = [1 << 18 | 2 << 16 | 1 << 13, 0, 0, 0, 0, 0];
+        let given = 1 << (32 + 2 * 8 + 1);
+        assert_eq!(
+            map_queues(&body, !given),
+            Err(Error::Refused("MAP_QUEUES of a queue SET_RESOURCES did not give"))
+        );
+        assert_eq!(
+            map_queues(&body, given),
+            Err(Error::Refused("MAP_QUEUES of a compute queue, which is not modelled"))
+        );
+    }
+
+    #[test]
+    fn set_resources_takes_the_kiq_s_alone() {
+        let body = [0xff, 1, 2, 3, 4, 5, 6];
+        let Ok(Request::Resources(resources)) = set_resources(&body) else { panic!("refused") };
+        assert_eq!(
+            (resources.control.vmid_mask(), resources.queue_mask_hi, resources.gds_heap),
+            (0xff, 2, 6)
+        );
+        assert_eq!(set_resources(&[0; 6]), Err(Error::Length { opcode: Opcode::SET_RESOURCES, dwords: 6 }));
+        let hiq = [1 << 29, 0, 0, 0, 0, 0, 0];
+        assert_eq!(set_resources(&hiq), Err(Error::Refused("SET_RESOURCES for a queue other than the KIQ")));
+    }
+
+    #[test]
+    fn unmap_queues_goes_by_doorbell_alone() {
+        let body = |select: u32| [select << 4, 0x16 << 2, 0, 0, 0];
+        assert_eq!(unmap_queues(&body(0)), Ok(Request::Unmap { doorbell: 0x16 }));
+        assert!(matches!(unmap_queues(&body(2)), Err(Error::Refused(_))), "all queues");
+        assert!(matches!(unmap_queues(&body(0)[..4]), Err(Error::Length { .. })));
+    }
+}

@@ -1,0 +1,250 @@
+//! What each frame does.
+
+use belfry_abi::mes::{
+    self, AddQueue, AddQueueFlags, ApiStatus, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueueType,
+    RemoveQueue, RemoveQueueFlags, Resume, SetHwResources, SetHwResources1, SetSchedulingConfig, Suspend,
+};
+use zerocopy::FromBytes;
+
+use super::slots::Mes;
+use crate::firmware::Ports;
+use crate::stats::{Counters, count};
+use crate::trace::TraceEvent;
+use crate::vm::AddressSpace;
+
+/// Why a frame is not answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refusal(pub(crate) &'static str);
+
+type Result<T = ()> = std::result::Result<T, Refusal>;
+
+/// Reads a frame as one of the layouts, all of which are as long as a frame.
+fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
+    T::read_from_bytes(frame).map_err(|_| Refusal("frame of the wrong length"))
+}
+
+/// Executes one frame, and writes its fence if that went well.
+pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &[u8; FRAME_SIZE]) {
+    let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
+    let outcome = run(mes, ports, space, header, frame);
+    ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
+    match outcome {
+        Ok(()) => count(&ports.counters.mes_frames),
+        Err(Refusal(why)) => {
+            count(&ports.counters.mes_refused);
+            let name = header.opcode().name().unwrap_or("unknown");
+            ports.counters.error(why, format_args!("frame={name} header={:#010x}", header.0));
+        }
+    }
+}
+
+fn run(
+    mes: &mut Mes,
+    ports: &Ports,
+    space: &AddressSpace,
+    header: Header,
+    frame: &[u8; FRAME_SIZE],
+) -> Result {
+    if header.kind() != Header::TYPE_SCHEDULER {
+        return Err(Refusal("MES frame of an unknown type"));
+    }
+    if header.dwsize() as usize != mes::API_FRAME_SIZE_IN_DWORDS {
+        return Err(Refusal("MES frame of the wrong size"));
+    }
+    match header.opcode() {
+        Opcode::QUERY_SCHEDULER_STATUS => {}
+        Opcode::SET_HW_RSRC => set_hw_resources(mes, &ports.counters, &parse(frame)?)?,
+        Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
+        Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &ports.counters, &parse(frame)?),
+        Opcode::ADD_QUEUE => add_queue(mes, ports, space, &parse(frame)?)?,
+        Opcode::REMOVE_QUEUE => remove_queue(mes, ports, &parse(frame)?)?,
+        Opcode::SUSPEND => suspend(mes, ports, space, &parse(frame)?)?,
+        Opcode::RESUME => {
+            let resume: Resume = parse(frame)?;
+            let gang = (resume.resume_all_gangs & 1 == 0).then(|| resume.gang_context_addr.get());
+            mes.resume(gang)?;
+        }
+        Opcode::MISC => misc(ports, space, &parse(frame)?)?,
+        opcode if opcode.name().is_some() => return Err(Refusal("MES opcode that is not modelled")),
+        _ => return Err(Refusal("MES opcode that does not exist")),
+    }
+    let at = mes::api_status_offset(header.opcode()).ok_or(Refusal("MES opcode that is not modelled"))?;
+    let (status, _) =
+        ApiStatus::read_from_prefix(&frame[at..]).map_err(|_| Refusal("frame of the wrong length"))?;
+    fence(space, status.api_completion_fence_addr.get(), status.api_completion_fence_value.get())
+}
+
+/// A completion is one 64-bit store; address 0 asks for none.
+fn fence(space: &AddressSpace, address: u64, value: u64) -> Result {
+    if address == 0 {
+        return Ok(());
+    }
+    space.store_u64(address, value).map_err(|_| Refusal("MES fence at an address that is not mapped"))
+}
+
+/// Counts fields the firmware would act on and this scheduler does not, where they ask for something.
+fn unmodelled<const N: usize>(counters: &Counters, fields: [(&'static str, bool); N]) {
+    for (name, _) in fields.into_iter().filter(|(_, asks)| *asks) {
+        counters.unmodelled(name, format_args!("answered without it"));
+    }
+}
+
+fn set_hw_resources(mes: &mut Mes, counters: &Counters, frame: &SetHwResources) -> Result {
+    // VMID 0 is the kernel's own and never the scheduler's to give away.
+    let vmids = frame.vmid_mask_gfxhub & 0xfffe;
+    if vmids == 0 {
+        return Err(Refusal("SET_HW_RSRC without VMIDs"));
+    }
+    let mut masks = [0; 4];
+    for (mask, &given) in masks.iter_mut().zip(&frame.compute_hqd_mask) {
+        *mask = given as u8;
+    }
+    mes.configure(vmids, masks)?;
+    unmodelled(
+        counters,
+        [
+            ("SET_HW_RSRC compute_hqd_mask of pipes 4 to 7", frame.compute_hqd_mask[4..] != [0; 4]),
+            ("SET_HW_RSRC gfx_hqd_mask", frame.gfx_hqd_mask != [0; 2]),
+            ("SET_HW_RSRC sdma_hqd_mask", frame.sdma_hqd_mask != [0; 2]),
+            ("SET_HW_RSRC aggregated_doorbells", frame.aggregated_doorbells != [0; 5]),
+        ],
+    );
+    Ok(())
+}
+
+/// All it gives the firmware are places to write to for a hypervisor and a cleaner shader: nothing is written there, and
+/// the driver does not look. Queues are taken off at once, within any timeout.
+fn set_hw_resources_1(counters: &Counters, frame: &SetHwResources1) {
+    unmodelled(
+        counters,
+        [
+            ("SET_HW_RSRC_1 mes_info_ctx", frame.flags & SetHwResources1::ENABLE_MES_INFO_CTX != 0),
+            ("SET_HW_RSRC_1 unknown flags", frame.flags & !SetHwResources1::ENABLE_MES_INFO_CTX != 0),
+            ("SET_HW_RSRC_1 fields of later firmware", frame.later.iter().any(|&word| word != 0)),
+        ],
+    );
+}
+
+/// Of the fields the firmware takes the quanta alone; see [`SetSchedulingConfig`].
+fn set_scheduling_config(mes: &mut Mes, counters: &Counters, frame: &SetSchedulingConfig) {
+    mes.quanta.set_levels(frame.process_quantum_for_level.map(|quantum| quantum.get()));
+    let grace = frame.grace_period_other_levels.iter().chain(&frame.process_grace_period_same_level);
+    unmodelled(
+        counters,
+        [
+            ("SET_SCHEDULING_CONFIG grace periods", grace.into_iter().any(|period| period.get() != 0)),
+            ("SET_SCHEDULING_CONFIG normal_yield_percent", frame.normal_yield_percent != 0),
+        ],
+    );
+}
+
+fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
+    if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ)
+        || frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE)
+    {
+        return Err(Refusal("ADD_QUEUE of a kernel queue, which is not modelled"));
+    }
+    match QueueType(frame.queue_type) {
+        QueueType::COMPUTE => {}
+        QueueType::SDMA => return Err(Refusal("ADD_QUEUE of an SDMA queue, which is not modelled")),
+        QueueType::GFX => return Err(Refusal("ADD_QUEUE of a graphics queue, which is not modelled")),
+        _ => return Err(Refusal("ADD_QUEUE of an unknown type")),
+    }
+    if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
+        return Err(Refusal("ADD_QUEUE of a protected queue, which is not modelled"));
+    }
+    mes.add(ports, space, frame)
+}
+
+fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
+    let legacy = RemoveQueueFlags::UNMAP_LEGACY_GFX_QUEUE
+        | RemoveQueueFlags::UNMAP_KIQ_UTILITY_QUEUE
+        | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE
+        | RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
+    if frame.flags.intersects(legacy) {
+        return Err(Refusal("REMOVE_QUEUE of a kernel queue, which is not modelled"));
+    }
+    mes.remove(ports, frame.doorbell_offset)
+}
+
+fn suspend(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Suspend) -> Result {
+    let gang = (frame.suspend_all_gangs & 1 == 0).then(|| frame.gang_context_addr.get());
+    mes.suspend(ports, gang)?;
+    if frame.suspend_fence_addr.get() != 0 {
+        space
+            .store_u32(frame.suspend_fence_addr.get(), frame.suspend_fence_value)
+            .map_err(|_| Refusal("SUSPEND fence at an address that is not mapped"))?;
+    }
+    Ok(())
+}
+
+fn misc(ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
+    let [first, second, third, fourth, fifth, ..] = frame.data;
+    match MiscOpcode(frame.opcode) {
+        MiscOpcode::QUERY_STATUS => Ok(()),
+        MiscOpcode::WRITE_REG => {
+            ports.registers.write(first, second);
+            Ok(())
+        }
+        MiscOpcode::READ_REG => {
+            let address = u64::from(third) << 32 | u64::from(second);
+            space
+                .store_u32(address, ports.registers.read(first))
+                .map_err(|_| Refusal("READ_REG to an address that is not mapped"))
+        }
+        MiscOpcode::INV_GART => {
+            ports.contexts.invalidate(1);
+            Ok(())
+        }
+        MiscOpcode::WAIT_REG_MEM => wait_reg_mem(ports, [first, second, third, fourth, fifth]),
+        // Nothing to flush, and nothing switched on: a driver sends this for every process.
+        MiscOpcode::SET_SHADER_DEBUGGER
+            if frame.data[2] >> 31 == 1 || frame.data[2..9].iter().all(|&word| word == 0) =>
+        {
+            Ok(())
+        }
+        MiscOpcode::SET_SHADER_DEBUGGER => Err(Refusal("SET_SHADER_DEBUGGER, which is not modelled")),
+        _ => Err(Refusal("MES MISC opcode that is not modelled")),
+    }
+}
+
+/// Registers change at once in this device, so a condition that does not hold now would never hold.
+fn wait_reg_mem(ports: &Ports, [operation, reference, mask, first, second]: [u32; 5]) -> Result {
+    let register = match operation {
+        mes::WRM_OPERATION_WAIT_REG_MEM => first,
+        mes::WRM_OPERATION_WR_WAIT_WR_REG => {
+            ports.registers.write(first, reference);
+            second
+        }
+        _ => return Err(Refusal("WAIT_REG_MEM with an unknown operation")),
+    };
+    if ports.registers.read(register) & mask == reference & mask {
+        Ok(())
+    } else {
+        Err(Refusal("WAIT_REG_MEM for what never comes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::firmware::mes::quanta::Asked;
+
+    #[test]
+    fn scheduling_config_sets_the_quanta_of_queues_that_ask_for_none() {
+        let (mut mes, mut config) = (Mes::default(), SetSchedulingConfig::new_zeroed());
+        config.process_quantum_for_level = [1, 20, 300, 4000, 50_000].map(Into::into);
+        set_scheduling_config(&mut mes, &Counters::default(), &config);
+        let mut frame = AddQueue::new_zeroed();
+        frame.gang_global_priority_level = 3;
+        let quantum = |frame: &AddQueue| mes.quanta.of(Asked::new(frame), Duration::ZERO);
+        assert_eq!(quantum(&frame), Duration::from_micros(400));
+        frame.gang_quantum = 70.into();
+        assert_eq!(quantum(&frame), Duration::from_micros(7));
+    }
+}

@@ -1,0 +1,12 @@
+//! The micro engine scheduler: frames in, queues on and off the hardware.
+//!
+//! A driver sends 64-dword frames over the scheduler's ring. What the model cannot do, or what is malformed, is counted
+//! and named, and its fence is not written: the driver sees what it sees when firmware does not answer.
+
+mod frame;
+mod process;
+mod quanta;
+mod queue;
+mod slots;
+
+pub(crate) use slots::Mes;

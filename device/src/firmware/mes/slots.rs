@@ -1,0 +1,430 @@
+//! Which queue is on which hardware slot, and whose turn it is when not all queues can be on one.
+//!
+//! Queues that want a slot wait in the order in which they were last put on or taken off one. There are not enough slots
+//! where there are more queues than hardware has, and where a queue is scheduled exclusively, as queues with the global
+//! wave sync are: such a queue is alone on the hardware. A queue keeps its slot while it has work; when others wait for the
+//! slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose quantum is
+//! over goes behind the queues that wait.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belfry_abi::mes::AddQueue;
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+
+use super::frame::{self, Refusal};
+use super::process::Process;
+use super::quanta::Quanta;
+use super::queue::{Queue, Saved};
+use crate::firmware::{Ports, Served, Turn};
+use crate::queue::HqdId;
+use crate::stats::count;
+use crate::trace::TraceEvent;
+use crate::vm::{AddressSpace, Tables};
+
+/// Queues known at most: as many as fit a few processes' doorbell slices.
+const MAX_QUEUES: usize = 8192;
+/// Removed queues whose waves are kept at most; the oldest are dropped, as if their memory had been lost.
+const MAX_SAVED: usize = 16;
+/// How soon to look again at a queue that waits for a value in memory, at first and at most.
+const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// What SET_HW_RSRC gave.
+#[derive(Debug)]
+struct Hardware {
+    vmids: u32,
+    slots: Vec<HqdId>,
+}
+
+/// The scheduler.
+#[derive(Debug, Default)]
+pub(crate) struct Mes {
+    hardware: Option<Hardware>,
+    processes: BTreeMap<u64, Process>,
+    queues: BTreeMap<u32, Queue>,
+    /// Waves of queues that were removed while they ran, oldest first.
+    saved: VecDeque<Saved>,
+    tokens: u64,
+    turns: u64,
+    pub(super) quanta: Quanta,
+    poll: Duration,
+}
+
+impl Mes {
+    /// Executes one frame.
+    pub(crate) fn execute(
+        &mut self,
+        ports: &Ports,
+        space: &AddressSpace,
+        frame: &[u8; belfry_abi::mes::FRAME_SIZE],
+    ) {
+        frame::execute(self, ports, space, frame);
+    }
+
+    /// Whether any queue is known.
+    pub(crate) fn has_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Whether one of its queues is on this slot.
+    pub(crate) fn is_on(&self, id: HqdId) -> bool {
+        self.queues.values().any(|queue| queue.slot == Some(id))
+    }
+
+    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), Refusal> {
+        if !self.queues.is_empty() {
+            return Err(Refusal("SET_HW_RSRC while queues exist"));
+        }
+        let slots: Vec<_> = (0..32u8)
+            .map(|at| HqdId { me: 1, pipe: at & 3, queue: at >> 2 })
+            .filter(|id| masks[usize::from(id.pipe)] >> id.queue & 1 == 1)
+            .collect();
+        if slots.is_empty() {
+            return Err(Refusal("SET_HW_RSRC without compute queues"));
+        }
+        self.hardware = Some(Hardware { vmids, slots });
+        Ok(())
+    }
+
+    pub(super) fn add(
+        &mut self,
+        ports: &Ports,
+        kernel: &AddressSpace,
+        frame: &AddQueue,
+    ) -> Result<(), Refusal> {
+        if self.hardware.is_none() {
+            return Err(Refusal("ADD_QUEUE before SET_HW_RSRC"));
+        }
+        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE
+            || !frame.doorbell_offset.is_multiple_of(2)
+        {
+            return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
+        }
+        if self.queues.contains_key(&frame.doorbell_offset)
+            || ports.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
+        {
+            return Err(Refusal("ADD_QUEUE with a doorbell that is taken"));
+        }
+        if self.queues.len() >= MAX_QUEUES {
+            return Err(Refusal("ADD_QUEUE of more queues than the scheduler keeps"));
+        }
+        if frame.process_va_start.get() > frame.process_va_end.get() || frame.process_va_end.get() >= 1 << 36
+        {
+            return Err(Refusal("ADD_QUEUE with an impossible address range"));
+        }
+        let key = frame.process_context_addr.get();
+        if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
+            return Err(Refusal("ADD_QUEUE of a process that is another one already"));
+        }
+        let (mut queue, token) = Queue::new(kernel, frame)?;
+        // Behind those that wait already.
+        self.turns += 1;
+        queue.turn = self.turns;
+        let process = self.processes.entry(key).or_insert_with(|| Process::new(frame));
+        process.queues += 1;
+        let mine = |saved: &Saved| {
+            saved.token == token
+                && (saved.process, saved.pasid, saved.base) == (key, process.pasid, process.base)
+        };
+        if token != 0
+            && let Some(at) = self.saved.iter().position(mine)
+            && let Some(saved) = self.saved.remove(at)
+        {
+            process.space.get_or_insert_with(|| Arc::clone(saved.space()));
+            queue.restore(ports, kernel, saved);
+        }
+        ports.doorbells.own_with_pointer(queue.doorbell);
+        self.queues.insert(queue.doorbell, queue);
+        // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
+        self.fill_slots(ports, kernel);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, ports: &Ports, doorbell: u32) -> Result<(), Refusal> {
+        let Some(mut queue) = self.queues.remove(&doorbell) else {
+            return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
+        };
+        let kernel = ports.contexts.space(0);
+        if queue.slot.is_some() {
+            queue.unmap(ports, kernel.as_deref());
+            ports.trace(TraceEvent::QueueUnmapped { doorbell });
+        }
+        if let (Some(kernel), Some(process)) = (kernel.as_deref(), self.processes.get(&queue.process)) {
+            self.tokens += 1;
+            let owner = (queue.process, process.pasid, process.base);
+            self.saved.extend(queue.save_waves(ports, kernel, self.tokens, owner));
+            if self.saved.len() > MAX_SAVED
+                && let Some(oldest) = self.saved.pop_front()
+            {
+                oldest.stop();
+            }
+        }
+        queue.drop_engine();
+        ports.doorbells.own(doorbell, false);
+        self.leave(ports, queue.process);
+        if let Some(kernel) = kernel {
+            self.fill_slots(ports, &kernel);
+        }
+        Ok(())
+    }
+
+    /// One queue less in a process; the last one frees the VMID.
+    fn leave(&mut self, ports: &Ports, key: u64) {
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        process.queues -= 1;
+        if process.queues == 0 {
+            if let Some(vmid) = process.vmid {
+                ports.contexts.unmap_process(vmid);
+            }
+            self.processes.remove(&key);
+        }
+    }
+
+    fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, Refusal> {
+        if gang.is_some_and(|gang| !self.queues.values().any(|queue| queue.gang == gang)) {
+            return Err(Refusal("SUSPEND or RESUME of a gang that does not exist"));
+        }
+        Ok(self.queues.values_mut().filter(move |queue| gang.is_none_or(|gang| queue.gang == gang)))
+    }
+
+    pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), Refusal> {
+        let kernel = ports.contexts.space(0);
+        for queue in self.gang(gang)? {
+            queue.suspended = true;
+            if queue.slot.is_some() {
+                queue.unmap(ports, kernel.as_deref());
+                ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), Refusal> {
+        for queue in self.gang(gang)? {
+            queue.suspended = false;
+            queue.idle = false;
+        }
+        Ok(())
+    }
+
+    /// Serves every queue once, and gives slots to those that wait.
+    pub(crate) fn pass(&mut self, ports: &Ports) -> Turn {
+        let mut turn = Turn::WhenWoken;
+        let mut polls = false;
+        for queue in self.queues.values_mut().filter(|queue| queue.slot.is_some() && !queue.failed) {
+            match queue.serve(ports) {
+                Served::Idle => {}
+                Served::Again => turn = Turn::Now,
+                Served::Polls => polls = true,
+            }
+        }
+        self.poll =
+            if polls && turn != Turn::Now { (self.poll * 2).clamp(POLL.0, POLL.1) } else { POLL.0 / 2 };
+        if polls {
+            turn = turn.min(Turn::After(self.poll));
+        }
+        match ports.contexts.space(0) {
+            Some(kernel) => turn.min(self.take_turns(ports, &kernel)),
+            None => turn,
+        }
+    }
+
+    /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
+    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: u32) -> Option<Served> {
+        let slots = self.hardware.as_ref()?.slots.len();
+        if self.queues.len() > slots || self.queues.values().any(|queue| queue.exclusive) {
+            return None;
+        }
+        let queue = self.queues.get_mut(&doorbell)?;
+        if queue.slot.is_none() || queue.failed {
+            return None;
+        }
+        let served = queue.serve(ports);
+        (!queue.failed).then_some(served)
+    }
+
+    /// Doorbells of the queues that want a slot, in the order of their turns.
+    fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<u32> {
+        let waiting = self.queues.values().filter(|queue| queue.wants_slot(ports, Some(kernel)));
+        let mut waiting: Vec<_> = waiting.map(|queue| (queue.turn, queue.doorbell)).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, doorbell)| doorbell).collect()
+    }
+
+    /// Queues on a slot.
+    fn mapped(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.values().filter(|queue| queue.slot.is_some())
+    }
+
+    /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone.
+    fn is_kept_off(&self, doorbell: u32) -> bool {
+        let is_exclusive = self.queues.get(&doorbell).is_some_and(|queue| queue.exclusive);
+        self.mapped().any(|queue| is_exclusive || queue.exclusive)
+    }
+
+    /// Gives free slots to queues that want one.
+    fn fill_slots(&mut self, ports: &Ports, kernel: &AddressSpace) {
+        for doorbell in self.waiting(ports, kernel) {
+            // A queue that came later is not mapped before an exclusive one, which would never be alone then.
+            if self.is_kept_off(doorbell) {
+                return;
+            }
+            let Some(slot) = self.free_slot() else { return };
+            self.map(ports, kernel, doorbell, slot);
+        }
+    }
+
+    fn free_slot(&self) -> Option<HqdId> {
+        let slots = &self.hardware.as_ref()?.slots;
+        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot == Some(id))).copied()
+    }
+
+    /// Puts a queue on a slot, if its process gets a VMID.
+    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32, slot: HqdId) {
+        let Some(key) = self.queues.get(&doorbell).map(|queue| queue.process) else { return };
+        let Some(vmid) = self.vmid(ports, kernel, key) else { return };
+        self.turns += 1;
+        let turn = self.turns;
+        let (Some(queue), Some(process)) = (self.queues.get_mut(&doorbell), self.processes.get(&key)) else {
+            return;
+        };
+        queue.turn = turn;
+        let mapped = match ports.contexts.space(vmid) {
+            Some(space) => queue.map(ports, kernel, &space, slot, (vmid, process.pasid)),
+            None => Err(Refusal("process without valid page tables")),
+        };
+        match mapped {
+            Ok(()) => {
+                count(&ports.counters.queues_mapped);
+                ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
+                ports.wake.wake();
+            }
+            Err(Refusal(why)) => {
+                queue.failed = true;
+                ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
+            }
+        }
+    }
+
+    /// The VMID of a process: the one it holds, a free one, or one of a process that does nothing.
+    fn vmid(&mut self, ports: &Ports, kernel: &AddressSpace, key: u64) -> Option<u8> {
+        let process = self.processes.get(&key)?;
+        if let Some(vmid) = process.vmid {
+            return Some(vmid);
+        }
+        let vmids = self.hardware.as_ref()?.vmids;
+        let taken = self
+            .processes
+            .values()
+            .filter_map(|process| process.vmid)
+            .fold(0u32, |mask, vmid| mask | 1 << vmid);
+        let free = vmids & !taken;
+        let vmid = if free != 0 { free.trailing_zeros() as u8 } else { self.steal_vmid(ports, kernel)? };
+        let process = self.processes.get_mut(&key)?;
+        process.vmid = Some(vmid);
+        let (start, end) = process.range;
+        let tables = Tables { cntl: process.cntl, base: process.base, start, end };
+        ports.contexts.map_process(vmid, process.pasid, tables);
+        match &process.space {
+            // Waves hold on to the space they began in: it comes back, without what was cached while nobody could flush it.
+            Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
+            _ => process.space = ports.contexts.space(vmid),
+        }
+        Some(vmid)
+    }
+
+    /// Takes the VMID of the process none of whose queues is at work on a slot, and has not been for longest.
+    fn steal_vmid(&mut self, ports: &Ports, kernel: &AddressSpace) -> Option<u8> {
+        let at_rest = |key: u64| {
+            self.queues
+                .values()
+                .filter(|queue| queue.process == key)
+                .all(|queue| queue.slot.is_none() || queue.failed || queue.is_at_rest())
+        };
+        let last = |key: u64| {
+            self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
+        };
+        let key = self
+            .processes
+            .iter()
+            .filter(|&(&key, process)| process.vmid.is_some() && at_rest(key))
+            .min_by_key(|&(&key, _)| last(key))
+            .map(|(&key, _)| key)?;
+        for queue in self.queues.values_mut().filter(|queue| queue.process == key && queue.slot.is_some()) {
+            // Waves in progress keep the process's address space, which comes back with its next VMID.
+            queue.unmap(ports, Some(kernel));
+            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+        }
+        let vmid = self.processes.get_mut(&key)?.vmid.take()?;
+        ports.contexts.unmap_process(vmid);
+        Some(vmid)
+    }
+
+    /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
+    fn take_turns(&mut self, ports: &Ports, kernel: &AddressSpace) -> Turn {
+        let now = Instant::now();
+        // A queue that has failed keeps nothing from others.
+        for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
+            queue.unmap(ports, Some(kernel));
+            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
+        }
+        self.fill_slots(ports, kernel);
+        let waiting = self.waiting(ports, kernel);
+        let Some(&first) = waiting.first() else { return Turn::WhenWoken };
+        // One slot for each that waits, or all of them.
+        let slots = if self.is_kept_off(first) { self.mapped().count() } else { waiting.len() };
+        for _ in 0..slots {
+            let at_rest = self.mapped().filter(|queue| queue.is_at_rest()).min_by_key(|queue| queue.turn);
+            let over = || self.mapped().filter(|queue| self.quantum_left(ports, queue, now).is_zero());
+            let victim = at_rest.or_else(|| over().min_by_key(|queue| queue.turn));
+            let Some(doorbell) = victim.map(|queue| queue.doorbell) else { break };
+            self.preempt(ports, kernel, doorbell);
+            self.fill_slots(ports, kernel);
+        }
+        if self.waiting(ports, kernel).is_empty() {
+            return Turn::WhenWoken;
+        }
+        let left = self.mapped().map(|queue| self.quantum_left(ports, queue, now)).min();
+        left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)))
+    }
+
+    /// Takes a queue off its slot; it goes behind those that wait.
+    fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32) {
+        let Some(queue) = self.queues.get_mut(&doorbell) else { return };
+        queue.unmap(ports, Some(kernel));
+        self.turns += 1;
+        queue.turn = self.turns;
+        count(&ports.counters.queues_preempted);
+        ports.trace(TraceEvent::QueueUnmapped { doorbell });
+    }
+
+    /// How long a queue may still keep the slot it is on.
+    fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Instant) -> Duration {
+        self.quanta.of(queue.asked, ports.quantum).saturating_sub(now.duration_since(queue.since))
+    }
+
+    /// Stops every queue and forgets everything.
+    pub(crate) fn reset(&mut self, ports: &Ports) {
+        for queue in self.queues.values_mut() {
+            queue.drop_engine();
+        }
+        for process in self.processes.values() {
+            if let Some(vmid) = process.vmid {
+                ports.contexts.unmap_process(vmid);
+            }
+        }
+        for saved in self.saved.drain(..) {
+            saved.stop();
+        }
+        // Numbers are not used twice: MQDs of before the reset may still hold them.
+        *self = Self { tokens: self.tokens, ..Self::default() };
+    }
+
+    /// Keeps waves where they are, or lets them go on.
+    pub(crate) fn hold(&mut self, held: bool) {
+        for queue in self.queues.values_mut() {
+            queue.hold(held);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Firmware: what microcode does on the card. It maps queues on hardware slots and serves the kernel's own rings.
+//!
+//! [`FirmwareScheduler`] is the seam: the device's thread knows no more of a scheduler than that. On chips with a micro
+//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up.
+
+mod kiq;
+mod mes;
+mod rings;
+mod scheduler;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cp::CpEnv;
+use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::interrupt::Sources;
+use crate::queue::HqdBanks;
+use crate::regs::RegisterFile;
+use crate::stats::Counters;
+use crate::threads::Wake;
+use crate::trace::{TraceEvent, TraceSink};
+use crate::vm::Contexts;
+pub(crate) use scheduler::MesScheduler;
+
+/// When there is something to do again.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Turn {
+    /// At once.
+    Now,
+    /// After a while, or when woken.
+    After(Duration),
+    /// When woken.
+    WhenWoken,
+}
+
+/// What serving a queue came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Served {
+    /// Nothing to do until somebody wakes the device's thread.
+    Idle,
+    /// There may be more at once.
+    Again,
+    /// A value in memory has to change, which nobody announces.
+    Polls,
+}
+
+/// The firmware that maps queues; called by one thread at a time.
+pub(crate) trait FirmwareScheduler: Send {
+    /// Does what there is to do: rings, frames, queues, slots. Says when to call again.
+    fn pass(&mut self) -> Turn;
+
+    /// Serves the queue of the doorbell at a dword index; `None` if that is only for [`pass`](Self::pass) to do.
+    fn serve(&mut self, doorbell: u32) -> Option<Served>;
+
+    /// Whether any ring or queue listens to a doorbell.
+    fn listens(&self) -> bool;
+
+    /// Keeps waves where they are, or lets them go on.
+    fn hold(&mut self, held: bool);
+
+    /// Stops every queue and forgets everything.
+    fn reset(&mut self);
+}
+
+/// What the firmware reaches on the card.
+pub(crate) struct Ports {
+    pub(crate) registers: Arc<RegisterFile>,
+    pub(crate) contexts: Arc<Contexts>,
+    pub(crate) hqds: Arc<HqdBanks>,
+    pub(crate) doorbells: Arc<Doorbells>,
+    pub(crate) watch: Arc<DoorbellWatch>,
+    /// The driver's interrupts.
+    pub(crate) interrupts: Sources,
+    /// What engines of queues need.
+    pub(crate) env: CpEnv,
+    pub(crate) wake: Arc<Wake>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) trace: Option<Arc<dyn TraceSink>>,
+    /// How long a busy queue keeps its slot at least while others wait for one.
+    pub(crate) quantum: Duration,
+}
+
+impl Ports {
+    fn trace(&self, event: TraceEvent) {
+        if let Some(trace) = &self.trace {
+            trace.event(event);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A kernel ring that is being served.
+
+use super::Ports;
+use crate::queue::Ring;
+
+/// The ring of an active queue.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) ring: Ring,
+    /// Which activation of the queue it is of.
+    pub(super) activation: u32,
+    /// Doorbell value last looked at; `None` before the first look, which takes whatever is there.
+    seen: Option<u64>,
+    /// It has hit something it cannot go past, until it is activated anew.
+    pub(super) dead: bool,
+}
+
+impl Running {
+    pub(super) fn new(ring: Ring, activation: u32) -> Self {
+        Self { ring, activation, seen: None, dead: false }
+    }
+
+    /// Takes the doorbell's value, if it has changed.
+    pub(super) fn look(&mut self, ports: &Ports) {
+        let value = ports.doorbells.load(u64::from(self.ring.doorbell()) * 4);
+        match self.seen.replace(value) {
+            Some(seen) if seen == value => return,
+            // What was rung before the ring was mapped was rung for it.
+            None => {
+                ports.doorbells.take(self.ring.doorbell());
+            }
+            Some(_) => ports.watch.look(self.ring.doorbell()),
+        }
+        if let Err(why) = self.ring.look(&ports.doorbells) {
+            ports.counters.error(why, format_args!("doorbell={:#x} value={value:#x}", self.ring.doorbell()));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The firmware of chips whose queues the MES maps: the KIQ's ring, which brings the MES up, the MES's ring, and its queues.
+
+use std::collections::BTreeMap;
+
+use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
+use belfry_abi::pm4::SetResources;
+use zerocopy::IntoBytes;
+
+use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
+use super::mes::Mes;
+use super::rings::Running;
+use super::{FirmwareScheduler, Ports, Served, Turn};
+use crate::pm4;
+use crate::queue::{HqdId, Ring, mqd_from_bytes, seed_doorbell};
+use crate::vm::AddressSpace;
+
+/// Packets of a kernel ring executed before the other queues have their turn.
+const BATCH: usize = 64;
+
+/// KIQ and MES.
+pub(crate) struct MesScheduler {
+    rings: BTreeMap<HqdId, Running>,
+    mes: Mes,
+    /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
+    queue_mask: u64,
+    ports: Ports,
+}
+
+impl FirmwareScheduler for MesScheduler {
+    fn pass(&mut self) -> Turn {
+        self.follow_registers();
+        let turn = self.serve_rings();
+        turn.min(self.mes.pass(&self.ports))
+    }
+
+    fn serve(&mut self, doorbell: u32) -> Option<Served> {
+        self.mes.serve(&self.ports, doorbell)
+    }
+
+    fn listens(&self) -> bool {
+        !self.rings.is_empty() || self.mes.has_queues()
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.mes.hold(held);
+    }
+
+    fn reset(&mut self) {
+        self.mes.reset(&self.ports);
+        self.rings.clear();
+        self.queue_mask = 0;
+    }
+}
+
+impl MesScheduler {
+    pub(crate) fn new(ports: Ports) -> Self {
+        Self { rings: BTreeMap::new(), mes: Mes::default(), queue_mask: 0, ports }
+    }
+
+    /// Starts and stops what the driver has started and stopped through registers.
+    fn follow_registers(&mut self) {
+        let active = self.ports.hqds.active(HqdId::MES.me);
+        self.rings.retain(|id, running| {
+            let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
+            if !keep {
+                self.ports.doorbells.own(running.ring.doorbell(), false);
+            }
+            keep
+        });
+        for (id, hqd) in active {
+            if hqd.wants_dequeue() {
+                let pointers = self.rings.remove(&id).map(|running| running.ring);
+                self.ports.hqds.hqd(id, |hqd| {
+                    if let Some(ring) = &pointers {
+                        let (rptr, wptr) = ring.pointers();
+                        hqd.set_pointers(rptr, wptr);
+                    }
+                    hqd.deactivate();
+                });
+                self.ports.doorbells.own(hqd.doorbell(), false);
+                continue;
+            }
+            if self.rings.contains_key(&id) {
+                continue;
+            }
+            let ring = if id == HqdId::MES || id == HqdId::KIQ {
+                Ring::new(&hqd)
+            } else {
+                Err("queue of the scheduler's engine that is not modelled")
+            };
+            match ring {
+                Ok(ring) => {
+                    self.ports.doorbells.own(ring.doorbell(), true);
+                    self.rings.insert(id, Running::new(ring, hqd.activation));
+                }
+                Err(why) => {
+                    self.ports
+                        .counters
+                        .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
+                    self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
+                    self.ports.doorbells.own(hqd.doorbell(), false);
+                }
+            }
+        }
+        for me in 1..3 {
+            for (id, hqd) in self.ports.hqds.active(me) {
+                // Queues that the MES mapped are not handled here; queues that a driver started by registers are refused.
+                if !self.mes.is_on(id) {
+                    if !hqd.wants_dequeue() {
+                        self.ports.counters.error(
+                            "compute queue started through registers, which is not modelled",
+                            format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue),
+                        );
+                    }
+                    self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
+                    self.ports.doorbells.own(hqd.doorbell(), false);
+                }
+            }
+        }
+    }
+
+    fn serve_rings(&mut self) -> Turn {
+        let Some(space) = self.ports.contexts.space(0) else { return Turn::WhenWoken };
+        let mut turn = Turn::WhenWoken;
+        for id in [HqdId::KIQ, HqdId::MES] {
+            let Some(mut running) = self.rings.remove(&id) else { continue };
+            running.look(&self.ports);
+            for _ in 0..BATCH {
+                let stepped = match id {
+                    HqdId::KIQ => self.step_kiq(&space, &mut running),
+                    _ => self.step_mes(&space, &mut running),
+                };
+                match stepped {
+                    Ok(true) => turn = Turn::Now,
+                    Ok(false) => break,
+                    Err(why) => {
+                        running.dead = true;
+                        self.ports
+                            .counters
+                            .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
+                        break;
+                    }
+                }
+            }
+            if running.ring.report(&space).is_err() {
+                self.ports
+                    .counters
+                    .error("read pointer report to an unmapped address", format_args!("pipe={}", id.pipe));
+            }
+            self.rings.insert(id, running);
+        }
+        turn
+    }
+
+    /// Executes one packet of the KIQ; whether there was one.
+    fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
+        let available = running.ring.available();
+        if running.dead || available == 0 {
+            return Ok(false);
+        }
+        let mut header = [0];
+        running.ring.peek(space, 0, &mut header).map_err(|_| "the KIQ's ring is not mapped")?;
+        let header = pm4::header(header[0]).map_err(|error| error.kind())?;
+        let length = 1 + u64::from(header.body_dwords());
+        if length > MAX_PACKET {
+            return Err("PM4 packet longer than any this queue takes");
+        }
+        if length > available {
+            return Ok(false);
+        }
+        let mut body = vec![0; length as usize - 1];
+        running.ring.peek(space, 1, &mut body).map_err(|_| "the KIQ's ring is not mapped")?;
+        running.ring.consume(length);
+        let mut kiq = Kiq {
+            registers: &self.ports.registers,
+            contexts: &self.ports.contexts,
+            space,
+            clock: &self.ports.env.clock,
+            queue_mask: self.queue_mask,
+        };
+        match kiq.execute(header, &body) {
+            Ok(None) => {}
+            Ok(Some(request)) => {
+                if let Err(why) = self.obey(space, request) {
+                    self.ports.counters.error(why, format_args!("KIQ {request:x?}"));
+                }
+            }
+            Err(error) => {
+                let details = format_args!("KIQ packet header={:#010x}: {error}", header.bits());
+                self.ports.counters.error(error.kind(), details);
+                self.ports.interrupts.kernel_packet_refused(running.ring.doorbell());
+            }
+        }
+        Ok(true)
+    }
+
+    fn obey(&mut self, space: &AddressSpace, request: KiqRequest) -> Result<(), &'static str> {
+        match request {
+            KiqRequest::Map { id, mqd, doorbell } => {
+                let mut bytes = [0; 2048];
+                space.read_bytes(mqd, &mut bytes).map_err(|_| "MQD at an address that is not mapped")?;
+                let mqd = mqd_from_bytes(&bytes)?;
+                let hqd = self.ports.hqds.hqd(id, |hqd| {
+                    hqd.load(&mqd);
+                    hqd.set_doorbell(doorbell);
+                    hqd.activate();
+                    *hqd
+                });
+                seed_doorbell(&hqd, Some(space), &self.ports.doorbells);
+                self.follow_registers();
+                Ok(())
+            }
+            KiqRequest::Unmap { doorbell } => {
+                let id = self
+                    .rings
+                    .iter()
+                    .find(|(_, running)| running.ring.doorbell() == doorbell)
+                    .map(|(&id, _)| id);
+                let id = id.ok_or("UNMAP_QUEUES of a queue that does not exist")?;
+                self.rings.remove(&id);
+                self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
+                self.ports.doorbells.own(doorbell, false);
+                Ok(())
+            }
+            KiqRequest::Resources(resources) => {
+                self.set_resources(&resources);
+                Ok(())
+            }
+        }
+    }
+
+    /// The KIQ maps the MES alone: what it may give to others is known, but nobody ever gets it. MAP_QUEUES and
+    /// MAP_PROCESS, which would give it, are refused. Queues are taken off at once, within any latency.
+    fn set_resources(&mut self, resources: &SetResources) {
+        self.queue_mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);
+        let others = [
+            ("SET_RESOURCES vmid_mask", u64::from(resources.control.vmid_mask())),
+            ("SET_RESOURCES queue_mask", self.queue_mask),
+            (
+                "SET_RESOURCES gws_mask",
+                u64::from(resources.gws_mask_hi) << 32 | u64::from(resources.gws_mask_lo),
+            ),
+            ("SET_RESOURCES oac_mask", resources.oac_mask.into()),
+            ("SET_RESOURCES gds_heap", resources.gds_heap.into()),
+        ];
+        for (name, value) in others.into_iter().filter(|(_, value)| *value != 0) {
+            self.ports.counters.unmodelled(name, format_args!("{value:#x}, which the KIQ gives to nobody"));
+        }
+    }
+
+    /// Executes one frame of the MES's ring; whether there was one.
+    fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
+        let available = running.ring.available();
+        if running.dead || available == 0 {
+            return Ok(false);
+        }
+        let mut dwords = [0u32; API_FRAME_SIZE_IN_DWORDS];
+        if available < dwords.len() as u64 {
+            // Part of a frame is no frame; what is there is dropped, or the ring would never move again.
+            self.ports.counters.error("MES frame that is cut short", format_args!("dwords={available}"));
+            running.ring.consume(available);
+            return Ok(true);
+        }
+        running.ring.peek(space, 0, &mut dwords).map_err(|_| "the MES ring is not mapped")?;
+        let mut frame = [0; FRAME_SIZE];
+        frame.copy_from_slice(dwords.as_bytes());
+        running.ring.consume(dwords.len() as u64);
+        self.mes.execute(&self.ports, space, &frame);
+        Ok(true)
+    }
+}

@@ -1,0 +1,61 @@
+//! What is wrong with a packet.
+
+use belfry_abi::pm4::Opcode;
+
+use crate::vm::Fault;
+
+/// Why a packet is refused; nothing of it was executed, but for what precedes an address that does not translate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// A header of a type that is no packet.
+    #[error("PM4 header {0:#010x} is not of type 3")]
+    Type(u32),
+    /// An operation that does not exist, or that this stream does not take.
+    #[error("PM4 operation {} is not modelled", name(*.0))]
+    Operation(Opcode),
+    /// A body that is too short or too long for the operation.
+    #[error("{} has {dwords} body dwords", name(*.opcode))]
+    Length { opcode: Opcode, dwords: usize },
+    /// More dwords than are left in the buffer.
+    #[error("{} has {body} dwords with {left} left", name(*.opcode))]
+    Overrun { opcode: Opcode, body: u32, left: u32 },
+    /// A selector whose value is not modelled.
+    #[error("{what} {value} is not modelled")]
+    Selector { what: &'static str, value: u8 },
+    /// Registers, in a stream that has none.
+    #[error("{0} of a register is not modelled in this buffer")]
+    Registers(&'static str),
+    /// A comparison that does not exist.
+    #[error("WAIT_REG_MEM function {0} does not exist")]
+    Function(u8),
+    /// Memory that does not translate.
+    #[error("{what} cannot access memory: {fault}")]
+    Memory { what: &'static str, fault: Fault },
+    /// An indirect buffer that is none.
+    #[error("{0}")]
+    Buffer(String),
+    /// A packet of the queue manager that asks for what it does not do.
+    #[error("{0}")]
+    Refused(&'static str),
+}
+
+/// Name of an operation, or its number.
+fn name(opcode: Opcode) -> String {
+    opcode.name().map_or_else(|| format!("{:#04x}", opcode.0), str::to_owned)
+}
+
+impl Error {
+    /// Which kind of error it is, to count it by.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Type(_) => "PM4 packet of a type this queue does not take",
+            Self::Operation(_) => "PM4 opcode this queue does not know",
+            Self::Length { .. } | Self::Overrun { .. } => "PM4 packet of the wrong length",
+            Self::Selector { .. } | Self::Registers(_) => "PM4 packet that is not modelled",
+            Self::Function(_) => "WAIT_REG_MEM with a function that does not exist",
+            Self::Memory { .. } => "PM4 packet with an unmapped address",
+            Self::Buffer(_) => "PM4 indirect buffer that is refused",
+            Self::Refused(why) => why,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! PM4 packets: one processor for every stream of them, wherever it is fetched from.
+//!
+//! A stream's [`Port`] is what its packets reach: the memory their addresses are in, the registers, the interrupt. Packets
+//! of the queue manager belong to the firmware, which executes them itself and hands the others to [`execute`].
+//!
+//! Packets: Linux `drivers/gpu/drm/amd/amdgpu/nvd.h` (`PACKET3_*`); what a driver sends: `amdgpu/gfx_v11_0.c`
+//! (`gfx11_kiq_*`, `gfx_v11_0_ring_emit_*`).
+
+mod error;
+
+use belfry_abi::pm4::{
+    AcquireMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2, COPY_DATA_SRC_GPU_CLOCK, COPY_DATA_SRC_IMMEDIATE,
+    COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CopyData, IndirectBuffer, Opcode, Pm4Header, ReleaseMem,
+    WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER,
+    WaitRegMem, WriteData,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::regs::RegisterFile;
+use crate::vm::{AddressSpace, Fault};
+pub(crate) use error::Error;
+
+/// First register `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
+const UCONFIG_START: u32 = 0xc000;
+/// Bits of a packet's register number.
+const REGISTER_MASK: u32 = 0x3_ffff;
+/// Selector of COPY_DATA: a register, as source or destination.
+const COPY_DATA_REGISTER: u8 = 0;
+/// COPY_DATA destination: memory, through the GRBM.
+const COPY_DATA_DST_MEMORY_SYNC: u8 = 1;
+
+/// What the packets of a stream reach.
+pub(crate) trait Port {
+    /// Memory their addresses are in.
+    fn memory(&self) -> &AddressSpace;
+
+    /// Registers, if the stream may touch any.
+    fn registers(&self) -> Option<&RegisterFile>;
+
+    /// The 100 MHz counter, now.
+    fn now(&self) -> u64;
+
+    /// Asks for the end-of-pipe interrupt with a context identifier.
+    ///
+    /// # Errors
+    ///
+    /// The stream has no such interrupt.
+    fn interrupt(&mut self, context: u32) -> Result<(), Error>;
+}
+
+/// What is left to do after a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    Done,
+    /// Its condition on memory does not hold: execute it again later.
+    Wait,
+    /// Go on in this buffer.
+    Enter(IndirectBuffer),
+}
+
+/// The header in these bits.
+pub(crate) fn header(bits: u32) -> Result<Pm4Header, Error> {
+    let header = Pm4Header::from_bits(bits);
+    if matches!(header.packet_type(), 2 | 3) { Ok(header) } else { Err(Error::Type(bits)) }
+}
+
+/// Reads a body that is exactly as long as its structure.
+fn exact<T: FromBytes>(opcode: Opcode, body: &[u32]) -> Result<T, Error> {
+    T::read_from_bytes(body.as_bytes()).map_err(|_| Error::Length { opcode, dwords: body.len() })
+}
+
+/// Reads the structure a body begins with.
+pub(crate) fn prefix<T: FromBytes>(opcode: Opcode, body: &[u32]) -> Result<T, Error> {
+    T::read_from_prefix(body.as_bytes())
+        .map(|(value, _)| value)
+        .map_err(|_| Error::Length { opcode, dwords: body.len() })
+}
+
+/// The 64 bits of two dwords.
+pub(crate) fn quad(lo: u32, hi: u32) -> u64 {
+    u64::from(lo) | u64::from(hi) << 32
+}
+
+fn memory(what: &'static str) -> impl FnOnce(Fault) -> Error {
+    move |fault| Error::Memory { what, fault }
+}
+
+fn registers<'a>(port: &'a impl Port, what: &'static str) -> Result<&'a RegisterFile, Error> {
+    port.registers().ok_or(Error::Registers(what))
+}
+
+/// Whether a comparison of WAIT_REG_MEM holds.
+fn holds(function: u8, value: u32, reference: u32) -> Result<bool, Error> {
+    Ok(match function {
+        0 => true,
+        1 => value < reference,
+        2 => value <= reference,
+        3 => value == reference,
+        4 => value != reference,
+        5 => value >= reference,
+        6 => value > reference,
+        other => return Err(Error::Function(other)),
+    })
+}
+
+/// Executes one packet of type 3.
+pub(crate) fn execute(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Result<Effect, Error> {
+    match opcode {
+        // A coherent model has no caches to act on and no pipeline to drain: the events complete at once.
+        Opcode::NOP | Opcode::EVENT_WRITE | Opcode::PFP_SYNC_ME => {}
+        Opcode::ACQUIRE_MEM => {
+            let _: AcquireMem = exact(opcode, body)?;
+        }
+        Opcode::INDIRECT_BUFFER => return Ok(Effect::Enter(exact(opcode, body)?)),
+        Opcode::WRITE_DATA => write_data(body, port)?,
+        Opcode::WAIT_REG_MEM => return wait_reg_mem(&exact(opcode, body)?, port),
+        Opcode::COPY_DATA => copy_data(&exact(opcode, body)?, port)?,
+        Opcode::RELEASE_MEM => release_mem(&exact(opcode, body)?, port)?,
+        Opcode::SET_UCONFIG_REG => set_uconfig_reg(body, port)?,
+        other => return Err(Error::Operation(other)),
+    }
+    Ok(Effect::Done)
+}
+
+fn write_data(body: &[u32], port: &impl Port) -> Result<(), Error> {
+    let (head, data) = body.split_at(body.len().min(3));
+    let packet: WriteData = exact(Opcode::WRITE_DATA, head)?;
+    let step = u32::from(!packet.control.one_addr());
+    match packet.control.dst_sel() {
+        WRITE_DATA_DST_REGISTER => {
+            let registers = registers(port, "WRITE_DATA")?;
+            let first = packet.addr_lo & REGISTER_MASK;
+            for (index, &value) in (0u32..).zip(data) {
+                registers.write(first.wrapping_add(index * step), value);
+            }
+        }
+        WRITE_DATA_DST_MEMORY_SYNC | WRITE_DATA_DST_GL2 | WRITE_DATA_DST_MEMORY => {
+            let base = quad(packet.addr_lo & !3, packet.addr_hi);
+            for (index, &value) in (0u64..).zip(data) {
+                let at = base.wrapping_add(index * u64::from(step) * 4);
+                port.memory().store_u32(at, value).map_err(memory("WRITE_DATA"))?;
+            }
+        }
+        value => return Err(Error::Selector { what: "WRITE_DATA to destination", value }),
+    }
+    Ok(())
+}
+
+/// Registers change at once in this device, so a condition on one that does not hold now would never hold.
+fn wait_reg_mem(packet: &WaitRegMem, port: &impl Port) -> Result<Effect, Error> {
+    let control = packet.control;
+    let of_memory = match control.mem_space() {
+        0 => false,
+        1 => true,
+        value => return Err(Error::Selector { what: "WAIT_REG_MEM space", value }),
+    };
+    let value = if of_memory {
+        if control.operation() != 0 {
+            let value = control.operation();
+            return Err(Error::Selector { what: "WAIT_REG_MEM of memory with operation", value });
+        }
+        let at = quad(packet.addr_lo & !3, packet.addr_hi);
+        port.memory().load_u32(at).map_err(memory("WAIT_REG_MEM"))?
+    } else {
+        let registers = registers(port, "WAIT_REG_MEM")?;
+        let looked_at = match control.operation() {
+            0 => packet.addr_lo,
+            1 => {
+                registers.write(packet.addr_lo & REGISTER_MASK, packet.reference);
+                packet.addr_hi
+            }
+            value => return Err(Error::Selector { what: "WAIT_REG_MEM operation", value }),
+        };
+        registers.read(looked_at & REGISTER_MASK)
+    };
+    let reference = if of_memory { packet.reference } else { packet.reference & packet.mask };
+    if holds(control.function(), value & packet.mask, reference)? {
+        Ok(Effect::Done)
+    } else if of_memory {
+        Ok(Effect::Wait)
+    } else {
+        Err(Error::Refused("WAIT_REG_MEM for what never comes"))
+    }
+}
+
+fn copy_data(packet: &CopyData, port: &impl Port) -> Result<(), Error> {
+    let wide = packet.control.count_sel();
+    let source = quad(packet.src_lo, packet.src_hi);
+    let failed = memory("COPY_DATA");
+    let value = match packet.control.src_sel() {
+        COPY_DATA_REGISTER if !wide => {
+            registers(port, "COPY_DATA")?.read(packet.src_lo & REGISTER_MASK).into()
+        }
+        COPY_DATA_SRC_MEMORY | COPY_DATA_SRC_TC_L2 if wide => {
+            port.memory().load_u64(source).map_err(memory("COPY_DATA"))?
+        }
+        COPY_DATA_SRC_MEMORY | COPY_DATA_SRC_TC_L2 => {
+            port.memory().load_u32(source).map_err(memory("COPY_DATA"))?.into()
+        }
+        COPY_DATA_SRC_IMMEDIATE => source,
+        COPY_DATA_SRC_GPU_CLOCK => port.now(),
+        value => return Err(Error::Selector { what: "COPY_DATA from source", value }),
+    };
+    let destination = quad(packet.dst_lo, packet.dst_hi);
+    match packet.control.dst_sel() {
+        COPY_DATA_REGISTER if !wide => {
+            registers(port, "COPY_DATA")?.write(packet.dst_lo & REGISTER_MASK, value as u32);
+            Ok(())
+        }
+        COPY_DATA_DST_MEMORY_SYNC | COPY_DATA_DST_MEMORY | COPY_DATA_DST_TC_L2 if wide => {
+            port.memory().store_u64(destination, value).map_err(failed)
+        }
+        COPY_DATA_DST_MEMORY_SYNC | COPY_DATA_DST_MEMORY | COPY_DATA_DST_TC_L2 => {
+            port.memory().store_u32(destination & !3, value as u32).map_err(failed)
+        }
+        value => Err(Error::Selector { what: "COPY_DATA to destination", value }),
+    }
+}
+
+fn release_mem(packet: &ReleaseMem, port: &mut impl Port) -> Result<(), Error> {
+    let at = quad(packet.addr_lo, packet.addr_hi);
+    let written = match packet.select.data_sel() {
+        0 => Ok(()),
+        1 => port.memory().store_u32(at, packet.data_lo),
+        2 => port.memory().store_u64(at, quad(packet.data_lo, packet.data_hi)),
+        3 => port.memory().store_u64(at, port.now()),
+        value => return Err(Error::Selector { what: "RELEASE_MEM data", value }),
+    };
+    written.map_err(memory("RELEASE_MEM"))?;
+    if packet.select.int_sel() != 0 { port.interrupt(packet.int_ctxid) } else { Ok(()) }
+}
+
+fn set_uconfig_reg(body: &[u32], port: &impl Port) -> Result<(), Error> {
+    let registers = registers(port, "SET_UCONFIG_REG")?;
+    let Some((&start, values)) = body.split_first() else {
+        return Err(Error::Length { opcode: Opcode::SET_UCONFIG_REG, dwords: 0 });
+    };
+    for (index, &value) in (UCONFIG_START + (start & 0xffff)..).zip(values) {
+        registers.write(index, value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparison_is_that_of_its_function() {
+        let outcomes = |value: u32| [1, 2, 3, 4, 5, 6].map(|function| holds(function, value, 5));
+        let of = |held: [bool; 6]| held.map(Ok);
+        assert_eq!(outcomes(4), of([true, true, false, true, false, false]));
+        assert_eq!(outcomes(5), of([false, true, true, false, true, false]));
+        assert_eq!(outcomes(6), of([false, false, false, true, true, true]));
+        assert_eq!((holds(0, 1, 2), holds(7, 6, 5)), (Ok(true), Err(Error::Function(7))));
+    }
+
+    #[test]
+    fn header_of_another_type_is_no_packet() {
+        assert_eq!(header(0xc002_3f00).map(Pm4Header::body_dwords), Ok(3));
+        assert_eq!(header(2 << 30).map(Pm4Header::body_dwords), Ok(0));
+        assert_eq!(
+            header(3 << 30 | 0x3fff << 16 | 0x10 << 8).map(Pm4Header::body_dwords),
+            Ok(0),
+            "a lone NOP"
+        );
+        for bits in [0, 1 << 30] {
+            assert_eq!(header(bits), Err(Error::Type(bits)));
+        }
+    }
+}

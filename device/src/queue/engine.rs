@@ -1,0 +1,113 @@
+//! What runs a queue: the seam between the firmware that maps queues and the engines that process their packets.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::vm::AddressSpace;
+
+/// Which hardware queue something happened on, as interrupts report it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct QueueIdentity {
+    /// Micro engine: 1 and 2 are compute.
+    pub me: u8,
+    /// Pipe within the micro engine.
+    pub pipe: u8,
+    /// Queue within the pipe.
+    pub queue: u8,
+    /// VM context.
+    pub vmid: u8,
+    /// Process address space.
+    pub pasid: u32,
+    /// Doorbell offset in dwords, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
+    pub doorbell: u32,
+}
+
+impl QueueIdentity {
+    /// Position of the queue's doorbell in its process's slice, as KFD counts.
+    #[must_use]
+    pub fn doorbell_id(&self) -> u32 {
+        (self.doorbell / 2) & 0x3ff
+    }
+
+    /// `HW_ID2` of its waves: QUEUE_ID 3:0, PIPE_ID 5:4, ME_ID 9:8, VM_ID 27:24.
+    #[must_use]
+    pub fn hw_id2(&self) -> u32 {
+        let field = |value: u8, mask: u32, shift: u32| (u32::from(value) & mask) << shift;
+        field(self.queue, 0xf, 0) | field(self.pipe, 3, 4) | field(self.me, 3, 8) | field(self.vmid, 0xf, 24)
+    }
+}
+
+/// What serving a queue achieved; `E` says why it stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress<E> {
+    /// Nothing to do until the doorbell rings.
+    Idle,
+    /// Packets were consumed and there may be more.
+    Advanced,
+    /// The next packet waits.
+    Blocked(BlockedOn),
+    /// The queue has stopped for good; reported once, then the queue is idle.
+    Error(E),
+}
+
+impl<E> Progress<E> {
+    /// The same with another type of error.
+    pub fn map_error<F>(self, map: impl FnOnce(E) -> F) -> Progress<F> {
+        match self {
+            Self::Idle => Progress::Idle,
+            Self::Advanced => Progress::Advanced,
+            Self::Blocked(on) => Progress::Blocked(on),
+            Self::Error(error) => Progress::Error(map(error)),
+        }
+    }
+}
+
+/// What a queue waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockedOn {
+    /// Its own work in progress: the engine wakes the device's thread when that has changed.
+    Dispatches,
+    /// A value in memory that anybody may change: serve it again soon, without waiting for a wake-up.
+    Memory,
+}
+
+/// Why an engine has stopped its queue.
+pub type EngineError = Box<dyn Error + Send + Sync>;
+
+/// The engine of one queue, from the queue's first mapping until it is removed.
+///
+/// | state | entered by | work in progress |
+/// | --- | --- | --- |
+/// | running | creation, [`resume`](Self::resume) | goes on |
+/// | suspended | [`suspend`](Self::suspend) | stays where it is |
+/// | off the hardware | [`take_off`](Self::take_off) when suspended | leaves its slots to others |
+/// | stopped | [`stop`](Self::stop), an error | is gone |
+pub trait QueueEngine: Debug + Send {
+    /// Starts what can be started and retires what has completed; only while the engine is running.
+    fn service(&mut self) -> Progress<EngineError>;
+
+    /// Pauses work in progress where it is, and retires what has completed.
+    fn suspend(&mut self);
+
+    /// Takes suspended work off the hardware.
+    fn take_off(&self);
+
+    /// Lets work run on, on the hardware again if it was taken off.
+    fn resume(&mut self);
+
+    /// Ends the queue: nothing is written on its behalf after the call.
+    fn stop(&mut self);
+
+    /// Whether there is more to it than its registers say: work started and not retired.
+    fn is_busy(&self) -> bool;
+
+    /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
+    fn read_index(&self) -> u64;
+
+    /// Changes who the queue is in interrupts, when it moves to another slot or VMID.
+    fn set_identity(&mut self, identity: QueueIdentity);
+
+    /// The queue's address space.
+    fn space(&self) -> &Arc<AddressSpace>;
+}

@@ -1,0 +1,263 @@
+//! The register file behind BAR5: which block answers an access, at which of its offsets.
+//!
+//! Every [`Block`] says which registers it claims, as offsets within its segments; where the segments are is the chip's to
+//! say. From both, one table gives for every dword of the BAR the block and the segment, so that an access is resolved by
+//! one look. The bus interface's index/data pairs open windows onto other registers and onto VRAM. What nobody claims
+//! reads what was last written, 0 at first, and its use is counted under its name.
+
+mod storage;
+mod unmodelled;
+mod windows;
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use belfry_abi::pci::{BAR_REGISTERS, REGISTER_BAR_SIZE};
+use belfry_abi::regs::{Ip, Offset};
+
+use crate::chip::Chip;
+use crate::io::{IoError, IoResult};
+use crate::memory::{Location, Memory};
+use crate::stats::{Counters, count};
+pub(crate) use storage::Storage;
+use unmodelled::Unmodelled;
+pub(crate) use windows::Windows;
+use windows::{Target, Window};
+
+/// Registers BAR5 decodes.
+const REGISTERS: u32 = (REGISTER_BAR_SIZE / 4) as u32;
+
+/// Registers that follow each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) first: Offset,
+    pub(crate) count: u32,
+}
+
+/// One instance of an IP block: it owns its registers' state, and knows neither addresses nor other blocks.
+///
+/// What a register reaches beyond its block (memory contexts, hardware queues, doorbells, interrupts, time) the block was
+/// given when it was made.
+pub(crate) trait Block: Send + Sync {
+    /// Kind and instance.
+    fn ip(&self) -> (Ip, u8);
+
+    /// Registers it answers.
+    fn claims(&self) -> Vec<Run>;
+
+    /// Reads a register it claims.
+    fn read(&self, at: Offset) -> u32;
+
+    /// Writes a register it claims.
+    fn write(&self, at: Offset, value: u32);
+
+    /// Back to the values of power on.
+    fn reset(&self);
+}
+
+/// A segment of a block, where the table leads to.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// Position of the block.
+    block: usize,
+    segment: u8,
+    /// Absolute dword index of its first register.
+    base: u32,
+}
+
+/// What answers a dword.
+struct Resolved<'a> {
+    block: &'a dyn Block,
+    at: Offset,
+}
+
+/// The register file.
+pub(crate) struct RegisterFile {
+    blocks: Vec<Box<dyn Block>>,
+    segments: Vec<Segment>,
+    /// Per dword of the BAR: 1 more than the position of its segment, or 0 where nobody claims it.
+    table: Box<[u16]>,
+    windows: Arc<Windows>,
+    unmodelled: Unmodelled,
+    memory: Arc<Memory>,
+    chip: Arc<dyn Chip>,
+    counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for RegisterFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegisterFile").field("segments", &self.segments).finish_non_exhaustive()
+    }
+}
+
+impl RegisterFile {
+    /// Registers of these blocks, where the chip has them; a block the chip does not have is never reached.
+    pub(crate) fn new(
+        chip: Arc<dyn Chip>,
+        blocks: Vec<Box<dyn Block>>,
+        windows: Arc<Windows>,
+        memory: Arc<Memory>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let mut table = vec![0; REGISTERS as usize].into_boxed_slice();
+        let mut segments: Vec<Segment> = Vec::new();
+        for (position, block) in blocks.iter().enumerate() {
+            let (ip, instance) = block.ip();
+            for run in block.claims() {
+                let segment = run.first.segment;
+                let Some(base) = chip.dword(ip, instance, Offset { segment, dword: 0 }) else { continue };
+                let known =
+                    segments.iter().position(|known| (known.block, known.segment) == (position, segment));
+                let known = known.unwrap_or_else(|| {
+                    segments.push(Segment { block: position, segment, base });
+                    segments.len() - 1
+                });
+                for dword in (base + run.first.dword..).take(run.count as usize) {
+                    let Some(entry) = table.get_mut(dword as usize) else { break };
+                    debug_assert!(
+                        *entry == 0 || segments[usize::from(*entry) - 1].block == position,
+                        "two blocks claim dword {dword:#x}"
+                    );
+                    *entry = known as u16 + 1;
+                }
+            }
+        }
+        let unmodelled = Unmodelled::default();
+        Self { blocks, segments, table, windows, unmodelled, memory, chip, counters }
+    }
+
+    /// The block that answers an absolute dword index, and what it calls the register.
+    fn resolve(&self, dword: u32) -> Option<Resolved<'_>> {
+        let position = usize::from(*self.table.get(dword as usize)?).checked_sub(1)?;
+        let segment = self.segments.get(position)?;
+        let at = Offset { segment: segment.segment, dword: dword - segment.base };
+        Some(Resolved { block: &**self.blocks.get(segment.block)?, at })
+    }
+
+    /// Reads at a byte offset in the BAR: 8 bytes, 4 bytes, or a part of 4 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Any other width, or across a register's end.
+    pub(crate) fn read_bytes(&self, offset: u64, data: &mut [u8]) -> IoResult {
+        let (dword, within, len) = ((offset / 4) as u32, (offset % 4) as usize, data.len());
+        if len == 8 && within == 0 {
+            data[..4].copy_from_slice(&self.read(dword).to_le_bytes());
+            data[4..].copy_from_slice(&self.read(dword + 1).to_le_bytes());
+        } else if within + len <= 4 {
+            data.copy_from_slice(&self.read(dword).to_le_bytes()[within..within + len]);
+        } else {
+            return Err(IoError::Unsupported { bar: BAR_REGISTERS, offset, len });
+        }
+        Ok(())
+    }
+
+    /// Writes 4 or 8 bytes at a byte offset in the BAR that is a multiple of 4.
+    ///
+    /// # Errors
+    ///
+    /// Any other width or offset; nothing is written then.
+    pub(crate) fn write_bytes(&self, offset: u64, data: &[u8]) -> IoResult {
+        let (words, rest) = data.as_chunks::<4>();
+        if !offset.is_multiple_of(4) || !rest.is_empty() || !matches!(words.len(), 1 | 2) {
+            return Err(IoError::Unsupported { bar: BAR_REGISTERS, offset, len: data.len() });
+        }
+        for (dword, word) in ((offset / 4) as u32..).zip(words) {
+            self.write(dword, u32::from_le_bytes(*word));
+        }
+        Ok(())
+    }
+
+    /// Reads the register at an absolute dword index; beyond the BAR: 0.
+    pub(crate) fn read(&self, dword: u32) -> u32 {
+        count(&self.counters.register_reads);
+        match self.windows.open(dword) {
+            None => self.read_direct(dword),
+            Some(window) => self.read_window(window),
+        }
+    }
+
+    fn read_direct(&self, dword: u32) -> u32 {
+        match self.resolve(dword) {
+            Some(resolved) => resolved.block.read(resolved.at),
+            None if dword < REGISTERS => {
+                self.unmodelled.read_near(dword, || unmodelled::near_name(&*self.chip, dword))
+            }
+            None => 0,
+        }
+    }
+
+    fn read_window(&self, window: Window) -> u32 {
+        match self.windows.target(window) {
+            Target::Vram(offset) => self.memory.load_u32(Location::Vram(offset)).unwrap_or_else(|_| {
+                self.outside_of_vram(offset);
+                0
+            }),
+            Target::Register(dword) => self.read_direct(dword),
+            Target::Far(address) => self.unmodelled.read_far(address, &self.counters),
+            Target::Nothing => {
+                self.onto_a_window(window);
+                0
+            }
+        }
+    }
+
+    /// Writes the register at an absolute dword index; beyond the BAR: nothing.
+    pub(crate) fn write(&self, dword: u32, value: u32) {
+        count(&self.counters.register_writes);
+        match self.windows.open(dword) {
+            None => self.write_direct(dword, value),
+            Some(window) => self.write_window(window, value),
+        }
+    }
+
+    fn write_direct(&self, dword: u32, value: u32) {
+        match self.resolve(dword) {
+            Some(resolved) => resolved.block.write(resolved.at, value),
+            // What the guest wrote through BAR0 is already where the engines look: ordering is all there is to do.
+            None if dword == self.windows.memory_flush() => fence(Ordering::SeqCst),
+            None if dword < REGISTERS => {
+                self.unmodelled.write_near(dword, value, || unmodelled::near_name(&*self.chip, dword));
+            }
+            None => {}
+        }
+    }
+
+    fn write_window(&self, window: Window, value: u32) {
+        match self.windows.target(window) {
+            Target::Vram(offset) => {
+                if self.memory.store_u32(Location::Vram(offset), value).is_err() {
+                    self.outside_of_vram(offset);
+                }
+            }
+            Target::Register(dword) => self.write_direct(dword, value),
+            Target::Far(address) => self.unmodelled.write_far(address, value, &self.counters),
+            Target::Nothing => self.onto_a_window(window),
+        }
+    }
+
+    fn outside_of_vram(&self, offset: u64) {
+        self.counters.error("window outside of VRAM", format_args!("offset={offset:#x}"));
+    }
+
+    fn onto_a_window(&self, window: Window) {
+        self.counters.error("window onto a window", format_args!("{window:?}"));
+    }
+
+    /// Registers that were used and that no block claims: name, reads, writes.
+    pub(crate) fn unmodelled(&self) -> Vec<(String, u64, u64)> {
+        self.unmodelled.uses(|dword| unmodelled::near_name(&*self.chip, dword))
+    }
+
+    /// Back to the values of power on.
+    pub(crate) fn reset(&self) {
+        for block in &self.blocks {
+            block.reset();
+        }
+        self.windows.reset();
+        self.unmodelled.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests;
