@@ -101,11 +101,11 @@ fn exec_has_the_options_that_the_whole_command_line_shows() {
     for line in ["belfry exec", "belfry exec --root / --cus 4 -q -- a --b", "belfry exec --workers 3 --json"]
     {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
-        let alone = super::exec::parse(&words).unwrap().unwrap();
+        let alone = exec::parse(&words).unwrap().unwrap();
         let Verb::Exec(args) = parse(line).unwrap().command else { panic!("not exec") };
         assert_eq!(format!("{alone:?}"), format!("{args:?}"));
     }
-    assert!(super::exec::parse(&["belfry", "run"].map(OsString::from)).is_none());
-    let wrong = super::exec::parse(&["belfry", "exec", "--cu", "4"].map(OsString::from)).unwrap();
+    assert!(exec::parse(&["belfry", "run"].map(OsString::from)).is_none());
+    let wrong = exec::parse(&["belfry", "exec", "--cu", "4"].map(OsString::from)).unwrap();
     assert!(wrong.unwrap_err().to_string().contains("Usage: belfry exec"), "as the whole command line says");
 }
