@@ -3,30 +3,23 @@
 //! Decoder, semantics and random programs are `belfry-isa-verify`, the OpenCL programs are tests of `belfry-hosted-tests`. Both
 //! are programs of their own, so that this one does not depend on the crate whose tables it generates.
 
+use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What is needed beside cargo, what for, and the Debian package that has it.
-const PROGRAMS: [(&str, &str, &str); 2] = [
-    ("llvm-mc-19", "to hold the decoder against", "llvm-19"),
-    ("clang-19", "to compile the OpenCL programs for this processor", "clang-19"),
-];
+use crate::llvm;
 
 /// Runs all oracles and fails when one of them does.
 pub(crate) fn run(root: &Path, long: bool, seed: u64) -> Result<()> {
-    for (program, purpose, package) in PROGRAMS {
-        let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-        ensure!(
-            found.is_ok_and(|status| status.success()),
-            "{program} cannot be run, which is needed {purpose}: apt-get install {package}"
-        );
-    }
     let mut failed = Vec::new();
     let mut verify = Command::new(env!("CARGO"));
     verify.current_dir(root).args(["run", "--quiet", "--package", "belfry-isa-verify", "--"]);
     verify.args(["--seed", &seed.to_string()]);
+    if env::var_os("LLVM_MC").is_none() {
+        verify.env("LLVM_MC", llvm::program("llvm-mc-19")?);
+    }
     if long {
         verify.arg("--long");
     }

@@ -18,6 +18,7 @@ mod fuzz;
 mod isa_gen;
 mod isa_verify;
 mod kernels;
+mod llvm;
 
 use std::path::{Path, PathBuf};
 use std::process;

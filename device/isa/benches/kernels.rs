@@ -1,13 +1,15 @@
 //! Time per wave instruction of `bench.cl`'s kernels on a flat address space, for every backend of this host.
 //!
 //! Waits, hints and nops are not instructions; launching is included. Arguments select kernels and backends:
-//! `cargo bench -p belfry-isa -- gemm_tiled Avx512`.
+//! `cargo bench -p belfry-isa -- gemm_tiled Avx512`. With `operations` among them, one more run of each counts what it
+//! executes.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::time::{Duration, Instant};
 
+use belfry_isa::exec::Profile;
 use belfry_isa::lanes::Backend;
 use common::{Args, Gpu};
 
@@ -30,12 +32,15 @@ fn main() {
             continue;
         }
         for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
-            measure(backend, name);
+            measure(backend, name, any(&["operations"]));
         }
     }
 }
 
-fn measure(backend: Backend, name: &str) {
+/// Operations listed of each kernel.
+const LISTED: usize = 12;
+
+fn measure(backend: Backend, name: &str, count: bool) {
     let mut gpu = Gpu::new(backend, 64 << 20);
     let kernel = gpu.load(BENCH, name);
     let n = 1 << 21;
@@ -61,6 +66,13 @@ fn measure(backend: Backend, name: &str) {
     times.sort_by(f64::total_cmp);
     let kind = format!("{:?}", backend.kind());
     println!("{kind:<10} {name:<12} {executed:>14} {:>10.2} {:>10.2}", times[0], times[RUNS / 2]);
+    if count {
+        gpu.profile = Some(Profile::new());
+        gpu.launch(&kernel, grid, block, &args).unwrap();
+        for (op, times) in gpu.profile.iter().flat_map(Profile::by_count).take(LISTED) {
+            println!("{:<10} {:<12} {times:>14} {}", "", "", op.mnemonic());
+        }
+    }
 }
 
 /// Time this thread has run, so that a busy machine does not count; wall time where the system does not tell.

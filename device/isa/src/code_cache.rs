@@ -3,12 +3,25 @@
 //! A region starts where execution entered it and runs on, past branches, to the end of the program; branches inside
 //! it are indices. It remembers the bytes it came from: on its first use in each epoch they are compared with memory,
 //! so that new code at an old address is noticed.
+//!
+//! Regions belong to an address space ([`SharedCode`]), which lowers each once. Every worker has a [`CodeCache`] in front
+//! of it: the regions it has used, and the epoch in which it compared each with memory. Only a worker that has not got
+//! a region, or finds its own out of date, takes a lock.
+
+mod once;
+
+/// What `once` is made of; the model in `tests/models` has loom's.
+mod sync {
+    pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+}
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use once::Once;
+
 use crate::exec::FaultCause;
-use crate::exec::di::Di;
+use crate::exec::di::{Di, Role};
 use crate::inst::Arch;
 use crate::lanes::Backend;
 use crate::mem::{Apertures, Global};
@@ -27,6 +40,8 @@ pub(crate) struct Region {
     /// The code as fetched.
     pub(crate) bytes: Box<[u8]>,
     pub(crate) code: Box<[Di]>,
+    /// What each element of `code` executes.
+    pub(crate) roles: Box<[Role]>,
     /// Dword offset from `start` of each element of `code`.
     pub(crate) offsets: Box<[u32]>,
     /// Faults that reaching certain instructions raises.
@@ -39,12 +54,26 @@ pub(crate) struct Region {
     pub(crate) highest_at: u32,
     /// Whether the code reads `TRAPSTS`.
     pub(crate) names_trapsts: bool,
+    /// Whether it ends where nothing more could be fetched.
+    pub(crate) is_cut: bool,
     /// What it was lowered for.
     pub(crate) arch: Arch,
     pub(crate) key: Key,
 }
 
 impl Region {
+    /// Whether memory still holds the code, and no more of it than there was.
+    fn is_current(&self, global: &mut Global<'_>) -> bool {
+        let mut now = vec![0; self.bytes.len()];
+        let (read, _) = global.fetch(self.start, &mut now);
+        if read != now.len() || *now != *self.bytes {
+            return false;
+        }
+        let mut next = [0; 4];
+        let end = self.start.wrapping_add(self.bytes.len() as u64);
+        !self.is_cut || global.fetch(end, &mut next).0 < next.len()
+    }
+
     /// Index of the instruction at `pc`.
     pub(crate) fn index_of(&self, pc: u64) -> Option<usize> {
         let offset = usize::try_from(pc.wrapping_sub(self.start)).ok()?;
@@ -76,45 +105,73 @@ pub(crate) struct Key {
     pub(crate) shared_from: u16,
 }
 
-/// A worker's decoded code.
+/// Lowered code of one address space, for every worker that runs waves in it.
 #[derive(Debug)]
-pub struct CodeCache {
+pub struct SharedCode {
     arch: Arch,
     backend: Backend,
+    regions: Once<(Key, Apertures), Region>,
+}
+
+impl SharedCode {
+    /// No code yet; it is of `arch`, executed by `backend`.
+    pub fn new(arch: Arch, backend: Backend) -> Self {
+        SharedCode { arch, backend, regions: Once::new(MAX_REGIONS) }
+    }
+}
+
+/// How a worker came by its regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCounts {
+    /// Decoded and lowered by this worker.
+    pub lowered: u64,
+    /// Lowered before, by any worker of the address space.
+    pub shared: u64,
+}
+
+/// A worker's view of the code of its address space.
+#[derive(Debug)]
+pub struct CodeCache {
+    code: Arc<SharedCode>,
     apertures: Apertures,
     context: u64,
-    /// Regions with the epoch they were last compared with memory in.
+    /// Regions with the epoch this worker last compared them with memory in.
     regions: HashMap<Key, (Arc<Region>, u64)>,
     /// The region used last and the epoch it is valid for: what most waves of a dispatch want.
     last: Option<(Arc<Region>, u64)>,
-    lowered: u64,
+    counts: RegionCounts,
 }
 
 impl CodeCache {
-    /// An empty cache for code of `arch`, executed by `backend`.
+    /// An empty cache that shares its code with nobody.
     pub fn new(arch: Arch, backend: Backend) -> Self {
+        Self::sharing(Arc::new(SharedCode::new(arch, backend)))
+    }
+
+    /// An empty cache in front of the code of an address space.
+    pub fn sharing(code: Arc<SharedCode>) -> Self {
         CodeCache {
-            arch,
-            backend,
+            code,
             apertures: Apertures::default(),
             context: 0,
             regions: HashMap::new(),
             last: None,
-            lowered: 0,
+            counts: RegionCounts::default(),
         }
     }
 
     pub(crate) fn arch(&self) -> Arch {
-        self.arch
+        self.code.arch
     }
 
     /// The backend it lowers for.
     pub fn backend(&self) -> Backend {
-        self.backend
+        self.code.backend
     }
 
-    /// Forgets everything.
+    /// Forgets everything, and has the address space forget it too.
     pub fn clear(&mut self) {
+        self.code.regions.clear();
         self.regions.clear();
         self.last = None;
     }
@@ -127,9 +184,9 @@ impl CodeCache {
         }
     }
 
-    /// Regions decoded since creation.
-    pub fn regions_lowered(&self) -> u64 {
-        self.lowered
+    /// How it came by its regions since the last call.
+    pub fn take_counts(&mut self) -> RegionCounts {
+        core::mem::take(&mut self.counts)
     }
 
     /// The region with the instruction at `key.pc`, decoded now or valid for `epoch`.
@@ -172,9 +229,7 @@ impl CodeCache {
             if *checked == epoch {
                 return Arc::clone(region);
             }
-            let mut now = vec![0; region.bytes.len()];
-            let (read, _) = global.fetch(key.pc, &mut now);
-            if read == now.len() && *now == *region.bytes {
+            if region.is_current(global) {
                 *checked = epoch;
                 return Arc::clone(region);
             }
@@ -182,9 +237,18 @@ impl CodeCache {
         if self.regions.len() >= MAX_REGIONS {
             self.regions.clear();
         }
-        self.lowered += 1;
-        let region = Arc::new(crate::exec::lower::region(self.arch, self.backend, key, apertures, global));
+        let (arch, backend) = (self.code.arch, self.code.backend);
+        let (region, is_new) = self.code.regions.obtain(
+            (key, apertures),
+            global,
+            |global, region| region.is_current(global),
+            |global| crate::exec::lower::region(arch, backend, key, apertures, global),
+        );
+        *(if is_new { &mut self.counts.lowered } else { &mut self.counts.shared }) += 1;
         self.regions.insert(key, (Arc::clone(&region), epoch));
         region
     }
 }
+
+#[cfg(test)]
+mod tests;

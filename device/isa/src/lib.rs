@@ -9,6 +9,7 @@ pub mod exec;
 pub mod inst;
 pub mod lanes;
 pub mod mem;
+mod registers;
 pub mod tables;
 pub mod trap;
 pub mod wave;

@@ -5,7 +5,8 @@
 
 use crate::exec::FaultCause;
 use crate::mem::FaultKind;
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// A process's trap handler, `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl Wave {
                 None => return false,
             },
         }
-        self.set_pair(number::TTMP0, pc & 0xffff_ffff_ffff | id << 48);
+        self.set_pair(slot::TTMP0, pc & 0xffff_ffff_ffff | id << 48);
         self.status |= status::PRIV;
         self.pc = self.handler.tba;
         true

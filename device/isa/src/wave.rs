@@ -1,30 +1,10 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
-use crate::inst::{FloatConst, WaveSize};
+use crate::exec::resume::PartlyDone;
+use crate::inst::{Arch, FloatConst, WaveSize};
+pub use crate::registers::MAX_VGPRS;
+use crate::registers::{RegisterFile, TTMPS, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
-
-/// Vector registers a wave can have.
-pub const MAX_VGPRS: u16 = 256;
-/// Scalar registers before `VCC`.
-pub const MAX_SGPRS: usize = 106;
-
-/// Hardware numbers of scalar registers with a name.
-pub(crate) mod number {
-    pub(crate) const VCC: usize = 106;
-    pub(crate) const TTMP0: usize = 108;
-    pub(crate) const M0: usize = 125;
-    pub(crate) const EXEC: usize = 126;
-    /// 1/(2π) in double precision: the one 64-bit constant with digits in both halves.
-    pub(crate) const INV_TWO_PI: usize = 248;
-    /// `src_vccz`, refreshed only for instructions that name it.
-    pub(crate) const VCCZ: usize = 251;
-    /// `src_execz`, refreshed only for instructions that name it.
-    pub(crate) const EXECZ: usize = 252;
-    /// `src_scc`: SCC lives here, as 0 or 1.
-    pub(crate) const SCC: usize = 253;
-    /// Where writes to `NULL` go: two registers nothing reads.
-    pub(crate) const DUMP: usize = 254;
-}
 
 /// Sixteen lanes of a vector register.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +14,10 @@ pub(crate) struct Chunk(pub(crate) [u32; 16]);
 /// Thirty-two lanes of a vector register: a wave64 register is two consecutive rows.
 pub(crate) type Row = [Chunk; 2];
 
-/// Rows of a wave: 512 for 256 wave64 registers, the rest scratch rows for operand preparation. A power of two, so
-/// that masking an index proves it in range.
-pub(crate) const ROWS: usize = 1024;
-/// First scratch row.
-pub(crate) const TEMP_ROW: usize = 512;
+/// First scratch row for operand preparation: behind two rows for each register of the largest file.
+pub(crate) const TEMP_ROW: usize = MAX_VGPRS as usize * 2;
+/// Rows of a wave. A power of two, so that masking an index proves it in range.
+pub(crate) const ROWS: usize = (TEMP_ROW + 8).next_power_of_two();
 const ZERO_ROW: Row = [Chunk([0; 16]); 2];
 
 /// The vector registers.
@@ -80,20 +59,22 @@ impl Vgprs {
 /// What a wave starts with, set up by the dispatcher as the hardware does (SPI).
 #[derive(Clone, Copy, Debug)]
 pub struct WaveInit<'a> {
+    /// Instruction set, which decides what registers there are.
+    pub arch: Arch,
     /// Address of the first instruction.
     pub pc: u64,
     /// Lanes that exist.
     pub exec: u64,
     /// 32 or 64 lanes (`ENABLE_WAVEFRONT_SIZE32` of the kernel descriptor).
     pub wave_size: WaveSize,
-    /// `s0..`, at most [`MAX_SGPRS`].
+    /// `s0..`, at most as many as the architecture has (106 on gfx11).
     pub sgprs: &'a [u32],
     /// `v0..`, one array of lanes each; a wave32 uses the first 32.
     pub vgprs: &'a [[u32; 64]],
-    /// Vector registers allocated, at most [`MAX_VGPRS`]; using one beyond stops the wave.
+    /// Vector registers allocated, at most as many as the architecture has (256 on gfx11); using one beyond stops the wave.
     pub vgpr_count: u16,
     /// Further vector registers, numbered from `vgpr_count` on, of 32 lanes that both halves of a wave64 share
-    /// (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT` in units of 8); at most [`MAX_VGPRS`] together. A wave32 has none.
+    /// (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT` in units of 8); as many together at most. A wave32 has none.
     pub shared_vgprs: u16,
     /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
     /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
@@ -117,15 +98,17 @@ pub struct WaveInit<'a> {
 }
 
 impl Default for WaveInit<'_> {
-    /// A full wave32 at address 0 with all vector registers and the modes compilers ask for.
+    /// A full wave32 of gfx1100 at address 0 with all vector registers and the modes compilers ask for.
     fn default() -> Self {
+        let arch = Arch::Gfx1100;
         WaveInit {
+            arch,
             pc: 0,
             exec: u64::from(u32::MAX),
             wave_size: WaveSize::Wave32,
             sgprs: &[],
             vgprs: &[],
-            vgpr_count: MAX_VGPRS,
+            vgpr_count: arch.registers().vgprs,
             shared_vgprs: 0,
             mode: Wave::DEFAULT_MODE,
             ttmps: [0; 16],
@@ -144,7 +127,9 @@ impl Default for WaveInit<'_> {
 #[derive(Clone)]
 pub struct Wave {
     pub(crate) v: Vgprs,
-    /// Scalar registers by hardware number; see [`number`].
+    /// Its architecture's registers.
+    pub(crate) file: &'static RegisterFile,
+    /// Scalar registers; see [`slot`].
     pub(crate) s: [u32; 256],
     /// 32-lane halves: 1 or 2.
     pub(crate) halves: u32,
@@ -171,6 +156,10 @@ pub struct Wave {
     pub(crate) saved_exec: [u32; 2],
     /// Lanes that write registers shared by the halves.
     pub(crate) writing: u64,
+    /// Lanes that the instruction at hand has done, if it faults.
+    pub(crate) done: u64,
+    /// What instructions that faulted have done: one of the program, and one of its trap handler.
+    pub(crate) partly_done: [PartlyDone; 2],
     /// It has looked for what other waves write; see [`Wave::take_looked`].
     pub(crate) looked: bool,
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
@@ -182,8 +171,8 @@ impl core::fmt::Debug for Wave {
         f.debug_struct("Wave")
             .field("pc", &format_args!("{:#x}", self.pc))
             .field("exec", &format_args!("{:#x}", self.exec()))
-            .field("vcc", &format_args!("{:#x}", self.pair(number::VCC)))
-            .field("scc", &self.s[number::SCC])
+            .field("vcc", &format_args!("{:#x}", self.pair(slot::VCC)))
+            .field("scc", &self.s[slot::SCC])
             .field("instructions", &self.instructions)
             .finish_non_exhaustive()
     }
@@ -197,6 +186,7 @@ impl Wave {
     pub fn new(init: &WaveInit<'_>) -> Self {
         let mut wave = Wave {
             v: Vgprs::new(),
+            file: init.arch.registers(),
             s: [0; 256],
             halves: 1,
             vgpr_count: 0,
@@ -214,6 +204,8 @@ impl Wave {
             doorbell: 0,
             saved_exec: [0; 2],
             writing: 0,
+            done: 0,
+            partly_done: [PartlyDone::default(); 2],
             looked: false,
             instructions: 0,
         };
@@ -240,9 +232,10 @@ impl Wave {
             WaveSize::Wave32 => 1,
             WaveSize::Wave64 => 2,
         };
-        self.vgpr_count = init.vgpr_count.min(MAX_VGPRS);
+        self.file = init.arch.registers();
+        self.vgpr_count = init.vgpr_count.min(self.file.vgprs);
         let shared = if self.halves == 1 { 0 } else { init.shared_vgprs };
-        self.registers = self.vgpr_count.saturating_add(shared).min(MAX_VGPRS);
+        self.registers = self.vgpr_count.saturating_add(shared).min(self.file.vgprs);
         self.mode = init.mode;
         self.pc = init.pc;
         self.scratch_base = init.scratch_base;
@@ -261,13 +254,15 @@ impl Wave {
             self.status |= if is_set { bit } else { 0 };
         }
         self.looked = false;
+        self.done = 0;
+        self.partly_done = [PartlyDone::default(); 2];
         self.instructions = 0;
-        for (register, value) in self.s[..MAX_SGPRS].iter_mut().zip(init.sgprs) {
+        for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().zip(init.sgprs) {
             *register = *value;
         }
-        self.s[number::TTMP0..number::TTMP0 + 16].copy_from_slice(&init.ttmps);
-        self.set_pair(number::INV_TWO_PI, FloatConst::InvTwoPi.f64_bits());
-        self.set_pair(number::EXEC, if self.halves == 1 { init.exec & 0xffff_ffff } else { init.exec });
+        self.s[slot::TTMP0..slot::TTMP0 + TTMPS].copy_from_slice(&init.ttmps);
+        self.set_pair(slot::INV_TWO_PI, FloatConst::InvTwoPi.f64_bits());
+        self.set_pair(slot::EXEC, if self.halves == 1 { init.exec & 0xffff_ffff } else { init.exec });
         let registers = init.vgprs.iter().take(usize::from(self.vgpr_count));
         for (register, lanes) in (0u32..).zip(registers) {
             for (half, lanes) in (0..self.halves).zip(lanes.as_chunks::<32>().0) {
@@ -296,7 +291,7 @@ impl Wave {
 
     /// `EXEC`.
     pub fn exec(&self) -> u64 {
-        self.pair(number::EXEC)
+        self.pair(slot::EXEC)
     }
 
     /// Whether the wave has looked for what waves of other workgroups write, by coherent loads, atomics that return or
@@ -307,28 +302,29 @@ impl Wave {
 
     /// `M0`.
     pub fn m0(&self) -> u32 {
-        self.s[number::M0]
+        self.s[slot::M0]
     }
 
     /// `SCC`.
     pub fn scc(&self) -> bool {
-        self.s[number::SCC] != 0
+        self.s[slot::SCC] != 0
     }
 
     /// Sets `SCC`.
     pub fn set_scc(&mut self, value: bool) {
-        self.s[number::SCC] = u32::from(value);
+        self.s[slot::SCC] = u32::from(value);
     }
 
-    /// Scalar register by hardware number (`VCC` 106, `M0` 125, `EXEC` 126).
+    /// Scalar register by its number in the architecture (gfx11: `VCC` 106, `M0` 125, `EXEC` 126); 0 for `NULL` and for
+    /// numbers that are not registers.
     pub fn sgpr(&self, register: u8) -> u32 {
-        self.s[usize::from(register)]
+        self.file.slot(register).map_or(0, |slot| self.s[slot & 255])
     }
 
-    /// Sets a scalar register by hardware number; `NULL` and numbers that are not registers stay as they are.
+    /// Sets a scalar register by its number; `NULL` and numbers that are not registers stay as they are.
     pub fn set_sgpr(&mut self, register: u8, value: u32) {
-        if register < 128 && register != 124 {
-            self.s[usize::from(register)] = value;
+        if let Some(slot) = self.file.slot(register) {
+            self.s[slot & 255] = value;
         }
     }
 

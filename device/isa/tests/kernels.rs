@@ -2,6 +2,8 @@
 
 mod common;
 
+use belfry_isa::exec::Profile;
+use belfry_isa::inst::Op;
 use belfry_isa::lanes::Backend;
 use common::{Args, Gpu, Random};
 
@@ -363,5 +365,26 @@ fn matrix_instruction() {
                 assert_eq!(result[lane * 8 + r], expected, "row {row} column {col}");
             }
         }
+    });
+}
+
+#[test]
+fn profiled_kernel_counts_what_it_executes() {
+    on_every_backend(|mut gpu| {
+        let buffers: [u64; 3] = core::array::from_fn(|_| gpu.buffer(&[0_u16; 512]));
+        let [a, b, c] = buffers;
+        let kernel = gpu.load(fixture!("wm"), "wm");
+        gpu.profile = Some(Profile::new());
+        let args = Args::default().push(a).push(b).push(c);
+        let waves = 3;
+        let executed = gpu.launch(&kernel, grid(waves), [32, 1, 1], &args).unwrap();
+        let profile = gpu.profile.take().unwrap();
+        for op in [Op::V_WMMA_F32_16X16X16_F16, Op::S_ENDPGM] {
+            assert_eq!(profile.executed(op), u64::from(waves), "{op:?}");
+        }
+        // A VOPD is one instruction of two operations.
+        let operations: u64 = profile.by_count().iter().map(|(_, count)| count).sum();
+        assert!((executed..=executed * 2).contains(&operations), "{operations} in {executed} instructions");
+        assert_eq!(profile.executed(Op::S_WAITCNT), 0);
     });
 }

@@ -10,6 +10,7 @@ use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 
 use super::chance::Chance;
+use super::code::CodeSpaces;
 use super::dispatch::{Dispatch, Owner, Runner};
 use super::launch::Launch;
 use super::queue::{Residency, Seat, ShaderQueue};
@@ -86,7 +87,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) clock: Clock,
     pub(super) arch: Arch,
-    pub(super) backend: Backend,
+    pub(super) code: CodeSpaces,
     /// Worker threads.
     pub(super) workers: usize,
     deterministic: Option<u64>,
@@ -145,7 +146,7 @@ impl ShaderEngine {
             counters: Counters::default(),
             clock,
             arch: config.arch,
-            backend: config.backend,
+            code: CodeSpaces::new(config.arch, config.backend),
             workers: config.workers.max(1),
             deterministic: config.deterministic,
             trace: config.trace,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belfry_isa::inst::WaveSize;
+use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::trap::TrapHandler;
 use belfry_isa::wave::{Wave, WaveInit};
 
@@ -15,8 +15,10 @@ pub const MAX_WORKGROUP_SIZE: u32 = 1024;
 pub const MAX_INITIAL_SGPRS: usize = 32;
 
 /// What a wave has of its workgroup's seat.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct WaveSeat {
+    /// Instruction set of the compute unit.
+    pub(super) arch: Arch,
     /// Its part of the scratch memory.
     pub(super) scratch_slot: Option<u32>,
     /// `HW_ID1`, and the workgroup's bits of `HW_ID2`.
@@ -202,6 +204,7 @@ impl Launch {
             _ => 0,
         };
         let init = WaveInit {
+            arch: seat.arch,
             pc: self.entry,
             exec: *exec,
             wave_size: self.wave_size,
@@ -229,6 +232,8 @@ impl Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SEAT: WaveSeat = WaveSeat { arch: Arch::Gfx1100, scratch_slot: None, hw_ids: [0; 2] };
 
     fn launch() -> Launch {
         Launch {
@@ -300,7 +305,7 @@ mod tests {
         let launch = launch();
         let ids = launch.lane_ids([4, 4, 2]);
         let mut waves = Vec::new();
-        launch.start_wave(&mut waves, [7, 8, 9], (0, 1), &ids[0], WaveSeat::default());
+        launch.start_wave(&mut waves, [7, 8, 9], (0, 1), &ids[0], SEAT);
         let wave = &waves[0];
         assert_eq!(
             (0..6).map(|register| wave.sgpr(register)).collect::<Vec<_>>(),
@@ -308,10 +313,10 @@ mod tests {
         );
         assert_eq!((wave.pc(), wave.exec()), (0x1000, 0xffff_ffff));
         assert_eq!(wave.vgpr(0, 31), 3 | 3 << 10 | 1 << 20);
-        launch.start_wave(&mut waves, [1, 2, 3], (0, 2), &(1, [5; 64]), WaveSeat::default());
+        launch.start_wave(&mut waves, [1, 2, 3], (0, 2), &(1, [5; 64]), SEAT);
         let wave = &waves[0];
         assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 0x8000_0002, 1, 5));
-        launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), WaveSeat::default());
+        launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), SEAT);
         assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 2, 6));
     }
 }

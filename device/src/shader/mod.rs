@@ -15,6 +15,7 @@
 //! | stopped | no | dropped | nothing |
 
 mod chance;
+mod code;
 mod dispatch;
 mod engine;
 mod failure;

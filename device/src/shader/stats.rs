@@ -15,6 +15,10 @@ pub struct Statistics {
     pub waves: u64,
     /// Instructions executed by waves; waits, hints and nops do not count.
     pub wave_instructions: u64,
+    /// Regions of code decoded and lowered.
+    pub regions_lowered: u64,
+    /// Regions a worker began to use that had been lowered before.
+    pub regions_shared: u64,
 }
 
 /// Shared counters behind [`Statistics`], in cache lines of their own: all workers write them.
@@ -25,6 +29,8 @@ pub(super) struct Counters {
     workgroups: AtomicU64,
     waves: AtomicU64,
     wave_instructions: AtomicU64,
+    regions_lowered: AtomicU64,
+    regions_shared: AtomicU64,
     /// When the first dispatch was counted.
     pub(super) first_dispatch: OnceLock<Instant>,
 }
@@ -36,6 +42,8 @@ pub(super) struct Local {
     pub(super) workgroups: u64,
     pub(super) waves: u64,
     pub(super) wave_instructions: u64,
+    pub(super) regions_lowered: u64,
+    pub(super) regions_shared: u64,
 }
 
 impl Counters {
@@ -48,6 +56,10 @@ impl Counters {
         self.workgroups.fetch_add(local.workgroups, Ordering::Relaxed);
         self.waves.fetch_add(local.waves, Ordering::Relaxed);
         self.wave_instructions.fetch_add(local.wave_instructions, Ordering::Relaxed);
+        if local.regions_lowered | local.regions_shared > 0 {
+            self.regions_lowered.fetch_add(local.regions_lowered, Ordering::Relaxed);
+            self.regions_shared.fetch_add(local.regions_shared, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn get(&self) -> Statistics {
@@ -56,6 +68,8 @@ impl Counters {
             workgroups: self.workgroups.load(Ordering::Relaxed),
             waves: self.waves.load(Ordering::Relaxed),
             wave_instructions: self.wave_instructions.load(Ordering::Relaxed),
+            regions_lowered: self.regions_lowered.load(Ordering::Relaxed),
+            regions_shared: self.regions_shared.load(Ordering::Relaxed),
         }
     }
 }

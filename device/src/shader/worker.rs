@@ -116,10 +116,7 @@ impl Worker {
     fn context(&mut self, id: u64) -> Context {
         match self.contexts.iter().position(|context| context.id == id) {
             Some(index) => self.contexts.remove(index),
-            None => {
-                let code = CodeCache::new(self.shared.arch, self.shared.backend);
-                Context { id, tlb: Tlb::new(), code }
-            }
+            None => Context { id, tlb: Tlb::new(), code: CodeCache::sharing(self.shared.code.of(id)) },
         }
     }
 
@@ -185,7 +182,8 @@ impl Worker {
                     }
                     let Some(index) = share.next() else { break };
                     begun_with = budget;
-                    let mut workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new()));
+                    let mut workgroup =
+                        self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.arch)));
                     self.spare_waves -= workgroup.storage();
                     workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
                     budget = budget.saturating_sub(START_COST);
@@ -266,6 +264,9 @@ impl Worker {
         if deterministic {
             dispatch.decided(chance, whole - budget + 1);
         }
+        let regions = context.code.take_counts();
+        self.stats.regions_lowered += regions.lowered;
+        self.stats.regions_shared += regions.shared;
         self.keep(context);
         // Whoever sees the signal finds its work counted.
         self.shared.counters.add(&mut self.stats);

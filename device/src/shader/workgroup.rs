@@ -2,6 +2,7 @@
 
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Observer, Step, Stop};
+use belfry_isa::inst::Arch;
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -39,6 +40,7 @@ enum State {
 /// Waves and LDS of one workgroup.
 #[derive(Debug)]
 pub(super) struct Workgroup {
+    arch: Arch,
     id: [u32; 3],
     waves: Vec<Wave>,
     states: Vec<State>,
@@ -102,8 +104,9 @@ impl Observer for Traced<'_> {
 
 impl Workgroup {
     /// An empty one, for [`Workgroup::start`].
-    pub(super) fn new() -> Workgroup {
+    pub(super) fn new(arch: Arch) -> Workgroup {
         Workgroup {
+            arch,
             id: [0; 3],
             waves: Vec::new(),
             states: Vec::new(),
@@ -132,7 +135,11 @@ impl Workgroup {
         };
         let waves = lanes.len() as u32;
         for (wave, ids) in (0u32..).zip(lanes) {
-            let part = WaveSeat { scratch_slot: seat.scratch_slot(wave), hw_ids: seat.hw_ids(wave) };
+            let part = WaveSeat {
+                arch: self.arch,
+                scratch_slot: seat.scratch_slot(wave),
+                hw_ids: seat.hw_ids(wave),
+            };
             launch.start_wave(&mut self.waves, self.id, (wave, waves), ids, part);
         }
         self.count = lanes.len();

@@ -15,6 +15,7 @@ pub mod packed;
 pub mod programs;
 pub mod progress;
 pub mod rootfs;
+pub mod tools;
 
 pub use artifacts::{Freshness, Kernel, KernelHeaders, Qemu, RustSources};
 pub use boot_record::BootRecord;

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The assembler, and through it the linker `ld.lld-19`.
-const CLANG: &str = "clang-19";
+use crate::compiler;
 
 /// A kernel: `s[0:1]` holds the address of its arguments, `s2` the workgroup's number, `v0` the work-item's.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ impl<'a> Kernel<'a> {
 ///
 /// # Errors
 ///
-/// When clang-19 or ld.lld-19 is missing, or refuses the source.
+/// When there is no clang 19, or it refuses the source.
 pub fn assemble(gpu: &str, kernels: &[Kernel<'_>]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let (source, object) = (folder.path().join("kernels.s"), folder.path().join("kernels.hsaco"));
@@ -46,7 +45,7 @@ pub fn assemble(gpu: &str, kernels: &[Kernel<'_>]) -> Result<Vec<u8>> {
 }
 
 fn run_clang(gpu: &str, source: &Path, object: &Path) -> Result<()> {
-    let output = Command::new(CLANG)
+    let output = Command::new(compiler::clang()?)
         .args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa", "-mcode-object-version=5"])
         .arg(format!("-mcpu={gpu}"))
         .arg(source)
@@ -54,7 +53,7 @@ fn run_clang(gpu: &str, source: &Path, object: &Path) -> Result<()> {
         .arg(object)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot run {CLANG}: install it with `apt-get install clang-19 lld-19`"))?;
+        .context("running clang")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

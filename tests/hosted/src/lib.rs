@@ -1,3 +1,5 @@
-//! What the tests of the whole path in one process share. They need no machine and nothing that is fetched.
+//! What the tests of the whole path in one process share. They need no machine and, where there is a
+//! clang 19, nothing that is fetched.
 
 pub mod assembly;
+pub mod compiler;

@@ -57,6 +57,69 @@ const FUNCTIONS: [Function; 21] = {
     ]
 };
 
+/// Defines the new value for words of one width.
+macro_rules! apply {
+    ($(#[$doc:meta])* $name:ident, $word:ty, $format:ident) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name(self, old: $word, data: $word, other: $word) -> $word {
+            match self {
+                Function::Add => old.wrapping_add(data),
+                Function::Sub => old.wrapping_sub(data),
+                Function::ReverseSub => data.wrapping_sub(old),
+                Function::Increment => {
+                    if old >= data {
+                        0
+                    } else {
+                        old + 1
+                    }
+                }
+                Function::Decrement => {
+                    if old == 0 || old > data {
+                        data
+                    } else {
+                        old - 1
+                    }
+                }
+                Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
+                Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
+                Function::MinUnsigned => old.min(data),
+                Function::MaxUnsigned => old.max(data),
+                Function::And => old & data,
+                Function::Or => old | data,
+                Function::Xor => old ^ data,
+                Function::MaskOr => old & !data | other,
+                Function::Exchange => data,
+                Function::CompareExchange => {
+                    if old == other {
+                        data
+                    } else {
+                        old
+                    }
+                }
+                Function::CompareExchangeFloat => {
+                    if $format::of(old) == $format::of(other) {
+                        data
+                    } else {
+                        old
+                    }
+                }
+                Function::AddFloat => $format::binary(old, data, |a, b| a + b),
+                Function::MinFloat => $format::min(old, data),
+                Function::MaxFloat => $format::max(old, data),
+                Function::Wrap => {
+                    if old >= data {
+                        old - data
+                    } else {
+                        old.wrapping_add(other)
+                    }
+                }
+                Function::ClampedSub => old.saturating_sub(data),
+            }
+        }
+    };
+}
+
 impl Function {
     /// The function with this number.
     #[inline(always)]
@@ -108,119 +171,12 @@ impl Function {
         Some((function, bits, operands))
     }
 
-    /// The new 32-bit value. `other` is the second operand: what to compare with, the value to or in, the limit.
-    #[inline(always)]
-    pub(crate) fn apply32(self, old: u32, data: u32, other: u32) -> u32 {
-        match self {
-            Function::Add => old.wrapping_add(data),
-            Function::Sub => old.wrapping_sub(data),
-            Function::ReverseSub => data.wrapping_sub(old),
-            Function::Increment => {
-                if old >= data {
-                    0
-                } else {
-                    old + 1
-                }
-            }
-            Function::Decrement => {
-                if old == 0 || old > data {
-                    data
-                } else {
-                    old - 1
-                }
-            }
-            Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
-            Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
-            Function::MinUnsigned => old.min(data),
-            Function::MaxUnsigned => old.max(data),
-            Function::And => old & data,
-            Function::Or => old | data,
-            Function::Xor => old ^ data,
-            Function::MaskOr => old & !data | other,
-            Function::Exchange => data,
-            Function::CompareExchange => {
-                if old == other {
-                    data
-                } else {
-                    old
-                }
-            }
-            Function::CompareExchangeFloat => {
-                if single::of(old) == single::of(other) {
-                    data
-                } else {
-                    old
-                }
-            }
-            Function::AddFloat => single::binary(old, data, |a, b| a + b),
-            Function::MinFloat => single::min(old, data),
-            Function::MaxFloat => single::max(old, data),
-            Function::Wrap => {
-                if old >= data {
-                    old - data
-                } else {
-                    old.wrapping_add(other)
-                }
-            }
-            Function::ClampedSub => old.saturating_sub(data),
-        }
+    apply! {
+        /// The new 32-bit value. `other` is the second operand: what to compare with, the value to or in, the limit.
+        apply32, u32, single
     }
-
-    /// The new 64-bit value.
-    #[inline(always)]
-    pub(crate) fn apply64(self, old: u64, data: u64, other: u64) -> u64 {
-        match self {
-            Function::Add => old.wrapping_add(data),
-            Function::Sub => old.wrapping_sub(data),
-            Function::ReverseSub => data.wrapping_sub(old),
-            Function::Increment => {
-                if old >= data {
-                    0
-                } else {
-                    old + 1
-                }
-            }
-            Function::Decrement => {
-                if old == 0 || old > data {
-                    data
-                } else {
-                    old - 1
-                }
-            }
-            Function::MinSigned => old.cast_signed().min(data.cast_signed()).cast_unsigned(),
-            Function::MaxSigned => old.cast_signed().max(data.cast_signed()).cast_unsigned(),
-            Function::MinUnsigned => old.min(data),
-            Function::MaxUnsigned => old.max(data),
-            Function::And => old & data,
-            Function::Or => old | data,
-            Function::Xor => old ^ data,
-            Function::MaskOr => old & !data | other,
-            Function::Exchange => data,
-            Function::CompareExchange => {
-                if old == other {
-                    data
-                } else {
-                    old
-                }
-            }
-            Function::CompareExchangeFloat => {
-                if double::of(old) == double::of(other) {
-                    data
-                } else {
-                    old
-                }
-            }
-            Function::AddFloat => double::binary(old, data, |a, b| a + b),
-            Function::MinFloat => double::min(old, data),
-            Function::MaxFloat => double::max(old, data),
-            Function::Wrap => {
-                if old >= data {
-                    old - data
-                } else {
-                    old.wrapping_add(other)
-                }
-            }
-            Function::ClampedSub => old.saturating_sub(data),
-        }
+    apply! {
+        /// As [`Function::apply32`], of 64 bits.
+        apply64, u64, double
     }
 }

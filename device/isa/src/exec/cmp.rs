@@ -177,6 +177,8 @@ pub(crate) struct Comparison {
     pub(crate) outcomes: u8,
     pub(crate) bits: [u32; 2],
     pub(crate) format: Format,
+    /// A class test: its second source is a mask.
+    pub(crate) is_class: bool,
 }
 
 /// The comparison a mnemonic such as `v_cmpx_nge_f32` names.
@@ -225,6 +227,7 @@ fn of<T: Compared>(outcomes: u8, backend: BackendKind) -> Comparison {
         outcomes,
         bits: [T::A::BITS, T::B::BITS],
         format: T::FORMAT,
+        is_class: T::CLASS,
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::Stop;
 use super::di::{Di, Flow, Machine};
+use crate::registers::slot;
 use crate::trap::{EXCP_EN, status};
-use crate::wave::{Wave, number};
+use crate::wave::Wave;
 
 /// Goes to the target: inside the region when `aux` is 0, else the address in `dst2:dst`.
 #[inline(always)]
@@ -28,13 +29,13 @@ macro_rules! branches {
 branches! {
     /// `s_branch`, and the end of a region.
     branch: |w| true;
-    branch_scc0: |w| w.s[number::SCC] == 0;
-    branch_scc1: |w| w.s[number::SCC] != 0;
-    branch_vccz: |w| mask(w, number::VCC) == 0;
-    branch_vccnz: |w| mask(w, number::VCC) != 0;
-    branch_execz: |w| mask(w, number::EXEC) == 0;
+    branch_scc0: |w| w.s[slot::SCC] == 0;
+    branch_scc1: |w| w.s[slot::SCC] != 0;
+    branch_vccz: |w| mask(w, slot::VCC) == 0;
+    branch_vccnz: |w| mask(w, slot::VCC) != 0;
+    branch_execz: |w| mask(w, slot::EXEC) == 0;
     branch_half_loop: |w| w.s[HALF_LOOP] != 0;
-    branch_execnz: |w| mask(w, number::EXEC) != 0;
+    branch_execnz: |w| mask(w, slot::EXEC) != 0;
 }
 
 /// A lane mask, as wide as the wave.
@@ -45,8 +46,8 @@ pub(crate) fn mask(w: &Wave, register: usize) -> u64 {
 
 /// Sets what `src_vccz` and `src_execz` read as, before an instruction that names one.
 pub(crate) fn refresh_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
-    w.s[number::VCCZ] = u32::from(mask(w, number::VCC) == 0);
-    w.s[number::EXECZ] = u32::from(mask(w, number::EXEC) == 0);
+    w.s[slot::VCCZ] = u32::from(mask(w, slot::VCC) == 0);
+    w.s[slot::EXECZ] = u32::from(mask(w, slot::EXEC) == 0);
     Flow::NEXT
 }
 
@@ -60,22 +61,22 @@ pub(crate) const WIDE_EXECZ: usize = 246;
 pub(crate) const ZERO: usize = 232;
 
 /// First of two registers [`copy_exec`] copies EXEC to.
-pub(crate) const EXEC_COPY: u8 = 228;
+pub(crate) const EXEC_COPY: usize = 228;
 /// The register [`copy_exec`] puts what `src_execz` reads as in.
-pub(crate) const EXECZ_COPY: u8 = 230;
+pub(crate) const EXECZ_COPY: usize = 230;
 
 /// Keeps EXEC, before an instruction that changes it and reads it as an operand.
 pub(crate) fn copy_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
-    w.set_pair(EXEC_COPY.into(), w.pair(number::EXEC));
-    w.s[usize::from(EXECZ_COPY)] = u32::from(mask(w, number::EXEC) == 0);
+    w.set_pair(EXEC_COPY, w.pair(slot::EXEC));
+    w.s[EXECZ_COPY] = u32::from(mask(w, slot::EXEC) == 0);
     Flow::NEXT
 }
 
 /// Sets what the one-bit sources read as where 64 bits are read, before an instruction that does.
 pub(crate) fn refresh_wide_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
-    w.set_pair(WIDE_SCC, u64::from(w.s[number::SCC]));
-    w.set_pair(WIDE_VCCZ, u64::from(mask(w, number::VCC) == 0));
-    w.set_pair(WIDE_EXECZ, u64::from(mask(w, number::EXEC) == 0));
+    w.set_pair(WIDE_SCC, u64::from(w.s[slot::SCC]));
+    w.set_pair(WIDE_VCCZ, u64::from(mask(w, slot::VCC) == 0));
+    w.set_pair(WIDE_EXECZ, u64::from(mask(w, slot::EXEC) == 0));
     Flow::NEXT
 }
 
@@ -96,11 +97,11 @@ const HALF_LOOP: usize = 240;
 
 /// `s_subvector_loop_begin`: the low half first, when it has lanes; `dst` keeps the other half's mask.
 pub(crate) fn half_loop_begin(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let [low, high] = [w.s[number::EXEC], w.s[number::EXEC + 1]];
+    let [low, high] = [w.s[slot::EXEC], w.s[slot::EXEC + 1]];
     w.s[HALF_LOOP] = u32::from(low | high == 0);
     if low != 0 {
         w.s[d.dst as usize & 255] = high;
-        w.s[number::EXEC + 1] = 0;
+        w.s[slot::EXEC + 1] = 0;
     } else if high != 0 {
         w.s[d.dst as usize & 255] = low;
     }
@@ -111,13 +112,13 @@ pub(crate) fn half_loop_begin(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flo
 pub(crate) fn half_loop_end(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let kept = w.s[d.dst as usize & 255];
     w.s[HALF_LOOP] = 0;
-    if w.s[number::EXEC + 1] != 0 {
-        w.s[number::EXEC] = kept;
+    if w.s[slot::EXEC + 1] != 0 {
+        w.s[slot::EXEC] = kept;
     } else if kept != 0 {
         w.s[HALF_LOOP] = 1;
-        w.s[number::EXEC + 1] = kept;
-        w.s[d.dst as usize & 255] = w.s[number::EXEC];
-        w.s[number::EXEC] = 0;
+        w.s[slot::EXEC + 1] = kept;
+        w.s[d.dst as usize & 255] = w.s[slot::EXEC];
+        w.s[slot::EXEC] = 0;
     }
     Flow::NEXT
 }
@@ -188,7 +189,7 @@ pub(crate) fn trap(_w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 /// `s_sendmsg` and, when `aux` is 1, `s_sendmsghalt`: the next run finds the wave halted.
 pub(crate) fn sendmsg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     w.status |= if d.aux == 1 { status::HALT } else { 0 };
-    m.stop(Stop::Message { id: (d.imm & 0xffff) as u16, m0: w.s[number::M0] })
+    m.stop(Stop::Message { id: (d.imm & 0xffff) as u16, m0: w.s[slot::M0] })
 }
 
 /// `s_sendmsg_rtn` messages that are answered (`AMDGPU::SendMsg::Id`).

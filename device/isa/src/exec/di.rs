@@ -1,6 +1,7 @@
 //! The lowered instruction: a handler with its operands resolved.
 
 use super::{FaultCause, Lds, Stop, WaveFault};
+use crate::inst::Op;
 use crate::mem::{Access, Apertures, FaultKind, Global, MemoryFault};
 use crate::wave::Wave;
 
@@ -131,6 +132,17 @@ pub(crate) mod flag {
     pub(crate) const RETURN: u8 = 8;
     /// An infinite result is never an overflow.
     pub(crate) const NO_OVERFLOW: u8 = 32;
+}
+
+/// What an element of a region executes. Kept beside the elements, because the interpreter has no use for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The operation; each instruction has one such element, or none if it does nothing.
+    Operation(Op),
+    /// Both operations of a VOPD; where they are apart, each has an element of its own.
+    Pair(Op, Op),
+    /// Something before or after an operation, a fault, or the way out of the region.
+    Step,
 }
 
 /// A lowered instruction.

@@ -4,13 +4,14 @@
 
 use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
-use super::observe::{Observer, Stepper};
+use super::observe::{Observer, Stepper, one};
+use super::profile::Profile;
 use super::{Env, FaultCause, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::WaveSize;
-use crate::mem::Global;
+use crate::mem::{Access, Global};
 use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
@@ -19,7 +20,17 @@ const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL;
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
-    run_with(wave, env, budget, run_region)
+    run_with(wave, env, budget, |wave, machine, region, limit| {
+        run_region(wave, machine, region, limit, |_| {})
+    })
+}
+
+/// See [`super::run_profiled`].
+pub(super) fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
+    run_with(wave, env, budget, |wave, machine, region, limit| {
+        let elements = region.code.len();
+        run_region(wave, machine, region, limit, |left| profile.count(region, elements - left))
+    })
 }
 
 /// See [`super::run_stepped`].
@@ -62,6 +73,10 @@ fn run_with(
             continue;
         }
         if let Some(stop) = run_region(wave, &mut machine, region, limit) {
+            if is_fetch_fault(&stop) {
+                // What could not be fetched may be there when the wave goes on.
+                env.code.distrust();
+            }
             return stop;
         }
         if core::mem::take(&mut machine.refetch) {
@@ -71,6 +86,10 @@ fn run_with(
             return Stop::Budget;
         }
     }
+}
+
+fn is_fetch_fault(stop: &Stop) -> bool {
+    matches!(stop, Stop::Fault(WaveFault { kind: FaultCause::Memory(fault), .. }) if fault.access == Access::Execute)
 }
 
 /// First vector register the halves share; 0 when they share none.
@@ -112,11 +131,27 @@ fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
     Stop::Fault(WaveFault { pc: region.start.wrapping_add(u64::from(region.highest_at) * 4), kind })
 }
 
-/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set).
-fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set); `executes` is told of every
+/// element how many are left from it on.
+#[inline(always)]
+fn run_region(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    limit: u64,
+    mut executes: impl FnMut(usize),
+) -> Option<Stop> {
     let index = match entry(wave, region) {
         Ok(index) => index,
         Err(stop) => return Some(stop),
+    };
+    let index = if wave.is_partly_done() {
+        match go_on(wave, machine, region, index) {
+            Ok(index) => index,
+            Err(stop) => return stop,
+        }
+    } else {
+        index
     };
     let code = &region.code[..];
     let mut rest = code.get(index..).unwrap_or_default();
@@ -131,6 +166,7 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
             return Some(Stop::Fault(WaveFault { pc: region.pc_of(code.len()), kind }));
         };
         executed += u64::from(di.count);
+        executes(rest.len());
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
         let flow = unsafe { (di.f)(wave, machine, di) };
         if flow == Flow::NEXT {
@@ -151,6 +187,21 @@ fn run_region(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
     }
 }
 
+/// Does the rest of a memory instruction that faulted, if that is the one at `index`; the index to go on at.
+#[cold]
+fn go_on(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    index: usize,
+) -> Result<usize, Option<Stop>> {
+    match one(wave, machine, region, index) {
+        (Flow::NEXT, next) => Ok(next),
+        (flow, _) if flow.is_jump() => Ok(flow.index()),
+        (flow, next) => Err(end(wave, machine, region, next - 1, flow)),
+    }
+}
+
 /// What follows from a `flow` that ends the run or leaves the region. Apart, to keep a jump table out of the loop.
 #[inline(never)]
 pub(super) fn end(
@@ -168,8 +219,10 @@ pub(super) fn end(
         }
         Flow::STOP_HERE => machine.stop.take(),
         Flow::FAULT => {
+            wave.instructions -= region.code.get(index).map_or(0, |di| u64::from(di.count));
             wave.pc = region.pc_of(index);
             super::shared::rejoin(wave);
+            wave.remember_done();
             machine.stop.take().map(|stop| at(stop, wave.pc))
         }
         // RAISE

@@ -1,10 +1,12 @@
 //! LDS and global accesses addressed by the lane's number, and exchanges beyond the ordinary atomics.
 
 use super::di::{Di, Flow, Handler, Machine};
-use super::ds::{clear, lane64, set_lane64};
+use super::ds::clear;
+use super::ds::pattern::{lane64, set_lane64};
 use super::lane::for_each_active;
 use crate::mem::Word;
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Runs `f` for each active lane whose `N` addresses of `bytes` are all inside; the lanes where one is not.
 fn each<const N: usize>(
@@ -54,7 +56,7 @@ fn each_atomic<const N: usize>(
 
 /// Address of a lane: `M0[15:0]`, the offset and four bytes for each lane before it.
 fn by_thread(w: &Wave, d: &Di, lane: u32) -> [u32; 1] {
-    [(w.s[number::M0] & 0xffff).wrapping_add(d.imm + lane * 4)]
+    [(w.s[slot::M0] & 0xffff).wrapping_add(d.imm + lane * 4)]
 }
 
 /// The lane's address with each offset.
@@ -181,7 +183,7 @@ pub(crate) fn parse(mnemonic: &str) -> Option<ExchangeEntry> {
 /// `global_load_addtid_b32` and, with `STORE`, `global_store_addtid_b32`: SADDR in `src[2]`, four bytes for each lane.
 pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let base = d.src[2].scalar64(w).wrapping_add_signed(i64::from(d.imm.cast_signed()));
-    let mut exec = if w.halves == 1 { u64::from(w.s[number::EXEC]) } else { w.exec() };
+    let mut exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
     while exec != 0 {
         let lane = exec.trailing_zeros();
         exec &= exec - 1;
@@ -199,6 +201,7 @@ pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>
             };
             let later = (lane + 1..64).filter(|later| exec >> later & 1 != 0).filter(fails);
             let lanes = later.fold(1 << lane, |lanes, later| lanes | 1 << later);
+            w.did_lanes_below(lane);
             return m.memory_fault(fault, lanes);
         }
     }

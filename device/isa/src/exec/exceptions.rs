@@ -10,7 +10,6 @@ use super::float;
 use super::op::{Entry, Format, exec_half};
 use super::rounded::mode_of;
 use super::soft::{DOUBLE, HALF, Layout, Number, Round, SINGLE};
-use crate::inst::Op;
 use crate::trap::{EXCP_EN_SHIFT, trapsts};
 use crate::wave::Wave;
 
@@ -67,37 +66,6 @@ const RULES: [Rule; 19] = [
     Rule::DivFixup,
     Rule::Quiet,
 ];
-
-/// The rule of an operation with these formats; `None` when it is not one on floats.
-pub(crate) fn rule(op: Op, input: Format, output: Format) -> Option<Rule> {
-    let name = op.mnemonic();
-    let stem = name.strip_prefix("v_pk_").or(name.strip_prefix("v_"))?;
-    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| stem.starts_with(prefix));
-    Some(match stem {
-        _ if starts(&["add_f"]) => Rule::Add,
-        _ if starts(&["sub_f"]) => Rule::Sub,
-        _ if starts(&["subrev_f"]) => Rule::SubRev,
-        _ if starts(&["mul_f"]) => Rule::Mul,
-        // Where zero times anything is zero, nothing is invalid about it: no rule but that for NaNs.
-        _ if stem.contains("dx9_zero") => Rule::Quiet,
-        _ if starts(&["fma_f", "fmac_f", "fmaak_f", "fmamk_f"]) => Rule::Fma,
-        _ if starts(&["ldexp_f"]) => Rule::Ldexp,
-        "rcp_iflag_f32" => Rule::IntegerReciprocal,
-        _ if starts(&["rcp_f"]) => Rule::Reciprocal,
-        _ if starts(&["rsq_f"]) => Rule::ReciprocalRoot,
-        _ if starts(&["sqrt_f"]) => Rule::Root,
-        _ if starts(&["log_f"]) => Rule::Logarithm,
-        _ if starts(&["sin_f", "cos_f"]) => Rule::Periodic,
-        _ if starts(&["div_fixup_f"]) => Rule::DivFixup,
-        "cvt_f32_i32" | "cvt_f64_i32" | "cvt_f16_i16" => Rule::FromSigned,
-        "cvt_f32_u32" | "cvt_f64_u32" | "cvt_f16_u16" => Rule::FromUnsigned,
-        "cvt_i32_f32" | "cvt_i32_f64" | "cvt_i16_f16" => Rule::ToSigned,
-        "cvt_u32_f32" | "cvt_u32_f64" | "cvt_u16_f16" => Rule::ToUnsigned,
-        _ if starts(&["cvt_f"]) && input != Format::Bits && output != Format::Bits => Rule::Convert,
-        _ if input != Format::Bits => Rule::Quiet,
-        _ => return None,
-    })
-}
 
 /// Whether an operand of these bits is read as what the operation calculates with, not as a count or a mask.
 fn bits_code(bits: u32) -> u8 {

@@ -1,7 +1,8 @@
 //! Scalar operations that change EXEC: `S_*_SAVEEXEC_*` and `S_*_WREXEC_*`.
 
 use super::di::{Di, Flow, Handler, Machine};
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// The functions in the order [`Di::aux`] numbers them.
 const NAMES: [&str; 10] =
@@ -24,38 +25,38 @@ fn apply(function: u8, s: u64, exec: u64) -> u64 {
 }
 
 fn save32(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (s, exec) = (d.src[0].scalar(w), w.s[number::EXEC]);
+    let (s, exec) = (d.src[0].scalar(w), w.s[slot::EXEC]);
     let new = apply(d.aux, u64::from(s), u64::from(exec)) as u32;
     w.s[d.dst as usize & 255] = exec;
-    w.s[number::EXEC] = new;
-    w.s[number::SCC] = u32::from(new != 0);
+    w.s[slot::EXEC] = new;
+    w.s[slot::SCC] = u32::from(new != 0);
     Flow::NEXT
 }
 
 fn save64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (s, exec) = (d.src[0].scalar64(w), w.pair(number::EXEC));
+    let (s, exec) = (d.src[0].scalar64(w), w.pair(slot::EXEC));
     let new = apply(d.aux, s, exec);
     w.set_pair(d.dst as usize, exec);
-    w.set_pair(number::EXEC, new);
-    w.s[number::SCC] = u32::from(new != 0);
+    w.set_pair(slot::EXEC, new);
+    w.s[slot::SCC] = u32::from(new != 0);
     Flow::NEXT
 }
 
 fn write32(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (s, exec) = (d.src[0].scalar(w), w.s[number::EXEC]);
+    let (s, exec) = (d.src[0].scalar(w), w.s[slot::EXEC]);
     let new = apply(d.aux, u64::from(s), u64::from(exec)) as u32;
-    w.s[number::EXEC] = new;
+    w.s[slot::EXEC] = new;
     w.s[d.dst as usize & 255] = new;
-    w.s[number::SCC] = u32::from(new != 0);
+    w.s[slot::SCC] = u32::from(new != 0);
     Flow::NEXT
 }
 
 fn write64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (s, exec) = (d.src[0].scalar64(w), w.pair(number::EXEC));
+    let (s, exec) = (d.src[0].scalar64(w), w.pair(slot::EXEC));
     let new = apply(d.aux, s, exec);
-    w.set_pair(number::EXEC, new);
+    w.set_pair(slot::EXEC, new);
     w.set_pair(d.dst as usize, new);
-    w.s[number::SCC] = u32::from(new != 0);
+    w.s[slot::SCC] = u32::from(new != 0);
     Flow::NEXT
 }
 

@@ -6,7 +6,8 @@ use super::Stop;
 use super::di::{Di, Flow, Machine};
 use super::lane::first_active;
 use crate::inst::Op;
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Resources there are (`GWS_RSRC` has six bits).
 pub const GWS_RESOURCES: u32 = 64;
@@ -59,7 +60,7 @@ impl GwsOp {
 
 /// `ds_gws_*`: `aux` is the operation, `src[0]` the data register, `imm` the offset.
 pub(crate) fn request(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let resource = (w.s[number::M0] >> 16).wrapping_add(d.imm) % GWS_RESOURCES;
+    let resource = (w.s[slot::M0] >> 16).wrapping_add(d.imm) % GWS_RESOURCES;
     let value = d.src[0].lane(w, first_active(w));
     let op = GwsOp::ALL[d.aux as usize % GwsOp::ALL.len()];
     m.stop(Stop::GlobalWaveSync(GwsRequest { op, resource: resource as u8, value }))

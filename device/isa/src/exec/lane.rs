@@ -3,7 +3,8 @@
 use super::di::{Di, Flow, Machine, flag};
 use super::op::{Format, exec_half, per_backend, read, split, write};
 use crate::lanes::Lanes;
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 #[inline(always)]
 fn select<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
@@ -121,7 +122,7 @@ pub(crate) fn cndmask_b16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 /// Calls `f` for every lane in EXEC, lowest first.
 #[inline(always)]
 pub(crate) fn for_each_active(w: &mut Wave, mut f: impl FnMut(&mut Wave, u32)) {
-    let mut exec = w.pair(number::EXEC);
+    let mut exec = w.pair(slot::EXEC);
     if w.halves == 1 {
         exec &= 0xffff_ffff;
     }
@@ -133,7 +134,7 @@ pub(crate) fn for_each_active(w: &mut Wave, mut f: impl FnMut(&mut Wave, u32)) {
 }
 
 fn active(w: &Wave) -> u64 {
-    let exec = w.pair(number::EXEC);
+    let exec = w.pair(slot::EXEC);
     if w.halves == 1 { exec & 0xffff_ffff } else { exec }
 }
 
@@ -302,10 +303,10 @@ fn prepare(w: &mut Wave, d: &Di, from: impl Fn(u32) -> Option<u32>, written: imp
             keep |= 1 << lane;
         }
     }
-    w.saved_exec = [w.s[number::EXEC], w.s[number::EXEC + 1]];
-    w.s[number::EXEC] &= keep as u32;
+    w.saved_exec = [w.s[slot::EXEC], w.s[slot::EXEC + 1]];
+    w.s[slot::EXEC] &= keep as u32;
     if w.halves == 2 {
-        w.s[number::EXEC + 1] &= (keep >> 32) as u32;
+        w.s[slot::EXEC + 1] &= (keep >> 32) as u32;
     }
     Flow::NEXT
 }
@@ -313,9 +314,9 @@ fn prepare(w: &mut Wave, d: &Di, from: impl Fn(u32) -> Option<u32>, written: imp
 /// Gives EXEC back what [`dpp16`] or [`dpp8`] took.
 pub(crate) fn restore_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     let [low, high] = w.saved_exec;
-    w.s[number::EXEC] = low;
+    w.s[slot::EXEC] = low;
     if w.halves == 2 {
-        w.s[number::EXEC + 1] = high;
+        w.s[slot::EXEC + 1] = high;
     }
     Flow::NEXT
 }

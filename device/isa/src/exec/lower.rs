@@ -6,18 +6,23 @@ mod operand;
 mod rare;
 mod scalar;
 mod shared;
+mod special;
+#[cfg(test)]
+mod tests;
 mod vector;
 
 use super::FaultCause;
 use super::control;
-use super::di::{Di, Handler, Source};
+use super::di::{Di, Handler, Role, Source};
 use super::exceptions;
+use super::properties::{Family, properties};
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
-use crate::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
+use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Global, MemoryFault};
+use crate::registers::RegisterFile;
 use crate::trap::EXCP_EN;
 
 /// An operation or operand the engine has no semantics for.
@@ -43,6 +48,7 @@ pub(crate) fn region(
     // Whoever gets here goes on elsewhere: code after this region, or the fault that ended it.
     let leave = lowering.address(end);
     lowering.counted = false;
+    lowering.role = Role::Step;
     lowering.jump(control::branch, leave);
     bytes.truncate(end as usize * 4);
     lowering.resolve();
@@ -50,12 +56,14 @@ pub(crate) fn region(
         start: key.pc,
         bytes: bytes.into_boxed_slice(),
         code: lowering.code.into_boxed_slice(),
+        roles: lowering.roles.into_boxed_slice(),
         offsets: lowering.offsets.into_boxed_slice(),
         faults: lowering.faults.into_boxed_slice(),
         index: lowering.index.into_boxed_slice(),
         vgprs: lowering.vgprs,
         highest_at: lowering.highest_at,
         names_trapsts: lowering.names_trapsts,
+        is_cut: lowering.is_cut,
         arch,
         key,
     }
@@ -63,16 +71,23 @@ pub(crate) fn region(
 
 /// Whether an instruction has semantics, operands, modifiers and all, under `mode` in a wave of `wave` lanes.
 pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> bool {
+    alone(inst, arch, wave, mode).is_ok()
+}
+
+/// An instruction lowered by itself.
+fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering, Unsupported> {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
     let key = Key { pc: 0, halves, mode, shared_from: 0 };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     lowering.begin(u32::from(inst.size) / 4);
-    lowering.lower(inst).is_ok()
+    lowering.lower(inst)?;
+    Ok(lowering)
 }
 
 /// A region being lowered.
 struct Lowering {
     arch: Arch,
+    file: &'static RegisterFile,
     wave: WaveSize,
     backend: BackendKind,
     apertures: Apertures,
@@ -85,7 +100,10 @@ struct Lowering {
     next: u32,
     /// Whether the next element emitted counts as an instruction.
     counted: bool,
+    /// What the next element emitted executes.
+    role: Role,
     code: Vec<Di>,
+    roles: Vec<Role>,
     offsets: Vec<u32>,
     faults: Vec<FaultCause>,
     index: Vec<u32>,
@@ -96,6 +114,7 @@ struct Lowering {
     vgprs: u16,
     highest_at: u32,
     names_trapsts: bool,
+    is_cut: bool,
     /// First vector register the halves share; 0 when they share none.
     shared_from: u16,
     /// Vector registers the instruction being lowered writes.
@@ -104,12 +123,15 @@ struct Lowering {
     shared_writes: Option<(u16, u16)>,
     /// Whether the instruction being lowered records exceptions.
     watches: bool,
+    /// Whether sources of the instruction being lowered that name EXEC are read from a copy.
+    copies_exec: bool,
 }
 
 impl Lowering {
     fn new(arch: Arch, backend: BackendKind, key: Key, apertures: Apertures) -> Self {
         Lowering {
             arch,
+            file: arch.registers(),
             wave: if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
             backend,
             apertures,
@@ -119,7 +141,9 @@ impl Lowering {
             at: 0,
             next: 0,
             counted: true,
+            role: Role::Step,
             code: Vec::new(),
+            roles: Vec::new(),
             offsets: Vec::new(),
             faults: Vec::new(),
             index: Vec::new(),
@@ -128,10 +152,12 @@ impl Lowering {
             vgprs: 0,
             highest_at: 0,
             names_trapsts: false,
+            is_cut: false,
             shared_from: key.shared_from,
             destinations: [Operand::None; 2],
             shared_writes: None,
             watches: false,
+            copies_exec: false,
         }
     }
 
@@ -151,6 +177,7 @@ impl Lowering {
             let rest = bytes.get(position..).unwrap_or_default();
             if rest.len() < 4 {
                 if let Some(fault) = blocked {
+                    self.is_cut = true;
                     self.begin(1);
                     self.raise(FaultCause::Memory(MemoryFault { access: Access::Execute, ..fault }));
                     return self.at;
@@ -161,7 +188,7 @@ impl Lowering {
                 Ok(inst) => {
                     self.begin(u32::from(inst.size) / 4);
                     self.one(&inst, rest);
-                    !ends(&inst)
+                    !properties(inst.op).ends
                 }
                 Err(error) => {
                     self.begin(1);
@@ -202,13 +229,14 @@ impl Lowering {
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
         let (elements, branches) = (self.code.len(), self.branches.len());
         let (vgprs, highest_at) = (self.vgprs, self.highest_at);
-        self.watches = false;
+        (self.watches, self.copies_exec) = (false, false);
         let lowered = self.lower(inst);
         if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
             self.emit_extra(Di::new(exceptions::check));
         }
         if lowered.is_err() {
             self.code.truncate(elements);
+            self.roles.truncate(elements);
             self.offsets.truncate(elements);
             self.branches.truncate(branches);
             (self.vgprs, self.highest_at) = (vgprs, highest_at);
@@ -220,29 +248,36 @@ impl Lowering {
     }
 
     fn lower(&mut self, inst: &Inst) -> Lowered {
-        if looks(inst) {
+        self.role = Role::Operation(inst.op);
+        let properties = properties(inst.op);
+        if properties.looks(inst.mem.glc | inst.mem.dlc) {
             self.emit_extra(Di::new(control::look));
         }
-        match inst.format {
-            Format::Vop1 | Format::Vop2 | Format::Vop3 | Format::Vop3Sd | Format::Vop3P | Format::Vopc => {
-                self.vector(inst)
-            }
-            _ => self.with_shared_writes(inst, |lowering| lowering.other(inst)),
+        match properties.family {
+            family if family.is_vector() && inst.format != Format::Vopd => self.vector(inst),
+            family => self.with_shared_writes(inst, |lowering| lowering.other(inst, family)),
         }
     }
 
-    /// Everything but vector ALU instructions.
-    fn other(&mut self, inst: &Inst) -> Lowered {
-        if let Some(lowered) = self.rare_memory(inst) {
-            return lowered;
+    /// Everything but vector ALU instructions of one operation.
+    fn other(&mut self, inst: &Inst, family: Family) -> Lowered {
+        if inst.format == Format::Vopd {
+            return self.dual(inst);
         }
-        match inst.format {
-            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => self.scalar(inst),
-            Format::Smem => self.scalar_memory(inst),
-            Format::Vopd => self.dual(inst),
-            Format::Ds => self.lds(inst),
-            Format::Flat | Format::Global | Format::Scratch => self.flat(inst),
-            Format::Mubuf | Format::Mtbuf => self.buffer(inst),
+        match family {
+            Family::Nothing => Ok(()),
+            Family::Scalar => self.scalar_alu(inst),
+            Family::ExecMask => self.exec_mask(inst),
+            Family::ScalarRelative => self.scalar_relative(inst),
+            Family::HalfLoop => self.half_loop(inst),
+            Family::Control => self.control(inst),
+            Family::ScalarMemory => self.scalar_memory(inst),
+            Family::Lds => self.lds(inst),
+            Family::LdsExchange => self.exchange(inst),
+            Family::GlobalWaveSync => self.global_wave_sync(inst),
+            Family::Flat => self.flat(inst),
+            Family::ByLane => self.by_lane(inst),
+            Family::Buffer => self.buffer(inst),
             _ => Err(Unsupported),
         }
     }
@@ -250,21 +285,30 @@ impl Lowering {
     fn raise(&mut self, fault: FaultCause) {
         let number = self.faults.len() as u32;
         self.faults.push(fault);
+        self.role = Role::Step;
         self.emit(Di { imm: number, ..Di::new(control::raise) });
     }
 
-    /// Appends an element; the first of an instruction counts it.
+    /// Appends the element that executes the operation; the first such of an instruction counts it.
     fn emit(&mut self, di: Di) {
         let count = u8::from(core::mem::take(&mut self.counted));
-        self.code.push(Di { count, ..di });
-        self.offsets.push(self.at);
+        self.push(Di { count, ..di }, self.role);
     }
 
-    /// Appends an element that does not count, before or after the one that does.
+    /// Appends the element of an operation that does not count.
+    fn emit_uncounted(&mut self, di: Di) {
+        self.push(Di { count: 0, ..di }, self.role);
+    }
+
+    /// Appends an element before or after the one that executes the operation.
     fn emit_extra(&mut self, di: Di) {
-        let counted = core::mem::replace(&mut self.counted, false);
-        self.emit(di);
-        self.counted = counted;
+        self.push(Di { count: 0, ..di }, Role::Step);
+    }
+
+    fn push(&mut self, di: Di, role: Role) {
+        self.code.push(di);
+        self.roles.push(role);
+        self.offsets.push(self.at);
     }
 
     /// Appends a jump to `target`.
@@ -293,26 +337,6 @@ impl Lowering {
             }
         }
     }
-}
-
-/// Whether the instruction looks for what waves of other workgroups write while this one runs.
-fn looks(inst: &Inst) -> bool {
-    match inst.format {
-        Format::Flat | Format::Global | Format::Mubuf | Format::Mtbuf | Format::Smem => {
-            inst.mem.glc
-                || inst.mem.dlc
-                || matches!(inst.op, Op::BUFFER_GL1_INV | Op::S_GL1_INV | Op::S_DCACHE_INV)
-        }
-        _ => false,
-    }
-}
-
-/// Whether execution never continues behind the instruction.
-fn ends(inst: &Inst) -> bool {
-    matches!(
-        inst.op,
-        Op::S_ENDPGM | Op::S_ENDPGM_SAVED | Op::S_BRANCH | Op::S_SETPC_B64 | Op::S_RFE_B64 | Op::S_CODE_END
-    )
 }
 
 impl Di {

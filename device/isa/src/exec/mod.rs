@@ -35,7 +35,10 @@ mod movrel;
 mod mubuf;
 mod observe;
 mod op;
+mod profile;
+mod properties;
 mod qsad;
+pub(crate) mod resume;
 mod rounded;
 mod shared;
 mod smem;
@@ -56,6 +59,7 @@ pub use coverage::{Coverage, coverage, supports};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
 pub use lds::{Lds, MAX_LDS_SIZE};
 pub use observe::{Change, Observer, Step};
+pub use profile::Profile;
 
 /// What a wave runs in: one per worker thread, put together for each call of [`run`].
 pub struct Env<'a> {
@@ -186,6 +190,11 @@ pub enum FaultCause {
 /// Runs `wave` until it stops or has executed about `budget` instructions (checked at taken branches).
 pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     dispatch::run(wave, env, budget)
+}
+
+/// As [`run`], and counts the operations executed in `profile`.
+pub fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
+    dispatch::run_profiled(wave, env, budget, profile)
 }
 
 /// As [`run`], but stops after exactly `budget` instructions, at any of them, and shows each to `observer`.

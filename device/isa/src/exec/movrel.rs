@@ -3,7 +3,8 @@
 use super::FaultCause;
 use super::di::{Di, Flow, Kind, Machine};
 use super::lane::for_each_active;
-use crate::wave::{MAX_SGPRS, Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// What `M0` is added to, in [`Di::aux`].
 pub(crate) mod shifts {
@@ -19,7 +20,7 @@ pub(crate) mod shifts {
 
 /// Shifts of source and destination.
 fn amounts(w: &Wave, d: &Di) -> (u32, u32) {
-    let m0 = w.s[number::M0];
+    let m0 = w.s[slot::M0];
     if d.aux & shifts::TWO != 0 {
         return (m0 & 0x3ff, m0 >> 16 & 0x3ff);
     }
@@ -104,9 +105,9 @@ pub(crate) fn swap(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 /// A scalar register `shift` after another, `None` beyond the last.
-fn scalar(register: u32, shift: u32, count: u32) -> Option<usize> {
+fn scalar(w: &Wave, register: u32, shift: u32, count: u32) -> Option<usize> {
     let register = register.checked_add(shift)?;
-    (register + count <= MAX_SGPRS as u32).then_some(register as usize)
+    (register + count <= u32::from(w.file.sgprs)).then_some(register as usize)
 }
 
 /// `s_movrels_*`, `s_movreld_*`, `s_movrelsd_2_b32` of `COUNT` registers: what is beyond the last register reads as 0 and
@@ -116,9 +117,9 @@ pub(crate) fn scalar_mov<const COUNT: u32>(w: &mut Wave, _m: &mut Machine<'_>, d
     let value = if source == 0 || d.src[0].kind != Kind::Scalar {
         if COUNT == 2 { d.src[0].scalar64(w) } else { u64::from(d.src[0].scalar(w)) }
     } else {
-        scalar(d.src[0].value, source, COUNT).map_or(0, |register| w.pair(register))
+        scalar(w, d.src[0].value, source, COUNT).map_or(0, |register| w.pair(register))
     };
-    let to = if destination == 0 { Some(d.dst as usize) } else { scalar(d.dst, destination, COUNT) };
+    let to = if destination == 0 { Some(d.dst as usize) } else { scalar(w, d.dst, destination, COUNT) };
     if let Some(to) = to {
         w.s[to & 255] = value as u32;
         if COUNT == 2 {

@@ -7,9 +7,11 @@ use super::atomic::Function;
 use super::buffer::{Buffer, field};
 use super::buffer_format::BufferFormat;
 use super::di::{Di, Flow, Handler, Machine, flag};
-use super::ds::{Half, Narrow, lane64, set_lane64};
-use crate::mem::MemoryFault;
-use crate::wave::{Wave, number};
+use super::ds::narrow::{Half, Narrow};
+use super::ds::pattern::{lane64, set_lane64};
+use crate::mem::{Access, MemoryFault, PAGE_SIZE};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Why a lane failed.
 type Done = Result<(), MemoryFault>;
@@ -26,11 +28,12 @@ fn each(
     (buffer, parts): (&Buffer, Parts),
     mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32) -> Done,
 ) -> Flow {
-    let mut exec = if w.halves == 1 { u64::from(w.s[number::EXEC]) } else { w.exec() };
+    let mut exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
     while exec != 0 {
         let lane = exec.trailing_zeros();
         exec &= exec - 1;
         if let Err(fault) = f(w, m, lane) {
+            w.did_lanes_below(lane);
             let mut lanes = 1 << lane;
             while exec != 0 {
                 let later = exec.trailing_zeros();
@@ -94,12 +97,30 @@ fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     })
 }
 
+/// Makes sure that a lane's dwords can all be stored, unless they are in one page, where all can be or none.
+fn together(m: &mut Machine<'_>, places: &[Option<u64>; 4]) -> Done {
+    let mut pages = places.iter().flatten().flat_map(|va| [va / PAGE_SIZE, va.wrapping_add(3) / PAGE_SIZE]);
+    let first = pages.next();
+    if pages.all(|page| Some(page) == first) {
+        return Ok(());
+    }
+    for va in places.iter().flatten() {
+        for byte in [*va, va.wrapping_add(3)] {
+            m.global.tlb.lookup(m.global.mmu, byte, Access::Write)?;
+        }
+    }
+    Ok(())
+}
+
 fn store(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
     each(w, m, d, (&buffer, (d.dst2, 4)), |w, m, lane| {
         let place = buffer.place(w, d, lane);
-        for n in 0..d.dst2 {
-            if let Some(va) = buffer.address(place, u64::from(n) * 4, 4) {
+        let at = |n: u32| if n < d.dst2 { buffer.address(place, u64::from(n) * 4, 4) } else { None };
+        let places = [at(0), at(1), at(2), at(3)];
+        together(m, &places)?;
+        for (n, va) in (0..).zip(places) {
+            if let Some(va) = va {
                 m.global.store(va, get(w, d, n, lane))?;
             }
         }
@@ -181,7 +202,7 @@ fn atomic64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 /// Loads to LDS: a dword per lane from `M0[15:0]` plus the instruction's offset.
 fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
-    let base = (w.s[number::M0] & 0xffff) + (d.imm & field::OFFSET);
+    let base = (w.s[slot::M0] & 0xffff) + (d.imm & field::OFFSET);
     let bytes = match d.aux {
         layout::FORMAT => format_bytes(BufferFormat::of(buffer.format)),
         _ if narrow.bytes == 0 => 4,
@@ -312,6 +333,7 @@ fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             }
         }
         let element = format.pack(memory);
+        m.global.reaches(va, format.bytes())?;
         for n in 0..format.bytes() {
             m.global.store(va.wrapping_add(n), (element >> (n * 8)) as u8)?;
         }

@@ -7,16 +7,18 @@ use core::fmt;
 use super::Stop;
 use super::di::{Flow, Machine};
 use super::dispatch::{end, entry};
+use super::resume;
 use crate::code_cache::Region;
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::{Arch, Inst, WaveSize};
-use crate::wave::{Chunk, Row, Wave, number};
+use crate::registers::slot;
+use crate::wave::{Chunk, Row, Wave};
 
 /// A register an instruction has changed, and what it holds now.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// A scalar register by hardware number.
+    /// A scalar register by its number in the architecture.
     Scalar(u8, u32),
     /// SCC.
     Scc(bool),
@@ -56,7 +58,9 @@ impl fmt::Display for Step<'_> {
             f.write_str(if index == 0 { " ; " } else { ", " })?;
             match change {
                 Change::Scc(value) => write!(f, "scc = {}", u8::from(*value))?,
-                Change::Scalar(register, value) => write!(f, "{} = {value:#x}", Named(*register))?,
+                Change::Scalar(register, value) => {
+                    write!(f, "{} = {value:#x}", self.arch.registers().name(*register))?;
+                }
                 Change::Vector(register, lanes) => {
                     write!(f, "v{register} = ")?;
                     match lanes {
@@ -74,23 +78,6 @@ impl fmt::Display for Step<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// A scalar register's name.
-struct Named(u8);
-
-impl fmt::Display for Named {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            106 => f.write_str("vcc_lo"),
-            107 => f.write_str("vcc_hi"),
-            ttmp @ 108..=123 => write!(f, "ttmp{}", ttmp - 108),
-            125 => f.write_str("m0"),
-            126 => f.write_str("exec_lo"),
-            127 => f.write_str("exec_hi"),
-            register => write!(f, "s{register}"),
-        }
     }
 }
 
@@ -113,7 +100,7 @@ impl Before {
         let rows = u32::from(w.registers) * w.halves;
         let mut scalars = [0; 128];
         scalars.copy_from_slice(&w.s[..128]);
-        Before { scalars, scc: w.s[number::SCC], rows: (0..rows).map(|row| *w.v.row(row)).collect() }
+        Before { scalars, scc: w.s[slot::SCC], rows: (0..rows).map(|row| *w.v.row(row)).collect() }
     }
 }
 
@@ -150,13 +137,15 @@ impl Watcher<'_> {
     fn executed(&mut self, w: &Wave, region: &Region, pc: u64, next: u64) {
         let inst = self.decode(w, region, pc);
         let mut changes = Vec::new();
-        for (number, (old, new)) in (0u8..).zip(self.before.scalars.iter_mut().zip(&w.s[..128])) {
-            if old != new {
-                *old = *new;
-                changes.push(Change::Scalar(number, *new));
+        for number in 0..128 {
+            let Some(slot) = w.file.slot(number) else { continue };
+            let (old, new) = (&mut self.before.scalars[slot & 127], w.s[slot & 127]);
+            if *old != new {
+                *old = new;
+                changes.push(Change::Scalar(number, new));
             }
         }
-        let scc = w.s[number::SCC];
+        let scc = w.s[slot::SCC];
         if self.before.scc != scc {
             self.before.scc = scc;
             changes.push(Change::Scc(scc != 0));
@@ -254,7 +243,16 @@ impl<'a> Stepper<'a> {
 }
 
 /// Executes the elements of the instruction whose first is at `at`: the last flow, and the index behind the last element.
-fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
+pub(super) fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
+    let rest = if w.is_partly_done() { resume::begin(w, region, at) } else { None };
+    let result = elements(w, machine, region, at);
+    if let Some(rest) = &rest {
+        resume::end(w, rest, result.0);
+    }
+    result
+}
+
+fn elements(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
     let offset = region.offsets.get(at).copied();
     let mut index = at;
     while let Some(di) = region.code.get(index)

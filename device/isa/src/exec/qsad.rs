@@ -29,7 +29,7 @@ pub(crate) fn wide(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     for_each_active(w, |w, lane| {
         let (half, at) = (lane / 32, lane & 31);
         let a = match d.src[0].kind {
-            super::di::Kind::Vector => super::ds::lane64(w, d.src[0].value, lane),
+            super::di::Kind::Vector => super::ds::pattern::lane64(w, d.src[0].value, lane),
             _ => d.src[0].scalar64(w),
         };
         let b = d.src[1].lane(w, lane);

@@ -4,7 +4,8 @@
 //! instruction that writes one has its lanes noted before and its rows joined afterwards. The high half's lanes win.
 
 use super::di::{Di, Flow, Machine};
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// Which lanes an instruction writes, in [`Di::aux`] of [`note`].
 pub(crate) mod lanes {
@@ -21,7 +22,7 @@ pub(crate) fn note(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     w.writing = match d.aux {
         lanes::ONE => 1 << (d.src[1].scalar(w) & 63),
         lanes::ALL => u64::MAX,
-        _ => w.pair(number::EXEC),
+        _ => w.pair(slot::EXEC),
     };
     Flow::NEXT
 }
@@ -30,23 +31,29 @@ pub(crate) fn note(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 pub(crate) fn join(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let [low, high] = [w.writing as u32, (w.writing >> 32) as u32];
     for register in d.dst..d.dst2.min(u32::from(w.registers)) {
-        let row = register * 2;
-        for lane in 0..32 {
-            let from = match 1 << lane {
-                bit if high & bit != 0 => row + 1,
-                bit if low & bit != 0 => row,
-                _ => continue,
-            };
-            let value = w.v.lane(from, lane);
-            w.v.set_lane(from ^ 1, lane, value);
-        }
+        join_rows(w, register, [low, high]);
     }
     Flow::NEXT
 }
 
-/// Makes the rows equal after a fault in the middle of an instruction.
+/// Copies the lanes of a register that one half has written to the other; those that both have are the high half's.
+fn join_rows(w: &mut Wave, register: u32, [low, high]: [u32; 2]) {
+    let row = register * 2;
+    for lane in 0..32 {
+        let from = match 1 << lane {
+            bit if high & bit != 0 => row + 1,
+            bit if low & bit != 0 => row,
+            _ => continue,
+        };
+        let value = w.v.lane(from, lane);
+        w.v.set_lane(from ^ 1, lane, value);
+    }
+}
+
+/// Makes the rows equal after a fault in the middle of an instruction: what done lanes have written counts.
 pub(crate) fn rejoin(w: &mut Wave) {
+    let [low, high] = [w.done as u32, (w.done >> 32) as u32];
     for register in u32::from(w.vgpr_count)..u32::from(w.registers) {
-        *w.v.row_mut(register * 2 + 1) = *w.v.row(register * 2);
+        join_rows(w, register, [low | !high, high]);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::di::{Di, Flow, Handler, Machine, Source};
 use crate::inst::Op;
-use crate::wave::{Wave, number};
+use crate::registers::slot;
+use crate::wave::Wave;
 
 /// A scalar operand's width.
 trait Scalar: Copy {
@@ -65,7 +66,7 @@ macro_rules! scalar_ops {
                     fn handler(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
                         let $a = <$A as Scalar>::read(&d.src[0], w);
                         let $b = <$B as Scalar>::read(&d.src[1], w);
-                        let $scc = w.s[number::SCC];
+                        let $scc = w.s[slot::SCC];
                         let $old = <$D as Scalar>::read(&d.src[2], w);
                         let _ = ($a, $b, $scc, $old);
                         scalar_ops!(@$how w, d, $D, $body);
@@ -85,7 +86,7 @@ macro_rules! scalar_ops {
     (@updates $w:ident, $d:ident, $D:ty, $body:block) => {{
         let (result, scc): ($D, bool) = $body;
         result.write($w, $d.dst);
-        $w.s[number::SCC] = u32::from(scc);
+        $w.s[slot::SCC] = u32::from(scc);
     }};
     (@keeps $w:ident, $d:ident, $D:ty, $body:block) => {{
         let result: $D = $body;

@@ -143,7 +143,7 @@ fn check(op: Op, entry: &Entry, kind: BackendKind) {
     for (batch, values) in combinations.chunks(32).enumerate() {
         // Full and partial EXEC in turn.
         let exec = if batch % 2 == 0 { u32::MAX } else { 0x0fff_00f7 };
-        wave.s[crate::wave::number::EXEC] = exec;
+        wave.s[crate::registers::slot::EXEC] = exec;
         for (lane, value) in (0_u32..).zip(values) {
             for n in 0..entry.arity {
                 set(&mut wave, ROWS[n], lane, entry.bits[n], value[n]);
@@ -321,7 +321,7 @@ fn division_by_scale_fmas_fixup_is_exact() {
         (di.dst, di.dst2, di.imm, di.src) = (dst, dst2, imm, src.map(row));
         call(handler, wave, &di);
     };
-    let vcc = crate::wave::number::VCC as u32;
+    let vcc = crate::registers::slot::VCC as u32;
     for &n in &EDGES32 {
         for &d in &EDGES32 {
             let fma = super::float::single::fma;

@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::exec::{self, Env, Lds, Profile, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::{Access, Apertures, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
@@ -20,6 +20,9 @@ pub(crate) const APERTURES: Apertures = Apertures { shared_base: 1 << 48, privat
 /// Memory at [`BASE`], a page-aligned piece of the host's.
 pub(crate) struct Flat {
     memory: Box<[UnsafeCell<Page>]>,
+    /// A page that is not mapped; 0: all are.
+    hidden: u64,
+    generation: u64,
 }
 
 #[repr(C, align(4096))]
@@ -35,7 +38,17 @@ unsafe impl Sync for Flat {}
 unsafe impl Mmu for Flat {
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
         let len = self.memory.len() as u64 * 4096;
-        if va.wrapping_sub(BASE) < len {
+        if self.hidden != 0 && va.wrapping_sub(BASE) < len && va & !0xfff != self.hidden {
+            let page = va & !0xfff;
+            return Ok(Mapping {
+                va: page,
+                len: 4096,
+                host: self.at(page, 4096),
+                writable: true,
+                executable: true,
+            });
+        }
+        if va.wrapping_sub(BASE) < len && self.hidden == 0 {
             let host = self.memory[0].get().cast::<u8>();
             Ok(Mapping { va: BASE, len, host, writable: true, executable: true })
         } else {
@@ -43,7 +56,7 @@ unsafe impl Mmu for Flat {
         }
     }
     fn generation(&self) -> u64 {
-        1
+        self.generation
     }
     fn context(&self) -> u64 {
         1
@@ -52,7 +65,20 @@ unsafe impl Mmu for Flat {
 
 impl Flat {
     pub(crate) fn new(bytes: usize) -> Self {
-        Flat { memory: (0..bytes.div_ceil(4096)).map(|_| UnsafeCell::new(Page([0; 4096]))).collect() }
+        let memory = (0..bytes.div_ceil(4096)).map(|_| UnsafeCell::new(Page([0; 4096]))).collect();
+        Flat { memory, hidden: 0, generation: 1 }
+    }
+
+    /// Takes the page at `va` away from waves.
+    pub(crate) fn hide(&mut self, va: u64) {
+        self.hidden = va & !0xfff;
+        self.generation += 1;
+    }
+
+    /// Gives back what [`Flat::hide`] took.
+    pub(crate) fn unhide(&mut self) {
+        self.hidden = 0;
+        self.generation += 1;
     }
 
     fn at(&self, va: u64, len: usize) -> *mut u8 {
@@ -106,6 +132,8 @@ pub(crate) struct Gpu {
     pub(crate) lds: Lds,
     epoch: u64,
     scratch: u64,
+    /// Counts what is executed, if it is there.
+    pub(crate) profile: Option<Profile>,
 }
 
 /// A loaded kernel.
@@ -155,6 +183,7 @@ impl Gpu {
             lds: Lds::new(0),
             epoch: 0,
             scratch: 0,
+            profile: None,
         };
         gpu.scratch = gpu.alloc(1 << 16);
         gpu
@@ -286,7 +315,10 @@ impl Gpu {
             clock: &|| 0,
             code_epoch: self.epoch,
         };
-        exec::run(wave, &mut env, budget)
+        match &mut self.profile {
+            Some(profile) => exec::run_profiled(wave, &mut env, budget, profile),
+            None => exec::run(wave, &mut env, budget),
+        }
     }
 
     /// Tells the engine that code may have changed.

@@ -6,6 +6,7 @@ mod common;
 mod lds;
 mod modes;
 mod rare;
+mod resume;
 mod shared;
 mod words;
 

@@ -5,13 +5,10 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::buffer::field;
 use crate::exec::di::{Kind, Source, flag};
 use crate::exec::mubuf;
-use crate::inst::{Inst, Op, Operand};
+use crate::inst::Inst;
 
 impl Lowering {
     pub(super) fn buffer(&mut self, inst: &Inst) -> Lowered {
-        if matches!(inst.op, Op::BUFFER_GL0_INV | Op::BUFFER_GL1_INV) {
-            return Ok(());
-        }
         let entry = mubuf::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
         let mem = &inst.mem;
         let mut src = [Source::ZERO; 3];
@@ -20,13 +17,8 @@ impl Lowering {
             let value = self.row(inst.src[0], addresses)?;
             src[0] = Source { value, kind: Kind::Vector, ..Source::ZERO };
         }
-        src[1] = match inst.src[1] {
-            // Four registers: not across `VCC` or the trap temporaries' end.
-            Operand::Sgpr(register) if register <= 120 => {
-                Source { value: u32::from(register), kind: Kind::Scalar, ..Source::ZERO }
-            }
-            _ => return Err(Unsupported),
-        };
+        let value = self.descriptor(inst.src[1])?;
+        src[1] = Source { value, kind: Kind::Scalar, ..Source::ZERO };
         src[2] = self.source(inst.src[2], Width::B32)?;
         let mut di = Di { src, aux: entry.aux, dst2: entry.count, ..Di::new(entry.handler) };
         di.imm = mem.offset.cast_unsigned() & field::OFFSET

@@ -6,21 +6,15 @@ use crate::exec::di::{Source, flag};
 use crate::exec::ds;
 use crate::exec::flat::{self, Form};
 use crate::exec::gws::{self, GwsOp};
-use crate::inst::{Format, Inst, Operand};
+use crate::exec::properties::{Space, properties};
+use crate::inst::Inst;
 
 impl Lowering {
     pub(super) fn lds(&mut self, inst: &Inst) -> Lowered {
-        if let Some(op) = GwsOp::of(inst.op) {
-            return self.global_wave_sync(inst, op);
-        }
         if inst.mem.gds {
             return Err(Unsupported);
         }
-        let mnemonic = inst.op.mnemonic();
-        if mnemonic == "ds_nop" {
-            return Ok(());
-        }
-        let entry = ds::parse(mnemonic, self.backend).ok_or(Unsupported)?;
+        let entry = ds::parse(inst.op.mnemonic(), self.backend).ok_or(Unsupported)?;
         let mut src = [Source::ZERO; 3];
         if inst.src[0].is_some() {
             src[0] = self.source(inst.src[0], Width::B32)?;
@@ -55,7 +49,8 @@ impl Lowering {
         Ok(())
     }
 
-    fn global_wave_sync(&mut self, inst: &Inst, op: GwsOp) -> Lowered {
+    pub(super) fn global_wave_sync(&mut self, inst: &Inst) -> Lowered {
+        let op = GwsOp::of(inst.op).ok_or(Unsupported)?;
         let mut di = Di { aux: op as u8, imm: inst.mem.offset.cast_unsigned(), ..Di::new(gws::request) };
         if inst.src[1].is_some() {
             di.src[0] = self.source(inst.src[1], Width::B32)?;
@@ -65,13 +60,13 @@ impl Lowering {
     }
 
     pub(super) fn flat(&mut self, inst: &Inst) -> Lowered {
-        let (prefix, name) = inst.op.mnemonic().split_once('_').ok_or(Unsupported)?;
-        let scalar = inst.src[2].is_some() && inst.src[2] != Operand::NULL;
-        let form = match (inst.format, prefix) {
-            (Format::Scratch, _) => Form::Scratch,
-            (Format::Global, _) if scalar => Form::GlobalScalar,
-            (Format::Global, _) => Form::Global,
-            (Format::Flat, _) => Form::Flat,
+        let (_, name) = inst.op.mnemonic().split_once('_').ok_or(Unsupported)?;
+        let scalar = inst.src[2].is_some() && !self.is_null(inst.src[2]);
+        let form = match properties(inst.op).memory {
+            Some((Space::Scratch, _)) => Form::Scratch,
+            Some((Space::Global, _)) if scalar => Form::GlobalScalar,
+            Some((Space::Global, _)) => Form::Global,
+            Some((Space::Flat, _)) => Form::Flat,
             _ => return Err(Unsupported),
         };
         let entry = flat::parse(name, self.backend).ok_or(Unsupported)?;

@@ -5,7 +5,7 @@ use crate::exec::control;
 use crate::exec::di::{Kind, Source};
 use crate::exec::op::Format;
 use crate::inst::{FloatConst, Mods, Operand};
-use crate::wave::number;
+use crate::registers::slot;
 
 /// What an operand is read as.
 #[derive(Clone, Copy)]
@@ -26,10 +26,7 @@ impl Lowering {
     pub(super) fn row(&mut self, operand: Operand, registers: u32) -> Result<u32, Unsupported> {
         let Operand::Vgpr(register) = operand else { return Err(Unsupported) };
         let end = u32::from(register) + registers;
-        if end > 256 {
-            return Err(Unsupported);
-        }
-        let end = u16::try_from(end).unwrap_or(256);
+        let end = u16::try_from(end).ok().filter(|end| *end <= self.file.vgprs).ok_or(Unsupported)?;
         if end > self.vgprs {
             (self.vgprs, self.highest_at) = (end, self.at);
         }
@@ -46,16 +43,14 @@ impl Lowering {
                 let row = self.row(operand, width.bits.div_ceil(32))?;
                 source(Kind::Vector, row)
             }
-            Operand::Sgpr(register) if operand != Operand::NULL => {
-                if width.bits > 32 && register >= 127 {
-                    return Err(Unsupported);
-                }
-                source(Kind::Scalar, u32::from(register))
+            Operand::Sgpr(register) if Some(register) == self.file.null => Ok(Source::ZERO),
+            Operand::Sgpr(register) => {
+                let slot = self.scalar_slot(register, width.bits.div_ceil(32))?;
+                source(Kind::Scalar, slot)
             }
-            Operand::Sgpr(_) => Ok(Source::ZERO),
             Operand::InlineInt(value) => source(Kind::Signed, i32::from(value).cast_unsigned()),
             Operand::InlineFloat(FloatConst::InvTwoPi) if width.bits == 64 => {
-                source(Kind::Scalar, number::INV_TWO_PI as u32)
+                source(Kind::Scalar, slot::INV_TWO_PI as u32)
             }
             Operand::InlineFloat(constant) => match (width.bits, width.format) {
                 (64, _) => source(Kind::High, (constant.f64_bits() >> 32) as u32),
@@ -67,6 +62,8 @@ impl Lowering {
                 (64, _) if width.signed => source(Kind::Signed, value),
                 _ => source(Kind::Constant, value),
             },
+            Operand::Execz if self.copies_exec && width.bits > 32 => Err(Unsupported),
+            Operand::Execz if self.copies_exec => source(Kind::Scalar, control::EXECZ_COPY as u32),
             Operand::Scc | Operand::Vccz | Operand::Execz if width.bits > 32 => {
                 self.emit_extra(super::Di::new(control::refresh_wide_flags));
                 let pair = match operand {
@@ -76,13 +73,10 @@ impl Lowering {
                 };
                 source(Kind::Scalar, pair as u32)
             }
-            Operand::Scc => source(Kind::Scalar, number::SCC as u32),
+            Operand::Scc => source(Kind::Scalar, slot::SCC as u32),
             Operand::Vccz | Operand::Execz => {
                 self.emit_extra(super::Di::new(control::refresh_flags));
-                source(
-                    Kind::Scalar,
-                    if operand == Operand::Vccz { number::VCCZ } else { number::EXECZ } as u32,
-                )
+                source(Kind::Scalar, if operand == Operand::Vccz { slot::VCCZ } else { slot::EXECZ } as u32)
             }
             Operand::SharedBase => self.aperture(self.apertures.shared_base, width),
             Operand::PrivateBase => self.aperture(self.apertures.private_base, width),
@@ -119,16 +113,35 @@ impl Lowering {
         })
     }
 
+    /// Where `registers` scalar registers from a source's number on are kept.
+    pub(super) fn scalar_slot(&self, register: u8, registers: u32) -> Result<u32, Unsupported> {
+        let slot = self.file.slots(register, registers).ok_or(Unsupported)?;
+        let copy = slot >= slot::EXEC && self.copies_exec;
+        Ok(if copy { slot - slot::EXEC + control::EXEC_COPY } else { slot } as u32)
+    }
+
+    /// Where the four registers of a buffer descriptor are kept.
+    pub(super) fn descriptor(&self, operand: Operand) -> Result<u32, Unsupported> {
+        let Operand::Sgpr(register) = operand else { return Err(Unsupported) };
+        self.scalar_slot(register, 4)
+    }
+
     /// A scalar destination of `registers` registers.
     pub(super) fn scalar_destination(&self, operand: Operand, registers: u32) -> Result<u32, Unsupported> {
         let Operand::Sgpr(register) = operand else { return Err(Unsupported) };
-        let register = u32::from(register);
-        let null = 124;
-        if operand == Operand::NULL {
-            return if registers <= 2 { Ok(number::DUMP as u32) } else { Err(Unsupported) };
+        if Some(register) == self.file.null {
+            return if registers <= 2 { Ok(slot::DUMP as u32) } else { Err(Unsupported) };
         }
-        let end = register + registers;
-        // Not across NULL, and not beyond EXEC.
-        if end > 128 || (register < null && end > null) { Err(Unsupported) } else { Ok(register) }
+        self.file.slots(register, registers).map(|slot| slot as u32).ok_or(Unsupported)
+    }
+
+    /// Whether an operand is `NULL`.
+    pub(super) fn is_null(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Sgpr(register) if Some(register) == self.file.null)
+    }
+
+    /// Whether an operand is or begins with `EXEC`, or is its high half.
+    pub(super) fn is_exec(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Sgpr(register) if self.file.slot(register).is_some_and(|slot| slot >= slot::EXEC))
     }
 }

@@ -5,13 +5,13 @@ use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::movrel::{self, shifts};
-use crate::exec::{control, dot, ds_exchange, qsad};
+use crate::exec::{control, ds_exchange, qsad};
 use crate::inst::{Inst, Op, Operand};
 use crate::wave::TEMP_ROW;
 
 impl Lowering {
-    /// Vector operations that read or write registers in ways of their own.
-    pub(super) fn rare_vector(&mut self, o: &Operation<'_>) -> Lowered {
+    /// Vector moves relative to `M0`.
+    pub(super) fn relative(&mut self, o: &Operation<'_>) -> Lowered {
         let relative = |aux: u8| (aux, movrel::mov as Handler);
         let (aux, handler) = match o.op {
             Op::V_MOVRELS_B32 => relative(shifts::SOURCE),
@@ -19,9 +19,6 @@ impl Lowering {
             Op::V_MOVRELSD_B32 => relative(shifts::SOURCE | shifts::DESTINATION),
             Op::V_MOVRELSD_2_B32 => relative(shifts::TWO),
             Op::V_SWAPREL_B32 => (shifts::TWO, movrel::swap as Handler),
-            Op::V_MQSAD_U32_U8 => return self.wide_sad(o),
-            Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>),
-            Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>),
             _ => return Err(Unsupported),
         };
         let mut src = [self.operand(o, 0, Width::B32)?, Source::ZERO, Source::ZERO];
@@ -51,7 +48,8 @@ impl Lowering {
         Ok(Some(dst))
     }
 
-    fn wide_sad(&mut self, o: &Operation<'_>) -> Lowered {
+    /// `v_mqsad_u32_u8`.
+    pub(super) fn wide_sad(&mut self, o: &Operation<'_>) -> Lowered {
         let third = Source { value: self.row(o.src[2], 4)?, kind: Kind::Vector, ..Source::ZERO };
         let src = [self.source(o.src[0], Width::B64)?, self.source(o.src[1], Width::B32)?, third];
         let dst = self.row(o.dst, 4)?;
@@ -60,7 +58,8 @@ impl Lowering {
         Ok(())
     }
 
-    fn dot2(&mut self, o: &Operation<'_>, handler: Handler) -> Lowered {
+    /// Dot products added to a single.
+    pub(super) fn dot2(&mut self, o: &Operation<'_>, handler: Handler) -> Lowered {
         let mut src = [Source::ZERO; 3];
         for (n, source) in src.iter_mut().enumerate() {
             let bit = |mask: u8| mask >> n & 1 != 0;
@@ -74,17 +73,11 @@ impl Lowering {
         Ok(())
     }
 
-    /// LDS and global operations addressed by lane, and exchanges; `None` when it is another operation.
-    pub(super) fn rare_memory(&mut self, inst: &Inst) -> Option<Lowered> {
-        let global: Handler = match inst.op {
-            Op::GLOBAL_LOAD_ADDTID_B32 => ds_exchange::global_addtid::<false>,
-            Op::GLOBAL_STORE_ADDTID_B32 => ds_exchange::global_addtid::<true>,
-            _ => return ds_exchange::parse(inst.op.mnemonic()).map(|entry| self.exchange(inst, &entry)),
-        };
-        Some(self.by_thread(inst, global))
-    }
-
-    fn by_thread(&mut self, inst: &Inst, handler: Handler) -> Lowered {
+    /// Global memory addressed by lane.
+    pub(super) fn by_lane(&mut self, inst: &Inst) -> Lowered {
+        let is_load = inst.op == Op::GLOBAL_LOAD_ADDTID_B32;
+        let handler: Handler =
+            if is_load { ds_exchange::global_addtid::<false> } else { ds_exchange::global_addtid::<true> };
         let mut src = [Source::ZERO; 3];
         if inst.src[2].is_some() {
             src[2] = self.source(inst.src[2], Width::B64)?;
@@ -95,7 +88,9 @@ impl Lowering {
         Ok(())
     }
 
-    fn exchange(&mut self, inst: &Inst, entry: &ds_exchange::ExchangeEntry) -> Lowered {
+    /// LDS addressed by lane, and exchanges beyond the ordinary atomics.
+    pub(super) fn exchange(&mut self, inst: &Inst) -> Lowered {
+        let entry = ds_exchange::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
         if inst.mem.gds {
             return Err(Unsupported);
         }
@@ -119,21 +114,16 @@ impl Lowering {
         Ok(())
     }
 
-    /// Scalar moves relative to `M0` and the loop over a wave's halves; `None` when it is another operation.
-    pub(super) fn rare_scalar(&mut self, inst: &Inst) -> Option<Lowered> {
+    /// Scalar moves relative to `M0`.
+    pub(super) fn scalar_relative(&mut self, inst: &Inst) -> Lowered {
         let (aux, count): (u8, u32) = match inst.op {
             Op::S_MOVRELS_B32 => (shifts::SOURCE, 1),
             Op::S_MOVRELS_B64 => (shifts::SOURCE, 2),
             Op::S_MOVRELD_B32 => (shifts::DESTINATION, 1),
             Op::S_MOVRELD_B64 => (shifts::DESTINATION, 2),
             Op::S_MOVRELSD_2_B32 => (shifts::TWO, 1),
-            Op::S_SUBVECTOR_LOOP_BEGIN | Op::S_SUBVECTOR_LOOP_END => return Some(self.half_loop(inst)),
-            _ => return None,
+            _ => return Err(Unsupported),
         };
-        Some(self.relative(inst, aux, count))
-    }
-
-    fn relative(&mut self, inst: &Inst, aux: u8, count: u32) -> Lowered {
         let width = if count == 2 { Width::B64 } else { Width::B32 };
         let src = [self.source(inst.src[0], width)?, Source::ZERO, Source::ZERO];
         let dst = self.scalar_destination(inst.dst, count)?;
@@ -142,12 +132,13 @@ impl Lowering {
         Ok(())
     }
 
-    fn half_loop(&mut self, inst: &Inst) -> Lowered {
+    /// The loop over a wave's halves.
+    pub(super) fn half_loop(&mut self, inst: &Inst) -> Lowered {
         let register = if inst.dst.is_some() { inst.dst } else { inst.src[0] };
         let dst = self.scalar_destination(register, 1)?;
         let begins = inst.op == Op::S_SUBVECTOR_LOOP_BEGIN;
         let prepare: Handler = if begins { control::half_loop_begin } else { control::half_loop_end };
-        self.emit(Di { dst, ..Di::new(prepare) });
+        self.emit_extra(Di { dst, ..Di::new(prepare) });
         let target = inst.branch_target(self.address(self.at)).ok_or(Unsupported)?;
         self.jump(control::branch_half_loop, target);
         Ok(())

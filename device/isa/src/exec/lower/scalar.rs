@@ -5,41 +5,33 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::control::{self, message};
 use crate::exec::di::{Handler, Kind, Source};
 use crate::exec::op;
+use crate::exec::properties::{Space, properties};
 use crate::exec::{exec_mask, hwreg, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
+use crate::registers::HardwareRegister;
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_INTERRUPT: u32 = 1;
 const MSG_DEALLOC_VGPRS: u32 = 3;
 
 impl Lowering {
-    pub(super) fn scalar(&mut self, inst: &Inst) -> Lowered {
-        if is_hint(inst) {
-            return Ok(());
-        }
-        if let Some(entry) = sop::entry(inst.op) {
-            return self.scalar_alu(inst, &entry);
-        }
-        if let Some((handler, function, bits)) = exec_mask::parse(inst.op.mnemonic()) {
-            let src = self.source(inst.src[0], if bits == 64 { Width::B64 } else { Width::B32 })?;
-            let dst = self.scalar_destination(inst.dst, bits / 32)?;
-            self.emit(Di { dst, aux: function, src: [src, Source::ZERO, Source::ZERO], ..Di::new(handler) });
-            return Ok(());
-        }
-        if let Some(lowered) = self.rare_scalar(inst) {
-            return lowered;
-        }
-        self.control(inst)
+    pub(super) fn exec_mask(&mut self, inst: &Inst) -> Lowered {
+        let (handler, function, bits) = exec_mask::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
+        let src = self.source(inst.src[0], if bits == 64 { Width::B64 } else { Width::B32 })?;
+        let dst = self.scalar_destination(inst.dst, bits / 32)?;
+        self.emit(Di { dst, aux: function, src: [src, Source::ZERO, Source::ZERO], ..Di::new(handler) });
+        Ok(())
     }
 
-    fn scalar_alu(&mut self, inst: &Inst, entry: &sop::ScalarEntry) -> Lowered {
-        let signed = inst.op.mnemonic().ends_with("i64");
-        let width = |bits: u32| Width { bits, format: op::Format::Bits, signed };
+    pub(super) fn scalar_alu(&mut self, inst: &Inst) -> Lowered {
+        let entry = sop::entry(inst.op).ok_or(Unsupported)?;
+        let properties = properties(inst.op);
+        let width = |bits: u32| Width { bits, format: op::Format::Bits, signed: properties.signed };
         let mut src = [Source::ZERO; 3];
         src[0] = self.source(inst.src[0], width(entry.bits[0]))?;
         src[1] = if inst.format == Format::Sopk {
-            let unsigned = inst.op.mnemonic().starts_with("s_cmpk") && inst.op.mnemonic().ends_with("_u32");
-            let value = if unsigned { inst.imm & 0xffff } else { i32::from(inst.simm16()).cast_unsigned() };
+            let extended = i32::from(inst.simm16()).cast_unsigned();
+            let value = if properties.zero_extends { inst.imm & 0xffff } else { extended };
             Source { value, kind: Kind::Constant, ..Source::ZERO }
         } else {
             self.source(inst.src[1], width(entry.bits[1]))?
@@ -53,7 +45,7 @@ impl Lowering {
         Ok(())
     }
 
-    fn control(&mut self, inst: &Inst) -> Lowered {
+    pub(super) fn control(&mut self, inst: &Inst) -> Lowered {
         let simple = |handler: Handler| Di { imm: inst.imm, ..Di::new(handler) };
         let next = self.address(self.next);
         let after = |di: Di| Di { dst: next as u32, dst2: (next >> 32) as u32, ..di };
@@ -71,7 +63,7 @@ impl Lowering {
             Op::S_CBRANCH_EXECNZ => control::branch_execnz,
             Op::S_CALL_B64 => {
                 let dst = self.scalar_destination(inst.dst, 2)?;
-                self.emit(Di { dst, ..link(Di::new(control::getpc)) });
+                self.emit_extra(Di { dst, ..link(Di::new(control::getpc)) });
                 control::branch
             }
             Op::S_SETKILL if inst.imm & 1 == 0 => return Ok(()),
@@ -84,7 +76,7 @@ impl Lowering {
                 return Ok(());
             }
             Op::S_SLEEP => {
-                self.emit_extra(simple(control::sleep));
+                self.emit_uncounted(simple(control::sleep));
                 return Ok(());
             }
             Op::S_SETHALT => {
@@ -95,6 +87,8 @@ impl Lowering {
                 self.emit(simple(control::trap));
                 return Ok(());
             }
+            // Nothing is waiting for the registers.
+            Op::S_SENDMSG if inst.imm & 0xff == MSG_DEALLOC_VGPRS => return Ok(()),
             // The other messages are for graphics stages, or for handlers that save and restore waves.
             Op::S_SENDMSG | Op::S_SENDMSGHALT if inst.imm & 0xff != MSG_INTERRUPT => return Err(Unsupported),
             Op::S_SENDMSG => {
@@ -102,7 +96,7 @@ impl Lowering {
                 return Ok(());
             }
             Op::S_ICACHE_INV => {
-                self.emit_extra(after(simple(control::icache_inv)));
+                self.emit_uncounted(after(simple(control::icache_inv)));
                 return Ok(());
             }
             Op::S_SENDMSGHALT => {
@@ -127,16 +121,21 @@ impl Lowering {
                 self.emit(Di { dst, ..link(Di { src, ..Di::new(control::swappc) }) });
                 return Ok(());
             }
-            Op::S_GETREG_B32 if hwreg::readable(inst.imm & 63) => {
+            Op::S_GETREG_B32 => {
+                let register = self.file.hardware(hwreg::number(inst.imm)).ok_or(Unsupported)?;
                 let dst = self.scalar_destination(inst.dst, 1)?;
-                self.names_trapsts |= inst.imm & 63 == hwreg::TRAPSTS;
-                self.emit(Di { dst, ..simple(hwreg::getreg) });
+                self.names_trapsts |= register == HardwareRegister::TrapSts;
+                self.emit(Di { dst, aux: register as u8, ..simple(hwreg::getreg) });
                 return Ok(());
             }
-            Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 if hwreg::writable(inst.imm & 63) => {
+            Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => {
+                let register = self.file.hardware(hwreg::number(inst.imm)).ok_or(Unsupported)?;
+                if !register.is_writable() {
+                    return Err(Unsupported);
+                }
                 let value = inst.src.iter().copied().find(|operand| operand.is_some()).unwrap_or(inst.dst);
                 let src = [self.source(value, Width::B32)?, Source::ZERO, Source::ZERO];
-                self.emit(after(Di { src, ..simple(hwreg::setreg) }));
+                self.emit(after(Di { src, aux: register as u8, ..simple(hwreg::setreg) }));
                 return Ok(());
             }
             Op::S_ROUND_MODE => {
@@ -170,50 +169,16 @@ impl Lowering {
     }
 
     pub(super) fn scalar_memory(&mut self, inst: &Inst) -> Lowered {
-        if matches!(inst.op, Op::S_DCACHE_INV | Op::S_GL1_INV | Op::S_ATC_PROBE | Op::S_ATC_PROBE_BUFFER) {
-            return Ok(());
-        }
         let (handler, dwords) = smem::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
         let dst = self.scalar_destination(inst.dst, dwords)?;
-        let buffer = inst.op.mnemonic().starts_with("s_buffer");
+        let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
         let base = self.source(inst.src[0], Width::B64)?;
         let offset = self.source(inst.src[1], Width::B32)?;
-        if buffer && !matches!(inst.src[0], Operand::Sgpr(register) if register <= 124) {
-            return Err(Unsupported);
+        if is_buffer {
+            self.descriptor(inst.src[0])?;
         }
         let src = [base, offset, Source::ZERO];
         self.emit(Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
         Ok(())
     }
-}
-
-/// Waits, hints and nops: nothing to do in an engine that finishes each instruction before the next.
-fn is_hint(inst: &Inst) -> bool {
-    matches!(
-        inst.op,
-        Op::S_NOP
-            | Op::S_DELAY_ALU
-            | Op::S_WAITCNT
-            | Op::S_WAITCNT_DEPCTR
-            | Op::S_WAITCNT_EXPCNT
-            | Op::S_WAITCNT_LGKMCNT
-            | Op::S_WAITCNT_VMCNT
-            | Op::S_WAITCNT_VSCNT
-            | Op::S_WAIT_IDLE
-            | Op::S_WAIT_EVENT
-            | Op::S_CLAUSE
-            | Op::S_SET_INST_PREFETCH_DISTANCE
-            | Op::S_SETPRIO
-            | Op::S_WAKEUP
-            | Op::S_INCPERFLEVEL
-            | Op::S_DECPERFLEVEL
-            | Op::S_TTRACEDATA
-            | Op::S_TTRACEDATA_IMM
-            | Op::S_VERSION
-            // No debugger sets the conditions of these branches.
-            | Op::S_CBRANCH_CDBGSYS
-            | Op::S_CBRANCH_CDBGUSER
-            | Op::S_CBRANCH_CDBGSYS_OR_USER
-            | Op::S_CBRANCH_CDBGSYS_AND_USER
-    ) || (inst.op == Op::S_SENDMSG && inst.imm & 0xff == MSG_DEALLOC_VGPRS)
 }

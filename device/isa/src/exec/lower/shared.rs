@@ -1,7 +1,8 @@
 //! Instructions that write vector registers shared by the halves of a wave64.
 
 use super::{Di, Lowered, Lowering};
-use crate::exec::di::Source;
+use crate::exec::di::{Role, Source};
+use crate::exec::properties::{Family, properties};
 use crate::exec::shared::{self, lanes};
 use crate::inst::{Inst, Op, Operand};
 
@@ -32,17 +33,18 @@ impl Lowering {
             inst.op,
             Op::V_MOVRELD_B32 | Op::V_MOVRELSD_B32 | Op::V_MOVRELSD_2_B32 | Op::V_SWAPREL_B32
         );
-        self.shared_writes = moved.then_some((self.shared_from, 256));
+        self.shared_writes = moved.then_some((self.shared_from, self.file.vgprs));
         let before = self.code.len();
         operation(self)?;
         let Some((first, end)) = self.shared_writes.take() else { return Ok(()) };
         let aux = match inst.op {
             Op::V_WRITELANE_B32 => lanes::ONE,
-            op if op.mnemonic().starts_with("v_wmma") => lanes::ALL,
+            op if matches!(properties(op).family, Family::Matrix) => lanes::ALL,
             _ => lanes::ACTIVE,
         };
         let src = self.code.last().map_or([Source::ZERO; 3], |element| element.src);
         self.code.insert(before, Di { src, aux, ..Di::new(shared::note) });
+        self.roles.insert(before, Role::Step);
         self.offsets.insert(before, self.at);
         self.emit_extra(Di { dst: first.into(), dst2: end.into(), ..Di::new(shared::join) });
         Ok(())

@@ -4,35 +4,17 @@ use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
-use crate::exec::di::{Handler, Kind, Source, flag};
-use crate::exec::exceptions::{self, Rule};
+use crate::exec::di::{Kind, Role, Source, flag};
+use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
-use crate::exec::{carry_clamp, dot, qsad, rounded};
-use crate::exec::{cmp, cvt, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int, vop3p, wmma};
+use crate::exec::properties::{Family, Properties, properties};
+use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_int, vop3p};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
-use crate::lanes::BackendKind;
+use crate::registers::slot;
 use crate::trap::EXCP_EN;
-use crate::wave::{TEMP_ROW, number};
-
-/// Table entry of an operation made from a scalar definition.
-pub(crate) fn table(op: Op, clamp: bool, backend: BackendKind) -> Option<Entry> {
-    if clamp && let Some(entry) = vop_clamp::entry(op, backend) {
-        return Some(entry);
-    }
-    let tables = [
-        vop_int::entry,
-        vop_f32::entry,
-        vop_f64::entry,
-        vop_f16::entry,
-        trans::entry,
-        cvt::entry,
-        qsad::entry,
-        dot::entry,
-    ];
-    tables.iter().find_map(|entry| entry(op, backend))
-}
+use crate::wave::TEMP_ROW;
 
 /// One operation and its operands: an instruction, or half of a VOPD.
 pub(super) struct Operation<'a> {
@@ -47,21 +29,12 @@ pub(super) struct Operation<'a> {
 
 impl Lowering {
     pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
-        if matches!(inst.op, Op::V_NOP | Op::V_PIPEFLUSH) {
-            return Ok(());
-        }
-        let [a, mut b, mut c, _] = inst.src;
-        if inst.dpp.is_some() {
-            // EXEC as a source is what it was before the permutation took lanes away.
-            for source in [&mut b, &mut c] {
-                *source = match *source {
-                    Operand::Sgpr(126) => Operand::Sgpr(control::EXEC_COPY),
-                    Operand::Sgpr(127) => Operand::Sgpr(control::EXEC_COPY + 1),
-                    Operand::Execz => Operand::Sgpr(control::EXECZ_COPY),
-                    _ => continue,
-                };
-                self.emit_extra(Di::new(control::copy_exec));
-            }
+        let [a, b, c, _] = inst.src;
+        // EXEC as a source is what it was before the permutation took lanes away.
+        let reads_exec = [b, c].into_iter().any(|source| source == Operand::Execz || self.is_exec(source));
+        self.copies_exec = inst.dpp.is_some() && reads_exec;
+        if self.copies_exec {
+            self.emit_extra(Di::new(control::copy_exec));
         }
         let permuted = match inst.dpp {
             Some(dpp) => {
@@ -77,7 +50,7 @@ impl Lowering {
         let operation = Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted };
         self.with_shared_writes(inst, |lowering| lowering.operation(&operation))?;
         // A mask the instruction writes to EXEC itself stays.
-        let to_exec = [inst.dst, inst.dst2].contains(&Operand::EXEC_LO);
+        let to_exec = [inst.dst, inst.dst2].contains(&Operand::Sgpr(self.file.exec));
         if permuted.is_some() && !to_exec {
             self.emit_extra(Di::new(lane::restore_exec));
         }
@@ -116,7 +89,7 @@ impl Lowering {
         let first = self.code.last_mut().ok_or(Unsupported)?;
         first.dst = TEMP_ROW as u32;
         self.operation(&y)?;
-        let mov = table(Op::V_MOV_B32, false, self.backend).ok_or(Unsupported)?;
+        let mov = vop_int::entry(Op::V_MOV_B32, self.backend).ok_or(Unsupported)?;
         let src = [
             Source { value: TEMP_ROW as u32, kind: Kind::Vector, ..Source::ZERO },
             Source::ZERO,
@@ -143,6 +116,7 @@ impl Lowering {
         let (x_row, y_row) = (self.row(x.src[1], 1)?, self.row(y.src[1], 1)?);
         let src = [self.source(x.src[0], width)?, self.source(y.src[0], width)?, second(x_row)];
         let (dst, dst2) = (self.row(x.dst, 1)?, self.row(y.dst, 1)?);
+        self.role = Role::Pair(x.op, y.op);
         self.emit(Di { dst, dst2, src, imm: y_row, ..Di::new(f) });
         Ok(true)
     }
@@ -183,11 +157,11 @@ impl Lowering {
         }
     }
 
-    fn records_exceptions(&self) -> bool {
+    pub(super) fn records_exceptions(&self) -> bool {
         self.mode & exceptions::WATCHED != 0
     }
 
-    fn watch(&mut self, element: Di) {
+    pub(super) fn watch(&mut self, element: Di) {
         if !core::mem::replace(&mut self.watches, true) && self.mode & EXCP_EN != 0 {
             self.emit_extra(Di::new(exceptions::begin));
         }
@@ -195,7 +169,7 @@ impl Lowering {
     }
 
     /// Flags of an operation on floats of these formats: modes other than the usual take the slow path.
-    fn float_flags(&self, formats: &[Format]) -> Result<u8, Unsupported> {
+    pub(super) fn float_flags(&self, formats: &[Format]) -> Result<u8, Unsupported> {
         let mut flags = 0;
         for format in formats {
             let (round, denormals) = match format {
@@ -223,41 +197,29 @@ impl Lowering {
 
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
         let o = &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), ..*o };
-        let mnemonic = o.op.mnemonic();
-        if let Some(entry) = rounded::entry(o.op, self.mode) {
-            return self.scalar_defined(o, &entry);
+        let backend = self.backend;
+        self.role = Role::Operation(o.op);
+        match properties(o.op).family {
+            Family::Vector(definitions) => {
+                let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };
+                let entry = rounded::entry(o.op, self.mode).or_else(clamped);
+                self.scalar_defined(o, &entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?)
+            }
+            Family::Carry => {
+                let clamped = if o.mods.clamp { carry_clamp::entry(o.op, backend) } else { None };
+                self.with_carry(o, &clamped.or_else(|| carry::entry(o.op, backend)).ok_or(Unsupported)?)
+            }
+            Family::Comparison => self.comparison(o),
+            Family::Packed => self.packed(o),
+            Family::Relative => self.relative(o),
+            Family::Special => self.special(o),
+            Family::Matrix => self.matrix(o),
+            _ => Err(Unsupported),
         }
-        if let Some(entry) = table(o.op, o.mods.clamp, self.backend) {
-            return self.scalar_defined(o, &entry);
-        }
-        if o.mods.clamp
-            && let Some(entry) = carry_clamp::entry(o.op, self.backend)
-        {
-            return self.with_carry(o, &entry);
-        }
-        if let Some(entry) = carry::entry(o.op, self.backend) {
-            return self.with_carry(o, &entry);
-        }
-        if mnemonic.starts_with("v_cmp") {
-            return self.comparison(o, mnemonic);
-        }
-        if let Some((handler, arity, format)) = vop3p::entry(o.op, o.mods.clamp) {
-            let handler = rounded::packed(o.op, self.mode).unwrap_or(handler);
-            return self.packed(o, handler, arity, format);
-        }
-        if let Ok(()) = self.rare_vector(o) {
-            return Ok(());
-        }
-        self.special(o)
     }
 
     fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
-        let signed = o.op.mnemonic().ends_with("i64");
-        // Only the first source of these is a float.
-        let integers = matches!(
-            o.op,
-            Op::V_LDEXP_F16 | Op::V_LDEXP_F32 | Op::V_LDEXP_F64 | Op::V_CVT_PK_U8_F32 | Op::V_TRIG_PREOP_F64
-        );
+        let &Properties { raises, signed, integers, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             let format = if entry.input != Format::Bits && entry.bits[n] == bits_of(entry.input) {
@@ -273,7 +235,7 @@ impl Lowering {
             *slot = source;
         }
         if self.records_exceptions()
-            && let Some(rule) = exceptions::rule(o.op, entry.input, entry.output)
+            && let Some(rule) = raises
         {
             self.watch(exceptions::element(rule, entry, src));
         }
@@ -315,7 +277,7 @@ impl Lowering {
     }
 
     fn with_carry(&mut self, o: &Operation<'_>, entry: &carry::CarryEntry) -> Lowered {
-        let signed = o.op == Op::V_MAD_I64_I32;
+        let signed = properties(o.op).signed;
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             *slot = self.operand(o, n, Width { bits: entry.bits[n], format: entry.format, signed })?;
@@ -326,17 +288,17 @@ impl Lowering {
         }
         let handler = rounded::with_carry(o.op, self.mode).unwrap_or(entry.handler);
         let carry = match entry.carry {
-            CarryIn::None => number::DUMP as u32,
-            CarryIn::Vcc => number::VCC as u32,
+            CarryIn::None => slot::DUMP as u32,
+            CarryIn::Vcc => slot::VCC as u32,
             CarryIn::Third => match o.src[2] {
-                Operand::NULL => control::ZERO as u32,
-                Operand::Sgpr(register) => u32::from(register),
+                null if self.is_null(null) => control::ZERO as u32,
+                Operand::Sgpr(register) => self.scalar_slot(register, self.halves)?,
                 _ => return Err(Unsupported),
             },
         };
         let dst = self.row(o.dst, entry.dst_bits / 32)?;
         let dst2 = match o.dst2 {
-            Operand::None => number::DUMP as u32,
+            Operand::None => slot::DUMP as u32,
             operand => self.scalar_destination(operand, self.halves)?,
         };
         let omod = self.omod(o, entry.format);
@@ -344,23 +306,24 @@ impl Lowering {
         Ok(())
     }
 
-    fn comparison(&mut self, o: &Operation<'_>, mnemonic: &str) -> Lowered {
-        let comparison = cmp::parse(mnemonic, self.backend).ok_or(Unsupported)?;
-        let signed = mnemonic.contains("_i64");
+    fn comparison(&mut self, o: &Operation<'_>) -> Lowered {
+        let comparison = cmp::parse(o.op.mnemonic(), self.backend).ok_or(Unsupported)?;
+        let &Properties { raises, signed, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(2) {
             let bits = comparison.bits[n];
             // The mask of a class test is an integer.
-            let format =
-                if n == 1 && mnemonic.contains("_class_") { Format::Bits } else { comparison.format };
+            let format = if n == 1 && comparison.is_class { Format::Bits } else { comparison.format };
             let mut source = self.operand(o, n, Width { bits, format, signed })?;
             if format == Format::Bits {
                 (source.neg, source.abs) = (false, false);
             }
             *slot = source;
         }
-        if self.records_exceptions() && comparison.format != Format::Bits && !mnemonic.contains("_class_") {
-            self.watch(exceptions::uniform_element(Rule::Quiet, comparison.format, 2, src));
+        if self.records_exceptions()
+            && let Some(rule) = raises
+        {
+            self.watch(exceptions::uniform_element(rule, comparison.format, 2, src));
         }
         // Comparing rounds nothing: any rounding mode will do.
         let flags = self.float_flags(&[comparison.format]).unwrap_or_default();
@@ -370,14 +333,15 @@ impl Lowering {
         Ok(())
     }
 
-    fn packed(&mut self, o: &Operation<'_>, handler: Handler, arity: usize, format: Format) -> Lowered {
+    fn packed(&mut self, o: &Operation<'_>) -> Lowered {
+        let (handler, arity, format) = vop3p::entry(o.op, o.mods.clamp).ok_or(Unsupported)?;
+        let handler = rounded::packed(o.op, self.mode).unwrap_or(handler);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(arity) {
             *slot = Source { abs: false, ..self.operand(o, n, Width { bits: 16, format, signed: false })? };
         }
         if self.records_exceptions()
-            && format == Format::F16
-            && let Some(rule) = exceptions::rule(o.op, format, format)
+            && let Some(rule) = properties(o.op).raises
         {
             let high = |n: usize| Source {
                 high: o.mods.op_sel_hi >> n & 1 != 0,
@@ -395,139 +359,6 @@ impl Lowering {
         }
         let dst = self.row(o.dst, 1)?;
         self.emit(Di { dst, src, imm, flags, ..Di::new(handler) });
-        Ok(())
-    }
-
-    fn special(&mut self, o: &Operation<'_>) -> Lowered {
-        let handler: Handler = match o.op {
-            Op::V_CNDMASK_B32 | Op::V_CNDMASK_B16 => return self.select(o),
-            Op::V_READFIRSTLANE_B32 | Op::V_READLANE_B32 => {
-                let src =
-                    [self.source(o.src[0], Width::B32)?, self.source(o.src[1], Width::B32)?, Source::ZERO];
-                let handler: Handler =
-                    if o.op == Op::V_READLANE_B32 { lane::readlane } else { lane::readfirstlane };
-                let dst = self.scalar_destination(o.dst, 1)?;
-                self.emit(Di { dst, src, ..Di::new(handler) });
-                return Ok(());
-            }
-            Op::V_WRITELANE_B32 => lane::writelane,
-            Op::V_MBCNT_LO_U32_B32 => lane::mbcnt_lo,
-            Op::V_MBCNT_HI_U32_B32 => lane::mbcnt_hi,
-            Op::V_SWAP_B32 => {
-                self.row(o.src[0], 1)?;
-                lane::swap
-            }
-            Op::V_PERMLANE16_B32 => lane::permlane16,
-            Op::V_PERMLANEX16_B32 => lane::permlanex16,
-            Op::V_PERMLANE64_B32 => lane::permlane64,
-            Op::V_DOT4_I32_IU8 => vop3p::dot4_iu8,
-            Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,
-            Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16 => return self.mix(o),
-            _ => return self.matrix(o),
-        };
-        let mut src = [Source::ZERO; 3];
-        for (n, source) in src.iter_mut().enumerate() {
-            *source = self.operand(o, n, Width::B32)?;
-        }
-        // The bits of `op_sel` are FETCH_INACTIVE and BOUND_CTRL of the permutations.
-        let aux = o.mods.op_sel & 3;
-        let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
-        let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, aux, flags, ..Di::new(handler) });
-        Ok(())
-    }
-
-    fn select(&mut self, o: &Operation<'_>) -> Lowered {
-        let half = o.op == Op::V_CNDMASK_B16;
-        let width = Width {
-            bits: if half { 16 } else { 32 },
-            format: if half { Format::F16 } else { Format::F32 },
-            signed: false,
-        };
-        let mask = self.source(o.src[2], Width::B32)?;
-        let mask = match o.src[2] {
-            Operand::NULL => Source { value: control::ZERO as u32, kind: Kind::Scalar, ..mask },
-            _ if half && mask.kind != Kind::Scalar => return Err(Unsupported),
-            _ => mask,
-        };
-        let src = [self.operand(o, 0, width)?, self.operand(o, 1, width)?, mask];
-        let handler: Handler = if half { lane::cndmask_b16 } else { lane::cndmask(self.backend) };
-        let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
-        let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, flags, ..Di::new(handler) });
-        Ok(())
-    }
-
-    /// `v_fma_mix*`: `op_sel_hi` says which sources are halves.
-    fn mix(&mut self, o: &Operation<'_>) -> Lowered {
-        let halves = o.mods.op_sel_hi & 7;
-        let mut src = [Source::ZERO; 3];
-        for (n, source) in src.iter_mut().enumerate() {
-            let bit = |mask: u8| mask >> n & 1 != 0;
-            let format = if bit(halves) { Format::F16 } else { Format::F32 };
-            *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
-            (source.high, source.neg, source.abs) = (bit(o.mods.op_sel), bit(o.mods.neg), bit(o.mods.abs));
-        }
-        let mut flags = self.float_flags(&[Format::F32, Format::F16])?;
-        if o.mods.clamp {
-            flags |= flag::CLAMP;
-        }
-        let single = o.op == Op::V_FMA_MIX_F32;
-        if self.records_exceptions() {
-            let narrowed = if single { 0 } else { flag::RETURN };
-            let imm = u32::from(halves);
-            self.watch(Di { src, imm, flags: flags | narrowed, ..Di::new(vop3p::watch_mix) });
-        }
-        let handler: Handler = if single { vop3p::fma_mix } else { vop3p::fma_mix_half };
-        if o.op == Op::V_FMA_MIXHI_F16 {
-            flags |= flag::DST_HIGH;
-        }
-        let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, imm: u32::from(halves), flags, ..Di::new(handler) });
-        Ok(())
-    }
-
-    fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
-        let (handler, registers, aux): (Handler, u32, u8) = match o.op {
-            Op::V_WMMA_F32_16X16X16_F16 => (wmma::f32_result::<false>(self.backend), 8, 0),
-            Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),
-            Op::V_WMMA_F16_16X16X16_F16 => (wmma::half_result::<false>(self.backend), 8, 0),
-            Op::V_WMMA_BF16_16X16X16_BF16 => (wmma::half_result::<true>(self.backend), 8, 0),
-            Op::V_WMMA_I32_16X16X16_IU8 => (wmma::integer, 4, 8),
-            Op::V_WMMA_I32_16X16X16_IU4 => (wmma::integer, 2, 4),
-            _ => return Err(Unsupported),
-        };
-        let float = !o.op.mnemonic().contains("_iu");
-        let rows = 8 / self.halves;
-        let vector = |value: u32, n: usize| Source {
-            value,
-            kind: Kind::Vector,
-            neg: o.mods.neg >> n & 1 != 0,
-            ..Source::ZERO
-        };
-        let a = vector(self.row(o.src[0], registers)?, 0);
-        let b = vector(self.row(o.src[1], registers)?, 1);
-        let c = match o.src[2] {
-            Operand::Vgpr(_) => vector(self.row(o.src[2], rows)?, 2),
-            other => self.source(
-                other,
-                Width { bits: 32, format: if float { Format::F32 } else { Format::Bits }, signed: false },
-            )?,
-        };
-        let mut flags = if o.mods.clamp { flag::CLAMP } else { 0 };
-        if o.mods.op_sel & 4 != 0 {
-            flags |= flag::DST_HIGH;
-        }
-        let dst = self.row(o.dst, rows)?;
-        let imm = u32::from(o.mods.neg_hi & 7);
-        self.emit(Di {
-            dst,
-            src: [a, b, Source { neg: o.mods.neg & 4 != 0, ..c }],
-            imm,
-            aux,
-            flags,
-            ..Di::new(handler)
-        });
         Ok(())
     }
 }

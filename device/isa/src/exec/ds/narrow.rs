@@ -1,0 +1,95 @@
+//! Loads and stores of 8 and 16 bits.
+
+use super::each_address;
+use crate::exec::di::{Di, Flow, Machine};
+use crate::wave::Wave;
+
+/// A load of 8 or 16 bits: what becomes of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Narrow {
+    /// 1 or 2.
+    pub(crate) bytes: u32,
+    pub(crate) signed: bool,
+    /// Writes 16 bits of the destination: the low or the high ones.
+    pub(crate) half: Option<Half>,
+}
+
+/// Half of a register.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    Low,
+    High,
+}
+
+impl Narrow {
+    /// Packed for [`Di::aux`].
+    pub(crate) fn pack(self) -> u8 {
+        let half = match self.half {
+            None => 0,
+            Some(Half::Low) => 1,
+            Some(Half::High) => 2,
+        };
+        self.bytes as u8 | u8::from(self.signed) << 2 | half << 3
+    }
+
+    /// The inverse of [`Narrow::pack`].
+    #[inline(always)]
+    pub(crate) fn unpack(aux: u8) -> Narrow {
+        let half = match aux >> 3 & 3 {
+            0 => None,
+            1 => Some(Half::Low),
+            _ => Some(Half::High),
+        };
+        Narrow { bytes: u32::from(aux & 3), signed: aux & 4 != 0, half }
+    }
+
+    /// The register after loading `value` over `old`.
+    #[inline(always)]
+    pub(crate) fn merge(self, old: u32, value: u16) -> u32 {
+        let wide = match (self.bytes, self.signed) {
+            (1, true) => i32::from(value as i8).cast_unsigned(),
+            (1, false) => u32::from(value & 255),
+            (_, true) => i32::from(value.cast_signed()).cast_unsigned(),
+            (_, false) => u32::from(value),
+        };
+        match self.half {
+            None => wide,
+            Some(Half::Low) => old & 0xffff_0000 | wide & 0xffff,
+            Some(Half::High) => old & 0xffff | wide << 16,
+        }
+    }
+}
+
+pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
+    each_address(w, m, d, |w, m, lane, at| {
+        let value = if !m.lds.contains(at, narrow.bytes) {
+            0
+        } else if narrow.bytes == 1 {
+            u16::from(m.lds.get::<1>(at)[0])
+        } else {
+            u16::from_le_bytes(m.lds.get(at))
+        };
+        let row = d.dst + lane / 32;
+        let new = narrow.merge(w.v.lane(row, lane & 31), value);
+        w.v.set_lane(row, lane & 31, new);
+    });
+    Flow::NEXT
+}
+
+pub(super) fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
+    each_address(w, m, d, |w, m, lane, at| {
+        let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);
+        let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
+        if !m.lds.contains(at, narrow.bytes) {
+            return;
+        }
+        if narrow.bytes == 1 {
+            m.lds.put(at, [value as u8]);
+        } else {
+            m.lds.put(at, (value as u16).to_le_bytes());
+        }
+    });
+    Flow::NEXT
+}

@@ -1,0 +1,210 @@
+//! Loads.
+
+#![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators would put lane operations into closures without the backend"
+)]
+
+use super::address::{Block, advance, block, block32, segment};
+use super::failure::{Failure, active, fail};
+use super::lane::load_lane;
+use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::ds::narrow::Narrow;
+use crate::exec::op::{exec_half, per_backend, split};
+use crate::lanes::Lanes;
+use crate::mem::MemoryFault;
+use crate::wave::Wave;
+
+#[inline(always)]
+pub(super) fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            if mask == 0 {
+                continue;
+            }
+            match load_chunk::<L, N>(w, m, d, half, chunk, mask) {
+                Ok(rows) => {
+                    for n in 0..N {
+                        let row = rows[n];
+                        let target = &mut w.v.row_mut(d.dst + n as u32 * w.halves + half)[chunk];
+                        if mask == u16::MAX {
+                            L::store(target, row);
+                        } else {
+                            L::store_mask(target, row, mask);
+                        }
+                    }
+                }
+                // What its other lanes loaded is in no register yet.
+                Err(failure) => return fail(w, m, d, (N as u32 * 4, half * 32 + chunk as u32 * 16), failure),
+            }
+        }
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+pub(super) fn load_chunk<L: Lanes, const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    half: u32,
+    chunk: usize,
+    mask: u16,
+) -> Result<[L::V; N], (Failure, u64)> {
+    let first_lane = half * 32 + chunk as u32 * 16;
+    if mask == u16::MAX {
+        let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
+        let mut rows = [L::splat(0); N];
+        match block::<L, N>(w, m, d, half, chunk) {
+            Block::Contiguous(va) => {
+                if load_run::<L, N>(m, va, &mut rows).map_err(chunk_fault)? {
+                    return Ok(rows);
+                }
+            }
+            Block::Uniform(va) => {
+                if let Some(words) = m.global.load_block::<N>(va).map_err(chunk_fault)? {
+                    for n in 0..N {
+                        rows[n] = L::splat(words[n]);
+                    }
+                    return Ok(rows);
+                }
+            }
+            Block::Private(va) => {
+                let mut whole = true;
+                for n in 0..N {
+                    let at = va.wrapping_add(n as u64 * 4 * u64::from(w.halves * 32));
+                    match m.global.load_block::<16>(at).map_err(chunk_fault)? {
+                        Some(words) => rows[n] = L::from_array(words),
+                        None => whole = false,
+                    }
+                }
+                if whole {
+                    return Ok(rows);
+                }
+            }
+            Block::None => {}
+        }
+    }
+    let mut values = [[0; 16]; N];
+    load_lanes(w, m, d, first_lane, mask, &mut values)?;
+    let mut rows = [L::splat(0); N];
+    for n in 0..N {
+        rows[n] = L::from_array(values[n]);
+    }
+    Ok(rows)
+}
+
+/// One lane after the other, whatever their addresses.
+#[inline(never)]
+pub(super) fn load_lanes(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    first_lane: u32,
+    mask: u16,
+    values: &mut [[u32; 16]],
+) -> Result<(), (Failure, u64)> {
+    let mut left = mask;
+    while left != 0 {
+        let i = left.trailing_zeros();
+        left &= left - 1;
+        let lane = first_lane + i;
+        let at = segment(w, m, d, lane);
+        for (n, row) in values.iter_mut().enumerate() {
+            row[i as usize & 15] =
+                load_lane(w, m, advance(at, n), lane).map_err(|failure| (failure, 1 << lane))?;
+        }
+    }
+    Ok(())
+}
+
+/// Loads sixteen elements of `N` dwords that lie one after the other; `false` when they are not in one page.
+#[inline(always)]
+pub(super) fn load_run<L: Lanes, const N: usize>(
+    m: &mut Machine<'_>,
+    va: u64,
+    rows: &mut [L::V; N],
+) -> Result<bool, MemoryFault> {
+    match N {
+        1 => {
+            let Some(words) = m.global.load_block::<16>(va)? else { return Ok(false) };
+            rows[0] = L::from_array(words);
+        }
+        2 => {
+            let Some(words) = m.global.load_block::<32>(va)? else { return Ok(false) };
+            let pair = L::deinterleave2(&words);
+            rows[0] = pair[0];
+            rows[1] = pair[1];
+        }
+        4 => {
+            let Some(words) = m.global.load_block::<64>(va)? else { return Ok(false) };
+            let quad = L::deinterleave4(&words);
+            rows[..4].copy_from_slice(&quad);
+        }
+        3 => {
+            let Some(words) = m.global.load_block::<48>(va)? else { return Ok(false) };
+            for n in 0..N {
+                let mut row = [0; 16];
+                for i in 0..16 {
+                    row[i] = words[i * N + n];
+                }
+                rows[n] = L::from_array(row);
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+per_backend! {
+    load_n [const N: usize] [N] |w, m, d, L| load::<L, N>(w, m, d)
+}
+
+/// A dword for each of 32 active lanes that lie together; everything else takes the general way.
+#[inline(always)]
+pub(super) fn load_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.halves == 1 && exec_half(w, 0) == u32::MAX {
+        let value = match block32::<L>(w, d, 0) {
+            Block::Contiguous(va) => m.global.load_vectors::<L>(va),
+            Block::Uniform(va) => match m.global.load_block::<1>(va) {
+                Ok(Some([word])) => Some([L::splat(word); 2]),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(value) = value {
+            let row = w.v.row_mut(d.dst);
+            L::store(&mut row[0], value[0]);
+            L::store(&mut row[1], value[1]);
+            return Flow::NEXT;
+        }
+    }
+    // SAFETY: the same backend, which whoever called this one had.
+    unsafe { load_n::<1>(L::KIND)(w, m, d) }
+}
+
+per_backend! {
+    load_b32 [] [] |w, m, d, L| load_dword::<L>(w, m, d)
+}
+
+pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
+    for lane in active(w) {
+        let at = segment(w, m, d, lane);
+        let value = if narrow.bytes == 1 {
+            load_lane::<u8>(w, m, at, lane).map(u16::from)
+        } else {
+            load_lane::<u16>(w, m, at, lane)
+        };
+        match value {
+            Ok(value) => {
+                let row = d.dst + lane / 32;
+                let new = narrow.merge(w.v.lane(row, lane & 31), value);
+                w.v.set_lane(row, lane & 31, new);
+            }
+            Err(failure) => return fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane)),
+        }
+    }
+    Flow::NEXT
+}

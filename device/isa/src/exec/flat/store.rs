@@ -1,0 +1,144 @@
+//! Stores.
+
+#![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
+
+use super::address::{Block, advance, block, block32, segment};
+use super::failure::{Failure, active, fail};
+use super::lane::{reach, store_lane};
+use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::ds::narrow::{Half, Narrow};
+use crate::exec::op::{exec_half, per_backend, split};
+use crate::lanes::Lanes;
+use crate::wave::Wave;
+
+#[inline(always)]
+pub(super) fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            if mask == 0 {
+                continue;
+            }
+            if let Err(failure) = store_chunk::<L, N>(w, m, d, half, chunk, mask) {
+                return fail(w, m, d, (N as u32 * 4, failure.1.trailing_zeros()), failure);
+            }
+        }
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+pub(super) fn store_chunk<L: Lanes, const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    half: u32,
+    chunk: usize,
+    mask: u16,
+) -> Result<(), (Failure, u64)> {
+    let first_lane = half * 32 + chunk as u32 * 16;
+    let row = |n: usize| &w.v.row(d.src[1].value + n as u32 * w.halves + half)[chunk];
+    if mask == u16::MAX {
+        let chunk_fault = |fault| (Failure::Memory(fault), u64::from(mask) << first_lane);
+        match block::<L, N>(w, m, d, half, chunk) {
+            Block::Contiguous(va) => {
+                let stored = match N {
+                    1 => m.global.store_block(va, &row(0).0),
+                    2 => m.global.store_block(va, &L::interleave2([L::load(row(0)), L::load(row(1))])),
+                    4 => m.global.store_block(
+                        va,
+                        &L::interleave4([L::load(row(0)), L::load(row(1)), L::load(row(2)), L::load(row(3))]),
+                    ),
+                    3 => {
+                        let rows = [row(0), row(1), row(2)];
+                        let words: [u32; 48] = core::array::from_fn(|i| rows[i % 3].0[i / 3]);
+                        m.global.store_block(va, &words)
+                    }
+                    _ => Ok(false),
+                };
+                if stored.map_err(chunk_fault)? {
+                    return Ok(());
+                }
+            }
+            // Sixteen dwords that begin at a multiple of their size are in one page.
+            Block::Private(va) if va.is_multiple_of(64) => {
+                let stride = 4 * u64::from(w.halves * 32);
+                m.global.reaches(va, (N as u64 - 1) * stride + 64).map_err(chunk_fault)?;
+                for n in 0..N {
+                    let at = va.wrapping_add(n as u64 * stride);
+                    m.global.store_block(at, &row(n).0).map_err(chunk_fault)?;
+                }
+                return Ok(());
+            }
+            Block::Private(_) | Block::Uniform(_) | Block::None => {}
+        }
+    }
+    store_lanes(w, m, d, first_lane, mask, N as u32)
+}
+
+/// One lane after the other, whatever their addresses.
+#[inline(never)]
+pub(super) fn store_lanes(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    first_lane: u32,
+    mask: u16,
+    words: u32,
+) -> Result<(), (Failure, u64)> {
+    let mut left = mask;
+    while left != 0 {
+        let lane = first_lane + left.trailing_zeros();
+        left &= left - 1;
+        let at = segment(w, m, d, lane);
+        if words > 1 {
+            reach(w, m, at, lane, words * 4).map_err(|failure| (failure, 1 << lane))?;
+        }
+        for n in 0..words as usize {
+            let value = w.v.lane(d.src[1].value + n as u32 * w.halves + lane / 32, lane & 31);
+            store_lane(w, m, advance(at, n), lane, value).map_err(|failure| (failure, 1 << lane))?;
+        }
+    }
+    Ok(())
+}
+
+per_backend! {
+    store_n [const N: usize] [N] |w, m, d, L| store::<L, N>(w, m, d)
+}
+
+/// As [`load_dword`].
+#[inline(always)]
+pub(super) fn store_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.halves == 1
+        && exec_half(w, 0) == u32::MAX
+        && let Block::Contiguous(va) = block32::<L>(w, d, 0)
+    {
+        let row = w.v.row(d.src[1].value);
+        if m.global.store_vectors::<L>(va, [L::load(&row[0]), L::load(&row[1])]) {
+            return Flow::NEXT;
+        }
+    }
+    // SAFETY: the same backend, which whoever called this one had.
+    unsafe { store_n::<1>(L::KIND)(w, m, d) }
+}
+
+per_backend! {
+    store_b32 [] [] |w, m, d, L| store_dword::<L>(w, m, d)
+}
+
+pub(super) fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
+    for lane in active(w) {
+        let at = segment(w, m, d, lane);
+        let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);
+        let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
+        let done = if narrow.bytes == 1 {
+            store_lane(w, m, at, lane, value as u8)
+        } else {
+            store_lane(w, m, at, lane, value as u16)
+        };
+        if let Err(failure) = done {
+            return fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane));
+        }
+    }
+    Flow::NEXT
+}

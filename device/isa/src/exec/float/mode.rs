@@ -1,0 +1,134 @@
+//! What `MODE`, `omod` and `clamp` do to sources and results.
+
+use super::{double, half, single};
+use crate::exec::op::{Format, Reg};
+
+/// Output modifiers of a single-precision result.
+#[inline(always)]
+pub(crate) fn output_f32(bits: u32, omod: u8, clamp: bool) -> u32 {
+    let scaled = match omod {
+        0 => bits,
+        _ => {
+            positive_zero(flush(single::unary(bits, |x| x * factor(omod) as f32), Format::F32), single::SIGN)
+        }
+    };
+    if clamp { single::saturate(scaled) } else { scaled }
+}
+
+/// What the output multiplier multiplies by.
+pub(super) fn factor(omod: u8) -> f64 {
+    match omod {
+        1 => 2.0,
+        2 => 4.0,
+        3 => 0.5,
+        _ => 1.0,
+    }
+}
+
+/// The output multiplier knows no negative zero.
+pub(super) fn positive_zero<T: Copy + PartialEq + Default>(value: T, negative_zero: T) -> T {
+    if value == negative_zero { T::default() } else { value }
+}
+
+/// Output modifiers of a result of `format`. The multiplier works only where denormal results are flushed.
+#[inline(always)]
+pub(crate) fn output<D: Reg>(value: D, format: Format, omod: u8, clamp: bool) -> D {
+    let bits = value.bits();
+    D::from_bits(match format {
+        Format::Bits => bits,
+        Format::F32 => output_f32(u32::from_bits(bits), omod, clamp).bits(),
+        Format::F16 => {
+            let bits = u16::from_bits(bits);
+            let scaled = match omod {
+                0 => bits,
+                _ => positive_zero(flush(half::unary(bits, |x| x * factor(omod)), format), 0x8000),
+            };
+            let saturated =
+                if half::is_nan(scaled) { 0 } else { half::from_f64(half::to_f64(scaled).clamp(0.0, 1.0)) };
+            if clamp { saturated.bits() & 0x7fff } else { scaled.bits() }
+        }
+        Format::F64 => {
+            let scaled = match omod {
+                0 => bits,
+                _ => positive_zero(flush(double::unary(bits, |x| x * factor(omod)), format), double::SIGN),
+            };
+            if clamp { double::saturate(scaled) } else { scaled }
+        }
+    })
+}
+
+/// `MODE.IEEE`.
+pub(crate) const IEEE: u32 = 1 << 9;
+/// `MODE.DX10_CLAMP`: clamping makes a NaN 0; without it a NaN stays one.
+pub(crate) const DX10_CLAMP: u32 = 1 << 8;
+
+/// As [`output`], with what `mode` says of NaNs.
+#[inline(always)]
+pub(crate) fn output_in_mode<D: Reg>(value: D, format: Format, omod: u8, clamp: bool, mode: u32) -> D {
+    let bits = value.bits();
+    let nan = match format {
+        Format::Bits => false,
+        Format::F16 => half::is_nan(u16::from_bits(bits)),
+        Format::F32 => single::is_nan(u32::from_bits(bits)),
+        Format::F64 => double::is_nan(bits),
+    };
+    output(value, format, omod, clamp && (mode & DX10_CLAMP != 0 || !nan))
+}
+
+/// `MODE.FP16_OVFL`: half-precision results that overflow become the largest finite number.
+pub(crate) const FP16_OVFL: u32 = 1 << 23;
+
+/// A half-precision result as `MODE.FP16_OVFL` wants it, from operands in `input`: infinities stay when an operand is one,
+/// and so does what dividing by zero or the logarithm of zero gives.
+pub(crate) fn limit_overflow<D: Reg>(result: D, input: Format, operands: &[u64]) -> D {
+    const HALF_INFINITY: u64 = 0x7c00;
+    if result.bits() & 0x7fff != HALF_INFINITY {
+        return result;
+    }
+    let (infinity, magnitude) = match input {
+        // Dot products of halves, two in each operand.
+        Format::Bits if operands.len() == 3 => {
+            let infinite = |bits: u64| bits & HALF_INFINITY == HALF_INFINITY;
+            let any = operands.iter().any(|bits| infinite(*bits) || infinite(*bits >> 16));
+            return if any { result } else { D::from_bits(result.bits() - 1) };
+        }
+        Format::Bits => return D::from_bits(result.bits() - 1),
+        Format::F16 => (HALF_INFINITY, 0x7fff),
+        Format::F32 => (0x7f80_0000, 0x7fff_ffff),
+        Format::F64 => (double::INFINITY, !double::SIGN),
+    };
+    let of_zero = matches!(operands, [only] if only & magnitude == 0);
+    let of_infinity = operands.iter().any(|bits| bits & infinity == infinity);
+    if of_zero || of_infinity { result } else { D::from_bits(result.bits() - 1) }
+}
+
+/// `FP_DENORM` bits of `MODE` for a format: bit 0 keeps input denormals, bit 1 keeps those of results.
+pub(super) fn denormals(format: Format, mode: u32) -> u32 {
+    match format {
+        Format::Bits => 3,
+        Format::F32 => mode >> 4 & 3,
+        Format::F16 | Format::F64 => mode >> 6 & 3,
+    }
+}
+
+pub(super) fn flush<T: Reg>(value: T, format: Format) -> T {
+    let bits = value.bits();
+    T::from_bits(match format {
+        Format::F32 if bits & 0x7f80_0000 == 0 => bits & 0x8000_0000,
+        Format::F16 if bits & 0x7c00 == 0 => bits & 0x8000,
+        Format::F64 if bits & double::INFINITY == 0 => bits & double::SIGN,
+        _ => bits,
+    })
+}
+
+/// A source as `MODE` lets the operation see it.
+#[inline(always)]
+pub(crate) fn flush_input<T: Reg>(value: T, format: Format, mode: u32) -> T {
+    if denormals(format, mode) & 1 == 0 { flush(value, format) } else { value }
+}
+
+/// A result as `MODE` lets it out.
+#[inline(always)]
+pub(crate) fn flush_output<T: Reg>(value: T, format: Format, mode: u32) -> T {
+    if denormals(format, mode) & 2 == 0 { flush(value, format) } else { value }
+}

@@ -1,0 +1,147 @@
+//! Vector ALU instructions that fit no table: selects, lane accesses, mixed precision, matrices.
+
+use super::operand::Width;
+use super::vector::Operation;
+use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::di::{Handler, Kind, Source, flag};
+use crate::exec::op::Format;
+use crate::exec::{control, dot, lane, vop3p, wmma};
+use crate::inst::{Op, Operand};
+
+impl Lowering {
+    pub(super) fn special(&mut self, o: &Operation<'_>) -> Lowered {
+        let handler: Handler = match o.op {
+            Op::V_CNDMASK_B32 | Op::V_CNDMASK_B16 => return self.select(o),
+            Op::V_READFIRSTLANE_B32 | Op::V_READLANE_B32 => {
+                let src =
+                    [self.source(o.src[0], Width::B32)?, self.source(o.src[1], Width::B32)?, Source::ZERO];
+                let handler: Handler =
+                    if o.op == Op::V_READLANE_B32 { lane::readlane } else { lane::readfirstlane };
+                let dst = self.scalar_destination(o.dst, 1)?;
+                self.emit(Di { dst, src, ..Di::new(handler) });
+                return Ok(());
+            }
+            Op::V_WRITELANE_B32 => lane::writelane,
+            Op::V_MBCNT_LO_U32_B32 => lane::mbcnt_lo,
+            Op::V_MBCNT_HI_U32_B32 => lane::mbcnt_hi,
+            Op::V_SWAP_B32 => {
+                self.row(o.src[0], 1)?;
+                lane::swap
+            }
+            Op::V_PERMLANE16_B32 => lane::permlane16,
+            Op::V_PERMLANEX16_B32 => lane::permlanex16,
+            Op::V_PERMLANE64_B32 => lane::permlane64,
+            Op::V_DOT4_I32_IU8 => vop3p::dot4_iu8,
+            Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,
+            Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16 => return self.mix(o),
+            Op::V_MQSAD_U32_U8 => return self.wide_sad(o),
+            Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>),
+            Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>),
+            _ => return Err(Unsupported),
+        };
+        let mut src = [Source::ZERO; 3];
+        for (n, source) in src.iter_mut().enumerate() {
+            *source = self.operand(o, n, Width::B32)?;
+        }
+        // The bits of `op_sel` are FETCH_INACTIVE and BOUND_CTRL of the permutations.
+        let aux = o.mods.op_sel & 3;
+        let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, aux, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    fn select(&mut self, o: &Operation<'_>) -> Lowered {
+        let half = o.op == Op::V_CNDMASK_B16;
+        let width = Width {
+            bits: if half { 16 } else { 32 },
+            format: if half { Format::F16 } else { Format::F32 },
+            signed: false,
+        };
+        let mask = self.source(o.src[2], Width::B32)?;
+        let mask = match o.src[2] {
+            null if self.is_null(null) => Source { value: control::ZERO as u32, kind: Kind::Scalar, ..mask },
+            _ if half && mask.kind != Kind::Scalar => return Err(Unsupported),
+            _ => mask,
+        };
+        let src = [self.operand(o, 0, width)?, self.operand(o, 1, width)?, mask];
+        let handler: Handler = if half { lane::cndmask_b16 } else { lane::cndmask(self.backend) };
+        let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    /// `v_fma_mix*`: `op_sel_hi` says which sources are halves.
+    fn mix(&mut self, o: &Operation<'_>) -> Lowered {
+        let halves = o.mods.op_sel_hi & 7;
+        let mut src = [Source::ZERO; 3];
+        for (n, source) in src.iter_mut().enumerate() {
+            let bit = |mask: u8| mask >> n & 1 != 0;
+            let format = if bit(halves) { Format::F16 } else { Format::F32 };
+            *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
+            (source.high, source.neg, source.abs) = (bit(o.mods.op_sel), bit(o.mods.neg), bit(o.mods.abs));
+        }
+        let mut flags = self.float_flags(&[Format::F32, Format::F16])?;
+        if o.mods.clamp {
+            flags |= flag::CLAMP;
+        }
+        let single = o.op == Op::V_FMA_MIX_F32;
+        if self.records_exceptions() {
+            let narrowed = if single { 0 } else { flag::RETURN };
+            let imm = u32::from(halves);
+            self.watch(Di { src, imm, flags: flags | narrowed, ..Di::new(vop3p::watch_mix) });
+        }
+        let handler: Handler = if single { vop3p::fma_mix } else { vop3p::fma_mix_half };
+        if o.op == Op::V_FMA_MIXHI_F16 {
+            flags |= flag::DST_HIGH;
+        }
+        let dst = self.row(o.dst, 1)?;
+        self.emit(Di { dst, src, imm: u32::from(halves), flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    pub(super) fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
+        let (handler, registers, aux): (Handler, u32, u8) = match o.op {
+            Op::V_WMMA_F32_16X16X16_F16 => (wmma::f32_result::<false>(self.backend), 8, 0),
+            Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),
+            Op::V_WMMA_F16_16X16X16_F16 => (wmma::half_result::<false>(self.backend), 8, 0),
+            Op::V_WMMA_BF16_16X16X16_BF16 => (wmma::half_result::<true>(self.backend), 8, 0),
+            Op::V_WMMA_I32_16X16X16_IU8 => (wmma::integer, 4, 8),
+            Op::V_WMMA_I32_16X16X16_IU4 => (wmma::integer, 2, 4),
+            _ => return Err(Unsupported),
+        };
+        let float = aux == 0;
+        let rows = 8 / self.halves;
+        let vector = |value: u32, n: usize| Source {
+            value,
+            kind: Kind::Vector,
+            neg: o.mods.neg >> n & 1 != 0,
+            ..Source::ZERO
+        };
+        let a = vector(self.row(o.src[0], registers)?, 0);
+        let b = vector(self.row(o.src[1], registers)?, 1);
+        let c = match o.src[2] {
+            Operand::Vgpr(_) => vector(self.row(o.src[2], rows)?, 2),
+            other => self.source(
+                other,
+                Width { bits: 32, format: if float { Format::F32 } else { Format::Bits }, signed: false },
+            )?,
+        };
+        let mut flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        if o.mods.op_sel & 4 != 0 {
+            flags |= flag::DST_HIGH;
+        }
+        let dst = self.row(o.dst, rows)?;
+        let imm = u32::from(o.mods.neg_hi & 7);
+        self.emit(Di {
+            dst,
+            src: [a, b, Source { neg: o.mods.neg & 4 != 0, ..c }],
+            imm,
+            aux,
+            flags,
+            ..Di::new(handler)
+        });
+        Ok(())
+    }
+}

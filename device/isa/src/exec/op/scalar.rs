@@ -1,0 +1,139 @@
+//! Handlers that apply a scalar definition to each lane, with any modifiers and modes.
+
+use crate::exec::di::{Di, Flow, Handler, Machine, flag};
+use crate::exec::float;
+use crate::exec::op::value::{Reg, exec_half, split};
+use crate::exec::op::{Format, VectorOp};
+use crate::lanes::BackendKind;
+use crate::wave::Wave;
+
+/// Sixteen lanes of an operation: the only code each operation without a lane form has to itself.
+pub(super) type Apply<A, B, C, D> = unsafe fn(&[A; 16], &[B; 16], &[C; 16], &mut [D; 16]);
+
+/// What [`each_lane`] needs to know about an operation.
+pub(super) struct Shape<A, B, C, D> {
+    apply: Apply<A, B, C, D>,
+    arity: usize,
+    input: Format,
+    output: Format,
+}
+
+/// Applies an operation to the active lanes. Not inlined: one copy serves all operations with the same operand types.
+#[inline(never)]
+#[expect(
+    unsafe_code,
+    reason = "the function applied is compiled for instructions the host was found to have"
+)]
+pub(super) fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(
+    w: &mut Wave,
+    d: &Di,
+    shape: &Shape<A, B, C, D>,
+) -> Flow {
+    let slow = d.flags & flag::SLOW != 0;
+    let modified = shape.output != Format::Bits && (d.omod != 0 || d.flags & flag::CLAMP != 0);
+    for half in 0..w.halves {
+        let exec = split(exec_half(w, half));
+        for (chunk, &mask) in exec.iter().enumerate() {
+            if mask == 0 {
+                continue;
+            }
+            let a = fetch::<A>(w, d, 0, shape.arity, half, chunk, shape.input, slow);
+            let b = fetch::<B>(w, d, 1, shape.arity, half, chunk, shape.input, slow);
+            let c = fetch::<C>(w, d, 2, shape.arity, half, chunk, shape.input, slow);
+            let mut r = [D::default(); 16];
+            // SAFETY: lowering took `apply` for a `Backend`, which proves this host has its instructions.
+            unsafe { (shape.apply)(&a, &b, &c, &mut r) };
+            if slow {
+                let mode = w.mode;
+                r = r.map(|x| float::flush_output(x, shape.output, mode));
+                let limited = shape.output == Format::F16 && mode & float::FP16_OVFL != 0;
+                if limited && d.flags & flag::NO_OVERFLOW == 0 {
+                    let floats = if d.flags & flag::INTEGERS != 0 { 1 } else { shape.arity };
+                    for (i, value) in r.iter_mut().enumerate() {
+                        let operands = [a[i].bits(), b[i].bits(), c[i].bits()];
+                        *value = float::limit_overflow(*value, shape.input, &operands[..floats]);
+                    }
+                }
+            }
+            if modified {
+                let (clamp, mode) = (d.flags & flag::CLAMP != 0, w.mode);
+                r = r.map(|x| float::output_in_mode(x, shape.output, d.omod, clamp, mode));
+            }
+            D::scatter(w, d, half, chunk, mask, &r);
+        }
+    }
+    Flow::NEXT
+}
+
+/// Sixteen lanes of source `n`, modifiers applied.
+#[inline(never)]
+#[expect(clippy::too_many_arguments, reason = "outlined to keep the code small")]
+pub(crate) fn fetch<T: Reg>(
+    w: &Wave,
+    d: &Di,
+    n: usize,
+    arity: usize,
+    half: u32,
+    chunk: usize,
+    format: Format,
+    slow: bool,
+) -> [T; 16] {
+    if n >= arity {
+        return [T::default(); 16];
+    }
+    let source = &d.src[n];
+    let mut values = T::gather(w, source, half, chunk);
+    if source.neg | source.abs {
+        values = values.map(|x| x.modify(format, source));
+    }
+    if slow && (n == 0 || d.flags & flag::INTEGERS == 0) {
+        values = values.map(|x| float::flush_input(x, format, w.mode));
+    }
+    values
+}
+
+#[inline(always)]
+pub(super) fn apply_all<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
+    for i in 0..16 {
+        r[i] = O::scalar(a[i], b[i], c[i]);
+    }
+}
+
+pub(super) fn apply_portable<O: VectorOp>(
+    a: &[O::A; 16],
+    b: &[O::B; 16],
+    c: &[O::C; 16],
+    r: &mut [O::D; 16],
+) {
+    apply_all::<O>(a, b, c, r);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn apply_avx2<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
+    apply_all::<O>(a, b, c, r);
+}
+
+pub(super) fn scalar_portable<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = Shape { apply: apply_portable::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
+    each_lane(w, d, &shape)
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) fn scalar_avx2<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = Shape { apply: apply_avx2::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
+    each_lane(w, d, &shape)
+}
+
+/// Handler that applies the scalar definition to each lane, with any modifiers and modes.
+pub(super) fn scalar_handler<O: VectorOp>(backend: BackendKind) -> Handler {
+    match backend {
+        // With a lane form this one is for rare modes only.
+        _ if O::LANES => scalar_portable::<O>,
+        BackendKind::Portable => scalar_portable::<O>,
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx2 | BackendKind::Avx512 => scalar_avx2::<O>,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => scalar_portable::<O>,
+    }
+}

@@ -1,0 +1,49 @@
+//! How often each operation is executed.
+
+use super::di::Role;
+use crate::code_cache::Region;
+use crate::inst::Op;
+
+/// Executions of every operation; those with any lane off count as one as well. Waits, hints and nops do not count.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    counts: Box<[u64]>,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Profile {
+    /// Nothing executed yet.
+    pub fn new() -> Self {
+        Profile { counts: vec![0; Op::COUNT].into_boxed_slice() }
+    }
+
+    /// Executions of `op`. Each half of a VOPD counts for its own operation.
+    pub fn executed(&self, op: Op) -> u64 {
+        self.counts[op as usize]
+    }
+
+    /// The operations that were executed, most frequent first.
+    pub fn by_count(&self) -> Vec<(Op, u64)> {
+        let mut all: Vec<(Op, u64)> =
+            Op::ALL.iter().map(|&op| (op, self.executed(op))).filter(|(_, count)| *count > 0).collect();
+        all.sort_by_key(|&(op, count)| (core::cmp::Reverse(count), op));
+        all
+    }
+
+    /// Counts the element `index` of a region.
+    pub(super) fn count(&mut self, region: &Region, index: usize) {
+        match region.roles.get(index) {
+            Some(&Role::Operation(op)) => self.counts[op as usize] += 1,
+            Some(&Role::Pair(x, y)) => {
+                self.counts[x as usize] += 1;
+                self.counts[y as usize] += 1;
+            }
+            Some(Role::Step) | None => {}
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What is known of an operation besides its definition: one row per operation, one column per question.
+//!
+//! Lowering, the exception rules and whatever else wants to know something of an operation ask this table, and not the
+//! operation's mnemonic. The rows are in files by kind of instruction; the table is put together, and an operation that is
+//! in it twice refused, when the crate is compiled.
+
+mod compare;
+mod memory;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod vector;
+
+use super::exceptions::Rule;
+use super::op::Entry;
+use crate::inst::Op;
+use crate::lanes::BackendKind;
+
+/// Definitions of one file of vector operations.
+pub(crate) type Definitions = fn(Op, BackendKind) -> Option<Entry>;
+
+/// Which part of lowering an operation is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Family {
+    /// No semantics: images, exports, interpolation.
+    Absent,
+    /// Nothing to do in an engine that finishes each instruction before the next: waits, hints, cache control.
+    Nothing,
+    /// A scalar operation with a definition.
+    Scalar,
+    /// `s_*_saveexec_*` and `s_*_wrexec_*`.
+    ExecMask,
+    /// A scalar move relative to `M0`.
+    ScalarRelative,
+    /// The loop over a wave's halves.
+    HalfLoop,
+    /// Branches, messages, hardware registers.
+    Control,
+    /// Scalar loads.
+    ScalarMemory,
+    /// A vector operation with a definition in one of the tables.
+    Vector(Definitions),
+    /// A vector operation with a lane mask beside its registers.
+    Carry,
+    /// A comparison.
+    Comparison,
+    /// Two halves of a register at once.
+    Packed,
+    /// A vector move relative to `M0`.
+    Relative,
+    /// What else looks at vector registers in a way of its own.
+    Special,
+    /// A matrix multiplication.
+    Matrix,
+    /// LDS.
+    Lds,
+    /// LDS addressed by lane, or exchanges beyond the ordinary atomics.
+    LdsExchange,
+    /// Global wave sync.
+    GlobalWaveSync,
+    /// FLAT, GLOBAL, SCRATCH.
+    Flat,
+    /// Global memory addressed by lane.
+    ByLane,
+    /// MUBUF, MTBUF.
+    Buffer,
+}
+
+impl Family {
+    /// Whether its instructions are those of the vector ALU, with DPP and modifiers.
+    pub(crate) fn is_vector(self) -> bool {
+        matches!(
+            self,
+            Family::Vector(_)
+                | Family::Carry
+                | Family::Comparison
+                | Family::Packed
+                | Family::Relative
+                | Family::Special
+                | Family::Matrix
+        )
+    }
+}
+
+/// Where an operation accesses memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// By scalar address, through the scalar cache.
+    Scalar,
+    /// As [`Space::Scalar`], through a buffer descriptor.
+    ScalarBuffer,
+    /// Whichever the address says.
+    Flat,
+    Global,
+    /// Private memory of a lane.
+    Scratch,
+    /// Through a buffer descriptor.
+    Buffer,
+    Lds,
+    /// Through a buffer descriptor to LDS.
+    BufferToLds,
+}
+
+/// What an operation does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Load,
+    Store,
+    /// Read-modify-write.
+    Atomic,
+}
+
+/// When an operation looks for what waves of other workgroups write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Never,
+    /// When it is to bypass caches (`GLC`, `DLC`).
+    Coherently,
+    /// It invalidates caches.
+    Always,
+}
+
+/// An operation's row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Properties {
+    pub(crate) family: Family,
+    /// How it raises float exceptions, if it does.
+    pub(crate) raises: Option<Rule>,
+    /// What it does to which memory.
+    pub(crate) memory: Option<(Space, Effect)>,
+    pub(crate) looks: Looks,
+    /// Execution never continues behind it.
+    pub(crate) ends: bool,
+    /// Its operands of 64 bits are signed, and so are literals among them.
+    pub(crate) signed: bool,
+    /// Its 16-bit constant is zero-extended.
+    pub(crate) zero_extends: bool,
+    /// Its sources after the first are integers, although the first is a float.
+    pub(crate) integers: bool,
+}
+
+type Row = (Op, Properties);
+
+const fn of(family: Family) -> Properties {
+    Properties {
+        family,
+        raises: None,
+        memory: None,
+        looks: Looks::Never,
+        ends: false,
+        signed: false,
+        zero_extends: false,
+        integers: false,
+    }
+}
+
+impl Properties {
+    /// Whether an instruction looks for what other waves write, if it is to bypass caches or not.
+    pub(crate) fn looks(&self, coherent: bool) -> bool {
+        match self.looks {
+            Looks::Never => false,
+            Looks::Coherently => coherent,
+            Looks::Always => true,
+        }
+    }
+
+    const fn raises(self, rule: Rule) -> Self {
+        Properties { raises: Some(rule), ..self }
+    }
+
+    const fn memory(self, space: Space, effect: Effect) -> Self {
+        Properties { memory: Some((space, effect)), ..self }
+    }
+
+    const fn coherent(self) -> Self {
+        Properties { looks: Looks::Coherently, ..self }
+    }
+
+    const fn invalidates(self) -> Self {
+        Properties { looks: Looks::Always, ..self }
+    }
+
+    const fn ends(self) -> Self {
+        Properties { ends: true, ..self }
+    }
+
+    const fn signed(self) -> Self {
+        Properties { signed: true, ..self }
+    }
+
+    const fn zero_extends(self) -> Self {
+        Properties { zero_extends: true, ..self }
+    }
+
+    const fn integers(self) -> Self {
+        Properties { integers: true, ..self }
+    }
+}
+
+static TABLE: [Properties; Op::COUNT] = table(&[scalar::ROWS, vector::ROWS, compare::ROWS, memory::ROWS]);
+
+const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
+    let mut table = [of(Family::Absent); Op::COUNT];
+    let mut listed = [false; Op::COUNT];
+    let mut file = 0;
+    while file < files.len() {
+        let rows = files[file];
+        let mut row = 0;
+        while row < rows.len() {
+            let (op, properties) = rows[row];
+            assert!(!listed[op as usize], "an operation has two rows");
+            listed[op as usize] = true;
+            table[op as usize] = properties;
+            row += 1;
+        }
+        file += 1;
+    }
+    table
+}
+
+/// What is known of an operation.
+pub(crate) fn properties(op: Op) -> &'static Properties {
+    &TABLE[op as usize]
+}

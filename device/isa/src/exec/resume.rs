@@ -1,0 +1,70 @@
+//! Going on with a memory instruction that faulted in the middle.
+//!
+//! Lanes are done one after the other, and the first that cannot be done ends the instruction: the lanes below are done,
+//! the others have written nothing. The wave remembers which are done. When it comes back to the instruction, because
+//! the host has mapped what was missing or because a trap handler returns to it, only the lanes that are left take part.
+
+use super::di::{Flow, Role};
+use super::properties::properties;
+use crate::code_cache::Region;
+use crate::registers::slot;
+use crate::wave::Wave;
+
+/// An instruction that faulted, and the lanes it has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PartlyDone {
+    pc: u64,
+    lanes: u64,
+}
+
+/// What [`begin`] took away.
+pub(super) struct Rest {
+    exec: u64,
+    done: u64,
+}
+
+impl Wave {
+    /// Notes that the instruction at hand, which is about to fault, has done the active lanes below `lane`.
+    pub(super) fn did_lanes_below(&mut self, lane: u32) {
+        let below = 1_u64.checked_shl(lane).map_or(u64::MAX, |bit| bit - 1);
+        let exists = if self.halves == 1 { u64::from(u32::MAX) } else { u64::MAX };
+        self.done = self.exec() & exists & below;
+    }
+
+    /// Whether an instruction of the program, or in the trap handler of the handler, is partly done.
+    #[inline(always)]
+    pub(super) fn is_partly_done(&self) -> bool {
+        self.partly_done[usize::from(self.is_privileged())].lanes != 0
+    }
+
+    /// Remembers what the instruction at `pc`, which has faulted, has done.
+    pub(super) fn remember_done(&mut self) {
+        let lanes = core::mem::take(&mut self.done);
+        self.partly_done[usize::from(self.is_privileged())] = PartlyDone { pc: self.pc, lanes };
+    }
+}
+
+/// Leaves EXEC the lanes that the instruction at element `at` has not done yet, if it is the one that faulted.
+pub(super) fn begin(w: &mut Wave, region: &Region, at: usize) -> Option<Rest> {
+    let privileged = usize::from(w.is_privileged());
+    // Whatever comes next, afterwards there is nothing to go on with.
+    let PartlyDone { pc, lanes } = core::mem::take(&mut w.partly_done[privileged]);
+    let offset = region.offsets.get(at)?;
+    let elements =
+        region.roles.iter().zip(&region.offsets).skip(at).take_while(|(_, other)| *other == offset);
+    let accesses = |role: &Role| matches!(role, Role::Operation(op) if properties(*op).memory.is_some());
+    if lanes == 0 || pc != region.pc_of(at) || !elements.into_iter().any(|(role, _)| accesses(role)) {
+        return None;
+    }
+    let rest = Rest { exec: w.exec(), done: lanes };
+    w.set_pair(slot::EXEC, rest.exec & !lanes);
+    Some(rest)
+}
+
+/// Gives EXEC back after the instruction, which may have faulted again.
+pub(super) fn end(w: &mut Wave, rest: &Rest, flow: Flow) {
+    w.set_pair(slot::EXEC, rest.exec);
+    if flow == Flow::FAULT {
+        w.done |= rest.done;
+    }
+}

@@ -1,0 +1,160 @@
+//! A worker's cache of translations.
+
+use super::{Access, FaultKind, MemoryFault, Mmu};
+
+const PAGE_BITS: u32 = 12;
+/// Bytes of the unit the TLB caches.
+pub(crate) const PAGE_SIZE: u64 = 1 << PAGE_BITS;
+const ENTRIES: usize = 1024;
+const NO_PAGE: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Page number readable through this entry, or `NO_PAGE`.
+    read: u64,
+    /// Page number writable through this entry, or `NO_PAGE`.
+    write: u64,
+    /// Host address minus GPU virtual address.
+    delta: u64,
+}
+
+/// A stretch of memory that one translation covered, as far as whole pages of it go.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    first_page: u64,
+    /// 0: nothing.
+    pages: u64,
+    delta: u64,
+    writable: bool,
+}
+
+/// Ranges kept; each serves the first access to each of its pages.
+const RANGES: usize = 16;
+const NO_RANGE: Range = Range { first_page: 0, pages: 0, delta: 0, writable: false };
+
+const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
+
+/// A worker's cache of translations, dropped when the address space's generation changes.
+///
+/// In front are single pages, direct-mapped and hashed; behind them a few ranges as large as the mappings they came
+/// from (fragments of 64 KiB, 2 MiB and more), so that walking memory does not mean walking its page tables.
+#[derive(Debug)]
+pub struct Tlb {
+    entries: Box<[Entry; ENTRIES]>,
+    ranges: [Range; RANGES],
+    /// Range to be replaced next.
+    oldest: usize,
+    owner: (u64, u64),
+    misses: u64,
+}
+
+impl Default for Tlb {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tlb {
+    /// An empty TLB.
+    pub fn new() -> Self {
+        Tlb {
+            entries: Box::new([EMPTY; ENTRIES]),
+            ranges: [NO_RANGE; RANGES],
+            oldest: 0,
+            owner: (0, 0),
+            misses: 0,
+        }
+    }
+
+    /// Translations that were not cached, since creation.
+    pub fn misses(&self) -> u64 {
+        self.misses
+    }
+
+    /// Forgets every translation.
+    pub fn clear(&mut self) {
+        self.entries.fill(EMPTY);
+        self.ranges = [NO_RANGE; RANGES];
+    }
+
+    /// Drops what belongs to another address space or an older generation.
+    pub(crate) fn synchronise(&mut self, mmu: &dyn Mmu) {
+        let owner = (mmu.context(), mmu.generation());
+        if owner != self.owner {
+            self.clear();
+            self.owner = owner;
+        }
+    }
+
+    /// Host address of `va`, good to the end of its page.
+    #[inline(always)]
+    pub(crate) fn lookup(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+        let page = va >> PAGE_BITS;
+        let entry = &self.entries[slot(page)];
+        let tag = if matches!(access, Access::Write | Access::Atomic) { entry.write } else { entry.read };
+        if tag == page && !matches!(access, Access::Execute) {
+            return Ok(host_pointer(va.wrapping_add(entry.delta)));
+        }
+        self.fill(mmu, va, access)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+        let page = va >> PAGE_BITS;
+        let needs_write = matches!(access, Access::Write | Access::Atomic);
+        if !matches!(access, Access::Execute)
+            && let Some(range) = self.ranges.iter().find(|range| {
+                page.wrapping_sub(range.first_page) < range.pages && (range.writable || !needs_write)
+            })
+        {
+            let write = if range.writable { page } else { NO_PAGE };
+            self.entries[slot(page)] = Entry { read: page, write, delta: range.delta };
+            return Ok(host_pointer(va.wrapping_add(range.delta)));
+        }
+        self.misses += 1;
+        let mapping = mmu.translate(va, access)?;
+        let start = page << PAGE_BITS;
+        let allowed = match access {
+            Access::Read => true,
+            Access::Write | Access::Atomic => mapping.writable,
+            Access::Execute => mapping.executable,
+        };
+        // A mapping that does not cover the whole page would let later accesses to that page run past its end.
+        let last = mapping.len.checked_sub(1).and_then(|last| mapping.va.checked_add(last));
+        let covers = mapping.va <= start && last.is_some_and(|last| last >= start | (PAGE_SIZE - 1));
+        if !allowed || !covers {
+            let kind = if allowed { FaultKind::Bus } else { FaultKind::Permission };
+            return Err(MemoryFault { va, access, kind, lanes: 0 });
+        }
+        let delta = (mapping.host as u64).wrapping_sub(mapping.va);
+        // Instruction fetch may be allowed where loads are not: such a mapping serves this access alone.
+        if matches!(access, Access::Execute) {
+            return Ok(host_pointer(va.wrapping_add(delta)));
+        }
+        let first_page = mapping.va.div_ceil(PAGE_SIZE);
+        let end = mapping.va.saturating_add(mapping.len) / PAGE_SIZE;
+        if end > first_page + 1 {
+            let range = Range { first_page, pages: end - first_page, delta, writable: mapping.writable };
+            self.ranges[self.oldest] = range;
+            self.oldest = (self.oldest + 1) % RANGES;
+        }
+        let write = if mapping.writable { page } else { NO_PAGE };
+        self.entries[slot(page)] = Entry { read: page, write, delta };
+        Ok(host_pointer(va.wrapping_add(delta)))
+    }
+}
+
+#[inline(always)]
+fn slot(page: u64) -> usize {
+    // Streams a power of two apart must not share a slot: mix the high page bits in.
+    let mixed = page ^ (page >> 10) ^ (page >> 19);
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the table's size")]
+    let index = mixed as usize & (ENTRIES - 1);
+    index
+}
+
+#[inline(always)]
+fn host_pointer(address: u64) -> *mut u8 {
+    core::ptr::with_exposed_provenance_mut(address as usize)
+}

@@ -1,0 +1,243 @@
+//! The register file of each architecture: how many registers there are, and which number means which.
+//!
+//! Instructions name scalar registers by numbers that differ between architectures (`M0` is 125 on gfx11 and 124 on gfx9).
+//! The engine keeps them in the same places for all of them ([`slot`]); lowering asks the architecture's
+//! [`RegisterFile`] where a number lies, so that nothing looks it up while code runs.
+//!
+//! Sources: scalar operand numbers, LLVM `SIRegisterInfo.td`; hardware registers, LLVM `SIDefines.h` (`AMDGPU::Hwreg::Id`).
+
+use core::fmt;
+
+use crate::inst::Arch;
+
+/// Where a wave keeps scalar registers and what is read as one. The first 128 are numbered as on gfx11.
+pub(crate) mod slot {
+    pub(crate) const VCC: usize = 106;
+    pub(crate) const TTMP0: usize = 108;
+    pub(crate) const M0: usize = 125;
+    pub(crate) const EXEC: usize = 126;
+    /// 1/(2π) in double precision: the one 64-bit constant with digits in both halves.
+    pub(crate) const INV_TWO_PI: usize = 248;
+    /// `src_vccz`, refreshed only for instructions that name it.
+    pub(crate) const VCCZ: usize = 251;
+    /// `src_execz`, refreshed only for instructions that name it.
+    pub(crate) const EXECZ: usize = 252;
+    /// `src_scc`: SCC lives here, as 0 or 1.
+    pub(crate) const SCC: usize = 253;
+    /// Where writes to `NULL` go: two registers nothing reads.
+    pub(crate) const DUMP: usize = 254;
+}
+
+/// Trap temporaries of every architecture.
+pub(crate) const TTMPS: usize = 16;
+
+/// A hardware register that `s_getreg_b32` and `s_setreg_b32` reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum HardwareRegister {
+    Mode,
+    Status,
+    TrapSts,
+    GprAlloc,
+    LdsAlloc,
+    IbSts,
+    ShMemBases,
+    FlatScratchLow,
+    FlatScratchHigh,
+    HwId1,
+    HwId2,
+    IbSts2,
+    ShaderCycles,
+}
+
+impl HardwareRegister {
+    const ALL: [HardwareRegister; 13] = {
+        use HardwareRegister::*;
+        [
+            Mode,
+            Status,
+            TrapSts,
+            GprAlloc,
+            LdsAlloc,
+            IbSts,
+            ShMemBases,
+            FlatScratchLow,
+            FlatScratchHigh,
+            HwId1,
+            HwId2,
+            IbSts2,
+            ShaderCycles,
+        ]
+    };
+
+    /// The register a lowered instruction holds as a number.
+    pub(crate) fn from_number(number: u8) -> Option<HardwareRegister> {
+        HardwareRegister::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether `s_setreg_b32` may name it.
+    pub(crate) fn is_writable(self) -> bool {
+        use HardwareRegister::{FlatScratchHigh, FlatScratchLow, IbSts, Mode, Status, TrapSts};
+        matches!(self, Mode | Status | TrapSts | IbSts | FlatScratchLow | FlatScratchHigh)
+    }
+}
+
+/// Registers of an architecture, by the numbers its instructions have for them.
+#[derive(Debug)]
+pub(crate) struct RegisterFile {
+    /// Vector registers a wave can have.
+    pub(crate) vgprs: u16,
+    /// Scalar registers `s0..` a wave has.
+    pub(crate) sgprs: u8,
+    /// `VCC`, a pair.
+    pub(crate) vcc: u8,
+    /// `ttmp0`, the first of sixteen.
+    pub(crate) ttmp0: u8,
+    /// Reads as 0, and drops what is written; not everywhere.
+    pub(crate) null: Option<u8>,
+    pub(crate) m0: u8,
+    /// `EXEC`, a pair.
+    pub(crate) exec: u8,
+    /// Numbers of the hardware registers there are.
+    pub(crate) hardware: &'static [(u8, HardwareRegister)],
+}
+
+const GFX11: RegisterFile = {
+    use HardwareRegister::*;
+    RegisterFile {
+        vgprs: 256,
+        sgprs: 106,
+        vcc: 106,
+        ttmp0: 108,
+        null: Some(124),
+        m0: 125,
+        exec: 126,
+        hardware: &[
+            (1, Mode),
+            (2, Status),
+            (3, TrapSts),
+            (5, GprAlloc),
+            (6, LdsAlloc),
+            (7, IbSts),
+            (15, ShMemBases),
+            (20, FlatScratchLow),
+            (21, FlatScratchHigh),
+            (23, HwId1),
+            (24, HwId2),
+            (28, IbSts2),
+            (29, ShaderCycles),
+        ],
+    }
+};
+
+/// The files of all architectures.
+static FILES: [RegisterFile; 1] = [GFX11];
+
+/// Most vector registers a wave of any architecture can have.
+pub const MAX_VGPRS: u16 = GFX11.vgprs;
+
+impl Arch {
+    /// Its registers.
+    pub(crate) fn registers(self) -> &'static RegisterFile {
+        match self {
+            Arch::Gfx1100 => &FILES[0],
+        }
+    }
+}
+
+impl RegisterFile {
+    /// Where scalar register `number` is kept; `None` for `NULL` and for what is no register.
+    pub(crate) fn slot(&self, number: u8) -> Option<usize> {
+        let within = |first: u8, count: u8| number.checked_sub(first).filter(|n| *n < count).map(usize::from);
+        if Some(number) == self.null {
+            return None;
+        }
+        within(0, self.sgprs)
+            .or_else(|| within(self.vcc, 2).map(|n| slot::VCC + n))
+            .or_else(|| within(self.ttmp0, TTMPS as u8).map(|n| slot::TTMP0 + n))
+            .or_else(|| within(self.m0, 1).map(|n| slot::M0 + n))
+            .or_else(|| within(self.exec, 2).map(|n| slot::EXEC + n))
+    }
+
+    /// Where `count` registers from `number` on are kept, if they are there and side by side.
+    pub(crate) fn slots(&self, number: u8, count: u32) -> Option<usize> {
+        let first = self.slot(number)?;
+        let follows = |n: u32| {
+            let number = u8::try_from(u32::from(number) + n).ok()?;
+            self.slot(number).filter(|slot| *slot == first + n as usize)
+        };
+        (1..count).all(|n| follows(n).is_some()).then_some(first)
+    }
+
+    /// The hardware register with a number.
+    pub(crate) fn hardware(&self, number: u32) -> Option<HardwareRegister> {
+        self.hardware.iter().find(|(known, _)| u32::from(*known) == number).map(|(_, register)| *register)
+    }
+
+    /// The name of a scalar register.
+    pub(crate) fn name(&'static self, number: u8) -> ScalarName {
+        ScalarName { file: self, number }
+    }
+}
+
+/// A scalar register's name.
+pub(crate) struct ScalarName {
+    file: &'static RegisterFile,
+    number: u8,
+}
+
+impl fmt::Display for ScalarName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.file.slot(self.number) {
+            Some(slot::VCC) => f.write_str("vcc_lo"),
+            Some(at) if at == slot::VCC + 1 => f.write_str("vcc_hi"),
+            Some(at) if (slot::TTMP0..slot::TTMP0 + TTMPS).contains(&at) => {
+                write!(f, "ttmp{}", at - slot::TTMP0)
+            }
+            Some(slot::M0) => f.write_str("m0"),
+            Some(slot::EXEC) => f.write_str("exec_lo"),
+            Some(at) if at == slot::EXEC + 1 => f.write_str("exec_hi"),
+            Some(at) => write!(f, "s{at}"),
+            None => f.write_str("null"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of gfx9: no `NULL`, `M0` at 124, fewer scalar registers.
+    static OTHER: RegisterFile =
+        RegisterFile { sgprs: 102, null: None, m0: 124, hardware: &[(4, HardwareRegister::HwId1)], ..GFX11 };
+
+    #[test]
+    fn registers_of_gfx11_are_kept_under_their_numbers() {
+        let file = Arch::Gfx1100.registers();
+        for number in 0..=255 {
+            let expected = (number < 128 && number != 124).then_some(usize::from(number));
+            assert_eq!(file.slot(number), expected, "{number}");
+        }
+        assert_eq!(file.slots(122, 2), Some(122));
+        assert_eq!((file.slots(122, 4), file.slots(127, 2)), (None, None), "beyond NULL, and beyond EXEC");
+    }
+
+    #[test]
+    fn registers_of_another_architecture_are_kept_in_the_same_places() {
+        assert_eq!(OTHER.slot(124), Some(slot::M0));
+        assert_eq!((OTHER.slot(125), OTHER.slot(102)), (None, None));
+        assert_eq!((OTHER.slot(126), OTHER.slot(108)), (Some(slot::EXEC), Some(slot::TTMP0)));
+        assert_eq!(OTHER.slots(100, 4), None, "s[100:103] are not all there");
+        assert_eq!(OTHER.name(124).to_string(), "m0");
+        assert_eq!(OTHER.hardware(4), Some(HardwareRegister::HwId1));
+        assert_eq!((OTHER.hardware(23), GFX11.hardware(4)), (None, None));
+    }
+
+    #[test]
+    fn hardware_registers_are_numbered_as_listed() {
+        for (number, register) in (0..).zip(HardwareRegister::ALL) {
+            assert_eq!(register as u8, number);
+            assert_eq!(HardwareRegister::from_number(number), Some(register));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Code of the address spaces that waves run in, which all workers share.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use belfry_isa::code_cache::SharedCode;
+use belfry_isa::inst::Arch;
+use belfry_isa::lanes::Backend;
+
+/// The code of each address space that a worker has a cache of.
+#[derive(Debug)]
+pub(super) struct CodeSpaces {
+    arch: Arch,
+    backend: Backend,
+    /// By [`Mmu::context`](belfry_isa::mem::Mmu::context). The workers' caches own the code.
+    spaces: Mutex<Vec<(u64, Weak<SharedCode>)>>,
+}
+
+impl CodeSpaces {
+    /// No code yet; it is of `arch`, executed by `backend`.
+    pub(super) fn new(arch: Arch, backend: Backend) -> CodeSpaces {
+        CodeSpaces { arch, backend, spaces: Mutex::default() }
+    }
+
+    /// The code of an address space, for a worker that begins to run waves in it.
+    pub(super) fn of(&self, context: u64) -> Arc<SharedCode> {
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) =
+            spaces.iter().find(|(known, _)| *known == context).and_then(|(_, code)| code.upgrade())
+        {
+            return code;
+        }
+        spaces.retain(|(_, code)| code.strong_count() > 0);
+        let code = Arc::new(SharedCode::new(self.arch, self.backend));
+        spaces.push((context, Arc::downgrade(&code)));
+        code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_an_address_space_is_shared_while_a_worker_has_it() {
+        let spaces = CodeSpaces::new(Arch::Gfx1100, Backend::detect());
+        let (first, again, other) = (spaces.of(1), spaces.of(1), spaces.of(2));
+        assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
+        drop((first, again));
+        let _next = spaces.of(3);
+        assert_eq!(
+            spaces.spaces.lock().map(|spaces| spaces.len()).ok(),
+            Some(2),
+            "1 is gone, 2 and 3 are there"
+        );
+    }
+}

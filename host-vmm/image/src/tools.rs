@@ -1,0 +1,99 @@
+//! Debian 13's LLVM 19 in the cache, for machines that have none: what tests and `cargo xtask` start.
+//!
+//! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::artifacts::Freshness;
+use super::cache::{Cache, io_error};
+use super::fetch::{Apt, FetchError};
+use super::obtain::obtain;
+use super::progress::Progress;
+
+/// What is fetched, beside what these need.
+const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
+/// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
+const PROGRAMS: [(&str, &str); 4] =
+    [("clang-19", "clang"), ("ld.lld-19", "lld"), ("ld.lld", "lld"), ("llvm-mc-19", "llvm-mc")];
+
+/// Fetches LLVM 19, some 120 MB, or finds it in the cache: the directory of `clang-19`, `ld.lld-19` and `llvm-mc-19`.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
+    let choose = |apt: &Apt| Ok((apt.closure(&PACKAGES, None)?, BTreeMap::new()));
+    let (root, _) = obtain(cache, "llvm", freshness, progress, &choose, &finish)?;
+    Ok(root.join("programs"))
+}
+
+/// Drops what nobody reads, and writes a script for each program.
+fn finish(root: &Path) -> Result<(), FetchError> {
+    for sub in ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"] {
+        let _ = fs::remove_dir_all(root.join(sub));
+    }
+    let programs = root.join("programs");
+    fs::create_dir(&programs).map_err(io_error("make", &programs))?;
+    for (name, program) in PROGRAMS {
+        let path = programs.join(name);
+        fs::write(&path, script(name, program)).map_err(io_error("write", &path))?;
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, mode).map_err(io_error("make executable", &path))?;
+    }
+    Ok(())
+}
+
+/// A script that starts a program under its own loader, wherever the tree is.
+///
+/// Under a loader a program cannot find itself: clang is told where its headers and its linker are, and to start itself,
+/// as it does for more than one step, by the script. The arguments of such a start (`-cc1`) are left as they are.
+fn script(name: &str, program: &str) -> String {
+    let clang = "case \"$1\" in -cc1*) ;; *)\n  set -- -no-canonical-prefixes -resource-dir \
+                 \"$root/usr/lib/llvm-19/lib/clang/19\" -B \"$root/programs\" \"$@\";;\nesac\n";
+    format!(
+        "#!/bin/sh\nroot=$(dirname -- \"$(dirname -- \"$(readlink -f -- \"$0\")\")\")\n{}\
+         exec \"$root/usr/lib64/ld-linux-x86-64.so.2\" \\\n  \
+         --library-path \"$root/usr/lib/x86_64-linux-gnu:$root/usr/lib/llvm-19/lib\" \\\n  \
+         --argv0 \"$root/programs/{name}\" \"$root/usr/lib/llvm-19/bin/{program}\" \"$@\"\n",
+        if program == "clang" { clang } else { "" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_started_under_the_loader_they_came_with() {
+        let root = tempfile::tempdir().unwrap();
+        let (loader, programs) = (root.path().join("usr/lib64"), root.path().join("programs"));
+        fs::create_dir_all(&loader).unwrap();
+        finish(root.path()).unwrap();
+        // A loader that says what it was asked for.
+        let said = loader.join("ld-linux-x86-64.so.2");
+        fs::write(&said, "#!/bin/sh\nfor argument; do echo \"$argument\"; done\n").unwrap();
+        fs::set_permissions(&said, fs::Permissions::from_mode(0o755)).unwrap();
+        let run = |name: &str, argument: &str| {
+            let output = std::process::Command::new(programs.join(name)).arg(argument).output().unwrap();
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let at = |sub: &str| fs::canonicalize(root.path()).unwrap().join(sub).display().to_string();
+        let argv0 = |lines: &[String]| lines[3].clone();
+        let mc = run("llvm-mc-19", "a file");
+        assert_eq!(
+            mc[2..],
+            ["--argv0".into(), at("programs/llvm-mc-19"), at("usr/lib/llvm-19/bin/llvm-mc"), "a file".into()]
+        );
+        assert_eq!(argv0(&run("ld.lld", "-o")), at("programs/ld.lld"));
+        let clang = run("clang-19", "-c");
+        assert!(
+            clang.contains(&"-no-canonical-prefixes".to_owned()) && clang.last().unwrap() == "-c",
+            "{clang:?}"
+        );
+        assert_eq!(run("clang-19", "-cc1").len(), 6, "a start by itself is left alone");
+    }
+}

@@ -1,0 +1,70 @@
+//! `belfry image`: what guests and root file systems are made of, fetched and built ahead.
+
+use std::path::PathBuf;
+
+use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
+use clap::Args;
+
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(super) struct ImageArgs {
+    /// Asks the archive for newer packages.
+    #[arg(long)]
+    update: bool,
+    /// Writes a guest into a directory, for machines that cannot make one: set BELFRY_IMAGE to it there.
+    #[arg(long, value_name = "DIR")]
+    pack: Option<PathBuf>,
+    /// Makes a root file system instead and prints its path alone; without a name, lists those there are.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "pack")]
+    rootfs: Option<Option<String>>,
+}
+
+pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
+    let cache = Cache::open()?;
+    let freshness = if args.update { Freshness::Update } else { Freshness::Cached };
+    let progress = Progress::new();
+    if let Some(name) = &args.rootfs {
+        return root_file_system(&cache, name.as_deref(), freshness, &progress);
+    }
+    let qemu = artifacts::qemu(&cache, freshness, &progress)?;
+    let image = GuestImage::prepare(&cache, freshness, &progress)?;
+    if let Some(directory) = &args.pack {
+        let bare_metal = belfry_image::bare_metal::build(&cache)?;
+        packed::write(&image, Some(&bare_metal), directory)?;
+        say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
+    }
+    say!("cache     {}", cache.root().display());
+    say!("QEMU      {} ({})", qemu.version, qemu.program.display());
+    say!("kernel    {}", image.kernel.release);
+    for module in &image.modules {
+        say!("module    {} ({})", module.name, module.path.display());
+    }
+    say!("initramfs {} bytes", image.initramfs()?.len());
+    for artifact in ["qemu", "kernel", "headers", "rust-src"] {
+        for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
+            say!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
+        }
+    }
+    Ok(0)
+}
+
+/// Makes the root file system `name` where it is not there, and says where it is; lists all without a name.
+fn root_file_system(
+    cache: &Cache,
+    name: Option<&str>,
+    freshness: Freshness,
+    progress: &Progress,
+) -> anyhow::Result<u8> {
+    if let Some(name) = name {
+        say!("{}", rootfs::obtain(cache, name, freshness, progress)?.path.display());
+        return Ok(0);
+    }
+    for recipe in rootfs::Recipe::all()? {
+        say!("{:<10}  {}", recipe.name, recipe.about);
+        if let Some(tree) = rootfs::cached(cache, &recipe) {
+            say!("{:<10}  {}", "", tree.path.display());
+        }
+    }
+    Ok(0)
+}
