@@ -113,8 +113,8 @@ impl Gpu {
 
     /// Tells the device that a doorbell page may have been written behind its back, or is about to be.
     ///
-    /// The device looks at once, and where it looks by itself ([`GpuConfig::poll_doorbells`]) it does so as often as after
-    /// a doorbell: a store that lands just after the look is found soon.
+    /// The device looks at once. Where it looks by itself ([`poll_doorbells`](crate::GpuConfig::poll_doorbells)), it then
+    /// looks as often as after a doorbell: a store that lands just after the look is found soon.
     pub fn doorbell_hint(&self) {
         self.watch.stir();
         self.wake.wake();
