@@ -94,6 +94,28 @@ fn a_queue_goes_on_where_it_was_taken_off() {
 }
 
 #[test]
+fn resources_that_no_queue_gets_are_named() {
+    let mut driver = Driver::up();
+    let mut process = Process::new(&mut driver, 0x8001);
+    let queue = UserQueue::new(&mut driver, &mut process, 0x800);
+    let ignored = |driver: &Driver| -> Vec<(String, u64)> {
+        let ranked = driver.gpu.unmodelled().into_iter().filter(|(name, ..)| name.starts_with("ADD_QUEUE"));
+        ranked.map(|(name, _, count)| (name, count)).collect()
+    };
+    let mut frame = queue.frame(&mut driver, &process);
+    frame.flags |= AddQueueFlags::EXCLUSIVELY_SCHEDULED;
+    frame.gws_size = 64;
+    assert!(driver.mes(&frame, Opcode::ADD_QUEUE));
+    assert!(driver.remove(queue.doorbell, queue.gang));
+    assert!(ignored(&driver).is_empty(), "all of this is done");
+    frame.flags &= !AddQueueFlags::EXCLUSIVELY_SCHEDULED;
+    (frame.gds_base, frame.oa_mask) = (64, 1);
+    assert!(driver.mes(&frame, Opcode::ADD_QUEUE));
+    let names = ["gds_base", "gws_size without exclusive scheduling", "oa_mask"];
+    assert_eq!(ignored(&driver), names.map(|name| (format!("ADD_QUEUE {name}"), 1)));
+}
+
+#[test]
 fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
     let mut driver = Driver::up();
     let mut process = Process::new(&mut driver, 0x8001);

@@ -154,7 +154,19 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
     if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
         return Err(Refusal("ADD_QUEUE of a protected queue, which is not modelled"));
     }
-    mes.add(ports, space, frame)
+    mes.add(ports, space, frame)?;
+    let flags = frame.flags;
+    let has_gws = flags.contains(AddQueueFlags::EXCLUSIVELY_SCHEDULED);
+    unmodelled(
+        &ports.counters,
+        [
+            ("ADD_QUEUE gds_base", frame.gds_base != 0 || flags.contains(AddQueueFlags::PROGRAM_GDS)),
+            // Such a queue has the global wave sync, all of it.
+            ("ADD_QUEUE gws_size without exclusive scheduling", frame.gws_size != 0 && !has_gws),
+            ("ADD_QUEUE oa_mask", frame.oa_mask != 0),
+        ],
+    );
+    Ok(())
 }
 
 fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
