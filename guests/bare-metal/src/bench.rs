@@ -8,7 +8,6 @@ use core::arch::asm;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::pci::{BAR_DOORBELLS, BAR_REGISTERS, BAR_VRAM, DEVICE_ID, VENDOR_ID};
-use belfry_abi::regs::Register as _;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
 
 use crate::cpu::{self, say};
@@ -16,6 +15,7 @@ use crate::gpu::Gpu;
 use crate::memory::{self, PAGE, pages, peek, poke, read32, write32};
 use crate::pci;
 use crate::process::{Process, Queue};
+use crate::registers;
 use crate::rings::Rings;
 use crate::shader::{self, Kernel, Vectors};
 use crate::user::{self, ticks};
@@ -154,7 +154,7 @@ struct Bench {
 impl Bench {
     /// Round trips to the host's process.
     fn exits(&self, samples: u64) {
-        let register = self.gpu.registers + u64::from(RCC_DOORBELL_APER_EN::INDEX) * 4;
+        let register = self.gpu.registers + registers::offset::<RCC_DOORBELL_APER_EN>();
         let mut series =
             ["timer", "port_write", "mmio_write", "mmio_read"].map(|name| Series::new(name, samples, 1));
         let [timer, port_write, mmio_write, mmio_read] = &mut series;

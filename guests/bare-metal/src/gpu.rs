@@ -3,6 +3,7 @@
 use belfry_abi::regs::{Register, gc};
 
 use crate::memory::{poke, read32, write32};
+use crate::registers;
 
 /// Where the BARs are.
 #[derive(Debug)]
@@ -18,12 +19,12 @@ pub struct Gpu {
 impl Gpu {
     /// Reads a register.
     pub fn read<R: Register>(&self) -> R {
-        R::from_bits(read32(self.registers + u64::from(R::INDEX) * 4))
+        R::from_bits(read32(self.registers + registers::offset::<R>()))
     }
 
     /// Writes a register.
     pub fn write<R: Register>(&self, value: R) {
-        write32(self.registers + u64::from(R::INDEX) * 4, value.bits());
+        write32(self.registers + registers::offset::<R>(), value.bits());
     }
 
     /// Writes two registers that hold one value, the low half first.

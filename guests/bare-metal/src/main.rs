@@ -18,6 +18,7 @@ mod gpu;
 mod memory;
 mod pci;
 mod process;
+mod registers;
 mod rings;
 mod shader;
 mod stress;

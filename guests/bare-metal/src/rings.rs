@@ -17,6 +17,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::gpu::Gpu;
 use crate::memory::{PAGE, get, pages, peek, poke, put, word};
+use crate::registers;
 
 /// Where the GART's addresses begin; its table is at the start of VRAM.
 const GART: u64 = 0x7fff_0000_0000;
@@ -231,7 +232,10 @@ impl Rings {
     /// Has the KIQ write a scratch register, and waits for it.
     fn test_kiq(&mut self, gpu: &Gpu) {
         gpu.write(gc::SCRATCH_REG0::from_bits(0));
-        self.kiq.submit(gpu, &[pm4(PM4_WRITE_DATA, 3), 1 << 16, gc::SCRATCH_REG0::INDEX, 0, TESTED]);
+        self.kiq.submit(
+            gpu,
+            &[pm4(PM4_WRITE_DATA, 3), 1 << 16, registers::dword::<gc::SCRATCH_REG0>(), 0, TESTED],
+        );
         while gpu.read::<gc::SCRATCH_REG0>().bits() != TESTED {}
     }
 
