@@ -1,6 +1,6 @@
 //! The device's thread: serves the firmware whenever there is something to do, and sleeps when there is not.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,25 @@ struct State {
     firmware: Box<dyn FirmwareScheduler>,
     paused: bool,
     held: bool,
+    /// No pass begins any more.
+    stopped: bool,
     look: Interval,
+}
+
+/// A thread's wish for the lock, over when dropped, also by a panic.
+struct Visit<'a>(&'a AtomicUsize);
+
+impl<'a> Visit<'a> {
+    fn new(visitors: &'a AtomicUsize) -> Self {
+        visitors.fetch_add(1, Ordering::SeqCst);
+        Self(visitors)
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The firmware, and the lock that resets and pauses take.
@@ -69,34 +87,33 @@ pub(crate) struct Runner {
     state: Mutex<State>,
     /// Threads that want the lock: the device's thread lets them pass.
     visitors: AtomicUsize,
-    stopped: AtomicBool,
     ports: RunnerPorts,
 }
 
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runner").field("stopped", &self.stopped).finish_non_exhaustive()
+        f.debug_struct("Runner").field("visitors", &self.visitors).finish_non_exhaustive()
     }
 }
 
 impl Runner {
     pub(crate) fn new(firmware: Box<dyn FirmwareScheduler>, ports: RunnerPorts) -> Self {
-        let state = State { firmware, paused: false, held: false, look: Interval::default() };
-        Self {
-            state: Mutex::new(state),
-            visitors: AtomicUsize::new(0),
-            stopped: AtomicBool::new(false),
-            ports,
-        }
+        let state = State { firmware, paused: false, held: false, stopped: false, look: Interval::default() };
+        Self { state: Mutex::new(state), visitors: AtomicUsize::new(0), ports }
     }
 
     /// Serves until stopped.
     fn run(&self) {
-        while !self.stopped.load(Ordering::SeqCst) {
+        loop {
             while self.visitors.load(Ordering::SeqCst) > 0 {
                 std::thread::yield_now();
             }
-            let turn = self.lock().pass(&self.ports);
+            let mut state = self.lock();
+            if state.stopped {
+                return;
+            }
+            let turn = state.pass(&self.ports);
+            drop(state);
             count(&self.ports.counters.runner_passes);
             wait(&self.ports.wake, turn);
         }
@@ -107,10 +124,8 @@ impl Runner {
     }
 
     fn visit<R>(&self, operation: impl FnOnce(&mut State) -> R) -> R {
-        self.visitors.fetch_add(1, Ordering::SeqCst);
-        let result = operation(&mut self.lock());
-        self.visitors.fetch_sub(1, Ordering::SeqCst);
-        result
+        let _visit = Visit::new(&self.visitors);
+        operation(&mut self.lock())
     }
 
     /// Serves the queue of a doorbell on the calling thread; `false` if that is for the device's thread to do, or to go on
@@ -170,10 +185,12 @@ impl Runner {
         self.visit(|state| state.pass(&self.ports)) == Turn::Now
     }
 
-    /// Lets the thread end.
+    /// Lets the thread end. No pass begins afterwards, which would find the kernel's rings still active.
     pub(crate) fn stop(&self) {
-        self.visit(|state| state.firmware.reset());
-        self.stopped.store(true, Ordering::SeqCst);
+        self.visit(|state| {
+            state.stopped = true;
+            state.firmware.reset();
+        });
         self.ports.wake.wake();
     }
 }
