@@ -381,8 +381,9 @@ impl QueueInner {
         drop(open);
         // Who waits for a completion also waits for this signal, whose event stays set.
         self.inactive.store(1);
-        // The GPU touches nothing of the queue's any more.
-        drop::<Vec<InFlight>>(std::mem::take(&mut *lock(&self.in_flight)));
+        // The GPU touches nothing of the queue's any more. Freeing memory calls the driver: not under the lock.
+        let in_flight: Vec<InFlight> = std::mem::take(&mut *lock(&self.in_flight));
+        drop(in_flight);
         Ok(())
     }
 
