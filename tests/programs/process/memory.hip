@@ -64,13 +64,17 @@ static long raw(long number, long a, long b, long c, long d = 0, long e = 0) {
 
 // What may become of a program whose GPU loses its memory: ROCr reports the fault and aborts, as on hardware, or the
 // kernel ends. Neither is it a fault of a thread of the program's, nor does it hang.
-static void gpu_faults_or_ends(void (*body)()) {
+//
+// Where a system call of the program's own has unmapped it, another thread's mapping may take its place before the driver
+// knows, and a store of the GPU meets memory it must not write: the process ends with a message (docs/exec.md, "Limits").
+static void gpu_faults_or_ends(void (*body)(), bool by_system_call = false) {
     struct rlimit limit = {0, 0};
     setrlimit(RLIMIT_CORE, &limit);
     static char said[1 << 16];
     int status = in_child(body, said, sizeof said);
     bool reported = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(said, "Memory access fault by GPU");
-    CHECK(status == 0 || reported, "status %#x: %s", status, said);
+    bool taken = by_system_call && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && strstr(said, "it cannot go on");
+    CHECK(status == 0 || reported || taken, "status %#x: %s", status, said);
     CHECK(!strstr(said, "panicked"), "%s", said);
 }
 
@@ -126,10 +130,10 @@ static void replace() {
 
 CASE(memory_freed_while_written) { gpu_faults_or_ends(free_by_malloc); }
 CASE(memory_unmapped_while_written) { gpu_faults_or_ends(unmap); }
-CASE(memory_unmapped_by_system_call_while_written) { gpu_faults_or_ends(unmap_by_system_call); }
-CASE(memory_partly_unmapped_while_written) { gpu_faults_or_ends(unmap_a_part_by_system_call); }
+CASE(memory_unmapped_by_system_call_while_written) { gpu_faults_or_ends(unmap_by_system_call, true); }
+CASE(memory_partly_unmapped_while_written) { gpu_faults_or_ends(unmap_a_part_by_system_call, true); }
 CASE(memory_moved_while_written) { gpu_faults_or_ends(move); }
-CASE(memory_moved_by_system_call_while_written) { gpu_faults_or_ends(move_by_system_call); }
+CASE(memory_moved_by_system_call_while_written) { gpu_faults_or_ends(move_by_system_call, true); }
 CASE(memory_made_read_only_while_written) { gpu_faults_or_ends(protect); }
 CASE(memory_replaced_while_written) { gpu_faults_or_ends(replace); }
 
