@@ -7,7 +7,7 @@
 //!
 //! One `registers!` declaration gives each register its type (named verbatim as upstream names it), its block and offset,
 //! its access class, its value after reset, and an `ALL` table. Only registers that somebody acts on are here;
-//! everything else in the BAR is storage to whoever needs it.
+//! the rest of the BAR is storage.
 
 /// A kind of IP block, by the hardware id that the discovery table knows it by.
 ///

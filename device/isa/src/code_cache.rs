@@ -143,7 +143,7 @@ pub struct CodeCache {
 }
 
 impl CodeCache {
-    /// An empty cache that shares its code with nobody.
+    /// An empty cache of code that is not shared.
     pub fn new(arch: Arch, backend: Backend) -> Self {
         Self::sharing(Arc::new(SharedCode::new(arch, backend)))
     }

@@ -1,7 +1,7 @@
 //! Values that several threads want and one of them makes.
 //!
-//! A value stays until it is found out of date; then whoever finds that makes the next one. Making takes long, so it holds
-//! up those who want the same value, and nobody else. `tests/models` runs this file under loom's memory model.
+//! A value stays until it is found out of date; then the thread that finds that makes the next one. Making takes long: only
+//! threads that want the same value wait for it. `tests/models` runs this file under loom's memory model.
 
 use std::collections::HashMap;
 use std::hash::Hash;

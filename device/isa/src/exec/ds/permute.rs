@@ -22,7 +22,7 @@ pub(super) fn data(w: &Wave, d: &Di) -> [u32; 64] {
     core::array::from_fn(|lane| if exec >> lane & 1 != 0 { d.src[1].lane(w, lane as u32) } else { 0 })
 }
 
-/// `ds_permute_b32`: each lane sends its data to the lane its address names; lanes nobody sends to get 0.
+/// `ds_permute_b32`: each lane sends its data to the lane its address names; lanes that receive nothing get 0.
 pub(super) fn permute(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let values: [u32; 64] = data(w, d);
     let mut received = [0; 64];

@@ -180,7 +180,7 @@ pub(super) fn load_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) ->
             return Flow::NEXT;
         }
     }
-    // SAFETY: the same backend, which whoever called this one had.
+    // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
     unsafe { load_n::<1>(L::KIND)(w, m, d) }
 }
 

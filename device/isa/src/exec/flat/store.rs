@@ -117,7 +117,7 @@ pub(super) fn store_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -
             return Flow::NEXT;
         }
     }
-    // SAFETY: the same backend, which whoever called this one had.
+    // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
     unsafe { store_n::<1>(L::KIND)(w, m, d) }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
     d: &Di,
 ) -> Flow {
     if w.halves != 1 {
-        // SAFETY: the same backend, which whoever called this one had.
+        // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
         return unsafe { general::<O>(L::KIND)(w, m, d) };
     }
     let a =
