@@ -8,6 +8,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,6 +208,13 @@ enum Suite {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         samples: u64,
     },
+}
+
+/// The whole process: logs as `RUST_LOG` says, and runs the command line it was started with.
+#[must_use]
+pub fn process() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
+    ExitCode::from(main(std::env::args_os()))
 }
 
 /// Runs the command line and answers the exit status.

@@ -3,6 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
-    ExitCode::from(belfry_vmm::cli::main(std::env::args_os()))
+    belfry_vmm::cli::process()
 }
