@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ struct Mail {
     /// Counts how often all pins were to be looked at, and which of these times is over.
     asked: AtomicU32,
     looked: AtomicU32,
+    /// A thread has gone on before the pins were looked at.
+    gave_up: AtomicBool,
 }
 
 static MAIL: Mail = Mail {
@@ -40,6 +42,7 @@ static MAIL: Mail = Mail {
     posted: AtomicU32::new(0),
     asked: AtomicU32::new(0),
     looked: AtomicU32::new(0),
+    gave_up: AtomicBool::new(false),
 };
 
 /// How long a thread that unmaps waits for the driver at most: far longer than that takes on a busy machine.
@@ -88,7 +91,11 @@ fn look_at_pins() {
     loop {
         let looked = MAIL.looked.load(Ordering::Acquire);
         let left = until.saturating_duration_since(Instant::now());
-        if looked == asked || left.is_zero() {
+        if looked == asked {
+            return;
+        }
+        if left.is_zero() {
+            MAIL.gave_up.store(true, Ordering::Release);
             return;
         }
         futex(&MAIL.looked, libc::FUTEX_WAIT, looked, Some(left));
@@ -103,6 +110,56 @@ fn has_hole(range: &Range<usize>) -> bool {
     unsafe { raw::call(libc::SYS_msync, arguments) == -(libc::ENOMEM as isize) }
 }
 
+/// Pages that keep other mappings out of memory that is gone while the device may still touch it.
+///
+/// The thread that has unmapped it waits meanwhile, so that the program cannot know yet that the place is free; a mapping
+/// that the kernel put there for another thread would be written by the device.
+struct Placeholders(Vec<Range<usize>>);
+
+impl Placeholders {
+    /// Takes what is free of a range.
+    fn fill(range: &Range<usize>) -> Self {
+        let mut filled = Vec::new();
+        let mut parts = vec![range.clone()];
+        while let Some(part) = parts.pop() {
+            if take(&part) {
+                filled.push(part);
+            } else if part.len() > PAGE && has_hole(&part) {
+                let middle = part.start + (part.len() / PAGE / 2) * PAGE;
+                parts.extend([part.start..middle, middle..part.end]);
+            }
+        }
+        Self(filled)
+    }
+
+    /// Gives the places back: the device touches them no more.
+    ///
+    /// They stay where the thread that has unmapped did not wait: it may have put something of its own there.
+    #[expect(unsafe_code, reason = "a system call")]
+    fn remove(self) {
+        if MAIL.gave_up.load(Ordering::Acquire) {
+            return;
+        }
+        for range in self.0 {
+            // SAFETY: `fill` has mapped it, and nobody knows of it but the device, which has let go.
+            unsafe { raw::munmap(range.start, range.len()) };
+        }
+    }
+}
+
+/// Size of a page of the processor.
+const PAGE: usize = 4096;
+
+/// Maps a range, if all of it is free.
+#[expect(unsafe_code, reason = "a system call")]
+fn take(range: &Range<usize>) -> bool {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: new pages where there are none: nothing is replaced.
+    let at = unsafe { raw::call(libc::SYS_mmap, [range.start, range.len(), prot, flags as usize, usize::MAX, 0]) };
+    at == range.start as isize
+}
+
 /// Tells the driver of what is posted, for as long as the process lives.
 fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
     loop {
@@ -115,7 +172,10 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
         let asked = MAIL.asked.load(Ordering::Acquire);
         if asked != MAIL.looked.load(Ordering::Acquire) {
             found = true;
-            notifier.ranges().into_iter().filter(has_hole).for_each(|range| tell(range.start, range.len()));
+            for range in notifier.ranges().into_iter().filter(has_hole) {
+                let placeholders = Placeholders::fill(&range);
+                let _ = gpu.process.replacing(range.start, range.len(), || placeholders.remove());
+            }
             MAIL.looked.store(asked, Ordering::Release);
             futex(&MAIL.looked, libc::FUTEX_WAKE, 1, None);
         }
@@ -286,6 +346,31 @@ mod tests {
             assert!(!has_hole(&(start..start + page)));
             raw::munmap(start, 3 * page);
             assert!(has_hole(&(start..start + page)));
+        }
+    }
+
+    #[test]
+    fn placeholders_take_what_is_free_and_nothing_else() {
+        let page = 4096;
+        #[expect(unsafe_code, reason = "maps and unmaps its own memory")]
+        // SAFETY: a new mapping, of which nothing is used after it is unmapped.
+        unsafe {
+            let start = raw::mmap_anonymous(7 * page).unwrap() as usize;
+            let range = start..start + 7 * page;
+            let kept = (start + 3 * page) as *mut u32;
+            kept.write(7);
+            raw::munmap(start, 3 * page);
+            raw::munmap(start + 4 * page, 3 * page);
+            let placeholders = Placeholders::fill(&range);
+            assert!(!has_hole(&range));
+            assert_eq!(placeholders.0.iter().map(Range::len).sum::<usize>(), 6 * page);
+            placeholders.remove();
+            assert!(!has_hole(&(start + 3 * page..start + 4 * page)));
+            assert_eq!(kept.read(), 7);
+            assert!(!take(&range));
+            raw::munmap(start + 3 * page, page);
+            assert!(take(&range));
+            raw::munmap(start, 7 * page);
         }
     }
 

@@ -67,14 +67,18 @@ static long raw(long number, long a, long b, long c, long d = 0, long e = 0) {
 //
 // Where a system call of the program's own has unmapped it, another thread's mapping may take its place before the driver
 // knows, and a store of the GPU meets memory it must not write: the process ends with a message (docs/exec.md, "Limits").
+static bool faulted_or_ended(int status, const char* said, bool by_system_call) {
+    bool reported = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(said, "Memory access fault by GPU");
+    bool taken = by_system_call && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && strstr(said, "it cannot go on");
+    return status == 0 || reported || taken;
+}
+
 static void gpu_faults_or_ends(void (*body)(), bool by_system_call = false) {
     struct rlimit limit = {0, 0};
     setrlimit(RLIMIT_CORE, &limit);
     static char said[1 << 16];
     int status = in_child(body, said, sizeof said);
-    bool reported = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(said, "Memory access fault by GPU");
-    bool taken = by_system_call && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && strstr(said, "it cannot go on");
-    CHECK(status == 0 || reported || taken, "status %#x: %s", status, said);
+    CHECK(faulted_or_ended(status, said, by_system_call), "status %#x: %s", status, said);
     CHECK(!strstr(said, "panicked"), "%s", said);
 }
 
@@ -178,22 +182,21 @@ static void reuse(bool by_system_call) {
     _exit(0);
 }
 
-static void reused_is_not_written(void (*body)()) {
+static void reused_is_not_written(void (*body)(), bool by_system_call) {
     for (int i = 0; i < 6; i++) {
         static char said[1 << 16];
         struct rlimit limit = {0, 0};
         setrlimit(RLIMIT_CORE, &limit);
         int status = in_child(body, said, sizeof said);
-        bool reported = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(said, "Memory access fault by GPU");
-        CHECK(status == 0 || reported, "status %#x: %s", status, said);
+        CHECK(faulted_or_ended(status, said, by_system_call), "status %#x: %s", status, said);
     }
 }
 
 CASE(memory_reused_after_unmapping) {
-    reused_is_not_written([] { reuse(false); });
+    reused_is_not_written([] { reuse(false); }, false);
 }
 CASE(memory_reused_after_unmapping_by_system_call) {
-    reused_is_not_written([] { reuse(true); });
+    reused_is_not_written([] { reuse(true); }, true);
 }
 
 __global__ void count_up(uint32_t* words, size_t count) {
