@@ -92,9 +92,6 @@ pub trait Chip: Debug + Send + Sync {
     /// PCI identity.
     fn identity(&self) -> Identity;
 
-    /// What it has in common with others of its generation.
-    fn generation(&self) -> &'static Generation;
-
     /// Layout of the compute units.
     fn topology(&self) -> Topology;
 

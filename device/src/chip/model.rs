@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Chip, gfx1100};
+use super::{Chip, Generation, gfx1100};
 
 /// A chip that can be had.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub struct Model {
     pub product: &'static str,
     /// What there is of it.
     pub modelled: &'static str,
+    /// What it has in common with others of its generation.
+    pub generation: &'static Generation,
     /// Most compute units it can have.
     pub max_cus: u32,
     /// Makes one with this many compute units.
@@ -63,6 +65,14 @@ impl Model {
     }
 }
 
+impl PartialEq for Model {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Model {}
+
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -77,7 +87,7 @@ mod tests {
     fn every_model_is_found_by_its_name_and_no_other_name_is() {
         for model in MODELS {
             let found = Model::named(model.name).expect("it is in the list");
-            assert!(std::ptr::eq(found, *model));
+            assert_eq!(found, *model);
             assert_eq!(model.chip(model.max_cus).topology().wgps * 2, model.max_cus);
         }
         let error = Model::named("gfx9000").expect_err("no such chip");

@@ -41,7 +41,7 @@ impl Gpu {
             .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
         let doorbells = Arc::new(doorbells);
         let chip: Arc<dyn Chip> = config.chip.chip(config.cus).into();
-        let generation = chip.generation();
+        let generation = config.chip.generation;
         let counters = Arc::new(Counters::default());
         let clock = time::golden_counter();
         let wake = Arc::new(Wake::default());
@@ -155,7 +155,7 @@ fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
     ShaderConfig {
         workers: if config.deterministic.is_some() { 1 } else { config.workers },
         topology: chip.topology(),
-        chip: chip.generation(),
+        chip: config.chip.generation,
         backend: Backend::detect(),
         deterministic: config.deterministic,
         trace: config.trace.clone(),

@@ -7,7 +7,7 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
 use super::*;
 use crate::chip::gfx1100::{Gfx1100, dword};
-use crate::chip::{Generation, Identity, IpBlock, Topology};
+use crate::chip::{Identity, IpBlock, Topology};
 
 /// Two graphics cores of two segments each, as on a chip with several of them.
 const IPS: &[IpBlock] = &[core(0, &[0x2000, 0xa000]), core(1, &[0x1_2000, 0x1_a000])];
@@ -22,10 +22,6 @@ struct TwoCores;
 impl Chip for TwoCores {
     fn identity(&self) -> Identity {
         Gfx1100::new(2).identity()
-    }
-
-    fn generation(&self) -> &'static Generation {
-        Gfx1100::new(2).generation()
     }
 
     fn topology(&self) -> Topology {

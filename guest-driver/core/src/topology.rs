@@ -53,27 +53,28 @@ impl<O: Os> Device<O> {
     fn caches(&self) -> Vec<Cache> {
         let config = &self.config;
         let mut caches = Vec::new();
-        let simds_per_array = config.cus_per_array * 2;
+        let simds_per_cu = self.hw.asic().simds_per_cu;
+        let simds_per_array = config.cus_per_array * simds_per_cu;
         for wgp in 0..config.cus / 2 {
-            let first_simd = wgp * 4;
+            let first_simd = wgp * 2 * simds_per_cu;
             for (kib, kind) in [
                 (config.instruction_cache_kib, HSA_CACHE_TYPE_INSTRUCTION),
                 (config.scalar_cache_kib, HSA_CACHE_TYPE_DATA),
             ] {
-                caches.push(Cache { level: 1, kib, kind, simds: 4, first_simd });
+                caches.push(Cache { level: 1, kib, kind, simds: 2 * simds_per_cu, first_simd });
             }
             for cu in 0..2 {
-                let first_simd = first_simd + cu * 2;
+                let first_simd = first_simd + cu * simds_per_cu;
                 caches.push(Cache {
                     level: 1,
                     kib: config.l1_kib,
                     kind: HSA_CACHE_TYPE_DATA,
-                    simds: 2,
+                    simds: simds_per_cu,
                     first_simd,
                 });
             }
         }
-        let simds = config.cus * 2;
+        let simds = config.cus * simds_per_cu;
         for first_simd in (0..simds).step_by(simds_per_array.max(1) as usize) {
             let simds = simds_per_array.min(simds - first_simd);
             caches.push(Cache {

@@ -22,6 +22,7 @@ pub static MODEL: Model = Model {
     name: "gfx1100",
     product: "Navi 31, Radeon RX 7900 XTX",
     modelled: "compute: AQL queues, MES, KIQ",
+    generation: &GENERATION,
     max_cus: 96,
     make: |cus| Box::new(Gfx1100::new(cus)),
 };
@@ -66,10 +67,6 @@ impl Chip for Gfx1100 {
             subsystem_vendor: pci::SUBSYSTEM_VENDOR_ID,
             subsystem: pci::SUBSYSTEM_ID,
         }
-    }
-
-    fn generation(&self) -> &'static Generation {
-        &GENERATION
     }
 
     fn topology(&self) -> Topology {
