@@ -77,6 +77,7 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
 fn plain(options: &[OsString]) -> Option<ExecArgs> {
     let mut args = ExecArgs {
         root: None,
+        chip: chip::DEFAULT.name.to_owned(),
         cus: GpuConfig::default().cus,
         vram: 1 << 30,
         workers: None,
@@ -116,6 +117,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         seen.push(name);
         match name {
             "--root" => args.root = Some(value.into()),
+            "--chip" => args.chip = value.to_owned(),
             "--cus" => args.cus = value.parse().ok()?,
             "--vram" => args.vram = parse_size(value).ok()?,
             "--workers" => args.workers = Some(value.parse().ok()?),
@@ -164,7 +166,8 @@ mod tests {
             "belfry exec --",
             "belfry exec -q -- true",
             "belfry exec --quiet -- program -q -- --root x",
-            "belfry exec --root /tmp/tree --cus 4 --vram 256M -- program",
+            "belfry exec --root /tmp/tree --chip gfx1100 --cus 4 --vram 256M -- program",
+            "belfry exec --chip=gfx9000",
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
         ] {
