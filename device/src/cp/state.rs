@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::complete::{self, Completed};
-use super::env::{CpEnv, CpInterrupts, SqInterrupt};
+use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
+use crate::chip::SqInterrupt;
 use crate::queue::QueueIdentity;
 use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
 use crate::time::Clock;

@@ -184,7 +184,7 @@ impl Worker {
                     let Some(index) = share.next() else { break };
                     begun_with = budget;
                     let mut workgroup =
-                        self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.arch)));
+                        self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.chip)));
                     self.spare_waves -= workgroup.storage();
                     workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
                     budget = budget.saturating_sub(START_COST);

@@ -117,7 +117,7 @@ impl Mes {
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
             return Err(Refusal("ADD_QUEUE of a process that is another one already"));
         }
-        let (mut queue, token) = Queue::new(kernel, frame)?;
+        let (mut queue, token) = Queue::new(ports, kernel, frame)?;
         // Behind those that wait already.
         self.turns += 1;
         queue.turn = self.turns;
