@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::chip::{self, Model};
+use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
 /// Who answers accesses to the MSI-X table.
@@ -48,6 +49,8 @@ pub struct GpuConfig {
     /// The same program then executes the same instructions in the same order. What comes from outside is not part of that:
     /// processors writing to the same memory meanwhile, and queues taken off their slots while they are busy.
     pub deterministic: Option<u64>,
+    /// The time that it goes by.
+    pub time: TimeSource,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -70,6 +73,7 @@ impl Default for GpuConfig {
             quantum: Duration::from_millis(1),
             trace: None,
             deterministic: None,
+            time: TimeSource::default(),
         }
     }
 }

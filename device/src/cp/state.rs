@@ -27,7 +27,7 @@ impl QueueState {
         QueueState {
             shader,
             identity: Mutex::new(identity),
-            clock: Arc::clone(&env.clock),
+            clock: env.clock.clone(),
             interrupts: Arc::clone(&env.interrupts),
             wake: Arc::clone(&env.wake),
             failure: Mutex::new(None),
@@ -47,7 +47,7 @@ impl QueueState {
     }
 
     pub(super) fn now(&self) -> u64 {
-        (self.clock)()
+        self.clock.ticks()
     }
 
     /// Takes the failure a dispatch left behind.

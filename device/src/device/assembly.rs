@@ -43,8 +43,9 @@ impl Gpu {
         let chip: Arc<dyn Chip> = config.chip.chip(config.cus).into();
         let generation = config.chip.generation;
         let counters = Arc::new(Counters::default());
-        let clock = time::golden_counter();
+        let clock = time::Clock::new(&config.time);
         let wake = Arc::new(Wake::default());
+        config.time.wakes(&wake);
 
         let memory = Arc::new(Memory::new(resources.vram, resources.system));
         let walks = Arc::new(WalkCounter::default());
@@ -74,7 +75,7 @@ impl Gpu {
             Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer)),
             Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
             Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
-            Box::new(Smuio::new(Arc::clone(&clock))),
+            Box::new(Smuio::new(clock.clone())),
             Box::new(Mp0::default()),
         ];
         let registers = Arc::new(RegisterFile::new(
@@ -85,13 +86,13 @@ impl Gpu {
             Arc::clone(&counters),
         ));
 
-        let shader = ShaderEngine::new(shader_config(&config, &*chip), Arc::clone(&clock));
+        let shader = ShaderEngine::new(shader_config(&config, &*chip), clock.clone());
         let shader = Arc::new(shader.map_err(Error::Shader)?);
         let sources = Sources {
             format: &generation.interrupts,
             contexts: Arc::clone(&contexts),
             interrupts: Arc::clone(&interrupts),
-            clock: Arc::clone(&clock),
+            clock: clock.clone(),
             counters: Arc::clone(&counters),
         };
         let waker = Arc::clone(&wake);

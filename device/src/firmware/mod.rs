@@ -28,7 +28,7 @@ use scheduler::MesScheduler;
 pub(crate) enum Turn {
     /// At once.
     Now,
-    /// After a while, or when woken.
+    /// After a while of the host's time, or when woken.
     After(Duration),
     /// When woken.
     WhenWoken,

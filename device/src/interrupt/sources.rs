@@ -25,7 +25,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     fn push(&self, entry: IhEntry) {
-        self.interrupts.push(self.contexts.space(0).as_deref(), entry, (self.clock)());
+        self.interrupts.push(self.contexts.space(0).as_deref(), entry, self.clock.ticks());
     }
 }
 

@@ -157,7 +157,8 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let workers = shared.workers as u64;
         let ticks = || dispatch.ticks();
-        let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &*shared.clock };
+        let golden = || shared.clock.ticks();
+        let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &golden };
         let stopping = || queue.should_yield();
         loop {
             let mut workgroup = match current.take() {

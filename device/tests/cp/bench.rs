@@ -15,6 +15,7 @@ use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
+use belfry_device::time::{Clock, TimeSource};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::Apertures;
@@ -110,8 +111,7 @@ impl Bench {
         };
         let space =
             Arc::new(AddressSpace::new(Arc::clone(&memory), root, Arc::default()).expect("a valid root"));
-        let epoch = Instant::now();
-        let clock = Arc::new(move || 1 + (epoch.elapsed().as_nanos() / 10) as u64);
+        let clock = Clock::new(&TimeSource::default());
         let config = ShaderConfig {
             workers,
             topology: gfx1100::Gfx1100::new(8).topology(),

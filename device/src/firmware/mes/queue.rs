@@ -1,7 +1,7 @@
 //! One user queue as the MES knows it, on a hardware slot or waiting for one.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
@@ -76,7 +76,7 @@ pub(super) struct Queue {
     /// The hardware queue it is on.
     pub(super) slot: Option<HqdId>,
     /// When it was put there.
-    pub(super) since: Instant,
+    pub(super) since: Duration,
     /// When it was last put on or taken off a slot, in the scheduler's counting.
     pub(super) turn: u64,
     /// Packets, while it is on a slot or has dispatches in progress.
@@ -131,7 +131,7 @@ impl Queue {
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
             slot: None,
-            since: Instant::now(),
+            since: Duration::ZERO,
             turn: 0,
             engine: None,
             read_index: Self::first_index(space, &hqd, frame.wptr_addr.get()),
@@ -237,7 +237,7 @@ impl Queue {
             self.engine = Some(Box::new(engine));
         }
         self.slot = Some(id);
-        self.since = Instant::now();
+        self.since = ports.env.clock.now();
         self.idle = false;
         Ok(())
     }
