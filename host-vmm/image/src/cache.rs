@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 /// What can go wrong with the cache directory.
 #[derive(Debug, thiserror::Error)]
@@ -94,18 +93,6 @@ impl Cache {
         &self.root
     }
 
-    /// Where cargo builds `name` from the sources in `workspace`: no two checkouts share a directory.
-    ///
-    /// cargo tells sources by their paths within a workspace and by their age: it would take what it built from another
-    /// checkout for what it is to build now.
-    #[must_use]
-    pub fn target_directory(&self, name: &str, workspace: &Path) -> PathBuf {
-        let mut hash = Sha256::new();
-        hash.update(workspace.as_os_str().as_encoded_bytes());
-        let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        self.root.join(format!("{name}-{id}"))
-    }
-
     /// Takes the lock `name`, calling `waiting` once when another process holds it.
     pub fn lock(&self, name: &str, waiting: impl FnOnce()) -> Result<CacheLock, CacheError> {
         let directory = self.root.join("locks");
@@ -189,17 +176,6 @@ mod tests {
         assert_eq!(cache.manifest("qemu"), Some(manifest("qemu-1")));
         fs::write(cache.manifest_path("qemu"), b"{broken").unwrap();
         assert_eq!(cache.manifest("qemu"), None, "a damaged record means: fetch again");
-    }
-
-    #[test]
-    fn checkouts_are_built_apart() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let [one, other] =
-            ["/src/one", "/src/other"].map(|path| cache.target_directory("x", Path::new(path)));
-        assert_ne!(one, other);
-        assert_eq!(one, cache.target_directory("x", Path::new("/src/one")));
-        assert!(one.starts_with(cache.root()) && one != cache.target_directory("y", Path::new("/src/one")));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn boot(tree: &Path, programs: &[PathBuf], progress: &Progress) -> Result<Guest>
         let guest = format!("{PROGRAMS}/{name}");
         image.files.push(InitramfsFile { guest, mode: 0o755, host: program.clone() });
     }
-    image.files.push(InitramfsFile { guest: ROLES.to_owned(), mode: 0o755, host: guest_roles(&cache)? });
+    image.files.push(InitramfsFile { guest: ROLES.to_owned(), mode: 0o755, host: guest_roles()? });
     let disk = DiskConfig { read_only: true, ..DiskConfig::new(disk) };
     let config = GuestConfig { memory: 4 << 30, disks: vec![disk], ..GuestConfig::default() };
     let step = progress.spinner("booting the guest");
