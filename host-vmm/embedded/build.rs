@@ -86,7 +86,7 @@ impl Build {
     /// The library that programs of `belfry exec` are started with, and its identity.
     fn preload(&self) -> Result<()> {
         let target = self.directory.join("preload");
-        self.cargo_build(&self.workspace, &target, &[], &["-p", "belfry-preload", "--profile", "preload"])?;
+        self.cargo_build(&self.workspace, &target, None, &["-p", "belfry-preload", "--profile", "preload"])?;
         let built = target.join(HOST).join("preload");
         let library = built.join("libbelfry_preload.so");
         self.watch_sources(&built.join("libbelfry_preload.d"))?;
@@ -98,7 +98,7 @@ impl Build {
     fn programs(&self) -> Result<()> {
         let target = self.directory.join("programs");
         let arguments = ["-p", "belfry-init", "-p", "belfry-examples", "--bins", "--profile", "guest"];
-        self.cargo_build(&self.workspace, &target, &["-Ctarget-feature=+crt-static"], &arguments)?;
+        self.cargo_build(&self.workspace, &target, Some("-Ctarget-feature=+crt-static"), &arguments)?;
         let built = target.join(HOST).join("guest");
         for (part, name) in [("init", "belfry-init"), ("examples", "belfry-examples")] {
             self.watch_sources(&built.join(format!("{name}.d")))?;
@@ -110,6 +110,7 @@ impl Build {
     fn bare_metal(&self) -> Result<Built> {
         let package = self.workspace.join("guests/bare-metal");
         self.watch(&package.join("Cargo.lock"));
+        self.watch(&package.join(".cargo/config.toml"));
         let print = ["--print", "target-libdir", "--target", BARE];
         let library = Command::new(&self.rustc).args(print).output()?;
         if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
@@ -117,9 +118,10 @@ impl Build {
             return Ok(Built::Lacks(lacks));
         }
         let target = self.directory.join("bare-metal");
-        // What it says of itself names no place of the build.
+        // It names no place of the build. The package's own flags, which its configuration has, are joined with this one.
         let remap = format!("--remap-path-prefix={}=/belfry", self.workspace.display());
-        self.cargo_build(&package, &target, &[&remap], &["--release", "--target", BARE])?;
+        let remap = format!("target.{BARE}.rustflags=[{remap:?}]");
+        self.cargo_build(&package, &target, None, &["--release", "--target", BARE, "--config", &remap])?;
         let built = target.join(BARE).join("release");
         self.watch_sources(&built.join("belfry-bare-metal.d"))?;
         Ok(Built::Part(built.join("belfry-bare-metal")))
@@ -176,7 +178,13 @@ impl Build {
     }
 
     /// Has cargo build packages of `workspace`, for this machine unless `arguments` say otherwise.
-    fn cargo_build(&self, workspace: &Path, target: &Path, flags: &[&str], arguments: &[&str]) -> Result<()> {
+    fn cargo_build(
+        &self,
+        workspace: &Path,
+        target: &Path,
+        flags: Option<&str>,
+        arguments: &[&str],
+    ) -> Result<()> {
         let mut command = Command::new(&self.cargo);
         command.args(["build", "--quiet", "--locked", "--target-dir"]).arg(target).args(arguments);
         if !arguments.contains(&"--target") {
@@ -188,7 +196,10 @@ impl Build {
         {
             command.env_remove(name);
         }
-        command.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+        if let Some(flags) = flags {
+            command.env("CARGO_ENCODED_RUSTFLAGS", flags);
+        }
         let status = command.current_dir(workspace).status()?;
         if !status.success() {
             return Err(format!("cargo {} in {}: {status}", arguments.join(" "), workspace.display()).into());

@@ -3,8 +3,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+
+/// What nobody has used for so long is removed when another version of it is made.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What can go wrong with the cache directory.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +151,25 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), CacheE
     fs::rename(&temporary, path).map_err(io_error("rename", &temporary))
 }
 
+/// Says by the age of a file that it is in use. A cache that may only be read serves as well.
+pub(crate) fn mark_used(path: &Path) {
+    let _ = File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// Removes the files of `directory` whose names begin with `prefix`, unless they were in use lately: several versions of
+/// belfry may run side by side, each with its own.
+pub(crate) fn remove_unused(directory: &Path, prefix: &str) {
+    let old = |path: &Path| {
+        let modified = fs::metadata(path).and_then(|there| there.modified()).ok()?;
+        Some(modified.elapsed().ok()? > KEPT)
+    };
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) && old(&entry.path()) == Some(true) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Makes the closure that names the action and the path of an I/O error.
 pub fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> CacheError + use<'a> {
     move |source| CacheError::Io { action, path: path.to_owned(), source }
@@ -176,6 +199,22 @@ mod tests {
         assert_eq!(cache.manifest("qemu"), Some(manifest("qemu-1")));
         fs::write(cache.manifest_path("qemu"), b"{broken").unwrap();
         assert_eq!(cache.manifest("qemu"), None, "a damaged record means: fetch again");
+    }
+
+    #[test]
+    fn files_of_other_versions_stay_until_nobody_has_used_them_for_long() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["a-old", "a-used", "a-new", "b-old"].map(|name| directory.path().join(name));
+        for path in &paths {
+            fs::write(path, b"").unwrap();
+            let long_ago = SystemTime::now() - 2 * KEPT;
+            if !path.ends_with("a-new") {
+                File::options().append(true).open(path).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        mark_used(&paths[1]);
+        remove_unused(directory.path(), "a-");
+        assert_eq!(paths.map(|path| path.exists()), [false, true, true, true]);
     }
 
     #[test]

@@ -1,15 +1,11 @@
 //! What a guest is made of beside packages: the parts that Belfry's own sources give, which travel in the binary.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::fs;
+use std::path::PathBuf;
 
 use sha2::{Digest as _, Sha256};
 
-use super::cache::{Cache, CacheError, create_dir, io_error};
-
-/// Files that nobody has used for so long are removed when another of their name is written.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+use super::cache::{Cache, CacheError, create_dir, io_error, mark_used, remove_unused};
 
 /// Everything of a guest that is no package.
 #[derive(Debug, Clone, Copy)]
@@ -77,12 +73,10 @@ pub(super) fn publish(cache: &Cache, name: &str, content: &[u8]) -> Result<PathB
     let id: String = Sha256::digest(content).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let path = directory.join(format!("{name}-{id}"));
     if fs::read(&path).is_ok_and(|there| there == content) {
-        // Its age says when it was used last. A cache that may only be read serves as well.
-        let _ =
-            File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        mark_used(&path);
         return Ok(path);
     }
-    remove_unused(&directory, name);
+    remove_unused(&directory, &format!("{name}-"));
     let mut file = tempfile::Builder::new()
         .prefix(".new-")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -91,20 +85,6 @@ pub(super) fn publish(cache: &Cache, name: &str, content: &[u8]) -> Result<PathB
     std::io::Write::write_all(&mut file, content).map_err(io_error("write", file.path()))?;
     file.persist(&path).map_err(|error| io_error("rename to", &path)(error.error))?;
     Ok(path)
-}
-
-/// Removes files of other versions, unless they were in use lately: two versions may run side by side.
-fn remove_unused(directory: &Path, name: &str) {
-    let unused = |path: &Path| {
-        let modified = fs::metadata(path).and_then(|there| there.modified()).ok()?;
-        Some(modified.elapsed().ok()? > KEPT)
-    };
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(&format!("{name}-"));
-        if ours && unused(&entry.path()) == Some(true) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -122,24 +102,6 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"one");
         let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o755);
-    }
-
-    #[test]
-    fn files_of_other_versions_stay_until_they_are_old() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let [old, lately] = [b"old", b"new"].map(|content| publish(&cache, "init", content).unwrap());
-        let other = publish(&cache, "examples", b"old").unwrap();
-        for path in [&old, &other] {
-            File::options()
-                .append(true)
-                .open(path)
-                .unwrap()
-                .set_modified(SystemTime::now() - KEPT * 2)
-                .unwrap();
-        }
-        let newest = publish(&cache, "init", b"newest").unwrap();
-        assert_eq!([&old, &lately, &other, &newest].map(|path| path.exists()), [false, true, true, true]);
     }
 
     #[test]

@@ -18,6 +18,8 @@ use std::process::{Command, Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::cache::{mark_used, remove_unused};
+
 pub use gate::{GateError, Violation};
 
 /// Raised when the way the module is built changes in a way the hashed inputs do not show.
@@ -116,6 +118,7 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
     let identity = identity::identity(inputs)?;
     let module = directory.join(format!("amdgpu-{}-{}.ko", inputs.release, &identity[..16]));
     if module.is_file() {
+        mark_used(&module);
         return Ok(module);
     }
 
@@ -128,6 +131,7 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
         .map_err(io_error("open", &lock_path))?;
     lock.lock().map_err(io_error("lock", &lock_path))?;
     if module.is_file() {
+        mark_used(&module);
         return Ok(module);
     }
 
@@ -140,8 +144,7 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
     gate::check_module(&linked)?;
     strip(&linked)?;
 
-    // Earlier builds for this kernel are of no further use.
-    remove_starting_with(&directory, &format!("amdgpu-{}-", inputs.release))?;
+    remove_unused(&directory, "amdgpu-");
     fs::rename(&linked, &module).map_err(io_error("rename", &linked))?;
     Ok(module)
 }
