@@ -119,7 +119,7 @@ impl Installed {
             let package = |artifact: &&str| {
                 name == format!("{artifact}.json") || name.starts_with(&format!("{artifact}-"))
             };
-            if PACKAGES.iter().any(|artifact| package(&artifact)) {
+            if PACKAGES.iter().any(package) {
                 symlink(entry.path(), self.cache.join(&name))?;
             }
         }
