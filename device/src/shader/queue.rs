@@ -10,7 +10,7 @@ use super::gws::Gws;
 use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
-use crate::chip::Topology;
+use crate::chip::{ShaderRules, Topology};
 use crate::vm::AddressSpace;
 
 /// One queue's standing with the shader engine.
@@ -130,6 +130,7 @@ impl ShaderQueue {
 /// Workgroups resident on the whole engine.
 #[derive(Debug)]
 pub(super) struct Residency {
+    rules: &'static ShaderRules,
     rooms: Mutex<Rooms>,
 }
 
@@ -142,8 +143,8 @@ struct Rooms {
 }
 
 impl Residency {
-    pub(super) fn new(topology: Topology) -> Residency {
-        Residency { rooms: Mutex::new(Rooms { floor: Floor::new(topology), syncing: None }) }
+    pub(super) fn new(topology: Topology, rules: &'static ShaderRules) -> Residency {
+        Residency { rules, rooms: Mutex::new(Rooms { floor: Floor::new(topology, rules), syncing: None }) }
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms> {
@@ -186,7 +187,7 @@ impl Residency {
     /// queue whose waves never end must not keep the others out.
     pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Seat> {
         let queue = dispatch.queue();
-        let need = dispatch.launch().need();
+        let need = dispatch.launch().need(self.rules);
         let standing = self.take(queue, &need)?;
         let mut seat =
             Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch: None };
@@ -224,10 +225,10 @@ impl Seat {
         self.scratch.as_ref().and_then(|(_, slots)| slots.get(wave as usize).copied())
     }
 
-    /// `HW_ID1` of a wave, and `HW_ID2.WG_ID`.
+    /// Where a wave is: bits of `HW_ID1` and `HW_ID2`.
     pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
         match &self.standing {
-            Standing::On(place) => [place.hw_id1(wave), place.group_id()],
+            Standing::On(place) => place.hw_ids(wave),
             Standing::Beyond | Standing::Off => [0; 2],
         }
     }
@@ -260,7 +261,7 @@ impl Seat {
             (Some((mine, _)), Some(wanted)) => Arc::ptr_eq(mine, wanted),
             _ => false,
         };
-        scratch && self.need == launch.need()
+        scratch && self.need == launch.need(self.residency.rules)
     }
 }
 

@@ -89,7 +89,7 @@ impl<O: Os> Process<O> {
             mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
             evicted: false,
-            doorbells: Doorbells::new(slice),
+            doorbells: Doorbells::new(slice, &device.hw.asic().doorbells),
             context: None,
             signal_handle: None,
             trap_handler: 0,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use belfry_device::GpuConfig;
+use belfry_device::chip::{self, Model};
 use clap::{Args, Parser, Subcommand};
 
 use super::size::parse_size;
@@ -29,7 +30,10 @@ pub(super) struct ExecArgs {
     /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Compute units: even, 2 to 96.
+    /// Which chip the GPU is; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
+    chip: String,
+    /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
     /// VRAM: a power of two from 16M to 16G.
@@ -73,6 +77,7 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
 fn plain(options: &[OsString]) -> Option<ExecArgs> {
     let mut args = ExecArgs {
         root: None,
+        chip: chip::DEFAULT.name.to_owned(),
         cus: GpuConfig::default().cus,
         vram: 1 << 30,
         workers: None,
@@ -112,6 +117,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         seen.push(name);
         match name {
             "--root" => args.root = Some(value.into()),
+            "--chip" => args.chip = value.to_owned(),
             "--cus" => args.cus = value.parse().ok()?,
             "--vram" => args.vram = parse_size(value).ok()?,
             "--workers" => args.workers = Some(value.parse().ok()?),
@@ -124,15 +130,16 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
 
 /// Becomes the program, or runs it and tells what came of it.
 pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
-    let mut gpu = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
+    let chip = Model::named(&args.chip)?;
+    let mut gpu = GpuConfig { chip, cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.validate()?;
     let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
     if !args.quiet {
-        let GpuConfig { cus, vram_size, .. } = options.gpu;
+        let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
         note!(
-            "belfry exec: gfx1100 with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
+            "belfry exec: {chip} with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
             vram_size >> 20
         );
     }
@@ -159,7 +166,8 @@ mod tests {
             "belfry exec --",
             "belfry exec -q -- true",
             "belfry exec --quiet -- program -q -- --root x",
-            "belfry exec --root /tmp/tree --cus 4 --vram 256M -- program",
+            "belfry exec --root /tmp/tree --chip gfx1100 --cus 4 --vram 256M -- program",
+            "belfry exec --chip=gfx9000",
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
         ] {

@@ -1,18 +1,16 @@
 //! One user queue as the MES knows it, on a hardware slot or waiting for one.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use belfry_abi::mqd::ComputeMqd;
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
-use zerocopy::{FromZeros, IntoBytes};
 
 use super::frame::Refusal;
 use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue};
 use crate::firmware::{Ports, Served};
-use crate::queue::{BlockedOn, Hqd, HqdId, Progress, QueueEngine, QueueIdentity, mqd_from_bytes};
+use crate::queue::{BlockedOn, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity};
 use crate::shader::Gws;
 use crate::vm::{AddressSpace, ShaderMemory};
 
@@ -42,16 +40,6 @@ impl Saved {
     pub(super) fn stop(mut self) {
         self.engine.stop();
     }
-}
-
-/// Number in an MQD under which waves are kept; 0 is none.
-fn token(mqd: &ComputeMqd) -> u64 {
-    u64::from(mqd.compute_wave_restore_addr_hi) << 32 | u64::from(mqd.compute_wave_restore_addr_lo)
-}
-
-fn set_token(mqd: &mut ComputeMqd, token: u64) {
-    mqd.compute_wave_restore_addr_lo = token as u32;
-    mqd.compute_wave_restore_addr_hi = (token >> 32) as u32;
 }
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`, bits 3:2.
@@ -88,7 +76,7 @@ pub(super) struct Queue {
     /// The hardware queue it is on.
     pub(super) slot: Option<HqdId>,
     /// When it was put there.
-    pub(super) since: Instant,
+    pub(super) since: Duration,
     /// When it was last put on or taken off a slot, in the scheduler's counting.
     pub(super) turn: u64,
     /// Packets, while it is on a slot or has dispatches in progress.
@@ -101,10 +89,8 @@ pub(super) struct Queue {
     busy: bool,
 }
 
-fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, Refusal> {
-    let mut bytes = [0; 2048];
-    space.read_bytes(address, &mut bytes).map_err(|_| Refusal("MQD at an address that is not mapped"))?;
-    mqd_from_bytes(&bytes).map_err(Refusal)
+fn read_mqd(ports: &Ports, space: &AddressSpace, address: u64) -> Result<Mqd, Refusal> {
+    Mqd::read(&ports.chip.mqd, space, address).map_err(Refusal)
 }
 
 /// `SQ_SHADER_TBA` has no bits 7:0.
@@ -116,10 +102,11 @@ fn trap_handler(frame: &belfry_abi::mes::AddQueue) -> Option<TrapHandler> {
 impl Queue {
     /// Reads and checks the MQD of a queue to be added; also gives the number its waves are kept under, or 0.
     pub(super) fn new(
+        ports: &Ports,
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
     ) -> Result<(Self, u64), Refusal> {
-        let mqd = read_mqd(space, frame.mqd_addr.get())?;
+        let mqd = read_mqd(ports, space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
         if !hqd.is_aql() {
@@ -144,19 +131,19 @@ impl Queue {
             suspended: frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED),
             failed: false,
             slot: None,
-            since: Instant::now(),
+            since: Duration::ZERO,
             turn: 0,
             engine: None,
-            read_index: Self::first_index(space, &mqd, frame.wptr_addr.get()),
+            read_index: Self::first_index(space, &hqd, frame.wptr_addr.get()),
             idle: false,
             busy: false,
         };
-        Ok((queue, token(&mqd)))
+        Ok((queue, mqd.wave_restore()))
     }
 
     /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
-    fn first_index(space: &AddressSpace, mqd: &ComputeMqd, wptr: u64) -> u64 {
-        let low = u64::from(mqd.cp_hqd_pq_rptr);
+    fn first_index(space: &AddressSpace, hqd: &Hqd, wptr: u64) -> u64 {
+        let low = u64::from(hqd.pq_rptr());
         let written = if wptr == 0 { Ok(0) } else { space.load_u64(wptr) };
         match written {
             Ok(written) => {
@@ -205,7 +192,7 @@ impl Queue {
         id: HqdId,
         (vmid, pasid): (u8, u16),
     ) -> Result<(), Refusal> {
-        let mqd = read_mqd(kernel, self.mqd)?;
+        let mqd = read_mqd(ports, kernel, self.mqd)?;
         let hqd = ports.hqds.hqd(id, |hqd| {
             hqd.load(&mqd);
             hqd.set_vmid(vmid);
@@ -250,7 +237,7 @@ impl Queue {
             self.engine = Some(Box::new(engine));
         }
         self.slot = Some(id);
-        self.since = Instant::now();
+        self.since = ports.env.clock.now();
         self.idle = false;
         Ok(())
     }
@@ -317,11 +304,10 @@ impl Queue {
 
     fn save(&self, ports: &Ports, kernel: Option<&AddressSpace>, hqd: &Hqd) {
         let saved = kernel.is_some_and(|space| {
-            let mut mqd = ComputeMqd::new_zeroed();
-            space.read_bytes(self.mqd, mqd.as_mut_bytes()).is_ok() && {
+            Mqd::read_unchecked(&ports.chip.mqd, space, self.mqd).is_ok_and(|mut mqd| {
                 hqd.save(&mut mqd);
-                space.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
-            }
+                mqd.write(space, self.mqd)
+            })
         });
         if !saved {
             ports.counters.error(
@@ -348,10 +334,7 @@ impl Queue {
         number: u64,
         (process, pasid, base): (u64, u16, u64),
     ) -> Option<Saved> {
-        let has_area = read_mqd(kernel, self.mqd).is_ok_and(|mqd| {
-            mqd.cp_hqd_ctx_save_size != 0
-                && (mqd.cp_hqd_ctx_save_base_addr_lo | mqd.cp_hqd_ctx_save_base_addr_hi) != 0
-        });
+        let has_area = read_mqd(ports, kernel, self.mqd).is_ok_and(|mqd| mqd.has_save_area());
         if !has_area || self.failed || !self.is_busy() {
             return None;
         }
@@ -361,9 +344,9 @@ impl Queue {
     }
 
     fn leave_token(&self, ports: &Ports, kernel: &AddressSpace, number: u64) {
-        let written = read_mqd(kernel, self.mqd).is_ok_and(|mut mqd| {
-            set_token(&mut mqd, number);
-            kernel.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
+        let written = read_mqd(ports, kernel, self.mqd).is_ok_and(|mut mqd| {
+            mqd.set_wave_restore(number);
+            mqd.write(kernel, self.mqd)
         });
         if !written {
             ports.counters.error("MQD cannot be saved", format_args!("doorbell={:#x}", self.doorbell));

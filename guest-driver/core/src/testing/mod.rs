@@ -20,7 +20,6 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
 use scheduler::FakeScheduler;
@@ -68,7 +67,7 @@ pub(crate) struct FakeOs {
     ticks: Mutex<u64>,
     /// The clock stands still but for what a test adds.
     pub(crate) manual_clock: Mutex<bool>,
-    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
     pub(crate) trace: Trace,
     pub(crate) on_write: Mutex<Option<WriteHook>>,
     /// The device acknowledges no invalidation.
@@ -87,7 +86,7 @@ impl FakeOs {
             registers: Mutex::default(),
             ticks: Mutex::default(),
             manual_clock: Mutex::default(),
-            log: Mutex::default(),
+            log: Arc::default(),
             trace: Arc::default(),
             on_write: Mutex::default(),
             deaf: Mutex::default(),
@@ -342,7 +341,7 @@ impl Os for FakeOs {
     }
 
     fn doorbell_write(&self, offset: u64, value: u64) {
-        if offset == u64::from(doorbell::MES_RING0) * 8
+        if offset == u64::from(crate::asic::ANY.doorbells.scheduler) * 8
             && let Some(scheduler) = &mut *lock(&self.scheduler)
         {
             scheduler.serve(self, value);
