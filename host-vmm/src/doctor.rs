@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use belfry_device::GpuConfig;
+use belfry_embedded::PARTS;
 use belfry_guest::qemu::{Accelerator, choose_accelerator};
 use belfry_image::artifacts::{cached_qemu, system_qemu};
 use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
-use belfry_image::{Cache, programs};
+use belfry_image::{Cache, Part};
 
 use crate::exec;
 use crate::hosted;
@@ -118,13 +119,14 @@ pub fn examine() -> Report {
     unmodified_programs(&mut report);
     let cache = cache(&mut report);
     let complete = cache.as_ref().is_some_and(|cache| {
-        ["kernel", "headers", "rust-src"].iter().all(|artifact| cache.manifest(artifact).is_some())
+        ["kernel", "headers"].iter().all(|artifact| cache.manifest(artifact).is_some())
             && (system_qemu().is_some() || cached_qemu(cache).is_some())
     });
     if let Some(cache) = &cache {
         own_machine(&mut report, cache);
     }
     packages(&mut report, complete);
+    embedded(&mut report);
     tools(&mut report);
     if let Some(cache) = &cache {
         artifacts(&mut report, cache);
@@ -250,8 +252,6 @@ fn packages(report: &mut Report, complete: bool) {
 
 fn tools(report: &mut Report) {
     for (program, fix) in [
-        ("cargo", "install Rust: https://rustup.rs"),
-        ("rustc", "install Rust: https://rustup.rs"),
         ("gcc", "apt install gcc libc6-dev"),
         ("make", "apt install make"),
         ("ld", "apt install binutils"),
@@ -263,21 +263,28 @@ fn tools(report: &mut Report) {
             report.bad(
                 "tools",
                 Health::NoGuest,
-                format!("{program} is missing; the driver is built with it"),
+                format!("{program} is missing; the driver is built for the guest's kernel with it"),
                 fix,
             );
         }
     }
-    let sources = programs::workspace();
-    if sources.join("guest-driver/linux").is_dir() {
-        report.good("sources", sources.display().to_string());
-    } else {
-        report.bad(
-            "sources",
-            Health::NoGuest,
-            format!("{} is gone; driver and guest programs are built from it", sources.display()),
-            "run belfry from its source tree",
-        );
+}
+
+/// What guests need of this binary itself.
+fn embedded(report: &mut Report) {
+    for (what, part, health) in [
+        ("the guest's driver", PARTS.driver.core, Health::NoGuest),
+        ("the bare-metal guest", PARTS.bare_metal, Health::NoKvm),
+    ] {
+        match part {
+            Part::Present(_) => report.good("in belfry", what),
+            Part::Absent(why) => report.bad(
+                "in belfry",
+                health,
+                format!("{what} is not: {why}"),
+                "see to that and build belfry again",
+            ),
+        }
     }
 }
 
@@ -305,9 +312,7 @@ fn artifacts(report: &mut Report, cache: &Cache) {
             None
         }
     };
-    for (subject, artifact) in
-        [("kernel", "kernel"), ("kernel headers", "headers"), ("Rust sources", "rust-src")]
-    {
+    for (subject, artifact) in [("kernel", "kernel"), ("kernel headers", "headers")] {
         match cache.manifest(artifact) {
             Some(manifest) => {
                 let first = manifest.packages.first().map(|package| &package.version);

@@ -5,13 +5,14 @@ pub mod nested;
 pub mod race;
 pub mod suite;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_embedded::PARTS;
 use belfry_guest::{Guest, GuestError};
-use belfry_image::{Cache, Freshness, GuestImage, Progress, programs};
+use belfry_image::{Cache, Freshness, GuestImage, Progress};
 
 /// Fetches, builds and caches what a guest needs.
 ///
@@ -19,7 +20,7 @@ use belfry_image::{Cache, Freshness, GuestImage, Progress, programs};
 ///
 /// When something cannot be had; the error says what, and what to do.
 pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
-    Ok(GuestImage::prepare(cache, Freshness::Cached, &Progress::new())?)
+    Ok(GuestImage::prepare(cache, &PARTS, Freshness::Cached, &Progress::new())?)
 }
 
 /// Unloads the driver once nobody uses it: the last file of a process that has ended is let go of by a work of the
@@ -65,14 +66,20 @@ pub fn complaints(log: &str) -> Vec<&str> {
     log.lines().filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).collect()
 }
 
+/// Where cargo builds programs with flags of their own: `name` below the workspace's target directory.
+fn target_directory(name: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")).join(name)
+}
+
 /// Builds the test roles as a static binary that runs in any guest.
 ///
 /// # Errors
 ///
 /// When cargo fails.
-pub fn guest_roles(cache: &Cache) -> Result<PathBuf> {
+pub fn guest_roles() -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let target_dir = programs::target_directory(cache);
+    let target_dir = target_directory("roles");
     let output = Command::new(env!("CARGO"))
         .args([
             "build",

@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_embedded::PARTS;
 use belfry_guest::{Exit, Guest, GuestConfig, Stream};
 use belfry_image::module_files::stock_modules;
-use belfry_image::{Cache, GuestImage, InitramfsFile, Progress, packed, programs};
+use belfry_image::{Cache, GuestImage, InitramfsFile, Progress, packed};
 
-use crate::guest_image;
+use crate::{guest_image, target_directory};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Where L1 has belfry.
@@ -35,7 +36,7 @@ impl Nested {
     pub fn boot(progress: &Progress) -> Result<Self> {
         let cache = Cache::open()?;
         let inner = guest_image(&cache)?;
-        let bare_metal = belfry_image::bare_metal::build(&cache)?;
+        let bare_metal = belfry_image::bare_metal::obtain(&cache, &PARTS)?;
         let belfry = static_belfry(progress)?;
 
         let mut files = packed::files(&inner, Some(&bare_metal), PACKED);
@@ -113,10 +114,8 @@ impl Nested {
 
 /// Builds belfry as a program that needs no libraries.
 fn static_belfry(progress: &Progress) -> Result<PathBuf> {
-    let workspace = programs::workspace();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
     // Of its own, so that its flags leave the other builds alone.
-    let target = target.join("nested");
+    let target = target_directory("nested");
     let step = progress.spinner("building a static belfry for L1");
     let output = Command::new("cargo")
         .args([
@@ -133,7 +132,7 @@ fn static_belfry(progress: &Progress) -> Result<PathBuf> {
         ])
         .arg("--target-dir")
         .arg(&target)
-        .current_dir(&workspace)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET")

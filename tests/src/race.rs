@@ -17,7 +17,7 @@ pub fn run(config: &GuestConfig, rounds: u64, limit: Duration) -> Result<String>
     const ROLES: &str = "/bin/guest-roles";
     let cache = Cache::open()?;
     let image = guest_image(&cache)?;
-    let roles = std::fs::read(guest_roles(&cache)?)?;
+    let roles = std::fs::read(guest_roles()?)?;
     let mut guest = Guest::boot(&image, config, &cache)?;
     guest.load_driver()?;
     guest.put_file(ROLES, 0o755, &roles)?;

@@ -29,7 +29,7 @@ fn boot_with_roles() -> (Guest, &'static str) {
 }
 
 fn boot_with_roles_and(config: &GuestConfig) -> (Guest, &'static str) {
-    let roles = guest_roles(&Cache::open().unwrap()).unwrap();
+    let roles = guest_roles().unwrap();
     let mut guest = boot(config);
     guest.put_file("/bin/guest-roles", 0o755, &std::fs::read(roles).unwrap()).unwrap();
     (guest, "/bin/guest-roles")

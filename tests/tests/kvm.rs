@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_embedded::PARTS;
 use belfry_image::Cache;
 use belfry_machine::{Config, DoorbellMode, End, KernelError, KvmError, Machine, Outcome, bare_metal};
 
@@ -80,9 +81,9 @@ fn run(code: &[u8], limit: Duration) -> Outcome {
     Machine::new(config(&kernel)).unwrap().run(limit, &mut |_| {}).unwrap()
 }
 
-/// The machine of the bare-metal guest, which is built first where it is not up to date.
+/// The machine of the bare-metal guest.
 fn bare_metal_config(doorbells: DoorbellMode) -> Config {
-    let kernel = belfry_image::bare_metal::build(&Cache::open().unwrap()).unwrap();
+    let kernel = belfry_image::bare_metal::obtain(&Cache::open().unwrap(), &PARTS).unwrap();
     bare_metal::config(&kernel, gpu(), doorbells)
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use belfry_guest::Stream;
-use belfry_image::{Cache, Progress};
+use belfry_image::Progress;
 use belfry_tests::disks::Images;
 use belfry_tests::guest_roles;
 use belfry_tests::nested::{BELFRY, Nested};
@@ -173,7 +173,7 @@ fn files_disks_and_statuses_travel(nested: &mut Nested, disk: &[u8]) {
 fn disks_of_both_formats_are_read_written_and_zeroed(nested: &mut Nested) {
     const NAMES: [&str; 2] = ["/root/disk.qcow2", "/root/disk.raw"];
     let images = Images::new().unwrap();
-    let program = std::fs::read(guest_roles(&Cache::open().unwrap()).unwrap()).unwrap();
+    let program = std::fs::read(guest_roles().unwrap()).unwrap();
     nested.guest().put_file("/root/guest-roles", 0o755, &program).unwrap();
     for (name, path) in NAMES.iter().zip(images.paths()) {
         nested.guest().put_file(name, 0o644, &std::fs::read(path).unwrap()).unwrap();

@@ -15,6 +15,7 @@ macro_rules! note {
 }
 
 mod fuzz;
+mod installed;
 mod isa_gen;
 mod isa_verify;
 mod kernels;
@@ -60,6 +61,12 @@ enum Command {
     },
     /// Run the fuzz targets of `fuzz/`, two at a time.
     Fuzz(fuzz::Options),
+    /// Install belfry from a copy of the tree, remove the copy, and run what was installed without Rust.
+    Installed {
+        /// Install the development profile, which is built sooner.
+        #[arg(long)]
+        debug: bool,
+    },
     /// Check the rules of the tree that no compiler checks: dependency arrows, file lengths, texts.
     Tidy,
     /// Run belfry's own machine where KVM has no hardware under it: in a guest of QEMU's translator, with kvm_amd in it.
@@ -138,6 +145,7 @@ fn main() -> Result<()> {
         Command::GuestRace { rounds, append } => guest_race(rounds, &append),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
+        Command::Installed { debug } => installed::run(root, debug),
         Command::Tidy => xtask::tidy::run(root),
         Command::Rootfs { name, update } => rootfs(name.as_deref(), update),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),

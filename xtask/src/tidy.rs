@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
     ("belfry-image", &["belfry-process"]),
+    ("belfry-embedded", &["belfry-image"]),
     ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
     (
@@ -48,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "belfry",
         &[
+            "belfry-embedded",
             "belfry-guest",
             "belfry-image",
             "belfry-machine",

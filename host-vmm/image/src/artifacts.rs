@@ -124,6 +124,8 @@ pub fn kernel_headers(
 }
 
 /// Rust's library sources: Debian's `rust-src`, or those of the rustup component where it is installed.
+///
+/// Only the build of belfry itself needs them, for the guest's driver.
 pub fn rust_sources(
     cache: &Cache,
     freshness: Freshness,

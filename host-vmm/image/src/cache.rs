@@ -3,9 +3,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+
+/// What nobody has used for so long is removed when another version of it is made.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What can go wrong with the cache directory.
 #[derive(Debug, thiserror::Error)]
@@ -94,18 +97,6 @@ impl Cache {
         &self.root
     }
 
-    /// Where cargo builds `name` from the sources in `workspace`: no two checkouts share a directory.
-    ///
-    /// cargo tells sources by their paths within a workspace and by their age: it would take what it built from another
-    /// checkout for what it is to build now.
-    #[must_use]
-    pub fn target_directory(&self, name: &str, workspace: &Path) -> PathBuf {
-        let mut hash = Sha256::new();
-        hash.update(workspace.as_os_str().as_encoded_bytes());
-        let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        self.root.join(format!("{name}-{id}"))
-    }
-
     /// Takes the lock `name`, calling `waiting` once when another process holds it.
     pub fn lock(&self, name: &str, waiting: impl FnOnce()) -> Result<CacheLock, CacheError> {
         let directory = self.root.join("locks");
@@ -160,6 +151,25 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), CacheE
     fs::rename(&temporary, path).map_err(io_error("rename", &temporary))
 }
 
+/// Says by the age of a file that it is in use. A cache that may only be read serves as well.
+pub(crate) fn mark_used(path: &Path) {
+    let _ = File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// Removes the files of `directory` whose names begin with `prefix`, unless they were in use lately: several versions of
+/// belfry may run side by side, each with its own.
+pub(crate) fn remove_unused(directory: &Path, prefix: &str) {
+    let old = |path: &Path| {
+        let modified = fs::metadata(path).and_then(|there| there.modified()).ok()?;
+        Some(modified.elapsed().ok()? > KEPT)
+    };
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) && old(&entry.path()) == Some(true) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Makes the closure that names the action and the path of an I/O error.
 pub fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> CacheError + use<'a> {
     move |source| CacheError::Io { action, path: path.to_owned(), source }
@@ -192,14 +202,19 @@ mod tests {
     }
 
     #[test]
-    fn checkouts_are_built_apart() {
+    fn files_of_other_versions_stay_until_nobody_has_used_them_for_long() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let [one, other] =
-            ["/src/one", "/src/other"].map(|path| cache.target_directory("x", Path::new(path)));
-        assert_ne!(one, other);
-        assert_eq!(one, cache.target_directory("x", Path::new("/src/one")));
-        assert!(one.starts_with(cache.root()) && one != cache.target_directory("y", Path::new("/src/one")));
+        let paths = ["a-old", "a-used", "a-new", "b-old"].map(|name| directory.path().join(name));
+        for path in &paths {
+            fs::write(path, b"").unwrap();
+            let long_ago = SystemTime::now() - 2 * KEPT;
+            if !path.ends_with("a-new") {
+                File::options().append(true).open(path).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        mark_used(&paths[1]);
+        remove_unused(directory.path(), "a-");
+        assert_eq!(paths.map(|path| path.exists()), [false, true, true, true]);
     }
 
     #[test]

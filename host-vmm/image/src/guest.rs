@@ -10,7 +10,8 @@ use super::fetch::FetchError;
 use super::module::{self, ModuleError, ModuleInputs};
 use super::module_files::{ModuleFile, ModuleFileError, load_order, stock_modules};
 use super::packed::{self, PackedError};
-use super::programs::{self, ProgramError, Programs};
+use super::parts::{AbsentPart, Parts};
+use super::programs::{self, Programs};
 use super::progress::Progress;
 
 /// Where the initramfs keeps the bundled examples.
@@ -28,9 +29,9 @@ pub enum ImageError {
     /// Modules of the stock kernel could not be read.
     #[error(transparent)]
     ModuleFile(#[from] ModuleFileError),
-    /// The guest's programs could not be built.
+    /// This binary lacks the driver.
     #[error(transparent)]
-    Programs(#[from] ProgramError),
+    Absent(#[from] AbsentPart),
     /// The packed guest in use is none.
     #[error(transparent)]
     Packed(#[from] PackedError),
@@ -65,28 +66,23 @@ pub struct GuestImage {
 
 impl GuestImage {
     /// Fetches, builds and caches whatever is not there yet; opens the packed guest where one is named.
-    pub fn prepare(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<Self, ImageError> {
-        if let Some(directory) = packed::directory() {
-            return Ok(packed::open(&directory)?);
-        }
-        let mut image = Self::without_driver(cache, freshness, progress)?;
-        let driver = driver(cache, &image.kernel, freshness, progress)?;
-        let disks = stock_modules(cache, &image.kernel, &["virtio_blk"])?;
-        let mut roots: Vec<PathBuf> = disks.into_iter().map(|module| module.path).collect();
-        roots.push(driver);
-        image.modules = load_order(cache, &image.kernel, &roots)?;
-        Ok(image)
-    }
-
-    /// The same without the driver, which then is not built either.
-    pub fn without_driver(
+    pub fn prepare(
         cache: &Cache,
+        parts: &Parts,
         freshness: Freshness,
         progress: &Progress,
     ) -> Result<Self, ImageError> {
+        if let Some(directory) = packed::directory() {
+            return Ok(packed::open(&directory)?);
+        }
         let kernel = artifacts::kernel(cache, freshness, progress)?;
-        let programs = programs::build(cache, progress)?;
-        Ok(Self { kernel, modules: Vec::new(), programs, files: Vec::new() })
+        let programs = programs::obtain(cache, parts)?;
+        let driver = driver(cache, parts, &kernel, freshness, progress)?;
+        let disks = stock_modules(cache, &kernel, &["virtio_blk"])?;
+        let mut roots: Vec<PathBuf> = disks.into_iter().map(|module| module.path).collect();
+        roots.push(driver);
+        let modules = load_order(cache, &kernel, &roots)?;
+        Ok(Self { kernel, modules, programs, files: Vec::new() })
     }
 
     /// Paths of the modules in the guest, in load order.
@@ -116,18 +112,19 @@ impl GuestImage {
 /// Builds `amdgpu.ko` for `kernel`, or finds it in the cache.
 fn driver(
     cache: &Cache,
+    parts: &Parts,
     kernel: &Kernel,
     freshness: Freshness,
     progress: &Progress,
 ) -> Result<PathBuf, ImageError> {
+    let core = parts.driver.core.content("the guest's driver")?;
     let headers = artifacts::kernel_headers(cache, kernel, freshness, progress)?;
-    let rust = artifacts::rust_sources(cache, freshness, progress)?;
     let inputs = ModuleInputs {
         release: kernel.release.clone(),
         kbuild_libs: headers.root.clone(),
         headers: headers.root,
-        rust_src: rust.library,
-        workspace: programs::workspace(),
+        core,
+        shim: parts.driver.shim,
         cache: cache.root().to_owned(),
     };
     let step = progress.spinner("building the kernel module");

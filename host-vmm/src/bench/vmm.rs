@@ -132,7 +132,7 @@ pub enum VmmBenchError {
     Cache(#[from] CacheError),
     /// The measuring guest could not be built.
     #[error(transparent)]
-    Build(#[from] belfry_image::bare_metal::BuildError),
+    Build(#[from] belfry_image::bare_metal::BareMetalError),
     /// The Debian guest does not boot, or its program fails.
     #[error("the Debian guest: {0}")]
     Debian(String),
@@ -147,7 +147,7 @@ pub fn vmm(samples: u64, progress: &Progress) -> Result<Results, VmmBenchError> 
         return Err(VmmBenchError::Samples(samples));
     }
     let before = load();
-    let kernel = belfry_image::bare_metal::build(&Cache::open()?)?;
+    let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
     let record = |mode| -> Result<Recording, VmmBenchError> {
         let step = progress.spinner(&format!("measuring, doorbells {mode:?}"));
         let recording = measure::run(&kernel, &GpuConfig::default(), mode, samples, LIMIT)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use belfry_embedded::PARTS;
 use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
 use clap::Args;
 
@@ -28,9 +29,9 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
         return root_file_system(&cache, name.as_deref(), freshness, &progress);
     }
     let qemu = artifacts::qemu(&cache, freshness, &progress)?;
-    let image = GuestImage::prepare(&cache, freshness, &progress)?;
+    let image = GuestImage::prepare(&cache, &PARTS, freshness, &progress)?;
     if let Some(directory) = &args.pack {
-        let bare_metal = belfry_image::bare_metal::build(&cache)?;
+        let bare_metal = belfry_image::bare_metal::obtain(&cache, &PARTS)?;
         packed::write(&image, Some(&bare_metal), directory)?;
         say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
     }
@@ -41,7 +42,7 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
         say!("module    {} ({})", module.name, module.path.display());
     }
     say!("initramfs {} bytes", image.initramfs()?.len());
-    for artifact in ["qemu", "kernel", "headers", "rust-src"] {
+    for artifact in ["qemu", "kernel", "headers"] {
         for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
             say!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
         }

@@ -4,13 +4,10 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use belfry_embedded::PRELOAD as LIBRARY;
+pub(super) use belfry_embedded::PRELOAD_IDENTITY as IDENTITY;
+
 use super::ExecError;
-
-/// The library, as `build.rs` has built it.
-static LIBRARY: &[u8] = include_bytes!(env!("BELFRY_PRELOAD"));
-
-/// What tells this library from those of other versions.
-pub(super) const IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
 
 /// Puts the library where the dynamic linker can load it, unless it is there; its path.
 pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use belfry_embedded::PARTS;
 use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
 use belfry_guest::{
     Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
@@ -100,7 +101,7 @@ impl Job<'_> {
     }
 
     fn image(&self) -> Result<GuestImage, RunError> {
-        GuestImage::prepare(self.cache, Freshness::Cached, self.progress).map_err(RunError::Image)
+        GuestImage::prepare(self.cache, &PARTS, Freshness::Cached, self.progress).map_err(RunError::Image)
     }
 
     /// The examples run hosted where no guest can be had.

@@ -160,9 +160,9 @@ pub enum RunError {
     /// Belfry's own machine failed.
     #[error(transparent)]
     Kvm(#[from] KvmError),
-    /// The bare-metal guest could not be built.
+    /// The bare-metal guest could not be had.
     #[error(transparent)]
-    BareMetal(#[from] belfry_image::bare_metal::BuildError),
+    BareMetal(#[from] belfry_image::bare_metal::BareMetalError),
     /// Doorbells by a way the mode does not have.
     #[error(transparent)]
     Doorbell(#[from] NoSuchWay),
@@ -238,7 +238,7 @@ pub fn run(
     }
 }
 
-/// Builds and runs the bare-metal guest.
+/// Runs the bare-metal guest.
 fn bare_metal_guest(
     options: &RunOptions,
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
@@ -250,7 +250,7 @@ fn bare_metal_guest(
         ));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;
-    let kernel = belfry_image::bare_metal::build(&Cache::open()?)?;
+    let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
     let config = bare_metal::config(&kernel, options.gpu.clone(), doorbells);
     let mut show = |data: &[u8]| output(Stream::Stdout, data);
     let outcome = Machine::new(config)?.run(options.timeout, &mut show)?;

@@ -116,7 +116,7 @@ fn boot(tree: &Path, programs: &[PathBuf], progress: &Progress) -> Result<Guest>
         let guest = format!("{PROGRAMS}/{name}");
         image.files.push(InitramfsFile { guest, mode: 0o755, host: program.clone() });
     }
-    image.files.push(InitramfsFile { guest: ROLES.to_owned(), mode: 0o755, host: guest_roles(&cache)? });
+    image.files.push(InitramfsFile { guest: ROLES.to_owned(), mode: 0o755, host: guest_roles()? });
     let disk = DiskConfig { read_only: true, ..DiskConfig::new(disk) };
     // As much VRAM as under `belfry exec`: one case allocates what is all of a guest's by default.
     let gpu = GpuConfig { vram_size: 1 << 30, ..GpuConfig::default() };

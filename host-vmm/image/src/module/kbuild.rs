@@ -17,27 +17,22 @@ const FIX: &str = "install a C compiler, make and binutils (Debian: apt install 
 
 /// Fails when a program that kbuild or the gate starts is missing.
 pub(super) fn check_tools() -> Result<(), ModuleError> {
-    for program in ["gcc", "make", "ld", "ar", "nm", "objdump", "objcopy"] {
+    for program in ["gcc", "make", "ld", "nm", "objdump", "objcopy"] {
         need_tool(program, FIX)?;
     }
     Ok(())
 }
 
 /// Links shim and object into `amdgpu.ko` and returns its path.
-pub(super) fn link(inputs: &ModuleInputs, directory: &Path, object: &Path) -> Result<PathBuf, ModuleError> {
+pub(super) fn link(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, ModuleError> {
     let tree = prepare(inputs, directory)?;
     let work = directory.join("kbuild");
     let _ = fs::remove_dir_all(&work);
     create_dir(&work)?;
-    let shim = inputs.workspace.join("guest-driver/linux");
-    for entry in fs::read_dir(&shim).map_err(io_error("list", &shim))?.flatten() {
-        let path = entry.path();
-        let wanted = path.extension().is_some_and(|e| e == "c" || e == "h") || entry.file_name() == "Kbuild";
-        if wanted {
-            copy(&path, &work.join(entry.file_name()))?;
-        }
+    for (name, content) in inputs.shim.iter().copied().chain([("core.rs.o", inputs.core)]) {
+        let path = work.join(name);
+        fs::write(&path, content).map_err(io_error("write", &path))?;
     }
-    copy(object, &work.join("core.rs.o"))?;
 
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut command = Command::new("make");

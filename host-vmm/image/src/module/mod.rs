@@ -1,13 +1,15 @@
 //! Builds `amdgpu.ko`: the driver core as one Rust object, the C shim around it, linked by the kernel's own kbuild.
 //!
-//! The Rust half is compiled for the bare target with the kernel's mitigation flags, `core` and `alloc` included (the
-//! prebuilt ones lack the flags), checked by [`gate`], and handed to kbuild as an object that refers to nothing of the
-//! kernel but the shim. Nothing here knows the VMM: inputs are paths, progress is a closure.
+//! The Rust half ([`core_object`]) is compiled for the bare target with the kernel's mitigation flags, `core` and `alloc`
+//! included (the prebuilt ones lack the flags), checked by [`gate`], and handed to kbuild as an object that refers to nothing
+//! of the kernel but the shim. It depends on no version of the kernel: it is compiled when belfry is, and travels in the
+//! binary. [`build`] then needs neither Rust nor Belfry's sources. Nothing here knows the VMM: inputs are paths and bytes,
+//! progress is a closure.
 
+pub mod core_object;
 pub mod gate;
+mod identity;
 mod kbuild;
-mod rust;
-mod sources;
 
 use std::fs::{self, File};
 use std::io;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
+
+use crate::cache::{mark_used, remove_unused};
 
 pub use gate::{GateError, Violation};
 
@@ -30,10 +34,10 @@ pub struct ModuleInputs {
     pub headers: PathBuf,
     /// Root of the libraries kbuild's programs run with: `usr/lib/x86_64-linux-gnu` with loader and C library.
     pub kbuild_libs: PathBuf,
-    /// Rust's library sources: the directory that holds `core/` and `alloc/`.
-    pub rust_src: PathBuf,
-    /// Root of Belfry's own sources.
-    pub workspace: PathBuf,
+    /// The driver core, as [`core_object::compile`] gives it.
+    pub core: &'static [u8],
+    /// Names and contents of the shim's files.
+    pub shim: &'static [(&'static str, &'static [u8])],
     /// Directory for results and intermediate files.
     pub cache: PathBuf,
 }
@@ -52,7 +56,7 @@ pub enum ModuleError {
     /// The compiler is not the one the library sources belong to.
     #[error(
         "building the kernel module needs rustc {wanted}, and `rustc --version` says `{found}`; `rustup toolchain \
-         install {wanted}` and run from the source tree, which selects it"
+         install {wanted}` and build from within the source tree, which selects it"
     )]
     WrongRustc {
         /// The version of the library sources.
@@ -111,9 +115,10 @@ pub enum ModuleError {
 pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, ModuleError> {
     let directory = inputs.cache.join("module");
     create_dir(&directory)?;
-    let identity = sources::identity(inputs)?;
+    let identity = identity::identity(inputs)?;
     let module = directory.join(format!("amdgpu-{}-{}.ko", inputs.release, &identity[..16]));
     if module.is_file() {
+        mark_used(&module);
         return Ok(module);
     }
 
@@ -126,6 +131,7 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
         .map_err(io_error("open", &lock_path))?;
     lock.lock().map_err(io_error("lock", &lock_path))?;
     if module.is_file() {
+        mark_used(&module);
         return Ok(module);
     }
 
@@ -133,20 +139,12 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
         return Err(ModuleError::CachePath { path: directory });
     }
     kbuild::check_tools()?;
-    let rustc = rust::check_compiler(&inputs.workspace)?;
-    let library = rust::library(inputs, &directory, &rustc, progress)?;
-    progress("compiling the driver core for the kernel");
-    let object = rust::compile(inputs, &directory, &library)?;
-    let interface = inputs.workspace.join("guest-driver/linux/os_interface.h");
-    let declared = fs::read_to_string(&interface).map_err(io_error("read", &interface))?;
-    gate::check_core_object(&object, &declared)?;
     progress("linking amdgpu.ko");
-    let linked = kbuild::link(inputs, &directory, &object)?;
+    let linked = kbuild::link(inputs, &directory)?;
     gate::check_module(&linked)?;
     strip(&linked)?;
 
-    // Earlier builds for this kernel are of no further use.
-    remove_starting_with(&directory, &format!("amdgpu-{}-", inputs.release))?;
+    remove_unused(&directory, "amdgpu-");
     fs::rename(&linked, &module).map_err(io_error("rename", &linked))?;
     Ok(module)
 }

@@ -4,19 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{
-    ModuleError, ModuleInputs, create_dir, io_error, need_tool, remove_starting_with, run, short_hash,
-};
+use super::{ModuleError, create_dir, gate, io_error, remove_starting_with, run, short_hash, strip};
 
 /// The version of the library sources, and so of the compiler.
-pub(super) const RUSTC: &str = "1.95.0";
+const RUSTC: &str = "1.95.0";
 const TARGET: &str = "x86_64-unknown-none";
 
 /// What the kernel demands of code: no red zone, its code model, its mitigations, room for its tracer.
 ///
 /// All crates of the object must agree on them, so that `core` and `alloc` are compiled from source. Without `plt` and
 /// with relro `memcpy` would be reached through a GOT, which the kernel's loader does not have.
-pub(super) const FLAGS: [&str; 21] = [
+const FLAGS: [&str; 21] = [
     "-Cpanic=abort",
     "-Ccodegen-units=1",
     "-Crelocation-model=static",
@@ -43,12 +41,51 @@ pub(super) const FLAGS: [&str; 21] = [
 /// Stands in for compiler-builtins, as in the kernel: what would come from it must not be used.
 const NO_BUILTINS: &str = "#![feature(compiler_builtins)]\n#![compiler_builtins]\n#![no_std]\n";
 
-/// Returns what the workspace's compiler says of itself, when it is the right one.
-pub(super) fn check_compiler(workspace: &Path) -> Result<String, ModuleError> {
-    let fix = "install Rust through https://rustup.rs";
-    need_tool("cargo", fix)?;
-    let found = run("rustc --version", Command::new("rustc").arg("-vV").current_dir(workspace))
-        .map_err(|_| ModuleError::MissingTool { program: "rustc", fix })?;
+/// What the object is compiled from, and with.
+#[derive(Debug, Clone)]
+pub struct CoreInputs {
+    /// The program cargo.
+    pub cargo: PathBuf,
+    /// The program rustc.
+    pub rustc: PathBuf,
+    /// Rust's library sources: the directory that holds `core/` and `alloc/`.
+    pub rust_src: PathBuf,
+    /// Root of Belfry's own sources.
+    pub workspace: PathBuf,
+    /// Directory for the result and intermediate files, of this call alone.
+    pub directory: PathBuf,
+}
+
+/// An object that may go into a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreObject {
+    /// The object, without debug sections.
+    pub object: PathBuf,
+    /// The list of sources it was compiled from, as cargo writes it for `make`.
+    pub sources: PathBuf,
+}
+
+/// Compiles the driver core and checks it by the kernel's rules.
+///
+/// # Errors
+///
+/// [`ModuleError::WrongRustc`] for a compiler of another version than the library sources; what the compiler says of sources
+/// that do not compile; [`ModuleError::Gate`].
+pub fn compile(inputs: &CoreInputs) -> Result<CoreObject, ModuleError> {
+    let rustc = check_compiler(inputs)?;
+    create_dir(&inputs.directory)?;
+    let sysroot = library(inputs, &rustc)?;
+    let compiled = driver(inputs, &sysroot)?;
+    let interface = inputs.workspace.join("guest-driver/linux/os_interface.h");
+    let declared = fs::read_to_string(&interface).map_err(io_error("read", &interface))?;
+    gate::check_core_object(&compiled.object, &declared)?;
+    strip(&compiled.object)?;
+    Ok(compiled)
+}
+
+/// Returns what the compiler says of itself, when it is the right one.
+fn check_compiler(inputs: &CoreInputs) -> Result<String, ModuleError> {
+    let found = run("rustc --version", Command::new(&inputs.rustc).arg("-vV"))?;
     if found.starts_with(&format!("rustc {RUSTC} ")) {
         return Ok(found);
     }
@@ -57,12 +94,8 @@ pub(super) fn check_compiler(workspace: &Path) -> Result<String, ModuleError> {
 }
 
 /// Compiles `core` and `alloc` once and returns the sysroot they are in.
-pub(super) fn library(
-    inputs: &ModuleInputs,
-    directory: &Path,
-    rustc: &str,
-    progress: &dyn Fn(&str),
-) -> Result<PathBuf, ModuleError> {
+fn library(inputs: &CoreInputs, rustc: &str) -> Result<PathBuf, ModuleError> {
+    let directory = inputs.directory.as_path();
     let core = inputs.rust_src.join("core/src/lib.rs");
     if !core.is_file() {
         return Err(ModuleError::MissingInput {
@@ -76,7 +109,6 @@ pub(super) fn library(
         return Ok(sysroot);
     }
 
-    progress("compiling Rust's core library for the kernel (once)");
     remove_starting_with(directory, "rust-library-")?;
     let partial = directory.join("rust-library.partial");
     let _ = fs::remove_dir_all(&partial);
@@ -87,7 +119,7 @@ pub(super) fn library(
     for (name, source) in
         [("core", core), ("compiler_builtins", builtins), ("alloc", inputs.rust_src.join("alloc/src/lib.rs"))]
     {
-        let mut command = Command::new("rustc");
+        let mut command = Command::new(&inputs.rustc);
         bootstrap(&mut command)
             .current_dir(&inputs.workspace)
             .args(["--target", TARGET, "--crate-type", "rlib", "--edition", "2024", "--cap-lints", "allow"])
@@ -105,19 +137,16 @@ pub(super) fn library(
     Ok(sysroot)
 }
 
-/// Compiles the driver core and returns its object.
-pub(super) fn compile(
-    inputs: &ModuleInputs,
-    directory: &Path,
-    sysroot: &Path,
-) -> Result<PathBuf, ModuleError> {
+/// Compiles the driver core with the library in `sysroot`.
+fn driver(inputs: &CoreInputs, sysroot: &Path) -> Result<CoreObject, ModuleError> {
+    let directory = inputs.directory.as_path();
     let crate_dir = inputs.workspace.join("guest-driver/linux");
     let target_dir = directory.join("rust-target");
     let mut flags = vec!["--sysroot".to_owned(), sysroot.display().to_string()];
     flags.extend(FLAGS.map(str::to_owned));
     flags.push(remap(&inputs.workspace, "/belfry"));
     flags.push(remap(&inputs.rust_src, "/rust"));
-    let mut command = Command::new("cargo");
+    let mut command = Command::new(&inputs.cargo);
     bootstrap(&mut command)
         .current_dir(&crate_dir)
         .args(["build", "--release", "--target", TARGET, "--target-dir"])
@@ -126,7 +155,8 @@ pub(super) fn compile(
     run("compiling the driver core", &mut command)?;
 
     // Of the archive exactly one member is ours: link-time optimisation has put everything into it.
-    let archive = target_dir.join(TARGET).join("release/libbelfry_kmod.a");
+    let release = target_dir.join(TARGET).join("release");
+    let archive = release.join("libbelfry_kmod.a");
     let members = run("ar t", Command::new("ar").arg("t").arg(&archive))?;
     let ours: Vec<&str> = members
         .lines()
@@ -142,7 +172,7 @@ pub(super) fn compile(
     let content = Command::new("ar").arg("p").arg(&archive).arg(member).output();
     let content = content.map_err(io_error("read", &archive))?.stdout;
     fs::write(&object, content).map_err(io_error("write", &object))?;
-    Ok(object)
+    Ok(CoreObject { object, sources: release.join("libbelfry_kmod.d") })
 }
 
 /// Lets a stable compiler take the kernel's flags, and keeps an outer cargo's settings away from it.
@@ -153,6 +183,7 @@ fn bootstrap(command: &mut Command) -> &mut Command {
         "CARGO_BUILD_TARGET",
         "CARGO_BUILD_RUSTFLAGS",
         "CARGO_TARGET_DIR",
+        "RUSTC_WRAPPER",
         "RUSTC_WORKSPACE_WRAPPER",
     ] {
         command.env_remove(name);

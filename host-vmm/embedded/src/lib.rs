@@ -1,0 +1,136 @@
+//! What the binary carries, so that it works without its source tree: `build.rs` builds it.
+
+use belfry_image::{Driver, Part, Parts};
+
+macro_rules! built {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name))
+    };
+    (maybe $name:literal) => {
+        Part::built(built!($name), include_str!(concat!(env!("OUT_DIR"), "/", $name, ".lacks")))
+    };
+}
+
+/// What guests are made of beside packages.
+pub static PARTS: Parts = Parts {
+    driver: Driver { core: built!(maybe "core.rs.o"), shim: include!(concat!(env!("OUT_DIR"), "/shim.rs")) },
+    init: built!("init"),
+    examples: built!("examples"),
+    bare_metal: built!(maybe "bare-metal"),
+};
+
+/// The library that programs of `belfry exec` are started with.
+pub static PRELOAD: &[u8] = built!("libbelfry_preload.so");
+
+/// What tells [`PRELOAD`] from that of other versions: a hash, in hexadecimal.
+pub const PRELOAD_IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use object::elf::{ET_EXEC, PT_INTERP};
+    use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+    use object::{Object as _, ObjectSymbol as _};
+
+    fn workspace() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+    }
+
+    fn parts() -> [(&'static str, &'static [u8]); 5] {
+        [
+            ("init", PARTS.init),
+            ("examples", PARTS.examples),
+            ("bare-metal", PARTS.bare_metal.content("the bare-metal guest").unwrap()),
+            ("core.rs.o", PARTS.driver.core.content("the guest's driver").unwrap()),
+            ("preload", PRELOAD),
+        ]
+    }
+
+    #[test]
+    fn shim_is_that_of_the_tree() {
+        let mut tree = BTreeMap::new();
+        for entry in fs::read_dir(workspace().join("guest-driver/linux")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if path.is_file() && !["README.md", "Cargo.toml", "Cargo.lock"].contains(&name.as_str()) {
+                tree.insert(name, fs::read(&path).unwrap());
+            }
+        }
+        let shim = PARTS.driver.shim.iter().map(|(name, content)| ((*name).to_owned(), content.to_vec()));
+        assert!(shim.collect::<BTreeMap<_, _>>() == tree, "the files differ");
+    }
+
+    #[test]
+    fn programs_of_guests_need_no_library() {
+        for (name, content) in &parts()[..3] {
+            let file: ElfFile64<'_> = ElfFile64::parse(*content).unwrap();
+            let headers = file.elf_header().program_headers(file.endian(), *content).unwrap();
+            assert!(!headers.is_empty(), "{name}");
+            assert!(headers.iter().all(|header| header.p_type(file.endian()) != PT_INTERP), "{name}");
+        }
+    }
+
+    #[test]
+    fn bare_metal_guest_has_fixed_addresses() {
+        let content = parts()[2].1;
+        let file: ElfFile64<'_> = ElfFile64::parse(content).unwrap();
+        assert_eq!(file.elf_header().e_type(file.endian()), ET_EXEC);
+    }
+
+    #[test]
+    fn driver_core_has_what_the_shim_calls() {
+        let core: ElfFile64<'_> = ElfFile64::parse(parts()[3].1).unwrap();
+        let names: Vec<&str> = core
+            .symbols()
+            .filter(|symbol| symbol.is_definition() && symbol.is_global())
+            .filter_map(|symbol| symbol.name().ok())
+            .collect();
+        assert!(names.iter().any(|name| name.starts_with("belfry_")), "{names:?}");
+        assert!(core.section_by_name(".debug_info").is_none(), "not stripped");
+    }
+
+    #[test]
+    fn parts_name_no_place_of_the_build() {
+        let place = workspace().to_str().unwrap().to_owned();
+        for (name, content) in parts() {
+            let found = content.windows(place.len()).any(|bytes| bytes == place.as_bytes());
+            assert!(!found, "{name} names {place}");
+        }
+    }
+
+    /// Cargo asks for the build only when one of these changes.
+    #[test]
+    fn every_part_is_built_again_after_its_sources() {
+        let sources: BTreeSet<PathBuf> = include_str!(concat!(env!("OUT_DIR"), "/sources.txt"))
+            .lines()
+            .filter_map(|line| fs::canonicalize(line).ok())
+            .collect();
+        for source in [
+            "Cargo.lock",
+            "abi/src/lib.rs",
+            "device/isa/src/lib.rs",
+            "device/isa/Cargo.toml",
+            "guest-driver/core/src/lib.rs",
+            "guest-driver/core/Cargo.toml",
+            "guest-driver/linux",
+            "guest-driver/linux/src/os.rs",
+            "guest-driver/preload/src/lib.rs",
+            "guest-runtime/examples/src/main.rs",
+            "guest-runtime/kernels/vecadd.gfx1100.hsaco",
+            "guest-runtime/src/lib.rs",
+            "guests/bare-metal/.cargo/config.toml",
+            "guests/bare-metal/Cargo.lock",
+            "guests/bare-metal/link.ld",
+            "guests/bare-metal/src/main.rs",
+            "images/channel/src/lib.rs",
+            "images/init/src/main.rs",
+        ] {
+            let path = fs::canonicalize(workspace().join(source)).expect(source);
+            assert!(sources.contains(&path), "{source} is not watched");
+        }
+    }
+}
