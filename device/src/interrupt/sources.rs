@@ -7,14 +7,13 @@ use std::sync::Arc;
 use belfry_abi::ih::{
     Client, FAULT_RING_READ, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding,
 };
-use belfry_isa::mem::Access;
 
 use super::Interrupts;
 use crate::cp::{CpInterrupts, SqInterrupt};
 use crate::queue::QueueIdentity;
 use crate::stats::Counters;
 use crate::time::Clock;
-use crate::vm::{Contexts, Fault, FaultKind};
+use crate::vm::{Contexts, Fault, fault_page};
 
 /// `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST` and `_MEMVIOL`.
 const ILLEGAL_INSTRUCTION: u32 = 1;
@@ -86,9 +85,8 @@ impl CpInterrupts for Sources {
     }
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
-        let write = matches!(fault.access, Access::Write | Access::Atomic);
-        let permission = matches!(fault.kind, FaultKind::NoRead | FaultKind::ReadOnly | FaultKind::NoExecute);
-        let page = fault.va >> 12 & 0xf_ffff_ffff;
+        let write = fault.access.is_write();
+        let page = fault_page(fault);
         self.counters.error(
             "page fault",
             format_args!(
@@ -96,8 +94,8 @@ impl CpInterrupts for Sources {
                 queue.doorbell, queue.vmid, queue.pasid
             ),
         );
-        self.contexts.record_fault(queue.vmid, page, write, permission);
-        let ring = match (permission, write) {
+        self.contexts.record_fault(queue.vmid, fault);
+        let ring = match (fault.kind.is_permission(), write) {
             (false, _) => FAULT_RING_VALID,
             (true, true) => FAULT_RING_WRITE,
             (true, false) => FAULT_RING_READ,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, SH_MEM_CONFIG};
 
-use super::{AddressSpace, Root, RootKind, WalkCounter};
+use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
 use crate::memory::Memory;
 
 /// VM contexts of a hub.
@@ -62,6 +62,11 @@ pub(crate) struct FaultRecord {
     pub(crate) status: GCVM_L2_PROTECTION_FAULT_STATUS,
     /// Page number of the address.
     pub(crate) page: u64,
+}
+
+/// Number of the page that an access failed at, as registers and interrupts name it.
+pub(crate) fn fault_page(fault: &Fault) -> u64 {
+    fault.va >> 12 & 0xf_ffff_ffff
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -242,19 +247,20 @@ impl Contexts {
     }
 
     /// Keeps the first page fault until the driver clears it, as the hardware does.
-    pub(crate) fn record_fault(&self, vmid: u8, page: u64, write: bool, permission: bool) {
+    pub(crate) fn record_fault(&self, vmid: u8, fault: &Fault) {
         let mut state = self.lock();
         let FaultRecord { status, page: kept } = &mut state.fault;
         if status.bits() != 0 {
             status.set_more_faults(true);
             return;
         }
+        let (write, permission) = (fault.access.is_write(), fault.kind.is_permission());
         status.set_vmid(vmid.into());
         status.set_rw(write);
         status.set_permission_faults(if permission { if write { 2 } else { 1 } } else { 0 });
         status.set_walker_error(u32::from(!permission));
         status.set_mapping_error(!permission);
-        *kept = page;
+        *kept = fault_page(fault);
     }
 
     /// The fault kept.
@@ -276,9 +282,11 @@ impl Contexts {
 
 #[cfg(test)]
 mod tests {
+    use belfry_isa::mem::Access;
     use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
     use super::*;
+    use crate::vm::FaultKind;
 
     const ENABLED: u32 = 1 | 3 << 1;
 
@@ -326,12 +334,14 @@ mod tests {
     #[test]
     fn first_fault_is_kept_until_cleared() {
         let contexts = contexts();
-        contexts.record_fault(8, 0x1234, true, true);
-        contexts.record_fault(9, 0x5678, false, false);
+        let read_only = Fault::new(0x123_4567, Access::Write, FaultKind::ReadOnly);
+        let missing = Fault { level: 2, ..Fault::new(0x567_8000, Access::Read, FaultKind::NotPresent) };
+        contexts.record_fault(8, &read_only);
+        contexts.record_fault(9, &missing);
         let fault = contexts.fault();
         assert_eq!((fault.status.vmid(), fault.page, fault.status.more_faults()), (8, 0x1234, true));
         contexts.clear_fault();
-        contexts.record_fault(9, 0x5678, false, false);
+        contexts.record_fault(9, &missing);
         assert_eq!((contexts.fault().status.vmid(), contexts.fault().page), (9, 0x5678));
     }
 }

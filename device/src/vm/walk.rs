@@ -108,15 +108,14 @@ fn leaf(entry: PteFlags, shift: u32, level: u32, va: u64, access: Access) -> Res
         return Err(fault(FaultKind::Bus));
     }
     let (readable, writable, executable) = (entry.readable(), entry.writeable(), entry.executable());
-    let refused = match access {
-        Access::Read if !readable => Some(FaultKind::NoRead),
-        Access::Write if !writable => Some(FaultKind::ReadOnly),
-        Access::Atomic if !writable || !readable => Some(FaultKind::ReadOnly),
-        Access::Execute if !executable => Some(FaultKind::NoExecute),
-        _ => None,
+    let allowed = match access {
+        Access::Read => readable,
+        Access::Write => writable,
+        Access::Atomic => readable && writable,
+        Access::Execute => executable,
     };
-    if let Some(kind) = refused {
-        return Err(fault(kind));
+    if !allowed {
+        return Err(fault(FaultKind::refusal(access)));
     }
     let page = 1u64 << shift;
     let physical = entry.address() & !(page - 1);
