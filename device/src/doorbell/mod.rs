@@ -230,7 +230,11 @@ impl Doorbells {
 
     /// Says whether the queue that listens to the doorbell at a dword index has work.
     pub(crate) fn set_busy(&self, index: u32, busy: bool) {
-        self.busy.set(u64::from(index / 2), busy);
+        let at = u64::from(index / 2);
+        // Asked for at every service, and hardly ever another answer.
+        if self.busy.get(at) != busy {
+            self.busy.set(at, busy);
+        }
     }
 
     /// Whether a queue that listens on the page at a byte offset has work.

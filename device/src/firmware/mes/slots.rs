@@ -69,7 +69,7 @@ impl Mes {
 
     /// Whether one of its queues is on this slot.
     pub(crate) fn is_on(&self, id: HqdId) -> bool {
-        self.queues.values().any(|queue| queue.slot == Some(id))
+        self.queues.values().any(|queue| queue.slot() == Some(id))
     }
 
     pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), Refusal> {
@@ -146,23 +146,18 @@ impl Mes {
             return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
         };
         let kernel = ports.contexts.space(0);
-        if queue.slot.is_some() {
-            queue.unmap(ports, kernel.as_deref());
-            ports.trace(TraceEvent::QueueUnmapped { doorbell });
+        queue.unmap(ports, kernel.as_deref());
+        let key = queue.process;
+        let owner = self.processes.get(&key).map(|process| (key, process.pasid, process.base));
+        self.tokens += 1;
+        self.saved.extend(queue.remove(ports, kernel.as_deref(), self.tokens, owner));
+        if self.saved.len() > MAX_SAVED
+            && let Some(oldest) = self.saved.pop_front()
+        {
+            oldest.stop();
         }
-        if let (Some(kernel), Some(process)) = (kernel.as_deref(), self.processes.get(&queue.process)) {
-            self.tokens += 1;
-            let owner = (queue.process, process.pasid, process.base);
-            self.saved.extend(queue.save_waves(ports, kernel, self.tokens, owner));
-            if self.saved.len() > MAX_SAVED
-                && let Some(oldest) = self.saved.pop_front()
-            {
-                oldest.stop();
-            }
-        }
-        queue.drop_engine();
         ports.doorbells.own(doorbell, false);
-        self.leave(ports, queue.process);
+        self.leave(ports, key);
         if let Some(kernel) = kernel {
             self.fill_slots(ports, &kernel);
         }
@@ -191,19 +186,14 @@ impl Mes {
     pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), Refusal> {
         let kernel = ports.contexts.space(0);
         for queue in self.gang(gang)? {
-            queue.suspended = true;
-            if queue.slot.is_some() {
-                queue.unmap(ports, kernel.as_deref());
-                ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
-            }
+            queue.suspend(ports, kernel.as_deref());
         }
         Ok(())
     }
 
     pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), Refusal> {
         for queue in self.gang(gang)? {
-            queue.suspended = false;
-            queue.idle = false;
+            queue.resume();
         }
         Ok(())
     }
@@ -212,7 +202,7 @@ impl Mes {
     pub(crate) fn pass(&mut self, ports: &Ports) -> Turn {
         let mut turn = Turn::WhenWoken;
         let mut polls = false;
-        for queue in self.queues.values_mut().filter(|queue| queue.slot.is_some() && !queue.failed) {
+        for queue in self.queues.values_mut().filter(|queue| queue.is_mapped()) {
             match queue.serve(ports) {
                 Served::Idle => {}
                 Served::Again => turn = Turn::Now,
@@ -237,11 +227,11 @@ impl Mes {
             return None;
         }
         let queue = self.queues.get_mut(&doorbell)?;
-        if queue.slot.is_none() || queue.failed {
+        if !queue.is_mapped() {
             return None;
         }
         let served = queue.serve(ports);
-        (!queue.failed).then_some(served)
+        queue.is_mapped().then_some(served)
     }
 
     /// Doorbells of the queues that want a slot, in the order of their turns.
@@ -254,7 +244,7 @@ impl Mes {
 
     /// Queues on a slot.
     fn mapped(&self) -> impl Iterator<Item = &Queue> {
-        self.queues.values().filter(|queue| queue.slot.is_some())
+        self.queues.values().filter(|queue| queue.slot().is_some())
     }
 
     /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone.
@@ -277,7 +267,7 @@ impl Mes {
 
     fn free_slot(&self) -> Option<HqdId> {
         let slots = &self.hardware.as_ref()?.slots;
-        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot == Some(id))).copied()
+        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot() == Some(id))).copied()
     }
 
     /// Puts a queue on a slot, if its process gets a VMID.
@@ -290,18 +280,14 @@ impl Mes {
             return;
         };
         queue.turn = turn;
-        let mapped = match ports.contexts.space(vmid) {
-            Some(space) => queue.map(ports, kernel, &space, slot, (vmid, process.pasid)),
-            None => Err(Refusal("process without valid page tables")),
-        };
-        match mapped {
+        let space = ports.contexts.space(vmid);
+        match queue.map(ports, kernel, space.as_ref(), slot, (vmid, process.pasid)) {
             Ok(()) => {
                 count(&ports.counters.queues_mapped);
                 ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
                 ports.wake.wake();
             }
             Err(Refusal(why)) => {
-                queue.failed = true;
                 ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
             }
         }
@@ -336,12 +322,8 @@ impl Mes {
 
     /// Takes the VMID of the process none of whose queues is at work on a slot, and has not been for longest.
     fn steal_vmid(&mut self, ports: &Ports, kernel: &AddressSpace) -> Option<u8> {
-        let at_rest = |key: u64| {
-            self.queues
-                .values()
-                .filter(|queue| queue.process == key)
-                .all(|queue| queue.slot.is_none() || queue.failed || queue.is_at_rest())
-        };
+        let at_rest =
+            |key: u64| !self.queues.values().any(|queue| queue.process == key && queue.is_at_work());
         let last = |key: u64| {
             self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
         };
@@ -351,10 +333,9 @@ impl Mes {
             .filter(|&(&key, process)| process.vmid.is_some() && at_rest(key))
             .min_by_key(|&(&key, _)| last(key))
             .map(|(&key, _)| key)?;
-        for queue in self.queues.values_mut().filter(|queue| queue.process == key && queue.slot.is_some()) {
+        for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
             // Waves in progress keep the process's address space, which comes back with its next VMID.
             queue.unmap(ports, Some(kernel));
-            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
         ports.contexts.unmap_process(vmid);
@@ -365,9 +346,8 @@ impl Mes {
     fn take_turns(&mut self, ports: &Ports, kernel: &AddressSpace) -> Turn {
         let now = Instant::now();
         // A queue that has failed keeps nothing from others.
-        for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
+        for queue in self.queues.values_mut().filter(|queue| queue.has_failed()) {
             queue.unmap(ports, Some(kernel));
-            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         self.fill_slots(ports, kernel);
         let waiting = self.waiting(ports, kernel);
@@ -375,7 +355,7 @@ impl Mes {
         // One slot for each that waits, or all of them.
         let slots = if self.is_kept_off(first) { self.mapped().count() } else { waiting.len() };
         for _ in 0..slots {
-            let at_rest = self.mapped().filter(|queue| queue.is_at_rest()).min_by_key(|queue| queue.turn);
+            let at_rest = self.mapped().filter(|queue| !queue.is_at_work()).min_by_key(|queue| queue.turn);
             let over = || self.mapped().filter(|queue| self.quantum_left(ports, queue, now).is_zero());
             let victim = at_rest.or_else(|| over().min_by_key(|queue| queue.turn));
             let Some(doorbell) = victim.map(|queue| queue.doorbell) else { break };
@@ -396,18 +376,17 @@ impl Mes {
         self.turns += 1;
         queue.turn = self.turns;
         count(&ports.counters.queues_preempted);
-        ports.trace(TraceEvent::QueueUnmapped { doorbell });
     }
 
     /// How long a queue may still keep the slot it is on.
     fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Instant) -> Duration {
-        self.quanta.of(queue.asked, ports.quantum).saturating_sub(now.duration_since(queue.since))
+        self.quanta.of(queue.asked, ports.quantum).saturating_sub(queue.time_on_slot(now))
     }
 
     /// Stops every queue and forgets everything.
     pub(crate) fn reset(&mut self, ports: &Ports) {
-        for queue in self.queues.values_mut() {
-            queue.drop_engine();
+        for queue in std::mem::take(&mut self.queues).into_values() {
+            queue.stop();
         }
         for process in self.processes.values() {
             if let Some(vmid) = process.vmid {
