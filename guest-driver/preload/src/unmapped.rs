@@ -156,7 +156,8 @@ fn take(range: &Range<usize>) -> bool {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: new pages where there are none: nothing is replaced.
-    let at = unsafe { raw::call(libc::SYS_mmap, [range.start, range.len(), prot, flags as usize, usize::MAX, 0]) };
+    let at =
+        unsafe { raw::call(libc::SYS_mmap, [range.start, range.len(), prot, flags as usize, usize::MAX, 0]) };
     at == range.start as isize
 }
 
