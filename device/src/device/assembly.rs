@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::firmware::{MesScheduler, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::memory::Memory;
-use crate::pci::ConfigSpace;
+use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::HqdBanks;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
@@ -45,6 +45,7 @@ impl Gpu {
         let counters = Arc::new(Counters::default());
         let clock = time::golden_counter();
         let wake = Arc::new(Wake::default());
+        let control = Arc::new(SharedControl::default());
 
         let memory = Arc::new(Memory::new(resources.vram, resources.system));
         let walks = Arc::new(WalkCounter::default());
@@ -59,6 +60,7 @@ impl Gpu {
             Arc::clone(&counters),
             config.trace.clone(),
             config.poll_doorbells,
+            Arc::clone(&control),
         ));
 
         let windows = Arc::new(Windows::new(&*chip));
@@ -115,6 +117,7 @@ impl Gpu {
         let runner = Runner::new(
             Box::new(firmware),
             RunnerPorts {
+                control: Arc::clone(&control),
                 interrupts: Arc::clone(&interrupts),
                 doorbells: Arc::clone(&doorbells),
                 watch: Arc::clone(&watch),
@@ -124,7 +127,7 @@ impl Gpu {
             },
         );
         let gpu = Self {
-            pci: Mutex::new(ConfigSpace::new(&*chip, &config)),
+            pci: Function::new(ConfigSpace::new(&*chip, &config), control),
             runner: Arc::new(runner),
             thread: Mutex::new(None),
             config,

@@ -13,7 +13,7 @@ use belfry_abi::ih::IhEntry;
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
-use crate::pci::Msix;
+use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::AddressSpace;
@@ -35,20 +35,9 @@ pub trait InterruptSink: Send + Sync {
 /// The vector everything goes to, as amdgpu and its like ask for one.
 const VECTOR: u16 = 0;
 
-/// How a vector leaves the function, as configuration space says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Control {
-    pub(crate) bus_master: bool,
-    pub(crate) msix_enabled: bool,
-    pub(crate) msix_masked: bool,
-    pub(crate) msi_enabled: bool,
-    pub(crate) pin_disabled: bool,
-}
-
 struct State {
     ring: IhRing,
     msix: Msix,
-    control: Control,
     /// What the host was told of the pin.
     pin: bool,
 }
@@ -65,7 +54,8 @@ pub(crate) struct Interrupts {
     trace: Option<Arc<dyn TraceSink>>,
     /// Read pointer updates may come without being seen, so every entry raises.
     unseen_rptr: bool,
-    bus_master: AtomicBool,
+    /// How a vector leaves the function, and whether it does.
+    control: Arc<SharedControl>,
 }
 
 impl std::fmt::Debug for Interrupts {
@@ -81,9 +71,9 @@ impl Interrupts {
         counters: Arc<Counters>,
         trace: Option<Arc<dyn TraceSink>>,
         unseen_rptr: bool,
+        control: Arc<SharedControl>,
     ) -> Self {
-        let state =
-            State { ring: IhRing::default(), msix: Msix::new(), control: Control::default(), pin: false };
+        let state = State { ring: IhRing::default(), msix: Msix::new(), pin: false };
         Self {
             state: Mutex::new(state),
             sink,
@@ -93,7 +83,7 @@ impl Interrupts {
             counters,
             trace,
             unseen_rptr,
-            bus_master: AtomicBool::new(false),
+            control,
         }
     }
 
@@ -101,11 +91,9 @@ impl Interrupts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what configuration space says.
-    pub(crate) fn set_control(&self, control: Control) {
-        self.bus_master.store(control.bus_master, Ordering::SeqCst);
+    /// Goes by what configuration space says now. Afterwards, nothing of before goes by what it said then.
+    pub(crate) fn control_changed(&self) {
         let mut state = self.lock();
-        state.control = control;
         self.raise_pending(&mut state);
         self.update_pin(&mut state);
     }
@@ -122,8 +110,9 @@ impl Interrupts {
         }
         let pending = state.ring.has_entries() && state.ring.interrupts_enabled();
         self.pin_pending.store(pending, Ordering::SeqCst);
-        let control = state.control;
-        let asserted = pending && !control.pin_disabled && !control.msi_enabled && !control.msix_enabled;
+        let control = self.control.get();
+        let asserted =
+            pending && !control.pin_disabled() && !control.msi_enabled() && !control.msix_enabled();
         if asserted != state.pin {
             state.pin = asserted;
             if asserted {
@@ -134,11 +123,6 @@ impl Interrupts {
             }
             self.sink.set_pin(asserted);
         }
-    }
-
-    /// Whether the function may read and write memory.
-    pub(crate) fn bus_master(&self) -> bool {
-        self.bus_master.load(Ordering::SeqCst)
     }
 
     /// Reads one of the block's registers, if it is one of ring 0's.
@@ -177,7 +161,7 @@ impl Interrupts {
         entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
         let mut state = self.lock();
         let pushed = match space {
-            Some(space) if state.control.bus_master => state.ring.push(space, &entry),
+            Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
             _ => Pushed::Lost("the function is not bus master"),
         };
         match pushed {
@@ -202,17 +186,17 @@ impl Interrupts {
     }
 
     fn raise(&self, state: &mut State) {
-        let control = state.control;
-        if !control.bus_master {
+        let control = self.control.get();
+        if !control.bus_master() {
             return;
         }
         if self.table == MsixTable::Device {
-            if control.msix_enabled {
-                if control.msix_masked || state.msix.is_masked(VECTOR) {
+            if control.msix_enabled() {
+                if control.msix_masked() || state.msix.is_masked(VECTOR) {
                     state.msix.set_pending(VECTOR);
                     return;
                 }
-            } else if !control.msi_enabled {
+            } else if !control.msi_enabled() {
                 return;
             }
         }
@@ -228,11 +212,11 @@ impl Interrupts {
     }
 
     fn raise_pending(&self, state: &mut State) {
-        let control = state.control;
+        let control = self.control.get();
         if self.table == MsixTable::Device
-            && control.bus_master
-            && control.msix_enabled
-            && !control.msix_masked
+            && control.bus_master()
+            && control.msix_enabled()
+            && !control.msix_masked()
         {
             for vector in state.msix.take_pending() {
                 self.raise_vector(vector);
