@@ -17,6 +17,7 @@ mod firmware;
 pub mod handover;
 pub mod interrupt;
 pub mod io;
+pub mod lock;
 pub mod memory;
 pub mod pci;
 mod pm4;

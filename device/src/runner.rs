@@ -1,12 +1,13 @@
 //! The device's thread: serves the firmware whenever there is something to do, and sleeps when there is not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::firmware::{FirmwareScheduler, Served, Turn};
 use crate::interrupt::Interrupts;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::SharedControl;
 use crate::stats::{Counters, count};
 use crate::threads::{Wake, patience};
@@ -110,7 +111,7 @@ impl Drop for Visit<'_> {
 
 /// The firmware, and the lock that resets and pauses take.
 pub(crate) struct Runner {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Runner>,
     /// Threads that want the lock: the device's thread lets them pass.
     visitors: AtomicUsize,
     ports: RunnerPorts,
@@ -151,7 +152,7 @@ impl Runner {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Runner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

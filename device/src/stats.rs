@@ -1,8 +1,10 @@
 //! Counters of what the device did.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::lock::{Mutex, rank};
 
 /// A snapshot of the counters since the device was made; resets do not clear them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -70,8 +72,8 @@ pub(crate) struct Counters {
     pub(crate) ih_lost: AtomicU64,
     pub(crate) interrupts: AtomicU64,
     pub(crate) resets: AtomicU64,
-    errors: Mutex<BTreeMap<&'static str, u64>>,
-    unmodelled: Mutex<BTreeMap<&'static str, u64>>,
+    errors: Mutex<BTreeMap<&'static str, u64>, rank::Counters>,
+    unmodelled: Mutex<BTreeMap<&'static str, u64>, rank::Counters>,
 }
 
 /// Adds one.
@@ -79,7 +81,11 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn tally(counts: &Mutex<BTreeMap<&'static str, u64>>, name: &'static str, details: std::fmt::Arguments<'_>) {
+fn tally(
+    counts: &Mutex<BTreeMap<&'static str, u64>, rank::Counters>,
+    name: &'static str,
+    details: std::fmt::Arguments<'_>,
+) {
     let seen = {
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = counts.entry(name).or_insert(0);

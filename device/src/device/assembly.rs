@@ -1,6 +1,6 @@
 //! How a device is put together: who is given what.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
 use belfry_isa::inst::Arch;
@@ -15,6 +15,7 @@ use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
 use crate::firmware::{MesScheduler, Ports};
 use crate::interrupt::{Interrupts, Sources};
+use crate::lock::Mutex;
 use crate::memory::Memory;
 use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::HqdBanks;

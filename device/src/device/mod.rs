@@ -3,7 +3,7 @@
 mod assembly;
 mod bars;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::interrupt::{InterruptSink, Interrupts};
+use crate::lock::{Mutex, rank};
 use crate::memory::{Location, Memory, SystemMemory};
 use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
@@ -77,7 +78,7 @@ pub struct Gpu {
     wake: Arc<Wake>,
     pci: Function,
     runner: Arc<Runner>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
 }
 
 impl std::fmt::Debug for Gpu {

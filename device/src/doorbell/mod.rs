@@ -21,11 +21,12 @@ mod flags;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
+use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
 pub(crate) use watch::DoorbellWatch;
 
@@ -54,7 +55,7 @@ pub(crate) struct Doorbells {
     /// Values the device has taken note of.
     known: Box<[AtomicU64]>,
     /// One per page, for what changes a value and what is known of it together: whether anything is known of the page.
-    locks: Box<[Mutex<bool>]>,
+    locks: Box<[Mutex<bool, rank::Doorbells>]>,
     /// Somebody listens.
     owned: Flags,
     /// The listener was told so.
@@ -113,7 +114,7 @@ impl Doorbells {
         &self.known[(at % COUNT) as usize]
     }
 
-    fn lock(&self, at: u64) -> MutexGuard<'_, bool> {
+    fn lock(&self, at: u64) -> MutexGuard<'_, bool, rank::Doorbells> {
         self.locks[(at % COUNT / WORDS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

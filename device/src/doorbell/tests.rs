@@ -150,7 +150,7 @@ fn stores_are_counted_once_however_they_are_found() {
 #[test]
 fn listeners_hear_of_every_change_once() {
     #[derive(Default)]
-    struct Heard(Mutex<Vec<(u64, bool)>>);
+    struct Heard(std::sync::Mutex<Vec<(u64, bool)>>);
     impl DoorbellListener for Heard {
         fn listens(&self, offset: u64, listening: bool) {
             self.0.lock().expect("no panic").push((offset, listening));

@@ -7,12 +7,13 @@ mod ih_ring;
 mod sources;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::ih::IhEntry;
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink};
@@ -44,7 +45,7 @@ struct State {
 
 /// The interrupt handler block and what is behind it.
 pub(crate) struct Interrupts {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Interrupts>,
     sink: Arc<dyn InterruptSink>,
     table: MsixTable,
     has_pin: bool,
@@ -87,7 +88,7 @@ impl Interrupts {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Interrupts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,9 +1,10 @@
 //! Configuration space, and what it lets the function do.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::config::ConfigSpace;
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// What configuration space lets the function do: bus mastering, and how its interrupts leave it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -83,7 +84,7 @@ pub(crate) struct Written {
 /// The function's configuration space.
 #[derive(Debug)]
 pub(crate) struct Function {
-    space: Mutex<ConfigSpace>,
+    space: Mutex<ConfigSpace, rank::ConfigSpace>,
     control: Arc<SharedControl>,
 }
 
@@ -94,7 +95,7 @@ impl Function {
         function
     }
 
-    fn lock(&self) -> MutexGuard<'_, ConfigSpace> {
+    fn lock(&self) -> MutexGuard<'_, ConfigSpace, rank::ConfigSpace> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

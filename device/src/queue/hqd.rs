@@ -3,7 +3,7 @@
 //! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on, which is how a queue is
 //! loaded from memory and saved back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::regs::gc::{
@@ -14,6 +14,8 @@ use belfry_abi::regs::gc::{
 };
 use belfry_abi::regs::{Offset, Register};
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// The first banked register.
 pub(crate) const HQD_FIRST: Offset = CP_MQD_BASE_ADDR::AT;
@@ -196,7 +198,7 @@ impl Hqd {
 
 /// Every queue's registers: what drivers write through the banked registers and what firmware loads from MQDs.
 #[derive(Debug)]
-pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>>);
+pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>, rank::HqdBanks>);
 
 impl Default for HqdBanks {
     fn default() -> Self {
@@ -209,7 +211,7 @@ impl HqdBanks {
         vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>> {
+    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>, rank::HqdBanks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
 //! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Apertures;
 
@@ -11,6 +11,7 @@ use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
 use crate::chip::Topology;
+use crate::lock::{self, Condvar, Mutex, MutexGuard, rank};
 use crate::vm::AddressSpace;
 
 /// Whether waves of a queue may run.
@@ -33,7 +34,7 @@ pub struct ShaderQueue {
     /// A [`Permission`]; the only place that says whether waves of the queue may run.
     permission: AtomicU8,
     /// Workers in a turn of this queue. Its lock also guards the step from "may run" to "runs".
-    busy: Mutex<u32>,
+    busy: Mutex<u32, rank::ShaderQueueBusy>,
     left: Condvar,
     /// Waves resident, running or paused.
     waves: AtomicU32,
@@ -121,7 +122,9 @@ impl ShaderQueue {
         self.permission.load(Ordering::Relaxed) != Permission::Run as u8
     }
 
+    /// No lock that a turn takes is held, or the turn would wait for us.
     fn wait_until_idle(&self) {
+        lock::about_to_wait::<rank::Submitter>();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         while *busy != 0 {
             busy = self.left.wait(busy).unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +154,7 @@ impl ShaderQueue {
 /// Workgroups resident on the whole engine.
 #[derive(Debug)]
 pub(super) struct Residency {
-    rooms: Mutex<Rooms>,
+    rooms: Mutex<Rooms, rank::Rooms>,
 }
 
 #[derive(Debug)]
@@ -167,7 +170,7 @@ impl Residency {
         Residency { rooms: Mutex::new(Rooms { floor: Floor::new(topology), syncing: None }) }
     }
 
-    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+    fn rooms(&self) -> MutexGuard<'_, Rooms, rank::Rooms> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -3,12 +3,13 @@
 //! A context's address space is made from its tables when it is first used, and made anew after they change. Registers
 //! (`GCVM_CONTEXTn_*`, `IH_VMID_n_LUT`, `SH_MEM_*`) and firmware that maps processes both end here: this is the only copy.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, SH_MEM_CONFIG};
 
 use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
+use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::Memory;
 
 /// VM contexts of a hub.
@@ -121,9 +122,9 @@ impl State {
 /// Every context of the hub the engines run in.
 #[derive(Debug)]
 pub(crate) struct Contexts {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Contexts>,
     /// Spaces made since their tables last changed. Taken after `state` where both are.
-    spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS]>,
+    spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS], rank::ContextSpaces>,
     memory: Arc<Memory>,
     walks: Arc<WalkCounter>,
     /// As the card's own firmware leaves it.
@@ -136,7 +137,7 @@ impl Contexts {
         Self { state, spaces: RwLock::default(), memory, walks, frame_buffer }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -153,6 +153,33 @@ pub trait UserPin: Send + Sync {
         Self: Sized;
 }
 
+/// Which of the driver's locks one is, outermost first: a thread that holds one takes only those further down.
+///
+/// For operating systems that check the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockRank {
+    /// A process's state.
+    ProcessState,
+    /// The device's scheduler.
+    Scheduler,
+    /// The interrupt ring.
+    InterruptRing,
+    /// The table of processes.
+    Processes,
+    /// A process's events.
+    Events,
+    /// A process's memory fault that nobody looked after yet.
+    PendingFault,
+    /// The VRAM allocator.
+    Vram,
+    /// The GART.
+    Gart,
+    /// The invalidation engine.
+    Invalidation,
+    /// A rate limit.
+    RateLimit,
+}
+
 /// A sleeping, non-recursive mutual exclusion lock.
 #[expect(unsafe_code, reason = "unlocking a lock one does not hold breaks every mutex built on it")]
 pub trait RawLock: Send + Sync {
@@ -343,7 +370,7 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn lock_new(&self) -> Result<Self::Lock>;
+    fn lock_new(&self, rank: LockRank) -> Result<Self::Lock>;
 
     /// Makes a wait queue.
     ///

@@ -17,7 +17,7 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
-use crate::os::{DrmFile, LogLevel, Os, ProcessKey, Work, WorkItem};
+use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
 use crate::sync::Mutex;
 use crate::vm::Vm;
@@ -109,8 +109,8 @@ impl<O: Os> Process<O> {
             slice,
             epoch: device.epoch(),
             events: Events::new(os)?,
-            state: Mutex::new(os, state)?,
-            fault: Mutex::new(os, None)?,
+            state: Mutex::new(os, LockRank::ProcessState, state)?,
+            fault: Mutex::new(os, LockRank::PendingFault, None)?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
         }))
     }

@@ -6,13 +6,15 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use belfry_abi::pci;
 use belfry_device::Gpu;
+use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey, Work,
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
+    ProcessKey, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -47,7 +49,7 @@ type Owned = (u64, Arc<dyn Backing>);
 /// Buffer objects that can be mapped: offset to owner's render node and memory.
 #[derive(Default)]
 pub(crate) struct Gems {
-    by_offset: Mutex<BTreeMap<u64, Owned>>,
+    by_offset: Mutex<BTreeMap<u64, Owned>, rank::Gems>,
     next: AtomicU64,
 }
 
@@ -292,8 +294,8 @@ impl Os for HostedOs {
         std::thread::sleep(std::time::Duration::from_micros(us));
     }
 
-    fn lock_new(&self) -> Result<Lock> {
-        Ok(Lock::default())
+    fn lock_new(&self, rank: LockRank) -> Result<Lock> {
+        Ok(Lock::new(rank))
     }
 
     fn wait_queue_new(&self) -> Result<WaitQueue> {

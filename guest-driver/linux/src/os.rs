@@ -5,7 +5,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LogLevel, Os, ProcessKey, Work};
+use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LockRank, LogLevel, Os, ProcessKey, Work};
 
 use crate::ffi;
 use crate::files::{File, Object};
@@ -181,7 +181,7 @@ impl Os for LinuxOs {
         ffi::os_sleep_us(us);
     }
 
-    fn lock_new(&self) -> Result<Lock> {
+    fn lock_new(&self, _rank: LockRank) -> Result<Lock> {
         Lock::new()
     }
 

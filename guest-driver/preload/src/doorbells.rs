@@ -11,10 +11,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_device::handover::{Handover, Page};
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 
 use crate::gpu::{self, Gpu};
 use crate::unmapped::spawn;
@@ -50,7 +51,7 @@ struct Map {
 #[derive(Debug)]
 pub(crate) struct Trap {
     userfault: Userfault,
-    maps: Mutex<Vec<Map>>,
+    maps: Mutex<Vec<Map>, rank::TrapMaps>,
 }
 
 /// The trap of this process; never freed, and null in a forked child.
@@ -110,7 +111,7 @@ impl Trap {
         Some(Arc::new(Self { userfault, maps: Mutex::default() }))
     }
 
-    fn maps(&self) -> MutexGuard<'_, Vec<Map>> {
+    fn maps(&self) -> MutexGuard<'_, Vec<Map>, rank::TrapMaps> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -27,8 +27,8 @@ use scheduler::FakeScheduler;
 
 use crate::errno::{Errno, Result};
 use crate::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey,
-    RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
+    ProcessKey, RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -419,7 +419,7 @@ impl Os for FakeOs {
 
     fn sleep_us(&self, _: u64) {}
 
-    fn lock_new(&self) -> Result<FakeLock> {
+    fn lock_new(&self, _rank: LockRank) -> Result<FakeLock> {
         Ok(FakeLock::default())
     }
 

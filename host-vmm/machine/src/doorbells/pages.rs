@@ -12,12 +12,13 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_device::Gpu;
 use belfry_device::handover::{Handover, Page};
+use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
 use kvm_bindings::{KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL, kvm_enable_cap};
 use kvm_ioctls::VmFd;
 
@@ -195,7 +196,7 @@ pub(in super::super) struct Pages<S, D> {
     start: Instant,
     /// When each page last trapped, in nanoseconds from the start; 0: never.
     trapped: Box<[AtomicU64]>,
-    state: Mutex<State<S>>,
+    state: Mutex<State<S>, rank::PagesState>,
     changed: Condvar,
 }
 
@@ -207,7 +208,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
         Arc::new(Self { device, pace, start: Instant::now(), trapped, state, changed: Condvar::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, State<S>, rank::PagesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_device::Gpu;
 use belfry_device::doorbell::DoorbellListener;
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -45,7 +46,7 @@ pub(in super::super) struct Wakeups {
     gpu: Arc<Gpu>,
     epoll: Epoll,
     stop: EventFd,
-    state: Mutex<State>,
+    state: Mutex<State, rank::Wakeups>,
 }
 
 /// What the device tells; it outlives this.
@@ -68,7 +69,7 @@ impl Wakeups {
         Ok(wakeups)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Wakeups> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
