@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Doorbells;
+use crate::guest_error::GuestError;
 use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink, Way};
 
@@ -66,14 +67,14 @@ impl DoorbellWatch {
     /// Counts a doorbell that no queue listens to.
     pub(crate) fn unknown(&self, details: std::fmt::Arguments<'_>) {
         count(&self.counters.doorbells_unknown);
-        self.counters.error("doorbell of a queue that does not exist", details);
+        self.counters.error(GuestError::UnknownDoorbell, details);
     }
 
     /// Whether the driver lets doorbells through; counts one that it does not.
     pub(crate) fn lets_through(&self, offset: u64) -> bool {
         let enabled = self.doorbells.enabled();
         if !enabled {
-            self.counters.error("doorbell while the aperture is off", format_args!("offset={offset:#x}"));
+            self.counters.error(GuestError::DoorbellsOff, format_args!("offset={offset:#x}"));
         }
         enabled
     }

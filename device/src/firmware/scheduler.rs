@@ -10,6 +10,7 @@ use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
 use super::mes::Mes;
 use super::rings::Running;
 use super::{FirmwareScheduler, Ports, Served, Turn};
+use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::{HqdId, Ring, mqd_from_bytes, seed_doorbell};
 use crate::vm::AddressSpace;
@@ -86,7 +87,7 @@ impl MesScheduler {
             let ring = if id == HqdId::MES || id == HqdId::KIQ {
                 Ring::new(&hqd)
             } else {
-                Err("queue of the scheduler's engine that is not modelled")
+                Err(GuestError::SchedulerQueue)
             };
             match ring {
                 Ok(ring) => {
@@ -108,7 +109,7 @@ impl MesScheduler {
                 if !self.mes.is_on(id) {
                     if !hqd.wants_dequeue() {
                         self.ports.counters.error(
-                            "compute queue started through registers, which is not modelled",
+                            GuestError::ComputeQueueByRegisters,
                             format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue),
                         );
                     }
@@ -143,9 +144,7 @@ impl MesScheduler {
                 }
             }
             if running.ring.report(&space).is_err() {
-                self.ports
-                    .counters
-                    .error("read pointer report to an unmapped address", format_args!("pipe={}", id.pipe));
+                self.ports.counters.error(GuestError::RptrReportUnmapped, format_args!("pipe={}", id.pipe));
             }
             self.rings.insert(id, running);
         }
@@ -153,23 +152,23 @@ impl MesScheduler {
     }
 
     /// Executes one packet of the KIQ; whether there was one.
-    fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
+    fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
         let available = running.ring.available();
         if running.dead || available == 0 {
             return Ok(false);
         }
         let mut header = [0];
-        running.ring.peek(space, 0, &mut header).map_err(|_| "the KIQ's ring is not mapped")?;
+        running.ring.peek(space, 0, &mut header).map_err(|_| GuestError::KiqRingUnmapped)?;
         let header = pm4::header(header[0]).map_err(|error| error.kind())?;
         let length = 1 + u64::from(header.body_dwords());
         if length > MAX_PACKET {
-            return Err("PM4 packet longer than any this queue takes");
+            return Err(GuestError::Pm4PacketLength);
         }
         if length > available {
             return Ok(false);
         }
         let mut body = vec![0; length as usize - 1];
-        running.ring.peek(space, 1, &mut body).map_err(|_| "the KIQ's ring is not mapped")?;
+        running.ring.peek(space, 1, &mut body).map_err(|_| GuestError::KiqRingUnmapped)?;
         running.ring.consume(length);
         let mut kiq = Kiq {
             registers: &self.ports.registers,
@@ -194,11 +193,11 @@ impl MesScheduler {
         Ok(true)
     }
 
-    fn obey(&mut self, space: &AddressSpace, request: KiqRequest) -> Result<(), &'static str> {
+    fn obey(&mut self, space: &AddressSpace, request: KiqRequest) -> Result<(), GuestError> {
         match request {
             KiqRequest::Map { id, mqd, doorbell } => {
                 let mut bytes = [0; 2048];
-                space.read_bytes(mqd, &mut bytes).map_err(|_| "MQD at an address that is not mapped")?;
+                space.read_bytes(mqd, &mut bytes).map_err(|_| GuestError::MqdUnmapped)?;
                 let mqd = mqd_from_bytes(&bytes)?;
                 let hqd = self.ports.hqds.hqd(id, |hqd| {
                     hqd.load(&mqd);
@@ -216,7 +215,7 @@ impl MesScheduler {
                     .iter()
                     .find(|(_, running)| running.ring.doorbell() == doorbell)
                     .map(|(&id, _)| id);
-                let id = id.ok_or("UNMAP_QUEUES of a queue that does not exist")?;
+                let id = id.ok_or(GuestError::UnmapQueuesUnknown)?;
                 self.rings.remove(&id);
                 self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
                 self.ports.doorbells.own(doorbell, false);
@@ -249,7 +248,7 @@ impl MesScheduler {
     }
 
     /// Executes one frame of the MES's ring; whether there was one.
-    fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
+    fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
         let available = running.ring.available();
         if running.dead || available == 0 {
             return Ok(false);
@@ -257,11 +256,11 @@ impl MesScheduler {
         let mut dwords = [0u32; API_FRAME_SIZE_IN_DWORDS];
         if available < dwords.len() as u64 {
             // Part of a frame is no frame; what is there is dropped, or the ring would never move again.
-            self.ports.counters.error("MES frame that is cut short", format_args!("dwords={available}"));
+            self.ports.counters.error(GuestError::MesFrameCutShort, format_args!("dwords={available}"));
             running.ring.consume(available);
             return Ok(true);
         }
-        running.ring.peek(space, 0, &mut dwords).map_err(|_| "the MES ring is not mapped")?;
+        running.ring.peek(space, 0, &mut dwords).map_err(|_| GuestError::MesRingUnmapped)?;
         let mut frame = [0; FRAME_SIZE];
         frame.copy_from_slice(dwords.as_bytes());
         running.ring.consume(dwords.len() as u64);

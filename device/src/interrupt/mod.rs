@@ -13,12 +13,13 @@ use belfry_abi::ih::IhEntry;
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
+use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::AddressSpace;
-use ih_ring::{IhRing, Pushed};
+use ih_ring::{IhRing, Lost, Pushed};
 pub(crate) use sources::Sources;
 
 /// Receiver of the device's interrupts: an irqfd, a vfio-user eventfd, a driver in the same process, a counter in a test.
@@ -163,7 +164,7 @@ impl Interrupts {
         let mut state = self.lock();
         let pushed = match space {
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
-            _ => Pushed::Lost("the function is not bus master"),
+            _ => Pushed::Lost(Lost::NotBusMaster),
         };
         match pushed {
             Pushed::Stored { interrupt } => {
@@ -180,8 +181,10 @@ impl Interrupts {
             Pushed::Lost(why) => {
                 count(&self.counters.ih_lost);
                 let (client, source) = (entry.client().0, entry.source().0);
-                self.counters
-                    .error("interrupt lost", format_args!("client={client:#x} source={source} reason={why}"));
+                self.counters.error(
+                    GuestError::InterruptLost,
+                    format_args!("client={client:#x} source={source} reason={why}"),
+                );
             }
         }
     }

@@ -10,6 +10,7 @@ use belfry_abi::ih::{
 
 use super::Interrupts;
 use crate::cp::{CpInterrupts, SqInterrupt};
+use crate::guest_error::GuestError;
 use crate::queue::QueueIdentity;
 use crate::stats::Counters;
 use crate::time::Clock;
@@ -80,7 +81,8 @@ impl CpInterrupts for Sources {
     fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
         let mut entry = entry(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, cp_ring(queue), queue);
         entry.data[0] = (code & 0xffff) << 10 | queue.doorbell_id();
-        self.counters.error("packet refused", format_args!("doorbell={:#x} code={code}", queue.doorbell));
+        self.counters
+            .error(GuestError::PacketRefused, format_args!("doorbell={:#x} code={code}", queue.doorbell));
         self.push(entry);
     }
 
@@ -88,7 +90,7 @@ impl CpInterrupts for Sources {
         let write = fault.access.is_write();
         let page = fault_page(fault);
         self.counters.error(
-            "page fault",
+            GuestError::PageFault,
             format_args!(
                 "doorbell={:#x} vmid={} pasid={:#x}: {fault}",
                 queue.doorbell, queue.vmid, queue.pasid

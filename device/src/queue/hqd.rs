@@ -15,6 +15,7 @@ use belfry_abi::regs::gc::{
 use belfry_abi::regs::{Offset, Register};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
 
 /// The first banked register.
@@ -237,13 +238,13 @@ impl HqdBanks {
 }
 
 /// Reads an MQD and checks that it is one.
-pub(crate) fn mqd_from_bytes(bytes: &[u8; 2048]) -> Result<ComputeMqd, &'static str> {
-    let mqd = ComputeMqd::read_from_bytes(bytes).map_err(|_| "the MQD is cut short")?;
+pub(crate) fn mqd_from_bytes(bytes: &[u8; 2048]) -> Result<ComputeMqd, GuestError> {
+    let mqd = ComputeMqd::read_from_bytes(bytes).map_err(|_| GuestError::MqdCutShort)?;
     if mqd.header != belfry_abi::mqd::HEADER {
-        return Err("the MQD has the wrong header");
+        return Err(GuestError::MqdHeader);
     }
     if mqd.pq_base() == 0 {
-        return Err("the MQD has no ring");
+        return Err(GuestError::MqdWithoutRing);
     }
     Ok(mqd)
 }

@@ -4,6 +4,7 @@
 //! bits, modulo the ring's size.
 
 use crate::doorbell::Doorbells;
+use crate::guest_error::GuestError;
 use crate::queue::Hqd;
 use crate::vm::{AddressSpace, Fault};
 
@@ -20,13 +21,13 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// The ring a queue's registers describe.
-    pub(crate) fn new(hqd: &Hqd) -> Result<Self, &'static str> {
-        let dwords = hqd.pq_dwords().ok_or("the ring is too large")?;
+    pub(crate) fn new(hqd: &Hqd) -> Result<Self, GuestError> {
+        let dwords = hqd.pq_dwords().ok_or(GuestError::RingTooLarge)?;
         if hqd.pq_base() == 0 {
-            return Err("the ring has no address");
+            return Err(GuestError::RingWithoutAddress);
         }
         if hqd.is_aql() {
-            return Err("a kernel ring does not hold AQL packets");
+            return Err(GuestError::KernelRingOfAql);
         }
         let wptr = hqd.pq_wptr();
         Ok(Self {
@@ -45,10 +46,10 @@ impl Ring {
     }
 
     /// Takes the doorbell's value as the write pointer; an error if it is behind, or more than a ring ahead.
-    pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Result<(), &'static str> {
+    pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Result<(), GuestError> {
         let value = doorbells.load(u64::from(self.doorbell) * 4);
         if value.wrapping_sub(self.rptr) > self.dwords {
-            return Err("the write pointer is not within one ring of the read pointer");
+            return Err(GuestError::WritePointer);
         }
         self.wptr = value;
         Ok(())

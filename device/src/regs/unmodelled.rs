@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use crate::chip::Chip;
+use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stats::Counters;
 
@@ -73,7 +74,7 @@ impl Unmodelled {
         let mut far = lock(&self.far);
         if far.len() >= MAX_FAR && !far.contains_key(&address) {
             drop(far);
-            counters.error("too many far registers", format_args!("address={address:#x}"));
+            counters.error(GuestError::FarRegisters, format_args!("address={address:#x}"));
             return;
         }
         let used = far.entry(address).or_default();

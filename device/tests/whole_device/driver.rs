@@ -489,7 +489,8 @@ impl Driver {
     }
 
     pub fn errors(&self, name: &str) -> u64 {
-        self.gpu.stats().errors.get(name).copied().unwrap_or(0)
+        let errors = self.gpu.stats().errors;
+        errors.into_iter().find(|(error, _)| error.name() == name).map_or(0, |(_, count)| count)
     }
 }
 

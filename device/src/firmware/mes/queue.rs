@@ -8,11 +8,11 @@ use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::frame::Refusal;
 use super::life::{Activity, Life, Rest, Slot, Wait};
 use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue};
 use crate::firmware::{Ports, Served};
+use crate::guest_error::GuestError;
 use crate::queue::{BlockedOn, Hqd, HqdId, Progress, QueueEngine, QueueIdentity, mqd_from_bytes};
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
@@ -88,10 +88,10 @@ pub(super) struct Queue {
     life: Life,
 }
 
-fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, Refusal> {
+fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, GuestError> {
     let mut bytes = [0; 2048];
-    space.read_bytes(address, &mut bytes).map_err(|_| Refusal("MQD at an address that is not mapped"))?;
-    mqd_from_bytes(&bytes).map_err(Refusal)
+    space.read_bytes(address, &mut bytes).map_err(|_| GuestError::MqdUnmapped)?;
+    mqd_from_bytes(&bytes)
 }
 
 /// `SQ_SHADER_TBA` has no bits 7:0.
@@ -105,15 +105,15 @@ impl Queue {
     pub(super) fn new(
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
-    ) -> Result<(Self, u64), Refusal> {
+    ) -> Result<(Self, u64), GuestError> {
         let mqd = read_mqd(space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
         if !hqd.is_aql() {
-            return Err(Refusal("ADD_QUEUE of a PM4 queue, which is not modelled"));
+            return Err(GuestError::AddQueuePm4);
         }
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
-            return Err(Refusal("MQD with an impossible ring size"));
+            return Err(GuestError::MqdRingSize);
         }
         let exclusive = frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED);
         let suspended = frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED);
@@ -203,9 +203,9 @@ impl Queue {
         space: Option<&Arc<AddressSpace>>,
         id: HqdId,
         (vmid, pasid): (u8, u16),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuestError> {
         let found = space
-            .ok_or(Refusal("process without valid page tables"))
+            .ok_or(GuestError::ProcessWithoutTables)
             .and_then(|space| Ok((space, read_mqd(kernel, self.mqd)?)));
         let (rest, space, mqd) = match (self.end(), found) {
             (Life::Unmapped { rest, .. }, Ok((space, mqd))) => (rest, space, mqd),
@@ -215,7 +215,7 @@ impl Queue {
             }
             (life, _) => {
                 self.life = life;
-                return Err(Refusal("queue that is on a slot, or has failed"));
+                return Err(GuestError::QueueNotWaiting);
             }
         };
         let hqd = ports.hqds.hqd(id, |hqd| {
@@ -296,7 +296,9 @@ impl Queue {
             Progress::Blocked(BlockedOn::Dispatches) => (Activity::Working, Served::Idle),
             Progress::Blocked(BlockedOn::Memory) => (Activity::Working, Served::Polls),
             Progress::Error(error) => {
-                ports.counters.error("queue stopped", format_args!("doorbell={:#x} {error}", self.doorbell));
+                ports
+                    .counters
+                    .error(GuestError::QueueStopped, format_args!("doorbell={:#x} {error}", self.doorbell));
                 // Packets before the bad one are retired, and there is nothing else to keep of the engine.
                 engine.suspend();
                 self.life = Life::Failed { slot: Some(*slot), read_index: engine.read_index() };
@@ -374,7 +376,7 @@ impl Queue {
         });
         if !saved {
             ports.counters.error(
-                "MQD cannot be saved",
+                GuestError::MqdNotSaved,
                 format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),
             );
         }
@@ -429,7 +431,7 @@ impl Queue {
             kernel.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
         });
         if !written {
-            ports.counters.error("MQD cannot be saved", format_args!("doorbell={:#x}", self.doorbell));
+            ports.counters.error(GuestError::MqdNotSaved, format_args!("doorbell={:#x}", self.doorbell));
         }
     }
 

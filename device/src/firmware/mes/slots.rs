@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use belfry_abi::mes::AddQueue;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
-use super::frame::{self, Refusal};
+use super::frame;
 use super::process::Process;
 use super::quanta::Quanta;
 use super::queue::{Queue, Saved};
 use crate::firmware::{Ports, Served, Turn};
+use crate::guest_error::GuestError;
 use crate::queue::HqdId;
 use crate::stats::count;
 use crate::trace::TraceEvent;
@@ -72,16 +73,16 @@ impl Mes {
         self.queues.values().any(|queue| queue.slot() == Some(id))
     }
 
-    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), Refusal> {
+    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), GuestError> {
         if !self.queues.is_empty() {
-            return Err(Refusal("SET_HW_RSRC while queues exist"));
+            return Err(GuestError::ResourcesInUse);
         }
         let slots: Vec<_> = (0..32u8)
             .map(|at| HqdId { me: 1, pipe: at & 3, queue: at >> 2 })
             .filter(|id| masks[usize::from(id.pipe)] >> id.queue & 1 == 1)
             .collect();
         if slots.is_empty() {
-            return Err(Refusal("SET_HW_RSRC without compute queues"));
+            return Err(GuestError::ResourcesWithoutQueues);
         }
         self.hardware = Some(Hardware { vmids, slots });
         Ok(())
@@ -92,30 +93,30 @@ impl Mes {
         ports: &Ports,
         kernel: &AddressSpace,
         frame: &AddQueue,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuestError> {
         if self.hardware.is_none() {
-            return Err(Refusal("ADD_QUEUE before SET_HW_RSRC"));
+            return Err(GuestError::AddQueueTooEarly);
         }
         if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE
             || !frame.doorbell_offset.is_multiple_of(2)
         {
-            return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
+            return Err(GuestError::AddQueueDoorbell);
         }
         if self.queues.contains_key(&frame.doorbell_offset)
             || ports.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
         {
-            return Err(Refusal("ADD_QUEUE with a doorbell that is taken"));
+            return Err(GuestError::AddQueueDoorbellTaken);
         }
         if self.queues.len() >= MAX_QUEUES {
-            return Err(Refusal("ADD_QUEUE of more queues than the scheduler keeps"));
+            return Err(GuestError::AddQueueTooMany);
         }
         if frame.process_va_start.get() > frame.process_va_end.get() || frame.process_va_end.get() >= 1 << 36
         {
-            return Err(Refusal("ADD_QUEUE with an impossible address range"));
+            return Err(GuestError::AddQueueRange);
         }
         let key = frame.process_context_addr.get();
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
-            return Err(Refusal("ADD_QUEUE of a process that is another one already"));
+            return Err(GuestError::AddQueueOtherProcess);
         }
         let (mut queue, token) = Queue::new(kernel, frame)?;
         // Behind those that wait already.
@@ -141,9 +142,9 @@ impl Mes {
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, ports: &Ports, doorbell: u32) -> Result<(), Refusal> {
+    pub(super) fn remove(&mut self, ports: &Ports, doorbell: u32) -> Result<(), GuestError> {
         let Some(mut queue) = self.queues.remove(&doorbell) else {
-            return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
+            return Err(GuestError::RemoveQueueUnknown);
         };
         let kernel = ports.contexts.space(0);
         queue.unmap(ports, kernel.as_deref());
@@ -176,14 +177,14 @@ impl Mes {
         }
     }
 
-    fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, Refusal> {
+    fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, GuestError> {
         if gang.is_some_and(|gang| !self.queues.values().any(|queue| queue.gang == gang)) {
-            return Err(Refusal("SUSPEND or RESUME of a gang that does not exist"));
+            return Err(GuestError::GangUnknown);
         }
         Ok(self.queues.values_mut().filter(move |queue| gang.is_none_or(|gang| queue.gang == gang)))
     }
 
-    pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), Refusal> {
+    pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), GuestError> {
         let kernel = ports.contexts.space(0);
         for queue in self.gang(gang)? {
             queue.suspend(ports, kernel.as_deref());
@@ -191,7 +192,7 @@ impl Mes {
         Ok(())
     }
 
-    pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), Refusal> {
+    pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), GuestError> {
         for queue in self.gang(gang)? {
             queue.resume();
         }
@@ -287,7 +288,7 @@ impl Mes {
                 ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
                 ports.wake.wake();
             }
-            Err(Refusal(why)) => {
+            Err(why) => {
                 ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
             }
         }
