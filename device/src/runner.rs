@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellIndex;
+
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::firmware::{FirmwareScheduler, Served, Turn};
 use crate::interrupt::Interrupts;
@@ -163,7 +165,7 @@ impl Runner {
 
     /// Serves the queue of a doorbell on the calling thread; `false` if that is for the device's thread to do, or to go on
     /// with.
-    pub(crate) fn serve(&self, doorbell: u32) -> bool {
+    pub(crate) fn serve(&self, doorbell: DoorbellIndex) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         if state.mode != Mode::Serving || !self.ports.control.bus_master() {
             return false;

@@ -1,5 +1,6 @@
 //! The kernel interface queue: PM4 packets that map the MES's ring, beside those that every stream has.
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pm4::{
     InvalidateTlbsControl, MapQueues, Opcode, Pm4Header, QueryStatus, SetResources, UnmapQueues,
 };
@@ -31,13 +32,13 @@ pub(crate) enum Request {
         id: HqdId,
         /// MQD in VMID 0.
         mqd: u64,
-        /// Doorbell, a dword index.
-        doorbell: u32,
+        /// Its doorbell.
+        doorbell: DoorbellIndex,
     },
     /// Take the queue with this doorbell off.
     Unmap {
-        /// Dword index.
-        doorbell: u32,
+        /// The doorbell.
+        doorbell: DoorbellIndex,
     },
     /// These are the resources the KIQ may give.
     Resources(SetResources),
@@ -111,9 +112,9 @@ impl Kiq<'_> {
     }
 }
 
-/// Dword index of the doorbell in bits 27:2 of a packet's word.
-fn doorbell(word: u32) -> u32 {
-    word >> 2 & 0x03ff_ffff
+/// The doorbell in bits 27:2 of a packet's word.
+fn doorbell(word: u32) -> DoorbellIndex {
+    DoorbellIndex::from_dwords(word >> 2 & 0x03ff_ffff)
 }
 
 fn set_resources(body: &[u32]) -> Result<Request, Error> {
@@ -166,7 +167,10 @@ mod tests {
         // As gfx11_kiq_map_queues writes it for the ring on pipe 0.
         let control = 2 << 18 | 5 << 26 | 1 << 29;
         let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0).expect("well formed");
-        assert_eq!(request, Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: 0x16 });
+        assert_eq!(
+            request,
+            Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: DoorbellIndex::from_dwords(0x16) }
+        );
         assert!(map_queues(&[control], 0).is_err());
     }
 
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn unmap_queues_goes_by_doorbell_alone() {
         let body = |select: u32| [select << 4, 0x16 << 2, 0, 0, 0];
-        assert_eq!(unmap_queues(&body(0)), Ok(Request::Unmap { doorbell: 0x16 }));
+        assert_eq!(unmap_queues(&body(0)), Ok(Request::Unmap { doorbell: DoorbellIndex::from_dwords(0x16) }));
         assert!(matches!(unmap_queues(&body(2)), Err(Error::Refused(_))), "all queues");
         assert!(matches!(unmap_queues(&body(0)[..4]), Err(Error::Length { .. })));
     }

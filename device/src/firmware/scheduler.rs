@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
 use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
@@ -10,6 +11,7 @@ use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
 use super::mes::Mes;
 use super::rings::Running;
 use super::{FirmwareScheduler, Ports, Served, Turn};
+use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::{HqdId, Ring, mqd_from_bytes, seed_doorbell};
@@ -34,7 +36,7 @@ impl FirmwareScheduler for MesScheduler {
         turn.min(self.mes.pass(&self.ports))
     }
 
-    fn serve(&mut self, doorbell: u32) -> Option<Served> {
+    fn serve(&mut self, doorbell: DoorbellIndex) -> Option<Served> {
         self.mes.serve(&self.ports, doorbell)
     }
 
@@ -64,7 +66,7 @@ impl MesScheduler {
         self.rings.retain(|id, running| {
             let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
             if !keep {
-                self.ports.doorbells.own(running.ring.doorbell(), false);
+                self.ports.doorbells.own(running.ring.doorbell(), Owner::Nobody);
             }
             keep
         });
@@ -78,7 +80,7 @@ impl MesScheduler {
                     }
                     hqd.deactivate();
                 });
-                self.ports.doorbells.own(hqd.doorbell(), false);
+                self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 continue;
             }
             if self.rings.contains_key(&id) {
@@ -91,7 +93,7 @@ impl MesScheduler {
             };
             match ring {
                 Ok(ring) => {
-                    self.ports.doorbells.own(ring.doorbell(), true);
+                    self.ports.doorbells.own(ring.doorbell(), Owner::Ring);
                     self.rings.insert(id, Running::new(ring, hqd.activation));
                 }
                 Err(why) => {
@@ -99,7 +101,7 @@ impl MesScheduler {
                         .counters
                         .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
                     self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
-                    self.ports.doorbells.own(hqd.doorbell(), false);
+                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
             }
         }
@@ -114,7 +116,7 @@ impl MesScheduler {
                         );
                     }
                     self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
-                    self.ports.doorbells.own(hqd.doorbell(), false);
+                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
             }
         }
@@ -218,7 +220,7 @@ impl MesScheduler {
                 let id = id.ok_or(GuestError::UnmapQueuesUnknown)?;
                 self.rings.remove(&id);
                 self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
-                self.ports.doorbells.own(doorbell, false);
+                self.ports.doorbells.own(doorbell, Owner::Nobody);
                 Ok(())
             }
             KiqRequest::Resources(resources) => {

@@ -4,6 +4,7 @@
 //! only, acknowledges by writing the read pointer to its doorbell, and wants a new interrupt then if entries are left
 //! (`RPTR_REARM`); on overflow it finds `RB_OVERFLOW` set and goes on one entry behind the write pointer.
 
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 use belfry_abi::regs::osssys::{
     IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR, IH_RB_WPTR_ADDR_HI,
@@ -145,8 +146,8 @@ impl IhRing {
         at == IH_RB_RPTR::AT && self.rearmed()
     }
 
-    pub(super) fn rptr_doorbell(&self) -> Option<u64> {
-        self.doorbell.enable().then(|| u64::from(self.doorbell.offset()) * 4)
+    pub(super) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
+        self.doorbell.enable().then(|| DoorbellIndex::from_dwords(self.doorbell.offset()).offset())
     }
 
     /// Takes a read pointer; whether entries are left that the driver wants to be told of again.

@@ -9,6 +9,7 @@ mod sources;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::ih::IhEntry;
 use belfry_abi::regs::Offset;
 
@@ -143,8 +144,8 @@ impl Interrupts {
         known
     }
 
-    /// Byte offset in BAR2 of the read pointer's doorbell, if it has one.
-    pub(crate) fn rptr_doorbell(&self) -> Option<u64> {
+    /// The read pointer's doorbell, if it has one.
+    pub(crate) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
         self.lock().ring.rptr_doorbell()
     }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{
     Client, FAULT_RING_READ, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding,
 };
@@ -42,10 +43,10 @@ impl Sources {
 }
 
 impl Sources {
-    /// `CP_BAD_OPCODE` of a kernel queue, by the dword index of its doorbell.
-    pub(crate) fn kernel_packet_refused(&self, doorbell: u32) {
+    /// `CP_BAD_OPCODE` of a kernel queue, by its doorbell.
+    pub(crate) fn kernel_packet_refused(&self, doorbell: DoorbellIndex) {
         let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0);
-        entry.data[0] = doorbell & 0x3ff;
+        entry.data[0] = doorbell.dwords() & 0x3ff;
         self.push(entry);
     }
 }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellIndex;
+
 use crate::vm::AddressSpace;
 
 /// Which hardware queue something happened on, as interrupts report it.
@@ -19,15 +21,15 @@ pub struct QueueIdentity {
     pub vmid: u8,
     /// Process address space.
     pub pasid: u32,
-    /// Doorbell offset in dwords, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
-    pub doorbell: u32,
+    /// Doorbell, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
+    pub doorbell: DoorbellIndex,
 }
 
 impl QueueIdentity {
     /// Position of the queue's doorbell in its process's slice, as KFD counts.
     #[must_use]
     pub fn doorbell_id(&self) -> u32 {
-        (self.doorbell / 2) & 0x3ff
+        (self.doorbell.dwords() / 2) & 0x3ff
     }
 
     /// `HW_ID2` of its waves: QUEUE_ID 3:0, PIPE_ID 5:4, ME_ID 9:8, VM_ID 27:24.

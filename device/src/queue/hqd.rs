@@ -5,6 +5,7 @@
 
 use std::sync::PoisonError;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
@@ -145,9 +146,9 @@ impl Hqd {
         self.set(register);
     }
 
-    pub(crate) fn set_doorbell(&mut self, index: u32) {
+    pub(crate) fn set_doorbell(&mut self, doorbell: DoorbellIndex) {
         let mut register = self.get::<CP_HQD_PQ_DOORBELL_CONTROL>();
-        register.set_doorbell_offset(index);
+        register.set_doorbell_offset(doorbell.dwords());
         register.set_doorbell_en(true);
         self.set(register);
     }
@@ -185,9 +186,8 @@ impl Hqd {
         self.join(CP_HQD_PQ_WPTR_POLL_ADDR::AT, CP_HQD_PQ_WPTR_POLL_ADDR_HI::AT)
     }
 
-    /// Doorbell as a dword index in the doorbell BAR.
-    pub(crate) fn doorbell(&self) -> u32 {
-        self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset()
+    pub(crate) fn doorbell(&self) -> DoorbellIndex {
+        DoorbellIndex::from_dwords(self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset())
     }
 
     /// Whether the ring holds AQL packets.
@@ -266,7 +266,7 @@ mod tests {
         hqd.load(&mqd);
         assert_eq!(hqd.pq_base(), 0x7f12_3456_7800);
         assert_eq!(hqd.pq_dwords(), Some(1 << 14));
-        assert_eq!(hqd.doorbell(), 0x800);
+        assert_eq!(hqd.doorbell().dwords(), 0x800);
         assert_eq!(hqd.rptr_report_addr(), 0x7f00_0000_1080);
         assert!(hqd.is_aql() && !hqd.is_active());
         hqd.set_pointers(5, 6);

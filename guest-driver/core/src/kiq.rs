@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mqd::HEADER;
 use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Register, gc};
@@ -45,15 +46,19 @@ pub(crate) struct KernelQueue<O: Os> {
     hw: Arc<Hw<O>>,
     buffer: KernelBuffer<O>,
     ring_size: usize,
-    /// 64-bit doorbell index.
-    doorbell: u32,
+    doorbell: DoorbellIndex,
     /// Monotonic, in dwords.
     wptr: u64,
 }
 
 impl<O: Os> KernelQueue<O> {
     /// Makes the queue and its MQD (`gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`); it does not run yet.
-    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, ring_size: usize, doorbell: u32) -> Result<Self> {
+    pub(crate) fn new(
+        hw: Arc<Hw<O>>,
+        gart: &Arc<Gart<O>>,
+        ring_size: usize,
+        doorbell: DoorbellIndex,
+    ) -> Result<Self> {
         let buffer = gart.allocate((RING + ring_size).div_ceil(4096))?;
         let mut queue = Self { hw, buffer, ring_size, doorbell, wptr: 0 };
         queue.reset()?;
@@ -86,7 +91,7 @@ impl<O: Os> KernelQueue<O> {
         mqd.cp_hqd_persistent_state = 0x55 << 8;
         mqd.cp_hqd_ib_control = 3 << 20;
         let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
-        doorbell.set_doorbell_offset(self.doorbell * 2);
+        doorbell.set_doorbell_offset(self.doorbell.dwords());
         doorbell.set_doorbell_en(true);
         mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
         let mut control = gc::CP_HQD_PQ_CONTROL(0);
@@ -113,8 +118,8 @@ impl<O: Os> KernelQueue<O> {
         self.buffer.gpu_address() + RING as u64
     }
 
-    /// 64-bit doorbell index.
-    pub(crate) fn doorbell(&self) -> u32 {
+    /// Its doorbell.
+    pub(crate) fn doorbell(&self) -> DoorbellIndex {
         self.doorbell
     }
 
@@ -127,7 +132,7 @@ impl<O: Os> KernelQueue<O> {
         }
         self.buffer.quad(WPTR).store(self.wptr, Ordering::Release);
         self.hw.write_barrier();
-        self.hw.doorbell_write(u64::from(self.doorbell) * 8, self.wptr);
+        self.hw.doorbell_write(self.doorbell.offset(), self.wptr);
     }
 }
 
@@ -229,7 +234,7 @@ impl<O: Os> Kiq<O> {
             packet3(MAP_QUEUES, 5),
             // One queue, engine 5 (MES), micro engine field 2, pipe 0, queue 0.
             1 << 29 | 5 << 26 | 2 << 18,
-            (mes.doorbell() * 2) << 2,
+            mes.doorbell().dwords() << 2,
             mqd as u32,
             (mqd >> 32) as u32,
             wptr as u32,

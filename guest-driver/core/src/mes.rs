@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{
     AddQueue, ApiStatus, FRAME_SIZE, Header, Opcode, QueryStatus, RemoveQueue, SetHwResources,
     api_status_offset,
@@ -163,11 +164,11 @@ impl<O: Os> Mes<O> {
         self.submit(frame, Opcode::ADD_QUEUE)
     }
 
-    /// Stops a queue; its state is in its MQD afterwards. `doorbell_offset` is in dwords.
-    pub(crate) fn remove_queue(&mut self, doorbell_offset: u32, gang_context_addr: u64) -> Result<()> {
+    /// Stops a queue; its state is in its MQD afterwards.
+    pub(crate) fn remove_queue(&mut self, doorbell: DoorbellIndex, gang_context_addr: u64) -> Result<()> {
         let mut frame = RemoveQueue::new_zeroed();
         frame.header = Header::new(Opcode::REMOVE_QUEUE);
-        frame.doorbell_offset = doorbell_offset;
+        frame.doorbell_offset = doorbell;
         frame.gang_context_addr = gang_context_addr.into();
         self.submit(&frame, Opcode::REMOVE_QUEUE)
     }

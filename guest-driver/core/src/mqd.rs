@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::kfd::queue::CreateQueueArgs;
 use belfry_abi::mqd::{ComputeMqd, HEADER};
 use belfry_abi::regs::{Register, gc};
@@ -54,7 +55,7 @@ pub(crate) fn init(
     mqd: &mut ComputeMqd,
     base: u64,
     args: &CreateQueueArgs,
-    doorbell_dwords: u32,
+    doorbell_index: DoorbellIndex,
     trap: bool,
 ) {
     mqd.header = HEADER;
@@ -86,10 +87,10 @@ pub(crate) fn init(
     mqd.set_pq_rptr_report_addr(args.read_pointer_address);
     mqd.set_pq_wptr_poll_addr(args.write_pointer_address);
     let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
-    doorbell.set_doorbell_offset(doorbell_dwords);
+    doorbell.set_doorbell_offset(doorbell_index.dwords());
     doorbell.set_doorbell_bif_drop(true);
     mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
-    mqd.queue_doorbell_id[0] = doorbell_dwords;
+    mqd.queue_doorbell_id[0] = doorbell_index.dwords();
     // MIN_IB_AVAIL_SIZE
     mqd.cp_hqd_ib_control = 3 << 20;
     if args.eop_buffer_address != 0 {

@@ -12,6 +12,8 @@
 //! - **GEM object**: the operating system's handle of a buffer object, the thing that can be mapped through the render
 //!   node.
 
+use belfry_abi::doorbell::DoorbellOffset;
+
 use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
@@ -274,8 +276,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// Returns the size of BAR2 in bytes.
     fn doorbell_size(&self) -> u64;
 
-    /// Writes the 64-bit doorbell at byte `offset` of BAR2, after all earlier writes to memory and VRAM are visible.
-    fn doorbell_write(&self, offset: u64, value: u64);
+    /// Writes a 64-bit doorbell, after all earlier writes to memory and VRAM are visible.
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64);
 
     /// Returns the size of BAR0 in bytes.
     fn vram_size(&self) -> u64;

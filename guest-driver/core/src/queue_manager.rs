@@ -191,9 +191,9 @@ impl<O: Os> Process<O> {
             gws: false,
             life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
-        let (base, dwords) = (queue.buffer.gpu_address(), state.doorbells.dword_offset(doorbell));
+        let (base, index) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
         queue.change_mqd(|mqd| {
-            mqd::init(mqd, base, args, dwords, state.trap_handler != 0);
+            mqd::init(mqd, base, args, index, state.trap_handler != 0);
             mqd::update(mqd, queue.ring_base, queue.ring_size, queue.priority);
         })?;
         Ok(queue)
@@ -232,7 +232,7 @@ impl<O: Os> Process<O> {
         frame.gang_context_addr = (queue.buffer.gpu_address() + GANG_CONTEXT).into();
         frame.inprocess_gang_priority = queue.priority;
         frame.gang_global_priority_level = PRIORITY_LEVEL_NORMAL;
-        frame.doorbell_offset = state.doorbells.dword_offset(queue.doorbell);
+        frame.doorbell_offset = state.doorbells.index(queue.doorbell);
         frame.mqd_addr = queue.buffer.gpu_address().into();
         frame.wptr_addr = queue.wptr.into();
         frame.queue_type = QueueType::COMPUTE.0;
@@ -248,7 +248,7 @@ impl<O: Os> Process<O> {
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
     fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let offset = match state.queues.get(&id) {
-            Some(queue) if queue.life == Life::Mapped => state.doorbells.dword_offset(queue.doorbell),
+            Some(queue) if queue.life == Life::Mapped => state.doorbells.index(queue.doorbell),
             Some(_) => return Ok(()),
             None => return Err(Errno::EINVAL),
         };

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
@@ -199,8 +200,8 @@ impl Os for HostedOs {
         pci::DOORBELL_BAR_SIZE
     }
 
-    fn doorbell_write(&self, offset: u64, value: u64) {
-        self.bar_write(pci::BAR_DOORBELLS, offset, &value.to_le_bytes());
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
+        self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
     }
 
     fn vram_size(&self) -> u64 {

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::kfd::drm::{
     DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_AMDGPU_INFO, DRM_IOCTL_VERSION,
 };
@@ -395,7 +396,8 @@ impl HostedProcess {
             let map = maps.range(..=addr as usize).next_back();
             map.and_then(|(start, map)| {
                 let inside = addr as usize - start;
-                map.doorbells.filter(|_| inside < map.len).map(|offset| offset + inside as u64)
+                let offset = map.doorbells.filter(|_| inside < map.len)? + inside as u64;
+                Some(DoorbellOffset::from_bytes(offset))
             })
         };
         match offset {

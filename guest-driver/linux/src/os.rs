@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LockRank, LogLevel, Os, ProcessKey, Work};
 
@@ -99,9 +100,9 @@ impl Os for LinuxOs {
         unsafe { ffi::os_doorbell_size(self.dev) }
     }
 
-    fn doorbell_write(&self, offset: u64, value: u64) {
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         // SAFETY: the device is valid and the shim checks the offset.
-        unsafe { ffi::os_doorbell_write(self.dev, offset, value) }
+        unsafe { ffi::os_doorbell_write(self.dev, offset.bytes(), value) }
     }
 
     fn vram_size(&self) -> u64 {

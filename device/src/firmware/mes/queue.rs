@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mqd::ComputeMqd;
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
@@ -64,8 +65,7 @@ const PACKET: u64 = 64;
 /// A queue between ADD_QUEUE and REMOVE_QUEUE.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Dword index of the doorbell.
-    pub(super) doorbell: u32,
+    pub(super) doorbell: DoorbellIndex,
     /// Key of the process: its context's address.
     pub(super) process: u64,
     /// Key of the gang.

@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::AddQueue;
-use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
 use super::frame;
 use super::process::Process;
 use super::quanta::Quanta;
 use super::queue::{Queue, Saved};
+use crate::doorbell::Owner;
 use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
 use crate::queue::HqdId;
@@ -43,7 +44,7 @@ struct Hardware {
 pub(crate) struct Mes {
     hardware: Option<Hardware>,
     processes: BTreeMap<u64, Process>,
-    queues: BTreeMap<u32, Queue>,
+    queues: BTreeMap<DoorbellIndex, Queue>,
     /// Waves of queues that were removed while they ran, oldest first.
     saved: VecDeque<Saved>,
     tokens: u64,
@@ -97,14 +98,11 @@ impl Mes {
         if self.hardware.is_none() {
             return Err(GuestError::AddQueueTooEarly);
         }
-        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE
-            || !frame.doorbell_offset.is_multiple_of(2)
-        {
+        let doorbell = frame.doorbell_offset;
+        if doorbell.number().is_none() || !doorbell.is_whole() {
             return Err(GuestError::AddQueueDoorbell);
         }
-        if self.queues.contains_key(&frame.doorbell_offset)
-            || ports.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
-        {
+        if ports.doorbells.is_owned(doorbell.offset()) {
             return Err(GuestError::AddQueueDoorbellTaken);
         }
         if self.queues.len() >= MAX_QUEUES {
@@ -135,14 +133,14 @@ impl Mes {
             process.space.get_or_insert_with(|| Arc::clone(saved.space()));
             queue.restore(ports, kernel, saved);
         }
-        ports.doorbells.own_with_pointer(queue.doorbell);
-        self.queues.insert(queue.doorbell, queue);
+        ports.doorbells.own(doorbell, Owner::Process);
+        self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
         self.fill_slots(ports, kernel);
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, ports: &Ports, doorbell: u32) -> Result<(), GuestError> {
+    pub(super) fn remove(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Result<(), GuestError> {
         let Some(mut queue) = self.queues.remove(&doorbell) else {
             return Err(GuestError::RemoveQueueUnknown);
         };
@@ -157,7 +155,7 @@ impl Mes {
         {
             oldest.stop();
         }
-        ports.doorbells.own(doorbell, false);
+        ports.doorbells.own(doorbell, Owner::Nobody);
         self.leave(ports, key);
         if let Some(kernel) = kernel {
             self.fill_slots(ports, &kernel);
@@ -222,7 +220,7 @@ impl Mes {
     }
 
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
-    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: u32) -> Option<Served> {
+    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
         let slots = self.hardware.as_ref()?.slots.len();
         if self.queues.len() > slots || self.queues.values().any(|queue| queue.exclusive) {
             return None;
@@ -236,7 +234,7 @@ impl Mes {
     }
 
     /// Doorbells of the queues that want a slot, in the order of their turns.
-    fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<u32> {
+    fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<DoorbellIndex> {
         let waiting = self.queues.values().filter(|queue| queue.wants_slot(ports, Some(kernel)));
         let mut waiting: Vec<_> = waiting.map(|queue| (queue.turn, queue.doorbell)).collect();
         waiting.sort_unstable();
@@ -249,7 +247,7 @@ impl Mes {
     }
 
     /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone.
-    fn is_kept_off(&self, doorbell: u32) -> bool {
+    fn is_kept_off(&self, doorbell: DoorbellIndex) -> bool {
         let is_exclusive = self.queues.get(&doorbell).is_some_and(|queue| queue.exclusive);
         self.mapped().any(|queue| is_exclusive || queue.exclusive)
     }
@@ -272,7 +270,7 @@ impl Mes {
     }
 
     /// Puts a queue on a slot, if its process gets a VMID.
-    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32, slot: HqdId) {
+    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex, slot: HqdId) {
         let Some(key) = self.queues.get(&doorbell).map(|queue| queue.process) else { return };
         let Some(vmid) = self.vmid(ports, kernel, key) else { return };
         self.turns += 1;
@@ -371,7 +369,7 @@ impl Mes {
     }
 
     /// Takes a queue off its slot; it goes behind those that wait.
-    fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32) {
+    fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex) {
         let Some(queue) = self.queues.get_mut(&doorbell) else { return };
         queue.unmap(ports, Some(kernel));
         self.turns += 1;

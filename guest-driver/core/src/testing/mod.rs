@@ -20,6 +20,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
@@ -341,8 +342,8 @@ impl Os for FakeOs {
         2 << 20
     }
 
-    fn doorbell_write(&self, offset: u64, value: u64) {
-        if offset == u64::from(doorbell::MES_RING0) * 8
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
+        if offset == doorbell::MES_RING0.offset()
             && let Some(scheduler) = &mut *lock(&self.scheduler)
         {
             scheduler.serve(self, value);

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_device::Gpu;
 use belfry_device::handover::{Handover, Page};
@@ -69,7 +70,7 @@ impl Slot for Window {
 /// What is asked of the device.
 pub(in super::super) trait Device: Send + Sync {
     /// Doorbells queues listen to on a page, and their values.
-    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)>;
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)>;
     /// Whether those queues have work.
     fn has_work(&self, page: u64) -> bool;
     /// Has it look at the values.
@@ -77,7 +78,7 @@ pub(in super::super) trait Device: Send + Sync {
 }
 
 impl Device for Arc<Gpu> {
-    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         Gpu::doorbells(self, page)
     }
 
@@ -105,7 +106,7 @@ pub(super) fn keep_other_translations(vm: &VmFd) {
 }
 
 /// Doorbells and values of one page, in order.
-type Values = Vec<(u64, u64)>;
+type Values = Vec<(DoorbellOffset, u64)>;
 
 /// A page, for as long as something is done about it.
 struct At<'a, S, D> {
@@ -246,7 +247,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
             return;
         }
         // A page nobody listens to is none to look at.
-        if self.device.doorbells(page).all(|(bell, _)| bell != offset & !7) {
+        if self.device.doorbells(page).all(|(bell, _)| bell != DoorbellOffset::from_bytes(offset).whole()) {
             return;
         }
         // While pages change, this one has time: it traps again.
