@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_PQ_BASE, CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, GRBM_GFX_CNTL,
 };
@@ -197,7 +198,7 @@ fn eventfds_are_bounded_and_follow_the_bar() {
     bus.vm.register_ioevent(&taken, &at, NoDatamatch).unwrap();
     let offsets = (0..400).map(|at| BELL + at * 8);
     for offset in offsets.clone() {
-        wakeups.listens(offset, true);
+        wakeups.listens(DoorbellOffset::from_bytes(offset), true);
     }
     let all = wakeups.registered();
     assert!((100..400).contains(&all), "{all} eventfds");
@@ -209,11 +210,11 @@ fn eventfds_are_bounded_and_follow_the_bar() {
     bus.config_write(4, &[6, 0]);
     assert_eq!(wakeups.registered(), all + 1);
     for offset in offsets.clone().take(300) {
-        wakeups.listens(offset, false);
+        wakeups.listens(DoorbellOffset::from_bytes(offset), false);
     }
     assert_eq!(wakeups.registered(), 0);
     // There is room again; a kernel's ring takes none of it.
-    wakeups.listens(BELL, true);
+    wakeups.listens(DoorbellOffset::from_bytes(BELL), true);
     listen(&bus, OTHER);
     assert_eq!(wakeups.registered(), 1);
     bus.config_write(DEVCTL, &RESET.to_le_bytes());
