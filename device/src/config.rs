@@ -3,6 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::chip::{self, Model};
+use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
 /// Who answers accesses to the MSI-X table.
@@ -18,7 +20,9 @@ pub enum MsixTable {
 /// Configuration of one device; [`Default`] is what `belfry run` uses.
 #[derive(Clone, Debug)]
 pub struct GpuConfig {
-    /// Compute units: even, 2 to 96.
+    /// Which chip it is.
+    pub chip: &'static Model,
+    /// Compute units: even, 2 to the most the chip has.
     pub cus: u32,
     /// Bytes of VRAM: a power of two from 16 MiB to 16 GiB.
     pub vram_size: u64,
@@ -45,6 +49,8 @@ pub struct GpuConfig {
     /// The same program then executes the same instructions in the same order. What comes from outside is not part of that:
     /// processors writing to the same memory meanwhile, and queues taken off their slots while they are busy.
     pub deterministic: Option<u64>,
+    /// The time that it goes by.
+    pub time: TimeSource,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -57,6 +63,7 @@ pub fn processors() -> usize {
 impl Default for GpuConfig {
     fn default() -> Self {
         Self {
+            chip: chip::DEFAULT,
             cus: 8,
             vram_size: 256 << 20,
             workers: processors().min(8),
@@ -66,6 +73,7 @@ impl Default for GpuConfig {
             quantum: Duration::from_millis(1),
             trace: None,
             deterministic: None,
+            time: TimeSource::default(),
         }
     }
 }
@@ -74,8 +82,13 @@ impl Default for GpuConfig {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// [`GpuConfig::cus`] is odd or out of range.
-    #[error("{0} compute units: must be even, 2 to 96")]
-    Cus(u32),
+    #[error("{cus} compute units: must be even, 2 to {most}")]
+    Cus {
+        /// What was asked for.
+        cus: u32,
+        /// What the chip has.
+        most: u32,
+    },
     /// [`GpuConfig::vram_size`] is out of range.
     #[error("{0} bytes of VRAM: must be a power of two from 16 MiB to 16 GiB")]
     VramSize(u64),
@@ -91,8 +104,9 @@ impl GpuConfig {
     ///
     /// The first value that is out of range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        if self.cus < 2 || self.cus > 96 || !self.cus.is_multiple_of(2) {
-            return Err(ConfigError::Cus(self.cus));
+        let most = self.chip.max_cus;
+        if self.cus < 2 || self.cus > most || !self.cus.is_multiple_of(2) {
+            return Err(ConfigError::Cus { cus: self.cus, most });
         }
         if !self.vram_size.is_power_of_two() || self.vram_size < 16 << 20 || self.vram_size > 16 << 30 {
             return Err(ConfigError::VramSize(self.vram_size));

@@ -47,7 +47,6 @@ guest_errors! {
     SchedulerQueue = "queue of the scheduler's engine that is not modelled",
     MqdWithoutRing = "the MQD has no ring",
     MqdHeader = "the MQD has the wrong header",
-    MqdCutShort = "the MQD is cut short",
     MqdUnmapped = "MQD at an address that is not mapped",
     MqdRingSize = "MQD with an impossible ring size",
     RingWithoutAddress = "the ring has no address",

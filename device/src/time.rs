@@ -1,13 +1,213 @@
-//! The one source of time of a device.
+//! Where a device's time comes from, and the counter that it reads as.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-/// Reads the 100 MHz golden counter.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+use crate::threads::Wake;
 
-/// A golden counter that starts now, at 1: a counter that reads 0 would look like a stopped clock.
-pub(crate) fn golden_counter() -> Clock {
-    let start = Instant::now();
-    Arc::new(move || (start.elapsed().as_nanos() / 10) as u64 + 1)
+/// Nanoseconds of a tick of the golden counter, which counts at 100 MHz.
+const TICK_NS: u128 = 10;
+
+/// The time that a device, and a driver in the same process, go by.
+///
+/// Clones are the same source. Waits that only spare the host's processor, like the pauses between looks at doorbells, go by
+/// the host's clock always.
+#[derive(Debug, Clone)]
+pub struct TimeSource(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// The host's clock, times a factor.
+    Host {
+        start: Instant,
+        factor: f64,
+    },
+    Manual(Arc<Manual>),
+}
+
+/// A time that stands still until it is moved.
+#[derive(Debug, Default)]
+struct Manual {
+    now_ns: AtomicU64,
+    /// Threads that wait for a point in this time.
+    waiting: Mutex<Vec<Weak<Wake>>>,
+    /// Counts [`TimeSource::pause`].
+    pauses: Mutex<u64>,
+    paused: Condvar,
+}
+
+impl Default for TimeSource {
+    fn default() -> Self {
+        Self::scaled(1.0)
+    }
+}
+
+impl TimeSource {
+    /// The host's monotonic clock, `factor` times as fast: 10 turns a second of the host's into ten.
+    ///
+    /// # Panics
+    ///
+    /// If `factor` is not a positive, finite number.
+    #[must_use]
+    pub fn scaled(factor: f64) -> Self {
+        assert!(factor.is_finite() && factor > 0.0, "time cannot pass {factor} times as fast");
+        Self(Kind::Host { start: Instant::now(), factor })
+    }
+
+    /// A time that stands still but for [`advance`](Self::advance), for tests: nothing that is waited for comes too late,
+    /// and what never comes is waited for no longer than the test wants.
+    #[must_use]
+    pub fn manual() -> Self {
+        Self(Kind::Manual(Arc::default()))
+    }
+
+    /// Whether this is the host's clock as it is.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        matches!(self.0, Kind::Host { factor, .. } if factor.to_bits() == 1f64.to_bits())
+    }
+
+    /// The time since the source was made.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        match &self.0 {
+            Kind::Host { start, factor } => scale(start.elapsed(), *factor),
+            Kind::Manual(manual) => Duration::from_nanos(manual.now_ns.load(Ordering::Acquire)),
+        }
+    }
+
+    /// How long the host has to wait for `left` to pass here; `None` where that is not up to the host's clock.
+    #[must_use]
+    pub fn on_host(&self, left: Duration) -> Option<Duration> {
+        match self.0 {
+            Kind::Host { factor, .. } => Some(scale(left, 1.0 / factor)),
+            Kind::Manual(_) => None,
+        }
+    }
+
+    /// Moves a manual time on, and wakes whoever waits for a point in it; does nothing to others.
+    pub fn advance(&self, by: Duration) {
+        let Kind::Manual(manual) = &self.0 else { return };
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let _ = manual
+            .now_ns
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(now.saturating_add(by)));
+        let mut waiting = lock(&manual.waiting);
+        waiting.retain(|wake| wake.upgrade().inspect(|wake| wake.wake()).is_some());
+    }
+
+    /// Pauses the calling thread, which polls something, for `pause` of this time; of a manual time, which does not pass by
+    /// itself, for as long of the host's.
+    pub fn pause(&self, pause: Duration) {
+        if let Kind::Manual(manual) = &self.0 {
+            *lock(&manual.pauses) += 1;
+            manual.paused.notify_all();
+        }
+        std::thread::sleep(self.on_host(pause).unwrap_or(pause));
+    }
+
+    /// Waits until somebody has paused `pauses` times from now on: whoever polls for what never comes does, and a test can
+    /// then [`advance`](Self::advance) a manual time beyond what he waits for. Returns at once for others.
+    pub fn wait_for_pauses(&self, pauses: u64) {
+        let Kind::Manual(manual) = &self.0 else { return };
+        let mut count = lock(&manual.pauses);
+        let until = count.saturating_add(pauses);
+        while *count < until {
+            count = manual.paused.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Has a thread woken whenever a manual time was moved.
+    pub(crate) fn wakes(&self, wake: &Arc<Wake>) {
+        if let Kind::Manual(manual) = &self.0 {
+            lock(&manual.waiting).push(Arc::downgrade(wake));
+        }
+    }
+}
+
+fn scale(time: Duration, factor: f64) -> Duration {
+    if factor.to_bits() == 1f64.to_bits() {
+        return time;
+    }
+    Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The clock of one device: its golden counter, which starts at 1 when the device does. A counter that reads 0 would look
+/// like a stopped one.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    source: TimeSource,
+    start: Duration,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    #[must_use]
+    pub fn new(source: &TimeSource) -> Self {
+        Self { source: source.clone(), start: source.now() }
+    }
+
+    /// Ticks of 10 ns.
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        (self.now().as_nanos() / TICK_NS) as u64 + 1
+    }
+
+    /// The time since the device started.
+    pub(crate) fn now(&self) -> Duration {
+        self.source.now().saturating_sub(self.start)
+    }
+
+    /// The source's [`TimeSource::on_host`].
+    pub(crate) fn on_host(&self, left: Duration) -> Option<Duration> {
+        self.source.on_host(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manual_time_moves_when_it_is_moved() {
+        let time = TimeSource::manual();
+        let clock = Clock::new(&time);
+        assert_eq!((time.now(), clock.ticks()), (Duration::ZERO, 1));
+        time.advance(Duration::from_micros(1));
+        assert_eq!((clock.now(), clock.ticks()), (Duration::from_micros(1), 101));
+        assert_eq!(Clock::new(&time).ticks(), 1, "a device's counter starts with the device");
+        time.advance(Duration::MAX);
+        assert_eq!(time.now(), Duration::from_nanos(u64::MAX), "it stops at its end");
+        assert_eq!(time.on_host(Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn moving_a_manual_time_wakes_who_waits_for_it() {
+        let time = TimeSource::manual();
+        let wake = Arc::new(Wake::default());
+        time.wakes(&wake);
+        assert!(!wake.is_woken());
+        time.clone().advance(Duration::from_secs(1));
+        assert!(wake.is_woken());
+        drop(wake);
+        time.advance(Duration::from_secs(1));
+    }
+
+    #[test]
+    fn scaled_time_passes_as_many_times_as_fast() {
+        let (time, real) = (TimeSource::scaled(1000.0), TimeSource::default());
+        assert_eq!(time.on_host(Duration::from_secs(10)), Some(Duration::from_millis(10)));
+        assert_eq!(real.on_host(Duration::from_secs(10)), Some(Duration::from_secs(10)));
+        assert!(real.is_real() && !time.is_real());
+        let before = (real.now(), time.now());
+        time.pause(Duration::from_secs(2));
+        // The pause took two milliseconds at least, which are two seconds.
+        assert!(time.now() - before.1 >= Duration::from_secs(2));
+        assert!(real.now() - before.0 >= Duration::from_millis(2));
+    }
 }

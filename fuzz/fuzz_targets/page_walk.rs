@@ -8,6 +8,7 @@
 use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
+use belfry_device::chip::PteFormat;
 use belfry_device::memory::{Location, Memory};
 use belfry_device::vm::{AddressSpace, Root, RootKind};
 use belfry_fuzz::walker::{Physical, Walker};
@@ -152,6 +153,7 @@ impl Shape {
             } else {
                 RootKind::Process
             },
+            format: PteFormat::Gfx11,
         }
     }
 }

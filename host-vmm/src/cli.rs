@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
+use belfry_device::chip::{self, Model};
 use belfry_guest::Stream;
 use belfry_image::Progress;
 use belfry_machine::signals::Signals;
@@ -57,6 +58,8 @@ enum Verb {
     Image(ImageArgs),
     /// Says what is there, what is missing, and the fix; exits with 1 where no mode of `run` can work.
     Doctor,
+    /// Lists the chips that the GPU can be.
+    Chips,
     /// Disassembles a code object.
     Disasm {
         /// The code object.
@@ -71,7 +74,10 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct GpuArgs {
-    /// Compute units: even, 2 to 96.
+    /// Which chip the GPU is; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
+    chip: String,
+    /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
     /// VRAM: a power of two from 16M to 16G.
@@ -93,7 +99,8 @@ struct GpuArgs {
 
 impl GpuArgs {
     fn config(&self) -> anyhow::Result<GpuConfig> {
-        let mut config = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
+        let chip = Model::named(&self.chip)?;
+        let mut config = GpuConfig { chip, cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
         if let Some(workers) = self.workers {
             config.workers = workers;
         }
@@ -239,6 +246,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),
         Verb::Doctor => examine(),
+        Verb::Chips => {
+            list_chips();
+            Ok(0)
+        }
         Verb::Disasm { file } => disassemble(&file),
         Verb::Bench { what: Suite::Isa { json, workers, kernels, runs, vs_cpu, update } } => {
             measure(json, update.as_deref(), &bench::Options { workers, kernels, runs, vs_cpu })
@@ -329,6 +340,12 @@ fn examine() -> anyhow::Result<u8> {
     let report = doctor::examine();
     say!("{report}");
     Ok(u8::from(!report.guest_possible() && !report.hosted_possible()))
+}
+
+fn list_chips() {
+    for Model { name, product, modelled, max_cus, .. } in chip::MODELS {
+        say!("{name}  {product}, up to {max_cus} CUs; {modelled}");
+    }
 }
 
 fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {

@@ -130,6 +130,25 @@ fn unknown_program_is_refused_with_what_there_is() {
 }
 
 #[test]
+fn unknown_chip_is_refused_in_one_line_with_those_that_there_are() {
+    for arguments in [
+        &["run", "--mode", "hosted", "--chip", "gfx9000"][..],
+        &["run", "--mode", "qemu", "--chip", "gfx9000"],
+        &["exec", "--chip", "gfx9000", "--", "true"],
+        &["serve", "--socket", "/nonexistent/socket", "--chip", "gfx9000"],
+    ] {
+        let output = belfry(arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert_eq!(said, "belfry: there is no chip \"gfx9000\": choose from gfx1100\n", "{arguments:?}");
+    }
+    assert!(succeed(&["chips"]).starts_with("gfx1100  Navi 31"));
+    for verb in ["run", "exec", "serve"] {
+        assert!(succeed(&[verb, "--help"]).contains("--chip <NAME>"), "{verb}");
+    }
+}
+
+#[test]
 fn what_is_not_modelled_is_listed_on_request() {
     let stdout = succeed(&["run", "--mode", "hosted", "--unmodelled"]);
     assert!(stdout.contains("registers without behaviour"), "{stdout}");

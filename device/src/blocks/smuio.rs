@@ -29,8 +29,8 @@ impl Block for Smuio {
 
     fn read(&self, at: Offset) -> u32 {
         match at {
-            GOLDEN_TSC_COUNT_UPPER::AT => ((self.clock)() >> 32) as u32,
-            GOLDEN_TSC_COUNT_LOWER::AT => (self.clock)() as u32,
+            GOLDEN_TSC_COUNT_UPPER::AT => (self.clock.ticks() >> 32) as u32,
+            GOLDEN_TSC_COUNT_LOWER::AT => self.clock.ticks() as u32,
             _ => self.storage.read(at),
         }
     }

@@ -1,12 +1,32 @@
-//! What differs from chip to chip: identity, IP blocks and where their registers are, limits. Constants live nowhere else.
+//! What differs from chip to chip: constants of a chip live nowhere else.
+//!
+//! A [`Model`] is what a configuration names, a [`Chip`] is one of it with its number of compute units: identity, IP blocks
+//! and where their registers are. What chips of one generation share is in a [`Generation`], a static of plain tables and
+//! codecs. Whoever works with one of its parts is given that part; nothing is looked up per instruction or per access.
 
+mod firmware;
 pub mod gfx1100;
+mod interrupts;
+mod kernel;
+mod model;
+mod mqd;
+mod pte;
+mod shader;
 
 use std::fmt::Debug;
 
 use belfry_abi::regs::{Ip, Offset};
+use belfry_isa::inst::Arch;
 
-use crate::config::GpuConfig;
+pub use belfry_pci::Identity;
+pub use firmware::{Firmware, MesFirmware, MesFrames};
+pub use interrupts::{InterruptFormat, PageFault, SqInterrupt};
+pub use kernel::KernelRules;
+pub use model::{DEFAULT, MODELS, Model, UnknownChip};
+pub use mqd::MqdLayout;
+pub use pte::{Entry, Page, PteFormat, Table};
+pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
+pub use shader::{QueuePlace, ShaderRules, TmpRing, WavePlace};
 
 /// How the compute units are laid out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,13 +68,29 @@ pub struct IpBlock {
     pub harvested: bool,
 }
 
+/// What all chips of one generation have in common, apart from where their registers are.
+#[derive(Debug)]
+pub struct Generation {
+    /// Instruction set of the compute units.
+    pub arch: Arch,
+    /// Firmware that maps queues.
+    pub firmware: Firmware,
+    /// Sizes of a compute unit, and how its waves start.
+    pub shader: ShaderRules,
+    /// What a kernel descriptor may ask for.
+    pub kernel: KernelRules,
+    /// Where a queue's state is in its MQD.
+    pub mqd: MqdLayout,
+    /// Entries of page tables.
+    pub pte: PteFormat,
+    /// Entries of the interrupt ring.
+    pub interrupts: InterruptFormat,
+}
+
 /// One chip: identity, static tables, and the constants its registers read as.
 pub trait Chip: Debug + Send + Sync {
-    /// PCI device id.
-    fn device_id(&self) -> u16;
-
-    /// PCI revision.
-    fn revision(&self) -> u8;
+    /// PCI identity.
+    fn identity(&self) -> Identity;
 
     /// Layout of the compute units.
     fn topology(&self) -> Topology;
@@ -77,15 +113,6 @@ pub trait Chip: Debug + Send + Sync {
     /// Bytes from the end of VRAM to the start of the discovery table.
     fn discovery_offset(&self) -> u64;
 
-    /// Version word of the scheduler firmware: version 11:0, API 23:12.
-    fn mes_version(&self) -> u32;
-
     /// First byte of the frame buffer in VMID 0, as the card's own firmware leaves it.
     fn fb_base(&self) -> u64;
-}
-
-/// The chip a configuration asks for.
-#[must_use]
-pub fn chip(config: &GpuConfig) -> Box<dyn Chip> {
-    Box::new(gfx1100::Gfx1100::new(config.cus))
 }

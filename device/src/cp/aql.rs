@@ -10,7 +10,7 @@ use std::sync::Arc;
 use belfry_abi::aql::{
     AQL_PACKET_SIZE, AmdFormat, AmdQueue, BarrierPacket, BarrierValuePacket, KernelDispatchPacket,
     PacketHeader, PacketType, Pm4IbPacket, QUEUE_PROPERTIES_ENABLE_PROFILING,
-    QUEUE_PROPERTIES_USE_SCRATCH_ONCE, TMPRING_WAVESIZE_UNIT, TmpringSize, inactive,
+    QUEUE_PROPERTIES_USE_SCRATCH_ONCE, inactive,
 };
 use belfry_isa::inst::WaveSize;
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,6 +20,7 @@ use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
+use crate::chip::TmpRing;
 use crate::queue::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
@@ -302,10 +303,10 @@ impl AqlQueue {
             index: self.fetch_index,
             queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
         };
-        let mut prepared = dispatch::prepare(self.state.space(), source)?;
+        let mut prepared = dispatch::prepare(self.state.space(), source, self.shader.chip())?;
         prepared.launch.trap = self.config.trap;
         prepared.launch.doorbell = self.config.identity.doorbell_id();
-        prepared.launch.hw_id2 = self.config.identity.hw_id2();
+        prepared.launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
         let queue = queue.map(|(_, queue)| queue);
         if prepared.scratch_per_wave != 0
             && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?
@@ -342,11 +343,11 @@ impl AqlQueue {
     ) -> Result<Option<BlockedOn>, Cause> {
         let waves = prepared.launch.waves_per_workgroup();
         let available = queue.and_then(|queue| {
-            let tmpring = TmpringSize::from_bits(queue.compute_tmpring_size);
-            let wave_bytes = u64::from(tmpring.wavesize()) * TMPRING_WAVESIZE_UNIT;
+            let TmpRing { waves: most, wave_bytes } =
+                (self.shader.chip().shader.tmp_ring)(queue.compute_tmpring_size);
             let slots =
                 queue.scratch_backing_memory_byte_size.checked_div(wave_bytes)?.min(MAX_SCRATCH_SLOTS) as u32;
-            let enough = tmpring.waves() != 0 && slots >= waves && wave_bytes >= prepared.scratch_per_wave;
+            let enough = most != 0 && slots >= waves && wave_bytes >= prepared.scratch_per_wave;
             enough.then_some((queue.scratch_backing_memory_location, wave_bytes, slots))
         });
         let Some((base, wave_bytes, slots)) = available else {

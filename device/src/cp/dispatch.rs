@@ -3,22 +3,15 @@
 //! Source: LLVM AMDGPUUsage, "Kernel Descriptor" and "Initial Kernel Execution State".
 
 use belfry_abi::aql::{AmdQueue, KernelDispatchPacket};
-use belfry_abi::kernel_descriptor::{
-    ComputePgmRsrc1, ComputePgmRsrc2, KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor,
-};
-use belfry_isa::exec::MAX_LDS_SIZE;
+use belfry_abi::kernel_descriptor::{KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor};
 use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::Access;
 
-use super::descriptor;
 use super::error::Cause;
+use crate::chip::Generation;
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
 use crate::vm::AddressSpace;
 
-/// Unit of LDS allocation in bytes, `GRANULATED_LDS_SIZE` of gfx7 to gfx11.
-const LDS_GRANULE: u32 = 512;
-/// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
-const MAX_USER_SGPRS: usize = 16;
 /// A dispatch packet where it lies in its ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
@@ -41,28 +34,31 @@ pub(super) struct Prepared {
 }
 
 /// Checks a dispatch packet and its kernel descriptor and works out how waves start.
-pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepared, Cause> {
+pub(super) fn prepare(
+    space: &AddressSpace,
+    source: Source<'_>,
+    chip: &Generation,
+) -> Result<Prepared, Cause> {
     let (grid, workgroup) = sizes(source.packet)?;
     let packet = source.packet;
-    if packet.group_segment_size > MAX_LDS_SIZE {
+    if packet.group_segment_size > chip.shader.lds {
         return Err(Cause::GroupSegment(packet.group_segment_size));
     }
-    let (descriptor, entry) = kernel(space, packet.kernel_object)?;
-    let rsrc1 = descriptor.compute_pgm_rsrc1;
+    let (descriptor, entry) = kernel(space, packet.kernel_object, chip)?;
     let rsrc2 = descriptor.compute_pgm_rsrc2;
     let wave_size = if descriptor.kernel_code_properties.enable_wavefront_size32() {
         WaveSize::Wave32
     } else {
         WaveSize::Wave64
     };
-    let (vgpr_count, shared_vgprs) = descriptor::vgprs(&descriptor)?;
-    let user_sgprs = user_sgprs(source, &descriptor)?;
+    let (vgpr_count, shared_vgprs) = (chip.kernel.vgprs)(&descriptor).map_err(Cause::Registers)?;
+    let user_sgprs = user_sgprs(source, &descriptor, chip.kernel.max_user_sgprs)?;
     let launch = Launch {
         entry,
         wave_size,
         vgpr_count,
         shared_vgprs,
-        mode: mode(rsrc1, rsrc2),
+        mode: (chip.kernel.mode)(&descriptor),
         user_sgprs,
         workgroup_id_sgprs: [
             rsrc2.enable_sgpr_workgroup_id_x(),
@@ -73,15 +69,15 @@ pub(super) fn prepare(space: &AddressSpace, source: Source<'_>) -> Result<Prepar
         workitem_id_dims: rsrc2.enable_vgpr_workitem_id(),
         grid,
         workgroup,
-        lds_size: packet.group_segment_size.next_multiple_of(LDS_GRANULE),
+        lds_size: packet.group_segment_size.next_multiple_of(chip.shader.lds_granule),
         scratch: None,
         scratch_bytes_per_lane: 0,
         trap: None,
         doorbell: 0,
-        wgp_mode: rsrc1.wgp_mode(),
-        hw_id2: 0,
+        wgp_mode: descriptor.compute_pgm_rsrc1.wgp_mode(),
+        queue_ids: [0; 2],
     };
-    if !launch.fits_at_all() {
+    if !launch.fits_at_all(&chip.shader) {
         return Err(Cause::Occupancy {
             waves: launch.waves_per_workgroup(),
             vgprs: (vgpr_count + shared_vgprs).into(),
@@ -113,14 +109,14 @@ fn sizes(packet: &KernelDispatchPacket) -> Result<([u32; 3], [u32; 3]), Cause> {
 }
 
 /// The kernel descriptor and the address of the first instruction.
-fn kernel(space: &AddressSpace, address: u64) -> Result<(KernelDescriptor, u64), Cause> {
+fn kernel(space: &AddressSpace, address: u64, chip: &Generation) -> Result<(KernelDescriptor, u64), Cause> {
     let bad = |reason: String| Cause::KernelObject { address, reason };
     if address == 0 || !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
         return Err(bad("not aligned to 64 bytes".into()));
     }
     let descriptor: KernelDescriptor =
         space.read(address).map_err(|fault| bad(format!("unreadable: {fault}")))?;
-    descriptor::check(&descriptor).map_err(bad)?;
+    (chip.kernel.check)(&descriptor).map_err(bad)?;
     let entry = address.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     if descriptor.kernel_code_entry_byte_offset == 0 || !entry.is_multiple_of(KERNEL_CODE_ENTRY_ALIGN) {
         return Err(bad(format!("entry point {entry:#x} is not aligned to 256 bytes")));
@@ -129,19 +125,10 @@ fn kernel(space: &AddressSpace, address: u64) -> Result<(KernelDescriptor, u64),
     Ok((descriptor, entry))
 }
 
-/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1` and the exceptions of `COMPUTE_PGM_RSRC2`.
-fn mode(rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> u32 {
-    rsrc1.float_mode()
-        | u32::from(rsrc1.enable_dx10_clamp()) << 8
-        | u32::from(rsrc1.enable_ieee_mode()) << 9
-        | rsrc2.enable_exceptions() << 12
-        | u32::from(rsrc1.fp16_ovfl()) << 23
-}
-
 /// Values of the user SGPRs the kernel asks for, in the fixed order.
-fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor) -> Result<Vec<u32>, Cause> {
+fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor, most: usize) -> Result<Vec<u32>, Cause> {
     let properties = descriptor.kernel_code_properties;
-    let mut sgprs = Vec::with_capacity(MAX_USER_SGPRS);
+    let mut sgprs = Vec::with_capacity(most);
     let pairs = [
         (properties.enable_sgpr_dispatch_ptr(), source.address),
         (properties.enable_sgpr_queue_ptr(), source.queue.map_or(0, |(address, _)| address)),
@@ -155,9 +142,8 @@ fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor) -> Result<Vec<u
         sgprs.push(source.packet.private_segment_size);
     }
     let count = descriptor.compute_pgm_rsrc2.user_sgpr_count() as usize;
-    if count > MAX_USER_SGPRS || sgprs.len() > count {
-        let reason =
-            format!("{count} user SGPRs declared, {} wanted, {MAX_USER_SGPRS} possible", sgprs.len());
+    if count > most || sgprs.len() > count {
+        let reason = format!("{count} user SGPRs declared, {} wanted, {most} possible", sgprs.len());
         return Err(Cause::KernelObject { address: source.packet.kernel_object, reason });
     }
     sgprs.resize(count, 0);
@@ -251,9 +237,9 @@ mod tests {
         // All gfx11 has: 2 * 4 + 1 registers, and one more declared.
         descriptor.kernel_code_properties = KernelCodeProperties::from_bits(0b101_1110);
         descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(10 << 1);
-        let sgprs = user_sgprs(source, &descriptor).expect("they fit");
+        let sgprs = user_sgprs(source, &descriptor, 16).expect("they fit");
         assert_eq!(sgprs, [6, 5, 0xa, 9, 2, 1, 8, 7, 99, 0]);
         descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(8 << 1);
-        assert!(matches!(user_sgprs(source, &descriptor), Err(Cause::KernelObject { .. })));
+        assert!(matches!(user_sgprs(source, &descriptor, 16), Err(Cause::KernelObject { .. })));
     }
 }

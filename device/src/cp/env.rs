@@ -3,23 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::chip::SqInterrupt;
 use crate::queue::QueueIdentity;
 use crate::shader::ShaderEngine;
 use crate::time::Clock;
 use crate::vm::Fault;
-
-/// What a wave tells the driver through the SQ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SqInterrupt {
-    /// `s_sendmsg MSG_INTERRUPT` with `M0[23:0]`.
-    Message(u32),
-    /// The same from a wave in its trap handler.
-    HandlerMessage(u32),
-    /// A wave ran into an illegal instruction (`SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST`).
-    IllegalInstruction,
-    /// A wave violated an aperture (`SQ_INTERRUPT_ERROR_TYPE_MEMVIOL`).
-    MemoryViolation,
-}
 
 /// Where the packet processor's interrupts go; the device turns them into IH ring entries.
 ///

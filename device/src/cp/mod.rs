@@ -8,7 +8,6 @@
 mod aql;
 mod barrier;
 mod complete;
-mod descriptor;
 mod dispatch;
 pub mod env;
 mod error;
@@ -16,7 +15,7 @@ mod indirect;
 mod state;
 
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
-pub use env::{CpEnv, CpInterrupts, SqInterrupt};
+pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, QueueError};
 
 use belfry_isa::mem::Apertures;

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use super::complete::{self, Completed};
-use super::env::{CpEnv, CpInterrupts, SqInterrupt};
+use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
+use crate::chip::SqInterrupt;
 use crate::lock::{Mutex, rank};
 use crate::queue::QueueIdentity;
 use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
@@ -27,7 +28,7 @@ impl QueueState {
         QueueState {
             shader,
             identity: Mutex::new(identity),
-            clock: Arc::clone(&env.clock),
+            clock: env.clock.clone(),
             interrupts: Arc::clone(&env.interrupts),
             wake: Arc::clone(&env.wake),
             failure: Mutex::new(None),
@@ -47,7 +48,7 @@ impl QueueState {
     }
 
     pub(super) fn now(&self) -> u64 {
-        (self.clock)()
+        self.clock.ticks()
     }
 
     /// Takes the failure a dispatch left behind.

@@ -3,17 +3,16 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
-use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 
 use super::{Gpu, Resources};
 use crate::blocks::{Gc, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
-use crate::chip::{self, Chip};
+use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
-use crate::firmware::{MesScheduler, Ports};
+use crate::firmware::{self, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::lock::Mutex;
 use crate::memory::Memory;
@@ -42,16 +41,19 @@ impl Gpu {
         let doorbells = Doorbells::new(resources.doorbells)
             .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
         let doorbells = Arc::new(doorbells);
-        let chip: Arc<dyn Chip> = chip::chip(&config).into();
+        let chip: Arc<dyn Chip> = config.chip.chip(config.cus).into();
+        let generation = config.chip.generation;
         let counters = Arc::new(Counters::default());
-        let clock = time::golden_counter();
+        let clock = time::Clock::new(&config.time);
         let wake = Arc::new(Wake::default());
         let control = Arc::new(SharedControl::default());
+        config.time.wakes(&wake);
 
         let memory = Arc::new(Memory::new(resources.vram, resources.system));
         let walks = Arc::new(WalkCounter::default());
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
-        let contexts = Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer));
+        let contexts =
+            Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer, generation.pte));
         let hqds = Arc::new(HqdBanks::default());
         let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), config.trace.clone());
         let watch = Arc::new(watch);
@@ -72,11 +74,11 @@ impl Gpu {
             wake: Arc::clone(&wake),
         };
         let blocks: Vec<Box<dyn Block>> = vec![
-            Box::new(Gc::new(ports, chip.topology(), chip.mes_version())),
+            Box::new(Gc::new(ports, chip.topology(), generation.firmware.mes_version())),
             Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer)),
             Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
             Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
-            Box::new(Smuio::new(Arc::clone(&clock))),
+            Box::new(Smuio::new(clock.clone())),
             Box::new(Mp0::default()),
         ];
         let registers = Arc::new(RegisterFile::new(
@@ -87,12 +89,13 @@ impl Gpu {
             Arc::clone(&counters),
         ));
 
-        let shader = ShaderEngine::new(shader_config(&config, &*chip), Arc::clone(&clock));
+        let shader = ShaderEngine::new(shader_config(&config, &*chip), clock.clone());
         let shader = Arc::new(shader.map_err(Error::Shader)?);
         let sources = Sources {
+            format: &generation.interrupts,
             contexts: Arc::clone(&contexts),
             interrupts: Arc::clone(&interrupts),
-            clock: Arc::clone(&clock),
+            clock: clock.clone(),
             counters: Arc::clone(&counters),
         };
         let waker = Arc::clone(&wake);
@@ -102,7 +105,8 @@ impl Gpu {
             shader: Arc::clone(&shader),
             wake: Arc::new(move || waker.wake()),
         };
-        let firmware = MesScheduler::new(Ports {
+        let firmware = firmware::scheduler(Ports {
+            chip: generation,
             registers: Arc::clone(&registers),
             contexts: Arc::clone(&contexts),
             hqds: Arc::clone(&hqds),
@@ -116,7 +120,7 @@ impl Gpu {
             quantum: config.quantum,
         });
         let runner = Runner::new(
-            Box::new(firmware),
+            firmware,
             RunnerPorts {
                 control: Arc::clone(&control),
                 interrupts: Arc::clone(&interrupts),
@@ -156,7 +160,7 @@ fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
     ShaderConfig {
         workers: if config.deterministic.is_some() { 1 } else { config.workers },
         topology: chip.topology(),
-        arch: Arch::Gfx1100,
+        chip: config.chip.generation,
         backend: Backend::detect(),
         deterministic: config.deterministic,
         trace: config.trace.clone(),

@@ -67,7 +67,7 @@ impl Port for Kiq<'_> {
     }
 
     fn now(&self) -> u64 {
-        (self.clock)()
+        self.clock.ticks()
     }
 
     fn interrupt(&mut self, _context: u32) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Firmware: what microcode does on the card. It maps queues on hardware slots and serves the kernel's own rings.
 //!
 //! [`FirmwareScheduler`] is the seam: the device's thread knows no more of a scheduler than that. On chips with a micro
-//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up.
+//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler`] makes the chip's.
 
 mod kiq;
 mod mes;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
+use crate::chip::{Firmware, Generation};
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::interrupt::Sources;
@@ -22,14 +23,14 @@ use crate::stats::Counters;
 use crate::threads::Wake;
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::Contexts;
-pub(crate) use scheduler::MesScheduler;
+use scheduler::MesScheduler;
 
 /// When there is something to do again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Turn {
     /// At once.
     Now,
-    /// After a while, or when woken.
+    /// After a while of the host's time, or when woken.
     After(Duration),
     /// When woken.
     WhenWoken,
@@ -64,8 +65,17 @@ pub(crate) trait FirmwareScheduler: Send {
     fn reset(&mut self);
 }
 
+/// The firmware of the chip.
+pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
+    match ports.chip.firmware {
+        Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes.frames)),
+    }
+}
+
 /// What the firmware reaches on the card.
 pub(crate) struct Ports {
+    /// What the chip's generation decides.
+    pub(crate) chip: &'static Generation,
     pub(crate) registers: Arc<RegisterFile>,
     pub(crate) contexts: Arc<Contexts>,
     pub(crate) hqds: Arc<HqdBanks>,

@@ -11,18 +11,21 @@ use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
 use super::mes::Mes;
 use super::rings::Running;
 use super::{FirmwareScheduler, Ports, Served, Turn};
+use crate::chip::MesFrames;
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
 use crate::pm4;
-use crate::queue::{HqdId, Ring, mqd_from_bytes, seed_doorbell};
+use crate::queue::{HqdId, Mqd, Ring, seed_doorbell};
 use crate::vm::AddressSpace;
 
 /// Packets of a kernel ring executed before the other queues have their turn.
 const BATCH: usize = 64;
 
 /// KIQ and MES.
-pub(crate) struct MesScheduler {
+pub(super) struct MesScheduler {
     rings: BTreeMap<HqdId, Running>,
+    /// Layout of the MES's frames.
+    frames: MesFrames,
     mes: Mes,
     /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
     queue_mask: u64,
@@ -56,8 +59,8 @@ impl FirmwareScheduler for MesScheduler {
 }
 
 impl MesScheduler {
-    pub(crate) fn new(ports: Ports) -> Self {
-        Self { rings: BTreeMap::new(), mes: Mes::default(), queue_mask: 0, ports }
+    pub(super) fn new(ports: Ports, frames: MesFrames) -> Self {
+        Self { rings: BTreeMap::new(), frames, mes: Mes::default(), queue_mask: 0, ports }
     }
 
     /// Starts and stops what the driver has started and stopped through registers.
@@ -198,9 +201,7 @@ impl MesScheduler {
     fn obey(&mut self, space: &AddressSpace, request: KiqRequest) -> Result<(), GuestError> {
         match request {
             KiqRequest::Map { id, mqd, doorbell } => {
-                let mut bytes = [0; 2048];
-                space.read_bytes(mqd, &mut bytes).map_err(|_| GuestError::MqdUnmapped)?;
-                let mqd = mqd_from_bytes(&bytes)?;
+                let mqd = Mqd::read(&self.ports.chip.mqd, space, mqd)?;
                 let hqd = self.ports.hqds.hqd(id, |hqd| {
                     hqd.load(&mqd);
                     hqd.set_doorbell(doorbell);
@@ -266,7 +267,9 @@ impl MesScheduler {
         let mut frame = [0; FRAME_SIZE];
         frame.copy_from_slice(dwords.as_bytes());
         running.ring.consume(dwords.len() as u64);
-        self.mes.execute(&self.ports, space, &frame);
+        match self.frames {
+            MesFrames::V11 => self.mes.execute(&self.ports, space, &frame),
+        }
         Ok(true)
     }
 }

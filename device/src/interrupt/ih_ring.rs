@@ -220,6 +220,7 @@ mod tests {
     use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
     use super::*;
+    use crate::chip::PteFormat;
     use crate::memory::Memory;
     use crate::vm::{Root, RootKind};
 
@@ -231,7 +232,8 @@ mod tests {
         let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
         let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(GuestMemoryMmap::new())));
         let kind = RootKind::Vmid0 { fb_start: FB, fb_end: FB + (1 << 20) - 1, fb_offset: 0 };
-        let root = Root { base: 0, depth: 0, block_size: 9, start: 1, end: 0, kind };
+        let root =
+            Root { base: 0, depth: 0, block_size: 9, start: 1, end: 0, kind, format: PteFormat::Gfx11 };
         AddressSpace::new(memory, root, Arc::default()).expect("valid root")
     }
 

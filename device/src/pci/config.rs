@@ -4,7 +4,7 @@
 //! function has is in `belfry_pci`.
 
 use belfry_abi::pci;
-use belfry_pci::{BarLayout, COMMAND, Identity, InterruptControl};
+use belfry_pci::{BarLayout, COMMAND, InterruptControl};
 
 use crate::chip::Chip;
 use crate::config::GpuConfig;
@@ -34,17 +34,7 @@ pub(crate) struct ConfigSpace(belfry_pci::ConfigSpace);
 
 impl ConfigSpace {
     pub(crate) fn new(chip: &dyn Chip, config: &GpuConfig) -> Self {
-        let mut space = Self(belfry_pci::ConfigSpace::new(
-            pci::CONFIG_SPACE_SIZE,
-            &Identity {
-                vendor: pci::VENDOR_ID,
-                device: chip.device_id(),
-                class: pci::CLASS,
-                revision: chip.revision(),
-                subsystem_vendor: pci::SUBSYSTEM_VENDOR_ID,
-                subsystem: pci::SUBSYSTEM_ID,
-            },
-        ));
+        let mut space = Self(belfry_pci::ConfigSpace::new(pci::CONFIG_SPACE_SIZE, &chip.identity()));
         for (number, size, wide) in [
             (pci::BAR_VRAM, config.vram_size, true),
             (pci::BAR_DOORBELLS, pci::DOORBELL_BAR_SIZE, true),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
+use crate::chip::QueuePlace;
 use crate::vm::AddressSpace;
 
 /// Which hardware queue something happened on, as interrupts report it.
@@ -32,11 +33,10 @@ impl QueueIdentity {
         (self.doorbell.dwords() / 2) & 0x3ff
     }
 
-    /// `HW_ID2` of its waves: QUEUE_ID 3:0, PIPE_ID 5:4, ME_ID 9:8, VM_ID 27:24.
+    /// Where the queue is, as its waves know it.
     #[must_use]
-    pub fn hw_id2(&self) -> u32 {
-        let field = |value: u8, mask: u32, shift: u32| (u32::from(value) & mask) << shift;
-        field(self.queue, 0xf, 0) | field(self.pipe, 3, 4) | field(self.me, 3, 8) | field(self.vmid, 0xf, 24)
+    pub fn place(&self) -> QueuePlace {
+        QueuePlace { me: self.me, pipe: self.pipe, queue: self.queue, vmid: self.vmid }
     }
 }
 

@@ -6,7 +6,6 @@
 use std::sync::PoisonError;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
     CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, CP_HQD_PQ_RPTR, CP_HQD_PQ_RPTR_REPORT_ADDR,
@@ -14,9 +13,9 @@ use belfry_abi::regs::gc::{
     CP_HQD_PQ_WPTR_POLL_ADDR_HI, CP_HQD_VMID, CP_MQD_BASE_ADDR,
 };
 use belfry_abi::regs::{Offset, Register};
-use zerocopy::{FromBytes, IntoBytes};
 
-use crate::guest_error::GuestError;
+use super::Mqd;
+
 use crate::lock::{Mutex, MutexGuard, rank};
 
 /// The first banked register.
@@ -25,16 +24,6 @@ pub(crate) const HQD_FIRST: Offset = CP_MQD_BASE_ADDR::AT;
 pub(crate) const HQD_REGISTERS: u32 = REGISTERS as u32;
 
 const REGISTERS: usize = 64;
-/// Dword of the MQD that holds the first banked register.
-const MQD_FIRST: usize = 128;
-/// Dwords of the MQD that are banked registers: up to `cp_hqd_pq_wptr_hi`.
-const MQD_DWORDS: usize = 56;
-
-const _: () = assert!(core::mem::offset_of!(ComputeMqd, cp_mqd_base_addr_lo) == MQD_FIRST * 4);
-const _: () =
-    assert!(core::mem::offset_of!(ComputeMqd, cp_hqd_pq_wptr_hi) == (MQD_FIRST + MQD_DWORDS - 1) * 4);
-const _: () = assert!(CP_HQD_PQ_WPTR_HI::AT.dword - HQD_FIRST.dword == MQD_DWORDS as u32 - 1);
-
 /// Which hardware queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct HqdId {
@@ -98,23 +87,18 @@ impl Hqd {
     }
 
     /// Takes over an MQD's registers; the queue is not active yet.
-    pub(crate) fn load(&mut self, mqd: &ComputeMqd) {
-        for (register, bytes) in
-            self.registers.iter_mut().zip(mqd.as_bytes().chunks_exact(4).skip(MQD_FIRST)).take(MQD_DWORDS)
-        {
-            *register = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    pub(crate) fn load(&mut self, mqd: &Mqd) {
+        for (register, value) in self.registers.iter_mut().zip(mqd.hqd()) {
+            *register = *value;
         }
         self.write(CP_HQD_ACTIVE::AT, 0);
         self.write(CP_HQD_DEQUEUE_REQUEST::AT, 0);
     }
 
     /// Puts the registers into an MQD.
-    pub(crate) fn save(&self, mqd: &mut ComputeMqd) {
-        let bytes = mqd.as_mut_bytes();
-        for (register, bytes) in
-            self.registers.iter().zip(bytes.chunks_exact_mut(4).skip(MQD_FIRST)).take(MQD_DWORDS)
-        {
-            bytes.copy_from_slice(&register.to_le_bytes());
+    pub(crate) fn save(&self, mqd: &mut Mqd) {
+        for (value, register) in mqd.hqd_mut().iter_mut().zip(&self.registers) {
+            *value = *register;
         }
     }
 
@@ -237,44 +221,16 @@ impl HqdBanks {
     }
 }
 
-/// Reads an MQD and checks that it is one.
-pub(crate) fn mqd_from_bytes(bytes: &[u8; 2048]) -> Result<ComputeMqd, GuestError> {
-    let mqd = ComputeMqd::read_from_bytes(bytes).map_err(|_| GuestError::MqdCutShort)?;
-    if mqd.header != belfry_abi::mqd::HEADER {
-        return Err(GuestError::MqdHeader);
-    }
-    if mqd.pq_base() == 0 {
-        return Err(GuestError::MqdWithoutRing);
-    }
-    Ok(mqd)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_mqd_survives_loading_and_saving() {
-        let mut mqd = ComputeMqd::new();
-        mqd.set_pq_base(0x7f12_3456_7800);
-        mqd.set_pq_wptr(0x1_0000_0001);
-        mqd.set_pq_rptr_report_addr(0x7f00_0000_1080);
-        mqd.cp_hqd_pq_doorbell_control = 0x800 << 2;
-        mqd.cp_hqd_pq_control = 13;
-        mqd.cp_hqd_aql_control = 1;
-        let mut hqd = Hqd::EMPTY;
-        hqd.load(&mqd);
-        assert_eq!(hqd.pq_base(), 0x7f12_3456_7800);
-        assert_eq!(hqd.pq_dwords(), Some(1 << 14));
-        assert_eq!(hqd.doorbell().dwords(), 0x800);
-        assert_eq!(hqd.rptr_report_addr(), 0x7f00_0000_1080);
-        assert!(hqd.is_aql() && !hqd.is_active());
-        hqd.set_pointers(5, 6);
-        let mut saved = mqd;
-        hqd.save(&mut saved);
-        assert_eq!((saved.cp_hqd_pq_rptr, saved.pq_wptr()), (5, 6));
-        assert_eq!(saved.pq_base(), mqd.pq_base());
-        assert_eq!(saved.compute_pgm_rsrc1, mqd.compute_pgm_rsrc1);
+    fn bank_has_room_for_the_registers_of_an_mqd_in_their_order() {
+        use crate::chip::gfx1100::GENERATION;
+        let last = CP_HQD_PQ_WPTR_HI::AT.dword - HQD_FIRST.dword;
+        assert_eq!(GENERATION.mqd.hqd_dwords, last as usize + 1);
+        assert!(GENERATION.mqd.hqd_dwords <= REGISTERS);
     }
 
     #[test]
@@ -297,15 +253,6 @@ mod tests {
         assert_eq!(active, ids);
         banks.reset();
         assert!(banks.active(1).is_empty());
-    }
-
-    #[test]
-    fn what_is_not_an_mqd_is_refused() {
-        assert!(mqd_from_bytes(&[0; 2048]).is_err());
-        assert!(mqd_from_bytes(&[0xff; 2048]).is_err());
-        let mqd = ComputeMqd::new();
-        let bytes: [u8; 2048] = mqd.as_bytes().try_into().expect("2048 bytes");
-        assert!(mqd_from_bytes(&bytes).is_err(), "no ring");
     }
 
     #[test]

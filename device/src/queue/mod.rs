@@ -2,8 +2,10 @@
 
 mod engine;
 mod hqd;
+mod mqd;
 mod ring;
 
 pub use engine::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
-pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId, mqd_from_bytes};
+pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId};
+pub(crate) use mqd::Mqd;
 pub(crate) use ring::{Ring, seed_doorbell};

@@ -7,7 +7,7 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
 use super::*;
 use crate::chip::gfx1100::{Gfx1100, dword};
-use crate::chip::{IpBlock, Topology};
+use crate::chip::{Identity, IpBlock, Topology};
 
 /// Two graphics cores of two segments each, as on a chip with several of them.
 const IPS: &[IpBlock] = &[core(0, &[0x2000, 0xa000]), core(1, &[0x1_2000, 0x1_a000])];
@@ -20,12 +20,8 @@ const fn core(instance: u8, bases: &'static [u32]) -> IpBlock {
 struct TwoCores;
 
 impl Chip for TwoCores {
-    fn device_id(&self) -> u16 {
-        0
-    }
-
-    fn revision(&self) -> u8 {
-        0
+    fn identity(&self) -> Identity {
+        Gfx1100::new(2).identity()
     }
 
     fn topology(&self) -> Topology {
@@ -45,10 +41,6 @@ impl Chip for TwoCores {
     }
 
     fn discovery_offset(&self) -> u64 {
-        0
-    }
-
-    fn mes_version(&self) -> u32 {
         0
     }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 
 use super::chance::Chance;
@@ -17,7 +16,7 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
-use crate::chip::Topology;
+use crate::chip::{Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::threads::patience;
 use crate::time::Clock;
@@ -38,8 +37,8 @@ pub struct ShaderConfig {
     pub workers: usize,
     /// The chip's compute units, which decide how many workgroups are resident at once.
     pub topology: Topology,
-    /// Instruction set.
-    pub arch: Arch,
+    /// The chip's instruction set, and the sizes and rules of its compute units.
+    pub chip: &'static Generation,
     /// Which host instructions the interpreter uses.
     pub backend: Backend,
     /// Seed of a deterministic schedule, which wants one worker.
@@ -87,7 +86,7 @@ pub(super) struct Shared {
     code_epoch: AtomicU64,
     pub(super) counters: Counters,
     pub(super) clock: Clock,
-    pub(super) arch: Arch,
+    pub(super) chip: &'static Generation,
     pub(super) code: CodeSpaces,
     /// Worker threads.
     pub(super) workers: usize,
@@ -142,12 +141,12 @@ impl ShaderEngine {
             work: Condvar::new(),
             news: AtomicU64::new(0),
             dispatches: AtomicUsize::new(0),
-            residency: Arc::new(Residency::new(config.topology)),
+            residency: Arc::new(Residency::new(config.topology, &config.chip.shader)),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
             counters: Counters::default(),
             clock,
-            arch: config.arch,
-            code: CodeSpaces::new(config.arch, config.backend),
+            chip: config.chip,
+            code: CodeSpaces::new(config.chip.arch, config.backend),
             workers: config.workers.max(1),
             deterministic: config.deterministic,
             trace: config.trace,
@@ -263,6 +262,12 @@ impl ShaderEngine {
             }
             keep
         });
+    }
+
+    /// Whose compute units these are.
+    #[must_use]
+    pub fn chip(&self) -> &'static Generation {
+        self.shared.chip
     }
 
     /// Worker threads.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use belfry_isa::inst::{Arch, WaveSize};
+use belfry_isa::inst::WaveSize;
 use belfry_isa::trap::TrapHandler;
 use belfry_isa::wave::{Wave, WaveInit};
 
-use super::placement::{Need, allocated};
+use super::placement::Need;
 use super::scratch::ScratchPool;
+use crate::chip::{Generation, ShaderRules};
 
 /// Work-items a workgroup can have.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
@@ -17,11 +18,11 @@ pub const MAX_INITIAL_SGPRS: usize = 32;
 /// What a wave has of its workgroup's seat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaveSeat {
-    /// Instruction set of the compute unit.
-    pub(super) arch: Arch,
+    /// Whose compute unit it is.
+    pub(super) chip: &'static Generation,
     /// Its part of the scratch memory.
     pub(super) scratch_slot: Option<u32>,
-    /// `HW_ID1`, and the workgroup's bits of `HW_ID2`.
+    /// Where it is: bits of `HW_ID1` and `HW_ID2`.
     pub(super) hw_ids: [u32; 2],
 }
 
@@ -64,8 +65,8 @@ pub struct Launch {
     pub doorbell: u32,
     /// A workgroup's waves sit on both compute units of a work group processor instead of one.
     pub wgp_mode: bool,
-    /// `HW_ID2` without the workgroup: the hardware queue and the VMID.
-    pub hw_id2: u32,
+    /// The hardware queue and the VMID: bits of `HW_ID1` and `HW_ID2`.
+    pub queue_ids: [u32; 2],
 }
 
 impl Launch {
@@ -114,10 +115,10 @@ impl Launch {
     }
 
     /// What a workgroup occupies of the GPU.
-    pub(super) fn need(&self) -> Need {
+    pub(super) fn need(&self, rules: &ShaderRules) -> Need {
         Need {
             waves: self.waves_per_workgroup(),
-            vgprs: allocated(self.wave_size, self.vgpr_count, self.shared_vgprs),
+            vgprs: rules.allocated_vgprs(self.wave_size, self.vgpr_count, self.shared_vgprs),
             lds: self.lds_size,
             wgp_mode: self.wgp_mode,
         }
@@ -125,8 +126,8 @@ impl Launch {
 
     /// Whether the GPU can hold a workgroup at all.
     #[must_use]
-    pub fn fits_at_all(&self) -> bool {
-        self.need().fits_at_all()
+    pub fn fits_at_all(&self, rules: &ShaderRules) -> bool {
+        self.need(rules).fits_at_all(rules)
     }
 
     /// EXEC and packed work-item IDs of each wave of a workgroup of this extent.
@@ -162,16 +163,6 @@ impl Launch {
             .collect()
     }
 
-    /// Trap temporaries, as the SPI fills them for a process with a trap handler: `ttmp11` has the wave's number in its
-    /// workgroup, and whether it has no scratch memory (ROCr `trap_handler.s`).
-    fn ttmps(&self, wave: u32) -> [u32; 16] {
-        let mut ttmps = [0; 16];
-        if self.trap.is_some() {
-            ttmps[11] = wave & 0x3f | u32::from(self.scratch.is_none()) << 6;
-        }
-        ttmps
-    }
-
     /// Starts wave `wave` of `waves` of a workgroup, in the place of the one at that index of `storage` or behind it.
     pub(super) fn start_wave(
         &self,
@@ -181,6 +172,7 @@ impl Launch {
         (exec, v0): &(u64, [u32; 64]),
         seat: WaveSeat,
     ) {
+        let rules = &seat.chip.shader;
         let mut sgprs = [0u32; MAX_INITIAL_SGPRS];
         let mut count = 0;
         let mut put = |value: u32| {
@@ -196,15 +188,14 @@ impl Launch {
             }
         }
         if self.workgroup_info_sgpr {
-            // gfx11: bit 31 first wave, bits 5:0 waves of the workgroup; the ordered-append term is not used by compute.
-            put(u32::from(wave == 0) << 31 | waves & 0x3f);
+            put((rules.workgroup_info)(wave, waves));
         }
         let scratch_base = match (&self.scratch, seat.scratch_slot) {
             (Some(pool), Some(slot)) => pool.address(slot),
             _ => 0,
         };
         let init = WaveInit {
-            arch: seat.arch,
+            arch: seat.chip.arch,
             pc: self.entry,
             exec: *exec,
             wave_size: self.wave_size,
@@ -215,9 +206,9 @@ impl Launch {
             mode: self.mode,
             scratch_base,
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
-            hw_id1: seat.hw_ids[0],
-            hw_id2: self.hw_id2 | seat.hw_ids[1],
-            ttmps: self.ttmps(wave),
+            hw_id1: self.queue_ids[0] | seat.hw_ids[0],
+            hw_id2: self.queue_ids[1] | seat.hw_ids[1],
+            ttmps: if self.trap.is_some() { (rules.ttmps)(wave, self.scratch.is_some()) } else { [0; 16] },
             trap: self.trap,
             doorbell: self.doorbell,
             in_workgroup: waves > 1,
@@ -232,8 +223,9 @@ impl Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::gfx1100::GENERATION;
 
-    const SEAT: WaveSeat = WaveSeat { arch: Arch::Gfx1100, scratch_slot: None, hw_ids: [0; 2] };
+    const SEAT: WaveSeat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
 
     fn launch() -> Launch {
         Launch {
@@ -254,7 +246,7 @@ mod tests {
             trap: None,
             doorbell: 0,
             wgp_mode: false,
-            hw_id2: 0,
+            queue_ids: [0; 2],
         }
     }
 

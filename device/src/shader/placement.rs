@@ -1,54 +1,28 @@
-//! Which SIMD a wave sits on: wave slots, vector registers and LDS of the modelled GPU.
-//!
-//! Sizes of gfx1100: LLVM `AMDGPUBaseInfo.cpp` (`getTotalNumVGPRs`, `getVGPRAllocGranule`, `getMaxWavesPerEU`,
-//! `getAddressableLocalMemorySize`).
+//! Which SIMD a wave sits on: wave slots, vector registers and LDS of the modelled GPU, whose sizes the chip gives.
 
-use belfry_isa::inst::WaveSize;
+use std::ops::Range;
 
-use crate::chip::Topology;
-
-/// Waves a SIMD holds.
-const SLOTS: u32 = 16;
-/// Vector registers of a SIMD, of 32 lanes each.
-const VGPRS: u32 = 1536;
-/// Unit of their allocation.
-const GRANULE: u32 = 24;
-/// SIMDs of a work group processor; a compute unit has two of them.
-const SIMDS: usize = 4;
-/// Bytes of LDS of a compute unit.
-const LDS: u32 = 64 << 10;
-/// Workgroups a work group processor holds.
-const GROUPS: u32 = 32;
+use crate::chip::{MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
 
 /// What a workgroup needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Need {
     /// Waves.
     pub(super) waves: u32,
-    /// Vector registers of each, in units of 32 lanes.
+    /// Rows of vector registers of each.
     pub(super) vgprs: u32,
     /// Bytes of LDS.
     pub(super) lds: u32,
-    /// Over both compute units of a work group processor instead of one.
+    /// Over both compute units of a processor instead of one.
     pub(super) wgp_mode: bool,
 }
 
-/// Vector registers, of 32 lanes each, that a wave of `size` with `count` registers occupies; of those the halves of a
-/// wave64 share, each is one.
-pub(super) fn allocated(size: WaveSize, count: u16, shared: u16) -> u32 {
-    let rows = match size {
-        WaveSize::Wave32 => u32::from(count),
-        WaveSize::Wave64 => u32::from(count) * 2 + u32::from(shared),
-    };
-    rows.next_multiple_of(GRANULE).max(GRANULE)
-}
-
 impl Need {
-    /// Whether an empty work group processor or compute unit holds it.
-    pub(super) fn fits_at_all(&self) -> bool {
-        let simds = if self.wgp_mode { 4 } else { 2 };
-        let per_simd = (VGPRS / self.vgprs.max(1)).min(SLOTS);
-        self.waves <= per_simd * simds && self.lds <= LDS
+    /// Whether an empty processor or compute unit holds it.
+    pub(super) fn fits_at_all(&self, rules: &ShaderRules) -> bool {
+        let simds = if self.wgp_mode { rules.simds() } else { rules.simds_per_cu };
+        let per_simd = (rules.vgpr_rows / self.vgprs.max(1)).min(rules.wave_slots);
+        self.waves <= per_simd * simds as u32 && self.lds <= rules.lds
     }
 }
 
@@ -59,77 +33,76 @@ struct Simd {
     vgprs: u32,
 }
 
+/// A work group processor, or a compute unit of a chip without them.
 #[derive(Clone, Copy, Debug)]
-struct Wgp {
-    simds: [Simd; SIMDS],
-    /// Bytes of LDS in use, of the first and of the second compute unit.
-    lds: [u32; 2],
+struct Processor {
+    /// As many as the chip has are in use.
+    simds: [Simd; MAX_SIMDS],
+    /// Bytes of LDS in use, of each compute unit.
+    lds: [u32; MAX_CUS],
     groups: u32,
-    /// `HW_ID1` of slot 0 of SIMD 0.
-    id: u32,
+    /// Where its first slot is.
+    at: WavePlace,
 }
 
 /// A workgroup's place.
 #[derive(Debug)]
 pub(super) struct Place {
-    wgp: usize,
+    processor: usize,
     /// SIMD and slot of each wave.
     waves: Vec<(u8, u8)>,
     vgprs: u32,
-    lds: [u32; 2],
-    group: u32,
-    id: u32,
+    lds: [u32; MAX_CUS],
+    at: WavePlace,
+    ids: fn(WavePlace) -> [u32; 2],
 }
 
 impl Place {
-    /// `HW_ID1` of a wave: WAVE_ID 4:0, SIMD_ID 9:8, WGP_ID 13:10, SA_ID 16, SE_ID 20:18.
-    pub(super) fn hw_id1(&self, wave: u32) -> u32 {
+    /// The bits of `HW_ID1` and `HW_ID2` that say where a wave is.
+    pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
         let (simd, slot) = self.waves.get(wave as usize).copied().unwrap_or((0, 0));
-        self.id | u32::from(simd) << 8 | u32::from(slot)
-    }
-
-    /// `HW_ID2.WG_ID`, bits 20:16.
-    pub(super) fn group_id(&self) -> u32 {
-        self.group << 16
+        (self.ids)(WavePlace { simd: simd.into(), slot: slot.into(), ..self.at })
     }
 }
 
-/// All work group processors.
+/// All processors.
 #[derive(Debug)]
 pub(super) struct Floor {
-    wgps: Vec<Wgp>,
+    rules: &'static ShaderRules,
+    processors: Vec<Processor>,
     /// Where the next workgroup is tried first: they spread over the GPU.
     next: usize,
 }
 
 impl Floor {
-    pub(super) fn new(topology: Topology) -> Floor {
-        let mut wgps = Vec::new();
+    pub(super) fn new(topology: Topology, rules: &'static ShaderRules) -> Floor {
+        let mut processors = Vec::new();
         for engine in 0..topology.shader_engines {
             for array in 0..topology.arrays_per_engine {
-                for wgp in 0..topology.active_wgps(engine * topology.arrays_per_engine + array) {
-                    let id = wgp << 10 | array << 16 | engine << 18;
-                    wgps.push(Wgp { simds: [Simd::default(); SIMDS], lds: [0; 2], groups: 0, id });
+                for processor in 0..topology.active_wgps(engine * topology.arrays_per_engine + array) {
+                    let at = WavePlace { engine, array, processor, ..WavePlace::default() };
+                    let (simds, lds) = ([Simd::default(); MAX_SIMDS], [0; MAX_CUS]);
+                    processors.push(Processor { simds, lds, groups: 0, at });
                 }
             }
         }
-        Floor { wgps, next: 0 }
+        Floor { rules, processors, next: 0 }
     }
 
     /// Takes a place, if there is one.
     pub(super) fn take(&mut self, need: &Need) -> Option<Place> {
-        let count = self.wgps.len();
+        let count = self.processors.len();
         for distance in 0..count {
             let index = (self.next + distance) % count;
-            let wgp = &mut self.wgps[index];
+            let processor = &mut self.processors[index];
             let place = if need.wgp_mode {
-                wgp.take(need, 0..SIMDS)
+                processor.take(self.rules, need, 0..self.rules.cus)
             } else {
-                wgp.take(need, 0..2).or_else(|| wgp.take(need, 2..SIMDS))
+                (0..self.rules.cus).find_map(|cu| processor.take(self.rules, need, cu..cu + 1))
             };
             if let Some(place) = place {
                 self.next = (index + 1) % count;
-                return Some(Place { wgp: index, ..place });
+                return Some(Place { processor: index, ..place });
             }
         }
         None
@@ -137,49 +110,48 @@ impl Floor {
 
     /// Gives a place back.
     pub(super) fn give(&mut self, place: &Place) {
-        let Some(wgp) = self.wgps.get_mut(place.wgp) else { return };
+        let Some(processor) = self.processors.get_mut(place.processor) else { return };
         for &(simd, slot) in &place.waves {
-            let simd = &mut wgp.simds[usize::from(simd) % SIMDS];
+            let simd = &mut processor.simds[usize::from(simd) % MAX_SIMDS];
             simd.slots &= !(1 << slot);
             simd.vgprs -= place.vgprs;
         }
-        for (used, given) in wgp.lds.iter_mut().zip(place.lds) {
+        for (used, given) in processor.lds.iter_mut().zip(place.lds) {
             *used -= given;
         }
-        wgp.groups &= !(1 << place.group);
+        processor.groups &= !(1 << place.at.group);
     }
 }
 
-impl Wgp {
-    /// Takes slots on some of the SIMDs.
-    fn take(&mut self, need: &Need, simds: core::ops::Range<usize>) -> Option<Place> {
+impl Processor {
+    /// Takes slots on some of the compute units.
+    fn take(&mut self, rules: &ShaderRules, need: &Need, cus: Range<usize>) -> Option<Place> {
         let group = (!self.groups).trailing_zeros();
-        if group >= GROUPS {
+        if group >= rules.groups {
             return None;
         }
-        let cu = simds.start / 2;
-        let free = self.lds.map(|used| LDS - used);
-        let lds = match simds.len() {
-            SIMDS => {
-                let first = need.lds.min(free[0]);
-                [first, need.lds - first]
-            }
-            _ if cu == 0 => [need.lds, 0],
-            _ => [0, need.lds],
-        };
-        if lds[0] > free[0] || lds[1] > free[1] {
+        let mut lds = [0; MAX_CUS];
+        let mut left = need.lds;
+        for cu in cus.clone() {
+            lds[cu] = left.min(rules.lds - self.lds[cu]);
+            left -= lds[cu];
+        }
+        if left != 0 {
             return None;
         }
         let mut after = self.simds;
         let mut waves = Vec::with_capacity(need.waves as usize);
+        let all = (1u32 << rules.wave_slots) - 1;
         for _ in 0..need.waves {
             // The emptiest SIMD, as the hardware balances them.
             let (index, simd) = after
                 .iter_mut()
                 .enumerate()
-                .take(simds.end)
-                .skip(simds.start)
-                .filter(|(_, simd)| simd.slots != u16::MAX && simd.vgprs + need.vgprs <= VGPRS)
+                .take(cus.end * rules.simds_per_cu)
+                .skip(cus.start * rules.simds_per_cu)
+                .filter(|(_, simd)| {
+                    u32::from(simd.slots) != all && simd.vgprs + need.vgprs <= rules.vgpr_rows
+                })
                 .min_by_key(|(_, simd)| simd.slots.count_ones())?;
             let slot = (!simd.slots).trailing_zeros();
             simd.slots |= 1 << slot;
@@ -187,24 +159,35 @@ impl Wgp {
             waves.push((index as u8, slot as u8));
         }
         self.simds = after;
-        self.lds = [self.lds[0] + lds[0], self.lds[1] + lds[1]];
+        for (used, taken) in self.lds.iter_mut().zip(lds) {
+            *used += taken;
+        }
         self.groups |= 1 << group;
-        Some(Place { wgp: 0, waves, vgprs: need.vgprs, lds, group, id: self.id })
+        let at = WavePlace { group, ..self.at };
+        Some(Place { processor: 0, waves, vgprs: need.vgprs, lds, at, ids: rules.place_ids })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use belfry_isa::inst::WaveSize;
+
     use super::*;
+    use crate::chip::gfx1100::GENERATION;
+
+    const RULES: &ShaderRules = &GENERATION.shader;
+
+    fn allocated(size: WaveSize, count: u16, shared: u16) -> u32 {
+        RULES.allocated_vgprs(size, count, shared)
+    }
+
+    fn topology(wgps: u32) -> Topology {
+        let arrays = if wgps == 1 { 1 } else { 2 };
+        Topology { shader_engines: 1, arrays_per_engine: arrays, wgps_per_array: wgps / arrays, wgps }
+    }
 
     fn floor(wgps: u32) -> Floor {
-        let arrays = if wgps == 1 { 1 } else { 2 };
-        Floor::new(Topology {
-            shader_engines: 1,
-            arrays_per_engine: arrays,
-            wgps_per_array: wgps / arrays,
-            wgps,
-        })
+        Floor::new(topology(wgps), RULES)
     }
 
     fn fill(floor: &mut Floor, need: Need) -> Vec<Place> {
@@ -230,7 +213,7 @@ mod tests {
             let mut floor = floor(1);
             // Workgroups of one wave are limited to their own number too.
             let places = fill(&mut floor, need).len() as u32;
-            assert_eq!(places, (waves * 4).min(GROUPS), "{size:?} {vgprs}");
+            assert_eq!(places, (waves * 4).min(RULES.groups), "{size:?} {vgprs}");
             let four = Need { waves: 4, ..need };
             assert_eq!(fill(&mut self::floor(1), four).len() as u32, waves, "{size:?} {vgprs}");
         }
@@ -256,7 +239,7 @@ mod tests {
             assert_eq!(fill(&mut floor(1), need(lds, false)).len(), cu, "{lds}");
             assert_eq!(fill(&mut floor(1), need(lds, true)).len(), wgp, "{lds}");
         }
-        assert!(!need((64 << 10) + 1, true).fits_at_all());
+        assert!(!need((64 << 10) + 1, true).fits_at_all(RULES));
     }
 
     #[test]
@@ -267,10 +250,10 @@ mod tests {
             lds: 0,
             wgp_mode,
         };
-        assert!(need(32, 96, false).fits_at_all());
-        assert!(!need(32, 97, false).fits_at_all());
-        assert!(need(32, 97, true).fits_at_all());
-        assert!(!need(32, 256, true).fits_at_all());
+        assert!(need(32, 96, false).fits_at_all(RULES));
+        assert!(!need(32, 97, false).fits_at_all(RULES));
+        assert!(need(32, 97, true).fits_at_all(RULES));
+        assert!(!need(32, 256, true).fits_at_all(RULES));
     }
 
     #[test]
@@ -280,18 +263,52 @@ mod tests {
         let places = fill(&mut floor, need);
         assert_eq!(places.len(), 4 * 8);
         let mut ids: Vec<u32> =
-            places.iter().flat_map(|place| (0..8).map(|wave| place.hw_id1(wave))).collect();
+            places.iter().flat_map(|place| (0..8).map(|wave| place.hw_ids(wave)[0])).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 4 * 64);
         // In CU mode all waves of a workgroup are on two neighbouring SIMDs.
         for place in &places {
-            let first = place.hw_id1(0) >> 9 & 1;
-            assert!((0..8).all(|wave| place.hw_id1(wave) >> 9 & 1 == first));
+            let first = place.hw_ids(0)[0] >> 9 & 1;
+            assert!((0..8).all(|wave| place.hw_ids(wave)[0] >> 9 & 1 == first));
         }
         places.iter().for_each(|place| floor.give(place));
-        assert!(floor.wgps.iter().all(|wgp| wgp.groups == 0 && wgp.lds == [0; 2]));
-        assert!(floor.wgps.iter().all(|wgp| wgp.simds.iter().all(|simd| simd.slots == 0 && simd.vgprs == 0)));
+        assert!(floor.processors.iter().all(|wgp| wgp.groups == 0 && wgp.lds == [0; 2]));
+        assert!(
+            floor
+                .processors
+                .iter()
+                .all(|wgp| wgp.simds.iter().all(|simd| simd.slots == 0 && simd.vgprs == 0))
+        );
         assert_eq!(fill(&mut floor, need).len(), 32);
+    }
+
+    #[test]
+    fn compute_units_without_work_group_processors_fill_by_their_own_sizes() {
+        // As CDNA3 has them: four SIMDs of eight waves and 512 rows of 64 lanes, in units of eight.
+        static CDNA3: ShaderRules = ShaderRules {
+            wave_slots: 8,
+            vgpr_rows: 512,
+            vgpr_granule: 8,
+            row_lanes: 64,
+            cus: 1,
+            simds_per_cu: 4,
+            ..GENERATION.shader
+        };
+        let need = |waves, count| Need {
+            waves,
+            vgprs: CDNA3.allocated_vgprs(WaveSize::Wave64, count, 0),
+            lds: 0,
+            wgp_mode: false,
+        };
+        assert_eq!([1, 8, 9, 65, 512].map(|count| need(1, count).vgprs), [8, 8, 16, 72, 512]);
+        for (count, waves) in [(8, 32), (64, 32), (65, 28), (128, 16), (256, 8), (512, 4)] {
+            let mut floor = Floor::new(topology(1), &CDNA3);
+            assert_eq!(fill(&mut floor, need(1, count)).len(), waves, "{count} registers");
+        }
+        assert!(need(16, 128).fits_at_all(&CDNA3) && !need(17, 128).fits_at_all(&CDNA3));
+        let mut floor = Floor::new(topology(1), &CDNA3);
+        let lds = Need { lds: 40 << 10, ..need(1, 8) };
+        assert_eq!(fill(&mut floor, lds).len(), 1, "there is no second unit's LDS to take from");
     }
 }

@@ -10,7 +10,7 @@ use super::gws::Gws;
 use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
-use crate::chip::Topology;
+use crate::chip::{ShaderRules, Topology};
 use crate::lock::{self, Condvar, Mutex, MutexGuard, rank};
 use crate::vm::AddressSpace;
 
@@ -154,6 +154,7 @@ impl ShaderQueue {
 /// Workgroups resident on the whole engine.
 #[derive(Debug)]
 pub(super) struct Residency {
+    rules: &'static ShaderRules,
     rooms: Mutex<Rooms, rank::Rooms>,
 }
 
@@ -166,8 +167,8 @@ struct Rooms {
 }
 
 impl Residency {
-    pub(super) fn new(topology: Topology) -> Residency {
-        Residency { rooms: Mutex::new(Rooms { floor: Floor::new(topology), syncing: None }) }
+    pub(super) fn new(topology: Topology, rules: &'static ShaderRules) -> Residency {
+        Residency { rules, rooms: Mutex::new(Rooms { floor: Floor::new(topology, rules), syncing: None }) }
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms, rank::Rooms> {
@@ -210,7 +211,7 @@ impl Residency {
     /// queue whose waves never end must not keep the others out.
     pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Seat> {
         let queue = dispatch.queue();
-        let need = dispatch.launch().need();
+        let need = dispatch.launch().need(self.rules);
         let standing = self.take(queue, &need)?;
         let mut seat =
             Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch: None };
@@ -248,10 +249,10 @@ impl Seat {
         self.scratch.as_ref().and_then(|(_, slots)| slots.get(wave as usize).copied())
     }
 
-    /// `HW_ID1` of a wave, and `HW_ID2.WG_ID`.
+    /// Where a wave is: bits of `HW_ID1` and `HW_ID2`.
     pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
         match &self.standing {
-            Standing::On(place) => [place.hw_id1(wave), place.group_id()],
+            Standing::On(place) => place.hw_ids(wave),
             Standing::Beyond | Standing::Off => [0; 2],
         }
     }
@@ -284,7 +285,7 @@ impl Seat {
             (Some((mine, _)), Some(wanted)) => Arc::ptr_eq(mine, wanted),
             _ => false,
         };
-        scratch && self.need == launch.need()
+        scratch && self.need == launch.need(self.residency.rules)
     }
 }
 

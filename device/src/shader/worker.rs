@@ -157,7 +157,8 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let workers = shared.workers as u64;
         let ticks = || dispatch.ticks();
-        let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &*shared.clock };
+        let golden = || shared.clock.ticks();
+        let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &golden };
         let stopping = || queue.should_yield();
         loop {
             let mut workgroup = match current.take() {
@@ -183,7 +184,7 @@ impl Worker {
                     let Some(index) = share.next() else { break };
                     begun_with = budget;
                     let mut workgroup =
-                        self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.arch)));
+                        self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.chip)));
                     self.spare_waves -= workgroup.storage();
                     workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
                     budget = budget.saturating_sub(START_COST);

@@ -2,7 +2,6 @@
 
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Observer, Step, Stop};
-use belfry_isa::inst::Arch;
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -14,6 +13,7 @@ use super::gws::{Answer, Gws, Ticket};
 use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
 use super::stats::Local;
+use crate::chip::Generation;
 use crate::trace::{TraceSink, WaveId};
 
 /// Instructions a wave runs before the next wave of its workgroup gets a turn.
@@ -40,7 +40,7 @@ enum State {
 /// Waves and LDS of one workgroup.
 #[derive(Debug)]
 pub(super) struct Workgroup {
-    arch: Arch,
+    chip: &'static Generation,
     id: [u32; 3],
     waves: Vec<Wave>,
     states: Vec<State>,
@@ -104,9 +104,9 @@ impl Observer for Traced<'_> {
 
 impl Workgroup {
     /// An empty one, for [`Workgroup::start`].
-    pub(super) fn new(arch: Arch) -> Workgroup {
+    pub(super) fn new(chip: &'static Generation) -> Workgroup {
         Workgroup {
-            arch,
+            chip,
             id: [0; 3],
             waves: Vec::new(),
             states: Vec::new(),
@@ -136,7 +136,7 @@ impl Workgroup {
         let waves = lanes.len() as u32;
         for (wave, ids) in (0u32..).zip(lanes) {
             let part = WaveSeat {
-                arch: self.arch,
+                chip: self.chip,
                 scratch_slot: seat.scratch_slot(wave),
                 hw_ids: seat.hw_ids(wave),
             };

@@ -9,6 +9,7 @@ use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, SH_MEM_CONFIG};
 
 use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
+use crate::chip::PteFormat;
 use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::Memory;
 
@@ -96,7 +97,7 @@ impl State {
     }
 
     /// The root the tables describe; a disabled context translates nothing, but VMID 0 still reaches the frame buffer.
-    fn root(&self, vmid: usize) -> Option<Root> {
+    fn root(&self, vmid: usize, format: PteFormat) -> Option<Root> {
         let tables = self.contexts.get(vmid)?.tables;
         let cntl = GCVM_CONTEXT0_CNTL::from_bits(tables.cntl);
         let mib16 = |field: u32| u64::from(field & 0xff_ffff) << 24;
@@ -115,7 +116,7 @@ impl State {
             if cntl.enable_context() { (tables.start << 12, tables.end << 12 | 0xfff) } else { (1, 0) };
         let depth = cntl.page_table_depth();
         let block_size = cntl.page_table_block_size() + 9;
-        Some(Root { base: tables.base, depth, block_size, start, end, kind })
+        Some(Root { base: tables.base, depth, block_size, start, end, kind, format })
     }
 }
 
@@ -129,12 +130,19 @@ pub(crate) struct Contexts {
     walks: Arc<WalkCounter>,
     /// As the card's own firmware leaves it.
     frame_buffer: FrameBuffer,
+    /// Format of the page tables' entries.
+    format: PteFormat,
 }
 
 impl Contexts {
-    pub(crate) fn new(memory: Arc<Memory>, walks: Arc<WalkCounter>, frame_buffer: FrameBuffer) -> Self {
+    pub(crate) fn new(
+        memory: Arc<Memory>,
+        walks: Arc<WalkCounter>,
+        frame_buffer: FrameBuffer,
+        format: PteFormat,
+    ) -> Self {
         let state = Mutex::new(State::new(frame_buffer));
-        Self { state, spaces: RwLock::default(), memory, walks, frame_buffer }
+        Self { state, spaces: RwLock::default(), memory, walks, frame_buffer, format }
     }
 
     fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
@@ -162,7 +170,7 @@ impl Contexts {
         if let Some(space) = self.existing(vmid) {
             return Some(space);
         }
-        let root = state.root(vmid)?;
+        let root = state.root(vmid, self.format)?;
         let space = AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok()?;
         let space = Arc::new(space);
         self.put(vmid, Some(Arc::clone(&space)));
@@ -194,7 +202,7 @@ impl Contexts {
     pub(crate) fn install_space(&self, vmid: u8, space: &Arc<AddressSpace>) -> bool {
         let vmid = usize::from(vmid) % VMIDS;
         let state = self.lock();
-        let same = state.root(vmid).is_some_and(|root| root == *space.root());
+        let same = state.root(vmid, self.format).is_some_and(|root| root == *space.root());
         if same {
             self.put(vmid, Some(Arc::clone(space)));
         }
@@ -294,7 +302,7 @@ mod tests {
     fn contexts() -> Contexts {
         let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
         let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(GuestMemoryMmap::new())));
-        Contexts::new(memory, Arc::default(), FrameBuffer::new(0x80_0000_0000, 1 << 20))
+        Contexts::new(memory, Arc::default(), FrameBuffer::new(0x80_0000_0000, 1 << 20), PteFormat::Gfx11)
     }
 
     fn tables(base: u64) -> Tables {

@@ -19,6 +19,7 @@ use belfry_isa::mem::{Access, Mapping, Mmu};
 pub use belfry_isa::mem::{Fault, FaultKind};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::chip::PteFormat;
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use walk::Translation;
@@ -29,7 +30,7 @@ pub const MAX_DEPTH: u32 = 3;
 /// What the registers of a VM context say about its page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// `PAGE_TABLE_BASE_ADDR`: address of the top table in bits 47:6, [`PTE_SYSTEM`](belfry_abi::gpuvm::PTE_SYSTEM) if it is not in VRAM.
+    /// `PAGE_TABLE_BASE_ADDR`: where the top table is, in the form of a directory entry.
     pub base: u64,
     /// `PAGE_TABLE_DEPTH`: directory levels above the PTB; 0 is a flat table of PTEs, at most [`MAX_DEPTH`].
     pub depth: u32,
@@ -41,6 +42,8 @@ pub struct Root {
     pub end: u64,
     /// Kind of the context.
     pub kind: RootKind,
+    /// Format of the entries.
+    pub format: PteFormat,
 }
 
 /// Kind of a VM context.

@@ -20,7 +20,15 @@ fn memory() -> Arc<Memory> {
 }
 
 fn root() -> Root {
-    Root { base: TABLES[0], depth: 3, block_size: 9, start: 0, end: (1 << 48) - 1, kind: RootKind::Process }
+    Root {
+        base: TABLES[0],
+        depth: 3,
+        block_size: 9,
+        start: 0,
+        end: (1 << 48) - 1,
+        kind: RootKind::Process,
+        format: PteFormat::Gfx11,
+    }
 }
 
 fn space(memory: &Arc<Memory>, root: Root) -> AddressSpace {
@@ -168,7 +176,7 @@ fn vmid0_decodes_aperture_and_flat_table() {
     let kind = RootKind::Vmid0 { fb_start: 0x80_0000_0000, fb_end: 0x80_007f_ffff, fb_offset: 0x1000 };
     let start = 0x7fff_0000_0000;
     let space =
-        space(&memory, Root { base: 0x2000, depth: 0, block_size: 9, start, end: start + 0xff_ffff, kind });
+        space(&memory, Root { base: 0x2000, depth: 0, start, end: start + 0xff_ffff, kind, ..root() });
     memory.write(Location::Vram(0x2000 + 600 * 8), &(RWX | PTE_SYSTEM | 0x10_3000)).expect("in VRAM");
     assert_eq!(space.locate(0x80_0000_0040, Access::Write), Ok(Location::Vram(0x1040)));
     assert_eq!(space.locate(start + 600 * 4096 + 4, Access::Read), Ok(Location::System(0x10_3004)));

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PDE_ADDRESS_MASK, PTE_SYSTEM, PteFlags, VA_BITS};
+use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, VA_BITS};
 use belfry_isa::mem::Access;
 
 use super::{Fault, FaultKind, Root, RootKind};
+use crate::chip::{Entry, Page};
 use crate::memory::{Location, Memory, Slice};
 
 /// A successful walk: a block of virtual addresses that is contiguous in physical memory.
@@ -74,7 +75,7 @@ pub(super) fn walk(
         });
     }
     let offset = root.offset_of(va).ok_or_else(|| fault(FaultKind::NotPresent, root.depth))?;
-    let mut table = root.base;
+    let mut table = root.format.root(root.base);
     let mut level = root.depth;
     loop {
         let shift = root.level_shift(level);
@@ -83,31 +84,23 @@ pub(super) fn walk(
             0 => (offset >> shift) & ((1 << root.block_size) - 1),
             _ => (offset >> shift) & ((1 << LEVEL_BITS) - 1),
         };
-        let address =
-            (table & PDE_ADDRESS_MASK).checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
-        let location =
-            if table & PTE_SYSTEM != 0 { Location::System(address) } else { Location::Vram(address) };
+        let address = table.address.checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
+        let location = if table.system { Location::System(address) } else { Location::Vram(address) };
         let block = memory.block(slice, location).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let atomic = block.atomic_u64().ok_or_else(|| fault(FaultKind::Bus, level))?;
-        let entry = PteFlags::from_bits(atomic.load(Ordering::Acquire));
-        if !entry.valid() {
-            return Err(fault(FaultKind::NotPresent, level));
-        }
-        if level == 0 || entry.pde_pte() {
-            return leaf(entry, shift, level, va, access);
-        }
-        table = entry.bits();
+        table = match root.format.entry(atomic.load(Ordering::Acquire), level) {
+            Entry::Absent => return Err(fault(FaultKind::NotPresent, level)),
+            Entry::Page(page) => return leaf(page, shift, level, va, access),
+            Entry::Table(next) if level != 0 => next,
+            Entry::Table(_) | Entry::Unmodelled => return Err(fault(FaultKind::Bus, level)),
+        };
         level -= 1;
     }
 }
 
-fn leaf(entry: PteFlags, shift: u32, level: u32, va: u64, access: Access) -> Result<Translation, Fault> {
+fn leaf(entry: Page, shift: u32, level: u32, va: u64, access: Access) -> Result<Translation, Fault> {
     let fault = |kind| Fault { va, access, kind, level };
-    if entry.prt() || entry.translate_further() {
-        // Partially resident pages and translate-further tables are not modelled: no access is better than a wrong one.
-        return Err(fault(FaultKind::Bus));
-    }
-    let (readable, writable, executable) = (entry.readable(), entry.writeable(), entry.executable());
+    let Page { readable, writable, executable, .. } = entry;
     let allowed = match access {
         Access::Read => readable,
         Access::Write => writable,
@@ -118,13 +111,13 @@ fn leaf(entry: PteFlags, shift: u32, level: u32, va: u64, access: Access) -> Res
         return Err(fault(FaultKind::refusal(access)));
     }
     let page = 1u64 << shift;
-    let physical = entry.address() & !(page - 1);
+    let physical = entry.address & !(page - 1);
     let page_va = va & !(page - 1);
     // A fragment is a promise that 2^n pages around this one are contiguous, too. It only counts where both sides are
     // aligned alike, and never beyond the 2 MiB that one PTB maps.
-    let fragment = 1u64 << (PAGE_SHIFT + u32::from(entry.fragment().min(LEVEL_BITS as u8)));
+    let fragment = 1u64 << (PAGE_SHIFT + u32::from(entry.fragment.min(LEVEL_BITS as u8)));
     let len = if fragment > page && (page_va ^ physical) & (fragment - 1) == 0 { fragment } else { page };
     let base = physical & !(len - 1);
-    let location = if entry.system() { Location::System(base) } else { Location::Vram(base) };
+    let location = if entry.system { Location::System(base) } else { Location::Vram(base) };
     Ok(Translation { va: va & !(len - 1), len, location, readable, writable, executable })
 }

@@ -1,7 +1,8 @@
 //! Packets and kernels that cannot work: each is reported where hardware reports it, stops its queue, and no other.
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType, inactive};
-use belfry_device::cp::{Cause, SqInterrupt};
+use belfry_device::chip::SqInterrupt;
+use belfry_device::cp::Cause;
 use belfry_device::queue::Progress;
 use belfry_device::vm::FaultKind;
 

@@ -11,13 +11,13 @@ use belfry_abi::aql::{
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
-use belfry_device::chip::{Chip as _, gfx1100::Gfx1100};
-use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError, SqInterrupt};
+use belfry_device::chip::{Chip as _, PteFormat, SqInterrupt, gfx1100};
+use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
+use belfry_device::time::{Clock, TimeSource};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
-use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::Apertures;
 use object::{Object, ObjectSegment, ObjectSymbol};
@@ -108,15 +108,15 @@ impl Bench {
             start: 0,
             end: (1 << 48) - 1,
             kind: RootKind::Process,
+            format: PteFormat::Gfx11,
         };
         let space =
             Arc::new(AddressSpace::new(Arc::clone(&memory), root, Arc::default()).expect("a valid root"));
-        let epoch = Instant::now();
-        let clock = Arc::new(move || 1 + (epoch.elapsed().as_nanos() / 10) as u64);
+        let clock = Clock::new(&TimeSource::default());
         let config = ShaderConfig {
             workers,
-            topology: Gfx1100::new(8).topology(),
-            arch: Arch::Gfx1100,
+            topology: gfx1100::Gfx1100::new(8).topology(),
+            chip: &gfx1100::GENERATION,
             backend: Backend::detect(),
             deterministic: None,
             trace: None,

@@ -2,7 +2,8 @@
 
 use belfry_abi::aql::{PacketHeader, PacketType, TmpringSize, inactive};
 use belfry_abi::signal::AmdSignal;
-use belfry_device::cp::{Cause, SqInterrupt};
+use belfry_device::chip::SqInterrupt;
+use belfry_device::cp::Cause;
 use belfry_device::queue::QueueEngine as _;
 
 use crate::bench::{Bench, Interrupt, READ_WRITE};

@@ -134,7 +134,9 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         ("ADD_QUEUE with a doorbell that does not exist", |frame| {
             frame.doorbell_offset = DoorbellIndex::from_dwords(0x8_0000)
         }),
-        ("ADD_QUEUE with a doorbell that is taken", |frame| frame.doorbell_offset = pci::doorbell::MES_RING0),
+        ("ADD_QUEUE with a doorbell that is taken", |frame| {
+            frame.doorbell_offset = belfry_abi::pci::doorbell::MES_RING0
+        }),
         ("ADD_QUEUE with an impossible address range", |frame| frame.process_va_end = u64::MAX.into()),
     ];
     for (name, change) in cases {

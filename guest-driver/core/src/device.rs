@@ -13,7 +13,7 @@ use crate::gart::Gart;
 use crate::hw::{Hw, log};
 use crate::interrupt::IhRing;
 use crate::kiq::{Kiq, select};
-use crate::mes::{FIRST_KFD_VMID, Mes};
+use crate::mes::Mes;
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
@@ -25,12 +25,7 @@ const VRAM_RESERVED: u64 = 2 << 20;
 /// Invalidation engine the driver uses, as amdgpu does for what no ring does.
 const INVALIDATE_ENGINE: u32 = 17;
 const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
-const VMIDS: u32 = 16;
-/// `SH_MEM_BASES`: shared (LDS) aperture in the upper half, private (scratch) in the lower.
-const SH_MEM_BASES: u32 =
-    (belfry_abi::gpuvm::SHARED_APERTURE_HI16 << 16 | belfry_abi::gpuvm::PRIVATE_APERTURE_HI16) as u32;
-/// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).
-pub(crate) const SH_MEM_CONFIG: u32 = 3 << 2 | 3 << 14;
+pub(crate) const VMIDS: u32 = 16;
 
 /// The two queues that drive everything, together because the MES cannot be brought up without the KIQ.
 struct Scheduler<O: Os> {
@@ -99,9 +94,10 @@ impl<O: Os> Device<O> {
         log!(
             device.hw,
             Info,
-            "added device {:x}:{:x}: gfx1100, {} compute units, {} MiB of VRAM, gpu_id {}",
+            "added device {:x}:{:x}: {}, {} compute units, {} MiB of VRAM, gpu_id {}",
             device.info.vendor_id,
             device.info.device_id,
+            device.hw.asic().name,
             device.config.cus,
             device.config.vram_size >> 20,
             device.gpu_id
@@ -158,8 +154,8 @@ impl<O: Os> Device<O> {
         self.flush_gart()?;
         for vmid in 0..VMIDS {
             select(hw, 0, 0, 0, vmid);
-            hw.write(gc::SH_MEM_BASES(SH_MEM_BASES));
-            hw.write(gc::SH_MEM_CONFIG(SH_MEM_CONFIG));
+            hw.write(gc::SH_MEM_BASES(hw.asic().apertures.sh_mem_bases()));
+            hw.write(gc::SH_MEM_CONFIG(hw.asic().sh_mem_config));
         }
         select(hw, 0, 0, 0, 0);
         hw.write(gc::CP_MEC_DOORBELL_RANGE_LOWER(0));
@@ -266,7 +262,7 @@ impl<O: Os> Device<O> {
         let _engine = self.flush.lock();
         self.hw.write_barrier();
         let mut vmids = 0;
-        for vmid in FIRST_KFD_VMID..VMIDS {
+        for vmid in self.hw.asic().first_kfd_vmid..VMIDS {
             if self.hw.read_at::<osssys::IH_VMID_0_LUT>(vmid).pasid() == u32::from(pasid) {
                 vmids |= 1 << vmid;
             }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use belfry_abi::regs::{Ip, Register, gc};
 
+use crate::asic;
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
 use crate::os::{LogLevel, Os};
@@ -233,17 +234,24 @@ pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
         return Err(Errno::ENODEV);
     }
     let blocks = read_table(&os, &mut config)?;
-    let registers = register_map(&os, &blocks)?;
     config.sdma_engines =
         blocks.iter().filter(|block| block.ip == Ip::SDMA0 || block.ip == Ip::SDMA1).count() as u32;
     if let Some(block) = blocks.iter().find(|block| block.ip == Ip::GC) {
         config.gc_version = block.version;
     }
-    if config.gc_version != (11, 0, 0) {
-        os.log(LogLevel::Error, format_args!("graphics core {:?} is not supported", config.gc_version));
+    let (major, minor, revision) = config.gc_version;
+    let Some(asic) = asic::find(config.gc_version) else {
+        os.log(
+            LogLevel::Error,
+            format_args!(
+                "graphics core {major}.{minor}.{revision} is not supported: this driver knows {}",
+                asic::Known
+            ),
+        );
         return Err(Errno::ENODEV);
-    }
-    let hw = Hw::new(os, registers);
+    };
+    let registers = register_map(&os, &blocks)?;
+    let hw = Hw::new(os, registers, asic);
     config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
     config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
     count_cus(&hw, &mut config);
@@ -269,6 +277,7 @@ fn read_table<O: Os>(os: &O, config: &mut Config) -> Result<Vec<Block>> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
     use alloc::vec;
 
     use super::*;
@@ -276,13 +285,15 @@ mod tests {
 
     const VRAM: usize = 8 << 20;
 
-    /// A table of blocks with these bases, and a graphics core of one shader array with two compute units.
-    fn table(blocks: &[(Ip, &[u32])]) -> Vec<u8> {
+    /// A table of blocks with these bases, of one version, and a graphics core of one shader array with two compute units.
+    fn table(blocks: &[(Ip, &[u32])], version: [u8; 3]) -> Vec<u8> {
         let (list, die) = (60, 60 + 80);
         let mut die_table = vec![0, 0, blocks.len() as u8, 0];
         for (ip, bases) in blocks {
             die_table.extend(ip.0.to_le_bytes());
-            die_table.extend([0, bases.len() as u8, 11, 0, 0, 0]);
+            die_table.extend([0, bases.len() as u8]);
+            die_table.extend(version);
+            die_table.push(0);
             die_table.extend(bases.iter().flat_map(|base| base.to_le_bytes()));
         }
         let mut bytes = vec![0; die];
@@ -308,8 +319,25 @@ mod tests {
     fn device(blocks: &[(Ip, &[u32])]) -> FakeOs {
         let os = FakeOs::new(VRAM);
         os.reg_write(MEMSIZE_DWORD * 4, (VRAM >> 20) as u32);
-        os.vram_write(VRAM as u64 - TABLE_FROM_TOP, &table(blocks));
+        os.vram_write(VRAM as u64 - TABLE_FROM_TOP, &table(blocks, [11, 0, 0]));
         os
+    }
+
+    #[test]
+    fn graphics_core_of_another_version_is_refused_by_name() {
+        for version in [[9, 4, 3], [12, 0, 1], [11, 0, 1]] {
+            let os = device(&BASES);
+            os.vram_write(VRAM as u64 - TABLE_FROM_TOP, &table(&BASES, version));
+            let log = os.log.clone();
+            assert_eq!(discover(os).err(), Some(Errno::ENODEV));
+            let [major, minor, revision] = version;
+            assert_eq!(
+                *crate::testing::lock(&log),
+                [format!(
+                    "graphics core {major}.{minor}.{revision} is not supported: this driver knows 11.0.0 (gfx1100)"
+                )]
+            );
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
-use belfry_abi::pci::doorbell::{FIRST_NON_CP, LAST_NON_CP};
 
+use crate::asic::DoorbellLayout;
 use crate::errno::{Errno, Result};
 
 /// Doorbells of a slice.
@@ -18,9 +18,10 @@ pub(crate) struct Doorbells {
 }
 
 impl Doorbells {
-    pub(crate) fn new(slice: u32) -> Self {
+    pub(crate) fn new(slice: u32, layout: &DoorbellLayout) -> Self {
         let mut taken = [0u64; DOORBELLS / 64];
-        for index in FIRST_NON_CP as usize..=LAST_NON_CP as usize {
+        let (first, last) = layout.not_compute;
+        for index in first as usize..=last as usize {
             for index in [index, index + MIRROR_OFFSET] {
                 taken[index / 64] |= 1 << (index % 64);
             }
@@ -60,11 +61,12 @@ mod tests {
 
     #[test]
     fn reserved_doorbells_are_never_handed_out() {
-        let mut doorbells = Doorbells::new(3);
+        let mut doorbells = Doorbells::new(3, &crate::asic::ANY.doorbells);
+        let (first, last) = crate::asic::ANY.doorbells.not_compute;
         let mut count = 0;
         while let Ok(index) = doorbells.take() {
             let position = index % MIRROR_OFFSET as u32;
-            assert!(!(FIRST_NON_CP..=LAST_NON_CP).contains(&position), "{index}");
+            assert!(!(first..=last).contains(&position), "{index}");
             count += 1;
         }
         assert_eq!(count, DOORBELLS - 2 * 0x90);

@@ -1,10 +1,9 @@
 //! The render node's questions about the device (`amdgpu_kms.c`, `amdgpu_info_ioctl`).
 
 use belfry_abi::kfd::drm::{
-    AMDGPU_FAMILY_GC_11_0_0, AMDGPU_INFO_ACCEL_WORKING, AMDGPU_INFO_DEV_INFO, AMDGPU_INFO_GTT_USAGE,
-    AMDGPU_INFO_MEMORY, AMDGPU_INFO_READ_MMR_REG, AMDGPU_INFO_VIS_VRAM_USAGE, AMDGPU_INFO_VRAM_GTT,
-    AMDGPU_INFO_VRAM_USAGE, AMDGPU_VRAM_TYPE_GDDR6, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice,
-    DrmAmdgpuMemoryInfo,
+    AMDGPU_INFO_ACCEL_WORKING, AMDGPU_INFO_DEV_INFO, AMDGPU_INFO_GTT_USAGE, AMDGPU_INFO_MEMORY,
+    AMDGPU_INFO_READ_MMR_REG, AMDGPU_INFO_VIS_VRAM_USAGE, AMDGPU_INFO_VRAM_GTT, AMDGPU_INFO_VRAM_USAGE,
+    DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice, DrmAmdgpuMemoryInfo,
 };
 use belfry_abi::regs::gc;
 use core::sync::atomic::Ordering;
@@ -13,7 +12,6 @@ use zerocopy::IntoBytes;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::Os;
-use crate::topology::{MAX_ENGINE_CLOCK, MAX_MEMORY_CLOCK, MEMORY_WIDTH};
 
 /// kHz of the golden counter.
 const COUNTER_KHZ: u32 = 100_000;
@@ -72,16 +70,17 @@ impl<O: Os> Device<O> {
     #[inline(never)]
     fn device_info(&self, use_it: impl FnOnce(&DrmAmdgpuInfoDevice) -> Result<()>) -> Result<()> {
         let config = &self.config;
+        let product = &self.hw.asic().product;
         let mut info = DrmAmdgpuInfoDevice {
             device_id: u32::from(self.info.device_id),
             external_rev: 1,
             pci_rev: u32::from(self.info.revision_id),
-            family: AMDGPU_FAMILY_GC_11_0_0,
+            family: product.family,
             num_shader_engines: config.shader_engines,
             num_shader_arrays_per_engine: config.arrays_per_engine,
             gpu_counter_freq: COUNTER_KHZ,
-            max_engine_clock: u64::from(MAX_ENGINE_CLOCK) * 1000,
-            max_memory_clock: u64::from(MAX_MEMORY_CLOCK) * 1000,
+            max_engine_clock: u64::from(product.max_engine_clock) * 1000,
+            max_memory_clock: u64::from(product.max_memory_clock) * 1000,
             cu_active_number: config.cus,
             pcie_gen: 4,
             virtual_address_offset: 0x20_0000,
@@ -89,8 +88,8 @@ impl<O: Os> Device<O> {
             virtual_address_alignment: 4096,
             pte_fragment_size: 1 << 21,
             gart_page_size: 4096,
-            vram_type: AMDGPU_VRAM_TYPE_GDDR6,
-            vram_bit_width: MEMORY_WIDTH,
+            vram_type: product.memory_type,
+            vram_bit_width: product.memory_width,
             wave_front_size: config.wave_size,
             num_cu_per_sh: config.cus_per_array,
             pcie_num_lanes: 16,

@@ -4,12 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use belfry_abi::gpuvm::{
-    MTYPE_UC, PTE_ADDRESS_MASK, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID,
-    PTE_WRITEABLE, pte_mtype,
-};
+use belfry_abi::gpuvm::PTE_ADDRESS_MASK;
 use belfry_abi::regs::{gc, mmhub};
 
+use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
 use crate::os::{LockRank, Os, PAGE_SIZE, SystemPages};
@@ -28,16 +26,8 @@ pub(crate) struct Gart<O: Os> {
     entries: Mutex<O, Vec<u64>>,
 }
 
-fn system_pte(bus: u64) -> u64 {
-    bus & PTE_ADDRESS_MASK
-        | PTE_VALID
-        | PTE_SYSTEM
-        | PTE_SNOOPED
-        | PTE_EXECUTABLE
-        | PTE_READABLE
-        | PTE_WRITEABLE
-        | pte_mtype(MTYPE_UC)
-}
+/// Pages of the kernel's own: everything is allowed, and no cache of the GPU keeps them.
+const KERNEL_PAGE: PageRights = PageRights { writable: true, executable: true, system: true, uncached: true };
 
 impl<O: Os> Gart<O> {
     #[inline(never)]
@@ -58,7 +48,7 @@ impl<O: Os> Gart<O> {
                 self.write_entries(index * 512, chunk);
             }
         }
-        let base = self.table.offset() | PTE_VALID;
+        let base = self.table.offset() | self.hw.asic().pte.table;
         let first = GART_START / PAGE_SIZE;
         let last = first + GART_PAGES as u64 - 1;
         let hw = &self.hw;
@@ -95,6 +85,7 @@ impl<O: Os> Gart<O> {
         if count == 0 || count > GART_PAGES {
             return Err(Errno::ENOMEM);
         }
+        let bits = (self.hw.asic().pte.page)(KERNEL_PAGE);
         let mut entries = self.entries.lock();
         let mut run = 0;
         for index in 0..GART_PAGES {
@@ -102,7 +93,7 @@ impl<O: Os> Gart<O> {
             if run == count {
                 let first = index + 1 - count;
                 for page in 0..count {
-                    entries[first + page] = system_pte(bus(page));
+                    entries[first + page] = bus(page) & PTE_ADDRESS_MASK | bits;
                     self.write_entries(first + page, &entries[first + page..=first + page]);
                 }
                 self.hw.write_barrier();

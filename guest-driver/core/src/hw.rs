@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::Register;
 
+use crate::asic::Asic;
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, Os};
 use crate::registers::RegisterMap;
@@ -13,6 +14,7 @@ use crate::registers::RegisterMap;
 pub(crate) struct Hw<O: Os> {
     os: O,
     registers: RegisterMap,
+    asic: &'static Asic,
     alive: AtomicBool,
 }
 
@@ -25,14 +27,19 @@ macro_rules! log {
 pub(crate) use log;
 
 impl<O: Os> Hw<O> {
-    /// Access to a device whose registers are where its discovery table says.
-    pub(crate) fn new(os: O, registers: RegisterMap) -> Self {
-        Self { os, registers, alive: AtomicBool::new(true) }
+    /// Access to a device of which the discovery table says where its registers are, and what it is.
+    pub(crate) fn new(os: O, registers: RegisterMap, asic: &'static Asic) -> Self {
+        Self { os, registers, asic, alive: AtomicBool::new(true) }
     }
 
     /// Where the device has its registers.
     pub(crate) fn registers(&self) -> &RegisterMap {
         &self.registers
+    }
+
+    /// What the device is.
+    pub(crate) fn asic(&self) -> &'static Asic {
+        self.asic
     }
 
     pub(crate) fn os(&self) -> &O {

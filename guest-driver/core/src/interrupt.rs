@@ -1,13 +1,14 @@
-//! Interrupts: the IH ring, and what its entries mean (`amdgpu_ih.c`, `kfd_int_process_v11.c`).
+//! Interrupts: the IH ring, and what is done about its entries (`amdgpu_ih.c`, `kfd_interrupt.c`).
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use belfry_abi::ih::{Client, ENTRY_SIZE, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding};
+use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
 use belfry_abi::regs::osssys;
 use zerocopy::IntoBytes;
 
+use crate::asic::Interrupt;
 use crate::device::Device;
 use crate::errno::Result;
 use crate::gart::{Gart, KernelBuffer};
@@ -24,8 +25,6 @@ const BATCH: usize = 16;
 const BATCHES: usize = (RING_SIZE / ENTRY_SIZE) as usize / BATCH;
 /// Bit of the reported write pointer: entries were overwritten (`IH_RB_WPTR.RB_OVERFLOW`).
 const RB_OVERFLOW: u32 = 1;
-/// First VMID of processes.
-const FIRST_KFD_VMID: u8 = crate::mes::FIRST_KFD_VMID as u8;
 
 /// Interrupt ring 0.
 pub(crate) struct IhRing<O: Os> {
@@ -147,7 +146,8 @@ impl<O: Os> Device<O> {
     }
 
     fn handle(&self, entry: &IhEntry) {
-        if entry.vmid() < FIRST_KFD_VMID || entry.pasid() == 0 {
+        let asic = self.hw.asic();
+        if u32::from(entry.vmid()) < asic.first_kfd_vmid || entry.pasid() == 0 {
             self.count_unhandled(entry);
             return;
         }
@@ -155,27 +155,17 @@ impl<O: Os> Device<O> {
             // The process went while its interrupt was in the ring.
             return;
         };
-        match (entry.client(), entry.source()) {
-            (Client::GRBM_CP, Source::CP_EOP_INTERRUPT) => process.events.interrupt(entry.data[0]),
-            (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match entry.data[1] >> 6 & 3 {
-                sq_encoding::INST => process.events.interrupt(entry.data[0] & 0xff_ffff),
-                sq_encoding::ERROR => {
-                    let line = format_args!("pasid {}: shader error {:#x}", entry.pasid(), entry.data[0]);
-                    self.limits.shader_error.log(&self.hw, LogLevel::Warn, line);
-                }
-                _ => {}
-            },
-            (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => {
-                let line = format_args!(
-                    "pasid {}: bad packet, doorbell and code {:#x}",
-                    entry.pasid(),
-                    entry.data[0]
-                );
+        match (asic.interrupt)(entry) {
+            Interrupt::Signal(event) => process.events.interrupt(event),
+            Interrupt::ShaderError(word) => {
+                let line = format_args!("pasid {}: shader error {word:#x}", entry.pasid());
+                self.limits.shader_error.log(&self.hw, LogLevel::Warn, line);
+            }
+            Interrupt::BadPacket(word) => {
+                let line = format_args!("pasid {}: bad packet, doorbell and code {word:#x}", entry.pasid());
                 self.limits.bad_packet.log(&self.hw, LogLevel::Warn, line);
             }
-            (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => {
-                let write = entry.ring() & FAULT_RING_WRITE != 0;
-                let not_present = entry.ring() & FAULT_RING_VALID != 0;
+            Interrupt::PageFault { page, not_present, write } => {
                 process.memory_fault(MemoryExceptionData {
                     failure: MemoryExceptionFailure {
                         not_present: u32::from(not_present),
@@ -183,12 +173,13 @@ impl<O: Os> Device<O> {
                         no_execute: 0,
                         imprecise: 0,
                     },
-                    va: entry.fault_page() * PAGE_SIZE,
+                    va: page * PAGE_SIZE,
                     gpu_id: u32::from(self.gpu_id),
                     error_type: 0,
                 });
             }
-            _ => self.count_unhandled(entry),
+            Interrupt::Quiet => {}
+            Interrupt::Unknown => self.count_unhandled(entry),
         }
     }
 }

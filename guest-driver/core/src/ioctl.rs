@@ -268,7 +268,7 @@ fn get_process_apertures<O: Os>(
     process: &Arc<Process<O>>,
     args: &mut GetProcessAperturesArgs,
 ) -> Result<u32> {
-    args.process_apertures[0] = apertures(process.device.gpu_id);
+    args.process_apertures[0] = apertures(process.device.gpu_id, &process.device.hw.asic().apertures);
     args.num_of_nodes = 1;
     Ok(0)
 }
@@ -284,7 +284,7 @@ fn get_process_apertures_new<O: Os>(
     if args.num_of_nodes > NODES {
         return Err(Errno::EINVAL);
     }
-    let one = apertures(process.device.gpu_id);
+    let one = apertures(process.device.gpu_id, &process.device.hw.asic().apertures);
     process.device.hw.os().copy_to_user(args.kfd_process_device_apertures_ptr, one.as_bytes())?;
     args.num_of_nodes = 1;
     Ok(0)

@@ -7,10 +7,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mqd::HEADER;
-use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Register, gc};
 
+use crate::asic::KernelRing;
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};
@@ -52,7 +51,7 @@ pub(crate) struct KernelQueue<O: Os> {
 }
 
 impl<O: Os> KernelQueue<O> {
-    /// Makes the queue and its MQD (`gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`); it does not run yet.
+    /// Makes the queue and its MQD; it does not run yet.
     pub(crate) fn new(
         hw: Arc<Hw<O>>,
         gart: &Arc<Gart<O>>,
@@ -79,28 +78,17 @@ impl<O: Os> KernelQueue<O> {
         }
         let base = self.buffer.gpu_address();
         let mut image = Image::zeroed()?;
-        let mqd = image.mqd()?;
-        mqd.header = HEADER;
-        mqd.set_mqd_base(base + MQD as u64);
-        mqd.set_pq_base(base + RING as u64);
-        mqd.set_pq_rptr_report_addr(base + RPTR as u64);
-        mqd.set_pq_wptr_poll_addr(base + WPTR as u64);
-        mqd.set_eop_base(base + EOP as u64);
-        mqd.cp_hqd_eop_control = (EOP_SIZE / 4).ilog2() - 1;
-        mqd.cp_mqd_control = 1 << 8;
-        mqd.cp_hqd_persistent_state = 0x55 << 8;
-        mqd.cp_hqd_ib_control = 3 << 20;
-        let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
-        doorbell.set_doorbell_offset(self.doorbell.dwords());
-        doorbell.set_doorbell_en(true);
-        mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
-        let mut control = gc::CP_HQD_PQ_CONTROL(0);
-        control.set_queue_size((self.ring_size as u32 / 4).ilog2() - 1);
-        control.set_rptr_block_size(9);
-        control.set_priv_state(true);
-        control.set_kmd_queue(true);
-        mqd.cp_hqd_pq_control = control.bits();
-        mqd.cp_hqd_active = 1;
+        let ring = KernelRing {
+            mqd: base + MQD as u64,
+            base: base + RING as u64,
+            size: self.ring_size as u32,
+            rptr: base + RPTR as u64,
+            wptr: base + WPTR as u64,
+            eop: base + EOP as u64,
+            eop_size: EOP_SIZE,
+            doorbell: self.doorbell,
+        };
+        (self.hw.asic().mqd.init_kernel)(&mut image, &ring)?;
         self.buffer.write(MQD, image.bytes());
         Ok(())
     }
@@ -153,7 +141,8 @@ pub(crate) struct Kiq<O: Os> {
 
 impl<O: Os> Kiq<O> {
     pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
-        Ok(Self { queue: KernelQueue::new(hw, gart, RING_SIZE, doorbell::MES_RING1)? })
+        let doorbell = hw.asic().doorbells.kiq;
+        Ok(Self { queue: KernelQueue::new(hw, gart, RING_SIZE, doorbell)? })
     }
 
     /// Programs the queue's registers and starts it, then sees whether it executes packets.

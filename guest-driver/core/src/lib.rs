@@ -17,6 +17,7 @@
 extern crate alloc;
 
 mod aperture;
+mod asic;
 mod device;
 mod discovery;
 mod doorbell;

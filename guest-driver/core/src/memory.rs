@@ -3,16 +3,13 @@
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use belfry_abi::gpuvm::{
-    MTYPE_NC, MTYPE_UC, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
-    pte_mtype,
-};
 use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 use belfry_abi::kfd::mmap::{
     KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MMIO, kfd_mmap_offset,
 };
 
+use crate::asic::PageRights;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{
@@ -119,24 +116,19 @@ pub(crate) struct Bo<O: Os> {
 }
 
 impl<O: Os> Bo<O> {
-    fn pte_flags(&self) -> u64 {
-        let mut flags = PTE_VALID | PTE_READABLE;
-        if self.flags.contains(AllocFlags::WRITABLE) {
-            flags |= PTE_WRITEABLE;
-        }
-        if self.flags.contains(AllocFlags::EXECUTABLE) {
-            flags |= PTE_EXECUTABLE;
-        }
-        if matches!(self.kind, BoKind::System(_) | BoKind::User(_)) {
-            flags |= PTE_SYSTEM | PTE_SNOOPED;
-        }
+    fn rights(&self) -> PageRights {
         let coherent = AllocFlags::COHERENT | AllocFlags::UNCACHED | AllocFlags::EXT_COHERENT;
-        flags | pte_mtype(if self.flags.intersects(coherent) { MTYPE_UC } else { MTYPE_NC })
+        PageRights {
+            writable: self.flags.contains(AllocFlags::WRITABLE),
+            executable: self.flags.contains(AllocFlags::EXECUTABLE),
+            system: matches!(self.kind, BoKind::System(_) | BoKind::User(_)),
+            uncached: self.flags.intersects(coherent),
+        }
     }
 
     /// Writes the page tables.
     fn map_into(&self, vm: &mut Vm<O>) -> Result<()> {
-        let flags = self.pte_flags();
+        let flags = vm.page_bits(self.rights());
         match &self.kind {
             BoKind::Vram(memory) => {
                 let mut va = self.va;

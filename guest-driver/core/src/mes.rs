@@ -1,31 +1,25 @@
 //! Client of the micro engine scheduler: frames into its ring, fences back.
 //!
-//! Sequence: Linux `amdgpu/mes_v11_0.c` (`mes_v11_0_set_hw_resources`, `mes_v11_0_add_hw_queue`,
-//! `mes_v11_0_remove_hw_queue`, `mes_v11_0_submit_pkt_and_poll_completion`).
+//! Sequence: Linux `amdgpu/mes_v11_0.c` (`mes_v11_0_submit_pkt_and_poll_completion`); the frames' layout is for
+//! [`crate::asic`] to know.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mes::{
-    AddQueue, ApiStatus, FRAME_SIZE, Header, Opcode, QueryStatus, RemoveQueue, SetHwResources,
-    api_status_offset,
-};
-use belfry_abi::pci::doorbell;
+use belfry_abi::mes::{ApiStatus, FRAME_SIZE};
 use belfry_abi::regs::{Ip, gc};
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
+use crate::asic::MesFrames;
+use crate::device::VMIDS;
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};
 use crate::kiq::{KIQ_ME, KernelQueue, Kiq, select};
 use crate::os::Os;
 
-/// VMIDs the scheduler gives to processes: 8 to 15.
-pub(crate) const FIRST_KFD_VMID: u32 = 8;
-const VMID_MASK: u32 = 0xff00;
-/// Hardware queues of each of four pipes the scheduler may use; amdgpu keeps the first two of eight for the kernel.
-const COMPUTE_HQD_MASK: u32 = 0xc;
+/// Pipes of a micro engine.
 const COMPUTE_PIPES: usize = 4;
 /// Bytes of the ring: 64 frames.
 const RING_SIZE: usize = 16384;
@@ -35,6 +29,57 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 const SCHEDULER_CONTEXT: usize = 0;
 const QUERY_STATUS_FENCE: usize = 4096;
 const API_FENCE: usize = 4096 + 64;
+
+/// A frame that is being filled.
+pub(crate) struct Frame {
+    dwords: [u32; FRAME_SIZE / 4],
+    /// Byte offset of its [`ApiStatus`].
+    status: usize,
+    /// What it asks, for the log.
+    name: &'static str,
+}
+
+impl Frame {
+    /// Says what the frame is; where its completion is told goes into the bytes from `status` on.
+    pub(crate) fn begin(&mut self, name: &'static str, status: usize) {
+        (self.name, self.status) = (name, status);
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        self.dwords.as_mut_bytes()
+    }
+}
+
+/// What the scheduler is given to work with: addresses in VMID 0, masks, and the bases of the blocks it programs.
+pub(crate) struct HardwareResources {
+    pub(crate) vmid_mask: u32,
+    /// Hardware queues of each of the pipes.
+    pub(crate) compute_hqd_mask: u32,
+    pub(crate) compute_pipes: usize,
+    pub(crate) context: u64,
+    pub(crate) query_status_fence: u64,
+    pub(crate) gc: [u32; 8],
+    pub(crate) mmhub: [u32; 8],
+    pub(crate) osssys: [u32; 8],
+}
+
+/// A queue that the scheduler is to run: addresses in VMID 0 but for the trap handler's.
+pub(crate) struct QueueRequest {
+    pub(crate) pasid: u16,
+    /// Root of the process's page tables, in the form of their entries.
+    pub(crate) root: u64,
+    pub(crate) process_context: u64,
+    pub(crate) gang_context: u64,
+    pub(crate) priority: u32,
+    pub(crate) doorbell: DoorbellIndex,
+    pub(crate) mqd: u64,
+    pub(crate) wptr: u64,
+    pub(crate) ring_dwords: u32,
+    pub(crate) trap_handler: u64,
+    pub(crate) trap_memory: u64,
+    /// It has the global wave sync, and runs alone.
+    pub(crate) gws: bool,
+}
 
 /// The scheduler's ring.
 pub(crate) struct Mes<O: Os> {
@@ -46,7 +91,7 @@ pub(crate) struct Mes<O: Os> {
 
 impl<O: Os> Mes<O> {
     pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
-        let queue = KernelQueue::new(hw.clone(), gart, RING_SIZE, doorbell::MES_RING0)?;
+        let queue = KernelQueue::new(hw.clone(), gart, RING_SIZE, hw.asic().doorbells.scheduler)?;
         Ok(Self { hw, queue, buffer: gart.allocate(2)?, fence: 0 })
     }
 
@@ -109,17 +154,17 @@ impl<O: Os> Mes<O> {
     ///
     /// `ETIME` when the scheduler does not answer: it refused the frame or hangs, which cannot be told apart.
     #[inline(never)]
-    fn submit<T: IntoBytes + Immutable>(&mut self, frame: &T, opcode: Opcode) -> Result<()> {
-        let mut dwords = [0u32; FRAME_SIZE / 4];
-        let bytes = frame.as_bytes();
-        dwords.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+    fn submit(&mut self, fill: impl FnOnce(&MesFrames, &mut Frame)) -> Result<()> {
+        let mut frame = Frame { dwords: [0; FRAME_SIZE / 4], status: 0, name: "?" };
+        fill(&self.hw.asic().mes, &mut frame);
         self.fence += 1;
         let status = ApiStatus {
             api_completion_fence_addr: (self.buffer.gpu_address() + API_FENCE as u64).into(),
             api_completion_fence_value: self.fence.into(),
         };
-        let offset = api_status_offset(opcode).ok_or(Errno::EINVAL)?;
-        dwords.as_mut_bytes()[offset..offset + size_of::<ApiStatus>()].copy_from_slice(status.as_bytes());
+        let place = frame.status..frame.status + size_of::<ApiStatus>();
+        frame.bytes().get_mut(place).ok_or(Errno::EINVAL)?.copy_from_slice(status.as_bytes());
+        let Frame { dwords, name, .. } = frame;
         self.queue.submit(&dwords);
         let fence = self.buffer.quad(API_FENCE);
         let expected = self.fence;
@@ -127,8 +172,7 @@ impl<O: Os> Mes<O> {
             log!(
                 self.hw,
                 Error,
-                "MES failed to respond to msg={} (fence {expected}, memory {})",
-                opcode.name().unwrap_or("?"),
+                "MES failed to respond to msg={name} (fence {expected}, memory {})",
                 fence.load(Ordering::Acquire)
             );
         })
@@ -136,40 +180,32 @@ impl<O: Os> Mes<O> {
 
     fn set_hw_resources(&mut self) -> Result<()> {
         let base = self.buffer.gpu_address();
-        let mut frame = SetHwResources::new_zeroed();
-        frame.header = Header::new(Opcode::SET_HW_RSRC);
-        frame.vmid_mask_mmhub = VMID_MASK;
-        frame.vmid_mask_gfxhub = VMID_MASK;
-        frame.compute_hqd_mask[..COMPUTE_PIPES].fill(COMPUTE_HQD_MASK);
-        frame.g_sch_ctx_gpu_mc_ptr = (base + SCHEDULER_CONTEXT as u64).into();
-        frame.query_status_fence_gpu_mc_ptr = (base + QUERY_STATUS_FENCE as u64).into();
-        frame.gc_base = *self.hw.registers().bases(Ip::GC);
-        frame.mmhub_base = *self.hw.registers().bases(Ip::MMHUB);
-        frame.osssys_base = *self.hw.registers().bases(Ip::OSSSYS);
-        // disable_reset, use_different_vmid_compute, disable_mes_log, enable_reg_active_poll,
-        // enable_level_process_quantum_check, as amdgpu sets them.
-        frame.flags = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;
-        frame.oversubscription_timer = 50;
-        self.submit(&frame, Opcode::SET_HW_RSRC)
+        let asic = self.hw.asic();
+        let registers = self.hw.registers();
+        let resources = HardwareResources {
+            vmid_mask: u32::MAX << asic.first_kfd_vmid & ((1 << VMIDS) - 1),
+            compute_hqd_mask: asic.compute_hqd_mask,
+            compute_pipes: COMPUTE_PIPES,
+            context: base + SCHEDULER_CONTEXT as u64,
+            query_status_fence: base + QUERY_STATUS_FENCE as u64,
+            gc: *registers.bases(Ip::GC),
+            mmhub: *registers.bases(Ip::MMHUB),
+            osssys: *registers.bases(Ip::OSSSYS),
+        };
+        self.submit(|frames, frame| (frames.set_hw_resources)(frame, &resources))
     }
 
     fn query_status(&mut self) -> Result<()> {
-        let mut frame = QueryStatus::new_zeroed();
-        frame.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
-        self.submit(&frame, Opcode::QUERY_SCHEDULER_STATUS)
+        self.submit(|frames, frame| (frames.query_status)(frame))
     }
 
     /// Makes a queue known to the scheduler, which runs it.
-    pub(crate) fn add_queue(&mut self, frame: &AddQueue) -> Result<()> {
-        self.submit(frame, Opcode::ADD_QUEUE)
+    pub(crate) fn add_queue(&mut self, queue: &QueueRequest) -> Result<()> {
+        self.submit(|frames, frame| (frames.add_queue)(frame, queue))
     }
 
     /// Stops a queue; its state is in its MQD afterwards.
-    pub(crate) fn remove_queue(&mut self, doorbell: DoorbellIndex, gang_context_addr: u64) -> Result<()> {
-        let mut frame = RemoveQueue::new_zeroed();
-        frame.header = Header::new(Opcode::REMOVE_QUEUE);
-        frame.doorbell_offset = doorbell;
-        frame.gang_context_addr = gang_context_addr.into();
-        self.submit(&frame, Opcode::REMOVE_QUEUE)
+    pub(crate) fn remove_queue(&mut self, doorbell: DoorbellIndex, gang: u64) -> Result<()> {
+        self.submit(|frames, frame| (frames.remove_queue)(frame, doorbell, gang))
     }
 }

@@ -96,7 +96,7 @@ impl<O: Os> Process<O> {
             bos: BTreeMap::new(),
             mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
-            doorbells: Doorbells::new(slice),
+            doorbells: Doorbells::new(slice, &device.hw.asic().doorbells),
             context: None,
             signal_handle: None,
             trap_handler: 0,

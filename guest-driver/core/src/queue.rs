@@ -5,40 +5,20 @@ use alloc::vec::Vec;
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
 };
-use belfry_abi::mqd::ComputeMqd;
 
+use crate::asic::{MqdManager, SaveArea, UserRing};
 use crate::errno::{Errno, Result};
 use crate::gart::{GartMapping, KernelBuffer};
 use crate::memory::{BoKind, Hold};
-use crate::mqd::{self, Image};
+use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE, check_user_range};
 use crate::process::State;
 
 /// Most bits of a CU mask.
 const MAX_CU_MASK_BITS: u32 = 1024;
 
-/// Sizes of a queue's context save area (`kfd_queue_ctx_save_restore_size`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SaveArea {
-    pub(crate) ctl_stack_size: u32,
-    pub(crate) cwsr_size: u32,
-    pub(crate) debug_memory_size: u32,
-}
-
 impl SaveArea {
-    /// Sizes for `cus` compute units of gfx11.0.0.
-    pub(crate) fn new(cus: u32) -> Self {
-        let waves = cus * 32;
-        let ctl_stack_size = (40 + waves * 12 + 8).next_multiple_of(PAGE_SIZE as u32);
-        // Vector registers, scalar registers, local data share, hardware registers of each compute unit.
-        let state = cus * (0x6_0000 + 0x4000 + 0x1_0000 + 0x1000);
-        Self {
-            ctl_stack_size,
-            cwsr_size: ctl_stack_size + state.next_multiple_of(PAGE_SIZE as u32),
-            debug_memory_size: (waves * 32).next_multiple_of(64),
-        }
-    }
-
+    /// Bytes of the whole area, of which the state takes `cwsr_size`.
     pub(crate) fn total(&self, cwsr_size: u32) -> u64 {
         (u64::from(cwsr_size) + u64::from(self.debug_memory_size)).next_multiple_of(PAGE_SIZE)
     }
@@ -97,10 +77,10 @@ impl<O: Os> Queue<O> {
     /// # Errors
     ///
     /// `ENOMEM`; nothing is changed then.
-    pub(crate) fn change_mqd(&self, change: impl FnOnce(&mut ComputeMqd)) -> Result<()> {
+    pub(crate) fn change_mqd(&self, change: impl FnOnce(&mut Image) -> Result<()>) -> Result<()> {
         let mut image = Image::zeroed()?;
         self.buffer.read(0, image.bytes_mut());
-        change(image.mqd()?);
+        change(&mut image)?;
         self.buffer.write(0, image.bytes());
         Ok(())
     }
@@ -110,8 +90,12 @@ impl<O: Os> Queue<O> {
     /// # Errors
     ///
     /// `ENOMEM`; nothing is changed then.
-    pub(crate) fn update_mqd(&self) -> Result<()> {
-        self.change_mqd(|mqd| mqd::update(mqd, self.ring_base, self.ring_size, self.priority))
+    pub(crate) fn update_mqd(&self, mqd: &MqdManager) -> Result<()> {
+        self.change_mqd(|image| (mqd.update)(image, &self.ring()))
+    }
+
+    pub(crate) fn ring(&self) -> UserRing {
+        UserRing { base: self.ring_base, size: self.ring_size, priority: self.priority }
     }
 }
 
@@ -178,13 +162,6 @@ pub(crate) fn cu_mask_bits(num_cu_mask: u32) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn save_area_of_the_full_chip_is_the_measured_one() {
-        let area = SaveArea::new(96);
-        assert_eq!((area.ctl_stack_size, area.cwsr_size), (40960, 46_047_232));
-        assert_eq!(area.total(area.cwsr_size), 0x2c0_2000);
-    }
 
     #[test]
     fn cu_mask_sizes_are_whole_words() {

@@ -10,31 +10,20 @@ use belfry_abi::kfd::queue::{
     KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_NUM_OF_QUEUES_PER_PROCESS,
     UpdateQueueArgs,
 };
-use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType};
-use belfry_abi::regs::{Register, gc};
-use zerocopy::FromZeros;
 
-use crate::device::SH_MEM_CONFIG;
+use crate::asic::UserQueue;
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::memory::BoKind;
-use crate::mqd;
+use crate::mes::QueueRequest;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
-use crate::queue::{Life, Queue, SaveArea, check_properties, check_ring, check_share};
+use crate::queue::{Life, Queue, check_properties, check_ring, check_share};
 
 /// Offset of the gang context in the queue's buffer, behind the MQD's page.
 const GANG_CONTEXT: u64 = PAGE_SIZE;
 /// Smallest end-of-pipe buffer on gfx8 and later.
 const EOP_BUFFER_SIZE: u64 = 4096;
-/// Page-table shape and fault bits of a process's VMID: all fault bits of the reset value, depth 3, enabled.
-const VM_CONTEXT_CNTL: u32 = gc::GCVM_CONTEXT0_CNTL::RESET | 3 << 1 | 1;
-/// Quanta in units of 100 ns: 10 ms for a process, 1 ms for a gang, as amdkfd asks.
-const PROCESS_QUANTUM: u64 = 100_000;
-const GANG_QUANTUM: u64 = 10_000;
-/// `AMDGPU_MES_PRIORITY_LEVEL_NORMAL`.
-const PRIORITY_LEVEL_NORMAL: u32 = 1;
-
 /// A queue type of the interface that CREATE_QUEUE refuses, with the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedQueueType {
@@ -135,7 +124,7 @@ impl<O: Os> Process<O> {
             }
             bos.push(state.queue_buffer(args.eop_buffer_address, args.eop_buffer_size)?);
         }
-        let area = SaveArea::new(self.device.config.cus);
+        let area = (self.device.hw.asic().save_area)(self.device.config.cus);
         if args.ctl_stack_size != area.ctl_stack_size || args.ctx_save_restore_size < area.cwsr_size {
             return Err(Errno::EINVAL);
         }
@@ -191,10 +180,12 @@ impl<O: Os> Process<O> {
             gws: false,
             life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
-        let (base, index) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
-        queue.change_mqd(|mqd| {
-            mqd::init(mqd, base, args, index, state.trap_handler != 0);
-            mqd::update(mqd, queue.ring_base, queue.ring_size, queue.priority);
+        let (base, doorbell) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
+        let mqd = &device.hw.asic().mqd;
+        queue.change_mqd(|image| {
+            let trap = state.trap_handler != 0;
+            (mqd.init)(image, &UserQueue { mqd: base, args, doorbell, trap })?;
+            (mqd.update)(image, &queue.ring())
         })?;
         Ok(queue)
     }
@@ -208,41 +199,30 @@ impl<O: Os> Process<O> {
             Life::Lost => return Err(Errno::EIO),
         }
         let (Some(vm), Some(context)) = (&state.vm, &state.context) else { return Err(Errno::ESRCH) };
-        let mut frame = AddQueue::new_zeroed();
-        self.fill_frame(&mut frame, state, queue, vm.root(), context.gpu_address());
-        self.device.with_mes(self.epoch, |mes| mes.add_queue(&frame))?;
+        let request = self.request(state, queue, vm.root(), context.gpu_address());
+        self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
             queue.life = Life::Mapped;
         }
         Ok(())
     }
 
-    /// Fills the frame that makes a queue known to the scheduler.
-    #[inline(never)]
-    fn fill_frame(&self, frame: &mut AddQueue, state: &State<O>, queue: &Queue<O>, root: u64, context: u64) {
-        frame.zero();
-        frame.header = Header::new(Opcode::ADD_QUEUE);
-        frame.process_id = u32::from(self.pasid);
-        frame.page_table_base_addr = root.into();
-        frame.process_va_start = 0.into();
-        frame.process_va_end = ((1u64 << 36) - 1).into();
-        frame.process_quantum = PROCESS_QUANTUM.into();
-        frame.process_context_addr = context.into();
-        frame.gang_quantum = GANG_QUANTUM.into();
-        frame.gang_context_addr = (queue.buffer.gpu_address() + GANG_CONTEXT).into();
-        frame.inprocess_gang_priority = queue.priority;
-        frame.gang_global_priority_level = PRIORITY_LEVEL_NORMAL;
-        frame.doorbell_offset = state.doorbells.index(queue.doorbell);
-        frame.mqd_addr = queue.buffer.gpu_address().into();
-        frame.wptr_addr = queue.wptr.into();
-        frame.queue_type = QueueType::COMPUTE.0;
-        frame.gds_size = queue.ring_size / 4;
-        frame.trap_handler_addr = state.trap_handler.into();
-        frame.tma_addr = state.trap_memory.into();
-        frame.vm_context_cntl = VM_CONTEXT_CNTL;
-        frame.alignment_mode_setting = SH_MEM_CONFIG;
-        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
-        frame.flags.set(AddQueueFlags::EXCLUSIVELY_SCHEDULED, queue.gws);
+    /// What makes a queue known to the scheduler.
+    fn request(&self, state: &State<O>, queue: &Queue<O>, root: u64, context: u64) -> QueueRequest {
+        QueueRequest {
+            pasid: self.pasid,
+            root,
+            process_context: context,
+            gang_context: queue.buffer.gpu_address() + GANG_CONTEXT,
+            priority: queue.priority,
+            doorbell: state.doorbells.index(queue.doorbell),
+            mqd: queue.buffer.gpu_address(),
+            wptr: queue.wptr,
+            ring_dwords: queue.ring_size / 4,
+            trap_handler: state.trap_handler,
+            trap_memory: state.trap_memory,
+            gws: queue.gws,
+        }
     }
 
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
@@ -326,7 +306,7 @@ impl<O: Os> Process<O> {
             queue.ring_size = ring_size;
             queue.percentage = args.queue_percentage & 0xff;
             queue.priority = args.queue_priority;
-            if let Err(error) = queue.update_mqd() {
+            if let Err(error) = queue.update_mqd(&self.device.hw.asic().mqd) {
                 (queue.ring_base, queue.ring_size, queue.percentage, queue.priority) = before;
                 return Err(error);
             }
@@ -363,18 +343,15 @@ impl<O: Os> Process<O> {
     ///
     /// `EINVAL` for an unknown id, or when one half of a work-group processor is enabled without the other.
     pub(crate) fn set_cu_mask(&self, id: u32, bits: u32, mask: &[u32]) -> Result<()> {
-        let bit_pair = |index: u32| mask.get(index as usize / 32).map_or(0, |word| word >> (index % 32) & 3);
-        if (0..bits).step_by(2).any(|index| matches!(bit_pair(index), 1 | 2)) {
-            return Err(Errno::EINVAL);
-        }
-        let engines = mqd::spread_cu_mask(&self.device.config, bits, bit_pair);
+        let mqd = &self.device.hw.asic().mqd;
+        let engines = (mqd.spread_cu_mask)(&self.device.config, bits, mask)?;
         let mut state = self.state.lock();
         if !state.queues.contains_key(&id) {
             return Err(Errno::EINVAL);
         }
         self.change_queue(&mut state, id, |state, id| {
             let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;
-            queue.change_mqd(|mqd| mqd::set_thread_management(mqd, &engines))
+            queue.change_mqd(|image| (mqd.set_cus)(image, &engines))
         })
     }
 

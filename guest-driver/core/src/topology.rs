@@ -19,26 +19,12 @@ use belfry_abi::kfd::topology::{
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::Os;
-use crate::queue::SaveArea;
 
 /// Number of nodes, processors included.
 pub(crate) const NODES: u32 = 2;
-/// `gfx_target_version` of gfx1100.
-const GFX_TARGET_VERSION: u32 = 110_000;
-/// Version of the compute firmware and of the SDMA firmware, as a 7900 XTX reports them.
-const FW_VERSION: u32 = 2140;
-const SDMA_FW_VERSION: u32 = 20;
-/// MHz of the shader clock and of the memory, of a 7900 XTX.
-pub(crate) const MAX_ENGINE_CLOCK: u32 = 2482;
-pub(crate) const MAX_MEMORY_CLOCK: u32 = 1249;
-/// Bits of the memory bus.
-pub(crate) const MEMORY_WIDTH: u32 = 384;
 /// Weight of the PCIe hop, and its bandwidths in MB/s.
 const LINK_WEIGHT: u32 = 20;
 const LINK_BANDWIDTH: (u32, u32) = (312, 32_000);
-/// Bits of the debugger's properties: address watch mask 7 to 29, dispatch info always valid (`debug_prop`).
-const DEBUG_PROP: u32 = 0x5d7;
-
 /// Lines of `key value`.
 struct Lines(String);
 
@@ -67,27 +53,28 @@ impl<O: Os> Device<O> {
     fn caches(&self) -> Vec<Cache> {
         let config = &self.config;
         let mut caches = Vec::new();
-        let simds_per_array = config.cus_per_array * 2;
+        let simds_per_cu = self.hw.asic().simds_per_cu;
+        let simds_per_array = config.cus_per_array * simds_per_cu;
         for wgp in 0..config.cus / 2 {
-            let first_simd = wgp * 4;
+            let first_simd = wgp * 2 * simds_per_cu;
             for (kib, kind) in [
                 (config.instruction_cache_kib, HSA_CACHE_TYPE_INSTRUCTION),
                 (config.scalar_cache_kib, HSA_CACHE_TYPE_DATA),
             ] {
-                caches.push(Cache { level: 1, kib, kind, simds: 4, first_simd });
+                caches.push(Cache { level: 1, kib, kind, simds: 2 * simds_per_cu, first_simd });
             }
             for cu in 0..2 {
-                let first_simd = first_simd + cu * 2;
+                let first_simd = first_simd + cu * simds_per_cu;
                 caches.push(Cache {
                     level: 1,
                     kib: config.l1_kib,
                     kind: HSA_CACHE_TYPE_DATA,
-                    simds: 2,
+                    simds: simds_per_cu,
                     first_simd,
                 });
             }
         }
-        let simds = config.cus * 2;
+        let simds = config.cus * simds_per_cu;
         for first_simd in (0..simds).step_by(simds_per_array.max(1) as usize) {
             let simds = simds_per_array.min(simds - first_simd);
             caches.push(Cache {
@@ -222,18 +209,22 @@ impl<O: Os> Device<O> {
     fn gpu_properties(&self) -> String {
         let config = &self.config;
         let info = self.hw.os().device_info();
-        let area = SaveArea::new(config.cus);
+        let asic = self.hw.asic();
+        let area = (asic.save_area)(config.cus);
         let mut lines = Lines::new();
-        lines.line("cpu_cores_count", 0).line("simd_count", config.cus * 2).line("mem_banks_count", 1);
+        lines
+            .line("cpu_cores_count", 0)
+            .line("simd_count", config.cus * asic.simds_per_cu)
+            .line("mem_banks_count", 1);
         lines.line("caches_count", self.caches().len()).line("io_links_count", 1).line("p2p_links_count", 0);
         lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
         lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
         lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
         lines.line("array_count", config.shader_engines * config.arrays_per_engine);
         lines.line("simd_arrays_per_engine", config.arrays_per_engine);
-        lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", 2);
+        lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", asic.simds_per_cu);
         lines.line("max_slots_scratch_cu", config.scratch_slots_per_cu);
-        lines.line("gfx_target_version", GFX_TARGET_VERSION);
+        lines.line("gfx_target_version", asic.gfx_target_version);
         lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
         lines.line("location_id", info.location_id).line("domain", info.domain);
         lines.line("drm_render_minor", info.render_minor).line("hive_id", 0);
@@ -243,14 +234,17 @@ impl<O: Os> Device<O> {
             .line("num_sdma_xgmi_engines", 0)
             .line("num_sdma_queues_per_engine", 0);
         lines
-            .line("num_cp_queues", 8)
+            .line("num_cp_queues", asic.cp_queues)
             .line("cwsr_size", area.cwsr_size)
             .line("ctl_stack_size", area.ctl_stack_size);
-        lines.line("max_engine_clk_fcompute", MAX_ENGINE_CLOCK).line("local_mem_size", 0);
+        lines.line("max_engine_clk_fcompute", asic.product.max_engine_clock).line("local_mem_size", 0);
         lines
-            .line("fw_version", FW_VERSION)
+            .line("fw_version", asic.product.fw_version)
             .line("capability", HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT);
-        lines.line("capability2", 0).line("debug_prop", DEBUG_PROP).line("sdma_fw_version", SDMA_FW_VERSION);
+        lines
+            .line("capability2", 0)
+            .line("debug_prop", asic.product.debug_prop)
+            .line("sdma_fw_version", asic.product.sdma_fw_version);
         lines.line("unique_id", u64::from(self.gpu_id)).line("num_xcc", 1);
         lines.line("max_engine_clk_ccompute", self.hw.os().cpu_info().max_clock_mhz);
         lines.0
@@ -264,7 +258,9 @@ impl<O: Os> Device<O> {
         match list {
             "mem_banks" if gpu => {
                 lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", self.vram.size());
-                lines.line("flags", 0).line("width", MEMORY_WIDTH).line("mem_clk_max", MAX_MEMORY_CLOCK);
+                let product = &self.hw.asic().product;
+                lines.line("flags", 0).line("width", product.memory_width);
+                lines.line("mem_clk_max", product.max_memory_clock);
             }
             "mem_banks" => {
                 lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);

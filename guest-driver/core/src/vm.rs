@@ -1,6 +1,6 @@
 //! Page tables of one process: four levels in VRAM, written through the BAR.
 //!
-//! Shape: Linux `amdgpu/amdgpu_vm_pt.c`; entries: [`belfry_abi::gpuvm`]. A shadow of the tree in kernel memory says which
+//! Shape: Linux `amdgpu/amdgpu_vm_pt.c`; entries: `pte` of [`crate::asic`]. A shadow of the tree in kernel memory says which
 //! tables exist, so that nothing the driver relies on is read back from the device.
 
 use alloc::boxed::Box;
@@ -8,9 +8,10 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PDE_PTE, PTE_ADDRESS_MASK, PTE_VALID};
+use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PTE_ADDRESS_MASK};
 use zerocopy::IntoBytes;
 
+use crate::asic::PageRights;
 use crate::errno::Result;
 use crate::os::Os;
 use crate::os::PAGE_SIZE;
@@ -47,6 +48,11 @@ impl<O: Os> Table<O> {
         }))
     }
 
+    /// What leads to it: an entry of a directory, or a root.
+    fn entry(&self) -> u64 {
+        self.memory.offset() | self.memory.hw().asic().pte.table
+    }
+
     fn write(&self, first: usize, entries: &[u64]) {
         self.memory.hw().vram_write(self.memory.offset() + first as u64 * 8, entries.as_bytes());
     }
@@ -72,7 +78,7 @@ impl<O: Os> Table<O> {
     fn child(&mut self, vram: &Arc<Vram<O>>, index: usize) -> Result<&mut Table<O>> {
         if !self.children.contains_key(&(index as u16)) {
             let table = Table::new(vram)?;
-            let entry = table.memory.offset() | PTE_VALID;
+            let entry = table.entry();
             self.write(index, &[entry]);
             self.children.insert(index as u16, table);
         }
@@ -145,7 +151,12 @@ impl<O: Os> Vm<O> {
 
     /// What goes into `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
     pub(crate) fn root(&self) -> u64 {
-        self.root.memory.offset() | PTE_VALID
+        self.root.entry()
+    }
+
+    /// Bits of the entries of pages with these rights, for [`Vm::map`].
+    pub(crate) fn page_bits(&self, rights: PageRights) -> u64 {
+        (self.root.memory.hw().asic().pte.page)(rights)
     }
 
     /// Maps `len` bytes at `va` to consecutive physical pages from `pa`; huge entries are used where both allow it.
@@ -166,7 +177,8 @@ impl<O: Os> Vm<O> {
                 && !table.children.contains_key(&(entry as u16));
             let piece = if huge { HUGE } else { (HUGE - va % HUGE).min(len) };
             if huge {
-                table.fill(entry, 1, Some(pa), flags | PDE_PTE);
+                let huge = table.memory.hw().asic().pte.huge;
+                table.fill(entry, 1, Some(pa), flags | huge);
             } else {
                 let leaf = table.child(&self.vram, entry)?;
                 leaf.fill(index(va, 0), (piece / PAGE_SIZE) as usize, Some(pa), flags);
@@ -191,9 +203,10 @@ impl<O: Os> Vm<O> {
 
 #[cfg(test)]
 mod tests {
-    use belfry_abi::gpuvm::{PDE_ADDRESS_MASK, PTE_READABLE, PTE_SYSTEM};
+    use belfry_abi::gpuvm::{PDE_ADDRESS_MASK, PDE_PTE, PTE_READABLE, PTE_SYSTEM, PTE_VALID};
 
     use super::*;
+    use crate::asic;
     use crate::hw::Hw;
     use crate::testing::FakeOs;
 
@@ -202,7 +215,7 @@ mod tests {
     const FLAGS: u64 = PTE_VALID | PTE_READABLE;
 
     fn vram() -> (Arc<Hw<FakeOs>>, Arc<Vram<FakeOs>>) {
-        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20), crate::testing::registers()));
+        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20), crate::testing::registers(), asic::ANY));
         let vram = Vram::new(hw.clone(), 8 * MIB).unwrap();
         (hw, vram)
     }

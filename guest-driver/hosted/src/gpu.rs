@@ -18,6 +18,7 @@ use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
 use crate::shared::Shared;
 use crate::sync::lock;
+use crate::time::DriverTime;
 
 /// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
 const SYSTEM_MEMORY: usize = 8 << 30;
@@ -154,6 +155,7 @@ pub struct HostedGpu {
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
     kfd: Mutex<Option<Arc<Kfd<HostedOs>>>, rank::HostedKfd>,
     place: Place,
+    time: DriverTime,
     next_process: AtomicU64,
 }
 
@@ -181,6 +183,7 @@ impl HostedGpu {
         let driver = (system, system + system_memory as u64);
         let pins = Pins::new(reach, driver, observer).map_err(Error::Probe)?;
         let line = Arc::new(Line::default());
+        let time = DriverTime::new(&config.time);
         let gpu = Gpu::new(
             config,
             Resources {
@@ -208,6 +211,7 @@ impl HostedGpu {
             thread: Mutex::new(Some(thread)),
             kfd: Mutex::new(None),
             place,
+            time,
             next_process: AtomicU64::new(1),
         });
         hosted.load()?;
@@ -252,6 +256,7 @@ impl HostedGpu {
             gems: self.gems.clone(),
             bars: self.bars.clone(),
             place: self.place,
+            time: self.time.clone(),
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
         lock(&self.line.state).handler = Arc::downgrade(&kfd);

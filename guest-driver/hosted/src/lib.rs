@@ -19,6 +19,7 @@ pub mod prepared;
 mod process;
 mod shared;
 mod sync;
+mod time;
 
 pub use belfry_kfd_core::Errno;
 pub use error::Error;

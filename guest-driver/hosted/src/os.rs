@@ -25,6 +25,7 @@ use crate::gpu::{Bars, Place};
 use crate::pins::{Pin, Pins};
 use crate::process::RenderFiles;
 use crate::sync::{Lock, WaitQueue, WorkItem, lock};
+use crate::time::DriverTime;
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
@@ -78,6 +79,7 @@ pub struct HostedOs {
     pub(crate) gems: Arc<Gems>,
     pub(crate) bars: Arc<Bars>,
     pub(crate) place: Place,
+    pub(crate) time: DriverTime,
 }
 
 impl std::fmt::Debug for HostedOs {
@@ -281,18 +283,11 @@ impl Os for HostedOs {
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {
-        let clock = match clock {
-            Clock::MonotonicRaw => libc::CLOCK_MONOTONIC_RAW,
-            Clock::Boot => libc::CLOCK_BOOTTIME,
-        };
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the structure is the caller's own.
-        unsafe { libc::clock_gettime(clock, &raw mut time) };
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        self.time.clock_ns(clock)
     }
 
     fn sleep_us(&self, us: u64) {
-        std::thread::sleep(std::time::Duration::from_micros(us));
+        self.time.source().pause(std::time::Duration::from_micros(us));
     }
 
     fn lock_new(&self, rank: LockRank) -> Result<Lock> {
@@ -300,7 +295,7 @@ impl Os for HostedOs {
     }
 
     fn wait_queue_new(&self) -> Result<WaitQueue> {
-        Ok(WaitQueue::default())
+        Ok(WaitQueue::new(self.time.source()))
     }
 
     fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {

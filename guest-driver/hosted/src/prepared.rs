@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_device::chip::Model;
 use serde::{Deserialize, Serialize};
 
 use crate::{HostedConfig, Place, Reach};
@@ -21,6 +22,9 @@ pub const SETTINGS_FILE: &str = "settings";
 /// The settings file, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Prepared {
+    /// Which chip.
+    #[serde(with = "chip_name")]
+    pub chip: &'static Model,
     /// Compute units.
     pub cus: u32,
     /// Bytes of VRAM.
@@ -41,11 +45,27 @@ pub struct Prepared {
     pub paths: Vec<String>,
 }
 
+/// A chip as its name.
+mod chip_name {
+    use belfry_device::chip::Model;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(chip: &Model, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(chip.name)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<&'static Model, D::Error> {
+        Model::named(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
 impl Prepared {
     /// What the device is made of, in a program that reaches all of its own memory.
     #[must_use]
     pub fn config(&self, poll_doorbells: bool) -> HostedConfig {
         let gpu = GpuConfig {
+            chip: self.chip,
             cus: self.cus,
             vram_size: self.vram,
             workers: self.workers,
@@ -65,5 +85,34 @@ impl Prepared {
             reach: Reach::Process,
             pins: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belfry_device::chip::DEFAULT;
+
+    use super::*;
+
+    #[test]
+    fn settings_name_their_chip_and_are_none_for_one_that_there_is_not() {
+        let prepared = Prepared {
+            chip: DEFAULT,
+            cus: 4,
+            vram: 1 << 28,
+            workers: 1,
+            deterministic: None,
+            system_memory: 1 << 30,
+            domain: 0,
+            location_id: 0x100,
+            render_minor: 128,
+            paths: Vec::new(),
+        };
+        let text = serde_json::to_string(&prepared).unwrap();
+        assert_eq!(serde_json::from_str::<Prepared>(&text).unwrap(), prepared);
+        assert_eq!(prepared.config(false).gpu.chip, DEFAULT);
+        let other = text.replace(DEFAULT.name, "gfx9000");
+        let error = serde_json::from_str::<Prepared>(&other).unwrap_err().to_string();
+        assert!(error.contains("gfx9000") && error.contains(DEFAULT.name), "{error}");
     }
 }

@@ -2,9 +2,10 @@
 #![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
 
 use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belfry_device::lock::{self, AnyRank, Rank, rank};
+use belfry_device::time::TimeSource;
 use belfry_kfd_core::os::{self, LockRank};
 
 /// Locks a mutex whose data stays usable when another thread panicked.
@@ -62,10 +63,21 @@ impl os::RawLock for Lock {
 }
 
 /// A wait queue that counts its wake-ups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WaitQueue {
     generation: Mutex<u64>,
     woken: Condvar,
+    time: TimeSource,
+}
+
+impl WaitQueue {
+    /// How often a thread that waits looks at a time that the host's clock does not move.
+    const LOOK: Duration = Duration::from_millis(1);
+
+    /// A wait queue whose timeouts go by `time`.
+    pub(crate) fn new(time: &TimeSource) -> Self {
+        Self { generation: Mutex::default(), woken: Condvar::new(), time: time.clone() }
+    }
 }
 
 impl os::WaitQueue for WaitQueue {
@@ -74,16 +86,17 @@ impl os::WaitQueue for WaitQueue {
     }
 
     fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> os::WaitOutcome {
-        let deadline = timeout_ns.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
+        let deadline = timeout_ns.and_then(|ns| self.time.now().checked_add(Duration::from_nanos(ns)));
         let mut generation = recover(self.generation.lock());
         while *generation == ticket {
             generation = match deadline {
                 None => recover(self.woken.wait(generation)),
                 Some(deadline) => {
-                    let rest = deadline.saturating_duration_since(Instant::now());
+                    let rest = deadline.saturating_sub(self.time.now());
                     if rest.is_zero() {
                         return os::WaitOutcome::TimedOut;
                     }
+                    let rest = self.time.on_host(rest).unwrap_or(Self::LOOK);
                     recover(self.woken.wait_timeout(generation, rest)).0
                 }
             };

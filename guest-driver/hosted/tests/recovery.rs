@@ -3,20 +3,49 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
 };
 use belfry_abi::kfd::ioctl as nr;
-use belfry_kfd_hosted::Errno;
-use common::{Client, gpu};
+use belfry_device::GpuConfig;
+use belfry_device::time::TimeSource;
+use belfry_kfd_hosted::{Errno, HostedGpu};
+use common::Client;
 use zerocopy::FromBytes;
 
 /// Command register of the PCI function.
 const COMMAND: usize = 4;
 
+/// Longer than the driver waits for any part of the device.
+const TOO_LONG: Duration = Duration::from_secs(11);
+/// Looks at a device, so many in a row that it does not answer.
+const LOOKS: u64 = 100;
+
+/// A GPU and the time that it and its driver go by, which stands still: nothing comes too late unless a test says so.
+fn gpu() -> (Arc<HostedGpu>, TimeSource) {
+    let time = TimeSource::manual();
+    let config = GpuConfig { time: time.clone(), ..common::config() };
+    (HostedGpu::new(config).unwrap(), time)
+}
+
+/// Destroys a queue of a device that does not answer, and has the driver's patience run out once.
+fn destroy_in_vain(client: &Client, queue: u32, time: &TimeSource) -> Result<i32, Errno> {
+    std::thread::scope(|scope| {
+        let destroys = scope.spawn(|| client.destroy_queue(queue));
+        time.wait_for_pauses(LOOKS);
+        assert!(!destroys.is_finished(), "the driver waits");
+        time.advance(TOO_LONG);
+        destroys.join().unwrap()
+    })
+}
+
 #[test]
 fn a_scheduler_that_hangs_is_reset_and_everybody_is_told() {
-    let gpu = gpu();
+    let (gpu, time) = gpu();
     let hit = Client::open(&gpu);
     let bystander = Client::open(&gpu);
     let event = bystander.create_event(KFD_IOC_EVENT_HW_EXCEPTION, 0).unwrap();
@@ -25,7 +54,7 @@ fn a_scheduler_that_hangs_is_reset_and_everybody_is_told() {
     assert_eq!(bystander.wait(event.event_id, 0).unwrap().0, KFD_IOC_WAIT_RESULT_TIMEOUT);
     // Without bus mastering the device neither reads its rings nor answers.
     gpu.device().config_write(COMMAND, &2u16.to_le_bytes());
-    assert_eq!(hit.destroy_queue(queue.args.queue_id), Err(Errno::ETIME));
+    assert_eq!(destroy_in_vain(&hit, queue.args.queue_id, &time), Err(Errno::ETIME));
 
     let (result, data) = bystander.wait(event.event_id, 10_000).unwrap();
     assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
@@ -45,17 +74,28 @@ fn a_scheduler_that_hangs_is_reset_and_everybody_is_told() {
 
 #[test]
 fn a_device_that_cannot_be_reset_is_wedged_until_the_driver_is_loaded_again() {
-    let gpu = gpu();
+    let (gpu, time) = gpu();
     let client = Client::open(&gpu);
     let queue = client.create_queue().unwrap();
     // A paused device does not come back from a reset either.
     gpu.device().pause();
-    assert_eq!(client.destroy_queue(queue.args.queue_id), Err(Errno::ETIME));
-    drop(client);
-    let late = Client::open(&gpu);
-    let mut args = late.queue_args().unwrap();
-    assert_eq!(late.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EIO));
-    drop(late);
+    // Nothing is answered: whatever the driver waits for is over soon.
+    let answers = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !answers.load(Ordering::Relaxed) {
+                time.advance(TOO_LONG);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert_eq!(client.destroy_queue(queue.args.queue_id), Err(Errno::ETIME));
+        drop(client);
+        let late = Client::open(&gpu);
+        let mut args = late.queue_args().unwrap();
+        assert_eq!(late.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EIO));
+        drop(late);
+        answers.store(true, Ordering::Relaxed);
+    });
     gpu.device().resume();
     gpu.unload();
     gpu.load().unwrap();

@@ -140,6 +140,7 @@ impl Settings {
     pub(crate) fn for_tests(tree: &str, prefixes: &[&str]) -> Self {
         let paths: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
         let prepared = Prepared {
+            chip: belfry_device::chip::DEFAULT,
             cus: 8,
             vram: 1 << 28,
             workers: 1,

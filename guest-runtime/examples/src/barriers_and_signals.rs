@@ -19,7 +19,7 @@ const COUNT: u32 = 4096;
 pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.is_empty(), "unexpected argument `{}`", args[0]);
     let gpu = runtime.gpu();
-    let module = gpu.load(kernels::SIGNALS)?;
+    let module = gpu.load(kernels::SIGNALS.on(gpu)?)?;
     let (produce, combine) = (module.kernel("produce")?, module.kernel("combine")?);
     let (first, second) = (gpu.queue()?, gpu.queue()?);
     let buffer = || gpu.vram().buffer::<u32>(COUNT as usize);

@@ -22,7 +22,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let (gpu_a, gpu_b) = (gpu.vram().buffer_from(&a)?, gpu.vram().buffer_from(&b)?);
     let gpu_c = gpu.vram().buffer::<f32>(size * size)?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(kernels::GEMM)?.kernel("gemm")?;
+    let kernel = gpu.load(kernels::GEMM.on(gpu)?)?.kernel("gemm")?;
     let order = n as i32;
     kernel
         .launch(&queue)

@@ -17,7 +17,7 @@ const ADMITTED: u32 = 3;
 pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.is_empty(), "unexpected argument `{}`", args[0]);
     let gpu = runtime.gpu();
-    let module = gpu.load(kernels::GRIDSYNC)?;
+    let module = gpu.load(kernels::GRIDSYNC.on(gpu)?)?;
     let queue = gpu.queue()?;
     queue.take_global_wave_sync()?;
 

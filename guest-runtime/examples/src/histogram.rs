@@ -17,7 +17,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let input = gpu.vram().buffer_from(&bytes)?;
     let bins = gpu.vram().buffer::<u32>(256)?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(kernels::HIST)?.kernel("hist")?;
+    let kernel = gpu.load(kernels::HIST.on(gpu)?)?.kernel("hist")?;
     kernel.launch(&queue).grid(64 * 256).block(256).args((&input, &bins, n)).run()?;
 
     let mut counts = vec![0u32; 256];

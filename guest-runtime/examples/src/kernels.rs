@@ -1,20 +1,59 @@
-//! The compiled kernels, for gfx1100. Sources: `guest-runtime/kernels`, rebuilt by `cargo xtask kernels`.
+//! The compiled kernels, by processor. Sources: `guest-runtime/kernels`, rebuilt by `cargo xtask kernels`.
+
+use anyhow::Context as _;
+use belfry_runtime::Gpu;
+
+/// A source and its code objects.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// Its name, without `.cl`.
+    pub name: &'static str,
+    /// A code object for each processor it is compiled for.
+    pub objects: &'static [(&'static str, &'static [u8])],
+}
+
+impl Source {
+    /// The code object for a processor.
+    ///
+    /// # Errors
+    ///
+    /// It is not compiled for that one.
+    pub fn object(&self, processor: &str) -> anyhow::Result<&'static [u8]> {
+        let object = self.objects.iter().find(|(name, _)| *name == processor);
+        object.map(|(_, bytes)| *bytes).with_context(|| {
+            let there: Vec<_> = self.objects.iter().map(|(name, _)| *name).collect();
+            format!("{}.cl is compiled for {}, not for {processor}", self.name, there.join(", "))
+        })
+    }
+
+    /// The code object for a GPU.
+    ///
+    /// # Errors
+    ///
+    /// It is not compiled for its processor.
+    pub fn on(&self, gpu: &Gpu) -> anyhow::Result<&'static [u8]> {
+        self.object(&gpu.agent().gfx_name())
+    }
+}
 
 macro_rules! kernels {
     ($($name:ident = $file:literal;)*) => {$(
         #[doc = concat!("`", $file, ".cl`.")]
-        pub const $name: &[u8] =
-            include_bytes!(concat!("../../kernels/", $file, ".gfx1100.hsaco"));
+        pub const $name: Source = Source {
+            name: $file,
+            objects: &[("gfx1100", include_bytes!(concat!("../../kernels/", $file, ".gfx1100.hsaco")))],
+        };
     )*
 
-        /// Every code object by the name of its source.
-        pub const ALL: &[(&str, &[u8])] = &[$(($file, $name),)*];
+        /// All of them.
+        pub const ALL: &[Source] = &[$($name,)*];
     };
 }
 
 kernels! {
     BENCH = "bench";
     BITONIC = "bitonic";
+    EMPTY = "empty";
     ENDLESS = "endless";
     GEMM = "gemm";
     GRIDSYNC = "gridsync";
@@ -37,11 +76,17 @@ mod tests {
     use belfry_runtime::code_object::CodeObject;
 
     #[test]
-    fn every_object_is_read_and_is_for_gfx1100() {
-        for (name, bytes) in super::ALL {
-            let object = CodeObject::parse(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(object.target(), "gfx1100", "{name}");
-            assert!(!object.kernels().is_empty(), "{name}");
+    fn every_object_is_read_and_is_for_its_processor() {
+        for source in super::ALL {
+            let name = source.name;
+            for (processor, bytes) in source.objects {
+                let object = CodeObject::parse(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(object.target(), *processor, "{name}");
+                assert!(!object.kernels().is_empty(), "{name}");
+                assert_eq!(source.object(processor).unwrap(), *bytes, "{name}");
+            }
         }
+        let error = super::VECADD.object("gfx9000").unwrap_err().to_string();
+        assert_eq!(error, "vecadd.cl is compiled for gfx1100, not for gfx9000");
     }
 }

@@ -21,7 +21,7 @@ const ITEMS: u32 = 512;
 pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
     let queues = count(args, 24, 1..=100, 1)? as usize;
     let gpu = runtime.gpu();
-    let module = gpu.load(kernels::SIGNALS)?;
+    let module = gpu.load(kernels::SIGNALS.on(gpu)?)?;
     let (produce, count) = (module.kernel("produce")?, module.kernel("count")?);
     let all: Vec<Queue> = (0..queues)
         .map(|number| gpu.queue().with_context(|| format!("queue {number} of {queues}")))

@@ -51,7 +51,7 @@ fn single(gpu: &Gpu, queue: &Queue) -> anyhow::Result<()> {
     }
     let (gpu_a, gpu_b) = (gpu.vram().buffer_from(&a_lanes)?, gpu.vram().buffer_from(&b_lanes)?);
     let gpu_c = gpu.vram().buffer_from(&c_lanes)?;
-    let kernel = gpu.load(kernels::WM)?.kernel("wm")?;
+    let kernel = gpu.load(kernels::WM.on(gpu)?)?.kernel("wm")?;
     kernel.launch(queue).grid(LANES as u32).block(LANES as u32).args((&gpu_a, &gpu_b, &gpu_c)).run()?;
     verify::equal("WMMA result", &gpu_c.to_vec(), &expected)
 }
@@ -64,7 +64,7 @@ fn product(gpu: &Gpu, queue: &Queue, n: u32) -> anyhow::Result<()> {
     let b: Vec<f16> = (0..size * size).map(|_| f16::from_f32(random.whole(8))).collect();
     let (gpu_a, gpu_b) = (gpu.vram().buffer_from(&a)?, gpu.vram().buffer_from(&b)?);
     let gpu_c = gpu.vram().buffer::<f32>(size * size)?;
-    let kernel = gpu.load(kernels::MATRIX)?.kernel("matmul")?;
+    let kernel = gpu.load(kernels::MATRIX.on(gpu)?)?.kernel("matmul")?;
     kernel.launch(queue).grid((n / 16 * 32, n / 16)).block(32).args((&gpu_a, &gpu_b, &gpu_c, n)).run()?;
 
     let mut expected = vec![0f32; size * size];

@@ -15,7 +15,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     ensure!(args.is_empty(), "unexpected argument `{}`", args[0]);
     let gpu = runtime.gpu();
     let mut random = Random::new(12);
-    let kernel = gpu.load(kernels::VECADD)?.kernel("vecadd")?;
+    let kernel = gpu.load(kernels::VECADD.on(gpu)?)?.kernel("vecadd")?;
     let mut combinations = 0;
     for ring in [MemoryKind::Gtt, MemoryKind::UserPtr, MemoryKind::Vram] {
         let queue = gpu

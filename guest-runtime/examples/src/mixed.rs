@@ -36,7 +36,7 @@ fn misc(gpu: &Gpu, queue: &Queue, seed: u64) -> anyhow::Result<()> {
 
     let (gpu_a, gpu_d) = (gpu.vram().buffer_from(&a)?, gpu.vram().buffer_from(&d)?);
     let (gpu_h, gpu_q) = (gpu.vram().buffer_from(&h)?, gpu.vram().buffer_from(&q)?);
-    let kernel = gpu.load(kernels::SORT)?.kernel("misc")?;
+    let kernel = gpu.load(kernels::SORT.on(gpu)?)?.kernel("misc")?;
     let n = LANES as u32;
     kernel.launch(queue).grid(n).block(n).args((&gpu_a, &gpu_d, &gpu_h, &gpu_q, n)).run()?;
 
@@ -71,7 +71,7 @@ fn misc(gpu: &Gpu, queue: &Queue, seed: u64) -> anyhow::Result<()> {
 
 fn intmix(gpu: &Gpu, queue: &Queue, n: u32, rounds: u32) -> anyhow::Result<()> {
     let output = gpu.vram().buffer::<u32>(n as usize)?;
-    let kernel = gpu.load(kernels::INTMIX)?.kernel("intmix")?;
+    let kernel = gpu.load(kernels::INTMIX.on(gpu)?)?.kernel("intmix")?;
     kernel.launch(queue).grid(n).block(256).args((&output, n, rounds)).run()?;
     let expected: Vec<u32> = (0..n).map(|i| hash(i, rounds)).collect();
     verify::equal("hashes", &output.to_vec(), &expected)

@@ -21,7 +21,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let input = gpu.vram().buffer_from(&values)?;
     let partial = gpu.gtt().buffer::<f32>(GROUPS as usize)?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(kernels::REDUCE)?.kernel("reduce")?;
+    let kernel = gpu.load(kernels::REDUCE.on(gpu)?)?.kernel("reduce")?;
     kernel.launch(&queue).grid(GROUPS * BLOCK).block(BLOCK).args((&input, &partial, n)).run()?;
 
     let mut sums = vec![0f32; GROUPS as usize];

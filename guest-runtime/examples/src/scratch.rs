@@ -18,7 +18,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let gpu = runtime.gpu();
     let buffer = gpu.vram().buffer_from(&words)?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(kernels::SCRATCH)?.kernel("reverse")?;
+    let kernel = gpu.load(kernels::SCRATCH.on(gpu)?)?.kernel("reverse")?;
     kernel.launch(&queue).grid(n).block(256).args((&buffer, n)).run()?;
 
     let mut expected = vec![0u32; words.len()];

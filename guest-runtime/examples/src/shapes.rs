@@ -12,7 +12,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     ensure!(args.is_empty(), "unexpected argument `{}`", args[0]);
     let gpu = runtime.gpu();
     let queue = gpu.queue()?;
-    let module = gpu.load(kernels::SHAPES)?;
+    let module = gpu.load(kernels::SHAPES.on(gpu)?)?;
 
     let place = module.kernel("place")?;
     let shapes = [

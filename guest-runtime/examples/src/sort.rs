@@ -20,7 +20,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let gpu = runtime.gpu();
     let buffer = gpu.vram().buffer_from(&keys)?;
     let queue = gpu.queue()?;
-    let module = gpu.load(kernels::BITONIC)?;
+    let module = gpu.load(kernels::BITONIC.on(gpu)?)?;
     let (local, step) = (module.kernel("bitonic_local")?, module.kernel("bitonic_step")?);
     let threads = n / 2;
     let mut launches = 1;

@@ -19,7 +19,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let groups = count(args, 8, 1..=1024, 1)?;
     let gpu = runtime.gpu();
     let beats = gpu.gtt().buffer_from(&[0u32])?;
-    let endless = gpu.load(kernels::ENDLESS)?.kernel("endless")?;
+    let endless = gpu.load(kernels::ENDLESS.on(gpu)?)?.kernel("endless")?;
     let queue = gpu.queue()?;
     let completion = endless.launch(&queue).grid(groups * 64).block(64).arg(&beats).submit()?;
     // This one never gets its turn.
@@ -63,7 +63,7 @@ fn add(gpu: &Gpu, when: &str) -> anyhow::Result<()> {
     let input = gpu.vram().buffer_from(&a)?;
     let sum = gpu.vram().buffer::<f32>(COUNT as usize)?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(kernels::VECADD)?.kernel("vecadd")?;
+    let kernel = gpu.load(kernels::VECADD.on(gpu)?)?.kernel("vecadd")?;
     kernel.launch(&queue).grid(COUNT).block(256).args((&input, &input, &sum, COUNT)).run()?;
     verify::equal(&format!("sums {when}"), &sum.to_vec(), &expected)
 }

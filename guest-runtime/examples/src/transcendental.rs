@@ -39,7 +39,7 @@ fn unit(gpu: &Gpu, queue: &Queue, n: u32) -> anyhow::Result<MaxUlp> {
     let x: Vec<f32> = (0..n).map(|_| (0.25 + 3.5 * random.unit()) as f32).collect();
     let y: Vec<f32> = (0..n).map(|_| random.unit() as f32).collect();
     let (input, output) = (gpu.vram().buffer_from(&x)?, gpu.vram().buffer_from(&y)?);
-    let kernel = gpu.load(kernels::TRANS)?.kernel("trans")?;
+    let kernel = gpu.load(kernels::TRANS.on(gpu)?)?.kernel("trans")?;
     kernel.launch(queue).grid(n).block(256).args((&output, &input, n)).run()?;
 
     let mut worst = MaxUlp::default();
@@ -60,7 +60,7 @@ fn library(gpu: &Gpu, queue: &Queue, n: u32) -> anyhow::Result<(MaxUlp, MaxUlp)>
     let d: Vec<f64> = (0..n).map(|_| 4.0 * random.unit() - 2.0).collect();
     let (input, output) = (gpu.vram().buffer_from(&x)?, gpu.vram().buffer::<f32>(x.len())?);
     let double = gpu.vram().buffer_from(&d)?;
-    let kernel = gpu.load(kernels::OCML)?.kernel("ocml")?;
+    let kernel = gpu.load(kernels::OCML.on(gpu)?)?.kernel("ocml")?;
     kernel.launch(queue).grid(n).block(256).args((&output, &input, &double, n)).run()?;
 
     let (mut single_worst, mut double_worst) = (MaxUlp::default(), MaxUlp::default());

@@ -17,7 +17,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     let (gpu_a, gpu_b) = (gpu.vram().buffer_from(&a)?, gpu.vram().buffer_from(&b)?);
     let gpu_c = gpu.vram().buffer::<f32>(n as usize)?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(kernels::VECADD)?.kernel("vecadd")?;
+    let kernel = gpu.load(kernels::VECADD.on(gpu)?)?.kernel("vecadd")?;
     kernel.launch(&queue).grid(n).block(256).args((&gpu_a, &gpu_b, &gpu_c, n)).run()?;
 
     let sums: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();

@@ -1,7 +1,6 @@
 //! The kernels of the suite: how each is launched, on what, and what must come out.
 
-/// A kernel that does nothing, compiled and as source.
-pub(super) const EMPTY: &[u8] = include_bytes!("../../../guest-runtime/kernels/empty.gfx1100.hsaco");
+/// Source of a kernel that does nothing.
 pub(super) const EMPTY_SOURCE: &str = include_str!("../../../guest-runtime/kernels/empty.cl");
 /// Source of the other kernels.
 pub(super) const SOURCE: &str = include_str!("../../../guest-runtime/kernels/bench.cl");

@@ -10,7 +10,7 @@ use belfry_runtime::{Buffer, Kernel, KernelArg, Queue, Runtime};
 use belfry_runtime_hosted::{Doorbells, HostedTransport};
 
 use super::Run;
-use super::cases::{Arg, Case, Data, EMPTY};
+use super::cases::{Arg, Case, Data};
 use crate::hosted::HostedError;
 
 /// A GPU to measure on.
@@ -39,13 +39,19 @@ impl Bench {
         Ok(Self { gpu, runtime, doorbells })
     }
 
+    /// The code object that has a case's kernel.
+    pub(super) fn code(&self, case: &Case) -> anyhow::Result<&'static [u8]> {
+        let source = if case.kernel == "empty" { kernels::EMPTY } else { kernels::BENCH };
+        source.on(self.runtime.gpu())
+    }
+
     pub(super) fn prepare(
         &self,
         case: &'static Case,
+        code: &[u8],
         data: &Data,
     ) -> Result<Prepared<'_>, belfry_runtime::Error> {
         let gpu = self.runtime.gpu();
-        let code = if case.kernel == "empty" { EMPTY } else { kernels::BENCH };
         let kernel = gpu.load(code)?.kernel(case.kernel)?;
         let pool = gpu.vram();
         let input =

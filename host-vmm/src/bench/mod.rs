@@ -130,6 +130,9 @@ pub struct VsCpu {
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
+    /// The suite's kernels are not compiled for the GPU.
+    #[error(transparent)]
+    Code(#[from] anyhow::Error),
     /// The hosted GPU could not be started.
     #[error(transparent)]
     Hosted(#[from] HostedError),
@@ -203,7 +206,8 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
         let failed = |source| BenchError::Kernel { kernel: case.name, source };
         let mut prepared = Vec::new();
         for bench in &benches {
-            prepared.push(bench.prepare(case, &data).map_err(failed)?);
+            let code = bench.code(case)?;
+            prepared.push(bench.prepare(case, code, &data).map_err(failed)?);
         }
         let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
         let mut runs = vec![Vec::with_capacity(count); benches.len()];

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use belfry_device::GpuConfig;
+use belfry_device::chip::{self, Model};
 use clap::{Args, Parser, Subcommand};
 
 use super::size::parse_size;
@@ -29,7 +30,10 @@ pub(super) struct ExecArgs {
     /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Compute units: even, 2 to 96.
+    /// Which chip the GPU is; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
+    chip: String,
+    /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
     /// VRAM: a power of two from 16M to 16G.
@@ -58,24 +62,84 @@ pub(super) struct ExecArgs {
 
 /// The options of `belfry exec ...`; none if that is not what a command line says.
 pub(super) fn parse(arguments: &[OsString]) -> Option<Result<ExecArgs, clap::Error>> {
-    let is_exec = arguments.get(1).is_some_and(|verb| verb == "exec");
-    is_exec.then(|| {
-        let ExecCli { command: ExecVerb::Exec(args) } = ExecCli::try_parse_from(arguments)?;
-        Ok(args)
-    })
+    let options = arguments.get(1).filter(|verb| *verb == "exec").map(|_| &arguments[2..])?;
+    Some(plain(options).map_or_else(|| parse_with_clap(arguments), Ok))
+}
+
+fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
+    let ExecCli { command: ExecVerb::Exec(args) } = ExecCli::try_parse_from(arguments)?;
+    Ok(args)
+}
+
+/// Options that are complete and correct; none where clap has something to say, or knows another spelling.
+///
+/// Clap's set-up takes a large part of the time that `belfry exec` adds to a program.
+fn plain(options: &[OsString]) -> Option<ExecArgs> {
+    let mut args = ExecArgs {
+        root: None,
+        chip: chip::DEFAULT.name.to_owned(),
+        cus: GpuConfig::default().cus,
+        vram: 1 << 30,
+        workers: None,
+        deterministic: None,
+        namespace: false,
+        json: false,
+        quiet: false,
+        program: Vec::new(),
+    };
+    let mut seen = Vec::new();
+    let mut rest = options.iter();
+    while let Some(option) = rest.next() {
+        if option == "--" {
+            args.program = rest.cloned().collect();
+            break;
+        }
+        let option = option.to_str()?;
+        let flag = match option {
+            "--namespace" => Some(&mut args.namespace),
+            "--json" => Some(&mut args.json),
+            "--quiet" | "-q" => Some(&mut args.quiet),
+            _ => None,
+        };
+        if let Some(flag) = flag {
+            if std::mem::replace(flag, true) {
+                return None;
+            }
+            continue;
+        }
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, value),
+            None => (option, rest.next()?.to_str()?),
+        };
+        if value.is_empty() || value.starts_with('-') || seen.contains(&name) {
+            return None;
+        }
+        seen.push(name);
+        match name {
+            "--root" => args.root = Some(value.into()),
+            "--chip" => args.chip = value.to_owned(),
+            "--cus" => args.cus = value.parse().ok()?,
+            "--vram" => args.vram = parse_size(value).ok()?,
+            "--workers" => args.workers = Some(value.parse().ok()?),
+            "--deterministic" => args.deterministic = Some(value.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some(args)
 }
 
 /// Becomes the program, or runs it and tells what came of it.
 pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
-    let mut gpu = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
+    let chip = Model::named(&args.chip)?;
+    let mut gpu = GpuConfig { chip, cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.validate()?;
     let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
     if !args.quiet {
-        let GpuConfig { cus, vram_size, .. } = options.gpu;
+        let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
         note!(
-            "belfry exec: gfx1100 with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
+            "belfry exec: {chip} with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
             vram_size >> 20
         );
     }
@@ -85,4 +149,53 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     let report = exec::run(&options)?;
     say!("{}", serde_json::to_string(&report)?);
     Ok(u8::try_from(report.exit_status).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn plain_options_mean_what_they_mean_to_clap() {
+        for line in [
+            "belfry exec",
+            "belfry exec --",
+            "belfry exec -q -- true",
+            "belfry exec --quiet -- program -q -- --root x",
+            "belfry exec --root /tmp/tree --chip gfx1100 --cus 4 --vram 256M -- program",
+            "belfry exec --chip=gfx9000",
+            "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
+            "belfry exec --workers 3 --deterministic=7 --namespace",
+        ] {
+            let words = words(line);
+            let plain = plain(&words[2..]).unwrap_or_else(|| panic!("{line} is left to clap"));
+            let clap = parse_with_clap(&words).unwrap();
+            assert_eq!(format!("{plain:?}"), format!("{clap:?}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_are_not_plain_are_left_to_clap() {
+        for line in [
+            "belfry exec --help",
+            "belfry exec program",
+            "belfry exec --cus",
+            "belfry exec --cus -1",
+            "belfry exec --cus many",
+            "belfry exec --cus 2 --cus 4",
+            "belfry exec --json --json",
+            "belfry exec --json=yes",
+            "belfry exec --root -- true",
+            "belfry exec --root= -- true",
+            "belfry exec --vram 1X",
+            "belfry exec --unknown 1 -- true",
+            "belfry exec -qq",
+        ] {
+            assert!(plain(&words(line)[2..]).is_none(), "{line}");
+        }
+    }
 }

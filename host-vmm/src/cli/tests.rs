@@ -83,8 +83,21 @@ fn bad_command_lines_are_refused() {
     ] {
         assert!(parse(line).is_err(), "{line}");
     }
-    let Verb::Run(args) = parse("belfry run --cus 3").unwrap().command else { panic!("not run") };
-    assert!(args.gpu.config().is_err());
+    for line in ["belfry run --cus 3", "belfry run --cus 98"] {
+        let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
+        assert!(args.gpu.config().is_err(), "{line}");
+    }
+}
+
+#[test]
+fn chip_is_the_one_that_is_named() {
+    for model in chip::MODELS {
+        let Verb::Serve(args) = parse(&format!("belfry serve --socket x --chip {model}")).unwrap().command
+        else {
+            panic!("not serve")
+        };
+        assert_eq!(args.gpu.config().unwrap().chip, *model);
+    }
 }
 
 #[test]
@@ -98,8 +111,11 @@ fn causes_are_named_once() {
 
 #[test]
 fn exec_has_the_options_that_the_whole_command_line_shows() {
-    for line in ["belfry exec", "belfry exec --root / --cus 4 -q -- a --b", "belfry exec --workers 3 --json"]
-    {
+    for line in [
+        "belfry exec",
+        "belfry exec --root / --cus 4 -q -- a --b",
+        "belfry exec --chip gfx1100 --workers 3 --json",
+    ] {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let alone = exec::parse(&words).unwrap().unwrap();
         let Verb::Exec(args) = parse(line).unwrap().command else { panic!("not exec") };

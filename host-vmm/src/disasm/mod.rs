@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_device::chip::{Model, UnknownChip};
 use belfry_isa::disasm::{Line, disassemble};
-use belfry_isa::inst::{Arch, WaveSize};
+use belfry_isa::inst::WaveSize;
 use belfry_runtime::code_object::{CodeObject, CodeObjectError};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, SymbolKind};
 use zerocopy::FromBytes as _;
@@ -22,8 +23,8 @@ pub enum DisasmError {
     #[error("damaged ELF file: {0}")]
     Elf(#[from] object::Error),
     /// The instruction set is not one this disassembler knows.
-    #[error("code for {0}; this disassembler knows gfx1100")]
-    Target(String),
+    #[error("code that no disassembler is for: {0}")]
+    Target(#[source] UnknownChip),
     /// The listing could not be written.
     #[error(transparent)]
     Write(#[from] io::Error),
@@ -40,10 +41,8 @@ struct Function<'a> {
 /// Writes the listing of `file`, function by function.
 pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
     let object = CodeObject::parse(file)?;
-    let arch = match object.target().split(':').next() {
-        Some("gfx1100") => Arch::Gfx1100,
-        _ => return Err(DisasmError::Target(object.target().to_owned())),
-    };
+    let processor = object.target().split(':').next().unwrap_or_default();
+    let arch = Model::named(processor).map_err(DisasmError::Target)?.generation.arch;
     let elf = object::File::parse(file)?;
     writeln!(out, "target {}", object.target())?;
     for kernel in object.kernels() {
@@ -151,7 +150,10 @@ mod tests {
 
     #[test]
     fn every_bundled_kernel_is_listed_without_unknown_instructions() {
-        for (name, file) in belfry_examples::kernels::ALL {
+        let objects = belfry_examples::kernels::ALL.iter();
+        for (name, file) in
+            objects.flat_map(|source| source.objects.iter().map(|(_, file)| (source.name, *file)))
+        {
             let mut text = Vec::new();
             list(file, &mut text).unwrap_or_else(|error| panic!("{name}: {error}"));
             let text = String::from_utf8(text).unwrap();

@@ -77,7 +77,7 @@ impl ExecError {
 /// What to run, and on what.
 #[derive(Debug, Clone)]
 pub struct ExecOptions {
-    /// Compute units, VRAM, workers and schedule of the device in each process.
+    /// Chip, compute units, VRAM, workers and schedule of the device in each process.
     pub gpu: belfry_device::GpuConfig,
     /// A root file system to run in.
     pub root: Option<PathBuf>,
@@ -168,6 +168,7 @@ impl ExecOptions {
     fn settings(&self) -> Prepared {
         let place = tree::free_place();
         Prepared {
+            chip: self.gpu.chip,
             cus: self.gpu.cus,
             vram: self.gpu.vram_size,
             workers: self.gpu.workers,

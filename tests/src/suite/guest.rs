@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use belfry_device::GpuConfig;
 use belfry_guest::{Guest, GuestConfig, GuestError, Stream};
 use belfry_image::module_files::stock_modules;
 use belfry_image::{Cache, InitramfsFile, Progress};
@@ -117,7 +118,9 @@ fn boot(tree: &Path, programs: &[PathBuf], progress: &Progress) -> Result<Guest>
     }
     image.files.push(InitramfsFile { guest: ROLES.to_owned(), mode: 0o755, host: guest_roles(&cache)? });
     let disk = DiskConfig { read_only: true, ..DiskConfig::new(disk) };
-    let config = GuestConfig { memory: 4 << 30, disks: vec![disk], ..GuestConfig::default() };
+    // As much VRAM as under `belfry exec`: one case allocates what is all of a guest's by default.
+    let gpu = GpuConfig { vram_size: 1 << 30, ..GpuConfig::default() };
+    let config = GuestConfig { memory: 4 << 30, disks: vec![disk], gpu: Some(gpu), ..GuestConfig::default() };
     let step = progress.spinner("booting the guest");
     let mut guest = Guest::boot(&image, &config, &cache)?;
     guest.load_driver()?;

@@ -5,7 +5,7 @@ use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::Wave;
 
-use super::{Bench, lanes};
+use super::{APERTURES, Bench, lanes};
 
 const END: u32 = 0xbfb0_0000;
 
@@ -234,6 +234,30 @@ fn atomics_misaligned_fault_and_name_their_lanes() {
                 FaultCause::LdsMisaligned { address, bytes, lanes: expected },
                 "{registers}"
             );
+        }
+    }
+}
+
+#[test]
+fn atomics_by_flat_addresses_misaligned_fault_as_those_of_lds() {
+    // flat_atomic_add_u32 v[0:1], v2; flat_atomic_add_u64 v[0:1], v[2:3]
+    for (words, bytes) in [([0xdcd4_0000, 0x007c_0200], 4), ([0xdd0c_0000, 0x007c_0200], 8)] {
+        for backend in Backend::all() {
+            let addresses =
+                lanes(|lane| lane * 16 + if lane == 3 { 4 } else { 2 * u32::from(lane == 5 || lane == 40) });
+            let high = lanes(|_| (APERTURES.shared_base >> 32) as u32);
+            let vgprs = [addresses, high, lanes(|_| 1), lanes(|_| 0)];
+            let (stop, _, lds) = after(backend, WaveSize::Wave64, 1024, &[words[0], words[1], END], &vgprs);
+            let (first, expected) = if bytes == 8 { (3, 1 << 3 | 1 << 5) } else { (5, 1 << 5) };
+            let Stop::Fault(fault) = stop else { panic!("{stop:?}") };
+            let lanes = expected | 1_u64 << 40;
+            assert_eq!(fault.kind, FaultCause::LdsMisaligned { address: addresses[first], bytes, lanes });
+            // Lanes before it are done, and no other.
+            let before = pattern(1024);
+            for lane in 0..64 {
+                let changed = lds[lane * 16..][..16] != before[lane * 16..][..16];
+                assert_eq!(changed, lane < first, "lane {lane} of {bytes} bytes");
+            }
         }
     }
 }

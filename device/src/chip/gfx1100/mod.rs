@@ -1,13 +1,43 @@
 //! Navi 31: GC 11.0.0.
 
 mod discovery;
+mod interrupts;
 mod ips;
+mod kernel;
+mod mqd;
 mod names;
+pub(super) mod pte;
+mod shader;
 
 use belfry_abi::pci;
+use belfry_isa::inst::Arch;
 
-use super::{Chip, IpBlock, Topology};
+use super::{
+    Chip, Firmware, Generation, Identity, IpBlock, MesFirmware, MesFrames, Model, PteFormat, Topology,
+};
 pub use ips::dword;
+
+/// What a configuration names.
+pub static MODEL: Model = Model {
+    name: "gfx1100",
+    product: "Navi 31, Radeon RX 7900 XTX",
+    modelled: "compute: AQL queues, MES, KIQ",
+    generation: &GENERATION,
+    max_cus: 96,
+    make: |cus| Box::new(Gfx1100::new(cus)),
+};
+
+/// GC 11.0.0.
+pub static GENERATION: Generation = Generation {
+    arch: Arch::Gfx1100,
+    // API 14, firmware 0x84: new enough for queues to be mapped by frames and for write pointers in the GART.
+    firmware: Firmware::Mes(MesFirmware { frames: MesFrames::V11, version: 14 << 12 | 0x84 }),
+    shader: shader::RULES,
+    kernel: kernel::RULES,
+    mqd: mqd::LAYOUT,
+    pte: PteFormat::Gfx11,
+    interrupts: interrupts::FORMAT,
+};
 
 /// A Navi 31 with as many compute units as asked for.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +58,15 @@ impl Gfx1100 {
 }
 
 impl Chip for Gfx1100 {
-    fn device_id(&self) -> u16 {
-        pci::DEVICE_ID
-    }
-
-    fn revision(&self) -> u8 {
-        pci::REVISION
+    fn identity(&self) -> Identity {
+        Identity {
+            vendor: pci::VENDOR_ID,
+            device: pci::DEVICE_ID,
+            class: pci::CLASS,
+            revision: pci::REVISION,
+            subsystem_vendor: pci::SUBSYSTEM_VENDOR_ID,
+            subsystem: pci::SUBSYSTEM_ID,
+        }
     }
 
     fn topology(&self) -> Topology {
@@ -54,11 +87,6 @@ impl Chip for Gfx1100 {
 
     fn discovery_offset(&self) -> u64 {
         64 << 10
-    }
-
-    fn mes_version(&self) -> u32 {
-        // API 14, firmware 0x84: new enough for queues to be mapped by frames and for write pointers in the GART.
-        14 << 12 | 0x84
     }
 
     fn fb_base(&self) -> u64 {

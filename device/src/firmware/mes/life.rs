@@ -1,6 +1,6 @@
 //! Where a queue is between ADD_QUEUE and REMOVE_QUEUE, and what it has there.
 
-use std::time::Instant;
+use std::time::Duration;
 
 #[cfg(doc)]
 use super::queue::Queue;
@@ -29,7 +29,7 @@ pub(super) enum Life {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) id: HqdId,
-    pub(super) since: Instant,
+    pub(super) since: Duration,
 }
 
 /// What a queue that is on no slot waits for.

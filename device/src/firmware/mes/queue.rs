@@ -1,20 +1,18 @@
 //! One user queue as the MES knows it, on a hardware slot or waiting for one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mqd::ComputeMqd;
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
-use zerocopy::{FromZeros, IntoBytes};
 
 use super::life::{Activity, Life, Rest, Slot, Wait};
 use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
-use crate::queue::{BlockedOn, Hqd, HqdId, Progress, QueueEngine, QueueIdentity, mqd_from_bytes};
+use crate::queue::{BlockedOn, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity};
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
@@ -45,16 +43,6 @@ impl Saved {
     pub(super) fn stop(mut self) {
         self.engine.stop();
     }
-}
-
-/// Number in an MQD under which waves are kept; 0 is none.
-fn token(mqd: &ComputeMqd) -> u64 {
-    u64::from(mqd.compute_wave_restore_addr_hi) << 32 | u64::from(mqd.compute_wave_restore_addr_lo)
-}
-
-fn set_token(mqd: &mut ComputeMqd, token: u64) {
-    mqd.compute_wave_restore_addr_lo = token as u32;
-    mqd.compute_wave_restore_addr_hi = (token >> 32) as u32;
 }
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`, bits 3:2.
@@ -88,10 +76,8 @@ pub(super) struct Queue {
     life: Life,
 }
 
-fn read_mqd(space: &AddressSpace, address: u64) -> Result<ComputeMqd, GuestError> {
-    let mut bytes = [0; 2048];
-    space.read_bytes(address, &mut bytes).map_err(|_| GuestError::MqdUnmapped)?;
-    mqd_from_bytes(&bytes)
+fn read_mqd(ports: &Ports, space: &AddressSpace, address: u64) -> Result<Mqd, GuestError> {
+    Mqd::read(&ports.chip.mqd, space, address)
 }
 
 /// `SQ_SHADER_TBA` has no bits 7:0.
@@ -103,10 +89,11 @@ fn trap_handler(frame: &belfry_abi::mes::AddQueue) -> Option<TrapHandler> {
 impl Queue {
     /// Reads and checks the MQD of a queue to be added; also gives the number its waves are kept under, or 0.
     pub(super) fn new(
+        ports: &Ports,
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
     ) -> Result<(Self, u64), GuestError> {
-        let mqd = read_mqd(space, frame.mqd_addr.get())?;
+        let mqd = read_mqd(ports, space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
         if !hqd.is_aql() {
@@ -132,15 +119,15 @@ impl Queue {
             turn: 0,
             life: Life::Unmapped {
                 wait: if suspended { Wait::Resume } else { Wait::Slot },
-                rest: Rest::ReadIndex(Self::first_index(space, &mqd, frame.wptr_addr.get())),
+                rest: Rest::ReadIndex(Self::first_index(space, &hqd, frame.wptr_addr.get())),
             },
         };
-        Ok((queue, token(&mqd)))
+        Ok((queue, mqd.wave_restore()))
     }
 
     /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
-    fn first_index(space: &AddressSpace, mqd: &ComputeMqd, wptr: u64) -> u64 {
-        let low = u64::from(mqd.cp_hqd_pq_rptr);
+    fn first_index(space: &AddressSpace, hqd: &Hqd, wptr: u64) -> u64 {
+        let low = u64::from(hqd.pq_rptr());
         let written = if wptr == 0 { Ok(0) } else { space.load_u64(wptr) };
         match written {
             Ok(written) => {
@@ -157,8 +144,8 @@ impl Queue {
     }
 
     /// How long it has been on its slot; no time at all where it is on none.
-    pub(super) fn time_on_slot(&self, now: Instant) -> Duration {
-        self.life.slot().map_or(Duration::ZERO, |slot| now.saturating_duration_since(slot.since))
+    pub(super) fn time_on_slot(&self, now: Duration) -> Duration {
+        self.life.slot().map_or(Duration::ZERO, |slot| now.saturating_sub(slot.since))
     }
 
     /// Whether it is on a slot and can be served.
@@ -206,7 +193,7 @@ impl Queue {
     ) -> Result<(), GuestError> {
         let found = space
             .ok_or(GuestError::ProcessWithoutTables)
-            .and_then(|space| Ok((space, read_mqd(kernel, self.mqd)?)));
+            .and_then(|space| Ok((space, read_mqd(ports, kernel, self.mqd)?)));
         let (rest, space, mqd) = match (self.end(), found) {
             (Life::Unmapped { rest, .. }, Ok((space, mqd))) => (rest, space, mqd),
             (life @ Life::Unmapped { .. }, Err(refusal)) => {
@@ -241,7 +228,7 @@ impl Queue {
             }
             Rest::ReadIndex(read_index) => self.new_engine(ports, &hqd, space, identity, read_index),
         };
-        let slot = Slot { id, since: Instant::now() };
+        let slot = Slot { id, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         Ok(())
     }
@@ -368,11 +355,10 @@ impl Queue {
 
     fn save(&self, ports: &Ports, kernel: Option<&AddressSpace>, hqd: &Hqd) {
         let saved = kernel.is_some_and(|space| {
-            let mut mqd = ComputeMqd::new_zeroed();
-            space.read_bytes(self.mqd, mqd.as_mut_bytes()).is_ok() && {
+            Mqd::read_unchecked(&ports.chip.mqd, space, self.mqd).is_ok_and(|mut mqd| {
                 hqd.save(&mut mqd);
-                space.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
-            }
+                mqd.write(space, self.mqd)
+            })
         });
         if !saved {
             ports.counters.error(
@@ -400,12 +386,7 @@ impl Queue {
         number: u64,
         owner: Option<(u64, u16, u64)>,
     ) -> Option<Saved> {
-        let has_area = |kernel| {
-            read_mqd(kernel, self.mqd).is_ok_and(|mqd| {
-                mqd.cp_hqd_ctx_save_size != 0
-                    && (mqd.cp_hqd_ctx_save_base_addr_lo | mqd.cp_hqd_ctx_save_base_addr_hi) != 0
-            })
-        };
+        let has_area = |kernel| read_mqd(ports, kernel, self.mqd).is_ok_and(|mqd| mqd.has_save_area());
         let kept = kernel.filter(|&kernel| has_area(kernel)).zip(owner);
         if let Some((kernel, _)) = kept.filter(|_| self.has_waves()) {
             self.leave_token(ports, kernel, number);
@@ -426,9 +407,9 @@ impl Queue {
     }
 
     fn leave_token(&self, ports: &Ports, kernel: &AddressSpace, number: u64) {
-        let written = read_mqd(kernel, self.mqd).is_ok_and(|mut mqd| {
-            set_token(&mut mqd, number);
-            kernel.write_bytes(self.mqd, mqd.as_bytes()).is_ok()
+        let written = read_mqd(ports, kernel, self.mqd).is_ok_and(|mut mqd| {
+            mqd.set_wave_restore(number);
+            mqd.write(kernel, self.mqd)
         });
         if !written {
             ports.counters.error(GuestError::MqdNotSaved, format_args!("doorbell={:#x}", self.doorbell));

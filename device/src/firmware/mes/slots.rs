@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::AddQueue;
@@ -116,7 +116,7 @@ impl Mes {
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
             return Err(GuestError::AddQueueOtherProcess);
         }
-        let (mut queue, token) = Queue::new(kernel, frame)?;
+        let (mut queue, token) = Queue::new(ports, kernel, frame)?;
         // Behind those that wait already.
         self.turns += 1;
         queue.turn = self.turns;
@@ -343,7 +343,7 @@ impl Mes {
 
     /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
     fn take_turns(&mut self, ports: &Ports, kernel: &AddressSpace) -> Turn {
-        let now = Instant::now();
+        let now = ports.env.clock.now();
         // A queue that has failed keeps nothing from others.
         for queue in self.queues.values_mut().filter(|queue| queue.has_failed()) {
             queue.unmap(ports, Some(kernel));
@@ -365,6 +365,8 @@ impl Mes {
             return Turn::WhenWoken;
         }
         let left = self.mapped().map(|queue| self.quantum_left(ports, queue, now)).min();
+        // A time that stands still wakes the device's thread when it is moved.
+        let left = left.and_then(|left| ports.env.clock.on_host(left));
         left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)))
     }
 
@@ -378,7 +380,7 @@ impl Mes {
     }
 
     /// How long a queue may still keep the slot it is on.
-    fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Instant) -> Duration {
+    fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Duration) -> Duration {
         self.quanta.of(queue.asked, ports.quantum).saturating_sub(queue.time_on_slot(now))
     }
 

@@ -11,7 +11,6 @@ use belfry_abi::regs::osssys;
 use super::Process;
 use crate::errno::Errno;
 use crate::os::PAGE_SIZE;
-use crate::queue::SaveArea;
 use crate::testing::{Bench, FakeOs, lock};
 
 const USER: u64 = 0x10_0000;
@@ -19,7 +18,7 @@ const USER: u64 = 0x10_0000;
 /// A process with user memory, a buffer object of five pages in system memory, and a queue over them.
 fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
     let process = bench.process(key);
-    let area = SaveArea::new(bench.device.config.cus);
+    let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
     let (control, save, eop) = (0x20_0000, 0x30_0000, 0x1000_0000);
     bench.memory(&process, USER, PAGE_SIZE, AllocFlags::USERPTR);
     bench.memory(&process, control, PAGE_SIZE, AllocFlags::USERPTR);

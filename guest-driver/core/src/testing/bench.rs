@@ -12,6 +12,7 @@ use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 
 use super::scheduler::FakeScheduler;
 use super::{FakeOs, lock, registers};
+use crate::asic;
 use crate::device::Device;
 use crate::discovery::Config;
 use crate::gart::quad;
@@ -31,7 +32,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let hw = Arc::new(Hw::new(FakeOs::new(VRAM), registers()));
+        let hw = Arc::new(Hw::new(FakeOs::new(VRAM), registers(), asic::ANY));
         let config = Config { vram_size: VRAM as u64, cus: 2, ..Config::default() };
         let device = Device::with_config(hw, config).unwrap();
         device.gart.enable();

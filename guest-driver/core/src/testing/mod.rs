@@ -21,7 +21,6 @@ use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::pci::doorbell;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
 use scheduler::FakeScheduler;
@@ -69,7 +68,7 @@ pub(crate) struct FakeOs {
     ticks: Mutex<u64>,
     /// The clock stands still but for what a test adds.
     pub(crate) manual_clock: Mutex<bool>,
-    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
     pub(crate) trace: Trace,
     pub(crate) on_write: Mutex<Option<WriteHook>>,
     /// The device acknowledges no invalidation.
@@ -88,7 +87,7 @@ impl FakeOs {
             registers: Mutex::default(),
             ticks: Mutex::default(),
             manual_clock: Mutex::default(),
-            log: Mutex::default(),
+            log: Arc::default(),
             trace: Arc::default(),
             on_write: Mutex::default(),
             deaf: Mutex::default(),
@@ -343,7 +342,7 @@ impl Os for FakeOs {
     }
 
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
-        if offset == doorbell::MES_RING0.offset()
+        if offset == crate::asic::ANY.doorbells.scheduler.offset()
             && let Some(scheduler) = &mut *lock(&self.scheduler)
         {
             scheduler.serve(self, value);

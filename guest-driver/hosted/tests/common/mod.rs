@@ -21,8 +21,12 @@ pub(crate) const RW: AllocFlags =
     AllocFlags::WRITABLE.union(AllocFlags::EXECUTABLE).union(AllocFlags::NO_SUBSTITUTE);
 
 /// A small GPU: two compute units, 64 MiB.
+pub(crate) fn config() -> GpuConfig {
+    GpuConfig { cus: 2, vram_size: 64 << 20, workers: 1, ..GpuConfig::default() }
+}
+
 pub(crate) fn gpu() -> Arc<HostedGpu> {
-    HostedGpu::new(GpuConfig { cus: 2, vram_size: 64 << 20, workers: 1, ..GpuConfig::default() }).unwrap()
+    HostedGpu::new(config()).unwrap()
 }
 
 /// A buffer object at an address of its own, mapped on the GPU.

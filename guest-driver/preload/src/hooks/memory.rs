@@ -121,7 +121,15 @@ unsafe extern "C" fn mremap(
     // What is grown in place goes on being used; what may move is told of first.
     let moves = flags & libc::MREMAP_MAYMOVE != 0 || new_len < len;
     if flags & libc::MREMAP_FIXED != 0 && concerned(place, new_len).is_some() {
-        return changing(place, new_len, || if moves { changing(address, len, remap) } else { remap() });
+        // The driver is told of one range at a time. It may have pinned the source anew before that is gone.
+        if moves {
+            changing(address, len, || ());
+        }
+        let result = changing(place, new_len, remap);
+        if moves && result != libc::MAP_FAILED {
+            changing(address, len, || ());
+        }
+        return result;
     }
     if moves { changing(address, len, remap) } else { remap() }
 }

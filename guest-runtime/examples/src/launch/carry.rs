@@ -114,7 +114,7 @@ mod tests {
     fn mistakes_are_reported_before_a_guest_starts() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        std::fs::write(path("k.hsaco"), crate::kernels::VECADD).unwrap();
+        std::fs::write(path("k.hsaco"), crate::kernels::VECADD.objects[0].1).unwrap();
         std::fs::write(path("short.bin"), [0; 10]).unwrap();
         std::fs::write(path("text.hsaco"), "not a code object").unwrap();
         let line = |file: &str, rest: &str| {

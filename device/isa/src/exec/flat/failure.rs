@@ -9,6 +9,8 @@ use crate::wave::Wave;
 pub(super) enum Failure {
     Memory(Fault),
     Lds(u32),
+    /// An atomic of LDS at an address that is no multiple of its size.
+    LdsMisaligned(u32),
 }
 
 /// Stops the wave for a failure at one of `lanes`, an access of `bytes` by each lane.
@@ -38,6 +40,9 @@ pub(super) fn fail(
     match first.unwrap_or(failure) {
         Failure::Memory(fault) => m.memory_fault(fault, if failing == 0 { lanes } else { failing }),
         Failure::Lds(address) => m.lds_fault(address, if failing == 0 { lanes } else { failing }),
+        Failure::LdsMisaligned(address) => {
+            m.lds_misaligned(address, bytes, if failing == 0 { lanes } else { failing })
+        }
     }
 }
 
@@ -52,11 +57,14 @@ pub(super) fn probe(
 ) -> Option<Failure> {
     let access = match failure {
         Failure::Memory(fault) => fault.access,
-        Failure::Lds(_) => Access::Read,
+        Failure::Lds(_) | Failure::LdsMisaligned(_) => Access::Read,
     };
     let mut translated = |va: u64, bytes: u32| m.failure(va, bytes, access).map(Failure::Memory);
     match at {
         Segment::Global(va) => translated(va, bytes),
+        Segment::Shared(address) if matches!(failure, Failure::LdsMisaligned(_)) => {
+            (!address.is_multiple_of(bytes)).then_some(Failure::LdsMisaligned(address))
+        }
         Segment::Shared(address) => (!m.lds.contains(address, bytes)).then_some(Failure::Lds(address)),
         Segment::Private(offset) => match check_scratch(w, offset, bytes, access) {
             Err(failure) => Some(failure),

@@ -98,6 +98,14 @@ pub(super) fn reach(
     }
 }
 
+/// Refuses an atomic of LDS at an address that is no multiple of its size, as the atomics of DS do.
+fn aligned(at: Segment, bytes: u32) -> Result<(), Failure> {
+    match at {
+        Segment::Shared(address) if !address.is_multiple_of(bytes) => Err(Failure::LdsMisaligned(address)),
+        _ => Ok(()),
+    }
+}
+
 /// An atomic on memory only this workgroup or lane sees.
 pub(super) fn modify_lane<T: Word>(
     w: &Wave,
@@ -106,6 +114,7 @@ pub(super) fn modify_lane<T: Word>(
     lane: u32,
     update: impl Fn(T) -> T,
 ) -> Result<T, Failure> {
+    aligned(at, T::SIZE as u32)?;
     let old = load_lane::<T>(w, m, at, lane)?;
     store_lane(w, m, at, lane, update(old))?;
     Ok(old)
@@ -118,6 +127,7 @@ pub(super) fn modify64(
     lane: u32,
     update: impl Fn(u64) -> u64,
 ) -> Result<u64, Failure> {
+    aligned(at, 8)?;
     let low: u32 = load_lane(w, m, at, lane)?;
     let high: u32 = load_lane(w, m, advance(at, 1), lane)?;
     reach(w, m, at, lane, 8)?;

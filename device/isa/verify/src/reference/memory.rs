@@ -134,9 +134,11 @@ pub(crate) fn update(
     operands: [u64; 2],
 ) -> Result<u64, End> {
     let bytes = function.bits as usize / 8;
-    // Atomics of memory are aligned.
-    if matches!(place, Place::Global(va) if va % bytes as u64 != 0) {
-        return Err(End::Memory);
+    // Atomics of memory and of LDS are aligned.
+    match place {
+        Place::Global(va) if va % bytes as u64 != 0 => return Err(End::Memory),
+        Place::Lds(address) => aligned(address, function.bits / 8)?,
+        _ => {}
     }
     let old = number(&load(state, place, lane, bytes)?);
     let new = function.apply(old, operands[0], operands[1]);

@@ -5,7 +5,9 @@
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_isa::wave::MAX_VGPRS;
 
-use super::error::Cause;
+use crate::chip::KernelRules;
+
+pub(super) const RULES: KernelRules = KernelRules { max_user_sgprs: 16, check, vgprs, mode };
 
 /// Vector registers in a unit of `SHARED_VGPR_COUNT`.
 const SHARED_GRANULE: u32 = 8;
@@ -95,7 +97,7 @@ impl Owner {
 }
 
 /// Checks what a descriptor must leave alone; the error names the field.
-pub(super) fn check(descriptor: &KernelDescriptor) -> Result<(), String> {
+fn check(descriptor: &KernelDescriptor) -> Result<(), String> {
     let bytes = [&descriptor.reserved0[..], &descriptor.reserved1, &descriptor.reserved3];
     if bytes.concat().iter().any(|&byte| byte != 0) {
         return Err("reserved bytes of the kernel descriptor are not zero".into());
@@ -120,15 +122,25 @@ pub(super) fn check(descriptor: &KernelDescriptor) -> Result<(), String> {
 }
 
 /// Vector registers a lane has to itself, and those that the halves of a wave share.
-pub(super) fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), Cause> {
+fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
     let granule = if descriptor.kernel_code_properties.enable_wavefront_size32() { 8 } else { 4 };
     let own = (descriptor.compute_pgm_rsrc1.granulated_workitem_vgpr_count() + 1) * granule;
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count() * SHARED_GRANULE;
     if own + shared > u32::from(MAX_VGPRS) {
-        return Err(Cause::Registers(own + shared));
+        return Err(own + shared);
     }
     // Both are at most 256.
     Ok((own as u16, shared as u16))
+}
+
+/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1` and the exceptions of `COMPUTE_PGM_RSRC2`.
+fn mode(descriptor: &KernelDescriptor) -> u32 {
+    let rsrc1 = descriptor.compute_pgm_rsrc1;
+    rsrc1.float_mode()
+        | u32::from(rsrc1.enable_dx10_clamp()) << 8
+        | u32::from(rsrc1.enable_ieee_mode()) << 9
+        | descriptor.compute_pgm_rsrc2.enable_exceptions() << 12
+        | u32::from(rsrc1.fp16_ovfl()) << 23
 }
 
 #[cfg(test)]
@@ -140,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    const TABLE: &str = include_str!("../../../docs/kernel-descriptor.md");
+    const TABLE: &str = include_str!("../../../../docs/kernel-descriptor.md");
 
     /// Rows of the documented table: register, first and last bit, field, what is done.
     fn rows() -> Vec<(String, u32, u32, String, String)> {
@@ -209,7 +221,7 @@ mod tests {
         assert_eq!(vgprs(&descriptor), Ok((136, 120)));
         assert_eq!(check(&descriptor), Ok(()));
         descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(34);
-        assert_eq!(vgprs(&descriptor), Err(Cause::Registers(260)));
+        assert_eq!(vgprs(&descriptor), Err(260));
         descriptor.kernel_code_properties = KernelCodeProperties::from_bits(1 << 10);
         let reason = check(&descriptor).expect_err("wave32");
         assert!(reason.contains("SHARED_VGPR_COUNT 15 in wave32"), "{reason}");

@@ -1,0 +1,34 @@
+//! Which firmware maps a chip's queues.
+
+/// The firmware that maps queues, as the driver finds it on a card of the chip.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Firmware {
+    /// The micro engine scheduler, which the kernel interface queue brings up.
+    Mes(MesFirmware),
+}
+
+impl Firmware {
+    /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
+    #[must_use]
+    pub const fn mes_version(self) -> u32 {
+        match self {
+            Self::Mes(mes) => mes.version,
+        }
+    }
+}
+
+/// A micro engine scheduler.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MesFirmware {
+    /// Layout of its frames.
+    pub frames: MesFrames,
+    /// What `CP_MES_GP3_LO` reads: version 11:0, API 23:12.
+    pub version: u32,
+}
+
+/// Layout of a scheduler's frames.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MesFrames {
+    /// `mes_v11_api_def.h`, packed to four bytes.
+    V11,
+}

@@ -1,0 +1,73 @@
+//! Page-table entries of gfx11 (`gmc_v11_0_get_vm_pde`; bits: [`belfry_abi::gpuvm`]).
+
+use belfry_abi::gpuvm::PteFlags;
+
+use crate::chip::{Entry, Page, Table};
+
+#[inline]
+pub(in crate::chip) fn table(bits: u64) -> Table {
+    let entry = PteFlags::from_bits(bits);
+    Table { address: entry.table_address(), system: entry.system() }
+}
+
+#[inline]
+pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
+    let entry = PteFlags::from_bits(bits);
+    if !entry.valid() {
+        return Entry::Absent;
+    }
+    if level != 0 && !entry.pde_pte() {
+        return Entry::Table(table(bits));
+    }
+    // Partially resident pages and translate-further tables.
+    if entry.prt() || entry.translate_further() {
+        return Entry::Unmodelled;
+    }
+    Entry::Page(Page {
+        address: entry.address(),
+        system: entry.system(),
+        readable: entry.readable(),
+        writable: entry.writeable(),
+        executable: entry.executable(),
+        fragment: entry.fragment(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use belfry_abi::gpuvm::{
+        PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_SYSTEM, PTE_TF, PTE_VALID, PTE_WRITEABLE,
+        pte_fragment,
+    };
+
+    use super::*;
+
+    #[test]
+    fn entries_above_the_last_level_are_tables_unless_they_say_otherwise() {
+        let bits = PTE_VALID | PTE_SYSTEM | PTE_READABLE | 0x1234_5000;
+        let page = Page {
+            address: 0x1234_5000,
+            system: true,
+            readable: true,
+            writable: false,
+            executable: false,
+            fragment: 0,
+        };
+        assert_eq!(entry(bits, 0), Entry::Page(page));
+        assert_eq!(entry(bits, 1), Entry::Table(Table { address: 0x1234_5000, system: true }));
+        assert_eq!(entry(bits | PDE_PTE, 1), Entry::Page(page));
+        assert_eq!(entry(bits & !PTE_VALID, 0), Entry::Absent);
+        for level in [0, 1] {
+            assert_eq!(entry(bits | PDE_PTE | PTE_PRT, level), Entry::Unmodelled);
+            assert_eq!(entry(bits | PDE_PTE | PTE_TF, level), Entry::Unmodelled);
+        }
+    }
+
+    #[test]
+    fn rights_and_fragment_are_the_page_s_own() {
+        let Entry::Page(page) = entry(PTE_VALID | PTE_WRITEABLE | PTE_EXECUTABLE | pte_fragment(9), 0) else {
+            panic!("a page")
+        };
+        assert_eq!((page.readable, page.writable, page.executable, page.fragment), (false, true, true, 9));
+    }
+}

@@ -1,0 +1,71 @@
+//! Compute units of gfx11.
+//!
+//! Sizes: LLVM `AMDGPUBaseInfo.cpp` (`getTotalNumVGPRs`, `getVGPRAllocGranule`, `getMaxWavesPerEU`,
+//! `getAddressableLocalMemorySize`).
+
+use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT, TmpringSize};
+
+use crate::chip::{QueuePlace, ShaderRules, TmpRing, WavePlace};
+
+pub(super) const RULES: ShaderRules = ShaderRules {
+    wave_slots: 16,
+    vgpr_rows: 1536,
+    vgpr_granule: 24,
+    row_lanes: 32,
+    cus: 2,
+    simds_per_cu: 2,
+    lds: 64 << 10,
+    // `GRANULATED_LDS_SIZE`.
+    lds_granule: 512,
+    groups: 32,
+    place_ids,
+    queue_ids,
+    workgroup_info,
+    ttmps,
+    tmp_ring,
+};
+
+const _: () = assert!(RULES.fits_engine());
+
+/// `HW_ID1`: WAVE_ID 4:0, SIMD_ID 9:8, WGP_ID 13:10, SA_ID 16, SE_ID 20:18. `HW_ID2`: WG_ID 20:16.
+fn place_ids(place: WavePlace) -> [u32; 2] {
+    let WavePlace { engine, array, processor, simd, slot, group } = place;
+    [slot | simd << 8 | processor << 10 | array << 16 | engine << 18, group << 16]
+}
+
+/// `HW_ID2`: QUEUE_ID 3:0, PIPE_ID 5:4, ME_ID 9:8, VM_ID 27:24.
+fn queue_ids(place: QueuePlace) -> [u32; 2] {
+    let field = |value: u8, mask: u32, shift: u32| (u32::from(value) & mask) << shift;
+    let QueuePlace { me, pipe, queue, vmid } = place;
+    [0, field(queue, 0xf, 0) | field(pipe, 3, 4) | field(me, 3, 8) | field(vmid, 0xf, 24)]
+}
+
+/// Bit 31 first wave, bits 5:0 waves of the workgroup; the ordered-append term is not used by compute.
+fn workgroup_info(wave: u32, waves: u32) -> u32 {
+    u32::from(wave == 0) << 31 | waves & 0x3f
+}
+
+/// `ttmp11` has the wave's number in its workgroup, and whether it has no scratch memory (ROCr `trap_handler.s`).
+fn ttmps(wave: u32, scratch: bool) -> [u32; 16] {
+    let mut ttmps = [0; 16];
+    ttmps[11] = wave & 0x3f | u32::from(!scratch) << 6;
+    ttmps
+}
+
+fn tmp_ring(bits: u32) -> TmpRing {
+    let size = TmpringSize::from_bits(bits);
+    TmpRing { waves: size.waves(), wave_bytes: u64::from(size.wavesize()) * TMPRING_WAVESIZE_UNIT }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_a_wave_are_in_the_fields_of_both_registers() {
+        let place = WavePlace { engine: 5, array: 1, processor: 3, simd: 2, slot: 15, group: 31 };
+        assert_eq!(place_ids(place), [5 << 18 | 1 << 16 | 3 << 10 | 2 << 8 | 15, 31 << 16]);
+        let queue = QueuePlace { me: 1, pipe: 3, queue: 7, vmid: 15 };
+        assert_eq!(queue_ids(queue), [0, 15 << 24 | 1 << 8 | 3 << 4 | 7]);
+    }
+}

@@ -1,0 +1,49 @@
+//! Entries of the interrupt ring: who they come from, and what their words hold.
+
+use belfry_abi::ih::{Client, Source};
+
+/// What a wave tells the driver through the SQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SqInterrupt {
+    /// `s_sendmsg MSG_INTERRUPT` with `M0[23:0]`.
+    Message(u32),
+    /// The same from a wave in its trap handler.
+    HandlerMessage(u32),
+    /// A wave ran into an illegal instruction (`SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST`).
+    IllegalInstruction,
+    /// A wave violated an aperture (`SQ_INTERRUPT_ERROR_TYPE_MEMVIOL`).
+    MemoryViolation,
+}
+
+/// An access that did not translate, as an entry tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFault {
+    /// Number of the page.
+    pub page: u64,
+    /// The access was a store or an atomic.
+    pub write: bool,
+    /// The page is there and does not allow the access.
+    pub permission: bool,
+}
+
+/// Form of a chip's entries, beside the 32 bytes that all of them have.
+#[derive(Clone, Copy, Debug)]
+pub struct InterruptFormat {
+    /// A packet completed and its signal has a mailbox.
+    pub cp_eop: (Client, Source),
+    /// A packet was refused.
+    pub bad_opcode: (Client, Source),
+    /// A wave tells something.
+    pub sq: (Client, Source),
+    /// An access did not translate.
+    pub page_fault: (Client, Source),
+    /// Ring id of the packet processor's entries: micro engine, pipe, queue.
+    pub cp_ring: fn(me: u8, pipe: u8, queue: u8) -> u8,
+    /// Context word 0 of a refused packet: KFD's exception code, 0 for the kernel's own queues, and the number of the
+    /// doorbell in its slice.
+    pub bad_opcode_word: fn(code: u32, doorbell: u32) -> u32,
+    /// Context words of what a wave tells.
+    pub sq_words: fn(SqInterrupt) -> [u32; 4],
+    /// Ring id and context words of an access that did not translate.
+    pub page_fault_words: fn(PageFault) -> (u8, [u32; 4]),
+}

@@ -1,0 +1,69 @@
+//! Entries of page tables: what the walker asks of them, and which format a chip has.
+
+use super::gfx1100;
+
+/// Format of a chip's page-table entries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PteFormat {
+    /// gfx11, `AMDGPU_PTE_*` without the bits of gfx12.
+    Gfx11,
+}
+
+/// A table: a root, or where an entry of a directory leads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Table {
+    /// Physical address of its first entry.
+    pub address: u64,
+    /// The address is one of system memory, not of VRAM.
+    pub system: bool,
+}
+
+/// A page or a huge page.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Page {
+    /// Physical address, not yet aligned to what the entry's level maps.
+    pub address: u64,
+    /// The address is one of system memory, not of VRAM.
+    pub system: bool,
+    /// Loads are allowed.
+    pub readable: bool,
+    /// Stores and atomics are allowed.
+    pub writable: bool,
+    /// Instruction fetch is allowed.
+    pub executable: bool,
+    /// log2 of the pages around this one that are contiguous with it.
+    pub fragment: u8,
+}
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Entry {
+    /// It maps nothing.
+    Absent,
+    /// A table of the next level.
+    Table(Table),
+    /// Memory.
+    Page(Page),
+    /// Something the format has and the model has not: no access is better than a wrong one.
+    Unmodelled,
+}
+
+impl PteFormat {
+    /// Decodes the entry of a table at a level, 0 for the last one.
+    #[inline]
+    #[must_use]
+    pub fn entry(self, bits: u64, level: u32) -> Entry {
+        match self {
+            Self::Gfx11 => gfx1100::pte::entry(bits, level),
+        }
+    }
+
+    /// Decodes `PAGE_TABLE_BASE_ADDR`.
+    #[inline]
+    #[must_use]
+    pub fn root(self, bits: u64) -> Table {
+        match self {
+            Self::Gfx11 => gfx1100::pte::table(bits),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Sizes of compute units, and how waves start in them.
+
+use belfry_isa::inst::WaveSize;
+
+/// Most SIMDs of a [processor](ShaderRules::cus): what the engine has room for.
+pub(crate) const MAX_SIMDS: usize = 4;
+/// Most compute units of one.
+pub(crate) const MAX_CUS: usize = 2;
+/// Most waves of a SIMD.
+pub(crate) const MAX_WAVE_SLOTS: u32 = 16;
+/// Most workgroups of a processor.
+pub(crate) const MAX_GROUPS: u32 = 32;
+
+/// Compute units of a generation. A processor is a work group processor, or a compute unit where there are none.
+#[derive(Clone, Copy, Debug)]
+pub struct ShaderRules {
+    /// Waves a SIMD holds.
+    pub wave_slots: u32,
+    /// Vector registers of a SIMD, in rows of [`row_lanes`](Self::row_lanes) lanes.
+    pub vgpr_rows: u32,
+    /// Unit of their allocation, in rows.
+    pub vgpr_granule: u32,
+    /// Lanes of a row.
+    pub row_lanes: u32,
+    /// Compute units of a processor.
+    pub cus: usize,
+    /// SIMDs of a compute unit.
+    pub simds_per_cu: usize,
+    /// Bytes of LDS of a compute unit, which is also the most a workgroup can have.
+    pub lds: u32,
+    /// Unit of its allocation in bytes.
+    pub lds_granule: u32,
+    /// Workgroups a processor holds.
+    pub groups: u32,
+    /// The bits of `HW_ID1` and `HW_ID2` that say where a wave is.
+    pub place_ids: fn(WavePlace) -> [u32; 2],
+    /// Those that say which queue it is of.
+    pub queue_ids: fn(QueuePlace) -> [u32; 2],
+    /// The workgroup information SGPR of a wave: its number, and how many there are in the workgroup.
+    pub workgroup_info: fn(wave: u32, waves: u32) -> u32,
+    /// Trap temporaries at the start of a wave of a process with a trap handler: its number in its workgroup, and whether
+    /// it has scratch memory.
+    pub ttmps: fn(wave: u32, scratch: bool) -> [u32; 16],
+    /// Decodes `COMPUTE_TMPRING_SIZE`.
+    pub tmp_ring: fn(u32) -> TmpRing,
+}
+
+/// Where a wave is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct WavePlace {
+    /// Shader engine.
+    pub engine: u32,
+    /// Shader array of the engine.
+    pub array: u32,
+    /// Processor of the array.
+    pub processor: u32,
+    /// SIMD of the processor.
+    pub simd: u32,
+    /// Slot of the SIMD.
+    pub slot: u32,
+    /// Workgroup of the processor.
+    pub group: u32,
+}
+
+/// Which hardware queue, and which VM context.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct QueuePlace {
+    /// Micro engine.
+    pub me: u8,
+    /// Pipe of the micro engine.
+    pub pipe: u8,
+    /// Queue of the pipe.
+    pub queue: u8,
+    /// VM context.
+    pub vmid: u8,
+}
+
+/// How much scratch memory a queue has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TmpRing {
+    /// Waves that may have scratch memory; 0 for none.
+    pub waves: u32,
+    /// Bytes of each.
+    pub wave_bytes: u64,
+}
+
+impl ShaderRules {
+    /// SIMDs of a processor.
+    #[must_use]
+    pub const fn simds(&self) -> usize {
+        self.cus * self.simds_per_cu
+    }
+
+    /// Rows of vector registers that a wave of `size` with `count` registers occupies; of those the halves of a wave64
+    /// share, each is one row of 32 lanes.
+    #[must_use]
+    pub fn allocated_vgprs(&self, size: WaveSize, count: u16, shared: u16) -> u32 {
+        let lanes = match size {
+            WaveSize::Wave32 => u32::from(count) * 32,
+            WaveSize::Wave64 => u32::from(count) * 64 + u32::from(shared) * 32,
+        };
+        lanes.div_ceil(self.row_lanes).next_multiple_of(self.vgpr_granule).max(self.vgpr_granule)
+    }
+
+    /// Whether the engine has room for such processors.
+    pub(super) const fn fits_engine(&self) -> bool {
+        self.cus >= 1
+            && self.cus <= MAX_CUS
+            && self.simds() <= MAX_SIMDS
+            && self.wave_slots <= MAX_WAVE_SLOTS
+            && self.groups <= MAX_GROUPS
+            && self.lds <= belfry_isa::exec::MAX_LDS_SIZE
+    }
+}

@@ -1,0 +1,168 @@
+//! An MQD in memory: the state of a queue that is on no hardware queue.
+
+use zerocopy::IntoBytes;
+
+use super::Hqd;
+use crate::chip::MqdLayout;
+use crate::guest_error::GuestError;
+use crate::vm::AddressSpace;
+
+const DWORDS: usize = 512;
+
+/// An MQD, as far as firmware goes by it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mqd {
+    layout: &'static MqdLayout,
+    dwords: [u32; DWORDS],
+}
+
+impl Mqd {
+    /// Reads an MQD and checks that it is one.
+    pub(crate) fn read(
+        layout: &'static MqdLayout,
+        space: &AddressSpace,
+        address: u64,
+    ) -> Result<Self, GuestError> {
+        let mqd = Self::read_unchecked(layout, space, address)?;
+        if mqd.dwords[0] != layout.header {
+            return Err(GuestError::MqdHeader);
+        }
+        let mut hqd = Hqd::new();
+        hqd.load(&mqd);
+        if hqd.pq_base() == 0 {
+            return Err(GuestError::MqdWithoutRing);
+        }
+        Ok(mqd)
+    }
+
+    /// Reads an MQD that has been checked before, whatever has become of it.
+    pub(crate) fn read_unchecked(
+        layout: &'static MqdLayout,
+        space: &AddressSpace,
+        address: u64,
+    ) -> Result<Self, GuestError> {
+        let mut dwords = [0; DWORDS];
+        space.read_bytes(address, dwords.as_mut_bytes()).map_err(|_| GuestError::MqdUnmapped)?;
+        Ok(Self { layout, dwords })
+    }
+
+    /// Writes it back; whether it is mapped.
+    pub(crate) fn write(&self, space: &AddressSpace, address: u64) -> bool {
+        space.write_bytes(address, self.dwords.as_bytes()).is_ok()
+    }
+
+    /// The registers of the hardware queue.
+    pub(crate) fn hqd(&self) -> &[u32] {
+        &self.dwords[self.layout.hqd_first..][..self.layout.hqd_dwords]
+    }
+
+    /// The registers of the hardware queue.
+    pub(crate) fn hqd_mut(&mut self) -> &mut [u32] {
+        &mut self.dwords[self.layout.hqd_first..][..self.layout.hqd_dwords]
+    }
+
+    fn quad(&self, [lo, hi]: [usize; 2]) -> u64 {
+        u64::from(self.dwords[hi]) << 32 | u64::from(self.dwords[lo])
+    }
+
+    /// Where its waves are restored from; 0 is nowhere.
+    pub(crate) fn wave_restore(&self) -> u64 {
+        self.quad(self.layout.wave_restore)
+    }
+
+    pub(crate) fn set_wave_restore(&mut self, address: u64) {
+        let [lo, hi] = self.layout.wave_restore;
+        self.dwords[lo] = address as u32;
+        self.dwords[hi] = (address >> 32) as u32;
+    }
+
+    /// Whether it has a context save area.
+    pub(crate) fn has_save_area(&self) -> bool {
+        self.dwords[self.layout.save_size] != 0 && self.quad(self.layout.save_base) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belfry_abi::mqd::ComputeMqd;
+    use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
+    use super::*;
+    use crate::chip::{PteFormat, gfx1100::GENERATION};
+    use crate::memory::Memory;
+    use crate::vm::{Root, RootKind};
+
+    const LAYOUT: &MqdLayout = &GENERATION.mqd;
+    const MQD: u64 = 0x1000;
+
+    fn space() -> AddressSpace {
+        let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
+        let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(GuestMemoryMmap::new())));
+        let kind = RootKind::Vmid0 { fb_start: 0, fb_end: (1 << 20) - 1, fb_offset: 0 };
+        let format = PteFormat::Gfx11;
+        let root = Root { base: 0, depth: 0, block_size: 9, start: 1, end: 0, kind, format };
+        AddressSpace::new(memory, root, Arc::default()).expect("valid root")
+    }
+
+    #[test]
+    fn an_mqd_survives_loading_and_saving() {
+        let space = space();
+        let mut mqd = ComputeMqd::new();
+        mqd.set_pq_base(0x7f12_3456_7800);
+        mqd.set_pq_wptr(0x1_0000_0001);
+        mqd.set_pq_rptr_report_addr(0x7f00_0000_1080);
+        mqd.cp_hqd_pq_doorbell_control = 0x800 << 2;
+        mqd.cp_hqd_pq_control = 13;
+        mqd.cp_hqd_aql_control = 1;
+        mqd.compute_pgm_rsrc1 = 77;
+        space.write(MQD, &mqd).expect("in VRAM");
+        let mut image = Mqd::read(LAYOUT, &space, MQD).expect("an MQD");
+        let mut hqd = Hqd::new();
+        hqd.load(&image);
+        assert_eq!(hqd.pq_base(), 0x7f12_3456_7800);
+        assert_eq!(hqd.pq_dwords(), Some(1 << 14));
+        assert_eq!(hqd.doorbell(), 0x800);
+        assert_eq!(hqd.rptr_report_addr(), 0x7f00_0000_1080);
+        assert!(hqd.is_aql() && !hqd.is_active());
+        hqd.set_pointers(5, 6);
+        hqd.save(&mut image);
+        assert!(image.write(&space, MQD));
+        let saved: ComputeMqd = space.read(MQD).expect("in VRAM");
+        assert_eq!((saved.cp_hqd_pq_rptr, saved.pq_wptr()), (5, 6));
+        assert_eq!((saved.pq_base(), saved.compute_pgm_rsrc1), (mqd.pq_base(), 77));
+    }
+
+    #[test]
+    fn fields_of_the_wave_state_are_where_the_driver_has_them() {
+        let space = space();
+        let mut mqd = ComputeMqd::new();
+        mqd.set_pq_base(0x1000);
+        mqd.cp_hqd_ctx_save_base_addr_hi = 7;
+        space.write(MQD, &mqd).expect("in VRAM");
+        let mut image = Mqd::read(LAYOUT, &space, MQD).expect("an MQD");
+        assert!(!image.has_save_area(), "its size is 0");
+        image.set_wave_restore(0x1_0000_0002);
+        assert_eq!(image.wave_restore(), 0x1_0000_0002);
+        assert!(image.write(&space, MQD));
+        let mut mqd: ComputeMqd = space.read(MQD).expect("in VRAM");
+        assert_eq!((mqd.compute_wave_restore_addr_lo, mqd.compute_wave_restore_addr_hi), (2, 1));
+        mqd.cp_hqd_ctx_save_size = 4096;
+        space.write(MQD, &mqd).expect("in VRAM");
+        assert!(Mqd::read(LAYOUT, &space, MQD).expect("an MQD").has_save_area());
+    }
+
+    #[test]
+    fn what_is_not_an_mqd_is_refused() {
+        let space = space();
+        for byte in [0u8, 0xff] {
+            space.write_bytes(MQD, &[byte; 2048]).expect("in VRAM");
+            assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some("the MQD has the wrong header"));
+        }
+        space.write(MQD, &ComputeMqd::new()).expect("in VRAM");
+        assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some("the MQD has no ring"));
+        let edge = (1 << 20) - 1024;
+        assert_eq!(Mqd::read(LAYOUT, &space, edge).err(), Some("MQD at an address that is not mapped"));
+    }
+}

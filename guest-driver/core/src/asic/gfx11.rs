@@ -1,0 +1,85 @@
+//! GC 11.0.0: Navi 31.
+
+mod interrupt;
+mod mes;
+mod mqd;
+mod pte;
+
+use belfry_abi::gpuvm::{PRIVATE_APERTURE_HI16, SHARED_APERTURE_HI16};
+use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_11_0_0, AMDGPU_VRAM_TYPE_GDDR6};
+use belfry_abi::pci::doorbell;
+
+use super::{Apertures, Asic, DoorbellLayout, Product, SaveArea};
+use crate::os::PAGE_SIZE;
+
+/// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).
+const SH_MEM_CONFIG: u32 = 3 << 2 | 3 << 14;
+
+pub(super) static GFX1100: Asic = Asic {
+    name: "gfx1100",
+    gc: (11, 0, 0),
+    gfx_target_version: 110_000,
+    mqd: mqd::MANAGER,
+    mes: mes::FRAMES,
+    pte: pte::FORMAT,
+    interrupt: interrupt::decode,
+    doorbells: DoorbellLayout {
+        kiq: doorbell::MES_RING1,
+        scheduler: doorbell::MES_RING0,
+        not_compute: (doorbell::FIRST_NON_CP, doorbell::LAST_NON_CP),
+    },
+    // VMIDs 8 to 15, as `gmc_v11_0_sw_init`.
+    first_kfd_vmid: 8,
+    // amdgpu keeps the first two of eight for the kernel.
+    compute_hqd_mask: 0xc,
+    // `kfd_init_apertures_v9`.
+    apertures: Apertures { lds: SHARED_APERTURE_HI16 << 48, scratch: PRIVATE_APERTURE_HI16 << 48 },
+    sh_mem_config: SH_MEM_CONFIG,
+    simds_per_cu: 2,
+    cp_queues: 8,
+    save_area,
+    // As a 7900 XTX reports them.
+    product: Product {
+        family: AMDGPU_FAMILY_GC_11_0_0,
+        fw_version: 2140,
+        sdma_fw_version: 20,
+        max_engine_clock: 2482,
+        max_memory_clock: 1249,
+        memory_type: AMDGPU_VRAM_TYPE_GDDR6,
+        memory_width: 384,
+        // Address watch mask 7 to 29, dispatch info always valid.
+        debug_prop: 0x5d7,
+    },
+};
+
+fn save_area(cus: u32) -> SaveArea {
+    let waves = cus * 32;
+    let ctl_stack_size = (40 + waves * 12 + 8).next_multiple_of(PAGE_SIZE as u32);
+    // Vector registers, scalar registers, local data share, hardware registers of each compute unit.
+    let state = cus * (0x6_0000 + 0x4000 + 0x1_0000 + 0x1000);
+    SaveArea {
+        ctl_stack_size,
+        cwsr_size: ctl_stack_size + state.next_multiple_of(PAGE_SIZE as u32),
+        debug_memory_size: (waves * 32).next_multiple_of(64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belfry_abi::kfd::aperture::{LDS_BASE_V9, SCRATCH_BASE_V9};
+
+    use super::*;
+
+    #[test]
+    fn save_area_of_the_full_chip_is_the_measured_one() {
+        let area = save_area(96);
+        assert_eq!((area.ctl_stack_size, area.cwsr_size), (40960, 46_047_232));
+        assert_eq!(area.total(area.cwsr_size), 0x2c0_2000);
+    }
+
+    #[test]
+    fn apertures_of_registers_and_of_user_space_are_the_same() {
+        assert_eq!((GFX1100.apertures.lds, GFX1100.apertures.scratch), (LDS_BASE_V9, SCRATCH_BASE_V9));
+        assert_eq!(GFX1100.apertures.sh_mem_bases(), 0x1_0002);
+    }
+}

@@ -1,0 +1,56 @@
+//! What the entries of the interrupt ring mean on gfx11 (`kfd_int_process_v11.c`).
+
+use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding};
+
+use crate::asic::Interrupt;
+
+pub(super) fn decode(entry: &IhEntry) -> Interrupt {
+    let [first, second, ..] = entry.data;
+    match (entry.client(), entry.source()) {
+        (Client::GRBM_CP, Source::CP_EOP_INTERRUPT) => Interrupt::Signal(first),
+        (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match second >> 6 & 3 {
+            sq_encoding::INST => Interrupt::Signal(first & 0xff_ffff),
+            sq_encoding::ERROR => Interrupt::ShaderError(first),
+            _ => Interrupt::Quiet,
+        },
+        (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => Interrupt::BadPacket(first),
+        (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
+            page: entry.fault_page(),
+            not_present: entry.ring() & FAULT_RING_VALID != 0,
+            write: entry.ring() & FAULT_RING_WRITE != 0,
+        },
+        _ => Interrupt::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_told_apart_by_client_source_and_encoding() {
+        let entry = |client, source, ring, data: [u32; 2]| {
+            let mut entry = IhEntry::new(client, source, ring, 8, 1);
+            entry.data[..2].copy_from_slice(&data);
+            decode(&entry)
+        };
+        let sq = |data: [u32; 2]| entry(Client::GFX, Source::SQ_INTERRUPT, 0, data);
+        assert_eq!(entry(Client::GRBM_CP, Source::CP_EOP_INTERRUPT, 0, [7, 0]), Interrupt::Signal(7));
+        assert_eq!(sq([0xff00_0009, sq_encoding::INST << 6]), Interrupt::Signal(9));
+        assert_eq!(sq([9, sq_encoding::ERROR << 6]), Interrupt::ShaderError(9));
+        assert_eq!(sq([9, sq_encoding::AUTO << 6]), Interrupt::Quiet);
+        let bad = entry(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, [5, 0]);
+        assert_eq!(bad, Interrupt::BadPacket(5));
+        let fault = |client, ring| entry(client, Source::UTCL2_FAULT, ring, [0x1234, 0x21]);
+        let page = 0x1_0000_1234;
+        assert_eq!(
+            fault(Client::UTCL2, FAULT_RING_WRITE),
+            Interrupt::PageFault { page, not_present: false, write: true }
+        );
+        assert_eq!(
+            fault(Client::GFX, FAULT_RING_VALID),
+            Interrupt::PageFault { page, not_present: true, write: false }
+        );
+        assert_eq!(entry(Client::GFX, Source::CP_EOP_INTERRUPT, 0, [0; 2]), Interrupt::Unknown);
+    }
+}

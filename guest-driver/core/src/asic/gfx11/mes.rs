@@ -1,0 +1,92 @@
+//! Frames of the scheduler's version 11 (`mes_v11_0.c`: `mes_v11_0_set_hw_resources`, `mes_v11_0_add_hw_queue`,
+//! `mes_v11_0_remove_hw_queue`).
+
+use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::mes::{
+    AddQueue, AddQueueFlags, Header, Opcode, QueryStatus, QueueType, RemoveQueue, SetHwResources,
+    api_status_offset,
+};
+use belfry_abi::regs::{Register, gc};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::asic::MesFrames;
+use crate::mes::{Frame, HardwareResources, QueueRequest};
+
+pub(super) const FRAMES: MesFrames = MesFrames { set_hw_resources, query_status, add_queue, remove_queue };
+
+/// Page-table shape and fault bits of a process's VMID: all fault bits of the reset value, depth 3, enabled.
+const VM_CONTEXT_CNTL: u32 = gc::GCVM_CONTEXT0_CNTL::RESET | 3 << 1 | 1;
+/// Quanta in units of 100 ns: 10 ms for a process, 1 ms for a gang, as amdkfd asks.
+const PROCESS_QUANTUM: u64 = 100_000;
+const GANG_QUANTUM: u64 = 10_000;
+/// `AMDGPU_MES_PRIORITY_LEVEL_NORMAL`.
+const PRIORITY_LEVEL_NORMAL: u32 = 1;
+
+/// Fills an empty frame by its layout.
+fn fill<T>(frame: &mut Frame, opcode: Opcode, fields: impl FnOnce(&mut T))
+where
+    T: FromBytes + IntoBytes + Immutable + KnownLayout,
+{
+    frame.begin(opcode.name().unwrap_or("?"), api_status_offset(opcode).unwrap_or(0));
+    let Ok((layout, _)) = T::mut_from_prefix(frame.bytes()) else { return };
+    fields(layout);
+}
+
+fn set_hw_resources(frame: &mut Frame, resources: &HardwareResources) {
+    fill(frame, Opcode::SET_HW_RSRC, |frame: &mut SetHwResources| {
+        frame.header = Header::new(Opcode::SET_HW_RSRC);
+        frame.vmid_mask_mmhub = resources.vmid_mask;
+        frame.vmid_mask_gfxhub = resources.vmid_mask;
+        frame.compute_hqd_mask[..resources.compute_pipes].fill(resources.compute_hqd_mask);
+        frame.g_sch_ctx_gpu_mc_ptr = resources.context.into();
+        frame.query_status_fence_gpu_mc_ptr = resources.query_status_fence.into();
+        frame.gc_base = resources.gc;
+        frame.mmhub_base = resources.mmhub;
+        frame.osssys_base = resources.osssys;
+        // disable_reset, use_different_vmid_compute, disable_mes_log, enable_reg_active_poll,
+        // enable_level_process_quantum_check, as amdgpu sets them.
+        frame.flags = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;
+        frame.oversubscription_timer = 50;
+    });
+}
+
+fn query_status(frame: &mut Frame) {
+    fill(frame, Opcode::QUERY_SCHEDULER_STATUS, |frame: &mut QueryStatus| {
+        frame.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
+    });
+}
+
+fn add_queue(frame: &mut Frame, queue: &QueueRequest) {
+    fill(frame, Opcode::ADD_QUEUE, |frame: &mut AddQueue| {
+        frame.header = Header::new(Opcode::ADD_QUEUE);
+        frame.process_id = u32::from(queue.pasid);
+        frame.page_table_base_addr = queue.root.into();
+        frame.process_va_start = 0.into();
+        frame.process_va_end = ((1u64 << 36) - 1).into();
+        frame.process_quantum = PROCESS_QUANTUM.into();
+        frame.process_context_addr = queue.process_context.into();
+        frame.gang_quantum = GANG_QUANTUM.into();
+        frame.gang_context_addr = queue.gang_context.into();
+        frame.inprocess_gang_priority = queue.priority;
+        frame.gang_global_priority_level = PRIORITY_LEVEL_NORMAL;
+        frame.doorbell_offset = queue.doorbell;
+        frame.mqd_addr = queue.mqd.into();
+        frame.wptr_addr = queue.wptr.into();
+        frame.queue_type = QueueType::COMPUTE.0;
+        frame.gds_size = queue.ring_dwords;
+        frame.trap_handler_addr = queue.trap_handler.into();
+        frame.tma_addr = queue.trap_memory.into();
+        frame.vm_context_cntl = VM_CONTEXT_CNTL;
+        frame.alignment_mode_setting = super::SH_MEM_CONFIG;
+        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+        frame.flags.set(AddQueueFlags::EXCLUSIVELY_SCHEDULED, queue.gws);
+    });
+}
+
+fn remove_queue(frame: &mut Frame, doorbell: DoorbellIndex, gang: u64) {
+    fill(frame, Opcode::REMOVE_QUEUE, |frame: &mut RemoveQueue| {
+        frame.header = Header::new(Opcode::REMOVE_QUEUE);
+        frame.doorbell_offset = doorbell;
+        frame.gang_context_addr = gang.into();
+    });
+}

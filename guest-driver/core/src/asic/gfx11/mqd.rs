@@ -1,0 +1,198 @@
+//! MQDs of gfx11 (`kfd_mqd_manager_v11.c`, `gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`).
+
+use belfry_abi::mqd::{ComputeMqd, HEADER};
+use belfry_abi::regs::{Register, gc};
+
+use crate::asic::{KernelRing, MqdManager, UserQueue, UserRing};
+use crate::discovery::Config;
+use crate::errno::{Errno, Result};
+use crate::mqd::Image;
+
+/// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
+const TRAP_PRESENT: u32 = 1 << 6;
+
+pub(super) const MANAGER: MqdManager = MqdManager { init, update, set_cus, spread_cu_mask, init_kernel };
+
+fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
+    let &UserQueue { mqd: base, args, doorbell: index, trap } = queue;
+    let mqd = image.mqd()?;
+    mqd.header = HEADER;
+    mqd.compute_pipelinestat_enable = 1;
+    set_engines(mqd, &[u32::MAX; 8]);
+    // Preload request, preload size 0x55.
+    mqd.cp_hqd_persistent_state = 1 | 0x55 << 8;
+    // PRIV_STATE
+    mqd.cp_mqd_control = 1 << 8;
+    mqd.set_mqd_base(base);
+    // Quantum enabled, scale 1, duration 1.
+    mqd.cp_hqd_quantum = 1 | 1 << 4 | 1 << 8;
+    // Queue debugging enabled, PCIe atomics work.
+    mqd.cp_hqd_hq_status0 = 1 << 14 | 1 << 29;
+    mqd.cp_hqd_aql_control = 1;
+    if trap {
+        mqd.compute_pgm_rsrc2 |= TRAP_PRESENT;
+    }
+    if args.ctx_save_restore_address != 0 {
+        // Context switches within a queue.
+        mqd.cp_hqd_persistent_state |= 1 << 28;
+        mqd.cp_hqd_ctx_save_base_addr_lo = args.ctx_save_restore_address as u32;
+        mqd.cp_hqd_ctx_save_base_addr_hi = (args.ctx_save_restore_address >> 32) as u32;
+        mqd.cp_hqd_ctx_save_size = args.ctx_save_restore_size;
+        mqd.cp_hqd_cntl_stack_size = args.ctl_stack_size;
+        mqd.cp_hqd_cntl_stack_offset = args.ctl_stack_size;
+        mqd.cp_hqd_wg_state_offset = args.ctl_stack_size;
+    }
+    mqd.set_pq_rptr_report_addr(args.read_pointer_address);
+    mqd.set_pq_wptr_poll_addr(args.write_pointer_address);
+    let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
+    doorbell.set_doorbell_offset(index.dwords());
+    doorbell.set_doorbell_bif_drop(true);
+    mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
+    mqd.queue_doorbell_id[0] = index.dwords();
+    // MIN_IB_AVAIL_SIZE
+    mqd.cp_hqd_ib_control = 3 << 20;
+    if args.eop_buffer_address != 0 {
+        mqd.set_eop_base(args.eop_buffer_address);
+        mqd.cp_hqd_eop_control = ((args.eop_buffer_size / 4).ilog2() - 1).min(0xa);
+    }
+    Ok(())
+}
+
+fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
+    let &UserRing { base, size, priority } = ring;
+    let mqd = image.mqd()?;
+    let mut control = gc::CP_HQD_PQ_CONTROL(0);
+    control.set_rptr_block_size(5);
+    control.set_queue_size((size / 4).ilog2() - 1);
+    control.set_no_update_rptr(true);
+    control.set_slot_based_wptr(2);
+    control.set_queue_full_en(true);
+    mqd.cp_hqd_pq_control = control.bits();
+    mqd.set_pq_base(base);
+    // `pipe_priority_map` of `kfd_mqd_manager.c`.
+    mqd.cp_hqd_pipe_priority = match priority {
+        0..=6 => 0,
+        7..=10 => 1,
+        _ => 2,
+    };
+    mqd.cp_hqd_queue_priority = priority;
+    Ok(())
+}
+
+fn set_cus(image: &mut Image, engines: &[u32; 8]) -> Result<()> {
+    set_engines(image.mqd()?, engines);
+    Ok(())
+}
+
+fn set_engines(mqd: &mut ComputeMqd, engines: &[u32; 8]) {
+    mqd.compute_static_thread_mgmt_se0 = engines[0];
+    mqd.compute_static_thread_mgmt_se1 = engines[1];
+    mqd.compute_static_thread_mgmt_se2 = engines[2];
+    mqd.compute_static_thread_mgmt_se3 = engines[3];
+    mqd.compute_static_thread_mgmt_se4 = engines[4];
+    mqd.compute_static_thread_mgmt_se5 = engines[5];
+    mqd.compute_static_thread_mgmt_se6 = engines[6];
+    mqd.compute_static_thread_mgmt_se7 = engines[7];
+}
+
+/// Deals the pairs of a CU mask of `bits` bits out to shader arrays, engine by engine, then array by array
+/// (`mqd_symmetrically_map_cu_mask`, gfx10 and later). A pair is a work group processor, and on or off as a whole.
+fn spread_cu_mask(config: &Config, bits: u32, mask: &[u32]) -> Result<[u32; 8]> {
+    let pair = |index: u32| mask.get(index as usize / 32).map_or(0, |word| word >> (index % 32) & 3);
+    if (0..bits).step_by(2).any(|index| matches!(pair(index), 1 | 2)) {
+        return Err(Errno::EINVAL);
+    }
+    let mut engines = [0u32; 8];
+    let mut next = 0;
+    for cu in (0..16).step_by(2) {
+        for array in 0..config.arrays_per_engine.min(2) {
+            for engine in 0..config.shader_engines.min(8) {
+                let place = engine * config.arrays_per_engine + array;
+                let present = config.cu_bitmap.get(place as usize).map_or(0, |bitmap| bitmap.count_ones());
+                if present <= cu {
+                    continue;
+                }
+                if next >= bits {
+                    return Ok(engines);
+                }
+                engines[engine as usize] |= pair(next) << (cu + array * 16);
+                next += 2;
+            }
+        }
+    }
+    Ok(engines)
+}
+
+fn init_kernel(image: &mut Image, ring: &KernelRing) -> Result<()> {
+    let mqd = image.mqd()?;
+    mqd.header = HEADER;
+    mqd.set_mqd_base(ring.mqd);
+    mqd.set_pq_base(ring.base);
+    mqd.set_pq_rptr_report_addr(ring.rptr);
+    mqd.set_pq_wptr_poll_addr(ring.wptr);
+    mqd.set_eop_base(ring.eop);
+    mqd.cp_hqd_eop_control = (ring.eop_size / 4).ilog2() - 1;
+    // PRIV_STATE
+    mqd.cp_mqd_control = 1 << 8;
+    mqd.cp_hqd_persistent_state = 0x55 << 8;
+    mqd.cp_hqd_ib_control = 3 << 20;
+    let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
+    doorbell.set_doorbell_offset(ring.doorbell.dwords());
+    doorbell.set_doorbell_en(true);
+    mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
+    let mut control = gc::CP_HQD_PQ_CONTROL(0);
+    control.set_queue_size((ring.size / 4).ilog2() - 1);
+    control.set_rptr_block_size(9);
+    control.set_priv_state(true);
+    control.set_kmd_queue(true);
+    mqd.cp_hqd_pq_control = control.bits();
+    mqd.cp_hqd_active = 1;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use belfry_abi::kfd::queue::CreateQueueArgs;
+
+    use belfry_abi::doorbell::DoorbellIndex;
+
+    use super::*;
+
+    #[test]
+    fn mask_bits_alternate_between_engines_before_they_fill_one() {
+        let config = Config {
+            shader_engines: 2,
+            arrays_per_engine: 1,
+            cus_per_array: 4,
+            cu_bitmap: vec![0xf, 0x3],
+            ..Config::default()
+        };
+        // Three pairs exist; the second one is off.
+        let engines = spread_cu_mask(&config, 32, &[!0b1100]).unwrap();
+        assert_eq!(engines[..3], [0xf, 0, 0]);
+        assert_eq!(spread_cu_mask(&config, 2, &[3]).unwrap()[..2], [3, 0]);
+        assert_eq!(spread_cu_mask(&config, 32, &[0b1101]), Err(Errno::EINVAL), "half a processor");
+    }
+
+    #[test]
+    fn an_update_leaves_the_saved_pointers_alone() {
+        let mut image = Image::zeroed().unwrap();
+        let args =
+            CreateQueueArgs { eop_buffer_address: 0x2000, eop_buffer_size: 4096, ..Default::default() };
+        init(
+            &mut image,
+            &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3), trap: true },
+        )
+        .unwrap();
+        let mqd = image.mqd().unwrap();
+        mqd.set_pq_wptr(77);
+        mqd.cp_hqd_pq_rptr = 55;
+        update(&mut image, &UserRing { base: 0x7000, size: 4096, priority: 15 }).unwrap();
+        let mqd = image.mqd().unwrap();
+        assert_eq!((mqd.pq_wptr(), mqd.cp_hqd_pq_rptr, mqd.pq_base()), (77, 55, 0x7000));
+        assert_eq!(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control).queue_size(), 9);
+        assert_eq!((mqd.header, mqd.mqd_base(), mqd.eop_base()), (HEADER, 0x1000, 0x2000));
+    }
+}

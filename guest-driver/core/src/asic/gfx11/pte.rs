@@ -1,0 +1,38 @@
+//! Page-table entries of gfx11 (`gmc_v11_0_get_vm_pte`; bits: [`belfry_abi::gpuvm`]).
+
+use belfry_abi::gpuvm::{
+    MTYPE_NC, MTYPE_UC, PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID,
+    PTE_WRITEABLE, pte_mtype,
+};
+
+use crate::asic::{PageRights, PteFormat};
+
+pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PDE_PTE, table: PTE_VALID };
+
+fn page(rights: PageRights) -> u64 {
+    let mut bits = PTE_VALID | PTE_READABLE;
+    if rights.writable {
+        bits |= PTE_WRITEABLE;
+    }
+    if rights.executable {
+        bits |= PTE_EXECUTABLE;
+    }
+    if rights.system {
+        bits |= PTE_SYSTEM | PTE_SNOOPED;
+    }
+    bits | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_those_of_the_rights() {
+        let none = PageRights { writable: false, executable: false, system: false, uncached: false };
+        assert_eq!(page(none), 0x21);
+        assert_eq!(page(PageRights { writable: true, executable: true, ..none }), 0x71);
+        assert_eq!(page(PageRights { system: true, ..none }), 0x27);
+        assert_eq!(page(PageRights { uncached: true, ..none }), 3 << 48 | 0x21);
+    }
+}

@@ -1,0 +1,221 @@
+//! What differs between GPUs: constants of a generation live nowhere else.
+//!
+//! An [`Asic`] is a table of constants and functions, chosen once by the version of the graphics core that the discovery
+//! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. Whoever has the device's `Hw` has it.
+
+mod gfx11;
+
+use core::fmt;
+
+use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::ih::IhEntry;
+use belfry_abi::kfd::queue::CreateQueueArgs;
+
+use crate::discovery::Config;
+use crate::errno::Result;
+use crate::mes::{Frame, HardwareResources, QueueRequest};
+use crate::mqd::Image;
+
+/// IP version of a graphics core: major, minor, revision.
+pub(crate) type GcVersion = (u8, u8, u8);
+
+/// One kind of GPU.
+pub(crate) struct Asic {
+    /// The instruction set's name.
+    pub(crate) name: &'static str,
+    /// Its graphics core.
+    pub(crate) gc: GcVersion,
+    /// The same as user space is told: major * 10000 + minor * 100 + stepping.
+    pub(crate) gfx_target_version: u32,
+    /// Contents of MQDs.
+    pub(crate) mqd: MqdManager,
+    /// Frames of the scheduler's firmware.
+    pub(crate) mes: MesFrames,
+    /// Entries of page tables.
+    pub(crate) pte: PteFormat,
+    /// What the entries of the interrupt ring mean.
+    pub(crate) interrupt: fn(&IhEntry) -> Interrupt,
+    /// Who has which doorbells.
+    pub(crate) doorbells: DoorbellLayout,
+    /// First VMID of processes; they have all from there on.
+    pub(crate) first_kfd_vmid: u32,
+    /// Hardware queues of each compute pipe that the scheduler may use.
+    pub(crate) compute_hqd_mask: u32,
+    /// Apertures of local and of scratch memory in a process's addresses.
+    pub(crate) apertures: Apertures,
+    /// `SH_MEM_CONFIG` of every VMID.
+    pub(crate) sh_mem_config: u32,
+    /// SIMDs of a compute unit.
+    pub(crate) simds_per_cu: u32,
+    /// Compute queues of the hardware that user space is told of (`num_cp_queues`).
+    pub(crate) cp_queues: u32,
+    /// Sizes of a queue's context save area with this many compute units.
+    pub(crate) save_area: fn(cus: u32) -> SaveArea,
+    /// What it is said to be made of.
+    pub(crate) product: Product,
+}
+
+/// Fills MQDs (`struct mqd_manager`).
+pub(crate) struct MqdManager {
+    /// Fills the MQD of a new queue, without what `update` writes (`init_mqd`).
+    pub(crate) init: fn(&mut Image, &UserQueue<'_>) -> Result<()>,
+    /// Fills what UPDATE_QUEUE may change (`update_mqd`).
+    pub(crate) update: fn(&mut Image, &UserRing) -> Result<()>,
+    /// Sets the compute units of each shader engine the queue may use.
+    pub(crate) set_cus: fn(&mut Image, &[u32; 8]) -> Result<()>,
+    /// Deals the bits of a CU mask out to the shader engines; `EINVAL` for a mask the chip cannot follow.
+    pub(crate) spread_cu_mask: fn(&Config, bits: u32, mask: &[u32]) -> Result<[u32; 8]>,
+    /// Fills the MQD of a ring of the kernel's own.
+    pub(crate) init_kernel: fn(&mut Image, &KernelRing) -> Result<()>,
+}
+
+/// A new queue of a process.
+pub(crate) struct UserQueue<'a> {
+    /// GPU address of the MQD.
+    pub(crate) mqd: u64,
+    pub(crate) args: &'a CreateQueueArgs,
+    pub(crate) doorbell: DoorbellIndex,
+    /// The process has a trap handler.
+    pub(crate) trap: bool,
+}
+
+/// The ring of a queue of a process.
+pub(crate) struct UserRing {
+    pub(crate) base: u64,
+    /// Bytes, a power of two of at least 8.
+    pub(crate) size: u32,
+    pub(crate) priority: u32,
+}
+
+/// A ring of the kernel's own: GPU addresses in VMID 0, sizes in bytes.
+pub(crate) struct KernelRing {
+    pub(crate) mqd: u64,
+    pub(crate) base: u64,
+    pub(crate) size: u32,
+    pub(crate) rptr: u64,
+    pub(crate) wptr: u64,
+    pub(crate) eop: u64,
+    pub(crate) eop_size: u32,
+    pub(crate) doorbell: DoorbellIndex,
+}
+
+/// Fills frames of the micro engine scheduler.
+pub(crate) struct MesFrames {
+    pub(crate) set_hw_resources: fn(&mut Frame, &HardwareResources),
+    pub(crate) query_status: fn(&mut Frame),
+    pub(crate) add_queue: fn(&mut Frame, &QueueRequest),
+    /// By the doorbell and the gang's context.
+    pub(crate) remove_queue: fn(&mut Frame, doorbell: DoorbellIndex, gang: u64),
+}
+
+/// Form of page-table entries.
+pub(crate) struct PteFormat {
+    /// Bits of a page's entry, without its address.
+    pub(crate) page: fn(PageRights) -> u64,
+    /// Added to those for a huge page above the last level.
+    pub(crate) huge: u64,
+    /// Bits of an entry that leads to a table in VRAM, and of a root.
+    pub(crate) table: u64,
+}
+
+/// What a page allows, and where it is.
+#[derive(Clone, Copy)]
+pub(crate) struct PageRights {
+    pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    /// It is in system memory.
+    pub(crate) system: bool,
+    /// Caches of the GPU do not keep it.
+    pub(crate) uncached: bool,
+}
+
+/// What an interrupt tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// A signal's event, by the bits of its number that the entry has.
+    Signal(u32),
+    /// A wave stopped because of an error; the context word says which.
+    ShaderError(u32),
+    /// A packet was refused; the context word has doorbell and code.
+    BadPacket(u32),
+    /// An access of the GPU did not translate.
+    PageFault { page: u64, not_present: bool, write: bool },
+    /// Something there is nothing to do about.
+    Quiet,
+    /// Nothing the driver knows.
+    Unknown,
+}
+
+/// Doorbells, in 64-bit ones from the start of their slice.
+pub(crate) struct DoorbellLayout {
+    /// The kernel interface queue, in the kernel's slice.
+    pub(crate) kiq: DoorbellIndex,
+    /// The scheduler's ring, in the kernel's slice.
+    pub(crate) scheduler: DoorbellIndex,
+    /// First and last that are not for compute queues, in every half of every slice.
+    pub(crate) not_compute: (u32, u32),
+}
+
+/// Bases of the apertures of a process.
+pub(crate) struct Apertures {
+    /// Local data share.
+    pub(crate) lds: u64,
+    /// Scratch memory.
+    pub(crate) scratch: u64,
+}
+
+impl Apertures {
+    /// `SH_MEM_BASES`: shared (LDS) aperture in the upper half, private (scratch) in the lower.
+    pub(crate) const fn sh_mem_bases(&self) -> u32 {
+        ((self.lds >> 48) << 16 | self.scratch >> 48) as u32
+    }
+}
+
+/// Sizes of a queue's context save area (`kfd_queue_ctx_save_restore_size`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SaveArea {
+    pub(crate) ctl_stack_size: u32,
+    pub(crate) cwsr_size: u32,
+    pub(crate) debug_memory_size: u32,
+}
+
+/// What a card says of itself beside what its tables say.
+pub(crate) struct Product {
+    /// Family of chips (`AMDGPU_FAMILY_*`).
+    pub(crate) family: u32,
+    /// Versions of the compute firmware and of the SDMA firmware.
+    pub(crate) fw_version: u32,
+    pub(crate) sdma_fw_version: u32,
+    /// MHz of the shader clock and of the memory.
+    pub(crate) max_engine_clock: u32,
+    pub(crate) max_memory_clock: u32,
+    /// Kind of the memory (`AMDGPU_VRAM_TYPE_*`), and bits of its bus.
+    pub(crate) memory_type: u32,
+    pub(crate) memory_width: u32,
+    /// Bits of the debugger's properties (`debug_prop`).
+    pub(crate) debug_prop: u32,
+}
+
+/// Every kind the driver knows.
+const ASICS: &[&Asic] = &[&gfx11::GFX1100];
+
+/// What to do with a graphics core of this version, if the driver knows it.
+pub(crate) fn find(gc: GcVersion) -> Option<&'static Asic> {
+    ASICS.iter().find(|asic| asic.gc == gc).copied()
+}
+
+/// The versions the driver knows, for a log line.
+pub(crate) struct Known;
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Asic { gc: (major, minor, revision), name, .. }) in ASICS.iter().enumerate() {
+            write!(f, "{}{major}.{minor}.{revision} ({name})", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// What tests take that are about no GPU in particular.
+#[cfg(test)]
+pub(crate) const ANY: &Asic = &gfx11::GFX1100;
