@@ -123,7 +123,7 @@ mod tests {
         hqd.load(&image);
         assert_eq!(hqd.pq_base(), 0x7f12_3456_7800);
         assert_eq!(hqd.pq_dwords(), Some(1 << 14));
-        assert_eq!(hqd.doorbell(), 0x800);
+        assert_eq!(hqd.doorbell().dwords(), 0x800);
         assert_eq!(hqd.rptr_report_addr(), 0x7f00_0000_1080);
         assert!(hqd.is_aql() && !hqd.is_active());
         hqd.set_pointers(5, 6);
@@ -158,11 +158,11 @@ mod tests {
         let space = space();
         for byte in [0u8, 0xff] {
             space.write_bytes(MQD, &[byte; 2048]).expect("in VRAM");
-            assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some("the MQD has the wrong header"));
+            assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some(GuestError::MqdHeader));
         }
         space.write(MQD, &ComputeMqd::new()).expect("in VRAM");
-        assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some("the MQD has no ring"));
+        assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some(GuestError::MqdWithoutRing));
         let edge = (1 << 20) - 1024;
-        assert_eq!(Mqd::read(LAYOUT, &space, edge).err(), Some("MQD at an address that is not mapped"));
+        assert_eq!(Mqd::read(LAYOUT, &space, edge).err(), Some(GuestError::MqdUnmapped));
     }
 }
