@@ -12,7 +12,7 @@
 //! - **GEM object**: the operating system's handle of a buffer object, the thing that can be mapped through the render
 //!   node.
 
-use belfry_abi::doorbell::DoorbellOffset;
+pub use belfry_abi::doorbell::DoorbellOffset;
 
 use alloc::sync::Arc;
 use core::fmt;

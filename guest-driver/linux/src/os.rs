@@ -4,9 +4,10 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 
-use belfry_abi::doorbell::DoorbellOffset;
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LockRank, LogLevel, Os, ProcessKey, Work};
+use belfry_kfd_core::os::{
+    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os, ProcessKey, Work,
+};
 
 use crate::ffi;
 use crate::files::{File, Object};
