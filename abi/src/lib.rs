@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aql;
+pub mod doorbell;
 pub mod gpuvm;
 pub mod ih;
 pub mod kernel_descriptor;

@@ -46,26 +46,28 @@ pub const DOORBELL_SIZE: u64 = 8;
 /// Bytes of a process's doorbell slice: two pages, 1024 doorbells.
 pub const DOORBELL_SLICE_SIZE: u64 = 8192;
 
-/// Doorbell indices of the kernel's own slice, in 64-bit doorbells (`AMDGPU_NAVI10_DOORBELL_*`).
+/// Doorbells of the kernel's own slice (`AMDGPU_NAVI10_DOORBELL_*`, in units of 64 bits).
 pub mod doorbell {
+    use crate::doorbell::DoorbellIndex;
+
     /// `KIQ`.
-    pub const KIQ: u32 = 0x000;
+    pub const KIQ: DoorbellIndex = DoorbellIndex::of_number(0x000);
     /// `MEC_RING0`; seven more follow.
-    pub const MEC_RING0: u32 = 0x003;
+    pub const MEC_RING0: DoorbellIndex = DoorbellIndex::of_number(0x003);
     /// `MES_RING0`: the scheduler's ring.
-    pub const MES_RING0: u32 = 0x00b;
+    pub const MES_RING0: DoorbellIndex = DoorbellIndex::of_number(0x00b);
     /// `MES_RING1`: the KIQ when the scheduler is in use.
-    pub const MES_RING1: u32 = 0x00c;
+    pub const MES_RING1: DoorbellIndex = DoorbellIndex::of_number(0x00c);
     /// `GFX_RING0`.
-    pub const GFX_RING0: u32 = 0x08b;
+    pub const GFX_RING0: DoorbellIndex = DoorbellIndex::of_number(0x08b);
     /// `sDMA_ENGINE0`.
-    pub const SDMA_ENGINE0: u32 = 0x100;
+    pub const SDMA_ENGINE0: DoorbellIndex = DoorbellIndex::of_number(0x100);
     /// `sDMA_ENGINE1`.
-    pub const SDMA_ENGINE1: u32 = 0x10a;
+    pub const SDMA_ENGINE1: DoorbellIndex = DoorbellIndex::of_number(0x10a);
     /// `IH`: the read pointer of interrupt ring 0, in bytes, 32 bits wide.
-    pub const IH: u32 = 0x178;
-    /// First doorbell of a slice that is not for compute queues (`FIRST_NON_CP`).
+    pub const IH: DoorbellIndex = DoorbellIndex::of_number(0x178);
+    /// Number of the first doorbell of a slice that is not for compute queues (`FIRST_NON_CP`).
     pub const FIRST_NON_CP: u32 = 0x100;
-    /// Last doorbell of a slice that is not for compute queues (`LAST_NON_CP`).
+    /// Number of the last doorbell of a slice that is not for compute queues (`LAST_NON_CP`).
     pub const LAST_NON_CP: u32 = 0x18f;
 }

@@ -1,12 +1,16 @@
 //! The device's thread: serves the firmware whenever there is something to do, and sleeps when there is not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::firmware::{FirmwareScheduler, Served, Turn};
 use crate::interrupt::Interrupts;
+use crate::lock::{Mutex, MutexGuard, rank};
+use crate::pci::SharedControl;
 use crate::stats::{Counters, count};
 use crate::threads::{Wake, patience};
 
@@ -47,6 +51,8 @@ fn wait(wake: &Wake, turn: Turn) {
 
 /// What the thread looks at beside the firmware.
 pub(crate) struct RunnerPorts {
+    /// What the command register says.
+    pub(crate) control: Arc<SharedControl>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) doorbells: Arc<Doorbells>,
     pub(crate) watch: Arc<DoorbellWatch>,
@@ -56,14 +62,37 @@ pub(crate) struct RunnerPorts {
     pub(crate) polls: bool,
 }
 
+/// Whether the firmware is served, and with it whether queues and waves may run.
+///
+/// | from | to | by |
+/// | --- | --- | --- |
+/// | serving | held | a pass, or a write of the command register, that finds the function no longer bus master |
+/// | held | serving | a pass that finds it bus master again |
+/// | serving, held | paused | [`Runner::pause`] |
+/// | paused | held | [`Runner::unpause`]; the pass that follows goes on from there |
+/// | any | stopped | [`Runner::stop`] |
+///
+/// A reset leaves the mode as it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Mode {
+    /// Passes serve, waves run.
+    Serving,
+    /// Waves are kept where they are, as the function may not touch memory.
+    Held,
+    /// The same, as the host wants it.
+    Paused,
+    /// Every queue is gone, and none comes any more.
+    Stopped,
+}
+
 /// What the thread works on.
 struct State {
     firmware: Box<dyn FirmwareScheduler>,
-    paused: bool,
-    held: bool,
-    /// No pass begins any more.
-    stopped: bool,
+    mode: Mode,
     look: Interval,
+    /// Passes are left to callers: the thread ends.
+    #[cfg(any(test, fuzzing))]
+    on_caller: bool,
 }
 
 /// A thread's wish for the lock, over when dropped, also by a panic.
@@ -84,7 +113,7 @@ impl Drop for Visit<'_> {
 
 /// The firmware, and the lock that resets and pauses take.
 pub(crate) struct Runner {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Runner>,
     /// Threads that want the lock: the device's thread lets them pass.
     visitors: AtomicUsize,
     ports: RunnerPorts,
@@ -98,7 +127,13 @@ impl std::fmt::Debug for Runner {
 
 impl Runner {
     pub(crate) fn new(firmware: Box<dyn FirmwareScheduler>, ports: RunnerPorts) -> Self {
-        let state = State { firmware, paused: false, held: false, stopped: false, look: Interval::default() };
+        let state = State {
+            firmware,
+            mode: Mode::Serving,
+            look: Interval::default(),
+            #[cfg(any(test, fuzzing))]
+            on_caller: false,
+        };
         Self { state: Mutex::new(state), visitors: AtomicUsize::new(0), ports }
     }
 
@@ -109,7 +144,7 @@ impl Runner {
                 std::thread::yield_now();
             }
             let mut state = self.lock();
-            if state.stopped {
+            if state.ends_thread() {
                 return;
             }
             let turn = state.pass(&self.ports);
@@ -119,7 +154,7 @@ impl Runner {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Runner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,9 +165,9 @@ impl Runner {
 
     /// Serves the queue of a doorbell on the calling thread; `false` if that is for the device's thread to do, or to go on
     /// with.
-    pub(crate) fn serve(&self, doorbell: u32) -> bool {
+    pub(crate) fn serve(&self, doorbell: DoorbellIndex) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        if state.paused || state.held || !self.ports.interrupts.bus_master() {
+        if state.mode != Mode::Serving || !self.ports.control.bus_master() {
             return false;
         }
         for _ in 0..LOOKS {
@@ -156,18 +191,21 @@ impl Runner {
     pub(crate) fn reset(&self, between: impl FnOnce()) {
         self.visit(|state| {
             state.firmware.reset();
-            state.held = false;
             between();
         });
         self.ports.wake.wake();
     }
 
-    /// Stops serving and holds waves, or goes on.
-    pub(crate) fn pause(&self, paused: bool) {
+    /// Stops serving and holds waves.
+    pub(crate) fn pause(&self) {
+        self.enter(Mode::Paused);
+    }
+
+    /// Undoes [`Self::pause`].
+    pub(crate) fn unpause(&self) {
         self.visit(|state| {
-            state.paused = paused;
-            if paused {
-                state.hold(true);
+            if state.mode == Mode::Paused {
+                state.enter(Mode::Held);
             }
         });
         self.ports.wake.wake();
@@ -175,7 +213,16 @@ impl Runner {
 
     /// Returns once nothing is served any more because the function may not touch memory.
     pub(crate) fn hold(&self) {
-        self.visit(|state| state.hold(true));
+        self.visit(|state| {
+            if state.mode == Mode::Serving {
+                state.enter(Mode::Held);
+            }
+        });
+        self.ports.wake.wake();
+    }
+
+    fn enter(&self, mode: Mode) {
+        self.visit(|state| state.enter(mode));
         self.ports.wake.wake();
     }
 
@@ -187,10 +234,13 @@ impl Runner {
 
     /// Lets the thread end. No pass begins afterwards, which would find the kernel's rings still active.
     pub(crate) fn stop(&self) {
-        self.visit(|state| {
-            state.stopped = true;
-            state.firmware.reset();
-        });
+        self.enter(Mode::Stopped);
+    }
+
+    /// Lets the thread end, and leaves passes to callers.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn serve_on_caller(&self) {
+        self.visit(|state| state.on_caller = true);
         self.ports.wake.wake();
     }
 }
@@ -200,22 +250,35 @@ impl State {
         if let Some(offset) = ports.interrupts.rptr_doorbell().filter(|_| ports.polls) {
             ports.interrupts.set_rptr(ports.doorbells.load32(offset));
         }
-        if self.paused || !ports.interrupts.bus_master() {
-            self.hold(true);
+        if matches!(self.mode, Mode::Serving | Mode::Held) {
+            self.enter(if ports.control.bus_master() { Mode::Serving } else { Mode::Held });
+        }
+        if self.mode != Mode::Serving {
             return Turn::WhenWoken;
         }
-        self.hold(false);
         let turn = self.firmware.pass();
         let interval = self.look.next(ports.watch.activity());
         if ports.polls && self.firmware.listens() { turn.min(Turn::After(interval)) } else { turn }
     }
 
-    /// Waves stop where they are while the function may not touch memory.
-    fn hold(&mut self, held: bool) {
-        if self.held != held {
-            self.held = held;
-            self.firmware.hold(held);
+    /// Goes to another mode: queues and waves run in one of them alone.
+    fn enter(&mut self, mode: Mode) {
+        match (self.mode, mode) {
+            (Mode::Stopped, _) => return,
+            (_, Mode::Stopped) => self.firmware.reset(),
+            (Mode::Serving, Mode::Held | Mode::Paused) => self.firmware.hold(true),
+            (Mode::Held | Mode::Paused, Mode::Serving) => self.firmware.hold(false),
+            (Mode::Serving, Mode::Serving) | (Mode::Held | Mode::Paused, Mode::Held | Mode::Paused) => {}
         }
+        self.mode = mode;
+    }
+
+    fn ends_thread(&self) -> bool {
+        #[cfg(any(test, fuzzing))]
+        if self.on_caller {
+            return true;
+        }
+        self.mode == Mode::Stopped
     }
 }
 

@@ -1,8 +1,11 @@
 //! Counters of what the device did.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::guest_error::GuestError;
+use crate::lock::{Mutex, rank};
 
 /// A snapshot of the counters since the device was made; resets do not clear them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -49,7 +52,7 @@ pub struct Stats {
     /// Page table walks.
     pub page_walks: u64,
     /// Named errors a guest caused, with how often: malformed frames, refused queues, faults.
-    pub errors: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<GuestError, u64>,
 }
 
 /// The live counters of the front end.
@@ -70,8 +73,8 @@ pub(crate) struct Counters {
     pub(crate) ih_lost: AtomicU64,
     pub(crate) interrupts: AtomicU64,
     pub(crate) resets: AtomicU64,
-    errors: Mutex<BTreeMap<&'static str, u64>>,
-    unmodelled: Mutex<BTreeMap<&'static str, u64>>,
+    errors: Mutex<BTreeMap<GuestError, u64>, rank::Counters>,
+    unmodelled: Mutex<BTreeMap<&'static str, u64>, rank::Counters>,
 }
 
 /// Adds one.
@@ -79,7 +82,11 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn tally(counts: &Mutex<BTreeMap<&'static str, u64>>, name: &'static str, details: std::fmt::Arguments<'_>) {
+fn tally<N: Copy + Ord + std::fmt::Display>(
+    counts: &Mutex<BTreeMap<N, u64>, rank::Counters>,
+    name: N,
+    details: std::fmt::Arguments<'_>,
+) {
     let seen = {
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = counts.entry(name).or_insert(0);
@@ -93,8 +100,8 @@ fn tally(counts: &Mutex<BTreeMap<&'static str, u64>>, name: &'static str, detail
 
 impl Counters {
     /// Counts a named error, and logs it the first few times and then ever more rarely.
-    pub(crate) fn error(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
-        tally(&self.errors, name, details);
+    pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
+        tally(&self.errors, error, details);
     }
 
     /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.

@@ -1,5 +1,6 @@
 //! Trace points, named after the steps a packet takes through the device.
 
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_isa::exec::Step;
 
 /// How the device came to know of a doorbell.
@@ -19,8 +20,8 @@ pub enum Way {
 pub enum TraceEvent {
     /// A doorbell was rung.
     Doorbell {
-        /// Byte offset in BAR2.
-        offset: u64,
+        /// Its place in BAR2.
+        offset: DoorbellOffset,
         /// Value written or found; what was there before, where a write was announced without it.
         value: u64,
         /// How the device came to know.
@@ -28,13 +29,13 @@ pub enum TraceEvent {
     },
     /// The command processor took note of a doorbell that was rung, whichever way it came to know.
     DoorbellSeen {
-        /// Dword index of the doorbell.
-        doorbell: u32,
+        /// The doorbell.
+        doorbell: DoorbellIndex,
     },
     /// The MES put a queue on a hardware slot.
     QueueMapped {
-        /// Dword index of the queue's doorbell.
-        doorbell: u32,
+        /// The queue's doorbell.
+        doorbell: DoorbellIndex,
         /// VMID it runs under.
         vmid: u8,
         /// Pipe of the micro engine.
@@ -44,8 +45,8 @@ pub enum TraceEvent {
     },
     /// The MES took a queue off its slot.
     QueueUnmapped {
-        /// Dword index of the queue's doorbell.
-        doorbell: u32,
+        /// The queue's doorbell.
+        doorbell: DoorbellIndex,
     },
     /// The MES answered (or refused) a frame.
     MesFrame {
@@ -56,8 +57,8 @@ pub enum TraceEvent {
     },
     /// The command processor moved a queue on.
     QueueServiced {
-        /// Dword index of the queue's doorbell.
-        doorbell: u32,
+        /// The queue's doorbell.
+        doorbell: DoorbellIndex,
     },
     /// An entry was written to the interrupt ring.
     IhEntry {

@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::mes::Opcode;
 use belfry_abi::pci;
 use belfry_device::ResetKind;
@@ -194,13 +195,18 @@ fn run(driver: &mut Driver<'_>, step: &Step) {
                 gpu.resume()
             }
         }
-        Step::Written(at) => gpu.doorbell_written(u64::from(*at) % 0x1000 * 8),
-        Step::Woken(at, times) => gpu.doorbell_woken(u64::from(*at) % 0x1000 * 8, (*times).into()),
+        Step::Written(at) => gpu.doorbell_written(bell(*at)),
+        Step::Woken(at, times) => gpu.doorbell_woken(bell(*at), (*times).into()),
         Step::Work(turns) => _ = RIG.settle((*turns).into()),
     }
 }
 
 /// Resets the function, and half of the time has it used again at once.
+/// One of the first few doorbells, by a number.
+fn bell(number: u16) -> DoorbellOffset {
+    DoorbellIndex::of_number(u32::from(number) % 0x1000).offset()
+}
+
 fn reset(driver: &mut Driver<'_>, kind: u8) {
     match kind & 3 {
         0 => RIG.gpu.reset(ResetKind::System),

@@ -137,7 +137,7 @@ fuzz_target!(|steps: Vec<Step>| {
         (at::WPTR_ADDR_HI, (kernel(WINDOW.0) >> 32) as u32),
         (at::RPTR, 0),
         (at::WPTR, 0),
-        (at::DOORBELL_RPTR, (doorbell::IH * 2) | (1 << 28)),
+        (at::DOORBELL_RPTR, doorbell::IH.dwords() | (1 << 28)),
         (at::CNTL, control(4, 0xff)),
     ] {
         model.write(index, value);
@@ -302,7 +302,7 @@ impl Model {
         let address = self.base + u64::from(before);
         // The timestamp is the device's; all else is known.
         let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0);
-        entry.data[0] = (driver.kiq.doorbell / 4) as u32 & 0x3ff;
+        entry.data[0] = driver.kiq.doorbell.dwords() & 0x3ff;
         let mut time = [0; 8];
         if address.checked_sub(kernel(WINDOW.0)).is_some_and(|at| at + 12 <= self.memory.len() as u64) {
             RIG.ram.read_slice(&mut time, GuestAddress(address - GART + BASE + 4)).expect("guest memory");

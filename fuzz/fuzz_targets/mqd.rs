@@ -123,7 +123,7 @@ fn run(driver: &mut Driver<'_>, step: &Step, count: usize) {
             change.apply(&mut bytes);
             driver.rig.put(at, &bytes);
         }
-        Step::Ring(nth, value) => driver.rig.ring(u64::from(Driver::doorbell(queue(nth))) * 4, value),
+        Step::Ring(nth, value) => driver.rig.ring(Driver::doorbell(queue(nth)).offset().bytes(), value),
         Step::Remove(nth) => remove(driver, queue(nth)),
         Step::Add(nth) => _ = driver.mes(&Driver::add_frame(queue(nth)), Opcode::ADD_QUEUE),
         Step::Settle(turns) => _ = driver.rig.settle(usize::from(turns) % TURNS),

@@ -173,7 +173,7 @@ impl<'a> Driver<'a> {
         rig.write(dword::<osssys::IH_RB_WPTR_ADDR_LO>(), kernel(IH_WPTR) as u32);
         rig.write(dword::<osssys::IH_RB_WPTR_ADDR_HI>(), (kernel(IH_WPTR) >> 32) as u32);
         let mut bell = osssys::IH_DOORBELL_RPTR::from_bits(0);
-        bell.set_offset(doorbell::IH * 2);
+        bell.set_offset(doorbell::IH.dwords());
         bell.set_enable(true);
         rig.set(bell);
         let mut cntl = osssys::IH_RB_CNTL::from_bits(0);
@@ -205,7 +205,7 @@ impl<'a> Driver<'a> {
     fn start_mes(&mut self) {
         self.rig.put(self.mes.mqd_memory(), &self.mes.mqd());
         let mqd = kernel(self.mes.mqd_memory());
-        let bell = (self.mes.doorbell / 4) as u32;
+        let bell = self.mes.doorbell.dwords();
         self.kiq(&[
             3 << 30 | 5 << 16 | 0xa2 << 8,
             2 << 18 | 5 << 26 | 1 << 29,

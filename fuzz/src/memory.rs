@@ -4,7 +4,7 @@
 
 use std::cell::UnsafeCell;
 
-use belfry_isa::mem::{Access, FaultKind, Mapping, MemoryFault, Mmu};
+use belfry_isa::mem::{Access, Fault, FaultKind, Mapping, Mmu};
 
 /// Where the code is.
 pub const CODE: u64 = 0x7_0000_0000;
@@ -73,8 +73,8 @@ impl Memory {
 
 // SAFETY: the mappings last as long as `self`, whose memory is borrowed only through `&mut`.
 unsafe impl Mmu for Memory {
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
-        let fault = |kind| Err(MemoryFault { va, access, kind, lanes: 0 });
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
+        let fault = |kind| Err(Fault::new(va, access, kind));
         let is_write = matches!(access, Access::Write | Access::Atomic);
         for (at, pages, is_code) in [(CODE, &self.code, true), (DATA, &self.data, false)] {
             let len = (pages.len() * PAGE) as u64;
@@ -82,7 +82,7 @@ unsafe impl Mmu for Memory {
                 continue;
             }
             if is_write && is_code || access == Access::Execute && !is_code {
-                return fault(FaultKind::Permission);
+                return fault(FaultKind::refusal(access));
             }
             let host = UnsafeCell::raw_get(pages.as_ptr()).cast::<u8>();
             return Ok(Mapping { va: at, len, host, writable: !is_code, executable: is_code });

@@ -1,5 +1,6 @@
 //! Frames that add queues and take them away.
 
+use crate::doorbell::DoorbellIndex;
 use core::mem::{offset_of, size_of};
 
 use zerocopy::little_endian::U64;
@@ -35,8 +36,8 @@ pub struct AddQueue {
     pub inprocess_gang_priority: u32,
     /// Priority level across processes (`enum MES_AMD_PRIORITY_LEVEL`).
     pub gang_global_priority_level: u32,
-    /// Doorbell as a dword index in the doorbell BAR.
-    pub doorbell_offset: u32,
+    /// Doorbell.
+    pub doorbell_offset: DoorbellIndex,
     /// MQD, in VMID 0.
     pub mqd_addr: U64,
     /// Write pointer in memory, in VMID 0 (a GART mapping of the user's page) from API version 2 on.
@@ -147,7 +148,7 @@ pub struct RemoveQueue {
     /// Opcode [`Opcode::REMOVE_QUEUE`].
     pub header: Header,
     /// Doorbell of the queue, a dword index in the doorbell BAR.
-    pub doorbell_offset: u32,
+    pub doorbell_offset: DoorbellIndex,
     /// Gang the queue is in.
     pub gang_context_addr: U64,
     /// Option bits, see [`RemoveQueueFlags`].

@@ -31,6 +31,15 @@ pub enum Access {
     Execute,
 }
 
+impl Access {
+    /// Whether it changes memory.
+    #[inline]
+    #[must_use]
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::Atomic)
+    }
+}
+
 /// A piece of GPU virtual memory that is contiguous on the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
@@ -46,31 +55,63 @@ pub struct Mapping {
     pub executable: bool,
 }
 
-/// Why a memory access failed.
+/// Why an access of memory failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// No valid translation.
+    /// No valid entry.
     NotPresent,
-    /// The page does not allow this access.
-    Permission,
-    /// Outside the shared or private aperture's memory.
-    Aperture,
-    /// Translated, but nothing answers there.
+    /// Loads are not allowed.
+    NoRead,
+    /// Stores are not allowed.
+    ReadOnly,
+    /// Instruction fetch is not allowed.
+    NoExecute,
+    /// The tables or the page point at nothing the device can reach, or the atomic is misaligned.
     Bus,
+    /// Outside the memory of the shared or the private aperture; no page table has been asked.
+    Aperture,
 }
 
-/// A failed memory access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{access:?} of {va:#x} failed: {kind:?} (lanes {lanes:#x})")]
-pub struct MemoryFault {
-    /// GPU virtual address of the first lane that failed.
+impl FaultKind {
+    /// What a page lacks that does not allow this access.
+    #[must_use]
+    pub const fn refusal(access: Access) -> Self {
+        match access {
+            Access::Read => Self::NoRead,
+            Access::Write | Access::Atomic => Self::ReadOnly,
+            Access::Execute => Self::NoExecute,
+        }
+    }
+
+    /// Whether there is a page, which does not allow the access.
+    #[must_use]
+    pub const fn is_permission(self) -> bool {
+        matches!(self, Self::NoRead | Self::ReadOnly | Self::NoExecute)
+    }
+}
+
+/// A refused access of memory, as it was found: by the page walk, or at what lies behind the translation.
+///
+/// This is the one description of a fault, for engines, interrupts and logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{access:?} of {va:#x}: {kind:?} at level {level}")]
+pub struct Fault {
+    /// GPU virtual address.
     pub va: u64,
     /// What was tried.
     pub access: Access,
-    /// Why it failed.
+    /// Why it was refused.
     pub kind: FaultKind,
-    /// Lanes that failed; 0 for scalar accesses and instruction fetch.
-    pub lanes: u64,
+    /// Table level that refused it; 0 is the PTB, and what no table refused.
+    pub level: u32,
+}
+
+impl Fault {
+    /// A fault that the last level, or no table at all, is to blame for.
+    #[must_use]
+    pub const fn new(va: u64, access: Access, kind: FaultKind) -> Self {
+        Self { va, access, kind, level: 0 }
+    }
 }
 
 /// Address translation of one address space.
@@ -82,7 +123,7 @@ pub struct MemoryFault {
 /// runs in progress to end, and only then unmap. No Rust reference to that memory may exist meanwhile.
 pub unsafe trait Mmu: Send + Sync {
     /// Translates `va`; the mapping returned contains `va` and allows `access`.
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault>;
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault>;
 
     /// Changes whenever cached mappings have become stale. Read at the start of every [`run`](crate::exec::run).
     fn generation(&self) -> u64;
@@ -170,7 +211,7 @@ pub(crate) struct Global<'a> {
 impl Global<'_> {
     /// Loads one value.
     #[inline(always)]
-    pub(crate) fn load<T: Word>(&mut self, va: u64) -> Result<T, MemoryFault> {
+    pub(crate) fn load<T: Word>(&mut self, va: u64) -> Result<T, Fault> {
         if T::SIZE > 1 && crosses(va, T::SIZE) {
             return self.load_bytes(va);
         }
@@ -181,7 +222,7 @@ impl Global<'_> {
 
     /// Stores one value.
     #[inline(always)]
-    pub(crate) fn store<T: Word>(&mut self, va: u64, value: T) -> Result<(), MemoryFault> {
+    pub(crate) fn store<T: Word>(&mut self, va: u64, value: T) -> Result<(), Fault> {
         if T::SIZE > 1 && crosses(va, T::SIZE) {
             return self.store_bytes(va, value);
         }
@@ -193,7 +234,7 @@ impl Global<'_> {
 
     #[cold]
     #[inline(never)]
-    fn load_bytes<T: Word>(&mut self, va: u64) -> Result<T, MemoryFault> {
+    fn load_bytes<T: Word>(&mut self, va: u64) -> Result<T, Fault> {
         let mut bits = 0;
         for byte in 0..T::SIZE {
             bits |= u64::from(self.load::<u8>(va.wrapping_add(byte))?) << (byte * 8);
@@ -203,7 +244,7 @@ impl Global<'_> {
 
     #[cold]
     #[inline(never)]
-    fn store_bytes<T: Word>(&mut self, va: u64, value: T) -> Result<(), MemoryFault> {
+    fn store_bytes<T: Word>(&mut self, va: u64, value: T) -> Result<(), Fault> {
         // Both pages must be writable before either byte changes.
         self.tlb.lookup(self.mmu, va.wrapping_add(T::SIZE - 1), Access::Write)?;
         for byte in 0..T::SIZE {
@@ -215,7 +256,7 @@ impl Global<'_> {
     /// Whether a store of `bytes` bytes at `va`, at most a page, can be done as a whole. It asks only where the bytes are in
     /// two pages: in one, the store itself is done or not.
     #[inline(always)]
-    pub(crate) fn reaches(&mut self, va: u64, bytes: u64) -> Result<(), MemoryFault> {
+    pub(crate) fn reaches(&mut self, va: u64, bytes: u64) -> Result<(), Fault> {
         if !crosses(va, bytes) {
             return Ok(());
         }
@@ -226,7 +267,7 @@ impl Global<'_> {
 
     /// Loads `N` consecutive words, `None` when they are not all in one page.
     #[inline(always)]
-    pub(crate) fn load_block<const N: usize>(&mut self, va: u64) -> Result<Option<[u32; N]>, MemoryFault> {
+    pub(crate) fn load_block<const N: usize>(&mut self, va: u64) -> Result<Option<[u32; N]>, Fault> {
         if crosses(va, N as u64 * 4) {
             return Ok(None);
         }
@@ -238,11 +279,7 @@ impl Global<'_> {
 
     /// Stores `N` consecutive words, `false` when they are not all in one page (and nothing was stored).
     #[inline(always)]
-    pub(crate) fn store_block<const N: usize>(
-        &mut self,
-        va: u64,
-        words: &[u32; N],
-    ) -> Result<bool, MemoryFault> {
+    pub(crate) fn store_block<const N: usize>(&mut self, va: u64, words: &[u32; N]) -> Result<bool, Fault> {
         if crosses(va, N as u64 * 4) {
             return Ok(false);
         }
@@ -283,7 +320,7 @@ impl Global<'_> {
 
     /// Atomically replaces the word at `va` by `update(old)` and returns the old one.
     #[inline(always)]
-    pub(crate) fn update_u32(&mut self, va: u64, update: impl Fn(u32) -> u32) -> Result<u32, MemoryFault> {
+    pub(crate) fn update_u32(&mut self, va: u64, update: impl Fn(u32) -> u32) -> Result<u32, Fault> {
         let host = self.atomic_pointer(va, 4)?;
         // SAFETY: aligned, inside a writable page, and only ever accessed atomically or by volatile accesses.
         let word = unsafe { AtomicU32::from_ptr(host.cast()) };
@@ -294,7 +331,7 @@ impl Global<'_> {
 
     /// Atomically adds to the word at `va` and returns the old one.
     #[inline(always)]
-    pub(crate) fn add_u32(&mut self, va: u64, value: u32) -> Result<u32, MemoryFault> {
+    pub(crate) fn add_u32(&mut self, va: u64, value: u32) -> Result<u32, Fault> {
         let host = self.atomic_pointer(va, 4)?;
         // SAFETY: as in `update_u32`.
         Ok(unsafe { AtomicU32::from_ptr(host.cast()) }.fetch_add(value, Ordering::SeqCst))
@@ -302,7 +339,7 @@ impl Global<'_> {
 
     /// Atomically replaces the 64-bit word at `va` by `update(old)` and returns the old one.
     #[inline(always)]
-    pub(crate) fn update_u64(&mut self, va: u64, update: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+    pub(crate) fn update_u64(&mut self, va: u64, update: impl Fn(u64) -> u64) -> Result<u64, Fault> {
         let host = self.atomic_pointer(va, 8)?;
         // SAFETY: as in `update_u32`.
         let word = unsafe { AtomicU64::from_ptr(host.cast()) };
@@ -313,19 +350,19 @@ impl Global<'_> {
 
     /// Host pointer for an atomic, which hardware wants naturally aligned.
     #[inline(always)]
-    fn atomic_pointer(&mut self, va: u64, size: u64) -> Result<*mut u8, MemoryFault> {
+    fn atomic_pointer(&mut self, va: u64, size: u64) -> Result<*mut u8, Fault> {
         if !va.is_multiple_of(size) {
-            return Err(MemoryFault { va, access: Access::Atomic, kind: FaultKind::Bus, lanes: 0 });
+            return Err(Fault::new(va, Access::Atomic, FaultKind::Bus));
         }
         let host = self.tlb.lookup(self.mmu, va, Access::Atomic)?;
         if !(host as u64).is_multiple_of(size) {
-            return Err(MemoryFault { va, access: Access::Atomic, kind: FaultKind::Bus, lanes: 0 });
+            return Err(Fault::new(va, Access::Atomic, FaultKind::Bus));
         }
         Ok(host)
     }
 
     /// Copies the code at `va` to `bytes`; how many could be read before translation failed, and why it did.
-    pub(crate) fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> (usize, Option<MemoryFault>) {
+    pub(crate) fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> (usize, Option<Fault>) {
         let mut done = 0;
         while done < bytes.len() {
             let address = va.wrapping_add(done as u64);

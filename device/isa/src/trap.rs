@@ -133,8 +133,8 @@ impl Wave {
 /// What a fault leaves in `TRAPSTS`; `None` for what no hardware would stop at.
 fn recorded(fault: &FaultCause) -> Option<u32> {
     Some(match fault {
-        FaultCause::Memory(fault) if fault.kind == FaultKind::Aperture => trapsts::MEM_VIOL,
-        FaultCause::Memory(_) => trapsts::MEM_VIOL | trapsts::UTC_ERROR,
+        FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Aperture => trapsts::MEM_VIOL,
+        FaultCause::Memory { .. } => trapsts::MEM_VIOL | trapsts::UTC_ERROR,
         FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => trapsts::MEM_VIOL,
         FaultCause::IllegalInstruction { .. } => trapsts::ILLEGAL_INST,
         FaultCause::Unimplemented { .. } | FaultCause::RegisterOutOfRange { .. } => return None,

@@ -47,7 +47,6 @@ pub struct AqlQueue {
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
-    stopped: bool,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -61,6 +60,8 @@ enum Waiting {
     Reclaim,
     /// The rest of an indirect buffer.
     Pm4(indirect::Execution),
+    /// Nothing follows: the queue has stopped for good.
+    Stopped,
 }
 
 /// What became of one packet.
@@ -78,7 +79,6 @@ impl std::fmt::Debug for AqlQueue {
             .field("fetch_index", &self.fetch_index)
             .field("read_index", &self.read_index)
             .field("waiting", &self.waiting)
-            .field("stopped", &self.stopped)
             .finish_non_exhaustive()
     }
 }
@@ -99,7 +99,6 @@ impl AqlQueue {
             started: VecDeque::new(),
             scratch: None,
             waiting: Waiting::Nothing,
-            stopped: false,
         }
     }
 
@@ -107,18 +106,12 @@ impl AqlQueue {
         self.started.iter().flatten().any(|dispatch| !dispatch.is_done())
     }
 
-    /// Whether an error has stopped the queue.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
     /// Starts what can be started and retires what has completed.
     ///
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
     /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<QueueError> {
-        if self.stopped {
+        if matches!(self.waiting, Waiting::Stopped) {
             return Progress::Idle;
         }
         if let Some(error) = self.state.take_failure() {
@@ -392,7 +385,7 @@ impl AqlQueue {
     fn wait_is_over(&mut self) -> Result<bool, Cause> {
         match self.waiting {
             Waiting::Nothing => Ok(true),
-            Waiting::Pm4(_) => Ok(false),
+            Waiting::Pm4(_) | Waiting::Stopped => Ok(false),
             Waiting::Inactive(signal) => Ok(complete::value(self.state.space(), signal)? == 0),
             Waiting::Reclaim if !self.started.is_empty() => Ok(false),
             Waiting::Reclaim => match self.amd_queue()?.map_or(0, |(_, queue)| queue.queue_inactive_signal) {
@@ -444,13 +437,17 @@ impl QueueEngine for AqlQueue {
 
     /// Drops waves within a few thousand instructions.
     fn stop(&mut self) {
-        self.stopped = true;
+        self.waiting = Waiting::Stopped;
         self.shader.remove(&self.state.shader);
     }
 
     /// Whether packets were started and not retired, or one is half processed.
     fn is_busy(&self) -> bool {
-        !self.stopped && (!self.started.is_empty() || !matches!(self.waiting, Waiting::Nothing))
+        match self.waiting {
+            Waiting::Stopped => false,
+            Waiting::Nothing => !self.started.is_empty(),
+            Waiting::Inactive(_) | Waiting::Reclaim | Waiting::Pm4(_) => true,
+        }
     }
 
     fn read_index(&self) -> u64 {

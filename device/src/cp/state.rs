@@ -1,12 +1,13 @@
 //! What a queue's packet processor shares with its dispatches in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
 use crate::chip::SqInterrupt;
+use crate::lock::{Mutex, rank};
 use crate::queue::QueueIdentity;
 use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
 use crate::time::Clock;
@@ -15,11 +16,11 @@ use crate::vm::AddressSpace;
 /// Shared state of one queue.
 pub(super) struct QueueState {
     pub(super) shader: Arc<ShaderQueue>,
-    identity: Mutex<QueueIdentity>,
+    identity: Mutex<QueueIdentity, rank::QueueIdentity>,
     clock: Clock,
     interrupts: Arc<dyn CpInterrupts>,
     wake: Arc<dyn Fn() + Send + Sync>,
-    failure: Mutex<Option<QueueError>>,
+    failure: Mutex<Option<QueueError>, rank::QueueFailure>,
 }
 
 impl QueueState {

@@ -1,6 +1,6 @@
 //! How a device is put together: who is given what.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
 use belfry_isa::lanes::Backend;
@@ -14,8 +14,9 @@ use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
 use crate::firmware::{self, Ports};
 use crate::interrupt::{Interrupts, Sources};
+use crate::lock::Mutex;
 use crate::memory::Memory;
-use crate::pci::ConfigSpace;
+use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::HqdBanks;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
@@ -45,6 +46,7 @@ impl Gpu {
         let counters = Arc::new(Counters::default());
         let clock = time::Clock::new(&config.time);
         let wake = Arc::new(Wake::default());
+        let control = Arc::new(SharedControl::default());
         config.time.wakes(&wake);
 
         let memory = Arc::new(Memory::new(resources.vram, resources.system));
@@ -61,6 +63,7 @@ impl Gpu {
             Arc::clone(&counters),
             config.trace.clone(),
             config.poll_doorbells,
+            Arc::clone(&control),
         ));
 
         let windows = Arc::new(Windows::new(&*chip));
@@ -119,6 +122,7 @@ impl Gpu {
         let runner = Runner::new(
             firmware,
             RunnerPorts {
+                control: Arc::clone(&control),
                 interrupts: Arc::clone(&interrupts),
                 doorbells: Arc::clone(&doorbells),
                 watch: Arc::clone(&watch),
@@ -128,7 +132,7 @@ impl Gpu {
             },
         );
         let gpu = Self {
-            pci: Mutex::new(ConfigSpace::new(&*chip, &config)),
+            pci: Function::new(ConfigSpace::new(&*chip, &config), control),
             runner: Arc::new(runner),
             thread: Mutex::new(None),
             config,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 
 use super::Gpu;
@@ -29,9 +30,9 @@ impl Gpu {
             }
             pci::BAR_DOORBELLS => {
                 let value = if len == 8 {
-                    self.doorbells.load(offset)
+                    self.doorbells.load(DoorbellOffset::from_bytes(offset))
                 } else {
-                    self.doorbells.load32(offset & !3).into()
+                    self.doorbells.load32(DoorbellOffset::from_bytes(offset & !3)).into()
                 };
                 match len {
                     4 | 8 if offset.is_multiple_of(len as u64) => {
@@ -78,7 +79,7 @@ impl Gpu {
         if !offset.is_multiple_of(len as u64) {
             return Err(IoError::Unsupported { bar, offset, len });
         }
-        self.ring(offset, value, len);
+        self.ring(DoorbellOffset::from_bytes(offset), value, len);
         Ok(())
     }
 
@@ -96,7 +97,7 @@ impl Gpu {
     }
 
     /// A doorbell was written by an access.
-    fn ring(&self, offset: u64, value: u64, len: usize) {
+    fn ring(&self, offset: DoorbellOffset, value: u64, len: usize) {
         if !self.watch.lets_through(offset) {
             return;
         }
@@ -120,11 +121,11 @@ impl Gpu {
         self.wake.wake();
     }
 
-    /// Tells the device that the doorbell at a byte offset was written to a number of times, with values nobody knows.
+    /// Tells the device that a doorbell was written to a number of times, with values nobody knows.
     ///
     /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
     /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].
-    pub fn doorbell_woken(&self, offset: u64, writes: u64) {
+    pub fn doorbell_woken(&self, offset: DoorbellOffset, writes: u64) {
         if writes == 0 || !self.watch.lets_through(offset) {
             return;
         }
@@ -139,8 +140,8 @@ impl Gpu {
         self.doorbells.set_listener(listener);
     }
 
-    /// Doorbells queues listen to on the 4 KiB page at a byte offset: their byte offsets and values, lowest first.
-    pub fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+    /// Doorbells queues listen to on the 4 KiB page at a byte offset, and their values, lowest first.
+    pub fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         self.doorbells.of_page(page)
     }
 
@@ -150,12 +151,12 @@ impl Gpu {
         self.doorbells.is_busy(page)
     }
 
-    /// Tells the device that the doorbell at a byte offset of the doorbell BAR was written behind its back, and lends it
+    /// Tells the device that a doorbell was written behind its back, and lends it
     /// the calling thread: packets and small dispatches are executed before this returns, for some tens of microseconds
     /// at most; what takes longer goes on by itself.
-    pub fn doorbell_written(&self, offset: u64) {
-        let index = u32::try_from(offset / 8 * 2).unwrap_or(u32::MAX);
-        if !self.runner.serve(index) {
+    pub fn doorbell_written(&self, offset: DoorbellOffset) {
+        let served = offset.index().is_some_and(|doorbell| self.runner.serve(doorbell));
+        if !served {
             self.wake.wake();
         }
     }

@@ -3,7 +3,7 @@
 mod assembly;
 mod bars;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -12,9 +12,10 @@ use vm_memory::MmapRegion;
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::doorbell::{DoorbellWatch, Doorbells};
-use crate::interrupt::{Control, InterruptSink, Interrupts};
+use crate::interrupt::{InterruptSink, Interrupts};
+use crate::lock::{Mutex, rank};
 use crate::memory::{Location, Memory, SystemMemory};
-use crate::pci::ConfigSpace;
+use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
@@ -75,9 +76,9 @@ pub struct Gpu {
     counters: Arc<Counters>,
     walks: Arc<WalkCounter>,
     wake: Arc<Wake>,
-    pci: Mutex<ConfigSpace>,
+    pci: Function,
     runner: Arc<Runner>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
 }
 
 impl std::fmt::Debug for Gpu {
@@ -87,10 +88,6 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    fn pci(&self) -> MutexGuard<'_, ConfigSpace> {
-        self.pci.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The configuration the device was made with.
     #[must_use]
     pub fn config(&self) -> &GpuConfig {
@@ -99,7 +96,7 @@ impl Gpu {
 
     /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
-        self.pci().read(offset, data);
+        self.pci.read(offset, data);
         if self.interrupts.pin_pending() {
             belfry_pci::show_interrupt(offset, data);
         }
@@ -109,21 +106,16 @@ impl Gpu {
     ///
     /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
     pub fn config_write(&self, offset: usize, data: &[u8]) {
-        let (effect, control) = {
-            let mut pci = self.pci();
-            (pci.write(offset, data), control(&pci))
-        };
-        if effect.reset {
+        let written = self.pci.write(offset, data);
+        if written.reset {
             self.reset(ResetKind::Flr);
-        } else if effect.control {
-            let started = control.bus_master && !self.interrupts.bus_master();
-            let stopped = !control.bus_master && self.interrupts.bus_master();
-            self.interrupts.set_control(control);
-            if stopped {
+        } else if written.control {
+            self.interrupts.control_changed();
+            match written.bus_master {
                 // Returns once nothing is served any more, and holds the waves.
-                self.runner.hold();
-            } else if started {
-                self.wake.wake();
+                Some(false) => self.runner.hold(),
+                Some(true) => self.wake.wake(),
+                None => {}
             }
         }
     }
@@ -151,12 +143,8 @@ impl Gpu {
             trace.event(TraceEvent::Reset);
         }
         count(&self.counters.resets);
-        let control = {
-            let mut pci = self.pci();
-            *pci = ConfigSpace::new(&*self.chip, &self.config);
-            control(&pci)
-        };
-        self.interrupts.set_control(control);
+        self.pci.reset(ConfigSpace::new(&*self.chip, &self.config));
+        self.interrupts.control_changed();
         self.runner.reset(|| {
             self.interrupts.reset();
             self.registers.reset();
@@ -202,21 +190,34 @@ impl Gpu {
 
     /// Stops serving queues and holds their waves where they are.
     pub fn pause(&self) {
-        self.runner.pause(true);
+        self.runner.pause();
     }
 
     /// Undoes [`Self::pause`].
     pub fn resume(&self) {
-        self.runner.pause(false);
+        self.runner.unpause();
     }
 
     /// Stops every queue and thread; the device answers accesses but does nothing any more.
     pub fn stop(&self) {
         self.runner.stop();
+        self.join();
+    }
+
+    fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             log::error!(target: "gpu", "the device's thread panicked");
         }
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl Gpu {
+    /// Ends the device's own thread; passes are left to the caller.
+    fn serve_on_caller(&self) {
+        self.runner.serve_on_caller();
+        self.join();
     }
 }
 
@@ -225,7 +226,7 @@ impl Gpu {
 impl Gpu {
     /// Ends the device's threads: from now on, it works when [`Gpu::pass`] and [`Gpu::turn`] are called.
     pub fn work_on_caller(&self) {
-        self.stop();
+        self.serve_on_caller();
         self.shader.work_on_caller();
     }
 
@@ -243,17 +244,6 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-fn control(pci: &ConfigSpace) -> Control {
-    let interrupts = pci.interrupt_control();
-    Control {
-        bus_master: pci.bus_master(),
-        msix_enabled: interrupts.msix_enabled,
-        msix_masked: interrupts.msix_masked,
-        msi_enabled: interrupts.msi_enabled,
-        pin_disabled: interrupts.intx_disabled,
     }
 }
 

@@ -26,7 +26,7 @@ fn still(config: GpuConfig) -> Arc<Gpu> {
     };
     let gpu = Gpu::new(config, resources).expect("a valid configuration");
     gpu.config_write(4, &[6, 0]);
-    gpu.stop();
+    gpu.serve_on_caller();
     gpu
 }
 

@@ -21,13 +21,25 @@ mod flags;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
-use belfry_abi::pci::DOORBELL_BAR_SIZE;
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
+use belfry_abi::pci::{DOORBELL_BAR_SIZE, DOORBELL_SIZE};
 use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
+use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
 pub(crate) use watch::DoorbellWatch;
+
+/// Who listens to a doorbell. [`Doorbells`] has the only note of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Owner {
+    Nobody,
+    /// A ring of the kernel's own, which takes the value that is written.
+    Ring,
+    /// A process's queue, which has its write pointer in memory.
+    Process,
+}
 
 /// A doorbell that was rung.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,8 +56,8 @@ pub(crate) struct Rung {
 /// Called from any thread, also while the device is locked: it must not call back but through
 /// [`Gpu::doorbell_woken`](crate::Gpu::doorbell_woken) and [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint).
 pub trait DoorbellListener: Send + Sync {
-    /// A process's queue begins or ceases to listen to the 64-bit doorbell at a byte offset in BAR2.
-    fn listens(&self, offset: u64, listening: bool);
+    /// A process's queue begins or ceases to listen to a 64-bit doorbell.
+    fn listens(&self, doorbell: DoorbellOffset, listening: bool);
 }
 
 /// The doorbell BAR.
@@ -54,10 +66,10 @@ pub(crate) struct Doorbells {
     /// Values the device has taken note of.
     known: Box<[AtomicU64]>,
     /// One per page, for what changes a value and what is known of it together: whether anything is known of the page.
-    locks: Box<[Mutex<bool>]>,
-    /// Somebody listens.
+    locks: Box<[Mutex<bool, rank::Doorbells>]>,
+    /// It has an [`Owner`].
     owned: Flags,
-    /// The listener was told so.
+    /// Its owner is a process's queue, and the listener was told so. Set only while `owned` is.
     announced: Flags,
     /// Rung with the device's knowledge, and not looked at since.
     rung: Flags,
@@ -73,9 +85,18 @@ impl std::fmt::Debug for Doorbells {
     }
 }
 
-const COUNT: u64 = DOORBELL_BAR_SIZE / 8;
+const COUNT: u64 = DOORBELL_BAR_SIZE / DOORBELL_SIZE;
 const PAGE: u64 = 4096;
-const WORDS: u64 = PAGE / 8;
+const WORDS: u64 = PAGE / DOORBELL_SIZE;
+
+/// Number of the 64-bit doorbell that an offset is in.
+fn number(offset: DoorbellOffset) -> Option<u64> {
+    offset.number().map(u64::from)
+}
+
+fn offset(number: u64) -> DoorbellOffset {
+    DoorbellOffset::from_bytes(number * DOORBELL_SIZE)
+}
 
 impl Doorbells {
     /// Doorbells over a region of [`DOORBELL_BAR_SIZE`] bytes, or the size it has instead.
@@ -113,7 +134,7 @@ impl Doorbells {
         &self.known[(at % COUNT) as usize]
     }
 
-    fn lock(&self, at: u64) -> MutexGuard<'_, bool> {
+    fn lock(&self, at: u64) -> MutexGuard<'_, bool, rank::Doorbells> {
         self.locks[(at % COUNT / WORDS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,25 +148,22 @@ impl Doorbells {
         self.enabled.store(enabled, Ordering::Release);
     }
 
-    /// Value of the 64-bit doorbell at a byte offset, which is rounded down to its doorbell; outside of the BAR: 0.
-    pub(crate) fn load(&self, offset: u64) -> u64 {
-        if offset < DOORBELL_BAR_SIZE { self.value(offset / 8).load(Ordering::Acquire) } else { 0 }
+    /// Value of the 64-bit doorbell that an offset is in; outside of the BAR: 0.
+    pub(crate) fn load(&self, offset: DoorbellOffset) -> u64 {
+        number(offset).map_or(0, |at| self.value(at).load(Ordering::Acquire))
     }
 
-    /// Value of the low 32 bits at a byte offset that is a multiple of 4; outside of the BAR: 0.
-    pub(crate) fn load32(&self, offset: u64) -> u32 {
-        (self.load(offset) >> (offset % 8 * 8)) as u32
+    /// Value of 32 bits at an offset that is a multiple of 4; outside of the BAR: 0.
+    pub(crate) fn load32(&self, offset: DoorbellOffset) -> u32 {
+        (self.load(offset) >> (offset.inside() * 8)) as u32
     }
 
     /// Stores 4 or 8 bytes, of a write that was an access, at an aligned offset inside the BAR.
     ///
     /// Gives the value that was found, if it was one nobody knew of.
-    pub(crate) fn store(&self, offset: u64, value: u64, len: usize) -> Option<u64> {
-        if offset >= DOORBELL_BAR_SIZE {
-            return None;
-        }
-        let at = offset / 8;
-        let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset % 8 * 8, 0xffff_ffff) };
+    pub(crate) fn store(&self, offset: DoorbellOffset, value: u64, len: usize) -> Option<u64> {
+        let at = number(offset)?;
+        let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset.inside() * 8, 0xffff_ffff) };
         let merged = |old: u64| old & !(mask << shift) | (value & mask) << shift;
         let mut used = self.lock(at);
         *used = true;
@@ -162,20 +180,17 @@ impl Doorbells {
     }
 
     /// Notes a write that was announced without its value; whether anybody listens.
-    pub(crate) fn note(&self, offset: u64) -> bool {
-        let listens = self.is_owned(offset);
-        if listens {
-            self.rung.set(offset / 8, true);
+    pub(crate) fn note(&self, offset: DoorbellOffset) -> bool {
+        let listened = number(offset).filter(|&at| self.owned.get(at));
+        if let Some(at) = listened {
+            self.rung.set(at, true);
         }
-        listens
+        listened.is_some()
     }
 
     /// Replaces a 64-bit value, unless somebody has rung since `before` was read.
-    pub(crate) fn replace(&self, offset: u64, before: u64, value: u64) {
-        if offset >= DOORBELL_BAR_SIZE {
-            return;
-        }
-        let at = offset / 8;
+    pub(crate) fn replace(&self, offset: DoorbellOffset, before: u64, value: u64) {
+        let Some(at) = number(offset) else { return };
         let mut used = self.lock(at);
         *used = true;
         if self.value(at).compare_exchange(before, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -183,54 +198,57 @@ impl Doorbells {
         }
     }
 
-    /// Says whether somebody listens to the doorbell at a dword index.
-    pub(crate) fn own(&self, index: u32, owned: bool) {
-        let at = u64::from(index / 2) % COUNT;
-        if self.owned.get(at) == owned {
-            return;
+    /// Says who listens to a doorbell; of one that does not exist, nothing.
+    pub(crate) fn own(&self, doorbell: DoorbellIndex, owner: Owner) {
+        let Some(at) = number(doorbell.offset()) else { return };
+        if owner == Owner::Nobody {
+            return self.give_up(at);
         }
-        if owned {
+        if !self.owned.get(at) {
             // What an earlier owner has left there rings for nobody.
             self.forget(at);
             self.owned.set(at, true);
-        } else {
-            // The listener passes on what it has for the queue while that is still there.
-            if self.announced.set(at, false) {
-                self.tell(at, false);
-            }
-            self.owned.set(at, false);
-            self.busy.set(at, false);
         }
-    }
-
-    /// Says that a process's queue, which has its write pointer in memory, listens to the doorbell at a dword index.
-    pub(crate) fn own_with_pointer(&self, index: u32) {
-        self.own(index, true);
-        let at = u64::from(index / 2) % COUNT;
-        if !self.announced.set(at, true) {
+        if owner == Owner::Process && !self.announced.set(at, true) {
             self.tell(at, true);
         }
     }
 
+    fn give_up(&self, at: u64) {
+        if !self.owned.get(at) {
+            return;
+        }
+        // The listener passes on what it has for the queue while that is still there.
+        if self.announced.set(at, false) {
+            self.tell(at, false);
+        }
+        self.owned.set(at, false);
+        self.busy.set(at, false);
+    }
+
     fn tell(&self, at: u64, listening: bool) {
         if let Some(listener) = self.listener.get() {
-            listener.listens(at * 8, listening);
+            listener.listens(offset(at), listening);
         }
     }
 
-    /// Whether somebody listens to the doorbell at a byte offset.
-    pub(crate) fn is_owned(&self, offset: u64) -> bool {
-        offset < DOORBELL_BAR_SIZE && self.owned.get(offset / 8)
+    /// Whether somebody listens to the doorbell that an offset is in.
+    pub(crate) fn is_owned(&self, offset: DoorbellOffset) -> bool {
+        number(offset).is_some_and(|at| self.owned.get(at))
     }
 
-    /// Doorbells somebody listens to on the page at a byte offset: their byte offsets and values.
-    pub(crate) fn of_page(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
-        self.owned.of_page(page).map(|at| (at * 8, self.value(at).load(Ordering::Acquire)))
+    /// Doorbells somebody listens to on the page at a byte offset, and their values.
+    pub(crate) fn of_page(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
+        self.owned.of_page(page).map(|at| (offset(at), self.value(at).load(Ordering::Acquire)))
     }
 
-    /// Says whether the queue that listens to the doorbell at a dword index has work.
-    pub(crate) fn set_busy(&self, index: u32, busy: bool) {
-        self.busy.set(u64::from(index / 2), busy);
+    /// Says whether the queue that listens to a doorbell has work.
+    pub(crate) fn set_busy(&self, doorbell: DoorbellIndex, busy: bool) {
+        let Some(at) = number(doorbell.offset()) else { return };
+        // Asked for at every service, and hardly ever another answer.
+        if self.busy.get(at) != busy {
+            self.busy.set(at, busy);
+        }
     }
 
     /// Whether a queue that listens on the page at a byte offset has work.
@@ -238,18 +256,18 @@ impl Doorbells {
         self.busy.of_page(page).next().is_some()
     }
 
-    /// Whether the doorbell at a dword index was rung since it was last taken note of.
-    pub(crate) fn is_rung(&self, index: u32) -> bool {
-        let at = u64::from(index / 2);
+    /// Whether a doorbell was rung since it was last taken note of.
+    pub(crate) fn is_rung(&self, doorbell: DoorbellIndex) -> bool {
+        number(doorbell.offset()).is_some_and(|at| self.is_rung_at(at))
+    }
+
+    fn is_rung_at(&self, at: u64) -> bool {
         self.value(at).load(Ordering::Acquire) != self.known(at).load(Ordering::Relaxed) || self.rung.get(at)
     }
 
-    /// Takes note of the doorbell at a dword index, if it was rung.
-    pub(crate) fn take(&self, index: u32) -> Option<Rung> {
-        if !self.is_rung(index) {
-            return None;
-        }
-        let at = u64::from(index / 2);
+    /// Takes note of a doorbell, if it was rung.
+    pub(crate) fn take(&self, doorbell: DoorbellIndex) -> Option<Rung> {
+        let at = number(doorbell.offset()).filter(|&at| self.is_rung_at(at))?;
         let mut used = self.lock(at);
         *used = true;
         let value = self.value(at).load(Ordering::Acquire);
@@ -272,14 +290,14 @@ impl Doorbells {
     pub(crate) fn reset(&self) {
         for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
             for at in self.owned.of_page(page).collect::<Vec<_>>() {
-                self.own(at as u32 * 2, false);
+                self.give_up(at);
             }
         }
         self.enable(false);
         for first in (0..COUNT).step_by(WORDS as usize) {
             let mut used = self.lock(first);
             // Reading first keeps a fresh region sparse.
-            if !*used && self.is_blank(first * 8) {
+            if !*used && self.is_blank(offset(first).bytes()) {
                 continue;
             }
             *used = false;

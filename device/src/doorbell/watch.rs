@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
+
 use super::Doorbells;
+use crate::guest_error::GuestError;
 use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink, Way};
 
@@ -30,34 +33,34 @@ impl DoorbellWatch {
         }
     }
 
-    /// Takes note of the doorbell at a dword index, if it was rung.
-    pub(crate) fn look(&self, index: u32) {
-        if let Some(rung) = self.doorbells.take(index) {
+    /// Takes note of a doorbell, if it was rung.
+    pub(crate) fn look(&self, doorbell: DoorbellIndex) {
+        if let Some(rung) = self.doorbells.take(doorbell) {
             self.stir();
-            self.trace(TraceEvent::DoorbellSeen { doorbell: index });
+            self.trace(TraceEvent::DoorbellSeen { doorbell });
             if rung.found {
-                self.found(u64::from(index) * 4, rung.value);
+                self.found(doorbell.offset(), rung.value);
             }
         }
     }
 
     /// A doorbell was found to have been stored behind the device's back.
-    fn found(&self, offset: u64, value: u64) {
+    fn found(&self, offset: DoorbellOffset, value: u64) {
         count(&self.counters.doorbells_polled);
         self.trace(TraceEvent::Doorbell { offset, value, way: Way::Polled });
     }
 
-    /// An access wrote 4 or 8 bytes at an aligned byte offset.
-    pub(crate) fn trapped(&self, offset: u64, value: u64, len: usize) {
+    /// An access wrote 4 or 8 bytes at an aligned offset.
+    pub(crate) fn trapped(&self, offset: DoorbellOffset, value: u64, len: usize) {
         count(&self.counters.doorbells_trapped);
         self.trace(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
         if let Some(unknown) = self.doorbells.store(offset, value, len) {
-            self.found(offset & !7, unknown);
+            self.found(offset.whole(), unknown);
         }
     }
 
-    /// The host says that the doorbell at a byte offset was written a number of times; whether anybody listens to it.
-    pub(crate) fn woken(&self, offset: u64, writes: u64) -> bool {
+    /// The host says that a doorbell was written a number of times; whether anybody listens to it.
+    pub(crate) fn woken(&self, offset: DoorbellOffset, writes: u64) -> bool {
         self.counters.doorbells_woken.fetch_add(writes, Ordering::Relaxed);
         self.trace(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
         self.doorbells.note(offset)
@@ -66,14 +69,14 @@ impl DoorbellWatch {
     /// Counts a doorbell that no queue listens to.
     pub(crate) fn unknown(&self, details: std::fmt::Arguments<'_>) {
         count(&self.counters.doorbells_unknown);
-        self.counters.error("doorbell of a queue that does not exist", details);
+        self.counters.error(GuestError::UnknownDoorbell, details);
     }
 
     /// Whether the driver lets doorbells through; counts one that it does not.
-    pub(crate) fn lets_through(&self, offset: u64) -> bool {
+    pub(crate) fn lets_through(&self, offset: DoorbellOffset) -> bool {
         let enabled = self.doorbells.enabled();
         if !enabled {
-            self.counters.error("doorbell while the aperture is off", format_args!("offset={offset:#x}"));
+            self.counters.error(GuestError::DoorbellsOff, format_args!("offset={offset:#x}"));
         }
         enabled
     }

@@ -1,9 +1,11 @@
 //! The kernel interface queue: PM4 packets that map the MES's ring, beside those that every stream has.
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pm4::{
     InvalidateTlbsControl, MapQueues, Opcode, Pm4Header, QueryStatus, SetResources, UnmapQueues,
 };
 
+use crate::guest_error::GuestError;
 use crate::pm4::{self, Effect, Error, Port};
 use crate::queue::HqdId;
 use crate::regs::RegisterFile;
@@ -30,13 +32,13 @@ pub(crate) enum Request {
         id: HqdId,
         /// MQD in VMID 0.
         mqd: u64,
-        /// Doorbell, a dword index.
-        doorbell: u32,
+        /// Its doorbell.
+        doorbell: DoorbellIndex,
     },
     /// Take the queue with this doorbell off.
     Unmap {
-        /// Dword index.
-        doorbell: u32,
+        /// The doorbell.
+        doorbell: DoorbellIndex,
     },
     /// These are the resources the KIQ may give.
     Resources(SetResources),
@@ -69,7 +71,7 @@ impl Port for Kiq<'_> {
     }
 
     fn interrupt(&mut self, _context: u32) -> Result<(), Error> {
-        Err(Error::Refused("RELEASE_MEM with an interrupt on the KIQ, which is not modelled"))
+        Err(Error::Refused(GuestError::KiqInterrupt))
     }
 }
 
@@ -88,10 +90,8 @@ impl Kiq<'_> {
             Opcode::QUERY_STATUS => self.query_status(body).map(|()| None),
             _ => match pm4::execute(opcode, body, self)? {
                 Effect::Done => Ok(None),
-                Effect::Wait => {
-                    Err(Error::Refused("WAIT_REG_MEM on memory, for which the KIQ does not wait"))
-                }
-                Effect::Enter(_) => Err(Error::Refused("INDIRECT_BUFFER on the KIQ, which is not modelled")),
+                Effect::Wait => Err(Error::Refused(GuestError::WaitOnMemory)),
+                Effect::Enter(_) => Err(Error::Refused(GuestError::KiqIndirectBuffer)),
             },
         }
     }
@@ -112,15 +112,15 @@ impl Kiq<'_> {
     }
 }
 
-/// Dword index of the doorbell in bits 27:2 of a packet's word.
-fn doorbell(word: u32) -> u32 {
-    word >> 2 & 0x03ff_ffff
+/// The doorbell in bits 27:2 of a packet's word.
+fn doorbell(word: u32) -> DoorbellIndex {
+    DoorbellIndex::from_dwords(word >> 2 & 0x03ff_ffff)
 }
 
 fn set_resources(body: &[u32]) -> Result<Request, Error> {
     let resources: SetResources = pm4::prefix(Opcode::SET_RESOURCES, body)?;
     if resources.control.queue_type() != RESOURCES_OF_KIQ {
-        return Err(Error::Refused("SET_RESOURCES for a queue other than the KIQ"));
+        return Err(Error::Refused(GuestError::ResourcesOfOtherQueue));
     }
     Ok(Request::Resources(resources))
 }
@@ -128,7 +128,7 @@ fn set_resources(body: &[u32]) -> Result<Request, Error> {
 fn unmap_queues(body: &[u32]) -> Result<Request, Error> {
     let packet: UnmapQueues = pm4::prefix(Opcode::UNMAP_QUEUES, body)?;
     if packet.control.queue_sel() != 0 {
-        return Err(Error::Refused("UNMAP_QUEUES other than by doorbell, which is not modelled"));
+        return Err(Error::Refused(GuestError::UnmapQueuesSelect));
     }
     Ok(Request::Unmap { doorbell: doorbell(packet.doorbell0_or_pasid) })
 }
@@ -142,17 +142,17 @@ fn map_queues(body: &[u32], queue_mask: u64) -> Result<Request, Error> {
         ENGINE_COMPUTE => {
             let bit = (control.me() & 1) * 32 + control.pipe() * 8 + control.queue();
             return Err(Error::Refused(if queue_mask >> bit & 1 == 0 {
-                "MAP_QUEUES of a queue SET_RESOURCES did not give"
+                GuestError::MapQueuesNotGiven
             } else {
-                "MAP_QUEUES of a compute queue, which is not modelled"
+                GuestError::MapQueuesCompute
             }));
         }
-        _ => return Err(Error::Refused("MAP_QUEUES for an engine other than the scheduler")),
+        _ => return Err(Error::Refused(GuestError::MapQueuesEngine)),
     }
     // The packet counts micro engines from the first compute one: 2 is what registers call 3.
     let id = HqdId { me: (control.me() & 3) + 1, pipe: control.pipe(), queue: control.queue() };
     if id.me != HqdId::MES.me {
-        return Err(Error::Refused("MAP_QUEUES of the scheduler on a micro engine that is not its own"));
+        return Err(Error::Refused(GuestError::MapQueuesMicroEngine));
     }
     let mqd = pm4::quad(packet.mqd_addr_lo, packet.mqd_addr_hi);
     Ok(Request::Map { id, mqd, doorbell: doorbell(packet.doorbell) })
@@ -167,7 +167,10 @@ mod tests {
         // As gfx11_kiq_map_queues writes it for the ring on pipe 0.
         let control = 2 << 18 | 5 << 26 | 1 << 29;
         let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0).expect("well formed");
-        assert_eq!(request, Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: 0x16 });
+        assert_eq!(
+            request,
+            Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: DoorbellIndex::from_dwords(0x16) }
+        );
         assert!(map_queues(&[control], 0).is_err());
     }
 
@@ -176,14 +179,8 @@ mod tests {
         // The second queue of the third pipe of the second micro engine.
         let body = [1 << 18 | 2 << 16 | 1 << 13, 0, 0, 0, 0, 0];
         let given = 1 << (32 + 2 * 8 + 1);
-        assert_eq!(
-            map_queues(&body, !given),
-            Err(Error::Refused("MAP_QUEUES of a queue SET_RESOURCES did not give"))
-        );
-        assert_eq!(
-            map_queues(&body, given),
-            Err(Error::Refused("MAP_QUEUES of a compute queue, which is not modelled"))
-        );
+        assert_eq!(map_queues(&body, !given), Err(Error::Refused(GuestError::MapQueuesNotGiven)));
+        assert_eq!(map_queues(&body, given), Err(Error::Refused(GuestError::MapQueuesCompute)));
     }
 
     #[test]
@@ -196,13 +193,13 @@ mod tests {
         );
         assert_eq!(set_resources(&[0; 6]), Err(Error::Length { opcode: Opcode::SET_RESOURCES, dwords: 6 }));
         let hiq = [1 << 29, 0, 0, 0, 0, 0, 0];
-        assert_eq!(set_resources(&hiq), Err(Error::Refused("SET_RESOURCES for a queue other than the KIQ")));
+        assert_eq!(set_resources(&hiq), Err(Error::Refused(GuestError::ResourcesOfOtherQueue)));
     }
 
     #[test]
     fn unmap_queues_goes_by_doorbell_alone() {
         let body = |select: u32| [select << 4, 0x16 << 2, 0, 0, 0];
-        assert_eq!(unmap_queues(&body(0)), Ok(Request::Unmap { doorbell: 0x16 }));
+        assert_eq!(unmap_queues(&body(0)), Ok(Request::Unmap { doorbell: DoorbellIndex::from_dwords(0x16) }));
         assert!(matches!(unmap_queues(&body(2)), Err(Error::Refused(_))), "all queues");
         assert!(matches!(unmap_queues(&body(0)[..4]), Err(Error::Length { .. })));
     }

@@ -11,6 +11,8 @@ mod scheduler;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belfry_abi::doorbell::DoorbellIndex;
+
 use crate::chip::{Firmware, Generation};
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
@@ -50,8 +52,8 @@ pub(crate) trait FirmwareScheduler: Send {
     /// Does what there is to do: rings, frames, queues, slots. Says when to call again.
     fn pass(&mut self) -> Turn;
 
-    /// Serves the queue of the doorbell at a dword index; `None` if that is only for [`pass`](Self::pass) to do.
-    fn serve(&mut self, doorbell: u32) -> Option<Served>;
+    /// Serves the queue of a doorbell; `None` if that is only for [`pass`](Self::pass) to do.
+    fn serve(&mut self, doorbell: DoorbellIndex) -> Option<Served>;
 
     /// Whether any ring or queue listens to a doorbell.
     fn listens(&self) -> bool;

@@ -22,7 +22,7 @@ impl Running {
 
     /// Takes the doorbell's value, if it has changed.
     pub(super) fn look(&mut self, ports: &Ports) {
-        let value = ports.doorbells.load(u64::from(self.ring.doorbell()) * 4);
+        let value = ports.doorbells.load(self.ring.doorbell().offset());
         match self.seen.replace(value) {
             Some(seen) if seen == value => return,
             // What was rung before the ring was mapped was rung for it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
 use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
@@ -11,6 +12,8 @@ use super::mes::Mes;
 use super::rings::Running;
 use super::{FirmwareScheduler, Ports, Served, Turn};
 use crate::chip::MesFrames;
+use crate::doorbell::Owner;
+use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::{HqdId, Mqd, Ring, seed_doorbell};
 use crate::vm::AddressSpace;
@@ -36,7 +39,7 @@ impl FirmwareScheduler for MesScheduler {
         turn.min(self.mes.pass(&self.ports))
     }
 
-    fn serve(&mut self, doorbell: u32) -> Option<Served> {
+    fn serve(&mut self, doorbell: DoorbellIndex) -> Option<Served> {
         self.mes.serve(&self.ports, doorbell)
     }
 
@@ -66,7 +69,7 @@ impl MesScheduler {
         self.rings.retain(|id, running| {
             let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
             if !keep {
-                self.ports.doorbells.own(running.ring.doorbell(), false);
+                self.ports.doorbells.own(running.ring.doorbell(), Owner::Nobody);
             }
             keep
         });
@@ -80,7 +83,7 @@ impl MesScheduler {
                     }
                     hqd.deactivate();
                 });
-                self.ports.doorbells.own(hqd.doorbell(), false);
+                self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 continue;
             }
             if self.rings.contains_key(&id) {
@@ -89,11 +92,11 @@ impl MesScheduler {
             let ring = if id == HqdId::MES || id == HqdId::KIQ {
                 Ring::new(&hqd)
             } else {
-                Err("queue of the scheduler's engine that is not modelled")
+                Err(GuestError::SchedulerQueue)
             };
             match ring {
                 Ok(ring) => {
-                    self.ports.doorbells.own(ring.doorbell(), true);
+                    self.ports.doorbells.own(ring.doorbell(), Owner::Ring);
                     self.rings.insert(id, Running::new(ring, hqd.activation));
                 }
                 Err(why) => {
@@ -101,7 +104,7 @@ impl MesScheduler {
                         .counters
                         .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
                     self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
-                    self.ports.doorbells.own(hqd.doorbell(), false);
+                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
             }
         }
@@ -111,12 +114,12 @@ impl MesScheduler {
                 if !self.mes.is_on(id) {
                     if !hqd.wants_dequeue() {
                         self.ports.counters.error(
-                            "compute queue started through registers, which is not modelled",
+                            GuestError::ComputeQueueByRegisters,
                             format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue),
                         );
                     }
                     self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
-                    self.ports.doorbells.own(hqd.doorbell(), false);
+                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
             }
         }
@@ -146,9 +149,7 @@ impl MesScheduler {
                 }
             }
             if running.ring.report(&space).is_err() {
-                self.ports
-                    .counters
-                    .error("read pointer report to an unmapped address", format_args!("pipe={}", id.pipe));
+                self.ports.counters.error(GuestError::RptrReportUnmapped, format_args!("pipe={}", id.pipe));
             }
             self.rings.insert(id, running);
         }
@@ -156,23 +157,23 @@ impl MesScheduler {
     }
 
     /// Executes one packet of the KIQ; whether there was one.
-    fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
+    fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
         let available = running.ring.available();
         if running.dead || available == 0 {
             return Ok(false);
         }
         let mut header = [0];
-        running.ring.peek(space, 0, &mut header).map_err(|_| "the KIQ's ring is not mapped")?;
+        running.ring.peek(space, 0, &mut header).map_err(|_| GuestError::KiqRingUnmapped)?;
         let header = pm4::header(header[0]).map_err(|error| error.kind())?;
         let length = 1 + u64::from(header.body_dwords());
         if length > MAX_PACKET {
-            return Err("PM4 packet longer than any this queue takes");
+            return Err(GuestError::Pm4PacketLength);
         }
         if length > available {
             return Ok(false);
         }
         let mut body = vec![0; length as usize - 1];
-        running.ring.peek(space, 1, &mut body).map_err(|_| "the KIQ's ring is not mapped")?;
+        running.ring.peek(space, 1, &mut body).map_err(|_| GuestError::KiqRingUnmapped)?;
         running.ring.consume(length);
         let mut kiq = Kiq {
             registers: &self.ports.registers,
@@ -197,7 +198,7 @@ impl MesScheduler {
         Ok(true)
     }
 
-    fn obey(&mut self, space: &AddressSpace, request: KiqRequest) -> Result<(), &'static str> {
+    fn obey(&mut self, space: &AddressSpace, request: KiqRequest) -> Result<(), GuestError> {
         match request {
             KiqRequest::Map { id, mqd, doorbell } => {
                 let mqd = Mqd::read(&self.ports.chip.mqd, space, mqd)?;
@@ -217,10 +218,10 @@ impl MesScheduler {
                     .iter()
                     .find(|(_, running)| running.ring.doorbell() == doorbell)
                     .map(|(&id, _)| id);
-                let id = id.ok_or("UNMAP_QUEUES of a queue that does not exist")?;
+                let id = id.ok_or(GuestError::UnmapQueuesUnknown)?;
                 self.rings.remove(&id);
                 self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
-                self.ports.doorbells.own(doorbell, false);
+                self.ports.doorbells.own(doorbell, Owner::Nobody);
                 Ok(())
             }
             KiqRequest::Resources(resources) => {
@@ -250,7 +251,7 @@ impl MesScheduler {
     }
 
     /// Executes one frame of the MES's ring; whether there was one.
-    fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, &'static str> {
+    fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
         let available = running.ring.available();
         if running.dead || available == 0 {
             return Ok(false);
@@ -258,11 +259,11 @@ impl MesScheduler {
         let mut dwords = [0u32; API_FRAME_SIZE_IN_DWORDS];
         if available < dwords.len() as u64 {
             // Part of a frame is no frame; what is there is dropped, or the ring would never move again.
-            self.ports.counters.error("MES frame that is cut short", format_args!("dwords={available}"));
+            self.ports.counters.error(GuestError::MesFrameCutShort, format_args!("dwords={available}"));
             running.ring.consume(available);
             return Ok(true);
         }
-        running.ring.peek(space, 0, &mut dwords).map_err(|_| "the MES ring is not mapped")?;
+        running.ring.peek(space, 0, &mut dwords).map_err(|_| GuestError::MesRingUnmapped)?;
         let mut frame = [0; FRAME_SIZE];
         frame.copy_from_slice(dwords.as_bytes());
         running.ring.consume(dwords.len() as u64);

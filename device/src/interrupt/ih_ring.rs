@@ -4,6 +4,7 @@
 //! only, acknowledges by writing the read pointer to its doorbell, and wants a new interrupt then if entries are left
 //! (`RPTR_REARM`); on overflow it finds `RB_OVERFLOW` set and goes on one entry behind the write pointer.
 
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 use belfry_abi::regs::osssys::{
     IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR, IH_RB_WPTR_ADDR_HI,
@@ -25,8 +26,25 @@ const MIN_SIZE: u32 = 4;
 pub(super) enum Pushed {
     /// It is in the ring; `interrupt`: the driver has to be told.
     Stored { interrupt: bool },
-    /// It is lost, and why.
-    Lost(&'static str),
+    /// It is lost.
+    Lost(Lost),
+}
+
+/// Why an entry is lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Lost {
+    #[error("the function is not bus master")]
+    NotBusMaster,
+    #[error("the interrupt ring is off")]
+    Off,
+    #[error("the interrupt ring has an impossible size")]
+    Size,
+    #[error("the interrupt ring is full")]
+    Full,
+    #[error("the interrupt ring is not mapped")]
+    RingUnmapped,
+    #[error("the write pointer's address is not mapped")]
+    WriteBackUnmapped,
 }
 
 /// Registers of ring 0.
@@ -128,8 +146,8 @@ impl IhRing {
         at == IH_RB_RPTR::AT && self.rearmed()
     }
 
-    pub(super) fn rptr_doorbell(&self) -> Option<u64> {
-        self.doorbell.enable().then(|| u64::from(self.doorbell.offset()) * 4)
+    pub(super) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
+        self.doorbell.enable().then(|| DoorbellIndex::from_dwords(self.doorbell.offset()).offset())
     }
 
     /// Takes a read pointer; whether entries are left that the driver wants to be told of again.
@@ -161,15 +179,15 @@ impl IhRing {
 
     pub(super) fn push(&mut self, space: &AddressSpace, entry: &IhEntry) -> Pushed {
         if !self.cntl.rb_enable() {
-            return Pushed::Lost("the interrupt ring is off");
+            return Pushed::Lost(Lost::Off);
         }
         let Some(size) = self.size() else {
-            return Pushed::Lost("the interrupt ring has an impossible size");
+            return Pushed::Lost(Lost::Size);
         };
         let next = (self.wptr + ENTRY_SIZE) & (size - 1);
         if next == self.rptr {
             if !self.cntl.wptr_overflow_enable() {
-                return Pushed::Lost("the interrupt ring is full");
+                return Pushed::Lost(Lost::Full);
             }
             // The oldest entry is overwritten, and the driver is told to start one entry behind the write pointer.
             self.overflow = true;
@@ -177,13 +195,13 @@ impl IhRing {
         }
         let base = u64::from(self.base_hi) << 40 | u64::from(self.base_lo) << 8;
         if space.write(base + u64::from(self.wptr), entry).is_err() {
-            return Pushed::Lost("the interrupt ring is not mapped");
+            return Pushed::Lost(Lost::RingUnmapped);
         }
         self.wptr = next;
         if self.cntl.wptr_writeback_enable() {
             let address = u64::from(self.wptr_addr_hi) << 32 | u64::from(self.wptr_addr_lo);
             if space.store_u32(address, self.wptr_register()).is_err() {
-                return Pushed::Lost("the write pointer's address is not mapped");
+                return Pushed::Lost(Lost::WriteBackUnmapped);
             }
         }
         let interrupt = self.cntl.enable_intr() && self.armed;

@@ -7,17 +7,20 @@ mod ih_ring;
 mod sources;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::ih::IhEntry;
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
-use crate::pci::Msix;
+use crate::guest_error::GuestError;
+use crate::lock::{Mutex, MutexGuard, rank};
+use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::AddressSpace;
-use ih_ring::{IhRing, Pushed};
+use ih_ring::{IhRing, Lost, Pushed};
 pub(crate) use sources::Sources;
 
 /// Receiver of the device's interrupts: an irqfd, a vfio-user eventfd, a driver in the same process, a counter in a test.
@@ -35,27 +38,16 @@ pub trait InterruptSink: Send + Sync {
 /// The vector everything goes to, as amdgpu and its like ask for one.
 const VECTOR: u16 = 0;
 
-/// How a vector leaves the function, as configuration space says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Control {
-    pub(crate) bus_master: bool,
-    pub(crate) msix_enabled: bool,
-    pub(crate) msix_masked: bool,
-    pub(crate) msi_enabled: bool,
-    pub(crate) pin_disabled: bool,
-}
-
 struct State {
     ring: IhRing,
     msix: Msix,
-    control: Control,
     /// What the host was told of the pin.
     pin: bool,
 }
 
 /// The interrupt handler block and what is behind it.
 pub(crate) struct Interrupts {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Interrupts>,
     sink: Arc<dyn InterruptSink>,
     table: MsixTable,
     has_pin: bool,
@@ -65,7 +57,8 @@ pub(crate) struct Interrupts {
     trace: Option<Arc<dyn TraceSink>>,
     /// Read pointer updates may come without being seen, so every entry raises.
     unseen_rptr: bool,
-    bus_master: AtomicBool,
+    /// How a vector leaves the function, and whether it does.
+    control: Arc<SharedControl>,
 }
 
 impl std::fmt::Debug for Interrupts {
@@ -81,9 +74,9 @@ impl Interrupts {
         counters: Arc<Counters>,
         trace: Option<Arc<dyn TraceSink>>,
         unseen_rptr: bool,
+        control: Arc<SharedControl>,
     ) -> Self {
-        let state =
-            State { ring: IhRing::default(), msix: Msix::new(), control: Control::default(), pin: false };
+        let state = State { ring: IhRing::default(), msix: Msix::new(), pin: false };
         Self {
             state: Mutex::new(state),
             sink,
@@ -93,19 +86,17 @@ impl Interrupts {
             counters,
             trace,
             unseen_rptr,
-            bus_master: AtomicBool::new(false),
+            control,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Interrupts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what configuration space says.
-    pub(crate) fn set_control(&self, control: Control) {
-        self.bus_master.store(control.bus_master, Ordering::SeqCst);
+    /// Goes by what configuration space says now. Afterwards, nothing of before goes by what it said then.
+    pub(crate) fn control_changed(&self) {
         let mut state = self.lock();
-        state.control = control;
         self.raise_pending(&mut state);
         self.update_pin(&mut state);
     }
@@ -122,8 +113,9 @@ impl Interrupts {
         }
         let pending = state.ring.has_entries() && state.ring.interrupts_enabled();
         self.pin_pending.store(pending, Ordering::SeqCst);
-        let control = state.control;
-        let asserted = pending && !control.pin_disabled && !control.msi_enabled && !control.msix_enabled;
+        let control = self.control.get();
+        let asserted =
+            pending && !control.pin_disabled() && !control.msi_enabled() && !control.msix_enabled();
         if asserted != state.pin {
             state.pin = asserted;
             if asserted {
@@ -134,11 +126,6 @@ impl Interrupts {
             }
             self.sink.set_pin(asserted);
         }
-    }
-
-    /// Whether the function may read and write memory.
-    pub(crate) fn bus_master(&self) -> bool {
-        self.bus_master.load(Ordering::SeqCst)
     }
 
     /// Reads one of the block's registers, if it is one of ring 0's.
@@ -157,8 +144,8 @@ impl Interrupts {
         known
     }
 
-    /// Byte offset in BAR2 of the read pointer's doorbell, if it has one.
-    pub(crate) fn rptr_doorbell(&self) -> Option<u64> {
+    /// The read pointer's doorbell, if it has one.
+    pub(crate) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
         self.lock().ring.rptr_doorbell()
     }
 
@@ -177,8 +164,8 @@ impl Interrupts {
         entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
         let mut state = self.lock();
         let pushed = match space {
-            Some(space) if state.control.bus_master => state.ring.push(space, &entry),
-            _ => Pushed::Lost("the function is not bus master"),
+            Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
+            _ => Pushed::Lost(Lost::NotBusMaster),
         };
         match pushed {
             Pushed::Stored { interrupt } => {
@@ -195,24 +182,26 @@ impl Interrupts {
             Pushed::Lost(why) => {
                 count(&self.counters.ih_lost);
                 let (client, source) = (entry.client().0, entry.source().0);
-                self.counters
-                    .error("interrupt lost", format_args!("client={client:#x} source={source} reason={why}"));
+                self.counters.error(
+                    GuestError::InterruptLost,
+                    format_args!("client={client:#x} source={source} reason={why}"),
+                );
             }
         }
     }
 
     fn raise(&self, state: &mut State) {
-        let control = state.control;
-        if !control.bus_master {
+        let control = self.control.get();
+        if !control.bus_master() {
             return;
         }
         if self.table == MsixTable::Device {
-            if control.msix_enabled {
-                if control.msix_masked || state.msix.is_masked(VECTOR) {
+            if control.msix_enabled() {
+                if control.msix_masked() || state.msix.is_masked(VECTOR) {
                     state.msix.set_pending(VECTOR);
                     return;
                 }
-            } else if !control.msi_enabled {
+            } else if !control.msi_enabled() {
                 return;
             }
         }
@@ -228,11 +217,11 @@ impl Interrupts {
     }
 
     fn raise_pending(&self, state: &mut State) {
-        let control = state.control;
+        let control = self.control.get();
         if self.table == MsixTable::Device
-            && control.bus_master
-            && control.msix_enabled
-            && !control.msix_masked
+            && control.bus_master()
+            && control.msix_enabled()
+            && !control.msix_masked()
         {
             for vector in state.msix.take_pending() {
                 self.raise_vector(vector);

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{Client, IhEntry, Source};
-use belfry_isa::mem::Access;
 
 use super::Interrupts;
 use crate::chip::{InterruptFormat, PageFault, SqInterrupt};
 use crate::cp::CpInterrupts;
+use crate::guest_error::GuestError;
 use crate::queue::QueueIdentity;
 use crate::stats::Counters;
 use crate::time::Clock;
-use crate::vm::{Contexts, Fault, FaultKind};
+use crate::vm::{Contexts, Fault, fault_page};
 
 /// Turns what happens on queues into ring entries.
 #[derive(Clone)]
@@ -30,11 +31,11 @@ impl Sources {
 }
 
 impl Sources {
-    /// `CP_BAD_OPCODE` of a kernel queue, by the dword index of its doorbell.
-    pub(crate) fn kernel_packet_refused(&self, doorbell: u32) {
+    /// `CP_BAD_OPCODE` of a kernel queue, by its doorbell.
+    pub(crate) fn kernel_packet_refused(&self, doorbell: DoorbellIndex) {
         let (client, source) = self.format.bad_opcode;
         let mut entry = IhEntry::new(client, source, 0, 0, 0);
-        entry.data[0] = (self.format.bad_opcode_word)(0, doorbell);
+        entry.data[0] = (self.format.bad_opcode_word)(0, doorbell.dwords());
         self.push(entry);
     }
 
@@ -61,23 +62,24 @@ impl CpInterrupts for Sources {
     }
 
     fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
-        self.counters.error("packet refused", format_args!("doorbell={:#x} code={code}", queue.doorbell));
+        self.counters
+            .error(GuestError::PacketRefused, format_args!("doorbell={:#x} code={code}", queue.doorbell));
         let word = (self.format.bad_opcode_word)(code, queue.doorbell_id());
         self.tell(self.format.bad_opcode, queue, (self.cp_ring(queue), [word, 0, 0, 0]));
     }
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
-        let write = matches!(fault.access, Access::Write | Access::Atomic);
-        let permission = matches!(fault.kind, FaultKind::NoRead | FaultKind::ReadOnly | FaultKind::NoExecute);
-        let page = fault.va >> 12 & 0xf_ffff_ffff;
+        let write = fault.access.is_write();
+        let page = fault_page(fault);
         self.counters.error(
-            "page fault",
+            GuestError::PageFault,
             format_args!(
                 "doorbell={:#x} vmid={} pasid={:#x}: {fault}",
                 queue.doorbell, queue.vmid, queue.pasid
             ),
         );
-        self.contexts.record_fault(queue.vmid, page, write, permission);
+        self.contexts.record_fault(queue.vmid, fault);
+        let permission = fault.kind.is_permission();
         let words = (self.format.page_fault_words)(PageFault { page, write, permission });
         self.tell(self.format.page_fault, queue, words);
     }

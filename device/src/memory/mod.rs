@@ -16,8 +16,14 @@ mod quiescence_tests;
 
 /// What `quiescence.rs` is made of; under a model, of other parts.
 mod sync {
+    pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-    pub(super) use std::sync::{Condvar, Mutex, PoisonError};
+
+    pub(super) use crate::lock::Condvar;
+    use crate::lock::{self, rank};
+
+    pub(super) type TurnMutex<T> = lock::Mutex<T, rank::QuiescenceTurn>;
+    pub(super) type Mutex<T> = lock::Mutex<T, rank::QuiescenceLeft>;
 }
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! What was withdrawn may be the last owner of what slices point into (a mapping of guest RAM, say), so it is dropped
 //! after the wait and not before. `tests/models` runs this file under loom's memory model.
 
-use super::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, PoisonError};
+use super::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, PoisonError, TurnMutex};
 
 /// Counts slices in two generations, the current and the one being waited for.
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Quiescence {
     inside: [AtomicUsize; 2],
     waiting: AtomicUsize,
     /// Held for the whole of a wait: only one generation is ever waited for.
-    turn: Mutex<()>,
+    turn: TurnMutex<()>,
     lock: Mutex<()>,
     left: Condvar,
 }

@@ -1,7 +1,9 @@
 //! The PCI function: configuration space, capabilities, message signalled interrupts.
 
 mod config;
+mod function;
 mod msix;
 
 pub(crate) use config::ConfigSpace;
+pub(crate) use function::{Function, SharedControl};
 pub(crate) use msix::Msix;

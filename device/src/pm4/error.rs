@@ -2,6 +2,7 @@
 
 use belfry_abi::pm4::Opcode;
 
+use crate::guest_error::GuestError;
 use crate::vm::Fault;
 
 /// Why a packet is refused; nothing of it was executed, but for what precedes an address that does not translate.
@@ -36,7 +37,7 @@ pub(crate) enum Error {
     Buffer(String),
     /// A packet of the queue manager that asks for what it does not do.
     #[error("{0}")]
-    Refused(&'static str),
+    Refused(GuestError),
 }
 
 /// Name of an operation, or its number.
@@ -46,16 +47,16 @@ fn name(opcode: Opcode) -> String {
 
 impl Error {
     /// Which kind of error it is, to count it by.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> GuestError {
         match self {
-            Self::Type(_) => "PM4 packet of a type this queue does not take",
-            Self::Operation(_) => "PM4 opcode this queue does not know",
-            Self::Length { .. } | Self::Overrun { .. } => "PM4 packet of the wrong length",
-            Self::Selector { .. } | Self::Registers(_) => "PM4 packet that is not modelled",
-            Self::Function(_) => "WAIT_REG_MEM with a function that does not exist",
-            Self::Memory { .. } => "PM4 packet with an unmapped address",
-            Self::Buffer(_) => "PM4 indirect buffer that is refused",
-            Self::Refused(why) => why,
+            Self::Type(_) => GuestError::Pm4Type,
+            Self::Operation(_) => GuestError::Pm4Opcode,
+            Self::Length { .. } | Self::Overrun { .. } => GuestError::Pm4Length,
+            Self::Selector { .. } | Self::Registers(_) => GuestError::Pm4Unmodelled,
+            Self::Function(_) => GuestError::WaitFunction,
+            Self::Memory { .. } => GuestError::Pm4Unmapped,
+            Self::Buffer(_) => GuestError::Pm4Buffer,
+            Self::Refused(why) => *why,
         }
     }
 }

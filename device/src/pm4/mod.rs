@@ -16,6 +16,7 @@ use belfry_abi::pm4::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::guest_error::GuestError;
 use crate::regs::RegisterFile;
 use crate::vm::{AddressSpace, Fault};
 pub(crate) use error::Error;
@@ -180,7 +181,7 @@ fn wait_reg_mem(packet: &WaitRegMem, port: &impl Port) -> Result<Effect, Error> 
     } else if of_memory {
         Ok(Effect::Wait)
     } else {
-        Err(Error::Refused("WAIT_REG_MEM for what never comes"))
+        Err(Error::Refused(GuestError::WaitForever))
     }
 }
 

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellIndex;
+
 use crate::chip::QueuePlace;
 use crate::vm::AddressSpace;
 
@@ -20,15 +22,15 @@ pub struct QueueIdentity {
     pub vmid: u8,
     /// Process address space.
     pub pasid: u32,
-    /// Doorbell offset in dwords, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
-    pub doorbell: u32,
+    /// Doorbell, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
+    pub doorbell: DoorbellIndex,
 }
 
 impl QueueIdentity {
     /// Position of the queue's doorbell in its process's slice, as KFD counts.
     #[must_use]
     pub fn doorbell_id(&self) -> u32 {
-        (self.doorbell / 2) & 0x3ff
+        (self.doorbell.dwords() / 2) & 0x3ff
     }
 
     /// Where the queue is, as its waves know it.

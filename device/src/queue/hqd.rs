@@ -3,8 +3,9 @@
 //! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on, which is how a queue is
 //! loaded from memory and saved back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::gc::{
     CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
     CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, CP_HQD_PQ_RPTR, CP_HQD_PQ_RPTR_REPORT_ADDR,
@@ -14,6 +15,8 @@ use belfry_abi::regs::gc::{
 use belfry_abi::regs::{Offset, Register};
 
 use super::Mqd;
+
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// The first banked register.
 pub(crate) const HQD_FIRST: Offset = CP_MQD_BASE_ADDR::AT;
@@ -127,9 +130,9 @@ impl Hqd {
         self.set(register);
     }
 
-    pub(crate) fn set_doorbell(&mut self, index: u32) {
+    pub(crate) fn set_doorbell(&mut self, doorbell: DoorbellIndex) {
         let mut register = self.get::<CP_HQD_PQ_DOORBELL_CONTROL>();
-        register.set_doorbell_offset(index);
+        register.set_doorbell_offset(doorbell.dwords());
         register.set_doorbell_en(true);
         self.set(register);
     }
@@ -167,9 +170,8 @@ impl Hqd {
         self.join(CP_HQD_PQ_WPTR_POLL_ADDR::AT, CP_HQD_PQ_WPTR_POLL_ADDR_HI::AT)
     }
 
-    /// Doorbell as a dword index in the doorbell BAR.
-    pub(crate) fn doorbell(&self) -> u32 {
-        self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset()
+    pub(crate) fn doorbell(&self) -> DoorbellIndex {
+        DoorbellIndex::from_dwords(self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset())
     }
 
     /// Whether the ring holds AQL packets.
@@ -181,7 +183,7 @@ impl Hqd {
 
 /// Every queue's registers: what drivers write through the banked registers and what firmware loads from MQDs.
 #[derive(Debug)]
-pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>>);
+pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>, rank::HqdBanks>);
 
 impl Default for HqdBanks {
     fn default() -> Self {
@@ -194,7 +196,7 @@ impl HqdBanks {
         vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>> {
+    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>, rank::HqdBanks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,6 +4,7 @@ use zerocopy::IntoBytes;
 
 use super::Hqd;
 use crate::chip::MqdLayout;
+use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
 const DWORDS: usize = 512;
@@ -21,15 +22,15 @@ impl Mqd {
         layout: &'static MqdLayout,
         space: &AddressSpace,
         address: u64,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, GuestError> {
         let mqd = Self::read_unchecked(layout, space, address)?;
         if mqd.dwords[0] != layout.header {
-            return Err("the MQD has the wrong header");
+            return Err(GuestError::MqdHeader);
         }
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
         if hqd.pq_base() == 0 {
-            return Err("the MQD has no ring");
+            return Err(GuestError::MqdWithoutRing);
         }
         Ok(mqd)
     }
@@ -39,11 +40,9 @@ impl Mqd {
         layout: &'static MqdLayout,
         space: &AddressSpace,
         address: u64,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, GuestError> {
         let mut dwords = [0; DWORDS];
-        space
-            .read_bytes(address, dwords.as_mut_bytes())
-            .map_err(|_| "MQD at an address that is not mapped")?;
+        space.read_bytes(address, dwords.as_mut_bytes()).map_err(|_| GuestError::MqdUnmapped)?;
         Ok(Self { layout, dwords })
     }
 
@@ -124,7 +123,7 @@ mod tests {
         hqd.load(&image);
         assert_eq!(hqd.pq_base(), 0x7f12_3456_7800);
         assert_eq!(hqd.pq_dwords(), Some(1 << 14));
-        assert_eq!(hqd.doorbell(), 0x800);
+        assert_eq!(hqd.doorbell().dwords(), 0x800);
         assert_eq!(hqd.rptr_report_addr(), 0x7f00_0000_1080);
         assert!(hqd.is_aql() && !hqd.is_active());
         hqd.set_pointers(5, 6);
@@ -159,11 +158,11 @@ mod tests {
         let space = space();
         for byte in [0u8, 0xff] {
             space.write_bytes(MQD, &[byte; 2048]).expect("in VRAM");
-            assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some("the MQD has the wrong header"));
+            assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some(GuestError::MqdHeader));
         }
         space.write(MQD, &ComputeMqd::new()).expect("in VRAM");
-        assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some("the MQD has no ring"));
+        assert_eq!(Mqd::read(LAYOUT, &space, MQD).err(), Some(GuestError::MqdWithoutRing));
         let edge = (1 << 20) - 1024;
-        assert_eq!(Mqd::read(LAYOUT, &space, edge).err(), Some("MQD at an address that is not mapped"));
+        assert_eq!(Mqd::read(LAYOUT, &space, edge).err(), Some(GuestError::MqdUnmapped));
     }
 }

@@ -3,7 +3,10 @@
 //! The write pointer is a 64-bit monotonic count of dwords, taken from the doorbell; the read pointer is reported in 32
 //! bits, modulo the ring's size.
 
+use belfry_abi::doorbell::DoorbellIndex;
+
 use crate::doorbell::Doorbells;
+use crate::guest_error::GuestError;
 use crate::queue::Hqd;
 use crate::vm::{AddressSpace, Fault};
 
@@ -15,18 +18,18 @@ pub(crate) struct Ring {
     rptr: u64,
     wptr: u64,
     rptr_report: u64,
-    doorbell: u32,
+    doorbell: DoorbellIndex,
 }
 
 impl Ring {
     /// The ring a queue's registers describe.
-    pub(crate) fn new(hqd: &Hqd) -> Result<Self, &'static str> {
-        let dwords = hqd.pq_dwords().ok_or("the ring is too large")?;
+    pub(crate) fn new(hqd: &Hqd) -> Result<Self, GuestError> {
+        let dwords = hqd.pq_dwords().ok_or(GuestError::RingTooLarge)?;
         if hqd.pq_base() == 0 {
-            return Err("the ring has no address");
+            return Err(GuestError::RingWithoutAddress);
         }
         if hqd.is_aql() {
-            return Err("a kernel ring does not hold AQL packets");
+            return Err(GuestError::KernelRingOfAql);
         }
         let wptr = hqd.pq_wptr();
         Ok(Self {
@@ -39,16 +42,15 @@ impl Ring {
         })
     }
 
-    /// Dword index of the doorbell.
-    pub(crate) fn doorbell(&self) -> u32 {
+    pub(crate) fn doorbell(&self) -> DoorbellIndex {
         self.doorbell
     }
 
     /// Takes the doorbell's value as the write pointer; an error if it is behind, or more than a ring ahead.
-    pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Result<(), &'static str> {
-        let value = doorbells.load(u64::from(self.doorbell) * 4);
+    pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Result<(), GuestError> {
+        let value = doorbells.load(self.doorbell.offset());
         if value.wrapping_sub(self.rptr) > self.dwords {
-            return Err("the write pointer is not within one ring of the read pointer");
+            return Err(GuestError::WritePointer);
         }
         self.wptr = value;
         Ok(())
@@ -92,7 +94,7 @@ impl Ring {
 /// The page may hold the value of an earlier owner. The write pointer in memory, which drivers write before they ring,
 /// is the truth then; a doorbell rung meanwhile wins.
 pub(crate) fn seed_doorbell(hqd: &Hqd, space: Option<&AddressSpace>, doorbells: &Doorbells) {
-    let offset = u64::from(hqd.doorbell()) * 4;
+    let offset = hqd.doorbell().offset();
     let before = doorbells.load(offset);
     let poll = hqd.wptr_poll_addr();
     let in_memory = space.filter(|_| poll != 0).and_then(|space| space.load_u64(poll).ok());

@@ -16,6 +16,7 @@ use belfry_abi::pci::{BAR_REGISTERS, REGISTER_BAR_SIZE};
 use belfry_abi::regs::{Ip, Offset};
 
 use crate::chip::Chip;
+use crate::guest_error::GuestError;
 use crate::io::{IoError, IoResult};
 use crate::memory::{Location, Memory};
 use crate::stats::{Counters, count};
@@ -237,11 +238,11 @@ impl RegisterFile {
     }
 
     fn outside_of_vram(&self, offset: u64) {
-        self.counters.error("window outside of VRAM", format_args!("offset={offset:#x}"));
+        self.counters.error(GuestError::WindowOutsideVram, format_args!("offset={offset:#x}"));
     }
 
     fn onto_a_window(&self, window: Window) {
-        self.counters.error("window onto a window", format_args!("{window:?}"));
+        self.counters.error(GuestError::WindowOntoWindow, format_args!("{window:?}"));
     }
 
     /// Registers that were used and that no block claims: name, reads, writes.

@@ -1,9 +1,11 @@
 //! Registers that no block claims: they store, and every use is counted.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crate::chip::Chip;
+use crate::guest_error::GuestError;
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::stats::Counters;
 
 /// `MP1_FIRMWARE_FLAGS` in the system management network: bit 0, the SMU's firmware runs.
@@ -19,7 +21,7 @@ struct Use {
     writes: u64,
 }
 
-type Uses = Mutex<HashMap<u32, Use>>;
+type Uses = Mutex<HashMap<u32, Use>, rank::Unmodelled>;
 
 /// Everything that has been used without a model.
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ pub(super) struct Unmodelled {
     far: Uses,
 }
 
-fn lock(uses: &Uses) -> MutexGuard<'_, HashMap<u32, Use>> {
+fn lock(uses: &Uses) -> MutexGuard<'_, HashMap<u32, Use>, rank::Unmodelled> {
     uses.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +74,7 @@ impl Unmodelled {
         let mut far = lock(&self.far);
         if far.len() >= MAX_FAR && !far.contains_key(&address) {
             drop(far);
-            counters.error("too many far registers", format_args!("address={address:#x}"));
+            counters.error(GuestError::FarRegisters, format_args!("address={address:#x}"));
             return;
         }
         let used = far.entry(address).or_default();

@@ -1,10 +1,12 @@
 //! Code of the address spaces that waves run in, which all workers share.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_isa::code_cache::SharedCode;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
+
+use crate::lock::{Mutex, rank};
 
 /// The code of each address space that a worker has a cache of.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ pub(super) struct CodeSpaces {
     arch: Arch,
     backend: Backend,
     /// By [`Mmu::context`](belfry_isa::mem::Mmu::context). The workers' caches own the code.
-    spaces: Mutex<Vec<(u64, Weak<SharedCode>)>>,
+    spaces: Mutex<Vec<(u64, Weak<SharedCode>)>, rank::CodeSpaces>,
 }
 
 impl CodeSpaces {

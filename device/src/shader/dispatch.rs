@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::chance::Chance;
 use super::engine::Work;
@@ -12,6 +12,7 @@ use super::launch::Launch;
 use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::Workgroup;
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Something to do once no lock and no slice of guest memory is held.
 pub type Announcement = Box<dyn FnOnce() + Send>;
@@ -61,14 +62,14 @@ pub(super) struct Dispatch {
     /// Dispatches submitted before it.
     number: u64,
     /// Decisions of a deterministic schedule.
-    chance: Option<Mutex<Chance>>,
+    chance: Option<Mutex<Chance, rank::DispatchChance>>,
     /// Instructions executed and waves switched to: the time in a deterministic schedule.
     ticks: AtomicU64,
     total: u64,
     pub(super) unclaimed: Unclaimed,
     done: AtomicU64,
     settled: AtomicBool,
-    paused: Mutex<VecDeque<Box<Workgroup>>>,
+    paused: Mutex<VecDeque<Box<Workgroup>>, rank::DispatchPaused>,
     /// Paused workgroups that are off the GPU.
     off: AtomicUsize,
 }
@@ -181,7 +182,7 @@ impl Dispatch {
         self.total.saturating_mul(u64::from(self.launch.waves_per_workgroup())) <= waves
     }
 
-    fn paused(&self) -> MutexGuard<'_, VecDeque<Box<Workgroup>>> {
+    fn paused(&self) -> MutexGuard<'_, VecDeque<Box<Workgroup>>, rank::DispatchPaused> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use belfry_isa::lanes::Backend;
@@ -17,6 +17,7 @@ use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::chip::{Generation, Topology};
+use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::threads::patience;
 use crate::time::Clock;
 use crate::trace::TraceSink;
@@ -67,15 +68,15 @@ pub struct ShaderEngine {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     /// What the thread that submits a small dispatch runs it on.
-    submitter: Mutex<Worker>,
+    submitter: Mutex<Worker, rank::Submitter>,
     /// The worker without a thread, see `turn`.
     #[cfg(fuzzing)]
-    caller: Mutex<Worker>,
+    caller: Mutex<Worker, rank::Submitter>,
 }
 
 /// What the workers share.
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Engine>,
     work: Condvar,
     /// Changes when there may be work again.
     news: AtomicU64,
@@ -335,12 +336,12 @@ impl Drop for ShaderEngine {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Engine> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There may be work: whoever looks or sleeps finds out.
-    fn announce(&self, state: std::sync::MutexGuard<'_, State>) {
+    fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
         let asleep = state.waiting != 0;

@@ -2,7 +2,6 @@
 
 use belfry_abi::aql::inactive;
 use belfry_isa::exec::{FaultCause, WaveFault};
-use belfry_isa::mem::{Access, FaultKind as IsaFaultKind};
 
 use crate::vm::{Fault, FaultKind};
 
@@ -66,23 +65,14 @@ impl WaveFailure {
     /// The class of the failure.
     #[must_use]
     pub fn class(&self) -> FailureClass {
-        let fault = match &self.reason {
-            Reason::Fault(fault) => fault,
+        let cause = match &self.reason {
+            Reason::Fault(fault) => &fault.kind,
             Reason::NoGws { .. } => return FailureClass::IllegalInstruction,
             Reason::Trap { .. } | Reason::Halt { .. } | Reason::Internal => return FailureClass::Trap,
         };
-        match &fault.kind {
-            FaultCause::Memory(memory) => {
-                let kind = match (memory.kind, memory.access) {
-                    (IsaFaultKind::Aperture, _) => return FailureClass::Aperture,
-                    (IsaFaultKind::NotPresent, _) => FaultKind::NotPresent,
-                    (IsaFaultKind::Bus, _) => FaultKind::Bus,
-                    (IsaFaultKind::Permission, Access::Read) => FaultKind::NoRead,
-                    (IsaFaultKind::Permission, Access::Write | Access::Atomic) => FaultKind::ReadOnly,
-                    (IsaFaultKind::Permission, Access::Execute) => FaultKind::NoExecute,
-                };
-                FailureClass::Translation(Fault { va: memory.va, access: memory.access, kind, level: 0 })
-            }
+        match cause {
+            FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Aperture => FailureClass::Aperture,
+            FaultCause::Memory { fault, .. } => FailureClass::Translation(*fault),
             FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => FailureClass::Aperture,
             _ => FailureClass::IllegalInstruction,
         }

@@ -3,9 +3,11 @@
 //! What the operations do: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use belfry_isa::exec::{GwsOp, GwsRequest};
+
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// One resource.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,11 +46,11 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub struct Gws {
     /// Those in use.
-    resources: Mutex<Option<BTreeMap<u8, Resource>>>,
+    resources: Mutex<Option<BTreeMap<u8, Resource>>, rank::Gws>,
 }
 
 impl Gws {
-    fn lock(&self) -> MutexGuard<'_, Option<BTreeMap<u8, Resource>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<BTreeMap<u8, Resource>>, rank::Gws> {
         self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
 //! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Apertures;
 
@@ -11,17 +11,30 @@ use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
 use crate::chip::{ShaderRules, Topology};
+use crate::lock::{self, Condvar, Mutex, MutexGuard, rank};
 use crate::vm::AddressSpace;
+
+/// Whether waves of a queue may run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+enum Permission {
+    /// Turns begin and go on.
+    Run,
+    /// No turn begins, and turns in progress pause, until the queue is resumed.
+    Suspended,
+    /// As suspended, for good.
+    Stopped,
+}
 
 /// One queue's standing with the shader engine.
 #[derive(Debug)]
 pub struct ShaderQueue {
     space: Arc<AddressSpace>,
     apertures: Apertures,
-    stopping: AtomicBool,
-    suspended: AtomicBool,
+    /// A [`Permission`]; the only place that says whether waves of the queue may run.
+    permission: AtomicU8,
     /// Workers in a turn of this queue. Its lock also guards the step from "may run" to "runs".
-    busy: Mutex<u32>,
+    busy: Mutex<u32, rank::ShaderQueueBusy>,
     left: Condvar,
     /// Waves resident, running or paused.
     waves: AtomicU32,
@@ -35,8 +48,7 @@ impl ShaderQueue {
         Arc::new(ShaderQueue {
             space,
             apertures,
-            stopping: AtomicBool::new(false),
-            suspended: AtomicBool::new(false),
+            permission: AtomicU8::new(Permission::Run as u8),
             busy: Mutex::new(0),
             left: Condvar::new(),
             waves: AtomicU32::new(0),
@@ -66,7 +78,7 @@ impl ShaderQueue {
 
     /// Lets no further turn begin, for good; running turns end at their next wave switch. Does not wait.
     pub(crate) fn begin_stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
+        self.permission.store(Permission::Stopped as u8, Ordering::SeqCst);
     }
 
     /// Stops every wave for good; returns when none runs any more, within a few thousand instructions.
@@ -81,26 +93,38 @@ impl ShaderQueue {
     ///
     /// They keep their places on the GPU, unless [`super::ShaderEngine::take_off`] takes them away.
     pub fn suspend(&self) {
-        self.suspended.store(true, Ordering::SeqCst);
+        self.change(Permission::Run, Permission::Suspended);
         self.wait_until_idle();
     }
 
     pub(super) fn end_suspension(&self) {
-        self.suspended.store(false, Ordering::SeqCst);
+        self.change(Permission::Suspended, Permission::Run);
     }
 
     /// Whether the queue is stopped or stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        self.has(Permission::Stopped)
+    }
+
+    /// Goes from one permission to another one; where it is not that one, nothing changes.
+    fn change(&self, from: Permission, to: Permission) {
+        let _other =
+            self.permission.compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    fn has(&self, permission: Permission) -> bool {
+        self.permission.load(Ordering::SeqCst) == permission as u8
     }
 
     /// Whether running turns should pause or end now.
     pub(super) fn should_yield(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed) || self.suspended.load(Ordering::Relaxed)
+        self.permission.load(Ordering::Relaxed) != Permission::Run as u8
     }
 
+    /// No lock that a turn takes is held, or the turn would wait for us.
     fn wait_until_idle(&self) {
+        lock::about_to_wait::<rank::Submitter>();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         while *busy != 0 {
             busy = self.left.wait(busy).unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +134,7 @@ impl ShaderQueue {
     /// Begins a turn, unless the queue is stopped or suspended.
     pub(super) fn begin_turn(&self) -> bool {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.stopping.load(Ordering::SeqCst) || self.suspended.load(Ordering::SeqCst) {
+        if !self.has(Permission::Run) {
             return false;
         }
         *busy += 1;
@@ -131,7 +155,7 @@ impl ShaderQueue {
 #[derive(Debug)]
 pub(super) struct Residency {
     rules: &'static ShaderRules,
-    rooms: Mutex<Rooms>,
+    rooms: Mutex<Rooms, rank::Rooms>,
 }
 
 #[derive(Debug)]
@@ -147,7 +171,7 @@ impl Residency {
         Residency { rules, rooms: Mutex::new(Rooms { floor: Floor::new(topology, rules), syncing: None }) }
     }
 
-    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+    fn rooms(&self) -> MutexGuard<'_, Rooms, rank::Rooms> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,6 +1,8 @@
 //! Scratch memory: which wave has which part of a queue's backing memory.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+
+use crate::lock::{Mutex, rank};
 
 /// Scratch memory of a queue, divided into slots of one wave each.
 #[derive(Debug)]
@@ -8,7 +10,7 @@ pub struct ScratchPool {
     base: u64,
     wave_bytes: u64,
     slots: u32,
-    used: Mutex<Slots>,
+    used: Mutex<Slots, rank::ScratchPool>,
 }
 
 #[derive(Debug, Default)]

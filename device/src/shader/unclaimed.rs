@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Most workgroups a worker takes at once.
 const MOST: u64 = 256;
@@ -19,7 +21,7 @@ const PARTS: u64 = 4;
 #[repr(align(128))]
 pub(super) struct Unclaimed {
     /// Ascending, without gaps or overlaps between neighbours that could be one.
-    ranges: Mutex<VecDeque<Range<u64>>>,
+    ranges: Mutex<VecDeque<Range<u64>>, rank::Unclaimed>,
     /// Workgroups in them.
     left: AtomicU64,
 }
@@ -31,7 +33,7 @@ impl Unclaimed {
         Unclaimed { ranges: Mutex::new(ranges), left: AtomicU64::new(total) }
     }
 
-    fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>> {
+    fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>, rank::Unclaimed> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

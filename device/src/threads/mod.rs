@@ -5,8 +5,14 @@ mod wake;
 
 /// What `wake.rs` is made of; under a model, of other parts.
 mod sync {
+    pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
-    pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+    pub(super) use crate::lock::Condvar;
+    use crate::lock::{self, rank};
+
+    pub(super) type Mutex<T> = lock::Mutex<T, rank::Wake>;
+    pub(super) type MutexGuard<'a, T> = lock::MutexGuard<'a, T, rank::Wake>;
 }
 
 pub(crate) use wake::Wake;

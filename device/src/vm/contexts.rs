@@ -3,13 +3,14 @@
 //! A context's address space is made from its tables when it is first used, and made anew after they change. Registers
 //! (`GCVM_CONTEXTn_*`, `IH_VMID_n_LUT`, `SH_MEM_*`) and firmware that maps processes both end here: this is the only copy.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, SH_MEM_CONFIG};
 
-use super::{AddressSpace, Root, RootKind, WalkCounter};
+use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
 use crate::chip::PteFormat;
+use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::Memory;
 
 /// VM contexts of a hub.
@@ -65,6 +66,11 @@ pub(crate) struct FaultRecord {
     pub(crate) page: u64,
 }
 
+/// Number of the page that an access failed at, as registers and interrupts name it.
+pub(crate) fn fault_page(fault: &Fault) -> u64 {
+    fault.va >> 12 & 0xf_ffff_ffff
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Context {
     tables: Tables,
@@ -117,9 +123,9 @@ impl State {
 /// Every context of the hub the engines run in.
 #[derive(Debug)]
 pub(crate) struct Contexts {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Contexts>,
     /// Spaces made since their tables last changed. Taken after `state` where both are.
-    spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS]>,
+    spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS], rank::ContextSpaces>,
     memory: Arc<Memory>,
     walks: Arc<WalkCounter>,
     /// As the card's own firmware leaves it.
@@ -139,7 +145,7 @@ impl Contexts {
         Self { state, spaces: RwLock::default(), memory, walks, frame_buffer, format }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -250,19 +256,20 @@ impl Contexts {
     }
 
     /// Keeps the first page fault until the driver clears it, as the hardware does.
-    pub(crate) fn record_fault(&self, vmid: u8, page: u64, write: bool, permission: bool) {
+    pub(crate) fn record_fault(&self, vmid: u8, fault: &Fault) {
         let mut state = self.lock();
         let FaultRecord { status, page: kept } = &mut state.fault;
         if status.bits() != 0 {
             status.set_more_faults(true);
             return;
         }
+        let (write, permission) = (fault.access.is_write(), fault.kind.is_permission());
         status.set_vmid(vmid.into());
         status.set_rw(write);
         status.set_permission_faults(if permission { if write { 2 } else { 1 } } else { 0 });
         status.set_walker_error(u32::from(!permission));
         status.set_mapping_error(!permission);
-        *kept = page;
+        *kept = fault_page(fault);
     }
 
     /// The fault kept.
@@ -284,9 +291,11 @@ impl Contexts {
 
 #[cfg(test)]
 mod tests {
+    use belfry_isa::mem::Access;
     use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
     use super::*;
+    use crate::vm::FaultKind;
 
     const ENABLED: u32 = 1 | 3 << 1;
 
@@ -334,12 +343,14 @@ mod tests {
     #[test]
     fn first_fault_is_kept_until_cleared() {
         let contexts = contexts();
-        contexts.record_fault(8, 0x1234, true, true);
-        contexts.record_fault(9, 0x5678, false, false);
+        let read_only = Fault::new(0x123_4567, Access::Write, FaultKind::ReadOnly);
+        let missing = Fault { level: 2, ..Fault::new(0x567_8000, Access::Read, FaultKind::NotPresent) };
+        contexts.record_fault(8, &read_only);
+        contexts.record_fault(9, &missing);
         let fault = contexts.fault();
         assert_eq!((fault.status.vmid(), fault.page, fault.status.more_faults()), (8, 0x1234, true));
         contexts.clear_fault();
-        contexts.record_fault(9, 0x5678, false, false);
+        contexts.record_fault(9, &missing);
         assert_eq!((contexts.fault().status.vmid(), contexts.fault().page), (9, 0x5678));
     }
 }

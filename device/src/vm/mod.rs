@@ -15,12 +15,13 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_isa::mem::{Access, Mapping, MemoryFault, Mmu};
+use belfry_isa::mem::{Access, Mapping, Mmu};
+pub use belfry_isa::mem::{Fault, FaultKind};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chip::PteFormat;
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
-pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS};
+pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use walk::Translation;
 
 /// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.
@@ -70,47 +71,6 @@ pub enum Error {
     /// A block size outside 9 to 24.
     #[error("page table block size {0} is not between 9 and 24")]
     BlockSize(u32),
-}
-
-/// Why an address does not translate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultKind {
-    /// No valid entry.
-    NotPresent,
-    /// Loads are not allowed.
-    NoRead,
-    /// Stores are not allowed.
-    ReadOnly,
-    /// Instruction fetch is not allowed.
-    NoExecute,
-    /// The tables or the page point at nothing the device can reach, or the atomic is misaligned.
-    Bus,
-}
-
-/// A refused access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{access:?} of {va:#x}: {kind:?} at level {level}")]
-pub struct Fault {
-    /// Virtual address.
-    pub va: u64,
-    /// What was tried.
-    pub access: Access,
-    /// Why it was refused.
-    pub kind: FaultKind,
-    /// Table level that refused it; 0 is the PTB.
-    pub level: u32,
-}
-
-impl From<Fault> for MemoryFault {
-    fn from(fault: Fault) -> MemoryFault {
-        use belfry_isa::mem::FaultKind as Isa;
-        let kind = match fault.kind {
-            FaultKind::NotPresent => Isa::NotPresent,
-            FaultKind::NoRead | FaultKind::ReadOnly | FaultKind::NoExecute => Isa::Permission,
-            FaultKind::Bus => Isa::Bus,
-        };
-        MemoryFault { va: fault.va, access: fault.access, kind, lanes: 0 }
-    }
 }
 
 /// Counts page-table walks of all address spaces that share it.
@@ -211,7 +171,7 @@ impl AddressSpace {
         let mut done = 0usize;
         while done < len {
             let at = va.wrapping_add(done as u64);
-            let bus = Fault { va: at, access, kind: FaultKind::Bus, level: 0 };
+            let bus = Fault::new(at, access, FaultKind::Bus);
             let translation = self.translate_in(&slice, at, access)?;
             let location = translation.locate(at).ok_or(bus)?;
             let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
@@ -257,7 +217,7 @@ impl AddressSpace {
         operation: impl FnOnce(crate::memory::Block<'_>) -> Option<R>,
     ) -> Result<R, Fault> {
         let slice = self.enter();
-        let bus = Fault { va, access, kind: FaultKind::Bus, level: 0 };
+        let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(&slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
         let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
@@ -324,7 +284,7 @@ impl AddressSpace {
 
     /// Physical location of `va`.
     pub fn locate(&self, va: u64, access: Access) -> Result<Location, Fault> {
-        let bus = Fault { va, access, kind: FaultKind::Bus, level: 0 };
+        let bus = Fault::new(va, access, FaultKind::Bus);
         self.translate(va, access)?.locate(va).ok_or(bus)
     }
 }
@@ -333,9 +293,9 @@ impl AddressSpace {
 // `Memory::changed` drops only after changing the generation and waiting for every slice (`enter`) that began before. The
 // shader workers, the only callers of `run`, hold a slice of this space around each `run`.
 unsafe impl Mmu for AddressSpace {
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
         let slice = self.enter();
-        let bus = Fault { va, access, kind: FaultKind::Bus, level: 0 };
+        let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(&slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
         let (before, host, after) = self.memory.surroundings(&slice.memory, location).ok_or(bus)?;

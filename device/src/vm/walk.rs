@@ -101,15 +101,14 @@ pub(super) fn walk(
 fn leaf(entry: Page, shift: u32, level: u32, va: u64, access: Access) -> Result<Translation, Fault> {
     let fault = |kind| Fault { va, access, kind, level };
     let Page { readable, writable, executable, .. } = entry;
-    let refused = match access {
-        Access::Read if !readable => Some(FaultKind::NoRead),
-        Access::Write if !writable => Some(FaultKind::ReadOnly),
-        Access::Atomic if !writable || !readable => Some(FaultKind::ReadOnly),
-        Access::Execute if !executable => Some(FaultKind::NoExecute),
-        _ => None,
+    let allowed = match access {
+        Access::Read => readable,
+        Access::Write => writable,
+        Access::Atomic => readable && writable,
+        Access::Execute => executable,
     };
-    if let Some(kind) = refused {
-        return Err(fault(kind));
+    if !allowed {
+        return Err(fault(FaultKind::refusal(access)));
     }
     let page = 1u64 << shift;
     let physical = entry.address & !(page - 1);

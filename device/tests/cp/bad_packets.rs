@@ -47,6 +47,8 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
         Fault(va, kind) => {
             let fault = error.cause.fault().unwrap_or_else(|| panic!("{name}: {error}"));
             assert_eq!((fault.va, fault.kind), (va, kind), "{name}: {error}");
+            let walked = bench.space.translate(fault.va, fault.access).map(|_| ());
+            assert_eq!(walked, Err(fault), "{name}: told as the page walk finds it");
             (0, vec![Interrupt::VmFault(bad.doorbell, fault)])
         }
     };

@@ -8,6 +8,7 @@ use belfry_abi::aql::{
     AmdQueue, BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType,
     QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
 };
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
 use belfry_device::chip::{Chip as _, PteFormat, SqInterrupt, gfx1100};
@@ -39,10 +40,10 @@ pub(crate) const CODE: u64 = READ | PTE_EXECUTABLE;
 /// Interrupts, as they came.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Interrupt {
-    Eop(u32, u32),
-    Sq(u32, SqInterrupt),
-    BadOpcode(u32, u32),
-    VmFault(u32, Fault),
+    Eop(DoorbellIndex, u32),
+    Sq(DoorbellIndex, SqInterrupt),
+    BadOpcode(DoorbellIndex, u32),
+    VmFault(DoorbellIndex, Fault),
 }
 
 #[derive(Default)]
@@ -90,7 +91,7 @@ pub(crate) struct Queue {
     pub(crate) ring: u64,
     pub(crate) amd_queue: u64,
     pub(crate) packets: u64,
-    pub(crate) doorbell: u32,
+    pub(crate) doorbell: DoorbellIndex,
     pub(crate) write_index: u64,
     space: Arc<AddressSpace>,
 }
@@ -217,7 +218,7 @@ impl Bench {
         queue.queue_properties = QUEUE_PROPERTIES_ENABLE_PROFILING;
         queue.queue_inactive_signal = self.signal(0, Some(0x1ac)).0;
         self.space.write(amd_queue, &queue).expect("mapped");
-        let doorbell = self.next_doorbell.fetch_add(2, Ordering::Relaxed) as u32;
+        let doorbell = DoorbellIndex::from_dwords(self.next_doorbell.fetch_add(2, Ordering::Relaxed) as u32);
         let config = AqlConfig {
             trap: None,
             identity: QueueIdentity { me: 1, pipe: 0, queue: 0, vmid: 8, pasid: 0x8001, doorbell },

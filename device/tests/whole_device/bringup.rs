@@ -362,7 +362,7 @@ fn fields_of_scheduler_frames_that_do_nothing_are_named() {
 #[test]
 fn a_write_pointer_out_of_the_ring_is_refused() {
     let mut driver = Driver::up();
-    driver.ring(u64::from(pci::doorbell::MES_RING0) * 8, u64::MAX / 2);
+    driver.ring(pci::doorbell::MES_RING0.offset().bytes(), u64::MAX / 2);
     eventually("it is counted", || {
         driver.errors("the write pointer is not within one ring of the read pointer") == 1
     });

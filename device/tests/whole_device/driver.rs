@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use belfry_abi::aql::AmdQueue;
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{
     PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
 };
@@ -80,7 +81,7 @@ struct KernelRing {
     wptr: u64,
     rptr_memory: u64,
     wptr_memory: u64,
-    doorbell: u32,
+    doorbell: DoorbellIndex,
     mqd: u64,
 }
 
@@ -281,7 +282,7 @@ impl Driver {
         self.write(dword::<osssys::IH_RB_RPTR>(), 0);
         self.write(dword::<osssys::IH_RB_WPTR>(), 0);
         let mut bell = osssys::IH_DOORBELL_RPTR::from_bits(0);
-        bell.set_offset(doorbell::IH * 2);
+        bell.set_offset(doorbell::IH.dwords());
         bell.set_enable(true);
         self.set(bell);
         let mut cntl = osssys::IH_RB_CNTL::from_bits(0);
@@ -307,14 +308,14 @@ impl Driver {
             self.ih_rptr = (self.ih_rptr + 32) % (IH_ENTRIES * 32);
         }
         self.gpu
-            .bar_write(pci::BAR_DOORBELLS, u64::from(doorbell::IH) * 8, &self.ih_rptr.to_le_bytes())
+            .bar_write(pci::BAR_DOORBELLS, doorbell::IH.offset().bytes(), &self.ih_rptr.to_le_bytes())
             .unwrap();
         entries
     }
 
     // Kernel rings.
 
-    fn kernel_ring(&mut self, bytes: u64, doorbell: u32) -> (KernelRing, ComputeMqd) {
+    fn kernel_ring(&mut self, bytes: u64, doorbell: DoorbellIndex) -> (KernelRing, ComputeMqd) {
         let (memory, address) = self.gart_alloc(bytes);
         let (page, page_address) = self.gart_alloc(4096);
         let (mqd_memory, mqd_address) = self.gart_alloc(4096);
@@ -327,7 +328,7 @@ impl Driver {
         control.set_queue_size((bytes / 4).ilog2() - 1);
         mqd.cp_hqd_pq_control = control.bits();
         let mut bell = gc::CP_HQD_PQ_DOORBELL_CONTROL::from_bits(0);
-        bell.set_doorbell_offset(doorbell * 2);
+        bell.set_doorbell_offset(doorbell.dwords());
         bell.set_doorbell_en(true);
         mqd.cp_hqd_pq_doorbell_control = bell.bits();
         self.put_ram(mqd_memory, &mqd);
@@ -350,7 +351,7 @@ impl Driver {
             ring.wptr += 1;
         }
         self.set_ram_u64(ring.wptr_memory, ring.wptr);
-        self.ring(u64::from(ring.doorbell) * 8, ring.wptr);
+        self.ring(ring.doorbell.offset().bytes(), ring.wptr);
     }
 
     pub fn start_kiq(&mut self) {
@@ -391,7 +392,7 @@ impl Driver {
         let packet = [
             3 << 30 | 5 << 16 | 0xa2 << 8,
             2 << 18 | 5 << 26 | 1 << 29,
-            (ring.doorbell * 2) << 2,
+            ring.doorbell.dwords() << 2,
             ring.mqd as u32,
             (ring.mqd >> 32) as u32,
             0,
@@ -483,13 +484,14 @@ impl Driver {
     pub fn remove(&mut self, doorbell: u32, gang: u64) -> bool {
         let mut frame = RemoveQueue::new_zeroed();
         frame.header = Header::new(Opcode::REMOVE_QUEUE);
-        frame.doorbell_offset = doorbell;
+        frame.doorbell_offset = DoorbellIndex::from_dwords(doorbell);
         frame.gang_context_addr = gang.into();
         self.mes(&frame, Opcode::REMOVE_QUEUE)
     }
 
     pub fn errors(&self, name: &str) -> u64 {
-        self.gpu.stats().errors.get(name).copied().unwrap_or(0)
+        let errors = self.gpu.stats().errors;
+        errors.into_iter().find(|(error, _)| error.name() == name).map_or(0, |(_, count)| count)
     }
 }
 
@@ -614,7 +616,7 @@ impl UserQueue {
         frame.process_context_addr = process.context.into();
         frame.gang_quantum = 10_000.into();
         frame.gang_context_addr = self.gang.into();
-        frame.doorbell_offset = self.doorbell;
+        frame.doorbell_offset = DoorbellIndex::from_dwords(self.doorbell);
         frame.mqd_addr = self.mqd.into();
         frame.wptr_addr = wptr.into();
         frame.queue_type = QueueType::COMPUTE.0;

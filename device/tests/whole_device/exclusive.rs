@@ -35,6 +35,7 @@ impl TraceSink for Slots {
         let mut state = self.state.lock().unwrap();
         match event {
             TraceEvent::QueueMapped { doorbell, .. } => {
+                let doorbell = doorbell.dwords();
                 assert!(state.on.insert(doorbell));
                 state.turns[usize::from(doorbell < EXCLUSIVE)] += 1;
                 if state.on.len() > 1 && state.on.iter().any(|&on| on >= EXCLUSIVE) {
@@ -42,7 +43,7 @@ impl TraceSink for Slots {
                     state.beside.push(on);
                 }
             }
-            TraceEvent::QueueUnmapped { doorbell } => assert!(state.on.remove(&doorbell)),
+            TraceEvent::QueueUnmapped { doorbell } => assert!(state.on.remove(&doorbell.dwords())),
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::Source;
 use belfry_abi::mes::{AddQueueFlags, Opcode};
 use belfry_device::GpuConfig;
@@ -284,7 +285,7 @@ fn a_thread_that_rings_runs_a_small_kernel_itself() {
     for round in 1..=100 {
         driver.set_ram_u64(spin.done, 1);
         spin.queue.put_silently(&driver, &spin.packet);
-        driver.gpu.doorbell_written(u64::from(spin.queue.doorbell) * 4);
+        driver.gpu.doorbell_written(DoorbellIndex::from_dwords(spin.queue.doorbell).offset());
         at_once += u32::from(driver.ram_u64(spin.done) == 0 && spin.queue.read_index(&driver) == round);
         // The device's own threads may have been first.
         eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
@@ -302,7 +303,7 @@ fn a_thread_that_rings_for_an_endless_kernel_comes_back_and_others_run() {
     let mut driver = Driver::up_with(GpuConfig { workers: 1, ..GpuConfig::default() });
     let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
     spin.queue.put_silently(&driver, &spin.packet);
-    driver.gpu.doorbell_written(u64::from(spin.queue.doorbell) * 4);
+    driver.gpu.doorbell_written(DoorbellIndex::from_dwords(spin.queue.doorbell).offset());
     eventually("it begins", || driver.ram_u32(spin.started) != 0);
     let other = spinning(&mut driver, 0x8002, 0x1000);
     driver.set_ram_u64(other.stop, 1);

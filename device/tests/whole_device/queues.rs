@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use belfry_abi::aql::{BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType};
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{Client, Source};
 use belfry_abi::mes::{
     AddQueueFlags, Header, Opcode, QueueType, RemoveQueue, RemoveQueueFlags, Resume, Suspend,
@@ -130,8 +131,12 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
             frame.flags |= AddQueueFlags::MAP_LEGACY_KQ;
         }),
         ("MQD at an address that is not mapped", |frame| frame.mqd_addr = 0x1234_5000u64.into()),
-        ("ADD_QUEUE with a doorbell that does not exist", |frame| frame.doorbell_offset = 0x8_0000),
-        ("ADD_QUEUE with a doorbell that is taken", |frame| frame.doorbell_offset = 0x16),
+        ("ADD_QUEUE with a doorbell that does not exist", |frame| {
+            frame.doorbell_offset = DoorbellIndex::from_dwords(0x8_0000)
+        }),
+        ("ADD_QUEUE with a doorbell that is taken", |frame| {
+            frame.doorbell_offset = belfry_abi::pci::doorbell::MES_RING0
+        }),
         ("ADD_QUEUE with an impossible address range", |frame| frame.process_va_end = u64::MAX.into()),
     ];
     for (name, change) in cases {

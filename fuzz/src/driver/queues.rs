@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use belfry_abi::aql::AmdQueue;
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::gpuvm::PTE_VALID;
 use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue};
 use belfry_abi::mqd::ComputeMqd;
@@ -23,10 +24,10 @@ impl Driver<'_> {
         [area, area + 0x1000, MQD + nth as u64 * 0x1000]
     }
 
-    /// A queue's doorbell, a dword index.
+    /// A queue's doorbell.
     #[must_use]
-    pub fn doorbell(nth: usize) -> u32 {
-        0x800 + nth as u32 * 2
+    pub fn doorbell(nth: usize) -> DoorbellIndex {
+        DoorbellIndex::from_dwords(0x800 + nth as u32 * 2)
     }
 
     /// A queue's MQD as KFD makes it.
@@ -44,7 +45,7 @@ impl Driver<'_> {
         mqd.cp_hqd_aql_control = 1;
         mqd.cp_hqd_ctx_save_base_addr_hi = 0x7e00;
         mqd.cp_hqd_ctx_save_size = 0x1_0000;
-        mqd.cp_hqd_pq_doorbell_control = Self::doorbell(nth) << 2;
+        mqd.cp_hqd_pq_doorbell_control = Self::doorbell(nth).dwords() << 2;
         mqd
     }
 
@@ -113,13 +114,14 @@ impl Driver<'_> {
     pub fn listening(&self) -> BTreeSet<u64> {
         let pages = (0..DOORBELL_BAR_SIZE).step_by(4096);
         let all = pages.flat_map(|page| self.rig.gpu.doorbells(page)).map(|(offset, _)| offset);
-        all.filter(|offset| ![self.kiq.doorbell, self.mes.doorbell].contains(offset)).collect()
+        let kernel = [self.kiq.doorbell.offset(), self.mes.doorbell.offset()];
+        all.filter(|offset| !kernel.contains(offset)).map(DoorbellOffset::bytes).collect()
     }
 
     /// Removes the queue that listens to a doorbell, in bytes; whether that was answered.
     pub fn remove_doorbell(&mut self, offset: u64) -> bool {
         let mut frame = Self::remove_frame(0);
-        frame.doorbell_offset = (offset / 4) as u32;
+        frame.doorbell_offset = DoorbellOffset::from_bytes(offset).index().unwrap_or_default();
         self.mes(&frame, Opcode::REMOVE_QUEUE)
     }
 
@@ -129,7 +131,7 @@ impl Driver<'_> {
         self.rig.put(ring + self.written[nth] % PACKETS * 64, packet);
         self.written[nth] += 1;
         self.rig.put(queue + 0x38, &self.written[nth]);
-        self.rig.ring(u64::from(Self::doorbell(nth)) * 4, self.written[nth] - 1);
+        self.rig.ring(Self::doorbell(nth).offset().bytes(), self.written[nth] - 1);
     }
 
     /// Packets published to a queue, and how many the device says it is done with.

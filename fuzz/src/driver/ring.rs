@@ -1,5 +1,6 @@
 //! Rings of the kernel's: those of the KIQ and of the scheduler.
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::regs::{Register as _, gc};
 
@@ -14,13 +15,12 @@ pub struct KernelRing {
     pub(super) page: u64,
     /// Dwords written so far.
     pub wptr: u64,
-    /// Byte offset of the doorbell.
-    pub doorbell: u64,
+    /// Its doorbell.
+    pub doorbell: DoorbellIndex,
 }
 
 impl KernelRing {
-    pub(super) fn new(area: u64, dwords: u64, doorbell: u32) -> Self {
-        let doorbell = u64::from(doorbell) * 8;
+    pub(super) fn new(area: u64, dwords: u64, doorbell: DoorbellIndex) -> Self {
         Self { memory: area, dwords, page: area + dwords * 4, wptr: 0, doorbell }
     }
 
@@ -38,7 +38,7 @@ impl KernelRing {
         control.set_queue_size(self.dwords.ilog2() - 1);
         mqd.cp_hqd_pq_control = control.bits();
         let mut bell = gc::CP_HQD_PQ_DOORBELL_CONTROL::from_bits(0);
-        bell.set_doorbell_offset((self.doorbell / 4) as u32);
+        bell.set_doorbell_offset(self.doorbell.dwords());
         bell.set_doorbell_en(true);
         mqd.cp_hqd_pq_doorbell_control = bell.bits();
         mqd
@@ -56,6 +56,6 @@ impl KernelRing {
             self.wptr += 1;
         }
         rig.put(self.page + 8, &self.wptr);
-        rig.ring(self.doorbell, self.wptr);
+        rig.ring(self.doorbell.offset().bytes(), self.wptr);
     }
 }

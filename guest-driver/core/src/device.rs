@@ -14,7 +14,7 @@ use crate::hw::{Hw, log};
 use crate::interrupt::IhRing;
 use crate::kiq::{Kiq, select};
 use crate::mes::Mes;
-use crate::os::{DeviceInfo, Os};
+use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
 use crate::sync::Mutex;
@@ -123,11 +123,11 @@ impl<O: Os> Device<O> {
         let scheduler = Scheduler::new(&hw, &gart)?;
         let memory = hw.os().cpu_info().memory_bytes;
         Ok(Arc::new(Self {
-            ih: Mutex::new(hw.os(), Some(ih))?,
-            processes: Mutex::new(hw.os(), Processes::new())?,
+            ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
+            processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
-            scheduler: Mutex::new(hw.os(), Some(scheduler))?,
-            flush: Mutex::new(hw.os(), ())?,
+            scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
+            flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,
             epoch: AtomicU64::new(0),
             wedged: AtomicBool::new(false),
             gtt_used: AtomicU64::new(0),

@@ -1,5 +1,6 @@
 //! Doorbells: which slice of BAR2 a process has, and which doorbells of it are taken.
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::asic::DoorbellLayout;
@@ -28,11 +29,6 @@ impl Doorbells {
         Self { slice, taken }
     }
 
-    /// Byte offset of the slice in BAR2.
-    pub(crate) fn offset(&self) -> u64 {
-        u64::from(self.slice) * KFD_DOORBELL_PROCESS_SLICE
-    }
-
     /// Takes a doorbell for a compute queue; returns its index in the slice.
     ///
     /// # Errors
@@ -53,9 +49,9 @@ impl Doorbells {
         self.taken[index as usize / 64] &= !(1 << (index % 64));
     }
 
-    /// Offset of a doorbell of the slice in BAR2, in dwords, as MQDs and MES frames count it.
-    pub(crate) fn dword_offset(&self, index: u32) -> u32 {
-        (self.offset() / 4) as u32 + index * 2
+    /// A doorbell of the slice, as MQDs and MES frames count it.
+    pub(crate) fn index(&self, number: u32) -> DoorbellIndex {
+        DoorbellIndex::of_number(self.slice * DOORBELLS as u32 + number)
     }
 }
 
@@ -76,6 +72,6 @@ mod tests {
         assert_eq!(count, DOORBELLS - 2 * 0x90);
         doorbells.put(7);
         assert_eq!(doorbells.take(), Ok(7));
-        assert_eq!(doorbells.dword_offset(1), 3 * 2048 + 2);
+        assert_eq!(doorbells.index(1).dwords(), 3 * 2048 + 2);
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 use crate::errno::{Errno, Result};
 use crate::gart::quad;
 use crate::memory::SystemMemory;
-use crate::os::{Backing, Clock, Os, WaitOutcome, WaitQueue};
+use crate::os::{Backing, Clock, LockRank, Os, WaitOutcome, WaitQueue};
 use crate::sync::Mutex;
 
 /// Signals a process may have before it has given a signal page (what Linux allots for compatibility).
@@ -146,7 +146,7 @@ impl<O: Os> Events<O> {
             hw_exception: None,
             closed: false,
         };
-        Ok(Self { table: Mutex::new(os, table)?, queue: os.wait_queue_new()? })
+        Ok(Self { table: Mutex::new(os, LockRank::Events, table)?, queue: os.wait_queue_new()? })
     }
 
     /// Makes a buffer object the signal page; all slots become unsignaled.

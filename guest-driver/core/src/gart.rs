@@ -10,7 +10,7 @@ use belfry_abi::regs::{gc, mmhub};
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
-use crate::os::{Os, PAGE_SIZE, SystemPages};
+use crate::os::{LockRank, Os, PAGE_SIZE, SystemPages};
 use crate::sync::Mutex;
 use crate::vram::{Vram, VramMemory};
 
@@ -36,7 +36,7 @@ impl<O: Os> Gart<O> {
         let mut entries = Vec::new();
         entries.try_reserve_exact(GART_PAGES).map_err(|_| Errno::ENOMEM)?;
         entries.resize(GART_PAGES, 0);
-        let entries = Mutex::new(hw.os(), entries)?;
+        let entries = Mutex::new(hw.os(), LockRank::Gart, entries)?;
         Ok(Arc::new(Self { hw, table, entries }))
     }
 

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::Register;
 
 use crate::asic::Asic;
@@ -85,7 +86,7 @@ impl<O: Os> Hw<O> {
         self.write(H::from_bits((value >> 32) as u32));
     }
 
-    pub(crate) fn doorbell_write(&self, offset: u64, value: u64) {
+    pub(crate) fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         if self.alive() {
             self.os.doorbell_write(offset, value);
         }

@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::{Register, gc};
 
 use crate::asic::KernelRing;
@@ -44,15 +45,19 @@ pub(crate) struct KernelQueue<O: Os> {
     hw: Arc<Hw<O>>,
     buffer: KernelBuffer<O>,
     ring_size: usize,
-    /// 64-bit doorbell index.
-    doorbell: u32,
+    doorbell: DoorbellIndex,
     /// Monotonic, in dwords.
     wptr: u64,
 }
 
 impl<O: Os> KernelQueue<O> {
     /// Makes the queue and its MQD; it does not run yet.
-    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, ring_size: usize, doorbell: u32) -> Result<Self> {
+    pub(crate) fn new(
+        hw: Arc<Hw<O>>,
+        gart: &Arc<Gart<O>>,
+        ring_size: usize,
+        doorbell: DoorbellIndex,
+    ) -> Result<Self> {
         let buffer = gart.allocate((RING + ring_size).div_ceil(4096))?;
         let mut queue = Self { hw, buffer, ring_size, doorbell, wptr: 0 };
         queue.reset()?;
@@ -81,7 +86,7 @@ impl<O: Os> KernelQueue<O> {
             wptr: base + WPTR as u64,
             eop: base + EOP as u64,
             eop_size: EOP_SIZE,
-            doorbell: self.doorbell * 2,
+            doorbell: self.doorbell,
         };
         (self.hw.asic().mqd.init_kernel)(&mut image, &ring)?;
         self.buffer.write(MQD, image.bytes());
@@ -101,8 +106,8 @@ impl<O: Os> KernelQueue<O> {
         self.buffer.gpu_address() + RING as u64
     }
 
-    /// 64-bit doorbell index.
-    pub(crate) fn doorbell(&self) -> u32 {
+    /// Its doorbell.
+    pub(crate) fn doorbell(&self) -> DoorbellIndex {
         self.doorbell
     }
 
@@ -115,7 +120,7 @@ impl<O: Os> KernelQueue<O> {
         }
         self.buffer.quad(WPTR).store(self.wptr, Ordering::Release);
         self.hw.write_barrier();
-        self.hw.doorbell_write(u64::from(self.doorbell) * 8, self.wptr);
+        self.hw.doorbell_write(self.doorbell.offset(), self.wptr);
     }
 }
 
@@ -218,7 +223,7 @@ impl<O: Os> Kiq<O> {
             packet3(MAP_QUEUES, 5),
             // One queue, engine 5 (MES), micro engine field 2, pipe 0, queue 0.
             1 << 29 | 5 << 26 | 2 << 18,
-            (mes.doorbell() * 2) << 2,
+            mes.doorbell().dwords() << 2,
             mqd as u32,
             (mqd >> 32) as u32,
             wptr as u32,

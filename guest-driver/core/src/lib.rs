@@ -5,7 +5,7 @@
 //!
 //! # Locks
 //!
-//! In the order they are taken: a process's state, the device's scheduler, the interrupt ring or the table of processes,
+//! In the order they are taken, which [`os::LockRank`] has as well: a process's state, the device's scheduler, the interrupt ring or the table of processes,
 //! a process's events or its pending fault, the VRAM allocator, the GART, the invalidation engine, a rate limit. No lock
 //! is held while user memory is copied or pinned, and no pin is dropped under one.
 //!

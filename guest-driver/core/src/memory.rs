@@ -15,7 +15,7 @@ use crate::errno::{Errno, Result};
 use crate::os::{
     Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
 };
-use crate::process::{Process, State};
+use crate::process::{Phase, Process, State};
 use crate::vm::Vm;
 use crate::vram::VramMemory;
 
@@ -457,7 +457,7 @@ impl<O: Os> Process<O> {
 impl<O: Os> State<O> {
     /// Makes the GEM object of `bo` and finds it an id; returns the id and the offset to map it at.
     fn insert_bo(&self, device: &Device<O>, bo: &mut Bo<O>) -> Result<(u32, u64)> {
-        if self.dead {
+        if self.phase == Phase::Dead {
             return Err(Errno::ENODEV);
         }
         let id = self.free_bo_id().ok_or(Errno::ENOMEM)?;

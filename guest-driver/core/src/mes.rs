@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{ApiStatus, FRAME_SIZE};
 use belfry_abi::regs::{Ip, gc};
 use zerocopy::IntoBytes;
@@ -70,8 +71,7 @@ pub(crate) struct QueueRequest {
     pub(crate) process_context: u64,
     pub(crate) gang_context: u64,
     pub(crate) priority: u32,
-    /// Dword index in the doorbell BAR.
-    pub(crate) doorbell: u32,
+    pub(crate) doorbell: DoorbellIndex,
     pub(crate) mqd: u64,
     pub(crate) wptr: u64,
     pub(crate) ring_dwords: u32,
@@ -204,8 +204,8 @@ impl<O: Os> Mes<O> {
         self.submit(|frames, frame| (frames.add_queue)(frame, queue))
     }
 
-    /// Stops a queue; its state is in its MQD afterwards. `doorbell` is in dwords.
-    pub(crate) fn remove_queue(&mut self, doorbell: u32, gang: u64) -> Result<()> {
+    /// Stops a queue; its state is in its MQD afterwards.
+    pub(crate) fn remove_queue(&mut self, doorbell: DoorbellIndex, gang: u64) -> Result<()> {
         self.submit(|frames, frame| (frames.remove_queue)(frame, doorbell, gang))
     }
 }

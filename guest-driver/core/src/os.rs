@@ -12,6 +12,8 @@
 //! - **GEM object**: the operating system's handle of a buffer object, the thing that can be mapped through the render
 //!   node.
 
+pub use belfry_abi::doorbell::DoorbellOffset;
+
 use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
@@ -153,6 +155,33 @@ pub trait UserPin: Send + Sync {
         Self: Sized;
 }
 
+/// Which of the driver's locks one is, outermost first: a thread that holds one takes only those further down.
+///
+/// For operating systems that check the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockRank {
+    /// A process's state.
+    ProcessState,
+    /// The device's scheduler.
+    Scheduler,
+    /// The interrupt ring.
+    InterruptRing,
+    /// The table of processes.
+    Processes,
+    /// A process's events.
+    Events,
+    /// A process's memory fault that nobody looked after yet.
+    PendingFault,
+    /// The VRAM allocator.
+    Vram,
+    /// The GART.
+    Gart,
+    /// The invalidation engine.
+    Invalidation,
+    /// A rate limit.
+    RateLimit,
+}
+
 /// A sleeping, non-recursive mutual exclusion lock.
 #[expect(unsafe_code, reason = "unlocking a lock one does not hold breaks every mutex built on it")]
 pub trait RawLock: Send + Sync {
@@ -247,8 +276,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// Returns the size of BAR2 in bytes.
     fn doorbell_size(&self) -> u64;
 
-    /// Writes the 64-bit doorbell at byte `offset` of BAR2, after all earlier writes to memory and VRAM are visible.
-    fn doorbell_write(&self, offset: u64, value: u64);
+    /// Writes a 64-bit doorbell, after all earlier writes to memory and VRAM are visible.
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64);
 
     /// Returns the size of BAR0 in bytes.
     fn vram_size(&self) -> u64;
@@ -343,7 +372,7 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn lock_new(&self) -> Result<Self::Lock>;
+    fn lock_new(&self, rank: LockRank) -> Result<Self::Lock>;
 
     /// Makes a wait queue.
     ///

@@ -17,7 +17,7 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
-use crate::os::{DrmFile, LogLevel, Os, ProcessKey, Work, WorkItem};
+use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
 use crate::sync::Mutex;
 use crate::vm::Vm;
@@ -57,18 +57,26 @@ impl<O: Os> fmt::Debug for Process<O> {
     }
 }
 
+/// What may still be done with a process; it goes down this list, and never up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Everything.
+    Alive,
+    /// A memory fault took the queues off the hardware: no queue runs any more.
+    Evicted,
+    /// Torn down: nothing may be added.
+    Dead,
+}
+
 /// What a process has on the GPU.
 pub(crate) struct State<O: Os> {
-    /// Torn down: nothing may be added.
-    pub(crate) dead: bool,
+    pub(crate) phase: Phase,
     pub(crate) drm: Option<O::DrmFile>,
     pub(crate) vm: Option<Vm<O>>,
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
     /// Mapped buffer objects by address.
     pub(crate) mapped: BTreeMap<u64, u32>,
     pub(crate) queues: BTreeMap<u32, Box<Queue<O>>>,
-    /// A memory fault took the queues off the hardware.
-    pub(crate) evicted: bool,
     pub(crate) doorbells: Doorbells,
     /// The scheduler's page about this process.
     pub(crate) context: Option<KernelBuffer<O>>,
@@ -82,13 +90,12 @@ impl<O: Os> Process<O> {
     pub(crate) fn new(device: &Arc<Device<O>>, key: ProcessKey, pasid: u16, slice: u32) -> Result<Arc<Self>> {
         let os = device.hw.os();
         let state = State {
-            dead: false,
+            phase: Phase::Alive,
             drm: None,
             vm: None,
             bos: BTreeMap::new(),
             mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
-            evicted: false,
             doorbells: Doorbells::new(slice, &device.hw.asic().doorbells),
             context: None,
             signal_handle: None,
@@ -102,8 +109,8 @@ impl<O: Os> Process<O> {
             slice,
             epoch: device.epoch(),
             events: Events::new(os)?,
-            state: Mutex::new(os, state)?,
-            fault: Mutex::new(os, None)?,
+            state: Mutex::new(os, LockRank::ProcessState, state)?,
+            fault: Mutex::new(os, LockRank::PendingFault, None)?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
         }))
     }
@@ -133,7 +140,7 @@ impl<O: Os> Process<O> {
         // Declared before the guard: the file is given back without the lock.
         let file = device.hw.os().drm_acquire(fd)?;
         let mut state = self.state.lock();
-        if state.dead {
+        if state.phase == Phase::Dead {
             return Err(Errno::ENODEV);
         }
         if let Some(drm) = &state.drm {
@@ -205,10 +212,10 @@ impl<O: Os> Process<O> {
         let (queues, bos, vm, context, drm);
         {
             let mut state = self.state.lock();
-            if state.dead {
+            if state.phase == Phase::Dead {
                 return;
             }
-            state.dead = true;
+            state.phase = Phase::Dead;
             queues = self.remove_all_queues(&mut state);
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();

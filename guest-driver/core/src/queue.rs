@@ -43,8 +43,27 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) bos: Vec<u32>,
     /// It has the global wave sync.
     pub(crate) gws: bool,
-    /// The scheduler knows it.
-    pub(crate) mapped: bool,
+    pub(crate) life: Life,
+}
+
+/// Where a queue is between CREATE_QUEUE and DESTROY_QUEUE, after which there is no [`Queue`].
+///
+/// | from | to | when |
+/// | --- | --- | --- |
+/// | off | mapped | it should run, and the scheduler took it (ADD_QUEUE) |
+/// | mapped | off | it is being changed, or should no longer run (REMOVE_QUEUE) |
+/// | off, mapped | evicted | its process had a memory fault |
+/// | off, mapped | lost | the device was reset, or is wedged |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The scheduler does not know it.
+    Off,
+    /// The scheduler runs it.
+    Mapped,
+    /// It is off the scheduler, and not mapped again.
+    Evicted,
+    /// It was on a device that is not there any more, and is not mapped again.
+    Lost,
 }
 
 impl<O: Os> Queue<O> {

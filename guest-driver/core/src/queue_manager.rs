@@ -17,8 +17,8 @@ use crate::hw::log;
 use crate::memory::BoKind;
 use crate::mes::QueueRequest;
 use crate::os::{Os, PAGE_SIZE};
-use crate::process::{Process, State};
-use crate::queue::{Queue, check_properties, check_ring, check_share};
+use crate::process::{Phase, Process, State};
+use crate::queue::{Life, Queue, check_properties, check_ring, check_share};
 
 /// Offset of the gang context in the queue's buffer, behind the MQD's page.
 const GANG_CONTEXT: u64 = PAGE_SIZE;
@@ -178,13 +178,13 @@ impl<O: Os> Process<O> {
             ring_bo,
             bos,
             gws: false,
-            mapped: false,
+            life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
-        let (base, dwords) = (queue.buffer.gpu_address(), state.doorbells.dword_offset(doorbell));
+        let (base, doorbell) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
         let mqd = &device.hw.asic().mqd;
         queue.change_mqd(|image| {
             let trap = state.trap_handler != 0;
-            (mqd.init)(image, &UserQueue { mqd: base, args, doorbell: dwords, trap })?;
+            (mqd.init)(image, &UserQueue { mqd: base, args, doorbell, trap })?;
             (mqd.update)(image, &queue.ring())
         })?;
         Ok(queue)
@@ -193,14 +193,16 @@ impl<O: Os> Process<O> {
     /// Hands a queue to the scheduler if it should run.
     fn resume_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let Some(queue) = state.queues.get(&id) else { return Err(Errno::EINVAL) };
-        if queue.mapped || state.evicted || !queue.wanted() {
-            return Ok(());
+        match queue.life {
+            Life::Off if queue.wanted() => {}
+            Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
+            Life::Lost => return Err(Errno::EIO),
         }
         let (Some(vm), Some(context)) = (&state.vm, &state.context) else { return Err(Errno::ESRCH) };
         let request = self.request(state, queue, vm.root(), context.gpu_address());
         self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
-            queue.mapped = true;
+            queue.life = Life::Mapped;
         }
         Ok(())
     }
@@ -213,7 +215,7 @@ impl<O: Os> Process<O> {
             process_context: context,
             gang_context: queue.buffer.gpu_address() + GANG_CONTEXT,
             priority: queue.priority,
-            doorbell: state.doorbells.dword_offset(queue.doorbell),
+            doorbell: state.doorbells.index(queue.doorbell),
             mqd: queue.buffer.gpu_address(),
             wptr: queue.wptr,
             ring_dwords: queue.ring_size / 4,
@@ -226,20 +228,19 @@ impl<O: Os> Process<O> {
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
     fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let offset = match state.queues.get(&id) {
-            Some(queue) if queue.mapped => state.doorbells.dword_offset(queue.doorbell),
+            Some(queue) if queue.life == Life::Mapped => state.doorbells.index(queue.doorbell),
             Some(_) => return Ok(()),
             None => return Err(Errno::EINVAL),
         };
         let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
         let gang = queue.buffer.gpu_address() + GANG_CONTEXT;
         match self.device.with_mes(self.epoch, |mes| mes.remove_queue(offset, gang)) {
+            Ok(()) => queue.life = Life::Off,
             // A reset took the queue off already, or the device is wedged, and keeps what it may still use.
-            Ok(()) | Err(Errno::EIO) => {
-                queue.mapped = false;
-                Ok(())
-            }
-            other => other,
+            Err(Errno::EIO) => queue.life = Life::Lost,
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// Takes a queue that is not on the scheduler out of the table, and gives its doorbell back.
@@ -371,15 +372,21 @@ impl<O: Os> Process<O> {
     /// Takes all queues off the scheduler for good, after a memory fault.
     pub(crate) fn evict(&self) {
         let mut state = self.state.lock();
-        if state.evicted || state.dead {
+        if state.phase != Phase::Alive {
             return;
         }
-        state.evicted = true;
+        state.phase = Phase::Evicted;
         let mut next = 0;
+        let mut failed = false;
         while let Some((&id, _)) = state.queues.range(next..).next() {
-            if let Err(error) = self.suspend_queue(&mut state, id) {
+            if !failed && let Err(error) = self.suspend_queue(&mut state, id) {
                 self.recover_after(error);
-                break;
+                failed = true;
+            }
+            if let Some(queue) = state.queues.get_mut(&id)
+                && queue.life == Life::Off
+            {
+                queue.life = Life::Evicted;
             }
             next = id + 1;
         }

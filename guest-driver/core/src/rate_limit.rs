@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::errno::Result;
 use crate::hw::Hw;
-use crate::os::{LogLevel, Os};
+use crate::os::{LockRank, LogLevel, Os};
 use crate::sync::Mutex;
 
 /// Lines one limit lets through in an interval (`DEFAULT_RATELIMIT_BURST`).
@@ -47,7 +47,7 @@ pub(crate) struct RateLimit<O: Os> {
 
 impl<O: Os> RateLimit<O> {
     fn new(os: &O, name: &'static str) -> Result<Self> {
-        Ok(Self { name, window: Mutex::new(os, Window::default())? })
+        Ok(Self { name, window: Mutex::new(os, LockRank::RateLimit, Window::default())? })
     }
 
     /// Logs a line, or counts it when there were too many; the count is logged before the next line.

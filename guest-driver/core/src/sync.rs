@@ -6,7 +6,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use crate::errno::Result;
-use crate::os::{Os, RawLock};
+use crate::os::{LockRank, Os, RawLock};
 
 /// A value only one thread touches at a time; waiting sleeps.
 pub(crate) struct Mutex<O: Os, T> {
@@ -25,8 +25,8 @@ impl<O: Os, T> Mutex<O, T> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(os: &O, value: T) -> Result<Self> {
-        Ok(Self { raw: os.lock_new()?, value: UnsafeCell::new(value) })
+    pub(crate) fn new(os: &O, rank: LockRank, value: T) -> Result<Self> {
+        Ok(Self { raw: os.lock_new(rank)?, value: UnsafeCell::new(value) })
     }
 
     /// Sleeps until the value is the caller's.

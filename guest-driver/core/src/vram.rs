@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
-use crate::os::{Backing, BoPage, Os, PAGE_SIZE};
+use crate::os::{Backing, BoPage, LockRank, Os, PAGE_SIZE};
 use crate::sync::Mutex;
 
 /// Block sizes: 4 KiB to 16 GiB.
@@ -138,7 +138,7 @@ impl<O: Os> Vram<O> {
     /// Takes the first `size` bytes.
     #[inline(never)]
     pub(crate) fn new(hw: Arc<Hw<O>>, size: u64) -> Result<Arc<Self>> {
-        let buddy = Mutex::new(hw.os(), Buddy::new(size))?;
+        let buddy = Mutex::new(hw.os(), LockRank::Vram, Buddy::new(size))?;
         Ok(Arc::new(Self { hw, buddy, size }))
     }
 

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{PAGE_SIZE, SystemPages};
 use belfry_kfd_core::{Errno, Result};
 
@@ -18,7 +19,7 @@ const PAGE: usize = PAGE_SIZE as usize;
 #[derive(Debug)]
 pub(crate) struct Arena {
     memory: Shared,
-    free: Mutex<BTreeMap<usize, usize>>,
+    free: Mutex<BTreeMap<usize, usize>, rank::ArenaFree>,
 }
 
 impl Arena {

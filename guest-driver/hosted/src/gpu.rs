@@ -1,10 +1,11 @@
 //! A GPU and its driver in this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use belfry_abi::pci;
+use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use belfry_kfd_core::Kfd;
 use belfry_kfd_core::os::ProcessKey;
@@ -90,7 +91,7 @@ impl From<GpuConfig> for HostedConfig {
 /// Where the device's interrupts go: a thread that runs the driver's handler.
 #[derive(Default)]
 struct Line {
-    state: Mutex<LineState>,
+    state: Mutex<LineState, rank::Line>,
     raised: Condvar,
 }
 
@@ -151,8 +152,8 @@ pub struct HostedGpu {
     pins: Arc<Pins>,
     gems: Arc<Gems>,
     line: Arc<Line>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    kfd: Mutex<Option<Arc<Kfd<HostedOs>>>>,
+    thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
+    kfd: Mutex<Option<Arc<Kfd<HostedOs>>>, rank::HostedKfd>,
     place: Place,
     time: DriverTime,
     next_process: AtomicU64,

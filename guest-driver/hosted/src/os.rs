@@ -6,13 +6,16 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
+use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey, Work,
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
+    ProcessKey, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -48,7 +51,7 @@ type Owned = (u64, Arc<dyn Backing>);
 /// Buffer objects that can be mapped: offset to owner's render node and memory.
 #[derive(Default)]
 pub(crate) struct Gems {
-    by_offset: Mutex<BTreeMap<u64, Owned>>,
+    by_offset: Mutex<BTreeMap<u64, Owned>, rank::Gems>,
     next: AtomicU64,
 }
 
@@ -199,8 +202,8 @@ impl Os for HostedOs {
         pci::DOORBELL_BAR_SIZE
     }
 
-    fn doorbell_write(&self, offset: u64, value: u64) {
-        self.bar_write(pci::BAR_DOORBELLS, offset, &value.to_le_bytes());
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
+        self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
     }
 
     fn vram_size(&self) -> u64 {
@@ -287,8 +290,8 @@ impl Os for HostedOs {
         self.time.source().pause(std::time::Duration::from_micros(us));
     }
 
-    fn lock_new(&self) -> Result<Lock> {
-        Ok(Lock::default())
+    fn lock_new(&self, rank: LockRank) -> Result<Lock> {
+        Ok(Lock::new(rank))
     }
 
     fn wait_queue_new(&self) -> Result<WaitQueue> {

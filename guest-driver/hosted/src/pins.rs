@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use belfry_device::Gpu;
+use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Invalidate, PAGE_SIZE, UserPin};
 use belfry_kfd_core::{Errno, Result};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
@@ -102,7 +103,7 @@ struct Table {
 
 /// All pins, and the device's memory map made of them.
 pub(crate) struct Pins {
-    table: Mutex<Table>,
+    table: Mutex<Table, rank::PinsTable>,
     system: GuestMemoryAtomic<GuestMemoryMmap>,
     gpu: OnceLock<Weak<Gpu>>,
     reach: Reach,

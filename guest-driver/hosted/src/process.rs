@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::kfd::drm::{
     DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_AMDGPU_INFO, DRM_IOCTL_VERSION,
 };
 use belfry_abi::kfd::ioctl::ioc_nr;
+use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, BoPage, Os, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
@@ -87,7 +89,7 @@ pub struct HostedProcess {
     key: ProcessKey,
     render: RenderFiles,
     /// Maps by address.
-    maps: Mutex<BTreeMap<usize, Map>>,
+    maps: Mutex<BTreeMap<usize, Map>, rank::HostedMaps>,
 }
 
 impl std::fmt::Debug for HostedProcess {
@@ -394,7 +396,8 @@ impl HostedProcess {
             let map = maps.range(..=addr as usize).next_back();
             map.and_then(|(start, map)| {
                 let inside = addr as usize - start;
-                map.doorbells.filter(|_| inside < map.len).map(|offset| offset + inside as u64)
+                let offset = map.doorbells.filter(|_| inside < map.len)? + inside as u64;
+                Some(DoorbellOffset::from_bytes(offset))
             })
         };
         match offset {

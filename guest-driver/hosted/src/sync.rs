@@ -1,35 +1,63 @@
 //! Locks, wait queues and work over the standard library.
 #![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
 use std::time::Duration;
 
+use belfry_device::lock::{self, AnyRank, Rank, rank};
 use belfry_device::time::TimeSource;
-use belfry_kfd_core::os;
+use belfry_kfd_core::os::{self, LockRank};
 
 /// Locks a mutex whose data stays usable when another thread panicked.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock<T, R: Rank>(mutex: &lock::Mutex<T, R>) -> lock::MutexGuard<'_, T, R> {
+    recover(mutex.lock())
 }
 
-/// A lock with separate lock and unlock.
-#[derive(Debug, Default)]
+/// What a lock guards stays usable when another thread panicked.
+fn recover<G>(result: LockResult<G>) -> G {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lock of the driver, with separate lock and unlock.
+#[derive(Debug)]
 pub struct Lock {
     held: Mutex<bool>,
     free: Condvar,
+    rank: AnyRank,
+}
+
+impl Lock {
+    pub(crate) fn new(rank: LockRank) -> Self {
+        let rank = match rank {
+            LockRank::ProcessState => AnyRank::of::<rank::KfdProcess>(),
+            LockRank::Scheduler => AnyRank::of::<rank::KfdScheduler>(),
+            LockRank::InterruptRing => AnyRank::of::<rank::KfdInterruptRing>(),
+            LockRank::Processes => AnyRank::of::<rank::KfdProcesses>(),
+            LockRank::Events => AnyRank::of::<rank::KfdEvents>(),
+            LockRank::PendingFault => AnyRank::of::<rank::KfdPendingFault>(),
+            LockRank::Vram => AnyRank::of::<rank::KfdVram>(),
+            LockRank::Gart => AnyRank::of::<rank::KfdGart>(),
+            LockRank::Invalidation => AnyRank::of::<rank::KfdInvalidation>(),
+            LockRank::RateLimit => AnyRank::of::<rank::KfdRateLimit>(),
+        };
+        Self { held: Mutex::new(false), free: Condvar::new(), rank }
+    }
 }
 
 impl os::RawLock for Lock {
     fn lock(&self) {
-        let mut held = lock(&self.held);
+        self.rank.check();
+        let mut held = recover(self.held.lock());
         while *held {
-            held = self.free.wait(held).unwrap_or_else(PoisonError::into_inner);
+            held = recover(self.free.wait(held));
         }
         *held = true;
+        self.rank.taken();
     }
 
     unsafe fn unlock(&self) {
-        *lock(&self.held) = false;
+        self.rank.given_back();
+        *recover(self.held.lock()) = false;
         self.free.notify_one();
     }
 }
@@ -54,22 +82,22 @@ impl WaitQueue {
 
 impl os::WaitQueue for WaitQueue {
     fn ticket(&self) -> u64 {
-        *lock(&self.generation)
+        *recover(self.generation.lock())
     }
 
     fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> os::WaitOutcome {
         let deadline = timeout_ns.and_then(|ns| self.time.now().checked_add(Duration::from_nanos(ns)));
-        let mut generation = lock(&self.generation);
+        let mut generation = recover(self.generation.lock());
         while *generation == ticket {
             generation = match deadline {
-                None => self.woken.wait(generation).unwrap_or_else(PoisonError::into_inner),
+                None => recover(self.woken.wait(generation)),
                 Some(deadline) => {
                     let rest = deadline.saturating_sub(self.time.now());
                     if rest.is_zero() {
                         return os::WaitOutcome::TimedOut;
                     }
                     let rest = self.time.on_host(rest).unwrap_or(Self::LOOK);
-                    self.woken.wait_timeout(generation, rest).unwrap_or_else(PoisonError::into_inner).0
+                    recover(self.woken.wait_timeout(generation, rest)).0
                 }
             };
         }
@@ -77,7 +105,7 @@ impl os::WaitQueue for WaitQueue {
     }
 
     fn wake_all(&self) {
-        *lock(&self.generation) += 1;
+        *recover(self.generation.lock()) += 1;
         self.woken.notify_all();
     }
 }

@@ -5,7 +5,9 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, Clock, CpuInfo, DeviceInfo, Invalidate, LogLevel, Os, ProcessKey, Work};
+use belfry_kfd_core::os::{
+    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os, ProcessKey, Work,
+};
 
 use crate::ffi;
 use crate::files::{File, Object};
@@ -99,9 +101,9 @@ impl Os for LinuxOs {
         unsafe { ffi::os_doorbell_size(self.dev) }
     }
 
-    fn doorbell_write(&self, offset: u64, value: u64) {
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         // SAFETY: the device is valid and the shim checks the offset.
-        unsafe { ffi::os_doorbell_write(self.dev, offset, value) }
+        unsafe { ffi::os_doorbell_write(self.dev, offset.bytes(), value) }
     }
 
     fn vram_size(&self) -> u64 {
@@ -181,7 +183,7 @@ impl Os for LinuxOs {
         ffi::os_sleep_us(us);
     }
 
-    fn lock_new(&self) -> Result<Lock> {
+    fn lock_new(&self, _rank: LockRank) -> Result<Lock> {
         Lock::new()
     }
 

@@ -11,10 +11,12 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_device::handover::{Handover, Page};
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 
 use crate::gpu::{self, Gpu};
 use crate::unmapped::spawn;
@@ -34,7 +36,7 @@ const FALLBACK: Duration = Duration::from_millis(1);
 const PAGE: u64 = 4096;
 
 /// Doorbells and their values, in order.
-type Values = Vec<(u64, u64)>;
+type Values = Vec<(DoorbellOffset, u64)>;
 
 /// A map of doorbells in the program.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ struct Map {
 #[derive(Debug)]
 pub(crate) struct Trap {
     userfault: Userfault,
-    maps: Mutex<Vec<Map>>,
+    maps: Mutex<Vec<Map>, rank::TrapMaps>,
 }
 
 /// The trap of this process; never freed, and null in a forked child.
@@ -65,7 +67,7 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    fn doorbells(&self) -> impl Iterator<Item = (u64, u64)> {
+    fn doorbells(&self) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         let pages = self.offset..self.offset + self.range.len() as u64;
         pages.step_by(PAGE as usize).flat_map(|page| self.gpu.hosted.device().doorbells(page))
     }
@@ -110,7 +112,7 @@ impl Trap {
         Some(Arc::new(Self { userfault, maps: Mutex::default() }))
     }
 
-    fn maps(&self) -> MutexGuard<'_, Vec<Map>> {
+    fn maps(&self) -> MutexGuard<'_, Vec<Map>, rank::TrapMaps> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -198,7 +200,7 @@ fn value_at(gpu: &Gpu, address: usize) -> Option<u64> {
     let (range, offset) = gpu.process.doorbells_at(address)?;
     let wanted = offset + (address - range.start) as u64;
     let mut doorbells = gpu.hosted.device().doorbells(wanted & !(PAGE - 1));
-    doorbells.find_map(|(offset, value)| (offset == wanted).then_some(value))
+    doorbells.find_map(|(offset, value)| (offset.bytes() == wanted).then_some(value))
 }
 
 /// Has this thread's short sleeps take as long as they say.

@@ -1,5 +1,6 @@
 //! What is told of a process that used the GPU: one line of JSON in the file that `belfry exec` has named.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,7 +14,7 @@ use crate::settings::settings;
 
 /// One line.
 #[derive(Serialize)]
-struct Line<'a> {
+struct Line {
     pid: i32,
     program: String,
     arguments: Vec<String>,
@@ -25,7 +26,7 @@ struct Line<'a> {
     doorbells: Doorbells,
     page_walks: u64,
     interrupts: u64,
-    errors: &'a std::collections::BTreeMap<&'static str, u64>,
+    errors: BTreeMap<&'static str, u64>,
     unmodelled: Vec<Unmodelled>,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn write() {
             },
             page_walks: stats.page_walks,
             interrupts: stats.interrupts,
-            errors: &stats.errors,
+            errors: stats.errors.iter().map(|(error, &count)| (error.name(), count)).collect(),
             unmodelled: device
                 .unmodelled()
                 .into_iter()

@@ -10,9 +10,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_kfd_hosted::PinObserver;
 
 use crate::gpu::Gpu;
@@ -215,7 +216,7 @@ pub(crate) fn forget() {
 pub(crate) struct Notifier {
     userfault: OnceLock<Option<Userfault>>,
     /// What is watched.
-    ranges: Mutex<Ranges>,
+    ranges: Mutex<Ranges, rank::NotifierRanges>,
 }
 
 /// Ranges that do not overlap; those of pins that lie side by side stay apart.
@@ -253,7 +254,7 @@ impl Notifier {
         Arc::new(Self { userfault: OnceLock::new(), ranges: Mutex::default() })
     }
 
-    fn watched(&self) -> MutexGuard<'_, Ranges> {
+    fn watched(&self) -> MutexGuard<'_, Ranges, rank::NotifierRanges> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -173,7 +173,7 @@ impl Bench {
 
     /// Rings for packets of a queue that has work, and as many stores to memory.
     fn rings(&mut self, samples: u64) {
-        let bell = self.gpu.doorbells + u64::from(self.queue.doorbell()) * 4;
+        let bell = self.gpu.doorbells + self.queue.doorbell().offset().bytes();
         let (mut ring, mut plain) = (Series::new("ring", samples, 1), Series::new("plain_store", samples, 1));
         user::run(|| {
             let mut left = samples;

@@ -1,5 +1,6 @@
 //! The device behind its BARs.
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::{Register, gc};
 
 use crate::memory::{poke, read32, write32};
@@ -42,8 +43,8 @@ impl Gpu {
         self.write(bank);
     }
 
-    /// Rings the doorbell at a dword index.
-    pub fn ring(&self, doorbell: u32, value: u64) {
-        poke(self.doorbells + u64::from(doorbell) * 4, value);
+    /// Rings a doorbell.
+    pub fn ring(&self, doorbell: DoorbellIndex, value: u64) {
+        poke(self.doorbells + doorbell.offset().bytes(), value);
     }
 }

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::pci::{DOORBELL_SIZE, DOORBELL_SLICE_SIZE};
 use belfry_abi::aql::{
     AQL_PACKET_SIZE, AmdQueue, BarrierPacket, FENCE_SCOPE_SYSTEM, KernelDispatchPacket, PacketHeader,
     PacketType, QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
@@ -30,8 +32,8 @@ const DEPTH: u32 = 3;
 pub const PACKETS: u64 = 64;
 /// Where a second signal is, behind the first.
 const GATE: u64 = 0x400;
-/// Dword index of the first doorbell of the second slice: the first one is the kernel's.
-const DOORBELL: u32 = (belfry_abi::pci::DOORBELL_SLICE_SIZE / 4) as u32;
+/// The first doorbell of the second slice: the first one is the kernel's.
+const DOORBELL: DoorbellIndex = DoorbellIndex::of_number((DOORBELL_SLICE_SIZE / DOORBELL_SIZE) as u32);
 /// Where waves would be saved; the device asks that there is a place.
 const SAVE_AREA: (u32, u32) = (0x7e00, 0x1_0000);
 
@@ -128,7 +130,7 @@ impl Queue {
         mqd.cp_hqd_aql_control = 1;
         (mqd.cp_hqd_ctx_save_base_addr_hi, mqd.cp_hqd_ctx_save_size) = SAVE_AREA;
         let mut bell = gc::CP_HQD_PQ_DOORBELL_CONTROL::from_bits(0);
-        bell.set_doorbell_offset(DOORBELL);
+        bell.set_doorbell_offset(DOORBELL.dwords());
         mqd.cp_hqd_pq_doorbell_control = bell.bits();
         let descriptor = rings.share(gpu, PAGE);
         put(descriptor.cpu, &mqd);
@@ -136,8 +138,8 @@ impl Queue {
         Self { ring, state, state_in_kernel, mqd: descriptor.gpu, signal, written: 0 }
     }
 
-    /// Dword index of the doorbell.
-    pub fn doorbell(&self) -> u32 {
+    /// Its doorbell.
+    pub fn doorbell(&self) -> DoorbellIndex {
         DOORBELL
     }
 

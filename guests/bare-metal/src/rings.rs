@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 use belfry_abi::mes::{
@@ -46,7 +47,7 @@ struct Ring {
     ring: u64,
     wptr_address: u64,
     written: u64,
-    doorbell: u32,
+    doorbell: DoorbellIndex,
     mqd: u64,
 }
 
@@ -86,7 +87,7 @@ pub struct Place {
 impl Rings {
     /// Brings the device up until its scheduler answers.
     pub fn bring_up(gpu: &Gpu) -> Self {
-        let none = Ring { ring: 0, wptr_address: 0, written: 0, doorbell: 0, mqd: 0 };
+        let none = Ring { ring: 0, wptr_address: 0, written: 0, doorbell: DoorbellIndex::default(), mqd: 0 };
         let mut rings = Self {
             gart_used: 0,
             vram_used: FIRST_VRAM,
@@ -180,7 +181,7 @@ impl Rings {
     }
 
     /// A ring and its queue descriptor, not yet running.
-    fn ring(&mut self, gpu: &Gpu, doorbell: u32) -> (Ring, ComputeMqd) {
+    fn ring(&mut self, gpu: &Gpu, doorbell: DoorbellIndex) -> (Ring, ComputeMqd) {
         let (ring, pointers, descriptor) =
             (self.share(gpu, RING_SIZE), self.share(gpu, PAGE), self.share(gpu, PAGE));
         let mut mqd = ComputeMqd::new();
@@ -192,7 +193,7 @@ impl Rings {
         control.set_queue_size((RING_SIZE as u32 / 4).ilog2() - 1);
         mqd.cp_hqd_pq_control = control.bits();
         let mut bell = gc::CP_HQD_PQ_DOORBELL_CONTROL::from_bits(0);
-        bell.set_doorbell_offset(doorbell);
+        bell.set_doorbell_offset(doorbell.dwords());
         bell.set_doorbell_en(true);
         mqd.cp_hqd_pq_doorbell_control = bell.bits();
         put(descriptor.cpu, &mqd);
@@ -208,7 +209,7 @@ impl Rings {
 
     /// The KIQ's registers are written by hand: micro engine 3, pipe 1.
     fn start_kiq(&mut self, gpu: &Gpu) {
-        let (ring, mqd) = self.ring(gpu, doorbell::MES_RING1 * 2);
+        let (ring, mqd) = self.ring(gpu, doorbell::MES_RING1);
         self.kiq = ring;
         gpu.write(gc::RLC_CP_SCHEDULERS::from_bits(0x80 | 3 << 5 | 1 << 3));
         gpu.select(3, 1, 0);
@@ -243,11 +244,11 @@ impl Rings {
     fn start_mes(&mut self, gpu: &Gpu) {
         let fence = self.share(gpu, PAGE);
         self.fence = (fence.cpu, fence.gpu);
-        let (ring, _) = self.ring(gpu, doorbell::MES_RING0 * 2);
+        let (ring, _) = self.ring(gpu, doorbell::MES_RING0);
         self.mes = ring;
         let (lo, hi) = (ring.mqd as u32, (ring.mqd >> 32) as u32);
         let queue = 1 << 29 | 5 << 26 | 2 << 18;
-        self.kiq.submit(gpu, &[pm4(PM4_MAP_QUEUES, 5), queue, ring.doorbell << 2, lo, hi, 0, 0]);
+        self.kiq.submit(gpu, &[pm4(PM4_MAP_QUEUES, 5), queue, ring.doorbell.dwords() << 2, lo, hi, 0, 0]);
         self.test_kiq(gpu);
         let mut frame = SetHwResources::new_zeroed();
         frame.header = Header::new(Opcode::SET_HW_RSRC);
@@ -278,7 +279,7 @@ impl Rings {
     }
 
     /// Takes a queue off the hardware.
-    pub fn remove_queue(&mut self, gpu: &Gpu, doorbell: u32, gang: u64) {
+    pub fn remove_queue(&mut self, gpu: &Gpu, doorbell: DoorbellIndex, gang: u64) {
         let mut frame = RemoveQueue::new_zeroed();
         frame.header = Header::new(Opcode::REMOVE_QUEUE);
         frame.doorbell_offset = doorbell;

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use vm_superio::serial::SerialEvents;
 use vm_superio::{I8042Device, Serial, Trigger};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -74,7 +75,7 @@ struct Ports {
 
 /// The board.
 pub(super) struct Board {
-    ports: Mutex<Ports>,
+    ports: Mutex<Ports, rank::BoardPorts>,
     /// Ready when the guest has read everything that was typed.
     pub(super) wanted: EventFd,
     pub(super) bus: RootBus,
@@ -102,7 +103,7 @@ impl Board {
         Ok(Self { ports: Mutex::new(ports), wanted, bus, ending, exits, stray })
     }
 
-    fn ports(&self) -> MutexGuard<'_, Ports> {
+    fn ports(&self) -> MutexGuard<'_, Ports, rank::BoardPorts> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,8 +1,9 @@
 //! What the guest writes, on its way from a vCPU to whoever shows it.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// Bytes kept for a reader before the guest has to wait.
@@ -17,7 +18,7 @@ struct State {
 /// A bounded buffer with an event for its reader.
 #[derive(Debug)]
 pub(super) struct Console {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Console>,
     taken: Condvar,
     /// Signalled when there is something to take.
     pub(super) ready: EventFd,
@@ -29,7 +30,7 @@ impl Console {
         Ok(Arc::new(Self { state: Mutex::default(), taken: Condvar::new(), ready }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Console> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,9 +1,10 @@
 //! The GPU as a function on the root bus: where its BARs are, and what is behind them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
 use belfry_device::Gpu;
+use belfry_device::lock::{Mutex, rank};
 use belfry_pci::BarLayout;
 
 use super::doorbells::Doorbells;
@@ -30,7 +31,7 @@ pub(super) struct GpuFunction {
     bars: [BarLayout; 3],
     messages: GpuMessages,
     doorbells: Option<Doorbells>,
-    vram: Mutex<Window>,
+    vram: Mutex<Window, rank::GpuFunctionVram>,
 }
 
 impl GpuFunction {

@@ -1,8 +1,9 @@
 //! Where the GPU's messages go: what its MSI-X table or its MSI capability says, told to KVM before the device can send any.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
+use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, IoError};
 
 use super::interrupts::{Interrupts, Message};
@@ -28,7 +29,7 @@ pub(super) struct GpuMessages {
     gpu: Arc<Gpu>,
     interrupts: Arc<dyn Interrupts>,
     /// Such writes come one at a time.
-    writing: Mutex<()>,
+    writing: Mutex<(), rank::GpuMessagesWriting>,
 }
 
 impl GpuMessages {
@@ -154,7 +155,7 @@ mod tests {
 
     /// Where messages have been routed to, latest last.
     #[derive(Debug, Default)]
-    struct Routed(Mutex<VecDeque<Vec<Option<Message>>>>);
+    struct Routed(std::sync::Mutex<VecDeque<Vec<Option<Message>>>>);
 
     impl Interrupts for Routed {
         fn route(&self, messages: &[Option<Message>]) {

@@ -4,9 +4,10 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use belfry_device::InterruptSink;
+use belfry_device::lock::{Mutex, rank};
 use kvm_bindings::{
     KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,
     KVM_IRQCHIP_PIC_SLAVE, KvmIrqRouting, kvm_irq_routing_entry, kvm_irq_routing_irqchip,
@@ -94,9 +95,9 @@ impl Chips for VmFd {
 pub(super) struct Routes {
     chips: Arc<dyn Chips>,
     /// Of all functions, from [`PINS`] on.
-    messages: Mutex<Vec<Option<Message>>>,
+    messages: Mutex<Vec<Option<Message>>, rank::RoutesMessages>,
     /// Which functions assert each pin: pins are shared.
-    asserted: Mutex<[u32; PINS as usize]>,
+    asserted: Mutex<[u32; PINS as usize], rank::RoutesAsserted>,
 }
 
 impl Routes {
@@ -215,7 +216,7 @@ impl InterruptSink for Vectors {
 /// What a function did with its interrupts, for tests.
 #[cfg(test)]
 #[derive(Debug, Default)]
-pub(super) struct Recorder(Mutex<Recorded>);
+pub(super) struct Recorder(std::sync::Mutex<Recorded>);
 
 #[cfg(test)]
 #[derive(Debug, Default)]

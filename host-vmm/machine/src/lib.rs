@@ -49,9 +49,10 @@ mod virtio;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use belfry_device::lock::{Mutex, rank};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 pub use config::{Config, DoorbellMode, HugePages, Initramfs};
@@ -96,7 +97,7 @@ impl std::fmt::Display for End {
 /// The first reason to end, and the event that tells.
 #[derive(Debug)]
 struct Ending {
-    reason: Mutex<Option<End>>,
+    reason: Mutex<Option<End>, rank::Ending>,
     event: EventFd,
 }
 

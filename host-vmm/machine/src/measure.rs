@@ -53,7 +53,7 @@ struct Seen(Mutex<Vec<u64>>);
 impl TraceSink for Seen {
     fn event(&self, event: TraceEvent) {
         if let TraceEvent::DoorbellSeen { doorbell } = event
-            && u64::from(doorbell) * 4 >= DOORBELL_SLICE_SIZE
+            && doorbell.offset().bytes() >= DOORBELL_SLICE_SIZE
         {
             let at = now();
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(at);

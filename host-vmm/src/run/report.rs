@@ -119,7 +119,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
         },
         page_walks: stats.page_walks,
         interrupts: stats.interrupts,
-        errors: stats.errors.iter().map(|(&name, &count)| (name.to_owned(), count)).collect(),
+        errors: stats.errors.iter().map(|(error, &count)| (error.name().to_owned(), count)).collect(),
         unmodelled: unmodelled
             .into_iter()
             .map(|(register, reads, writes)| Unmodelled { register, reads, writes })

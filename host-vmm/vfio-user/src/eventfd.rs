@@ -9,7 +9,9 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+
+use belfry_device::lock::{Mutex, rank};
 
 use rustix::fs::MemfdFlags;
 
@@ -49,7 +51,7 @@ struct Completion {
 #[derive(Debug)]
 pub(super) struct Signaller {
     /// The kernel's `aio_context_t`: an address it has chosen.
-    context: Mutex<u64>,
+    context: Mutex<u64, rank::SignallerContext>,
     byte: OwnedFd,
 }
 

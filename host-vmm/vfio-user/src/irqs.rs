@@ -2,10 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_device::InterruptSink;
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_ACTION_TYPE_MASK, VFIO_IRQ_SET_DATA_BOOL,
     VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_IRQ_SET_DATA_TYPE_MASK,
@@ -17,7 +17,7 @@ use super::eventfd::{Signaller, is_eventfd};
 #[derive(Debug)]
 pub struct Irqs {
     signaller: Signaller,
-    vectors: Mutex<Vec<Option<OwnedFd>>>,
+    vectors: Mutex<Vec<Option<OwnedFd>>, rank::IrqVectors>,
     raised: AtomicU64,
     dropped: AtomicU64,
 }
@@ -101,7 +101,7 @@ impl Irqs {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<OwnedFd>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<OwnedFd>>, rank::IrqVectors> {
         self.vectors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

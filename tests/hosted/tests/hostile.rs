@@ -34,7 +34,7 @@ fn another(gpu: &Arc<HostedGpu>) -> Runtime {
 fn is_counted(gpu: &HostedGpu) -> bool {
     (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
-        gpu.device().stats().errors.contains_key("queue stopped")
+        gpu.device().stats().errors.contains_key(&belfry_device::GuestError::QueueStopped)
     })
 }
 

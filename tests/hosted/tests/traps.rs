@@ -22,7 +22,7 @@ fn process() -> (Arc<HostedGpu>, Runtime) {
 fn is_reported(gpu: &HostedGpu) -> bool {
     (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
-        gpu.device().stats().errors.contains_key("page fault")
+        gpu.device().stats().errors.contains_key(&belfry_device::GuestError::PageFault)
     })
 }
 

@@ -3,7 +3,7 @@
 /// What the file is made of, on loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::Ordering;
-    pub(crate) use loom::sync::{Condvar, Mutex};
+    pub(crate) use loom::sync::{Condvar, Mutex, Mutex as TurnMutex};
     pub(crate) use std::sync::PoisonError;
 
     use loom::sync::atomic::fence;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 
 use super::*;
 use crate::exec::{self, Env, Lds, Stop};
-use crate::mem::{Access, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
+use crate::mem::{Access, Fault, FaultKind, Mapping, Mmu, Tlb};
 use crate::wave::{Wave, WaveInit};
 
 const PC: u64 = 0x10_0000;
@@ -39,11 +39,11 @@ impl Code {
 
 // SAFETY: the words live as long as the address space, and are atomics.
 unsafe impl Mmu for Code {
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
         self.translations.fetch_add(1, Ordering::SeqCst);
         let len = WORDS as u64 * 4;
         if va.wrapping_sub(PC) >= len {
-            return Err(MemoryFault { va, access, kind: FaultKind::NotPresent, lanes: 0 });
+            return Err(Fault::new(va, access, FaultKind::NotPresent));
         }
         Ok(Mapping { va: PC, len, host: self.words[0].as_ptr().cast(), writable: true, executable: true })
     }

@@ -2,7 +2,7 @@
 
 use super::{FaultCause, Lds, Stop, WaveFault};
 use crate::inst::Op;
-use crate::mem::{Access, Apertures, FaultKind, Global, MemoryFault};
+use crate::mem::{Access, Apertures, Fault, FaultKind, Global};
 use crate::wave::Wave;
 
 /// Executes one lowered instruction.
@@ -203,15 +203,15 @@ impl Machine<'_> {
     /// Stops the wave for a failed access by `lane`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn memory_fault(&mut self, fault: MemoryFault, lanes: u64) -> Flow {
-        self.fault(FaultCause::Memory(MemoryFault { lanes, ..fault }))
+    pub(crate) fn memory_fault(&mut self, fault: Fault, lanes: u64) -> Flow {
+        self.fault(FaultCause::Memory { fault, lanes })
     }
 
     /// Why an access of `bytes` at `va` would fail, if it would.
     #[cold]
-    pub(crate) fn failure(&mut self, va: u64, bytes: u32, access: Access) -> Option<MemoryFault> {
+    pub(crate) fn failure(&mut self, va: u64, bytes: u32, access: Access) -> Option<Fault> {
         if access == Access::Atomic && !va.is_multiple_of(u64::from(bytes)) {
-            return Some(MemoryFault { va, access, kind: FaultKind::Bus, lanes: 0 });
+            return Some(Fault::new(va, access, FaultKind::Bus));
         }
         let last = va.wrapping_add(u64::from(bytes.max(1) - 1));
         [va, last].into_iter().find_map(|va| self.global.tlb.lookup(self.global.mmu, va, access).err())

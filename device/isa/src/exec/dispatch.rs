@@ -89,7 +89,7 @@ fn run_with(
 }
 
 fn is_fetch_fault(stop: &Stop) -> bool {
-    matches!(stop, Stop::Fault(WaveFault { kind: FaultCause::Memory(fault), .. }) if fault.access == Access::Execute)
+    matches!(stop, Stop::Fault(WaveFault { kind: FaultCause::Memory { fault, .. }, .. }) if fault.access == Access::Execute)
 }
 
 /// First vector register the halves share; 0 when they share none.

@@ -21,7 +21,7 @@ use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
-use crate::mem::{Access, Apertures, Global, MemoryFault};
+use crate::mem::{Apertures, Global};
 use crate::registers::RegisterFile;
 use crate::trap::EXCP_EN;
 
@@ -179,7 +179,7 @@ impl Lowering {
                 if let Some(fault) = blocked {
                     self.is_cut = true;
                     self.begin(1);
-                    self.raise(FaultCause::Memory(MemoryFault { access: Access::Execute, ..fault }));
+                    self.raise(FaultCause::Memory { fault, lanes: 0 });
                     return self.at;
                 }
                 return self.at;

@@ -5,7 +5,7 @@
 
 use crate::code_cache::CodeCache;
 use crate::inst::Op;
-use crate::mem::{Apertures, MemoryFault, Mmu, Tlb};
+use crate::mem::{Apertures, Fault, Mmu, Tlb};
 use crate::wave::Wave;
 
 mod atomic;
@@ -133,8 +133,13 @@ pub struct WaveFault {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FaultCause {
     /// A memory access, or the fetch of the instruction itself.
-    #[error("{0}")]
-    Memory(MemoryFault),
+    #[error("{fault} (lanes {lanes:#x})")]
+    Memory {
+        /// The access of the first lane that failed.
+        fault: Fault,
+        /// Lanes that failed; 0 for scalar accesses and instruction fetch.
+        lanes: u64,
+    },
     /// The bytes are not an instruction.
     #[error("illegal instruction {bytes:02x?}: {text}")]
     IllegalInstruction {

@@ -9,12 +9,12 @@ use super::buffer_format::BufferFormat;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::ds::narrow::{Half, Narrow};
 use super::ds::pattern::{lane64, set_lane64};
-use crate::mem::{Access, MemoryFault, PAGE_SIZE};
+use crate::mem::{Access, Fault, PAGE_SIZE};
 use crate::registers::slot;
 use crate::wave::Wave;
 
 /// Why a lane failed.
-type Done = Result<(), MemoryFault>;
+type Done = Result<(), Fault>;
 
 /// Parts of an access, each of which is inside the buffer or not: how many, and the bytes of one.
 type Parts = (u32, u32);
@@ -53,7 +53,7 @@ fn fails(
     m: &mut Machine<'_>,
     d: &Di,
     (buffer, (count, bytes)): (&Buffer, Parts),
-    fault: &MemoryFault,
+    fault: &Fault,
     lane: u32,
 ) -> bool {
     let place = buffer.place(w, d, lane);
@@ -136,7 +136,7 @@ fn narrow_value(
     buffer: &Buffer,
     bytes: u32,
     lane: u32,
-) -> Result<u16, MemoryFault> {
+) -> Result<u16, Fault> {
     match buffer.address(buffer.place(w, d, lane), 0, u64::from(bytes)) {
         None => Ok(0),
         Some(va) if bytes == 1 => m.global.load::<u8>(va).map(u16::from),
@@ -263,7 +263,7 @@ fn load_element(
     buffer: &Buffer,
     format: Option<BufferFormat>,
     lane: u32,
-) -> Result<[u32; 4], MemoryFault> {
+) -> Result<[u32; 4], Fault> {
     let Some(format) = format else { return Ok([0; 4]) };
     let Some(va) = buffer.address(buffer.place(w, d, lane), 0, format.bytes()) else { return Ok([0; 4]) };
     let mut element = 0;

@@ -5,7 +5,7 @@ use super::op::{Entry, Format};
 use super::{Lds, cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int};
 use crate::inst::Op;
 use crate::lanes::{Backend, BackendKind};
-use crate::mem::{Access, Apertures, FaultKind, Global, Mapping, MemoryFault, Mmu, Tlb};
+use crate::mem::{Access, Apertures, Fault, FaultKind, Global, Mapping, Mmu, Tlb};
 use crate::wave::{Wave, WaveInit};
 
 struct Nothing;
@@ -13,8 +13,8 @@ struct Nothing;
 #[expect(unsafe_code, reason = "maps nothing")]
 // SAFETY: it never returns a mapping.
 unsafe impl Mmu for Nothing {
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
-        Err(MemoryFault { va, access, kind: FaultKind::NotPresent, lanes: 0 })
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
+        Err(Fault::new(va, access, FaultKind::NotPresent))
     }
     fn generation(&self) -> u64 {
         1

@@ -1,6 +1,6 @@
 //! A worker's cache of translations.
 
-use super::{Access, FaultKind, MemoryFault, Mmu};
+use super::{Access, Fault, FaultKind, Mmu};
 
 const PAGE_BITS: u32 = 12;
 /// Bytes of the unit the TLB caches.
@@ -88,10 +88,10 @@ impl Tlb {
 
     /// Host address of `va`, good to the end of its page.
     #[inline(always)]
-    pub(crate) fn lookup(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+    pub(crate) fn lookup(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, Fault> {
         let page = va >> PAGE_BITS;
         let entry = &self.entries[slot(page)];
-        let tag = if matches!(access, Access::Write | Access::Atomic) { entry.write } else { entry.read };
+        let tag = if access.is_write() { entry.write } else { entry.read };
         if tag == page && !matches!(access, Access::Execute) {
             return Ok(host_pointer(va.wrapping_add(entry.delta)));
         }
@@ -100,9 +100,9 @@ impl Tlb {
 
     #[cold]
     #[inline(never)]
-    fn fill(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, MemoryFault> {
+    fn fill(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, Fault> {
         let page = va >> PAGE_BITS;
-        let needs_write = matches!(access, Access::Write | Access::Atomic);
+        let needs_write = access.is_write();
         if !matches!(access, Access::Execute)
             && let Some(range) = self.ranges.iter().find(|range| {
                 page.wrapping_sub(range.first_page) < range.pages && (range.writable || !needs_write)
@@ -124,8 +124,8 @@ impl Tlb {
         let last = mapping.len.checked_sub(1).and_then(|last| mapping.va.checked_add(last));
         let covers = mapping.va <= start && last.is_some_and(|last| last >= start | (PAGE_SIZE - 1));
         if !allowed || !covers {
-            let kind = if allowed { FaultKind::Bus } else { FaultKind::Permission };
-            return Err(MemoryFault { va, access, kind, lanes: 0 });
+            let kind = if allowed { FaultKind::Bus } else { FaultKind::refusal(access) };
+            return Err(Fault::new(va, access, kind));
         }
         let delta = (mapping.host as u64).wrapping_sub(mapping.va);
         // Instruction fetch may be allowed where loads are not: such a mapping serves this access alone.

@@ -9,7 +9,7 @@ use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Profile, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::Backend;
-use belfry_isa::mem::{Access, Apertures, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
+use belfry_isa::mem::{Access, Apertures, Fault, FaultKind, Mapping, Mmu, Tlb};
 use belfry_isa::wave::{Wave, WaveInit};
 use object::{Object, ObjectSegment, ObjectSymbol};
 
@@ -36,7 +36,7 @@ unsafe impl Sync for Flat {}
 
 // SAFETY: the memory lives as long as the address space and is never borrowed while a wave runs.
 unsafe impl Mmu for Flat {
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
         let len = self.memory.len() as u64 * 4096;
         if self.hidden != 0 && va.wrapping_sub(BASE) < len && va & !0xfff != self.hidden {
             let page = va & !0xfff;
@@ -52,7 +52,7 @@ unsafe impl Mmu for Flat {
             let host = self.memory[0].get().cast::<u8>();
             Ok(Mapping { va: BASE, len, host, writable: true, executable: true })
         } else {
-            Err(MemoryFault { va, access, kind: FaultKind::NotPresent, lanes: 0 })
+            Err(Fault::new(va, access, FaultKind::NotPresent))
         }
     }
     fn generation(&self) -> u64 {

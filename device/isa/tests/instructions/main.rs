@@ -369,9 +369,9 @@ fn page_faults_name_every_lane_that_fails_and_the_first_address() {
                 let mut bench = Bench::new(backend, program);
                 let mut wave = bench.wave(WaveSize::Wave32, &[low, high], &[]);
                 let Stop::Fault(fault) = bench.run(&mut wave) else { panic!("no fault") };
-                let FaultCause::Memory(memory) = fault.kind else { panic!("{fault}") };
+                let FaultCause::Memory { fault: memory, lanes } = fault.kind else { panic!("{fault}") };
                 let expected = (END, access, FaultKind::NotPresent, 0xffff_fc00);
-                assert_eq!((memory.va, memory.access, memory.kind, memory.lanes), expected, "{stride}");
+                assert_eq!((memory.va, memory.access, memory.kind, lanes), expected, "{stride}");
                 assert_eq!((fault.pc, wave.pc()), (bench.pc, bench.pc), "the wave stops there");
             }
         }
@@ -382,14 +382,14 @@ fn page_faults_name_every_lane_that_fails_and_the_first_address() {
 fn faults_say_what_happened_and_where() {
     let (at, cause) = fault(words::BAD_GLOBAL);
     assert_eq!(at, 2);
-    let FaultCause::Memory(fault_) = cause else { panic!("{cause:?}") };
+    let FaultCause::Memory { fault: fault_, lanes } = cause else { panic!("{cause:?}") };
     assert_eq!((fault_.va, fault_.access, fault_.kind), (1 << 32, Access::Read, FaultKind::NotPresent));
-    assert_eq!(fault_.lanes, 0xffff_ffff);
+    assert_eq!(lanes, 0xffff_ffff);
 
     let (at, cause) = fault(words::BAD_SCRATCH);
     assert_eq!(at, 0);
     assert!(
-        matches!(cause, FaultCause::Memory(f) if f.kind == FaultKind::Aperture && f.lanes == 0xffff_ffff),
+        matches!(cause, FaultCause::Memory { fault, lanes: 0xffff_ffff } if fault.kind == FaultKind::Aperture),
         "{cause:?}"
     );
 
@@ -417,7 +417,10 @@ fn faults_say_what_happened_and_where() {
     let mut wave = Wave::new(&WaveInit { pc, ..WaveInit::default() });
     let Stop::Fault(fault) = gpu.step(&mut wave, 10) else { panic!("no fault") };
     assert_eq!(fault.pc, pc + 4);
-    assert!(matches!(fault.kind, FaultCause::Memory(f) if f.access == Access::Execute), "{fault}");
+    assert!(
+        matches!(fault.kind, FaultCause::Memory { fault, .. } if fault.access == Access::Execute),
+        "{fault}"
+    );
 }
 
 #[test]

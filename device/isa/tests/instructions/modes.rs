@@ -3,7 +3,7 @@
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
-use belfry_isa::mem::MemoryFault;
+use belfry_isa::mem::Fault;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::{Bench, common, lanes};
@@ -77,12 +77,12 @@ const FLAGS: &[u32] = &[
 const LIMIT: u64 = common::BASE + (1 << 20);
 const FP16_OVFL: u32 = 1 << 23;
 
-fn memory_fault(program: &[u32], vgprs: &[[u32; 64]], sgprs: &[u32]) -> MemoryFault {
+fn memory_fault(program: &[u32], vgprs: &[[u32; 64]], sgprs: &[u32]) -> (Fault, u64) {
     let mut bench = Bench::new(Backend::detect(), program);
     let mut wave = bench.wave(WaveSize::Wave64, vgprs, sgprs);
     let Stop::Fault(fault) = bench.run(&mut wave) else { panic!("no fault") };
-    let FaultCause::Memory(fault) = fault.kind else { panic!("{fault}") };
-    fault
+    let FaultCause::Memory { fault, lanes } = fault.kind else { panic!("{fault}") };
+    (fault, lanes)
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn buffer_faults_name_every_lane_from_the_first_that_fails() {
     for (program, lanes) in
         [(BUFFER_STORE, 0xff_ffff_0000), (BUFFER_ATOMIC, 0xff_ffff_0000), (BUFFER_LOAD, 0xff_ffff_8000)]
     {
-        let fault = memory_fault(program, &vgprs, &sgprs);
-        assert_eq!((fault.va, fault.lanes), (LIMIT, lanes));
+        let (fault, failed) = memory_fault(program, &vgprs, &sgprs);
+        assert_eq!((fault.va, failed), (LIMIT, lanes));
     }
-    let fault = memory_fault(GLOBAL_ADDTID, &vgprs, &sgprs);
-    assert_eq!((fault.va, fault.lanes), (LIMIT, 0xffff_ffff_ffff_0000));
+    let (fault, failed) = memory_fault(GLOBAL_ADDTID, &vgprs, &sgprs);
+    assert_eq!((fault.va, failed), (LIMIT, 0xffff_ffff_ffff_0000));
 }
 
 #[test]

@@ -264,8 +264,8 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
     let first = missing.trailing_zeros();
     layout.bench.gpu.memory.hide(layout.missing);
     let Stop::Fault(fault) = layout.bench.run(&mut wave) else { panic!("no fault: {name}") };
-    let FaultCause::Memory(memory) = fault.kind else { panic!("{fault}: {name}") };
-    assert_eq!((memory.kind, memory.lanes), (FaultKind::NotPresent, missing), "{name}");
+    let FaultCause::Memory { fault: memory, lanes } = fault.kind else { panic!("{fault}: {name}") };
+    assert_eq!((memory.kind, lanes), (FaultKind::NotPresent, missing), "{name}");
     assert_eq!((wave.pc(), wave.exec(), wave.instructions), (start.pc(), start.exec(), 0), "{name}");
 
     let expected = |lane: u32, second: bool| {

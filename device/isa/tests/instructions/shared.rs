@@ -185,6 +185,6 @@ fn a_load_that_fails_half_way_leaves_one_copy() {
         .collect();
     let mut wave = wave(&bench, &vgprs);
     let Stop::Fault(fault) = bench.run(&mut wave) else { panic!("lanes 40 to 63 have no memory") };
-    assert!(matches!(fault.kind, FaultCause::Memory(_)), "{fault}");
+    assert!(matches!(fault.kind, FaultCause::Memory { .. }), "{fault}");
     assert_shared(&wave);
 }

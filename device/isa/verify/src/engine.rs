@@ -8,7 +8,7 @@ use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, FaultCause, Lds, Stop, WaveFault};
 use belfry_isa::inst::{Arch, Op};
 use belfry_isa::lanes::{Backend, BackendKind};
-use belfry_isa::mem::{Access, Apertures, FaultKind, Mapping, MemoryFault, Mmu, Tlb};
+use belfry_isa::mem::{Access, Apertures, Fault, FaultKind, Mapping, Mmu, Tlb};
 use belfry_isa::wave::{Wave, WaveInit};
 
 use crate::reference::state::{BASE, PRIVATE, SHARED};
@@ -43,7 +43,7 @@ unsafe impl Sync for Memory {}
 
 // SAFETY: the memory lives as long as the address space, and no reference into it lives while a wave runs.
 unsafe impl Mmu for Memory {
-    fn translate(&self, va: u64, access: Access) -> Result<Mapping, MemoryFault> {
+    fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
         let parts = [(BASE, &self.data, DATA_SIZE, true), (CODE, &self.code, CODE_SIZE, false)];
         for (base, pages, size, writable) in parts {
             let offset = va.wrapping_sub(base);
@@ -53,7 +53,7 @@ unsafe impl Mmu for Memory {
                 return Ok(Mapping { va: base, len: size as u64, host, writable, executable: !writable });
             }
         }
-        Err(MemoryFault { va, access, kind: FaultKind::NotPresent, lanes: 0 })
+        Err(Fault::new(va, access, FaultKind::NotPresent))
     }
     fn generation(&self) -> u64 {
         1
@@ -199,7 +199,7 @@ fn end(stop: &Stop) -> End {
     match stop {
         Stop::EndProgram => End::Done,
         Stop::Fault(fault) => match &fault.kind {
-            FaultCause::Memory(_) => End::Memory,
+            FaultCause::Memory { .. } => End::Memory,
             FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => End::Lds,
             FaultCause::RegisterOutOfRange { .. } => End::Register,
             FaultCause::IllegalInstruction { .. } => End::Illegal,

@@ -11,7 +11,7 @@ use belfry_abi::regs::gc::{
 use belfry_abi::regs::{Ip, Offset, Register};
 
 use crate::chip::Topology;
-use crate::doorbell::Doorbells;
+use crate::doorbell::{Doorbells, Owner};
 use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, seed_doorbell};
 use crate::regs::{Block, Run, Storage};
 use crate::threads::Wake;
@@ -74,7 +74,7 @@ impl Gc {
                 hqd.activate();
                 // Before anybody sees the queue, its doorbell loses what an earlier owner left there.
                 seed_doorbell(hqd, None, doorbells);
-                doorbells.own(hqd.doorbell(), true);
+                doorbells.own(hqd.doorbell(), Owner::Ring);
             }
             CP_HQD_ACTIVE::AT => hqd.deactivate(),
             _ => hqd.write(at, value),

@@ -8,20 +8,17 @@ use zerocopy::FromBytes;
 
 use super::slots::Mes;
 use crate::firmware::Ports;
+use crate::guest_error::GuestError;
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
 use crate::vm::AddressSpace;
 
-/// Why a frame is not answered.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Refusal(pub(crate) &'static str);
-
-type Result<T = ()> = std::result::Result<T, Refusal>;
+/// The error says why a frame is not answered.
+type Result<T = ()> = std::result::Result<T, GuestError>;
 
 /// Reads a frame as one of the layouts, all of which are as long as a frame.
 fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
-    T::read_from_bytes(frame).map_err(|_| Refusal("frame of the wrong length"))
+    T::read_from_bytes(frame).map_err(|_| GuestError::MesFrameLength)
 }
 
 /// Executes one frame, and writes its fence if that went well.
@@ -31,7 +28,7 @@ pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame:
     ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
     match outcome {
         Ok(()) => count(&ports.counters.mes_frames),
-        Err(Refusal(why)) => {
+        Err(why) => {
             count(&ports.counters.mes_refused);
             let name = header.opcode().name().unwrap_or("unknown");
             ports.counters.error(why, format_args!("frame={name} header={:#010x}", header.0));
@@ -47,10 +44,10 @@ fn run(
     frame: &[u8; FRAME_SIZE],
 ) -> Result {
     if header.kind() != Header::TYPE_SCHEDULER {
-        return Err(Refusal("MES frame of an unknown type"));
+        return Err(GuestError::MesFrameType);
     }
     if header.dwsize() as usize != mes::API_FRAME_SIZE_IN_DWORDS {
-        return Err(Refusal("MES frame of the wrong size"));
+        return Err(GuestError::MesFrameSize);
     }
     match header.opcode() {
         Opcode::QUERY_SCHEDULER_STATUS => {}
@@ -66,12 +63,11 @@ fn run(
             mes.resume(gang)?;
         }
         Opcode::MISC => misc(ports, space, &parse(frame)?)?,
-        opcode if opcode.name().is_some() => return Err(Refusal("MES opcode that is not modelled")),
-        _ => return Err(Refusal("MES opcode that does not exist")),
+        opcode if opcode.name().is_some() => return Err(GuestError::MesOpcode),
+        _ => return Err(GuestError::MesOpcodeUnknown),
     }
-    let at = mes::api_status_offset(header.opcode()).ok_or(Refusal("MES opcode that is not modelled"))?;
-    let (status, _) =
-        ApiStatus::read_from_prefix(&frame[at..]).map_err(|_| Refusal("frame of the wrong length"))?;
+    let at = mes::api_status_offset(header.opcode()).ok_or(GuestError::MesOpcode)?;
+    let (status, _) = ApiStatus::read_from_prefix(&frame[at..]).map_err(|_| GuestError::MesFrameLength)?;
     fence(space, status.api_completion_fence_addr.get(), status.api_completion_fence_value.get())
 }
 
@@ -80,7 +76,7 @@ fn fence(space: &AddressSpace, address: u64, value: u64) -> Result {
     if address == 0 {
         return Ok(());
     }
-    space.store_u64(address, value).map_err(|_| Refusal("MES fence at an address that is not mapped"))
+    space.store_u64(address, value).map_err(|_| GuestError::FenceUnmapped)
 }
 
 /// Counts fields the firmware would act on and this scheduler does not, where they ask for something.
@@ -94,7 +90,7 @@ fn set_hw_resources(mes: &mut Mes, counters: &Counters, frame: &SetHwResources) 
     // VMID 0 is the kernel's own and never the scheduler's to give away.
     let vmids = frame.vmid_mask_gfxhub & 0xfffe;
     if vmids == 0 {
-        return Err(Refusal("SET_HW_RSRC without VMIDs"));
+        return Err(GuestError::ResourcesWithoutVmids);
     }
     let mut masks = [0; 4];
     for (mask, &given) in masks.iter_mut().zip(&frame.compute_hqd_mask) {
@@ -143,16 +139,16 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
     if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ)
         || frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE)
     {
-        return Err(Refusal("ADD_QUEUE of a kernel queue, which is not modelled"));
+        return Err(GuestError::AddQueueKernel);
     }
     match QueueType(frame.queue_type) {
         QueueType::COMPUTE => {}
-        QueueType::SDMA => return Err(Refusal("ADD_QUEUE of an SDMA queue, which is not modelled")),
-        QueueType::GFX => return Err(Refusal("ADD_QUEUE of a graphics queue, which is not modelled")),
-        _ => return Err(Refusal("ADD_QUEUE of an unknown type")),
+        QueueType::SDMA => return Err(GuestError::AddQueueSdma),
+        QueueType::GFX => return Err(GuestError::AddQueueGraphics),
+        _ => return Err(GuestError::AddQueueType),
     }
     if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
-        return Err(Refusal("ADD_QUEUE of a protected queue, which is not modelled"));
+        return Err(GuestError::AddQueueProtected);
     }
     mes.add(ports, space, frame)?;
     let flags = frame.flags;
@@ -175,7 +171,7 @@ fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
         | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE
         | RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
     if frame.flags.intersects(legacy) {
-        return Err(Refusal("REMOVE_QUEUE of a kernel queue, which is not modelled"));
+        return Err(GuestError::RemoveQueueKernel);
     }
     mes.remove(ports, frame.doorbell_offset)
 }
@@ -186,7 +182,7 @@ fn suspend(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Suspend) 
     if frame.suspend_fence_addr.get() != 0 {
         space
             .store_u32(frame.suspend_fence_addr.get(), frame.suspend_fence_value)
-            .map_err(|_| Refusal("SUSPEND fence at an address that is not mapped"))?;
+            .map_err(|_| GuestError::SuspendFenceUnmapped)?;
     }
     Ok(())
 }
@@ -201,9 +197,7 @@ fn misc(ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
         }
         MiscOpcode::READ_REG => {
             let address = u64::from(third) << 32 | u64::from(second);
-            space
-                .store_u32(address, ports.registers.read(first))
-                .map_err(|_| Refusal("READ_REG to an address that is not mapped"))
+            space.store_u32(address, ports.registers.read(first)).map_err(|_| GuestError::ReadRegUnmapped)
         }
         MiscOpcode::INV_GART => {
             ports.contexts.invalidate(1);
@@ -216,8 +210,8 @@ fn misc(ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
         {
             Ok(())
         }
-        MiscOpcode::SET_SHADER_DEBUGGER => Err(Refusal("SET_SHADER_DEBUGGER, which is not modelled")),
-        _ => Err(Refusal("MES MISC opcode that is not modelled")),
+        MiscOpcode::SET_SHADER_DEBUGGER => Err(GuestError::ShaderDebugger),
+        _ => Err(GuestError::MiscOpcode),
     }
 }
 
@@ -229,12 +223,12 @@ fn wait_reg_mem(ports: &Ports, [operation, reference, mask, first, second]: [u32
             ports.registers.write(first, reference);
             second
         }
-        _ => return Err(Refusal("WAIT_REG_MEM with an unknown operation")),
+        _ => return Err(GuestError::WaitOperation),
     };
     if ports.registers.read(register) & mask == reference & mask {
         Ok(())
     } else {
-        Err(Refusal("WAIT_REG_MEM for what never comes"))
+        Err(GuestError::WaitForever)
     }
 }
 

@@ -4,6 +4,7 @@
 //! and named, and its fence is not written: the driver sees what it sees when firmware does not answer.
 
 mod frame;
+mod life;
 mod process;
 mod quanta;
 mod queue;

@@ -10,14 +10,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::AddQueue;
-use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
-use super::frame::{self, Refusal};
+use super::frame;
 use super::process::Process;
 use super::quanta::Quanta;
 use super::queue::{Queue, Saved};
+use crate::doorbell::Owner;
 use crate::firmware::{Ports, Served, Turn};
+use crate::guest_error::GuestError;
 use crate::queue::HqdId;
 use crate::stats::count;
 use crate::trace::TraceEvent;
@@ -42,7 +44,7 @@ struct Hardware {
 pub(crate) struct Mes {
     hardware: Option<Hardware>,
     processes: BTreeMap<u64, Process>,
-    queues: BTreeMap<u32, Queue>,
+    queues: BTreeMap<DoorbellIndex, Queue>,
     /// Waves of queues that were removed while they ran, oldest first.
     saved: VecDeque<Saved>,
     tokens: u64,
@@ -69,19 +71,19 @@ impl Mes {
 
     /// Whether one of its queues is on this slot.
     pub(crate) fn is_on(&self, id: HqdId) -> bool {
-        self.queues.values().any(|queue| queue.slot == Some(id))
+        self.queues.values().any(|queue| queue.slot() == Some(id))
     }
 
-    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), Refusal> {
+    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), GuestError> {
         if !self.queues.is_empty() {
-            return Err(Refusal("SET_HW_RSRC while queues exist"));
+            return Err(GuestError::ResourcesInUse);
         }
         let slots: Vec<_> = (0..32u8)
             .map(|at| HqdId { me: 1, pipe: at & 3, queue: at >> 2 })
             .filter(|id| masks[usize::from(id.pipe)] >> id.queue & 1 == 1)
             .collect();
         if slots.is_empty() {
-            return Err(Refusal("SET_HW_RSRC without compute queues"));
+            return Err(GuestError::ResourcesWithoutQueues);
         }
         self.hardware = Some(Hardware { vmids, slots });
         Ok(())
@@ -92,30 +94,27 @@ impl Mes {
         ports: &Ports,
         kernel: &AddressSpace,
         frame: &AddQueue,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuestError> {
         if self.hardware.is_none() {
-            return Err(Refusal("ADD_QUEUE before SET_HW_RSRC"));
+            return Err(GuestError::AddQueueTooEarly);
         }
-        if u64::from(frame.doorbell_offset) * 4 >= DOORBELL_BAR_SIZE
-            || !frame.doorbell_offset.is_multiple_of(2)
-        {
-            return Err(Refusal("ADD_QUEUE with a doorbell that does not exist"));
+        let doorbell = frame.doorbell_offset;
+        if doorbell.number().is_none() || !doorbell.is_whole() {
+            return Err(GuestError::AddQueueDoorbell);
         }
-        if self.queues.contains_key(&frame.doorbell_offset)
-            || ports.doorbells.is_owned(u64::from(frame.doorbell_offset) * 4)
-        {
-            return Err(Refusal("ADD_QUEUE with a doorbell that is taken"));
+        if ports.doorbells.is_owned(doorbell.offset()) {
+            return Err(GuestError::AddQueueDoorbellTaken);
         }
         if self.queues.len() >= MAX_QUEUES {
-            return Err(Refusal("ADD_QUEUE of more queues than the scheduler keeps"));
+            return Err(GuestError::AddQueueTooMany);
         }
         if frame.process_va_start.get() > frame.process_va_end.get() || frame.process_va_end.get() >= 1 << 36
         {
-            return Err(Refusal("ADD_QUEUE with an impossible address range"));
+            return Err(GuestError::AddQueueRange);
         }
         let key = frame.process_context_addr.get();
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
-            return Err(Refusal("ADD_QUEUE of a process that is another one already"));
+            return Err(GuestError::AddQueueOtherProcess);
         }
         let (mut queue, token) = Queue::new(ports, kernel, frame)?;
         // Behind those that wait already.
@@ -134,35 +133,30 @@ impl Mes {
             process.space.get_or_insert_with(|| Arc::clone(saved.space()));
             queue.restore(ports, kernel, saved);
         }
-        ports.doorbells.own_with_pointer(queue.doorbell);
-        self.queues.insert(queue.doorbell, queue);
+        ports.doorbells.own(doorbell, Owner::Process);
+        self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
         self.fill_slots(ports, kernel);
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, ports: &Ports, doorbell: u32) -> Result<(), Refusal> {
+    pub(super) fn remove(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Result<(), GuestError> {
         let Some(mut queue) = self.queues.remove(&doorbell) else {
-            return Err(Refusal("REMOVE_QUEUE of a queue that does not exist"));
+            return Err(GuestError::RemoveQueueUnknown);
         };
         let kernel = ports.contexts.space(0);
-        if queue.slot.is_some() {
-            queue.unmap(ports, kernel.as_deref());
-            ports.trace(TraceEvent::QueueUnmapped { doorbell });
+        queue.unmap(ports, kernel.as_deref());
+        let key = queue.process;
+        let owner = self.processes.get(&key).map(|process| (key, process.pasid, process.base));
+        self.tokens += 1;
+        self.saved.extend(queue.remove(ports, kernel.as_deref(), self.tokens, owner));
+        if self.saved.len() > MAX_SAVED
+            && let Some(oldest) = self.saved.pop_front()
+        {
+            oldest.stop();
         }
-        if let (Some(kernel), Some(process)) = (kernel.as_deref(), self.processes.get(&queue.process)) {
-            self.tokens += 1;
-            let owner = (queue.process, process.pasid, process.base);
-            self.saved.extend(queue.save_waves(ports, kernel, self.tokens, owner));
-            if self.saved.len() > MAX_SAVED
-                && let Some(oldest) = self.saved.pop_front()
-            {
-                oldest.stop();
-            }
-        }
-        queue.drop_engine();
-        ports.doorbells.own(doorbell, false);
-        self.leave(ports, queue.process);
+        ports.doorbells.own(doorbell, Owner::Nobody);
+        self.leave(ports, key);
         if let Some(kernel) = kernel {
             self.fill_slots(ports, &kernel);
         }
@@ -181,29 +175,24 @@ impl Mes {
         }
     }
 
-    fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, Refusal> {
+    fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, GuestError> {
         if gang.is_some_and(|gang| !self.queues.values().any(|queue| queue.gang == gang)) {
-            return Err(Refusal("SUSPEND or RESUME of a gang that does not exist"));
+            return Err(GuestError::GangUnknown);
         }
         Ok(self.queues.values_mut().filter(move |queue| gang.is_none_or(|gang| queue.gang == gang)))
     }
 
-    pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), Refusal> {
+    pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), GuestError> {
         let kernel = ports.contexts.space(0);
         for queue in self.gang(gang)? {
-            queue.suspended = true;
-            if queue.slot.is_some() {
-                queue.unmap(ports, kernel.as_deref());
-                ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
-            }
+            queue.suspend(ports, kernel.as_deref());
         }
         Ok(())
     }
 
-    pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), Refusal> {
+    pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), GuestError> {
         for queue in self.gang(gang)? {
-            queue.suspended = false;
-            queue.idle = false;
+            queue.resume();
         }
         Ok(())
     }
@@ -212,7 +201,7 @@ impl Mes {
     pub(crate) fn pass(&mut self, ports: &Ports) -> Turn {
         let mut turn = Turn::WhenWoken;
         let mut polls = false;
-        for queue in self.queues.values_mut().filter(|queue| queue.slot.is_some() && !queue.failed) {
+        for queue in self.queues.values_mut().filter(|queue| queue.is_mapped()) {
             match queue.serve(ports) {
                 Served::Idle => {}
                 Served::Again => turn = Turn::Now,
@@ -231,21 +220,21 @@ impl Mes {
     }
 
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
-    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: u32) -> Option<Served> {
+    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
         let slots = self.hardware.as_ref()?.slots.len();
         if self.queues.len() > slots || self.queues.values().any(|queue| queue.exclusive) {
             return None;
         }
         let queue = self.queues.get_mut(&doorbell)?;
-        if queue.slot.is_none() || queue.failed {
+        if !queue.is_mapped() {
             return None;
         }
         let served = queue.serve(ports);
-        (!queue.failed).then_some(served)
+        queue.is_mapped().then_some(served)
     }
 
     /// Doorbells of the queues that want a slot, in the order of their turns.
-    fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<u32> {
+    fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<DoorbellIndex> {
         let waiting = self.queues.values().filter(|queue| queue.wants_slot(ports, Some(kernel)));
         let mut waiting: Vec<_> = waiting.map(|queue| (queue.turn, queue.doorbell)).collect();
         waiting.sort_unstable();
@@ -254,11 +243,11 @@ impl Mes {
 
     /// Queues on a slot.
     fn mapped(&self) -> impl Iterator<Item = &Queue> {
-        self.queues.values().filter(|queue| queue.slot.is_some())
+        self.queues.values().filter(|queue| queue.slot().is_some())
     }
 
     /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone.
-    fn is_kept_off(&self, doorbell: u32) -> bool {
+    fn is_kept_off(&self, doorbell: DoorbellIndex) -> bool {
         let is_exclusive = self.queues.get(&doorbell).is_some_and(|queue| queue.exclusive);
         self.mapped().any(|queue| is_exclusive || queue.exclusive)
     }
@@ -277,11 +266,11 @@ impl Mes {
 
     fn free_slot(&self) -> Option<HqdId> {
         let slots = &self.hardware.as_ref()?.slots;
-        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot == Some(id))).copied()
+        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot() == Some(id))).copied()
     }
 
     /// Puts a queue on a slot, if its process gets a VMID.
-    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32, slot: HqdId) {
+    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex, slot: HqdId) {
         let Some(key) = self.queues.get(&doorbell).map(|queue| queue.process) else { return };
         let Some(vmid) = self.vmid(ports, kernel, key) else { return };
         self.turns += 1;
@@ -290,18 +279,14 @@ impl Mes {
             return;
         };
         queue.turn = turn;
-        let mapped = match ports.contexts.space(vmid) {
-            Some(space) => queue.map(ports, kernel, &space, slot, (vmid, process.pasid)),
-            None => Err(Refusal("process without valid page tables")),
-        };
-        match mapped {
+        let space = ports.contexts.space(vmid);
+        match queue.map(ports, kernel, space.as_ref(), slot, (vmid, process.pasid)) {
             Ok(()) => {
                 count(&ports.counters.queues_mapped);
                 ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
                 ports.wake.wake();
             }
-            Err(Refusal(why)) => {
-                queue.failed = true;
+            Err(why) => {
                 ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
             }
         }
@@ -336,12 +321,8 @@ impl Mes {
 
     /// Takes the VMID of the process none of whose queues is at work on a slot, and has not been for longest.
     fn steal_vmid(&mut self, ports: &Ports, kernel: &AddressSpace) -> Option<u8> {
-        let at_rest = |key: u64| {
-            self.queues
-                .values()
-                .filter(|queue| queue.process == key)
-                .all(|queue| queue.slot.is_none() || queue.failed || queue.is_at_rest())
-        };
+        let at_rest =
+            |key: u64| !self.queues.values().any(|queue| queue.process == key && queue.is_at_work());
         let last = |key: u64| {
             self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
         };
@@ -351,10 +332,9 @@ impl Mes {
             .filter(|&(&key, process)| process.vmid.is_some() && at_rest(key))
             .min_by_key(|&(&key, _)| last(key))
             .map(|(&key, _)| key)?;
-        for queue in self.queues.values_mut().filter(|queue| queue.process == key && queue.slot.is_some()) {
+        for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
             // Waves in progress keep the process's address space, which comes back with its next VMID.
             queue.unmap(ports, Some(kernel));
-            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
         ports.contexts.unmap_process(vmid);
@@ -365,9 +345,8 @@ impl Mes {
     fn take_turns(&mut self, ports: &Ports, kernel: &AddressSpace) -> Turn {
         let now = ports.env.clock.now();
         // A queue that has failed keeps nothing from others.
-        for queue in self.queues.values_mut().filter(|queue| queue.failed && queue.slot.is_some()) {
+        for queue in self.queues.values_mut().filter(|queue| queue.has_failed()) {
             queue.unmap(ports, Some(kernel));
-            ports.trace(TraceEvent::QueueUnmapped { doorbell: queue.doorbell });
         }
         self.fill_slots(ports, kernel);
         let waiting = self.waiting(ports, kernel);
@@ -375,7 +354,7 @@ impl Mes {
         // One slot for each that waits, or all of them.
         let slots = if self.is_kept_off(first) { self.mapped().count() } else { waiting.len() };
         for _ in 0..slots {
-            let at_rest = self.mapped().filter(|queue| queue.is_at_rest()).min_by_key(|queue| queue.turn);
+            let at_rest = self.mapped().filter(|queue| !queue.is_at_work()).min_by_key(|queue| queue.turn);
             let over = || self.mapped().filter(|queue| self.quantum_left(ports, queue, now).is_zero());
             let victim = at_rest.or_else(|| over().min_by_key(|queue| queue.turn));
             let Some(doorbell) = victim.map(|queue| queue.doorbell) else { break };
@@ -392,24 +371,23 @@ impl Mes {
     }
 
     /// Takes a queue off its slot; it goes behind those that wait.
-    fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: u32) {
+    fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex) {
         let Some(queue) = self.queues.get_mut(&doorbell) else { return };
         queue.unmap(ports, Some(kernel));
         self.turns += 1;
         queue.turn = self.turns;
         count(&ports.counters.queues_preempted);
-        ports.trace(TraceEvent::QueueUnmapped { doorbell });
     }
 
     /// How long a queue may still keep the slot it is on.
     fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Duration) -> Duration {
-        self.quanta.of(queue.asked, ports.quantum).saturating_sub(now.saturating_sub(queue.since))
+        self.quanta.of(queue.asked, ports.quantum).saturating_sub(queue.time_on_slot(now))
     }
 
     /// Stops every queue and forgets everything.
     pub(crate) fn reset(&mut self, ports: &Ports) {
-        for queue in self.queues.values_mut() {
-            queue.drop_engine();
+        for queue in std::mem::take(&mut self.queues).into_values() {
+            queue.stop();
         }
         for process in self.processes.values() {
             if let Some(vmid) = process.vmid {

@@ -7,6 +7,7 @@ mod gfx11;
 
 use core::fmt;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::IhEntry;
 use belfry_abi::kfd::queue::CreateQueueArgs;
 
@@ -73,8 +74,7 @@ pub(crate) struct UserQueue<'a> {
     /// GPU address of the MQD.
     pub(crate) mqd: u64,
     pub(crate) args: &'a CreateQueueArgs,
-    /// Dword index of the doorbell.
-    pub(crate) doorbell: u32,
+    pub(crate) doorbell: DoorbellIndex,
     /// The process has a trap handler.
     pub(crate) trap: bool,
 }
@@ -96,8 +96,7 @@ pub(crate) struct KernelRing {
     pub(crate) wptr: u64,
     pub(crate) eop: u64,
     pub(crate) eop_size: u32,
-    /// Dword index of the doorbell.
-    pub(crate) doorbell: u32,
+    pub(crate) doorbell: DoorbellIndex,
 }
 
 /// Fills frames of the micro engine scheduler.
@@ -105,8 +104,8 @@ pub(crate) struct MesFrames {
     pub(crate) set_hw_resources: fn(&mut Frame, &HardwareResources),
     pub(crate) query_status: fn(&mut Frame),
     pub(crate) add_queue: fn(&mut Frame, &QueueRequest),
-    /// By the doorbell's dword index and the gang's context.
-    pub(crate) remove_queue: fn(&mut Frame, doorbell: u32, gang: u64),
+    /// By the doorbell and the gang's context.
+    pub(crate) remove_queue: fn(&mut Frame, doorbell: DoorbellIndex, gang: u64),
 }
 
 /// Form of page-table entries.
@@ -150,9 +149,9 @@ pub(crate) enum Interrupt {
 /// Doorbells, in 64-bit ones from the start of their slice.
 pub(crate) struct DoorbellLayout {
     /// The kernel interface queue, in the kernel's slice.
-    pub(crate) kiq: u32,
+    pub(crate) kiq: DoorbellIndex,
     /// The scheduler's ring, in the kernel's slice.
-    pub(crate) scheduler: u32,
+    pub(crate) scheduler: DoorbellIndex,
     /// First and last that are not for compute queues, in every half of every slice.
     pub(crate) not_compute: (u32, u32),
 }

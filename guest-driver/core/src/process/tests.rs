@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use belfry_abi::kfd::event::CreateEventArgs;
 use belfry_abi::kfd::memory::AllocFlags;
-use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
+use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, UpdateQueueArgs};
 use belfry_abi::regs::osssys;
 
 use super::Process;
@@ -126,6 +126,52 @@ fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
     assert_eq!(trace(&bench), ["add", "unpin", "unpin"]);
     process.destroy_queue(0).unwrap();
     assert_eq!(trace(&bench), ["add", "unpin", "unpin", "remove", "unpin"]);
+}
+
+/// UPDATE_QUEUE with the ring that `with_queue` gives, and a share.
+fn update(process: &Process<FakeOs>, percentage: u32) -> Result<(), Errno> {
+    process.update_queue(&UpdateQueueArgs {
+        ring_base_address: USER,
+        ring_size: PAGE_SIZE as u32,
+        queue_percentage: percentage,
+        ..Default::default()
+    })
+}
+
+#[test]
+fn queue_is_on_the_scheduler_while_it_has_a_share() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 1);
+    update(&process, 0).unwrap();
+    assert_eq!(trace(&bench), ["add", "remove"]);
+    update(&process, 0).unwrap();
+    assert_eq!(trace(&bench), ["add", "remove"], "it is off already");
+    update(&process, 50).unwrap();
+    assert_eq!(trace(&bench), ["add", "remove", "add"]);
+}
+
+#[test]
+fn queue_of_a_process_that_faulted_is_not_mapped_again() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 1);
+    process.evict();
+    assert_eq!(trace(&bench), ["add", "remove"]);
+    update(&process, 50).unwrap();
+    process.evict();
+    process.destroy_queue(0).unwrap();
+    assert_eq!(trace(&bench), ["add", "remove"]);
+}
+
+#[test]
+fn queue_of_a_device_that_was_reset_is_not_mapped_again() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 1);
+    assert!(bench.device.recover(process.epoch));
+    let before = trace(&bench);
+    assert_eq!(update(&process, 50), Err(Errno::EIO));
+    assert_eq!(update(&process, 50), Err(Errno::EIO));
+    process.destroy_queue(0).unwrap();
+    assert_eq!(trace(&bench), before);
 }
 
 #[test]

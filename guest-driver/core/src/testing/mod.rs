@@ -20,14 +20,15 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
 use scheduler::FakeScheduler;
 
 use crate::errno::{Errno, Result};
 use crate::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LogLevel, Os, PAGE_SIZE, ProcessKey,
-    RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
+    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
+    ProcessKey, RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -340,8 +341,8 @@ impl Os for FakeOs {
         2 << 20
     }
 
-    fn doorbell_write(&self, offset: u64, value: u64) {
-        if offset == u64::from(crate::asic::ANY.doorbells.scheduler) * 8
+    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
+        if offset == crate::asic::ANY.doorbells.scheduler.offset()
             && let Some(scheduler) = &mut *lock(&self.scheduler)
         {
             scheduler.serve(self, value);
@@ -418,7 +419,7 @@ impl Os for FakeOs {
 
     fn sleep_us(&self, _: u64) {}
 
-    fn lock_new(&self) -> Result<FakeLock> {
+    fn lock_new(&self, _rank: LockRank) -> Result<FakeLock> {
         Ok(FakeLock::default())
     }
 

@@ -12,12 +12,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_device::Gpu;
 use belfry_device::handover::{Handover, Page};
+use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
 use kvm_bindings::{KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL, kvm_enable_cap};
 use kvm_ioctls::VmFd;
 
@@ -68,7 +70,7 @@ impl Slot for Window {
 /// What is asked of the device.
 pub(in super::super) trait Device: Send + Sync {
     /// Doorbells queues listen to on a page, and their values.
-    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)>;
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)>;
     /// Whether those queues have work.
     fn has_work(&self, page: u64) -> bool;
     /// Has it look at the values.
@@ -76,7 +78,7 @@ pub(in super::super) trait Device: Send + Sync {
 }
 
 impl Device for Arc<Gpu> {
-    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         Gpu::doorbells(self, page)
     }
 
@@ -104,7 +106,7 @@ pub(super) fn keep_other_translations(vm: &VmFd) {
 }
 
 /// Doorbells and values of one page, in order.
-type Values = Vec<(u64, u64)>;
+type Values = Vec<(DoorbellOffset, u64)>;
 
 /// A page, for as long as something is done about it.
 struct At<'a, S, D> {
@@ -195,7 +197,7 @@ pub(in super::super) struct Pages<S, D> {
     start: Instant,
     /// When each page last trapped, in nanoseconds from the start; 0: never.
     trapped: Box<[AtomicU64]>,
-    state: Mutex<State<S>>,
+    state: Mutex<State<S>, rank::PagesState>,
     changed: Condvar,
 }
 
@@ -207,7 +209,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
         Arc::new(Self { device, pace, start: Instant::now(), trapped, state, changed: Condvar::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
+    fn lock(&self) -> MutexGuard<'_, State<S>, rank::PagesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -245,7 +247,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
             return;
         }
         // A page nobody listens to is none to look at.
-        if self.device.doorbells(page).all(|(bell, _)| bell != offset & !7) {
+        if self.device.doorbells(page).all(|(bell, _)| bell != DoorbellOffset::from_bytes(offset).whole()) {
             return;
         }
         // While pages change, this one has time: it traps again.

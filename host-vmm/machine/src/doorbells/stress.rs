@@ -9,6 +9,8 @@ use std::sync::{Arc, RwLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellOffset;
+
 use super::pages::{Device, Pace, Pages, Slot};
 
 const RINGS: u64 = 1_000_000;
@@ -51,9 +53,9 @@ struct FakeDevice {
 }
 
 impl Device for Arc<FakeDevice> {
-    fn doorbells(&self, page: u64) -> impl Iterator<Item = (u64, u64)> {
+    fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         let values = self.values.iter().map(|value| value.load(Ordering::Acquire));
-        BELLS.into_iter().zip(values).filter(move |_| page == PAGE)
+        BELLS.into_iter().map(DoorbellOffset::from_bytes).zip(values).filter(move |_| page == PAGE)
     }
 
     fn has_work(&self, _: u64) -> bool {

@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_device::Gpu;
 use belfry_device::doorbell::DoorbellListener;
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -33,8 +35,7 @@ struct Wakeup {
 struct State {
     /// Guest address of the BAR.
     base: Option<u64>,
-    /// By byte offset in the BAR.
-    wakeups: BTreeMap<u64, Wakeup>,
+    wakeups: BTreeMap<DoorbellOffset, Wakeup>,
     stopped: bool,
 }
 
@@ -45,15 +46,15 @@ pub(in super::super) struct Wakeups {
     gpu: Arc<Gpu>,
     epoll: Epoll,
     stop: EventFd,
-    state: Mutex<State>,
+    state: Mutex<State, rank::Wakeups>,
 }
 
 /// What the device tells; it outlives this.
 struct Ear(Weak<Wakeups>);
 
 impl DoorbellListener for Ear {
-    fn listens(&self, offset: u64, listening: bool) {
-        if let Some(wakeups) = self.0.upgrade().filter(|_| is_process(offset)) {
+    fn listens(&self, offset: DoorbellOffset, listening: bool) {
+        if let Some(wakeups) = self.0.upgrade().filter(|_| is_process(offset.bytes())) {
             wakeups.listens(offset, listening);
         }
     }
@@ -68,7 +69,7 @@ impl Wakeups {
         Ok(wakeups)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Wakeups> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +80,7 @@ impl Wakeups {
     }
 
     /// A queue begins or ceases to listen.
-    pub(in super::super) fn listens(&self, offset: u64, listening: bool) {
+    pub(in super::super) fn listens(&self, offset: DoorbellOffset, listening: bool) {
         let mut state = self.lock();
         if !listening {
             if let Some(mut wakeup) = state.wakeups.remove(&offset) {
@@ -100,15 +101,19 @@ impl Wakeups {
         }
     }
 
-    fn wakeup(&self, offset: u64) -> io::Result<Wakeup> {
+    fn wakeup(&self, offset: DoorbellOffset) -> io::Result<Wakeup> {
         let event = EventFd::new(EFD_NONBLOCK)?;
-        self.epoll.ctl(ControlOperation::Add, event.as_raw_fd(), EpollEvent::new(EventSet::IN, offset))?;
+        self.epoll.ctl(
+            ControlOperation::Add,
+            event.as_raw_fd(),
+            EpollEvent::new(EventSet::IN, offset.bytes()),
+        )?;
         Ok(Wakeup { event, at: None })
     }
 
     /// Has KVM signal writes of any width to the doorbell's first byte; its upper half keeps trapping.
-    fn register(&self, base: u64, offset: u64, wakeup: &mut Wakeup) {
-        let at = base + offset;
+    fn register(&self, base: u64, offset: DoorbellOffset, wakeup: &mut Wakeup) {
+        let at = base + offset.bytes();
         match self.vm.register_ioevent(&wakeup.event, &IoEventAddress::Mmio(at), NoDatamatch) {
             Ok(()) => wakeup.at = Some(at),
             Err(error) => {
@@ -118,7 +123,7 @@ impl Wakeups {
     }
 
     /// Lets the doorbell trap; what was signalled until then is passed on.
-    fn unregister(&self, offset: u64, wakeup: &mut Wakeup) {
+    fn unregister(&self, offset: DoorbellOffset, wakeup: &mut Wakeup) {
         if let Some(at) = wakeup.at.take()
             && let Err(error) =
                 self.vm.unregister_ioevent(&wakeup.event, &IoEventAddress::Mmio(at), NoDatamatch)
@@ -129,7 +134,7 @@ impl Wakeups {
     }
 
     /// The eventfd counts writes, and starts from 0 again when it is read.
-    fn pass_on(&self, offset: u64, wakeup: &Wakeup) {
+    fn pass_on(&self, offset: DoorbellOffset, wakeup: &Wakeup) {
         if let Ok(writes) = wakeup.event.read() {
             self.gpu.doorbell_woken(offset, writes);
         }
@@ -168,8 +173,9 @@ impl Wakeups {
                     return;
                 }
                 // One that has gone in between has passed on what it had.
-                if let Some(wakeup) = state.wakeups.get(&event.data()) {
-                    self.pass_on(event.data(), wakeup);
+                let offset = DoorbellOffset::from_bytes(event.data());
+                if let Some(wakeup) = state.wakeups.get(&offset) {
+                    self.pass_on(offset, wakeup);
                 }
             }
         }

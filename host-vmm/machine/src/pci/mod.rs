@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
+use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_pci::BarLayout;
 use vm_allocator::{AddressAllocator, AllocPolicy};
 
@@ -63,9 +64,9 @@ pub(super) struct RootBus {
     apertures: Apertures,
     address: AtomicU32,
     /// One configuration write at a time.
-    configuring: Mutex<()>,
+    configuring: Mutex<(), rank::RootBusConfiguring>,
     /// Which BARs of which function decode.
-    decoded: RwLock<BTreeMap<u8, Vec<Bar>>>,
+    decoded: RwLock<BTreeMap<u8, Vec<Bar>>, rank::RootBusDecoded>,
 }
 
 impl RootBus {

@@ -1,7 +1,8 @@
 //! How a device interrupts: by its MSI-X vectors, or by the ISR byte and the pin (virtio 1.2 sections 4.1.4.5, 4.1.5.1).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_pci::InterruptControl;
 
 use crate::interrupts::Interrupts;
@@ -26,7 +27,7 @@ struct State {
 /// The interrupts of one device.
 #[derive(Debug)]
 pub(super) struct Interrupt {
-    state: Mutex<State>,
+    state: Mutex<State, rank::VirtioInterrupt>,
     interrupts: Arc<dyn Interrupts>,
 }
 
@@ -44,7 +45,7 @@ impl Interrupt {
         Self { state: Mutex::new(state), interrupts }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State, rank::VirtioInterrupt> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_pci::{BarLayout, ConfigSpace, Identity, MSIX_ENTRY, show_interrupt};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use vm_memory::GuestMemoryMmap;
@@ -63,8 +64,8 @@ struct Engine {
 pub(crate) struct Shared {
     name: String,
     memory: GuestMemoryMmap,
-    engine: Mutex<Engine>,
-    registers: Mutex<Common>,
+    engine: Mutex<Engine, rank::VirtioEngine>,
+    registers: Mutex<Common, rank::VirtioRegisters>,
     interrupt: Arc<Interrupt>,
     /// Notifications of the queues.
     pub(super) kicks: Vec<EventFd>,
@@ -75,11 +76,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn engine(&self) -> MutexGuard<'_, Engine> {
+    fn engine(&self) -> MutexGuard<'_, Engine, rank::VirtioEngine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn registers(&self) -> MutexGuard<'_, Common> {
+    fn registers(&self) -> MutexGuard<'_, Common, rank::VirtioRegisters> {
         self.registers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,11 +189,11 @@ struct Placement {
 #[derive(Debug)]
 pub(crate) struct VirtioFunction {
     bars: [BarLayout; 1],
-    config: Mutex<ConfigSpace>,
+    config: Mutex<ConfigSpace, rank::VirtioConfig>,
     /// Where the capability is through which the BAR can be reached from configuration space.
     window: usize,
     device_config: Vec<u8>,
-    placement: Mutex<Placement>,
+    placement: Mutex<Placement, rank::VirtioPlacement>,
     pub(crate) shared: Arc<Shared>,
     /// Stopped before the rest goes.
     worker: Option<Worker>,
@@ -246,7 +247,7 @@ impl VirtioFunction {
         device.profile().queues.len() as u16 + 1
     }
 
-    fn config(&self) -> MutexGuard<'_, ConfigSpace> {
+    fn config(&self) -> MutexGuard<'_, ConfigSpace, rank::VirtioConfig> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

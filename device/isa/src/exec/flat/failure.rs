@@ -2,12 +2,12 @@
 
 use super::address::{scratch_address, segment};
 use crate::exec::di::{Di, Flow, Machine};
-use crate::mem::{Access, FaultKind, MemoryFault, Segment};
+use crate::mem::{Access, Fault, FaultKind, Segment};
 use crate::wave::Wave;
 
 /// Why an access failed.
 pub(super) enum Failure {
-    Memory(MemoryFault),
+    Memory(Fault),
     Lds(u32),
     /// An atomic of LDS at an address that is no multiple of its size.
     LdsMisaligned(u32),
@@ -79,7 +79,7 @@ pub(super) fn check_scratch(w: &Wave, offset: u32, bytes: u32, access: Access) -
         return Ok(());
     }
     let va = w.scratch_base.wrapping_add(u64::from(offset) * u64::from(w.halves * 32));
-    Err(Failure::Memory(MemoryFault { va, access, kind: FaultKind::Aperture, lanes: 0 }))
+    Err(Failure::Memory(Fault::new(va, access, FaultKind::Aperture)))
 }
 
 /// Lanes in EXEC, lowest first.

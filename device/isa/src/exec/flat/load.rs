@@ -13,7 +13,7 @@ use crate::exec::di::{Di, Flow, Machine};
 use crate::exec::ds::narrow::Narrow;
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
-use crate::mem::MemoryFault;
+use crate::mem::Fault;
 use crate::wave::Wave;
 
 #[inline(always)]
@@ -125,7 +125,7 @@ pub(super) fn load_run<L: Lanes, const N: usize>(
     m: &mut Machine<'_>,
     va: u64,
     rows: &mut [L::V; N],
-) -> Result<bool, MemoryFault> {
+) -> Result<bool, Fault> {
     match N {
         1 => {
             let Some(words) = m.global.load_block::<16>(va)? else { return Ok(false) };

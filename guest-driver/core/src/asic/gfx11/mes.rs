@@ -1,6 +1,7 @@
 //! Frames of the scheduler's version 11 (`mes_v11_0.c`: `mes_v11_0_set_hw_resources`, `mes_v11_0_add_hw_queue`,
 //! `mes_v11_0_remove_hw_queue`).
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{
     AddQueue, AddQueueFlags, Header, Opcode, QueryStatus, QueueType, RemoveQueue, SetHwResources,
     api_status_offset,
@@ -82,7 +83,7 @@ fn add_queue(frame: &mut Frame, queue: &QueueRequest) {
     });
 }
 
-fn remove_queue(frame: &mut Frame, doorbell: u32, gang: u64) {
+fn remove_queue(frame: &mut Frame, doorbell: DoorbellIndex, gang: u64) {
     fill(frame, Opcode::REMOVE_QUEUE, |frame: &mut RemoveQueue| {
         frame.header = Header::new(Opcode::REMOVE_QUEUE);
         frame.doorbell_offset = doorbell;

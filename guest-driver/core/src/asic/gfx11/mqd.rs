@@ -14,7 +14,7 @@ const TRAP_PRESENT: u32 = 1 << 6;
 pub(super) const MANAGER: MqdManager = MqdManager { init, update, set_cus, spread_cu_mask, init_kernel };
 
 fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
-    let &UserQueue { mqd: base, args, doorbell: doorbell_dwords, trap } = queue;
+    let &UserQueue { mqd: base, args, doorbell: index, trap } = queue;
     let mqd = image.mqd()?;
     mqd.header = HEADER;
     mqd.compute_pipelinestat_enable = 1;
@@ -45,10 +45,10 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
     mqd.set_pq_rptr_report_addr(args.read_pointer_address);
     mqd.set_pq_wptr_poll_addr(args.write_pointer_address);
     let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
-    doorbell.set_doorbell_offset(doorbell_dwords);
+    doorbell.set_doorbell_offset(index.dwords());
     doorbell.set_doorbell_bif_drop(true);
     mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
-    mqd.queue_doorbell_id[0] = doorbell_dwords;
+    mqd.queue_doorbell_id[0] = index.dwords();
     // MIN_IB_AVAIL_SIZE
     mqd.cp_hqd_ib_control = 3 << 20;
     if args.eop_buffer_address != 0 {
@@ -137,7 +137,7 @@ fn init_kernel(image: &mut Image, ring: &KernelRing) -> Result<()> {
     mqd.cp_hqd_persistent_state = 0x55 << 8;
     mqd.cp_hqd_ib_control = 3 << 20;
     let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
-    doorbell.set_doorbell_offset(ring.doorbell);
+    doorbell.set_doorbell_offset(ring.doorbell.dwords());
     doorbell.set_doorbell_en(true);
     mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
     let mut control = gc::CP_HQD_PQ_CONTROL(0);
@@ -155,6 +155,8 @@ mod tests {
     use alloc::vec;
 
     use belfry_abi::kfd::queue::CreateQueueArgs;
+
+    use belfry_abi::doorbell::DoorbellIndex;
 
     use super::*;
 
@@ -179,7 +181,11 @@ mod tests {
         let mut image = Image::zeroed().unwrap();
         let args =
             CreateQueueArgs { eop_buffer_address: 0x2000, eop_buffer_size: 4096, ..Default::default() };
-        init(&mut image, &UserQueue { mqd: 0x1000, args: &args, doorbell: 6, trap: true }).unwrap();
+        init(
+            &mut image,
+            &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3), trap: true },
+        )
+        .unwrap();
         let mqd = image.mqd().unwrap();
         mqd.set_pq_wptr(77);
         mqd.cp_hqd_pq_rptr = 55;

@@ -1,0 +1,83 @@
+//! Where a queue is between ADD_QUEUE and REMOVE_QUEUE, and what it has there.
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::queue::Queue;
+use crate::queue::{HqdId, QueueEngine};
+
+/// Where a queue is between ADD_QUEUE and REMOVE_QUEUE.
+///
+/// | from | to | by |
+/// | --- | --- | --- |
+/// | unmapped | mapped | [`Queue::map`] |
+/// | unmapped | failed, on no slot | [`Queue::map`], which does not succeed |
+/// | mapped | unmapped | [`Queue::unmap`] |
+/// | mapped | failed, still on its slot | [`Queue::serve`], when the engine stops |
+/// | failed | failed, on no slot | [`Queue::unmap`] |
+#[derive(Debug)]
+pub(super) enum Life {
+    /// On no slot.
+    Unmapped { wait: Wait, rest: Rest },
+    /// On a slot, with an engine that runs unless the device is held.
+    Mapped { slot: Slot, engine: Box<dyn QueueEngine>, activity: Activity },
+    /// Stopped for good; only REMOVE_QUEUE changes that. It has its slot until it is taken off.
+    Failed { slot: Option<Slot>, read_index: u64 },
+}
+
+/// The hardware queue that a queue is on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) id: HqdId,
+    pub(super) since: Duration,
+}
+
+/// What a queue that is on no slot waits for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Wait {
+    /// For a slot: it has work, as far as is known.
+    Slot,
+    /// For its doorbell.
+    Doorbell,
+    /// For RESUME of its gang.
+    Resume,
+}
+
+/// What is left of the engine of a queue that is on no slot.
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// Where the next engine begins.
+    ReadIndex(u64),
+    /// Suspended work, which the engine keeps.
+    Waves(Box<dyn QueueEngine>),
+}
+
+/// What the last service of a queue on a slot came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Activity {
+    /// There was nothing to do.
+    Idle,
+    /// It has work, or has not been served yet.
+    Working,
+}
+
+impl Life {
+    /// The hardware queue, while it is on one.
+    pub(super) fn slot(&self) -> Option<Slot> {
+        match self {
+            Self::Mapped { slot, .. } => Some(*slot),
+            Self::Failed { slot, .. } => *slot,
+            Self::Unmapped { .. } => None,
+        }
+    }
+
+    /// Stops the engine, if there is one.
+    pub(super) fn stop(self) {
+        match self {
+            Self::Mapped { mut engine, .. } | Self::Unmapped { rest: Rest::Waves(mut engine), .. } => {
+                engine.stop();
+            }
+            Self::Unmapped { rest: Rest::ReadIndex(_), .. } | Self::Failed { .. } => {}
+        }
+    }
+}

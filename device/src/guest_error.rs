@@ -1,0 +1,127 @@
+//! What a guest does wrong, by name.
+
+use std::fmt;
+
+macro_rules! guest_errors {
+    ($($name:ident = $text:literal,)*) => {
+        /// An error that a guest caused: [`Stats::errors`](crate::Stats::errors) counts each of them.
+        ///
+        /// The log has the details.
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[non_exhaustive]
+        pub enum GuestError {
+            $(#[doc = concat!($text, ".")] $name,)*
+        }
+
+        impl GuestError {
+            /// Every error there is.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// What it is called in logs and reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+guest_errors! {
+    MesFrameCutShort = "MES frame that is cut short",
+    MqdNotSaved = "MQD cannot be saved",
+    UnknownDoorbell = "doorbell of a queue that does not exist",
+    DoorbellsOff = "doorbell while the aperture is off",
+    InterruptLost = "interrupt lost",
+    PacketRefused = "packet refused",
+    QueueStopped = "queue stopped",
+    RptrReportUnmapped = "read pointer report to an unmapped address",
+    FarRegisters = "too many far registers",
+    WindowOntoWindow = "window onto a window",
+    WindowOutsideVram = "window outside of VRAM",
+    PageFault = "page fault",
+    ComputeQueueByRegisters = "compute queue started through registers, which is not modelled",
+    Pm4PacketLength = "PM4 packet longer than any this queue takes",
+    KernelRingOfAql = "a kernel ring does not hold AQL packets",
+    SchedulerQueue = "queue of the scheduler's engine that is not modelled",
+    MqdWithoutRing = "the MQD has no ring",
+    MqdHeader = "the MQD has the wrong header",
+    MqdUnmapped = "MQD at an address that is not mapped",
+    MqdRingSize = "MQD with an impossible ring size",
+    RingWithoutAddress = "the ring has no address",
+    RingTooLarge = "the ring is too large",
+    WritePointer = "the write pointer is not within one ring of the read pointer",
+    KiqRingUnmapped = "the KIQ's ring is not mapped",
+    MesRingUnmapped = "the MES ring is not mapped",
+    AddQueueTooEarly = "ADD_QUEUE before SET_HW_RSRC",
+    AddQueuePm4 = "ADD_QUEUE of a PM4 queue, which is not modelled",
+    AddQueueGraphics = "ADD_QUEUE of a graphics queue, which is not modelled",
+    AddQueueKernel = "ADD_QUEUE of a kernel queue, which is not modelled",
+    AddQueueOtherProcess = "ADD_QUEUE of a process that is another one already",
+    AddQueueProtected = "ADD_QUEUE of a protected queue, which is not modelled",
+    AddQueueSdma = "ADD_QUEUE of an SDMA queue, which is not modelled",
+    AddQueueType = "ADD_QUEUE of an unknown type",
+    AddQueueTooMany = "ADD_QUEUE of more queues than the scheduler keeps",
+    AddQueueDoorbell = "ADD_QUEUE with a doorbell that does not exist",
+    AddQueueDoorbellTaken = "ADD_QUEUE with a doorbell that is taken",
+    AddQueueRange = "ADD_QUEUE with an impossible address range",
+    MiscOpcode = "MES MISC opcode that is not modelled",
+    FenceUnmapped = "MES fence at an address that is not mapped",
+    MesFrameType = "MES frame of an unknown type",
+    MesFrameSize = "MES frame of the wrong size",
+    MesFrameLength = "frame of the wrong length",
+    MesOpcodeUnknown = "MES opcode that does not exist",
+    MesOpcode = "MES opcode that is not modelled",
+    ReadRegUnmapped = "READ_REG to an address that is not mapped",
+    RemoveQueueKernel = "REMOVE_QUEUE of a kernel queue, which is not modelled",
+    RemoveQueueUnknown = "REMOVE_QUEUE of a queue that does not exist",
+    ResourcesInUse = "SET_HW_RSRC while queues exist",
+    ResourcesWithoutVmids = "SET_HW_RSRC without VMIDs",
+    ResourcesWithoutQueues = "SET_HW_RSRC without compute queues",
+    ShaderDebugger = "SET_SHADER_DEBUGGER, which is not modelled",
+    SuspendFenceUnmapped = "SUSPEND fence at an address that is not mapped",
+    GangUnknown = "SUSPEND or RESUME of a gang that does not exist",
+    WaitForever = "WAIT_REG_MEM for what never comes",
+    WaitOperation = "WAIT_REG_MEM with an unknown operation",
+    WaitFunction = "WAIT_REG_MEM with a function that does not exist",
+    WaitOnMemory = "WAIT_REG_MEM on memory, for which the KIQ does not wait",
+    ProcessWithoutTables = "process without valid page tables",
+    QueueNotWaiting = "queue that is on a slot, or has failed",
+    KiqIndirectBuffer = "INDIRECT_BUFFER on the KIQ, which is not modelled",
+    MapQueuesEngine = "MAP_QUEUES for an engine other than the scheduler",
+    MapQueuesCompute = "MAP_QUEUES of a compute queue, which is not modelled",
+    MapQueuesNotGiven = "MAP_QUEUES of a queue SET_RESOURCES did not give",
+    MapQueuesMicroEngine = "MAP_QUEUES of the scheduler on a micro engine that is not its own",
+    KiqInterrupt = "RELEASE_MEM with an interrupt on the KIQ, which is not modelled",
+    ResourcesOfOtherQueue = "SET_RESOURCES for a queue other than the KIQ",
+    UnmapQueuesSelect = "UNMAP_QUEUES other than by doorbell, which is not modelled",
+    UnmapQueuesUnknown = "UNMAP_QUEUES of a queue that does not exist",
+    Pm4Type = "PM4 packet of a type this queue does not take",
+    Pm4Opcode = "PM4 opcode this queue does not know",
+    Pm4Length = "PM4 packet of the wrong length",
+    Pm4Unmodelled = "PM4 packet that is not modelled",
+    Pm4Unmapped = "PM4 packet with an unmapped address",
+    Pm4Buffer = "PM4 indirect buffer that is refused",
+}
+
+impl fmt::Display for GuestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::error::Error for GuestError {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_tell_errors_apart() {
+        let names: BTreeSet<_> = GuestError::ALL.iter().map(|error| error.name()).collect();
+        assert_eq!(names.len(), GuestError::ALL.len());
+    }
+}

@@ -1,0 +1,363 @@
+//! Locks with a rank: the order in which threads take them, in one place.
+//!
+//! A thread may take a lock only if its rank is above those of all locks that the thread holds. Then no circle of threads
+//! can wait for each other. Builds with debug assertions check that whenever a lock is taken, and end the process with the
+//! names of both locks; other builds have the standard library's locks and nothing else. `docs/threads-and-locks.md` has
+//! what each lock guards and where locks nest.
+//!
+//! The types stand in for those of [`std::sync`] and poison as they do.
+
+pub mod rank;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
+use std::time::Duration;
+
+pub use rank::Rank;
+
+/// What the calling thread holds.
+#[cfg(debug_assertions)]
+mod held {
+    use std::cell::Cell;
+
+    use super::rank::NAMES;
+
+    thread_local! {
+        /// A bit for each rank. It needs no allocation and no destructor: it works in any thread, at any time of its life.
+        static HELD: Cell<u128> = const { Cell::new(0) };
+    }
+
+    const _: () = assert!(NAMES.len() <= 128);
+
+    fn name(position: u32) -> &'static str {
+        NAMES.get(position as usize).copied().unwrap_or("?")
+    }
+
+    /// Refuses what comes before or at a lock that is held already.
+    pub(super) fn check(position: u8, verb: &str) {
+        let above = HELD.get() >> position;
+        if above != 0 {
+            let held = name(u32::from(position) + above.trailing_zeros());
+            fail(&format!(
+                "{} {verb} while {held} is held, against the order of locks",
+                name(position.into())
+            ));
+        }
+    }
+
+    pub(super) fn add(position: u8) {
+        HELD.set(HELD.get() | 1 << position);
+    }
+
+    pub(super) fn remove(position: u8) {
+        HELD.set(HELD.get() & !(1 << position));
+    }
+
+    /// Ends the process: a thread that only panicked would leave others waiting for it. The unit tests want to see it.
+    fn fail(message: &str) {
+        if cfg!(test) {
+            panic!("{message}");
+        }
+        eprintln!("thread {:?}: {message}", std::thread::current().name().unwrap_or("?"));
+        std::process::abort();
+    }
+}
+
+/// Fails if the thread holds a lock of this rank or one above: it is about to wait for a thread that takes them.
+#[inline]
+pub fn about_to_wait<R: Rank>() {
+    #[cfg(debug_assertions)]
+    held::check(R::POSITION, "is waited for");
+}
+
+/// The rank of a lock that is not of these types, as it has no guard; who takes it says so.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyRank(#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "for the check alone"))] u8);
+
+impl AnyRank {
+    /// A rank of the list.
+    #[must_use]
+    pub const fn of<R: Rank>() -> Self {
+        Self(R::POSITION)
+    }
+
+    /// The lock is about to be taken, and perhaps waited for.
+    #[inline]
+    pub fn check(self) {
+        #[cfg(debug_assertions)]
+        held::check(self.0, "is taken");
+    }
+
+    /// The lock was taken.
+    #[inline]
+    pub fn taken(self) {
+        #[cfg(debug_assertions)]
+        held::add(self.0);
+    }
+
+    /// The lock is given back, by the thread that took it.
+    #[inline]
+    pub fn given_back(self) {
+        #[cfg(debug_assertions)]
+        held::remove(self.0);
+    }
+}
+
+/// That a lock is held by this thread.
+struct Held<R: Rank>(PhantomData<(R, *const ())>);
+
+impl<R: Rank> Held<R> {
+    /// Before the lock is waited for.
+    #[inline]
+    fn check() {
+        #[cfg(debug_assertions)]
+        held::check(R::POSITION, "is taken");
+    }
+
+    /// After the lock was taken.
+    #[inline]
+    fn new() -> Self {
+        #[cfg(debug_assertions)]
+        held::add(R::POSITION);
+        Self(PhantomData)
+    }
+}
+
+#[cfg(debug_assertions)]
+impl<R: Rank> Drop for Held<R> {
+    fn drop(&mut self) {
+        held::remove(R::POSITION);
+    }
+}
+
+fn map<G, H>(result: LockResult<G>, with: impl Fn(G) -> H) -> LockResult<H> {
+    match result {
+        Ok(guard) => Ok(with(guard)),
+        Err(error) => Err(PoisonError::new(with(error.into_inner()))),
+    }
+}
+
+macro_rules! guard {
+    ($(#[$doc:meta])* $name:ident of $inner:ident $(, $mutable:ident)?) => {
+        $(#[$doc])*
+        #[must_use]
+        pub struct $name<'a, T, R: Rank> {
+            inner: sync::$inner<'a, T>,
+            _held: Held<R>,
+        }
+
+        impl<'a, T, R: Rank> $name<'a, T, R> {
+            fn of(inner: sync::$inner<'a, T>) -> Self {
+                Self { inner, _held: Held::new() }
+            }
+        }
+
+        impl<T, R: Rank> Deref for $name<'_, T, R> {
+            type Target = T;
+
+            #[inline]
+            fn deref(&self) -> &T {
+                &self.inner
+            }
+        }
+
+        $(
+            impl<T, R: Rank> $mutable for $name<'_, T, R> {
+                #[inline]
+                fn deref_mut(&mut self) -> &mut T {
+                    &mut self.inner
+                }
+            }
+        )?
+
+        impl<T: fmt::Debug, R: Rank> fmt::Debug for $name<'_, T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.inner.fmt(f)
+            }
+        }
+    };
+}
+
+guard! {
+    /// A [`Mutex`] that is held.
+    MutexGuard of MutexGuard, DerefMut
+}
+guard! {
+    /// An [`RwLock`] that is held with others.
+    ReadGuard of RwLockReadGuard
+}
+guard! {
+    /// An [`RwLock`] that is held alone.
+    WriteGuard of RwLockWriteGuard, DerefMut
+}
+
+/// A [`std::sync::Mutex`] with a rank.
+pub struct Mutex<T, R: Rank> {
+    inner: sync::Mutex<T>,
+    rank: PhantomData<fn() -> R>,
+}
+
+impl<T, R: Rank> Mutex<T, R> {
+    /// A mutex that nobody holds.
+    pub const fn new(value: T) -> Self {
+        Self { inner: sync::Mutex::new(value), rank: PhantomData }
+    }
+
+    /// Takes the lock.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock; the error has the guard.
+    #[inline]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T, R>> {
+        Held::<R>::check();
+        map(self.inner.lock(), MutexGuard::of)
+    }
+
+    /// Takes the lock if it is free. It never waits, so it may be tried in any order; what is taken under it may not.
+    ///
+    /// # Errors
+    ///
+    /// The lock is held, or a thread has panicked while it held it.
+    #[inline]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T, R>> {
+        match self.inner.try_lock() {
+            Ok(guard) => Ok(MutexGuard::of(guard)),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+            Err(TryLockError::Poisoned(error)) => {
+                Err(TryLockError::Poisoned(PoisonError::new(MutexGuard::of(error.into_inner()))))
+            }
+        }
+    }
+
+    /// The value, of a lock that nobody else can take.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.inner.get_mut()
+    }
+
+    /// The value without the lock.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock.
+    pub fn into_inner(self) -> LockResult<T> {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: Default, R: Rank> Default for Mutex<T, R> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: fmt::Debug, R: Rank> fmt::Debug for Mutex<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// A [`std::sync::RwLock`] with a rank. A thread may not read twice at the same time either: a writer in between stops both.
+pub struct RwLock<T, R: Rank> {
+    inner: sync::RwLock<T>,
+    rank: PhantomData<fn() -> R>,
+}
+
+impl<T, R: Rank> RwLock<T, R> {
+    /// A lock that nobody holds.
+    pub const fn new(value: T) -> Self {
+        Self { inner: sync::RwLock::new(value), rank: PhantomData }
+    }
+
+    /// Takes the lock, which others may hold for reading as well.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it wrote; the error has the guard.
+    #[inline]
+    pub fn read(&self) -> LockResult<ReadGuard<'_, T, R>> {
+        Held::<R>::check();
+        map(self.inner.read(), ReadGuard::of)
+    }
+
+    /// Takes the lock alone.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it wrote; the error has the guard.
+    #[inline]
+    pub fn write(&self) -> LockResult<WriteGuard<'_, T, R>> {
+        Held::<R>::check();
+        map(self.inner.write(), WriteGuard::of)
+    }
+}
+
+impl<T: Default, R: Rank> Default for RwLock<T, R> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: fmt::Debug, R: Rank> fmt::Debug for RwLock<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// A [`std::sync::Condvar`] for mutexes with a rank. A thread that sleeps keeps the rank: it takes the lock again.
+#[derive(Debug, Default)]
+pub struct Condvar(sync::Condvar);
+
+impl Condvar {
+    /// A condition that nobody waits for.
+    pub const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    /// Lets go of the lock and sleeps until notified, or for no reason.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock; the error has the guard.
+    pub fn wait<'a, T, R: Rank>(&self, guard: MutexGuard<'a, T, R>) -> LockResult<MutexGuard<'a, T, R>> {
+        let MutexGuard { inner, _held: held } = guard;
+        let result = self.0.wait(inner);
+        drop(held);
+        map(result, MutexGuard::of)
+    }
+
+    /// As [`Condvar::wait`], for a time at most; also says whether that time is over.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock; the error has the guard.
+    pub fn wait_timeout<'a, T, R: Rank>(
+        &self,
+        guard: MutexGuard<'a, T, R>,
+        limit: Duration,
+    ) -> LockResult<(MutexGuard<'a, T, R>, sync::WaitTimeoutResult)> {
+        let MutexGuard { inner, _held: held } = guard;
+        let result = self.0.wait_timeout(inner, limit);
+        drop(held);
+        map(result, |(inner, over)| (MutexGuard::of(inner), over))
+    }
+
+    /// Wakes one thread that waits.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all threads that wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests;

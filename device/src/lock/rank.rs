@@ -1,0 +1,104 @@
+//! The order of locks: every rank, outermost first.
+//!
+//! Where two locks nest, the one that is taken first is above. Where they do not, their order says nothing.
+
+/// The rank of a lock; this module has them all.
+pub trait Rank {
+    /// Place in the order: a thread takes locks with growing positions.
+    const POSITION: u8;
+}
+
+macro_rules! ranks {
+    ($($name:ident = $text:literal,)*) => {
+        #[derive(Clone, Copy)]
+        #[repr(u8)]
+        enum Position { $($name),* }
+
+        /// What locks are called in messages, by position.
+        #[cfg(debug_assertions)]
+        pub(super) const NAMES: &[&str] = &[$($text),*];
+
+        $(
+            #[doc = concat!("`", $text, "`.")]
+            #[derive(Debug)]
+            pub enum $name {}
+
+            impl Rank for $name {
+                const POSITION: u8 = Position::$name as u8;
+            }
+        )*
+    };
+}
+
+ranks! {
+    // Hosts, above the device.
+    RootBusConfiguring = "RootBus.configuring",
+    GpuMessagesWriting = "GpuMessages.writing",
+    VirtioConfig = "virtio config",
+    VirtioPlacement = "virtio placement",
+    VirtioEngine = "virtio engine",
+    VirtioRegisters = "virtio registers",
+    GpuFunctionVram = "GpuFunction.vram",
+    PagesState = "Pages.state",
+    BoardPorts = "Board.ports",
+    HostedKfd = "HostedGpu.kfd",
+    HostedMaps = "HostedProcess.maps",
+    // The driver core, which calls the device; `LockRank` in it has the same order.
+    KfdProcess = "KFD process state",
+    KfdScheduler = "KFD scheduler",
+    KfdInterruptRing = "KFD interrupt ring",
+    KfdProcesses = "KFD process table",
+    KfdEvents = "KFD events",
+    KfdPendingFault = "KFD pending fault",
+    KfdVram = "KFD VRAM",
+    KfdGart = "KFD GART",
+    KfdInvalidation = "KFD invalidation engine",
+    KfdRateLimit = "KFD rate limit",
+    Gems = "Gems.by_offset",
+    ArenaFree = "Arena.free",
+    // Memory of programs, and their doorbells.
+    PinsTable = "Pins.table",
+    NotifierRanges = "Notifier.ranges",
+    TrapMaps = "Trap.maps",
+    // The firmware, and what it programs.
+    Runner = "Runner.state",
+    Wakeups = "Wakeups.state",
+    HqdBanks = "HqdBanks",
+    Doorbells = "Doorbells.locks",
+    Contexts = "Contexts.state",
+    ContextSpaces = "Contexts.spaces",
+    // Waiting for slices; nobody who holds a lock below does that.
+    QuiescenceTurn = "Quiescence.turn",
+    // What a turn takes.
+    Submitter = "ShaderEngine.submitter",
+    Engine = "Shared.state",
+    ShaderQueueBusy = "ShaderQueue.busy",
+    DispatchPaused = "Dispatch.paused",
+    DispatchChance = "Dispatch.chance",
+    Unclaimed = "Unclaimed.ranges",
+    Rooms = "Residency.rooms",
+    ScratchPool = "ScratchPool.used",
+    Gws = "Gws.resources",
+    CodeSpaces = "CodeSpaces.spaces",
+    QueueIdentity = "QueueState.identity",
+    QueueFailure = "QueueState.failure",
+    // Interrupts, and the sinks that are called under their lock.
+    Interrupts = "Interrupts.state",
+    VirtioInterrupt = "virtio interrupt",
+    RoutesMessages = "Routes.messages",
+    RoutesAsserted = "Routes.asserted",
+    IrqVectors = "Irqs.vectors",
+    SignallerContext = "Signaller.context",
+    Line = "Line.state",
+    // The end of a slice.
+    QuiescenceLeft = "Quiescence.lock",
+    // Nothing is taken under these.
+    ConfigSpace = "Gpu.pci",
+    Thread = "Gpu.thread",
+    Unmodelled = "Unmodelled",
+    Counters = "Counters",
+    Wake = "Wake.asleep",
+    Console = "Console.state",
+    Ending = "Ending.reason",
+    RootBusDecoded = "RootBus.decoded",
+}

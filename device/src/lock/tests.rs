@@ -1,0 +1,113 @@
+//! What the check of the order finds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+
+type Outer = Mutex<u32, rank::Runner>;
+type Inner = Mutex<u32, rank::Wake>;
+
+/// What a thread is told of the order it takes locks in.
+fn refusal(steps: impl FnOnce()) -> Option<String> {
+    let panicked = catch_unwind(AssertUnwindSafe(steps)).err()?;
+    panicked.downcast_ref::<String>().cloned()
+}
+
+#[test]
+fn locks_in_their_order_are_taken() {
+    let (outer, inner) = (Outer::new(1), Inner::new(2));
+    let refused = refusal(|| {
+        let outer = outer.lock().expect("nobody panicked");
+        let mut inner = inner.lock().expect("nobody panicked");
+        *inner += *outer;
+    });
+    assert_eq!(refused, None);
+    assert_eq!(*inner.lock().expect("nobody panicked"), 3);
+    // The inner one alone, and the outer one after it was let go of.
+    drop(inner.lock());
+    drop(outer.lock());
+}
+
+#[test]
+fn locks_against_their_order_are_refused_with_both_names() {
+    let (outer, inner) = (Outer::new(1), Inner::new(2));
+    let refused = refusal(|| {
+        let _inner = inner.lock();
+        let _outer = outer.lock();
+    });
+    let expected = "Runner.state is taken while Wake.asleep is held, against the order of locks";
+    assert_eq!(refused.as_deref(), Some(expected));
+    // The guards are gone, and with them what the thread was known to hold.
+    assert_eq!(refusal(|| drop((outer.lock(), inner.try_lock()))), None);
+}
+
+#[test]
+fn two_locks_of_one_rank_are_refused() {
+    let (one, other) = (Outer::new(1), Outer::new(2));
+    let refused = refusal(|| {
+        let _one = one.lock();
+        let _other = other.lock();
+    });
+    assert!(refused.is_some_and(|text| text.starts_with("Runner.state is taken while Runner.state")));
+    let shared = RwLock::<u32, rank::ContextSpaces>::new(0);
+    let refused = refusal(|| {
+        let _one = shared.read();
+        let _other = shared.read();
+    });
+    assert!(refused.is_some(), "a writer between the two would stop both");
+}
+
+#[test]
+fn guards_may_go_in_any_order() {
+    let (outer, middle, inner) = (Outer::new(1), Mutex::<u32, rank::Engine>::new(2), Inner::new(3));
+    let refused = refusal(|| {
+        let first = outer.lock();
+        let second = middle.lock();
+        drop(first);
+        let third = inner.lock();
+        drop(second);
+        drop(third);
+        drop(outer.lock());
+    });
+    assert_eq!(refused, None);
+    let refused = refusal(|| {
+        let first = outer.lock();
+        let second = middle.lock();
+        drop(first);
+        let _again = outer.lock();
+        drop(second);
+    });
+    assert!(refused.is_some_and(|text| text.contains("Shared.state is held")));
+}
+
+#[test]
+fn waiting_keeps_the_rank() {
+    let (outer, inner, condvar) = (Outer::new(1), Inner::new(2), Condvar::new());
+    let refused = refusal(|| {
+        let guard = inner.lock().expect("nobody panicked");
+        let (_guard, over) = condvar.wait_timeout(guard, Duration::from_millis(1)).expect("nobody panicked");
+        assert!(over.timed_out());
+        let _outer = outer.lock();
+    });
+    assert!(refused.is_some_and(|text| text.contains("Wake.asleep is held")));
+}
+
+#[test]
+fn wait_for_a_thread_that_needs_a_lock_of_ours_is_refused() {
+    let (outer, inner) = (Outer::new(1), Inner::new(2));
+    let refused = refusal(|| {
+        let _outer = outer.lock();
+        about_to_wait::<rank::Submitter>();
+        let _inner = inner.lock();
+        about_to_wait::<rank::Submitter>();
+    });
+    let expected =
+        "ShaderEngine.submitter is waited for while Wake.asleep is held, against the order of locks";
+    assert_eq!(refused.as_deref(), Some(expected));
+}
+
+#[test]
+fn locks_are_as_large_as_those_without_a_rank() {
+    assert_eq!(size_of::<Outer>(), size_of::<sync::Mutex<u32>>());
+    assert_eq!(size_of::<MutexGuard<'_, u32, rank::Runner>>(), size_of::<sync::MutexGuard<'_, u32>>());
+}
