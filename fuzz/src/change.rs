@@ -44,7 +44,7 @@ impl Word {
             Self::Kernel(at) => (GART as u32).wrapping_add(places(at)),
             Self::User(at) => (USER as u32).wrapping_add(places(at)),
             Self::High(kernel) => ((if kernel { GART } else { USER }) >> 32) as u32,
-            Self::Doorbell(nth) => Driver::doorbell(usize::from(nth) % QUEUES),
+            Self::Doorbell(nth) => Driver::doorbell(usize::from(nth) % QUEUES).dwords(),
             Self::Physical(at) => (BASE as u32).wrapping_add(places(at)),
             Self::Flip(bit) => before ^ 1 << (bit & 31),
             Self::Any(value) => value,
