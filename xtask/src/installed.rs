@@ -1,10 +1,10 @@
 //! `cargo xtask installed`: an installed belfry works where its source tree is gone and no Rust is installed.
 //!
-//! A copy of the tree is installed from by `cargo install`, and removed. What was installed then runs in an empty directory,
+//! A copy of the tree is installed from by `cargo install`, and moved away. What was installed then runs in an empty directory,
 //! with a cache of its own that has the packages of the user's and nothing that was built, and with programs `cargo` and
 //! `rustc` that only complain.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -22,7 +22,11 @@ pub(crate) fn run(root: &Path, debug: bool) -> Result<()> {
     let root = root.canonicalize()?;
     // Always the same place, so that cargo finds again what it built.
     let directory = root.join("target/installed");
-    let (tree, prefix) = (directory.join("tree"), directory.join("prefix"));
+    let [tree, away, prefix] = ["tree", "away", "prefix"].map(|name| directory.join(name));
+    if away.exists() {
+        let _ = fs::remove_dir_all(&tree);
+        fs::rename(&away, &tree).with_context(|| format!("renaming {}", away.display()))?;
+    }
     copy_tree(&root, &tree)?;
     note!("installed: cargo install from {}", tree.display());
     let status = Command::new(env!("CARGO"))
@@ -41,36 +45,62 @@ pub(crate) fn run(root: &Path, debug: bool) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let kernel = scratch.path().join("vecadd.hsaco");
     fs::copy(tree.join(VECADD), &kernel)?;
-    fs::remove_dir_all(&tree).with_context(|| format!("removing {}", tree.display()))?;
+    fs::rename(&tree, &away).with_context(|| format!("moving {} away", tree.display()))?;
     let installed = Installed::new(prefix.join("bin/belfry"), tree, scratch.path())?;
     installed.packages()?;
     installed.check(&kernel)
 }
 
-/// Copies what git would commit, with its dates: cargo takes newer files for changed ones.
+/// Makes `tree` what git would commit. A file that has not changed since the last time keeps its date, and one that has gets
+/// today's: cargo builds again what is newer than its last build.
 fn copy_tree(root: &Path, tree: &Path) -> Result<()> {
+    let (files, before) = (committed(root)?, if tree.exists() { below(tree, tree)? } else { Vec::new() });
+    for gone in before.iter().filter(|name| !files.contains(name)) {
+        fs::remove_file(tree.join(gone))?;
+    }
+    for name in files {
+        let (from, to) = (root.join(&name), tree.join(&name));
+        let content = fs::read(&from).with_context(|| format!("reading {}", from.display()))?;
+        if fs::read(&to).is_ok_and(|there| there == content) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(tree))?;
+        fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// The files below `root` that git has or would have.
+fn committed(root: &Path) -> Result<Vec<PathBuf>> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()
         .context("starting git")?;
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    let _ = fs::remove_dir_all(tree);
-    for name in String::from_utf8(listed.stdout)?.split_terminator('\0') {
-        let (from, to) = (root.join(name), tree.join(name));
-        // A file that was removed and is still in git's index.
-        let Ok(metadata) = fs::metadata(&from) else { continue };
-        fs::create_dir_all(to.parent().unwrap_or(tree))?;
-        fs::copy(&from, &to).with_context(|| format!("copying {name}"))?;
-        File::options().append(true).open(&to)?.set_modified(metadata.modified()?)?;
+    let names = String::from_utf8(listed.stdout)?;
+    // One that was removed may still be in git's index.
+    Ok(names.split_terminator('\0').map(PathBuf::from).filter(|name| root.join(name).is_file()).collect())
+}
+
+/// The files below `directory`, by their paths within `tree`.
+fn below(tree: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(below(tree, &path)?);
+        } else {
+            files.push(path.strip_prefix(tree)?.to_owned());
+        }
     }
-    Ok(())
+    Ok(files)
 }
 
 /// The program, and where it runs.
 struct Installed {
     belfry: PathBuf,
-    /// The tree it was built from, which is gone.
+    /// Where the tree was that it was built from.
     tree: PathBuf,
     /// An empty directory.
     home: PathBuf,

@@ -61,7 +61,7 @@ enum Command {
     },
     /// Run the fuzz targets of `fuzz/`, two at a time.
     Fuzz(fuzz::Options),
-    /// Install belfry from a copy of the tree, remove the copy, and run what was installed without Rust.
+    /// Install belfry from a copy of the tree, move the copy away, and run what was installed without Rust.
     Installed {
         /// Install the development profile, which is built sooner.
         #[arg(long)]
