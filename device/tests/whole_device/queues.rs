@@ -132,10 +132,10 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         }),
         ("MQD at an address that is not mapped", |frame| frame.mqd_addr = 0x1234_5000u64.into()),
         ("ADD_QUEUE with a doorbell that does not exist", |frame| {
-            frame.doorbell_offset = DoorbellIndex::from_dwords(0x8_0000)
+            frame.doorbell_offset = DoorbellIndex::from_dwords(0x8_0000);
         }),
         ("ADD_QUEUE with a doorbell that is taken", |frame| {
-            frame.doorbell_offset = belfry_abi::pci::doorbell::MES_RING0
+            frame.doorbell_offset = belfry_abi::pci::doorbell::MES_RING0;
         }),
         ("ADD_QUEUE with an impossible address range", |frame| frame.process_va_end = u64::MAX.into()),
     ];
