@@ -121,7 +121,11 @@ pub(crate) struct Runner {
 
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runner").field("visitors", &self.visitors).finish_non_exhaustive()
+        let state = self.lock();
+        f.debug_struct("Runner")
+            .field("mode", &state.mode)
+            .field("firmware", &state.firmware)
+            .finish_non_exhaustive()
     }
 }
 

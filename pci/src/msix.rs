@@ -12,10 +12,22 @@ const CONTROL: usize = 12;
 const MASKED: u8 = 1;
 
 /// Table and pending bits of a function.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Msix {
     table: Vec<u8>,
     pending: u64,
+}
+
+/// The vectors that are not masked: number, address and data of the message.
+impl std::fmt::Debug for Msix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let open = (0..self.vectors()).filter(|&vector| !self.is_masked(vector));
+        let open = open.map(|vector| (vector, self.message(vector)));
+        f.debug_struct("Msix")
+            .field("unmasked", &open.collect::<Vec<_>>())
+            .field("pending", &self.pending)
+            .finish()
+    }
 }
 
 impl Msix {

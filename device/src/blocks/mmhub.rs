@@ -36,6 +36,8 @@ impl Mmhub {
     }
 }
 
+shows_registers!(Mmhub, storage);
+
 impl Block for Mmhub {
     fn ip(&self) -> (Ip, u8) {
         (mmhub::IP, 0)

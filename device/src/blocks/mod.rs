@@ -3,6 +3,17 @@
 //! A block is one instance, owns its registers' state, and is given what it reaches beyond them. It never calls another
 //! block.
 
+/// Shows a block as its registers; what lies outside the block is shown where it lives.
+macro_rules! shows_registers {
+    ($block:ident, $storage:tt) => {
+        impl std::fmt::Debug for $block {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_tuple(stringify!($block)).field(&self.$storage).finish()
+            }
+        }
+    };
+}
+
 mod gc;
 mod invalidation;
 mod mmhub;

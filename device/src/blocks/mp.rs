@@ -13,6 +13,8 @@ impl Default for Mp0 {
     }
 }
 
+shows_registers!(Mp0, 0);
+
 impl Block for Mp0 {
     fn ip(&self) -> (Ip, u8) {
         (mp::IP, 0)

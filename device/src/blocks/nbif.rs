@@ -24,6 +24,8 @@ impl Nbif {
     }
 }
 
+shows_registers!(Nbif, storage);
+
 impl Block for Nbif {
     fn ip(&self) -> (Ip, u8) {
         (nbio::IP, 0)

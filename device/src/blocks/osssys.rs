@@ -24,6 +24,8 @@ impl Osssys {
     }
 }
 
+shows_registers!(Osssys, storage);
+
 impl Block for Osssys {
     fn ip(&self) -> (Ip, u8) {
         (osssys::IP, 0)

@@ -18,6 +18,8 @@ impl Smuio {
     }
 }
 
+shows_registers!(Smuio, storage);
+
 impl Block for Smuio {
     fn ip(&self) -> (Ip, u8) {
         (smuio::IP, 0)

@@ -5,7 +5,6 @@ use std::fmt;
 use super::{Chip, Generation, gfx1100};
 
 /// A chip that can be had.
-#[derive(Debug)]
 pub struct Model {
     /// Its name: that of its instruction set, as compilers and tools spell it.
     pub name: &'static str,
@@ -19,6 +18,12 @@ pub struct Model {
     pub max_cus: u32,
     /// Makes one with this many compute units.
     pub(super) make: fn(cus: u32) -> Box<dyn Chip>,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// Every model.

@@ -76,8 +76,10 @@ impl std::fmt::Debug for AqlQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AqlQueue")
             .field("config", &self.config)
+            .field("identity", &self.state.identity())
             .field("fetch_index", &self.fetch_index)
             .field("read_index", &self.read_index)
+            .field("started", &self.started.len())
             .field("waiting", &self.waiting)
             .finish_non_exhaustive()
     }

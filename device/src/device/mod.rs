@@ -81,9 +81,20 @@ pub struct Gpu {
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
 }
 
+/// The live state of every part by name (`{:#x?}` is for reading), each as it is at one moment: waits for their locks, one
+/// after the other.
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gpu").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Gpu")
+            .field("config", &self.config)
+            .field("registers", &self.registers)
+            .field("contexts", &self.contexts)
+            .field("hqds", &self.hqds)
+            .field("doorbells", &self.doorbells)
+            .field("interrupts", &self.interrupts)
+            .field("runner", &self.runner)
+            .field("shader", &self.shader)
+            .finish_non_exhaustive()
     }
 }
 

@@ -79,9 +79,15 @@ pub(crate) struct Doorbells {
     listener: OnceLock<Arc<dyn DoorbellListener>>,
 }
 
+/// The doorbells that somebody listens to, by their offset in bytes.
 impl std::fmt::Debug for Doorbells {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doorbells").finish_non_exhaustive()
+        let owned = (0..COUNT).filter(|at| self.owned.get(*at));
+        let listened: Vec<_> = owned.map(|at| (offset(at), self.value(at).load(Ordering::Acquire))).collect();
+        f.debug_struct("Doorbells")
+            .field("enabled", &self.enabled)
+            .field("listened", &listened)
+            .finish_non_exhaustive()
     }
 }
 

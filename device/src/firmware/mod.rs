@@ -48,7 +48,7 @@ pub(crate) enum Served {
 }
 
 /// The firmware that maps queues; called by one thread at a time.
-pub(crate) trait FirmwareScheduler: Send {
+pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
     /// Does what there is to do: rings, frames, queues, slots. Says when to call again.
     fn pass(&mut self) -> Turn;
 

@@ -32,6 +32,16 @@ pub(super) struct MesScheduler {
     ports: Ports,
 }
 
+impl std::fmt::Debug for MesScheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MesScheduler")
+            .field("rings", &self.rings)
+            .field("mes", &self.mes)
+            .field("queue_mask", &self.queue_mask)
+            .finish_non_exhaustive()
+    }
+}
+
 impl FirmwareScheduler for MesScheduler {
     fn pass(&mut self) -> Turn {
         self.follow_registers();

@@ -38,6 +38,7 @@ pub trait InterruptSink: Send + Sync {
 /// The vector everything goes to, as amdgpu and its like ask for one.
 const VECTOR: u16 = 0;
 
+#[derive(Debug)]
 struct State {
     ring: IhRing,
     msix: Msix,
@@ -63,7 +64,11 @@ pub(crate) struct Interrupts {
 
 impl std::fmt::Debug for Interrupts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interrupts").finish_non_exhaustive()
+        f.debug_struct("Interrupts")
+            .field("state", &*self.lock())
+            .field("pin_pending", &self.pin_pending)
+            .field("control", &self.control.get())
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::gc::{
-    CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
+    self, CP_HQD_ACTIVE, CP_HQD_AQL_CONTROL, CP_HQD_DEQUEUE_REQUEST, CP_HQD_PQ_BASE, CP_HQD_PQ_BASE_HI,
     CP_HQD_PQ_CONTROL, CP_HQD_PQ_DOORBELL_CONTROL, CP_HQD_PQ_RPTR, CP_HQD_PQ_RPTR_REPORT_ADDR,
     CP_HQD_PQ_RPTR_REPORT_ADDR_HI, CP_HQD_PQ_WPTR_HI, CP_HQD_PQ_WPTR_LO, CP_HQD_PQ_WPTR_POLL_ADDR,
     CP_HQD_PQ_WPTR_POLL_ADDR_HI, CP_HQD_VMID, CP_MQD_BASE_ADDR,
@@ -17,6 +17,7 @@ use belfry_abi::regs::{Offset, Register};
 use super::Mqd;
 
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::regs::named;
 
 /// The first banked register.
 pub(crate) const HQD_FIRST: Offset = CP_MQD_BASE_ADDR::AT;
@@ -47,11 +48,18 @@ impl HqdId {
 }
 
 /// The registers of one queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Hqd {
     registers: [u32; REGISTERS],
     /// Counts activations, so that a queue that was stopped and started in between is seen to be another.
     pub(crate) activation: u32,
+}
+
+/// The registers that are not 0, by name.
+impl std::fmt::Debug for Hqd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(named(gc::ALL, |at| self.read(at))).finish()
+    }
 }
 
 impl Hqd {
@@ -182,8 +190,14 @@ impl Hqd {
 }
 
 /// Every queue's registers: what drivers write through the banked registers and what firmware loads from MQDs.
-#[derive(Debug)]
 pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>, rank::HqdBanks>);
+
+/// The queues that are active.
+impl std::fmt::Debug for HqdBanks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries((0..4).flat_map(|me| self.active(me))).finish()
+    }
+}
 
 impl Default for HqdBanks {
     fn default() -> Self {

@@ -20,7 +20,7 @@ use crate::guest_error::GuestError;
 use crate::io::{IoError, IoResult};
 use crate::memory::{Location, Memory};
 use crate::stats::{Counters, count};
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Storage, named};
 use unmodelled::Unmodelled;
 pub(crate) use windows::Windows;
 use windows::{Target, Window};
@@ -39,7 +39,9 @@ pub(crate) struct Run {
 ///
 /// What a register reaches beyond its block (memory contexts, hardware queues, doorbells, interrupts, time) the block was
 /// given when it was made.
-pub(crate) trait Block: Send + Sync {
+///
+/// Its `Debug` names the registers that have another value than after reset; reading them may have an effect.
+pub(crate) trait Block: std::fmt::Debug + Send + Sync {
     /// Kind and instance.
     fn ip(&self) -> (Ip, u8);
 
@@ -87,7 +89,11 @@ pub(crate) struct RegisterFile {
 
 impl std::fmt::Debug for RegisterFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RegisterFile").field("segments", &self.segments).finish_non_exhaustive()
+        f.debug_struct("RegisterFile")
+            .field("blocks", &self.blocks)
+            .field("windows", &self.windows)
+            .field("unmodelled", &self.unmodelled())
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,10 +7,45 @@ use belfry_abi::regs::{Access, Description, Offset, Register};
 use super::Run;
 
 /// One value for each register a block declares, by offset.
-#[derive(Debug)]
 pub(crate) struct Storage {
     registers: &'static [Description],
     values: Box<[AtomicU32]>,
+}
+
+/// The registers that have another value than after reset, by name.
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let values = self.values.iter().map(|value| value.load(Ordering::Acquire));
+        let changed = self.registers.iter().zip(values).filter(|(register, value)| register.reset != *value);
+        f.debug_map().entries(changed.map(|(register, value)| (Name(register.name), Bits(value)))).finish()
+    }
+}
+
+/// A name without quotes.
+struct Name(&'static str);
+
+impl std::fmt::Debug for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// The bits of a register.
+struct Bits(u32);
+
+impl std::fmt::Debug for Bits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+/// The registers of a table that `read` gives a value for which is not 0, by name.
+pub(crate) fn named(
+    registers: &'static [Description],
+    read: impl Fn(Offset) -> u32,
+) -> impl Iterator<Item = (impl std::fmt::Debug, impl std::fmt::Debug)> {
+    let values = registers.iter().map(move |register| (register.name, read(register.at)));
+    values.filter(|(_, value)| *value != 0).map(|(name, value)| (Name(name), Bits(value)))
 }
 
 impl Storage {

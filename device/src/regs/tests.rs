@@ -57,6 +57,7 @@ static REGISTERS: &[Description] =
     &[register(0, 0x10, Access::Rw), register(0, 0x11, Access::Ro), register(1, 0x10, Access::Rw)];
 
 /// Stores, and has an array of four registers that tells what it was asked.
+#[derive(Debug)]
 struct Core {
     instance: u8,
     storage: Storage,

@@ -79,7 +79,7 @@ struct Context {
     shader: ShaderMemory,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct State {
     contexts: [Context; VMIDS],
     frame_buffer: FrameBuffer,
@@ -121,7 +121,6 @@ impl State {
 }
 
 /// Every context of the hub the engines run in.
-#[derive(Debug)]
 pub(crate) struct Contexts {
     state: Mutex<State, rank::Contexts>,
     /// Spaces made since their tables last changed. Taken after `state` where both are.
@@ -132,6 +131,21 @@ pub(crate) struct Contexts {
     frame_buffer: FrameBuffer,
     /// Format of the page tables' entries.
     format: PteFormat,
+}
+
+/// The contexts that translate or belong to a process, by VMID.
+impl std::fmt::Debug for Contexts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let State { contexts, frame_buffer, fault } = *self.lock();
+        let enabled = |context: &Context| GCVM_CONTEXT0_CNTL::from_bits(context.tables.cntl).enable_context();
+        let used =
+            contexts.into_iter().enumerate().filter(|(_, context)| enabled(context) || context.pasid != 0);
+        f.debug_struct("Contexts")
+            .field("contexts", &used.collect::<std::collections::BTreeMap<_, _>>())
+            .field("frame_buffer", &frame_buffer)
+            .field("fault", &fault)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Contexts {

@@ -7,6 +7,7 @@ mod accesses;
 mod bringup;
 mod driver;
 mod exclusive;
+mod inspect;
 mod kernels;
 mod kiq;
 mod queues;

@@ -85,6 +85,8 @@ impl Gc {
     }
 }
 
+shows_registers!(Gc, storage);
+
 impl Block for Gc {
     fn ip(&self) -> (Ip, u8) {
         (gc::IP, 0)
