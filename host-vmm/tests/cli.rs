@@ -304,7 +304,9 @@ fn signals_end_the_server_without_its_socket() {
     for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("gpu.sock");
-        let mut server = Command::new(env!("CARGO_BIN_EXE_belfry"))
+        // A test run in the background of a shell has inherited that SIGINT is ignored, which belfry would respect.
+        let mut server = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_belfry")])
             .args(["serve", "--socket", socket.to_str().unwrap()])
             .stdout(Stdio::piped())
             .spawn()
