@@ -85,6 +85,8 @@ impl Build {
 
     /// The library that programs of `belfry exec` are started with, and its identity.
     fn preload(&self) -> Result<()> {
+        // Asks for the checks of the order of locks, of which docs/threads-and-locks.md tells.
+        println!("cargo::rerun-if-env-changed=CARGO_PROFILE_PRELOAD_DEBUG_ASSERTIONS");
         let target = self.directory.join("preload");
         self.cargo_build(&self.workspace, &target, None, &["-p", "belfry-preload", "--profile", "preload"])?;
         let built = target.join(HOST).join("preload");
