@@ -135,13 +135,10 @@ fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
         return false;
     }
     let page = address & !0xfff;
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as usize;
-    // SAFETY: a new page where there is none: nothing is replaced.
-    let mapped = unsafe { raw::call(libc::SYS_mmap, [page, 4096, prot, flags, usize::MAX, 0]) };
+    let mapped = raw::mmap_free(page, 4096, libc::PROT_READ | libc::PROT_WRITE);
     unmapped::post(&(page..page + 4096));
     // What is there by now does as well.
-    mapped >= 0 || mapped == -(libc::EEXIST as isize)
+    matches!(mapped, Ok(()) | Err(libc::EEXIST))
 }
 
 /// Does what the kernel would have done for the program's action.

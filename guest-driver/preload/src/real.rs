@@ -104,6 +104,17 @@ pub(crate) mod raw {
         (at > 0).then_some(at as *mut u8)
     }
 
+    /// Maps private zeroed memory where there is nothing yet, and fails with `EEXIST` where any of the range is mapped.
+    ///
+    /// Nothing is replaced, so that nothing can come of it but memory that is taken.
+    pub(crate) fn mmap_free(at: usize, size: usize, prot: libc::c_int) -> Result<(), libc::c_int> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping, which replaces none.
+        let result =
+            unsafe { call(libc::SYS_mmap, [at, size, prot as usize, flags as usize, usize::MAX, 0]) };
+        if result < 0 { Err(-result as libc::c_int) } else { Ok(()) }
+    }
+
     /// Unmaps.
     ///
     /// # Safety

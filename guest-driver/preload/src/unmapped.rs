@@ -152,14 +152,8 @@ impl Placeholders {
 const PAGE: usize = 4096;
 
 /// Maps a range, if all of it is free.
-#[expect(unsafe_code, reason = "a system call")]
 fn take(range: &Range<usize>) -> bool {
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: new pages where there are none: nothing is replaced.
-    let at =
-        unsafe { raw::call(libc::SYS_mmap, [range.start, range.len(), prot, flags as usize, usize::MAX, 0]) };
-    at == range.start as isize
+    raw::mmap_free(range.start, range.len(), libc::PROT_READ | libc::PROT_WRITE).is_ok()
 }
 
 /// Tells the driver of what is posted, for as long as the process lives.

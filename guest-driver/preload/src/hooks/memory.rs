@@ -33,15 +33,6 @@ fn round(len: usize) -> usize {
     len.checked_next_multiple_of(4096).unwrap_or(len)
 }
 
-/// Takes a range in which there is nothing.
-fn reserve(address: *mut c_void, len: usize) -> Result<(), c_int> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    let place = [address as usize, len, libc::PROT_NONE as usize, flags as usize, usize::MAX, 0];
-    // SAFETY: a new mapping, which replaces none.
-    let result = unsafe { raw::call(libc::SYS_mmap, place) };
-    if result < 0 { Err(-result as c_int) } else { Ok(()) }
-}
-
 /// Maps a node.
 fn map_node(
     which: Which,
@@ -54,8 +45,11 @@ fn map_node(
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     let place = fixed.then_some(address as usize);
     let map = |gpu: &'static Gpu| {
-        let reserved =
-            if flags & libc::MAP_FIXED_NOREPLACE != 0 { Some(reserve(address, len)?) } else { None };
+        let reserved = if flags & libc::MAP_FIXED_NOREPLACE != 0 {
+            Some(raw::mmap_free(address as usize, len, libc::PROT_NONE)?)
+        } else {
+            None
+        };
         // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace; else it is reserved.
         let mapped = unsafe { gpu.process.mmap(which.node(), place, len, prot, offset as u64) };
         let mapped = mapped.map_err(|errno| {
