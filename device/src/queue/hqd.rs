@@ -58,7 +58,7 @@ pub(crate) struct Hqd {
 /// The registers that are not 0, by name.
 impl std::fmt::Debug for Hqd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(named(gc::ALL, |at| self.read(at))).finish()
+        f.debug_map().entries(named(gc::ALL, |at| self.read(at), |_| 0)).finish()
     }
 }
 

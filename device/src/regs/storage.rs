@@ -15,9 +15,7 @@ pub(crate) struct Storage {
 /// The registers that have another value than after reset, by name.
 impl std::fmt::Debug for Storage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let values = self.values.iter().map(|value| value.load(Ordering::Acquire));
-        let changed = self.registers.iter().zip(values).filter(|(register, value)| register.reset != *value);
-        f.debug_map().entries(changed.map(|(register, value)| (Name(register.name), Bits(value)))).finish()
+        f.debug_map().entries(named(self.registers, |at| self.read(at), |register| register.reset)).finish()
     }
 }
 
@@ -39,13 +37,15 @@ impl std::fmt::Debug for Bits {
     }
 }
 
-/// The registers of a table that `read` gives a value for which is not 0, by name.
+/// The registers of a table by name, with what `read` gives, if that is not what is `usual`.
 pub(crate) fn named(
     registers: &'static [Description],
     read: impl Fn(Offset) -> u32,
+    usual: impl Fn(&Description) -> u32,
 ) -> impl Iterator<Item = (impl std::fmt::Debug, impl std::fmt::Debug)> {
-    let values = registers.iter().map(move |register| (register.name, read(register.at)));
-    values.filter(|(_, value)| *value != 0).map(|(name, value)| (Name(name), Bits(value)))
+    let values = registers.iter().map(move |register| (register, read(register.at)));
+    let told = values.filter(move |(register, value)| *value != usual(register));
+    told.map(|(register, value)| (Name(register.name), Bits(value)))
 }
 
 impl Storage {
