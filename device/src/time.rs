@@ -55,8 +55,8 @@ impl TimeSource {
         Self(Kind::Host { start: Instant::now(), factor })
     }
 
-    /// A time that stands still but for [`advance`](Self::advance), for tests: nothing that is waited for comes too late,
-    /// and what never comes is waited for no longer than the test wants.
+    /// A time that only [`advance`](Self::advance) moves, for tests: no timeout expires because a machine is slow, and a test
+    /// that expects one does not wait for it.
     #[must_use]
     pub fn manual() -> Self {
         Self(Kind::Manual(Arc::default()))
@@ -107,8 +107,9 @@ impl TimeSource {
         std::thread::sleep(self.on_host(pause).unwrap_or(pause));
     }
 
-    /// Waits until somebody has paused `pauses` times from now on: whoever polls for what never comes does, and a test can
-    /// then [`advance`](Self::advance) a manual time beyond what he waits for. Returns at once for others.
+    /// Waits until threads have paused `pauses` times from now on. A driver that polls a device which does not answer pauses
+    /// again and again; a test can then [`advance`](Self::advance) the time beyond the driver's timeout. Returns at once
+    /// unless the time is manual.
     pub fn wait_for_pauses(&self, pauses: u64) {
         let Kind::Manual(manual) = &self.0 else { return };
         let mut count = lock(&manual.pauses);

@@ -2,7 +2,7 @@
 //!
 //! A [`Model`] is what a configuration names, a [`Chip`] is one of it with its number of compute units: identity, IP blocks
 //! and where their registers are. What chips of one generation share is in a [`Generation`], a static of plain tables and
-//! codecs. Whoever works with one of its parts is given that part; nothing is looked up per instruction or per access.
+//! codecs. Code that needs a part of it is given that part once, and looks nothing up per instruction or per access.
 
 mod firmware;
 pub mod gfx1100;

@@ -121,7 +121,7 @@ impl Gpu {
         self.wake.wake();
     }
 
-    /// Tells the device that a doorbell was written to a number of times, with values nobody knows.
+    /// Tells the device that a doorbell was written a number of times. The values did not reach the device.
     ///
     /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
     /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].

@@ -200,7 +200,7 @@ pub struct Mutex<T, R: Rank> {
 }
 
 impl<T, R: Rank> Mutex<T, R> {
-    /// A mutex that nobody holds.
+    /// A free mutex with this value.
     pub const fn new(value: T) -> Self {
         Self { inner: sync::Mutex::new(value), rank: PhantomData }
     }
@@ -232,7 +232,7 @@ impl<T, R: Rank> Mutex<T, R> {
         }
     }
 
-    /// The value, of a lock that nobody else can take.
+    /// The value. It takes no lock, as the caller has the mutex to itself.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ pub struct RwLock<T, R: Rank> {
 }
 
 impl<T, R: Rank> RwLock<T, R> {
-    /// A lock that nobody holds.
+    /// A free lock with this value.
     pub const fn new(value: T) -> Self {
         Self { inner: sync::RwLock::new(value), rank: PhantomData }
     }
@@ -315,7 +315,7 @@ impl<T: fmt::Debug, R: Rank> fmt::Debug for RwLock<T, R> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// A condition without waiting threads.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }
