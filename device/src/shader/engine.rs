@@ -1,7 +1,8 @@
 //! Worker threads and which dispatch each of them turns to next.
 
+mod show;
+
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -125,12 +126,6 @@ pub(super) enum Work {
     Begin(Seat),
     /// A paused workgroup.
     Resume(Box<Workgroup>),
-}
-
-impl fmt::Debug for ShaderEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShaderEngine").field("workers", &self.workers.len()).finish_non_exhaustive()
-    }
 }
 
 impl ShaderEngine {
