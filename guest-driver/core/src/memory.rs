@@ -1,5 +1,7 @@
 //! Buffer objects: VRAM, system memory, the caller's own memory, doorbells, the flush page (`amdgpu_amdkfd_gpuvm.c`).
 
+mod show;
+
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
