@@ -163,7 +163,7 @@ impl IhRing {
             }
             IH_RB_BASE::AT => self.base_lo = value,
             IH_RB_BASE_HI::AT => self.base_hi = value & 0xff,
-            // Whether it interrupts again is for `wants_interrupt_after_rptr` to say, once.
+            // `wants_interrupt_after_rptr` says, once, whether it interrupts again.
             IH_RB_RPTR::AT => self.acknowledge(value),
             IH_RB_WPTR::AT => {
                 self.wptr = self.wrap(value & !(ENTRY_SIZE - 1));

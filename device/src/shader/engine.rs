@@ -335,7 +335,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There may be work: whoever looks or sleeps finds out.
+    /// There may be work: wakes the workers that sleep, and lets those that look see it.
     fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
@@ -346,7 +346,7 @@ impl Shared {
         }
     }
 
-    /// There are workgroups to begin that whoever looked before did not see.
+    /// There are workgroups to begin that a worker which looked before did not see.
     pub(super) fn announce_workgroups(&self) {
         self.announce(self.lock());
     }

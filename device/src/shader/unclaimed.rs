@@ -1,4 +1,4 @@
-//! Workgroups of a dispatch that nobody has begun.
+//! Workgroups of a dispatch that no worker has begun.
 
 use std::collections::VecDeque;
 use std::ops::Range;

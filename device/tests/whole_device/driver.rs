@@ -416,7 +416,7 @@ impl Driver {
         self.mes = ring;
     }
 
-    /// A fence nobody has used: where, and the address VMID 0 has for it.
+    /// A fence of its own: where, and the address VMID 0 has for it.
     pub fn new_fence(&mut self) -> (u64, ApiStatus) {
         let (memory, address) = self.gart_alloc(8);
         let value = self.fences.fetch_add(1, Ordering::Relaxed);

@@ -33,7 +33,7 @@ pub struct Process<O: Os> {
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
     pub(crate) state: Mutex<O, State<O>>,
-    /// A memory fault that nobody looked after yet.
+    /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     fault_work: O::WorkItem,
 }

@@ -98,7 +98,7 @@ struct Line {
 #[derive(Default)]
 struct LineState {
     pending: bool,
-    /// Nobody will raise it any more.
+    /// It is not raised any more: the device is gone.
     closed: bool,
     /// Handles interrupts while a driver is loaded.
     handler: Weak<Kfd<HostedOs>>,

@@ -149,7 +149,7 @@ impl Trap {
         {
             let mut maps = self.maps();
             let Some(map) = maps.iter_mut().find(|map| map.range.contains(&address)) else {
-                // Nobody's any more: the thread must not wait for ever.
+                // No map has this page any more: the thread must not wait for ever.
                 let page = address & !0xfff;
                 self.userfault.protect(&(page..page + PAGE as usize), false);
                 return;

@@ -45,7 +45,7 @@ pub(crate) fn region(
     let mut bytes = Vec::new();
     let end = lowering.all(&mut bytes, global);
     lowering.at = end;
-    // Whoever gets here goes on elsewhere: code after this region, or the fault that ended it.
+    // A wave that gets here leaves the region: for the code after it, or for the fault that ended it.
     let leave = lowering.address(end);
     lowering.counted = false;
     lowering.role = Role::Step;

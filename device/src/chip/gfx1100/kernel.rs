@@ -22,18 +22,18 @@ enum Register {
     KernargPreload,
 }
 
-/// Who the field belongs to, if not to the kernel.
+/// The owner of a field that a kernel does not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// The packet processor fills it in.
     PacketProcessor,
-    /// Nobody: gfx11 has architected flat scratch.
+    /// None: gfx11 has architected flat scratch.
     FlatScratch,
-    /// Nobody: gfx11 does not preload kernel arguments.
+    /// None: gfx11 does not preload kernel arguments.
     NoPreload,
     /// Graphics pipelines.
     Graphics,
-    /// Nobody.
+    /// None.
     Reserved,
 }
 

@@ -1,7 +1,7 @@
 //! What differs between GPUs: constants of a generation live nowhere else.
 //!
 //! An [`Asic`] is a table of constants and functions, chosen once by the version of the graphics core that the discovery
-//! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. Whoever has the device's `Hw` has it.
+//! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. The device's `Hw` refers to it.
 
 mod gfx11;
 
