@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
     ("belfry-preload", &["belfry-kfd-hosted", "belfry-device", "belfry-abi"]),
-    ("belfry-kmod", &["belfry-kfd-core", "belfry-abi"]),
+    ("belfry-kmod", &["belfry-kfd-core"]),
     ("belfry-runtime", &["belfry-abi"]),
     // The one place where the runtime meets the driver core without an ioctl in between.
     ("belfry-runtime-hosted", &["belfry-runtime", "belfry-kfd-hosted"]),
