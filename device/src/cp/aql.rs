@@ -474,5 +474,5 @@ fn profiles(queue: &AmdQueue) -> bool {
 
 fn parse<T: FromBytes>(packet: &[u32; 16]) -> Result<T, Cause> {
     // Every packet structure has 64 bytes; the error is for the type system.
-    T::read_from_bytes(packet.as_bytes()).map_err(|_| Cause::Vendor("packet structure".into()))
+    T::read_from_bytes(packet.as_bytes()).map_err(|_| Cause::PacketLength)
 }
