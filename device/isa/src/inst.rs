@@ -129,8 +129,21 @@ impl Inst {
     pub fn branch_target(&self, pc: u64) -> Option<u64> {
         let branch = matches!(
             self.op,
-            Op::S_CALL_B64 | Op::S_BRANCH | Op::S_SUBVECTOR_LOOP_BEGIN | Op::S_SUBVECTOR_LOOP_END
-        ) || (self.format == Format::Sopp && self.op.mnemonic().starts_with("s_cbranch_"));
+            Op::S_CALL_B64
+                | Op::S_BRANCH
+                | Op::S_SUBVECTOR_LOOP_BEGIN
+                | Op::S_SUBVECTOR_LOOP_END
+                | Op::S_CBRANCH_SCC0
+                | Op::S_CBRANCH_SCC1
+                | Op::S_CBRANCH_VCCZ
+                | Op::S_CBRANCH_VCCNZ
+                | Op::S_CBRANCH_EXECZ
+                | Op::S_CBRANCH_EXECNZ
+                | Op::S_CBRANCH_CDBGSYS
+                | Op::S_CBRANCH_CDBGUSER
+                | Op::S_CBRANCH_CDBGSYS_OR_USER
+                | Op::S_CBRANCH_CDBGSYS_AND_USER
+        );
         branch.then(|| pc.wrapping_add(4).wrapping_add_signed(i64::from(self.simm16()) * 4))
     }
 }
