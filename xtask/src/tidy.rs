@@ -69,7 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-models", &[]),
     ("belfry-test-roles", &["belfry-runtime", "belfry-abi"]),
     ("belfry-tests", &["*"]),
-    // Nothing but a compiler for its kernels: no machine, no packages. Its tests themselves name the hosted path.
+    // The package itself only compiles its kernels; its tests depend on the hosted path, and on no machine or packages.
     ("belfry-hosted-tests", &[]),
     (
         "belfry-fuzz",

@@ -35,7 +35,7 @@ pub(crate) struct Asic {
     pub(crate) pte: PteFormat,
     /// What the entries of the interrupt ring mean.
     pub(crate) interrupt: fn(&IhEntry) -> Interrupt,
-    /// Who has which doorbells.
+    /// Which doorbells the kernel has, and which no compute queue may have.
     pub(crate) doorbells: DoorbellLayout,
     /// First VMID of processes; they have all from there on.
     pub(crate) first_kfd_vmid: u32,
