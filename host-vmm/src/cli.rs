@@ -80,7 +80,7 @@ struct GpuArgs {
     /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
-    /// VRAM: a power of two from 16M to 16G.
+    /// VRAM: a power of two in the range of the chip (gfx1100: 16M to 16G).
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     vram: u64,
     /// Worker threads that execute waves.
