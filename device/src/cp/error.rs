@@ -75,6 +75,9 @@ pub enum Cause {
     /// A wave failed.
     #[error("{0}")]
     Wave(WaveFailure),
+    /// Something before the device was saved, which the runtime and the driver have been told of.
+    #[error("{0}")]
+    Earlier(String),
 }
 
 impl From<pm4::Error> for Cause {
@@ -102,7 +105,7 @@ impl Cause {
     #[must_use]
     pub fn inactive_code(&self) -> Option<u64> {
         Some(match self {
-            Cause::Memory { .. } => return None,
+            Cause::Memory { .. } | Cause::Earlier(_) => return None,
             Cause::PacketType(_) => inactive::PACKET_FORMAT_INVALID,
             Cause::VendorFormat(_) | Cause::Vendor(_) => inactive::VENDOR_PACKET_UNSUPPORTED,
             Cause::Dimensions { .. } => inactive::DIM_INVALID,
@@ -119,7 +122,7 @@ impl Cause {
     #[must_use]
     pub fn exception_code(&self) -> Option<u32> {
         Some(match self {
-            Cause::Memory { .. } | Cause::Wave(_) => return None,
+            Cause::Memory { .. } | Cause::Wave(_) | Cause::Earlier(_) => return None,
             Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
             Cause::VendorFormat(_) | Cause::Vendor(_) => ec::QUEUE_PACKET_VENDOR_UNSUPPORTED,
             Cause::Dimensions { .. } => ec::QUEUE_PACKET_DISPATCH_DIM_INVALID,

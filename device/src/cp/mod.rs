@@ -14,6 +14,7 @@ mod error;
 mod indirect;
 mod state;
 
+pub(crate) use aql::SavedAql;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, QueueError};
@@ -24,7 +25,7 @@ use belfry_isa::trap::TrapHandler;
 use crate::queue::QueueIdentity;
 
 /// Registers of the HQD that an AQL queue runs from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub struct AqlConfig {
     /// Who the queue is in interrupts.
     pub identity: QueueIdentity,

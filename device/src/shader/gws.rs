@@ -2,6 +2,8 @@
 //!
 //! What the operations do: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
 
+mod save;
+
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
@@ -9,8 +11,10 @@ use belfry_isa::exec::{GwsOp, GwsRequest};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 
+pub(crate) use save::SavedGws;
+
 /// One resource.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 struct Resource {
     /// Waves a barrier still waits for, or what a semaphore has to give.
     counter: u32,
@@ -22,7 +26,7 @@ struct Resource {
 }
 
 /// What a wave waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Ticket {
     /// The resource's barrier to open once more than this often.
     Barrier(u8, u64),

@@ -1,5 +1,7 @@
 //! Workgroups of a dispatch that nobody has begun.
 
+mod save;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::PoisonError;
