@@ -3,6 +3,7 @@
 //! The device works on the test's thread here: a step is one turn of the shader engine and one pass of the scheduler, so
 //! that a point between two steps is the same one in every run.
 
+use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::Command;
@@ -274,4 +275,155 @@ fn device_restores_at_a_hundred_random_points() {
     }
     assert!(inside >= 90, "only {inside} points had waves in progress");
     assert_eq!(guest.finish(), whole, "saving changes nothing");
+}
+
+/// What of a test runs in another process: it continues the snapshot in the folder, and prints what comes of it.
+#[test]
+fn snapshot_continues_in_a_fresh_process() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return in_a_fresh_process() };
+    let folder = Path::new(&folder);
+    let saved = SavedGpu::from_bytes(&std::fs::read(folder.join("device")).unwrap()).unwrap();
+    let mut guest = Guest::new();
+    let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
+    ram.write_slice(&std::fs::read(folder.join("memory")).unwrap(), GuestAddress(0)).unwrap();
+    // Of this process's guest, the continued one has what the test knows, and nothing of the device.
+    let config = GpuConfig { time: TimeSource::manual(), ..saved.config() };
+    guest.driver = guest.driver.in_memory(ram, &saved, config).unwrap();
+    guest.steps = std::fs::read_to_string(folder.join("steps")).unwrap().parse().unwrap();
+    let outcome = guest.finish();
+    std::fs::write(folder.join("outcome"), format!("{:x} {}", outcome.hash, outcome.steps)).unwrap();
+}
+
+fn in_a_fresh_process() {
+    let whole = Guest::new().finish();
+    let folder = std::env::temp_dir().join(format!("belfry-save-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut guest = Guest::new();
+    // Before the guest's first look at its interrupts, which the other process's guest has not had.
+    while guest.steps < LOOK - 1 {
+        guest.step();
+    }
+    let saved = guest.driver.gpu.save().unwrap();
+    assert!(saved.waves() > 0);
+    std::fs::write(folder.join("device"), saved.to_bytes().unwrap()).unwrap();
+    std::fs::write(folder.join("memory"), guest.driver.used_ram()).unwrap();
+    std::fs::write(folder.join("steps"), guest.steps.to_string()).unwrap();
+    let test = "save::snapshot_continues_in_a_fresh_process";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let ended = child.args(["--exact", test]).env(FOLDER, &folder).output().unwrap();
+    let outcome = std::fs::read_to_string(folder.join("outcome"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert_eq!(outcome.unwrap(), format!("{:x} {}", whole.hash, whole.steps));
+}
+
+#[test]
+fn device_with_threads_goes_on_after_it_was_saved_and_restored() {
+    for workers in [1, 3] {
+        let mut guest = Guest::with(GpuConfig { workers, cus: 4, ..GpuConfig::default() }, false);
+        // Saved at any time, with whatever the threads are at.
+        for _ in 0..20 {
+            guest.driver.gpu.save().unwrap();
+            // Memory is copied afterwards: the device that was saved stands still.
+            guest.driver.gpu.pause();
+            let saved = guest.driver.gpu.save().unwrap();
+            guest = guest.continued(&saved);
+        }
+        eventually("the work ends", || guest.is_done());
+        eventually("everything is retired", || guest.driver.gpu.save().unwrap().waves() == 0);
+        let stats = guest.driver.gpu.stats();
+        assert_eq!((stats.dispatches, stats.workgroups, stats.ih_entries), (10, 60, 6), "{workers} workers");
+        assert_eq!(stats.errors, Default::default());
+    }
+}
+
+thread_local! {
+    /// Panics of this thread, caught or not: the shader engine survives its own.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Makes devices of snapshots that are damaged: each is refused, or is a device that works without a panic.
+#[test]
+fn damaged_snapshots_are_refused_or_run_without_panic() {
+    let mut guest = Guest::new();
+    while guest.steps < 200 {
+        guest.step();
+    }
+    let saved = guest.driver.gpu.save().unwrap();
+    assert!(saved.waves() > 0);
+    let good = saved.to_bytes().unwrap();
+    let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
+    ram.write_slice(&guest.driver.used_ram(), GuestAddress(0)).unwrap();
+    let mut numbers = Numbers(2);
+    let mut damaged = |round: u64| {
+        let mut bytes = good.clone();
+        let at = numbers.next();
+        // What is not memory lies at the end: most of the damage is done there.
+        let range = if round % 4 == 0 { good.len() } else { 120_000.min(good.len()) } as u64;
+        let at = good.len() - 1 - (at % range) as usize;
+        match round % 5 {
+            0 => bytes.truncate(at),
+            1 => bytes[at] = 0xff,
+            2 => bytes[at] = 0,
+            3 => drop(bytes.splice(at..at, [0xff; 9])),
+            _ => bytes[at] ^= 1 << (numbers.next() % 8),
+        }
+        bytes
+    };
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.set(PANICS.get() + 1);
+        before(info);
+    }));
+    let (mut refused, mut taken) = (0, 0);
+    for round in 0..300 {
+        let restored = SavedGpu::from_bytes(&damaged(round)).and_then(|saved| {
+            let config = GpuConfig { time: TimeSource::manual(), ..saved.config() };
+            guest.driver.in_memory(ram.clone(), &saved, config)
+        });
+        match restored {
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                refused += 1;
+            }
+            Ok(driver) => {
+                for _ in 0..20 {
+                    driver.gpu.turn();
+                    driver.gpu.pass();
+                }
+                taken += 1;
+            }
+        }
+        assert_eq!(PANICS.get(), 0, "round {round}");
+    }
+    assert!(refused > 50 && taken > 50, "{refused} were refused, {taken} taken");
+}
+
+#[test]
+fn snapshots_of_other_versions_chips_and_configurations_are_refused_by_name() {
+    let driver = Driver::with(config());
+    let saved = driver.gpu.save().unwrap();
+    let good = saved.to_bytes().unwrap();
+    let error = |bytes: &[u8]| SavedGpu::from_bytes(bytes).unwrap_err();
+    assert!(matches!(error(&[]), SnapshotError::Magic));
+    assert!(matches!(error(&good[1..]), SnapshotError::Magic));
+    assert!(matches!(error(&good[..good.len() - 1]), SnapshotError::Encoding(_)));
+    assert!(matches!(error(&[&good[..], &[0]].concat()), SnapshotError::Trailing(1)));
+    let mut other = good.clone();
+    other[8] += 1;
+    assert!(matches!(error(&other), SnapshotError::Version { found: 2 }));
+    let chip = good.windows(7).position(|name| name == b"gfx1100").unwrap();
+    other.clone_from(&good);
+    other[chip + 6] = b'1';
+    assert!(matches!(error(&other), SnapshotError::Chip(_)));
+    let refused = |config| {
+        let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
+        driver.in_memory(ram, &saved, config).err().map(|error| error.to_string()).unwrap()
+    };
+    let config = || GpuConfig { time: TimeSource::manual(), ..saved.config() };
+    assert!(refused(GpuConfig { cus: 2, ..config() }).starts_with("cus is 2, but was 4 when"));
+    let seed = refused(GpuConfig { deterministic: None, ..config() });
+    assert!(seed.starts_with("deterministic is none, but was 7 when"), "{seed}");
+    driver.gpu.stop();
+    assert!(matches!(driver.gpu.save(), Err(SnapshotError::Stopped)));
 }
