@@ -148,6 +148,11 @@ impl Spinning {
         done + 8
     }
 
+    /// Adds its queue once more.
+    pub fn add_again(&self, driver: &mut Driver) -> bool {
+        self.queue.add(driver, &self.process)
+    }
+
     /// Zeroed memory of its process, as the process sees it.
     pub fn words(&mut self, driver: &mut Driver) -> u64 {
         self.process.alloc(driver, 4096).1
@@ -177,7 +182,7 @@ pub fn ready_to_spin_with(driver: &mut Driver, pasid: u16, doorbell: u32, flags:
     Spinning { process, queue, packet, stop: words, started: words + 64, done: done + 8 }
 }
 
-fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+pub fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     let mut spin = ready_to_spin(driver, pasid, doorbell);
     spin.start(driver);
     spin

@@ -8,15 +8,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use belfry_abi::aql::{AmdQueue, BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType, TmpringSize};
+use belfry_abi::mes::AddQueueFlags;
 use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, SavedGpu, SnapshotError, Stats};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::driver::{Driver, Process, RAM, UserQueue, eventually};
-use crate::kernels::{dispatch, load, signal};
+use crate::exclusive::GRIDSYNC;
+use crate::kernels::{dispatch, load, ready_to_spin_with, signal, spinning};
 
 static KERNELS: &[u8] = include_bytes!("../fixtures/cp.gfx1100.hsaco");
 static HIST: &[u8] = include_bytes!("../../../guest-runtime/kernels/hist.gfx1100.hsaco");
@@ -335,6 +338,77 @@ fn device_with_threads_goes_on_after_it_was_saved_and_restored() {
         assert_eq!((stats.dispatches, stats.workgroups, stats.ih_entries), (10, 60, 6), "{workers} workers");
         assert_eq!(stats.errors, Default::default());
     }
+}
+
+/// The guest goes on with a device that was saved now.
+fn replace(driver: &mut Driver) {
+    // Memory is copied afterwards: the device that was saved stands still.
+    driver.gpu.pause();
+    let saved = driver.gpu.save().unwrap();
+    *driver = driver.continued(&saved, saved.config());
+}
+
+#[test]
+fn waves_of_removed_queues_and_global_wave_sync_are_restored() {
+    let mut driver = Driver::up();
+    let exclusive = AddQueueFlags::EXCLUSIVELY_SCHEDULED;
+    let mut alone = ready_to_spin_with(&mut driver, 0x8010, 0x8000, exclusive);
+    let set = alone.run(&mut driver, (GRIDSYNC, "gws_admit.kd"), &[1]);
+    eventually("the semaphore is set up", || driver.ram_u64(set) == 0);
+    let spin = spinning(&mut driver, 0x8001, 0x800);
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+    replace(&mut driver);
+    // By the rings that are restored.
+    assert!(spin.add_again(&mut driver));
+    driver.set_ram_u64(spin.stop, 1);
+    eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+    let words = [(); 3].map(|()| alone.words(&mut driver));
+    let admitted = alone.run(&mut driver, (GRIDSYNC, "admitted.kd"), &words);
+    eventually("the semaphore admits", || driver.ram_u64(admitted) == 0);
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+    assert_eq!(driver.gpu.stats().dispatches, 3);
+}
+
+#[test]
+fn queues_that_wait_for_slots_are_restored() {
+    let quantum = Duration::from_micros(100);
+    let mut driver = Driver::up_with(GpuConfig { quantum, ..GpuConfig::default() });
+    // Eight slots.
+    let spins: Vec<_> =
+        (0..12).map(|n| spinning(&mut driver, 0x8001 + n, 0x800 * (u32::from(n) + 1))).collect();
+    for _ in 0..5 {
+        replace(&mut driver);
+    }
+    for spin in &spins {
+        driver.set_ram_u64(spin.stop, 1);
+        eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+    }
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+    assert_eq!(driver.gpu.stats().workgroups, 12);
+}
+
+#[test]
+fn failure_that_the_queue_has_not_stopped_for_is_restored() {
+    let mut driver = Driver::with(config());
+    driver.work_on_caller();
+    driver.bring_up();
+    let mut spin = ready_to_spin_with(&mut driver, 0x8001, 0x800, AddQueueFlags::empty());
+    let out = spin.words(&mut driver);
+    let done = spin.run(&mut driver, (KERNELS, "illegal.kd"), &[out]);
+    while driver.gpu.stats().ih_entries == 0 {
+        driver.gpu.pass();
+        while driver.gpu.turn() {}
+    }
+    let stopped = |driver: &Driver| driver.errors("queue stopped");
+    assert_eq!(stopped(&driver), 0, "the failure is not looked at yet");
+    let saved = driver.gpu.save().unwrap();
+    let mut continued = driver.continued(&saved, GpuConfig { time: TimeSource::manual(), ..saved.config() });
+    let ends = [&mut driver, &mut continued].map(|driver| {
+        driver.gpu.pass();
+        assert_eq!((stopped(driver), driver.ram_u64(done)), (1, 1));
+        (driver.gpu.save().unwrap().to_bytes().unwrap(), driver.used_ram())
+    });
+    assert!(ends[0] == ends[1], "both stop alike");
 }
 
 thread_local! {
