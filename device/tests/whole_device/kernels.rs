@@ -120,7 +120,7 @@ fn a_compiled_kernel_adds_vectors() {
 pub struct Spinning {
     process: Process,
     pub queue: UserQueue,
-    packet: KernelDispatchPacket,
+    pub packet: KernelDispatchPacket,
     pub stop: u64,
     started: u64,
     pub done: u64,

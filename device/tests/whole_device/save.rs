@@ -340,6 +340,33 @@ fn device_with_threads_goes_on_after_it_was_saved_and_restored() {
     }
 }
 
+#[test]
+fn every_wave_that_has_begun_is_in_a_snapshot_of_a_device_at_work() {
+    const WAVES: u32 = 48;
+    for workers in [1, 3] {
+        let mut driver = Driver::up_with(GpuConfig { workers, ..GpuConfig::default() });
+        let mut spin = ready_to_spin_with(&mut driver, 0x8001, 0x800, AddQueueFlags::empty());
+        spin.packet.grid_size_x = WAVES * 32;
+        spin.start(&driver);
+        // These never sleep, so that a worker nearly always has them in hand.
+        let mut busy = ready_to_spin_with(&mut driver, 0x8002, 0x1000, AddQueueFlags::empty());
+        let words = [(); 2].map(|()| busy.words(&mut driver));
+        busy.run(&mut driver, (KERNELS, "wait_for.kd"), &words);
+        let waves = |driver: &Driver| driver.gpu.save().unwrap().waves();
+        let all = WAVES as usize + 2;
+        eventually("all have begun", || waves(&driver) == all);
+        for _ in 0..50 {
+            assert_eq!(waves(&driver), all);
+        }
+        // These waves only look for a word to change, which it does not meanwhile.
+        let saved = driver.gpu.save().unwrap();
+        let driver = driver.continued(&saved, saved.config());
+        driver.set_ram_u64(spin.stop, 1);
+        eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+        assert_eq!(driver.gpu.stats().waves, u64::from(WAVES));
+    }
+}
+
 /// The guest goes on with a device that was saved now.
 fn replace(driver: &mut Driver) {
     // Memory is copied afterwards: the device that was saved stands still.
