@@ -88,7 +88,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 fn tally<N: Clone + Ord + std::fmt::Display>(
     counts: &Mutex<BTreeMap<N, u64>, rank::Counters>,
-    name: N,
+    name: &N,
     details: std::fmt::Arguments<'_>,
 ) {
     let seen = {
@@ -105,12 +105,12 @@ fn tally<N: Clone + Ord + std::fmt::Display>(
 impl Counters {
     /// Counts a named error, and logs it the first few times and then ever more rarely.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
-        tally(&self.errors, error, details);
+        tally(&self.errors, &error, details);
     }
 
     /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.
     pub(crate) fn unmodelled(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
-        tally(&self.unmodelled, Cow::Borrowed(name), details);
+        tally(&self.unmodelled, &Cow::Borrowed(name), details);
     }
 
     /// The fields that were asked for and are not modelled, and how often.

@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(refused(|saved| saved.registers = 7), vgprs(8, 7));
         assert_eq!(refused(|saved| saved.registers = 9), vgprs(8, 9), "halves that a wave32 does not have");
         let contents = |what, found, expected| Error::Contents { what, found, expected };
-        assert_eq!(refused(|saved| drop(saved.vgprs.pop())), contents("vector", 1023, 1024));
+        assert_eq!(refused(|saved| saved.vgprs.truncate(1023)), contents("vector", 1023, 1024));
         assert_eq!(refused(|saved| saved.size = WaveSize::Wave64), contents("vector", 1024, 2048));
-        assert_eq!(refused(|saved| drop(saved.sgprs.pop())), contents("scalar", 127 * 4, 128 * 4));
+        assert_eq!(refused(|saved| saved.sgprs.truncate(127)), contents("scalar", 127 * 4, 128 * 4));
     }
 }
