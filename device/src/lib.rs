@@ -27,6 +27,7 @@ mod regs;
 mod runner;
 mod save;
 pub mod shader;
+mod show;
 pub mod stats;
 mod threads;
 pub mod time;

@@ -15,6 +15,7 @@ use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::Workgroup;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::show::Few;
 
 pub(super) use save::{Restored, SavedDispatch};
 
@@ -30,8 +31,8 @@ pub enum Runner {
     Submitter,
 }
 
-/// Who submitted a dispatch and is told of its end.
-pub trait Owner: Send + Sync {
+/// The packet of a dispatch: it is called when the dispatch ends, and shows what the dispatch is.
+pub trait Owner: fmt::Debug + Send + Sync {
     /// The dispatch completed or failed: writes what memory must show, and returns what to do afterwards.
     ///
     /// Called once, while the queue still counts as running: stopping the queue waits for it. It must not wait for
@@ -78,13 +79,27 @@ pub(super) struct Dispatch {
     off: AtomicUsize,
 }
 
+/// Paused workgroups that are shown.
+const SHOWN: usize = 4;
+
 impl fmt::Debug for Dispatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paused = self.paused();
+        let (left, done) = (self.unclaimed.left(), self.done.load(Ordering::Relaxed));
+        // The counts are of moments close to each other, not of one.
+        let claimed =
+            self.total.saturating_sub(left).saturating_sub(done).saturating_sub(paused.len() as u64);
         f.debug_struct("Dispatch")
+            .field("number", &format_args!("{}", self.number))
+            .field("packet", &self.owner)
             .field("launch", &self.launch)
-            .field("total", &self.total)
-            .field("unclaimed", &self.unclaimed)
-            .field("done", &self.done)
+            .field("workgroups", &format_args!("{}", self.total))
+            .field("not_begun", &format_args!("{left}"))
+            .field("with_workers", &format_args!("{claimed}"))
+            .field("paused", &format_args!("{}", paused.len()))
+            .field("off_the_gpu", &format_args!("{}", self.off.load(Ordering::Relaxed)))
+            .field("done", &format_args!("{done}"))
+            .field("paused_workgroups", &Few::new(SHOWN, paused.iter()))
             .finish_non_exhaustive()
     }
 }

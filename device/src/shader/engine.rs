@@ -2,9 +2,9 @@
 
 mod on_caller;
 mod save;
+mod show;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -135,12 +135,6 @@ pub(super) enum Work {
     Begin(Seat),
     /// A paused workgroup.
     Resume(Box<Workgroup>),
-}
-
-impl fmt::Debug for ShaderEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShaderEngine").field("workers", &self.workers.len()).finish_non_exhaustive()
-    }
 }
 
 impl ShaderEngine {
@@ -318,7 +312,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There may be work: whoever looks or sleeps finds out.
+    /// There may be work: wakes the workers that sleep, and lets those that look see it.
     fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
@@ -329,7 +323,7 @@ impl Shared {
         }
     }
 
-    /// There are workgroups to begin that whoever looked before did not see.
+    /// There are workgroups to begin that a worker which looked before did not see.
     pub(super) fn announce_workgroups(&self) {
         self.announce(self.lock());
     }

@@ -1,4 +1,4 @@
-//! Workgroups of a dispatch that nobody has begun.
+//! Workgroups of a dispatch that no worker has begun.
 
 mod save;
 
@@ -39,9 +39,14 @@ impl Unclaimed {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many there are.
+    pub(super) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Whether there are any.
     pub(super) fn is_empty(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
+        self.left() == 0
     }
 
     /// Takes the first ones: the share of one of `workers`; empty if there are none.

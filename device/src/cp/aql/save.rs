@@ -41,7 +41,7 @@ impl AqlQueue {
         let packet = |owner: &Arc<dyn Owner>| {
             let owns =
                 |dispatch: &&Arc<InFlight>| std::ptr::addr_eq(Arc::as_ptr(dispatch), Arc::as_ptr(owner));
-            self.started.iter().flatten().find(owns).map(|dispatch| dispatch.packet())
+            self.started.iter().flatten().find(owns).map(|dispatch| dispatch.index())
         };
         SavedAql {
             config: self.config,

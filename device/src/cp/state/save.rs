@@ -11,8 +11,8 @@ use crate::cp::error::{Cause, QueueError};
 /// A dispatch between its launch and its retirement.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(in crate::cp) struct SavedInFlight {
-    packet: u64,
-    completion_signal: u64,
+    index: u64,
+    packet: [u32; 16],
     start: Option<u64>,
     inactive_signal: u64,
     done: bool,
@@ -42,8 +42,8 @@ impl QueueState {
 impl InFlight {
     pub(in crate::cp) fn save(&self) -> SavedInFlight {
         SavedInFlight {
-            packet: self.packet,
-            completion_signal: self.completion_signal,
+            index: self.index,
+            packet: zerocopy::transmute!(self.packet),
             start: self.start,
             inactive_signal: self.inactive_signal,
             done: self.is_done(),
@@ -51,18 +51,18 @@ impl InFlight {
     }
 
     pub(in crate::cp) fn restored(state: &Arc<QueueState>, saved: SavedInFlight) -> Self {
-        let SavedInFlight { packet, completion_signal, start, inactive_signal, done } = saved;
-        let state = Arc::clone(state);
-        Self { state, packet, completion_signal, start, inactive_signal, done: AtomicBool::new(done) }
+        let SavedInFlight { index, packet, start, inactive_signal, done } = saved;
+        let (state, packet) = (Arc::clone(state), zerocopy::transmute!(packet));
+        Self { state, index, packet, start, inactive_signal, done: AtomicBool::new(done) }
     }
 
     /// Index of its packet.
-    pub(in crate::cp) fn packet(&self) -> u64 {
-        self.packet
+    pub(in crate::cp) fn index(&self) -> u64 {
+        self.index
     }
 
-    /// Whether it has completed, for a packet's index.
+    /// Whether it is of this packet, and not complete.
     pub(in crate::cp) fn is_of(&self, packet: u64) -> bool {
-        self.packet == packet && !self.done.load(Ordering::Acquire)
+        self.index == packet && !self.done.load(Ordering::Acquire)
     }
 }

@@ -1,7 +1,7 @@
 //! Workgroups that nobody has begun, as plain values.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::Unclaimed;
 use crate::lock::Mutex;
@@ -11,11 +11,6 @@ impl Unclaimed {
     /// First and one past the last of each range.
     pub(in crate::shader) fn save(&self) -> Vec<(u64, u64)> {
         self.ranges().iter().map(|range| (range.start, range.end)).collect()
-    }
-
-    /// How many there are.
-    pub(in crate::shader) fn left(&self) -> u64 {
-        self.left.load(Ordering::Relaxed)
     }
 
     /// What is left of the first `total` workgroups.
