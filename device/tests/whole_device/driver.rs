@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "hands a doorbell page to the device that the test also writes itself")]
 
+mod continued;
 mod rings;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pci::{self, doorbell};
 use belfry_abi::regs::{Register, gc, nbio, osssys};
 use belfry_device::chip::gfx1100::dword;
-use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources, SavedGpu, SnapshotError};
+use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -122,61 +123,6 @@ impl Driver {
             fences: AtomicU64::new(1),
             on_caller: false,
         }
-    }
-
-    /// Ends the device's threads, and has it work on the thread that waits.
-    pub fn work_on_caller(&mut self) {
-        self.gpu.work_on_caller();
-        self.on_caller = true;
-    }
-
-    /// Waits as [`eventually`] does, and lets a device without threads work.
-    pub(super) fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
-        eventually(what, || {
-            if self.on_caller {
-                self.gpu.pass();
-                self.gpu.turn();
-            }
-            condition()
-        });
-    }
-
-    /// The same guest, in memory of its own, with a device that goes on from a snapshot. The device has no threads if this
-    /// one has none.
-    pub fn continued(&self, saved: &SavedGpu, config: GpuConfig) -> Self {
-        let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
-        ram.write_slice(&self.used_ram(), GuestAddress(0)).unwrap();
-        self.in_memory(ram, saved, config).unwrap()
-    }
-
-    /// As [`Self::continued`], in this guest memory.
-    pub fn in_memory(
-        &self,
-        ram: GuestMemoryMmap,
-        saved: &SavedGpu,
-        config: GpuConfig,
-    ) -> Result<Self, SnapshotError> {
-        let interrupts = Arc::new(Counter::default());
-        let resources = Resources {
-            vram: MmapRegion::new(VRAM as usize).unwrap(),
-            doorbells: MmapRegion::new(pci::DOORBELL_BAR_SIZE as usize).unwrap(),
-            system: GuestMemoryAtomic::new(ram.clone()),
-            interrupts: Arc::clone(&interrupts) as Arc<dyn InterruptSink>,
-        };
-        let gpu = Gpu::restore(saved, config, resources)?;
-        if self.on_caller {
-            gpu.work_on_caller();
-        }
-        gpu.resume();
-        let fences = AtomicU64::new(self.fences.load(Ordering::Relaxed));
-        Ok(Self { gpu, ram, interrupts, doorbell_page: &[], fences, ..*self })
-    }
-
-    /// Guest memory, as far as anything is in it.
-    pub fn used_ram(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.next_ram as usize];
-        self.ram.read_slice(&mut bytes, GuestAddress(0)).unwrap();
-        bytes
     }
 
     /// Bus mastering, GART, interrupts, KIQ, MES: everything up to SET_HW_RSRC.
