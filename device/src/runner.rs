@@ -69,7 +69,7 @@ pub(crate) struct RunnerPorts {
 /// | serving | held | a pass, or a write of the command register, that finds the function no longer bus master |
 /// | held | serving | a pass that finds it bus master again |
 /// | serving, held | paused | [`Runner::pause`] |
-/// | paused | held | [`Runner::unpause`]; the pass that follows goes on from there |
+/// | paused | serving, held | [`Runner::unpause`], as the function is bus master or not |
 /// | any | stopped | [`Runner::stop`] |
 ///
 /// A reset leaves the mode as it is.
@@ -91,7 +91,6 @@ struct State {
     mode: Mode,
     look: Interval,
     /// Passes are left to callers: the thread ends.
-    #[cfg(any(test, fuzzing))]
     on_caller: bool,
 }
 
@@ -131,13 +130,7 @@ impl std::fmt::Debug for Runner {
 
 impl Runner {
     pub(crate) fn new(firmware: Box<dyn FirmwareScheduler>, ports: RunnerPorts) -> Self {
-        let state = State {
-            firmware,
-            mode: Mode::Serving,
-            look: Interval::default(),
-            #[cfg(any(test, fuzzing))]
-            on_caller: false,
-        };
+        let state = State { firmware, mode: Mode::Serving, look: Interval::default(), on_caller: false };
         Self { state: Mutex::new(state), visitors: AtomicUsize::new(0), ports }
     }
 
@@ -205,11 +198,20 @@ impl Runner {
         self.enter(Mode::Paused);
     }
 
+    /// Runs `operation` while nothing is served; `None` of a device that is stopped, which has nothing any more.
+    pub(crate) fn between_passes<R>(
+        &self,
+        operation: impl FnOnce(&mut dyn FirmwareScheduler) -> R,
+    ) -> Option<R> {
+        self.visit(|state| (state.mode != Mode::Stopped).then(|| operation(&mut *state.firmware)))
+    }
+
     /// Undoes [`Self::pause`].
     pub(crate) fn unpause(&self) {
         self.visit(|state| {
             if state.mode == Mode::Paused {
                 state.enter(Mode::Held);
+                state.follow(&self.ports.control);
             }
         });
         self.ports.wake.wake();
@@ -231,7 +233,6 @@ impl Runner {
     }
 
     /// Serves everything once on the calling thread; whether there is more to do at once.
-    #[cfg(fuzzing)]
     pub(crate) fn pass(&self) -> bool {
         self.visit(|state| state.pass(&self.ports)) == Turn::Now
     }
@@ -242,7 +243,6 @@ impl Runner {
     }
 
     /// Lets the thread end, and leaves passes to callers.
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn serve_on_caller(&self) {
         self.visit(|state| state.on_caller = true);
         self.ports.wake.wake();
@@ -254,15 +254,20 @@ impl State {
         if let Some(offset) = ports.interrupts.rptr_doorbell().filter(|_| ports.polls) {
             ports.interrupts.set_rptr(ports.doorbells.load32(offset));
         }
-        if matches!(self.mode, Mode::Serving | Mode::Held) {
-            self.enter(if ports.control.bus_master() { Mode::Serving } else { Mode::Held });
-        }
+        self.follow(&ports.control);
         if self.mode != Mode::Serving {
             return Turn::WhenWoken;
         }
         let turn = self.firmware.pass();
         let interval = self.look.next(ports.watch.activity());
         if ports.polls && self.firmware.listens() { turn.min(Turn::After(interval)) } else { turn }
+    }
+
+    /// Serves or holds, as the command register says, unless the host wants something else.
+    fn follow(&mut self, control: &SharedControl) {
+        if matches!(self.mode, Mode::Serving | Mode::Held) {
+            self.enter(if control.bus_master() { Mode::Serving } else { Mode::Held });
+        }
     }
 
     /// Goes to another mode: queues and waves run in one of them alone.
@@ -278,11 +283,7 @@ impl State {
     }
 
     fn ends_thread(&self) -> bool {
-        #[cfg(any(test, fuzzing))]
-        if self.on_caller {
-            return true;
-        }
-        self.mode == Mode::Stopped
+        self.on_caller || self.mode == Mode::Stopped
     }
 }
 

@@ -1,11 +1,15 @@
 //! Counters of what the device did.
 
+mod save;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, rank};
+pub(crate) use save::SavedCounters;
 
 /// A snapshot of the counters since the device was made; resets do not clear them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -74,7 +78,7 @@ pub(crate) struct Counters {
     pub(crate) interrupts: AtomicU64,
     pub(crate) resets: AtomicU64,
     errors: Mutex<BTreeMap<GuestError, u64>, rank::Counters>,
-    unmodelled: Mutex<BTreeMap<&'static str, u64>, rank::Counters>,
+    unmodelled: Mutex<BTreeMap<Cow<'static, str>, u64>, rank::Counters>,
 }
 
 /// Adds one.
@@ -82,14 +86,14 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn tally<N: Copy + Ord + std::fmt::Display>(
+fn tally<N: Clone + Ord + std::fmt::Display>(
     counts: &Mutex<BTreeMap<N, u64>, rank::Counters>,
-    name: N,
+    name: &N,
     details: std::fmt::Arguments<'_>,
 ) {
     let seen = {
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = counts.entry(name).or_insert(0);
+        let seen = counts.entry(name.clone()).or_insert(0);
         *seen += 1;
         *seen
     };
@@ -101,16 +105,16 @@ fn tally<N: Copy + Ord + std::fmt::Display>(
 impl Counters {
     /// Counts a named error, and logs it the first few times and then ever more rarely.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
-        tally(&self.errors, error, details);
+        tally(&self.errors, &error, details);
     }
 
     /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.
     pub(crate) fn unmodelled(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
-        tally(&self.unmodelled, name, details);
+        tally(&self.unmodelled, &Cow::Borrowed(name), details);
     }
 
     /// The fields that were asked for and are not modelled, and how often.
-    pub(crate) fn unmodelled_fields(&self) -> BTreeMap<&'static str, u64> {
+    pub(crate) fn unmodelled_fields(&self) -> BTreeMap<Cow<'static, str>, u64> {
         self.unmodelled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

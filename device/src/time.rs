@@ -144,13 +144,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Clock {
     source: TimeSource,
     start: Duration,
+    /// Time of the device at the start: none, unless it goes on from a snapshot.
+    before: Duration,
 }
 
 impl Clock {
     /// A clock that starts now.
     #[must_use]
     pub fn new(source: &TimeSource) -> Self {
-        Self { source: source.clone(), start: source.now() }
+        Self::at(source, Duration::ZERO)
+    }
+
+    /// A clock that goes on from a time.
+    pub(crate) fn at(source: &TimeSource, before: Duration) -> Self {
+        Self { source: source.clone(), start: source.now(), before }
     }
 
     /// Ticks of 10 ns.
@@ -161,7 +168,7 @@ impl Clock {
 
     /// The time since the device started.
     pub(crate) fn now(&self) -> Duration {
-        self.source.now().saturating_sub(self.start)
+        self.source.now().saturating_sub(self.start).saturating_add(self.before)
     }
 
     /// The source's [`TimeSource::on_host`].
@@ -182,6 +189,7 @@ mod tests {
         time.advance(Duration::from_micros(1));
         assert_eq!((clock.now(), clock.ticks()), (Duration::from_micros(1), 101));
         assert_eq!(Clock::new(&time).ticks(), 1, "a device's counter starts with the device");
+        assert_eq!(Clock::at(&time, clock.now()).ticks(), 101, "or where it was");
         time.advance(Duration::MAX);
         assert_eq!(time.now(), Duration::from_nanos(u64::MAX), "it stops at its end");
         assert_eq!(time.on_host(Duration::from_secs(1)), None);

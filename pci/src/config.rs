@@ -198,6 +198,29 @@ impl ConfigSpace {
     }
 }
 
+/// Another function's contents.
+impl ConfigSpace {
+    /// All bytes, as they read.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes over the bytes of a function of the same kind; `Err` is where one differs that a driver cannot change, or the
+    /// number of bytes if there are not as many. Nothing is taken over then.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<(), usize> {
+        if bytes.len() != self.bytes.len() {
+            return Err(bytes.len());
+        }
+        let constant = |at: usize| !(self.writable[at] | self.write_1_clear[at]);
+        if let Some(at) = (0..bytes.len()).find(|&at| (bytes[at] ^ self.bytes[at]) & constant(at) != 0) {
+            return Err(at);
+        }
+        self.bytes.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
 /// What the registers say.
 impl ConfigSpace {
     fn get16(&self, offset: usize) -> u16 {
@@ -329,6 +352,21 @@ mod tests {
             let constant = !space.writable[at];
             assert_eq!(space.bytes[at] & constant, before & constant, "byte {at:#x}");
         }
+    }
+
+    #[test]
+    fn contents_of_another_function_are_taken_over_unless_constants_differ() {
+        let mut space = space();
+        space.write(COMMAND, &[0x06, 0x04]);
+        space.write(0x10, &[0, 0, 0xd0, 0xfe]);
+        let mut restored = self::space();
+        assert_eq!(restored.restore(space.bytes()), Ok(()));
+        assert_eq!((restored.bytes(), restored.bus_master()), (space.bytes(), true));
+        let mut other = space.bytes().to_vec();
+        other[2] ^= 1;
+        assert_eq!(restored.restore(&other), Err(2));
+        assert_eq!(restored.restore(&other[1..]), Err(SIZE - 1));
+        assert_eq!(restored.bytes(), space.bytes());
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub enum Arch {
 }
 
 /// Lanes in a wave: the width of `VCC`, `EXEC` and of every lane mask an instruction names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum WaveSize {
     /// 32 lanes, masks in one SGPR (`vcc_lo`).
     Wave32,

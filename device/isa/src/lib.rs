@@ -10,6 +10,7 @@ pub mod inst;
 pub mod lanes;
 pub mod mem;
 mod registers;
+pub mod save;
 pub mod tables;
 pub mod trap;
 pub mod wave;

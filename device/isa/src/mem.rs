@@ -139,7 +139,7 @@ pub unsafe trait Mmu: Send + Sync {
 }
 
 /// Where the shared (LDS) and private (scratch) windows of the flat address space lie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Apertures {
     /// `SH_MEM_BASES.SHARED_BASE << 48`: 4 GiB from here are LDS. 0: there is no shared window.
     pub shared_base: u64,

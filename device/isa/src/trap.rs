@@ -9,7 +9,7 @@ use crate::registers::slot;
 use crate::wave::Wave;
 
 /// A process's trap handler, `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TrapHandler {
     /// Trap base address: the handler's first instruction.
     pub tba: u64,

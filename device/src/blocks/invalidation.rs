@@ -71,6 +71,11 @@ impl Invalidation {
             || Self::element(at, self.registers.acknowledge).is_some()
     }
 
+    /// The requests, which read as they were written.
+    pub(super) fn kept(&self) -> Vec<&AtomicU32> {
+        self.requests.iter().collect()
+    }
+
     pub(super) fn reset(&self) {
         for (engine, request) in self.requests.iter().enumerate() {
             let value = if engine == 0 { self.registers.request_reset } else { 0 };

@@ -1,6 +1,7 @@
 //! MM hub: its contexts are storage, because the engines run in the GC hub's.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::mmhub::{
     self, MMMC_VM_FB_LOCATION_BASE, MMMC_VM_FB_LOCATION_TOP, MMVM_INVALIDATE_ENG0_ACK,
@@ -57,6 +58,10 @@ impl Block for Mmhub {
         if !self.invalidation.write(at, value) {
             self.storage.write(at, value);
         }
+    }
+
+    fn kept(&self) -> Vec<&AtomicU32> {
+        [self.storage.kept(), self.invalidation.kept()].concat()
     }
 
     fn reset(&self) {

@@ -1,5 +1,7 @@
 //! Mailboxes of the security processor. They have no behaviour yet, and read as on a card whose firmware is up.
 
+use std::sync::atomic::AtomicU32;
+
 use belfry_abi::regs::{Ip, Offset, mp};
 
 use crate::regs::{Block, Run, Storage};
@@ -30,6 +32,10 @@ impl Block for Mp0 {
 
     fn write(&self, at: Offset, value: u32) {
         self.0.write(at, value);
+    }
+
+    fn kept(&self) -> Vec<&AtomicU32> {
+        self.0.kept()
     }
 
     fn reset(&self) {

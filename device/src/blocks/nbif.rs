@@ -1,6 +1,7 @@
 //! Bus interface: the size of VRAM, the doorbell aperture, scratch registers of the firmware, and the windows' indices.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::nbio::{self, RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN};
 use belfry_abi::regs::{Ip, Offset, Register};
@@ -47,6 +48,10 @@ impl Block for Nbif {
         if at == RCC_DOORBELL_APER_EN::AT {
             self.doorbells.enable(RCC_DOORBELL_APER_EN::from_bits(value).bif_doorbell_aper_en());
         }
+    }
+
+    fn kept(&self) -> Vec<&AtomicU32> {
+        self.storage.kept()
     }
 
     fn reset(&self) {

@@ -1,6 +1,7 @@
 //! Interrupt handler: ring 0, and the table of the processes that VMIDs belong to.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::osssys::{self, IH_VMID_0_LUT};
 use belfry_abi::regs::{Ip, Offset, Register};
@@ -50,6 +51,10 @@ impl Block for Osssys {
         } else if !self.interrupts.write_register(at, value) {
             self.storage.write(at, value);
         }
+    }
+
+    fn kept(&self) -> Vec<&AtomicU32> {
+        self.storage.kept()
     }
 
     fn reset(&self) {

@@ -1,5 +1,7 @@
 //! The golden time stamp counter.
 
+use std::sync::atomic::AtomicU32;
+
 use belfry_abi::regs::smuio::{self, GOLDEN_TSC_COUNT_LOWER, GOLDEN_TSC_COUNT_UPPER};
 use belfry_abi::regs::{Ip, Offset, Register};
 
@@ -39,6 +41,10 @@ impl Block for Smuio {
 
     fn write(&self, at: Offset, value: u32) {
         self.storage.write(at, value);
+    }
+
+    fn kept(&self) -> Vec<&AtomicU32> {
+        self.storage.kept()
     }
 
     fn reset(&self) {

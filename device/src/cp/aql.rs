@@ -4,6 +4,8 @@
 //! have: until then a kernel may read its packet through the dispatch pointer, and the producer must not overwrite it.
 //! Dispatches without a barrier bit overlap, up to [`MAX_IN_FLIGHT`].
 
+mod save;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ use crate::chip::TmpRing;
 use crate::queue::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
+
+pub(crate) use save::SavedAql;
 
 /// Packets a queue may have started and not retired.
 pub const MAX_IN_FLIGHT: usize = 16;
@@ -50,7 +54,7 @@ pub struct AqlQueue {
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Deserialize, serde::Serialize)]
 enum Waiting {
     #[default]
     Nothing,

@@ -82,6 +82,9 @@ pub enum Cause {
     /// A wave failed.
     #[error("{0}")]
     Wave(WaveFailure),
+    /// Something before the device was saved, which the runtime and the driver have been told of.
+    #[error("{0}")]
+    Earlier(String),
 }
 
 /// What is wrong with a kernel object.
@@ -139,7 +142,7 @@ impl Cause {
     #[must_use]
     pub fn inactive_code(&self) -> Option<u64> {
         Some(match self {
-            Cause::Memory { .. } => return None,
+            Cause::Memory { .. } | Cause::Earlier(_) => return None,
             Cause::PacketType(_) => inactive::PACKET_FORMAT_INVALID,
             Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
                 inactive::VENDOR_PACKET_UNSUPPORTED
@@ -158,7 +161,7 @@ impl Cause {
     #[must_use]
     pub fn exception_code(&self) -> Option<u32> {
         Some(match self {
-            Cause::Memory { .. } | Cause::Wave(_) => return None,
+            Cause::Memory { .. } | Cause::Wave(_) | Cause::Earlier(_) => return None,
             Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
             Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
                 ec::QUEUE_PACKET_VENDOR_UNSUPPORTED

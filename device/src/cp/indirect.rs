@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::pm4::{self, Effect, Error, Port};
 use crate::regs::RegisterFile;
+use crate::save::{Broken, count};
 use crate::vm::{AddressSpace, Fault};
 
 /// Buffers that may be nested: an AQL packet's, and one below it.
@@ -27,7 +28,7 @@ pub(super) enum Step {
 }
 
 /// An indirect buffer being executed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Execution {
     /// Buffers entered, innermost last: next address, dwords left.
     stack: Vec<(u64, u32)>,
@@ -79,6 +80,11 @@ impl Execution {
             }
             _ => Err(Error::NotABuffer(header.bits())),
         }
+    }
+
+    /// Whether packets could have led to it.
+    pub(super) fn check(&self) -> Result<(), Broken> {
+        count("nested indirect buffers", self.stack.len(), self.stack.len() <= MAX_NESTING)
     }
 
     fn enter(&mut self, buffer: &IndirectBuffer) -> Result<(), Error> {

@@ -15,6 +15,7 @@ mod indirect;
 mod state;
 
 pub use crate::pm4::Error as Pm4Error;
+pub(crate) use aql::SavedAql;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, KernelError, QueueError};
@@ -25,7 +26,7 @@ use belfry_isa::trap::TrapHandler;
 use crate::queue::QueueIdentity;
 
 /// Registers of the HQD that an AQL queue runs from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub struct AqlConfig {
     /// Who the queue is in interrupts.
     pub identity: QueueIdentity,

@@ -1,5 +1,7 @@
 //! What a queue's packet processor shares with its dispatches in flight.
 
+mod save;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -15,6 +17,8 @@ use crate::queue::QueueIdentity;
 use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
 use crate::time::Clock;
 use crate::vm::AddressSpace;
+
+pub(super) use save::{SavedFailure, SavedInFlight};
 
 /// Shared state of one queue.
 pub(super) struct QueueState {

@@ -23,7 +23,7 @@ use crate::runner::{self, Runner, RunnerPorts};
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
-use crate::time;
+use crate::time::Clock;
 use crate::vm::{Contexts, FrameBuffer, WalkCounter};
 
 impl Gpu {
@@ -33,6 +33,21 @@ impl Gpu {
     ///
     /// A configuration out of range, regions of the wrong size, or threads that cannot be started.
     pub fn new(config: GpuConfig, resources: Resources) -> Result<Arc<Self>, Error> {
+        let clock = Clock::new(&config.time);
+        let gpu = Self::assemble(config, resources, clock)?;
+        gpu.place_tables();
+        gpu.start()
+    }
+
+    /// Starts the thread of a device that is put together.
+    pub(super) fn start(self) -> Result<Arc<Self>, Error> {
+        let thread = runner::spawn(&self.runner).map_err(Error::Thread)?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(Arc::new(self))
+    }
+
+    /// A device that goes by this clock, and does nothing yet.
+    pub(super) fn assemble(config: GpuConfig, resources: Resources, clock: Clock) -> Result<Self, Error> {
         config.validate().map_err(Error::Config)?;
         let actual = resources.vram.size() as u64;
         if actual != config.vram_size {
@@ -44,7 +59,6 @@ impl Gpu {
         let chip: Arc<dyn Chip> = config.chip.chip(config.cus).into();
         let generation = config.chip.generation;
         let counters = Arc::new(Counters::default());
-        let clock = time::Clock::new(&config.time);
         let wake = Arc::new(Wake::default());
         let control = Arc::new(SharedControl::default());
         config.time.wakes(&wake);
@@ -100,7 +114,7 @@ impl Gpu {
         };
         let waker = Arc::clone(&wake);
         let env = CpEnv {
-            clock,
+            clock: clock.clone(),
             interrupts: Arc::new(sources.clone()),
             shader: Arc::clone(&shader),
             wake: Arc::new(move || waker.wake()),
@@ -131,7 +145,8 @@ impl Gpu {
                 polls: config.poll_doorbells,
             },
         );
-        let gpu = Self {
+        Ok(Self {
+            clock,
             pci: Function::new(ConfigSpace::new(&*chip, &config), control),
             runner: Arc::new(runner),
             thread: Mutex::new(None),
@@ -148,11 +163,7 @@ impl Gpu {
             counters,
             walks,
             wake,
-        };
-        gpu.place_tables();
-        let thread = runner::spawn(&gpu.runner).map_err(Error::Thread)?;
-        *gpu.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        Ok(Arc::new(gpu))
+        })
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod assembly;
 mod bars;
+mod save;
+
+pub use save::{SavedGpu, SnapshotError};
 
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +25,7 @@ use crate::runner::Runner;
 use crate::shader::ShaderEngine;
 use crate::stats::{Counters, Stats, count};
 use crate::threads::Wake;
+use crate::time::Clock;
 use crate::trace::TraceEvent;
 use crate::vm::{Contexts, WalkCounter};
 
@@ -57,7 +61,7 @@ pub enum ResetKind {
 /// | state | accesses | queues | left by |
 /// | --- | --- | --- | --- |
 /// | running | answered | served | [`Gpu::pause`], [`Gpu::stop`] |
-/// | paused | answered | kept, not served | [`Gpu::resume`], [`Gpu::stop`] |
+/// | paused, or just restored | answered | kept, not served | [`Gpu::resume`], [`Gpu::stop`] |
 /// | stopped | answered | gone | nothing |
 ///
 /// A function that is not bus master (command register, bit 2) neither touches memory nor interrupts: its queues are
@@ -79,6 +83,7 @@ pub struct Gpu {
     pci: Function,
     runner: Arc<Runner>,
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
+    clock: Clock,
 }
 
 /// The live state of every part by name (`{:#x?}` is for reading), each as it is at one moment: waits for their locks, one
@@ -194,7 +199,7 @@ impl Gpu {
     pub fn unmodelled(&self) -> Vec<(String, u64, u64)> {
         let mut ranked = self.registers.unmodelled();
         let fields = self.counters.unmodelled_fields();
-        ranked.extend(fields.into_iter().map(|(name, count)| (name.to_owned(), 0, count)));
+        ranked.extend(fields.into_iter().map(|(name, count)| (name.into_owned(), 0, count)));
         ranked.sort_by(|a, b| (b.1 + b.2).cmp(&(a.1 + a.2)).then_with(|| a.0.cmp(&b.0)));
         ranked
     }
@@ -204,8 +209,9 @@ impl Gpu {
         self.runner.pause();
     }
 
-    /// Undoes [`Self::pause`].
+    /// Undoes [`Self::pause`], and lets a device go on that was [restored](Self::restore).
     pub fn resume(&self) {
+        self.runner.between_passes(|_| self.shader.release());
         self.runner.unpause();
     }
 
@@ -223,19 +229,17 @@ impl Gpu {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+/// The device on one thread, for fuzz targets, and for tests that stop at a certain turn: an input then does the same each
+/// time.
 impl Gpu {
     /// Ends the device's own thread; passes are left to the caller.
     fn serve_on_caller(&self) {
         self.runner.serve_on_caller();
         self.join();
     }
-}
 
-/// The device on one thread, for fuzz targets: an input then does the same each time.
-#[cfg(fuzzing)]
-impl Gpu {
-    /// Ends the device's threads: from now on, it works when [`Gpu::pass`] and [`Gpu::turn`] are called.
+    /// Ends the device's threads: from now on, it works when [`Gpu::pass`] and [`Gpu::turn`] are called. No wave runs yet: no
+    /// queue was mapped, or the device was restored and not resumed.
     pub fn work_on_caller(&self) {
         self.serve_on_caller();
         self.shader.work_on_caller();

@@ -30,6 +30,11 @@ impl Flags {
         before & bit != 0
     }
 
+    /// Whether a flag of the page at a byte offset is set.
+    pub(super) fn any(&self, page: u64) -> bool {
+        self.of_page(page).next().is_some()
+    }
+
     /// Doorbells of a page whose flags are set, lowest first.
     pub(super) fn of_page(&self, page: u64) -> impl Iterator<Item = u64> {
         let first = page / PAGE * (WORDS / 64);

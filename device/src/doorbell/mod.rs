@@ -18,6 +18,7 @@
 )]
 
 mod flags;
+mod save;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,6 +30,7 @@ use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
+pub(crate) use save::SavedDoorbells;
 pub(crate) use watch::DoorbellWatch;
 
 /// Who listens to a doorbell. [`Doorbells`] has the only note of it.
@@ -123,9 +125,15 @@ impl Doorbells {
         })
     }
 
-    /// Tells `listener` from now on; only the first one is taken.
+    /// Tells `listener` what is listened to from now on; only the first one is taken.
     pub(crate) fn set_listener(&self, listener: Arc<dyn DoorbellListener>) {
-        let _first = self.listener.set(listener);
+        if self.listener.set(listener).is_err() {
+            return;
+        }
+        // On a device that was restored, queues listen already.
+        for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
+            self.announced.of_page(page).for_each(|at| self.tell(at, true));
+        }
     }
 
     /// The value at a doorbell's number, which is in range.

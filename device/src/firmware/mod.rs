@@ -6,6 +6,7 @@
 mod kiq;
 mod mes;
 mod rings;
+mod save;
 mod scheduler;
 
 use std::sync::Arc;
@@ -19,10 +20,13 @@ use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::interrupt::Sources;
 use crate::queue::HqdBanks;
 use crate::regs::RegisterFile;
+use crate::save::Broken;
+use crate::shader::Restoring;
 use crate::stats::Counters;
 use crate::threads::Wake;
 use crate::trace::{TraceEvent, TraceSink};
-use crate::vm::Contexts;
+use crate::vm::{Contexts, SpaceList, Spaces};
+pub(crate) use save::SavedFirmware;
 use scheduler::MesScheduler;
 
 /// When there is something to do again.
@@ -63,6 +67,17 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
 
     /// Stops every queue and forgets everything.
     fn reset(&mut self);
+
+    /// Its state, while the shader engine is held.
+    fn save(&self, spaces: &mut SpaceList) -> SavedFirmware;
+
+    /// Takes over the state of another device's firmware, with its queues suspended.
+    fn restore(
+        &mut self,
+        saved: &SavedFirmware,
+        spaces: &Spaces,
+        restoring: &mut Restoring,
+    ) -> Result<(), Broken>;
 }
 
 /// The firmware of the chip.

@@ -2,6 +2,10 @@
 
 use super::Ports;
 use crate::queue::Ring;
+use crate::save::Broken;
+
+/// [`Running`] as plain values.
+pub(super) type SavedRunning = (Ring, u32, Option<u64>, bool);
 
 /// The ring of an active queue.
 #[derive(Debug)]
@@ -16,6 +20,16 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// The ring, its activation, the doorbell's value last looked at, and whether it is dead.
+    pub(super) fn save(&self) -> SavedRunning {
+        (self.ring.clone(), self.activation, self.seen, self.dead)
+    }
+
+    pub(super) fn restored((ring, activation, seen, dead): SavedRunning) -> Result<Self, Broken> {
+        ring.check()?;
+        Ok(Self { ring, activation, seen, dead })
+    }
+
     pub(super) fn new(ring: Ring, activation: u32) -> Self {
         Self { ring, activation, seen: None, dead: false }
     }

@@ -10,13 +10,15 @@ use zerocopy::IntoBytes;
 use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
 use super::mes::Mes;
 use super::rings::Running;
-use super::{FirmwareScheduler, Ports, Served, Turn};
+use super::{FirmwareScheduler, Ports, SavedFirmware, Served, Turn};
 use crate::chip::MesFrames;
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::{HqdId, Mqd, Ring, seed_doorbell};
-use crate::vm::AddressSpace;
+use crate::save::{Broken, check};
+use crate::shader::Restoring;
+use crate::vm::{AddressSpace, SpaceList, Spaces};
 
 /// Packets of a kernel ring executed before the other queues have their turn.
 const BATCH: usize = 64;
@@ -65,6 +67,28 @@ impl FirmwareScheduler for MesScheduler {
         self.mes.reset(&self.ports);
         self.rings.clear();
         self.queue_mask = 0;
+    }
+
+    fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
+        SavedFirmware {
+            rings: self.rings.iter().map(|(&id, running)| (id, running.save())).collect(),
+            queue_mask: self.queue_mask,
+            mes: self.mes.save(spaces),
+        }
+    }
+
+    fn restore(
+        &mut self,
+        saved: &SavedFirmware,
+        spaces: &Spaces,
+        restoring: &mut Restoring,
+    ) -> Result<(), Broken> {
+        for (id, running) in &saved.rings {
+            check("micro engine of a kernel's ring", id.me, [HqdId::KIQ, HqdId::MES].contains(id))?;
+            self.rings.insert(*id, Running::restored(running.clone())?);
+        }
+        self.queue_mask = saved.queue_mask;
+        self.mes.restore(&self.ports, &saved.mes, spaces, restoring)
     }
 }
 

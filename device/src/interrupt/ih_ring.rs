@@ -51,17 +51,17 @@ pub(super) enum Lost {
 
 /// Registers of ring 0.
 pub(super) struct IhRing {
-    cntl: IH_RB_CNTL,
-    base_lo: u32,
-    base_hi: u32,
-    rptr: u32,
-    wptr: u32,
-    overflow: bool,
-    wptr_addr_lo: u32,
-    wptr_addr_hi: u32,
-    doorbell: IH_DOORBELL_RPTR,
+    pub(super) cntl: IH_RB_CNTL,
+    pub(super) base_lo: u32,
+    pub(super) base_hi: u32,
+    pub(super) rptr: u32,
+    pub(super) wptr: u32,
+    pub(super) overflow: bool,
+    pub(super) wptr_addr_lo: u32,
+    pub(super) wptr_addr_hi: u32,
+    pub(super) doorbell: IH_DOORBELL_RPTR,
     /// The driver has been told everything or acknowledged since: the next entry interrupts.
-    armed: bool,
+    pub(super) armed: bool,
 }
 
 /// Where the ring is in its life, then its registers.
@@ -207,6 +207,11 @@ impl IhRing {
             self.armed = false;
         }
         again
+    }
+
+    /// Puts both pointers where they could be in some ring: its size may have changed since they were written.
+    pub(super) fn set_pointers(&mut self, rptr: u32, wptr: u32) {
+        [self.rptr, self.wptr] = [rptr, wptr].map(|pointer| pointer & ((4 << MAX_SIZE) - ENTRY_SIZE));
     }
 
     fn wrap(&self, pointer: u32) -> u32 {

@@ -4,6 +4,7 @@
 //! pointer (in the register and in memory), then the vector is raised: a driver that takes the interrupt finds the entry.
 
 mod ih_ring;
+mod save;
 mod sources;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::AddressSpace;
 use ih_ring::{IhRing, Lost, Pushed};
+pub(crate) use save::SavedInterrupts;
 pub(crate) use sources::Sources;
 
 /// Receiver of the device's interrupts: an irqfd, a vfio-user eventfd, a driver in the same process, a counter in a test.

@@ -13,6 +13,7 @@ mod access;
 mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
+mod save;
 
 /// What `quiescence.rs` is made of; under a model, of other parts.
 mod sync {
@@ -37,6 +38,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 pub(crate) use access::Block;
 pub(crate) use quiescence::{Inside, Quiescence};
+pub(crate) use save::SavedVram;
 
 /// Guest RAM: a map that the host may replace.
 pub type SystemMemory = GuestMemoryAtomic<GuestMemoryMmap>;

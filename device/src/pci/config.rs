@@ -108,6 +108,14 @@ impl ConfigSpace {
         effect
     }
 
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    pub(super) fn restore(&mut self, bytes: &[u8]) -> Result<(), usize> {
+        self.0.restore(bytes)
+    }
+
     /// Whether the function may read and write memory, and raise interrupts.
     pub(crate) fn bus_master(&self) -> bool {
         self.0.bus_master()

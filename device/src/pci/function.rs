@@ -95,12 +95,12 @@ impl Function {
         function
     }
 
-    fn lock(&self) -> MutexGuard<'_, ConfigSpace, rank::ConfigSpace> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ConfigSpace, rank::ConfigSpace> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says what the space lets the function do. Under its lock, so that what is said last is what was written last.
-    fn publish(&self, space: &ConfigSpace) -> Control {
+    pub(super) fn publish(&self, space: &ConfigSpace) -> Control {
         let now = Control::of(space);
         Control(self.control.0.swap(now.0, Ordering::SeqCst))
     }

@@ -7,7 +7,7 @@ const TABLE: u64 = MSIX_VECTORS as u64 * MSIX_ENTRY;
 
 /// Table and pending bits, at their offsets in BAR5.
 #[derive(Debug)]
-pub(crate) struct Msix(belfry_pci::Msix);
+pub(crate) struct Msix(pub(super) belfry_pci::Msix);
 
 impl Msix {
     /// After reset every vector is masked.

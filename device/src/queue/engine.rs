@@ -1,5 +1,6 @@
 //! What runs a queue: the seam between the firmware that maps queues and the engines that process their packets.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use crate::chip::QueuePlace;
 use crate::vm::AddressSpace;
 
 /// Which hardware queue something happened on, as interrupts report it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 pub struct QueueIdentity {
     /// Micro engine: 1 and 2 are compute.
     pub me: u8,
@@ -23,6 +24,7 @@ pub struct QueueIdentity {
     /// Process address space.
     pub pasid: u32,
     /// Doorbell, `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`.
+    #[serde(with = "crate::save::doorbell")]
     pub doorbell: DoorbellIndex,
 }
 
@@ -85,7 +87,9 @@ pub type EngineError = Box<dyn Error + Send + Sync>;
 /// | suspended | [`suspend`](Self::suspend) | stays where it is |
 /// | off the hardware | [`take_off`](Self::take_off) when suspended | leaves its slots to others |
 /// | stopped | [`stop`](Self::stop), an error | is gone |
-pub trait QueueEngine: Debug + Send {
+///
+/// Whoever makes engines also saves them, as what they are.
+pub trait QueueEngine: Any + Debug + Send {
     /// Starts what can be started and retires what has completed; only while the engine is running.
     fn service(&mut self) -> Progress<EngineError>;
 

@@ -26,7 +26,7 @@ pub(crate) const HQD_REGISTERS: u32 = REGISTERS as u32;
 
 const REGISTERS: usize = 64;
 /// Which hardware queue.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize)]
 pub(crate) struct HqdId {
     /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the MES.
     pub(crate) me: u8,
@@ -50,7 +50,7 @@ impl HqdId {
 /// The registers of one queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Hqd {
-    registers: [u32; REGISTERS],
+    pub(super) registers: [u32; REGISTERS],
     /// Counts activations, so that a queue that was stopped and started in between is seen to be another.
     pub(crate) activation: u32,
 }
@@ -206,11 +206,11 @@ impl Default for HqdBanks {
 }
 
 impl HqdBanks {
-    fn empty() -> Box<[Hqd]> {
+    pub(super) fn empty() -> Box<[Hqd]> {
         vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>, rank::HqdBanks> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>, rank::HqdBanks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

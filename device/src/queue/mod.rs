@@ -4,8 +4,10 @@ mod engine;
 mod hqd;
 mod mqd;
 mod ring;
+mod save;
 
 pub use engine::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
 pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId};
 pub(crate) use mqd::Mqd;
 pub(crate) use ring::{Ring, seed_doorbell};
+pub(crate) use save::SavedHqds;

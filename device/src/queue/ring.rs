@@ -8,16 +8,18 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::doorbell::Doorbells;
 use crate::guest_error::GuestError;
 use crate::queue::Hqd;
+use crate::save::{Broken, check};
 use crate::vm::{AddressSpace, Fault};
 
 /// Pointers and place of one ring.
-#[derive(Debug)]
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 pub(crate) struct Ring {
     base: u64,
     dwords: u64,
     rptr: u64,
     wptr: u64,
     rptr_report: u64,
+    #[serde(with = "crate::save::doorbell")]
     doorbell: DoorbellIndex,
 }
 
@@ -40,6 +42,12 @@ impl Ring {
             rptr_report: hqd.rptr_report_addr(),
             doorbell: hqd.doorbell(),
         })
+    }
+
+    /// Whether a queue's registers could describe it.
+    pub(crate) fn check(&self) -> Result<(), Broken> {
+        let possible = self.dwords.is_power_of_two() && (2..=1 << 31).contains(&self.dwords);
+        check("size of a kernel's ring", self.dwords, possible)
     }
 
     pub(crate) fn doorbell(&self) -> DoorbellIndex {

@@ -5,12 +5,13 @@
 //! one look. The bus interface's index/data pairs open windows onto other registers and onto VRAM. What no block claims
 //! reads what was last written, 0 at first, and its use is counted under its name.
 
+mod save;
 mod storage;
 mod unmodelled;
 mod windows;
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use belfry_abi::pci::{BAR_REGISTERS, REGISTER_BAR_SIZE};
 use belfry_abi::regs::{Ip, Offset};
@@ -20,6 +21,7 @@ use crate::guest_error::GuestError;
 use crate::io::{IoError, IoResult};
 use crate::memory::{Location, Memory};
 use crate::stats::{Counters, count};
+pub(crate) use save::SavedRegisters;
 pub(crate) use storage::{Storage, named};
 use unmodelled::Unmodelled;
 pub(crate) use windows::Windows;
@@ -56,6 +58,9 @@ pub(crate) trait Block: std::fmt::Debug + Send + Sync {
 
     /// Back to the values of power on.
     fn reset(&self);
+
+    /// The values that it keeps itself, which is all that a snapshot has of it.
+    fn kept(&self) -> Vec<&AtomicU32>;
 }
 
 /// A segment of a block, where the table leads to.

@@ -89,6 +89,11 @@ impl Storage {
         }
     }
 
+    /// Every value, in the order of the table.
+    pub(crate) fn kept(&self) -> Vec<&AtomicU32> {
+        self.values.iter().collect()
+    }
+
     /// Back to the values after reset.
     pub(crate) fn reset(&self) {
         for (value, register) in self.values.iter().zip(self.registers) {

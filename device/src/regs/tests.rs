@@ -1,6 +1,7 @@
 //! A register file over a chip and blocks of the tests' own.
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::{Access, Description, Register as _, gc, nbio};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
@@ -67,6 +68,10 @@ struct Core {
 const ARRAY: Offset = Offset { segment: 1, dword: 0x40 };
 
 impl Block for Core {
+    fn kept(&self) -> Vec<&AtomicU32> {
+        self.storage.kept()
+    }
+
     fn ip(&self) -> (Ip, u8) {
         (Ip::GC, self.instance)
     }

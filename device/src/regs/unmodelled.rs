@@ -1,11 +1,12 @@
 //! Registers that no block claims: they store, and every use is counted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::PoisonError;
 
 use crate::chip::Chip;
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::save::{Broken, check, count};
 use crate::stats::Counters;
 
 /// `MP1_FIRMWARE_FLAGS` in the system management network: bit 0, the SMU's firmware runs.
@@ -14,12 +15,15 @@ const MP1_FIRMWARE_FLAGS: u32 = 0x03b1_0024;
 const MAX_FAR: usize = 4096;
 
 /// One register.
-#[derive(Clone, Copy, Debug, Default)]
-struct Use {
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Use {
     value: u32,
     reads: u64,
     writes: u64,
 }
+
+/// What was used, near and far.
+pub(super) type SavedUses = [BTreeMap<u32, Use>; 2];
 
 type Uses = Mutex<HashMap<u32, Use>, rank::Unmodelled>;
 
@@ -107,6 +111,24 @@ impl Unmodelled {
             lock(&self.near).iter().map(|(&dword, used)| (name(dword), used.reads, used.writes)).collect();
         all.extend(lock(&self.far).iter().map(|(&byte, used)| (far_name(byte), used.reads, used.writes)));
         all
+    }
+
+    /// What was used, near and far, in the order of their places.
+    pub(super) fn save(&self) -> SavedUses {
+        [&self.near, &self.far].map(|uses| lock(uses).iter().map(|(&at, &used)| (at, used)).collect())
+    }
+
+    /// Takes over what was used on another device.
+    pub(super) fn restore(&self, saved: &SavedUses) -> Result<(), Broken> {
+        let [near, far] = saved;
+        count("far registers", far.len(), far.len() <= MAX_FAR)?;
+        for (&at, used) in near.iter().chain(far) {
+            check("register without a model", at, used.reads.max(used.writes) < u64::from(u32::MAX) << 16)?;
+        }
+        for (uses, saved) in [(&self.near, near), (&self.far, far)] {
+            *lock(uses) = saved.iter().map(|(&at, &used)| (at, used)).collect();
+        }
+        Ok(())
     }
 
     /// Every value is 0 again; the counts stay.

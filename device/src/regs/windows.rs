@@ -119,10 +119,13 @@ impl Windows {
         }
     }
 
+    /// The index registers, and where the flush is.
+    pub(super) fn kept(&self) -> [&AtomicU32; 5] {
+        [&self.mm_index, &self.mm_index_hi, &self.rsmu_index, &self.pcie_index, &self.memory_flush]
+    }
+
     pub(super) fn reset(&self) {
-        for register in
-            [&self.mm_index, &self.mm_index_hi, &self.rsmu_index, &self.pcie_index, &self.memory_flush]
-        {
+        for register in self.kept() {
             register.store(0, Ordering::Release);
         }
     }

@@ -5,7 +5,7 @@ const TURN: u64 = 512;
 const QUANTUM: u64 = 96;
 
 /// A stream of decisions (SplitMix64).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) struct Chance(u64);
 
 impl Chance {

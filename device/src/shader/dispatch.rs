@@ -1,5 +1,7 @@
 //! A dispatch in progress: which workgroups have begun, which are paused, how many are done.
 
+mod save;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +16,8 @@ use super::unclaimed::Unclaimed;
 use super::workgroup::Workgroup;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::show::Few;
+
+pub(super) use save::{Restored, SavedDispatch};
 
 /// Something to do once no lock and no slice of guest memory is held.
 pub type Announcement = Box<dyn FnOnce() + Send>;

@@ -1,5 +1,7 @@
 //! Worker threads and which dispatch each of them turns to next.
 
+mod on_caller;
+mod save;
 mod show;
 
 use std::collections::VecDeque;
@@ -22,6 +24,8 @@ use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::threads::patience;
 use crate::time::Clock;
 use crate::trace::TraceSink;
+
+pub(crate) use save::{Restoring, SavedQueue, SavedShader};
 
 /// Most waves of a dispatch whose first turn the submitting thread takes.
 const SMALL: u64 = 8;
@@ -71,7 +75,6 @@ pub struct ShaderEngine {
     /// What the thread that submits a small dispatch runs it on.
     submitter: Mutex<Worker, rank::Submitter>,
     /// The worker without a thread, see `turn`.
-    #[cfg(fuzzing)]
     caller: Mutex<Worker, rank::Submitter>,
 }
 
@@ -79,6 +82,8 @@ pub struct ShaderEngine {
 pub(super) struct Shared {
     state: Mutex<State, rank::Engine>,
     work: Condvar,
+    /// No worker has anything in hand.
+    quiet: Condvar,
     /// Changes when there may be work again.
     news: AtomicU64,
     /// Dispatches on the engine, some of which may be settled.
@@ -101,6 +106,10 @@ struct State {
     queues: VecDeque<Active>,
     /// Workers asleep.
     waiting: usize,
+    /// Workers that have something of a dispatch in hand: a turn, or what it leaves to be announced.
+    in_hand: usize,
+    /// Nobody gets anything in hand.
+    held: bool,
     /// The submitting thread takes a turn: it counts as one of the workers.
     submitter_runs: bool,
     /// Turns the first dispatch of a deterministic schedule has had.
@@ -134,6 +143,7 @@ impl ShaderEngine {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             work: Condvar::new(),
+            quiet: Condvar::new(),
             news: AtomicU64::new(0),
             dispatches: AtomicUsize::new(0),
             residency: Arc::new(Residency::new(config.topology, &config.chip.shader)),
@@ -147,15 +157,8 @@ impl ShaderEngine {
             trace: config.trace,
         });
         let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter));
-        #[cfg(fuzzing)]
         let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker));
-        let mut engine = ShaderEngine {
-            shared,
-            workers: Vec::new(),
-            submitter,
-            #[cfg(fuzzing)]
-            caller,
-        };
+        let mut engine = ShaderEngine { shared, workers: Vec::new(), submitter, caller };
         for index in 0..engine.shared.workers {
             let shared = Arc::clone(&engine.shared);
             let worker = std::thread::Builder::new()
@@ -284,32 +287,6 @@ impl ShaderEngine {
     }
 }
 
-/// The engine without threads.
-#[cfg(fuzzing)]
-impl ShaderEngine {
-    /// Ends the worker threads; nothing may have been submitted.
-    pub(crate) fn work_on_caller(&self) {
-        self.shared.lock().shutdown = true;
-        self.shared.news.fetch_add(1, Ordering::Release);
-        while !self.workers.iter().all(JoinHandle::is_finished) {
-            self.shared.work.notify_all();
-            std::thread::yield_now();
-        }
-    }
-
-    /// Takes a worker's next turn on the calling thread; whether there was one.
-    pub(crate) fn turn(&self) -> bool {
-        let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = self.shared.find(&mut self.shared.lock());
-        let Some(Task { dispatch, work }) = task else { return false };
-        let aftermath = worker.take(&dispatch, work);
-        drop(worker);
-        self.shared.end_task(dispatch.queue());
-        aftermath.announce(&dispatch);
-        true
-    }
-}
-
 impl Drop for ShaderEngine {
     fn drop(&mut self) {
         {
@@ -361,9 +338,13 @@ impl Shared {
         self.dispatches.load(Ordering::Relaxed) <= 1
     }
 
-    /// Waits for work; `None` at shutdown. The task's queue has begun a turn.
-    pub(super) fn next_task(&self) -> Option<Task> {
+    /// Waits for work; `None` at shutdown. The task's queue has begun a turn. Whoever `had` one before has it no longer.
+    pub(super) fn next_task(&self, had: bool) -> Option<Task> {
         let mut state = self.lock();
+        state.in_hand -= usize::from(had);
+        if state.held && state.in_hand == 0 {
+            self.quiet.notify_all();
+        }
         loop {
             // A short look-out before sleeping: waking a thread takes longer than most small dispatches.
             let news = self.news.load(Ordering::Acquire);
@@ -373,6 +354,7 @@ impl Shared {
             let task = self.find(&mut state);
             self.count(&state);
             if task.is_some() {
+                state.in_hand += 1;
                 return task;
             }
             drop(state);
@@ -397,11 +379,19 @@ impl Shared {
     /// turns of one, so that it does not depend on when the others came.
     fn find(&self, state: &mut State) -> Option<Task> {
         // With one worker nothing ever runs at the same time.
-        if state.submitter_runs && self.workers == 1 {
+        if state.held || (state.submitter_runs && self.workers == 1) {
             return None;
         }
         let stays = self.deterministic.is_some() && state.turns < TURNS_BEFORE_OTHERS;
-        state.turns = if stays { state.turns + 1 } else { 0 };
+        let task = self.find_staying(state, stays);
+        // Looks that find nothing leave no trace, or the schedule would depend on how often workers look.
+        if task.is_some() {
+            state.turns = if stays { state.turns + 1 } else { 0 };
+        }
+        task
+    }
+
+    fn find_staying(&self, state: &mut State, stays: bool) -> Option<Task> {
         for _ in 0..state.queues.len() {
             let mut active = state.queues.pop_front()?;
             if active.queue.is_stopping() {

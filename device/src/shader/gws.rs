@@ -2,6 +2,8 @@
 //!
 //! What the operations do: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
 
+mod save;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::PoisonError;
@@ -10,8 +12,10 @@ use belfry_isa::exec::{GwsOp, GwsRequest};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 
+pub(crate) use save::SavedGws;
+
 /// One resource.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 struct Resource {
     /// Waves a barrier still waits for, or what a semaphore has to give.
     counter: u32,
@@ -23,7 +27,7 @@ struct Resource {
 }
 
 /// What a wave waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Ticket {
     /// The resource's barrier to open once more than this often.
     Barrier(u8, u64),

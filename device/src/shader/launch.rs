@@ -1,5 +1,7 @@
 //! What the SPI puts into a wave's registers before its first instruction.
 
+mod save;
+
 use std::sync::Arc;
 
 use belfry_isa::inst::WaveSize;
@@ -29,7 +31,7 @@ pub(super) struct WaveSeat {
 /// One kernel launch: the grid and how its waves start.
 ///
 /// Sources: LLVM AMDGPUUsage, "Initial Kernel Execution State" (order of SGPRs, packed work-item IDs).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 pub struct Launch {
     /// Address of the first instruction.
     pub entry: u64,
@@ -55,7 +57,8 @@ pub struct Launch {
     pub workgroup: [u32; 3],
     /// Bytes of LDS of a workgroup.
     pub lds_size: u32,
-    /// Scratch memory, if the kernel uses any.
+    /// Scratch memory, if the kernel uses any; a snapshot has it with the queue.
+    #[serde(skip)]
     pub scratch: Option<Arc<ScratchPool>>,
     /// Bytes of scratch memory each lane may use.
     pub scratch_bytes_per_lane: u32,

@@ -31,9 +31,12 @@ mod workgroup;
 
 pub use dispatch::{Announcement, Notice, Owner, Runner};
 pub use engine::{Error, ShaderConfig, ShaderEngine};
+pub(crate) use engine::{Restoring, SavedQueue, SavedShader};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub use gws::Gws;
+pub(crate) use gws::SavedGws;
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};
 pub use queue::ShaderQueue;
+pub(crate) use scratch::SavedScratch;
 pub use scratch::ScratchPool;
 pub use stats::Statistics;

@@ -1,9 +1,13 @@
 //! Which SIMD a wave sits on: wave slots, vector registers and LDS of the modelled GPU, whose sizes the chip gives.
 
+mod save;
+
 use std::fmt;
 use std::ops::Range;
 
 use crate::chip::{MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
+
+pub(super) use save::SavedPlace;
 
 /// What a workgroup needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,5 +1,7 @@
 //! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
 
+mod save;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -14,6 +16,8 @@ use super::scratch::ScratchPool;
 use crate::chip::{ShaderRules, Topology};
 use crate::lock::{self, Condvar, Mutex, MutexGuard, rank};
 use crate::vm::AddressSpace;
+
+pub(super) use save::SavedSeat;
 
 /// Whether waves of a queue may run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

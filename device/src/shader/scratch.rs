@@ -1,9 +1,13 @@
 //! Scratch memory: which wave has which part of a queue's backing memory.
 
+mod save;
+
 use std::fmt;
 use std::sync::PoisonError;
 
 use crate::lock::{Mutex, rank};
+
+pub(crate) use save::SavedScratch;
 
 /// Scratch memory of a queue, divided into slots of one wave each.
 pub struct ScratchPool {

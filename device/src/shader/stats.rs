@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// What the engine has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct Statistics {
     /// Dispatches completed.
     pub dispatches: u64,
@@ -15,9 +15,11 @@ pub struct Statistics {
     pub waves: u64,
     /// Instructions executed by waves; waits, hints and nops do not count.
     pub wave_instructions: u64,
-    /// Regions of code decoded and lowered.
+    /// Regions of code decoded and lowered; a device that goes on from a snapshot lowers again.
+    #[serde(skip)]
     pub regions_lowered: u64,
     /// Regions a worker began to use that had been lowered before.
+    #[serde(skip)]
     pub regions_shared: u64,
 }
 
@@ -59,6 +61,20 @@ impl Counters {
         if local.regions_lowered | local.regions_shared > 0 {
             self.regions_lowered.fetch_add(local.regions_lowered, Ordering::Relaxed);
             self.regions_shared.fetch_add(local.regions_shared, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts on from there.
+    pub(super) fn restore(&self, from: Statistics) {
+        for (counter, value) in [
+            (&self.dispatches, from.dispatches),
+            (&self.workgroups, from.workgroups),
+            (&self.waves, from.waves),
+            (&self.wave_instructions, from.wave_instructions),
+            (&self.regions_lowered, from.regions_lowered),
+            (&self.regions_shared, from.regions_shared),
+        ] {
+            counter.store(value, Ordering::Relaxed);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Workgroups of a dispatch that no worker has begun.
 
+mod save;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::PoisonError;

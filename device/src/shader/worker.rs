@@ -87,7 +87,8 @@ impl Worker {
 
     /// Works until the engine shuts down.
     pub(super) fn run(mut self) {
-        while let Some(Task { dispatch, work }) = self.shared.next_task() {
+        let mut had = false;
+        while let Some(Task { dispatch, work }) = self.shared.next_task(std::mem::replace(&mut had, true)) {
             let aftermath = self.take(&dispatch, work);
             self.shared.end_task(dispatch.queue());
             aftermath.announce(&dispatch);

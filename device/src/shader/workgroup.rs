@@ -1,5 +1,6 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
+mod save;
 mod show;
 
 use belfry_isa::code_cache::CodeCache;
@@ -18,6 +19,8 @@ use super::stats::Local;
 use crate::chip::Generation;
 use crate::trace::{TraceSink, WaveId};
 
+pub(super) use save::SavedWorkgroup;
+
 /// Instructions a wave runs before the next wave of its workgroup gets a turn.
 pub(super) const WAVE_QUANTUM: u64 = 4096;
 /// What switching to a wave costs the budget, so that waves that only sleep use it up too.
@@ -28,7 +31,7 @@ const MSG_DEALLOC_VGPRS: u16 = 3;
 /// `s_trap` identifiers, LLVM `SIDefines.h` (`TrapID`).
 const TRAP_DEBUG: u8 = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 enum State {
     Ready,
     AtBarrier,

@@ -17,7 +17,7 @@ use crate::memory::Memory;
 pub(crate) const VMIDS: usize = 16;
 
 /// Page tables of a context, as its registers hold them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(crate) struct Tables {
     /// `GCVM_CONTEXTn_CNTL`.
     pub(crate) cntl: u32,
@@ -37,14 +37,14 @@ impl Tables {
 }
 
 /// What a shader's memory accesses go by in a context: `SH_MEM_BASES` and `SH_MEM_CONFIG`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(crate) struct ShaderMemory {
     pub(crate) bases: u32,
     pub(crate) config: u32,
 }
 
 /// Where VRAM lies in VMID 0: the `FB_LOCATION_BASE`, `FB_LOCATION_TOP` and `FB_OFFSET` registers, in 16 MiB.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(crate) struct FrameBuffer {
     pub(crate) base: u32,
     pub(crate) top: u32,
@@ -71,8 +71,8 @@ pub(crate) fn fault_page(fault: &Fault) -> u64 {
     fault.va >> 12 & 0xf_ffff_ffff
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Context {
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
+pub(super) struct Context {
     tables: Tables,
     /// Process of the VMID, as the interrupt handler's table has it; 0 for none.
     pasid: u16,
@@ -80,10 +80,10 @@ struct Context {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
-    contexts: [Context; VMIDS],
-    frame_buffer: FrameBuffer,
-    fault: FaultRecord,
+pub(super) struct State {
+    pub(super) contexts: [Context; VMIDS],
+    pub(super) frame_buffer: FrameBuffer,
+    pub(super) fault: FaultRecord,
 }
 
 impl State {
@@ -125,12 +125,12 @@ pub(crate) struct Contexts {
     state: Mutex<State, rank::Contexts>,
     /// Spaces made since their tables last changed. Taken after `state` where both are.
     spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS], rank::ContextSpaces>,
-    memory: Arc<Memory>,
-    walks: Arc<WalkCounter>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) walks: Arc<WalkCounter>,
     /// As the card's own firmware leaves it.
     frame_buffer: FrameBuffer,
     /// Format of the page tables' entries.
-    format: PteFormat,
+    pub(super) format: PteFormat,
 }
 
 /// The contexts that translate or belong to a process, by VMID.
@@ -159,16 +159,16 @@ impl Contexts {
         Self { state, spaces: RwLock::default(), memory, walks, frame_buffer, format }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The context's space, if it has been used since its tables last changed.
-    fn existing(&self, vmid: usize) -> Option<Arc<AddressSpace>> {
+    pub(super) fn existing(&self, vmid: usize) -> Option<Arc<AddressSpace>> {
         self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(vmid)?.clone()
     }
 
-    fn put(&self, vmid: usize, space: Option<Arc<AddressSpace>>) {
+    pub(super) fn put(&self, vmid: usize, space: Option<Arc<AddressSpace>>) {
         if let Some(slot) = self.spaces.write().unwrap_or_else(PoisonError::into_inner).get_mut(vmid) {
             *slot = space;
         }

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "promises the lifetime of the mappings it hands to the workers")]
 
 mod contexts;
+mod save;
 mod walk;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::chip::PteFormat;
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
+pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
 pub use walk::Translation;
 
 /// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "hands a doorbell page to the device that the test also writes itself")]
 
+mod continued;
 mod rings;
 
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub struct Driver {
     ih_rptr: u32,
     fence: u64,
     fences: AtomicU64,
+    /// The device has no threads: it works when it is waited for.
+    on_caller: bool,
 }
 
 pub const IH_ENTRIES: u32 = 64;
@@ -118,6 +121,7 @@ impl Driver {
             ih_rptr: 0,
             fence: 0,
             fences: AtomicU64::new(1),
+            on_caller: false,
         }
     }
 

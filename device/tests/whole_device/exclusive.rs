@@ -11,7 +11,7 @@ use belfry_device::trace::{TraceEvent, TraceSink};
 use crate::driver::{Driver, eventually};
 use crate::kernels::{Spinning, ready_to_spin_with};
 
-static GRIDSYNC: &[u8] = include_bytes!("../../../guest-runtime/kernels/gridsync.gfx1100.hsaco");
+pub static GRIDSYNC: &[u8] = include_bytes!("../../../guest-runtime/kernels/gridsync.gfx1100.hsaco");
 
 /// The first doorbell of exclusive queues; others have lower ones.
 const EXCLUSIVE: u32 = 0x1_0000;

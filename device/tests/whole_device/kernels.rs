@@ -18,7 +18,7 @@ static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx
 static PROBE: &[u8] = include_bytes!("../../../tests/kernels/probe.gfx1100.hsaco");
 
 /// Loads a code object into a process: address of a symbol.
-fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> u64 {
+pub fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> u64 {
     let file = object::File::parse(elf).unwrap();
     let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap();
     let (memory, va) = process.alloc(driver, end);
@@ -40,7 +40,13 @@ fn hidden(driver: &Driver, hidden: u64, grid: u32, workgroup: u16) {
     driver.put_ram(hidden + 64, &1u16);
 }
 
-fn dispatch(kernel: u64, kernarg: u64, grid: u32, workgroup: u16, completion: u64) -> KernelDispatchPacket {
+pub fn dispatch(
+    kernel: u64,
+    kernarg: u64,
+    grid: u32,
+    workgroup: u16,
+    completion: u64,
+) -> KernelDispatchPacket {
     let mut packet = KernelDispatchPacket::new_zeroed();
     packet.header = PacketHeader::new(PacketType::KERNEL_DISPATCH, true, 2, 2).bits();
     packet.setup = 1;
@@ -57,7 +63,7 @@ fn dispatch(kernel: u64, kernarg: u64, grid: u32, workgroup: u16, completion: u6
 }
 
 /// A signal with a mailbox: memory, address.
-fn signal(driver: &mut Driver, process: &mut Process, event: u32) -> (u64, u64) {
+pub fn signal(driver: &mut Driver, process: &mut Process, event: u32) -> (u64, u64) {
     let (memory, va) = process.alloc(driver, 4096);
     driver.set_ram_u64(memory, 1);
     driver.set_ram_u64(memory + 8, 1);
@@ -114,7 +120,7 @@ fn a_compiled_kernel_adds_vectors() {
 pub struct Spinning {
     process: Process,
     pub queue: UserQueue,
-    packet: KernelDispatchPacket,
+    pub packet: KernelDispatchPacket,
     pub stop: u64,
     started: u64,
     pub done: u64,
@@ -147,6 +153,11 @@ impl Spinning {
         done + 8
     }
 
+    /// Adds its queue once more.
+    pub fn add_again(&self, driver: &mut Driver) -> bool {
+        self.queue.add(driver, &self.process)
+    }
+
     /// Zeroed memory of its process, as the process sees it.
     pub fn words(&mut self, driver: &mut Driver) -> u64 {
         self.process.alloc(driver, 4096).1
@@ -176,7 +187,7 @@ pub fn ready_to_spin_with(driver: &mut Driver, pasid: u16, doorbell: u32, flags:
     Spinning { process, queue, packet, stop: words, started: words + 64, done: done + 8 }
 }
 
-fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+pub fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     let mut spin = ready_to_spin(driver, pasid, doorbell);
     spin.start(driver);
     spin

@@ -11,3 +11,4 @@ mod inspect;
 mod kernels;
 mod kiq;
 mod queues;
+mod save;

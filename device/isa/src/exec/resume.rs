@@ -11,7 +11,7 @@ use crate::registers::slot;
 use crate::wave::Wave;
 
 /// An instruction that faulted, and the lanes it has done.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PartlyDone {
     pc: u64,
     lanes: u64,

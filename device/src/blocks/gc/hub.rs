@@ -1,6 +1,7 @@
 //! GC hub: the registers of the VM contexts that the engines run in, and of the engines that invalidate translations.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::gc::{
     GCMC_VM_FB_LOCATION_BASE, GCMC_VM_FB_LOCATION_TOP, GCMC_VM_FB_OFFSET, GCVM_CONTEXT0_CNTL,
@@ -108,6 +109,11 @@ impl Hub {
             _ => return self.invalidation.write(at, value),
         }
         true
+    }
+
+    /// The values that are its own.
+    pub(super) fn kept(&self) -> Vec<&AtomicU32> {
+        self.invalidation.kept()
     }
 
     pub(super) fn reset(&self) {

@@ -3,6 +3,7 @@
 mod hub;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::gc::{
     self, CC_GC_SHADER_ARRAY_CONFIG, CP_HQD_ACTIVE, CP_HQD_DEQUEUE_REQUEST, CP_MES_GP3_LO,
@@ -140,6 +141,10 @@ impl Block for Gc {
                 }
             }
         }
+    }
+
+    fn kept(&self) -> Vec<&AtomicU32> {
+        [self.storage.kept(), self.hub.kept()].concat()
     }
 
     fn reset(&self) {

@@ -26,14 +26,14 @@ pub(super) enum Life {
 }
 
 /// The hardware queue that a queue is on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Slot {
     pub(super) id: HqdId,
     pub(super) since: Duration,
 }
 
 /// What a queue that is on no slot waits for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Wait {
     /// For a slot: it has work, as far as is known.
     Slot,
@@ -53,7 +53,7 @@ pub(super) enum Rest {
 }
 
 /// What the last service of a queue on a slot came to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Activity {
     /// There was nothing to do.
     Idle,

@@ -10,4 +10,4 @@ mod quanta;
 mod queue;
 mod slots;
 
-pub(crate) use slots::Mes;
+pub(crate) use slots::{Mes, SavedMes};

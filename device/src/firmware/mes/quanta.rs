@@ -8,7 +8,7 @@ use belfry_abi::mes::{AMD_PRIORITY_NUM_LEVELS, AddQueue};
 const MAX: u64 = 10_000_000;
 
 /// What a driver asked for a queue; quanta in units of 100 ns, 0 for none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Asked {
     gang: u64,
     process: u64,
@@ -26,7 +26,7 @@ impl Asked {
 }
 
 /// Quanta of the priority levels, for queues that ask for none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Deserialize, serde::Serialize)]
 pub(super) struct Quanta {
     levels: [u64; AMD_PRIORITY_NUM_LEVELS],
 }

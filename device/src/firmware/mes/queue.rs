@@ -1,5 +1,7 @@
 //! One user queue as the MES knows it, on a hardware slot or waiting for one.
 
+mod save;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use crate::queue::{BlockedOn, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdent
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
+
+pub(super) use save::{SavedKept, SavedQueue, With};
 
 /// What becomes of a queue's waves when it is removed while they run.
 ///

@@ -6,6 +6,8 @@
 //! slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose quantum is
 //! over goes behind the queues that wait.
 
+mod save;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,8 @@ use crate::stats::count;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, Tables};
 
+pub(crate) use save::SavedMes;
+
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
 /// Removed queues whose waves are kept at most; the oldest are dropped, as if their memory had been lost.
@@ -33,7 +37,7 @@ const MAX_SAVED: usize = 16;
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 /// What SET_HW_RSRC gave.
-#[derive(Debug)]
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct Hardware {
     vmids: u32,
     slots: Vec<HqdId>,

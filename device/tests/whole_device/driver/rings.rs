@@ -13,7 +13,7 @@ use belfry_device::chip::gfx1100::dword;
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use super::{Driver, eventually};
+use super::Driver;
 
 /// A ring in guest memory, seen through the GART.
 #[derive(Clone, Copy, Default)]
@@ -119,7 +119,7 @@ impl Driver {
     pub fn kiq_test(&mut self) {
         self.write(dword::<gc::SCRATCH_REG0>(), 0xcafe_dead);
         self.kiq(&[3 << 30 | 3 << 16 | 0x37 << 8, 1 << 16, dword::<gc::SCRATCH_REG0>(), 0, 0xdead_beef]);
-        eventually("the KIQ ring test", || self.read(dword::<gc::SCRATCH_REG0>()) == 0xdead_beef);
+        self.wait("the KIQ ring test", || self.read(dword::<gc::SCRATCH_REG0>()) == 0xdead_beef);
     }
 
     /// Puts a frame on the MES ring as it is.
@@ -163,7 +163,7 @@ impl Driver {
         query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
         query.api_status = status;
         self.mes_bytes(query.as_bytes().try_into().unwrap());
-        eventually("the answer to QUERY_SCHEDULER_STATUS", || {
+        self.wait("the answer to QUERY_SCHEDULER_STATUS", || {
             self.ram_u64(fence) == status.api_completion_fence_value.get()
         });
     }

@@ -1,0 +1,246 @@
+//! A wave as plain values: what a snapshot of a device keeps of it, and how it goes on from there.
+//!
+//! Lowered code is not part of it: a wave is at an address, and the code there is lowered again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exec::resume::PartlyDone;
+use crate::inst::{Arch, WaveSize};
+use crate::registers::slot;
+use crate::trap::TrapHandler;
+use crate::wave::{Wave, WaveInit};
+
+/// Scalar registers of a wave that are state: the others are constants and what instructions refresh.
+const SCALARS: usize = slot::EXEC + 2;
+/// Bytes of a row of 32 lanes.
+const ROW: usize = 32 * 4;
+
+/// A wave between two instructions.
+///
+/// Versions of the program may differ in it: whoever stores it says of which version it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedWave {
+    size: WaveSize,
+    vgpr_count: u16,
+    /// With those that its halves share.
+    registers: u16,
+    /// Rows of 32 lanes in little-endian words, in the order of the registers, two rows for each of a wave64.
+    #[serde(with = "serde_bytes")]
+    vgprs: Vec<u8>,
+    sgprs: Vec<u32>,
+    scc: bool,
+    mode: u32,
+    pc: u64,
+    scratch_base: u64,
+    scratch_size: u32,
+    hw_id: [u32; 2],
+    status: u32,
+    trapsts: u32,
+    raised: u32,
+    watched: bool,
+    handler: TrapHandler,
+    doorbell: u32,
+    saved_exec: [u32; 2],
+    writing: u64,
+    done: u64,
+    partly_done: [PartlyDone; 2],
+    looked: bool,
+    instructions: u64,
+}
+
+/// Why a saved wave is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// More vector registers than the architecture has, or fewer in all than of its own.
+    #[error("a wave cannot have {own} vector registers of its own and {all} in all")]
+    Vgprs {
+        /// Its own.
+        own: u16,
+        /// With those that its halves share.
+        all: u16,
+    },
+    /// The contents of the registers are not as many as the registers.
+    #[error("{found} bytes of {what} registers where the wave has {expected}")]
+    Contents {
+        /// Kind of register.
+        what: &'static str,
+        /// Bytes found.
+        found: usize,
+        /// Bytes of the registers.
+        expected: usize,
+    },
+}
+
+impl SavedWave {
+    /// Lanes.
+    #[must_use]
+    pub fn size(&self) -> WaveSize {
+        self.size
+    }
+
+    /// Vector registers that it can name.
+    #[must_use]
+    pub fn registers(&self) -> u16 {
+        self.registers
+    }
+}
+
+impl Wave {
+    /// The wave as plain values.
+    #[must_use]
+    pub fn save(&self) -> SavedWave {
+        let rows = u32::from(self.registers) * self.halves;
+        let chunks = (0..rows).flat_map(|row| self.v.row(row));
+        SavedWave {
+            size: if self.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
+            vgpr_count: self.vgpr_count,
+            registers: self.registers,
+            vgprs: chunks.flat_map(|chunk| chunk.0).flat_map(u32::to_le_bytes).collect(),
+            sgprs: self.s[..SCALARS].to_vec(),
+            scc: self.scc(),
+            mode: self.mode,
+            pc: self.pc,
+            scratch_base: self.scratch_base,
+            scratch_size: self.scratch_size,
+            hw_id: self.hw_id,
+            status: self.status,
+            trapsts: self.trapsts,
+            raised: self.raised,
+            watched: self.watched,
+            handler: self.handler,
+            doorbell: self.doorbell,
+            saved_exec: self.saved_exec,
+            writing: self.writing,
+            done: self.done,
+            partly_done: self.partly_done,
+            looked: self.looked,
+            instructions: self.instructions,
+        }
+    }
+
+    /// A wave that goes on where `saved` was.
+    ///
+    /// # Errors
+    ///
+    /// Registers that `arch` does not have, or contents of other registers than it says. Any other value is one that a
+    /// program could have brought about.
+    pub fn restore(arch: Arch, saved: &SavedWave) -> Result<Self, Error> {
+        let file = arch.registers();
+        let (own, all) = (saved.vgpr_count, saved.registers);
+        let shares = saved.size == WaveSize::Wave64;
+        if all > file.vgprs || own > all || (own != all && !shares) {
+            return Err(Error::Vgprs { own, all });
+        }
+        let mut wave = Wave::new(&WaveInit {
+            arch,
+            wave_size: saved.size,
+            vgpr_count: own,
+            shared_vgprs: all - own,
+            ..WaveInit::default()
+        });
+        let contents = |what, found, expected| match found == expected {
+            true => Ok(()),
+            false => Err(Error::Contents { what, found, expected }),
+        };
+        let rows = usize::from(all) * wave.halves as usize;
+        contents("vector", saved.vgprs.len(), rows * ROW)?;
+        contents("scalar", saved.sgprs.len() * 4, SCALARS * 4)?;
+        for (row, bytes) in (0..).zip(saved.vgprs.chunks_exact(ROW)) {
+            for (lane, word) in (0..).zip(bytes.as_chunks::<4>().0) {
+                wave.v.set_lane(row, lane, u32::from_le_bytes(*word));
+            }
+        }
+        wave.s[..SCALARS].copy_from_slice(&saved.sgprs);
+        wave.set_scc(saved.scc);
+        wave.mode = saved.mode;
+        wave.pc = saved.pc;
+        wave.scratch_base = saved.scratch_base;
+        wave.scratch_size = saved.scratch_size;
+        wave.hw_id = saved.hw_id;
+        wave.status = saved.status;
+        wave.trapsts = saved.trapsts;
+        wave.raised = saved.raised;
+        wave.watched = saved.watched;
+        wave.handler = saved.handler;
+        wave.doorbell = saved.doorbell;
+        wave.saved_exec = saved.saved_exec;
+        wave.writing = saved.writing;
+        wave.done = saved.done;
+        wave.partly_done = saved.partly_done;
+        wave.looked = saved.looked;
+        wave.instructions = saved.instructions;
+        Ok(wave)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trap::TrapCause;
+
+    fn wave(size: WaveSize, vgpr_count: u16, shared_vgprs: u16) -> Wave {
+        let init = WaveInit { wave_size: size, vgpr_count, shared_vgprs, ..WaveInit::default() };
+        let mut wave = Wave::new(&WaveInit {
+            pc: 0x1234_5678_9000,
+            exec: 0xdead_beef_0bad_cafe,
+            sgprs: &[1, 2, 3],
+            ttmps: [7; 16],
+            scratch_base: 0x5000,
+            scratch_size_per_lane: 64,
+            hw_id1: 3,
+            hw_id2: 4,
+            trap: Some(TrapHandler { tba: 0x100, tma: 0x200 }),
+            doorbell: 9,
+            in_workgroup: true,
+            ..init
+        });
+        for register in 0..vgpr_count + shared_vgprs {
+            for lane in 0..wave.lanes() {
+                wave.set_vgpr(register as u8, lane, u32::from(register) << 8 | lane);
+            }
+        }
+        wave.set_scc(true);
+        wave.instructions = 77;
+        wave.partly_done[0] = PartlyDone::default();
+        wave
+    }
+
+    #[test]
+    fn wave_goes_through_bytes_and_back_unchanged() {
+        for (size, own, shared) in
+            [(WaveSize::Wave32, 256, 0), (WaveSize::Wave64, 24, 16), (WaveSize::Wave64, 256, 0)]
+        {
+            let mut original = wave(size, own, shared);
+            assert!(original.enter_trap(TrapCause::Host(3)));
+            let saved = original.save();
+            let bytes = postcard::to_allocvec(&saved).expect("plain values");
+            let read: SavedWave = postcard::from_bytes(&bytes).expect("the same values");
+            let restored = Wave::restore(Arch::Gfx1100, &read).expect("a wave");
+            assert_eq!(restored.save(), saved);
+            assert_eq!((restored.pc(), restored.exec(), restored.scc()), (0x100, original.exec(), true));
+            assert_eq!((restored.trapsts(), restored.is_privileged()), (1 << 16, true));
+            for lane in 0..restored.lanes() {
+                assert_eq!(restored.vgpr((own - 1) as u8, lane), original.vgpr((own - 1) as u8, lane));
+            }
+            assert_eq!(restored.s, original.s, "constants are there again");
+        }
+    }
+
+    #[test]
+    fn registers_that_no_wave_has_are_refused() {
+        let good = wave(WaveSize::Wave32, 8, 0).save();
+        let refused = |change: fn(&mut SavedWave)| {
+            let mut saved = good.clone();
+            change(&mut saved);
+            Wave::restore(Arch::Gfx1100, &saved).expect_err("no wave")
+        };
+        let vgprs = |own, all| Error::Vgprs { own, all };
+        assert_eq!(refused(|saved| saved.registers = 257), vgprs(8, 257));
+        assert_eq!(refused(|saved| saved.registers = 7), vgprs(8, 7));
+        assert_eq!(refused(|saved| saved.registers = 9), vgprs(8, 9), "halves that a wave32 does not have");
+        let contents = |what, found, expected| Error::Contents { what, found, expected };
+        assert_eq!(refused(|saved| saved.vgprs.truncate(1023)), contents("vector", 1023, 1024));
+        assert_eq!(refused(|saved| saved.size = WaveSize::Wave64), contents("vector", 1024, 2048));
+        assert_eq!(refused(|saved| saved.sgprs.truncate(127)), contents("scalar", 127 * 4, 128 * 4));
+    }
+}

@@ -1,0 +1,68 @@
+//! Dispatches in flight, and the failure of a queue, as plain values.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{InFlight, QueueState};
+use crate::cp::error::{Cause, QueueError};
+
+/// A dispatch between its launch and its retirement.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(in crate::cp) struct SavedInFlight {
+    index: u64,
+    packet: [u32; 16],
+    start: Option<u64>,
+    inactive_signal: u64,
+    done: bool,
+}
+
+/// Packet and reason of a failure that the queue has not stopped for yet.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(in crate::cp) struct SavedFailure(u64, String);
+
+impl QueueState {
+    /// The failure that a dispatch has left behind.
+    pub(in crate::cp) fn save_failure(&self) -> Option<SavedFailure> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().map(|error| SavedFailure(error.packet, error.cause.to_string()))
+    }
+
+    /// Leaves a failure behind.
+    pub(in crate::cp) fn restore_failure(&self, saved: Option<&SavedFailure>) {
+        let failure = saved.map(|SavedFailure(packet, why)| QueueError {
+            packet: *packet,
+            cause: Cause::Earlier(why.clone()),
+        });
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+}
+
+impl InFlight {
+    pub(in crate::cp) fn save(&self) -> SavedInFlight {
+        SavedInFlight {
+            index: self.index,
+            packet: zerocopy::transmute!(self.packet),
+            start: self.start,
+            inactive_signal: self.inactive_signal,
+            done: self.is_done(),
+        }
+    }
+
+    pub(in crate::cp) fn restored(state: &Arc<QueueState>, saved: SavedInFlight) -> Self {
+        let SavedInFlight { index, packet, start, inactive_signal, done } = saved;
+        let (state, packet) = (Arc::clone(state), zerocopy::transmute!(packet));
+        Self { state, index, packet, start, inactive_signal, done: AtomicBool::new(done) }
+    }
+
+    /// Index of its packet.
+    pub(in crate::cp) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Whether it is of this packet, and not complete.
+    pub(in crate::cp) fn is_of(&self, packet: u64) -> bool {
+        self.index == packet && !self.done.load(Ordering::Acquire)
+    }
+}

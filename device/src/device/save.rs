@@ -1,0 +1,279 @@
+//! A whole device as one value, and as bytes: a snapshot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gpu, Resources};
+use crate::chip::{self, Model};
+use crate::config::{ConfigError, GpuConfig, MsixTable};
+use crate::doorbell::SavedDoorbells;
+use crate::error::Error;
+use crate::firmware::{FirmwareScheduler, SavedFirmware};
+use crate::interrupt::SavedInterrupts;
+use crate::memory::SavedVram;
+use crate::pci::SavedFunction;
+use crate::queue::SavedHqds;
+use crate::regs::SavedRegisters;
+use crate::save::{Broken, counter};
+use crate::shader::{Restoring, SavedShader};
+use crate::stats::SavedCounters;
+use crate::time::Clock;
+use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
+
+/// What the bytes of every snapshot begin with, and the version behind it.
+const MAGIC: [u8; 8] = *b"belfryGP";
+/// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
+const VERSION: u32 = 1;
+
+/// Why a device cannot be saved or restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// A device that is [stopped](Gpu::stop) has nothing to save.
+    #[error("the device is stopped: save it before that")]
+    Stopped,
+    /// The bytes begin as no snapshot does.
+    #[error("these bytes are no snapshot of a device")]
+    Magic,
+    /// The bytes are of another version of the format.
+    #[error(
+        "the snapshot has version {found}, this program reads {VERSION}: restore it with the program that wrote it"
+    )]
+    Version {
+        /// Version of the snapshot.
+        found: u32,
+    },
+    /// The bytes end too early, or hold what the format does not.
+    #[error("the snapshot cannot be read: {0}")]
+    Encoding(#[source] postcard::Error),
+    /// There is something behind the end.
+    #[error("the snapshot ends {0} bytes before its bytes do")]
+    Trailing(usize),
+    /// A chip that this program does not have.
+    #[error("{0}")]
+    Chip(#[source] chip::UnknownChip),
+    /// The configuration in the snapshot is out of range.
+    #[error("the snapshot is of a device that cannot be: {0}")]
+    Config(#[source] ConfigError),
+    /// The configuration is of another device than the one that was saved.
+    #[error("{field} is {given}, but was {saved} when the device was saved: configure it the same")]
+    Differs {
+        /// Field of [`GpuConfig`].
+        field: &'static str,
+        /// Its value in the snapshot.
+        saved: String,
+        /// Its value in the configuration.
+        given: String,
+    },
+    /// A value that no device has.
+    #[error("{0}")]
+    Broken(#[from] Broken),
+    /// The device cannot be made.
+    #[error("{0}")]
+    Device(#[from] Error),
+}
+
+type Result<T, E = SnapshotError> = std::result::Result<T, E>;
+
+/// What a guest can tell of a device's configuration.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct SavedConfig {
+    chip: String,
+    cus: u32,
+    vram_size: u64,
+    deterministic: Option<u64>,
+    interrupt_pin: bool,
+    /// The device answers accesses to the MSI-X table.
+    msix_table: bool,
+    poll_doorbells: bool,
+    quantum: Duration,
+}
+
+/// A device between two turns: everything that it needs to go on elsewhere, but for the guest's memory.
+///
+/// [`Gpu::save`] makes it and [`Gpu::restore`] takes it. Its bytes may come from anywhere: what no device could have
+/// written is refused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct SavedGpu {
+    config: SavedConfig,
+    /// Age of the device.
+    now: Duration,
+    vram: SavedVram,
+    roots: Vec<SavedRoot>,
+    contexts: SavedContexts,
+    hqds: SavedHqds,
+    registers: SavedRegisters,
+    doorbells: SavedDoorbells,
+    function: SavedFunction,
+    interrupts: SavedInterrupts,
+    firmware: SavedFirmware,
+    shader: SavedShader,
+    counters: SavedCounters,
+}
+
+impl SavedConfig {
+    fn of(config: &GpuConfig) -> Self {
+        Self {
+            chip: config.chip.name.to_owned(),
+            cus: config.cus,
+            vram_size: config.vram_size,
+            deterministic: config.deterministic,
+            interrupt_pin: config.interrupt_pin,
+            msix_table: config.msix_table == MsixTable::Device,
+            poll_doorbells: config.poll_doorbells,
+            quantum: config.quantum,
+        }
+    }
+
+    /// What of it a configuration must have too: name, value here and there.
+    fn differences(&self, other: &Self) -> Result<()> {
+        let seed = |seed: Option<u64>| seed.map_or("none".to_owned(), |seed| seed.to_string());
+        for (field, saved, given) in [
+            ("chip", self.chip.clone(), other.chip.clone()),
+            ("cus", self.cus.to_string(), other.cus.to_string()),
+            ("vram_size", self.vram_size.to_string(), other.vram_size.to_string()),
+            ("deterministic", seed(self.deterministic), seed(other.deterministic)),
+            ("interrupt_pin", self.interrupt_pin.to_string(), other.interrupt_pin.to_string()),
+        ] {
+            if saved != given {
+                return Err(SnapshotError::Differs { field, saved, given });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SavedGpu {
+    /// The configuration that the device had, with the host's part (workers, traces, time) as by default.
+    #[must_use]
+    pub fn config(&self) -> GpuConfig {
+        let saved = &self.config;
+        GpuConfig {
+            // A chip that there is not was refused when the bytes were read.
+            chip: Model::named(&saved.chip).unwrap_or(chip::DEFAULT),
+            cus: saved.cus,
+            vram_size: saved.vram_size,
+            deterministic: saved.deterministic,
+            interrupt_pin: saved.interrupt_pin,
+            msix_table: if saved.msix_table { MsixTable::Device } else { MsixTable::Host },
+            poll_doorbells: saved.poll_doorbells,
+            quantum: saved.quantum,
+            ..GpuConfig::default()
+        }
+    }
+
+    /// Waves that have begun and not ended.
+    #[must_use]
+    pub fn waves(&self) -> usize {
+        self.firmware.waves()
+    }
+
+    /// The snapshot as bytes, for this version of the program.
+    ///
+    /// # Errors
+    ///
+    /// None for what [`Gpu::save`] has made.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let head = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        postcard::to_extend(self, head).map_err(SnapshotError::Encoding)
+    }
+
+    /// A snapshot out of bytes that may come from anywhere. Takes memory in proportion to them.
+    ///
+    /// # Errors
+    ///
+    /// Bytes of something else, of another version, of a chip or a configuration that there is not, too few or too many
+    /// of them. What is wrong with single values is found by [`Gpu::restore`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(SnapshotError::Magic)?;
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or(SnapshotError::Magic)?;
+        let found = u32::from_le_bytes(*version);
+        if found != VERSION {
+            return Err(SnapshotError::Version { found });
+        }
+        let (saved, rest): (Self, _) = postcard::take_from_bytes(rest).map_err(SnapshotError::Encoding)?;
+        if !rest.is_empty() {
+            return Err(SnapshotError::Trailing(rest.len()));
+        }
+        Model::named(&saved.config.chip).map_err(SnapshotError::Chip)?;
+        saved.config().validate().map_err(SnapshotError::Config)?;
+        Ok(saved)
+    }
+}
+
+impl Gpu {
+    /// Saves the device: stops it between two turns, copies everything, and lets it go on.
+    ///
+    /// Nobody accesses the device meanwhile, and the guest's processors are stopped: their memory belongs to the snapshot,
+    /// and the host has to keep it. The same program, restored, does the same as if it had not been saved; with a
+    /// [deterministic](GpuConfig::deterministic) schedule, bit for bit.
+    ///
+    /// # Errors
+    ///
+    /// The device is stopped.
+    pub fn save(&self) -> Result<SavedGpu> {
+        let save = |firmware: &mut dyn FirmwareScheduler| {
+            let _held = self.shader.hold();
+            let mut spaces = SpaceList::default();
+            let (contexts, firmware) = (self.contexts.save(&mut spaces), firmware.save(&mut spaces));
+            SavedGpu {
+                config: SavedConfig::of(&self.config),
+                now: self.clock.now(),
+                vram: self.memory.save(),
+                roots: spaces.roots(),
+                contexts,
+                hqds: self.hqds.save(),
+                registers: self.registers.save(),
+                doorbells: self.doorbells.save(),
+                function: self.pci.save(),
+                interrupts: self.interrupts.save(),
+                firmware,
+                shader: self.shader.save(),
+                counters: self.counters.save(),
+            }
+        };
+        self.runner.between_passes(save).ok_or(SnapshotError::Stopped)
+    }
+
+    /// Makes a device that goes on where another one was saved, when [`Gpu::resume`] is called.
+    ///
+    /// `config` is [`SavedGpu::config`] with whatever the host chooses. The guest's memory has to be as it was; VRAM and
+    /// doorbells are overwritten. The clock goes on from the age of the saved device, an interrupt pin that was asserted
+    /// is asserted at once, and [`Gpu::set_doorbell_listener`] tells of the doorbells that are listened to. Page walks and
+    /// the passes of the device's thread are counted anew: they depend on what is cached, and on the host.
+    ///
+    /// # Errors
+    ///
+    /// A configuration of another device, resources of the wrong size, threads that cannot be started, or a value that no
+    /// device has.
+    pub fn restore(saved: &SavedGpu, config: GpuConfig, resources: Resources) -> Result<Arc<Self>> {
+        saved.config.differences(&SavedConfig::of(&config))?;
+        counter("age of the device", saved.now.as_secs())?;
+        let clock = Clock::at(&config.time, saved.now);
+        let gpu = Self::assemble(config, resources, clock)?;
+        gpu.runner.pause();
+        gpu.take_over(saved)?;
+        Ok(gpu.start()?)
+    }
+
+    fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
+        self.memory.restore(&saved.vram)?;
+        let spaces = Spaces::restored(&self.contexts, &saved.roots)?;
+        self.contexts.restore(&saved.contexts, &spaces)?;
+        self.hqds.restore(&saved.hqds)?;
+        self.registers.restore(&saved.registers)?;
+        self.doorbells.restore(&saved.doorbells)?;
+        self.pci.restore(&saved.function)?;
+        self.interrupts.restore(&saved.interrupts)?;
+        let mut restoring = Restoring::default();
+        let restore = |firmware: &mut dyn FirmwareScheduler| {
+            firmware.restore(&saved.firmware, &spaces, &mut restoring)?;
+            self.shader.restore(&saved.shader, restoring)
+        };
+        let served = self.runner.between_passes(restore);
+        served.unwrap_or(Err(Broken { field: "state of the device", value: 0 }))?;
+        self.counters.restore(&saved.counters)
+    }
+}

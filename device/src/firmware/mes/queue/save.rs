@@ -1,0 +1,184 @@
+//! User queues as plain values, with the work that they have in progress.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use belfry_abi::doorbell::DoorbellIndex;
+use belfry_isa::trap::TrapHandler;
+use serde::{Deserialize, Serialize};
+
+use super::{Activity, Asked, Life, Queue, Rest, Saved, Slot, Wait};
+use crate::cp::{AqlQueue, SavedAql};
+use crate::firmware::Ports;
+use crate::queue::QueueEngine;
+use crate::save::{Broken, check, counter};
+use crate::shader::{Gws, Restoring, SavedGws};
+use crate::vm::{SpaceList, Spaces};
+
+/// A queue between ADD_QUEUE and REMOVE_QUEUE.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(in crate::firmware::mes) struct SavedQueue {
+    #[serde(with = "crate::save::doorbell")]
+    doorbell: DoorbellIndex,
+    process: u64,
+    gang: u64,
+    mqd: u64,
+    wptr: u64,
+    trap: Option<TrapHandler>,
+    exclusive: bool,
+    gws: SavedGws,
+    asked: Asked,
+    turn: u64,
+    life: SavedLife,
+}
+
+/// Where a queue is, and what it has there.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+enum SavedLife {
+    Waiting(Wait, u64),
+    Off(Wait, SavedAql),
+    Mapped(Slot, SavedAql, Activity),
+    Failed(Option<Slot>, u64),
+}
+
+/// The waves of a queue that was removed while they ran.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(in crate::firmware::mes) struct SavedKept {
+    token: u64,
+    process: u64,
+    pasid: u16,
+    base: u64,
+    gws: SavedGws,
+    engine: SavedAql,
+}
+
+impl SavedQueue {
+    /// Waves in progress.
+    pub(in crate::firmware::mes) fn waves(&self) -> usize {
+        match &self.life {
+            SavedLife::Off(_, engine) | SavedLife::Mapped(_, engine, _) => engine.waves(),
+            SavedLife::Waiting(..) | SavedLife::Failed(..) => 0,
+        }
+    }
+}
+
+impl SavedKept {
+    /// Waves in progress.
+    pub(in crate::firmware::mes) fn waves(&self) -> usize {
+        self.engine.waves()
+    }
+}
+
+/// What an engine saves; nothing for one of another kind, of which there is none.
+fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<SavedAql> {
+    let engine: &dyn Any = engine;
+    Some(engine.downcast_ref::<AqlQueue>()?.save(spaces))
+}
+
+/// What restoring a queue goes by.
+pub(in crate::firmware::mes) struct With<'a> {
+    pub(in crate::firmware::mes) ports: &'a Ports,
+    pub(in crate::firmware::mes) spaces: &'a Spaces,
+    pub(in crate::firmware::mes) restoring: &'a mut Restoring,
+}
+
+impl With<'_> {
+    fn engine(&mut self, saved: &SavedAql, gws: &Arc<Gws>) -> Result<Box<dyn QueueEngine>, Broken> {
+        let env = &self.ports.env;
+        let engine = AqlQueue::restored(saved, self.spaces, Arc::clone(gws), env, self.restoring)?;
+        Ok(Box::new(engine))
+    }
+}
+
+fn check_slot(slot: Slot) -> Result<Slot, Broken> {
+    let id = slot.id;
+    let place = u32::from(id.me) << 16 | u32::from(id.pipe) << 8 | u32::from(id.queue);
+    check("hardware queue of a queue", place, matches!(id.me, 1 | 2) && id.pipe < 4 && id.queue < 8)?;
+    counter("time of a hardware queue", slot.since.as_secs()).map(|_| slot)
+}
+
+impl Queue {
+    pub(in crate::firmware::mes) fn snapshot(&self, spaces: &mut SpaceList) -> SavedQueue {
+        let life = match &self.life {
+            Life::Unmapped { wait, rest: Rest::ReadIndex(index) } => SavedLife::Waiting(*wait, *index),
+            Life::Unmapped { wait, rest: Rest::Waves(engine) } => {
+                let saved = save_engine(&**engine, spaces);
+                saved.map_or(SavedLife::Failed(None, engine.read_index()), |saved| {
+                    SavedLife::Off(*wait, saved)
+                })
+            }
+            Life::Mapped { slot, engine, activity } => save_engine(&**engine, spaces)
+                .map_or(SavedLife::Failed(Some(*slot), engine.read_index()), |saved| {
+                    SavedLife::Mapped(*slot, saved, *activity)
+                }),
+            Life::Failed { slot, read_index } => SavedLife::Failed(*slot, *read_index),
+        };
+        SavedQueue {
+            doorbell: self.doorbell,
+            process: self.process,
+            gang: self.gang,
+            mqd: self.mqd,
+            wptr: self.wptr,
+            trap: self.trap,
+            exclusive: self.exclusive,
+            gws: self.gws.save(),
+            asked: self.asked,
+            turn: self.turn,
+            life,
+        }
+    }
+
+    pub(in crate::firmware::mes) fn restored(saved: &SavedQueue, mut with: With<'_>) -> Result<Self, Broken> {
+        let doorbell = saved.doorbell;
+        let exists = doorbell.number().is_some() && doorbell.is_whole();
+        check("doorbell of a queue", doorbell.dwords(), exists)?;
+        let gws = Arc::new(Gws::restored(&saved.gws)?);
+        let life = match &saved.life {
+            SavedLife::Waiting(wait, index) => Life::Unmapped { wait: *wait, rest: Rest::ReadIndex(*index) },
+            SavedLife::Off(wait, engine) => {
+                Life::Unmapped { wait: *wait, rest: Rest::Waves(with.engine(engine, &gws)?) }
+            }
+            SavedLife::Mapped(slot, engine, activity) => Life::Mapped {
+                slot: check_slot(*slot)?,
+                engine: with.engine(engine, &gws)?,
+                activity: *activity,
+            },
+            SavedLife::Failed(slot, read_index) => {
+                Life::Failed { slot: slot.map(check_slot).transpose()?, read_index: *read_index }
+            }
+        };
+        Ok(Self {
+            doorbell,
+            process: saved.process,
+            gang: saved.gang,
+            mqd: saved.mqd,
+            wptr: saved.wptr,
+            trap: saved.trap,
+            exclusive: saved.exclusive,
+            gws,
+            asked: saved.asked,
+            turn: counter("turn of a queue", saved.turn)?,
+            life,
+        })
+    }
+}
+
+impl Saved {
+    pub(in crate::firmware::mes) fn save(&self, spaces: &mut SpaceList) -> Option<SavedKept> {
+        Some(SavedKept {
+            token: self.token,
+            process: self.process,
+            pasid: self.pasid,
+            base: self.base,
+            gws: self.gws.save(),
+            engine: save_engine(&*self.engine, spaces)?,
+        })
+    }
+
+    pub(in crate::firmware::mes) fn restored(saved: &SavedKept, mut with: With<'_>) -> Result<Self, Broken> {
+        let gws = Arc::new(Gws::restored(&saved.gws)?);
+        let engine = with.engine(&saved.engine, &gws)?;
+        let SavedKept { token, process, pasid, base, .. } = *saved;
+        Ok(Self { token, process, pasid, base, gws, engine })
+    }
+}

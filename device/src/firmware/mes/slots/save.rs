@@ -1,0 +1,114 @@
+//! The scheduler as plain values.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Hardware, MAX_QUEUES, MAX_SAVED, Mes, Process, Quanta, Queue, Saved};
+use crate::firmware::Ports;
+use crate::firmware::mes::queue::{SavedKept, SavedQueue, With};
+use crate::save::{Broken, check, count, counter};
+use crate::shader::Restoring;
+use crate::vm::{SpaceList, Spaces, VMIDS};
+
+/// The scheduler. Its pace of looking at memory is not part of it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct SavedMes {
+    hardware: Option<Hardware>,
+    /// By the address of each one's context.
+    processes: Vec<(u64, SavedProcess)>,
+    queues: Vec<SavedQueue>,
+    kept: Vec<SavedKept>,
+    tokens: u64,
+    turns: u64,
+    quanta: Quanta,
+}
+
+/// One process; how many queues it has is counted again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct SavedProcess {
+    pasid: u16,
+    base: u64,
+    range: (u64, u64),
+    cntl: u32,
+    vmid: Option<u8>,
+    /// Number of its address space.
+    space: Option<u32>,
+}
+
+impl SavedMes {
+    /// Waves in progress.
+    pub(crate) fn waves(&self) -> usize {
+        let kept = self.kept.iter().map(SavedKept::waves);
+        self.queues.iter().map(SavedQueue::waves).chain(kept).sum()
+    }
+}
+
+impl Mes {
+    /// The scheduler with its queues, while the shader engine is held.
+    pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedMes {
+        let mut process = |process: &Process| SavedProcess {
+            pasid: process.pasid,
+            base: process.base,
+            range: process.range,
+            cntl: process.cntl,
+            vmid: process.vmid,
+            space: process.space.as_ref().map(|space| spaces.number(space)),
+        };
+        SavedMes {
+            hardware: self.hardware.clone(),
+            processes: self.processes.iter().map(|(&key, one)| (key, process(one))).collect(),
+            queues: self.queues.values().map(|queue| queue.snapshot(spaces)).collect(),
+            kept: self.saved.iter().filter_map(|saved| saved.save(spaces)).collect(),
+            tokens: self.tokens,
+            turns: self.turns,
+            quanta: self.quanta.clone(),
+        }
+    }
+
+    /// Takes over the queues of another scheduler, on one that has none.
+    pub(crate) fn restore(
+        &mut self,
+        ports: &Ports,
+        saved: &SavedMes,
+        spaces: &Spaces,
+        restoring: &mut Restoring,
+    ) -> Result<(), Broken> {
+        if let Some(Hardware { slots, .. }) = &saved.hardware {
+            count("hardware queues of the scheduler", slots.len(), (1..=32).contains(&slots.len()))?;
+            let other = slots.iter().find(|id| id.me != 1 || id.pipe > 3 || id.queue > 7);
+            check("micro engine of a hardware queue", other.map_or(1, |id| id.me), other.is_none())?;
+        }
+        count("queues", saved.queues.len(), saved.queues.len() <= MAX_QUEUES)?;
+        count("removed queues with waves", saved.kept.len(), saved.kept.len() <= MAX_SAVED)?;
+        self.hardware.clone_from(&saved.hardware);
+        self.tokens = counter("number of kept waves", saved.tokens)?;
+        self.turns = counter("turn of the scheduler", saved.turns)?;
+        self.quanta = saved.quanta.clone();
+        for (key, process) in &saved.processes {
+            self.processes.insert(*key, process.restored(spaces)?);
+        }
+        for queue in &saved.queues {
+            let queue = Queue::restored(queue, With { ports, spaces, restoring })?;
+            let process = self.processes.get_mut(&queue.process);
+            let none = Broken { field: "process of a queue", value: queue.process };
+            process.ok_or(none)?.queues += 1;
+            let doorbell = queue.doorbell;
+            let before = self.queues.insert(doorbell, queue);
+            check("doorbell of two queues", doorbell.dwords(), before.is_none())?;
+        }
+        let idle = self.processes.values().filter(|process| process.queues == 0).count();
+        count("processes without queues", idle, idle == 0)?;
+        for kept in &saved.kept {
+            self.saved.push_back(Saved::restored(kept, With { ports, spaces, restoring })?);
+        }
+        Ok(())
+    }
+}
+
+impl SavedProcess {
+    fn restored(&self, spaces: &Spaces) -> Result<Process, Broken> {
+        let Self { pasid, base, range, cntl, vmid, space } = *self;
+        check("VMID of a process", vmid.unwrap_or(0), usize::from(vmid.unwrap_or(1)) < VMIDS)?;
+        let space = space.map(|number| spaces.get(number)).transpose()?;
+        Ok(Process { pasid, base, range, cntl, vmid, space, queues: 0 })
+    }
+}

@@ -1,0 +1,31 @@
+//! The engine without threads: for fuzz targets, and for tests that stop at a certain turn.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use super::{ShaderEngine, Task};
+
+impl ShaderEngine {
+    /// Ends the worker threads; nothing may have been submitted.
+    pub(crate) fn work_on_caller(&self) {
+        self.shared.lock().shutdown = true;
+        self.shared.news.fetch_add(1, Ordering::Release);
+        while !self.workers.iter().all(JoinHandle::is_finished) {
+            self.shared.work.notify_all();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes a worker's next turn on the calling thread; whether there was one.
+    pub(crate) fn turn(&self) -> bool {
+        let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = self.shared.find(&mut self.shared.lock());
+        let Some(Task { dispatch, work }) = task else { return false };
+        let aftermath = worker.take(&dispatch, work);
+        drop(worker);
+        self.shared.end_task(dispatch.queue());
+        aftermath.announce(&dispatch);
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! Seats of workgroups as plain values, and queues that go on from a snapshot.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use belfry_isa::mem::Apertures;
+use serde::{Deserialize, Serialize};
+
+use super::{Permission, Residency, Seat, ShaderQueue, Standing};
+use crate::lock::{Condvar, Mutex};
+use crate::save::{Broken, check, count};
+use crate::shader::gws::Gws;
+use crate::shader::launch::Launch;
+use crate::shader::placement::SavedPlace;
+use crate::vm::AddressSpace;
+
+/// Where a workgroup is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+enum SavedStanding {
+    On(SavedPlace),
+    Beyond,
+    Off,
+}
+
+/// Room for one workgroup, and its slots of scratch memory.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(in crate::shader) struct SavedSeat {
+    standing: SavedStanding,
+    scratch: Vec<u32>,
+}
+
+impl ShaderQueue {
+    /// A queue that is suspended, or stopped for good.
+    pub(crate) fn restored(
+        space: Arc<AddressSpace>,
+        apertures: Apertures,
+        gws: Arc<Gws>,
+        stopped: bool,
+    ) -> Arc<ShaderQueue> {
+        let permission = if stopped { Permission::Stopped } else { Permission::Suspended };
+        Arc::new(ShaderQueue {
+            space,
+            apertures,
+            permission: AtomicU8::new(permission as u8),
+            busy: Mutex::new(0),
+            left: Condvar::new(),
+            waves: AtomicU32::new(0),
+            gws,
+        })
+    }
+
+    /// Has turns end at their next wave switch; whether the queue ran until now.
+    pub(in crate::shader) fn begin_suspension(&self) -> bool {
+        let from = (Permission::Run as u8, Permission::Suspended as u8);
+        self.permission.compare_exchange(from.0, from.1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+}
+
+impl Seat {
+    pub(in crate::shader) fn save(&self) -> SavedSeat {
+        let standing = match &self.standing {
+            Standing::On(place) => SavedStanding::On(place.save()),
+            Standing::Beyond => SavedStanding::Beyond,
+            Standing::Off => SavedStanding::Off,
+        };
+        SavedSeat { standing, scratch: self.scratch.iter().flat_map(|(_, slots)| slots).copied().collect() }
+    }
+}
+
+impl Residency {
+    /// Where the next workgroup is tried first.
+    pub(in crate::shader) fn next(&self) -> u32 {
+        self.rooms().floor.next()
+    }
+
+    /// Tries the next workgroup there first.
+    pub(in crate::shader) fn set_next(&self, next: u32) -> Result<(), Broken> {
+        self.rooms().floor.set_next(next)
+    }
+
+    /// The very seat that a workgroup had.
+    pub(in crate::shader) fn seat_again(
+        self: &Arc<Self>,
+        queue: &Arc<ShaderQueue>,
+        launch: &Launch,
+        saved: &SavedSeat,
+    ) -> Result<Seat, Broken> {
+        let need = launch.need(self.rules);
+        let wanted = if launch.scratch.is_some() { need.waves as usize } else { 0 };
+        count("slots of scratch memory of a workgroup", saved.scratch.len(), saved.scratch.len() == wanted)?;
+        if let Some(pool) = &launch.scratch {
+            let outside = saved.scratch.iter().find(|&&slot| slot >= pool.slots());
+            outside.map_or(Ok(()), |&slot| check("slot of scratch memory", slot, false))?;
+        }
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = match &saved.standing {
+            SavedStanding::On(place) => Standing::On(rooms.floor.take_again(place)?),
+            SavedStanding::Beyond => Standing::Beyond,
+            SavedStanding::Off => Standing::Off,
+        };
+        if !matches!(standing, Standing::Off) {
+            queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+            if queue.gws.is_granted() {
+                rooms.syncing.get_or_insert(queue.address());
+            }
+        }
+        drop(rooms);
+        let scratch = launch.scratch.as_ref().map(|pool| (Arc::clone(pool), saved.scratch.clone()));
+        Ok(Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch })
+    }
+}

@@ -1,0 +1,47 @@
+//! Workgroups that nobody has begun, as plain values.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+
+use super::Unclaimed;
+use crate::lock::Mutex;
+use crate::save::{Broken, check};
+
+impl Unclaimed {
+    /// First and one past the last of each range.
+    pub(in crate::shader) fn save(&self) -> Vec<(u64, u64)> {
+        self.ranges().iter().map(|range| (range.start, range.end)).collect()
+    }
+
+    /// What is left of the first `total` workgroups.
+    pub(in crate::shader) fn restored(total: u64, saved: &[(u64, u64)]) -> Result<Self, Broken> {
+        let (mut ranges, mut left, mut last) = (VecDeque::new(), 0, 0);
+        for &(start, end) in saved {
+            check("first workgroup of a range", start, start >= last && start < end)?;
+            check("last workgroup of a range", end, end <= total)?;
+            ranges.push_back(start..end);
+            left += end - start;
+            last = end;
+        }
+        Ok(Self { ranges: Mutex::new(ranges), left: AtomicU64::new(left) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_go_on_where_they_were_unless_they_overlap_or_leave_the_grid() {
+        let original = Unclaimed::new(64);
+        let (_, second) = (original.take(2), original.take(2));
+        original.give_back(second.start + 2..second.end);
+        let saved = original.save();
+        let restored = Unclaimed::restored(64, &saved).expect("ranges");
+        assert_eq!((restored.save(), restored.left()), (saved, original.left()));
+        assert_eq!(restored.take(1), original.take(1));
+        for bad in [&[(3, 3)][..], &[(4, 2)], &[(0, 5), (4, 6)], &[(60, 65)], &[(8, 9), (0, 1)]] {
+            assert!(Unclaimed::restored(64, bad).is_err(), "{bad:?}");
+        }
+    }
+}
