@@ -3,7 +3,7 @@
 use belfry_abi::aql::inactive;
 
 use crate::pm4;
-use crate::shader::WaveFailure;
+use crate::shader::{ContextError, WaveFailure};
 use crate::vm::Fault;
 
 /// A queue that cannot go on: the packet and the reason. Other queues are not affected.
@@ -75,6 +75,9 @@ pub enum Cause {
     /// A wave failed.
     #[error("{0}")]
     Wave(WaveFailure),
+    /// The queue was preempted, and its state was not saved, or not restored.
+    #[error("context switch: {0}")]
+    Context(#[from] ContextError),
 }
 
 impl From<pm4::Error> for Cause {
@@ -95,6 +98,7 @@ mod ec {
     pub(super) const QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID: u32 = 21;
     pub(super) const QUEUE_PACKET_DISPATCH_REGISTER_INVALID: u32 = 22;
     pub(super) const QUEUE_PACKET_VENDOR_UNSUPPORTED: u32 = 23;
+    pub(super) const QUEUE_PREEMPTION_ERROR: u32 = 30;
 }
 
 impl Cause {
@@ -112,6 +116,9 @@ impl Cause {
             Cause::Registers(_) | Cause::Occupancy { .. } => inactive::REGISTER_INVALID,
             Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
             Cause::Wave(failure) => return failure.inactive_code(),
+            Cause::Context(ContextError::Wave(failure)) if failure.vm_fault().is_some() => return None,
+            Cause::Context(ContextError::Stack(_)) => return None,
+            Cause::Context(_) => inactive::PREEMPTION,
         })
     }
 
@@ -120,6 +127,7 @@ impl Cause {
     pub fn exception_code(&self) -> Option<u32> {
         Some(match self {
             Cause::Memory { .. } | Cause::Wave(_) => return None,
+            Cause::Context(_) => ec::QUEUE_PREEMPTION_ERROR,
             Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
             Cause::VendorFormat(_) | Cause::Vendor(_) => ec::QUEUE_PACKET_VENDOR_UNSUPPORTED,
             Cause::Dimensions { .. } => ec::QUEUE_PACKET_DISPATCH_DIM_INVALID,
@@ -136,8 +144,8 @@ impl Cause {
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
-            Cause::Memory { fault, .. } => Some(*fault),
-            Cause::Wave(failure) => failure.vm_fault(),
+            Cause::Memory { fault, .. } | Cause::Context(ContextError::Stack(fault)) => Some(*fault),
+            Cause::Wave(failure) | Cause::Context(ContextError::Wave(failure)) => failure.vm_fault(),
             _ => None,
         }
     }

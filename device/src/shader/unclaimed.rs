@@ -33,6 +33,22 @@ impl Unclaimed {
         Unclaimed { ranges: Mutex::new(ranges), left: AtomicU64::new(total) }
     }
 
+    /// These: ascending, not empty, without overlaps.
+    pub(super) fn of(ranges: Vec<Range<u64>>) -> Unclaimed {
+        let left = ranges.iter().map(|range| range.end - range.start).sum();
+        Unclaimed { ranges: Mutex::new(ranges.into()), left: AtomicU64::new(left) }
+    }
+
+    /// Those that are left.
+    pub(super) fn left(&self) -> Vec<Range<u64>> {
+        self.ranges().iter().cloned().collect()
+    }
+
+    /// How many are left.
+    pub(super) fn count(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>, rank::Unclaimed> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
