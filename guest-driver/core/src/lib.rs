@@ -44,6 +44,7 @@ mod sync;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod trap_handler;
 mod vm;
 mod vram;
 

@@ -26,11 +26,10 @@ fn is_reported(gpu: &HostedGpu) -> bool {
     })
 }
 
-/// A trap handler that stores what it was entered with at TMA, goes past an `s_trap` or the eight bytes of an instruction
+/// A trap handler that stores what it was entered with at its trap memory, goes past an `s_trap` or the eight bytes of an instruction
 /// that faulted, clears `TRAPSTS` and returns.
 const RECORDER: &str = "
-    s_getreg_b32 ttmp12, hwreg(HW_REG_STATUS)
-    s_sendmsg_rtn_b64 [ttmp4, ttmp5], sendmsg(MSG_RTN_GET_TMA)
+    s_mov_b64 [ttmp4, ttmp5], [ttmp14, ttmp15]
     s_sendmsg_rtn_b32 ttmp6, sendmsg(MSG_RTN_GET_DOORBELL)
     s_waitcnt lgkmcnt(0)
     s_getreg_b32 ttmp7, hwreg(HW_REG_TRAPSTS)
@@ -139,14 +138,14 @@ fn exception_traps_once_even_if_its_bit_stays() {
     let (_gpu, runtime) = process();
     let gpu = runtime.gpu();
     let counting = "
-        s_sendmsg_rtn_b64 [ttmp4, ttmp5], sendmsg(MSG_RTN_GET_TMA)
-        s_waitcnt lgkmcnt(0)
+        s_mov_b64 [ttmp4, ttmp5], [ttmp14, ttmp15]
         s_mov_b32 ttmp6, exec_lo
         s_mov_b32 exec_lo, 1
         v_mov_b32 v31, 0
         v_mov_b32 v30, 1
         global_atomic_add_u32 v31, v30, [ttmp4, ttmp5]
         s_mov_b32 exec_lo, ttmp6
+        s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12
         s_rfe_b64 [ttmp0, ttmp1]
     ";
     let body = format!(
@@ -228,7 +227,6 @@ fn halted_wave_waits_for_its_queue_to_be_destroyed() {
     let agent = runtime.gpu();
     // As ROCr's handler reports an abort: a message to the driver, then HALT for the return from the handler.
     let halting = "
-        s_getreg_b32 ttmp12, hwreg(HW_REG_STATUS)
         s_sendmsg_rtn_b32 ttmp3, sendmsg(MSG_RTN_GET_DOORBELL)
         s_waitcnt lgkmcnt(0)
         s_mov_b32 ttmp2, m0
