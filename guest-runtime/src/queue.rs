@@ -20,7 +20,8 @@ use belfry_abi::aql::{
     QUEUE_WRITE_DISPATCH_ID_OFFSET,
 };
 use belfry_abi::kfd::queue::{
-    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY,
+    ContextSaveAreaHeader, CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_MAX_QUEUE_PERCENTAGE,
+    KFD_MAX_QUEUE_PRIORITY, UpdateQueueArgs,
 };
 use belfry_abi::kfd::topology::NUM_GWS;
 use zerocopy::{FromZeros, transmute};
@@ -57,11 +58,13 @@ pub struct QueueOptions {
     pub priority: u32,
     /// Where the ring is.
     pub ring: MemoryKind,
+    /// The context save area is in system memory, where [`Queue::context`] reads it.
+    pub readable_context: bool,
 }
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self { packets: 256, priority: 7, ring: MemoryKind::Gtt }
+        Self { packets: 256, priority: 7, ring: MemoryKind::Gtt, readable_context: false }
     }
 }
 
@@ -70,6 +73,15 @@ impl Default for QueueOptions {
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub(crate) inner: Arc<QueueInner>,
+}
+
+/// The state of a queue that was taken off the GPU, as the GPU wrote it to memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedContext {
+    /// What was running.
+    pub control_stack: Vec<u8>,
+    /// Registers and LDS of the waves.
+    pub waves: Vec<u8>,
 }
 
 /// What a packet uses until its signal reaches zero.
@@ -98,7 +110,9 @@ pub(crate) struct QueueInner {
     in_flight: Mutex<Vec<InFlight>>,
     stopped: OnceLock<(StopCode, Option<MemoryFault>)>,
     _eop: Allocation,
-    _save_area: Allocation,
+    save_area: Allocation,
+    readable_context: bool,
+    priority: u32,
 }
 
 impl std::fmt::Debug for QueueInner {
@@ -126,8 +140,12 @@ impl Queue {
         let eop = allocate(MemoryKind::Vram, HostAccess::None, EOP_SIZE)?;
         let area = SaveArea::of(&gpu.agent);
         // Nothing but the GPU touches it. VRAM costs no pages of the system, and system memory is the way out.
-        let save_area = allocate(MemoryKind::Vram, HostAccess::None, area.total)
-            .or_else(|_| allocate(MemoryKind::Gtt, HostAccess::None, area.total))?;
+        let save_area = if options.readable_context {
+            allocate(MemoryKind::Gtt, HostAccess::ReadWrite, area.total)?
+        } else {
+            allocate(MemoryKind::Vram, HostAccess::None, area.total)
+                .or_else(|_| allocate(MemoryKind::Gtt, HostAccess::None, area.total))?
+        };
         let inactive = Signal::manual_reset(&gpu.process, 0)?;
         let ring = Ring::new(packets, control, size);
         write_queue_struct(gpu, &ring, &inactive, size as u32);
@@ -167,7 +185,9 @@ impl Queue {
             in_flight: Mutex::default(),
             stopped: OnceLock::new(),
             _eop: eop,
-            _save_area: save_area,
+            save_area,
+            readable_context: options.readable_context,
+            priority: options.priority,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -185,6 +205,50 @@ impl Queue {
     /// [`QueueError::Driver`]: `EBUSY` when another queue of the process has them.
     pub fn take_global_wave_sync(&self) -> Result<(), QueueError> {
         Ok(self.inner.gpu.process.kfd.alloc_queue_gws(self.inner.id, NUM_GWS)?)
+    }
+
+    /// Takes the queue off the GPU: what runs is saved to its context save area, until [`go_on`](Self::go_on).
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`], and [`QueueError::Destroyed`].
+    pub fn preempt(&self) -> Result<(), QueueError> {
+        self.inner.set_share(0)
+    }
+
+    /// Lets a queue run on after [`preempt`](Self::preempt).
+    ///
+    /// # Errors
+    ///
+    /// As [`preempt`](Self::preempt).
+    pub fn go_on(&self) -> Result<(), QueueError> {
+        self.inner.set_share(KFD_MAX_QUEUE_PERCENTAGE)
+    }
+
+    /// What was saved when the queue was taken off the GPU.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`]: `EINVAL` while the queue may run; [`QueueError::Option`] when the area is not
+    /// [readable](QueueOptions::readable_context).
+    pub fn context(&self) -> Result<SavedContext, QueueError> {
+        let inner = &self.inner;
+        let header = inner.gpu.process.kfd.queue_wave_state(inner.id)?;
+        if !inner.readable_context {
+            let allowed = "`readable_context` of its options";
+            return Err(QueueError::Option { what: "context of a queue", value: inner.id.into(), allowed });
+        }
+        let read = |end: u32, size: u32| {
+            let end = (end as usize).min(inner.save_area.len());
+            let mut bytes = vec![0u8; (size as usize).min(end)];
+            inner.save_area.read_bytes(end - bytes.len(), &mut bytes);
+            bytes
+        };
+        let ContextSaveAreaHeader { control_stack_offset, control_stack_size, .. } = header;
+        Ok(SavedContext {
+            control_stack: read(control_stack_offset.saturating_add(control_stack_size), control_stack_size),
+            waves: read(header.wave_state_offset, header.wave_state_size),
+        })
     }
 
     /// Submits a barrier-and packet: later packets of this queue, and the completion returned, wait until all
@@ -283,6 +347,21 @@ impl Queue {
 }
 
 impl QueueInner {
+    /// Changes the queue's share of the GPU.
+    fn set_share(&self, percentage: u32) -> Result<(), QueueError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if !*open {
+            return Err(QueueError::Destroyed);
+        }
+        let mut args = UpdateQueueArgs::new_zeroed();
+        args.ring_base_address = self.ring.address();
+        args.queue_id = self.id;
+        args.ring_size = self.ring.bytes() as u32;
+        args.queue_percentage = percentage;
+        args.queue_priority = self.priority;
+        Ok(self.gpu.process.kfd.update_queue(&mut args)?)
+    }
+
     /// Reserves a slot, waits until it is free, publishes the packet and rings the doorbell.
     fn submit(&self, packet: &Packet) -> Result<(), QueueError> {
         self.check()?;
