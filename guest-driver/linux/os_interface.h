@@ -93,7 +93,22 @@ u64 os_gem_mmap_offset(struct os_gem *gem);
 
 /* ---- sync.c: locks, waiting, time ---- */
 
-int os_lock_new(struct os_lock **lock);
+/* Which lock one is, outermost first, as LockRank of the core: each is a class of its own to lockdep. */
+enum os_lock_rank {
+	OS_LOCK_PROCESS_STATE,
+	OS_LOCK_SCHEDULER,
+	OS_LOCK_INTERRUPT_RING,
+	OS_LOCK_PROCESSES,
+	OS_LOCK_EVENTS,
+	OS_LOCK_PENDING_FAULT,
+	OS_LOCK_VRAM,
+	OS_LOCK_GART,
+	OS_LOCK_INVALIDATION,
+	OS_LOCK_RATE_LIMIT,
+	OS_LOCK_RANKS,
+};
+
+int os_lock_new(struct os_lock **lock, u32 rank);
 void os_lock_free(struct os_lock *lock);
 void os_lock_acquire(struct os_lock *lock);
 void os_lock_release(struct os_lock *lock);

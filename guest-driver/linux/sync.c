@@ -13,13 +13,32 @@ struct os_lock {
 	struct mutex mutex;
 };
 
-int os_lock_new(struct os_lock **out)
-{
-	struct os_lock *lock = kzalloc(sizeof(*lock), GFP_KERNEL);
+/* A process's lock is held while the scheduler's is taken: as one class, that would look like recursion. */
+static struct lock_class_key lock_keys[OS_LOCK_RANKS];
 
+static const char *const lock_names[OS_LOCK_RANKS] = {
+	[OS_LOCK_PROCESS_STATE] = "kfd process state",
+	[OS_LOCK_SCHEDULER] = "kfd scheduler",
+	[OS_LOCK_INTERRUPT_RING] = "kfd interrupt ring",
+	[OS_LOCK_PROCESSES] = "kfd processes",
+	[OS_LOCK_EVENTS] = "kfd events",
+	[OS_LOCK_PENDING_FAULT] = "kfd pending fault",
+	[OS_LOCK_VRAM] = "kfd vram",
+	[OS_LOCK_GART] = "kfd gart",
+	[OS_LOCK_INVALIDATION] = "kfd invalidation",
+	[OS_LOCK_RATE_LIMIT] = "kfd rate limit",
+};
+
+int os_lock_new(struct os_lock **out, u32 rank)
+{
+	struct os_lock *lock;
+
+	if (rank >= OS_LOCK_RANKS)
+		return -EINVAL;
+	lock = kzalloc(sizeof(*lock), GFP_KERNEL);
 	if (!lock)
 		return -ENOMEM;
-	mutex_init(&lock->mutex);
+	__mutex_init(&lock->mutex, lock_names[rank], &lock_keys[rank]);
 	*out = lock;
 	return 0;
 }

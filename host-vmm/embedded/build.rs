@@ -147,6 +147,7 @@ impl Build {
             rust_src,
             workspace: self.workspace.clone(),
             directory: self.directory.join("driver"),
+            address_sanitizer: false,
         });
         match compiled {
             Ok(compiled) => {

@@ -253,7 +253,6 @@ fn packages(report: &mut Report, complete: bool) {
 fn tools(report: &mut Report) {
     for (program, fix) in [
         ("gcc", "apt install gcc libc6-dev"),
-        ("make", "apt install make"),
         ("ld", "apt install binutils"),
         ("objdump", "apt install binutils"),
     ] {

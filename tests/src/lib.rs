@@ -12,6 +12,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use belfry_embedded::PARTS;
 use belfry_guest::{Guest, GuestError};
+use belfry_image::artifacts::rust_sources;
+use belfry_image::module::core_object::CoreInputs;
+use belfry_image::module::kasan;
 use belfry_image::{Cache, Freshness, GuestImage, Progress};
 
 /// Fetches, builds and caches what a guest needs.
@@ -21,6 +24,24 @@ use belfry_image::{Cache, Freshness, GuestImage, Progress};
 /// When something cannot be had; the error says what, and what to do.
 pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
     Ok(GuestImage::prepare(cache, &PARTS, Freshness::Cached, &Progress::new())?)
+}
+
+/// The same guest on a kernel with KASAN and lockdep, which is built on first use, for up to an hour.
+///
+/// # Errors
+///
+/// When something cannot be had; the error says what, and what to do.
+pub fn kasan_image(cache: &Cache) -> Result<GuestImage> {
+    let progress = Progress::new();
+    let sources = CoreInputs {
+        cargo: env!("CARGO").into(),
+        rustc: "rustc".into(),
+        rust_src: rust_sources(cache, Freshness::Cached, &progress)?.library,
+        workspace: std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?,
+        directory: std::path::absolute(target_directory("kasan"))?,
+        address_sanitizer: true,
+    };
+    Ok(kasan::guest(cache, &sources, &PARTS, &progress)?)
 }
 
 /// Unloads the driver once nobody uses it: the last file of a process that has ended is let go of by a work of the

@@ -6,17 +6,29 @@ use anyhow::{Result, ensure};
 use belfry_guest::{Guest, GuestConfig};
 use belfry_image::Cache;
 
-use crate::{complaints, guest_image, guest_roles};
+use crate::{complaints, guest_image, guest_roles, kasan_image};
+
+/// Which kernel the guest has.
+#[derive(Clone, Copy, Debug)]
+pub enum RaceKernel {
+    /// Debian's own, or that of the packed guest in use.
+    Stock,
+    /// One that looks for misuse of memory and locks, with a driver that is checked as well.
+    Kasan,
+}
 
 /// Unbinds and binds the function `rounds` times under processes that use it; returns what was counted.
 ///
 /// # Errors
 ///
 /// When the race or the work after it fails, or the guest's kernel complains of anything.
-pub fn run(config: &GuestConfig, rounds: u64, limit: Duration) -> Result<String> {
+pub fn run(kernel: RaceKernel, config: &GuestConfig, rounds: u64, limit: Duration) -> Result<String> {
     const ROLES: &str = "/bin/guest-roles";
     let cache = Cache::open()?;
-    let image = guest_image(&cache)?;
+    let image = match kernel {
+        RaceKernel::Stock => guest_image(&cache)?,
+        RaceKernel::Kasan => kasan_image(&cache)?,
+    };
     let roles = std::fs::read(guest_roles()?)?;
     let mut guest = Guest::boot(&image, config, &cache)?;
     guest.load_driver()?;

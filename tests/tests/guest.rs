@@ -250,7 +250,7 @@ fn unbound_function_leaves_files_that_refuse_and_mappings_without_pages() {
 #[test]
 fn unbinding_under_open_files_mappings_and_work_leaves_a_working_gpu() {
     // The long form is `cargo xtask guest-race`.
-    let said = race::run(&GuestConfig::default(), 12, LIMIT).unwrap();
+    let said = race::run(race::RaceKernel::Stock, &GuestConfig::default(), 12, LIMIT).unwrap();
     assert!(said.contains("12 rounds survived"), "{said}");
 }
 

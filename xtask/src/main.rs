@@ -88,6 +88,9 @@ enum Command {
         /// How many times.
         #[arg(long, default_value_t = 500)]
         rounds: u64,
+        /// On a kernel with KASAN and lockdep, built from Debian's source on first use, for up to an hour.
+        #[arg(long)]
+        kasan: bool,
         /// Arguments for the guest's kernel, `slub_debug=FZP` for example.
         #[arg(long, default_value = "", allow_hyphen_values = true)]
         append: String,
@@ -142,7 +145,7 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
         Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
-        Command::GuestRace { rounds, append } => guest_race(rounds, &append),
+        Command::GuestRace { rounds, kasan, append } => guest_race(rounds, kasan, &append),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Installed { debug } => installed::run(root, debug),
@@ -176,10 +179,10 @@ fn rootfs(name: Option<&str>, update: bool) -> Result<()> {
 }
 
 /// Runs the race and ends with its status; a program of its own, as the nested tier is.
-fn guest_race(rounds: u64, append: &str) -> Result<()> {
+fn guest_race(rounds: u64, kasan: bool, append: &str) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
         .args(["run", "--package", "belfry-tests", "--bin", "guest-race", "--"])
-        .args([&rounds.to_string(), append])
+        .args([rounds.to_string().as_str(), if kasan { "kasan" } else { "stock" }, append])
         .status()
         .context("running guest-race")?;
     process::exit(status.code().unwrap_or(1));

@@ -120,7 +120,7 @@ unsafe extern "C" {
     pub(crate) fn os_gem_release(gem: *mut OsGem);
     pub(crate) fn os_gem_mmap_offset(gem: *mut OsGem) -> u64;
 
-    pub(crate) fn os_lock_new(lock: *mut *mut OsLock) -> i32;
+    pub(crate) fn os_lock_new(lock: *mut *mut OsLock, rank: u32) -> i32;
     pub(crate) fn os_lock_free(lock: *mut OsLock);
     pub(crate) fn os_lock_acquire(lock: *mut OsLock);
     pub(crate) fn os_lock_release(lock: *mut OsLock);

@@ -183,8 +183,8 @@ impl Os for LinuxOs {
         ffi::os_sleep_us(us);
     }
 
-    fn lock_new(&self, _rank: LockRank) -> Result<Lock> {
-        Lock::new()
+    fn lock_new(&self, rank: LockRank) -> Result<Lock> {
+        Lock::new(rank)
     }
 
     fn wait_queue_new(&self) -> Result<Queue> {

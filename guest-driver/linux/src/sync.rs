@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{self, RawLock, WaitOutcome, WaitQueue};
+use belfry_kfd_core::os::{self, LockRank, RawLock, WaitOutcome, WaitQueue};
 
 use crate::ffi;
 use crate::os::{check, created};
@@ -19,10 +19,26 @@ unsafe impl Send for Lock {}
 unsafe impl Sync for Lock {}
 
 impl Lock {
-    /// Makes a lock.
-    pub(crate) fn new() -> Result<Lock> {
+    /// Makes a lock, which the kernel's own checks tell from those of other ranks.
+    pub(crate) fn new(rank: LockRank) -> Result<Lock> {
         // SAFETY: `out` is a valid place for the result.
-        created(|out| unsafe { ffi::os_lock_new(out) }).map(Lock)
+        created(|out| unsafe { ffi::os_lock_new(out, class(rank)) }).map(Lock)
+    }
+}
+
+/// `enum os_lock_rank`.
+fn class(rank: LockRank) -> u32 {
+    match rank {
+        LockRank::ProcessState => 0,
+        LockRank::Scheduler => 1,
+        LockRank::InterruptRing => 2,
+        LockRank::Processes => 3,
+        LockRank::Events => 4,
+        LockRank::PendingFault => 5,
+        LockRank::Vram => 6,
+        LockRank::Gart => 7,
+        LockRank::Invalidation => 8,
+        LockRank::RateLimit => 9,
     }
 }
 

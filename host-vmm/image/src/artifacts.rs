@@ -30,8 +30,8 @@ pub struct Kernel {
 pub struct KernelHeaders {
     /// Release string of the kernel they belong to.
     pub release: String,
-    /// Root of the unpacked packages: `usr/src/linux-headers-*`, `usr/lib/linux-kbuild-*`, and Debian 13's C library and
-    /// loader below `usr/lib/x86_64-linux-gnu`, for tools built against it.
+    /// Root of the unpacked packages: `usr/src/linux-headers-*`, `usr/lib/linux-kbuild-*`, `make`, and Debian 13's C
+    /// library and loader below `usr/lib/x86_64-linux-gnu`, for tools built against it.
     pub root: PathBuf,
     /// Identity of the packages it came from.
     pub id: String,
@@ -115,6 +115,8 @@ pub fn kernel_headers(
             "libssl3t64".to_owned(),
             "zlib1g".to_owned(),
             "libzstd1".to_owned(),
+            // For machines that have a compiler alone.
+            "make".to_owned(),
         ];
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Ok((apt.exact(&names)?, [("release".to_owned(), release.to_owned())].into()))

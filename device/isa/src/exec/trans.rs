@@ -1,7 +1,8 @@
 //! Single-precision transcendental operations.
 //!
 //! Hardware computes these from tables that are not public, to 1 ulp. Here they are computed in double precision and
-//! rounded once, which is correctly rounded but for a vanishing number of arguments.
+//! rounded once, which is correctly rounded but for a vanishing number of arguments. The double-precision functions are
+//! compiled in, so that results do not depend on the C library that a process happens to run with.
 
 use super::float::single;
 use super::op::vector_ops;
@@ -21,7 +22,7 @@ pub(crate) fn sin_turns(x: f64) -> f64 {
     }
     // From the nearer of its zeros, lest the product with 2π loses the digits that count there.
     let near = if turn.abs() > 0.25 { 0.5_f64.copysign(turn) - turn } else { turn };
-    (near * core::f64::consts::TAU).sin()
+    libm::sin(near * core::f64::consts::TAU)
 }
 
 /// cos(2πx), exact at multiples of a quarter turn.
@@ -35,9 +36,9 @@ pub(crate) fn cos_turns(x: f64) -> f64 {
         return 0.0;
     }
     if from_zero.abs() < 0.125 {
-        return (from_zero * core::f64::consts::TAU).sin();
+        return libm::sin(from_zero * core::f64::consts::TAU);
     }
-    (turn * core::f64::consts::TAU).cos()
+    libm::cos(turn * core::f64::consts::TAU)
 }
 
 #[inline(always)]
@@ -50,8 +51,8 @@ vector_ops! {
     V_RCP_IFLAG_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, |x| 1.0 / x) }
     V_RSQ_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, |x| 1.0 / x.sqrt()) }
     V_SQRT_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::sqrt) }
-    V_EXP_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, f64::exp2) }
-    V_LOG_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, f64::log2) }
+    V_EXP_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::exp2) }
+    V_LOG_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::log2) }
     V_SIN_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, sin_turns) }
     V_COS_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, cos_turns) }
 }

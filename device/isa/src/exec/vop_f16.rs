@@ -32,8 +32,8 @@ vector_ops! {
     V_RCP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| 1.0 / x) }
     V_RSQ_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| 1.0 / x.sqrt()) }
     V_SQRT_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::sqrt) }
-    V_EXP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::exp2) }
-    V_LOG_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::log2) }
+    V_EXP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, libm::exp2) }
+    V_LOG_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, libm::log2) }
     V_SIN_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::sin_turns) }
     V_COS_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::cos_turns) }
     V_DOT2_F16_F16: Bits -> F16, (a: u32, b: u32, c: u16) -> u16 {

@@ -15,15 +15,32 @@ pub fn find_mirror(distribution: Distribution) -> Result<String, FetchError> {
     {
         return Ok(uri.trim().to_owned());
     }
-    let mut command = Command::new("apt-get");
-    command
-        .args(["indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)", "Created-By: Packages"])
-        .env("LC_ALL", "C");
-    let text = run_command(command, "apt-get", "indextargets", &mut || ())?;
-    choose_mirror(&text, distribution).ok_or(FetchError::NoMirror {
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("LC_ALL", "C");
+        run_command(command, "apt-get", arguments[0], &mut || ())
+    };
+    let targets =
+        apt(&["indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)", "Created-By: Packages"])?;
+    if let Some(uri) = choose_mirror(&targets, distribution) {
+        return Ok(uri);
+    }
+    // A machine without package lists, as containers are: apt 3 then names no targets, only what it would fetch.
+    let uris = apt(&["update", "--print-uris"])?;
+    choose_mirror(&releases(&uris), distribution).ok_or(FetchError::NoMirror {
         distribution: distribution.name(),
         variable: distribution.mirror_variable(),
     })
+}
+
+/// `REPO_URI|RELEASE|` lines of the archives in `'URI' FILE SIZE` lines.
+fn releases(uris: &str) -> String {
+    let archive = |line: &str| {
+        let uri = line.strip_prefix('\'')?.split('\'').next()?;
+        let (archive, release) = uri.strip_suffix("/InRelease")?.rsplit_once("dists/")?;
+        Some(format!("{archive}|{release}|\n"))
+    };
+    uris.lines().filter_map(archive).collect()
 }
 
 /// Picks the main archive of `distribution` out of `REPO_URI|RELEASE|ORIGIN` lines.
@@ -67,6 +84,21 @@ mod tests {
         );
         assert_eq!(choose_mirror("http://u.example/ubuntu/|noble|Ubuntu\n", Distribution::Debian), None);
         assert_eq!(choose_mirror("http://r.example/|stable|Vendor\n", Distribution::Debian), None);
+    }
+
+    #[test]
+    fn mirror_is_found_without_package_lists() {
+        let uris = "'http://x.example/debian-security/dists/trixie-security/InRelease' x_InRelease 0 \n\
+                    'http://x.example/debian/dists/trixie/InRelease' x_InRelease 0 \n\
+                    'http://x.example/debian/dists/trixie/main/binary-amd64/Packages.xz' x_Packages 0 \n\
+                    'mirror+file:/m/dists/noble-updates/InRelease' m_InRelease 0 \n";
+        let targets = releases(uris);
+        assert_eq!(
+            choose_mirror(&targets, Distribution::Debian).as_deref(),
+            Some("http://x.example/debian/")
+        );
+        assert_eq!(choose_mirror(&targets, Distribution::Ubuntu).as_deref(), Some("mirror+file:/m/"));
+        assert_eq!(releases("apt says something else\n"), "");
     }
 
     #[test]

@@ -38,6 +38,16 @@ const FLAGS: [&str; 21] = [
     "-Zfunction-sections=n",
 ];
 
+/// Accesses to memory are checked against KASAN's shadow, by calls, as [`super::kasan`]'s kernel has its own checked.
+const ADDRESS_SANITIZER: [&str; 6] = [
+    "-Zsanitizer=kernel-address",
+    "-Zsanitizer-recover=kernel-address",
+    "-Cllvm-args=-asan-mapping-offset=0xdffffc0000000000",
+    "-Cllvm-args=-asan-instrumentation-with-call-threshold=0",
+    "-Cllvm-args=-asan-stack=0",
+    "-Cllvm-args=-asan-globals=0",
+];
+
 /// Stands in for compiler-builtins, as in the kernel: what would come from it must not be used.
 const NO_BUILTINS: &str = "#![feature(compiler_builtins)]\n#![compiler_builtins]\n#![no_std]\n";
 
@@ -54,6 +64,15 @@ pub struct CoreInputs {
     pub workspace: PathBuf,
     /// Directory for the result and intermediate files, of this call alone.
     pub directory: PathBuf,
+    /// Whether accesses to memory are checked; the kernel then has to have KASAN.
+    pub address_sanitizer: bool,
+}
+
+impl CoreInputs {
+    fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let sanitizer: &[&str] = if self.address_sanitizer { &ADDRESS_SANITIZER } else { &[] };
+        FLAGS.into_iter().chain(sanitizer.iter().copied())
+    }
 }
 
 /// An object that may go into a kernel.
@@ -78,7 +97,7 @@ pub fn compile(inputs: &CoreInputs) -> Result<CoreObject, ModuleError> {
     let compiled = driver(inputs, &sysroot)?;
     let interface = inputs.workspace.join("guest-driver/linux/os_interface.h");
     let declared = fs::read_to_string(&interface).map_err(io_error("read", &interface))?;
-    gate::check_core_object(&compiled.object, &declared)?;
+    gate::check_core_object(&compiled.object, &declared, inputs.address_sanitizer)?;
     strip(&compiled.object)?;
     Ok(compiled)
 }
@@ -103,7 +122,8 @@ fn library(inputs: &CoreInputs, rustc: &str) -> Result<PathBuf, ModuleError> {
             path: inputs.rust_src.clone(),
         });
     }
-    let id = short_hash(&[rustc, &FLAGS.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()]);
+    let flags: Vec<&str> = inputs.flags().collect();
+    let id = short_hash(&[rustc, &flags.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()]);
     let sysroot = directory.join(format!("rust-library-{id}"));
     if sysroot.is_dir() {
         return Ok(sysroot);
@@ -124,7 +144,7 @@ fn library(inputs: &CoreInputs, rustc: &str) -> Result<PathBuf, ModuleError> {
             .current_dir(&inputs.workspace)
             .args(["--target", TARGET, "--crate-type", "rlib", "--edition", "2024", "--cap-lints", "allow"])
             .args(["--crate-name", name, "-Copt-level=2", "-Cembed-bitcode=y"])
-            .args(FLAGS)
+            .args(inputs.flags())
             .arg("--sysroot")
             .arg(&partial)
             .arg("--out-dir")
@@ -143,7 +163,7 @@ fn driver(inputs: &CoreInputs, sysroot: &Path) -> Result<CoreObject, ModuleError
     let crate_dir = inputs.workspace.join("guest-driver/linux");
     let target_dir = directory.join("rust-target");
     let mut flags = vec!["--sysroot".to_owned(), sysroot.display().to_string()];
-    flags.extend(FLAGS.map(str::to_owned));
+    flags.extend(inputs.flags().map(str::to_owned));
     flags.push(remap(&inputs.workspace, "/belfry"));
     flags.push(remap(&inputs.rust_src, "/rust"));
     let mut command = Command::new(&inputs.cargo);

@@ -11,16 +11,31 @@ use super::{
 };
 
 /// Raised when [`prepare`] changes, so that an old tree is not taken for a new one.
-const TREE: &str = "tree 1";
+const TREE: &str = "tree 2";
 
-const FIX: &str = "install a C compiler, make and binutils (Debian: apt install gcc make binutils libc6-dev)";
+const FIX: &str = "install a C compiler and make (Debian: apt install gcc libc6-dev make)";
 
 /// Fails when a program that kbuild or the gate starts is missing.
 pub(super) fn check_tools() -> Result<(), ModuleError> {
-    for program in ["gcc", "make", "ld", "nm", "objdump", "objcopy"] {
+    for program in ["gcc", "ld", "nm", "objdump", "objcopy"] {
         need_tool(program, FIX)?;
     }
     Ok(())
+}
+
+/// The machine's `make`, or the one that came with the headers.
+fn make(inputs: &ModuleInputs, tree: &Path) -> Result<PathBuf, ModuleError> {
+    let missing = match need_tool("make", FIX) {
+        Ok(()) => return Ok("make".into()),
+        Err(missing) => missing,
+    };
+    let real = inputs.headers.join("usr/bin/make");
+    if !real.is_file() {
+        return Err(missing);
+    }
+    let path = tree.join("make");
+    script(&path, &under_own_loader(inputs, "\"$0\"", &format!("'{}'", real.display()))?)?;
+    Ok(path)
 }
 
 /// Links shim and object into `amdgpu.ko` and returns its path.
@@ -35,7 +50,7 @@ pub(super) fn link(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, M
     }
 
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut command = Command::new("make");
+    let mut command = Command::new(make(inputs, &tree)?);
     command
         .arg("-C")
         .arg(tree.join(format!("usr/src/linux-headers-{}", inputs.release)))
@@ -131,6 +146,12 @@ fn wrap(inputs: &ModuleInputs, program: &Path, real: &Path) -> Result<(), Module
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let moved = program.with_file_name(format!("{name}.elf"));
     copy(real, &moved)?;
+    // The tree is renamed when it is complete: find the program beside the script.
+    script(program, &under_own_loader(inputs, &name, &format!("\"$(dirname \"$0\")/{name}.elf\""))?)
+}
+
+/// A script that starts `program` under the C library it was built against; both are words of the shell.
+fn under_own_loader(inputs: &ModuleInputs, argv0: &str, program: &str) -> Result<String, ModuleError> {
     let libraries = inputs.kbuild_libs.join("usr/lib/x86_64-linux-gnu");
     let loader = libraries.join("ld-linux-x86-64.so.2");
     if !loader.is_file() {
@@ -139,15 +160,8 @@ fn wrap(inputs: &ModuleInputs, program: &Path, real: &Path) -> Result<(), Module
             path: libraries,
         });
     }
-    // The tree is renamed when it is complete: find the program beside the script.
-    script(
-        program,
-        &format!(
-            "#!/bin/sh\nexec '{}' --library-path '{}' --argv0 {name} \"$(dirname \"$0\")/{name}.elf\" \"$@\"\n",
-            loader.display(),
-            libraries.display(),
-        ),
-    )
+    let (loader, libraries) = (loader.display(), libraries.display());
+    Ok(format!("#!/bin/sh\nexec '{loader}' --library-path '{libraries}' --argv0 {argv0} {program} \"$@\"\n"))
 }
 
 fn script(path: &Path, content: &str) -> Result<(), ModuleError> {

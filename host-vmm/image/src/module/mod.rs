@@ -9,6 +9,7 @@
 pub mod core_object;
 pub mod gate;
 mod identity;
+pub mod kasan;
 mod kbuild;
 
 use std::fs::{self, File};

@@ -139,7 +139,7 @@ pub(crate) fn med3(a: u16, b: u16, c: u16) -> u16 {
     }
 }
 pub(crate) fn ldexp(a: u16, power: i32) -> u16 {
-    unary(a, |x| x * f64::exp2(f64::from(power.clamp(-64, 64))))
+    unary(a, |x| x * libm::exp2(f64::from(power.clamp(-64, 64))))
 }
 pub(crate) fn frexp(a: u16) -> (u16, i32) {
     let magnitude = a & 0x7fff;
