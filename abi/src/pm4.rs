@@ -152,8 +152,26 @@ opcodes! {
     RUN_LIST = 0xa5;
 }
 
-macro_rules! words {
-    ($($name:ident),*) => { $(
+macro_rules! word {
+    ($(#[$doc:meta])* $name:ident { $($fields:tt)* }) => {
+        ::bitfield::bitfield! {
+            $(#[$doc])*
+            #[derive(
+                Clone,
+                Copy,
+                PartialEq,
+                Eq,
+                ::zerocopy::FromBytes,
+                ::zerocopy::IntoBytes,
+                ::zerocopy::KnownLayout,
+                ::zerocopy::Immutable,
+            )]
+            #[repr(transparent)]
+            pub struct $name(u32);
+            impl Debug;
+            $($fields)*
+        }
+
         impl $name {
             /// The word with these raw bits.
             #[must_use]
@@ -167,7 +185,7 @@ macro_rules! words {
                 self.0
             }
         }
-    )* };
+    };
 }
 
 mod memory;

@@ -24,7 +24,7 @@ pub struct GpuConfig {
     pub chip: &'static Model,
     /// Compute units: even, 2 to the most the chip has.
     pub cus: u32,
-    /// Bytes of VRAM: a power of two from 16 MiB to 16 GiB.
+    /// Bytes of VRAM: a power of two in the range of the chip, [`Model::vram`].
     pub vram_size: u64,
     /// Shader worker threads, 1 to 256.
     pub workers: usize,
@@ -90,8 +90,15 @@ pub enum ConfigError {
         most: u32,
     },
     /// [`GpuConfig::vram_size`] is out of range.
-    #[error("{0} bytes of VRAM: must be a power of two from 16 MiB to 16 GiB")]
-    VramSize(u64),
+    #[error("{size} bytes of VRAM: must be a power of two from {least} to {most} bytes")]
+    VramSize {
+        /// What was asked for.
+        size: u64,
+        /// The least that the chip can have.
+        least: u64,
+        /// The most that it can have.
+        most: u64,
+    },
     /// [`GpuConfig::workers`] is out of range.
     #[error("{0} shader workers: must be 1 to 256")]
     Workers(usize),
@@ -108,12 +115,32 @@ impl GpuConfig {
         if self.cus < 2 || self.cus > most || !self.cus.is_multiple_of(2) {
             return Err(ConfigError::Cus { cus: self.cus, most });
         }
-        if !self.vram_size.is_power_of_two() || self.vram_size < 16 << 20 || self.vram_size > 16 << 30 {
-            return Err(ConfigError::VramSize(self.vram_size));
+        let (size, vram) = (self.vram_size, &self.chip.vram);
+        if !size.is_power_of_two() || !vram.contains(&size) {
+            return Err(ConfigError::VramSize { size, least: *vram.start(), most: *vram.end() });
         }
         if self.workers == 0 || self.workers > 256 {
             return Err(ConfigError::Workers(self.workers));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vram_is_a_power_of_two_in_the_range_of_the_chip() {
+        let check = |vram_size| GpuConfig { vram_size, ..GpuConfig::default() }.validate();
+        let vram = &chip::DEFAULT.vram;
+        for size in [*vram.start(), 1 << 30, *vram.end()] {
+            assert_eq!(check(size), Ok(()), "{size}");
+        }
+        for size in [0, *vram.start() / 2, *vram.start() + 4096, *vram.end() * 2] {
+            let error = check(size).expect_err("out of range");
+            let (least, most) = (*vram.start(), *vram.end());
+            assert_eq!(error, ConfigError::VramSize { size, least, most });
+        }
     }
 }

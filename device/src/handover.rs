@@ -1,6 +1,6 @@
 //! How a page of doorbells changes between trapping and being memory without losing a store.
 //!
-//! A store of the guest either traps, and the device is told of it, or goes to the page, and nobody is told. So:
+//! A store of the guest either traps, and the device is notified, or goes to the page without notice. So:
 //!
 //! 1. What the page holds is read *before* it becomes memory. Every store that goes to the page comes later, and makes a
 //!    difference to what was read.

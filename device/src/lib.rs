@@ -26,6 +26,7 @@ pub mod queue;
 mod regs;
 mod runner;
 pub mod shader;
+mod show;
 pub mod stats;
 mod threads;
 pub mod time;

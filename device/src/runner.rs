@@ -37,7 +37,7 @@ impl Interval {
     }
 }
 
-/// Waits for news, first awake and then asleep.
+/// Waits for a wake-up, first polling and then asleep.
 fn wait(wake: &Wake, turn: Turn) {
     let limit = match turn {
         Turn::Now => return wake.clear(),

@@ -86,7 +86,7 @@ impl TimeSource {
         }
     }
 
-    /// Moves a manual time on, and wakes whoever waits for a point in it; does nothing to others.
+    /// Moves a manual time on, and wakes the threads that wait for a point in it; does nothing to others.
     pub fn advance(&self, by: Duration) {
         let Kind::Manual(manual) = &self.0 else { return };
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);

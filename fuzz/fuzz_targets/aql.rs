@@ -272,7 +272,7 @@ impl Queue<'_> {
             self.signals[usize::from(completion)] = self.signals[usize::from(completion)].wrapping_sub(1);
             self.done += 1;
         }
-        // What it decrements where there is no signal is nobody's.
+        // The model says nothing of what it decrements where there is no signal.
         self.signals[0] = 0;
         let (_, read) = self.driver.indices(0);
         assert_eq!(read, self.done, "packets that are done");

@@ -266,8 +266,8 @@ impl Pair {
                 assert!(given.va <= va && va - given.va < given.len, "{va:#x} is in {given:x?}");
                 self.mapping(va, access);
             }
-            (Err(fault), Err(expected)) => {
-                assert_eq!((fault.kind, fault.level), expected, "{access:?} of {va:#x}");
+            (Err(fault), Err((kind, level))) => {
+                assert_eq!((fault.kind, fault.level), (kind, Some(level)), "{access:?} of {va:#x}");
                 assert_eq!((fault.va, fault.access), (va, access));
             }
             (given, expected) => panic!("{access:?} of {va:#x} is {given:x?}, and should be {expected:x?}"),

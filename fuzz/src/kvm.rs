@@ -80,7 +80,7 @@ impl Function for GpuFunction {
     }
 
     fn read(&self, bar: u8, offset: u64, data: &mut [u8]) {
-        // What it refuses, it names to its caller; the bus has nobody to tell.
+        // It returns its refusals to the caller; the bus ignores them.
         let _refused = self.0.bar_read(bar, offset, data);
     }
 

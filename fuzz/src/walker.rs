@@ -177,16 +177,16 @@ impl Walker {
         length: usize,
         access: Access,
         mut operation: impl FnMut(&mut u8),
-    ) -> Result<(), (u64, FaultKind, u32)> {
+    ) -> Result<(), (u64, FaultKind, Option<u32>)> {
         let mut block: Option<Block> = None;
         for nth in 0..length as u64 {
             let at = va.wrapping_add(nth);
             let inside = block.filter(|block| at >= block.va && at - block.va < block.len);
             let now = match inside {
                 Some(block) => block,
-                None => self.walk(at, access).map_err(|(kind, level)| (at, kind, level))?,
+                None => self.walk(at, access).map_err(|(kind, level)| (at, kind, Some(level)))?,
             };
-            let (range, offset) = self.find(now.at.plus(at - now.va)).ok_or((at, FaultKind::Bus, 0))?;
+            let (range, offset) = self.find(now.at.plus(at - now.va)).ok_or((at, FaultKind::Bus, None))?;
             operation(&mut self.memory[range].1[offset]);
             block = Some(now);
         }

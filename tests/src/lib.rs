@@ -44,7 +44,7 @@ pub fn kasan_image(cache: &Cache) -> Result<GuestImage> {
     Ok(kasan::guest(cache, &sources, &PARTS, &progress)?)
 }
 
-/// Unloads the driver once nobody uses it: the last file of a process that has ended is let go of by a work of the
+/// Unloads the driver once it is unused: the last file of a process that has ended is released by a work of the
 /// driver's, a moment later.
 ///
 /// # Errors

@@ -1,31 +1,19 @@
 //! Packets about memory, registers and caches, which any ring takes.
 
-use bitfield::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-words!(
-    WriteDataControl,
-    WaitRegMemControl,
-    IndirectBufferControl,
-    CopyDataControl,
-    ReleaseMemControl,
-    ReleaseMemSelect
-);
-
-bitfield! {
+word! {
     /// First word of WRITE_DATA.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct WriteDataControl(u32);
-    impl Debug;
-    /// `WRITE_DATA_DST_*`.
-    pub u8, dst_sel, set_dst_sel: 11, 8;
-    /// Every dword goes to the same address.
-    pub one_addr, set_one_addr: 16;
-    /// Waits until the write has landed.
-    pub wr_confirm, set_wr_confirm: 20;
-    /// Engine.
-    pub u8, engine_sel, set_engine_sel: 31, 30;
+    WriteDataControl {
+        /// `WRITE_DATA_DST_*`.
+        pub u8, dst_sel, set_dst_sel: 11, 8;
+        /// Every dword goes to the same address.
+        pub one_addr, set_one_addr: 16;
+        /// Waits until the write has landed.
+        pub wr_confirm, set_wr_confirm: 20;
+        /// Engine.
+        pub u8, engine_sel, set_engine_sel: 31, 30;
+    }
 }
 
 /// WRITE_DATA destination: a register.
@@ -49,20 +37,18 @@ pub struct WriteData {
     pub addr_hi: u32,
 }
 
-bitfield! {
+word! {
     /// First word of WAIT_REG_MEM.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct WaitRegMemControl(u32);
-    impl Debug;
-    /// 0 always, 1 <, 2 <=, 3 ==, 4 !=, 5 >=, 6 >.
-    pub u8, function, set_function: 2, 0;
-    /// 0 register, 1 memory.
-    pub u8, mem_space, set_mem_space: 5, 4;
-    /// 0 wait, 1 write then wait for another register.
-    pub u8, operation, set_operation: 7, 6;
-    /// Engine.
-    pub u8, engine, set_engine: 9, 8;
+    WaitRegMemControl {
+        /// 0 always, 1 <, 2 <=, 3 ==, 4 !=, 5 >=, 6 >.
+        pub u8, function, set_function: 2, 0;
+        /// 0 register, 1 memory.
+        pub u8, mem_space, set_mem_space: 5, 4;
+        /// 0 wait, 1 write then wait for another register.
+        pub u8, operation, set_operation: 7, 6;
+        /// Engine.
+        pub u8, engine, set_engine: 9, 8;
+    }
 }
 
 /// Body of WAIT_REG_MEM.
@@ -83,20 +69,18 @@ pub struct WaitRegMem {
     pub poll_interval: u32,
 }
 
-bitfield! {
+word! {
     /// Third word of INDIRECT_BUFFER.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct IndirectBufferControl(u32);
-    impl Debug;
-    /// Dwords in the buffer.
-    pub size, set_size: 19, 0;
-    /// Replaces the current buffer instead of returning to it.
-    pub chain, set_chain: 20;
-    /// The packet takes effect.
-    pub valid, set_valid: 23;
-    /// VM context.
-    pub u8, vmid, set_vmid: 27, 24;
+    IndirectBufferControl {
+        /// Dwords in the buffer.
+        pub size, set_size: 19, 0;
+        /// Replaces the current buffer instead of returning to it.
+        pub chain, set_chain: 20;
+        /// The packet takes effect.
+        pub valid, set_valid: 23;
+        /// VM context.
+        pub u8, vmid, set_vmid: 27, 24;
+    }
 }
 
 /// Body of INDIRECT_BUFFER.
@@ -111,20 +95,18 @@ pub struct IndirectBuffer {
     pub control: IndirectBufferControl,
 }
 
-bitfield! {
+word! {
     /// First word of COPY_DATA, `COPY_DATA` of linux `nvd.h` and `PACKET3_COPY_DATA` of mesa `sid.h`.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct CopyDataControl(u32);
-    impl Debug;
-    /// `COPY_DATA_SRC_*`.
-    pub u8, src_sel, set_src_sel: 3, 0;
-    /// `COPY_DATA_DST_*`.
-    pub u8, dst_sel, set_dst_sel: 11, 8;
-    /// 64 bits instead of 32.
-    pub count_sel, set_count_sel: 16;
-    /// Waits until the write has landed.
-    pub wr_confirm, set_wr_confirm: 20;
+    CopyDataControl {
+        /// `COPY_DATA_SRC_*`.
+        pub u8, src_sel, set_src_sel: 3, 0;
+        /// `COPY_DATA_DST_*`.
+        pub u8, dst_sel, set_dst_sel: 11, 8;
+        /// 64 bits instead of 32.
+        pub count_sel, set_count_sel: 16;
+        /// Waits until the write has landed.
+        pub wr_confirm, set_wr_confirm: 20;
+    }
 }
 
 /// COPY_DATA source: memory.
@@ -156,32 +138,28 @@ pub struct CopyData {
     pub dst_hi: u32,
 }
 
-bitfield! {
+word! {
     /// First word of RELEASE_MEM: event and cache actions.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct ReleaseMemControl(u32);
-    impl Debug;
-    /// Event.
-    pub u8, event_type, set_event_type: 5, 0;
-    /// 5 end of pipe, 6 shader done.
-    pub u8, event_index, set_event_index: 11, 8;
-    /// `GCR_*` bits.
-    pub gcr_cntl, set_gcr_cntl: 24, 12;
+    ReleaseMemControl {
+        /// Event.
+        pub u8, event_type, set_event_type: 5, 0;
+        /// 5 end of pipe, 6 shader done.
+        pub u8, event_index, set_event_index: 11, 8;
+        /// `GCR_*` bits.
+        pub gcr_cntl, set_gcr_cntl: 24, 12;
+    }
 }
 
-bitfield! {
+word! {
     /// Second word of RELEASE_MEM: what to write and whether to interrupt.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct ReleaseMemSelect(u32);
-    impl Debug;
-    /// 0 memory controller, 1 TC L2.
-    pub u8, dst_sel, set_dst_sel: 17, 16;
-    /// 0 none, 1 interrupt without write, 2 after write confirm, 3 write and interrupt without confirm.
-    pub u8, int_sel, set_int_sel: 26, 24;
-    /// 0 nothing, 1 32 bits, 2 64 bits, 3 the GPU clock.
-    pub u8, data_sel, set_data_sel: 31, 29;
+    ReleaseMemSelect {
+        /// 0 memory controller, 1 TC L2.
+        pub u8, dst_sel, set_dst_sel: 17, 16;
+        /// 0 none, 1 interrupt without write, 2 after write confirm, 3 write and interrupt without confirm.
+        pub u8, int_sel, set_int_sel: 26, 24;
+        /// 0 nothing, 1 32 bits, 2 64 bits, 3 the GPU clock.
+        pub u8, data_sel, set_data_sel: 31, 29;
+    }
 }
 
 /// Body of RELEASE_MEM.

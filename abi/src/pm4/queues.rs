@@ -1,22 +1,17 @@
 //! Packets about queues, which the KIQ takes.
 
-use bitfield::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-words!(SetResourcesControl, MapQueuesControl, UnmapQueuesControl, QueryStatusControl, InvalidateTlbsControl);
-
-bitfield! {
+word! {
     /// First word of SET_RESOURCES.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct SetResourcesControl(u32);
-    impl Debug;
-    /// VMIDs the queue manager owns.
-    pub u16, vmid_mask, set_vmid_mask: 15, 0;
-    /// Unmap latency.
-    pub u8, unmap_latency, set_unmap_latency: 23, 16;
-    /// 0 KIQ, 1 HIQ, 2 no HIQ.
-    pub u8, queue_type, set_queue_type: 31, 29;
+    SetResourcesControl {
+        /// VMIDs the queue manager owns.
+        pub u16, vmid_mask, set_vmid_mask: 15, 0;
+        /// Unmap latency.
+        pub u8, unmap_latency, set_unmap_latency: 23, 16;
+        /// 0 KIQ, 1 HIQ, 2 no HIQ.
+        pub u8, queue_type, set_queue_type: 31, 29;
+    }
 }
 
 /// Body of SET_RESOURCES, `PACKET3_SET_RESOURCES`.
@@ -39,30 +34,28 @@ pub struct SetResources {
     pub gds_heap: u32,
 }
 
-bitfield! {
+word! {
     /// First word of MAP_QUEUES.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct MapQueuesControl(u32);
-    impl Debug;
-    /// 0: the slot given here; 1: any free slot.
-    pub u8, queue_sel, set_queue_sel: 5, 4;
-    /// VM context.
-    pub u8, vmid, set_vmid: 11, 8;
-    /// Queue of the pipe.
-    pub u8, queue, set_queue: 15, 13;
-    /// Pipe of the micro engine.
-    pub u8, pipe, set_pipe: 17, 16;
-    /// 0 graphics, 1 compute, 2 MES.
-    pub u8, me, set_me: 20, 18;
-    /// Queue type.
-    pub u8, queue_type, set_queue_type: 23, 21;
-    /// Allocation format.
-    pub u8, alloc_format, set_alloc_format: 25, 24;
-    /// 0 compute, 2 and 3 SDMA, 4 graphics, 5 MES.
-    pub u8, engine_sel, set_engine_sel: 28, 26;
-    /// Queues in this packet.
-    pub u8, num_queues, set_num_queues: 31, 29;
+    MapQueuesControl {
+        /// 0: the slot given here; 1: any free slot.
+        pub u8, queue_sel, set_queue_sel: 5, 4;
+        /// VM context.
+        pub u8, vmid, set_vmid: 11, 8;
+        /// Queue of the pipe.
+        pub u8, queue, set_queue: 15, 13;
+        /// Pipe of the micro engine.
+        pub u8, pipe, set_pipe: 17, 16;
+        /// 0 graphics, 1 compute, 2 MES.
+        pub u8, me, set_me: 20, 18;
+        /// Queue type.
+        pub u8, queue_type, set_queue_type: 23, 21;
+        /// Allocation format.
+        pub u8, alloc_format, set_alloc_format: 25, 24;
+        /// 0 compute, 2 and 3 SDMA, 4 graphics, 5 MES.
+        pub u8, engine_sel, set_engine_sel: 28, 26;
+        /// Queues in this packet.
+        pub u8, num_queues, set_num_queues: 31, 29;
+    }
 }
 
 /// Body of MAP_QUEUES for one queue, `PACKET3_MAP_QUEUES`.
@@ -83,20 +76,18 @@ pub struct MapQueues {
     pub wptr_addr_hi: u32,
 }
 
-bitfield! {
+word! {
     /// First word of UNMAP_QUEUES.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct UnmapQueuesControl(u32);
-    impl Debug;
-    /// 0 preempt, 1 reset, 2 disable the process's queues, 3 preempt without unmapping.
-    pub u8, action, set_action: 1, 0;
-    /// 0 by doorbell, 1 by PASID, 2 all, 3 all but static ones.
-    pub u8, queue_sel, set_queue_sel: 5, 4;
-    /// 0 compute, 2 and 3 SDMA, 4 graphics, 5 MES.
-    pub u8, engine_sel, set_engine_sel: 28, 26;
-    /// Queues in this packet.
-    pub u8, num_queues, set_num_queues: 31, 29;
+    UnmapQueuesControl {
+        /// 0 preempt, 1 reset, 2 disable the process's queues, 3 preempt without unmapping.
+        pub u8, action, set_action: 1, 0;
+        /// 0 by doorbell, 1 by PASID, 2 all, 3 all but static ones.
+        pub u8, queue_sel, set_queue_sel: 5, 4;
+        /// 0 compute, 2 and 3 SDMA, 4 graphics, 5 MES.
+        pub u8, engine_sel, set_engine_sel: 28, 26;
+        /// Queues in this packet.
+        pub u8, num_queues, set_num_queues: 31, 29;
+    }
 }
 
 /// Body of UNMAP_QUEUES, `PACKET3_UNMAP_QUEUES`.
@@ -115,18 +106,16 @@ pub struct UnmapQueues {
     pub doorbell3: u32,
 }
 
-bitfield! {
+word! {
     /// First word of QUERY_STATUS.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct QueryStatusControl(u32);
-    impl Debug;
-    /// Comes back in the interrupt.
-    pub context_id, set_context_id: 27, 0;
-    /// 0 none, 1 after completion, 2 queue status.
-    pub u8, interrupt_sel, set_interrupt_sel: 29, 28;
-    /// 0 interrupt only, 1 fence only immediate, 2 fence only after write ack, 3 fence waits for write ack and interrupts.
-    pub u8, command, set_command: 31, 30;
+    QueryStatusControl {
+        /// Comes back in the interrupt.
+        pub context_id, set_context_id: 27, 0;
+        /// 0 none, 1 after completion, 2 queue status.
+        pub u8, interrupt_sel, set_interrupt_sel: 29, 28;
+        /// 0 interrupt only, 1 fence only immediate, 2 fence only after write ack, 3 fence waits for write ack and interrupts.
+        pub u8, command, set_command: 31, 30;
+    }
 }
 
 /// Body of QUERY_STATUS, `PACKET3_QUERY_STATUS`.
@@ -147,20 +136,18 @@ pub struct QueryStatus {
     pub data_hi: u32,
 }
 
-bitfield! {
+word! {
     /// Only word of INVALIDATE_TLBS.
-    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-    #[repr(transparent)]
-    pub struct InvalidateTlbsControl(u32);
-    impl Debug;
-    /// 1: by PASID.
-    pub u8, dst_sel, set_dst_sel: 3, 0;
-    /// All hubs.
-    pub all_hub, set_all_hub: 4;
-    /// Process.
-    pub pasid, set_pasid: 20, 5;
-    /// Flush type.
-    pub u8, flush_type, set_flush_type: 30, 29;
+    InvalidateTlbsControl {
+        /// 1: by PASID.
+        pub u8, dst_sel, set_dst_sel: 3, 0;
+        /// All hubs.
+        pub all_hub, set_all_hub: 4;
+        /// Process.
+        pub pasid, set_pasid: 20, 5;
+        /// Flush type.
+        pub u8, flush_type, set_flush_type: 30, 29;
+    }
 }
 
 const _: () = {

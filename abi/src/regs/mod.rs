@@ -6,7 +6,7 @@
 //! table says so.
 //!
 //! One `registers!` declaration gives each register its type (named verbatim as upstream names it), its block and offset,
-//! its access class, its value after reset, and an `ALL` table. Only registers that somebody acts on are here;
+//! its access class, its value after reset, and an `ALL` table. Only registers that device or driver act on are here;
 //! the rest of the BAR is storage.
 
 /// A kind of IP block, by the hardware id that the discovery table knows it by.

@@ -9,13 +9,12 @@ use crate::encoding::{Decode, Flags, Form, Kind, Name, Segment, Table, Tables};
 use crate::inst::{
     Arch, DecodeError, Dual, FloatConst, Format, Inst, MemFields, Mods, Op, Operand, WaveSize,
 };
+use crate::registers::RegisterFile;
 
 /// `src0` of a DPP8 instruction: lanes switched off by `EXEC` read as 0, or are read.
 const DPP8_FI: [u64; 2] = [0xe9, 0xea];
 /// Source number that asks for a literal.
 const LITERAL: u32 = 255;
-/// SGPRs a wave can have (s0-s105).
-const SGPRS: u32 = 106;
 
 /// Decodes the instruction at the start of `bytes`, for a wave of 32 lanes.
 ///
@@ -43,7 +42,8 @@ pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, Deco
             continue;
         }
         let Some(index) = find(tables, table, wave, code.bits) else { continue };
-        match Reader::new(tables, &tables.forms[index], wave, table.bytes, code).inst(index) {
+        let reader = Reader::new((tables, arch.registers()), &tables.forms[index], wave, table.bytes, code);
+        match reader.inst(index) {
             Ok(inst) => return Ok(inst),
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -149,6 +149,7 @@ fn encoding_of(word: u32) -> (&'static str, usize) {
 /// Reads the operands of one form.
 struct Reader {
     tables: &'static Tables,
+    file: &'static RegisterFile,
     form: &'static Form,
     wave: WaveSize,
     code: Code,
@@ -161,8 +162,14 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(tables: &'static Tables, form: &'static Form, wave: WaveSize, bytes: u8, code: Code) -> Reader {
-        Reader { tables, form, wave, code, bytes: usize::from(bytes), literal: None, trailing: false }
+    fn new(
+        (tables, file): (&'static Tables, &'static RegisterFile),
+        form: &'static Form,
+        wave: WaveSize,
+        bytes: u8,
+        code: Code,
+    ) -> Reader {
+        Reader { tables, file, form, wave, code, bytes: usize::from(bytes), literal: None, trailing: false }
     }
 
     fn invalid(&self) -> DecodeError {
@@ -283,21 +290,10 @@ impl Reader {
 
     /// Source number `value`, `width` registers wide.
     fn source(&mut self, value: u32, width: u32, deferred: bool) -> Result<Operand, DecodeError> {
-        // Wider operands start at a register their alignment allows; the bits below are ignored.
-        let align = match width {
-            0 | 1 => 1,
-            2 => 2,
-            _ => 4,
-        };
         let width = width.max(1);
-        let aligned = |base: u32, end: u32| {
-            let number = base + (value - base) / align * align;
-            (number + width <= end).then_some(Operand::Sgpr(low8(number)))
-        };
         Ok(match value {
             256.. => return self.vgpr(value - 256, width),
-            0..SGPRS => aligned(0, SGPRS).ok_or_else(|| self.invalid())?,
-            108..=123 => aligned(108, 124).ok_or_else(|| self.invalid())?,
+            0..128 => self.scalar_register(low8(value), width).ok_or_else(|| self.invalid())?,
             128..=192 => Operand::InlineInt(low8(value - 128).cast_signed()),
             193..=208 => Operand::InlineInt(low8(192u32.wrapping_sub(value)).cast_signed()),
             240..=248 => match FloatConst::from_index(low8(value - 240)) {
@@ -306,8 +302,6 @@ impl Reader {
             },
             LITERAL if deferred => Operand::Literal(self.literal.ok_or_else(|| self.invalid())?),
             LITERAL => Operand::Literal(self.trailing_literal()?),
-            106 | 124 | 126 => Operand::Sgpr(low8(value)),
-            107 | 125 | 127 if width == 1 => Operand::Sgpr(low8(value)),
             235 => Operand::SharedBase,
             236 => Operand::SharedLimit,
             237 => Operand::PrivateBase,
@@ -319,6 +313,22 @@ impl Reader {
             254 if width == 1 => Operand::LdsDirect,
             _ => return Err(self.invalid()),
         })
+    }
+
+    /// Scalar register `number`, the first of `width`.
+    fn scalar_register(&self, number: u8, width: u32) -> Option<Operand> {
+        let Some(bank) = self.file.bank(number) else {
+            let whole = width == 1 || self.file.begins_any_width(number);
+            return (whole && self.file.names(number)).then_some(Operand::Sgpr(number));
+        };
+        // Wider operands start at a register their alignment allows; the bits below are ignored.
+        let align = match width {
+            1 => 1,
+            2 => 2,
+            _ => 4,
+        };
+        let first = bank.start + (number - bank.start) / align * align;
+        (u32::from(first) + width <= u32::from(bank.end)).then_some(Operand::Sgpr(first))
     }
 
     /// The dword after the encoding; one literal serves all operands.
@@ -401,28 +411,29 @@ impl Reader {
     /// Operands the encoding does not spell out.
     fn implied(&self, inst: &mut Inst) {
         let flags = self.form.flags;
+        let (vcc, exec) = (Operand::Sgpr(self.file.vcc), Operand::Sgpr(self.file.exec));
         match inst.format {
-            Format::Vopc | Format::Vop3 if flags.has(Flags::DEF_EXEC) => inst.dst = Operand::EXEC_LO,
-            Format::Vopc if inst.dst.is_none() && flags.has(Flags::DEF_VCC) => inst.dst = Operand::VCC_LO,
+            Format::Vopc | Format::Vop3 if flags.has(Flags::DEF_EXEC) => inst.dst = exec,
+            Format::Vopc if inst.dst.is_none() && flags.has(Flags::DEF_VCC) => inst.dst = vcc,
             Format::Vop2 => {
                 if flags.has(Flags::DEF_VCC) {
-                    inst.dst2 = Operand::VCC_LO;
+                    inst.dst2 = vcc;
                 }
                 if flags.has(Flags::USE_VCC) {
-                    inst.src[2] = Operand::VCC_LO;
+                    inst.src[2] = vcc;
                 }
             }
             _ => {}
         }
         if inst.op == Op::V_CNDMASK_B32 && inst.format == Format::Vopd {
-            inst.src[2] = Operand::VCC_LO;
+            inst.src[2] = vcc;
         }
         if flags.has(Flags::ACC) {
             inst.src[2] = inst.dst;
         }
         if let Some(dual) = &mut inst.dual {
             if dual.op == Op::V_CNDMASK_B32 {
-                dual.src[2] = Operand::VCC_LO;
+                dual.src[2] = vcc;
             }
             if flags.has(Flags::ACC_Y) {
                 dual.src[2] = dual.dst;

@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use crate::decode::decode_for;
 use crate::encoding::{Decode, Flags, Form, Kind, Name, OperandSpec, Print, Tables};
 use crate::inst::{Arch, DecodeError, Dpp, Format, Inst, Op, Operand, WaveSize};
+use crate::registers::RegisterFile;
 
 /// Assembler text of one instruction, by its `Display`.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,8 @@ impl fmt::Display for Disassembly {
         let Some(form) = tables.forms.get(usize::from(self.inst.form)) else {
             return out.write_str(self.inst.op.mnemonic());
         };
-        Printer { tables, form, inst: &self.inst, wave: self.wave }.print(out)
+        let (file, wave) = (self.arch.registers(), self.wave);
+        Printer { tables, file, form, inst: &self.inst, wave }.print(out)
     }
 }
 
@@ -108,6 +110,7 @@ pub fn disassemble(arch: Arch, wave: WaveSize, code: &[u8], base: u64) -> impl I
 /// Prints one instruction.
 struct Printer<'a> {
     tables: &'static Tables,
+    file: &'static RegisterFile,
     form: &'static Form,
     inst: &'a Inst,
     wave: WaveSize,

@@ -1,8 +1,9 @@
 //! [`Inst`] to bytes: the inverse of the decoder, from the same tables.
 
 use crate::disasm::fields;
-use crate::encoding::{Decode, Form, Kind, Name, Segment, Tables};
+use crate::encoding::{Decode, Kind, Name, Segment, Tables};
 use crate::inst::{Arch, Dpp, Format, Inst, Op, Operand, WaveSize};
+use crate::registers::RegisterFile;
 
 /// Source number that asks for a literal.
 const LITERAL: u32 = 255;
@@ -103,13 +104,15 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
     let tables = Tables::of(arch);
     let Some(form) = tables.forms.get(usize::from(inst.form)) else { return 0 };
     let Some((bytes, mask)) = shape(tables, inst.form) else { return 0 };
+    let file = arch.registers();
     let whole = if bytes < 16 { (1u128 << (u32::from(bytes) * 8)) - 1 } else { u128::MAX };
     let mut read = mask;
     for &spec in tables.operands_of(form) {
         let (field, kind) = (tables.field(spec), tables.kind(spec));
+        let operand = || fields::operand(form, inst, spec.0, kind);
         let unread = match kind.decode {
-            Decode::Bool if wave == WaveSize::Wave64 => misalignment(form, inst, spec.0, kind, 2),
-            Decode::Sgpr | Decode::Src => misalignment(form, inst, spec.0, kind, kind.width),
+            Decode::Bool if wave == WaveSize::Wave64 => misalignment(file, operand(), 2),
+            Decode::Sgpr | Decode::Src => misalignment(file, operand(), kind.width),
             _ => 0,
         };
         read |= scatter(0, field, !unread);
@@ -118,10 +121,10 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
 }
 
 /// Bits of an SGPR number that the width of the operand takes no notice of.
-fn misalignment(form: &Form, inst: &Inst, name: Name, kind: &Kind, width: u8) -> u32 {
-    match (fields::operand(form, inst, name, kind), width) {
-        (Operand::Sgpr(0..=105 | 108..=123), 2) => 1,
-        (Operand::Sgpr(0..=105 | 108..=123), 3..) => 3,
+fn misalignment(file: &RegisterFile, operand: Operand, width: u8) -> u32 {
+    match (operand, width) {
+        (Operand::Sgpr(number), 2) if file.bank(number).is_some() => 1,
+        (Operand::Sgpr(number), 3..) if file.bank(number).is_some() => 3,
         _ => 0,
     }
 }

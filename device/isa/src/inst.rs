@@ -129,8 +129,21 @@ impl Inst {
     pub fn branch_target(&self, pc: u64) -> Option<u64> {
         let branch = matches!(
             self.op,
-            Op::S_CALL_B64 | Op::S_BRANCH | Op::S_SUBVECTOR_LOOP_BEGIN | Op::S_SUBVECTOR_LOOP_END
-        ) || (self.format == Format::Sopp && self.op.mnemonic().starts_with("s_cbranch_"));
+            Op::S_CALL_B64
+                | Op::S_BRANCH
+                | Op::S_SUBVECTOR_LOOP_BEGIN
+                | Op::S_SUBVECTOR_LOOP_END
+                | Op::S_CBRANCH_SCC0
+                | Op::S_CBRANCH_SCC1
+                | Op::S_CBRANCH_VCCZ
+                | Op::S_CBRANCH_VCCNZ
+                | Op::S_CBRANCH_EXECZ
+                | Op::S_CBRANCH_EXECNZ
+                | Op::S_CBRANCH_CDBGSYS
+                | Op::S_CBRANCH_CDBGUSER
+                | Op::S_CBRANCH_CDBGSYS_OR_USER
+                | Op::S_CBRANCH_CDBGSYS_AND_USER
+        );
         branch.then(|| pc.wrapping_add(4).wrapping_add_signed(i64::from(self.simm16()) * 4))
     }
 }
@@ -155,8 +168,8 @@ pub enum Operand {
     None,
     /// `v0..v255`.
     Vgpr(u8),
-    /// A scalar register by hardware number: `0..=105` s0-s105, [`Operand::VCC_LO`], 108-123 ttmp0-ttmp15,
-    /// [`Operand::NULL`], [`Operand::M0`], [`Operand::EXEC_LO`].
+    /// A scalar register by its number in the architecture, which is below 128. On gfx11: 0-105 `s0`-`s105`, 106 and 107
+    /// `VCC`, 108-123 `ttmp0`-`ttmp15`, 124 `NULL`, 125 `M0`, 126 and 127 `EXEC`.
     Sgpr(u8),
     /// Inline integer `-16..=64`, sign-extended to the operand's width.
     InlineInt(i8),
@@ -186,15 +199,6 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// `VCC`: the register pair 106, 107.
-    pub const VCC_LO: Operand = Operand::Sgpr(106);
-    /// `NULL`: reads as 0, writes are dropped.
-    pub const NULL: Operand = Operand::Sgpr(124);
-    /// `M0`.
-    pub const M0: Operand = Operand::Sgpr(125);
-    /// `EXEC`: the register pair 126, 127.
-    pub const EXEC_LO: Operand = Operand::Sgpr(126);
-
     /// Whether the operand is there at all.
     pub const fn is_some(self) -> bool {
         !matches!(self, Operand::None)

@@ -94,7 +94,7 @@ impl FaultKind {
 ///
 /// This is the one description of a fault, for engines, interrupts and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{access:?} of {va:#x}: {kind:?} at level {level}")]
+#[error("{access:?} of {va:#x}: {kind:?}{}", place(*.level))]
 pub struct Fault {
     /// GPU virtual address.
     pub va: u64,
@@ -102,15 +102,21 @@ pub struct Fault {
     pub access: Access,
     /// Why it was refused.
     pub kind: FaultKind,
-    /// Table level that refused it; 0 is the PTB, and what no table refused.
-    pub level: u32,
+    /// Level of the table that refused it, 0 for the PTB; `None` where the tables were not asked, or had translated the
+    /// address and there is no memory behind it.
+    pub level: Option<u32>,
+}
+
+/// Where a fault was found, for its text.
+fn place(level: Option<u32>) -> String {
+    level.map_or_else(String::new, |level| format!(" at level {level}"))
 }
 
 impl Fault {
-    /// A fault that the last level, or no table at all, is to blame for.
+    /// A fault that no table refused.
     #[must_use]
     pub const fn new(va: u64, access: Access, kind: FaultKind) -> Self {
-        Self { va, access, kind, level: 0 }
+        Self { va, access, kind, level: None }
     }
 }
 

@@ -7,6 +7,7 @@
 //! Sources: scalar operand numbers, LLVM `SIRegisterInfo.td`; hardware registers, LLVM `SIDefines.h` (`AMDGPU::Hwreg::Id`).
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::inst::Arch;
 
@@ -31,10 +32,23 @@ pub(crate) mod slot {
 /// Trap temporaries of every architecture.
 pub(crate) const TTMPS: usize = 16;
 
-/// A hardware register that `s_getreg_b32` and `s_setreg_b32` reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum HardwareRegister {
+macro_rules! hardware_registers {
+    ($($name:ident,)*) => {
+        /// A hardware register that `s_getreg_b32` and `s_setreg_b32` reach.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum HardwareRegister {
+            $($name,)*
+        }
+
+        impl HardwareRegister {
+            /// All of them, by their numbers in lowered instructions.
+            const ALL: &[HardwareRegister] = &[$(HardwareRegister::$name,)*];
+        }
+    };
+}
+
+hardware_registers! {
     Mode,
     Status,
     TrapSts,
@@ -51,25 +65,6 @@ pub(crate) enum HardwareRegister {
 }
 
 impl HardwareRegister {
-    const ALL: [HardwareRegister; 13] = {
-        use HardwareRegister::*;
-        [
-            Mode,
-            Status,
-            TrapSts,
-            GprAlloc,
-            LdsAlloc,
-            IbSts,
-            ShMemBases,
-            FlatScratchLow,
-            FlatScratchHigh,
-            HwId1,
-            HwId2,
-            IbSts2,
-            ShaderCycles,
-        ]
-    };
-
     /// The register a lowered instruction holds as a number.
     pub(crate) fn from_number(number: u8) -> Option<HardwareRegister> {
         HardwareRegister::ALL.get(usize::from(number)).copied()
@@ -169,36 +164,60 @@ impl RegisterFile {
         (1..count).all(|n| follows(n).is_some()).then_some(first)
     }
 
+    /// The numbers of the registers beside `number` that an operand of several may be of: those of the SGPRs, or of the trap
+    /// temporaries.
+    pub(crate) fn bank(&self, number: u8) -> Option<Range<u8>> {
+        let banks = [0..self.sgprs, self.ttmp0..self.ttmp0 + TTMPS as u8];
+        banks.into_iter().find(|bank| bank.contains(&number))
+    }
+
+    /// Whether an operand of any width may begin with this register outside the [banks](Self::bank).
+    pub(crate) fn begins_any_width(&self, number: u8) -> bool {
+        number == self.vcc || number == self.exec || Some(number) == self.null
+    }
+
+    /// Whether the number is that of a scalar register or of `NULL`.
+    pub(crate) fn names(&self, number: u8) -> bool {
+        Some(number) == self.null || self.slot(number).is_some()
+    }
+
     /// The hardware register with a number.
     pub(crate) fn hardware(&self, number: u32) -> Option<HardwareRegister> {
         self.hardware.iter().find(|(known, _)| u32::from(*known) == number).map(|(_, register)| *register)
     }
 
-    /// The name of a scalar register.
-    pub(crate) fn name(&'static self, number: u8) -> ScalarName {
-        ScalarName { file: self, number }
+    /// The name of `width` scalar registers from `number` on.
+    pub(crate) fn name(&'static self, number: u8, width: u8) -> ScalarName {
+        ScalarName { file: self, number, width: width.max(1) }
     }
 }
 
-/// A scalar register's name.
+/// The name of scalar registers, as assemblers write it.
 pub(crate) struct ScalarName {
     file: &'static RegisterFile,
     number: u8,
+    width: u8,
 }
 
 impl fmt::Display for ScalarName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.file.slot(self.number) {
-            Some(slot::VCC) => f.write_str("vcc_lo"),
-            Some(at) if at == slot::VCC + 1 => f.write_str("vcc_hi"),
-            Some(at) if (slot::TTMP0..slot::TTMP0 + TTMPS).contains(&at) => {
-                write!(f, "ttmp{}", at - slot::TTMP0)
+        let range = |f: &mut fmt::Formatter<'_>, prefix: &str, first: usize| match self.width {
+            1 => write!(f, "{prefix}{first}"),
+            width => write!(f, "{prefix}[{first}:{}]", first + usize::from(width) - 1),
+        };
+        match (self.file.slot(self.number), self.width) {
+            (Some(slot::VCC), 1) => f.write_str("vcc_lo"),
+            (Some(slot::VCC), _) => f.write_str("vcc"),
+            (Some(at), _) if at == slot::VCC + 1 => f.write_str("vcc_hi"),
+            (Some(at), _) if (slot::TTMP0..slot::TTMP0 + TTMPS).contains(&at) => {
+                range(f, "ttmp", at - slot::TTMP0)
             }
-            Some(slot::M0) => f.write_str("m0"),
-            Some(slot::EXEC) => f.write_str("exec_lo"),
-            Some(at) if at == slot::EXEC + 1 => f.write_str("exec_hi"),
-            Some(at) => write!(f, "s{at}"),
-            None => f.write_str("null"),
+            (Some(slot::M0), _) => f.write_str("m0"),
+            (Some(slot::EXEC), 1) => f.write_str("exec_lo"),
+            (Some(slot::EXEC), _) => f.write_str("exec"),
+            (Some(at), _) if at == slot::EXEC + 1 => f.write_str("exec_hi"),
+            (Some(at), _) => range(f, "s", at),
+            (None, _) => f.write_str("null"),
         }
     }
 }
@@ -228,16 +247,16 @@ mod tests {
         assert_eq!((OTHER.slot(125), OTHER.slot(102)), (None, None));
         assert_eq!((OTHER.slot(126), OTHER.slot(108)), (Some(slot::EXEC), Some(slot::TTMP0)));
         assert_eq!(OTHER.slots(100, 4), None, "s[100:103] are not all there");
-        assert_eq!(OTHER.name(124).to_string(), "m0");
+        let name = |number, width| OTHER.name(number, width).to_string();
+        assert_eq!([name(124, 1), name(100, 2), name(126, 2)], ["m0", "s[100:101]", "exec"]);
+        assert_eq!([name(106, 1), name(107, 1), name(110, 4)], ["vcc_lo", "vcc_hi", "ttmp[2:5]"]);
+        assert_eq!((OTHER.bank(101), OTHER.bank(102), OTHER.bank(123)), (Some(0..102), None, Some(108..124)));
+        assert_eq!([102, 124, 125, 127].map(|number| OTHER.names(number)), [false, true, false, true]);
+        assert_eq!(
+            [106, 107, 124, 126].map(|number| OTHER.begins_any_width(number)),
+            [true, false, false, true]
+        );
         assert_eq!(OTHER.hardware(4), Some(HardwareRegister::HwId1));
         assert_eq!((OTHER.hardware(23), GFX11.hardware(4)), (None, None));
-    }
-
-    #[test]
-    fn hardware_registers_are_numbered_as_listed() {
-        for (number, register) in (0..).zip(HardwareRegister::ALL) {
-            assert_eq!(register as u8, number);
-            assert_eq!(HardwareRegister::from_number(number), Some(register));
-        }
     }
 }

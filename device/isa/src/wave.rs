@@ -1,5 +1,7 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
+mod show;
+
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
 pub use crate::registers::MAX_VGPRS;
@@ -170,18 +172,6 @@ pub struct Wave {
     pub(crate) looked: bool,
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
     pub instructions: u64,
-}
-
-impl core::fmt::Debug for Wave {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Wave")
-            .field("pc", &format_args!("{:#x}", self.pc))
-            .field("exec", &format_args!("{:#x}", self.exec()))
-            .field("vcc", &format_args!("{:#x}", self.pair(slot::VCC)))
-            .field("scc", &self.s[slot::SCC])
-            .field("instructions", &self.instructions)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Wave {

@@ -19,7 +19,7 @@ fn text(inst: Inst, wave: WaveSize) -> String {
     Disassembly::new(inst, Arch::Gfx1100, wave).to_string()
 }
 
-/// One space for any number: LLVM's tests do not care, and it prints two after some image mnemonics.
+/// One space for any number: LLVM's tests ignore the difference, and LLVM prints two after some image mnemonics.
 fn spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Mailboxes of the security processor, which nobody answers yet: they read as a card's whose firmware is up.
+//! Mailboxes of the security processor. They have no behaviour yet, and read as on a card whose firmware is up.
 
 use belfry_abi::regs::{Ip, Offset, mp};
 

@@ -2,13 +2,39 @@
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 
+/// Why a kernel descriptor is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptorError {
+    /// A reserved byte is not 0.
+    #[error("reserved bytes of the kernel descriptor are not zero")]
+    ReservedBytes,
+    /// A field that a kernel of this chip leaves 0 is not 0.
+    #[error("{register} {value:#x} sets {field}: {reason}")]
+    Field {
+        /// The register, or the word of the descriptor.
+        register: &'static str,
+        /// The register's value.
+        value: u32,
+        /// The field.
+        field: &'static str,
+        /// Why a kernel leaves it 0.
+        reason: &'static str,
+    },
+    /// `ENABLE_VGPR_WORKITEM_ID` has its undefined value.
+    #[error("ENABLE_VGPR_WORKITEM_ID 3 is not defined")]
+    WorkitemIds,
+    /// Registers shared by halves, which a wave32 does not have.
+    #[error("SHARED_VGPR_COUNT {0} in wave32: only the halves of a wave64 share registers")]
+    SharedInWave32(u32),
+}
+
 /// How a chip reads kernel descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelRules {
     /// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
     pub max_user_sgprs: usize,
-    /// Checks what a descriptor must leave alone; the error names the field.
-    pub check: fn(&KernelDescriptor) -> Result<(), String>,
+    /// Checks what a descriptor must leave alone.
+    pub check: fn(&KernelDescriptor) -> Result<(), DescriptorError>,
     /// Vector registers a lane has to itself, and those that the halves of a wave share; too many are the error.
     pub vgprs: fn(&KernelDescriptor) -> Result<(u16, u16), u32>,
     /// `MODE` register at the start of a wave.

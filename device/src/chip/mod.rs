@@ -21,7 +21,7 @@ use belfry_isa::inst::Arch;
 pub use belfry_pci::Identity;
 pub use firmware::{Firmware, MesFirmware, MesFrames};
 pub use interrupts::{InterruptFormat, PageFault, SqInterrupt};
-pub use kernel::KernelRules;
+pub use kernel::{DescriptorError, KernelRules};
 pub use model::{DEFAULT, MODELS, Model, UnknownChip};
 pub use mqd::MqdLayout;
 pub use pte::{Entry, Page, PteFormat, Table};

@@ -1,6 +1,7 @@
 //! Which chips there are: what a configuration names.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use super::{Chip, Generation, gfx1100};
 
@@ -16,6 +17,8 @@ pub struct Model {
     pub generation: &'static Generation,
     /// Most compute units it can have.
     pub max_cus: u32,
+    /// Least and most bytes of VRAM it can have.
+    pub vram: RangeInclusive<u64>,
     /// Makes one with this many compute units.
     pub(super) make: fn(cus: u32) -> Box<dyn Chip>,
 }

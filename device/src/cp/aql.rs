@@ -76,12 +76,13 @@ enum Packet {
 
 impl std::fmt::Debug for AqlQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let running = self.started.iter().flatten().filter(|dispatch| !dispatch.is_done()).count();
         f.debug_struct("AqlQueue")
             .field("config", &self.config)
             .field("identity", &self.state.identity())
             .field("fetch_index", &self.fetch_index)
             .field("read_index", &self.read_index)
-            .field("started", &self.started.len())
+            .field("started", &format_args!("{} not retired, {running} running", self.started.len()))
             .field("waiting", &self.waiting)
             .finish_non_exhaustive()
     }
@@ -317,13 +318,9 @@ impl AqlQueue {
         }
         let profiling = queue.as_ref().is_some_and(profiles);
         let inactive_signal = queue.as_ref().map_or(0, |queue| queue.queue_inactive_signal);
-        let in_flight = Arc::new(InFlight::new(
-            &self.state,
-            self.fetch_index,
-            packet.completion_signal,
-            profiling.then(|| self.state.now()),
-            inactive_signal,
-        ));
+        let start = profiling.then(|| self.state.now());
+        let in_flight =
+            Arc::new(InFlight::new(&self.state, self.fetch_index, packet, start, inactive_signal));
         let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
         if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
@@ -476,5 +473,5 @@ fn profiles(queue: &AmdQueue) -> bool {
 
 fn parse<T: FromBytes>(packet: &[u32; 16]) -> Result<T, Cause> {
     // Every packet structure has 64 bytes; the error is for the type system.
-    T::read_from_bytes(packet.as_bytes()).map_err(|_| Cause::Vendor("packet structure".into()))
+    T::read_from_bytes(packet.as_bytes()).map_err(|_| Cause::PacketLength)
 }

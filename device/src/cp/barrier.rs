@@ -40,6 +40,6 @@ pub(super) fn value_satisfied(space: &AddressSpace, packet: &BarrierValuePacket)
         1 => Ok(value != packet.value),
         2 => Ok(value < packet.value),
         3 => Ok(value >= packet.value),
-        condition => Err(Cause::Vendor(format!("barrier-value condition {condition} does not exist"))),
+        condition => Err(Cause::BarrierCondition(condition)),
     }
 }

@@ -1,4 +1,4 @@
-//! Completion: timestamps, the signal's value, and the mailbox of whoever sleeps on it.
+//! Completion: timestamps, the signal's value, and the mailbox of the event that its waiters sleep on.
 
 use belfry_abi::signal::{
     SIGNAL_END_TS_OFFSET, SIGNAL_EVENT_ID_OFFSET, SIGNAL_EVENT_MAILBOX_PTR_OFFSET, SIGNAL_START_TS_OFFSET,
@@ -54,7 +54,7 @@ fn change(
     signal: u64,
     operation: impl FnOnce(u64) -> Result<u64, Fault>,
 ) -> Result<Completed, Fault> {
-    // Whoever waits may free the signal as soon as its value has changed: read everything before.
+    // A thread that waits may free the signal as soon as its value has changed: read everything before.
     let mailbox = space.load_u64(signal.wrapping_add(SIGNAL_EVENT_MAILBOX_PTR_OFFSET))?;
     let event = space.load_u32(signal.wrapping_add(SIGNAL_EVENT_ID_OFFSET))?;
     operation(signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;

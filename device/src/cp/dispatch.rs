@@ -7,7 +7,7 @@ use belfry_abi::kernel_descriptor::{KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_A
 use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::Access;
 
-use super::error::Cause;
+use super::error::{Cause, KernelError};
 use crate::chip::Generation;
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
 use crate::vm::AddressSpace;
@@ -110,18 +110,18 @@ fn sizes(packet: &KernelDispatchPacket) -> Result<([u32; 3], [u32; 3]), Cause> {
 
 /// The kernel descriptor and the address of the first instruction.
 fn kernel(space: &AddressSpace, address: u64, chip: &Generation) -> Result<(KernelDescriptor, u64), Cause> {
-    let bad = |reason: String| Cause::KernelObject { address, reason };
+    let bad = |reason| Cause::KernelObject { address, reason };
     if address == 0 || !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
-        return Err(bad("not aligned to 64 bytes".into()));
+        return Err(bad(KernelError::Alignment));
     }
     let descriptor: KernelDescriptor =
-        space.read(address).map_err(|fault| bad(format!("unreadable: {fault}")))?;
-    (chip.kernel.check)(&descriptor).map_err(bad)?;
+        space.read(address).map_err(|fault| bad(KernelError::Unreadable(fault)))?;
+    (chip.kernel.check)(&descriptor).map_err(|error| bad(KernelError::Descriptor(error)))?;
     let entry = address.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     if descriptor.kernel_code_entry_byte_offset == 0 || !entry.is_multiple_of(KERNEL_CODE_ENTRY_ALIGN) {
-        return Err(bad(format!("entry point {entry:#x} is not aligned to 256 bytes")));
+        return Err(bad(KernelError::EntryAlignment(entry)));
     }
-    space.translate(entry, Access::Execute).map_err(|fault| bad(format!("entry point: {fault}")))?;
+    space.translate(entry, Access::Execute).map_err(|fault| bad(KernelError::Entry(fault)))?;
     Ok((descriptor, entry))
 }
 
@@ -143,7 +143,7 @@ fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor, most: usize) ->
     }
     let count = descriptor.compute_pgm_rsrc2.user_sgpr_count() as usize;
     if count > most || sgprs.len() > count {
-        let reason = format!("{count} user SGPRs declared, {} wanted, {most} possible", sgprs.len());
+        let reason = KernelError::UserSgprs { declared: count, wanted: sgprs.len(), most };
         return Err(Cause::KernelObject { address: source.packet.kernel_object, reason });
     }
     sgprs.resize(count, 0);

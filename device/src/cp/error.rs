@@ -2,6 +2,7 @@
 
 use belfry_abi::aql::inactive;
 
+use crate::chip::DescriptorError;
 use crate::pm4;
 use crate::shader::{ContextError, WaveFailure};
 use crate::vm::Fault;
@@ -33,9 +34,15 @@ pub enum Cause {
     /// Vendor packet format that is not supported.
     #[error("vendor packet format {0} is not supported")]
     VendorFormat(u8),
-    /// A vendor packet, or the PM4 commands it points at, is malformed.
+    /// The PM4 packets that a vendor packet leads to are malformed, or ask for what is not modelled.
     #[error("vendor packet: {0}")]
-    Vendor(String),
+    Pm4(pm4::Error),
+    /// A condition of a barrier-value packet that does not exist.
+    #[error("vendor packet: barrier-value condition {0} does not exist")]
+    BarrierCondition(u32),
+    /// A packet structure that is not as long as a packet; there is none.
+    #[error("packet structure of another length than a packet")]
+    PacketLength,
     /// Dimensions outside 1 to 3, a zero size, or a size in a dimension that is not used.
     #[error("dispatch of {dimensions} dimensions with grid {grid:?} is not valid")]
     Dimensions {
@@ -56,7 +63,7 @@ pub enum Cause {
         /// Address in the packet.
         address: u64,
         /// What is wrong with it.
-        reason: String,
+        reason: KernelError,
     },
     /// More vector registers than a wave can have.
     #[error("kernel wants {0} vector registers")]
@@ -80,11 +87,41 @@ pub enum Cause {
     Context(#[from] ContextError),
 }
 
+/// What is wrong with a kernel object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KernelError {
+    /// The address is 0 or no multiple of 64.
+    #[error("not aligned to 64 bytes")]
+    Alignment,
+    /// The descriptor cannot be read.
+    #[error("unreadable: {0}")]
+    Unreadable(Fault),
+    /// The descriptor asks for what the chip does not have.
+    #[error("{0}")]
+    Descriptor(DescriptorError),
+    /// The first instruction, at this address, is not where one may be.
+    #[error("entry point {0:#x} is not aligned to 256 bytes")]
+    EntryAlignment(u64),
+    /// The first instruction cannot be fetched.
+    #[error("entry point: {0}")]
+    Entry(Fault),
+    /// The number of user SGPRs does not fit what the kernel asks for.
+    #[error("{declared} user SGPRs declared, {wanted} wanted, {most} possible")]
+    UserSgprs {
+        /// `COMPUTE_PGM_RSRC2.USER_SGPR`.
+        declared: usize,
+        /// Those that the descriptor's other fields enable.
+        wanted: usize,
+        /// Those that a wave of this chip can have.
+        most: usize,
+    },
+}
+
 impl From<pm4::Error> for Cause {
     fn from(error: pm4::Error) -> Self {
         match error {
             pm4::Error::Memory { what, fault } => Self::Memory { what, fault },
-            other => Self::Vendor(other.to_string()),
+            other => Self::Pm4(other),
         }
     }
 }
@@ -108,7 +145,9 @@ impl Cause {
         Some(match self {
             Cause::Memory { .. } => return None,
             Cause::PacketType(_) => inactive::PACKET_FORMAT_INVALID,
-            Cause::VendorFormat(_) | Cause::Vendor(_) => inactive::VENDOR_PACKET_UNSUPPORTED,
+            Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
+                inactive::VENDOR_PACKET_UNSUPPORTED
+            }
             Cause::Dimensions { .. } => inactive::DIM_INVALID,
             Cause::WorkgroupSize(_) => inactive::WORKGROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => inactive::GROUP_SEGMENT_INVALID,
@@ -129,7 +168,9 @@ impl Cause {
             Cause::Memory { .. } | Cause::Wave(_) => return None,
             Cause::Context(_) => ec::QUEUE_PREEMPTION_ERROR,
             Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
-            Cause::VendorFormat(_) | Cause::Vendor(_) => ec::QUEUE_PACKET_VENDOR_UNSUPPORTED,
+            Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
+                ec::QUEUE_PACKET_VENDOR_UNSUPPORTED
+            }
             Cause::Dimensions { .. } => ec::QUEUE_PACKET_DISPATCH_DIM_INVALID,
             Cause::WorkgroupSize(_) => ec::QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => ec::QUEUE_PACKET_DISPATCH_GROUP_SEGMENT_SIZE_INVALID,

@@ -77,7 +77,7 @@ impl Execution {
                 execution.enter(&buffer)?;
                 Ok(execution)
             }
-            _ => Err(Error::Buffer(format!("{:#010x} is not an INDIRECT_BUFFER", header.bits()))),
+            _ => Err(Error::NotABuffer(header.bits())),
         }
     }
 
@@ -93,13 +93,13 @@ impl Execution {
 
     fn enter(&mut self, buffer: &IndirectBuffer) -> Result<(), Error> {
         if !buffer.control.valid() {
-            return Err(Error::Buffer("INDIRECT_BUFFER without VALID".into()));
+            return Err(Error::InvalidBuffer);
         }
         if buffer.control.chain() {
             self.stack.pop();
         }
         if self.stack.len() == MAX_NESTING {
-            return Err(Error::Buffer(format!("INDIRECT_BUFFER nested more than {MAX_NESTING} deep")));
+            return Err(Error::Nesting(MAX_NESTING));
         }
         let address = pm4::quad(buffer.base_lo & !3, buffer.base_hi);
         self.stack.push((address, buffer.control.size()));

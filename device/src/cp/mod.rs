@@ -15,9 +15,10 @@ mod error;
 mod indirect;
 mod state;
 
+pub use crate::pm4::Error as Pm4Error;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
-pub use error::{Cause, QueueError};
+pub use error::{Cause, KernelError, QueueError};
 
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;

@@ -1,7 +1,10 @@
 //! What a queue's packet processor shares with its dispatches in flight.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+
+use belfry_abi::aql::{KernelDispatchPacket, PacketHeader};
 
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts};
@@ -88,8 +91,8 @@ impl QueueState {
 /// A dispatch between its launch and its retirement.
 pub(super) struct InFlight {
     state: Arc<QueueState>,
-    packet: u64,
-    completion_signal: u64,
+    index: u64,
+    packet: KernelDispatchPacket,
     /// Start, if timestamps are wanted.
     start: Option<u64>,
     /// Signal to tell the reason of a failure.
@@ -97,18 +100,40 @@ pub(super) struct InFlight {
     done: AtomicBool,
 }
 
+/// The packet's place in its queue, and its fields.
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let packet = &self.packet;
+        let grid = [packet.grid_size_x, packet.grid_size_y, packet.grid_size_z];
+        let workgroup = [packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z];
+        f.debug_struct("KernelDispatch")
+            .field("queue", &self.state.identity())
+            .field("index", &format_args!("{}", self.index))
+            .field("barrier", &PacketHeader::from_bits(packet.header).barrier())
+            .field("kernel_object", &format_args!("{:#x}", packet.kernel_object))
+            .field("kernarg_address", &format_args!("{:#x}", packet.kernarg_address))
+            .field("completion_signal", &format_args!("{:#x}", packet.completion_signal))
+            .field("grid", &format_args!("{grid:?}"))
+            .field("workgroup", &format_args!("{workgroup:?}"))
+            .field("private_segment_size", &format_args!("{}", packet.private_segment_size))
+            .field("group_segment_size", &format_args!("{}", packet.group_segment_size))
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
 impl InFlight {
     pub(super) fn new(
         state: &Arc<QueueState>,
-        packet: u64,
-        completion_signal: u64,
+        index: u64,
+        packet: &KernelDispatchPacket,
         start: Option<u64>,
         inactive_signal: u64,
     ) -> InFlight {
         InFlight {
             state: Arc::clone(state),
-            packet,
-            completion_signal,
+            index,
+            packet: *packet,
             start,
             inactive_signal,
             done: AtomicBool::new(false),
@@ -131,7 +156,7 @@ impl InFlight {
                 .inspect_err(|fault| log::debug!(target: "gpu::cp", "inactive signal not written: {fault}"))
                 .ok()
         });
-        let error = QueueError { packet: self.packet, cause };
+        let error = QueueError { packet: self.index, cause };
         Box::new(move || {
             if let Some(completed) = inactive {
                 state.announce(completed);
@@ -148,7 +173,7 @@ impl Owner for InFlight {
         let timestamps = self.start.map(|start| (start, self.state.now()));
         let result = outcome
             .map_err(Cause::Wave)
-            .and_then(|()| complete::signal(self.state.space(), self.completion_signal, timestamps));
+            .and_then(|()| complete::signal(self.state.space(), self.packet.completion_signal, timestamps));
         match result {
             Ok(completed) => {
                 self.done.store(true, Ordering::Release);
@@ -186,6 +211,6 @@ impl Owner for InFlight {
     }
 
     fn packet(&self) -> u64 {
-        self.packet
+        self.index
     }
 }

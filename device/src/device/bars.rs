@@ -112,7 +112,7 @@ impl Gpu {
         self.wake.wake();
     }
 
-    /// Tells the device that a doorbell page may have been written behind its back, or is about to be.
+    /// Tells the device that a doorbell page may have been written without an access, or is about to be.
     ///
     /// The device looks at once. Where it looks by itself ([`poll_doorbells`](crate::GpuConfig::poll_doorbells)), it then
     /// looks as often as after a doorbell: a store that lands just after the look is found soon.
@@ -151,7 +151,7 @@ impl Gpu {
         self.doorbells.is_busy(page)
     }
 
-    /// Tells the device that a doorbell was written behind its back, and lends it
+    /// Tells the device that a doorbell was written without an access, and lends it
     /// the calling thread: packets and small dispatches are executed before this returns, for some tens of microseconds
     /// at most; what takes longer goes on by itself.
     pub fn doorbell_written(&self, offset: DoorbellOffset) {

@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | `Trapped` | is an access the device answers | is stored by the device |
 //! | `Woken` | is announced by the host, who does not know what was written | stays in the producer's memory |
-//! | `Polled` | is nobody's news, or at most a hint | is found in the page the guest has mapped |
+//! | `Polled` | is not announced, or by a hint at most | is found in the page the guest has mapped |
 //!
 //! Beside each value is the one the device has taken note of. Whatever differs from it was stored behind the device's
 //! back, so that the ways are told apart exactly: writes of the first two kinds are counted one by one, and of the last
@@ -79,7 +79,7 @@ pub(crate) struct Doorbells {
     listener: OnceLock<Arc<dyn DoorbellListener>>,
 }
 
-/// The doorbells that somebody listens to, by their offset in bytes.
+/// The doorbells that have an owner, by their offset in bytes.
 impl std::fmt::Debug for Doorbells {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let owned = (0..COUNT).filter(|at| self.owned.get(*at));
@@ -166,7 +166,7 @@ impl Doorbells {
 
     /// Stores 4 or 8 bytes, of a write that was an access, at an aligned offset inside the BAR.
     ///
-    /// Gives the value that was found, if it was one nobody knew of.
+    /// Gives the value that was found, if it was not known.
     pub(crate) fn store(&self, offset: DoorbellOffset, value: u64, len: usize) -> Option<u64> {
         let at = number(offset)?;
         let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset.inside() * 8, 0xffff_ffff) };
@@ -211,7 +211,7 @@ impl Doorbells {
             return self.give_up(at);
         }
         if !self.owned.get(at) {
-            // What an earlier owner has left there rings for nobody.
+            // The value that an earlier owner has left there does not count as a ring.
             self.forget(at);
             self.owned.set(at, true);
         }
@@ -238,12 +238,12 @@ impl Doorbells {
         }
     }
 
-    /// Whether somebody listens to the doorbell that an offset is in.
+    /// Whether the doorbell that an offset is in has an owner.
     pub(crate) fn is_owned(&self, offset: DoorbellOffset) -> bool {
         number(offset).is_some_and(|at| self.owned.get(at))
     }
 
-    /// Doorbells somebody listens to on the page at a byte offset, and their values.
+    /// Doorbells with an owner on the page at a byte offset, and their values.
     pub(crate) fn of_page(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         self.owned.of_page(page).map(|at| (offset(at), self.value(at).load(Ordering::Acquire)))
     }
@@ -292,7 +292,7 @@ impl Doorbells {
         self.known(at).store(self.value(at).load(Ordering::Acquire), Ordering::Relaxed);
     }
 
-    /// Nobody listens any more, and every value is 0.
+    /// No doorbell has an owner any more, and every value is 0.
     pub(crate) fn reset(&self) {
         for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
             for at in self.owned.of_page(page).collect::<Vec<_>>() {

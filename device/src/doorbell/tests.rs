@@ -1,4 +1,4 @@
-//! Doorbells as the device and a guest behind its back use them.
+//! Doorbells as the device and a guest with a mapped page use them.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn ways_are_told_apart() {
     assert_eq!(doorbells.store(at(0x2000), 10, 8), None);
     store_behind(&doorbells, 0x2000, 11);
     assert_eq!(doorbells.take(bell(0x800)), Some(polled(11)));
-    // Somebody says so.
+    // The host announces it.
     assert!(
         doorbells.note(at(0x2000)) && !doorbells.note(at(0x2008)) && !doorbells.note(at(DOORBELL_BAR_SIZE))
     );

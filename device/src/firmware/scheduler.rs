@@ -241,7 +241,7 @@ impl MesScheduler {
         }
     }
 
-    /// The KIQ maps the MES alone: what it may give to others is known, but nobody ever gets it. MAP_QUEUES and
+    /// The KIQ maps the MES alone: what it may give to others is known, but no queue ever gets it. MAP_QUEUES and
     /// MAP_PROCESS, which would give it, are refused. Queues are taken off at once, within any latency.
     fn set_resources(&mut self, resources: &SetResources) {
         self.queue_mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);

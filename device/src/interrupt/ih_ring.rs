@@ -4,11 +4,13 @@
 //! only, acknowledges by writing the read pointer to its doorbell, and wants a new interrupt then if entries are left
 //! (`RPTR_REARM`); on overflow it finds `RB_OVERFLOW` set and goes on one entry behind the write pointer.
 
+use std::fmt;
+
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 use belfry_abi::regs::osssys::{
-    IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR, IH_RB_WPTR_ADDR_HI,
-    IH_RB_WPTR_ADDR_LO,
+    self, IH_DOORBELL_RPTR, IH_RB_BASE, IH_RB_BASE_HI, IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR,
+    IH_RB_WPTR_ADDR_HI, IH_RB_WPTR_ADDR_LO,
 };
 use belfry_abi::regs::{Offset, Register};
 
@@ -48,7 +50,6 @@ pub(super) enum Lost {
 }
 
 /// Registers of ring 0.
-#[derive(Debug)]
 pub(super) struct IhRing {
     cntl: IH_RB_CNTL,
     base_lo: u32,
@@ -61,6 +62,41 @@ pub(super) struct IhRing {
     doorbell: IH_DOORBELL_RPTR,
     /// The driver has been told everything or acknowledged since: the next entry interrupts.
     armed: bool,
+}
+
+/// Where the ring is in its life, then its registers.
+impl fmt::Debug for IhRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.size() {
+            _ if !self.cntl.rb_enable() => "off",
+            None => "of an impossible size",
+            Some(_) if !self.cntl.enable_intr() => "on without interrupts",
+            Some(_) if self.armed => "on, the next entry interrupts",
+            Some(_) => "on, waiting for the driver to acknowledge",
+        };
+        let size = self.size().unwrap_or(0);
+        let unread = self.wptr.wrapping_sub(self.rptr).checked_rem(size).unwrap_or(0) / ENTRY_SIZE;
+        f.debug_struct("IhRing")
+            .field("state", &format_args!("{state}"))
+            .field("entries", &format_args!("{unread} unread of {}", size / ENTRY_SIZE))
+            .field("overflow", &self.overflow)
+            .field("registers", &Registers(self))
+            .finish()
+    }
+}
+
+/// The registers by name.
+struct Registers<'a>(&'a IhRing);
+
+impl fmt::Debug for Registers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = osssys::ALL.iter().filter_map(|register| Some((register.name, self.0.read(register.at)?)));
+        let mut map = f.debug_map();
+        for (name, value) in held {
+            map.entry(&format_args!("{name}"), &format_args!("{value:#010x}"));
+        }
+        map.finish()
+    }
 }
 
 impl Default for IhRing {
@@ -127,7 +163,7 @@ impl IhRing {
             }
             IH_RB_BASE::AT => self.base_lo = value,
             IH_RB_BASE_HI::AT => self.base_hi = value & 0xff,
-            // Whether it interrupts again is for `wants_interrupt_after_rptr` to say, once.
+            // `wants_interrupt_after_rptr` says, once, whether it interrupts again.
             IH_RB_RPTR::AT => self.acknowledge(value),
             IH_RB_WPTR::AT => {
                 self.wptr = self.wrap(value & !(ENTRY_SIZE - 1));

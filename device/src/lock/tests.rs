@@ -23,7 +23,7 @@ fn locks_in_their_order_are_taken() {
     });
     assert_eq!(refused, None);
     assert_eq!(*inner.lock().expect("nobody panicked"), 3);
-    // The inner one alone, and the outer one after it was let go of.
+    // The inner one alone, and the outer one after the inner one was released.
     drop(inner.lock());
     drop(outer.lock());
 }

@@ -1,7 +1,7 @@
 //! Waiting until nobody uses what has been taken away.
 //!
 //! Engines work in slices: they enter, translate and touch memory for a bounded number of instructions, and leave.
-//! Whoever withdraws a mapping publishes the withdrawal first and then waits here until every slice that may have seen
+//! A thread that withdraws a mapping publishes the withdrawal first and then waits here until every slice that may have seen
 //! the old state is over. Slices that begin meanwhile see the new state and are not waited for.
 //!
 //! What was withdrawn may be the last owner of what slices point into (a mapping of guest RAM, say), so it is dropped

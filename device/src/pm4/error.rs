@@ -7,7 +7,7 @@ use crate::vm::Fault;
 
 /// Why a packet is refused; nothing of it was executed, but for what precedes an address that does not translate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// A header of a type that is no packet.
     #[error("PM4 header {0:#010x} is not of type 3")]
     Type(u32),
@@ -16,13 +16,30 @@ pub(crate) enum Error {
     Operation(Opcode),
     /// A body that is too short or too long for the operation.
     #[error("{} has {dwords} body dwords", name(*.opcode))]
-    Length { opcode: Opcode, dwords: usize },
+    Length {
+        /// The operation.
+        opcode: Opcode,
+        /// Dwords of the body.
+        dwords: usize,
+    },
     /// More dwords than are left in the buffer.
     #[error("{} has {body} dwords with {left} left", name(*.opcode))]
-    Overrun { opcode: Opcode, body: u32, left: u32 },
+    Overrun {
+        /// The operation.
+        opcode: Opcode,
+        /// Dwords of the body, by the header.
+        body: u32,
+        /// Dwords left in the buffer.
+        left: u32,
+    },
     /// A selector whose value is not modelled.
     #[error("{what} {value} is not modelled")]
-    Selector { what: &'static str, value: u8 },
+    Selector {
+        /// The packet and its field.
+        what: &'static str,
+        /// The field's value.
+        value: u8,
+    },
     /// Registers, in a stream that has none.
     #[error("{0} of a register is not modelled in this buffer")]
     Registers(&'static str),
@@ -31,10 +48,21 @@ pub(crate) enum Error {
     Function(u8),
     /// Memory that does not translate.
     #[error("{what} cannot access memory: {fault}")]
-    Memory { what: &'static str, fault: Fault },
-    /// An indirect buffer that is none.
-    #[error("{0}")]
-    Buffer(String),
+    Memory {
+        /// The packet that accesses it.
+        what: &'static str,
+        /// The fault.
+        fault: Fault,
+    },
+    /// A header that should be that of an INDIRECT_BUFFER.
+    #[error("{0:#010x} is not an INDIRECT_BUFFER")]
+    NotABuffer(u32),
+    /// An indirect buffer that is not marked as valid.
+    #[error("INDIRECT_BUFFER without VALID")]
+    InvalidBuffer,
+    /// Indirect buffers in each other.
+    #[error("INDIRECT_BUFFER nested more than {0} deep")]
+    Nesting(usize),
     /// A packet of the queue manager that asks for what it does not do.
     #[error("{0}")]
     Refused(GuestError),
@@ -55,7 +83,7 @@ impl Error {
             Self::Selector { .. } | Self::Registers(_) => GuestError::Pm4Unmodelled,
             Self::Function(_) => GuestError::WaitFunction,
             Self::Memory { .. } => GuestError::Pm4Unmapped,
-            Self::Buffer(_) => GuestError::Pm4Buffer,
+            Self::NotABuffer(_) | Self::InvalidBuffer | Self::Nesting(_) => GuestError::Pm4Buffer,
             Self::Refused(why) => *why,
         }
     }

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::guest_error::GuestError;
 use crate::regs::RegisterFile;
 use crate::vm::{AddressSpace, Fault};
-pub(crate) use error::Error;
+pub use error::Error;
 
 /// First register `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
 const UCONFIG_START: u32 = 0xc000;

@@ -2,7 +2,7 @@
 //!
 //! Every [`Block`] says which registers it claims, as offsets within its segments; where the segments are is the chip's to
 //! say. From both, one table gives for every dword of the BAR the block and the segment, so that an access is resolved by
-//! one look. The bus interface's index/data pairs open windows onto other registers and onto VRAM. What nobody claims
+//! one look. The bus interface's index/data pairs open windows onto other registers and onto VRAM. What no block claims
 //! reads what was last written, 0 at first, and its use is counted under its name.
 
 mod storage;
@@ -78,7 +78,7 @@ struct Resolved<'a> {
 pub(crate) struct RegisterFile {
     blocks: Vec<Box<dyn Block>>,
     segments: Vec<Segment>,
-    /// Per dword of the BAR: 1 more than the position of its segment, or 0 where nobody claims it.
+    /// Per dword of the BAR: 1 more than the position of its segment, or 0 where no block claims it.
     table: Box<[u16]>,
     windows: Arc<Windows>,
     unmodelled: Unmodelled,

@@ -188,7 +188,7 @@ impl ShaderEngine {
             let group = self.switch(dispatch, |turn| workgroup.save(turn, states))?;
             groups.extend(group);
         }
-        let unclaimed = dispatch.unclaimed.left();
+        let unclaimed = dispatch.unclaimed.parts();
         if groups.is_empty() && unclaimed.is_empty() {
             return Ok(None);
         }

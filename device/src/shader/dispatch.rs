@@ -14,6 +14,7 @@ use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::Workgroup;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::show::Few;
 
 /// Something to do once no lock and no slice of guest memory is held.
 pub type Announcement = Box<dyn FnOnce() + Send>;
@@ -27,8 +28,8 @@ pub enum Runner {
     Submitter,
 }
 
-/// Who submitted a dispatch and is told of its end.
-pub trait Owner: Send + Sync {
+/// The packet of a dispatch: it is called when the dispatch ends, and shows what the dispatch is.
+pub trait Owner: fmt::Debug + Send + Sync {
     /// The dispatch completed or failed: writes what memory must show, and returns what to do afterwards.
     ///
     /// Called once, while the queue still counts as running: stopping the queue waits for it. It must not wait for
@@ -78,13 +79,27 @@ pub(super) struct Dispatch {
     off: AtomicUsize,
 }
 
+/// Paused workgroups that are shown.
+const SHOWN: usize = 4;
+
 impl fmt::Debug for Dispatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paused = self.paused();
+        let (left, done) = (self.unclaimed.left(), self.done.load(Ordering::Relaxed));
+        // The counts are of moments close to each other, not of one.
+        let claimed =
+            self.total.saturating_sub(left).saturating_sub(done).saturating_sub(paused.len() as u64);
         f.debug_struct("Dispatch")
+            .field("number", &format_args!("{}", self.number))
+            .field("packet", &self.owner)
             .field("launch", &self.launch)
-            .field("total", &self.total)
-            .field("unclaimed", &self.unclaimed)
-            .field("done", &self.done)
+            .field("workgroups", &format_args!("{}", self.total))
+            .field("not_begun", &format_args!("{left}"))
+            .field("with_workers", &format_args!("{claimed}"))
+            .field("paused", &format_args!("{}", paused.len()))
+            .field("off_the_gpu", &format_args!("{}", self.off.load(Ordering::Relaxed)))
+            .field("done", &format_args!("{done}"))
+            .field("paused_workgroups", &Few::new(SHOWN, paused.iter()))
             .finish_non_exhaustive()
     }
 }
@@ -135,7 +150,7 @@ impl Dispatch {
     /// Takes over workgroups that were restored and are off the GPU.
     #[expect(clippy::vec_box, reason = "workgroups stay in their boxes")]
     pub(super) fn put_off(&self, workgroups: Vec<Box<Workgroup>>) {
-        let ended = self.total - self.unclaimed.count() - workgroups.len() as u64;
+        let ended = self.total - self.unclaimed.left() - workgroups.len() as u64;
         self.done.store(ended, Ordering::Release);
         self.off.store(workgroups.len(), Ordering::Relaxed);
         self.paused().extend(workgroups);

@@ -1,7 +1,8 @@
 //! Worker threads and which dispatch each of them turns to next.
 
+mod show;
+
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -125,12 +126,6 @@ pub(super) enum Work {
     Begin(Seat),
     /// A paused workgroup.
     Resume(Box<Workgroup>),
-}
-
-impl fmt::Debug for ShaderEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShaderEngine").field("workers", &self.workers.len()).finish_non_exhaustive()
-    }
 }
 
 impl ShaderEngine {
@@ -341,7 +336,7 @@ impl Shared {
         taken.unwrap_or_default()
     }
 
-    /// There may be work: whoever looks or sleeps finds out.
+    /// There may be work: wakes the workers that sleep, and lets those that look see it.
     pub(super) fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
@@ -352,7 +347,7 @@ impl Shared {
         }
     }
 
-    /// There are workgroups to begin that whoever looked before did not see.
+    /// There are workgroups to begin that a worker which looked before did not see.
     pub(super) fn announce_workgroups(&self) {
         self.announce(self.lock());
     }

@@ -3,6 +3,7 @@
 //! What the operations do: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::PoisonError;
 
 use belfry_isa::exec::{GWS_RESOURCES, GwsOp, GwsRequest};
@@ -13,7 +14,7 @@ use crate::lock::{Mutex, MutexGuard, rank};
 const COUNT: usize = GWS_RESOURCES as usize;
 
 /// One resource.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 struct Resource {
     /// Waves a barrier still waits for, or what a semaphore has to give.
     counter: u32,
@@ -55,10 +56,30 @@ pub(super) enum Answer {
 
 /// The resources of one queue, if it was given any. They outlive its waves: what one dispatch sets up, the next one uses, also
 /// when the queue has been off its slot in between.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Gws {
     /// Those in use.
     resources: Mutex<Option<BTreeMap<u8, Resource>>, rank::Gws>,
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource")
+            .field("counter", &format_args!("{}", self.counter))
+            .field("barriers_opened", &format_args!("{}", self.opened))
+            .field("waiting_at_semaphore", &format_args!("{}", self.came - self.admitted))
+            .finish()
+    }
+}
+
+/// The resources that were used, by number.
+impl fmt::Debug for Gws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.lock() {
+            Some(resources) => f.debug_map().entries(resources).finish(),
+            None => f.write_str("not granted"),
+        }
+    }
 }
 
 impl Gws {

@@ -1,5 +1,6 @@
 //! Which SIMD a wave sits on: wave slots, vector registers and LDS of the modelled GPU, whose sizes the chip gives.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::chip::{MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
@@ -46,7 +47,6 @@ struct Processor {
 }
 
 /// A workgroup's place.
-#[derive(Debug)]
 pub(super) struct Place {
     processor: usize,
     /// SIMD and slot of each wave.
@@ -55,6 +55,19 @@ pub(super) struct Place {
     lds: [u32; MAX_CUS],
     at: WavePlace,
     ids: fn(WavePlace) -> [u32; 2],
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WavePlace { engine, array, processor, group, .. } = self.at;
+        f.debug_struct("Place")
+            .field("shader_engine", &format_args!("{engine}"))
+            .field("array", &format_args!("{array}"))
+            .field("wgp", &format_args!("{processor}"))
+            .field("workgroup_slot", &format_args!("{group}"))
+            .field("simd_and_slot_of_waves", &format_args!("{:?}", self.waves))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Place {
@@ -66,12 +79,25 @@ impl Place {
 }
 
 /// All processors.
-#[derive(Debug)]
 pub(super) struct Floor {
     rules: &'static ShaderRules,
     processors: Vec<Processor>,
     /// Where the next workgroup is tried first: they spread over the GPU.
     next: usize,
+}
+
+impl fmt::Debug for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let simds = || self.processors.iter().flat_map(|processor| &processor.simds[..self.rules.simds()]);
+        let groups: u32 = self.processors.iter().map(|processor| processor.groups.count_ones()).sum();
+        let waves: u32 = simds().map(|simd| simd.slots.count_ones()).sum();
+        let slots = simds().count() * self.rules.wave_slots as usize;
+        f.debug_struct("Floor")
+            .field("wgps", &format_args!("{}", self.processors.len()))
+            .field("workgroups", &format_args!("{groups}"))
+            .field("waves", &format_args!("{waves} of {slots}"))
+            .finish()
+    }
 }
 
 impl Floor {

@@ -1,6 +1,7 @@
 //! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -29,7 +30,6 @@ enum Permission {
 }
 
 /// One queue's standing with the shader engine.
-#[derive(Debug)]
 pub struct ShaderQueue {
     space: Arc<AddressSpace>,
     apertures: Apertures,
@@ -41,6 +41,20 @@ pub struct ShaderQueue {
     /// Waves resident, running or paused.
     waves: AtomicU32,
     gws: Arc<Gws>,
+}
+
+impl fmt::Debug for ShaderQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let permission = [Permission::Run, Permission::Suspended, Permission::Stopped];
+        let turns = *self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("ShaderQueue")
+            .field("permission", &permission.into_iter().find(|&permission| self.has(permission)))
+            .field("workers_in_a_turn", &format_args!("{turns}"))
+            .field("waves_resident", &format_args!("{}", self.waves.load(Ordering::Relaxed)))
+            .field("root", self.space.root())
+            .field("gws", &self.gws)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ShaderQueue {
@@ -154,13 +168,21 @@ impl ShaderQueue {
 }
 
 /// Workgroups resident on the whole engine.
-#[derive(Debug)]
 pub(super) struct Residency {
     rules: &'static ShaderRules,
     rooms: Mutex<Rooms, rank::Rooms>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Residency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rooms = self.rooms();
+        f.debug_struct("Residency")
+            .field("floor", &rooms.floor)
+            .field("global_wave_sync_in_use", &rooms.syncing.is_some())
+            .finish()
+    }
+}
+
 struct Rooms {
     floor: Floor,
     /// The workgroup that a queue, by its address, has beyond what the GPU holds, and the place it has there since the queue
@@ -295,7 +317,6 @@ enum Standing {
 }
 
 /// Room for one workgroup and its scratch memory; given back when dropped.
-#[derive(Debug)]
 pub(super) struct Seat {
     residency: Arc<Residency>,
     queue: Arc<ShaderQueue>,
@@ -303,6 +324,15 @@ pub(super) struct Seat {
     standing: Standing,
     /// The pool, and the slots of the waves by their numbers.
     scratch: Option<(Arc<ScratchPool>, Vec<Option<u32>>)>,
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("standing", &self.standing)
+            .field("scratch_slots", &self.scratch.as_ref().map(|(_, slots)| slots))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Seat {

@@ -1,11 +1,11 @@
 //! Scratch memory: which wave has which part of a queue's backing memory.
 
+use std::fmt;
 use std::sync::PoisonError;
 
 use crate::lock::{Mutex, rank};
 
 /// Scratch memory of a queue, divided into slots of one wave each.
-#[derive(Debug)]
 pub struct ScratchPool {
     base: u64,
     wave_bytes: u64,
@@ -13,12 +13,24 @@ pub struct ScratchPool {
     used: Mutex<Slots, rank::ScratchPool>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Slots {
     /// Slots that were given back.
     free: Vec<u32>,
     /// First slot that was never used.
     next: u32,
+}
+
+impl fmt::Debug for ScratchPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("ScratchPool")
+            .field("base", &format_args!("{:#x}", self.base))
+            .field("wave_bytes", &format_args!("{}", self.wave_bytes))
+            .field("slots", &format_args!("{}", self.slots))
+            .field("slots_in_use", &format_args!("{}", used.next as usize - used.free.len()))
+            .finish()
+    }
 }
 
 impl ScratchPool {

@@ -1,4 +1,4 @@
-//! Workgroups of a dispatch that nobody has begun.
+//! Workgroups of a dispatch that no worker has begun.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -40,22 +40,22 @@ impl Unclaimed {
     }
 
     /// Those that are left.
-    pub(super) fn left(&self) -> Vec<Range<u64>> {
+    pub(super) fn parts(&self) -> Vec<Range<u64>> {
         self.ranges().iter().cloned().collect()
-    }
-
-    /// How many are left.
-    pub(super) fn count(&self) -> u64 {
-        self.left.load(Ordering::Relaxed)
     }
 
     fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>, rank::Unclaimed> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many there are.
+    pub(super) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Whether there are any.
     pub(super) fn is_empty(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
+        self.left() == 0
     }
 
     /// Takes the first ones: the share of one of `workers`; empty if there are none.

@@ -18,8 +18,8 @@ pub(super) const TURN_BUDGET: u64 = 10_000;
 /// Turns in a row a worker gives a workgroup while nothing else is on the engine than its dispatch, one to four
 /// milliseconds: going back and forth between workgroups costs what their registers have in the caches.
 const TURNS_IN_A_ROW: u32 = 64;
-/// [`TURN_BUDGET`] of the first turn that whoever submits a small dispatch takes: what a thread that has other things to do can
-/// spare, about ten microseconds.
+/// [`TURN_BUDGET`] of the first turn, which the thread that submits a small dispatch takes: about ten microseconds, what a thread
+/// with other work can spare.
 const FIRST_TURN_BUDGET: u64 = 2048;
 /// What starting a workgroup costs the budget.
 const START_COST: u64 = 16;
@@ -61,7 +61,7 @@ pub(super) struct Aftermath {
 }
 
 impl Aftermath {
-    /// Tells everybody. Receivers may take locks and begin slices: the caller holds none of the engine's.
+    /// Calls the owner and runs the announcements. Receivers may take locks and begin slices: the caller holds none of the engine's.
     pub(super) fn announce(self, dispatch: &Dispatch) {
         for notice in self.notices {
             dispatch.owner().notice(notice);

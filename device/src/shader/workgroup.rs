@@ -1,6 +1,7 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
 mod context;
+mod show;
 
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Observer, Step, Stop};
@@ -40,7 +41,6 @@ enum State {
 }
 
 /// Waves and LDS of one workgroup.
-#[derive(Debug)]
 pub(super) struct Workgroup {
     chip: &'static Generation,
     id: [u32; 3],

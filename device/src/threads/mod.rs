@@ -1,4 +1,4 @@
-//! How the device's threads wait for news.
+//! How the device's threads wait for work.
 
 pub(crate) mod patience;
 mod wake;

@@ -1,14 +1,14 @@
-//! Looking out for news for a moment before going to sleep.
+//! Polling for a moment before going to sleep.
 
 use std::time::{Duration, Instant};
 
 /// How long threads look out before they sleep. Waking a sleeping thread takes several microseconds, or tens of them
-/// where the host has put the processor to sleep as well; whoever hands work over in a stream pays that only once.
+/// where the host has put the processor to sleep as well; a thread that hands over a stream of work pays that only once.
 const PATIENCE: Duration = Duration::from_micros(50);
 /// Looks between two offers of the processor to others.
 const LOOKS: u32 = 8;
 
-/// Looks until `is_news` or patience runs out; whether there was news.
+/// Polls until `is_news` holds or patience runs out; whether it held.
 pub(crate) fn look_out(is_news: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -21,7 +21,7 @@ pub(crate) fn look_out(is_news: impl Fn() -> bool) -> bool {
         if start.elapsed() >= PATIENCE {
             return false;
         }
-        // Whoever brings the news may need this processor.
+        // The thread that is waited for may need this processor.
         std::thread::yield_now();
     }
 }

@@ -1,6 +1,6 @@
 //! The wake-up of a thread that sleeps when nothing is to do.
 //!
-//! Whoever has news stores them and wakes; the thread clears the wake-up and then looks for news. Clearing reads what it
+//! A thread with news stores them and wakes; the sleeper clears the wake-up and then looks for news. Clearing reads what it
 //! clears: news whose wake-up it clears are seen by the look that follows. The tests run this code under loom's memory
 //! model.
 

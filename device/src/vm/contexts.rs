@@ -358,7 +358,7 @@ mod tests {
     fn first_fault_is_kept_until_cleared() {
         let contexts = contexts();
         let read_only = Fault::new(0x123_4567, Access::Write, FaultKind::ReadOnly);
-        let missing = Fault { level: 2, ..Fault::new(0x567_8000, Access::Read, FaultKind::NotPresent) };
+        let missing = Fault { level: Some(2), ..Fault::new(0x567_8000, Access::Read, FaultKind::NotPresent) };
         contexts.record_fault(8, &read_only);
         contexts.record_fault(9, &missing);
         let fault = contexts.fault();

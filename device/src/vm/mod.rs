@@ -86,7 +86,6 @@ impl WalkCounter {
 }
 
 /// One virtual address space, shared by the queues and waves of a process.
-#[derive(Debug)]
 pub struct AddressSpace {
     memory: Arc<Memory>,
     root: Root,
@@ -101,6 +100,17 @@ pub struct AddressSpace {
 pub struct Slice<'a> {
     memory: MemorySlice<'a>,
     _inside: Inside<'a>,
+}
+
+impl std::fmt::Debug for AddressSpace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AddressSpace")
+            .field("number", &format_args!("{}", self.context))
+            .field("root", &self.root)
+            .field("flushes", &format_args!("{}", self.generation.load(Ordering::Relaxed) - 1))
+            .field("walks", &format_args!("{}", self.walks.get()))
+            .finish_non_exhaustive()
+    }
 }
 
 static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(1);

@@ -44,7 +44,31 @@ fn tables(memory: &Memory, pte: u64) {
 }
 
 fn kind(space: &AddressSpace, va: u64, access: Access) -> Result<(), (FaultKind, u32)> {
-    space.translate(va, access).map(|_| ()).map_err(|fault| (fault.kind, fault.level))
+    let level = |fault: &Fault| fault.level.expect("a table refuses it");
+    space.translate(va, access).map(|_| ()).map_err(|fault| (fault.kind, level(&fault)))
+}
+
+#[test]
+fn bus_fault_names_a_level_only_where_a_table_is_to_blame() {
+    let memory = memory();
+    let space = space(&memory, root());
+    let level = || {
+        let fault = space.read::<u32>(VA).expect_err("no memory there");
+        assert_eq!(fault.kind, FaultKind::Bus);
+        fault.level
+    };
+    // The page is outside VRAM, as a page of 4 KiB and as a huge one.
+    tables(&memory, RWX | 0xffff_ffff_f000);
+    assert_eq!(level(), None);
+    memory.write(Location::Vram(ENTRIES[2]), &(RWX | PDE_PTE | 0xffff_ffe0_0000)).expect("in VRAM");
+    assert_eq!(level(), None);
+    // The last table is outside VRAM, and then the one above it.
+    memory.write(Location::Vram(ENTRIES[2]), &(PTE_VALID | 0xffff_ffff_f000)).expect("in VRAM");
+    assert_eq!(level(), Some(0));
+    memory.write(Location::Vram(ENTRIES[1]), &(PTE_VALID | 0xffff_ffff_f000)).expect("in VRAM");
+    assert_eq!(level(), Some(1));
+    let text = space.read::<u32>(VA).expect_err("no memory there").to_string();
+    assert!(text.ends_with("Bus at level 1"), "{text}");
 }
 
 #[test]

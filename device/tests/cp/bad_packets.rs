@@ -36,7 +36,7 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
     assert_eq!(error.packet, 0, "{name}: {error}");
     assert_eq!(bad.cp.service(), Progress::Idle, "{name}: reported once");
     assert_eq!((bench.value(signal), bad.read_index()), (1, 0), "{name}: nothing completed");
-    // The interrupt for whoever sleeps on the inactive signal comes first.
+    // The interrupt for the thread that sleeps on the inactive signal comes first.
     let told = Interrupt::Eop(bad.doorbell, 0x1ac);
     let (code, interrupts) = match expected {
         Refused(code, exception) => (code, vec![told, Interrupt::BadOpcode(bad.doorbell, exception)]),

@@ -2,7 +2,7 @@
 
 use belfry_abi::aql::{AmdFormat, PM4_IB_DW_REMAIN, PacketHeader, PacketType, Pm4IbPacket, inactive};
 use belfry_abi::pm4::{Opcode, Pm4Header};
-use belfry_device::cp::Cause;
+use belfry_device::cp::{Cause, Pm4Error};
 use belfry_device::queue::{BlockedOn, Progress};
 use zerocopy::FromZeros;
 
@@ -106,7 +106,7 @@ fn malformed_buffers_are_refused_by_name() {
         submit(&bench, &mut queue, dwords, 0);
         let error = bench.run_to_error(&mut queue);
         assert!(
-            matches!(&error.cause, Cause::Vendor(text) if text.contains(expected)),
+            matches!(&error.cause, Cause::Pm4(error) if error.to_string().contains(expected)),
             "{expected}: {error}"
         );
         assert_eq!(queue.inactive_code(), inactive::VENDOR_PACKET_UNSUPPORTED);
@@ -129,5 +129,5 @@ fn buffers_that_never_end_block_only_their_queue() {
         bench.assert_works(&mut other);
     }
     let error = bench.run_to_error(&mut nested);
-    assert!(matches!(&error.cause, Cause::Vendor(text) if text.contains("nested")), "{error}");
+    assert!(matches!(error.cause, Cause::Pm4(Pm4Error::Nesting(_))), "{error}");
 }

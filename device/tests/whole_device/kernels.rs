@@ -127,6 +127,11 @@ impl Spinning {
         self.queue.put(driver, &self.packet);
         eventually("the kernel runs", || driver.ram_u32(self.started) != 0);
     }
+
+    /// Address of its kernel descriptor.
+    pub fn kernel_object(&self) -> u64 {
+        self.packet.kernel_object
+    }
 }
 
 impl Spinning {
@@ -149,8 +154,8 @@ impl Spinning {
     }
 }
 
-/// One that nobody has started yet.
-fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
+/// One that is not started yet.
+pub fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     ready_to_spin_with(driver, pasid, doorbell, AddQueueFlags::empty())
 }
 

@@ -1,5 +1,7 @@
 //! Events: what programs wait for (`kfd_events.c`).
 
+mod show;
+
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

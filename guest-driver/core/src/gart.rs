@@ -112,7 +112,7 @@ impl<O: Os> Gart<O> {
         self.hw.write_barrier();
     }
 
-    /// Maps one page of somebody else's memory, which has to stay where it is until the mapping is dropped.
+    /// Maps one page of memory that is not the driver's, which has to stay where it is until the mapping is dropped.
     pub(crate) fn map_page(self: &Arc<Self>, bus: u64) -> Result<GartMapping<O>> {
         let first = self.map(1, |_| bus)?;
         Ok(GartMapping { gart: self.clone(), first, count: 1 })

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use belfry_abi::kfd::drm::DrmAmdgpuInfo;
 use belfry_abi::kfd::mmap::{
@@ -19,6 +20,7 @@ use crate::errno::{Errno, Result};
 use crate::ioctl;
 use crate::os::{Os, PAGE_SIZE, ProcessKey};
 use crate::process::Process;
+use crate::show::Few;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +46,21 @@ pub struct Kfd<O: Os> {
     device: Arc<Device<O>>,
 }
 
+/// The device and its processes, one after the other. The caller holds none of the driver's locks.
 impl<O: Os> fmt::Debug for Kfd<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kfd").field("gpu_id", &self.device.gpu_id).finish_non_exhaustive()
+        let device = &self.device;
+        let processes = device.processes();
+        f.debug_struct("Kfd")
+            .field("gpu_id", &format_args!("{:#x}", device.gpu_id))
+            .field("chip", &device.hw.asic().name)
+            .field("present", &device.hw.alive())
+            .field("wedged", &device.wedged())
+            .field("recoveries", &format_args!("{}", device.epoch()))
+            .field("vram", &format_args!("{} of {} bytes free", device.vram.free_bytes(), device.vram.size()))
+            .field("gtt_used", &format_args!("{}", device.gtt_used.load(Ordering::Relaxed)))
+            .field("processes", &Few(processes.iter().map(|process| (process.pasid(), process))))
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Buffer objects: VRAM, system memory, the caller's own memory, doorbells, the flush page (`amdgpu_amdkfd_gpuvm.c`).
 
+mod show;
+
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -76,7 +78,7 @@ impl<O: Os> Drop for UserMemory<O> {
     }
 }
 
-/// Carries the news of a changed user range to the buffer object made of it.
+/// Tells the process that the user range of a buffer object changed.
 struct Notifier<O: Os> {
     process: Weak<Process<O>>,
     /// 0 until the buffer object is in the table.
@@ -387,7 +389,7 @@ impl<O: Os> Process<O> {
 
     /// The user range behind a buffer object changed: pins it again, or takes it away from the GPU.
     ///
-    /// Pinning waits for whoever brings the pages in, so the state is free meanwhile.
+    /// Pinning waits for the thread that brings the pages in, so the state is free meanwhile.
     fn user_memory_changed(&self, id: u32) {
         let memory = match self.state.lock().bos.get(&id).map(|bo| &bo.kind) {
             Some(BoKind::User(memory)) => memory.clone(),

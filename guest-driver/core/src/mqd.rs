@@ -1,4 +1,4 @@
-//! MQDs in memory; what is in them is for [`crate::asic`] to say.
+//! MQDs in memory; [`crate::asic`] has their layouts.
 
 use alloc::vec::Vec;
 

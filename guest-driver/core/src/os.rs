@@ -170,7 +170,7 @@ pub enum LockRank {
     Processes,
     /// A process's events.
     Events,
-    /// A process's memory fault that nobody looked after yet.
+    /// A process's memory fault that is not settled yet.
     PendingFault,
     /// The VRAM allocator.
     Vram,

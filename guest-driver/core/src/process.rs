@@ -19,6 +19,7 @@ use crate::hw::log;
 use crate::memory::{Bo, BoKind};
 use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
+use crate::show::Few;
 use crate::sync::Mutex;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
@@ -33,7 +34,7 @@ pub struct Process<O: Os> {
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
     pub(crate) state: Mutex<O, State<O>>,
-    /// A memory fault that nobody looked after yet.
+    /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     fault_work: O::WorkItem,
 }
@@ -52,9 +53,32 @@ impl<O: Os> Work for FaultWork<O> {
     }
 }
 
+/// What the process has on the GPU. It waits for the process's locks, which are held over requests to the device.
 impl<O: Os> fmt::Debug for Process<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process").field("key", &self.key).field("pasid", &self.pasid).finish_non_exhaustive()
+        let fault = self.fault.lock().map(|fault| fault.va);
+        f.debug_struct("Process")
+            .field("pasid", &format_args!("{:#x}", self.pasid))
+            .field("doorbell_slice", &format_args!("{}", self.slice))
+            .field("device_was_reset", &(self.epoch != self.device.epoch()))
+            .field("fault_to_settle", &format_args!("{fault:x?}"))
+            .field("state", &*self.state.lock())
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<O: Os> fmt::Debug for State<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("phase", &self.phase)
+            .field("vm", &self.vm)
+            .field("queues", &Few(self.queues.iter()))
+            .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
+            .field("buffer_objects", &Few(self.bos.iter()))
+            .field("trap_handler", &format_args!("{:#x}", self.trap_handler))
+            .field("trap_memory", &format_args!("{:#x}", self.trap_memory))
+            .finish_non_exhaustive()
     }
 }
 

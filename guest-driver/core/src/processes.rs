@@ -29,7 +29,7 @@ pub(crate) struct Processes<O: Os> {
     by_pasid: BTreeMap<u16, Entry<O>>,
     /// No more may come.
     closed: bool,
-    /// The next PASID to try: ids are not used again soon, so that a late interrupt finds nobody.
+    /// The next PASID to try: ids are not used again soon, so that a late interrupt finds no process.
     next: u16,
     unhandled: u64,
 }

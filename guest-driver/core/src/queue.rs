@@ -1,6 +1,7 @@
 //! User-mode compute queues: what one is, and which properties are accepted (`kfd_queue.c`, `kfd_chardev.c`).
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
@@ -64,6 +65,22 @@ pub(crate) enum Life {
     Evicted,
     /// It was on a device that is not there any more, and is not mapped again.
     Lost,
+}
+
+impl<O: Os> fmt::Debug for Queue<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("life", &self.life)
+            .field("ring", &format_args!("{:#x}, {} bytes", self.ring_base, self.ring_size))
+            .field("percentage", &format_args!("{}", self.percentage))
+            .field("priority", &format_args!("{}", self.priority))
+            .field("doorbell", &format_args!("{}", self.doorbell))
+            .field("mqd", &format_args!("{:#x}", self.buffer.gpu_address()))
+            .field("write_pointer", &format_args!("{:#x}", self.wptr))
+            .field("gws", &self.gws)
+            .field("buffer_objects", &format_args!("{:?}", self.bos))
+            .finish_non_exhaustive()
+    }
 }
 
 impl<O: Os> Queue<O> {

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PTE_ADDRESS_MASK};
 use zerocopy::IntoBytes;
@@ -129,6 +130,35 @@ impl<O: Os> Table<O> {
             }
             at += piece;
         }
+    }
+}
+
+/// What a table and the tables below it hold.
+#[derive(Debug, Default)]
+struct Held {
+    tables: usize,
+    pages: u32,
+    huge_pages: u32,
+}
+
+impl Held {
+    fn add<O: Os>(&mut self, table: &Table<O>, level: u32) {
+        self.tables += 1;
+        let mapped: u32 = table.mapped.iter().map(|word| word.count_ones()).sum();
+        *if level == 0 { &mut self.pages } else { &mut self.huge_pages } += mapped;
+        table.children.values().for_each(|child| self.add(child, level.saturating_sub(1)));
+    }
+}
+
+impl<O: Os> fmt::Debug for Vm<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut held = Held::default();
+        held.add(&self.root, ROOT_LEVEL);
+        f.debug_struct("Vm")
+            .field("root", &format_args!("{:#x}", self.root()))
+            .field("held", &format_args!("{held:?}"))
+            .field("tables_until_a_flush", &format_args!("{}", self.retired.len()))
+            .finish_non_exhaustive()
     }
 }
 

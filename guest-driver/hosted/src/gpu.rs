@@ -98,7 +98,7 @@ struct Line {
 #[derive(Default)]
 struct LineState {
     pending: bool,
-    /// Nobody will raise it any more.
+    /// It is not raised any more: the device is gone.
     closed: bool,
     /// Handles interrupts while a driver is loaded.
     handler: Weak<Kfd<HostedOs>>,
@@ -161,7 +161,8 @@ pub struct HostedGpu {
 
 impl std::fmt::Debug for HostedGpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostedGpu").field("gpu", &self.gpu).finish_non_exhaustive()
+        let driver = self.kfd.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        f.debug_struct("HostedGpu").field("gpu", &self.gpu).field("driver", &driver).finish_non_exhaustive()
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) struct Pins {
     driver: (u64, u64),
 }
 
-/// What user addresses there are: the first page is nobody's, and so is the last one.
+/// The user addresses: all but the first and the last page.
 const USER: (u64, u64) = (PAGE_SIZE, (1 << 47) - PAGE_SIZE);
 
 impl std::fmt::Debug for Pins {
@@ -218,7 +218,7 @@ impl Pins {
         }
     }
 
-    /// Runs `unmap` over a range after everybody who pinned a part of it was told that it goes.
+    /// Runs `unmap` over a range after the owners of all pins in it have been notified.
     pub(crate) fn unmap<R>(&self, start: u64, end: u64, unmap: impl FnOnce() -> R) -> R {
         let told: Vec<_> = {
             let mut table = lock(&self.table);

@@ -321,7 +321,7 @@ impl HostedProcess {
         gone
     }
 
-    /// Removes what is mapped in a range, whoever mapped it; the GPU loses what was made of that memory.
+    /// Removes what is mapped in a range, by the driver or not; the GPU loses what was made of that memory.
     ///
     /// # Errors
     ///

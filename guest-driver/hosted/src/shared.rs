@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to the value and is plain memory; whoever touches it decides how to synchronise.
+// SAFETY: the mapping belongs to the value and is plain memory; its users decide how to synchronise.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -117,7 +117,7 @@ impl Shared {
     pub(crate) fn punch(&self, offset: usize, len: usize) {
         // SAFETY: callers name ranges inside the mapping.
         let at = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: inside the mapping; whoever frees memory or has it filled uses it no more.
+        // SAFETY: inside the mapping; a caller that frees memory or has it filled uses it no more.
         if unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } != 0 {
             // SAFETY: as above.
             unsafe { at.write_bytes(0, len) };

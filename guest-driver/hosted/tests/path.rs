@@ -164,6 +164,20 @@ fn a_memory_fault_reaches_the_memory_event_and_not_the_neighbour() {
 }
 
 #[test]
+fn device_and_driver_are_shown_with_what_a_client_has() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let queue = client.create_queue().unwrap();
+    let text = format!("{gpu:?}");
+    for part in ["ShaderEngine {", "AqlQueue {", "driver: Some(Kfd {", "life: Mapped", "phase: Alive"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    drop(queue);
+    gpu.unload();
+    assert!(format!("{gpu:?}").contains("driver: None"));
+}
+
+#[test]
 fn a_killed_process_with_running_queues_leaves_nothing_behind() {
     let gpu = gpu();
     let before = (gpu.pinned_ranges(), gpu.system_memory_used());

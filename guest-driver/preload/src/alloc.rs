@@ -91,7 +91,7 @@ impl Private {
         }
     }
 
-    /// Keeps everybody out while the process forks, so that the child finds the heap whole.
+    /// Keeps all other threads out while the process forks, so that the child finds the heap whole.
     pub(crate) fn hold(&self) {
         self.lock();
         FORKING.set(true);
@@ -103,7 +103,7 @@ impl Private {
         self.unlock();
     }
 
-    /// In a child of a fork that was not announced: whoever held the lock is not there.
+    /// In a child of a fork that was not announced: the thread that held the lock is not there.
     pub(crate) fn forget(&self) {
         self.held.store(false, Ordering::Release);
     }

@@ -1,9 +1,9 @@
-//! Doorbells: how a store to a mapped page reaches the device without anybody who looks at the page all the time.
+//! Doorbells: how a store to a mapped page reaches the device without a thread that polls the page all the time.
 //!
-//! While nothing is rung, the page is write-protected: the first store waits in the kernel, which tells through a
-//! userfaultfd. The page is then let go of and looked at until nothing has been rung for a while, as Belfry's own machine
-//! does it with pages of a guest ([`belfry_device::handover`] says why no store is lost). A store that is told of has not
-//! happened yet: after it is let through, its value takes a moment to show.
+//! While nothing is rung, the page is write-protected: the first store waits in the kernel, which reports it through a
+//! userfaultfd. The protection is then removed and a thread polls the page until nothing has been rung for a while, as
+//! Belfry's own machine does with pages of a guest ([`belfry_device::handover`] says why no store is lost). A store that is
+//! reported has not happened yet: after the protection is removed, its value takes a moment to show.
 #![expect(
     unsafe_code,
     reason = "keeps the trap behind a pointer that a forked child can drop without touching it"
@@ -149,7 +149,7 @@ impl Trap {
         {
             let mut maps = self.maps();
             let Some(map) = maps.iter_mut().find(|map| map.range.contains(&address)) else {
-                // Nobody's any more: the thread must not wait for ever.
+                // No map has this page any more: the thread must not wait for ever.
                 let page = address & !0xfff;
                 self.userfault.protect(&(page..page + PAGE as usize), false);
                 return;

@@ -28,7 +28,7 @@ pub(crate) struct Gpu {
 
 /// The GPU, never freed: its threads may run until the process has ended.
 static GPU: AtomicPtr<Gpu> = AtomicPtr::new(std::ptr::null_mut());
-/// Somebody is starting it.
+/// A thread is starting it.
 static STARTING: AtomicBool = AtomicBool::new(false);
 /// The process that has opened a node: a child that was forked afterwards has opened none, whatever it has inherited.
 static OPENER: AtomicI32 = AtomicI32::new(0);

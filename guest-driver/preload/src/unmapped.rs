@@ -49,7 +49,7 @@ static MAIL: Mail = Mail {
 /// How long a thread that unmaps waits for the driver at most: far longer than that takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Says that a range is gone. Waits for nobody and allocates nothing, so that a signal handler can say it as well: the
+/// Posts that a range is gone. Never waits and allocates nothing, so that a signal handler can say it as well: the
 /// driver may be waiting for the very thread.
 pub(crate) fn post(range: &Range<usize>) {
     let taken = MAIL.slots.iter().find(|(start, len)| {
@@ -196,7 +196,7 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
     }
 }
 
-/// In a forked child there is nothing to tell, and nobody to do it.
+/// A forked child has no ranges to post and no thread that posts them.
 pub(crate) fn forget() {
     for (start, len) in &MAIL.slots {
         len.store(0, Ordering::Relaxed);

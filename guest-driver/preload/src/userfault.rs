@@ -59,7 +59,7 @@ pub(crate) enum Read {
     Event(Event),
     /// Nothing in the time given.
     Nothing,
-    /// The descriptor is gone: the program has closed it behind this library's back.
+    /// The program has closed the descriptor by a call that this library did not see.
     Gone,
 }
 

@@ -263,7 +263,7 @@ impl Guest {
     fn send(&mut self, during: &'static str, request: &Request) -> Result<(), GuestError> {
         match self.channel.send(request) {
             Ok(()) => Ok(()),
-            // The peer is gone; why, the machine's end will tell.
+            // The connection has ended; the end of the machine gives the reason.
             Err(_) => Err(self.ended(during)),
         }
     }

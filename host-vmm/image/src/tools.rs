@@ -30,7 +30,7 @@ pub fn llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<
     Ok(root.join("programs"))
 }
 
-/// Drops what nobody reads, and writes a script for each program.
+/// Drops manuals and the like, and writes a script for each program.
 fn finish(root: &Path) -> Result<(), FetchError> {
     for sub in ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"] {
         let _ = fs::remove_dir_all(root.join(sub));

@@ -1,4 +1,4 @@
-//! What the guest writes, on its way from a vCPU to whoever shows it.
+//! What the guest writes, on its way from a vCPU to the thread that shows it.
 
 use std::io;
 use std::sync::{Arc, PoisonError};

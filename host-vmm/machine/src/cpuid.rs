@@ -97,7 +97,7 @@ impl Topology {
                 entry.ebx = entry.ebx & 0xffff | cpus << 16 | number << 24;
                 entry.edx = entry.edx & !HTT | if cpus > 1 { HTT } else { 0 };
             }
-            // Intel's caches, by who shares them: the last level is everybody's.
+            // Intel's caches, by the processors that share them: all share the last level.
             4 if entry.eax & 0x1f != 0 => {
                 let level = entry.eax >> 5 & 7;
                 let sharing = if level >= 3 { (1 << self.bits()) - 1 } else { 0 };

@@ -112,7 +112,7 @@ fn advise_huge(region: &MmapRegion) -> io::Result<()> {
 
 /// Gives the VM its RAM, in slots 0 and up; answers the first free slot.
 ///
-/// The RAM has to live as long as the VM: `ram` is kept by whoever keeps the VM.
+/// The RAM has to live as long as the VM: the owner of the VM keeps `ram` too.
 pub(super) fn map_ram(vm: &VmFd, ram: &GuestMemoryMmap) -> io::Result<u32> {
     let mut slot = 0;
     for region in ram.iter() {

@@ -70,7 +70,7 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("started");
-        // Whoever lives has the other end of this pipe, and nobody writes to it.
+        // The other end of this pipe is open as long as a process lives, and none writes to it.
         let (mut reader, writer) = io::pipe().unwrap();
         let mut parent = Command::new(std::env::current_exe().unwrap());
         parent.args(["--exact", "child::tests::child_of_a_parent_that_is_dead_already_does_not_start"]);

@@ -117,7 +117,7 @@ mod tests {
         }
         fs::write(at("belfry-run-dead").join(LOCK), b"").unwrap();
         fs::create_dir(at("belfry-run-dead").join("folder")).unwrap();
-        // Nobody knows whose this is.
+        // The owner of this folder is not known.
         fs::write(at("belfry-run-without").join("file"), b"x").unwrap();
         std::os::unix::fs::symlink(at("other"), at("belfry-run-link")).unwrap();
         sweep_in(parent.path());

@@ -20,7 +20,7 @@ pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
     file.write_all(LIBRARY).map_err(ExecError::io("write", file.path().to_path_buf()))?;
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(ExecError::io("change the mode of", file.path().to_path_buf()))?;
-    // Whoever was faster has put the same file there.
+    // A process that was faster has put the same file there.
     file.persist(&path).map_err(|error| ExecError::io("rename to", &path)(error.error))?;
     Ok(path)
 }

@@ -116,7 +116,7 @@ pub struct DmaTable {
     /// What there is for the device, by first address.
     areas: BTreeMap<u64, Area>,
     files: BTreeMap<FileId, Weak<SharedFile>>,
-    /// What is gone from `areas`, but maybe not from what the device uses.
+    /// Areas removed from `areas` that the device may still use.
     retired: Vec<Area>,
     changed: bool,
     memory: GuestMemoryAtomic<GuestMemoryMmap>,

@@ -327,7 +327,7 @@ impl<F: Function> Server<F> {
             (self.dma.unmap(flags, start, size), message.payload[..24].to_vec())
         };
         changed.map(|()| reply.into()).map_err(|error| {
-            // Memory that cannot be shared is not the guest's fault: whoever has started QEMU has to know.
+            // Memory that cannot be shared is not the guest's fault: the log says it to the user who started QEMU.
             let level =
                 if matches!(error, DmaError::File { .. }) { log::Level::Error } else { log::Level::Warn };
             if may_be_said(&self.shared.counters) {

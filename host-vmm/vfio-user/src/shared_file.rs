@@ -262,7 +262,7 @@ fn replace(address: usize) -> bool {
     });
     let Some((slot, start, length)) = found else { return false };
     // The whole of it: parts of huge pages cannot be replaced, and the client is done for anyway.
-    // SAFETY: the range is that of a map which the faulting access is using, so it is there, and everybody who uses it
+    // SAFETY: the range is that of a map which the faulting access is using, so it is there, and every thread that uses it
     // expects memory that others change at any time.
     let memory = unsafe {
         libc::mmap(

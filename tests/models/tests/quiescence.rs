@@ -1,4 +1,4 @@
-//! The wait for slices of work: what is taken away is let go of when no slice that may have seen it is left.
+//! The wait for slices of work: what is withdrawn is released when no slice that may have seen it is left.
 
 /// What the file is made of, on loom's atomics.
 mod sync {

@@ -18,7 +18,7 @@ use crate::{PATIENCE, PROBE, publish, work};
 const WORDS: usize = 1 << 20;
 /// Bytes of them.
 const SIZE: usize = WORDS * 4;
-/// Kernels in the queue at a time: whoever does not stop it can watch it store for seconds.
+/// Kernels in the queue at a time: unless stopped, they store for seconds.
 const DEPTH: u32 = 16;
 
 /// Stores into the pages of the file `shared` for ever, and tells by the file `started`; somebody has to end the process.

@@ -17,7 +17,7 @@ use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
 
-/// Unbinds the function under doorbells, the flush page, buffer objects and somebody who waits, and binds it again.
+/// Unbinds the function under doorbells, the flush page, buffer objects and a thread that waits, and binds it again.
 ///
 /// # Errors
 ///

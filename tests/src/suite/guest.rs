@@ -94,7 +94,7 @@ impl Runner for InGuest {
     }
 }
 
-/// Runs what is asked for until nobody asks any more.
+/// Runs the requested cases until the requests end.
 fn serve(mut guest: Guest, requests: &Receiver<Request>) -> Result<()> {
     for (argv, limit, answer) in requests {
         let _ = answer.send(run(&mut guest, &argv, limit));

@@ -52,7 +52,7 @@ impl Printer<'_> {
             match name {
                 Some(Name::Vdata | Name::Vdst) => self.data(out, &shape)?,
                 Some(Name::Vaddr0) if nsa => self.addresses(out, image, &shape)?,
-                Some(Name::Vaddr0) => register(out, self.inst.src[0], shape.widest)?,
+                Some(Name::Vaddr0) => register(out, self.file, self.inst.src[0], shape.widest)?,
                 Some(name) => self.image_field(out, image, name)?,
                 None => {}
             }
@@ -118,7 +118,7 @@ impl Printer<'_> {
 
     fn data(&self, out: Out<'_, '_>, shape: &Shape) -> fmt::Result {
         let first = if self.inst.dst.is_some() { self.inst.dst } else { self.inst.src[3] };
-        register(out, first, shape.data)
+        register(out, self.file, first, shape.data)
     }
 
     /// The list of addresses, without its brackets.
@@ -137,7 +137,7 @@ impl Printer<'_> {
             } else {
                 1
             };
-            register(out, self.address(index), width)?;
+            register(out, self.file, self.address(index), width)?;
         }
         Ok(())
     }

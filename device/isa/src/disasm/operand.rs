@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::{Out, Printer};
 use crate::encoding::{Decode, Imm, Kind, Name, Print};
 use crate::inst::{FloatConst, Operand, WaveSize};
+use crate::registers::RegisterFile;
 
 impl Printer<'_> {
     /// A register or constant, with LLVM's comment when it is not one the operand may be.
@@ -32,8 +33,8 @@ impl Printer<'_> {
                     let half = if number & 0x80 != 0 { 'h' } else { 'l' };
                     return write!(out, "v{}.{half}", number & 0x7f);
                 }
-                register(out, value, width)?;
-                if in_class(kind.class, value) {
+                register(out, self.file, value, width)?;
+                if in_class(self.file, kind.class, value) {
                     return Ok(());
                 }
                 write!(out, "/*Invalid register, operand has '{}' register class*/", kind.class)
@@ -43,28 +44,16 @@ impl Printer<'_> {
 }
 
 /// Name of a register or special source that is `width` registers wide.
-pub(super) fn register(out: Out<'_, '_>, value: Operand, width: u8) -> fmt::Result {
-    let range = |out: Out<'_, '_>, prefix: &str, first: u32| {
-        if width <= 1 {
-            write!(out, "{prefix}{first}")
-        } else {
-            write!(out, "{prefix}[{first}:{}]", first + u32::from(width) - 1)
-        }
-    };
+pub(super) fn register(
+    out: Out<'_, '_>,
+    file: &'static RegisterFile,
+    value: Operand,
+    width: u8,
+) -> fmt::Result {
     match value {
-        Operand::Vgpr(number) => range(out, "v", u32::from(number)),
-        Operand::Sgpr(number @ 0..=105) => range(out, "s", u32::from(number)),
-        Operand::Sgpr(number @ 108..=123) => range(out, "ttmp", u32::from(number) - 108),
-        Operand::Sgpr(number) => out.write_str(match (number, width) {
-            (106, 2..) => "vcc",
-            (106, _) => "vcc_lo",
-            (107, _) => "vcc_hi",
-            (124, _) => "null",
-            (125, _) => "m0",
-            (126, 2..) => "exec",
-            (126, _) => "exec_lo",
-            _ => "exec_hi",
-        }),
+        Operand::Vgpr(number) if width <= 1 => write!(out, "v{number}"),
+        Operand::Vgpr(number) => write!(out, "v[{number}:{}]", u32::from(number) + u32::from(width) - 1),
+        Operand::Sgpr(number) => write!(out, "{}", file.name(number, width)),
         Operand::SharedBase => out.write_str("src_shared_base"),
         Operand::SharedLimit => out.write_str("src_shared_limit"),
         Operand::PrivateBase => out.write_str("src_private_base"),
@@ -79,14 +68,15 @@ pub(super) fn register(out: Out<'_, '_>, value: Operand, width: u8) -> fmt::Resu
 }
 
 /// Whether LLVM's register class `class` holds the register.
-fn in_class(class: &str, value: Operand) -> bool {
+fn in_class(file: &RegisterFile, class: &str, value: Operand) -> bool {
+    let exec = |number: u8| number == file.exec || number == file.exec + 1;
     let scalar = |class: &str, number: u8| match class {
         "SReg_32" | "SReg_64" | "SReg_1" | "VS_32" | "VS_64" | "VS_32_Lo128" | "VS_16_Lo128"
         | "SRegOrLds_32" => true,
-        "SReg_32_XEXEC_HI" => number != 127,
-        "SReg_32_XM0_XEXEC" => !matches!(number, 125..=127),
-        "SReg_64_XEXEC" | "SReg_1_XEXEC" => !matches!(number, 126 | 127),
-        "SReg_96" | "SReg_128" | "SReg_256" | "SReg_512" => number < 106 || (108..=123).contains(&number),
+        "SReg_32_XEXEC_HI" => number != file.exec + 1,
+        "SReg_32_XM0_XEXEC" => number != file.m0 && !exec(number),
+        "SReg_64_XEXEC" | "SReg_1_XEXEC" => !exec(number),
+        "SReg_96" | "SReg_128" | "SReg_256" | "SReg_512" => file.bank(number).is_some(),
         _ => false,
     };
     match value {
@@ -94,7 +84,7 @@ fn in_class(class: &str, value: Operand) -> bool {
             "VGPR_32_Lo128" | "VS_32_Lo128" | "VGPR_16_Lo128" | "VS_16_Lo128" => number < 128,
             _ => !class.starts_with("SReg"),
         },
-        Operand::Sgpr(124) => true,
+        Operand::Sgpr(number) if Some(number) == file.null => true,
         Operand::Sgpr(number) => scalar(class, number),
         Operand::LdsDirect => class.starts_with("VS_") || class.ends_with("OrLds_32"),
         _ => true,

@@ -127,48 +127,15 @@ impl Function {
         FUNCTIONS[usize::from(number) % FUNCTIONS.len()]
     }
 
-    /// The function, operand bits and data operands of a name such as `add_u32` or `cmpswap_b64`.
-    pub(crate) fn parse(name: &str) -> Option<(Function, u32, u32)> {
-        let (name, kind) = name.rsplit_once('_')?;
-        let bits = match kind {
-            "u32" | "i32" | "b32" | "f32" => 32,
-            "u64" | "i64" | "b64" | "f64" => 64,
-            _ => return None,
-        };
-        let signed = kind.starts_with('i');
-        let float = kind.starts_with('f');
-        let function = match name {
-            "add" if float => Function::AddFloat,
-            "add" => Function::Add,
-            "sub" => Function::Sub,
-            "csub" => Function::ClampedSub,
-            "rsub" => Function::ReverseSub,
-            "inc" => Function::Increment,
-            "dec" => Function::Decrement,
-            "min" if float => Function::MinFloat,
-            "min" if signed => Function::MinSigned,
-            "min" => Function::MinUnsigned,
-            "max" if float => Function::MaxFloat,
-            "max" if signed => Function::MaxSigned,
-            "max" => Function::MaxUnsigned,
-            "and" => Function::And,
-            "or" => Function::Or,
-            "xor" => Function::Xor,
-            "mskor" => Function::MaskOr,
-            "swap" | "storexchg" => Function::Exchange,
-            "cmpswap" | "cmpstore" if float => Function::CompareExchangeFloat,
-            "cmpswap" | "cmpstore" => Function::CompareExchange,
-            "wrap" => Function::Wrap,
-            _ => return None,
-        };
-        let operands = match function {
+    /// Data operands beside the memory.
+    pub(crate) fn operands(self) -> u32 {
+        match self {
             Function::MaskOr
             | Function::CompareExchange
             | Function::CompareExchangeFloat
             | Function::Wrap => 2,
             _ => 1,
-        };
-        Some((function, bits, operands))
+        }
     }
 
     apply! {

@@ -10,10 +10,28 @@ use super::{di::flag, float};
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
 
-const LESS: u8 = 1;
-const EQUAL: u8 = 2;
-const GREATER: u8 = 4;
-const UNORDERED: u8 = 8;
+pub(crate) const LESS: u8 = 1;
+pub(crate) const EQUAL: u8 = 2;
+pub(crate) const GREATER: u8 = 4;
+pub(crate) const UNORDERED: u8 = 8;
+
+/// What a comparison compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operands {
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    F32,
+    F64,
+    /// A number and a mask of classes.
+    ClassF16,
+    ClassF32,
+    ClassF64,
+}
 
 /// A type of compared operands.
 pub(crate) trait Compared: Sized + 'static {
@@ -181,43 +199,22 @@ pub(crate) struct Comparison {
     pub(crate) is_class: bool,
 }
 
-/// The comparison a mnemonic such as `v_cmpx_nge_f32` names.
-pub(crate) fn parse(mnemonic: &str, backend: BackendKind) -> Option<Comparison> {
-    let name = mnemonic.strip_suffix("_e32").unwrap_or(mnemonic);
-    let rest = name.strip_prefix("v_cmpx_").or_else(|| name.strip_prefix("v_cmp_"))?;
-    let (condition, kind) = rest.rsplit_once('_')?;
-    let outcomes = match condition {
-        "f" => 0,
-        "lt" => LESS,
-        "eq" => EQUAL,
-        "le" => LESS | EQUAL,
-        "gt" => GREATER,
-        "lg" | "ne" => LESS | GREATER,
-        "ge" => GREATER | EQUAL,
-        "o" => LESS | EQUAL | GREATER,
-        "u" => UNORDERED,
-        "nge" => LESS | UNORDERED,
-        "nlg" => EQUAL | UNORDERED,
-        "ngt" => LESS | EQUAL | UNORDERED,
-        "nle" => GREATER | UNORDERED,
-        "neq" => LESS | GREATER | UNORDERED,
-        "nlt" => GREATER | EQUAL | UNORDERED,
-        "t" => LESS | EQUAL | GREATER | UNORDERED,
-        "class" => return class(kind, backend),
-        _ => return None,
-    };
-    Some(match kind {
-        "u16" => of::<U16>(outcomes, backend),
-        "i16" => of::<I16>(outcomes, backend),
-        "u32" => of::<U32>(outcomes, backend),
-        "i32" => of::<I32>(outcomes, backend),
-        "u64" => of::<U64>(outcomes, backend),
-        "i64" => of::<I64>(outcomes, backend),
-        "f16" => of::<F16>(outcomes, backend),
-        "f32" => of::<F32>(outcomes, backend),
-        "f64" => of::<F64>(outcomes, backend),
-        _ => return None,
-    })
+/// The comparison of such operands that is true for these outcomes.
+pub(crate) fn entry(operands: Operands, outcomes: u8, backend: BackendKind) -> Comparison {
+    match operands {
+        Operands::U16 => of::<U16>(outcomes, backend),
+        Operands::I16 => of::<I16>(outcomes, backend),
+        Operands::U32 => of::<U32>(outcomes, backend),
+        Operands::I32 => of::<I32>(outcomes, backend),
+        Operands::U64 => of::<U64>(outcomes, backend),
+        Operands::I64 => of::<I64>(outcomes, backend),
+        Operands::F16 => of::<F16>(outcomes, backend),
+        Operands::F32 => of::<F32>(outcomes, backend),
+        Operands::F64 => of::<F64>(outcomes, backend),
+        Operands::ClassF16 => of::<ClassF16>(outcomes, backend),
+        Operands::ClassF32 => of::<ClassF32>(outcomes, backend),
+        Operands::ClassF64 => of::<ClassF64>(outcomes, backend),
+    }
 }
 
 fn of<T: Compared>(outcomes: u8, backend: BackendKind) -> Comparison {
@@ -229,13 +226,4 @@ fn of<T: Compared>(outcomes: u8, backend: BackendKind) -> Comparison {
         format: T::FORMAT,
         is_class: T::CLASS,
     }
-}
-
-fn class(kind: &str, backend: BackendKind) -> Option<Comparison> {
-    Some(match kind {
-        "f16" => of::<ClassF16>(0, backend),
-        "f32" => of::<ClassF32>(0, backend),
-        "f64" => of::<ClassF64>(0, backend),
-        _ => return None,
-    })
 }

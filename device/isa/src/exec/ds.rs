@@ -19,11 +19,12 @@ pub(crate) use load::{clear, load_b64};
 use super::atomic::Function;
 use super::di::{Di, Handler, Machine};
 use super::lane::for_each_active;
+use super::properties::{Effect, Moves};
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
 use atomic::{append_consume, atomic32, atomic64};
 use load::{load_2addr, load_n};
-use narrow::{Half, Narrow, load_narrow, store_narrow};
+use narrow::{load_narrow, store_narrow};
 use permute::{bpermute, permute, swizzle};
 use store::{store_2addr, store_n};
 
@@ -61,65 +62,73 @@ pub(crate) struct DsEntry {
     pub(crate) unit: u32,
 }
 
-/// The lowering of a mnemonic such as `ds_add_rtn_u32`.
-pub(crate) fn parse(mnemonic: &str, backend: BackendKind) -> Option<DsEntry> {
-    let name = mnemonic.strip_prefix("ds_")?;
+/// What a DS operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A load, a store, or an atomic that returns nothing.
+    Moves(Moves),
+    /// An atomic that returns what was there, of this many bits.
+    Returning(Function, u32),
+    /// A load or store of this many dwords at each of two addresses, whose offsets count units of this many bytes.
+    Two { dwords: u32, unit: u32 },
+    /// `ds_permute_b32`.
+    Permute,
+    /// `ds_bpermute_b32`.
+    BackwardPermute,
+    /// `ds_swizzle_b32`.
+    Swizzle,
+    /// `ds_append`.
+    Append,
+    /// `ds_consume`.
+    Consume,
+}
+
+/// How an operation with such an effect on LDS is lowered; `None` if no operation is like that.
+pub(crate) fn entry(operation: Operation, effect: Option<Effect>, backend: BackendKind) -> Option<DsEntry> {
+    use Effect::{Load, Store};
+    use Moves::{Dwords, Part};
     let simple = |handler: Handler, dst: u32, data: u32| DsEntry { handler, aux: 0, dst, data, unit: 0 };
-    let two = |handler: Handler, dst: u32, data: u32, unit: u32| DsEntry { handler, aux: 0, dst, data, unit };
-    let narrow = |bytes: u32, signed: bool, half: Option<Half>, load: bool| DsEntry {
-        handler: if load { load_narrow } else { store_narrow },
-        aux: Narrow { bytes, signed, half }.pack(),
-        dst: u32::from(load),
-        data: u32::from(!load),
+    let atomic = |function: Function, bits: u32, returns: bool| DsEntry {
+        handler: if bits == 64 { atomic64 } else { atomic32 },
+        aux: function as u8,
+        dst: if returns { bits / 32 } else { 0 },
+        data: bits / 32,
         unit: 0,
     };
-    Some(match name {
-        "load_b32" => simple(load_n::<1>(backend), 1, 0),
-        "load_b64" => simple(load_n::<2>(backend), 2, 0),
-        "load_b96" => simple(load_n::<3>(backend), 3, 0),
-        "load_b128" => simple(load_n::<4>(backend), 4, 0),
-        "store_b32" => simple(store_n::<1>(backend), 0, 1),
-        "store_b64" => simple(store_n::<2>(backend), 0, 2),
-        "store_b96" => simple(store_n::<3>(backend), 0, 3),
-        "store_b128" => simple(store_n::<4>(backend), 0, 4),
-        "load_2addr_b32" => two(load_2addr::<1>(backend), 2, 0, 4),
-        "load_2addr_b64" => two(load_2addr::<2>(backend), 4, 0, 8),
-        "load_2addr_stride64_b32" => two(load_2addr::<1>(backend), 2, 0, 256),
-        "load_2addr_stride64_b64" => two(load_2addr::<2>(backend), 4, 0, 512),
-        "store_2addr_b32" => two(store_2addr::<1>(backend), 0, 1, 4),
-        "store_2addr_b64" => two(store_2addr::<2>(backend), 0, 2, 8),
-        "store_2addr_stride64_b32" => two(store_2addr::<1>(backend), 0, 1, 256),
-        "store_2addr_stride64_b64" => two(store_2addr::<2>(backend), 0, 2, 512),
-        "load_u8" => narrow(1, false, None, true),
-        "load_i8" => narrow(1, true, None, true),
-        "load_u16" => narrow(2, false, None, true),
-        "load_i16" => narrow(2, true, None, true),
-        "load_u8_d16" => narrow(1, false, Some(Half::Low), true),
-        "load_i8_d16" => narrow(1, true, Some(Half::Low), true),
-        "load_u16_d16" => narrow(2, false, Some(Half::Low), true),
-        "load_u8_d16_hi" => narrow(1, false, Some(Half::High), true),
-        "load_i8_d16_hi" => narrow(1, true, Some(Half::High), true),
-        "load_u16_d16_hi" => narrow(2, false, Some(Half::High), true),
-        "store_b8" => narrow(1, false, None, false),
-        "store_b16" => narrow(2, false, None, false),
-        "store_b8_d16_hi" => narrow(1, false, Some(Half::High), false),
-        "store_b16_d16_hi" => narrow(2, false, Some(Half::High), false),
-        "bpermute_b32" => simple(bpermute, 1, 1),
-        "permute_b32" => simple(permute, 1, 1),
-        "swizzle_b32" => simple(swizzle, 1, 0),
-        "append" => simple(append_consume, 1, 0),
-        "consume" => DsEntry { aux: 1, ..simple(append_consume, 1, 0) },
-        _ => {
-            let returning = name.contains("_rtn");
-            let (function, bits, _) = Function::parse(&name.replace("_rtn", ""))?;
-            let registers = bits / 32;
-            DsEntry {
-                handler: if bits == 64 { atomic64 } else { atomic32 },
-                aux: function as u8,
-                dst: if returning { registers } else { 0 },
-                data: registers,
-                unit: 0,
-            }
+    Some(match (operation, effect) {
+        (Operation::Moves(Dwords(1)), Some(Load)) => simple(load_n::<1>(backend), 1, 0),
+        (Operation::Moves(Dwords(2)), Some(Load)) => simple(load_n::<2>(backend), 2, 0),
+        (Operation::Moves(Dwords(3)), Some(Load)) => simple(load_n::<3>(backend), 3, 0),
+        (Operation::Moves(Dwords(4)), Some(Load)) => simple(load_n::<4>(backend), 4, 0),
+        (Operation::Moves(Dwords(1)), Some(Store)) => simple(store_n::<1>(backend), 0, 1),
+        (Operation::Moves(Dwords(2)), Some(Store)) => simple(store_n::<2>(backend), 0, 2),
+        (Operation::Moves(Dwords(3)), Some(Store)) => simple(store_n::<3>(backend), 0, 3),
+        (Operation::Moves(Dwords(4)), Some(Store)) => simple(store_n::<4>(backend), 0, 4),
+        (Operation::Moves(Part(part)), Some(Load)) => {
+            DsEntry { aux: part.pack(), ..simple(load_narrow, 1, 0) }
         }
+        (Operation::Moves(Part(part)), Some(Store)) => {
+            DsEntry { aux: part.pack(), ..simple(store_narrow, 0, 1) }
+        }
+        (Operation::Moves(Moves::Atomic(function, bits)), _) => atomic(function, bits, false),
+        (Operation::Returning(function, bits), _) => atomic(function, bits, true),
+        (Operation::Two { dwords: 1, unit }, Some(Load)) => {
+            DsEntry { unit, ..simple(load_2addr::<1>(backend), 2, 0) }
+        }
+        (Operation::Two { dwords: 2, unit }, Some(Load)) => {
+            DsEntry { unit, ..simple(load_2addr::<2>(backend), 4, 0) }
+        }
+        (Operation::Two { dwords: 1, unit }, Some(Store)) => {
+            DsEntry { unit, ..simple(store_2addr::<1>(backend), 0, 1) }
+        }
+        (Operation::Two { dwords: 2, unit }, Some(Store)) => {
+            DsEntry { unit, ..simple(store_2addr::<2>(backend), 0, 2) }
+        }
+        (Operation::BackwardPermute, _) => simple(bpermute, 1, 1),
+        (Operation::Permute, _) => simple(permute, 1, 1),
+        (Operation::Swizzle, _) => simple(swizzle, 1, 0),
+        (Operation::Append, _) => simple(append_consume, 1, 0),
+        (Operation::Consume, _) => DsEntry { aux: 1, ..simple(append_consume, 1, 0) },
+        _ => return None,
     })
 }

@@ -165,18 +165,29 @@ pub(crate) struct ExchangeEntry {
     pub(crate) unit: u32,
 }
 
-/// The lowering of an LDS mnemonic.
-pub(crate) fn parse(mnemonic: &str) -> Option<ExchangeEntry> {
+/// What such an LDS operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `ds_load_addtid_b32`.
+    LoadByLane,
+    /// `ds_store_addtid_b32`.
+    StoreByLane,
+    /// `ds_condxchg32_rtn_b64`.
+    Conditional,
+    /// An exchange of this many dwords at each of two addresses, whose offsets count units of this many bytes.
+    Two { dwords: u32, unit: u32 },
+}
+
+/// How an operation is lowered; `None` if there is none like that.
+pub(crate) fn entry(operation: Operation) -> Option<ExchangeEntry> {
     let entry = |handler: Handler, dst: u32, data: u32, unit: u32| ExchangeEntry { handler, dst, data, unit };
-    Some(match mnemonic {
-        "ds_load_addtid_b32" => entry(load_addtid, 1, 0, 0),
-        "ds_store_addtid_b32" => entry(store_addtid, 0, 1, 0),
-        "ds_condxchg32_rtn_b64" => entry(conditional, 2, 2, 0),
-        "ds_storexchg_2addr_rtn_b32" => entry(exchange32, 2, 1, 4),
-        "ds_storexchg_2addr_stride64_rtn_b32" => entry(exchange32, 2, 1, 256),
-        "ds_storexchg_2addr_rtn_b64" => entry(exchange64, 4, 2, 8),
-        "ds_storexchg_2addr_stride64_rtn_b64" => entry(exchange64, 4, 2, 512),
-        _ => return None,
+    Some(match operation {
+        Operation::LoadByLane => entry(load_addtid, 1, 0, 0),
+        Operation::StoreByLane => entry(store_addtid, 0, 1, 0),
+        Operation::Conditional => entry(conditional, 2, 2, 0),
+        Operation::Two { dwords: 1, unit } => entry(exchange32, 2, 1, unit),
+        Operation::Two { dwords: 2, unit } => entry(exchange64, 4, 2, unit),
+        Operation::Two { .. } => return None,
     })
 }
 

@@ -4,22 +4,53 @@ use super::di::{Di, Flow, Handler, Machine};
 use crate::registers::slot;
 use crate::wave::Wave;
 
-/// The functions in the order [`Di::aux`] numbers them.
-const NAMES: [&str; 10] =
-    ["and", "or", "xor", "nand", "nor", "xnor", "and_not0", "and_not1", "or_not0", "or_not1"];
+/// A function of the source and EXEC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Function {
+    And,
+    Or,
+    Xor,
+    Nand,
+    Nor,
+    Xnor,
+    AndNot0,
+    AndNot1,
+    OrNot0,
+    OrNot1,
+}
 
+/// What the destination gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Result {
+    /// EXEC as it was, `S_*_SAVEEXEC_*`.
+    Old,
+    /// The new EXEC, `S_*_WREXEC_*`.
+    New,
+}
+
+/// `function` is the number of a [`Function`].
 #[inline(always)]
 fn apply(function: u8, s: u64, exec: u64) -> u64 {
+    const AND: u8 = Function::And as u8;
+    const OR: u8 = Function::Or as u8;
+    const XOR: u8 = Function::Xor as u8;
+    const NAND: u8 = Function::Nand as u8;
+    const NOR: u8 = Function::Nor as u8;
+    const XNOR: u8 = Function::Xnor as u8;
+    const AND_NOT0: u8 = Function::AndNot0 as u8;
+    const AND_NOT1: u8 = Function::AndNot1 as u8;
+    const OR_NOT0: u8 = Function::OrNot0 as u8;
     match function {
-        0 => s & exec,
-        1 => s | exec,
-        2 => s ^ exec,
-        3 => !(s & exec),
-        4 => !(s | exec),
-        5 => !(s ^ exec),
-        6 => !s & exec,
-        7 => s & !exec,
-        8 => !s | exec,
+        AND => s & exec,
+        OR => s | exec,
+        XOR => s ^ exec,
+        NAND => !(s & exec),
+        NOR => !(s | exec),
+        XNOR => !(s ^ exec),
+        AND_NOT0 => !s & exec,
+        AND_NOT1 => s & !exec,
+        OR_NOT0 => !s | exec,
         _ => s | !exec,
     }
 }
@@ -60,15 +91,12 @@ fn write64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
-/// Handler, [`Di::aux`] and width of a mnemonic such as `s_and_not1_saveexec_b32`.
-pub(crate) fn parse(mnemonic: &str) -> Option<(Handler, u8, u32)> {
-    let (name, bits) = mnemonic.strip_prefix("s_")?.rsplit_once("_b")?;
-    let bits = if bits == "32" { 32 } else { 64 };
-    let (function, handler): (&str, [Handler; 2]) = if let Some(function) = name.strip_suffix("_saveexec") {
-        (function, [save32, save64])
-    } else {
-        (name.strip_suffix("_wrexec")?, [write32, write64])
-    };
-    let number = NAMES.iter().position(|known| *known == function)?;
-    Some((handler[usize::from(bits == 64)], u8::try_from(number).ok()?, bits))
+/// Handler of an operation on masks of 32 or 64 lanes; [`Di::aux`] is its [`Function`].
+pub(crate) fn handler(result: Result, bits: u32) -> Handler {
+    match (result, bits) {
+        (Result::Old, 32) => save32,
+        (Result::Old, _) => save64,
+        (Result::New, 32) => write32,
+        (Result::New, _) => write64,
+    }
 }

@@ -1,6 +1,6 @@
 //! Global wave sync: barriers and semaphores across workgroups.
 //!
-//! The wave only says what it asks for; who has the resources lets it go on.
+//! The wave only stops with its request; the owner of the resources decides when it continues.
 
 use super::Stop;
 use super::di::{Di, Flow, Machine};

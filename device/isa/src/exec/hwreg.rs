@@ -38,7 +38,7 @@ fn low_bits(count: u32) -> u32 {
     u32::MAX >> (32 - count)
 }
 
-fn status_of(w: &Wave) -> u32 {
+pub(crate) fn status_of(w: &Wave) -> u32 {
     w.status
         | w.s[slot::SCC]
         | u32::from(mask(w, slot::EXEC) == 0) << status::EXECZ

@@ -45,7 +45,7 @@ pub(crate) fn region(
     let mut bytes = Vec::new();
     let end = lowering.all(&mut bytes, global);
     lowering.at = end;
-    // Whoever gets here goes on elsewhere: code after this region, or the fault that ended it.
+    // A wave that gets here leaves the region: for the code after it, or for the fault that ended it.
     let leave = lowering.address(end);
     lowering.counted = false;
     lowering.role = Role::Step;
@@ -267,17 +267,17 @@ impl Lowering {
         match family {
             Family::Nothing => Ok(()),
             Family::Scalar => self.scalar_alu(inst),
-            Family::ExecMask => self.exec_mask(inst),
+            Family::ExecMask(function, result, bits) => self.exec_mask(inst, function, result, bits),
             Family::ScalarRelative => self.scalar_relative(inst),
             Family::HalfLoop => self.half_loop(inst),
             Family::Control => self.control(inst),
-            Family::ScalarMemory => self.scalar_memory(inst),
-            Family::Lds => self.lds(inst),
-            Family::LdsExchange => self.exchange(inst),
+            Family::ScalarMemory(dwords) => self.scalar_memory(inst, dwords),
+            Family::Lds(operation) => self.lds(inst, operation),
+            Family::LdsExchange(operation) => self.exchange(inst, operation),
             Family::GlobalWaveSync => self.global_wave_sync(inst),
-            Family::Flat => self.flat(inst),
+            Family::Flat(moves) => self.flat(inst, moves),
             Family::ByLane => self.by_lane(inst),
-            Family::Buffer => self.buffer(inst),
+            Family::Buffer(operation) => self.buffer(inst, operation),
             _ => Err(Unsupported),
         }
     }

@@ -27,7 +27,7 @@ mod exec_mask;
 mod flat;
 mod float;
 mod gws;
-mod hwreg;
+pub(crate) mod hwreg;
 mod lane;
 mod lds;
 pub(crate) mod lower;

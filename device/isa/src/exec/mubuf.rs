@@ -9,6 +9,7 @@ use super::buffer_format::BufferFormat;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::ds::narrow::{Half, Narrow};
 use super::ds::pattern::{lane64, set_lane64};
+use super::properties::{Effect, Moves};
 use crate::mem::{Access, Fault, PAGE_SIZE};
 use crate::registers::slot;
 use crate::wave::Wave;
@@ -351,73 +352,58 @@ pub(crate) struct BufferEntry {
     pub(crate) registers: u32,
 }
 
-/// The lowering of a mnemonic such as `buffer_load_b32` or `tbuffer_store_format_xy`.
-pub(crate) fn parse(mnemonic: &str) -> Option<BufferEntry> {
-    let (prefix, name) = mnemonic.split_once('_')?;
-    let typed = match prefix {
-        "buffer" => 0,
-        "tbuffer" => layout::TYPED,
-        _ => return None,
-    };
+/// Half-precision elements of a format in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// None: a register for each component.
+    Whole,
+    /// Two components in a register.
+    Halves,
+    /// One component in the high half of a register.
+    High,
+}
+
+/// What a buffer operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A load, a store or an atomic.
+    Moves(Moves),
+    /// A load or store of this many components, by the format of the descriptor or of the instruction (`typed`).
+    Format { typed: bool, components: u32, packing: Packing },
+    /// A load of a dword to LDS.
+    DwordToLds,
+    /// A load of 8 or 16 bits to LDS.
+    PartToLds(Narrow),
+    /// A load of a component to LDS, by the descriptor's format.
+    FormatToLds,
+}
+
+/// How an operation with such an effect is lowered; `None` if there is none like that.
+pub(crate) fn entry(operation: Operation, effect: Effect) -> Option<BufferEntry> {
     let entry = |handler: Handler, aux: u8, count: u32, registers: u32| {
         Some(BufferEntry { handler, aux, count, registers })
     };
-    let narrow = |bytes: u32, signed: bool, half: Option<Half>| Narrow { bytes, signed, half }.pack();
-    if let Some((action, components)) =
-        name.split_once("format_").filter(|(action, _)| !action.contains("lds"))
-    {
-        let count = u32::try_from(components.len()).ok()?;
-        let (handler, rest): (Handler, _) = match action.strip_prefix("load_") {
-            Some(rest) => (load_format, rest),
-            None => (store_format, action.strip_prefix("store_")?),
-        };
-        return match rest {
-            "" => entry(handler, typed, count, count),
-            "d16_" => entry(handler, typed | layout::D16, count, count.div_ceil(2)),
-            "d16_hi_" => entry(handler, typed | layout::D16 | layout::HIGH, count, 1),
-            _ => None,
-        };
-    }
-    if let Some(function) = name.strip_prefix("atomic_") {
-        let (function, bits, operands) = Function::parse(function)?;
-        let handler: Handler = if bits == 64 { atomic64 } else { atomic32 };
-        return entry(handler, function as u8, bits / 32, bits / 32 * operands);
-    }
-    if let Some(kind) = name.strip_prefix("load_lds_") {
-        return match kind {
-            "format_x" => entry(load_to_lds, layout::FORMAT, 0, 0),
-            "b32" => entry(load_to_lds, 0, 0, 0),
-            "u8" => entry(load_to_lds, narrow(1, false, None), 0, 0),
-            "i8" => entry(load_to_lds, narrow(1, true, None), 0, 0),
-            "u16" => entry(load_to_lds, narrow(2, false, None), 0, 0),
-            "i16" => entry(load_to_lds, narrow(2, true, None), 0, 0),
-            _ => None,
-        };
-    }
-    let (low, high) = (Some(Half::Low), Some(Half::High));
-    match name {
-        "load_b32" => entry(load, 0, 1, 1),
-        "load_b64" => entry(load, 0, 2, 2),
-        "load_b96" => entry(load, 0, 3, 3),
-        "load_b128" => entry(load, 0, 4, 4),
-        "store_b32" => entry(store, 0, 1, 1),
-        "store_b64" => entry(store, 0, 2, 2),
-        "store_b96" => entry(store, 0, 3, 3),
-        "store_b128" => entry(store, 0, 4, 4),
-        "load_u8" => entry(load_narrow, narrow(1, false, None), 0, 1),
-        "load_i8" => entry(load_narrow, narrow(1, true, None), 0, 1),
-        "load_u16" => entry(load_narrow, narrow(2, false, None), 0, 1),
-        "load_i16" => entry(load_narrow, narrow(2, true, None), 0, 1),
-        "load_d16_u8" => entry(load_narrow, narrow(1, false, low), 0, 1),
-        "load_d16_i8" => entry(load_narrow, narrow(1, true, low), 0, 1),
-        "load_d16_b16" => entry(load_narrow, narrow(2, false, low), 0, 1),
-        "load_d16_hi_u8" => entry(load_narrow, narrow(1, false, high), 0, 1),
-        "load_d16_hi_i8" => entry(load_narrow, narrow(1, true, high), 0, 1),
-        "load_d16_hi_b16" => entry(load_narrow, narrow(2, false, high), 0, 1),
-        "store_b8" => entry(store_narrow, narrow(1, false, None), 0, 1),
-        "store_b16" => entry(store_narrow, narrow(2, false, None), 0, 1),
-        "store_d16_hi_b8" => entry(store_narrow, narrow(1, false, high), 0, 1),
-        "store_d16_hi_b16" => entry(store_narrow, narrow(2, false, high), 0, 1),
+    match (operation, effect) {
+        (Operation::Moves(Moves::Dwords(count)), Effect::Load) => entry(load, 0, count, count),
+        (Operation::Moves(Moves::Dwords(count)), Effect::Store) => entry(store, 0, count, count),
+        (Operation::Moves(Moves::Part(part)), Effect::Load) => entry(load_narrow, part.pack(), 0, 1),
+        (Operation::Moves(Moves::Part(part)), Effect::Store) => entry(store_narrow, part.pack(), 0, 1),
+        (Operation::Moves(Moves::Atomic(function, bits)), Effect::Atomic) => {
+            let handler: Handler = if bits == 64 { atomic64 } else { atomic32 };
+            entry(handler, function as u8, bits / 32, bits / 32 * function.operands())
+        }
+        (Operation::Format { typed, components, packing }, Effect::Load | Effect::Store) => {
+            let handler: Handler = if effect == Effect::Load { load_format } else { store_format };
+            let typed = if typed { layout::TYPED } else { 0 };
+            match packing {
+                Packing::Whole => entry(handler, typed, components, components),
+                Packing::Halves => entry(handler, typed | layout::D16, components, components.div_ceil(2)),
+                Packing::High => entry(handler, typed | layout::D16 | layout::HIGH, components, 1),
+            }
+        }
+        (Operation::DwordToLds, Effect::Load) => entry(load_to_lds, 0, 0, 0),
+        (Operation::PartToLds(part), Effect::Load) => entry(load_to_lds, part.pack(), 0, 0),
+        (Operation::FormatToLds, Effect::Load) => entry(load_to_lds, layout::FORMAT, 0, 0),
         _ => None,
     }
 }

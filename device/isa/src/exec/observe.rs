@@ -59,7 +59,7 @@ impl fmt::Display for Step<'_> {
             match change {
                 Change::Scc(value) => write!(f, "scc = {}", u8::from(*value))?,
                 Change::Scalar(register, value) => {
-                    write!(f, "{} = {value:#x}", self.arch.registers().name(*register))?;
+                    write!(f, "{} = {value:#x}", self.arch.registers().name(*register, 1))?;
                 }
                 Change::Vector(register, lanes) => {
                     write!(f, "v{register} = ")?;

@@ -11,8 +11,11 @@ mod scalar;
 mod tests;
 mod vector;
 
+use super::atomic::Function;
+use super::ds::narrow::Narrow;
 use super::exceptions::Rule;
 use super::op::Entry;
+use super::{cmp, ds, ds_exchange, exec_mask, mubuf};
 use crate::inst::Op;
 use crate::lanes::BackendKind;
 
@@ -28,22 +31,22 @@ pub(crate) enum Family {
     Nothing,
     /// A scalar operation with a definition.
     Scalar,
-    /// `s_*_saveexec_*` and `s_*_wrexec_*`.
-    ExecMask,
+    /// `s_*_saveexec_*` and `s_*_wrexec_*`, of masks of this many bits.
+    ExecMask(exec_mask::Function, exec_mask::Result, u32),
     /// A scalar move relative to `M0`.
     ScalarRelative,
     /// The loop over a wave's halves.
     HalfLoop,
     /// Branches, messages, hardware registers.
     Control,
-    /// Scalar loads.
-    ScalarMemory,
+    /// Scalar loads of this many dwords.
+    ScalarMemory(u32),
     /// A vector operation with a definition in one of the tables.
     Vector(Definitions),
     /// A vector operation with a lane mask beside its registers.
     Carry,
-    /// A comparison.
-    Comparison,
+    /// A comparison: of what, and the outcomes for which it is true.
+    Comparison(cmp::Operands, u8),
     /// Two halves of a register at once.
     Packed,
     /// A vector move relative to `M0`.
@@ -53,17 +56,17 @@ pub(crate) enum Family {
     /// A matrix multiplication.
     Matrix,
     /// LDS.
-    Lds,
+    Lds(ds::Operation),
     /// LDS addressed by lane, or exchanges beyond the ordinary atomics.
-    LdsExchange,
+    LdsExchange(ds_exchange::Operation),
     /// Global wave sync.
     GlobalWaveSync,
     /// FLAT, GLOBAL, SCRATCH.
-    Flat,
+    Flat(Moves),
     /// Global memory addressed by lane.
     ByLane,
     /// MUBUF, MTBUF.
-    Buffer,
+    Buffer(mubuf::Operation),
 }
 
 impl Family {
@@ -73,7 +76,7 @@ impl Family {
             self,
             Family::Vector(_)
                 | Family::Carry
-                | Family::Comparison
+                | Family::Comparison(..)
                 | Family::Packed
                 | Family::Relative
                 | Family::Special
@@ -108,6 +111,17 @@ pub(crate) enum Effect {
     Store,
     /// Read-modify-write.
     Atomic,
+}
+
+/// What an operation moves between memory and vector registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moves {
+    /// This many dwords.
+    Dwords(u32),
+    /// 8 or 16 bits.
+    Part(Narrow),
+    /// A function of this many bits of memory and of registers.
+    Atomic(Function, u32),
 }
 
 /// When an operation looks for what waves of other workgroups write.

@@ -64,20 +64,15 @@ fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flo
     Flow::NEXT
 }
 
-/// Handler and dwords of a mnemonic such as `s_load_b128`.
-pub(crate) fn parse(mnemonic: &str) -> Option<(Handler, u32)> {
-    let handler: (Handler, u32) = match mnemonic {
-        "s_load_b32" => (load::<1>, 1),
-        "s_load_b64" => (load::<2>, 2),
-        "s_load_b128" => (load::<4>, 4),
-        "s_load_b256" => (load::<8>, 8),
-        "s_load_b512" => (load::<16>, 16),
-        "s_buffer_load_b32" => (buffer_load::<1>, 1),
-        "s_buffer_load_b64" => (buffer_load::<2>, 2),
-        "s_buffer_load_b128" => (buffer_load::<4>, 4),
-        "s_buffer_load_b256" => (buffer_load::<8>, 8),
-        "s_buffer_load_b512" => (buffer_load::<16>, 16),
+/// Handler of a load of this many dwords, from the memory that an address or a buffer descriptor names.
+pub(crate) fn handler(is_buffer: bool, dwords: u32) -> Option<Handler> {
+    let handlers: [Handler; 2] = match dwords {
+        1 => [load::<1>, buffer_load::<1>],
+        2 => [load::<2>, buffer_load::<2>],
+        4 => [load::<4>, buffer_load::<4>],
+        8 => [load::<8>, buffer_load::<8>],
+        16 => [load::<16>, buffer_load::<16>],
         _ => return None,
     };
-    Some(handler)
+    Some(handlers[usize::from(is_buffer)])
 }

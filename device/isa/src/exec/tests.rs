@@ -1,5 +1,6 @@
 //! Every operation of the tables: each backend's lanes against the scalar definition, over a lattice of edge cases.
 
+use super::cmp::Operands;
 use super::di::{Di, Handler, Kind, Machine, Source};
 use super::op::{Entry, Format};
 use super::{Lds, cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int};
@@ -274,17 +275,11 @@ fn formats_fit_the_operands() {
 
 #[test]
 fn comparisons_by_lanes_equal_the_scalar_definition() {
-    let conditions =
-        ["lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt", "t", "f"];
     let pairs: Vec<[u32; 2]> = EDGES32.iter().flat_map(|&a| EDGES32.iter().map(move |&b| [a, b])).collect();
     for backend in Backend::all() {
-        for kind in ["u32", "i32", "f32"] {
-            for condition in conditions {
-                let Some(comparison) =
-                    super::cmp::parse(&format!("v_cmp_{condition}_{kind}"), backend.kind())
-                else {
-                    panic!("v_cmp_{condition}_{kind}");
-                };
+        for operands in [Operands::U32, Operands::I32, Operands::F32] {
+            for outcomes in 0..16 {
+                let comparison = super::cmp::entry(operands, outcomes, backend.kind());
                 for pairs in pairs.chunks(32) {
                     let mut wave = Wave::new(&WaveInit::default());
                     for (lane, pair) in (0_u32..).zip(pairs) {
@@ -300,7 +295,12 @@ fn comparisons_by_lanes_equal_the_scalar_definition() {
                         call(handler, &mut wave, &di);
                         *mask = wave.sgpr(10);
                     }
-                    assert_eq!(masks[0], masks[1], "{condition} {kind} {:?} of {pairs:x?}", backend.kind());
+                    assert_eq!(
+                        masks[0],
+                        masks[1],
+                        "{outcomes:#x} {operands:?} {:?} of {pairs:x?}",
+                        backend.kind()
+                    );
                 }
             }
         }

@@ -248,7 +248,7 @@ fn one(random: &mut Random, pattern: &Pattern, wave: WaveSize, engines: &mut [En
         if got_end != end {
             return Some(format!("{:?}: ends with {got_end:?}, not {end:?}", engine.backend()));
         }
-        // Where in an instruction a fault strikes is nobody's business.
+        // No source defines at which point of an instruction a fault takes effect.
         if !matches!(end, End::Done | End::Stop(_)) {
             return None;
         }

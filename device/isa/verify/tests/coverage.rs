@@ -10,7 +10,7 @@ use belfry_isa_verify::semantics::{self, Report};
 const PREAMBLE: &str = "\
 # Operations of gfx1100
 
-Every operation the decoder knows for gfx1100, and two things that were found out about it by trying.
+Every operation that the decoder has for gfx1100, with two properties of it that a test found by trying.
 
 *lowered*: whether the engine takes it, found by lowering each of its encodings in both wave sizes with vector, scalar and
 constant sources, source modifiers, `clamp`, `omod`, and with `MODE` rounding and flushing in other ways. *all* says that

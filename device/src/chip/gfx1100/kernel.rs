@@ -5,7 +5,7 @@
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_isa::wave::MAX_VGPRS;
 
-use crate::chip::KernelRules;
+use crate::chip::{DescriptorError, KernelRules};
 
 pub(super) const RULES: KernelRules = KernelRules { max_user_sgprs: 16, check, vgprs, mode };
 
@@ -22,18 +22,18 @@ enum Register {
     KernargPreload,
 }
 
-/// Who the field belongs to, if not to the kernel.
+/// The owner of a field that a kernel does not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// The packet processor fills it in.
     PacketProcessor,
-    /// Nobody: gfx11 has architected flat scratch.
+    /// None: gfx11 has architected flat scratch.
     FlatScratch,
-    /// Nobody: gfx11 does not preload kernel arguments.
+    /// None: gfx11 does not preload kernel arguments.
     NoPreload,
     /// Graphics pipelines.
     Graphics,
-    /// Nobody.
+    /// None.
     Reserved,
 }
 
@@ -96,27 +96,26 @@ impl Owner {
     }
 }
 
-/// Checks what a descriptor must leave alone; the error names the field.
-fn check(descriptor: &KernelDescriptor) -> Result<(), String> {
+/// Checks what a descriptor must leave alone.
+fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
     let bytes = [&descriptor.reserved0[..], &descriptor.reserved1, &descriptor.reserved3];
     if bytes.concat().iter().any(|&byte| byte != 0) {
-        return Err("reserved bytes of the kernel descriptor are not zero".into());
+        return Err(DescriptorError::ReservedBytes);
     }
-    for &(register, mask, name, owner) in ZERO {
+    for &(register, mask, field, owner) in ZERO {
         let value = register.of(descriptor);
         if value & mask != 0 {
-            return Err(format!("{} {value:#x} sets {name}: {}", register.name(), owner.reason()));
+            let (register, reason) = (register.name(), owner.reason());
+            return Err(DescriptorError::Field { register, value, field, reason });
         }
     }
     if descriptor.compute_pgm_rsrc2.enable_vgpr_workitem_id() == 3 {
-        return Err("ENABLE_VGPR_WORKITEM_ID 3 is not defined".into());
+        return Err(DescriptorError::WorkitemIds);
     }
     let properties = descriptor.kernel_code_properties;
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count();
     if shared != 0 && properties.enable_wavefront_size32() {
-        return Err(format!(
-            "SHARED_VGPR_COUNT {shared} in wave32: only the halves of a wave64 share registers"
-        ));
+        return Err(DescriptorError::SharedInWave32(shared));
     }
     Ok(())
 }
@@ -198,8 +197,10 @@ mod tests {
                 let (_, _, _, field, what) = row[0];
                 let result = check(&with(register, 1 << bit));
                 assert_eq!(result.is_err(), what.starts_with("Refused"), "{field} bit {bit}: {result:?}");
-                if let Err(reason) = result {
-                    assert!(reason.contains(field.as_str()), "{field}: {reason}");
+                match result {
+                    Err(DescriptorError::Field { field: named, .. }) => assert_eq!(named, field),
+                    Err(error) => assert!(error.to_string().contains(field.as_str()), "{field}: {error}"),
+                    Ok(()) => {}
                 }
             }
         }
@@ -209,9 +210,8 @@ mod tests {
     fn reserved_bytes_and_undefined_values_are_refused() {
         let mut descriptor = KernelDescriptor::new_zeroed();
         descriptor.reserved1[19] = 1;
-        assert!(check(&descriptor).is_err_and(|reason| reason.contains("reserved bytes")));
-        let ids = check(&with(Register::Rsrc2, 3 << 11));
-        assert!(ids.is_err_and(|reason| reason.contains("ENABLE_VGPR_WORKITEM_ID 3")));
+        assert_eq!(check(&descriptor), Err(DescriptorError::ReservedBytes));
+        assert_eq!(check(&with(Register::Rsrc2, 3 << 11)), Err(DescriptorError::WorkitemIds));
     }
 
     #[test]
@@ -223,8 +223,7 @@ mod tests {
         descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(34);
         assert_eq!(vgprs(&descriptor), Err(260));
         descriptor.kernel_code_properties = KernelCodeProperties::from_bits(1 << 10);
-        let reason = check(&descriptor).expect_err("wave32");
-        assert!(reason.contains("SHARED_VGPR_COUNT 15 in wave32"), "{reason}");
+        assert_eq!(check(&descriptor), Err(DescriptorError::SharedInWave32(15)));
         let plain = with(Register::Properties, 1 << 10);
         assert_eq!(vgprs(&plain), Ok((8, 0)));
     }

@@ -24,6 +24,8 @@ pub static MODEL: Model = Model {
     modelled: "compute: AQL queues, MES, KIQ",
     generation: &GENERATION,
     max_cus: 96,
+    // Room for the tables and firmware at the top; a card has 24 GiB, which is no power of two, as the size of a BAR is.
+    vram: 16 << 20..=16 << 30,
     make: |cus| Box::new(Gfx1100::new(cus)),
 };
 

@@ -227,7 +227,7 @@ impl AqlQueue {
             self.scratch = Some(pool);
         }
         let inactive = queue.map_or(0, |(_, queue)| queue.queue_inactive_signal);
-        let in_flight = InFlight::new(&self.state, index, packet.completion_signal, running.start, inactive);
+        let in_flight = InFlight::new(&self.state, index, &packet, running.start, inactive);
         Ok((Arc::new(in_flight), launch))
     }
 }

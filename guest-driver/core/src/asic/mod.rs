@@ -1,7 +1,7 @@
 //! What differs between GPUs: constants of a generation live nowhere else.
 //!
 //! An [`Asic`] is a table of constants and functions, chosen once by the version of the graphics core that the discovery
-//! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. Whoever has the device's `Hw` has it.
+//! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. The device's `Hw` refers to it.
 
 mod gfx11;
 
@@ -35,7 +35,7 @@ pub(crate) struct Asic {
     pub(crate) pte: PteFormat,
     /// What the entries of the interrupt ring mean.
     pub(crate) interrupt: fn(&IhEntry) -> Interrupt,
-    /// Who has which doorbells.
+    /// Which doorbells the kernel has, and which no compute queue may have.
     pub(crate) doorbells: DoorbellLayout,
     /// First VMID of processes; they have all from there on.
     pub(crate) first_kfd_vmid: u32,

@@ -42,7 +42,7 @@ fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
     bench.memory(&slow, 0x10_0000, 3 * PAGE_SIZE, AllocFlags::USERPTR);
     let (signal, others) = (bench.signal(&slow), bench.signal(&other));
     let fault = bench.event(&slow, KFD_IOC_EVENT_MEMORY);
-    // The fault comes first: whoever waits for the slow process's state never gets to the signals.
+    // The fault comes first: an interrupt thread that waits for the slow process's state never gets to the signals.
     bench.raise_fault(&slow);
     bench.raise_signal(&slow, signal);
     bench.raise_signal(&other, others);

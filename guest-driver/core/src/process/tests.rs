@@ -1,9 +1,10 @@
 //! In which order things go away, and what stays with a device that does not answer.
 
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use belfry_abi::kfd::event::CreateEventArgs;
+use belfry_abi::kfd::event::{CreateEventArgs, KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_SIGNAL};
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, UpdateQueueArgs};
 use belfry_abi::regs::osssys;
@@ -183,4 +184,37 @@ fn a_process_that_is_gone_takes_no_event_that_somebody_could_wait_for() {
     let mut args = CreateEventArgs::default();
     assert_eq!(process.events.create(&mut args), Err(Errno::ENODEV));
     assert!(process.set_signal_page(page).is_err());
+}
+
+#[test]
+fn process_is_shown_with_its_queues_memory_and_events_but_no_more_than_a_few() {
+    let bench = Bench::new();
+    let process = with_queue(&bench, 0x1234_5678);
+    bench.memory(&process, 0x4000_0000, 2 << 20, AllocFlags::VRAM);
+    for page in 0..40 {
+        bench.memory(&process, 0x5000_0000 + page * PAGE_SIZE, PAGE_SIZE, AllocFlags::GTT);
+    }
+    let kinds = [KFD_IOC_EVENT_SIGNAL, KFD_IOC_EVENT_MEMORY];
+    for kind in (0..30).map(|event| kinds[event % 2]) {
+        process.events.create(&mut CreateEventArgs { event_type: kind, ..Default::default() }).unwrap();
+    }
+    let text = format!("{process:?}");
+    for part in [
+        "Process { pasid: 0x1,",
+        "phase: Alive",
+        "life: Mapped, ring: 0x100000, 4096 bytes, percentage: 100",
+        "huge_pages: 1",
+        "mapped: 46 of 46 buffer objects",
+        "kind: user memory, 1 pages pinned, va: 0x100000, size: 0x1000, flags: AllocFlags(USERPTR | WRITABLE)",
+        "and: 30 more",
+        "count: 30, signals: 15,",
+        "Event { type: signal, set: false",
+        "and: 14 more",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("305419896") && !text.contains("12345678"), "the key is an address of the kernel");
+    bench.device.exit_process(process.key());
+    let text = format!("{process:?}");
+    assert!(text.contains("phase: Dead, vm: None, queues: {}"), "{text}");
 }

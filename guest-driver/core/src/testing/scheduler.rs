@@ -1,4 +1,4 @@
-//! A scheduler that answers every frame, and tells the trace which queues come and go.
+//! A scheduler that answers every frame, and writes to the trace which queues are added and removed.
 #![expect(unsafe_code, reason = "the driver's buffers are reached by the addresses it gives the device")]
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

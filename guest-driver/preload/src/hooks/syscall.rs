@@ -121,7 +121,7 @@ unsafe extern "C" fn syscall(
     result
 }
 
-/// The C library's functions behind `fork` that tell nobody.
+/// The C library's functions behind `fork` that run no fork handlers.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> libc::pid_t {
     let pid = next!(_Fork(): fn() -> libc::pid_t, else {

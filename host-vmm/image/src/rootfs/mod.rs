@@ -23,7 +23,7 @@ use super::progress::Progress;
 /// Raised when [`configure`] changes what it makes, so that old trees are not taken for new ones.
 const FORMAT: u32 = 1;
 
-/// A complete tree in the cache. It is shared: whoever wants to write into one copies it first.
+/// A complete tree in the cache. It is shared: copy it before writing into it.
 #[derive(Debug, Clone)]
 pub struct RootFs {
     /// Its root directory.

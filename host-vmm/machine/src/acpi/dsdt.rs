@@ -108,7 +108,7 @@ fn clock() -> Bytes {
     device("RTC0", "PNP0B00", 0, vec![&IO::new(0x70, 0x70, 0, 2), &line])
 }
 
-/// What belongs to the board: nobody else may be put there.
+/// Addresses of the board: no function may be put there.
 fn board() -> Bytes {
     let ecam = Memory32Fixed::new(true, ECAM as u32, ECAM_SIZE as u32);
     let size = power::EVENT_SIZE + power::CONTROL_SIZE;

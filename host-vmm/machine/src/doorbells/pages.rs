@@ -305,7 +305,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
             state = match self.look(&mut state) {
                 Next::AtOnce => {
                     drop(state);
-                    // Whoever rings may need this processor.
+                    // The thread that rings may need this processor.
                     std::thread::yield_now();
                     self.lock()
                 }

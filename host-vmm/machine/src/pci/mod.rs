@@ -200,7 +200,7 @@ impl RootBus {
             std::mem::replace(&mut *decoded, now.clone())
         };
         let of = |decoded: &BTreeMap<u8, Vec<Bar>>, device| decoded.get(device).cloned().unwrap_or_default();
-        // What goes away goes first: another function may come to its addresses.
+        // Ranges are removed before others are placed: another function may be placed at their addresses.
         for (device, function) in &self.functions {
             let (before, mut stay) = (of(&before, device), of(&now, device));
             stay.retain(|bar| before.contains(bar));

@@ -204,7 +204,7 @@ impl Block {
         match u32::from_le_bytes([t0, t1, t2, t3]) {
             VIRTIO_BLK_T_IN => self.read(rings, sector, &mut chain.writable),
             VIRTIO_BLK_T_OUT => self.write(rings, sector, &mut chain.readable),
-            // What is written here is gone with the machine, and is nowhere safer.
+            // Writes are lost with the machine, so flushing them would make nothing safer.
             VIRTIO_BLK_T_FLUSH => Ok(Ok(())),
             VIRTIO_BLK_T_GET_ID => {
                 let mut identity = [0; VIRTIO_BLK_ID_BYTES as usize];

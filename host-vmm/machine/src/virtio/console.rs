@@ -180,7 +180,7 @@ impl Console {
                 return Ok(Progress::More);
             }
         }
-        // Without a host, what the guest writes is gone.
+        // Without a host, output of the guest is lost.
         let written = self.stream.as_mut().map_or(Ok(outgoing.piece.len() - outgoing.written), |stream| {
             stream.write(&outgoing.piece[outgoing.written..])
         });

@@ -45,7 +45,7 @@ pub enum DiskError {
         /// What is wrong.
         why: String,
     },
-    /// It needs a file nobody named.
+    /// It needs a file that the user did not name.
     #[error(
         "the disk image {path} is an overlay of {backing:?}; an image does not choose which files are opened, so add \
          `backing=` and that file's path to the disk's options, or make the image whole with `qemu-img convert`"

@@ -130,7 +130,7 @@ fn ranges_of_one_file_are_one_region_until_one_of_them_goes() {
     let mut byte = [0];
     std::os::unix::fs::FileExt::read_exact_at(&File::from(file), &mut byte, 0x3008).unwrap();
     assert_eq!(byte, [0x55]);
-    // Whoever has the map of before may go on using it.
+    // A thread that has the earlier map may continue to use it.
     bench.unmap(0, 1 << 40).unwrap();
     assert_eq!(bench.regions(), []);
     assert_eq!(memory.read_obj::<u8>(GuestAddress(0x10_3008)).unwrap(), 0x55);

@@ -5,7 +5,7 @@ use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
 
 /// A load of 8 or 16 bits: what becomes of them.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Narrow {
     /// 1 or 2.
     pub(crate) bytes: u32,
@@ -15,13 +15,32 @@ pub(crate) struct Narrow {
 }
 
 /// Half of a register.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Half {
     Low,
     High,
 }
 
 impl Narrow {
+    /// A byte, zero-extended.
+    pub(crate) const U8: Narrow = Narrow { bytes: 1, signed: false, half: None };
+    /// A byte, sign-extended.
+    pub(crate) const I8: Narrow = Narrow { bytes: 1, signed: true, half: None };
+    /// Two bytes, zero-extended.
+    pub(crate) const U16: Narrow = Narrow { bytes: 2, signed: false, half: None };
+    /// Two bytes, sign-extended.
+    pub(crate) const I16: Narrow = Narrow { bytes: 2, signed: true, half: None };
+
+    /// The same, to or from the low half of a register.
+    pub(crate) const fn low(self) -> Narrow {
+        Narrow { half: Some(Half::Low), ..self }
+    }
+
+    /// The same, to or from the high half of a register.
+    pub(crate) const fn high(self) -> Narrow {
+        Narrow { half: Some(Half::High), ..self }
+    }
+
     /// Packed for [`Di::aux`].
     pub(crate) fn pack(self) -> u8 {
         let half = match self.half {

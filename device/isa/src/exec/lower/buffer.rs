@@ -5,11 +5,13 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::buffer::field;
 use crate::exec::di::{Kind, Source, flag};
 use crate::exec::mubuf;
+use crate::exec::properties::properties;
 use crate::inst::Inst;
 
 impl Lowering {
-    pub(super) fn buffer(&mut self, inst: &Inst) -> Lowered {
-        let entry = mubuf::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
+    pub(super) fn buffer(&mut self, inst: &Inst, operation: mubuf::Operation) -> Lowered {
+        let (_, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
+        let entry = mubuf::entry(operation, effect).ok_or(Unsupported)?;
         let mem = &inst.mem;
         let mut src = [Source::ZERO; 3];
         let addresses = u32::from(mem.offen) + u32::from(mem.idxen);

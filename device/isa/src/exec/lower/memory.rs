@@ -6,15 +6,16 @@ use crate::exec::di::{Source, flag};
 use crate::exec::ds;
 use crate::exec::flat::{self, Form};
 use crate::exec::gws::{self, GwsOp};
-use crate::exec::properties::{Space, properties};
+use crate::exec::properties::{Moves, Space, properties};
 use crate::inst::Inst;
 
 impl Lowering {
-    pub(super) fn lds(&mut self, inst: &Inst) -> Lowered {
+    pub(super) fn lds(&mut self, inst: &Inst, operation: ds::Operation) -> Lowered {
         if inst.mem.gds {
             return Err(Unsupported);
         }
-        let entry = ds::parse(inst.op.mnemonic(), self.backend).ok_or(Unsupported)?;
+        let effect = properties(inst.op).memory.map(|(_, effect)| effect);
+        let entry = ds::entry(operation, effect, self.backend).ok_or(Unsupported)?;
         let mut src = [Source::ZERO; 3];
         if inst.src[0].is_some() {
             src[0] = self.source(inst.src[0], Width::B32)?;
@@ -59,17 +60,17 @@ impl Lowering {
         Ok(())
     }
 
-    pub(super) fn flat(&mut self, inst: &Inst) -> Lowered {
-        let (_, name) = inst.op.mnemonic().split_once('_').ok_or(Unsupported)?;
+    pub(super) fn flat(&mut self, inst: &Inst, moves: Moves) -> Lowered {
+        let (space, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
         let scalar = inst.src[2].is_some() && !self.is_null(inst.src[2]);
-        let form = match properties(inst.op).memory {
-            Some((Space::Scratch, _)) => Form::Scratch,
-            Some((Space::Global, _)) if scalar => Form::GlobalScalar,
-            Some((Space::Global, _)) => Form::Global,
-            Some((Space::Flat, _)) => Form::Flat,
+        let form = match space {
+            Space::Scratch => Form::Scratch,
+            Space::Global if scalar => Form::GlobalScalar,
+            Space::Global => Form::Global,
+            Space::Flat => Form::Flat,
             _ => return Err(Unsupported),
         };
-        let entry = flat::parse(name, self.backend).ok_or(Unsupported)?;
+        let entry = flat::entry(moves, effect, self.backend).ok_or(Unsupported)?;
         let mut src = [Source::ZERO; 3];
         src[0] = match form {
             Form::Scratch => self.source(inst.src[0], Width::B32)?,

@@ -89,8 +89,8 @@ impl Lowering {
     }
 
     /// LDS addressed by lane, and exchanges beyond the ordinary atomics.
-    pub(super) fn exchange(&mut self, inst: &Inst) -> Lowered {
-        let entry = ds_exchange::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
+    pub(super) fn exchange(&mut self, inst: &Inst, operation: ds_exchange::Operation) -> Lowered {
+        let entry = ds_exchange::entry(operation).ok_or(Unsupported)?;
         if inst.mem.gds {
             return Err(Unsupported);
         }

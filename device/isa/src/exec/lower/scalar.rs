@@ -15,11 +15,22 @@ const MSG_INTERRUPT: u32 = 1;
 const MSG_DEALLOC_VGPRS: u32 = 3;
 
 impl Lowering {
-    pub(super) fn exec_mask(&mut self, inst: &Inst) -> Lowered {
-        let (handler, function, bits) = exec_mask::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
+    pub(super) fn exec_mask(
+        &mut self,
+        inst: &Inst,
+        function: exec_mask::Function,
+        result: exec_mask::Result,
+        bits: u32,
+    ) -> Lowered {
+        let handler = exec_mask::handler(result, bits);
         let src = self.source(inst.src[0], if bits == 64 { Width::B64 } else { Width::B32 })?;
         let dst = self.scalar_destination(inst.dst, bits / 32)?;
-        self.emit(Di { dst, aux: function, src: [src, Source::ZERO, Source::ZERO], ..Di::new(handler) });
+        self.emit(Di {
+            dst,
+            aux: function as u8,
+            src: [src, Source::ZERO, Source::ZERO],
+            ..Di::new(handler)
+        });
         Ok(())
     }
 
@@ -174,10 +185,10 @@ impl Lowering {
         Ok(())
     }
 
-    pub(super) fn scalar_memory(&mut self, inst: &Inst) -> Lowered {
-        let (handler, dwords) = smem::parse(inst.op.mnemonic()).ok_or(Unsupported)?;
-        let dst = self.scalar_destination(inst.dst, dwords)?;
+    pub(super) fn scalar_memory(&mut self, inst: &Inst, dwords: u32) -> Lowered {
         let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
+        let handler = smem::handler(is_buffer, dwords).ok_or(Unsupported)?;
+        let dst = self.scalar_destination(inst.dst, dwords)?;
         let base = self.source(inst.src[0], Width::B64)?;
         let offset = self.source(inst.src[1], Width::B32)?;
         if is_buffer {

@@ -209,7 +209,7 @@ impl Lowering {
                 let clamped = if o.mods.clamp { carry_clamp::entry(o.op, backend) } else { None };
                 self.with_carry(o, &clamped.or_else(|| carry::entry(o.op, backend)).ok_or(Unsupported)?)
             }
-            Family::Comparison => self.comparison(o),
+            Family::Comparison(operands, outcomes) => self.comparison(o, operands, outcomes),
             Family::Packed => self.packed(o),
             Family::Relative => self.relative(o),
             Family::Special => self.special(o),
@@ -306,8 +306,8 @@ impl Lowering {
         Ok(())
     }
 
-    fn comparison(&mut self, o: &Operation<'_>) -> Lowered {
-        let comparison = cmp::parse(o.op.mnemonic(), self.backend).ok_or(Unsupported)?;
+    fn comparison(&mut self, o: &Operation<'_>, operands: cmp::Operands, outcomes: u8) -> Lowered {
+        let comparison = cmp::entry(operands, outcomes, self.backend);
         let &Properties { raises, signed, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(2) {

@@ -1,15 +1,20 @@
 //! Floating-point operations of the vector ALU, by lane.
 
+mod division;
+mod trigonometry;
+
 use belfry_isa::inst::Op;
 use rustc_apfloat::{Float, Round};
 
-use super::exact;
 use super::lane::{Lane, Out};
 use super::number::{
     self as n, F16, F32, F64, Format, Rules, add, convert, extreme, fma, frexp, from_double, half_value,
     integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
 };
 use super::transcendental::{self, Function};
+pub(crate) use division::with_mask;
+use division::{div_fixup, div_fmas};
+use trigonometry::trig_preop;
 
 /// Sources and result in one format, so that an operation is written once for all widths.
 pub(crate) trait Width: Format {
@@ -179,31 +184,6 @@ fn med3<F: Format>(a: u64, b: u64, c: u64, rules: Rules) -> u64 {
     n::flushed::<F>(middle, rules.flush_out)
 }
 
-fn div_fixup<F: Format>(quotient: u64, denominator: u64, numerator: u64, rules: Rules) -> u64 {
-    let [q, d, m] = [quotient, denominator, numerator].map(|x| n::flushed::<F>(x, rules.flush_in));
-    let sign = (d ^ m) & n::sign::<F>();
-    let (den, num) = (of::<F>(d), of::<F>(m));
-    let infinity = n::bits(F::INFINITY);
-    let field = |bits: u64| ((bits & !n::sign::<F>()) >> F::MANTISSA) as i64;
-    let underflow = if F::WIDTH == 32 { -150 } else { -1075 };
-    if num.is_nan() {
-        n::quiet::<F>(m)
-    } else if den.is_nan() {
-        n::quiet::<F>(d)
-    } else if (den.is_zero() && num.is_zero()) || (den.is_infinite() && num.is_infinite()) {
-        n::default_nan::<F>()
-    } else if den.is_zero() || num.is_infinite() {
-        sign | infinity
-    } else if den.is_infinite() || num.is_zero() || (F::WIDTH > 16 && field(m) - field(d) < underflow) {
-        sign
-    } else if F::WIDTH > 16 && is_nan::<F>(q) {
-        // The steps of the division overflowed.
-        sign | infinity
-    } else {
-        n::flushed::<F>(sign | q & !n::sign::<F>(), rules.flush_out)
-    }
-}
-
 fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
     let r = F::rules(l);
     let a = || F::read(l, 0);
@@ -307,132 +287,6 @@ fn cube(l: &Lane<'_>) -> [u64; 4] {
     } else {
         [face(0.0), twice(x), neg::<F32>(z), neg::<F32>(y)]
     }
-}
-
-/// `v_div_scale`: the result and whether `v_div_fmas` scales back.
-fn div_scale<F: Width>(l: &Lane<'_>) -> (u64, bool) {
-    let r = F::rules(l);
-    let [a, d, m] = [0, 1, 2].map(|n| n::flushed::<F>(F::read(l, n), r.flush_in));
-    // Steps of scaling, and where quotients become too large.
-    let (step, far, tiny) = if F::WIDTH == 32 { (64, 96, 23) } else { (128, 768, 53) };
-    let field = |bits: u64| ((bits & !n::sign::<F>()) >> F::MANTISSA) as i64;
-    let (den, num) = (of::<F>(d), of::<F>(m));
-    // Quotients in double precision: what rounds up to the smallest normal number is denormal still.
-    let (wide_num, wide_den) = (to_f64::<F>(m).abs(), to_f64::<F>(d).abs());
-    let tiniest = to_f64::<F>(1 << F::MANTISSA);
-    let (quotient, reciprocal) = (wide_num / wide_den < tiniest, 1.0 / wide_den < tiniest);
-    let scale = |power: i32| ldexp::<F>(a, power, Rules::IEEE);
-    let (value, back) = if den.is_zero() || num.is_zero() {
-        (n::default_nan::<F>(), false)
-    } else if field(m) - field(d) >= far {
-        (if a == d { scale(step) } else { a }, true)
-    } else if den.is_denormal() {
-        (scale(step), false)
-    } else if reciprocal && quotient {
-        (if a == d { scale(-step) } else { a }, true)
-    } else if reciprocal {
-        (scale(-step), false)
-    } else if quotient {
-        (if a == m { scale(step) } else { a }, true)
-    } else if field(m) <= tiny {
-        (scale(step), false)
-    } else {
-        (a, false)
-    };
-    (n::flushed::<F>(value, r.flush_out), back)
-}
-
-/// Operations with a second result, a lane mask.
-pub(crate) fn with_mask(l: &Lane<'_>) -> Option<(Out, bool)> {
-    match l.vector.op {
-        Op::V_DIV_SCALE_F32 => {
-            let (value, back) = div_scale::<F32>(l);
-            Some((l.out32(value), back))
-        }
-        Op::V_DIV_SCALE_F64 => {
-            let (value, back) = div_scale::<F64>(l);
-            Some((l.out64(value), back))
-        }
-        _ => None,
-    }
-}
-
-/// `v_div_fmas`: the scaling back is part of the one rounding.
-fn div_fmas<F: Width>(l: &Lane<'_>, scaled: bool) -> u64 {
-    let r = F::rules(l);
-    let [a, b, c] = [F::read(l, 0), F::read(l, 1), F::read(l, 2)].map(|x| n::flushed::<F>(x, r.flush_in));
-    let (power, bias) = if F::WIDTH == 32 { (64, 127) } else { (128, 1023) };
-    let field = ((c & !n::sign::<F>()) >> F::MANTISSA) as i64;
-    let power = if field > bias { power } else { -power };
-    operation::<F, 3>([a, b, c], r, |[a, b, c], round| {
-        if scaled && a.is_finite() && b.is_finite() && c.is_finite() {
-            exact::fma_scaled([a, b, c], power, round)
-        } else {
-            a.mul_add_r(b, c, round).value
-        }
-    })
-}
-
-/// The first 1201 bits of 2/π after the point.
-const TWO_OVER_PI: [u32; 38] = [
-    0xa2f9_836e,
-    0x4e44_1529,
-    0xfc27_57d1,
-    0xf534_ddc0,
-    0xdb62_9599,
-    0x3c43_9041,
-    0xfe51_63ab,
-    0xdebb_c561,
-    0xb724_6e3a,
-    0x424d_d2e0,
-    0x0649_2eea,
-    0x09d1_921c,
-    0xfe1d_eb1c,
-    0xb129_a73e,
-    0xe882_35f5,
-    0x2ebb_4484,
-    0xe99c_7026,
-    0xb45f_7e41,
-    0x3991_d639,
-    0x8353_39f4,
-    0x9c84_5f8b,
-    0xbdf9_283b,
-    0x1ff8_97ff,
-    0xde05_980f,
-    0xef2f_118b,
-    0x5a0a_6d1f,
-    0x6d36_7ecf,
-    0x27cb_09b7,
-    0x4f46_3f66,
-    0x9e5f_ea2d,
-    0x7527_bac7,
-    0xebe5_f17b,
-    0x3d07_39f7,
-    0x8a52_92ea,
-    0x6bfb_5fb1,
-    0x1f8d_5d08,
-    0x5603_3046,
-    0xfc7b_0000,
-];
-
-/// `v_trig_preop_f64`.
-fn trig_preop(l: &Lane<'_>) -> u64 {
-    let r = l.wide();
-    let a = n::flushed::<F64>(l.f64(0), r.flush_in);
-    let exponent = (a >> 52 & 0x7ff) as i32;
-    let mut shift = (l.u32(1) & 31) as i32 * 53;
-    if exponent > 1077 {
-        shift += exponent - 1077;
-    }
-    let bit =
-        |at: i32| TWO_OVER_PI.get(at as usize / 32).map_or(0, |word| u64::from(word >> (31 - at % 32) & 1));
-    let digits = (0..53).fold(0, |digits, at| digits << 1 | bit(shift + at));
-    let mut scale = -53 - shift;
-    if exponent >= 1968 {
-        scale += 128;
-    }
-    let value = n::from_int::<F64>(i128::from(digits), Round::NearestTiesToEven);
-    ldexp::<F64>(value, scale, Rules { flush_in: false, ..r.nearest() })
 }
 
 /// Everything that exists in one width only.

@@ -4,7 +4,7 @@ use belfry_isa::exec::{GwsOp, GwsRequest, Stop};
 use belfry_isa::inst::{Format, Inst, Op, Operand};
 
 use super::atomic::Function;
-use super::state::{End, M0, PRIVATE, SHARED, State, number};
+use super::state::{End, M0, NULL, PRIVATE, SHARED, State, number};
 
 fn register(operand: Operand) -> u32 {
     match operand {
@@ -186,7 +186,7 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
 /// The address of a lane.
 fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) -> Place {
     let offset = i64::from(inst.mem.offset);
-    let saddr = inst.src[2].is_some() && inst.src[2] != Operand::NULL;
+    let saddr = inst.src[2].is_some() && inst.src[2] != Operand::Sgpr(NULL);
     match inst.format {
         Format::Global if by_thread => {
             let base = if saddr { state.scalar64(inst.src[2], false) } else { 0 };

@@ -10,7 +10,7 @@ use super::values;
 use crate::engine::{CODE, CODE_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
-use crate::reference::state::{BASE, PRIVATE, SHARED};
+use crate::reference::state::{BASE, M0, NULL, PRIVATE, SHARED};
 
 const ARCH: Arch = Arch::Gfx1100;
 /// `s_endpgm`.
@@ -95,7 +95,7 @@ fn settle(random: &mut Random, inst: &mut Inst, wave: WaveSize, registers: Regis
             // A result wider than these is cut off in no documented way.
             Operand::Sgpr(106..=127) if words > 2 && destination => return false,
             // A descriptor or address in NULL.
-            &mut Operand::NULL if words > 1 && !destination && memory(inst_format) => return false,
+            &mut Operand::Sgpr(NULL) if words > 1 && !destination && memory(inst_format) => return false,
             Operand::LdsDirect | Operand::PopsExitingWaveId => return false,
             Operand::SharedBase
             | Operand::SharedLimit
@@ -402,7 +402,7 @@ fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
                 state.set_sgpr(soffset, random.below(32) as u32 * 8);
             }
             state.s[125] = random.below(256) as u32 * 4;
-            if inst.src[2] == Operand::M0 {
+            if inst.src[2] == Operand::Sgpr(M0) {
                 state.s[125] &= 0xf8;
             }
             let Operand::Vgpr(vaddr) = inst.src[0] else { return };

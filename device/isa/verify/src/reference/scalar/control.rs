@@ -1,0 +1,170 @@
+//! Branches, waits, and hardware registers.
+
+use belfry_isa::inst::{Inst, Op, Operand};
+
+use super::super::state::{EXEC, End, M0, PRIVATE, SHARED, State, VCC};
+use super::relative;
+
+/// Branches, waits and what changes the program counter or `MODE`.
+pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> Result<(), End> {
+    use Op::*;
+    let target = state.pc.wrapping_add_signed(i64::from(k) * 4);
+    let taken = match inst.op {
+        S_NOP
+        | S_CLAUSE
+        | S_DELAY_ALU
+        | S_WAITCNT
+        | S_WAITCNT_DEPCTR
+        | S_WAIT_IDLE
+        | S_WAIT_EVENT
+        | S_SETPRIO
+        | S_SET_INST_PREFETCH_DISTANCE
+        | S_ICACHE_INV
+        | S_INCPERFLEVEL
+        | S_DECPERFLEVEL
+        | S_TTRACEDATA
+        | S_TTRACEDATA_IMM
+        | S_CBRANCH_CDBGSYS
+        | S_CBRANCH_CDBGUSER
+        | S_CBRANCH_CDBGSYS_AND_USER
+        | S_CBRANCH_CDBGSYS_OR_USER
+        | S_WAKEUP => false,
+        S_BRANCH => true,
+        S_CBRANCH_SCC0 => !state.scc,
+        S_CBRANCH_SCC1 => state.scc,
+        S_CBRANCH_VCCZ => state.mask(VCC) == 0,
+        S_CBRANCH_VCCNZ => state.mask(VCC) != 0,
+        S_CBRANCH_EXECZ => state.exec() == 0,
+        S_CBRANCH_EXECNZ => state.exec() != 0,
+        S_ENDPGM | S_ENDPGM_SAVED => return Err(End::Done),
+        S_ROUND_MODE => {
+            state.mode = state.mode & !0xf | inst.imm & 0xf;
+            false
+        }
+        S_DENORM_MODE => {
+            state.mode = state.mode & !0xf0 | (inst.imm & 0xf) << 4;
+            false
+        }
+        S_RFE_B64 | S_SETPC_B64 => {
+            state.pc = a64 & !3;
+            false
+        }
+        S_SWAPPC_B64 => {
+            state.set_pair(dst, state.pc);
+            state.pc = a64 & !3;
+            false
+        }
+        S_CALL_B64 => {
+            state.set_pair(dst, state.pc);
+            true
+        }
+        S_BARRIER => return Err(End::Stop("Barrier".to_owned())),
+        S_SLEEP => return Err(End::Stop("Sleep".to_owned())),
+        S_SENDMSG_RTN_B32 | S_SENDMSG_RTN_B64 if inst.imm == 131 => {
+            // The real-time clock, which stands still.
+            if inst.op == S_SENDMSG_RTN_B32 {
+                state.set_sgpr(dst, 0);
+            } else {
+                state.set_pair(dst, 0);
+            }
+            false
+        }
+        S_SUBVECTOR_LOOP_BEGIN => {
+            let (low, high) = (state.sgpr(EXEC), state.sgpr(EXEC + 1));
+            if low == 0 && high == 0 {
+                true
+            } else {
+                if low == 0 {
+                    state.set_sgpr(dst, low);
+                } else {
+                    state.set_sgpr(dst, high);
+                    state.set_sgpr(EXEC + 1, 0);
+                }
+                false
+            }
+        }
+        S_SUBVECTOR_LOOP_END => {
+            let (low, high, kept) = (state.sgpr(EXEC), state.sgpr(EXEC + 1), state.sgpr(dst));
+            if high != 0 {
+                state.set_sgpr(EXEC, kept);
+                false
+            } else if kept == 0 {
+                false
+            } else {
+                state.set_sgpr(EXEC + 1, kept);
+                state.set_sgpr(dst, low);
+                state.set_sgpr(EXEC, 0);
+                true
+            }
+        }
+        S_MOVRELD_B32 | S_MOVRELD_B64 | S_MOVRELSD_2_B32 => {
+            let Operand::Sgpr(to) = inst.dst else { return Err(End::Unknown) };
+            let m0 = state.sgpr(M0);
+            if inst.op == S_MOVRELSD_2_B32 {
+                let Operand::Sgpr(from) = inst.src[0] else { return Err(End::Unknown) };
+                let value = relative(state, from, m0 & 0x3ff).map_or(0, |from| state.sgpr(from));
+                if let Some(to) = relative(state, to, m0 >> 16 & 0x3ff) {
+                    state.set_sgpr(to, value);
+                }
+            } else if let Some(to) = relative(state, to, m0) {
+                if inst.op == S_MOVRELD_B32 {
+                    state.set_sgpr(to, state.scalar(inst.src[0]));
+                } else if to < 105 {
+                    state.set_pair(to, a64);
+                }
+            }
+            false
+        }
+        S_GETREG_B32 | S_SETREG_B32 | S_SETREG_IMM32_B32 => {
+            let (id, offset, width) = (inst.imm & 63, inst.imm >> 6 & 31, (inst.imm >> 11 & 31) + 1);
+            if offset + width > 32 {
+                return Err(End::Unknown);
+            }
+            let mask = (((1u64 << width) - 1) << offset) as u32;
+            let value = state.scalar(inst.src[0]);
+            let insert = |old: u32| old & !mask | value << offset & mask;
+            if inst.op == S_GETREG_B32 {
+                let value = hardware_register(state, id).ok_or(End::Unknown)?;
+                state.set_sgpr(dst, (value & mask) >> offset);
+            } else if id == 1 {
+                state.mode = insert(state.mode);
+            } else if id == 3 {
+                // Bits 8:0, 15:10, 20:16 and 28 are there.
+                state.trapsts = state.trapsts.map(|old| insert(old) & 0x101f_fdff);
+            } else {
+                return Err(End::Unknown);
+            }
+            false
+        }
+        _ => return Err(End::Unknown),
+    };
+    if taken {
+        state.pc = target;
+    }
+    Ok(())
+}
+
+/// What a hardware register reads as; `None` when it is not known.
+fn hardware_register(state: &State, id: u32) -> Option<u32> {
+    const VALID: u32 = 1 << 16;
+    const SCRATCH_EN: u32 = 1 << 29;
+    Some(match id {
+        1 => state.mode,
+        2 => {
+            let zero = |register: u8, bit: u32| u32::from(state.mask(register) == 0) << bit;
+            u32::from(state.scc) | zero(EXEC, 9) | zero(VCC, 10) | VALID | SCRATCH_EN
+        }
+        3 => state.trapsts?,
+        // Vector registers in units of four, minus one.
+        5 => (state.v.len() as u32 / 4 - 1) << 12,
+        // LDS in units of 256 bytes.
+        6 => (state.lds.len() as u32 / 256) << 12,
+        15 => (PRIVATE >> 48 | SHARED >> 48 << 16) as u32,
+        20 => state.scratch as u32,
+        21 => (state.scratch >> 32) as u32,
+        28 => u32::from(state.lanes == 64) << 11,
+        // Nothing is outstanding, the first place of everything, and a clock that stands.
+        7 | 23 | 24 | 29 => 0,
+        _ => return None,
+    })
+}

@@ -1,0 +1,50 @@
+//! Scalar loads.
+
+use belfry_isa::inst::{Inst, Operand};
+
+use super::super::state::{End, NULL, State};
+
+/// SMEM.
+pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let name = inst.op.mnemonic();
+    let Operand::Sgpr(dst) = inst.dst else {
+        // Cache control and probes.
+        return if name.contains("load") { Err(End::Unknown) } else { Ok(()) };
+    };
+    if name.starts_with("s_atc_probe") {
+        return Ok(());
+    }
+    let dwords = match name.rsplit_once("_b") {
+        Some((_, bits)) => bits.parse::<u32>().map_err(|_| End::Unknown)? / 32,
+        None => return Err(End::Unknown),
+    };
+    let Operand::Sgpr(base) = inst.src[0] else { return Err(End::Unknown) };
+    let soffset = if inst.src[1].is_some() { state.scalar(inst.src[1]) } else { 0 };
+    // Of each part of an address the low two bits count as 0.
+    let offset = i64::from(soffset & !3) + i64::from(inst.mem.offset & !3);
+    let mut words = Vec::new();
+    if name.starts_with("s_buffer_load") {
+        let descriptor = [0, 1, 2, 3].map(|n| state.sgpr(base.wrapping_add(n)));
+        let address = u64::from(descriptor[0]) | u64::from(descriptor[1] & 0xffff) << 32;
+        let stride = u64::from(descriptor[1] >> 16 & 0x3fff);
+        let size = if stride == 0 { u64::from(descriptor[2]) } else { u64::from(descriptor[2]) * stride };
+        for n in 0..dwords {
+            let at = (offset as u64 & !3).wrapping_add(u64::from(n) * 4);
+            let inside = offset >= 0 && at + 4 <= size;
+            words.push(if inside {
+                state.load_number((address & !3).wrapping_add(at), 4)? as u32
+            } else {
+                0
+            });
+        }
+    } else {
+        let va = (state.pair(base) & !3).wrapping_add_signed(offset);
+        for n in 0..dwords {
+            words.push(state.load_number(va.wrapping_add(u64::from(n) * 4), 4)? as u32);
+        }
+    }
+    for (n, word) in (0..).zip(words) {
+        state.set_sgpr(if dst == NULL { NULL } else { dst.wrapping_add(n) }, word);
+    }
+    Ok(())
+}
