@@ -76,8 +76,7 @@ impl<O: Os> fmt::Debug for State<O> {
             .field("queues", &Few(self.queues.iter()))
             .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
-            .field("trap_handler", &format_args!("{:#x}", self.trap_handler))
-            .field("trap_memory", &format_args!("{:#x}", self.trap_memory))
+            .field("takes_traps", &self.takes_traps)
             .finish_non_exhaustive()
     }
 }
