@@ -31,6 +31,8 @@ macro_rules! guest_errors {
 guest_errors! {
     MesFrameCutShort = "MES frame that is cut short",
     MqdNotSaved = "MQD cannot be saved",
+    ContextNotSaved = "context of a preempted queue not saved",
+    ContextNotRestored = "context of a preempted queue not restored",
     UnknownDoorbell = "doorbell of a queue that does not exist",
     DoorbellsOff = "doorbell while the aperture is off",
     InterruptLost = "interrupt lost",

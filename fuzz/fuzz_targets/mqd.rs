@@ -136,10 +136,10 @@ fn remove(driver: &mut Driver<'_>, nth: usize) {
     let before: [u32; 512] = driver.rig.take(at);
     driver.remove_queue(nth);
     let after: [u32; 512] = driver.rig.take(at);
-    // `compute_wave_restore_addr_lo` and `_hi`.
-    let restore = std::mem::offset_of!(ComputeMqd, compute_wave_restore_addr_lo) / 4;
+    // Counters of the global wave sync.
+    let gws = std::mem::offset_of!(ComputeMqd, gws) / 4;
     for dword in 0..512 {
-        let saved = REGISTERS.contains(&dword) || (restore..restore + 2).contains(&dword);
+        let saved = REGISTERS.contains(&dword) || (gws..gws + 64).contains(&dword);
         assert!(saved || before[dword] == after[dword], "dword {dword} of the MQD was written");
     }
 }

@@ -11,7 +11,7 @@ struct workqueue_struct *belfry_pin_wq;
 /* Both are read by user space below /sys/module/amdgpu/parameters. */
 static int emu_mode;
 module_param(emu_mode, int, 0444);
-MODULE_PARM_DESC(emu_mode, "Emulation mode (accepted for compatibility, no effect)");
+MODULE_PARM_DESC(emu_mode, "Emulation mode (accepted for compatibility: it is always on)");
 
 static int cwsr_enable = 1;
 module_param(cwsr_enable, int, 0444);

@@ -11,7 +11,10 @@ use belfry_abi::kfd::memory::{
     MapMemoryToGpuArgs,
 };
 use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs, SetTrapHandlerArgs};
-use belfry_abi::kfd::queue::{AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs};
+use belfry_abi::kfd::queue::{
+    AllocQueueGwsArgs, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs,
+    UpdateQueueArgs,
+};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::transport::{Errno, Node, Transport};
@@ -229,6 +232,23 @@ impl Kfd {
         args.num_gws = num_gws;
         // SAFETY: the struct holds no pointer.
         unsafe { self.call("ALLOC_QUEUE_GWS", ioctl::ALLOC_QUEUE_GWS, &mut args) }
+    }
+
+    /// Changes the share of a queue, which keeps its ring and its priority.
+    pub(crate) fn update_queue(&self, args: &mut UpdateQueueArgs) -> Result<(), KfdError> {
+        // SAFETY: the ring is a buffer object, which the kernel checks.
+        unsafe { self.call("UPDATE_QUEUE", ioctl::UPDATE_QUEUE, args) }
+    }
+
+    /// What of the context save area of a queue that does not run is in use.
+    pub(crate) fn queue_wave_state(&self, queue_id: u32) -> Result<ContextSaveAreaHeader, KfdError> {
+        let mut header = ContextSaveAreaHeader::new_zeroed();
+        let mut args = GetQueueWaveStateArgs::new_zeroed();
+        args.queue_id = queue_id;
+        args.ctl_stack_address = (&raw mut header).expose_provenance() as u64;
+        // SAFETY: the kernel writes the beginning of a header to where one is.
+        unsafe { self.call("GET_QUEUE_WAVE_STATE", ioctl::GET_QUEUE_WAVE_STATE, &mut args) }?;
+        Ok(header)
     }
 
     pub(crate) fn destroy_queue(&self, queue_id: u32) -> Result<(), KfdError> {

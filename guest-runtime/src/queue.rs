@@ -1,6 +1,7 @@
 //! User-mode queues: packets go from this process to the GPU without the kernel in between.
 
 mod completion;
+mod context;
 pub(crate) mod doorbell;
 mod error;
 pub(crate) mod icache;
@@ -30,6 +31,7 @@ use crate::memory::{Allocation, HostAccess, MemoryKind};
 use crate::process::{MemoryFault, lock};
 use crate::reservation::PAGE;
 use crate::signal::Signal;
+pub use context::SavedContext;
 use doorbell::DoorbellPage;
 use ring::{Packet, Ring};
 use save_area::SaveArea;
@@ -57,11 +59,13 @@ pub struct QueueOptions {
     pub priority: u32,
     /// Where the ring is.
     pub ring: MemoryKind,
+    /// The context save area is in system memory, where [`Queue::context`] reads it.
+    pub readable_context: bool,
 }
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        Self { packets: 256, priority: 7, ring: MemoryKind::Gtt }
+        Self { packets: 256, priority: 7, ring: MemoryKind::Gtt, readable_context: false }
     }
 }
 
@@ -98,7 +102,9 @@ pub(crate) struct QueueInner {
     in_flight: Mutex<Vec<InFlight>>,
     stopped: OnceLock<(StopCode, Option<MemoryFault>)>,
     _eop: Allocation,
-    _save_area: Allocation,
+    save_area: Allocation,
+    readable_context: bool,
+    priority: u32,
 }
 
 impl std::fmt::Debug for QueueInner {
@@ -126,8 +132,12 @@ impl Queue {
         let eop = allocate(MemoryKind::Vram, HostAccess::None, EOP_SIZE)?;
         let area = SaveArea::of(&gpu.agent);
         // Nothing but the GPU touches it. VRAM costs no pages of the system, and system memory is the way out.
-        let save_area = allocate(MemoryKind::Vram, HostAccess::None, area.total)
-            .or_else(|_| allocate(MemoryKind::Gtt, HostAccess::None, area.total))?;
+        let save_area = if options.readable_context {
+            allocate(MemoryKind::Gtt, HostAccess::ReadWrite, area.total)?
+        } else {
+            allocate(MemoryKind::Vram, HostAccess::None, area.total)
+                .or_else(|_| allocate(MemoryKind::Gtt, HostAccess::None, area.total))?
+        };
         let inactive = Signal::manual_reset(&gpu.process, 0)?;
         let ring = Ring::new(packets, control, size);
         write_queue_struct(gpu, &ring, &inactive, size as u32);
@@ -167,7 +177,9 @@ impl Queue {
             in_flight: Mutex::default(),
             stopped: OnceLock::new(),
             _eop: eop,
-            _save_area: save_area,
+            save_area,
+            readable_context: options.readable_context,
+            priority: options.priority,
         };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -127,11 +127,13 @@ fn queue_options_are_checked_and_obeyed() {
     let (mock, runtime) = open();
     let gpu = runtime.gpu();
     for (packets, priority) in [(0, 7), (63, 7), (100, 7), (1 << 21, 7), (64, 16)] {
-        let options = QueueOptions { packets, priority, ring: MemoryKind::Gtt };
+        let options = QueueOptions { packets, priority, ..QueueOptions::default() };
         assert!(matches!(gpu.queue_with(&options), Err(QueueError::Option { .. })), "{options:?}");
     }
     for ring in [MemoryKind::Vram, MemoryKind::Gtt, MemoryKind::UserPtr] {
-        let _queue = gpu.queue_with(&QueueOptions { packets: 128, priority: 11, ring }).unwrap();
+        let _queue = gpu
+            .queue_with(&QueueOptions { packets: 128, priority: 11, ring, ..QueueOptions::default() })
+            .unwrap();
         let args = mock.queue_args()[0];
         assert_eq!((args.ring_size, args.queue_priority), (8192, 11));
     }

@@ -1,9 +1,10 @@
-//! `cargo xtask kernels`: compiles the OpenCL sources into the code objects the examples embed.
+//! `cargo xtask kernels`: compiles the OpenCL sources into the code objects the examples embed, and assembles the driver's
+//! trap handler.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 /// The compiler whose output is committed.
 const CLANG: &str = "clang-19";
@@ -32,7 +33,12 @@ const PROGRAMS: &str = "tests/programs";
 /// The folders of sources: those of the examples, and those of the tests.
 const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", PROGRAMS, "device/tests/fixtures"];
 
-/// Compiles every `*.cl` of [`FOLDERS`] for gfx1100.
+/// The driver's trap handlers, by processor, without extension: each is assembled to the bytes of its code.
+const TRAP_HANDLERS: &[(&str, &str)] = &[("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler")];
+/// What takes the code out of an object.
+const OBJCOPY: &str = "llvm-objcopy-19";
+
+/// Compiles every `*.cl` of [`FOLDERS`] for gfx1100, and assembles the [`TRAP_HANDLERS`].
 ///
 /// With `check`, nothing is written: the committed objects must be byte for byte what the sources compile to.
 ///
@@ -42,14 +48,17 @@ const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", PROGRAMS, "
 /// compile, or when a committed object differs from its source.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    for tool in [CLANG, LINKER] {
+    for tool in [CLANG, LINKER, OBJCOPY] {
         Command::new(tool).arg("--version").output().with_context(|| {
-            format!("cannot run {tool}: install it with `apt-get install clang-19 lld-19 rocm-device-libs`")
+            format!("cannot run {tool}: install it with `apt-get install clang-19 lld-19 llvm-19 rocm-device-libs`")
         })?;
     }
     let scratch = std::env::temp_dir().join(format!("belfry-kernels-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    let result = FOLDERS.iter().try_for_each(|folder| compile_all(&root, folder, &scratch, check));
+    let result = FOLDERS
+        .iter()
+        .try_for_each(|folder| compile_all(&root, folder, &scratch, check))
+        .and_then(|()| assemble_all(&root, &scratch, check));
     std::fs::remove_dir_all(&scratch)?;
     result
 }
@@ -76,24 +85,53 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
         let built = scratch.join(&name);
         compile(folder, stem, &options, &built)?;
         let fresh = std::fs::read(&built)?;
-        let committed = folder.join(&name);
-        let same = std::fs::read(&committed).is_ok_and(|old| old == fresh);
-        let state = match (check, same) {
-            (_, true) => "unchanged",
-            (true, false) => {
-                stale.push(name.clone());
-                "STALE"
-            }
-            (false, false) => {
-                std::fs::write(&committed, &fresh)?;
-                "written"
-            }
-        };
-        say!("{name}: {} bytes, {state}", fresh.len());
+        if !is_kept(&folder.join(&name), &fresh, check)? {
+            stale.push(name);
+        }
     }
-    if !stale.is_empty() {
-        bail!("{} differ from their sources: run `cargo xtask kernels`", stale.join(", "));
+    refuse_stale(&stale)
+}
+
+fn assemble_all(root: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> {
+    let mut stale = Vec::new();
+    for (processor, stem) in TRAP_HANDLERS {
+        let (object, code) = (scratch.join("trap_handler.o"), scratch.join("trap_handler.bin"));
+        let mut assemble = Command::new(CLANG);
+        assemble.current_dir(root).args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa"]);
+        assemble.arg(format!("-mcpu={processor}")).args(["-mcode-object-version=5", "-c"]);
+        assemble.arg(format!("{stem}.s")).arg("-o").arg(&object);
+        let status = assemble.status().with_context(|| format!("cannot run {CLANG}"))?;
+        ensure!(status.success(), "{CLANG} failed on {stem}.s ({status})");
+        let mut copy = Command::new(OBJCOPY);
+        copy.args(["-O", "binary", "-j", ".text"]).args([&object, &code]);
+        let status = copy.status().with_context(|| format!("cannot run {OBJCOPY}"))?;
+        ensure!(status.success(), "{OBJCOPY} failed on {stem}.s ({status})");
+        if !is_kept(&root.join(format!("{stem}.bin")), &std::fs::read(&code)?, check)? {
+            stale.push(format!("{stem}.bin"));
+        }
     }
+    refuse_stale(&stale)
+}
+
+/// Compares a committed file with what its source is compiled to, and writes it unless it is only to be checked; whether
+/// it is as it should be afterwards.
+fn is_kept(committed: &Path, fresh: &[u8], check: bool) -> anyhow::Result<bool> {
+    let same = std::fs::read(committed).is_ok_and(|old| old == fresh);
+    let state = match (check, same) {
+        (_, true) => "unchanged",
+        (true, false) => "STALE",
+        (false, false) => {
+            std::fs::write(committed, fresh)?;
+            "written"
+        }
+    };
+    let name = committed.file_name().unwrap_or_default().to_string_lossy();
+    say!("{name}: {} bytes, {state}", fresh.len());
+    Ok(same || !check)
+}
+
+fn refuse_stale(stale: &[String]) -> anyhow::Result<()> {
+    ensure!(stale.is_empty(), "{} differ from their sources: run `cargo xtask kernels`", stale.join(", "));
     Ok(())
 }
 

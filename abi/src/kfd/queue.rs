@@ -101,6 +101,46 @@ uapi_struct! {
 }
 
 uapi_struct! {
+    /// Arguments of `GET_QUEUE_WAVE_STATE` (`struct kfd_ioctl_get_queue_wave_state_args`).
+    GetQueueWaveStateArgs: 24 {
+        /// User address that the state of the save area is copied to: the first 16 bytes of its header.
+        ctl_stack_address @ 0: u64,
+        /// Out: bytes of the control stack in use.
+        ctl_stack_used_size @ 8: u32,
+        /// Out: bytes of waves.
+        save_area_used_size @ 12: u32,
+        /// Queue.
+        queue_id @ 16: u32,
+        /// Padding.
+        pad @ 20: u32,
+    }
+}
+
+uapi_struct! {
+    /// The beginning of a context save area (`struct kfd_context_save_area_header`).
+    ContextSaveAreaHeader: 40 {
+        /// Where the control stack in use begins.
+        control_stack_offset @ 0: u32,
+        /// Its bytes in use.
+        control_stack_size @ 4: u32,
+        /// Where the waves end.
+        wave_state_offset @ 8: u32,
+        /// Bytes of waves before that.
+        wave_state_size @ 12: u32,
+        /// Where the memory of debuggers begins.
+        debug_offset @ 16: u32,
+        /// Its size in bytes.
+        debug_size @ 20: u32,
+        /// User address of a word that exceptions are reported in.
+        err_payload_addr @ 24: u64,
+        /// Event that tells of exceptions.
+        err_event_id @ 32: u32,
+        /// Reserved.
+        reserved1 @ 36: u32,
+    }
+}
+
+uapi_struct! {
     /// Arguments of `SET_CU_MASK` (`struct kfd_ioctl_set_cu_mask_args`).
     SetCuMaskArgs: 16 {
         /// Queue.

@@ -15,7 +15,7 @@ const SCALARS: usize = slot::EXEC + 2;
 /// Bytes of a row of 32 lanes.
 const ROW: usize = 32 * 4;
 
-/// A wave between two instructions.
+/// A wave between two instructions, which is not on the way to its context save area or from there.
 ///
 /// Versions of the program may differ in it: whoever stores it says of which version it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub struct SavedWave {
     handler: TrapHandler,
     doorbell: u32,
     saved_exec: [u32; 2],
+    /// Address of the last `s_barrier`.
+    barrier: u64,
     writing: u64,
     done: u64,
     partly_done: [PartlyDone; 2],
@@ -110,6 +112,7 @@ impl Wave {
             handler: self.handler,
             doorbell: self.doorbell,
             saved_exec: self.saved_exec,
+            barrier: self.barrier,
             writing: self.writing,
             done: self.done,
             partly_done: self.partly_done,
@@ -164,6 +167,7 @@ impl Wave {
         wave.handler = saved.handler;
         wave.doorbell = saved.doorbell;
         wave.saved_exec = saved.saved_exec;
+        wave.barrier = saved.barrier;
         wave.writing = saved.writing;
         wave.done = saved.done;
         wave.partly_done = saved.partly_done;
@@ -189,7 +193,7 @@ mod tests {
             scratch_size_per_lane: 64,
             hw_id1: 3,
             hw_id2: 4,
-            trap: Some(TrapHandler { tba: 0x100, tma: 0x200 }),
+            trap: Some(TrapHandler { tba: 0x100, tma: 0x200, takes_traps: true }),
             doorbell: 9,
             in_workgroup: true,
             ..init

@@ -15,6 +15,8 @@ pub struct TrapHandler {
     pub tba: u64,
     /// Trap memory address: what `MSG_RTN_GET_TMA` returns.
     pub tma: u64,
+    /// Traps and exceptions enter it (`STATUS.TRAP_EN`); a context save always does.
+    pub takes_traps: bool,
 }
 
 /// `STATUS` bits.
@@ -45,6 +47,8 @@ pub(crate) mod trapsts {
     /// The seven above.
     pub(crate) const MATH: u32 = 0x7f;
     pub(crate) const MEM_VIOL: u32 = 1 << 8;
+    /// The wave is asked to save its context.
+    pub(crate) const SAVECTX: u32 = 1 << 10;
     pub(crate) const ILLEGAL_INST: u32 = 1 << 11;
     pub(crate) const HOST_TRAP: u32 = 1 << 16;
     /// The memory violation was a translation that failed (`XNACK_ERROR` of gfx9).

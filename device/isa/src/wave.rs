@@ -162,6 +162,12 @@ pub struct Wave {
     pub(crate) done: u64,
     /// What instructions that faulted have done: one of the program, and one of its trap handler.
     pub(crate) partly_done: [PartlyDone; 2],
+    /// Address of the last `s_barrier`.
+    pub(crate) barrier: u64,
+    /// What `MSG_RTN_SAVE_WAVE` answers while it is asked to save its context.
+    pub(crate) context_slot: Option<u64>,
+    /// Runs end when it comes out of its trap handler.
+    pub(crate) stops_at_return: bool,
     /// It has looked for what other waves write; see [`Wave::take_looked`].
     pub(crate) looked: bool,
     /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
@@ -196,6 +202,9 @@ impl Wave {
             writing: 0,
             done: 0,
             partly_done: [PartlyDone::default(); 2],
+            barrier: 0,
+            context_slot: None,
+            stops_at_return: false,
             looked: false,
             instructions: 0,
         };
@@ -237,12 +246,13 @@ impl Wave {
         self.watched = init.mode & EXCP_EN != 0;
         self.status = status::VALID;
         for (bit, is_set) in [
-            (status::TRAP_EN, init.trap.is_some()),
+            (status::TRAP_EN, init.trap.is_some_and(|handler| handler.takes_traps)),
             (status::IN_TG, init.in_workgroup),
             (status::SCRATCH_EN, init.scratch_size_per_lane != 0),
         ] {
             self.status |= if is_set { bit } else { 0 };
         }
+        (self.context_slot, self.stops_at_return) = (None, false);
         self.looked = false;
         self.done = 0;
         self.partly_done = [PartlyDone::default(); 2];

@@ -11,10 +11,18 @@ pub struct MqdLayout {
     pub hqd_first: usize,
     /// How many there are, up to `CP_HQD_PQ_WPTR_HI`.
     pub hqd_dwords: usize,
-    /// Where waves are restored from, low and high (`COMPUTE_WAVE_RESTORE_ADDR`).
-    pub wave_restore: [usize; 2],
+    /// `COMPUTE_PGM_RSRC2`, whose bit 6 says that waves take traps.
+    pub rsrc2: usize,
     /// Context save area, low and high (`CP_HQD_CTX_SAVE_BASE_ADDR`).
     pub save_base: [usize; 2],
     /// Its size (`CP_HQD_CTX_SAVE_SIZE`).
     pub save_size: usize,
+    /// Bytes of its control stack (`CP_HQD_CNTL_STACK_SIZE`).
+    pub stack_size: usize,
+    /// Where the control stack's last entry begins (`CP_HQD_CNTL_STACK_OFFSET`).
+    pub stack_offset: usize,
+    /// Where the waves end (`CP_HQD_WG_STATE_OFFSET`).
+    pub waves_offset: usize,
+    /// Counters of the global wave sync, one for each resource.
+    pub gws: usize,
 }

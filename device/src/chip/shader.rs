@@ -1,6 +1,7 @@
 //! Sizes of compute units, and how waves start in them.
 
 use belfry_isa::inst::WaveSize;
+use belfry_isa::wave::Wave;
 
 /// Most SIMDs of a [processor](ShaderRules::cus): what the engine has room for.
 pub(crate) const MAX_SIMDS: usize = 4;
@@ -38,9 +39,11 @@ pub struct ShaderRules {
     pub queue_ids: fn(QueuePlace) -> [u32; 2],
     /// The workgroup information SGPR of a wave: its number, and how many there are in the workgroup.
     pub workgroup_info: fn(wave: u32, waves: u32) -> u32,
-    /// Trap temporaries at the start of a wave of a process with a trap handler: its number in its workgroup, and whether
-    /// it has scratch memory.
-    pub ttmps: fn(wave: u32, scratch: bool) -> [u32; 16],
+    /// Trap temporaries at the start of a wave of a process with a trap handler: its workgroup's identifier, its number in
+    /// the workgroup, and whether it has scratch memory.
+    pub ttmps: fn(workgroup: [u32; 3], wave: u32, scratch: bool) -> [u32; 16],
+    /// The identifier of the workgroup in a wave's trap temporaries.
+    pub workgroup_of: fn(&Wave) -> [u32; 3],
     /// Decodes `COMPUTE_TMPRING_SIZE`.
     pub tmp_ring: fn(u32) -> TmpRing,
 }

@@ -4,6 +4,7 @@
 //! have: until then a kernel may read its packet through the dispatch pointer, and the producer must not overwrite it.
 //! Dispatches without a barrier bit overlap, up to [`MAX_IN_FLIGHT`].
 
+mod context;
 mod save;
 
 use std::collections::VecDeque;
@@ -23,8 +24,8 @@ use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
 use crate::chip::TmpRing;
-use crate::queue::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
-use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
+use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
+use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
 
 pub(crate) use save::SavedAql;
@@ -38,7 +39,7 @@ const MAX_SCRATCH_SLOTS: u64 = 1 << 16;
 /// Offset of `read_dispatch_id_field_base_byte_offset` from `read_dispatch_id` in `amd_queue_t`.
 const BASE_OFFSET_FIELD: u64 = 8;
 
-/// An AQL queue on a hardware slot, or waiting for one.
+/// An AQL queue on a hardware slot.
 pub struct AqlQueue {
     config: AqlConfig,
     state: Arc<QueueState>,
@@ -93,7 +94,7 @@ impl std::fmt::Debug for AqlQueue {
 impl AqlQueue {
     /// A queue as its HQD describes it, running in `space` with this global wave sync.
     ///
-    /// Keep the object while the queue is off its hardware slot ([`QueueEngine::suspend`]): it holds the waves in progress.
+    /// It is for the time on one slot: [`QueueEngine::save`] ends it, and [`AqlQueue::restore`] makes the next one.
     #[must_use]
     pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
         let shader = ShaderQueue::new(space, config.apertures, gws);
@@ -311,9 +312,7 @@ impl AqlQueue {
             queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
         };
         let mut prepared = dispatch::prepare(self.state.space(), source, self.shader.chip())?;
-        prepared.launch.trap = self.config.trap;
-        prepared.launch.doorbell = self.config.identity.doorbell_id();
-        prepared.launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
+        self.complete_launch(&mut prepared.launch);
         let queue = queue.map(|(_, queue)| queue);
         if prepared.scratch_per_wave != 0
             && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?
@@ -322,8 +321,9 @@ impl AqlQueue {
         }
         let profiling = queue.as_ref().is_some_and(profiles);
         let inactive_signal = queue.as_ref().map_or(0, |queue| queue.queue_inactive_signal);
+        let start = profiling.then(|| self.state.now());
         let in_flight =
-            Arc::new(InFlight::new(&self.state, self.fetch_index, packet, profiling, inactive_signal));
+            Arc::new(InFlight::new(&self.state, self.fetch_index, packet, start, inactive_signal));
         let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
         if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
@@ -334,6 +334,13 @@ impl AqlQueue {
             .submit(&self.state.shader, prepared.launch, owner)
             .map_err(|_| Cause::Dimensions { dimensions: packet.setup & 3, grid })?;
         Ok(Packet::Started(Some(in_flight)))
+    }
+
+    /// Adds what comes from the queue and not from the packet.
+    fn complete_launch(&self, launch: &mut Launch) {
+        launch.trap = self.config.trap;
+        launch.doorbell = self.config.identity.doorbell_id();
+        launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
     }
 
     /// Gives a launch scratch memory; if the queue has too little, asks the runtime for more through the inactive signal.
@@ -429,10 +436,6 @@ impl QueueEngine for AqlQueue {
         }
     }
 
-    fn take_off(&self) {
-        self.shader.take_off(&self.state.shader);
-    }
-
     fn resume(&mut self) {
         self.shader.resume(&self.state.shader);
     }
@@ -456,13 +459,8 @@ impl QueueEngine for AqlQueue {
         self.read_index
     }
 
-    fn set_identity(&mut self, identity: QueueIdentity) {
-        self.config.identity = identity;
-        self.state.set_identity(identity);
-    }
-
-    fn space(&self) -> &Arc<AddressSpace> {
-        self.state.shader.space()
+    fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {
+        self.save_context(area).map_err(Into::into)
     }
 }
 

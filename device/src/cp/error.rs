@@ -4,7 +4,7 @@ use belfry_abi::aql::inactive;
 
 use crate::chip::DescriptorError;
 use crate::pm4;
-use crate::shader::WaveFailure;
+use crate::shader::{ContextError, WaveFailure};
 use crate::vm::Fault;
 
 /// A queue that cannot go on: the packet and the reason. Other queues are not affected.
@@ -85,6 +85,9 @@ pub enum Cause {
     /// Something before the device was saved, which the runtime and the driver have been told of.
     #[error("{0}")]
     Earlier(String),
+    /// The queue was preempted, and its state was not saved, or not restored.
+    #[error("context switch: {0}")]
+    Context(#[from] ContextError),
 }
 
 /// What is wrong with a kernel object.
@@ -135,6 +138,7 @@ mod ec {
     pub(super) const QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID: u32 = 21;
     pub(super) const QUEUE_PACKET_DISPATCH_REGISTER_INVALID: u32 = 22;
     pub(super) const QUEUE_PACKET_VENDOR_UNSUPPORTED: u32 = 23;
+    pub(super) const QUEUE_PREEMPTION_ERROR: u32 = 30;
 }
 
 impl Cause {
@@ -154,6 +158,9 @@ impl Cause {
             Cause::Registers(_) | Cause::Occupancy { .. } => inactive::REGISTER_INVALID,
             Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
             Cause::Wave(failure) => return failure.inactive_code(),
+            Cause::Context(ContextError::Wave(failure)) if failure.vm_fault().is_some() => return None,
+            Cause::Context(ContextError::Stack(_)) => return None,
+            Cause::Context(_) => inactive::PREEMPTION,
         })
     }
 
@@ -162,6 +169,7 @@ impl Cause {
     pub fn exception_code(&self) -> Option<u32> {
         Some(match self {
             Cause::Memory { .. } | Cause::Wave(_) | Cause::Earlier(_) => return None,
+            Cause::Context(_) => ec::QUEUE_PREEMPTION_ERROR,
             Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
             Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
                 ec::QUEUE_PACKET_VENDOR_UNSUPPORTED
@@ -180,8 +188,8 @@ impl Cause {
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
-            Cause::Memory { fault, .. } => Some(*fault),
-            Cause::Wave(failure) => failure.vm_fault(),
+            Cause::Memory { fault, .. } | Cause::Context(ContextError::Stack(fault)) => Some(*fault),
+            Cause::Wave(failure) | Cause::Context(ContextError::Wave(failure)) => failure.vm_fault(),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::save::{Broken, count};
 use crate::vm::{AddressSpace, Fault};
 
 /// Buffers that may be nested: an AQL packet's, and one below it.
-const MAX_NESTING: usize = 4;
+pub(super) const MAX_NESTING: usize = 4;
 /// Packets executed before other queues have their turn.
 const PACKETS_PER_STEP: u32 = 256;
 
@@ -85,6 +85,16 @@ impl Execution {
     /// Whether packets could have led to it.
     pub(super) fn check(&self) -> Result<(), Broken> {
         count("nested indirect buffers", self.stack.len(), self.stack.len() <= MAX_NESTING)
+    }
+
+    /// Where it is: buffers entered, innermost last: next address, dwords left.
+    pub(super) fn buffers(&self) -> &[(u64, u32)] {
+        &self.stack
+    }
+
+    /// One that goes on in these buffers; `None` if it cannot be there.
+    pub(super) fn restored(stack: Vec<(u64, u32)>) -> Option<Execution> {
+        (stack.len() <= MAX_NESTING).then_some(Execution { stack })
     }
 
     fn enter(&mut self, buffer: &IndirectBuffer) -> Result<(), Error> {

@@ -8,6 +8,7 @@
 mod aql;
 mod barrier;
 mod complete;
+mod control_stack;
 mod dispatch;
 pub mod env;
 mod error;

@@ -23,7 +23,7 @@ pub(super) use save::{SavedFailure, SavedInFlight};
 /// Shared state of one queue.
 pub(super) struct QueueState {
     pub(super) shader: Arc<ShaderQueue>,
-    identity: Mutex<QueueIdentity, rank::QueueIdentity>,
+    identity: QueueIdentity,
     clock: Clock,
     interrupts: Arc<dyn CpInterrupts>,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -34,7 +34,7 @@ impl QueueState {
     pub(super) fn new(shader: Arc<ShaderQueue>, identity: QueueIdentity, env: &CpEnv) -> QueueState {
         QueueState {
             shader,
-            identity: Mutex::new(identity),
+            identity,
             clock: env.clock.clone(),
             interrupts: Arc::clone(&env.interrupts),
             wake: Arc::clone(&env.wake),
@@ -46,12 +46,8 @@ impl QueueState {
         self.shader.space()
     }
 
-    pub(super) fn identity(&self) -> QueueIdentity {
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set_identity(&self, identity: QueueIdentity) {
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+    pub(super) fn identity(&self) -> &QueueIdentity {
+        &self.identity
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -72,7 +68,7 @@ impl QueueState {
 
     pub(super) fn announce(&self, completed: Completed) {
         if let Some(event) = completed.event {
-            self.interrupts.cp_eop(&self.identity(), event);
+            self.interrupts.cp_eop(self.identity(), event);
         }
     }
 
@@ -80,10 +76,10 @@ impl QueueState {
     pub(super) fn announce_error(&self, cause: &Cause) {
         let identity = self.identity();
         if let Some(code) = cause.exception_code() {
-            self.interrupts.bad_opcode(&identity, code);
+            self.interrupts.bad_opcode(identity, code);
         }
         if let Some(fault) = cause.fault() {
-            self.interrupts.vm_fault(&identity, &fault);
+            self.interrupts.vm_fault(identity, &fault);
         }
         if let Cause::Wave(failure) = cause {
             let interrupt = match failure.class() {
@@ -91,7 +87,7 @@ impl QueueState {
                 FailureClass::IllegalInstruction => SqInterrupt::IllegalInstruction,
                 FailureClass::Translation(_) | FailureClass::Trap => return,
             };
-            self.interrupts.sq_interrupt(&identity, interrupt);
+            self.interrupts.sq_interrupt(identity, interrupt);
         }
     }
 }
@@ -135,14 +131,14 @@ impl InFlight {
         state: &Arc<QueueState>,
         index: u64,
         packet: &KernelDispatchPacket,
-        profiling: bool,
+        start: Option<u64>,
         inactive_signal: u64,
     ) -> InFlight {
         InFlight {
             state: Arc::clone(state),
             index,
             packet: *packet,
-            start: profiling.then(|| state.now()),
+            start,
             inactive_signal,
             done: AtomicBool::new(false),
         }
@@ -150,6 +146,11 @@ impl InFlight {
 
     pub(super) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
+    }
+
+    /// When it started, if timestamps are wanted.
+    pub(super) fn start(&self) -> Option<u64> {
+        self.start
     }
 
     fn fail(&self, cause: Cause) -> Announcement {
@@ -202,14 +203,18 @@ impl Owner for InFlight {
             Notice::Message { m0, privileged } => {
                 let interrupt =
                     if privileged { SqInterrupt::HandlerMessage(m0) } else { SqInterrupt::Message(m0) };
-                self.state.interrupts.sq_interrupt(&identity, interrupt);
+                self.state.interrupts.sq_interrupt(identity, interrupt);
             }
             // The rest is the handler's to tell.
             Notice::Trapped(failure) => {
                 if let Some(fault) = failure.vm_fault() {
-                    self.state.interrupts.vm_fault(&identity, &fault);
+                    self.state.interrupts.vm_fault(identity, &fault);
                 }
             }
         }
+    }
+
+    fn packet(&self) -> u64 {
+        self.index
     }
 }

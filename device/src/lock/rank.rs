@@ -80,7 +80,6 @@ ranks! {
     ScratchPool = "ScratchPool.used",
     Gws = "Gws.resources",
     CodeSpaces = "CodeSpaces.spaces",
-    QueueIdentity = "QueueState.identity",
     QueueFailure = "QueueState.failure",
     // Interrupts, and the sinks that are called under their lock.
     Interrupts = "Interrupts.state",

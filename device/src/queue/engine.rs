@@ -3,12 +3,11 @@
 use std::any::Any;
 use std::error::Error;
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
+use super::{ContextArea, ContextOffsets};
 use crate::chip::QueuePlace;
-use crate::vm::AddressSpace;
 
 /// Which hardware queue something happened on, as interrupts report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
@@ -79,13 +78,13 @@ pub enum BlockedOn {
 /// Why an engine has stopped its queue.
 pub type EngineError = Box<dyn Error + Send + Sync>;
 
-/// The engine of one queue, from the queue's first mapping until it is removed.
+/// The engine of one queue, while the queue is on a slot.
 ///
 /// | state | entered by | work in progress |
 /// | --- | --- | --- |
 /// | running | creation, [`resume`](Self::resume) | goes on |
 /// | suspended | [`suspend`](Self::suspend) | stays where it is |
-/// | off the hardware | [`take_off`](Self::take_off) when suspended | leaves its slots to others |
+/// | stopped | [`save`](Self::save) when suspended | is in the context save area |
 /// | stopped | [`stop`](Self::stop), an error | is gone |
 ///
 /// Whoever makes engines also saves them, as what they are.
@@ -96,11 +95,15 @@ pub trait QueueEngine: Any + Debug + Send {
     /// Pauses work in progress where it is, and retires what has completed.
     fn suspend(&mut self);
 
-    /// Takes suspended work off the hardware.
-    fn take_off(&self);
-
-    /// Lets work run on, on the hardware again if it was taken off.
+    /// Lets suspended work run on.
     fn resume(&mut self);
+
+    /// Writes suspended work to the context save area, and stops; another engine goes on with it. `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written: it is gone, and whoever waits for the queue has been told.
+    fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError>;
 
     /// Ends the queue: nothing is written on its behalf after the call.
     fn stop(&mut self);
@@ -110,10 +113,4 @@ pub trait QueueEngine: Any + Debug + Send {
 
     /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
     fn read_index(&self) -> u64;
-
-    /// Changes who the queue is in interrupts, when it moves to another slot or VMID.
-    fn set_identity(&mut self, identity: QueueIdentity);
-
-    /// The queue's address space.
-    fn space(&self) -> &Arc<AddressSpace>;
 }

@@ -1,8 +1,9 @@
 //! An MQD in memory: the state of a queue that is on no hardware queue.
 
+use belfry_isa::exec::GWS_RESOURCES;
 use zerocopy::IntoBytes;
 
-use super::Hqd;
+use super::{ContextArea, ContextOffsets, Hqd};
 use crate::chip::MqdLayout;
 use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
@@ -65,20 +66,40 @@ impl Mqd {
         u64::from(self.dwords[hi]) << 32 | u64::from(self.dwords[lo])
     }
 
-    /// Where its waves are restored from; 0 is nowhere.
-    pub(crate) fn wave_restore(&self) -> u64 {
-        self.quad(self.layout.wave_restore)
+    /// Whether its waves take traps.
+    pub(crate) fn takes_traps(&self) -> bool {
+        self.dwords[self.layout.rsrc2] >> 6 & 1 != 0
     }
 
-    pub(crate) fn set_wave_restore(&mut self, address: u64) {
-        let [lo, hi] = self.layout.wave_restore;
-        self.dwords[lo] = address as u32;
-        self.dwords[hi] = (address >> 32) as u32;
+    /// Its context save area, if it has one.
+    pub(crate) fn context_area(&self) -> Option<ContextArea> {
+        let (base, size) = (self.quad(self.layout.save_base), self.dwords[self.layout.save_size]);
+        let stack_size = self.dwords[self.layout.stack_size];
+        (base != 0 && stack_size < size).then_some(ContextArea { base, size, stack_size })
     }
 
-    /// Whether it has a context save area.
-    pub(crate) fn has_save_area(&self) -> bool {
-        self.dwords[self.layout.save_size] != 0 && self.quad(self.layout.save_base) != 0
+    /// What of the area is in use; `None` when no state is saved there.
+    pub(crate) fn context(&self) -> Option<ContextOffsets> {
+        let stack = self.dwords[self.layout.stack_offset];
+        let offsets = ContextOffsets { stack, waves: self.dwords[self.layout.waves_offset] };
+        (stack != self.dwords[self.layout.stack_size]).then_some(offsets)
+    }
+
+    /// Sets what of the area is in use.
+    pub(crate) fn set_context(&mut self, offsets: Option<ContextOffsets>) {
+        let size = self.dwords[self.layout.stack_size];
+        let offsets = offsets.unwrap_or(ContextOffsets { stack: size, waves: size });
+        self.dwords[self.layout.stack_offset] = offsets.stack;
+        self.dwords[self.layout.waves_offset] = offsets.waves;
+    }
+
+    /// Counters of the global wave sync.
+    pub(crate) fn gws(&self) -> [u32; GWS_RESOURCES as usize] {
+        std::array::from_fn(|resource| self.dwords[self.layout.gws + resource])
+    }
+
+    pub(crate) fn set_gws(&mut self, counters: &[u32; GWS_RESOURCES as usize]) {
+        self.dwords[self.layout.gws..][..counters.len()].copy_from_slice(counters);
     }
 }
 
@@ -142,15 +163,27 @@ mod tests {
         mqd.cp_hqd_ctx_save_base_addr_hi = 7;
         space.write(MQD, &mqd).expect("in VRAM");
         let mut image = Mqd::read(LAYOUT, &space, MQD).expect("an MQD");
-        assert!(!image.has_save_area(), "its size is 0");
-        image.set_wave_restore(0x1_0000_0002);
-        assert_eq!(image.wave_restore(), 0x1_0000_0002);
+        assert!(image.context_area().is_none(), "its size is 0");
+        assert!(image.context().is_none() && !image.takes_traps());
+        image.set_context(Some(ContextOffsets { stack: 0x800, waves: 0x3000 }));
+        let mut counters = [0; 64];
+        counters[63] = 9;
+        image.set_gws(&counters);
         assert!(image.write(&space, MQD));
         let mut mqd: ComputeMqd = space.read(MQD).expect("in VRAM");
-        assert_eq!((mqd.compute_wave_restore_addr_lo, mqd.compute_wave_restore_addr_hi), (2, 1));
-        mqd.cp_hqd_ctx_save_size = 4096;
+        assert_eq!(
+            (mqd.cp_hqd_cntl_stack_offset, mqd.cp_hqd_wg_state_offset, mqd.gws[63]),
+            (0x800, 0x3000, 9)
+        );
+        (mqd.cp_hqd_ctx_save_size, mqd.cp_hqd_cntl_stack_size) = (0x4000, 0x1000);
+        mqd.compute_pgm_rsrc2 = 1 << 6;
         space.write(MQD, &mqd).expect("in VRAM");
-        assert!(Mqd::read(LAYOUT, &space, MQD).expect("an MQD").has_save_area());
+        let mut image = Mqd::read(LAYOUT, &space, MQD).expect("an MQD");
+        let area = ContextArea { base: 7 << 32, size: 0x4000, stack_size: 0x1000 };
+        assert_eq!((image.context_area(), image.takes_traps()), (Some(area), true));
+        assert_eq!(image.context(), Some(ContextOffsets { stack: 0x800, waves: 0x3000 }));
+        image.set_context(None);
+        assert_eq!((image.context(), image.gws()), (None, counters));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod save;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -41,6 +42,9 @@ pub trait Owner: fmt::Debug + Send + Sync {
 
     /// A wave has something to tell while it runs on. Called outside slices.
     fn notice(&self, notice: Notice);
+
+    /// The index of the packet it submitted the dispatch for.
+    fn packet(&self) -> u64;
 }
 
 /// What a wave tells while it runs on.
@@ -132,6 +136,36 @@ impl Dispatch {
         }
     }
 
+    /// One that was saved: `unclaimed` are the workgroups that nobody has begun. Those that have begun and not ended are
+    /// given with [`Dispatch::put_off`], and the others have ended.
+    pub(super) fn restored(
+        queue: Arc<ShaderQueue>,
+        launch: Launch,
+        total: u64,
+        number: u64,
+        owner: Arc<dyn Owner>,
+        chance: Option<Chance>,
+        unclaimed: Vec<Range<u64>>,
+    ) -> Dispatch {
+        let unclaimed = Unclaimed::of(unclaimed);
+        Dispatch { unclaimed, ..Dispatch::new(queue, launch, total, number, owner, chance) }
+    }
+
+    /// Takes over workgroups that were restored and are off the GPU.
+    #[expect(clippy::vec_box, reason = "workgroups stay in their boxes")]
+    pub(super) fn put_off(&self, workgroups: Vec<Box<Workgroup>>) {
+        let ended = self.total - self.unclaimed.left() - workgroups.len() as u64;
+        self.done.store(ended, Ordering::Release);
+        self.off.store(workgroups.len(), Ordering::Relaxed);
+        self.paused().extend(workgroups);
+    }
+
+    /// Takes the workgroups that have begun and not ended.
+    pub(super) fn take_paused(&self) -> VecDeque<Box<Workgroup>> {
+        self.off.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *self.paused())
+    }
+
     pub(super) fn queue(&self) -> &Arc<ShaderQueue> {
         &self.queue
     }
@@ -213,13 +247,6 @@ impl Dispatch {
 
     pub(super) fn resume(&self) -> Option<Box<Workgroup>> {
         self.paused().pop_front_if(|workgroup| !workgroup.is_off())
-    }
-
-    /// Takes the paused workgroups off the GPU.
-    pub(super) fn take_off(&self) {
-        let mut paused = self.paused();
-        paused.iter_mut().for_each(|workgroup| workgroup.take_off());
-        self.off.store(paused.len(), Ordering::Relaxed);
     }
 
     /// Puts workgroups that are off the GPU on it again, as far as there is room; whether all of them are.

@@ -31,7 +31,7 @@ pub(crate) use save::{Restoring, SavedQueue, SavedShader};
 const SMALL: u64 = 8;
 
 /// Code epoch of the first dispatch.
-const FIRST_EPOCH: u64 = 2;
+pub(super) const FIRST_EPOCH: u64 = 2;
 /// Turns a dispatch of a deterministic schedule has before others have theirs.
 const TURNS_BEFORE_OTHERS: u32 = 1 << 16;
 
@@ -70,10 +70,10 @@ pub enum Error {
 
 /// Runs dispatches of all queues on a fixed set of worker threads.
 pub struct ShaderEngine {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     /// What the thread that submits a small dispatch runs it on.
-    submitter: Mutex<Worker, rank::Submitter>,
+    pub(super) submitter: Mutex<Worker, rank::Submitter>,
     /// The worker without a thread, see `turn`.
     caller: Mutex<Worker, rank::Submitter>,
 }
@@ -88,8 +88,8 @@ pub(super) struct Shared {
     news: AtomicU64,
     /// Dispatches on the engine, some of which may be settled.
     dispatches: AtomicUsize,
-    residency: Arc<Residency>,
-    code_epoch: AtomicU64,
+    pub(super) residency: Arc<Residency>,
+    pub(super) code_epoch: AtomicU64,
     pub(super) counters: Counters,
     pub(super) clock: Clock,
     pub(super) chip: &'static Generation,
@@ -101,9 +101,9 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// Queues with dispatches, in the order of their turns.
-    queues: VecDeque<Active>,
+    pub(super) queues: VecDeque<Active>,
     /// Workers asleep.
     waiting: usize,
     /// Workers that have something of a dispatch in hand: a turn, or what it leaves to be announced.
@@ -118,9 +118,9 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Active {
-    queue: Arc<ShaderQueue>,
-    dispatches: VecDeque<Arc<Dispatch>>,
+pub(super) struct Active {
+    pub(super) queue: Arc<ShaderQueue>,
+    pub(super) dispatches: VecDeque<Arc<Dispatch>>,
 }
 
 /// Work for one turn.
@@ -186,7 +186,7 @@ impl ShaderEngine {
             .filter(|&total| total > 0)
             .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
-        let chance = self.shared.deterministic.map(|seed| Chance::new(seed, epoch - FIRST_EPOCH));
+        let chance = self.shared.chance(epoch - FIRST_EPOCH);
         let dispatch = Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
         let dispatch = Arc::new(dispatch);
         if self.shared.deterministic.is_none()
@@ -235,14 +235,6 @@ impl ShaderEngine {
         Some(aftermath)
     }
 
-    /// Takes the waves of a suspended queue off the GPU, as a context save does: others get their places.
-    pub fn take_off(&self, queue: &ShaderQueue) {
-        let state = self.shared.lock();
-        let mine = state.queues.iter().filter(|active| std::ptr::eq(Arc::as_ptr(&active.queue), queue));
-        mine.flat_map(|active| &active.dispatches).for_each(|dispatch| dispatch.take_off());
-        self.shared.announce(state);
-    }
-
     /// Lets a suspended queue run on.
     pub fn resume(&self, queue: &ShaderQueue) {
         queue.end_suspension();
@@ -252,14 +244,7 @@ impl ShaderEngine {
     /// Stops a queue for good, as [`ShaderQueue::stop`], and drops what it had in progress.
     pub fn remove(&self, queue: &ShaderQueue) {
         queue.stop();
-        let mut state = self.shared.lock();
-        state.queues.retain(|active| {
-            let keep = !std::ptr::eq(Arc::as_ptr(&active.queue), queue);
-            if !keep {
-                active.dispatches.iter().for_each(|dispatch| dispatch.clear());
-            }
-            keep
-        });
+        self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
     }
 
     /// Whose compute units these are.
@@ -308,12 +293,28 @@ impl Drop for ShaderEngine {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State, rank::Engine> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Engine> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Decisions of dispatch `number`, in a deterministic schedule.
+    pub(super) fn chance(&self, number: u64) -> Option<Chance> {
+        self.deterministic.map(|seed| Chance::new(seed, number))
+    }
+
+    /// Takes a queue, none of whose turns goes on or begins, off the engine; its dispatches.
+    pub(super) fn take_queue(&self, queue: &ShaderQueue) -> VecDeque<Arc<Dispatch>> {
+        let mut state = self.lock();
+        let is_mine = |active: &Active| std::ptr::eq(Arc::as_ptr(&active.queue), queue);
+        let at = state.queues.iter().position(is_mine);
+        let taken = at.and_then(|at| state.queues.remove(at)).map(|active| active.dispatches);
+        // Others may get the places that its waves had.
+        self.announce(state);
+        taken.unwrap_or_default()
+    }
+
     /// There may be work: wakes the workers that sleep, and lets those that look see it.
-    fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
+    pub(super) fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
         let asleep = state.waiting != 0;
@@ -424,6 +425,8 @@ impl Shared {
     }
 
     fn find_in(&self, dispatches: &mut VecDeque<Arc<Dispatch>>, stays: bool) -> Option<Task> {
+        // New workgroups of one must not keep restored ones of another out: together they fit the GPU.
+        let all_are_on = dispatches.iter().fold(true, |all, dispatch| dispatch.put_back() & all);
         for index in 0..dispatches.len() {
             let dispatch = if stays {
                 Arc::clone(dispatches.get(index)?)
@@ -433,7 +436,7 @@ impl Shared {
                 dispatch
             };
             // Waves that were off the GPU come before new ones.
-            let begins = dispatch.put_back() && !dispatch.unclaimed.is_empty();
+            let begins = dispatch.put_back() && all_are_on && !dispatch.unclaimed.is_empty();
             if dispatch.is_deterministic() {
                 let seat = begins.then(|| self.residency.seat(&dispatch)).flatten();
                 match dispatch.choose(seat) {

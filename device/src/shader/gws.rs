@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::PoisonError;
 
-use belfry_isa::exec::{GwsOp, GwsRequest};
+use belfry_isa::exec::{GWS_RESOURCES, GwsOp, GwsRequest};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 
 pub(crate) use save::SavedGws;
+
+/// Resources there are.
+const COUNT: usize = GWS_RESOURCES as usize;
 
 /// One resource.
 #[derive(Clone, Copy, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
@@ -33,6 +36,15 @@ pub(super) enum Ticket {
     Barrier(u8, u64),
     /// The resource's semaphore to admit more than so many waves.
     Semaphore(u8, u64),
+}
+
+/// What a wave that was saved waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GwsWait {
+    /// The barrier of a resource.
+    Barrier(u8),
+    /// Its semaphore.
+    Semaphore(u8),
 }
 
 /// How a request went.
@@ -120,6 +132,51 @@ impl Gws {
             GwsOp::SemaReleaseAll => resource.admitted = resource.came,
         }
         Answer::GoOn
+    }
+
+    /// What a wave waits for still, if it does; of resources that are gone that shows when it is restored.
+    pub(super) fn still_waits(&self, ticket: Ticket) -> Option<GwsWait> {
+        match (self.look(ticket), ticket) {
+            (Answer::GoOn, _) => None,
+            (_, Ticket::Barrier(index, _)) => Some(GwsWait::Barrier(index)),
+            (_, Ticket::Semaphore(index, _)) => Some(GwsWait::Semaphore(index)),
+        }
+    }
+
+    /// Lets a wave that was restored wait as it did.
+    pub(super) fn wait_again(&self, wait: GwsWait) -> Ticket {
+        let mut resources = self.lock();
+        let mut none = BTreeMap::new();
+        let resources = resources.as_mut().unwrap_or(&mut none);
+        match wait {
+            GwsWait::Barrier(index) => Ticket::Barrier(index, resources.entry(index).or_default().opened),
+            GwsWait::Semaphore(index) => {
+                let resource = resources.entry(index).or_default();
+                resource.came += 1;
+                Ticket::Semaphore(index, resource.came - 1)
+            }
+        }
+    }
+
+    /// The counters of all resources, if the queue has them.
+    pub(crate) fn counters(&self) -> Option<[u32; COUNT]> {
+        let resources = self.lock();
+        let counter = |index: usize| {
+            resources
+                .as_ref()
+                .and_then(|resources| resources.get(&(index as u8)))
+                .map_or(0, |one| one.counter)
+        };
+        resources.is_some().then(|| std::array::from_fn(counter))
+    }
+
+    /// Sets the counters of all resources, if the queue has them, for waves that [`wait_again`](Self::wait_again).
+    pub(crate) fn set_counters(&self, counters: &[u32; COUNT]) {
+        if let Some(resources) = &mut *self.lock() {
+            let used = (0..).zip(counters).filter(|(_, counter)| **counter != 0);
+            *resources =
+                used.map(|(index, &counter)| (index, Resource { counter, ..Resource::default() })).collect();
+        }
     }
 
     /// Whether a wave that waits goes on; refused when the resources are gone.

@@ -11,11 +11,12 @@
 //! | a queue is | turns begin | waves | ends by |
 //! | --- | --- | --- | --- |
 //! | running | yes | run | [`ShaderQueue::suspend`], [`ShaderEngine::remove`], a failed wave |
-//! | suspended | no | kept | [`ShaderEngine::resume`], [`ShaderEngine::remove`] |
+//! | suspended | no | kept | [`ShaderEngine::resume`], [`ShaderEngine::save`], [`ShaderEngine::remove`] |
 //! | stopped | no | dropped | nothing |
 
 mod chance;
 mod code;
+mod context;
 mod dispatch;
 mod engine;
 mod failure;
@@ -29,12 +30,13 @@ mod unclaimed;
 mod worker;
 mod workgroup;
 
+pub use context::{ContextError, SavedDispatch, SavedGroup, SavedWave, WaveStates};
 pub use dispatch::{Announcement, Notice, Owner, Runner};
 pub use engine::{Error, ShaderConfig, ShaderEngine};
 pub(crate) use engine::{Restoring, SavedQueue, SavedShader};
 pub use failure::{FailureClass, Reason, WaveFailure};
-pub use gws::Gws;
 pub(crate) use gws::SavedGws;
+pub use gws::{Gws, GwsWait};
 pub use launch::{Launch, MAX_INITIAL_SGPRS, MAX_WORKGROUP_SIZE};
 pub use queue::ShaderQueue;
 pub(crate) use scratch::SavedScratch;

@@ -119,6 +119,12 @@ impl Floor {
         Floor { rules, processors, next: 0 }
     }
 
+    /// Wave slots of all processors.
+    pub(super) fn wave_slots(&self) -> u64 {
+        let one = self.rules.simds() as u64 * u64::from(self.rules.wave_slots);
+        self.processors.len() as u64 * one
+    }
+
     /// Takes a place, if there is one.
     pub(super) fn take(&mut self, need: &Need) -> Option<Place> {
         let count = self.processors.len();

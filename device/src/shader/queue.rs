@@ -2,12 +2,14 @@
 
 mod save;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Apertures;
 
+use super::context::{ContextError, SavedGroup};
 use super::dispatch::Dispatch;
 use super::gws::Gws;
 use super::launch::Launch;
@@ -109,7 +111,7 @@ impl ShaderQueue {
 
     /// Stops waves where they are, to go on after [`super::ShaderEngine::resume`]; returns when none runs.
     ///
-    /// They keep their places on the GPU, unless [`super::ShaderEngine::take_off`] takes them away.
+    /// They keep their places on the GPU, unless [`super::ShaderEngine::save`] takes them away.
     pub fn suspend(&self) {
         self.change(Permission::Run, Permission::Suspended);
         self.wait_until_idle();
@@ -187,6 +189,9 @@ impl fmt::Debug for Residency {
 
 struct Rooms {
     floor: Floor,
+    /// The workgroup that a queue, by its address, has beyond what the GPU holds, and the place it has there since the queue
+    /// has others.
+    beyond: BTreeMap<usize, (Need, Option<Place>)>,
     /// The queue with global wave sync that has waves here, by its address. With waves of two of them, each could wait
     /// for workgroups that find no room.
     syncing: Option<usize>,
@@ -194,7 +199,14 @@ struct Rooms {
 
 impl Residency {
     pub(super) fn new(topology: Topology, rules: &'static ShaderRules) -> Residency {
-        Residency { rules, rooms: Mutex::new(Rooms { floor: Floor::new(topology, rules), syncing: None }) }
+        Residency {
+            rules,
+            rooms: Mutex::new(Rooms {
+                floor: Floor::new(topology, rules),
+                beyond: BTreeMap::new(),
+                syncing: None,
+            }),
+        }
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms, rank::Rooms> {
@@ -207,10 +219,18 @@ impl Residency {
         if syncs.is_some() && rooms.syncing.is_some() && syncs != rooms.syncing {
             return None;
         }
+        // All waves of a queue fit the GPU together, and so its context save area.
+        let Rooms { floor, beyond, .. } = &mut *rooms;
+        if let Some((need, place @ None)) = beyond.get_mut(&queue.address()) {
+            *place = Some(floor.take(need)?);
+        }
         let standing = match rooms.floor.take(need) {
             Some(place) => Standing::On(place),
             // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
-            None if queue.waves.load(Ordering::SeqCst) == 0 => Standing::Beyond,
+            None if queue.waves.load(Ordering::SeqCst) == 0 => {
+                rooms.beyond.insert(queue.address(), (*need, None));
+                Standing::Beyond
+            }
             None => return None,
         };
         queue.waves.fetch_add(need.waves, Ordering::SeqCst);
@@ -222,7 +242,11 @@ impl Residency {
         let mut rooms = self.rooms();
         match standing {
             Standing::On(place) => rooms.floor.give(place),
-            Standing::Beyond => {}
+            Standing::Beyond => {
+                if let Some((_, Some(place))) = rooms.beyond.remove(&queue.address()) {
+                    rooms.floor.give(&place);
+                }
+            }
             Standing::Off => return,
         }
         let left = queue.waves.fetch_sub(need.waves, Ordering::SeqCst) - need.waves;
@@ -242,9 +266,46 @@ impl Residency {
         let mut seat =
             Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch: None };
         if let Some(pool) = &dispatch.launch().scratch {
-            seat.scratch = Some((Arc::clone(pool), pool.take(need.waves)?));
+            let slots = pool.take(need.waves)?;
+            seat.scratch = Some((Arc::clone(pool), slots.into_iter().map(Some).collect()));
         }
         Some(seat)
+    }
+}
+
+impl Residency {
+    /// The seat of a workgroup that was saved, off the GPU, with the scratch memory its waves have.
+    pub(super) fn seat_off(
+        self: &Arc<Self>,
+        dispatch: &Dispatch,
+        group: &SavedGroup,
+    ) -> Result<Seat, ContextError> {
+        let queue = Arc::clone(dispatch.queue());
+        let need = dispatch.launch().need(self.rules);
+        let mut seat =
+            Seat { residency: Arc::clone(self), queue, need, standing: Standing::Off, scratch: None };
+        if let Some(pool) = &dispatch.launch().scratch {
+            let mut slots = vec![None; need.waves as usize];
+            let mut all = true;
+            for wave in &group.waves {
+                let slot = wave.scratch_slot.filter(|&slot| pool.claim(slot));
+                all &= slot.is_some();
+                if let Some(place) = slots.get_mut(wave.number as usize) {
+                    *place = slot;
+                }
+            }
+            // What was claimed is given back with the seat.
+            seat.scratch = Some((Arc::clone(pool), slots));
+            if !all {
+                return Err(ContextError::Corrupt("scratch memory that is not there or taken"));
+            }
+        }
+        Ok(seat)
+    }
+
+    /// Waves the GPU holds.
+    pub(super) fn capacity(&self) -> u64 {
+        self.rooms().floor.wave_slots()
     }
 }
 
@@ -255,7 +316,7 @@ enum Standing {
     On(Place),
     /// Beyond what the GPU holds, the only one of its queue.
     Beyond,
-    /// Off the GPU, as after a context save.
+    /// Off the GPU, as after a context restore.
     Off,
 }
 
@@ -265,7 +326,8 @@ pub(super) struct Seat {
     queue: Arc<ShaderQueue>,
     need: Need,
     standing: Standing,
-    scratch: Option<(Arc<ScratchPool>, Vec<u32>)>,
+    /// The pool, and the slots of the waves by their numbers.
+    scratch: Option<(Arc<ScratchPool>, Vec<Option<u32>>)>,
 }
 
 impl fmt::Debug for Seat {
@@ -280,7 +342,7 @@ impl fmt::Debug for Seat {
 impl Seat {
     /// Scratch slot of a wave.
     pub(super) fn scratch_slot(&self, wave: u32) -> Option<u32> {
-        self.scratch.as_ref().and_then(|(_, slots)| slots.get(wave as usize).copied())
+        self.scratch.as_ref().and_then(|(_, slots)| *slots.get(wave as usize)?)
     }
 
     /// Where a wave is: bits of `HW_ID1` and `HW_ID2`.
@@ -296,8 +358,7 @@ impl Seat {
         matches!(self.standing, Standing::Off)
     }
 
-    /// Leaves the GPU to others; scratch memory stays.
-    pub(super) fn leave(&mut self) {
+    fn leave(&mut self) {
         let standing = std::mem::replace(&mut self.standing, Standing::Off);
         self.residency.leave(&self.queue, &self.need, &standing);
     }
@@ -319,14 +380,16 @@ impl Seat {
             (Some((mine, _)), Some(wanted)) => Arc::ptr_eq(mine, wanted),
             _ => false,
         };
-        scratch && self.need == launch.need(self.residency.rules)
+        // What was restored may have scratch memory for some of its waves only.
+        let whole = self.scratch.as_ref().is_none_or(|(_, slots)| slots.iter().all(Option::is_some));
+        scratch && whole && self.need == launch.need(self.residency.rules)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some((pool, slots)) = &mut self.scratch {
-            pool.give(slots);
+            pool.give(slots.drain(..).flatten());
         }
         self.leave();
     }

@@ -50,6 +50,12 @@ impl ScratchPool {
         (self.base, self.wave_bytes, self.slots) == (base, wave_bytes, slots)
     }
 
+    /// GPU virtual address of the first slot.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Bytes of one wave.
     #[must_use]
     pub fn wave_bytes(&self) -> u64 {
@@ -86,9 +92,25 @@ impl ScratchPool {
         Some(taken)
     }
 
+    /// Takes this slot, if nobody has it.
+    pub(super) fn claim(&self, slot: u32) -> bool {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot >= self.slots {
+            return false;
+        }
+        if slot >= used.next {
+            let skipped = used.next..slot;
+            used.free.extend(skipped);
+            used.next = slot + 1;
+            return true;
+        }
+        let at = used.free.iter().position(|&free| free == slot);
+        at.map(|at| used.free.swap_remove(at)).is_some()
+    }
+
     /// Gives slots back.
-    pub(super) fn give(&self, slots: &mut Vec<u32>) {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).free.append(slots);
+    pub(super) fn give(&self, slots: impl IntoIterator<Item = u32>) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).free.extend(slots);
     }
 }
 
@@ -99,15 +121,30 @@ mod tests {
     #[test]
     fn slots_are_exclusive_and_come_back() {
         let pool = ScratchPool::new(0x1000, 0x100, 5);
-        let mut first = pool.take(3).expect("five are free");
+        let first = pool.take(3).expect("five are free");
         assert_eq!(pool.take(3), None);
         let second = pool.take(2).expect("two are left");
         let mut all: Vec<u32> = first.iter().chain(&second).copied().collect();
         all.sort_unstable();
         assert_eq!(all, [0, 1, 2, 3, 4]);
         assert_eq!(pool.address(4), 0x1400);
-        pool.give(&mut first);
+        pool.give(first);
         assert_eq!(pool.take(3).map(|slots| slots.len()), Some(3));
         assert_eq!(pool.take(1), None);
+    }
+
+    #[test]
+    fn one_slot_is_claimed_once() {
+        let pool = ScratchPool::new(0x1000, 0x100, 5);
+        assert!(pool.claim(3) && !pool.claim(3) && !pool.claim(5));
+        assert_eq!(
+            pool.take(4).map(|mut slots| {
+                slots.sort_unstable();
+                slots
+            }),
+            Some(vec![0, 1, 2, 4])
+        );
+        pool.give([1]);
+        assert!(pool.claim(1) && !pool.claim(1));
     }
 }

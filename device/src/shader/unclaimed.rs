@@ -35,6 +35,17 @@ impl Unclaimed {
         Unclaimed { ranges: Mutex::new(ranges), left: AtomicU64::new(total) }
     }
 
+    /// These: ascending, not empty, without overlaps.
+    pub(super) fn of(ranges: Vec<Range<u64>>) -> Unclaimed {
+        let left = ranges.iter().map(|range| range.end - range.start).sum();
+        Unclaimed { ranges: Mutex::new(ranges.into()), left: AtomicU64::new(left) }
+    }
+
+    /// Those that are left.
+    pub(super) fn parts(&self) -> Vec<Range<u64>> {
+        self.ranges().iter().cloned().collect()
+    }
+
     fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>, rank::Unclaimed> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }

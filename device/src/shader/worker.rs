@@ -29,15 +29,15 @@ const CONTEXTS: usize = 8;
 const SPARE_WAVES: usize = 256;
 
 /// A worker's caches of one address space.
-struct Context {
+pub(super) struct Context {
     id: u64,
-    tlb: Tlb,
-    code: CodeCache,
+    pub(super) tlb: Tlb,
+    pub(super) code: CodeCache,
 }
 
 /// State of one worker.
 pub(super) struct Worker {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     runner: Runner,
     /// Most recently used last.
     contexts: Vec<Context>,
@@ -48,7 +48,7 @@ pub(super) struct Worker {
     spare: Vec<Box<Workgroup>>,
     /// Waves in `spare`.
     spare_waves: usize,
-    stats: Local,
+    pub(super) stats: Local,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,
 }
@@ -114,14 +114,14 @@ impl Worker {
         aftermath
     }
 
-    fn context(&mut self, id: u64) -> Context {
+    pub(super) fn context(&mut self, id: u64) -> Context {
         match self.contexts.iter().position(|context| context.id == id) {
             Some(index) => self.contexts.remove(index),
             None => Context { id, tlb: Tlb::new(), code: CodeCache::sharing(self.shared.code.of(id)) },
         }
     }
 
-    fn keep(&mut self, context: Context) {
+    pub(super) fn keep(&mut self, context: Context) {
         if self.contexts.len() == CONTEXTS {
             self.contexts.remove(0);
         }

@@ -1,5 +1,6 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
+mod context;
 mod save;
 mod show;
 
@@ -159,13 +160,6 @@ impl Workgroup {
         self.seat.as_ref().is_some_and(Seat::is_off)
     }
 
-    /// Leaves the GPU to others until [`Workgroup::put_back`].
-    pub(super) fn take_off(&mut self) {
-        if let Some(seat) = &mut self.seat {
-            seat.leave();
-        }
-    }
-
     /// Gets on the GPU again, in whatever place there is; false if there is none.
     pub(super) fn put_back(&mut self) -> bool {
         let Some(seat) = &mut self.seat else { return true };
@@ -282,7 +276,7 @@ impl Workgroup {
             Stop::Barrier => self.states[index] = State::AtBarrier,
             Stop::GlobalWaveSync(request) => self.at_gws(index, turn.gws.request(request))?,
             Stop::Sleep => return Ok(executed < SWITCH_COST),
-            Stop::Budget => {}
+            Stop::Budget | Stop::Saved | Stop::TrapReturn => {}
             Stop::Message { id: MSG_INTERRUPT, m0 } => {
                 let privileged = wave.is_privileged();
                 turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged });

@@ -20,6 +20,7 @@ use belfry_device::time::{Clock, TimeSource};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::Apertures;
+use belfry_isa::trap::TrapHandler;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -74,6 +75,8 @@ impl CpInterrupts for Recorder {
     }
 }
 
+const HANDLER: &[u8] = include_bytes!("../../../guest-driver/core/src/asic/gfx11/trap_handler.bin");
+
 pub(crate) struct Bench {
     pub(crate) memory: Arc<Memory>,
     pub(crate) space: Arc<AddressSpace>,
@@ -84,6 +87,8 @@ pub(crate) struct Bench {
     next_table: AtomicU64,
     next_doorbell: AtomicU64,
     kernels: Vec<(String, u64)>,
+    /// The driver's handler, which takes no traps.
+    trap: TrapHandler,
 }
 
 pub(crate) struct Queue {
@@ -93,6 +98,7 @@ pub(crate) struct Queue {
     pub(crate) packets: u64,
     pub(crate) doorbell: DoorbellIndex,
     pub(crate) write_index: u64,
+    pub(crate) config: AqlConfig,
     space: Arc<AddressSpace>,
 }
 
@@ -140,8 +146,11 @@ impl Bench {
             next_table: AtomicU64::new(TABLES + PAGE_SIZE),
             next_doorbell: AtomicU64::new(0x400),
             kernels: Vec::new(),
+            trap: TrapHandler::default(),
         };
         bench.load();
+        bench.trap.tba = bench.alloc(PAGE_SIZE, CODE | PTE_WRITEABLE);
+        bench.space.write_bytes(bench.trap.tba, HANDLER).expect("mapped");
         bench
     }
 
@@ -220,7 +229,7 @@ impl Bench {
         self.space.write(amd_queue, &queue).expect("mapped");
         let doorbell = DoorbellIndex::from_dwords(self.next_doorbell.fetch_add(2, Ordering::Relaxed) as u32);
         let config = AqlConfig {
-            trap: None,
+            trap: Some(self.trap),
             identity: QueueIdentity { me: 1, pipe: 0, queue: 0, vmid: 8, pasid: 0x8001, doorbell },
             ring_base: ring,
             ring_packets: packets,
@@ -229,9 +238,18 @@ impl Bench {
             read_index: 0,
             apertures: Apertures { shared_base: 1 << 48, private_base: 2 << 48 },
         };
+        self.queue_of(config)
+    }
+
+    /// A queue at its first packet.
+    pub(crate) fn queue_of(&self, config: AqlConfig) -> Queue {
         let cp = AqlQueue::new(config, Arc::clone(&self.space), Arc::default(), &self.env);
         let space = Arc::clone(&self.space);
-        Queue { cp, ring, amd_queue, packets, doorbell, write_index: 0, space }
+        let AqlConfig { ring_base: ring, ring_packets: packets, .. } = config;
+        let amd_queue = config.rptr_report - QUEUE_READ_DISPATCH_ID_OFFSET;
+        let doorbell = config.identity.doorbell;
+        let write_index = space.load_u64(config.wptr_poll).expect("mapped");
+        Queue { cp, ring, amd_queue, packets, doorbell, write_index, config, space }
     }
 
     pub(crate) fn kernel(&self, name: &str) -> u64 {

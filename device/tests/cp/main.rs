@@ -3,6 +3,7 @@
 mod bad_packets;
 mod barriers;
 mod bench;
+mod context;
 mod kernels;
 mod pm4;
 mod stopping;

@@ -322,11 +322,19 @@ impl Driver {
     }
 }
 
+/// The driver's trap handler.
+static TRAP_HANDLER: &[u8] = include_bytes!("../../../guest-driver/core/src/asic/gfx11/trap_handler.bin");
+/// Bytes of a context save area, for a few waves, and of its control stack.
+pub const AREA_SIZE: u32 = 0x2_0000;
+pub const STACK_SIZE: u32 = 0x1000;
+
 /// A process: page tables in VRAM, guest pages mapped where asked.
 pub struct Process {
     pub pasid: u16,
     root: u64,
     pub context: u64,
+    /// The driver's trap handler in its memory; 0 for none.
+    pub trap_handler: u64,
     next_va: u64,
 }
 
@@ -339,7 +347,12 @@ impl Process {
         driver.select(0, 0, 0, 0);
         let root = driver.alloc_vram(4096);
         driver.put_vram(root, &[0; 4096]);
-        Self { pasid, root, context: 0x10_0000 + u64::from(pasid) * 0x1000, next_va: 0x7f00_0000_0000 }
+        let context = 0x10_0000 + u64::from(pasid) * 0x1000;
+        let mut process = Self { pasid, root, context, trap_handler: 0, next_va: 0x7f00_0000_0000 };
+        let (memory, va) = process.alloc(driver, TRAP_HANDLER.len() as u64);
+        driver.ram.write_slice(TRAP_HANDLER, GuestAddress(memory)).unwrap();
+        process.trap_handler = va;
+        process
     }
 
     pub fn root(&self) -> u64 {
@@ -402,6 +415,11 @@ pub struct UserQueue {
 
 impl UserQueue {
     pub fn new(driver: &mut Driver, process: &mut Process, doorbell: u32) -> Self {
+        Self::with_area(driver, process, doorbell, AREA_SIZE)
+    }
+
+    /// As [`UserQueue::new`], with a context save area of this size.
+    pub fn with_area(driver: &mut Driver, process: &mut Process, doorbell: u32, area_size: u32) -> Self {
         let packets = 64;
         let (ring, ring_va) = process.alloc(driver, packets * 64);
         let (queue, queue_va) = process.alloc(driver, 4096);
@@ -422,9 +440,13 @@ impl UserQueue {
         control.set_slot_based_wptr(2);
         mqd.cp_hqd_pq_control = control.bits();
         mqd.cp_hqd_aql_control = 1;
-        // A context save area; the model asks that there is one, and keeps waves itself.
-        mqd.cp_hqd_ctx_save_base_addr_hi = 0x7e00;
-        mqd.cp_hqd_ctx_save_size = 0x1_0000;
+        let (_, area_va) = process.alloc(driver, area_size.into());
+        mqd.cp_hqd_ctx_save_base_addr_lo = area_va as u32;
+        mqd.cp_hqd_ctx_save_base_addr_hi = (area_va >> 32) as u32;
+        mqd.cp_hqd_ctx_save_size = area_size;
+        mqd.cp_hqd_cntl_stack_size = STACK_SIZE;
+        mqd.cp_hqd_cntl_stack_offset = STACK_SIZE;
+        mqd.cp_hqd_wg_state_offset = STACK_SIZE;
         mqd.cp_hqd_pq_doorbell_control = doorbell << 2;
         let (mqd_memory, mqd_address) = driver.gart_alloc(4096);
         driver.put_ram(mqd_memory, &mqd);
@@ -448,6 +470,7 @@ impl UserQueue {
         frame.wptr_addr = wptr.into();
         frame.queue_type = QueueType::COMPUTE.0;
         frame.gds_size = (self.packets * 16) as u32;
+        frame.trap_handler_addr = process.trap_handler.into();
         frame.vm_context_cntl = Process::cntl();
         frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
         frame

@@ -6,12 +6,13 @@ use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::Source;
 use belfry_abi::mes::{AddQueueFlags, Opcode};
+use belfry_abi::mqd::ComputeMqd;
 use belfry_device::GpuConfig;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::FromZeros;
 
-use crate::driver::{Driver, Process, UserQueue, eventually};
+use crate::driver::{Driver, Process, STACK_SIZE, UserQueue, eventually};
 
 static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
 
@@ -215,6 +216,24 @@ fn waves_of_a_removed_queue_go_on_when_it_is_added_again() {
 }
 
 #[test]
+fn queue_whose_area_is_not_mapped_fails_loudly_and_the_device_serves_on() {
+    let mut driver = Driver::up();
+    let spin = spinning(&mut driver, 0x8001, 0x800);
+    let at = std::mem::offset_of!(ComputeMqd, cp_hqd_ctx_save_base_addr_hi) as u64;
+    driver.put_ram(spin.queue.mqd_memory + at, &0x7e00u32);
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang), "it is off its slot all the same");
+    assert_eq!(driver.errors("context of a preempted queue not saved"), 1);
+    let entries = driver.drain_interrupts();
+    assert!(entries.iter().any(|entry| entry.source() == Source::UTCL2_FAULT), "{entries:?}");
+    // Its waves are gone.
+    driver.set_ram_u64(spin.stop, 1);
+    assert!(spin.queue.add(&mut driver, &spin.process));
+    let other = spinning(&mut driver, 0x8002, 0x1000);
+    driver.set_ram_u64(other.stop, 1);
+    eventually("another queue's kernel completes", || driver.ram_u64(other.done) == 0);
+}
+
+#[test]
 fn another_process_does_not_find_the_waves() {
     let mut driver = Driver::up();
     let spin = spinning(&mut driver, 0x8001, 0x800);
@@ -246,6 +265,10 @@ fn waves_of_a_removed_queue_leave_the_gpu_to_others() {
     const GROUPS: u32 = 16;
     let mut driver = Driver::up_with(GpuConfig { cus: 8, ..GpuConfig::default() });
     let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
+    // With a context save area for all waves that eight compute units hold.
+    assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
+    spin.queue = UserQueue::with_area(&mut driver, &mut spin.process, 0x802, STACK_SIZE + 8 * 0x7_5000);
+    assert!(spin.queue.add(&mut driver, &spin.process));
     // More waves than eight compute units hold, of a kernel that does not end.
     spin.packet.grid_size_x = 1024 * 64;
     spin.queue.put(&driver, &spin.packet);

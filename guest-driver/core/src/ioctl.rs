@@ -20,7 +20,8 @@ use belfry_abi::kfd::misc::{
     SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs,
 };
 use belfry_abi::kfd::queue::{
-    AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, SetCuMaskArgs, UpdateQueueArgs,
+    AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs, SetCuMaskArgs,
+    UpdateQueueArgs,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -31,6 +32,8 @@ use crate::process::Process;
 use crate::queue::cu_mask_bits;
 use crate::topology::NODES;
 
+/// Bytes of a save area's header that say what is saved (`struct mqd_user_context_save_area_header`).
+const WAVE_STATE_BYTES: usize = 16;
 /// GPUs one MAP or UNMAP may name.
 const MAX_DEVICE_IDS: u32 = 64;
 
@@ -74,11 +77,6 @@ pub const REFUSED: &[Refused] = &[
         command: nr::DBG_WAVE_CONTROL_DEPRECATED,
         errno: Errno::EPERM,
         reason: "deprecated, refused by Linux too",
-    },
-    Refused {
-        command: nr::GET_QUEUE_WAVE_STATE,
-        errno: Errno::EOPNOTSUPP,
-        reason: "not built: waves are not saved",
     },
     Refused { command: nr::GET_DMABUF_INFO, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
     Refused { command: nr::IMPORT_DMABUF, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
@@ -152,6 +150,7 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::MAP_MEMORY_TO_GPU => run!(map_memory_to_gpu),
         nr::UNMAP_MEMORY_FROM_GPU => run!(unmap_memory_from_gpu),
         nr::SET_CU_MASK => run!(set_cu_mask),
+        nr::GET_QUEUE_WAVE_STATE => run!(get_queue_wave_state),
         nr::SET_XNACK_MODE => run!(set_xnack_mode),
         nr::AVAILABLE_MEMORY => run!(available_memory),
         _ => Action::Refuse(REFUSED.iter().find(|refused| refused.command == command)?.errno),
@@ -244,6 +243,15 @@ fn set_cu_mask<O: Os>(process: &Arc<Process<O>>, args: &mut SetCuMaskArgs) -> Re
     let bits = cu_mask_bits(args.num_cu_mask)?;
     let mask: Vec<u32> = array_from_user(process.device.hw.os(), args.cu_mask_ptr, bits as usize / 32)?;
     process.set_cu_mask(args.queue_id, bits, &mask).map(|()| 0)
+}
+
+fn get_queue_wave_state<O: Os>(process: &Arc<Process<O>>, args: &mut GetQueueWaveStateArgs) -> Result<u32> {
+    let header = process.wave_state(args.queue_id)?;
+    args.ctl_stack_used_size = header.control_stack_size;
+    args.save_area_used_size = header.wave_state_size;
+    // The control stack is in the save area, where user space finds it: what it is told is where.
+    let bytes = &header.as_bytes()[..WAVE_STATE_BYTES];
+    process.device.hw.os().copy_to_user(args.ctl_stack_address, bytes).map(|()| 0)
 }
 
 fn set_memory_policy<O: Os>(process: &Arc<Process<O>>, args: &mut SetMemoryPolicyArgs) -> Result<u32> {
@@ -351,8 +359,11 @@ fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerA
     if state.vm.is_none() {
         return Err(Errno::ESRCH);
     }
-    state.trap_handler = args.tba_addr;
-    state.trap_memory = args.tma_addr;
+    let state = &mut *state;
+    if let Some(handler) = &state.trap_handler {
+        handler.set_program(args.tba_addr, args.tma_addr);
+    }
+    state.takes_traps = args.tba_addr != 0;
     Ok(0)
 }
 

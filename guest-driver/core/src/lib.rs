@@ -45,6 +45,7 @@ mod sync;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod trap_handler;
 mod vm;
 mod vram;
 

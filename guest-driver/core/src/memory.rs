@@ -18,6 +18,7 @@ use crate::os::{
     Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
 };
 use crate::process::{Phase, Process, State};
+use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
 use crate::vram::VramMemory;
 
@@ -337,7 +338,7 @@ impl<O: Os> Process<O> {
         let in_space = va != 0
             && va.is_multiple_of(PAGE_SIZE)
             && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
-        if !in_space || state.overlaps(va, size) {
+        if !in_space || state.overlaps(va, size) || TrapHandler::<O>::overlaps(va, size) {
             return Err(Errno::EINVAL);
         }
         let State { vm, bos, mapped, .. } = &mut *state;

@@ -21,6 +21,7 @@ use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
 use crate::sync::Mutex;
+use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
 
 /// A process that opened the KFD node.
@@ -75,8 +76,7 @@ impl<O: Os> fmt::Debug for State<O> {
             .field("queues", &Few(self.queues.iter()))
             .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
-            .field("trap_handler", &format_args!("{:#x}", self.trap_handler))
-            .field("trap_memory", &format_args!("{:#x}", self.trap_memory))
+            .field("takes_traps", &self.takes_traps)
             .finish_non_exhaustive()
     }
 }
@@ -106,8 +106,10 @@ pub(crate) struct State<O: Os> {
     pub(crate) context: Option<KernelBuffer<O>>,
     /// Handle of the signal page.
     pub(crate) signal_handle: Option<u64>,
-    pub(crate) trap_handler: u64,
-    pub(crate) trap_memory: u64,
+    /// The driver's trap handler in `vm`.
+    pub(crate) trap_handler: Option<TrapHandler<O>>,
+    /// The program has set a handler that traps go on to.
+    pub(crate) takes_traps: bool,
 }
 
 impl<O: Os> Process<O> {
@@ -123,8 +125,8 @@ impl<O: Os> Process<O> {
             doorbells: Doorbells::new(slice, &device.hw.asic().doorbells),
             context: None,
             signal_handle: None,
-            trap_handler: 0,
-            trap_memory: 0,
+            trap_handler: None,
+            takes_traps: false,
         };
         Ok(Arc::new(Self {
             key,
@@ -172,7 +174,9 @@ impl<O: Os> Process<O> {
         }
         let context = device.gart.allocate(1)?;
         device.flush_gart()?;
-        state.vm = Some(Vm::new(&device.vram)?);
+        let mut vm = Vm::new(&device.vram)?;
+        state.trap_handler = Some(TrapHandler::install(device, &mut vm)?);
+        state.vm = Some(vm);
         state.context = Some(context);
         state.drm = Some(file);
         Ok(())
@@ -233,7 +237,7 @@ impl<O: Os> Process<O> {
     /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
     /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
-        let (queues, bos, vm, context, drm);
+        let (queues, bos, vm, trap_handler, context, drm);
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
@@ -244,6 +248,7 @@ impl<O: Os> Process<O> {
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();
             vm = state.vm.take();
+            trap_handler = state.trap_handler.take();
             context = state.context.take();
             drm = state.drm.take();
         }
@@ -253,7 +258,7 @@ impl<O: Os> Process<O> {
         let flushed = self.device.flush_pasid(self.pasid).is_ok() && !self.device.wedged();
         self.events.shut_down();
         if flushed || !self.device.hw.alive() {
-            drop((bos, vm, context));
+            drop((bos, vm, trap_handler, context));
         } else {
             log!(
                 self.device.hw,
@@ -261,7 +266,7 @@ impl<O: Os> Process<O> {
                 "pasid {}: memory is left to a device that does not answer",
                 self.pasid
             );
-            core::mem::forget((bos, vm, context));
+            core::mem::forget((bos, vm, trap_handler, context));
         }
         drop(drm);
     }

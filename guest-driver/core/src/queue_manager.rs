@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use belfry_abi::kfd::mmap::{KFD_MMAP_TYPE_DOORBELL, kfd_mmap_offset};
 use belfry_abi::kfd::queue::{
-    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_IOC_QUEUE_TYPE_SDMA,
-    KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_NUM_OF_QUEUES_PER_PROCESS,
-    UpdateQueueArgs,
+    ContextSaveAreaHeader, CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+    KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_IOC_QUEUE_TYPE_SDMA_XGMI,
+    KFD_MAX_NUM_OF_QUEUES_PER_PROCESS, UpdateQueueArgs,
 };
 
 use crate::asic::UserQueue;
@@ -16,9 +16,11 @@ use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::memory::BoKind;
 use crate::mes::QueueRequest;
+use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, check_properties, check_ring, check_share};
+use crate::trap_handler;
 
 /// Offset of the gang context in the queue's buffer, behind the MQD's page.
 const GANG_CONTEXT: u64 = PAGE_SIZE;
@@ -183,8 +185,7 @@ impl<O: Os> Process<O> {
         let (base, doorbell) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
         let mqd = &device.hw.asic().mqd;
         queue.change_mqd(|image| {
-            let trap = state.trap_handler != 0;
-            (mqd.init)(image, &UserQueue { mqd: base, args, doorbell, trap })?;
+            (mqd.init)(image, &UserQueue { mqd: base, args, doorbell })?;
             (mqd.update)(image, &queue.ring())
         })?;
         Ok(queue)
@@ -199,6 +200,8 @@ impl<O: Os> Process<O> {
             Life::Lost => return Err(Errno::EIO),
         }
         let (Some(vm), Some(context)) = (&state.vm, &state.context) else { return Err(Errno::ESRCH) };
+        let mqd = &self.device.hw.asic().mqd;
+        queue.change_mqd(|image| (mqd.set_takes_traps)(image, state.takes_traps))?;
         let request = self.request(state, queue, vm.root(), context.gpu_address());
         self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
@@ -219,8 +222,8 @@ impl<O: Os> Process<O> {
             mqd: queue.buffer.gpu_address(),
             wptr: queue.wptr,
             ring_dwords: queue.ring_size / 4,
-            trap_handler: state.trap_handler,
-            trap_memory: state.trap_memory,
+            trap_handler: if state.trap_handler.is_some() { trap_handler::TBA } else { 0 },
+            trap_memory: trap_handler::TMA,
             gws: queue.gws,
         }
     }
@@ -335,6 +338,25 @@ impl<O: Os> Process<O> {
             state.queues.get_mut(&id).ok_or(Errno::EINVAL)?.gws = give;
             Ok(())
         })
+    }
+
+    /// GET_QUEUE_WAVE_STATE: what of a queue's context save area is in use (`get_wave_state`).
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an unknown id, `EINVAL` while the queue may run, `EIO` when it was lost in a reset, `ENOMEM`.
+    pub(crate) fn wave_state(&self, id: u32) -> Result<ContextSaveAreaHeader> {
+        let state = self.state.lock();
+        let queue = state.queues.get(&id).ok_or(Errno::EFAULT)?;
+        match queue.life {
+            Life::Mapped => Err(Errno::EINVAL),
+            Life::Lost => Err(Errno::EIO),
+            Life::Off | Life::Evicted => {
+                let mut image = Image::zeroed()?;
+                queue.buffer.read(0, image.bytes_mut());
+                (self.device.hw.asic().mqd.wave_state)(&mut image)
+            }
+        }
     }
 
     /// SET_CU_MASK: `mask` has `bits` bits.

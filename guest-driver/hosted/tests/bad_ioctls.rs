@@ -11,7 +11,9 @@ use belfry_abi::kfd::memory::{AcquireVmArgs, AllocFlags, AllocMemoryOfGpuArgs, M
 use belfry_abi::kfd::misc::{
     GetVersionArgs, SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs,
 };
-use belfry_abi::kfd::queue::{AllocQueueGwsArgs, CreateQueueArgs, SetCuMaskArgs, UpdateQueueArgs};
+use belfry_abi::kfd::queue::{
+    AllocQueueGwsArgs, CreateQueueArgs, GetQueueWaveStateArgs, SetCuMaskArgs, UpdateQueueArgs,
+};
 use belfry_kfd_core::ioctl::REFUSED;
 use belfry_kfd_hosted::{Errno, Node};
 use common::{Client, PAGE, RW, gpu, reserve};
@@ -266,6 +268,31 @@ fn queues_are_refused_by_the_rules() {
         assert_eq!(client.ioctl(nr::UPDATE_QUEUE, &mut update), Err(Errno::EINVAL));
     }
     assert_eq!(other.destroy_queue(queue_id), Err(Errno::EINVAL), "another process's queue");
+
+    let wave_state = |queue_id, ctl_stack_address| {
+        let mut args = GetQueueWaveStateArgs { queue_id, ctl_stack_address, ..Default::default() };
+        client
+            .ioctl(nr::GET_QUEUE_WAVE_STATE, &mut args)
+            .map(|_| [args.ctl_stack_used_size, args.save_area_used_size])
+    };
+    let mut header = [7u32; 5];
+    let at = (&raw mut header).expose_provenance() as u64;
+    assert_eq!(wave_state(99, at), Err(Errno::EFAULT), "no such queue");
+    assert_eq!(wave_state(queue_id, at), Err(Errno::EINVAL), "it may run");
+    let mut update = UpdateQueueArgs {
+        ring_base_address: good.ring_base_address,
+        queue_id,
+        ring_size: good.ring_size,
+        queue_percentage: 0,
+        queue_priority: 0,
+    };
+    client.ioctl(nr::UPDATE_QUEUE, &mut update).unwrap();
+    assert_eq!(wave_state(queue_id, 1 << 63), Err(Errno::EFAULT));
+    assert_eq!(wave_state(queue_id, at), Ok([0, 0]), "nothing ran");
+    let [stack_offset, 0, waves_offset, 0, 7] = header else { panic!("{header:?}") };
+    assert_eq!((stack_offset, waves_offset), (good.ctl_stack_size, good.ctl_stack_size));
+    update.queue_percentage = 100;
+    client.ioctl(nr::UPDATE_QUEUE, &mut update).unwrap();
 
     let gws = |queue_id, num_gws| {
         let mut args = AllocQueueGwsArgs { queue_id, num_gws, first_gws: 7, ..Default::default() };

@@ -53,6 +53,7 @@ macro_rules! kernels {
 kernels! {
     BENCH = "bench";
     BITONIC = "bitonic";
+    CONTEXT = "context";
     EMPTY = "empty";
     ENDLESS = "endless";
     GEMM = "gemm";

@@ -4,6 +4,7 @@
 
 mod all;
 mod barriers_and_signals;
+mod context_save;
 mod gemm;
 mod gpuinfo;
 mod grid_sync;
@@ -60,6 +61,11 @@ const EXAMPLES: &[Example] = &[
     example("barriers-and-signals", "orders work across queues", barriers_and_signals::run),
     example("grid-sync", "barriers and semaphores across workgroups", grid_sync::run),
     example("many-queues", "more queues than the hardware holds: many-queues [QUEUES]", many_queues::run),
+    example(
+        "context-save",
+        "preempts a grid and finds its waves in memory: context-save [WORKGROUPS]",
+        context_save::run,
+    ),
     example("stop-endless", "stops an endless kernel: stop-endless [WORKGROUPS]", stop_endless::run),
     example("gpuinfo", "prints what the driver says about the GPU", gpuinfo::run),
     example("all", "all of these, one after the other, a line for each", all::run),

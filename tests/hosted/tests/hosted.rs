@@ -55,6 +55,7 @@ examples! {
     barriers_and_signals_succeeds: "barriers-and-signals";
     grid_sync_succeeds: "grid-sync";
     many_queues_succeeds: "many-queues";
+    context_save_succeeds: "context-save";
     stop_endless_succeeds: "stop-endless";
     gpuinfo_succeeds: "gpuinfo";
 }

@@ -1,13 +1,17 @@
 //! Trap handlers, exceptions and status registers, from the driver's request to the wave and back.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
 use belfry_hosted_tests::assembly::{Kernel, assemble};
+use belfry_hosted_tests::compiler::clang;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
+use object::{Object, ObjectSection};
 
 /// Words the handler and the kernels leave.
 const WORDS: usize = 16;
@@ -26,11 +30,10 @@ fn is_reported(gpu: &HostedGpu) -> bool {
     })
 }
 
-/// A trap handler that stores what it was entered with at TMA, goes past an `s_trap` or the eight bytes of an instruction
+/// A trap handler that stores what it was entered with at its trap memory, goes past an `s_trap` or the eight bytes of an instruction
 /// that faulted, clears `TRAPSTS` and returns.
 const RECORDER: &str = "
-    s_getreg_b32 ttmp12, hwreg(HW_REG_STATUS)
-    s_sendmsg_rtn_b64 [ttmp4, ttmp5], sendmsg(MSG_RTN_GET_TMA)
+    s_mov_b64 [ttmp4, ttmp5], [ttmp14, ttmp15]
     s_sendmsg_rtn_b32 ttmp6, sendmsg(MSG_RTN_GET_DOORBELL)
     s_waitcnt lgkmcnt(0)
     s_getreg_b32 ttmp7, hwreg(HW_REG_TRAPSTS)
@@ -139,14 +142,14 @@ fn exception_traps_once_even_if_its_bit_stays() {
     let (_gpu, runtime) = process();
     let gpu = runtime.gpu();
     let counting = "
-        s_sendmsg_rtn_b64 [ttmp4, ttmp5], sendmsg(MSG_RTN_GET_TMA)
-        s_waitcnt lgkmcnt(0)
+        s_mov_b64 [ttmp4, ttmp5], [ttmp14, ttmp15]
         s_mov_b32 ttmp6, exec_lo
         s_mov_b32 exec_lo, 1
         v_mov_b32 v31, 0
         v_mov_b32 v30, 1
         global_atomic_add_u32 v31, v30, [ttmp4, ttmp5]
         s_mov_b32 exec_lo, ttmp6
+        s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12
         s_rfe_b64 [ttmp0, ttmp1]
     ";
     let body = format!(
@@ -228,7 +231,6 @@ fn halted_wave_waits_for_its_queue_to_be_destroyed() {
     let agent = runtime.gpu();
     // As ROCr's handler reports an abort: a message to the driver, then HALT for the return from the handler.
     let halting = "
-        s_getreg_b32 ttmp12, hwreg(HW_REG_STATUS)
         s_sendmsg_rtn_b32 ttmp3, sendmsg(MSG_RTN_GET_DOORBELL)
         s_waitcnt lgkmcnt(0)
         s_mov_b32 ttmp2, m0
@@ -370,4 +372,67 @@ fn hardware_registers_describe_the_wave() {
     // VALID and IN_TG, neither PRIV nor TRAP_EN.
     assert_eq!(status & (1 << 16 | 1 << 11 | 0x60), 1 << 16 | 1 << 11);
     assert_eq!(counters, 0);
+}
+
+#[test]
+fn trap_handler_is_what_its_source_assembles_to() {
+    let handler =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/core/src/asic/gfx11/trap_handler");
+    let folder = tempfile::tempdir().unwrap();
+    let object = folder.path().join("trap_handler.o");
+    let status = Command::new(clang().unwrap())
+        .args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-c"])
+        .arg(handler.with_extension("s"))
+        .arg("-o")
+        .arg(&object)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let bytes = std::fs::read(object).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let code = file.section_by_name(".text").unwrap();
+    let committed = std::fs::read(handler.with_extension("bin")).unwrap();
+    assert!(code.data().unwrap() == committed, "run `cargo xtask kernels`");
+    assert_eq!(code.relocations().count(), 0);
+}
+
+#[test]
+fn handler_of_the_program_and_preemption_go_together() {
+    let (_gpu, runtime) = process();
+    let gpu = runtime.gpu();
+    // Counts its traps at its trap memory, and takes long over each.
+    let counting = "
+        s_mov_b32 ttmp6, exec_lo
+        s_mov_b32 exec_lo, 1
+        s_mov_b32 ttmp7, 200
+    .Lwork:
+        s_sub_u32 ttmp7, ttmp7, 1
+        s_cmp_lg_u32 ttmp7, 0
+        s_cbranch_scc1 .Lwork
+        v_mov_b32 v31, 0
+        v_mov_b32 v30, 1
+        global_atomic_add_u32 v31, v30, [ttmp14, ttmp15]
+        s_mov_b32 exec_lo, ttmp6
+        s_add_u32 ttmp0, ttmp0, 4
+        s_addc_u32 ttmp1, ttmp1, 0
+        s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12
+        s_rfe_b64 [ttmp0, ttmp1]
+    ";
+    let body = format!(
+        "s_movk_i32 s8, 2000\n.Lloop:\ns_trap 5\ns_sub_u32 s8, s8, 1\ns_cmp_lg_u32 s8, 0\ns_cbranch_scc1 .Lloop\n{DONE}"
+    );
+    let kernels = [Kernel::new("trapping", &body), Kernel::new("counting", counting)];
+    let module = gpu.load(&assemble("gfx1100", &kernels).unwrap()).unwrap();
+    let (traps, out) =
+        (gpu.gtt().buffer_from(&[0u32]).unwrap(), gpu.gtt().buffer_from(&[0u32; WORDS]).unwrap());
+    gpu.set_trap_handler(&module.kernel("counting").unwrap(), traps.address()).unwrap();
+    let queue = gpu.queue().unwrap();
+    let trapping = module.kernel("trapping").unwrap();
+    let completion = trapping.launch(&queue).grid(128).block(128).args((&out,)).submit().unwrap();
+    for _ in 0..50 {
+        queue.preempt().unwrap();
+        queue.go_on().unwrap();
+    }
+    completion.wait().unwrap();
+    assert_eq!((traps.get(0).unwrap(), out.to_vec()[1]), (4 * 2000, 0x600d));
 }

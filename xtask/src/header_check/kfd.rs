@@ -170,6 +170,26 @@ pub(super) fn group() -> Group {
                 queue::AllocQueueGwsArgs { queue_id, num_gws, first_gws, pad }
             ),
             layout!(
+                "struct kfd_ioctl_get_queue_wave_state_args",
+                queue::GetQueueWaveStateArgs {
+                    ctl_stack_address,
+                    ctl_stack_used_size,
+                    save_area_used_size,
+                    queue_id,
+                    pad
+                }
+            ),
+            layout!(
+                "struct kfd_context_save_area_header",
+                queue::ContextSaveAreaHeader {
+                    debug_offset,
+                    debug_size,
+                    err_payload_addr,
+                    err_event_id,
+                    reserved1
+                }
+            ),
+            layout!(
                 "struct kfd_ioctl_set_cu_mask_args",
                 queue::SetCuMaskArgs { queue_id, num_cu_mask, cu_mask_ptr }
             ),

@@ -127,7 +127,11 @@ pub(crate) fn half_loop_end(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow 
 pub(crate) fn rfe(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     w.pc = d.src[0].scalar64(w) & 0xffff_ffff_fffc;
     w.status &= !status::PRIV;
-    if w.is_halted() { m.stop_here(Stop::Halt) } else { Flow::LEAVE }
+    match () {
+        () if w.is_halted() => m.stop_here(Stop::Halt),
+        () if w.stops_at_return => m.stop_here(Stop::TrapReturn),
+        () => Flow::LEAVE,
+    }
 }
 
 /// `s_setpc_b64`.
@@ -158,8 +162,14 @@ pub(crate) fn endpgm(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     m.stop(Stop::EndProgram)
 }
 
-/// `s_barrier`.
-pub(crate) fn barrier(_w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
+/// `s_endpgm_saved`: the end of a context save, or of the program.
+pub(crate) fn endpgm_saved(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
+    m.stop(if w.context_slot.is_some() { Stop::Saved } else { Stop::EndProgram })
+}
+
+/// `s_barrier` at the address in `dst2:dst`.
+pub(crate) fn barrier(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.barrier = u64::from(d.dst) | u64::from(d.dst2) << 32;
     m.stop(Stop::Barrier)
 }
 
@@ -198,8 +208,9 @@ pub(crate) mod message {
     pub(crate) const GET_DDID: u32 = 129;
     pub(crate) const GET_TMA: u32 = 130;
     pub(crate) const GET_REALTIME: u32 = 131;
+    pub(crate) const SAVE_WAVE: u32 = 132;
     pub(crate) const GET_TBA: u32 = 133;
-    pub(crate) const ANSWERED: [u32; 5] = [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, GET_TBA];
+    pub(crate) const ANSWERED: [u32; 6] = [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA];
 }
 
 /// `s_sendmsg_rtn_b32` and, when `aux` is 64, `s_sendmsg_rtn_b64`.
@@ -209,6 +220,8 @@ pub(crate) fn sendmsg_rtn(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         message::GET_TMA => w.handler.tma,
         message::GET_TBA => w.handler.tba,
         message::GET_REALTIME => (m.clock)(),
+        // Where to save to, for a wave that is asked to.
+        message::SAVE_WAVE => w.context_slot.unwrap_or(0),
         // The draw: there is none.
         _ => 0,
     };

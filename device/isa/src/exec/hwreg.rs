@@ -53,7 +53,7 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         Mode => w.mode,
         Status => status_of(w),
         TrapSts => w.trapsts,
-        GprAlloc => (u32::from(w.vgpr_count).div_ceil(4).max(1) - 1) << VGPR_SIZE_SHIFT,
+        GprAlloc => (w.vgpr_blocks() - 1) << VGPR_SIZE_SHIFT,
         LdsAlloc => {
             m.lds.size().div_ceil(256) << LDS_SIZE_SHIFT
                 | (u32::from(w.registers - w.vgpr_count) / 8) << VGPR_SHARED_SIZE_SHIFT

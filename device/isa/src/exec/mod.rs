@@ -113,6 +113,10 @@ pub enum Stop {
     Trap(u8),
     /// `STATUS.HALT` has been set, or took effect on the return from the trap handler: only a debugger goes on.
     Halt,
+    /// `s_endpgm_saved` of a wave that was asked to save its context: the wave is done here.
+    Saved,
+    /// The wave has come out of its trap handler, as [`Wave::stop_at_trap_return`] asked for.
+    TrapReturn,
     /// A float operation raised an exception that `MODE.EXCP_EN` enables, in a wave with a trap handler.
     Exception,
     /// The wave cannot go on.

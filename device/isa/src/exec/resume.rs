@@ -33,7 +33,7 @@ impl Wave {
 
     /// Whether an instruction of the program, or in the trap handler of the handler, is partly done.
     #[inline(always)]
-    pub(super) fn is_partly_done(&self) -> bool {
+    pub(crate) fn is_partly_done(&self) -> bool {
         self.partly_done[usize::from(self.is_privileged())].lanes != 0
     }
 

@@ -108,7 +108,7 @@ mod tests {
             wave_size: WaveSize::Wave64,
             vgpr_count: 24,
             mode: 0x1_03f0,
-            trap: Some(TrapHandler::default()),
+            trap: Some(TrapHandler { takes_traps: true, ..TrapHandler::default() }),
             ..WaveInit::default()
         });
         wave.trapsts = trapsts::MEM_VIOL | trapsts::DIV0;

@@ -3,6 +3,7 @@
 mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
+mod context;
 mod lds;
 mod modes;
 mod rare;

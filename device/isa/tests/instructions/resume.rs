@@ -375,7 +375,7 @@ fn trap_handler_that_faults_itself_returns_to_the_lanes_that_are_left() {
             pc: plain.pc(),
             vgprs: &core::array::from_fn::<_, 3, _>(|n| lanes(|lane| plain.vgpr(n as u8, lane))),
             vgpr_count: 32,
-            trap: Some(TrapHandler { tba, tma: 0 }),
+            trap: Some(TrapHandler { tba, tma: 0, takes_traps: true }),
             ..WaveInit::default()
         };
         let mut wave = Wave::new(&init);

@@ -17,7 +17,11 @@ pub(super) const LAYOUT: MqdLayout = MqdLayout {
     header: HEADER,
     hqd_first: dword!(cp_mqd_base_addr_lo),
     hqd_dwords: dword!(cp_hqd_pq_wptr_hi) - dword!(cp_mqd_base_addr_lo) + 1,
-    wave_restore: [dword!(compute_wave_restore_addr_lo), dword!(compute_wave_restore_addr_hi)],
+    rsrc2: dword!(compute_pgm_rsrc2),
     save_base: [dword!(cp_hqd_ctx_save_base_addr_lo), dword!(cp_hqd_ctx_save_base_addr_hi)],
     save_size: dword!(cp_hqd_ctx_save_size),
+    stack_size: dword!(cp_hqd_cntl_stack_size),
+    stack_offset: dword!(cp_hqd_cntl_stack_offset),
+    waves_offset: dword!(cp_hqd_wg_state_offset),
+    gws: dword!(gws),
 };

@@ -4,6 +4,7 @@
 //! `getAddressableLocalMemorySize`).
 
 use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT, TmpringSize};
+use belfry_isa::wave::Wave;
 
 use crate::chip::{QueuePlace, ShaderRules, TmpRing, WavePlace};
 
@@ -22,6 +23,7 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     queue_ids,
     workgroup_info,
     ttmps,
+    workgroup_of,
     tmp_ring,
 };
 
@@ -45,11 +47,18 @@ fn workgroup_info(wave: u32, waves: u32) -> u32 {
     u32::from(wave == 0) << 31 | waves & 0x3f
 }
 
-/// `ttmp11` has the wave's number in its workgroup, and whether it has no scratch memory (ROCr `trap_handler.s`).
-fn ttmps(wave: u32, scratch: bool) -> [u32; 16] {
+/// `ttmp8` to `ttmp10` have the workgroup's identifier (ROCdbgapi), `ttmp11` the wave's number in its workgroup, and whether it
+/// has no scratch memory (ROCr `trap_handler.s`).
+fn ttmps(workgroup: [u32; 3], wave: u32, scratch: bool) -> [u32; 16] {
     let mut ttmps = [0; 16];
+    ttmps[8..11].copy_from_slice(&workgroup);
     ttmps[11] = wave & 0x3f | u32::from(!scratch) << 6;
     ttmps
+}
+
+/// As [`ttmps`] puts it there.
+fn workgroup_of(wave: &Wave) -> [u32; 3] {
+    [8, 9, 10].map(|ttmp| wave.sgpr(108 + ttmp))
 }
 
 fn tmp_ring(bits: u32) -> TmpRing {

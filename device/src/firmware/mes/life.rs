@@ -14,6 +14,7 @@ use crate::queue::{HqdId, QueueEngine};
 /// | unmapped | failed, on no slot | [`Queue::map`], which does not succeed |
 /// | mapped | unmapped | [`Queue::unmap`] |
 /// | mapped | failed, still on its slot | [`Queue::serve`], when the engine stops |
+/// | mapped | failed, on no slot | [`Queue::unmap`], when its work cannot be saved |
 /// | failed | failed, on no slot | [`Queue::unmap`] |
 #[derive(Debug)]
 pub(super) enum Life {
@@ -43,13 +44,13 @@ pub(super) enum Wait {
     Resume,
 }
 
-/// What is left of the engine of a queue that is on no slot.
-#[derive(Debug)]
-pub(super) enum Rest {
+/// What the scheduler knows of a queue that is on no slot; the rest is in its MQD and in its context save area.
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
+pub(super) struct Rest {
     /// Where the next engine begins.
-    ReadIndex(u64),
-    /// Suspended work, which the engine keeps.
-    Waves(Box<dyn QueueEngine>),
+    pub(super) read_index: u64,
+    /// There is work in the context save area.
+    pub(super) saved: bool,
 }
 
 /// What the last service of a queue on a slot came to.
@@ -74,10 +75,8 @@ impl Life {
     /// Stops the engine, if there is one.
     pub(super) fn stop(self) {
         match self {
-            Self::Mapped { mut engine, .. } | Self::Unmapped { rest: Rest::Waves(mut engine), .. } => {
-                engine.stop();
-            }
-            Self::Unmapped { rest: Rest::ReadIndex(_), .. } | Self::Failed { .. } => {}
+            Self::Mapped { mut engine, .. } => engine.stop(),
+            Self::Unmapped { .. } | Self::Failed { .. } => {}
         }
     }
 }

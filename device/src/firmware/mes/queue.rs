@@ -14,40 +14,12 @@ use super::quanta::Asked;
 use crate::cp::{AqlConfig, AqlQueue};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
-use crate::queue::{BlockedOn, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity};
+use crate::queue::{BlockedOn, ContextOffsets, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity};
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
 
-pub(super) use save::{SavedKept, SavedQueue, With};
-
-/// What becomes of a queue's waves when it is removed while they run.
-///
-/// Hardware writes them to the context save area and fetches them from there when the queue is added again. This model
-/// keeps them itself, under a number it leaves in the MQD where hardware leaves the place to restore from
-/// (`compute_wave_restore_addr`); only the same process finds them again.
-#[derive(Debug)]
-pub(super) struct Saved {
-    pub(super) token: u64,
-    pub(super) process: u64,
-    pub(super) pasid: u16,
-    /// Root of the page tables the waves run in.
-    pub(super) base: u64,
-    gws: Arc<Gws>,
-    engine: Box<dyn QueueEngine>,
-}
-
-impl Saved {
-    /// The waves' address space.
-    pub(super) fn space(&self) -> &Arc<AddressSpace> {
-        self.engine.space()
-    }
-
-    /// Drops the waves.
-    pub(super) fn stop(mut self) {
-        self.engine.stop();
-    }
-}
+pub(super) use save::{SavedQueue, With};
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`, bits 3:2.
 const UNALIGNED: u32 = 3;
@@ -66,12 +38,12 @@ pub(super) struct Queue {
     mqd: u64,
     /// Write pointer, in VMID 0.
     wptr: u64,
-    /// The process's trap handler.
-    trap: Option<TrapHandler>,
+    /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
+    trap: (u64, u64),
     /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
     /// no other queue is.
     pub(super) exclusive: bool,
-    /// Its global wave sync, which stays as it is while the queue has no engine.
+    /// Its global wave sync; while the queue has no engine, the counters are in the MQD.
     gws: Arc<Gws>,
     /// How long it asked to keep a slot that others wait for.
     pub(super) asked: Asked,
@@ -84,19 +56,13 @@ fn read_mqd(ports: &Ports, space: &AddressSpace, address: u64) -> Result<Mqd, Gu
     Mqd::read(&ports.chip.mqd, space, address)
 }
 
-/// `SQ_SHADER_TBA` has no bits 7:0.
-fn trap_handler(frame: &belfry_abi::mes::AddQueue) -> Option<TrapHandler> {
-    let tba = frame.trap_handler_addr.get() & !0xff;
-    (tba != 0).then(|| TrapHandler { tba, tma: frame.tma_addr.get() })
-}
-
 impl Queue {
-    /// Reads and checks the MQD of a queue to be added; also gives the number its waves are kept under, or 0.
+    /// Reads and checks the MQD of a queue to be added.
     pub(super) fn new(
         ports: &Ports,
         space: &AddressSpace,
         frame: &belfry_abi::mes::AddQueue,
-    ) -> Result<(Self, u64), GuestError> {
+    ) -> Result<Self, GuestError> {
         let mqd = read_mqd(ports, space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
@@ -110,23 +76,26 @@ impl Queue {
         let suspended = frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED);
         let gws = Arc::new(Gws::default());
         gws.grant(exclusive);
-        let queue = Self {
+        Ok(Self {
             doorbell: frame.doorbell_offset,
             process: frame.process_context_addr.get(),
             gang: frame.gang_context_addr.get(),
             mqd: frame.mqd_addr.get(),
             wptr: frame.wptr_addr.get(),
-            trap: trap_handler(frame),
+            // The first one has no bits 7:0.
+            trap: (frame.trap_handler_addr.get() & !0xff, frame.tma_addr.get()),
             exclusive,
             gws,
             asked: Asked::new(frame),
             turn: 0,
             life: Life::Unmapped {
                 wait: if suspended { Wait::Resume } else { Wait::Slot },
-                rest: Rest::ReadIndex(Self::first_index(space, &hqd, frame.wptr_addr.get())),
+                rest: Rest {
+                    read_index: Self::first_index(space, &hqd, frame.wptr_addr.get()),
+                    saved: mqd.context().is_some(),
+                },
             },
-        };
-        Ok((queue, mqd.wave_restore()))
+        })
     }
 
     /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
@@ -172,14 +141,15 @@ impl Queue {
     /// Whether a slot would be of use to it.
     pub(super) fn wants_slot(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> bool {
         let Life::Unmapped { wait, rest } = &self.life else { return false };
-        match (wait, rest) {
-            (Wait::Resume, _) => false,
-            (Wait::Slot, _) | (Wait::Doorbell, Rest::Waves(_)) => true,
-            (Wait::Doorbell, Rest::ReadIndex(read_index)) => {
+        match wait {
+            Wait::Resume => false,
+            Wait::Slot => true,
+            Wait::Doorbell if rest.saved => true,
+            Wait::Doorbell => {
                 let written =
                     kernel.filter(|_| self.wptr != 0).and_then(|space| space.load_u64(self.wptr).ok());
                 match written {
-                    Some(written) => written > *read_index,
+                    Some(written) => written > rest.read_index,
                     None => ports.doorbells.is_rung(self.doorbell),
                 }
             }
@@ -198,7 +168,7 @@ impl Queue {
         let found = space
             .ok_or(GuestError::ProcessWithoutTables)
             .and_then(|space| Ok((space, read_mqd(ports, kernel, self.mqd)?)));
-        let (rest, space, mqd) = match (self.end(), found) {
+        let (rest, space, mut mqd) = match (self.end(), found) {
             (Life::Unmapped { rest, .. }, Ok((space, mqd))) => (rest, space, mqd),
             (life @ Life::Unmapped { .. }, Err(refusal)) => {
                 life.stop();
@@ -209,13 +179,11 @@ impl Queue {
                 return Err(GuestError::QueueNotWaiting);
             }
         };
-        let hqd = ports.hqds.hqd(id, |hqd| {
-            hqd.load(&mqd);
-            hqd.set_vmid(vmid);
-            hqd.set_doorbell(self.doorbell);
-            hqd.activate();
-            *hqd
-        });
+        let (area, saved) = (mqd.context_area(), mqd.context());
+        // What is restored is in the area no longer.
+        mqd.set_context(None);
+        let mut hqd = Hqd::new();
+        hqd.load(&mqd);
         let identity = QueueIdentity {
             me: id.me,
             pipe: id.pipe,
@@ -224,28 +192,43 @@ impl Queue {
             pasid: pasid.into(),
             doorbell: self.doorbell,
         };
-        let engine = match rest {
-            Rest::Waves(mut engine) => {
-                engine.set_identity(identity);
-                engine.resume();
-                engine
+        self.gws.set_counters(&mqd.gws());
+        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps()));
+        let (space, gws) = (Arc::clone(space), Arc::clone(&self.gws));
+        let engine = match saved {
+            None => AqlQueue::new(config, space, gws, &ports.env),
+            Some(offsets) => {
+                if !mqd.write(kernel, self.mqd) {
+                    return Err(GuestError::MqdUnmapped);
+                }
+                AqlQueue::from_context(config, space, gws, &ports.env, (area.as_ref(), offsets)).map_err(
+                    |error| {
+                        log::warn!(target: "gpu::mes", "not restored doorbell={:#x} {error}", self.doorbell);
+                        GuestError::ContextNotRestored
+                    },
+                )?
             }
-            Rest::ReadIndex(read_index) => self.new_engine(ports, &hqd, space, identity, read_index),
         };
+        ports.hqds.hqd(id, |hqd| {
+            hqd.load(&mqd);
+            hqd.set_vmid(vmid);
+            hqd.set_doorbell(self.doorbell);
+            hqd.activate();
+        });
+        let engine: Box<dyn QueueEngine> = Box::new(engine);
         let slot = Slot { id, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         Ok(())
     }
 
-    /// An engine that begins at a packet, for the queue as its registers describe it.
-    fn new_engine(
+    /// What an engine begins with: the queue as its registers describe it, a packet, and whether waves take traps.
+    fn config(
         &self,
         ports: &Ports,
         hqd: &Hqd,
-        space: &Arc<AddressSpace>,
         identity: QueueIdentity,
-        read_index: u64,
-    ) -> Box<dyn QueueEngine> {
+        (read_index, takes_traps): (u64, bool),
+    ) -> AqlConfig {
         let vmid = identity.vmid;
         let ShaderMemory { bases, config } = ports.contexts.shader_memory(vmid);
         let alignment = config >> 2 & 3;
@@ -255,11 +238,12 @@ impl Queue {
                 format_args!("vmid={vmid} mode={alignment}, which runs as UNALIGNED"),
             );
         }
-        let config = AqlConfig {
+        let (tba, tma) = self.trap;
+        AqlConfig {
             identity,
             ring_base: hqd.pq_base(),
             ring_packets: hqd.pq_dwords().unwrap_or(0) * 4 / PACKET,
-            trap: self.trap,
+            trap: (tba != 0).then_some(TrapHandler { tba, tma, takes_traps }),
             rptr_report: hqd.rptr_report_addr(),
             wptr_poll: hqd.wptr_poll_addr(),
             read_index,
@@ -267,8 +251,7 @@ impl Queue {
                 shared_base: u64::from(bases >> 16) << 48,
                 private_base: u64::from(bases & 0xffff) << 48,
             },
-        };
-        Box::new(AqlQueue::new(config, Arc::clone(space), Arc::clone(&self.gws), &ports.env))
+        }
     }
 
     /// Lets the packet processor of a mapped queue work for a while.
@@ -300,21 +283,28 @@ impl Queue {
         served
     }
 
-    /// Takes the queue off its slot and saves it to its MQD; waves in progress are kept, and wait.
+    /// Takes the queue off its slot and saves it to its MQD, and waves in progress to its context save area.
     pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
+        let mut saved = None;
         let (slot, read_index) = match self.end() {
             Life::Mapped { slot, mut engine, activity } => {
                 engine.suspend();
-                engine.take_off();
                 let read_index = engine.read_index();
-                let rest = if engine.is_busy() {
-                    Rest::Waves(engine)
-                } else {
-                    engine.stop();
-                    Rest::ReadIndex(read_index)
+                let area = kernel.and_then(|kernel| read_mqd(ports, kernel, self.mqd).ok()?.context_area());
+                self.life = match engine.save(area.as_ref()) {
+                    Ok(offsets) => {
+                        saved = offsets;
+                        let wait = if activity == Activity::Idle { Wait::Doorbell } else { Wait::Slot };
+                        Life::Unmapped { wait, rest: Rest { read_index, saved: saved.is_some() } }
+                    }
+                    Err(error) => {
+                        ports.counters.error(
+                            GuestError::ContextNotSaved,
+                            format_args!("doorbell={:#x} {error}", self.doorbell),
+                        );
+                        Life::Failed { slot: None, read_index }
+                    }
                 };
-                let wait = if activity == Activity::Idle { Wait::Doorbell } else { Wait::Slot };
-                self.life = Life::Unmapped { wait, rest };
                 (slot, read_index)
             }
             Life::Failed { slot: Some(slot), read_index } => {
@@ -331,7 +321,7 @@ impl Queue {
             hqd.deactivate();
             *hqd
         });
-        self.save(ports, kernel, &hqd);
+        self.save(ports, kernel, &hqd, saved);
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 
@@ -357,10 +347,15 @@ impl Queue {
         std::mem::replace(&mut self.life, Life::Failed { slot: None, read_index: 0 })
     }
 
-    fn save(&self, ports: &Ports, kernel: Option<&AddressSpace>, hqd: &Hqd) {
+    /// Writes the registers to the MQD, and what of the context save area is in use.
+    fn save(&self, ports: &Ports, kernel: Option<&AddressSpace>, hqd: &Hqd, offsets: Option<ContextOffsets>) {
         let saved = kernel.is_some_and(|space| {
             Mqd::read_unchecked(&ports.chip.mqd, space, self.mqd).is_ok_and(|mut mqd| {
                 hqd.save(&mut mqd);
+                mqd.set_context(offsets);
+                if let Some(counters) = self.gws.counters() {
+                    mqd.set_gws(&counters);
+                }
                 mqd.write(space, self.mqd)
             })
         });
@@ -369,54 +364,6 @@ impl Queue {
                 GuestError::MqdNotSaved,
                 format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),
             );
-        }
-    }
-
-    /// Takes over waves that were kept, and takes their number out of the MQD; for a queue that is being added.
-    pub(super) fn restore(&mut self, ports: &Ports, kernel: &AddressSpace, saved: Saved) {
-        let Life::Unmapped { rest, .. } = &mut self.life else { return saved.stop() };
-        *rest = Rest::Waves(saved.engine);
-        self.gws = saved.gws;
-        self.gws.grant(self.exclusive);
-        self.leave_token(ports, kernel, 0);
-    }
-
-    /// Ends a queue that is on no slot. Gives up the waves in progress to be kept under a number, if it has a context save
-    /// area for them; otherwise they are dropped.
-    pub(super) fn remove(
-        self,
-        ports: &Ports,
-        kernel: Option<&AddressSpace>,
-        number: u64,
-        owner: Option<(u64, u16, u64)>,
-    ) -> Option<Saved> {
-        let has_area = |kernel| read_mqd(ports, kernel, self.mqd).is_ok_and(|mqd| mqd.has_save_area());
-        let kept = kernel.filter(|&kernel| has_area(kernel)).zip(owner);
-        if let Some((kernel, _)) = kept.filter(|_| self.has_waves()) {
-            self.leave_token(ports, kernel, number);
-        }
-        match (self.life, kept) {
-            (Life::Unmapped { rest: Rest::Waves(engine), .. }, Some((_, (process, pasid, base)))) => {
-                Some(Saved { token: number, process, pasid, base, gws: self.gws, engine })
-            }
-            (life, _) => {
-                life.stop();
-                None
-            }
-        }
-    }
-
-    fn has_waves(&self) -> bool {
-        matches!(self.life, Life::Unmapped { rest: Rest::Waves(_), .. })
-    }
-
-    fn leave_token(&self, ports: &Ports, kernel: &AddressSpace, number: u64) {
-        let written = read_mqd(ports, kernel, self.mqd).is_ok_and(|mut mqd| {
-            mqd.set_wave_restore(number);
-            mqd.write(kernel, self.mqd)
-        });
-        if !written {
-            ports.counters.error(GuestError::MqdNotSaved, format_args!("doorbell={:#x}", self.doorbell));
         }
     }
 

@@ -8,8 +8,7 @@
 
 mod save;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
@@ -18,7 +17,7 @@ use belfry_abi::mes::AddQueue;
 use super::frame;
 use super::process::Process;
 use super::quanta::Quanta;
-use super::queue::{Queue, Saved};
+use super::queue::Queue;
 use crate::doorbell::Owner;
 use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
@@ -31,8 +30,6 @@ pub(crate) use save::SavedMes;
 
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
-/// Removed queues whose waves are kept at most; the oldest are dropped, as if their memory had been lost.
-const MAX_SAVED: usize = 16;
 /// How soon to look again at a queue that waits for a value in memory, at first and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
@@ -49,9 +46,6 @@ pub(crate) struct Mes {
     hardware: Option<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<DoorbellIndex, Queue>,
-    /// Waves of queues that were removed while they ran, oldest first.
-    saved: VecDeque<Saved>,
-    tokens: u64,
     turns: u64,
     pub(super) quanta: Quanta,
     poll: Duration,
@@ -120,23 +114,12 @@ impl Mes {
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
             return Err(GuestError::AddQueueOtherProcess);
         }
-        let (mut queue, token) = Queue::new(ports, kernel, frame)?;
+        let mut queue = Queue::new(ports, kernel, frame)?;
         // Behind those that wait already.
         self.turns += 1;
         queue.turn = self.turns;
         let process = self.processes.entry(key).or_insert_with(|| Process::new(frame));
         process.queues += 1;
-        let mine = |saved: &Saved| {
-            saved.token == token
-                && (saved.process, saved.pasid, saved.base) == (key, process.pasid, process.base)
-        };
-        if token != 0
-            && let Some(at) = self.saved.iter().position(mine)
-            && let Some(saved) = self.saved.remove(at)
-        {
-            process.space.get_or_insert_with(|| Arc::clone(saved.space()));
-            queue.restore(ports, kernel, saved);
-        }
         ports.doorbells.own(doorbell, Owner::Process);
         self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
@@ -151,14 +134,8 @@ impl Mes {
         let kernel = ports.contexts.space(0);
         queue.unmap(ports, kernel.as_deref());
         let key = queue.process;
-        let owner = self.processes.get(&key).map(|process| (key, process.pasid, process.base));
-        self.tokens += 1;
-        self.saved.extend(queue.remove(ports, kernel.as_deref(), self.tokens, owner));
-        if self.saved.len() > MAX_SAVED
-            && let Some(oldest) = self.saved.pop_front()
-        {
-            oldest.stop();
-        }
+        // What it has left to do is in its MQD and its context save area.
+        queue.stop();
         ports.doorbells.own(doorbell, Owner::Nobody);
         self.leave(ports, key);
         if let Some(kernel) = kernel {
@@ -316,7 +293,7 @@ impl Mes {
         let tables = Tables { cntl: process.cntl, base: process.base, start, end };
         ports.contexts.map_process(vmid, process.pasid, tables);
         match &process.space {
-            // Waves hold on to the space they began in: it comes back, without what was cached while nobody could flush it.
+            // The space comes back with the code the shader engine knows, but without what was cached while nobody could flush it.
             Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
             _ => process.space = ports.contexts.space(vmid),
         }
@@ -337,7 +314,6 @@ impl Mes {
             .min_by_key(|&(&key, _)| last(key))
             .map(|(&key, _)| key)?;
         for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
-            // Waves in progress keep the process's address space, which comes back with its next VMID.
             queue.unmap(ports, Some(kernel));
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
@@ -398,11 +374,7 @@ impl Mes {
                 ports.contexts.unmap_process(vmid);
             }
         }
-        for saved in self.saved.drain(..) {
-            saved.stop();
-        }
-        // Numbers are not used twice: MQDs of before the reset may still hold them.
-        *self = Self { tokens: self.tokens, ..Self::default() };
+        *self = Self::default();
     }
 
     /// Keeps waves where they are, or lets them go on.

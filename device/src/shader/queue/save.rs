@@ -11,14 +11,15 @@ use crate::lock::{Condvar, Mutex};
 use crate::save::{Broken, check, count};
 use crate::shader::gws::Gws;
 use crate::shader::launch::Launch;
-use crate::shader::placement::SavedPlace;
+use crate::shader::placement::{Place, SavedPlace};
 use crate::vm::AddressSpace;
 
 /// Where a workgroup is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 enum SavedStanding {
     On(SavedPlace),
-    Beyond,
+    /// With the place that it has on the GPU since the queue has other workgroups there.
+    Beyond(Option<SavedPlace>),
     Off,
 }
 
@@ -26,7 +27,8 @@ enum SavedStanding {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(in crate::shader) struct SavedSeat {
     standing: SavedStanding,
-    scratch: Vec<u32>,
+    /// Of each wave; none where one had ended before its queue was preempted.
+    scratch: Vec<Option<u32>>,
 }
 
 impl ShaderQueue {
@@ -60,7 +62,11 @@ impl Seat {
     pub(in crate::shader) fn save(&self) -> SavedSeat {
         let standing = match &self.standing {
             Standing::On(place) => SavedStanding::On(place.save()),
-            Standing::Beyond => SavedStanding::Beyond,
+            Standing::Beyond => {
+                let rooms = self.residency.rooms();
+                let place = rooms.beyond.get(&self.queue.address()).and_then(|(_, place)| place.as_ref());
+                SavedStanding::Beyond(place.map(Place::save))
+            }
             Standing::Off => SavedStanding::Off,
         };
         SavedSeat { standing, scratch: self.scratch.iter().flat_map(|(_, slots)| slots).copied().collect() }
@@ -89,13 +95,18 @@ impl Residency {
         let wanted = if launch.scratch.is_some() { need.waves as usize } else { 0 };
         count("slots of scratch memory of a workgroup", saved.scratch.len(), saved.scratch.len() == wanted)?;
         if let Some(pool) = &launch.scratch {
-            let outside = saved.scratch.iter().find(|&&slot| slot >= pool.slots());
+            let outside = saved.scratch.iter().flatten().find(|&&slot| slot >= pool.slots());
             outside.map_or(Ok(()), |&slot| check("slot of scratch memory", slot, false))?;
         }
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = match &saved.standing {
             SavedStanding::On(place) => Standing::On(rooms.floor.take_again(place)?),
-            SavedStanding::Beyond => Standing::Beyond,
+            SavedStanding::Beyond(place) => {
+                let place = place.as_ref().map(|place| rooms.floor.take_again(place)).transpose()?;
+                let before = rooms.beyond.insert(queue.address(), (need, place));
+                check("workgroups of a queue beyond what the GPU holds", 2u32, before.is_none())?;
+                Standing::Beyond
+            }
             SavedStanding::Off => Standing::Off,
         };
         if !matches!(standing, Standing::Off) {

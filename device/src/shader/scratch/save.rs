@@ -53,9 +53,9 @@ mod tests {
     #[test]
     fn slots_in_use_stay_in_use_and_free_ones_come_in_the_same_order() {
         let original = ScratchPool::new(0x1000, 0x100, 8);
-        let mut first = original.take(3).expect("eight are free");
+        let first = original.take(3).expect("eight are free");
         original.take(2).expect("five are left");
-        original.give(&mut first);
+        original.give(first);
         let saved = original.save();
         let restored = ScratchPool::restored(&saved, 8).expect("scratch memory");
         assert_eq!(restored.save(), saved);

@@ -38,6 +38,8 @@ pub(super) static GFX1100: Asic = Asic {
     simds_per_cu: 2,
     cp_queues: 8,
     save_area,
+    // Assembled from the file of that name by `cargo xtask kernels`.
+    trap_handler: include_bytes!("gfx11/trap_handler.bin"),
     // As a 7900 XTX reports them.
     product: Product {
         family: AMDGPU_FAMILY_GC_11_0_0,

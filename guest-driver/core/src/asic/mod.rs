@@ -9,7 +9,7 @@ use core::fmt;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::IhEntry;
-use belfry_abi::kfd::queue::CreateQueueArgs;
+use belfry_abi::kfd::queue::{ContextSaveAreaHeader, CreateQueueArgs};
 
 use crate::discovery::Config;
 use crate::errno::Result;
@@ -51,6 +51,8 @@ pub(crate) struct Asic {
     pub(crate) cp_queues: u32,
     /// Sizes of a queue's context save area with this many compute units.
     pub(crate) save_area: fn(cus: u32) -> SaveArea,
+    /// The driver's trap handler: at most a page of code.
+    pub(crate) trap_handler: &'static [u8],
     /// What it is said to be made of.
     pub(crate) product: Product,
 }
@@ -65,6 +67,10 @@ pub(crate) struct MqdManager {
     pub(crate) set_cus: fn(&mut Image, &[u32; 8]) -> Result<()>,
     /// Deals the bits of a CU mask out to the shader engines; `EINVAL` for a mask the chip cannot follow.
     pub(crate) spread_cu_mask: fn(&Config, bits: u32, mask: &[u32]) -> Result<[u32; 8]>,
+    /// Sets whether waves enter the trap handler for traps and exceptions; for context saves they always do.
+    pub(crate) set_takes_traps: fn(&mut Image, bool) -> Result<()>,
+    /// What of the context save area is in use (`get_wave_state`).
+    pub(crate) wave_state: fn(&mut Image) -> Result<ContextSaveAreaHeader>,
     /// Fills the MQD of a ring of the kernel's own.
     pub(crate) init_kernel: fn(&mut Image, &KernelRing) -> Result<()>,
 }
@@ -75,8 +81,6 @@ pub(crate) struct UserQueue<'a> {
     pub(crate) mqd: u64,
     pub(crate) args: &'a CreateQueueArgs,
     pub(crate) doorbell: DoorbellIndex,
-    /// The process has a trap handler.
-    pub(crate) trap: bool,
 }
 
 /// The ring of a queue of a process.

@@ -78,12 +78,18 @@ impl Lowering {
                 control::branch
             }
             Op::S_SETKILL if inst.imm & 1 == 0 => return Ok(()),
-            Op::S_ENDPGM | Op::S_ENDPGM_SAVED | Op::S_SETKILL => {
+            Op::S_ENDPGM_SAVED => {
+                self.emit(simple(control::endpgm_saved));
+                return Ok(());
+            }
+            Op::S_ENDPGM | Op::S_SETKILL => {
                 self.emit(simple(control::endpgm));
                 return Ok(());
             }
             Op::S_BARRIER => {
-                self.emit(simple(control::barrier));
+                let here = self.address(self.at);
+                let (dst, dst2) = (here as u32, (here >> 32) as u32);
+                self.emit(Di { dst, dst2, ..simple(control::barrier) });
                 return Ok(());
             }
             Op::S_SLEEP => {

@@ -4,10 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_isa::trap::TrapHandler;
 use serde::{Deserialize, Serialize};
 
-use super::{Activity, Asked, Life, Queue, Rest, Saved, Slot, Wait};
+use super::{Activity, Asked, Life, Queue, Rest, Slot, Wait};
 use crate::cp::{AqlQueue, SavedAql};
 use crate::firmware::Ports;
 use crate::queue::QueueEngine;
@@ -24,7 +23,7 @@ pub(in crate::firmware::mes) struct SavedQueue {
     gang: u64,
     mqd: u64,
     wptr: u64,
-    trap: Option<TrapHandler>,
+    trap: (u64, u64),
     exclusive: bool,
     gws: SavedGws,
     asked: Asked,
@@ -35,37 +34,18 @@ pub(in crate::firmware::mes) struct SavedQueue {
 /// Where a queue is, and what it has there.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum SavedLife {
-    Waiting(Wait, u64),
-    Off(Wait, SavedAql),
+    Unmapped(Wait, Rest),
     Mapped(Slot, SavedAql, Activity),
     Failed(Option<Slot>, u64),
-}
-
-/// The waves of a queue that was removed while they ran.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(in crate::firmware::mes) struct SavedKept {
-    token: u64,
-    process: u64,
-    pasid: u16,
-    base: u64,
-    gws: SavedGws,
-    engine: SavedAql,
 }
 
 impl SavedQueue {
     /// Waves in progress.
     pub(in crate::firmware::mes) fn waves(&self) -> usize {
         match &self.life {
-            SavedLife::Off(_, engine) | SavedLife::Mapped(_, engine, _) => engine.waves(),
-            SavedLife::Waiting(..) | SavedLife::Failed(..) => 0,
+            SavedLife::Mapped(_, engine, _) => engine.waves(),
+            SavedLife::Unmapped(..) | SavedLife::Failed(..) => 0,
         }
-    }
-}
-
-impl SavedKept {
-    /// Waves in progress.
-    pub(in crate::firmware::mes) fn waves(&self) -> usize {
-        self.engine.waves()
     }
 }
 
@@ -100,13 +80,7 @@ fn check_slot(slot: Slot) -> Result<Slot, Broken> {
 impl Queue {
     pub(in crate::firmware::mes) fn snapshot(&self, spaces: &mut SpaceList) -> SavedQueue {
         let life = match &self.life {
-            Life::Unmapped { wait, rest: Rest::ReadIndex(index) } => SavedLife::Waiting(*wait, *index),
-            Life::Unmapped { wait, rest: Rest::Waves(engine) } => {
-                let saved = save_engine(&**engine, spaces);
-                saved.map_or(SavedLife::Failed(None, engine.read_index()), |saved| {
-                    SavedLife::Off(*wait, saved)
-                })
-            }
+            Life::Unmapped { wait, rest } => SavedLife::Unmapped(*wait, *rest),
             Life::Mapped { slot, engine, activity } => save_engine(&**engine, spaces)
                 .map_or(SavedLife::Failed(Some(*slot), engine.read_index()), |saved| {
                     SavedLife::Mapped(*slot, saved, *activity)
@@ -134,10 +108,7 @@ impl Queue {
         check("doorbell of a queue", doorbell.dwords(), exists)?;
         let gws = Arc::new(Gws::restored(&saved.gws)?);
         let life = match &saved.life {
-            SavedLife::Waiting(wait, index) => Life::Unmapped { wait: *wait, rest: Rest::ReadIndex(*index) },
-            SavedLife::Off(wait, engine) => {
-                Life::Unmapped { wait: *wait, rest: Rest::Waves(with.engine(engine, &gws)?) }
-            }
+            SavedLife::Unmapped(wait, rest) => Life::Unmapped { wait: *wait, rest: *rest },
             SavedLife::Mapped(slot, engine, activity) => Life::Mapped {
                 slot: check_slot(*slot)?,
                 engine: with.engine(engine, &gws)?,
@@ -160,25 +131,5 @@ impl Queue {
             turn: counter("turn of a queue", saved.turn)?,
             life,
         })
-    }
-}
-
-impl Saved {
-    pub(in crate::firmware::mes) fn save(&self, spaces: &mut SpaceList) -> Option<SavedKept> {
-        Some(SavedKept {
-            token: self.token,
-            process: self.process,
-            pasid: self.pasid,
-            base: self.base,
-            gws: self.gws.save(),
-            engine: save_engine(&*self.engine, spaces)?,
-        })
-    }
-
-    pub(in crate::firmware::mes) fn restored(saved: &SavedKept, mut with: With<'_>) -> Result<Self, Broken> {
-        let gws = Arc::new(Gws::restored(&saved.gws)?);
-        let engine = with.engine(&saved.engine, &gws)?;
-        let SavedKept { token, process, pasid, base, .. } = *saved;
-        Ok(Self { token, process, pasid, base, gws, engine })
     }
 }

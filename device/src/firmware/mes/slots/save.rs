@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hardware, MAX_QUEUES, MAX_SAVED, Mes, Process, Quanta, Queue, Saved};
+use super::{Hardware, MAX_QUEUES, Mes, Process, Quanta, Queue};
 use crate::firmware::Ports;
-use crate::firmware::mes::queue::{SavedKept, SavedQueue, With};
+use crate::firmware::mes::queue::{SavedQueue, With};
 use crate::save::{Broken, check, count, counter};
 use crate::shader::Restoring;
 use crate::vm::{SpaceList, Spaces, VMIDS};
@@ -16,8 +16,6 @@ pub(crate) struct SavedMes {
     /// By the address of each one's context.
     processes: Vec<(u64, SavedProcess)>,
     queues: Vec<SavedQueue>,
-    kept: Vec<SavedKept>,
-    tokens: u64,
     turns: u64,
     quanta: Quanta,
 }
@@ -37,8 +35,7 @@ struct SavedProcess {
 impl SavedMes {
     /// Waves in progress.
     pub(crate) fn waves(&self) -> usize {
-        let kept = self.kept.iter().map(SavedKept::waves);
-        self.queues.iter().map(SavedQueue::waves).chain(kept).sum()
+        self.queues.iter().map(SavedQueue::waves).sum()
     }
 }
 
@@ -57,8 +54,6 @@ impl Mes {
             hardware: self.hardware.clone(),
             processes: self.processes.iter().map(|(&key, one)| (key, process(one))).collect(),
             queues: self.queues.values().map(|queue| queue.snapshot(spaces)).collect(),
-            kept: self.saved.iter().filter_map(|saved| saved.save(spaces)).collect(),
-            tokens: self.tokens,
             turns: self.turns,
             quanta: self.quanta.clone(),
         }
@@ -78,9 +73,7 @@ impl Mes {
             check("micro engine of a hardware queue", other.map_or(1, |id| id.me), other.is_none())?;
         }
         count("queues", saved.queues.len(), saved.queues.len() <= MAX_QUEUES)?;
-        count("removed queues with waves", saved.kept.len(), saved.kept.len() <= MAX_SAVED)?;
         self.hardware.clone_from(&saved.hardware);
-        self.tokens = counter("number of kept waves", saved.tokens)?;
         self.turns = counter("turn of the scheduler", saved.turns)?;
         self.quanta = saved.quanta.clone();
         for (key, process) in &saved.processes {
@@ -97,9 +90,6 @@ impl Mes {
         }
         let idle = self.processes.values().filter(|process| process.queues == 0).count();
         count("processes without queues", idle, idle == 0)?;
-        for kept in &saved.kept {
-            self.saved.push_back(Saved::restored(kept, With { ports, spaces, restoring })?);
-        }
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! MQDs of gfx11 (`kfd_mqd_manager_v11.c`, `gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`).
 
+use belfry_abi::kfd::queue::ContextSaveAreaHeader;
 use belfry_abi::mqd::{ComputeMqd, HEADER};
 use belfry_abi::regs::{Register, gc};
 
@@ -11,10 +12,11 @@ use crate::mqd::Image;
 /// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
 const TRAP_PRESENT: u32 = 1 << 6;
 
-pub(super) const MANAGER: MqdManager = MqdManager { init, update, set_cus, spread_cu_mask, init_kernel };
+pub(super) const MANAGER: MqdManager =
+    MqdManager { init, update, set_cus, spread_cu_mask, set_takes_traps, wave_state, init_kernel };
 
 fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
-    let &UserQueue { mqd: base, args, doorbell: index, trap } = queue;
+    let &UserQueue { mqd: base, args, doorbell: index } = queue;
     let mqd = image.mqd()?;
     mqd.header = HEADER;
     mqd.compute_pipelinestat_enable = 1;
@@ -29,9 +31,6 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
     // Queue debugging enabled, PCIe atomics work.
     mqd.cp_hqd_hq_status0 = 1 << 14 | 1 << 29;
     mqd.cp_hqd_aql_control = 1;
-    if trap {
-        mqd.compute_pgm_rsrc2 |= TRAP_PRESENT;
-    }
     if args.ctx_save_restore_address != 0 {
         // Context switches within a queue.
         mqd.cp_hqd_persistent_state |= 1 << 28;
@@ -123,6 +122,25 @@ fn spread_cu_mask(config: &Config, bits: u32, mask: &[u32]) -> Result<[u32; 8]> 
     Ok(engines)
 }
 
+fn set_takes_traps(image: &mut Image, takes: bool) -> Result<()> {
+    let mqd = image.mqd()?;
+    mqd.compute_pgm_rsrc2 = mqd.compute_pgm_rsrc2 & !TRAP_PRESENT | if takes { TRAP_PRESENT } else { 0 };
+    Ok(())
+}
+
+/// The control stack is written backwards and waves forwards, both from its size on.
+fn wave_state(image: &mut Image) -> Result<ContextSaveAreaHeader> {
+    let mqd = image.mqd()?;
+    let size = mqd.cp_hqd_cntl_stack_size;
+    Ok(ContextSaveAreaHeader {
+        control_stack_offset: mqd.cp_hqd_cntl_stack_offset,
+        control_stack_size: size.saturating_sub(mqd.cp_hqd_cntl_stack_offset),
+        wave_state_offset: mqd.cp_hqd_wg_state_offset,
+        wave_state_size: mqd.cp_hqd_wg_state_offset.saturating_sub(size),
+        ..ContextSaveAreaHeader::default()
+    })
+}
+
 fn init_kernel(image: &mut Image, ring: &KernelRing) -> Result<()> {
     let mqd = image.mqd()?;
     mqd.header = HEADER;
@@ -181,11 +199,8 @@ mod tests {
         let mut image = Image::zeroed().unwrap();
         let args =
             CreateQueueArgs { eop_buffer_address: 0x2000, eop_buffer_size: 4096, ..Default::default() };
-        init(
-            &mut image,
-            &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3), trap: true },
-        )
-        .unwrap();
+        init(&mut image, &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3) })
+            .unwrap();
         let mqd = image.mqd().unwrap();
         mqd.set_pq_wptr(77);
         mqd.cp_hqd_pq_rptr = 55;
@@ -194,5 +209,20 @@ mod tests {
         assert_eq!((mqd.pq_wptr(), mqd.cp_hqd_pq_rptr, mqd.pq_base()), (77, 55, 0x7000));
         assert_eq!(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control).queue_size(), 9);
         assert_eq!((mqd.header, mqd.mqd_base(), mqd.eop_base()), (HEADER, 0x1000, 0x2000));
+    }
+
+    #[test]
+    fn wave_state_is_what_lies_on_both_sides_of_the_stack_s_end() {
+        let mut image = Image::zeroed().unwrap();
+        let mqd = image.mqd().unwrap();
+        mqd.cp_hqd_cntl_stack_size = 0x1000;
+        (mqd.cp_hqd_cntl_stack_offset, mqd.cp_hqd_wg_state_offset) = (0xf00, 0x1800);
+        let state = wave_state(&mut image).unwrap();
+        assert_eq!((state.control_stack_offset, state.control_stack_size), (0xf00, 0x100));
+        assert_eq!((state.wave_state_offset, state.wave_state_size), (0x1800, 0x800));
+        set_takes_traps(&mut image, true).unwrap();
+        assert_eq!(image.mqd().unwrap().compute_pgm_rsrc2, TRAP_PRESENT);
+        set_takes_traps(&mut image, false).unwrap();
+        assert_eq!(image.mqd().unwrap().compute_pgm_rsrc2, 0);
     }
 }

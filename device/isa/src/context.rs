@@ -1,0 +1,100 @@
+//! Context save and restore: how a wave gets into the part of its trap handler that saves or restores it.
+//!
+//! On a context save the hardware sets `TRAPSTS.SAVECTX` and takes the wave into its trap handler between two instructions.
+//! The handler asks where to save to with `MSG_RTN_SAVE_WAVE`, and ends with `s_endpgm_saved`. To be restored, a wave is
+//! launched four bytes behind the handler's first instruction, with the same answer in EXEC, and goes on where its
+//! `s_rfe_b64` leads.
+//!
+//! Source: linux `amdkfd/cwsr_trap_handler_gfx10.asm`, the protocol between the handler and the hardware.
+
+use crate::exec::Lds;
+use crate::registers::slot;
+use crate::trap::{status, trapsts};
+use crate::wave::Wave;
+
+/// Bytes between the handler's first instruction and the one that restored waves begin at.
+const RESTORE_ENTRY: u64 = 4;
+/// Bit of EXEC that says that the wave saves and restores the LDS of its workgroup.
+const FIRST_WAVE: u64 = 1 << 58;
+/// Bits of EXEC that are the address.
+const ADDRESS: u64 = 0xffff_ffff_ffff;
+
+/// Bytes of a wave's scalar registers in its context: 128 words.
+pub const SGPR_BYTES: u32 = 128 * 4;
+/// Bytes of its hardware registers and trap temporaries: 16 words each.
+pub const HWREG_BYTES: u32 = 32 * 4;
+
+/// Where the context of a wave is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextSlot {
+    /// GPU virtual address, of which bits 47:0 count.
+    pub address: u64,
+    /// The LDS of the workgroup is part of it.
+    pub first_wave: bool,
+}
+
+impl ContextSlot {
+    /// As the handler finds it in EXEC.
+    fn exec(self) -> u64 {
+        self.address & ADDRESS | if self.first_wave { FIRST_WAVE } else { 0 }
+    }
+}
+
+impl Wave {
+    /// Bytes of its context: vector registers, those the halves of a wave64 share, scalar registers, hardware registers,
+    /// and the LDS of the workgroup if it is the first wave.
+    pub fn context_bytes(&self, lds: Option<&Lds>) -> u32 {
+        let shared = u32::from(self.registers - self.vgpr_count) / 8 * 8;
+        let lds = lds.map_or(0, |lds| lds.size().next_multiple_of(256));
+        self.vgpr_blocks() * 4 * self.lanes() * 4 + shared * 32 * 4 + SGPR_BYTES + HWREG_BYTES + lds
+    }
+
+    /// Vector registers in blocks of four.
+    pub(crate) fn vgpr_blocks(&self) -> u32 {
+        u32::from(self.vgpr_count).div_ceil(4).max(1)
+    }
+
+    /// Whether it can be taken into its trap handler now: it is not in there already, and no instruction is partly done.
+    pub fn is_at_boundary(&self) -> bool {
+        !self.is_privileged() && !self.is_partly_done()
+    }
+
+    /// Makes runs end with [`Stop::TrapReturn`](crate::exec::Stop::TrapReturn) when the wave comes out of its trap handler.
+    pub fn stop_at_trap_return(&mut self, stops: bool) {
+        self.stops_at_return = stops;
+    }
+
+    /// Asks the wave, which is at a boundary, to save itself: it goes on in its trap handler and ends with
+    /// [`Stop::Saved`](crate::exec::Stop::Saved). `false`, and nothing changed, when there is no handler.
+    ///
+    /// Whether traps are enabled makes no difference.
+    pub fn begin_context_save(&mut self, slot: ContextSlot) -> bool {
+        if self.handler.tba == 0 || self.is_privileged() {
+            return false;
+        }
+        self.trapsts |= trapsts::SAVECTX;
+        self.context_slot = Some(slot.exec());
+        self.set_pair(slot::TTMP0, self.pc & ADDRESS);
+        self.status |= status::PRIV;
+        self.pc = self.handler.tba;
+        true
+    }
+
+    /// Makes a wave that has just been launched restore itself: it begins in its trap handler, and runs end with
+    /// [`Stop::TrapReturn`](crate::exec::Stop::TrapReturn) when it is done. `false` when there is no handler.
+    pub fn begin_context_restore(&mut self, slot: ContextSlot) -> bool {
+        if self.handler.tba == 0 {
+            return false;
+        }
+        self.set_pair(slot::EXEC, slot.exec());
+        self.status |= status::PRIV;
+        self.stops_at_return = true;
+        self.pc = self.handler.tba + RESTORE_ENTRY;
+        true
+    }
+
+    /// Goes back to the `s_barrier` that it waits at: it comes to the barrier again.
+    pub fn back_to_barrier(&mut self) {
+        self.pc = self.barrier;
+    }
+}

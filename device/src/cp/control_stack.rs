@@ -1,0 +1,277 @@
+//! The control stack: what of a preempted queue is in no wave's context.
+//!
+//! Its words, from the lowest address on, as readers of gfx11's stacks expect them (ROCdbgapi `queue.cpp`):
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | two words | SET_SH_REG of COMPUTE_RELAUNCH: what follows are values of it |
+//! | bit 31 | a state, and a second word: how the waves that follow are made |
+//! | bit 30 | an event, which debuggers skip |
+//! | neither | a wave, in the order in which they are launched again |
+//!
+//! A state: bits 5:0 vector registers (in units of 8 of a wave32, 4 of a wave64, minus 1), 17:10 LDS in units of 512 bytes,
+//! 24 wave32. Its second word is the dispatch of the waves, counted from the read index.
+//! A wave: bit 12 the first of its workgroup, which has the LDS, 29 the last, 4:0 its number in the workgroup; bit 13 says
+//! that it waits for the global wave sync: 14 at a semaphore instead of a barrier, 20:15 of which resource.
+//! An event with bit 29: the scratch slot of the wave before it, in bits 15:0.
+//! Other events: one to three bytes of the packet processor's state, in bits 23:0, and how many in bits 25:24.
+//!
+//! The first wave in the stack has its context at the end of the waves, and so on downwards. What bits 4:0 and 20:13 of a
+//! wave, the second word of a state and the events mean is this device's own choice: hardware has them, undocumented.
+
+use belfry_isa::inst::WaveSize;
+
+use crate::shader::{ContextError, GwsWait, Launch, SavedGroup, SavedWave};
+
+/// PM4 type 3, SET_SH_REG with one value, and the register's place.
+const LEADER: [u32; 2] = [0xc001_7600, 0x231];
+const STATE: u32 = 1 << 31;
+const EVENT: u32 = 1 << 30;
+const SCRATCH: u32 = 1 << 29;
+const LAST_WAVE: u32 = 1 << 29;
+const FIRST_WAVE: u32 = 1 << 12;
+const WAITS: u32 = 1 << 13;
+const SEMAPHORE: u32 = 1 << 14;
+const RESOURCE_SHIFT: u32 = 15;
+
+/// The groups of waves of a dispatch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Waves {
+    /// Which dispatch, counted from the read index.
+    pub(super) dispatch: u32,
+    /// In the order of their contexts, from the lowest address on.
+    pub(super) groups: Vec<SavedGroup>,
+}
+
+/// Puts a stack together. `state` is the packet processor's; dispatches and groups are in the order of their contexts.
+pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)]) -> Vec<u32> {
+    let mut words = LEADER.to_vec();
+    for bytes in state.chunks(3) {
+        let data = bytes.iter().rev().fold(0, |data, &byte| data << 8 | u32::from(byte));
+        words.push(EVENT | (bytes.len() as u32) << 24 | data);
+    }
+    for (Waves { dispatch, groups }, launch) in waves.iter().rev() {
+        words.extend([relaunch(launch), *dispatch]);
+        for group in groups.iter().rev() {
+            for (at, wave) in group.waves.iter().enumerate() {
+                let mut word = wave.number & 31;
+                word |= if at == 0 { FIRST_WAVE } else { 0 };
+                word |= if at + 1 == group.waves.len() { LAST_WAVE } else { 0 };
+                word |= match wave.waits {
+                    None => 0,
+                    Some(GwsWait::Barrier(resource)) => WAITS | u32::from(resource) << RESOURCE_SHIFT,
+                    Some(GwsWait::Semaphore(resource)) => {
+                        WAITS | SEMAPHORE | u32::from(resource) << RESOURCE_SHIFT
+                    }
+                };
+                words.push(word);
+                words.extend(wave.scratch_slot.map(|slot| EVENT | SCRATCH | slot & 0xffff));
+            }
+        }
+    }
+    words
+}
+
+/// `COMPUTE_RELAUNCH` of the state of a dispatch.
+fn relaunch(launch: &Launch) -> u32 {
+    let (wave32, unit) = match launch.wave_size {
+        WaveSize::Wave32 => (1 << 24, 8),
+        WaveSize::Wave64 => (0, 4),
+    };
+    let vgprs = u32::from(launch.vgpr_count).div_ceil(unit).max(1) - 1;
+    STATE | wave32 | vgprs & 0x3f | (launch.lds_size.div_ceil(512) & 0xff) << 10
+}
+
+/// Takes a stack apart, which anybody may have written: the packet processor's state, and the waves, both in the order in
+/// which [`encode`] was given them.
+pub(super) fn decode(words: &[u32]) -> Result<(Vec<u8>, Vec<Waves>), ContextError> {
+    let corrupt = |what| Err(ContextError::Corrupt(what));
+    let Some(rest) = words.strip_prefix(&LEADER) else { return corrupt("the control stack's first words") };
+    let mut words = rest.iter().copied();
+    let (mut state, mut waves) = (Vec::new(), Vec::<Waves>::new());
+    let mut open: Option<SavedGroup> = None;
+    while let Some(word) = words.next() {
+        if word & STATE != 0 {
+            let Some(dispatch) = words.next() else { return corrupt("half a state") };
+            if open.is_some() {
+                return corrupt("a workgroup without a last wave");
+            }
+            waves.push(Waves { dispatch, groups: Vec::new() });
+        } else if word & EVENT != 0 && word & SCRATCH != 0 {
+            let group = match &mut open {
+                Some(group) => Some(group),
+                None => waves.last_mut().and_then(|waves| waves.groups.last_mut()),
+            };
+            let Some(wave) = group.and_then(|group| group.waves.last_mut()) else {
+                return corrupt("scratch memory of no wave");
+            };
+            wave.scratch_slot = Some(word & 0xffff);
+        } else if word & EVENT != 0 {
+            let count = (word >> 24 & 3) as usize;
+            state.extend_from_slice(&word.to_le_bytes()[..count]);
+        } else {
+            let Some(waves) = waves.last_mut() else { return corrupt("a wave without a state") };
+            let resource = (word >> RESOURCE_SHIFT & 63) as u8;
+            let waits = (word & WAITS != 0).then_some(match word & SEMAPHORE {
+                0 => GwsWait::Barrier(resource),
+                _ => GwsWait::Semaphore(resource),
+            });
+            let wave = SavedWave { number: word & 31, scratch_slot: None, waits };
+            if (word & FIRST_WAVE != 0) == open.is_some() {
+                return corrupt("a workgroup without a first wave, or with two");
+            }
+            let mut group = open.take().unwrap_or_default();
+            if group.waves.last().is_some_and(|last| last.number >= wave.number) {
+                return corrupt("waves of a workgroup out of order");
+            }
+            group.waves.push(wave);
+            match word & LAST_WAVE {
+                0 => open = Some(group),
+                _ => waves.groups.push(group),
+            }
+        }
+    }
+    if open.is_some() {
+        return corrupt("a workgroup without a last wave");
+    }
+    waves.iter_mut().for_each(|waves| waves.groups.reverse());
+    waves.reverse();
+    Ok((state, waves))
+}
+
+/// Bytes of the packet processor's state that are read one after the other.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], ContextError> {
+        let Some((taken, rest)) = self.0.split_first_chunk::<N>() else {
+            return Err(ContextError::Corrupt("too little state"));
+        };
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, ContextError> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn word(&mut self) -> Result<u32, ContextError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn quad(&mut self) -> Result<u64, ContextError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// A number of seven bits a byte, the lowest first.
+    pub(super) fn number(&mut self) -> Result<u64, ContextError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(ContextError::Corrupt("a number without an end"))
+    }
+}
+
+/// Writes what [`Reader::number`] reads.
+pub(super) fn put_number(state: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        state.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    state.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(number: u32, scratch_slot: Option<u32>, waits: Option<GwsWait>) -> SavedWave {
+        SavedWave { number, scratch_slot, waits }
+    }
+
+    fn launch(wave_size: WaveSize) -> Launch {
+        Launch {
+            entry: 0,
+            wave_size,
+            vgpr_count: 24,
+            shared_vgprs: 0,
+            mode: 0,
+            user_sgprs: Vec::new(),
+            workgroup_id_sgprs: [false; 3],
+            workgroup_info_sgpr: false,
+            workitem_id_dims: 0,
+            grid: [64, 1, 1],
+            workgroup: [64, 1, 1],
+            lds_size: 1024,
+            scratch: None,
+            scratch_bytes_per_lane: 0,
+            trap: None,
+            doorbell: 0,
+            wgp_mode: false,
+            queue_ids: [0; 2],
+        }
+    }
+
+    #[test]
+    fn stack_is_read_as_it_was_written() {
+        let first = Waves {
+            dispatch: 0,
+            groups: vec![
+                SavedGroup { waves: vec![wave(0, Some(7), None), wave(3, Some(0xfffe), None)] },
+                SavedGroup { waves: vec![wave(1, Some(0), Some(GwsWait::Barrier(63)))] },
+            ],
+        };
+        let second = Waves {
+            dispatch: 5,
+            groups: vec![SavedGroup { waves: vec![wave(31, None, Some(GwsWait::Semaphore(5)))] }],
+        };
+        let state: Vec<u8> = (0..=10).collect();
+        let (small, large) = (launch(WaveSize::Wave32), launch(WaveSize::Wave64));
+        let words = encode(&state, &[(first.clone(), &small), (second.clone(), &large)]);
+        // Debuggers find the last state first, and the first wave of each workgroup before the others.
+        assert_eq!(
+            words[6..9],
+            [STATE | 5 | 2 << 10, 5, 31 | FIRST_WAVE | LAST_WAVE | WAITS | SEMAPHORE | 5 << 15]
+        );
+        assert_eq!(words[9..11], [STATE | 1 << 24 | 2 | 2 << 10, 0]);
+        assert_eq!(decode(&words), Ok((state, vec![first, second])));
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_were_written() {
+        for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            let mut reader = Reader(&bytes);
+            assert_eq!((reader.number(), reader.0), (Ok(number), &[][..]));
+        }
+        assert!(Reader(&[0x80; 20]).number().is_err() && Reader(&[0x80]).number().is_err());
+    }
+
+    #[test]
+    fn stacks_that_cannot_be_are_refused() {
+        let stack = |words: &[u32]| decode(&[&LEADER[..], words].concat());
+        assert!(decode(&[]).is_err() && decode(&[LEADER[1], LEADER[0]]).is_err());
+        assert_eq!(stack(&[]), Ok((Vec::new(), Vec::new())));
+        let whole = FIRST_WAVE | LAST_WAVE;
+        assert!(stack(&[STATE, 0, whole]).is_ok());
+        for words in [
+            &[STATE][..],
+            &[whole],
+            &[STATE, 0, LAST_WAVE],
+            &[STATE, 0, FIRST_WAVE],
+            &[STATE, 0, FIRST_WAVE, STATE, 1],
+            &[STATE, 0, FIRST_WAVE, FIRST_WAVE | LAST_WAVE | 1],
+            &[STATE, 0, FIRST_WAVE | 2, LAST_WAVE | 2],
+            &[EVENT | SCRATCH],
+            &[STATE, 0, EVENT | SCRATCH],
+        ] {
+            assert!(stack(words).is_err(), "{words:x?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! How the waves of a workgroup are saved and restored.
+
+use belfry_isa::context::ContextSlot;
+use belfry_isa::exec::{self, Env, Stop};
+
+use super::{MSG_INTERRUPT, State, Turn, WAVE_QUANTUM, Workgroup};
+use crate::shader::context::{ContextError, SavedGroup, SavedWave, SwitchTurn, WaveStates};
+use crate::shader::dispatch::Notice;
+use crate::shader::failure::{Reason, WaveFailure};
+use crate::shader::launch::WaveSeat;
+use crate::shader::queue::Seat;
+
+/// Turns a wave may take until it can be saved, to save itself, or to restore itself. A wave with all registers and all LDS
+/// takes some thousand instructions.
+const PATIENCE: u32 = 64;
+/// Instructions of a turn.
+const CHUNK: u64 = WAVE_QUANTUM;
+
+impl Workgroup {
+    /// Saves the waves; `None` when all of them have ended meanwhile.
+    pub(in crate::shader) fn save_context(
+        &mut self,
+        switch: &mut SwitchTurn<'_, '_>,
+        states: &mut WaveStates,
+    ) -> Result<Option<SavedGroup>, ContextError> {
+        let turn = &mut switch.turn;
+        for index in 0..self.count {
+            self.finish_trap(index, turn)?;
+        }
+        let live: Vec<usize> = (0..self.count).filter(|&index| self.states[index] != State::Ended).collect();
+        if live.is_empty() {
+            // It was about to end: its dispatch has to hear of it.
+            return Ok(None);
+        }
+        let mut waves = Vec::new();
+        // The first wave last, as the hardware does: whoever reads the control stack from its top finds it first.
+        for (order, &index) in live.iter().enumerate().rev() {
+            waves.push(self.save_wave(index, order == 0, turn, states)?);
+        }
+        waves.reverse();
+        Ok(Some(SavedGroup { waves }))
+    }
+
+    /// Lets a wave come out of its trap handler, and to the end of the instruction it is at.
+    fn finish_trap(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<(), ContextError> {
+        for _ in 0..PATIENCE {
+            if self.states[index] == State::Ended || self.waves[index].is_at_boundary() {
+                self.waves[index].stop_at_trap_return(false);
+                return Ok(());
+            }
+            if self.states[index] != State::Ready {
+                break;
+            }
+            self.waves[index].stop_at_trap_return(true);
+            self.step(index, turn).map_err(|failure| ContextError::Wave(*failure))?;
+        }
+        Err(ContextError::Stuck { pc: self.waves[index].pc() })
+    }
+
+    fn save_wave(
+        &mut self,
+        index: usize,
+        first_wave: bool,
+        turn: &mut Turn<'_>,
+        states: &mut WaveStates,
+    ) -> Result<SavedWave, ContextError> {
+        let mut waits = None;
+        match self.states[index] {
+            // It comes to the barrier again, as do the others.
+            State::AtBarrier => self.waves[index].back_to_barrier(),
+            State::AtGws(ticket) => waits = turn.gws.still_waits(ticket),
+            State::Ready | State::Halted | State::Ended => {}
+        }
+        let wave = &mut self.waves[index];
+        let bytes = wave.context_bytes(first_wave.then_some(&self.lds));
+        let slot = ContextSlot { address: states.push(bytes)?, first_wave };
+        if !wave.begin_context_save(slot) {
+            return Err(ContextError::NoHandler);
+        }
+        self.run_handler(index, turn)?;
+        let scratch_slot = self.seat.as_ref().and_then(|seat| seat.scratch_slot(index as u32));
+        Ok(SavedWave { number: index as u32, scratch_slot, waits })
+    }
+
+    /// A workgroup whose waves were saved; `seat` is off the GPU.
+    pub(in crate::shader) fn from_context(
+        seat: Seat,
+        group: &SavedGroup,
+        switch: &mut SwitchTurn<'_, '_>,
+        states: &mut WaveStates,
+    ) -> Result<Self, ContextError> {
+        let launch = switch.dispatch.launch();
+        let turn = &mut switch.turn;
+        let mut workgroup = Self::new(switch.chip);
+        let count = launch.waves_per_workgroup();
+        for number in 0..count {
+            let scratch_slot =
+                group.waves.iter().find(|wave| wave.number == number).and_then(|wave| wave.scratch_slot);
+            let part = WaveSeat { chip: workgroup.chip, scratch_slot, hw_ids: [0; 2] };
+            launch.start_wave(&mut workgroup.waves, [0; 3], (number, count), &(0, [0; 64]), part);
+        }
+        workgroup.count = count as usize;
+        workgroup.states.resize(workgroup.count, State::Ended);
+        workgroup.lds.reset(launch.lds_size);
+        workgroup.seat = Some(seat);
+        for (order, saved) in group.waves.iter().enumerate() {
+            let index = saved.number as usize;
+            let Some(wave) = workgroup.waves.get_mut(index) else {
+                return Err(ContextError::Corrupt("a wave beyond its workgroup"));
+            };
+            let first_wave = order == 0;
+            let bytes = wave.context_bytes(first_wave.then_some(&workgroup.lds));
+            let slot = ContextSlot { address: states.pop(bytes)?, first_wave };
+            if !wave.begin_context_restore(slot) {
+                return Err(ContextError::NoHandler);
+            }
+            let halted = workgroup.run_handler(index, turn)?;
+            workgroup.waves[index].stop_at_trap_return(false);
+            workgroup.states[index] = match saved.waits {
+                Some(waits) => State::AtGws(turn.gws.wait_again(waits)),
+                None if halted => State::Halted,
+                None => State::Ready,
+            };
+        }
+        if let Some(first) = group.waves.first() {
+            workgroup.id = (workgroup.chip.shader.workgroup_of)(&workgroup.waves[first.number as usize]);
+        }
+        Ok(workgroup)
+    }
+
+    /// Runs a wave to the end of the handler that saves or restores it; whether it is halted then.
+    fn run_handler(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<bool, ContextError> {
+        let wave = &mut self.waves[index];
+        for _ in 0..PATIENCE {
+            let before = wave.instructions;
+            let mut env = Env {
+                mmu: turn.mmu,
+                tlb: &mut *turn.tlb,
+                code: &mut *turn.code,
+                lds: &mut self.lds,
+                apertures: turn.apertures,
+                clock: turn.clock,
+                code_epoch: turn.code_epoch,
+            };
+            let stop = exec::run(wave, &mut env, CHUNK);
+            turn.stats.wave_instructions += wave.instructions - before;
+            match stop {
+                Stop::Saved | Stop::TrapReturn => return Ok(false),
+                Stop::Halt if !wave.is_privileged() => return Ok(true),
+                // All waves of the workgroup are in the handler, and none of them is in it twice.
+                Stop::Budget | Stop::Sleep | Stop::Barrier => {}
+                Stop::Message { id: MSG_INTERRUPT, m0 } => {
+                    turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged: true });
+                }
+                Stop::Fault(fault) => {
+                    let reason = Reason::Fault(fault);
+                    let failure = WaveFailure { workgroup: self.id, wave: index as u32, reason };
+                    return Err(ContextError::Wave(failure));
+                }
+                _ => return Err(ContextError::Stuck { pc: wave.pc() }),
+            }
+        }
+        Err(ContextError::Stuck { pc: wave.pc() })
+    }
+}

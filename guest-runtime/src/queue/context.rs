@@ -1,0 +1,80 @@
+//! Taking a queue off the GPU while it runs, and what the GPU saves then.
+
+use std::sync::PoisonError;
+
+use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_MAX_QUEUE_PERCENTAGE, UpdateQueueArgs};
+use zerocopy::FromZeros;
+
+use super::{Queue, QueueError, QueueInner};
+
+/// The state of a queue that was taken off the GPU, as the GPU wrote it to memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedContext {
+    /// What was running.
+    pub control_stack: Vec<u8>,
+    /// Registers and LDS of the waves.
+    pub waves: Vec<u8>,
+}
+
+impl Queue {
+    /// Takes the queue off the GPU: what runs is saved to its context save area, until [`go_on`](Self::go_on).
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`], and [`QueueError::Destroyed`].
+    pub fn preempt(&self) -> Result<(), QueueError> {
+        self.inner.set_share(0)
+    }
+
+    /// Lets a queue run on after [`preempt`](Self::preempt).
+    ///
+    /// # Errors
+    ///
+    /// As [`preempt`](Self::preempt).
+    pub fn go_on(&self) -> Result<(), QueueError> {
+        self.inner.set_share(KFD_MAX_QUEUE_PERCENTAGE)
+    }
+
+    /// What was saved when the queue was taken off the GPU.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`]: `EINVAL` while the queue may run; [`QueueError::Option`] when the area is not
+    /// [readable](QueueOptions::readable_context).
+    pub fn context(&self) -> Result<SavedContext, QueueError> {
+        let inner = &self.inner;
+        let header = inner.gpu.process.kfd.queue_wave_state(inner.id)?;
+        if !inner.readable_context {
+            let allowed = "`readable_context` of its options";
+            return Err(QueueError::Option { what: "context of a queue", value: inner.id.into(), allowed });
+        }
+        let read = |end: u32, size: u32| {
+            let end = (end as usize).min(inner.save_area.len());
+            let mut bytes = vec![0u8; (size as usize).min(end)];
+            inner.save_area.read_bytes(end - bytes.len(), &mut bytes);
+            bytes
+        };
+        let ContextSaveAreaHeader { control_stack_offset, control_stack_size, .. } = header;
+        Ok(SavedContext {
+            control_stack: read(control_stack_offset.saturating_add(control_stack_size), control_stack_size),
+            waves: read(header.wave_state_offset, header.wave_state_size),
+        })
+    }
+}
+
+impl QueueInner {
+    /// Changes the queue's share of the GPU.
+    fn set_share(&self, percentage: u32) -> Result<(), QueueError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if !*open {
+            return Err(QueueError::Destroyed);
+        }
+        let mut args = UpdateQueueArgs::new_zeroed();
+        args.ring_base_address = self.ring.address();
+        args.queue_id = self.id;
+        args.ring_size = self.ring.bytes() as u32;
+        args.queue_percentage = percentage;
+        args.queue_priority = self.priority;
+        Ok(self.gpu.process.kfd.update_queue(&mut args)?)
+    }
+}
