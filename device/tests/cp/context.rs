@@ -132,7 +132,10 @@ fn several_dispatches_and_their_scratch_memory_are_preempted() {
     let times = preempt_until_done(&bench, &mut queue, &area, signal, 77);
     assert!(times > 0, "no wave has ever been in memory");
     for out in &outs {
-        assert_eq!(bench.u32s(*out, 8192), bench.u32s(outs[0], 8192));
+        let (mine, first) = (bench.u32s(*out, 8192), bench.u32s(outs[0], 8192));
+        let differ: Vec<_> = (0..8192).filter(|&at| mine[at] != first[at]).collect();
+        let values = differ.first().map(|&at| (at, differ.len(), mine[at], first[at]));
+        assert_eq!(values, None, "first work-item, how many, and the values of the two dispatches");
     }
     assert_ne!(bench.u32s(outs[0], 1), [0]);
 }

@@ -24,6 +24,7 @@ use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use crate::context::{AREA_SIZE, STACK_SIZE, TRAP_HANDLER};
 use rings::KernelRing;
 
 pub const VRAM: u64 = 64 << 20;
@@ -322,12 +323,6 @@ impl Driver {
     }
 }
 
-/// The driver's trap handler.
-static TRAP_HANDLER: &[u8] = include_bytes!("../../../guest-driver/core/src/asic/gfx11/trap_handler.bin");
-/// Bytes of a context save area, for a few waves, and of its control stack.
-pub const AREA_SIZE: u32 = 0x2_0000;
-pub const STACK_SIZE: u32 = 0x1000;
-
 /// A process: page tables in VRAM, guest pages mapped where asked.
 pub struct Process {
     pub pasid: u16,
@@ -445,8 +440,7 @@ impl UserQueue {
         mqd.cp_hqd_ctx_save_base_addr_hi = (area_va >> 32) as u32;
         mqd.cp_hqd_ctx_save_size = area_size;
         mqd.cp_hqd_cntl_stack_size = STACK_SIZE;
-        mqd.cp_hqd_cntl_stack_offset = STACK_SIZE;
-        mqd.cp_hqd_wg_state_offset = STACK_SIZE;
+        (mqd.cp_hqd_cntl_stack_offset, mqd.cp_hqd_wg_state_offset) = (STACK_SIZE, STACK_SIZE);
         mqd.cp_hqd_pq_doorbell_control = doorbell << 2;
         let (mqd_memory, mqd_address) = driver.gart_alloc(4096);
         driver.put_ram(mqd_memory, &mqd);

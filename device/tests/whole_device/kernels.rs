@@ -12,7 +12,8 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::FromZeros;
 
-use crate::driver::{Driver, Process, STACK_SIZE, UserQueue, eventually};
+use crate::context::STACK_SIZE;
+use crate::driver::{Driver, Process, UserQueue, eventually};
 
 static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
 

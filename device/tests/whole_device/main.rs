@@ -5,6 +5,7 @@
 
 mod accesses;
 mod bringup;
+mod context;
 mod driver;
 mod exclusive;
 mod inspect;

@@ -180,6 +180,8 @@ impl AqlQueue {
         if dispatches.iter().map(waves_of).sum::<u64>() > self.shader.capacity() {
             return corrupt("more waves than the GPU holds");
         }
+        // No workgroup begins before all have what is theirs: it would get, and write to, scratch memory of those to come.
+        self.state.shader.suspend();
         let mut states = WaveStates { base, bounds: (stack_size, size), used: waves };
         for (saved, owner) in dispatches.into_iter().rev() {
             self.shader.restore_context(&self.state.shader, saved, owner, &mut states)?;
@@ -187,6 +189,7 @@ impl AqlQueue {
         if states.used != stack_size {
             return corrupt("more state than there are waves of");
         }
+        self.shader.resume(&self.state.shader);
         Ok(())
     }
 
