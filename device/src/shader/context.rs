@@ -142,7 +142,7 @@ impl WaveStates {
 impl ShaderEngine {
     /// Saves the waves of a suspended queue and takes it off the engine: it is stopped, whatever the outcome is.
     ///
-    /// Dispatches come in the order in which they were submitted.
+    /// Dispatches come in the order of their packets, and their waves are in the area in the same order.
     ///
     /// # Errors
     ///
@@ -153,8 +153,8 @@ impl ShaderEngine {
         states: &mut WaveStates,
     ) -> Result<Vec<SavedDispatch>, ContextError> {
         let mut dispatches = Vec::from(self.shared.take_queue(queue));
-        // Turns change the order on the engine.
-        dispatches.sort_by_key(|dispatch| dispatch.number());
+        // Turns change the order on the engine, and restored dispatches are numbered from the last to the first.
+        dispatches.sort_by_key(|dispatch| dispatch.owner().packet());
         let mut saved = Vec::new();
         let mut outcome = Ok(());
         for dispatch in dispatches.iter().filter(|dispatch| !dispatch.is_settled()) {

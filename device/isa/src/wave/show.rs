@@ -48,6 +48,7 @@ const TRAPSTS: &[Field] = &[
     ("INEXACT", 5, 1),
     ("INT_DIV0", 6, 1),
     ("MEM_VIOL", 8, 1),
+    ("SAVECTX", 10, 1),
     ("ILLEGAL_INST", 11, 1),
     ("HOST_TRAP", 16, 1),
     ("UTC_ERROR", 28, 1),
