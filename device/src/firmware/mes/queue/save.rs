@@ -35,7 +35,7 @@ pub(in crate::firmware::mes) struct SavedQueue {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum SavedLife {
     Unmapped(Wait, Rest),
-    Mapped(Slot, SavedAql, Activity),
+    Mapped(Slot, Box<SavedAql>, Activity),
     Failed(Option<Slot>, u64),
 }
 
@@ -83,7 +83,7 @@ impl Queue {
             Life::Unmapped { wait, rest } => SavedLife::Unmapped(*wait, *rest),
             Life::Mapped { slot, engine, activity } => save_engine(&**engine, spaces)
                 .map_or(SavedLife::Failed(Some(*slot), engine.read_index()), |saved| {
-                    SavedLife::Mapped(*slot, saved, *activity)
+                    SavedLife::Mapped(*slot, Box::new(saved), *activity)
                 }),
             Life::Failed { slot, read_index } => SavedLife::Failed(*slot, *read_index),
         };
