@@ -94,7 +94,7 @@ impl std::fmt::Debug for AqlQueue {
 impl AqlQueue {
     /// A queue as its HQD describes it, running in `space` with this global wave sync.
     ///
-    /// It is for the time on one slot: [`QueueEngine::save`] ends it, and [`AqlQueue::restore`] makes the next one.
+    /// It is for the time on one slot: [`QueueEngine::save`] ends it, and [`AqlQueue::from_context`] makes the next one.
     #[must_use]
     pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
         let shader = ShaderQueue::new(space, config.apertures, gws);

@@ -11,7 +11,7 @@
 //! | a queue is | turns begin | waves | ends by |
 //! | --- | --- | --- | --- |
 //! | running | yes | run | [`ShaderQueue::suspend`], [`ShaderEngine::remove`], a failed wave |
-//! | suspended | no | kept | [`ShaderEngine::resume`], [`ShaderEngine::save`], [`ShaderEngine::remove`] |
+//! | suspended | no | kept | [`ShaderEngine::resume`], [`ShaderEngine::save_context`], [`ShaderEngine::remove`] |
 //! | stopped | no | dropped | nothing |
 
 mod chance;

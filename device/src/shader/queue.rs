@@ -111,7 +111,7 @@ impl ShaderQueue {
 
     /// Stops waves where they are, to go on after [`super::ShaderEngine::resume`]; returns when none runs.
     ///
-    /// They keep their places on the GPU, unless [`super::ShaderEngine::save`] takes them away.
+    /// They keep their places on the GPU, unless [`super::ShaderEngine::save_context`] takes them away.
     pub fn suspend(&self) {
         self.change(Permission::Run, Permission::Suspended);
         self.wait_until_idle();

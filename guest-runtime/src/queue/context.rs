@@ -40,7 +40,7 @@ impl Queue {
     /// # Errors
     ///
     /// [`QueueError::Driver`]: `EINVAL` while the queue may run; [`QueueError::Option`] when the area is not
-    /// [readable](QueueOptions::readable_context).
+    /// [readable](super::QueueOptions::readable_context).
     pub fn context(&self) -> Result<SavedContext, QueueError> {
         let inner = &self.inner;
         let header = inner.gpu.process.kfd.queue_wave_state(inner.id)?;
