@@ -243,6 +243,8 @@ impl Workgroup {
     }
 
     /// Gives a wave its quantum; says whether it did nothing but go to sleep.
+    // Inlined into the loop over the waves, as it is where a wave only leaves its trap handler.
+    #[inline(always)]
     fn step(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<bool, Box<WaveFailure>> {
         let wave = &mut self.waves[index];
         let before = wave.instructions;
