@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::core_object::{self, CoreInputs};
-use super::{ModuleError, create_dir, io_error, need_tool, remove_starting_with, run, short_hash, strip};
+use super::{
+    ModuleError, create_dir, io_error, leave_outer_make, need_tool, remove_starting_with, run, short_hash,
+    strip,
+};
 use crate::artifacts::{Freshness, Kernel};
 use crate::cache::Cache;
 use crate::fetch::Apt;
@@ -109,10 +112,8 @@ fn unmet(config: &str) -> Option<&'static str> {
 /// `make` for a kernel's tree, without the settings of a build that surrounds it.
 fn make(tree: &Path) -> Command {
     let mut command = Command::new("make");
-    command.arg("-C").arg(tree).arg("-s").env("LC_ALL", "C");
-    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KCFLAGS", "LLVM", "CC", "LD"] {
-        command.env_remove(name);
-    }
+    command.arg("-C").arg(tree).arg("-s");
+    leave_outer_make(&mut command);
     command
 }
 

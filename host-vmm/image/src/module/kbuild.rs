@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{
-    GateError, ModuleError, ModuleInputs, create_dir, io_error, need_tool, remove_starting_with, run,
-    short_hash,
+    GateError, ModuleError, ModuleInputs, create_dir, io_error, leave_outer_make, need_tool,
+    remove_starting_with, run, short_hash,
 };
 
 /// Raised when [`prepare`] changes, so that an old tree is not taken for a new one.
@@ -60,10 +60,8 @@ pub(super) fn link(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, M
         // The packages ship no vmlinux with type information that pahole could use.
         .arg("CONFIG_DEBUG_INFO_BTF_MODULES=")
         .arg("modules");
-    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KCFLAGS", "LLVM", "CC", "LD"] {
-        command.env_remove(name);
-    }
-    let output = run("kbuild", command.env("LC_ALL", "C"))?;
+    leave_outer_make(&mut command);
+    let output = run("kbuild", &mut command)?;
     // objtool checks the linked module, Rust half included: what it says is about unwinding and mitigations.
     let complaints: Vec<String> = output
         .lines()

@@ -155,6 +155,14 @@ fn strip(module: &Path) -> Result<(), ModuleError> {
     run("objcopy", Command::new("objcopy").arg("--strip-debug").arg(module)).map(drop)
 }
 
+/// Keeps the settings of a `make` or a build that surrounds this process away from the kernel's, which answers in English.
+fn leave_outer_make(command: &mut Command) {
+    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KCFLAGS", "LLVM", "CC", "LD"] {
+        command.env_remove(name);
+    }
+    command.env("LC_ALL", "C");
+}
+
 /// Runs a step and returns what it wrote, stderr after stdout.
 fn run(step: &'static str, command: &mut Command) -> Result<String, ModuleError> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| ModuleError::Step {
