@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use belfry_abi::aql::{
     AmdQueue, BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType,
     QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
+    TmpringSize,
 };
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
@@ -411,6 +412,18 @@ impl Queue {
     }
 
     /// Code in the queue's inactive signal.
+    /// Gives it scratch memory for so many waves.
+    pub(crate) fn give_scratch(&self, bench: &Bench, waves: u32, wave_bytes: u64) {
+        let size = wave_bytes * u64::from(waves);
+        let backing = bench.alloc(size, READ_WRITE);
+        self.set_amd(|queue| {
+            let units = (wave_bytes / 256) as u32;
+            queue.compute_tmpring_size = TmpringSize::from_bits(waves | units << 12).bits();
+            queue.scratch_backing_memory_location = backing;
+            queue.scratch_backing_memory_byte_size = size;
+        });
+    }
+
     pub(crate) fn inactive_code(&self) -> u64 {
         self.space.load_u64(self.amd().queue_inactive_signal + 8).expect("mapped")
     }

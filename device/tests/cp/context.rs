@@ -1,6 +1,6 @@
 //! Preempted queues: their waves go to the context save area through the trap handler, and come back from there.
 
-use belfry_abi::aql::{TmpringSize, inactive};
+use belfry_abi::aql::inactive;
 use belfry_device::cp::{AqlQueue, Cause, QueueError};
 use belfry_device::queue::{ContextArea, ContextOffsets, QueueEngine as _};
 use belfry_device::shader::ContextError;
@@ -116,14 +116,7 @@ fn preempt_scratch(seed: u64) -> u32 {
     let mut queue = bench.queue(16);
     let area = area(&bench);
     let index: Vec<u32> = (0..64u32).map(|k| (k * 37 + 11) & 63).collect();
-    let wave_bytes = 320u64 * 32;
-    let backing = bench.alloc(wave_bytes * 3, READ_WRITE);
-    queue.set_amd(|queue| {
-        let units = (wave_bytes / 256) as u32;
-        queue.compute_tmpring_size = TmpringSize::from_bits(3 | units << 12).bits();
-        queue.scratch_backing_memory_location = backing;
-        queue.scratch_backing_memory_byte_size = wave_bytes * 3;
-    });
+    queue.give_scratch(&bench, 3, 320 * 32);
     let (signal, _) = bench.signal(4, None);
     let outs: Vec<u64> = (0..4)
         .map(|_| {

@@ -121,14 +121,7 @@ fn scratch_is_asked_for_and_then_private_to_each_lane() {
     bench.run_until_blocked(&mut queue);
     assert_ne!(queue.inactive_code(), 0);
     // Three waves' worth: two workgroups of two waves never run at once, and slots are used again.
-    let wave_bytes = 320u64 * 32;
-    let backing = bench.alloc(wave_bytes * 3, READ_WRITE);
-    queue.set_amd(|queue| {
-        let units = (wave_bytes / 256) as u32;
-        queue.compute_tmpring_size = TmpringSize::from_bits(3 | units << 12).bits();
-        queue.scratch_backing_memory_location = backing;
-        queue.scratch_backing_memory_byte_size = wave_bytes * 3;
-    });
+    queue.give_scratch(&bench, 3, 320 * 32);
     queue.answer_inactive();
     bench.run_until(&mut [&mut queue], || bench.value(signal) == 0);
     assert_eq!(bench.u32s(out, 256), scratch_reference(&index));
