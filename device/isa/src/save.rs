@@ -17,7 +17,7 @@ const ROW: usize = 32 * 4;
 
 /// A wave between two instructions, which is not on the way to its context save area or from there.
 ///
-/// Versions of the program may differ in it: whoever stores it says of which version it is.
+/// Its fields may differ from one version of Belfry to the next, so a file that holds it needs a version number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedWave {
     size: WaveSize,

@@ -206,8 +206,8 @@ impl SavedGpu {
 impl Gpu {
     /// Saves the device: stops it between two turns, copies everything, and lets it go on.
     ///
-    /// Nobody accesses the device meanwhile, and the guest's processors are stopped: their memory belongs to the snapshot,
-    /// and the host has to keep it. The same program, restored, does the same as if it had not been saved; with a
+    /// The caller makes sure that nothing accesses the device meanwhile and that the guest's processors are stopped. The
+    /// guest's memory belongs to the snapshot, and the host has to keep it. The same program, restored, does the same as if it had not been saved; with a
     /// [deterministic](GpuConfig::deterministic) schedule, bit for bit.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ struct Running {
     start: Option<u64>,
     /// Address, bytes of a wave, and slots of its scratch memory.
     scratch: Option<(u64, u64, u32)>,
-    /// Workgroups nobody has begun.
+    /// Workgroups that have not begun.
     unclaimed: Vec<std::ops::Range<u64>>,
 }
 
@@ -53,7 +53,7 @@ impl AqlQueue {
             return Err(error);
         }
         if self.state.shader.is_stopping() {
-            // Whoever stopped it is about to tell.
+            // The thread that stopped the queue reports the failure.
             self.stop();
             return Err(QueueError { packet: self.read_index, cause: Cause::Context(ContextError::Stopped) });
         }
@@ -116,11 +116,11 @@ impl AqlQueue {
         Ok(ContextOffsets { stack, waves: states.used })
     }
 
-    /// A queue that goes on from what [`QueueEngine::save`] has written, which anybody may have changed since.
+    /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
     ///
     /// # Errors
     ///
-    /// When it cannot go on; whoever waits for the queue has been told.
+    /// When it cannot go on. The runtime and the driver have then been told that the queue has stopped.
     pub fn from_context(
         config: AqlConfig,
         space: Arc<AddressSpace>,

@@ -35,8 +35,8 @@ impl SavedAql {
 }
 
 impl AqlQueue {
-    /// The queue and its dispatches, while the engine is [held](shader::ShaderEngine::hold). The global wave sync is with
-    /// whoever made the queue.
+    /// The queue and its dispatches, while the engine is [held](shader::ShaderEngine::hold). The scheduler
+    /// that made the queue saves the global wave sync.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedAql {
         let packet = |owner: &Arc<dyn Owner>| {
             let owns =
