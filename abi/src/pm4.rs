@@ -1,4 +1,4 @@
-//! PM4 type-3 packets: what the KIQ and the vendor packets of AQL queues carry.
+//! PM4 type-3 packets: what the KIQ, PM4 compute queues and the vendor packets of AQL queues carry.
 //!
 //! A packet is a header dword and `count + 1` body dwords; the structures here are bodies. Sources: linux `nvd.h`
 //! (`PACKET3_*`), `gfx_v11_0.c` (`gfx11_kiq_*`), `kfd_pm4_opcodes.h`.
@@ -188,15 +188,21 @@ macro_rules! word {
     };
 }
 
+mod compute;
 mod memory;
 mod queues;
 
+pub use compute::{
+    COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegister, DispatchDirect, DispatchIndirect,
+    DispatchInitiator, SH_REG_START,
+};
 pub use memory::{
-    AcquireMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2, COPY_DATA_SRC_GPU_CLOCK, COPY_DATA_SRC_IMMEDIATE,
-    COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CopyData, CopyDataControl, IndirectBuffer,
-    IndirectBufferControl, ReleaseMem, ReleaseMemControl, ReleaseMemSelect, WRITE_DATA_DST_GL2,
-    WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem,
-    WaitRegMemControl, WriteData, WriteDataControl,
+    ATOMIC_MEM_LOOP, AcquireMem, AtomicMem, AtomicMemControl, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2,
+    COPY_DATA_SRC_GPU_CLOCK, COPY_DATA_SRC_IMMEDIATE, COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2,
+    CS_PARTIAL_FLUSH, CondExec, CopyData, CopyDataControl, DmaData, DmaDataCommand, DmaDataControl,
+    EventWrite, IndirectBuffer, IndirectBufferControl, ReleaseMem, ReleaseMemControl, ReleaseMemSelect,
+    WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER,
+    WaitRegMem, WaitRegMemControl, WriteData, WriteDataControl,
 };
 pub use queues::{
     InvalidateTlbsControl, MapQueues, MapQueuesControl, QueryStatus, QueryStatusControl, SetResources,

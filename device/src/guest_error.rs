@@ -57,7 +57,6 @@ guest_errors! {
     KiqRingUnmapped = "the KIQ's ring is not mapped",
     MesRingUnmapped = "the MES ring is not mapped",
     AddQueueTooEarly = "ADD_QUEUE before SET_HW_RSRC",
-    AddQueuePm4 = "ADD_QUEUE of a PM4 queue, which is not modelled",
     AddQueueGraphics = "ADD_QUEUE of a graphics queue, which is not modelled",
     AddQueueKernel = "ADD_QUEUE of a kernel queue, which is not modelled",
     AddQueueOtherProcess = "ADD_QUEUE of a process that is another one already",

@@ -216,7 +216,7 @@ impl Pair {
                 let result = self
                     .space
                     .read_bytes(va, &mut given)
-                    .map_err(|fault| (fault.va, fault.kind, fault.level));
+                    .map_err(|fault| (fault.va, fault.kind, fault.level.map(u32::from)));
                 let reference = self.walker.each(va, given.len(), Access::Read, |byte| expected.push(*byte));
                 assert_eq!(result, reference, "reading {} bytes of {va:#x}", given.len());
                 assert_eq!(given[..expected.len()], expected, "what is at {va:#x}");
@@ -224,8 +224,10 @@ impl Pair {
             Step::Write { address, length, value } => {
                 let va = address.value(self.space.root());
                 let data = vec![*value; usize::from(*length)];
-                let result =
-                    self.space.write_bytes(va, &data).map_err(|fault| (fault.va, fault.kind, fault.level));
+                let result = self
+                    .space
+                    .write_bytes(va, &data)
+                    .map_err(|fault| (fault.va, fault.kind, fault.level.map(u32::from)));
                 let reference = self.walker.each(va, data.len(), Access::Write, |byte| *byte = *value);
                 assert_eq!(result, reference, "writing {length} bytes of {va:#x}");
             }
@@ -267,7 +269,11 @@ impl Pair {
                 self.mapping(va, access);
             }
             (Err(fault), Err((kind, level))) => {
-                assert_eq!((fault.kind, fault.level), (kind, Some(level)), "{access:?} of {va:#x}");
+                assert_eq!(
+                    (fault.kind, fault.level.map(u32::from)),
+                    (kind, Some(level)),
+                    "{access:?} of {va:#x}"
+                );
                 assert_eq!((fault.va, fault.access), (va, access));
             }
             (given, expected) => panic!("{access:?} of {va:#x} is {given:x?}, and should be {expected:x?}"),

@@ -1,4 +1,4 @@
-//! PM4 packets on the kernel's queue and in indirect buffers of a process, well-formed and otherwise.
+//! PM4 packets on the kernel's queue, on a queue of a process and in its indirect buffers, well-formed and otherwise.
 //!
 //! The kernel's queue takes whole packets in order, up to what it cannot take; what packets write to memory is what a model
 //! of them writes; a buffer that cannot be executed costs its own queue and nothing else.
@@ -18,6 +18,8 @@ use belfry_fuzz::rig::Rig;
 use libfuzzer_sys::fuzz_target;
 
 const STEPS: usize = 24;
+/// Which of the driver's queues takes PM4 packets.
+const PM4: usize = 2;
 /// Bytes of data that packets write to.
 const BYTES: u64 = 4096;
 /// Dwords a buffer can have.
@@ -31,6 +33,8 @@ enum Step {
     /// Less than a packet says it has.
     Partial(u32, u8),
     Buffer(Vec<Packet>),
+    /// On the process's PM4 queue, on which they may wrap around.
+    Ring(Vec<Packet>),
     /// The value that a packet may wait for.
     Poke {
         at: u8,
@@ -53,6 +57,11 @@ enum Packet {
     Invalidate(u32),
     Uconfig { start: u8, value: u32 },
     Query { at: At, data: u64 },
+    Shader { register: u8, values: [u32; 4] },
+    Dispatch { sizes: [u8; 3], initiator: u16 },
+    Atomic { control: u32, at: At, source: u64, compare: u64 },
+    Fill { control: u32, source: At, target: At, command: u32 },
+    Condition { at: At, dwords: u16 },
     Any { opcode: u8, body: Vec<Word> },
     Raw(u32),
 }
@@ -108,6 +117,7 @@ fuzz_target!(|steps: Vec<Step>| {
     RIG.reset();
     let mut driver = Driver::new(&RIG);
     assert!(driver.add_queue(0), "a queue can be added");
+    assert!(driver.add_pm4_queue(PM4), "and one of PM4 packets");
     // What bringing it up has sent is done with.
     let before = driver.kiq.wptr as usize;
     let data = vec![0; BYTES as usize];
@@ -124,6 +134,7 @@ fuzz_target!(|steps: Vec<Step>| {
     }
     let driver = &mut model.driver;
     assert!(driver.remove_queue(0), "the queue can be removed");
+    assert!(driver.remove_queue(PM4), "and so can the one of PM4 packets");
     assert!(driver.add_queue(1), "another one can be added");
     driver.verify(1);
     if !model.dead && model.taken == model.stream.len() {
@@ -147,6 +158,7 @@ impl Model<'_> {
                 self.submit(&partial);
             }
             Step::Buffer(packets) => self.buffer(packets),
+            Step::Ring(packets) => self.ring(packets),
             Step::Poke { at, value } => {
                 let at = u64::from(*at) * 4;
                 RIG.put(DATA + at, value);
@@ -254,6 +266,35 @@ impl Model<'_> {
                 let ([lo, hi], [data_lo, data_hi]) = (at.address(of), halves(*data));
                 packet(Opcode::QUERY_STATUS, &[0, 0, lo, hi, data_lo, data_hi])
             }
+            Packet::Shader { register, values } => {
+                self.wild |= for_kernel;
+                let body = [&[0x200 + u32::from(*register % 0x50)][..], values].concat();
+                packet(Opcode::SET_SH_REG, &body)
+            }
+            Packet::Dispatch { sizes: [x, y, z], initiator } => {
+                self.wild |= for_kernel;
+                let [x, y, z] = [*x, *y, *z].map(u32::from);
+                packet(Opcode::DISPATCH_DIRECT, &[x, y, z, (*initiator).into()])
+            }
+            Packet::Atomic { control, at, source, compare } => {
+                self.vague = true;
+                let ([lo, hi], [from_lo, from_hi]) = (at.address(of), halves(*source));
+                let [to_lo, to_hi] = halves(*compare);
+                // The kernel's queue does not wait.
+                let control = if for_kernel { control & !0xf00 } else { *control };
+                packet(Opcode::ATOMIC_MEM, &[control, lo, hi, from_lo, from_hi, to_lo, to_hi, 4])
+            }
+            Packet::Fill { control, source, target, command } => {
+                self.vague = true;
+                let ([from_lo, from_hi], [lo, hi]) = (source.address(of), target.address(of));
+                // Not over what lies behind the data.
+                let command = command & !0x3ff_ffe0;
+                packet(Opcode::DMA_DATA, &[*control, from_lo, from_hi, lo, hi, command])
+            }
+            Packet::Condition { at, dwords } => {
+                let [lo, hi] = at.address(of);
+                packet(Opcode::COND_EXEC, &[lo, hi, 0, if for_kernel { 0 } else { (*dwords).into() }])
+            }
             Packet::Any { opcode, body } => {
                 self.wild |= for_kernel;
                 self.vague = true;
@@ -301,6 +342,24 @@ impl Model<'_> {
         RIG.settle(0);
         let (written, read) = self.driver.indices(0);
         assert!(read <= written, "{read} of {written} packets are done");
+    }
+
+    /// Packets on the process's PM4 queue.
+    fn ring(&mut self, packets: &[Packet]) {
+        self.vague = true;
+        let mut dwords: Vec<u32> = Vec::new();
+        for packet in packets.iter().take(16) {
+            dwords.extend(self.dwords(packet, user, false));
+        }
+        // A ring that is full is written over, which a producer does not do.
+        let (written, read) = self.driver.indices(PM4);
+        let (written, read) = (written % 1024, read & 0xffff_ffff);
+        if (written + 1024 - read) % 1024 + dwords.len() as u64 > 1000 {
+            return;
+        }
+        self.driver.dwords(PM4, &dwords);
+        RIG.settle(0);
+        assert!(self.driver.indices(PM4).1 & 0xffff_ffff < 1024, "the read pointer is in the ring");
     }
 
     fn check(&self) {

@@ -24,7 +24,8 @@ void os_pages_free(struct os_pages *p)
 	if (p->cpu && p->count > 1)
 		vunmap(p->cpu);
 	for (i = 0; i < p->mapped; i++)
-		dma_unmap_page(&p->dev->pdev->dev, p->bus[i], PAGE_SIZE, DMA_BIDIRECTIONAL);
+		dma_unmap_page_attrs(&p->dev->pdev->dev, p->bus[i], PAGE_SIZE, DMA_BIDIRECTIONAL,
+				     DMA_ATTR_SKIP_CPU_SYNC);
 	for (i = 0; i < p->count && p->pages[i]; i++) {
 		__free_page(p->pages[i]);
 		cond_resched();
@@ -61,7 +62,8 @@ int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **out)
 		p->pages[p->mapped] = page;
 		if (!page)
 			goto fail;
-		p->bus[p->mapped] = dma_map_page(&dev->pdev->dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
+		p->bus[p->mapped] = dma_map_page_attrs(&dev->pdev->dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL,
+						       DMA_ATTR_SKIP_CPU_SYNC);
 		if (dma_mapping_error(&dev->pdev->dev, p->bus[p->mapped]))
 			goto fail;
 		if (fatal_signal_pending(current)) {

@@ -103,6 +103,15 @@ static struct os_pin *pin_new(struct os_device *dev, size_t count, bool writable
 	return pin;
 }
 
+static enum dma_data_direction pin_direction(const struct os_pin *pin)
+{
+	return pin->writable ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
+}
+
+/*
+ * The same page may be pinned more than once, and the GPU reads and writes it while the CPU does: there is no moment to
+ * copy bounce buffers at. DMA_ATTR_SKIP_CPU_SYNC says so, as amdgpu_ttm_tt_pin_userptr does.
+ */
 static int pin_pages(struct os_pin *pin, struct mm_struct *mm, u64 va)
 {
 	const unsigned int flags = FOLL_LONGTERM | (pin->writable ? FOLL_WRITE : 0);
@@ -128,8 +137,8 @@ static int pin_pages(struct os_pin *pin, struct mm_struct *mm, u64 va)
 	if (!belfry_enter(pin->dev, &idx))
 		return -ENODEV;
 	for (; pin->mapped < pin->count; pin->mapped++) {
-		pin->bus[pin->mapped] =
-			dma_map_page(dma, pin->pages[pin->mapped], 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
+		pin->bus[pin->mapped] = dma_map_page_attrs(dma, pin->pages[pin->mapped], 0, PAGE_SIZE,
+							   pin_direction(pin), DMA_ATTR_SKIP_CPU_SYNC);
 		if (dma_mapping_error(dma, pin->bus[pin->mapped]))
 			break;
 	}
@@ -226,7 +235,8 @@ void os_unpin_user(struct os_pin *pin)
 	if (pin->watch)
 		watch_stop(pin->watch);
 	for (i = 0; i < pin->mapped; i++)
-		dma_unmap_page(&pin->dev->pdev->dev, pin->bus[i], PAGE_SIZE, DMA_BIDIRECTIONAL);
+		dma_unmap_page_attrs(&pin->dev->pdev->dev, pin->bus[i], PAGE_SIZE, pin_direction(pin),
+				     DMA_ATTR_SKIP_CPU_SYNC);
 	if (pin->pinned)
 		unpin_user_pages_dirty_lock(pin->pages, pin->pinned, pin->writable);
 	kvfree(pin->bus);

@@ -155,7 +155,8 @@ word! {
     ReleaseMemSelect {
         /// 0 memory controller, 1 TC L2.
         pub u8, dst_sel, set_dst_sel: 17, 16;
-        /// 0 none, 1 interrupt without write, 2 after write confirm, 3 write and interrupt without confirm.
+        /// 0 none, 1 interrupt without write, 2 interrupt after write confirm, 3 none, but the write is confirmed
+        /// (`int_sel` of RELEASE_MEM in linux `kfd_pm4_headers_ai.h`).
         pub u8, int_sel, set_int_sel: 26, 24;
         /// 0 nothing, 1 32 bits, 2 64 bits, 3 the GPU clock.
         pub u8, data_sel, set_data_sel: 31, 29;
@@ -202,7 +203,120 @@ pub struct AcquireMem {
     pub gcr_cntl: u32,
 }
 
+word! {
+    /// Only word of EVENT_WRITE without an address, `EVENT_TYPE` and `EVENT_INDEX` of linux `nvd.h`.
+    EventWrite {
+        /// Event, `VGT_EVENT_TYPE`.
+        pub u8, event_type, set_event_type: 5, 0;
+        /// Kind of event.
+        pub u8, event_index, set_event_index: 11, 8;
+    }
+}
+
+/// Event of EVENT_WRITE: later packets wait until the compute shaders of earlier ones have ended.
+pub const CS_PARTIAL_FLUSH: u8 = 7;
+
+/// Body of COND_EXEC on gfx9 and later, `PACKET3_COND_EXEC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct CondExec {
+    /// Address of the condition, low half.
+    pub addr_lo: u32,
+    /// Address, high half.
+    pub addr_hi: u32,
+    /// Cache policy.
+    pub control: u32,
+    /// Dwords in bits 13:0 that are skipped when the condition is 0.
+    pub exec_count: u32,
+}
+
+word! {
+    /// First word of ATOMIC_MEM, linux `nvd.h` and `kfd_pm4_headers_ai.h`.
+    AtomicMemControl {
+        /// Operation, `TC_OP_ATOMIC_*`.
+        pub u8, atomic, set_atomic: 6, 0;
+        /// 0 once, 1 until the comparison holds.
+        pub u8, command, set_command: 11, 8;
+    }
+}
+
+/// ATOMIC_MEM command: until the comparison holds.
+pub const ATOMIC_MEM_LOOP: u8 = 1;
+
+/// Body of ATOMIC_MEM, `PACKET3_ATOMIC_MEM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct AtomicMem {
+    /// First word.
+    pub control: AtomicMemControl,
+    /// Address, low half.
+    pub addr_lo: u32,
+    /// Address, high half.
+    pub addr_hi: u32,
+    /// Operand, low half.
+    pub src_lo: u32,
+    /// Operand, high half.
+    pub src_hi: u32,
+    /// Compared with, low half.
+    pub cmp_lo: u32,
+    /// Compared with, high half.
+    pub cmp_hi: u32,
+    /// Cycles between looks.
+    pub loop_interval: u32,
+}
+
+word! {
+    /// First word of DMA_DATA, `PACKET3_DMA_DATA_*`.
+    DmaDataControl {
+        /// 0 and 3 memory, 1 GDS, 2 nowhere.
+        pub u8, dst_sel, set_dst_sel: 21, 20;
+        /// 0 and 3 memory, 1 GDS, 2 the data in the packet.
+        pub u8, src_sel, set_src_sel: 30, 29;
+        /// Later packets wait for it.
+        pub cp_sync, set_cp_sync: 31;
+    }
+}
+
+word! {
+    /// Last word of DMA_DATA, `PACKET3_DMA_DATA_CMD_*`.
+    DmaDataCommand {
+        /// Bytes.
+        pub byte_count, set_byte_count: 25, 0;
+        /// The source is a register.
+        pub sas, set_sas: 26;
+        /// The destination is a register.
+        pub das, set_das: 27;
+        /// The source address does not move.
+        pub saic, set_saic: 28;
+        /// The destination address does not move.
+        pub daic, set_daic: 29;
+        /// It waits for earlier ones.
+        pub raw_wait, set_raw_wait: 30;
+    }
+}
+
+/// Body of DMA_DATA, `PACKET3_DMA_DATA`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct DmaData {
+    /// First word.
+    pub control: DmaDataControl,
+    /// Source address, low half, or the data.
+    pub src_lo: u32,
+    /// Source address, high half.
+    pub src_hi: u32,
+    /// Destination address, low half.
+    pub dst_lo: u32,
+    /// Destination address, high half.
+    pub dst_hi: u32,
+    /// Size and more.
+    pub command: DmaDataCommand,
+}
+
 const _: () = {
+    assert!(size_of::<CondExec>() == 4 * 4);
+    assert!(size_of::<AtomicMem>() == 8 * 4);
+    assert!(size_of::<DmaData>() == 6 * 4);
     assert!(size_of::<WriteData>() == 3 * 4);
     assert!(size_of::<WaitRegMem>() == 6 * 4);
     assert!(size_of::<IndirectBuffer>() == 3 * 4);

@@ -68,6 +68,17 @@ pub struct IpBlock {
     pub harvested: bool,
 }
 
+/// Registers that packets of user queues reach beside those of their own dispatches, as absolute dword indices.
+#[derive(Clone, Debug)]
+pub struct UserRegisters {
+    /// `GPU_HDP_FLUSH_REQ`.
+    pub hdp_flush_req: u32,
+    /// `GPU_HDP_FLUSH_DONE`.
+    pub hdp_flush_done: u32,
+    /// `SQ_THREAD_TRACE_USERDATA_0` and those that follow.
+    pub thread_trace_userdata: std::ops::RangeInclusive<u32>,
+}
+
 /// What all chips of one generation have in common, apart from where their registers are.
 #[derive(Debug)]
 pub struct Generation {
@@ -81,6 +92,8 @@ pub struct Generation {
     pub kernel: KernelRules,
     /// Where a queue's state is in its MQD.
     pub mqd: MqdLayout,
+    /// Registers that packets of user queues reach.
+    pub user_registers: UserRegisters,
     /// Entries of page tables.
     pub pte: PteFormat,
     /// Entries of the interrupt ring.

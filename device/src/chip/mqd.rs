@@ -11,6 +11,10 @@ pub struct MqdLayout {
     pub hqd_first: usize,
     /// How many there are, up to `CP_HQD_PQ_WPTR_HI`.
     pub hqd_dwords: usize,
+    /// First of the compute registers, `COMPUTE_DISPATCH_INITIATOR`.
+    pub compute_first: usize,
+    /// How many there are, up to the last of the user data.
+    pub compute_dwords: usize,
     /// `COMPUTE_PGM_RSRC2`, whose bit 6 says that waves take traps.
     pub rsrc2: usize,
     /// Context save area, low and high (`CP_HQD_CTX_SAVE_BASE_ADDR`).

@@ -18,6 +18,7 @@ use belfry_abi::aql::{
 use belfry_isa::inst::WaveSize;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::MAX_SCRATCH_SLOTS;
 use super::dispatch::{self, Prepared, Source};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
@@ -34,8 +35,6 @@ pub(crate) use save::SavedAql;
 pub const MAX_IN_FLIGHT: usize = 16;
 /// Packets consumed before other queues have their turn.
 const PACKETS_PER_SERVICE: usize = 32;
-/// Scratch slots a queue may have; more waves than this are never resident.
-const MAX_SCRATCH_SLOTS: u64 = 1 << 16;
 /// Offset of `read_dispatch_id_field_base_byte_offset` from `read_dispatch_id` in `amd_queue_t`.
 const BASE_OFFSET_FIELD: u64 = 8;
 
@@ -375,9 +374,7 @@ impl AqlQueue {
             _ => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
         };
         self.scratch = Some(Arc::clone(&pool));
-        let lanes = u64::from(prepared.launch.lanes());
-        prepared.launch.scratch_bytes_per_lane = u32::try_from(wave_bytes / lanes).unwrap_or(u32::MAX);
-        prepared.launch.scratch = Some(pool);
+        prepared.launch.set_scratch(pool);
         Ok(None)
     }
 

@@ -19,9 +19,19 @@
 //! The first wave in the stack has its context at the end of the waves, and so on downwards. What bits 4:0 and 20:13 of a
 //! wave, the second word of a state and the events mean is this device's own choice: hardware has them, undocumented.
 
-use belfry_isa::inst::WaveSize;
+use std::ops::Range;
 
+use belfry_isa::inst::WaveSize;
+use zerocopy::IntoBytes;
+
+use crate::queue::{ContextArea, ContextOffsets};
 use crate::shader::{ContextError, GwsWait, Launch, SavedGroup, SavedWave};
+use crate::vm::AddressSpace;
+
+/// Bytes before the control stack: `kfd_context_save_area_header`, and the eight that the kernel adds to it.
+const HEADER: u32 = 48;
+/// Control stacks are not larger, whatever a descriptor says.
+const MAX_STACK: u32 = 1 << 20;
 
 /// PM4 type 3, SET_SH_REG with one value, and the register's place.
 const LEADER: [u32; 2] = [0xc001_7600, 0x231];
@@ -70,6 +80,43 @@ pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)]) -> Vec<u32> {
         }
     }
     words
+}
+
+/// Writes a stack to the area at `base`, whose stack ends at `end`; where it begins.
+pub(super) fn write(
+    space: &AddressSpace,
+    (base, end): (u64, u32),
+    words: &[u32],
+) -> Result<u32, ContextError> {
+    let bytes = words.as_bytes();
+    let room = end.saturating_sub(HEADER);
+    let Some(stack) = u32::try_from(bytes.len()).ok().filter(|&bytes| bytes <= room) else {
+        return Err(ContextError::StackTooLarge { needed: bytes.len() as u64, size: room.into() });
+    };
+    let stack = end - stack;
+    space.write_bytes(base.wrapping_add(stack.into()), bytes).map_err(ContextError::Stack)?;
+    Ok(stack)
+}
+
+/// Reads and [decodes](decode) the stack of an area.
+pub(super) fn read(
+    space: &AddressSpace,
+    area: &ContextArea,
+    offsets: ContextOffsets,
+) -> Result<(Vec<u8>, Vec<Waves>), ContextError> {
+    let &ContextArea { base, size, stack_size } = area;
+    let ContextOffsets { stack, waves } = offsets;
+    let length = stack_size.checked_sub(stack).filter(|&length| length <= MAX_STACK);
+    let Some(length) = length.filter(|length| length % 4 == 0 && stack >= HEADER) else {
+        return Err(ContextError::Corrupt("where the control stack is"));
+    };
+    if waves < stack_size || waves > size {
+        return Err(ContextError::Corrupt("where the waves are"));
+    }
+    let mut words = vec![0u32; length as usize / 4];
+    let at = base.wrapping_add(stack.into());
+    space.read_bytes(at, words.as_mut_bytes()).map_err(ContextError::Stack)?;
+    decode(&words)
 }
 
 /// `COMPUTE_RELAUNCH` of the state of a dispatch.
@@ -174,6 +221,31 @@ impl Reader<'_> {
             }
         }
         Err(ContextError::Corrupt("a number without an end"))
+    }
+
+    /// What [`put_ranges`] has written.
+    pub(super) fn ranges(&mut self) -> Result<Vec<Range<u64>>, ContextError> {
+        let mut ranges = Vec::new();
+        let mut end = 0u64;
+        for _ in 0..self.number()? {
+            let (gap, length) = (self.number()?, self.number()?);
+            let range = end.checked_add(gap).and_then(|start| Some(start..start.checked_add(length)?));
+            let range = range.ok_or(ContextError::Corrupt("workgroups beyond any grid"))?;
+            end = range.end;
+            ranges.push(range);
+        }
+        Ok(ranges)
+    }
+}
+
+/// Writes ascending ranges.
+pub(super) fn put_ranges(state: &mut Vec<u8>, ranges: &[Range<u64>]) {
+    put_number(state, ranges.len() as u64);
+    let mut end = 0;
+    for range in ranges {
+        put_number(state, range.start - end);
+        put_number(state, range.end - range.start);
+        end = range.end;
     }
 }
 

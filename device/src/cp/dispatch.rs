@@ -46,20 +46,33 @@ pub(super) fn prepare(
     }
     let (descriptor, entry) = kernel(space, packet.kernel_object, chip)?;
     let rsrc2 = descriptor.compute_pgm_rsrc2;
-    let wave_size = if descriptor.kernel_code_properties.enable_wavefront_size32() {
-        WaveSize::Wave32
-    } else {
-        WaveSize::Wave64
-    };
-    let (vgpr_count, shared_vgprs) = (chip.kernel.vgprs)(&descriptor).map_err(Cause::Registers)?;
-    let user_sgprs = user_sgprs(source, &descriptor, chip.kernel.max_user_sgprs)?;
+    let launch = of_kernel(&descriptor, chip)?;
     let launch = Launch {
         entry,
-        wave_size,
+        user_sgprs: user_sgprs(source, &descriptor, chip.kernel.max_user_sgprs)?,
+        grid,
+        workgroup,
+        lds_size: packet.group_segment_size.next_multiple_of(chip.shader.lds_granule),
+        ..launch
+    };
+    check(&launch, packet.setup & 3, chip)?;
+    let private = if rsrc2.enable_private_segment() { packet.private_segment_size } else { 0 };
+    let scratch_per_wave = u64::from(private) * u64::from(launch.lanes());
+    Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(256) })
+}
+
+/// What of a launch follows from the kernel's descriptor; the rest is empty.
+pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Result<Launch, Cause> {
+    let rsrc2 = descriptor.compute_pgm_rsrc2;
+    let wave32 = descriptor.kernel_code_properties.enable_wavefront_size32();
+    let (vgpr_count, shared_vgprs) = (chip.kernel.vgprs)(descriptor).map_err(Cause::Registers)?;
+    Ok(Launch {
+        entry: 0,
+        wave_size: if wave32 { WaveSize::Wave32 } else { WaveSize::Wave64 },
         vgpr_count,
         shared_vgprs,
-        mode: (chip.kernel.mode)(&descriptor),
-        user_sgprs,
+        mode: (chip.kernel.mode)(descriptor),
+        user_sgprs: Vec::new(),
         workgroup_id_sgprs: [
             rsrc2.enable_sgpr_workgroup_id_x(),
             rsrc2.enable_sgpr_workgroup_id_y(),
@@ -67,28 +80,28 @@ pub(super) fn prepare(
         ],
         workgroup_info_sgpr: rsrc2.enable_sgpr_workgroup_info(),
         workitem_id_dims: rsrc2.enable_vgpr_workitem_id(),
-        grid,
-        workgroup,
-        lds_size: packet.group_segment_size.next_multiple_of(chip.shader.lds_granule),
+        grid: [0; 3],
+        workgroup: [0; 3],
+        lds_size: 0,
         scratch: None,
         scratch_bytes_per_lane: 0,
         trap: None,
         doorbell: 0,
         wgp_mode: descriptor.compute_pgm_rsrc1.wgp_mode(),
         queue_ids: [0; 2],
-    };
+    })
+}
+
+/// Refuses a launch that the GPU cannot hold a workgroup of, or whose workgroups cannot be counted.
+pub(super) fn check(launch: &Launch, dimensions: u16, chip: &Generation) -> Result<(), Cause> {
     if !launch.fits_at_all(&chip.shader) {
-        return Err(Cause::Occupancy {
-            waves: launch.waves_per_workgroup(),
-            vgprs: (vgpr_count + shared_vgprs).into(),
-        });
+        let vgprs = (launch.vgpr_count + launch.shared_vgprs).into();
+        return Err(Cause::Occupancy { waves: launch.waves_per_workgroup(), vgprs });
     }
     if launch.workgroup_count().is_none() {
-        return Err(Cause::Dimensions { dimensions: packet.setup & 3, grid });
+        return Err(Cause::Dimensions { dimensions, grid: launch.grid });
     }
-    let private = if rsrc2.enable_private_segment() { packet.private_segment_size } else { 0 };
-    let scratch_per_wave = u64::from(private) * u64::from(launch.lanes());
-    Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(256) })
+    Ok(())
 }
 
 /// Grid and workgroup size, with 1 in the dimensions that are not used.

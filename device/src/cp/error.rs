@@ -37,6 +37,17 @@ pub enum Cause {
     /// The PM4 packets that a vendor packet leads to are malformed, or ask for what is not modelled.
     #[error("vendor packet: {0}")]
     Pm4(pm4::Error),
+    /// A packet of a PM4 queue is malformed, or asks for what is not modelled.
+    #[error("{0}")]
+    Ring(pm4::Error),
+    /// A write pointer more than a ring ahead of the read pointer.
+    #[error("the write pointer is {ahead} dwords ahead in a ring of {ring}")]
+    WritePointer {
+        /// Dwords.
+        ahead: u64,
+        /// Dwords of the ring.
+        ring: u64,
+    },
     /// A condition of a barrier-value packet that does not exist.
     #[error("vendor packet: barrier-value condition {0} does not exist")]
     BarrierCondition(u32),
@@ -146,7 +157,9 @@ impl Cause {
     #[must_use]
     pub fn inactive_code(&self) -> Option<u64> {
         Some(match self {
-            Cause::Memory { .. } | Cause::Earlier(_) => return None,
+            Cause::Memory { .. } | Cause::Earlier(_) | Cause::Ring(_) | Cause::WritePointer { .. } => {
+                return None;
+            }
             Cause::PacketType(_) => inactive::PACKET_FORMAT_INVALID,
             Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
                 inactive::VENDOR_PACKET_UNSUPPORTED
@@ -170,7 +183,9 @@ impl Cause {
         Some(match self {
             Cause::Memory { .. } | Cause::Wave(_) | Cause::Earlier(_) => return None,
             Cause::Context(_) => ec::QUEUE_PREEMPTION_ERROR,
-            Cause::PacketType(_) => ec::QUEUE_PACKET_UNSUPPORTED,
+            Cause::PacketType(_) | Cause::Ring(_) | Cause::WritePointer { .. } => {
+                ec::QUEUE_PACKET_UNSUPPORTED
+            }
             Cause::VendorFormat(_) | Cause::Pm4(_) | Cause::BarrierCondition(_) | Cause::PacketLength => {
                 ec::QUEUE_PACKET_VENDOR_UNSUPPORTED
             }

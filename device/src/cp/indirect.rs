@@ -1,17 +1,16 @@
-//! Indirect buffers of PM4 packets, which vendor packets of AQL queues lead to.
+//! Indirect buffers of PM4 packets, which vendor packets of AQL queues and packets of PM4 queues lead to.
 //!
-//! What user space puts there: cache invalidation after loading code, and small reads and writes of memory for
+//! What user space puts into those of AQL queues: cache invalidation after loading code, and small reads and writes of memory for
 //! profiling. An operation that is not modelled stops the queue under its name.
 
 use belfry_abi::pm4::{IndirectBuffer, Opcode, Pm4Header};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::pm4::{self, Effect, Error, Port};
-use crate::regs::RegisterFile;
 use crate::save::{Broken, count};
 use crate::vm::{AddressSpace, Fault};
 
-/// Buffers that may be nested: an AQL packet's, and one below it.
+/// Buffers that may be nested, the outermost one included.
 pub(super) const MAX_NESTING: usize = 4;
 /// Packets executed before other queues have their turn.
 const PACKETS_PER_STEP: u32 = 256;
@@ -27,8 +26,22 @@ pub(super) enum Step {
     More,
 }
 
+/// A packet, taken from where it lay.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) header: Pm4Header,
+    pub(super) body: Vec<u32>,
+}
+
+impl Packet {
+    /// Dwords it has in all.
+    pub(super) fn dwords(&self) -> u32 {
+        1 + self.header.body_dwords()
+    }
+}
+
 /// An indirect buffer being executed.
-#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Deserialize, serde::Serialize)]
 pub(super) struct Execution {
     /// Buffers entered, innermost last: next address, dwords left.
     stack: Vec<(u64, u32)>,
@@ -49,8 +62,12 @@ impl Port for Context<'_> {
         self.space
     }
 
-    fn registers(&self) -> Option<&RegisterFile> {
-        None
+    fn read_register(&mut self, packet: &'static str, _index: u32) -> Result<u32, Error> {
+        Err(Error::Registers(packet))
+    }
+
+    fn write_register(&mut self, packet: &'static str, _index: u32, _value: u32) -> Result<(), Error> {
+        Err(Error::Registers(packet))
     }
 
     fn now(&self) -> u64 {
@@ -74,8 +91,9 @@ impl Execution {
                     && header.opcode() == Opcode::INDIRECT_BUFFER
                     && header.body_dwords() == 3 =>
             {
-                let mut execution = Execution { stack: Vec::new() };
+                let mut execution = Execution::default();
                 execution.enter(&buffer)?;
+                execution.leave();
                 Ok(execution)
             }
             _ => Err(Error::NotABuffer(header.bits())),
@@ -84,7 +102,8 @@ impl Execution {
 
     /// Whether packets could have led to it.
     pub(super) fn check(&self) -> Result<(), Broken> {
-        count("nested indirect buffers", self.stack.len(), self.stack.len() <= MAX_NESTING)
+        count("nested indirect buffers", self.stack.len(), self.stack.len() <= MAX_NESTING)?;
+        count("dwords left of an indirect buffer", 0, self.stack.last().is_none_or(|&(_, left)| left != 0))
     }
 
     /// Where it is: buffers entered, innermost last: next address, dwords left.
@@ -94,9 +113,12 @@ impl Execution {
 
     /// One that goes on in these buffers; `None` if it cannot be there.
     pub(super) fn restored(stack: Vec<(u64, u32)>) -> Option<Execution> {
-        (stack.len() <= MAX_NESTING).then_some(Execution { stack })
+        let mut execution = (stack.len() <= MAX_NESTING).then_some(Execution { stack })?;
+        execution.leave();
+        Some(execution)
     }
 
+    /// Goes on in a buffer, and comes back behind the packet unless the buffer is chained.
     fn enter(&mut self, buffer: &IndirectBuffer) -> Result<(), Error> {
         if !buffer.control.valid() {
             return Err(Error::InvalidBuffer);
@@ -112,42 +134,75 @@ impl Execution {
         Ok(())
     }
 
+    /// The next packet; `None` at the end.
+    pub(super) fn fetch(&self, space: &AddressSpace) -> Result<Option<Packet>, Error> {
+        let Some(&(at, left)) = self.stack.last() else { return Ok(None) };
+        let header = pm4::header(space.load_u32(at).map_err(unreadable)?)?;
+        let body_dwords = header.body_dwords();
+        if body_dwords >= left {
+            return Err(Error::Overrun { opcode: header.opcode(), body: body_dwords, left: left - 1 });
+        }
+        let mut body = vec![0u32; body_dwords as usize];
+        space.read_bytes(at.wrapping_add(4), body.as_mut_bytes()).map_err(unreadable)?;
+        Ok(Some(Packet { header, body }))
+    }
+
+    /// Goes behind so many dwords.
+    pub(super) fn advance(&mut self, dwords: u32) {
+        if let Some((at, left)) = self.stack.last_mut() {
+            *at = at.wrapping_add(4 * u64::from(dwords));
+            *left = left.saturating_sub(dwords);
+        }
+        self.leave();
+    }
+
+    /// Leaves the buffers that are at their end.
+    fn leave(&mut self) {
+        while self.stack.pop_if(|(_, left)| *left == 0).is_some() {}
+    }
+
+    /// Goes behind so many dwords that follow a packet.
+    pub(super) fn skip(&mut self, packet: u32, dwords: u32) -> Result<(), Error> {
+        let left = self.stack.last().map_or(0, |&(_, left)| left.saturating_sub(packet));
+        if dwords > left {
+            return Err(Error::Skip { dwords, left });
+        }
+        self.advance(packet + dwords);
+        Ok(())
+    }
+
     /// Executes until the end, a wait, or enough for one go.
     pub(super) fn step(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
         for _ in 0..PACKETS_PER_STEP {
-            let Some(&(at, left)) = self.stack.last() else { return Ok(Step::Done) };
-            if left == 0 {
-                self.stack.pop();
-                continue;
-            }
-            let header = pm4::header(context.space.load_u32(at).map_err(unreadable)?)?;
-            let body_dwords = header.body_dwords();
-            if body_dwords >= left {
-                return Err(Error::Overrun { opcode: header.opcode(), body: body_dwords, left: left - 1 });
-            }
-            let mut body = vec![0u32; body_dwords as usize];
-            context.space.read_bytes(at.wrapping_add(4), body.as_mut_bytes()).map_err(unreadable)?;
-            let next = (at.wrapping_add(4 + 4 * u64::from(body_dwords)), left - 1 - body_dwords);
-            if header.packet_type() == 2 {
-                self.advance(next);
-                continue;
-            }
-            match pm4::execute(header.opcode(), &body, context)? {
-                Effect::Done => self.advance(next),
+            let Some(packet) = self.fetch(context.space)? else { return Ok(Step::Done) };
+            let dwords = packet.dwords();
+            let effect = match packet.header.packet_type() {
+                2 => Effect::Done,
+                _ => pm4::execute(packet.header.opcode(), &packet.body, context)?,
+            };
+            match effect {
+                Effect::Done => self.advance(dwords),
                 Effect::Wait => return Ok(Step::Waits),
-                Effect::Enter(buffer) => {
-                    self.advance(next);
-                    self.enter(&buffer)?;
-                }
+                Effect::Skip(skipped) => self.skip(dwords, skipped)?,
+                Effect::Enter(buffer) => self.go_to(dwords, &buffer)?,
             }
         }
         Ok(Step::More)
     }
 
-    fn advance(&mut self, next: (u64, u32)) {
-        if let Some(top) = self.stack.last_mut() {
-            *top = next;
+    /// Goes behind a packet of so many dwords, and from there on into a buffer.
+    ///
+    /// # Errors
+    ///
+    /// A buffer that is not valid, and more of them in each other than there may be.
+    pub(super) fn go_to(&mut self, packet: u32, buffer: &IndirectBuffer) -> Result<(), Error> {
+        if let Some((at, left)) = self.stack.last_mut() {
+            *at = at.wrapping_add(4 * u64::from(packet));
+            *left = left.saturating_sub(packet);
         }
+        self.enter(buffer)?;
+        self.leave();
+        Ok(())
     }
 }
 

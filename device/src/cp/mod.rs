@@ -1,18 +1,20 @@
 //! The command processor's queues: packets in, dispatches out.
 //!
-//! The firmware that maps queues calls [`AqlQueue::service`] for every mapped queue that may have work. It consumes packets from the
-//! ring until none is ready or the next one must wait, hands dispatches to the [`ShaderEngine`](crate::shader::ShaderEngine)
-//! and returns. Dispatches complete on the engine's threads: they write the completion signal, raise the interrupt and
+//! The firmware that maps queues calls [`AqlQueue::service`] or [`Pm4Queue::service`] for every mapped queue that may have
+//! work. It consumes packets from the ring until none is ready or the next one must wait, hands dispatches to the
+//! [`ShaderEngine`](crate::shader::ShaderEngine) and returns. Dispatches complete on the engine's threads: they write the completion signal, raise the interrupt and
 //! wake the device's thread.
 
 mod aql;
 mod barrier;
 mod complete;
+mod context;
 mod control_stack;
 mod dispatch;
 pub mod env;
 mod error;
 mod indirect;
+mod pm4;
 mod state;
 
 pub use crate::pm4::Error as Pm4Error;
@@ -20,11 +22,16 @@ pub(crate) use aql::SavedAql;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, KernelError, QueueError};
+pub(crate) use pm4::SavedPm4;
+pub use pm4::{Pm4Config, Pm4Queue};
 
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 
 use crate::queue::QueueIdentity;
+
+/// Scratch slots a queue may have; more waves than this are never resident.
+const MAX_SCRATCH_SLOTS: u64 = 1 << 16;
 
 /// Registers of the HQD that an AQL queue runs from.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]

@@ -14,7 +14,9 @@ use super::error::{Cause, QueueError};
 use crate::chip::SqInterrupt;
 use crate::lock::{Mutex, rank};
 use crate::queue::QueueIdentity;
-use crate::shader::{Announcement, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure};
+use crate::shader::{
+    Announcement, ContextError, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure,
+};
 use crate::time::Clock;
 use crate::vm::AddressSpace;
 
@@ -59,6 +61,13 @@ impl QueueState {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// What keeps the queue, which is at this packet, from being saved.
+    pub(super) fn failure_before_save(&self, packet: u64) -> Option<QueueError> {
+        // The thread that stopped the queue reports the failure.
+        let stopped = || QueueError { packet, cause: Cause::Context(ContextError::Stopped) };
+        self.take_failure().or_else(|| self.shader.is_stopping().then(stopped))
+    }
+
     /// Completes a packet on the thread that serves the queue.
     pub(super) fn complete(&self, signal: u64, timestamps: Option<(u64, u64)>) -> Result<(), Cause> {
         let completed = complete::signal(self.space(), signal, timestamps)?;
@@ -88,6 +97,36 @@ impl QueueState {
                 FailureClass::Translation(_) | FailureClass::Trap => return,
             };
             self.interrupts.sq_interrupt(identity, interrupt);
+        }
+    }
+
+    /// Keeps the failure of a dispatch for the queue's next service, and tells the driver.
+    pub(super) fn dispatch_failed(&self, error: QueueError) {
+        self.announce_error(&error.cause);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.wake();
+    }
+
+    /// Wakes the device's thread, which looks at the queue again.
+    pub(super) fn wake(&self) {
+        (self.wake)();
+    }
+
+    /// Tells what a wave tells while it runs on.
+    pub(super) fn notice(&self, notice: Notice) {
+        let identity = self.identity();
+        match notice {
+            Notice::Message { m0, privileged } => {
+                let interrupt =
+                    if privileged { SqInterrupt::HandlerMessage(m0) } else { SqInterrupt::Message(m0) };
+                self.interrupts.sq_interrupt(identity, interrupt);
+            }
+            // The rest is the handler's to tell.
+            Notice::Trapped(failure) => {
+                if let Some(fault) = failure.vm_fault() {
+                    self.interrupts.vm_fault(identity, &fault);
+                }
+            }
         }
     }
 }
@@ -165,9 +204,7 @@ impl InFlight {
             if let Some(completed) = inactive {
                 state.announce(completed);
             }
-            state.announce_error(&error.cause);
-            *state.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            (state.wake)();
+            state.dispatch_failed(error);
         })
     }
 }
@@ -186,7 +223,7 @@ impl Owner for InFlight {
                     state.announce(completed);
                     // Who submits a packet looks at its queue again anyway.
                     if runner == Runner::Worker {
-                        (state.wake)();
+                        state.wake();
                     }
                 })
             }
@@ -198,20 +235,7 @@ impl Owner for InFlight {
     }
 
     fn notice(&self, notice: Notice) {
-        let identity = self.state.identity();
-        match notice {
-            Notice::Message { m0, privileged } => {
-                let interrupt =
-                    if privileged { SqInterrupt::HandlerMessage(m0) } else { SqInterrupt::Message(m0) };
-                self.state.interrupts.sq_interrupt(identity, interrupt);
-            }
-            // The rest is the handler's to tell.
-            Notice::Trapped(failure) => {
-                if let Some(fault) = failure.vm_fault() {
-                    self.state.interrupts.vm_fault(identity, &fault);
-                }
-            }
-        }
+        self.state.notice(notice);
     }
 
     fn packet(&self) -> u64 {

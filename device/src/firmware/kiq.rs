@@ -62,8 +62,13 @@ impl Port for Kiq<'_> {
         self.space
     }
 
-    fn registers(&self) -> Option<&RegisterFile> {
-        Some(self.registers)
+    fn read_register(&mut self, _packet: &'static str, index: u32) -> Result<u32, Error> {
+        Ok(self.registers.read(index))
+    }
+
+    fn write_register(&mut self, _packet: &'static str, index: u32, value: u32) -> Result<(), Error> {
+        self.registers.write(index, value);
+        Ok(())
     }
 
     fn now(&self) -> u64 {
@@ -91,6 +96,7 @@ impl Kiq<'_> {
             _ => match pm4::execute(opcode, body, self)? {
                 Effect::Done => Ok(None),
                 Effect::Wait => Err(Error::Refused(GuestError::WaitOnMemory)),
+                Effect::Skip(_) => Err(Error::Operation(opcode)),
                 Effect::Enter(_) => Err(Error::Refused(GuestError::KiqIndirectBuffer)),
             },
         }

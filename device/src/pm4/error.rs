@@ -43,6 +43,30 @@ pub enum Error {
     /// Registers, in a stream that has none.
     #[error("{0} of a register is not modelled in this buffer")]
     Registers(&'static str),
+    /// A register that packets of this queue may not touch, or that is not modelled.
+    #[error("{packet} of register {index:#x} is not modelled: this queue does not reach it")]
+    Register {
+        /// The packet.
+        packet: &'static str,
+        /// Absolute dword index.
+        index: u32,
+    },
+    /// A field whose value is not modelled.
+    #[error("{what} {value:#x} is not modelled")]
+    Field {
+        /// The packet and its field.
+        what: &'static str,
+        /// The field's value.
+        value: u32,
+    },
+    /// More dwords to skip than are left in the buffer.
+    #[error("COND_EXEC skips {dwords} dwords with {left} left")]
+    Skip {
+        /// Dwords to skip.
+        dwords: u32,
+        /// Dwords left in the buffer.
+        left: u32,
+    },
     /// A comparison that does not exist.
     #[error("WAIT_REG_MEM function {0} does not exist")]
     Function(u8),
@@ -79,8 +103,10 @@ impl Error {
         match self {
             Self::Type(_) => GuestError::Pm4Type,
             Self::Operation(_) => GuestError::Pm4Opcode,
-            Self::Length { .. } | Self::Overrun { .. } => GuestError::Pm4Length,
-            Self::Selector { .. } | Self::Registers(_) => GuestError::Pm4Unmodelled,
+            Self::Length { .. } | Self::Overrun { .. } | Self::Skip { .. } => GuestError::Pm4Length,
+            Self::Selector { .. } | Self::Registers(_) | Self::Register { .. } | Self::Field { .. } => {
+                GuestError::Pm4Unmodelled
+            }
             Self::Function(_) => GuestError::WaitFunction,
             Self::Memory { .. } => GuestError::Pm4Unmapped,
             Self::NotABuffer(_) | Self::InvalidBuffer | Self::Nesting(_) => GuestError::Pm4Buffer,

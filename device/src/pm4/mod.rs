@@ -6,18 +6,19 @@
 //! Packets: Linux `drivers/gpu/drm/amd/amdgpu/nvd.h` (`PACKET3_*`); what a driver sends: `amdgpu/gfx_v11_0.c`
 //! (`gfx11_kiq_*`, `gfx_v11_0_ring_emit_*`).
 
+mod atomic;
+mod dma;
 mod error;
 
 use belfry_abi::pm4::{
-    AcquireMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2, COPY_DATA_SRC_GPU_CLOCK, COPY_DATA_SRC_IMMEDIATE,
-    COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CopyData, IndirectBuffer, Opcode, Pm4Header, ReleaseMem,
-    WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER,
-    WaitRegMem, WriteData,
+    AcquireMem, AtomicMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2, COPY_DATA_SRC_GPU_CLOCK,
+    COPY_DATA_SRC_IMMEDIATE, COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CondExec, CopyData, DmaData,
+    IndirectBuffer, Opcode, Pm4Header, ReleaseMem, WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY,
+    WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem, WriteData,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::guest_error::GuestError;
-use crate::regs::RegisterFile;
 use crate::vm::{AddressSpace, Fault};
 pub use error::Error;
 
@@ -35,8 +36,19 @@ pub(crate) trait Port {
     /// Memory their addresses are in.
     fn memory(&self) -> &AddressSpace;
 
-    /// Registers, if the stream may touch any.
-    fn registers(&self) -> Option<&RegisterFile>;
+    /// Reads the register at an absolute dword index, for the packet of this name.
+    ///
+    /// # Errors
+    ///
+    /// The stream may not read it.
+    fn read_register(&mut self, packet: &'static str, index: u32) -> Result<u32, Error>;
+
+    /// Writes the register at an absolute dword index, for the packet of this name.
+    ///
+    /// # Errors
+    ///
+    /// The stream may not write it.
+    fn write_register(&mut self, packet: &'static str, index: u32, value: u32) -> Result<(), Error>;
 
     /// The 100 MHz counter, now.
     fn now(&self) -> u64;
@@ -58,6 +70,8 @@ pub(crate) enum Effect {
     Wait,
     /// Go on in this buffer.
     Enter(IndirectBuffer),
+    /// Go on behind so many dwords that follow the packet.
+    Skip(u32),
 }
 
 /// The header in these bits.
@@ -67,7 +81,7 @@ pub(crate) fn header(bits: u32) -> Result<Pm4Header, Error> {
 }
 
 /// Reads a body that is exactly as long as its structure.
-fn exact<T: FromBytes>(opcode: Opcode, body: &[u32]) -> Result<T, Error> {
+pub(crate) fn exact<T: FromBytes>(opcode: Opcode, body: &[u32]) -> Result<T, Error> {
     T::read_from_bytes(body.as_bytes()).map_err(|_| Error::Length { opcode, dwords: body.len() })
 }
 
@@ -85,10 +99,6 @@ pub(crate) fn quad(lo: u32, hi: u32) -> u64 {
 
 fn memory(what: &'static str) -> impl FnOnce(Fault) -> Error {
     move |fault| Error::Memory { what, fault }
-}
-
-fn registers<'a>(port: &'a impl Port, what: &'static str) -> Result<&'a RegisterFile, Error> {
-    port.registers().ok_or(Error::Registers(what))
 }
 
 /// Whether a comparison of WAIT_REG_MEM holds.
@@ -119,21 +129,29 @@ pub(crate) fn execute(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Res
         Opcode::COPY_DATA => copy_data(&exact(opcode, body)?, port)?,
         Opcode::RELEASE_MEM => release_mem(&exact(opcode, body)?, port)?,
         Opcode::SET_UCONFIG_REG => set_uconfig_reg(body, port)?,
+        Opcode::COND_EXEC => return cond_exec(&exact(opcode, body)?, port),
+        Opcode::ATOMIC_MEM => {
+            let packet: AtomicMem = exact(opcode, body)?;
+            return atomic::execute(&packet, port.memory());
+        }
+        Opcode::DMA_DATA => {
+            let packet: DmaData = exact(opcode, body)?;
+            dma::execute(&packet, port.memory())?;
+        }
         other => return Err(Error::Operation(other)),
     }
     Ok(Effect::Done)
 }
 
-fn write_data(body: &[u32], port: &impl Port) -> Result<(), Error> {
+fn write_data(body: &[u32], port: &mut impl Port) -> Result<(), Error> {
     let (head, data) = body.split_at(body.len().min(3));
     let packet: WriteData = exact(Opcode::WRITE_DATA, head)?;
     let step = u32::from(!packet.control.one_addr());
     match packet.control.dst_sel() {
         WRITE_DATA_DST_REGISTER => {
-            let registers = registers(port, "WRITE_DATA")?;
             let first = packet.addr_lo & REGISTER_MASK;
             for (index, &value) in (0u32..).zip(data) {
-                registers.write(first.wrapping_add(index * step), value);
+                port.write_register("WRITE_DATA", first.wrapping_add(index * step), value)?;
             }
         }
         WRITE_DATA_DST_MEMORY_SYNC | WRITE_DATA_DST_GL2 | WRITE_DATA_DST_MEMORY => {
@@ -149,7 +167,7 @@ fn write_data(body: &[u32], port: &impl Port) -> Result<(), Error> {
 }
 
 /// Registers change at once in this device, so a condition on one that does not hold now would never hold.
-fn wait_reg_mem(packet: &WaitRegMem, port: &impl Port) -> Result<Effect, Error> {
+fn wait_reg_mem(packet: &WaitRegMem, port: &mut impl Port) -> Result<Effect, Error> {
     let control = packet.control;
     let of_memory = match control.mem_space() {
         0 => false,
@@ -164,16 +182,15 @@ fn wait_reg_mem(packet: &WaitRegMem, port: &impl Port) -> Result<Effect, Error> 
         let at = quad(packet.addr_lo & !3, packet.addr_hi);
         port.memory().load_u32(at).map_err(memory("WAIT_REG_MEM"))?
     } else {
-        let registers = registers(port, "WAIT_REG_MEM")?;
         let looked_at = match control.operation() {
             0 => packet.addr_lo,
             1 => {
-                registers.write(packet.addr_lo & REGISTER_MASK, packet.reference);
+                port.write_register("WAIT_REG_MEM", packet.addr_lo & REGISTER_MASK, packet.reference)?;
                 packet.addr_hi
             }
             value => return Err(Error::Selector { what: "WAIT_REG_MEM operation", value }),
         };
-        registers.read(looked_at & REGISTER_MASK)
+        port.read_register("WAIT_REG_MEM", looked_at & REGISTER_MASK)?
     };
     let reference = if of_memory { packet.reference } else { packet.reference & packet.mask };
     if holds(control.function(), value & packet.mask, reference)? {
@@ -185,14 +202,12 @@ fn wait_reg_mem(packet: &WaitRegMem, port: &impl Port) -> Result<Effect, Error> 
     }
 }
 
-fn copy_data(packet: &CopyData, port: &impl Port) -> Result<(), Error> {
+fn copy_data(packet: &CopyData, port: &mut impl Port) -> Result<(), Error> {
     let wide = packet.control.count_sel();
     let source = quad(packet.src_lo, packet.src_hi);
     let failed = memory("COPY_DATA");
     let value = match packet.control.src_sel() {
-        COPY_DATA_REGISTER if !wide => {
-            registers(port, "COPY_DATA")?.read(packet.src_lo & REGISTER_MASK).into()
-        }
+        COPY_DATA_REGISTER if !wide => port.read_register("COPY_DATA", packet.src_lo & REGISTER_MASK)?.into(),
         COPY_DATA_SRC_MEMORY | COPY_DATA_SRC_TC_L2 if wide => {
             port.memory().load_u64(source).map_err(memory("COPY_DATA"))?
         }
@@ -206,8 +221,7 @@ fn copy_data(packet: &CopyData, port: &impl Port) -> Result<(), Error> {
     let destination = quad(packet.dst_lo, packet.dst_hi);
     match packet.control.dst_sel() {
         COPY_DATA_REGISTER if !wide => {
-            registers(port, "COPY_DATA")?.write(packet.dst_lo & REGISTER_MASK, value as u32);
-            Ok(())
+            port.write_register("COPY_DATA", packet.dst_lo & REGISTER_MASK, value as u32)
         }
         COPY_DATA_DST_MEMORY_SYNC | COPY_DATA_DST_MEMORY | COPY_DATA_DST_TC_L2 if wide => {
             port.memory().store_u64(destination, value).map_err(failed)
@@ -219,7 +233,8 @@ fn copy_data(packet: &CopyData, port: &impl Port) -> Result<(), Error> {
     }
 }
 
-fn release_mem(packet: &ReleaseMem, port: &mut impl Port) -> Result<(), Error> {
+/// Writes what RELEASE_MEM writes, and asks for its interrupt.
+pub(crate) fn release_mem(packet: &ReleaseMem, port: &mut impl Port) -> Result<(), Error> {
     let at = quad(packet.addr_lo, packet.addr_hi);
     let written = match packet.select.data_sel() {
         0 => Ok(()),
@@ -229,18 +244,29 @@ fn release_mem(packet: &ReleaseMem, port: &mut impl Port) -> Result<(), Error> {
         value => return Err(Error::Selector { what: "RELEASE_MEM data", value }),
     };
     written.map_err(memory("RELEASE_MEM"))?;
-    if packet.select.int_sel() != 0 { port.interrupt(packet.int_ctxid) } else { Ok(()) }
+    match packet.select.int_sel() {
+        // 3 confirms the write and raises no interrupt.
+        0 | 3 => Ok(()),
+        1 | 2 => port.interrupt(packet.int_ctxid),
+        value => Err(Error::Selector { what: "RELEASE_MEM interrupt", value }),
+    }
 }
 
-fn set_uconfig_reg(body: &[u32], port: &impl Port) -> Result<(), Error> {
-    let registers = registers(port, "SET_UCONFIG_REG")?;
+fn set_uconfig_reg(body: &[u32], port: &mut impl Port) -> Result<(), Error> {
     let Some((&start, values)) = body.split_first() else {
         return Err(Error::Length { opcode: Opcode::SET_UCONFIG_REG, dwords: 0 });
     };
     for (index, &value) in (UCONFIG_START + (start & 0xffff)..).zip(values) {
-        registers.write(index, value);
+        port.write_register("SET_UCONFIG_REG", index, value)?;
     }
     Ok(())
+}
+
+/// The condition is looked at once.
+fn cond_exec(packet: &CondExec, port: &impl Port) -> Result<Effect, Error> {
+    let at = quad(packet.addr_lo & !3, packet.addr_hi);
+    let condition = port.memory().load_u32(at).map_err(memory("COND_EXEC"))?;
+    Ok(if condition == 0 { Effect::Skip(packet.exec_count & 0x3fff) } else { Effect::Done })
 }
 
 #[cfg(test)]

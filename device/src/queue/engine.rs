@@ -87,7 +87,7 @@ pub type EngineError = Box<dyn Error + Send + Sync>;
 /// | stopped | [`save`](Self::save) when suspended | is in the context save area |
 /// | stopped | [`stop`](Self::stop), an error | is gone |
 ///
-/// Whoever makes engines also saves them, as what they are.
+/// The code that makes engines also saves them, each as what it is.
 pub trait QueueEngine: Any + Debug + Send {
     /// Starts what can be started and retires what has completed; only while the engine is running.
     fn service(&mut self) -> Progress<EngineError>;
@@ -102,7 +102,7 @@ pub trait QueueEngine: Any + Debug + Send {
     ///
     /// # Errors
     ///
-    /// When it cannot be written: it is gone, and whoever waits for the queue has been told.
+    /// When it cannot be written: the work is gone, and the queue's owner has been told.
     fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError>;
 
     /// Ends the queue: nothing is written on its behalf after the call.
@@ -113,4 +113,9 @@ pub trait QueueEngine: Any + Debug + Send {
 
     /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
     fn read_index(&self) -> u64;
+
+    /// The compute registers, in the order of the MQD's; `None` where packets do not set them.
+    fn compute_registers(&self) -> Option<&[u32]> {
+        None
+    }
 }

@@ -9,6 +9,8 @@ use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
 const DWORDS: usize = 512;
+/// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
+const TRAP_PRESENT: u32 = 1 << 6;
 
 /// An MQD, as far as firmware goes by it.
 #[derive(Clone, Copy, Debug)]
@@ -62,13 +64,27 @@ impl Mqd {
         &mut self.dwords[self.layout.hqd_first..][..self.layout.hqd_dwords]
     }
 
+    /// The compute registers.
+    pub(crate) fn compute(&self) -> &[u32] {
+        &self.dwords[self.layout.compute_first..][..self.layout.compute_dwords]
+    }
+
+    /// Sets the compute registers, but for whether waves take traps, which is the driver's.
+    pub(crate) fn set_compute(&mut self, registers: &[u32]) {
+        let rsrc2 = self.dwords[self.layout.rsrc2];
+        let target = &mut self.dwords[self.layout.compute_first..][..self.layout.compute_dwords];
+        target.iter_mut().zip(registers).for_each(|(target, &value)| *target = value);
+        let traps = &mut self.dwords[self.layout.rsrc2];
+        *traps = *traps & !TRAP_PRESENT | rsrc2 & TRAP_PRESENT;
+    }
+
     fn quad(&self, [lo, hi]: [usize; 2]) -> u64 {
         u64::from(self.dwords[hi]) << 32 | u64::from(self.dwords[lo])
     }
 
     /// Whether its waves take traps.
     pub(crate) fn takes_traps(&self) -> bool {
-        self.dwords[self.layout.rsrc2] >> 6 & 1 != 0
+        self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
     }
 
     /// Its context save area, if it has one.

@@ -285,6 +285,24 @@ impl AddressSpace {
         self.atomic(va, Access::Atomic, |block| Some(block.atomic_u64()?.fetch_add(value, Ordering::SeqCst)))
     }
 
+    /// Replaces 32 bits by what becomes of them, atomically; returns the value before.
+    pub fn update_u32(&self, va: u64, new: impl Fn(u32) -> u32) -> Result<u32, Fault> {
+        self.atomic(va, Access::Atomic, |block| {
+            let updated =
+                block.atomic_u32()?.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(new(old)));
+            Some(updated.unwrap_or_else(|before| before))
+        })
+    }
+
+    /// Replaces 64 bits by what becomes of them, atomically; returns the value before.
+    pub fn update_u64(&self, va: u64, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
+        self.atomic(va, Access::Atomic, |block| {
+            let updated =
+                block.atomic_u64()?.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(new(old)));
+            Some(updated.unwrap_or_else(|before| before))
+        })
+    }
+
     /// Replaces 64 bits if they are `current`; returns the value before either way.
     pub fn compare_exchange_u64(&self, va: u64, current: u64, new: u64) -> Result<u64, Fault> {
         self.atomic(va, Access::Atomic, |block| {

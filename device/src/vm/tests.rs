@@ -44,7 +44,7 @@ fn tables(memory: &Memory, pte: u64) {
 }
 
 fn kind(space: &AddressSpace, va: u64, access: Access) -> Result<(), (FaultKind, u32)> {
-    let level = |fault: &Fault| fault.level.expect("a table refuses it");
+    let level = |fault: &Fault| u32::from(fault.level.expect("a table refuses it"));
     space.translate(va, access).map(|_| ()).map_err(|fault| (fault.kind, level(&fault)))
 }
 

@@ -59,7 +59,7 @@ pub(super) fn walk(
     va: u64,
     access: Access,
 ) -> Result<Translation, Fault> {
-    let fault = |kind, level| Fault { va, access, kind, level: Some(level) };
+    let fault = |kind, level: u32| Fault { va, access, kind, level: u8::try_from(level).ok() };
     if let RootKind::Vmid0 { fb_start, fb_end, fb_offset } = root.kind
         && (fb_start..=fb_end).contains(&va)
     {
@@ -99,7 +99,7 @@ pub(super) fn walk(
 }
 
 fn leaf(entry: Page, shift: u32, level: u32, va: u64, access: Access) -> Result<Translation, Fault> {
-    let fault = |kind| Fault { va, access, kind, level: Some(level) };
+    let fault = |kind| Fault { va, access, kind, level: u8::try_from(level).ok() };
     let Page { readable, writable, executable, .. } = entry;
     let allowed = match access {
         Access::Read => readable,

@@ -24,6 +24,8 @@ fn vecadd_completes_with_signal_timestamps_mailbox_and_interrupt() {
         queue.submit(&packet);
         bench.run_until(&mut [&mut queue], || bench.value(signal) == 0);
         bench.drain(&mut queue);
+        // The interrupt is the last that a completion shows.
+        bench.run_until(&mut [&mut queue], || !bench.interrupts.all().is_empty());
 
         let mut expected: Vec<u32> = a.iter().zip(&b).map(|(a, b)| (a + b).to_bits()).collect();
         expected.resize(1024, 0);

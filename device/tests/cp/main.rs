@@ -6,4 +6,5 @@ mod bench;
 mod context;
 mod kernels;
 mod pm4;
+mod pm4_queue;
 mod stopping;

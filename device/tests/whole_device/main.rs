@@ -11,5 +11,6 @@ mod exclusive;
 mod inspect;
 mod kernels;
 mod kiq;
+mod pm4;
 mod queues;
 mod save;

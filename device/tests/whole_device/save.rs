@@ -4,7 +4,7 @@
 //! that a point between two steps is the same one in every run.
 
 mod damaged;
-mod guest;
+pub mod guest;
 
 use std::path::Path;
 use std::process::Command;

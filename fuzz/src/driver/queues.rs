@@ -49,6 +49,32 @@ impl Driver<'_> {
         mqd
     }
 
+    /// Adds a queue of PM4 packets, whose ring has [`PACKETS`] times 16 dwords; whether that was answered.
+    pub fn add_pm4_queue(&mut self, nth: usize) -> bool {
+        self.prepare_queue(nth);
+        let [_, queue, at] = Self::queue(nth);
+        self.rig.put(queue, &[0u8; 4096]);
+        let mut mqd = Self::mqd(nth);
+        let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(mqd.cp_hqd_pq_control);
+        control.set_slot_based_wptr(0);
+        (mqd.cp_hqd_pq_control, mqd.cp_hqd_aql_control) = (control.bits(), 0);
+        self.rig.put(at, &mqd);
+        let mut frame = Self::add_frame(nth);
+        frame.flags &= !AddQueueFlags::IS_AQL_QUEUE;
+        self.mes(&frame, Opcode::ADD_QUEUE)
+    }
+
+    /// Puts dwords on the ring of a PM4 queue, and rings.
+    pub fn dwords(&mut self, nth: usize, dwords: &[u32]) {
+        let [ring, queue, _] = Self::queue(nth);
+        for dword in dwords {
+            self.rig.put(ring + self.written[nth] % (PACKETS * 16) * 4, dword);
+            self.written[nth] += 1;
+        }
+        self.rig.put(queue + 0x38, &self.written[nth]);
+        self.rig.ring(Self::doorbell(nth).offset().bytes(), self.written[nth]);
+    }
+
     /// Puts a queue's ring, `amd_queue_t` and MQD into memory, empty.
     pub fn prepare_queue(&mut self, nth: usize) {
         let [ring, queue, mqd] = Self::queue(nth);

@@ -77,6 +77,8 @@ pub(crate) struct QueueRequest {
     pub(crate) ring_dwords: u32,
     pub(crate) trap_handler: u64,
     pub(crate) trap_memory: u64,
+    /// Its packets are AQL, otherwise PM4.
+    pub(crate) aql: bool,
     /// It has the global wave sync, and runs alone.
     pub(crate) gws: bool,
 }

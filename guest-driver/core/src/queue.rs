@@ -31,6 +31,8 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) ring_size: u32,
     pub(crate) percentage: u32,
     pub(crate) priority: u32,
+    /// Its packets are AQL, otherwise PM4.
+    pub(crate) aql: bool,
     /// Index in the process's slice.
     pub(crate) doorbell: u32,
     /// MQD and gang context.
@@ -74,6 +76,7 @@ impl<O: Os> fmt::Debug for Queue<O> {
             .field("ring", &format_args!("{:#x}, {} bytes", self.ring_base, self.ring_size))
             .field("percentage", &format_args!("{}", self.percentage))
             .field("priority", &format_args!("{}", self.priority))
+            .field("packets", &format_args!("{}", if self.aql { "AQL" } else { "PM4" }))
             .field("doorbell", &format_args!("{}", self.doorbell))
             .field("mqd", &format_args!("{:#x}", self.buffer.gpu_address()))
             .field("write_pointer", &format_args!("{:#x}", self.wptr))
@@ -112,7 +115,7 @@ impl<O: Os> Queue<O> {
     }
 
     pub(crate) fn ring(&self) -> UserRing {
-        UserRing { base: self.ring_base, size: self.ring_size, priority: self.priority }
+        UserRing { base: self.ring_base, size: self.ring_size, priority: self.priority, aql: self.aql }
     }
 }
 

@@ -43,11 +43,6 @@ const fn refused(queue_type: u32, errno: Errno, reason: &'static str) -> Refused
 
 /// Queue types that are not built; for the documentation.
 pub const REFUSED_QUEUE_TYPES: &[RefusedQueueType] = &[
-    refused(
-        KFD_IOC_QUEUE_TYPE_COMPUTE,
-        Errno::EOPNOTSUPP,
-        "not built: the device runs no PM4 of user queues",
-    ),
     refused(KFD_IOC_QUEUE_TYPE_SDMA, Errno::ENOMEM, "not built: the node offers no SDMA queue"),
     refused(KFD_IOC_QUEUE_TYPE_SDMA_XGMI, Errno::ENOMEM, "the chip has no XGMI engine"),
     refused(KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, Errno::ENOMEM, "not built: the node offers no SDMA queue"),
@@ -58,13 +53,13 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` and `EFAULT` for bad properties, `ENOTSUPP` for an unknown type, `EOPNOTSUPP` for PM4, `ENOMEM` for SDMA
-    /// and when memory is short, `ESRCH` without a VM, `ENOSPC` past the limit, `EBUSY` without a doorbell, `EIO` and
+    /// `EINVAL` and `EFAULT` for bad properties, `ENOTSUPP` for an unknown type, `ENOMEM` for SDMA and when memory is
+    /// short, `ESRCH` without a VM, `ENOSPC` past the limit, `EBUSY` without a doorbell, `EIO` and
     /// `ETIME` when the scheduler does not run it.
     pub(crate) fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<()> {
         let device = &self.device;
         check_properties(device.hw.os(), args)?;
-        if args.queue_type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL {
+        if !matches!(args.queue_type, KFD_IOC_QUEUE_TYPE_COMPUTE | KFD_IOC_QUEUE_TYPE_COMPUTE_AQL) {
             let refused = REFUSED_QUEUE_TYPES.iter().find(|refused| refused.queue_type == args.queue_type);
             return Err(refused.map_or(Errno::ENOTSUPP, |refused| refused.errno));
         }
@@ -172,6 +167,7 @@ impl<O: Os> Process<O> {
             ring_size: args.ring_size,
             percentage: args.queue_percentage & 0xff,
             priority: args.queue_priority,
+            aql: args.queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
             doorbell,
             buffer,
             wptr,
@@ -224,6 +220,7 @@ impl<O: Os> Process<O> {
             ring_dwords: queue.ring_size / 4,
             trap_handler: if state.trap_handler.is_some() { trap_handler::TBA } else { 0 },
             trap_memory: trap_handler::TMA,
+            aql: queue.aql,
             gws: queue.gws,
         }
     }

@@ -14,6 +14,7 @@ use belfry_isa::inst::Arch;
 
 use super::{
     Chip, Firmware, Generation, Identity, IpBlock, MesFirmware, MesFrames, Model, PteFormat, Topology,
+    UserRegisters,
 };
 pub use ips::dword;
 
@@ -37,6 +38,12 @@ pub static GENERATION: Generation = Generation {
     shader: shader::RULES,
     kernel: kernel::RULES,
     mqd: mqd::LAYOUT,
+    // `BIF_BX_PF0_GPU_HDP_FLUSH_*` of linux `nbio_4_3_0_offset.h`, `SQ_THREAD_TRACE_USERDATA_*` of `gc_11_0_0_offset.h`.
+    user_registers: UserRegisters {
+        hdp_flush_req: 0xe26,
+        hdp_flush_done: 0xe27,
+        thread_trace_userdata: 0xc340..=0xc347,
+    },
     pte: PteFormat::Gfx11,
     interrupts: interrupts::FORMAT,
 };

@@ -17,6 +17,8 @@ pub(super) const LAYOUT: MqdLayout = MqdLayout {
     header: HEADER,
     hqd_first: dword!(cp_mqd_base_addr_lo),
     hqd_dwords: dword!(cp_hqd_pq_wptr_hi) - dword!(cp_mqd_base_addr_lo) + 1,
+    compute_first: dword!(compute_dispatch_initiator),
+    compute_dwords: dword!(compute_user_data) + 16 - dword!(compute_dispatch_initiator),
     rsrc2: dword!(compute_pgm_rsrc2),
     save_base: [dword!(cp_hqd_ctx_save_base_addr_lo), dword!(cp_hqd_ctx_save_base_addr_hi)],
     save_size: dword!(cp_hqd_ctx_save_size),

@@ -4,21 +4,16 @@ use std::sync::Arc;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 
-use super::{AqlQueue, MAX_IN_FLIGHT, MAX_SCRATCH_SLOTS, Source, Waiting, dispatch, parse};
-use crate::cp::control_stack::{Reader, Waves, decode, encode, put_number};
+use super::{AqlQueue, MAX_IN_FLIGHT, Source, Waiting, dispatch, parse};
+use crate::cp::AqlConfig;
+use crate::cp::context::{Scratch, put_buffers, read_buffers, restore, take_groups};
+use crate::cp::control_stack::{self, Reader, Waves, encode, put_number, put_ranges};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
 use crate::cp::state::InFlight;
-use crate::cp::{AqlConfig, indirect};
 use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine};
-use crate::shader::{ContextError, Gws, Launch, SavedDispatch, ScratchPool, WaveStates};
+use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch, WaveStates};
 use crate::vm::AddressSpace;
-use zerocopy::IntoBytes;
-
-/// Bytes before the control stack: `kfd_context_save_area_header`, and the eight that the kernel adds to it.
-const HEADER: u32 = 48;
-/// Control stacks are not larger, whatever a descriptor says.
-const MAX_STACK: u32 = 1 << 20;
 
 /// What of a started packet is not in its ring.
 enum Started {
@@ -29,8 +24,7 @@ enum Started {
 struct Running {
     /// When it started, if that is wanted.
     start: Option<u64>,
-    /// Address, bytes of a wave, and slots of its scratch memory.
-    scratch: Option<(u64, u64, u32)>,
+    scratch: Option<Scratch>,
     /// Workgroups that have not begun.
     unclaimed: Vec<std::ops::Range<u64>>,
 }
@@ -48,18 +42,10 @@ impl AqlQueue {
         &mut self,
         area: Option<&ContextArea>,
     ) -> Result<Option<ContextOffsets>, QueueError> {
-        if let Some(error) = self.state.take_failure() {
+        let failure = self.state.failure_before_save(self.read_index);
+        if failure.is_some() || !self.is_busy() {
             self.stop();
-            return Err(error);
-        }
-        if self.state.shader.is_stopping() {
-            // The thread that stopped the queue reports the failure.
-            self.stop();
-            return Err(QueueError { packet: self.read_index, cause: Cause::Context(ContextError::Stopped) });
-        }
-        if !self.is_busy() {
-            self.stop();
-            return Ok(None);
+            return failure.map_or(Ok(None), Err);
         }
         match self.write_context(area) {
             Ok(offsets) => {
@@ -93,8 +79,7 @@ impl AqlQueue {
                     if !groups.is_empty() {
                         waves.push((Waves { dispatch: at as u32, groups: groups.clone() }, launch));
                     }
-                    let scratch =
-                        launch.scratch.as_ref().map(|pool| (pool.base(), pool.wave_bytes(), pool.slots()));
+                    let scratch = Scratch::of(launch);
                     let unclaimed = unclaimed.clone();
                     Started::Running(Running { start: packet.start(), scratch, unclaimed })
                 }
@@ -103,16 +88,7 @@ impl AqlQueue {
         }
         let state = State { waiting: std::mem::take(&mut self.waiting), started };
         let words = encode(&state.bytes(), &waves);
-        let bytes = words.as_bytes();
-        let room = stack_size.saturating_sub(HEADER);
-        let Some(stack) = u32::try_from(bytes.len()).ok().filter(|&bytes| bytes <= room) else {
-            return Err(ContextError::StackTooLarge { needed: bytes.len() as u64, size: room.into() });
-        };
-        let stack = stack_size - stack;
-        self.state
-            .space()
-            .write_bytes(base.wrapping_add(stack.into()), bytes)
-            .map_err(ContextError::Stack)?;
+        let stack = control_stack::write(self.state.space(), (base, stack_size), &words)?;
         Ok(ContextOffsets { stack, waves: states.used })
     }
 
@@ -136,20 +112,8 @@ impl AqlQueue {
     }
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
-        let corrupt = |what| Err(Cause::Context(ContextError::Corrupt(what)));
-        let &ContextArea { base, size, stack_size } = area.ok_or(ContextError::NoArea)?;
-        let ContextOffsets { stack, waves } = offsets;
-        let length = stack_size.checked_sub(stack).filter(|&length| length <= MAX_STACK);
-        let Some(length) = length.filter(|length| length % 4 == 0 && stack >= HEADER) else {
-            return corrupt("where the control stack is");
-        };
-        if waves < stack_size || waves > size {
-            return corrupt("where the waves are");
-        }
-        let mut words = vec![0u32; length as usize / 4];
-        let at = base.wrapping_add(stack.into());
-        self.state.space().read_bytes(at, words.as_mut_bytes()).map_err(ContextError::Stack)?;
-        let (state, mut groups) = decode(&words)?;
+        let area = area.ok_or(ContextError::NoArea)?;
+        let (state, mut waves) = control_stack::read(self.state.space(), area, offsets)?;
         let State { waiting, started } = State::read(&state)?;
         let mut dispatches = Vec::new();
         for (at, started) in (0u32..).zip(started) {
@@ -164,32 +128,13 @@ impl AqlQueue {
             self.started.push_back(in_flight.clone());
             self.fetch_index = index.wrapping_add(1);
             if let (Some(owner), Some((running, launch))) = (in_flight, running) {
-                let mine = groups.iter().position(|waves| waves.dispatch == at);
-                let groups = mine.map_or_else(Vec::new, |mine| groups.remove(mine).groups);
+                let groups = take_groups(&mut waves, at);
                 let saved = SavedDispatch { packet: index, launch, unclaimed: running.unclaimed, groups };
-                dispatches.push((saved, owner));
+                dispatches.push((saved, owner as Arc<dyn Owner>));
             }
         }
-        if !groups.is_empty() {
-            return corrupt("waves of no dispatch");
-        }
         self.waiting = waiting;
-        let waves_of = |(saved, _): &(SavedDispatch, _)| {
-            saved.groups.len() as u64 * u64::from(saved.launch.waves_per_workgroup())
-        };
-        if dispatches.iter().map(waves_of).sum::<u64>() > self.shader.capacity() {
-            return corrupt("more waves than the GPU holds");
-        }
-        // No workgroup begins before all have what is theirs: it would get, and write to, scratch memory of those to come.
-        self.state.shader.suspend();
-        let mut states = WaveStates { base, bounds: (stack_size, size), used: waves };
-        for (saved, owner) in dispatches.into_iter().rev() {
-            self.shader.restore_context(&self.state.shader, saved, owner, &mut states)?;
-        }
-        if states.used != stack_size {
-            return corrupt("more state than there are waves of");
-        }
-        self.shader.resume(&self.state.shader);
+        restore(&self.shader, &self.state.shader, dispatches, &waves, (area, offsets.waves))?;
         Ok(())
     }
 
@@ -208,20 +153,8 @@ impl AqlQueue {
             Source { packet: &packet, address, index, queue: queue.as_ref().map(|(at, queue)| (*at, queue)) };
         let mut launch = dispatch::prepare(self.state.space(), source, self.shader.chip())?.launch;
         self.complete_launch(&mut launch);
-        if let Some((base, wave_bytes, slots)) = running.scratch {
-            if u64::from(slots) > MAX_SCRATCH_SLOTS {
-                return Err(ContextError::Corrupt("scratch memory").into());
-            }
-            let pool = match &self.scratch {
-                Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
-                // Dispatches never have different scratch memory at the same time.
-                Some(_) => return Err(ContextError::Corrupt("scratch memory").into()),
-                None => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
-            };
-            launch.scratch_bytes_per_lane =
-                u32::try_from(wave_bytes / u64::from(launch.lanes())).unwrap_or(u32::MAX);
-            launch.scratch = Some(Arc::clone(&pool));
-            self.scratch = Some(pool);
+        if let Some(scratch) = running.scratch {
+            scratch.give_again(&mut launch, &mut self.scratch)?;
         }
         let inactive = queue.map_or(0, |(_, queue)| queue.queue_inactive_signal);
         let in_flight = InFlight::new(&self.state, index, &packet, running.start, inactive);
@@ -241,11 +174,7 @@ impl State {
             Waiting::Reclaim => bytes.push(2),
             Waiting::Pm4(execution) => {
                 bytes.push(3);
-                put_number(&mut bytes, execution.buffers().len() as u64);
-                for (address, dwords) in execution.buffers() {
-                    bytes.extend(address.to_le_bytes());
-                    bytes.extend(dwords.to_le_bytes());
-                }
+                put_buffers(&mut bytes, execution);
             }
         }
         put_number(&mut bytes, self.started.len() as u64);
@@ -256,18 +185,10 @@ impl State {
             };
             bytes.push(1 | u8::from(start.is_some()) << 1 | u8::from(scratch.is_some()) << 2);
             bytes.extend(start.iter().flat_map(|start| start.to_le_bytes()));
-            if let Some((base, wave_bytes, slots)) = scratch {
-                bytes.extend(base.to_le_bytes());
-                put_number(&mut bytes, *wave_bytes);
-                put_number(&mut bytes, (*slots).into());
+            if let Some(scratch) = scratch {
+                scratch.put(&mut bytes);
             }
-            put_number(&mut bytes, unclaimed.len() as u64);
-            let mut end = 0;
-            for range in unclaimed {
-                put_number(&mut bytes, range.start - end);
-                put_number(&mut bytes, range.end - range.start);
-                end = range.end;
-            }
+            put_ranges(&mut bytes, unclaimed);
         }
         bytes
     }
@@ -278,13 +199,7 @@ impl State {
             0 => Waiting::Nothing,
             1 => Waiting::Inactive(reader.quad()?),
             2 => Waiting::Reclaim,
-            3 => {
-                let count = reader.number()?.min(indirect::MAX_NESTING as u64 + 1);
-                let buffers = (0..count).map(|_| Ok((reader.quad()?, reader.word()?)));
-                let buffers = buffers.collect::<Result<Vec<_>, ContextError>>()?;
-                let execution = indirect::Execution::restored(buffers);
-                Waiting::Pm4(execution.ok_or(ContextError::Corrupt("indirect buffers nested too deeply"))?)
-            }
+            3 => Waiting::Pm4(read_buffers(&mut reader)?),
             _ => return Err(ContextError::Corrupt("what the packet processor waits for")),
         };
         let count = reader.number()?;
@@ -302,22 +217,6 @@ fn read_started(reader: &mut Reader<'_>) -> Result<Started, ContextError> {
         return Ok(Started::Done);
     }
     let start = if flags & 2 != 0 { Some(reader.quad()?) } else { None };
-    let scratch = match flags & 4 {
-        0 => None,
-        _ => {
-            let (base, wave_bytes, slots) = (reader.quad()?, reader.number()?, reader.number()?);
-            let slots = u32::try_from(slots).map_err(|_| ContextError::Corrupt("scratch memory"))?;
-            Some((base, wave_bytes, slots))
-        }
-    };
-    let mut unclaimed = Vec::new();
-    let mut end = 0u64;
-    for _ in 0..reader.number()? {
-        let (gap, length) = (reader.number()?, reader.number()?);
-        let range = end.checked_add(gap).and_then(|start| Some(start..start.checked_add(length)?));
-        let range = range.ok_or(ContextError::Corrupt("workgroups beyond any grid"))?;
-        end = range.end;
-        unclaimed.push(range);
-    }
-    Ok(Started::Running(Running { start, scratch, unclaimed }))
+    let scratch = if flags & 4 == 0 { None } else { Some(Scratch::read(reader)?) };
+    Ok(Started::Running(Running { start, scratch, unclaimed: reader.ranges()? }))
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AqlQueue, MAX_IN_FLIGHT, MAX_SCRATCH_SLOTS, Waiting};
+use super::{AqlQueue, MAX_IN_FLIGHT, Waiting};
+use crate::cp::MAX_SCRATCH_SLOTS;
 use crate::cp::state::{InFlight, QueueState, SavedFailure, SavedInFlight};
 use crate::cp::{AqlConfig, CpEnv};
 use crate::save::{Broken, check, count};

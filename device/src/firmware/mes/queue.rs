@@ -11,10 +11,12 @@ use belfry_isa::trap::TrapHandler;
 
 use super::life::{Activity, Life, Rest, Slot, Wait};
 use super::quanta::Asked;
-use crate::cp::{AqlConfig, AqlQueue};
+use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
-use crate::queue::{BlockedOn, ContextOffsets, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity};
+use crate::queue::{
+    BlockedOn, ContextArea, ContextOffsets, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity,
+};
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
@@ -66,9 +68,6 @@ impl Queue {
         let mqd = read_mqd(ports, space, frame.mqd_addr.get())?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
-        if !hqd.is_aql() {
-            return Err(GuestError::AddQueuePm4);
-        }
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
             return Err(GuestError::MqdRingSize);
         }
@@ -193,32 +192,61 @@ impl Queue {
             doorbell: self.doorbell,
         };
         self.gws.set_counters(&mqd.gws());
+        if saved.is_some() && !mqd.write(kernel, self.mqd) {
+            return Err(GuestError::MqdUnmapped);
+        }
         let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps()));
-        let (space, gws) = (Arc::clone(space), Arc::clone(&self.gws));
-        let engine = match saved {
-            None => AqlQueue::new(config, space, gws, &ports.env),
-            Some(offsets) => {
-                if !mqd.write(kernel, self.mqd) {
-                    return Err(GuestError::MqdUnmapped);
-                }
-                AqlQueue::from_context(config, space, gws, &ports.env, (area.as_ref(), offsets)).map_err(
-                    |error| {
-                        log::warn!(target: "gpu::mes", "not restored doorbell={:#x} {error}", self.doorbell);
-                        GuestError::ContextNotRestored
-                    },
-                )?
-            }
-        };
+        let context = saved.map(|offsets| (area.as_ref(), offsets));
+        let engine = self.engine(ports, space, config, (&hqd, &mqd), context).map_err(|error| {
+            log::warn!(target: "gpu::mes", "not restored doorbell={:#x} {error}", self.doorbell);
+            GuestError::ContextNotRestored
+        })?;
         ports.hqds.hqd(id, |hqd| {
             hqd.load(&mqd);
             hqd.set_vmid(vmid);
             hqd.set_doorbell(self.doorbell);
             hqd.activate();
         });
-        let engine: Box<dyn QueueEngine> = Box::new(engine);
         let slot = Slot { id, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         Ok(())
+    }
+
+    /// The engine that the queue's packets need, at its first packet or where its context was saved.
+    fn engine(
+        &self,
+        ports: &Ports,
+        space: &Arc<AddressSpace>,
+        config: AqlConfig,
+        (hqd, mqd): (&Hqd, &Mqd),
+        context: Option<(Option<&ContextArea>, ContextOffsets)>,
+    ) -> Result<Box<dyn QueueEngine>, QueueError> {
+        let (space, gws, env) = (Arc::clone(space), Arc::clone(&self.gws), &ports.env);
+        if hqd.is_aql() {
+            let engine = match context {
+                None => AqlQueue::new(config, space, gws, env),
+                Some(context) => AqlQueue::from_context(config, space, gws, env, context)?,
+            };
+            return Ok(Box::new(engine));
+        }
+        let AqlConfig { identity, ring_base, rptr_report, wptr_poll, read_index, apertures, trap, .. } =
+            config;
+        let ring_dwords = hqd.pq_dwords().unwrap_or(0);
+        let config = Pm4Config {
+            identity,
+            ring_base,
+            ring_dwords,
+            rptr_report,
+            wptr_poll,
+            read_index,
+            apertures,
+            trap,
+        };
+        let engine = match context {
+            None => Pm4Queue::new(config, space, gws, env, mqd.compute()),
+            Some(context) => Pm4Queue::from_context(config, space, gws, env, mqd.compute(), context)?,
+        };
+        Ok(Box::new(engine))
     }
 
     /// What an engine begins with: the queue as its registers describe it, a packet, and whether waves take traps.
@@ -285,17 +313,18 @@ impl Queue {
 
     /// Takes the queue off its slot and saves it to its MQD, and waves in progress to its context save area.
     pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
-        let mut saved = None;
+        let mut saved = (None, None);
         let (slot, read_index) = match self.end() {
             Life::Mapped { slot, mut engine, activity } => {
                 engine.suspend();
                 let read_index = engine.read_index();
                 let area = kernel.and_then(|kernel| read_mqd(ports, kernel, self.mqd).ok()?.context_area());
+                let registers = engine.compute_registers().map(<[u32]>::to_vec);
                 self.life = match engine.save(area.as_ref()) {
                     Ok(offsets) => {
-                        saved = offsets;
+                        saved = (offsets, registers);
                         let wait = if activity == Activity::Idle { Wait::Doorbell } else { Wait::Slot };
-                        Life::Unmapped { wait, rest: Rest { read_index, saved: saved.is_some() } }
+                        Life::Unmapped { wait, rest: Rest { read_index, saved: offsets.is_some() } }
                     }
                     Err(error) => {
                         ports.counters.error(
@@ -321,7 +350,7 @@ impl Queue {
             hqd.deactivate();
             *hqd
         });
-        self.save(ports, kernel, &hqd, saved);
+        self.save(ports, kernel, &hqd, &saved);
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 
@@ -347,12 +376,22 @@ impl Queue {
         std::mem::replace(&mut self.life, Life::Failed { slot: None, read_index: 0 })
     }
 
-    /// Writes the registers to the MQD, and what of the context save area is in use.
-    fn save(&self, ports: &Ports, kernel: Option<&AddressSpace>, hqd: &Hqd, offsets: Option<ContextOffsets>) {
+    /// Writes the registers to the MQD, and what of the context save area is in use; compute registers where packets set
+    /// them.
+    fn save(
+        &self,
+        ports: &Ports,
+        kernel: Option<&AddressSpace>,
+        hqd: &Hqd,
+        (offsets, registers): &(Option<ContextOffsets>, Option<Vec<u32>>),
+    ) {
         let saved = kernel.is_some_and(|space| {
             Mqd::read_unchecked(&ports.chip.mqd, space, self.mqd).is_ok_and(|mut mqd| {
                 hqd.save(&mut mqd);
-                mqd.set_context(offsets);
+                mqd.set_context(*offsets);
+                if let Some(registers) = registers {
+                    mqd.set_compute(registers);
+                }
                 if let Some(counters) = self.gws.counters() {
                     mqd.set_gws(&counters);
                 }

@@ -84,7 +84,7 @@ fn snapshots_of_other_versions_chips_and_configurations_are_refused_by_name() {
     assert!(matches!(error(&[&good[..], &[0]].concat()), SnapshotError::Trailing(1)));
     let mut other = good.clone();
     other[8] += 1;
-    assert!(matches!(error(&other), SnapshotError::Version { found: 2 }));
+    assert!(matches!(error(&other), SnapshotError::Version { found } if found == u32::from(other[8])));
     let chip = good.windows(7).position(|name| name == b"gfx1100").unwrap();
     other.clone_from(&good);
     other[chip + 6] = b'1';

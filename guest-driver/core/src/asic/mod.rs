@@ -89,6 +89,8 @@ pub(crate) struct UserRing {
     /// Bytes, a power of two of at least 8.
     pub(crate) size: u32,
     pub(crate) priority: u32,
+    /// It holds AQL packets, otherwise PM4 (`KFD_QUEUE_FORMAT_*`).
+    pub(crate) aql: bool,
 }
 
 /// A ring of the kernel's own: GPU addresses in VMID 0, sizes in bytes.

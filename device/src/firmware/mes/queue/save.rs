@@ -7,7 +7,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 use serde::{Deserialize, Serialize};
 
 use super::{Activity, Asked, Life, Queue, Rest, Slot, Wait};
-use crate::cp::{AqlQueue, SavedAql};
+use crate::cp::{AqlQueue, Pm4Queue, SavedAql, SavedPm4};
 use crate::firmware::Ports;
 use crate::queue::QueueEngine;
 use crate::save::{Broken, check, counter};
@@ -35,8 +35,25 @@ pub(in crate::firmware::mes) struct SavedQueue {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum SavedLife {
     Unmapped(Wait, Rest),
-    Mapped(Slot, Box<SavedAql>, Activity),
+    Mapped(Slot, SavedEngine, Activity),
     Failed(Option<Slot>, u64),
+}
+
+/// An engine with its work in progress.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+enum SavedEngine {
+    Aql(Box<SavedAql>),
+    Pm4(Box<SavedPm4>),
+}
+
+impl SavedEngine {
+    /// Waves in progress.
+    fn waves(&self) -> usize {
+        match self {
+            Self::Aql(engine) => engine.waves(),
+            Self::Pm4(engine) => engine.waves(),
+        }
+    }
 }
 
 impl SavedQueue {
@@ -50,9 +67,12 @@ impl SavedQueue {
 }
 
 /// What an engine saves; nothing for one of another kind, of which there is none.
-fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<SavedAql> {
+fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<SavedEngine> {
     let engine: &dyn Any = engine;
-    Some(engine.downcast_ref::<AqlQueue>()?.save(spaces))
+    if let Some(engine) = engine.downcast_ref::<Pm4Queue>() {
+        return Some(SavedEngine::Pm4(Box::new(engine.save(spaces))));
+    }
+    Some(SavedEngine::Aql(Box::new(engine.downcast_ref::<AqlQueue>()?.save(spaces))))
 }
 
 /// What restoring a queue goes by.
@@ -63,10 +83,12 @@ pub(in crate::firmware::mes) struct With<'a> {
 }
 
 impl With<'_> {
-    fn engine(&mut self, saved: &SavedAql, gws: &Arc<Gws>) -> Result<Box<dyn QueueEngine>, Broken> {
-        let env = &self.ports.env;
-        let engine = AqlQueue::restored(saved, self.spaces, Arc::clone(gws), env, self.restoring)?;
-        Ok(Box::new(engine))
+    fn engine(&mut self, saved: &SavedEngine, gws: &Arc<Gws>) -> Result<Box<dyn QueueEngine>, Broken> {
+        let (env, spaces, gws) = (&self.ports.env, self.spaces, Arc::clone(gws));
+        Ok(match saved {
+            SavedEngine::Aql(saved) => Box::new(AqlQueue::restored(saved, spaces, gws, env, self.restoring)?),
+            SavedEngine::Pm4(saved) => Box::new(Pm4Queue::restored(saved, spaces, gws, env, self.restoring)?),
+        })
     }
 }
 
@@ -83,7 +105,7 @@ impl Queue {
             Life::Unmapped { wait, rest } => SavedLife::Unmapped(*wait, *rest),
             Life::Mapped { slot, engine, activity } => save_engine(&**engine, spaces)
                 .map_or(SavedLife::Failed(Some(*slot), engine.read_index()), |saved| {
-                    SavedLife::Mapped(*slot, Box::new(saved), *activity)
+                    SavedLife::Mapped(*slot, saved, *activity)
                 }),
             Life::Failed { slot, read_index } => SavedLife::Failed(*slot, *read_index),
         };

@@ -78,7 +78,8 @@ fn add_queue(frame: &mut Frame, queue: &QueueRequest) {
         frame.tma_addr = queue.trap_memory.into();
         frame.vm_context_cntl = VM_CONTEXT_CNTL;
         frame.alignment_mode_setting = super::SH_MEM_CONFIG;
-        frame.flags = AddQueueFlags::IS_KFD_PROCESS | AddQueueFlags::IS_AQL_QUEUE;
+        frame.flags = AddQueueFlags::IS_KFD_PROCESS;
+        frame.flags.set(AddQueueFlags::IS_AQL_QUEUE, queue.aql);
         frame.flags.set(AddQueueFlags::EXCLUSIVELY_SCHEDULED, queue.gws);
     });
 }

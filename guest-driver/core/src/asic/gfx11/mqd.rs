@@ -1,6 +1,6 @@
 //! MQDs of gfx11 (`kfd_mqd_manager_v11.c`, `gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`).
 
-use belfry_abi::kfd::queue::ContextSaveAreaHeader;
+use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
 use belfry_abi::mqd::{ComputeMqd, HEADER};
 use belfry_abi::regs::{Register, gc};
 
@@ -30,7 +30,8 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
     mqd.cp_hqd_quantum = 1 | 1 << 4 | 1 << 8;
     // Queue debugging enabled, PCIe atomics work.
     mqd.cp_hqd_hq_status0 = 1 << 14 | 1 << 29;
-    mqd.cp_hqd_aql_control = 1;
+    let aql = args.queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
+    mqd.cp_hqd_aql_control = aql.into();
     if args.ctx_save_restore_address != 0 {
         // Context switches within a queue.
         mqd.cp_hqd_persistent_state |= 1 << 28;
@@ -45,7 +46,7 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
     mqd.set_pq_wptr_poll_addr(args.write_pointer_address);
     let mut doorbell = gc::CP_HQD_PQ_DOORBELL_CONTROL(0);
     doorbell.set_doorbell_offset(index.dwords());
-    doorbell.set_doorbell_bif_drop(true);
+    doorbell.set_doorbell_bif_drop(aql);
     mqd.cp_hqd_pq_doorbell_control = doorbell.bits();
     mqd.queue_doorbell_id[0] = index.dwords();
     // MIN_IB_AVAIL_SIZE
@@ -58,14 +59,16 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
 }
 
 fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
-    let &UserRing { base, size, priority } = ring;
+    let &UserRing { base, size, priority, aql } = ring;
     let mqd = image.mqd()?;
     let mut control = gc::CP_HQD_PQ_CONTROL(0);
     control.set_rptr_block_size(5);
     control.set_queue_size((size / 4).ilog2() - 1);
-    control.set_no_update_rptr(true);
-    control.set_slot_based_wptr(2);
-    control.set_queue_full_en(true);
+    if aql {
+        control.set_no_update_rptr(true);
+        control.set_slot_based_wptr(2);
+        control.set_queue_full_en(true);
+    }
     mqd.cp_hqd_pq_control = control.bits();
     mqd.set_pq_base(base);
     // `pipe_priority_map` of `kfd_mqd_manager.c`.
@@ -172,7 +175,8 @@ fn init_kernel(image: &mut Image, ring: &KernelRing) -> Result<()> {
 mod tests {
     use alloc::vec;
 
-    use belfry_abi::kfd::queue::CreateQueueArgs;
+    use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE};
+    use zerocopy::IntoBytes;
 
     use belfry_abi::doorbell::DoorbellIndex;
 
@@ -197,18 +201,46 @@ mod tests {
     #[test]
     fn an_update_leaves_the_saved_pointers_alone() {
         let mut image = Image::zeroed().unwrap();
-        let args =
-            CreateQueueArgs { eop_buffer_address: 0x2000, eop_buffer_size: 4096, ..Default::default() };
+        let args = CreateQueueArgs {
+            eop_buffer_address: 0x2000,
+            eop_buffer_size: 4096,
+            queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+            ..Default::default()
+        };
         init(&mut image, &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3) })
             .unwrap();
         let mqd = image.mqd().unwrap();
         mqd.set_pq_wptr(77);
         mqd.cp_hqd_pq_rptr = 55;
-        update(&mut image, &UserRing { base: 0x7000, size: 4096, priority: 15 }).unwrap();
+        update(&mut image, &UserRing { base: 0x7000, size: 4096, priority: 15, aql: true }).unwrap();
         let mqd = image.mqd().unwrap();
         assert_eq!((mqd.pq_wptr(), mqd.cp_hqd_pq_rptr, mqd.pq_base()), (77, 55, 0x7000));
         assert_eq!(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control).queue_size(), 9);
         assert_eq!((mqd.header, mqd.mqd_base(), mqd.eop_base()), (HEADER, 0x1000, 0x2000));
+    }
+
+    #[test]
+    fn mqd_of_a_pm4_queue_has_nothing_of_aql() {
+        let of = |queue_type| {
+            let args = CreateQueueArgs { queue_type, read_pointer_address: 0x3008, ..Default::default() };
+            let mut image = Image::zeroed().unwrap();
+            let queue = UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3) };
+            init(&mut image, &queue).unwrap();
+            let aql = queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
+            update(&mut image, &UserRing { base: 0x7000, size: 8192, priority: 7, aql }).unwrap();
+            *image.mqd().unwrap()
+        };
+        let (aql, mut pm4) = (of(KFD_IOC_QUEUE_TYPE_COMPUTE_AQL), of(KFD_IOC_QUEUE_TYPE_COMPUTE));
+        let control = gc::CP_HQD_PQ_CONTROL(pm4.cp_hqd_pq_control);
+        assert_eq!((control.queue_size(), control.rptr_block_size()), (10, 5));
+        assert!(!control.no_update_rptr() && !control.queue_full_en());
+        assert_eq!((control.slot_based_wptr(), pm4.cp_hqd_aql_control), (0, 0));
+        assert!(!gc::CP_HQD_PQ_DOORBELL_CONTROL(pm4.cp_hqd_pq_doorbell_control).doorbell_bif_drop());
+        // All the rest is the same.
+        pm4.cp_hqd_pq_control = aql.cp_hqd_pq_control;
+        pm4.cp_hqd_aql_control = 1;
+        pm4.cp_hqd_pq_doorbell_control = aql.cp_hqd_pq_doorbell_control;
+        assert!(pm4.as_bytes() == aql.as_bytes());
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! What the contexts of AQL and PM4 queues have in common: scratch memory, indirect buffers, and waves that come back.
+
+use std::sync::Arc;
+
+use super::MAX_SCRATCH_SLOTS;
+use super::control_stack::{Reader, Waves, put_number};
+use super::indirect::{Execution, MAX_NESTING};
+use crate::queue::ContextArea;
+use crate::shader::{
+    ContextError, Launch, Owner, SavedDispatch, SavedGroup, ScratchPool, ShaderEngine, ShaderQueue,
+    WaveStates,
+};
+
+/// Scratch memory of a dispatch in progress.
+#[derive(Clone, Copy)]
+pub(super) struct Scratch {
+    base: u64,
+    wave_bytes: u64,
+    slots: u32,
+}
+
+impl Scratch {
+    pub(super) fn of(launch: &Launch) -> Option<Self> {
+        let pool = launch.scratch.as_ref()?;
+        Some(Self { base: pool.base(), wave_bytes: pool.wave_bytes(), slots: pool.slots() })
+    }
+
+    pub(super) fn put(self, state: &mut Vec<u8>) {
+        state.extend(self.base.to_le_bytes());
+        put_number(state, self.wave_bytes);
+        put_number(state, self.slots.into());
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ContextError> {
+        let (base, wave_bytes, slots) = (reader.quad()?, reader.number()?, reader.number()?);
+        let slots = u32::try_from(slots).map_err(|_| ContextError::Corrupt("scratch memory"))?;
+        Ok(Self { base, wave_bytes, slots })
+    }
+
+    /// Gives it to the launch that had it; `queue` is the pool of all dispatches of the queue.
+    pub(super) fn give_again(
+        self,
+        launch: &mut Launch,
+        queue: &mut Option<Arc<ScratchPool>>,
+    ) -> Result<(), ContextError> {
+        let Self { base, wave_bytes, slots } = self;
+        if u64::from(slots) > MAX_SCRATCH_SLOTS {
+            return Err(ContextError::Corrupt("scratch memory"));
+        }
+        let pool = match queue {
+            Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
+            // Dispatches never have different scratch memory at the same time.
+            Some(_) => return Err(ContextError::Corrupt("scratch memory")),
+            None => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
+        };
+        launch.set_scratch(Arc::clone(&pool));
+        *queue = Some(pool);
+        Ok(())
+    }
+}
+
+/// Writes where indirect buffers are executed.
+pub(super) fn put_buffers(state: &mut Vec<u8>, execution: &Execution) {
+    put_number(state, execution.buffers().len() as u64);
+    for (address, dwords) in execution.buffers() {
+        state.extend(address.to_le_bytes());
+        state.extend(dwords.to_le_bytes());
+    }
+}
+
+/// What [`put_buffers`] has written.
+pub(super) fn read_buffers(reader: &mut Reader<'_>) -> Result<Execution, ContextError> {
+    let count = reader.number()?.min(MAX_NESTING as u64 + 1);
+    let buffers = (0..count).map(|_| Ok((reader.quad()?, reader.word()?)));
+    let execution = Execution::restored(buffers.collect::<Result<Vec<_>, ContextError>>()?);
+    execution.ok_or(ContextError::Corrupt("indirect buffers nested too deeply"))
+}
+
+/// Takes out the saved workgroups of the dispatch with this number.
+pub(super) fn take_groups(waves: &mut Vec<Waves>, dispatch: u32) -> Vec<SavedGroup> {
+    let mine = waves.iter().position(|waves| waves.dispatch == dispatch);
+    mine.map_or_else(Vec::new, |mine| waves.remove(mine).groups)
+}
+
+/// Puts the dispatches of a queue on the engine again, `used` bytes of whose area are of waves; `left` are waves that no
+/// dispatch has taken.
+pub(super) fn restore(
+    shader: &ShaderEngine,
+    queue: &Arc<ShaderQueue>,
+    dispatches: Vec<(SavedDispatch, Arc<dyn Owner>)>,
+    left: &[Waves],
+    (&ContextArea { base, size, stack_size }, used): (&ContextArea, u32),
+) -> Result<(), ContextError> {
+    let corrupt = |what| Err(ContextError::Corrupt(what));
+    if !left.is_empty() {
+        return corrupt("waves of no dispatch");
+    }
+    let waves_of = |(saved, _): &(SavedDispatch, _)| {
+        saved.groups.len() as u64 * u64::from(saved.launch.waves_per_workgroup())
+    };
+    if dispatches.iter().map(waves_of).sum::<u64>() > shader.capacity() {
+        return corrupt("more waves than the GPU holds");
+    }
+    // No workgroup begins before all have what is theirs: it would get, and write to, scratch memory of those to come.
+    queue.suspend();
+    let mut states = WaveStates { base, bounds: (stack_size, size), used };
+    for (saved, owner) in dispatches.into_iter().rev() {
+        shader.restore_context(queue, saved, owner, &mut states)?;
+    }
+    if states.used != stack_size {
+        return corrupt("more state than there are waves of");
+    }
+    shader.resume(queue);
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! A dispatch of a PM4 queue between its launch and its retirement.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::registers::ComputeRegisters;
+use crate::cp::error::{Cause, QueueError};
+use crate::cp::state::QueueState;
+use crate::shader::{Announcement, Notice, Owner, Runner, WaveFailure};
+
+/// A dispatch in progress.
+pub(super) struct Pm4Dispatch {
+    state: Arc<QueueState>,
+    /// Dispatches of the queue before it.
+    number: u64,
+    /// What it was launched from.
+    registers: ComputeRegisters,
+    done: AtomicBool,
+}
+
+impl fmt::Debug for Pm4Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pm4Dispatch")
+            .field("queue", &self.state.identity())
+            .field("number", &self.number)
+            .field("registers", &self.registers)
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pm4Dispatch {
+    pub(super) fn new(state: &Arc<QueueState>, number: u64, registers: ComputeRegisters, done: bool) -> Self {
+        Self { state: Arc::clone(state), number, registers, done: AtomicBool::new(done) }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn registers(&self) -> &ComputeRegisters {
+        &self.registers
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+}
+
+impl Owner for Pm4Dispatch {
+    fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
+        let state = Arc::clone(&self.state);
+        match outcome {
+            Ok(()) => {
+                self.done.store(true, Ordering::Release);
+                Box::new(move || {
+                    // Who submits a packet looks at its queue again anyway.
+                    if runner == Runner::Worker {
+                        state.wake();
+                    }
+                })
+            }
+            Err(failure) => {
+                state.shader.begin_stop();
+                let error = QueueError { packet: self.number, cause: Cause::Wave(failure) };
+                Box::new(move || state.dispatch_failed(error))
+            }
+        }
+    }
+
+    fn notice(&self, notice: Notice) {
+        self.state.notice(notice);
+    }
+
+    fn packet(&self) -> u64 {
+        self.number
+    }
+}

@@ -1,0 +1,166 @@
+//! From the compute registers to a launch.
+//!
+//! Registers: linux `gc_11_0_0_offset.h`, fields `gc_11_0_0_sh_mask.h`. What a user of PM4 puts there: mesa
+//! `radv_cmd_buffer.c`, `radv_emit_dispatch_packets`.
+
+use belfry_abi::kernel_descriptor::{
+    ComputePgmRsrc1, ComputePgmRsrc2, ComputePgmRsrc3, KernelCodeProperties, KernelDescriptor,
+};
+use belfry_abi::pm4::{ComputeRegister, DispatchInitiator};
+use belfry_isa::mem::Access;
+use zerocopy::FromZeros;
+
+use super::registers::ComputeRegisters;
+use crate::chip::{Generation, TmpRing};
+use crate::cp::dispatch::{self, Prepared};
+use crate::cp::error::{Cause, KernelError};
+use crate::pm4::Error;
+use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
+use crate::vm::AddressSpace;
+
+/// Unit of `COMPUTE_PGM_RSRC2.LDS_SIZE` in bytes.
+const LDS_UNIT: u32 = 512;
+/// `COMPUTE_PGM_RSRC1.PRIORITY`: a hint that no descriptor has.
+const PRIORITY: u32 = 0b11 << 10;
+/// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS and the trap handler.
+const FILLED_IN: u32 = 0x1ff << 15 | 1 << 6;
+
+/// Works out how the waves of a dispatch start; `None` for one of no workgroups.
+pub(super) fn prepare(
+    space: &AddressSpace,
+    registers: &ComputeRegisters,
+    chip: &Generation,
+) -> Result<Option<Prepared>, Cause> {
+    let initiator = DispatchInitiator::from_bits(registers.get(ComputeRegister::DISPATCH_INITIATOR));
+    check(initiator, registers)?;
+    let Some((grid, workgroup)) = sizes(initiator, registers)? else { return Ok(None) };
+    let rsrc1 = registers.get(ComputeRegister::PGM_RSRC1);
+    let rsrc2 = registers.get(ComputeRegister::PGM_RSRC2);
+    let rsrc3 = registers.get(ComputeRegister::PGM_RSRC3);
+    // Registers as a kernel descriptor has them: the same rules hold.
+    let mut descriptor = KernelDescriptor::new_zeroed();
+    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !PRIORITY);
+    descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !FILLED_IN);
+    descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(rsrc3);
+    let mut properties = KernelCodeProperties::from_bits(0);
+    properties.set_enable_wavefront_size32(initiator.cs_w32_en());
+    descriptor.kernel_code_properties = properties;
+    let entry = registers.pair(ComputeRegister::PGM_LO, ComputeRegister::PGM_HI) << 8;
+    let bad = |reason| Cause::KernelObject { address: entry, reason };
+    (chip.kernel.check)(&descriptor).map_err(|error| bad(KernelError::Descriptor(error)))?;
+    space.translate(entry, Access::Execute).map_err(|fault| bad(KernelError::Entry(fault)))?;
+    let launch = dispatch::of_kernel(&descriptor, chip)?;
+    let rsrc2 = ComputePgmRsrc2::from_bits(rsrc2);
+    let declared = rsrc2.user_sgpr_count() as usize;
+    let most = chip.kernel.max_user_sgprs;
+    let user_sgprs = registers.user_data().get(..declared).filter(|_| declared <= most);
+    let user_sgprs = user_sgprs.ok_or(bad(KernelError::UserSgprs { declared, wanted: declared, most }))?;
+    let lds_size = rsrc2.granulated_lds_size() * LDS_UNIT;
+    if lds_size > chip.shader.lds {
+        return Err(Cause::GroupSegment(lds_size));
+    }
+    let launch = Launch {
+        entry,
+        user_sgprs: user_sgprs.to_vec(),
+        grid,
+        workgroup,
+        lds_size: lds_size.next_multiple_of(chip.shader.lds_granule),
+        ..launch
+    };
+    dispatch::check(&launch, 3, chip)?;
+    let scratch_per_wave =
+        if rsrc2.enable_private_segment() { scratch(registers, chip).wave_bytes } else { 0 };
+    Ok(Some(Prepared { launch, scratch_per_wave }))
+}
+
+/// Scratch memory of a dispatch. `COMPUTE_TMPRING_SIZE.WAVES` is for each shader engine; as many slots are used in all.
+pub(super) fn scratch(registers: &ComputeRegisters, chip: &Generation) -> TmpRing {
+    (chip.shader.tmp_ring)(registers.get(ComputeRegister::TMPRING_SIZE))
+}
+
+fn check(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<(), Cause> {
+    let refused = |what, value| Err(Cause::Ring(Error::Field { what, value }));
+    let modelled = initiator.compute_shader_en() && !initiator.ordered_append_enbl() && !initiator.restore();
+    if !modelled {
+        return refused("COMPUTE_DISPATCH_INITIATOR", initiator.bits());
+    }
+    let start = registers.three(ComputeRegister::START_X);
+    match start.into_iter().find(|&start| start != 0) {
+        Some(start) if !initiator.force_start_at_000() => refused("dispatch with COMPUTE_START", start),
+        _ => Ok(()),
+    }
+}
+
+/// Work-items of the grid and of a workgroup; `None` for a grid without any.
+#[expect(clippy::type_complexity, reason = "two sizes")]
+fn sizes(
+    initiator: DispatchInitiator,
+    registers: &ComputeRegisters,
+) -> Result<Option<([u32; 3], [u32; 3])>, Cause> {
+    let dim = registers.three(ComputeRegister::DIM_X);
+    let threads = registers.three(ComputeRegister::NUM_THREAD_X);
+    let workgroup = threads.map(|threads| threads & 0xffff);
+    let items: u64 = workgroup.iter().map(|&size| u64::from(size)).product();
+    if items == 0 || items > u64::from(MAX_WORKGROUP_SIZE) {
+        // Each has 16 bits.
+        return Err(Cause::WorkgroupSize(workgroup.map(|size| size as u16)));
+    }
+    if dim.contains(&0) {
+        return Ok(None);
+    }
+    if initiator.use_thread_dimensions() {
+        return Ok(Some((dim, workgroup)));
+    }
+    let mut grid = [0; 3];
+    for at in 0..3 {
+        let partial = if initiator.partial_tg_en() { threads[at] >> 16 } else { 0 };
+        // Of a last workgroup that is not whole, the rest is not there.
+        let missing = if partial == 0 { 0 } else { workgroup[at].saturating_sub(partial) };
+        let size = dim[at].checked_mul(workgroup[at]).map(|size| size - missing);
+        grid[at] = size.ok_or(Cause::Dimensions { dimensions: 3, grid: dim })?;
+    }
+    Ok(Some((grid, workgroup)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registers(dim: [u32; 3], threads: [u32; 3]) -> ComputeRegisters {
+        let mut registers = ComputeRegisters::default();
+        for at in 0..3 {
+            registers.set(ComputeRegister(ComputeRegister::DIM_X.0 + at), dim[at as usize]);
+            registers.set(ComputeRegister(ComputeRegister::NUM_THREAD_X.0 + at), threads[at as usize]);
+        }
+        registers
+    }
+
+    #[test]
+    fn sizes_are_in_workgroups_or_in_work_items() {
+        let of = |bits, dim, threads| sizes(DispatchInitiator::from_bits(bits), &registers(dim, threads));
+        assert_eq!(of(1, [3, 2, 1], [8, 4, 2]), Ok(Some(([24, 8, 2], [8, 4, 2]))));
+        assert_eq!(of(0x21, [3, 2, 1], [8, 4, 2]), Ok(Some(([3, 2, 1], [8, 4, 2]))));
+        let partial = [8 | 5 << 16, 4, 2 | 2 << 16];
+        assert_eq!(of(3, [3, 2, 1], partial), Ok(Some(([21, 8, 2], [8, 4, 2]))), "the last one has 5");
+        assert_eq!(of(1, [3, 2, 1], partial), Ok(Some(([24, 8, 2], [8, 4, 2]))), "not enabled");
+        assert_eq!(of(1, [3, 0, 1], [8, 4, 2]), Ok(None));
+        assert!(matches!(of(1, [1 << 30, 1, 1], [8, 1, 1]), Err(Cause::Dimensions { .. })));
+        for threads in [[0, 1, 1], [1025, 1, 1], [0xffff, 0xffff, 0xffff]] {
+            assert!(matches!(of(1, [1; 3], threads), Err(Cause::WorkgroupSize(_))), "{threads:?}");
+        }
+    }
+
+    #[test]
+    fn starts_and_modes_that_are_not_modelled_are_refused() {
+        let mut registers = registers([1; 3], [1; 3]);
+        let checked =
+            |bits, registers: &ComputeRegisters| check(DispatchInitiator::from_bits(bits), registers);
+        assert!(checked(1, &registers).is_ok() && checked(0x8021, &registers).is_ok());
+        for bits in [0, 1 | 1 << 3, 1 | 1 << 14] {
+            assert!(matches!(checked(bits, &registers), Err(Cause::Ring(_))), "{bits:#x}");
+        }
+        registers.set(ComputeRegister::START_Y, 2);
+        assert!(matches!(checked(1, &registers), Err(Cause::Ring(_))));
+        assert!(checked(1 | 1 << 2, &registers).is_ok());
+    }
+}

@@ -1,0 +1,226 @@
+//! What the packets of a PM4 queue do: those about dispatches here, all others as in every stream.
+
+use std::sync::Arc;
+
+use belfry_abi::pm4::{
+    CS_PARTIAL_FLUSH, ComputeRegister, DispatchDirect, DispatchIndirect, DispatchInitiator, EventWrite,
+    IndirectBuffer, Opcode, ReleaseMem, SH_REG_START,
+};
+
+use super::dispatch::Pm4Dispatch;
+use super::registers::ComputeRegisters;
+use super::{MAX_STARTED, Pm4Queue, Started, launch, ring};
+use crate::chip::{TmpRing, UserRegisters};
+use crate::cp::MAX_SCRATCH_SLOTS;
+use crate::cp::complete::Completed;
+use crate::cp::dispatch::Prepared;
+use crate::cp::error::Cause;
+use crate::cp::indirect::Packet;
+use crate::pm4::{self, Effect, Error, Port};
+use crate::queue::BlockedOn;
+use crate::shader::{Launch, ScratchPool};
+use crate::vm::AddressSpace;
+
+/// What is left to do after a packet.
+pub(super) enum Outcome {
+    Done,
+    /// Look at it again later.
+    Blocked(BlockedOn),
+    /// Go on in this buffer.
+    Enter(IndirectBuffer),
+    /// Go on behind so many dwords that follow the packet.
+    Skip(u32),
+}
+
+/// What packets reach: the process's memory, the registers that user queues may use, and the interrupt.
+struct Reach<'a> {
+    space: &'a AddressSpace,
+    now: u64,
+    allowed: &'static UserRegisters,
+    registers: &'a mut ComputeRegisters,
+    hdp_flush: &'a mut u32,
+    /// Context identifiers of the interrupts asked for.
+    interrupts: Vec<u32>,
+}
+
+impl Port for Reach<'_> {
+    fn memory(&self) -> &AddressSpace {
+        self.space
+    }
+
+    fn read_register(&mut self, packet: &'static str, index: u32) -> Result<u32, Error> {
+        let register = ComputeRegister(index.wrapping_sub(SH_REG_START));
+        if register.name().is_some() {
+            return Ok(self.registers.get(register));
+        }
+        // Memory is coherent: a flush is done when it has been asked for.
+        if index == self.allowed.hdp_flush_req || index == self.allowed.hdp_flush_done {
+            return Ok(*self.hdp_flush);
+        }
+        Err(Error::Register { packet, index })
+    }
+
+    fn write_register(&mut self, packet: &'static str, index: u32, value: u32) -> Result<(), Error> {
+        if self.registers.set(ComputeRegister(index.wrapping_sub(SH_REG_START)), value) {
+            return Ok(());
+        }
+        if index == self.allowed.hdp_flush_req {
+            *self.hdp_flush = value;
+            return Ok(());
+        }
+        // Markers of a thread trace, and there is none.
+        if self.allowed.thread_trace_userdata.contains(&index) {
+            return Ok(());
+        }
+        Err(Error::Register { packet, index })
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn interrupt(&mut self, context: u32) -> Result<(), Error> {
+        self.interrupts.push(context);
+        Ok(())
+    }
+}
+
+impl Pm4Queue {
+    /// Executes one packet.
+    pub(super) fn execute(&mut self, packet: &Packet) -> Result<Outcome, Cause> {
+        if packet.header.packet_type() == 2 {
+            return Ok(Outcome::Done);
+        }
+        let (opcode, body) = (packet.header.opcode(), &packet.body[..]);
+        match opcode {
+            Opcode::SET_SH_REG => self.set_sh_reg(body).map_err(ring)?,
+            Opcode::DISPATCH_DIRECT => {
+                let DispatchDirect { dim, initiator } = pm4::exact(opcode, body).map_err(ring)?;
+                return self.dispatch(dim, initiator);
+            }
+            Opcode::DISPATCH_INDIRECT => {
+                let packet: DispatchIndirect = pm4::exact(opcode, body).map_err(ring)?;
+                let at = pm4::quad(packet.addr_lo & !3, packet.addr_hi);
+                let dim = self.state.space().read(at);
+                let dim = dim.map_err(|fault| Cause::Memory { what: "DISPATCH_INDIRECT", fault })?;
+                return self.dispatch(dim, packet.initiator);
+            }
+            Opcode::EVENT_WRITE => {
+                // One with an address writes counters, which are not modelled.
+                let event: EventWrite = pm4::exact(opcode, body).map_err(ring)?;
+                if event.event_type() == CS_PARTIAL_FLUSH && self.has_running_dispatches() {
+                    return Ok(Outcome::Blocked(BlockedOn::Dispatches));
+                }
+            }
+            Opcode::RELEASE_MEM => {
+                let packet: ReleaseMem = pm4::exact(opcode, body).map_err(ring)?;
+                if self.started.len() >= MAX_STARTED {
+                    return Ok(Outcome::Blocked(BlockedOn::Dispatches));
+                }
+                self.started.push_back(Started::Release(packet));
+                self.retire()?;
+            }
+            _ => {
+                let effect = self.with_reach(|reach| pm4::execute(opcode, body, reach))?;
+                return Ok(match effect {
+                    Effect::Done => Outcome::Done,
+                    Effect::Wait => Outcome::Blocked(BlockedOn::Memory),
+                    Effect::Enter(buffer) => Outcome::Enter(buffer),
+                    Effect::Skip(dwords) => Outcome::Skip(dwords),
+                });
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Writes a fence that is due.
+    pub(super) fn release(&mut self, packet: &ReleaseMem) -> Result<(), Cause> {
+        self.with_reach(|reach| pm4::release_mem(packet, reach))
+    }
+
+    fn with_reach<R>(&mut self, run: impl FnOnce(&mut Reach<'_>) -> Result<R, Error>) -> Result<R, Cause> {
+        let mut reach = Reach {
+            space: self.state.space(),
+            now: self.state.now(),
+            allowed: &self.shader.chip().user_registers,
+            registers: &mut self.registers,
+            hdp_flush: &mut self.hdp_flush,
+            interrupts: Vec::new(),
+        };
+        let result = run(&mut reach);
+        for event in reach.interrupts {
+            self.state.announce(Completed { event: Some(event) });
+        }
+        result.map_err(ring)
+    }
+
+    fn set_sh_reg(&mut self, body: &[u32]) -> Result<(), Error> {
+        let Some((&start, values)) = body.split_first() else {
+            return Err(Error::Length { opcode: Opcode::SET_SH_REG, dwords: 0 });
+        };
+        for (register, &value) in ((start & 0xffff)..).zip(values) {
+            if !self.registers.set(ComputeRegister(register), value) {
+                return Err(Error::Register { packet: "SET_SH_REG", index: SH_REG_START + register });
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a dispatch, once there is room for it.
+    fn dispatch(&mut self, dim: [u32; 3], initiator: DispatchInitiator) -> Result<Outcome, Cause> {
+        if self.started.len() >= MAX_STARTED {
+            return Ok(Outcome::Blocked(BlockedOn::Dispatches));
+        }
+        let names = [ComputeRegister::DIM_X, ComputeRegister::DIM_Y, ComputeRegister::DIM_Z];
+        for (register, size) in names.into_iter().zip(dim) {
+            self.registers.set(register, size);
+        }
+        self.registers.set(ComputeRegister::DISPATCH_INITIATOR, initiator.bits());
+        let registers = self.registers.of_dispatch();
+        let prepared = launch::prepare(self.state.space(), &registers, self.shader.chip())?;
+        let Some(mut prepared) = prepared else { return Ok(Outcome::Done) };
+        self.complete_launch(&mut prepared.launch);
+        if prepared.scratch_per_wave != 0 && !self.assign_scratch(&registers, &mut prepared)? {
+            return Ok(Outcome::Blocked(BlockedOn::Dispatches));
+        }
+        let dispatch = Arc::new(Pm4Dispatch::new(&self.state, self.dispatches, registers, false));
+        let grid = prepared.launch.grid;
+        self.shader
+            .submit(&self.state.shader, prepared.launch, Arc::clone(&dispatch) as _)
+            .map_err(|_| Cause::Dimensions { dimensions: 3, grid })?;
+        self.dispatches += 1;
+        self.started.push_back(Started::Dispatch(dispatch));
+        Ok(Outcome::Done)
+    }
+
+    /// Adds what comes from the queue and not from its registers.
+    pub(super) fn complete_launch(&self, launch: &mut Launch) {
+        launch.trap = self.config.trap;
+        launch.doorbell = self.config.identity.doorbell_id();
+        launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
+    }
+
+    /// Gives a launch scratch memory; false if that has to wait for earlier dispatches.
+    fn assign_scratch(
+        &mut self,
+        registers: &ComputeRegisters,
+        prepared: &mut Prepared,
+    ) -> Result<bool, Cause> {
+        let TmpRing { waves, wave_bytes } = launch::scratch(registers, self.shader.chip());
+        if waves < prepared.launch.waves_per_workgroup() {
+            return Err(Cause::Scratch(u32::try_from(wave_bytes).unwrap_or(u32::MAX)));
+        }
+        let lo = ComputeRegister::DISPATCH_SCRATCH_BASE_LO;
+        let base = registers.pair(lo, ComputeRegister::DISPATCH_SCRATCH_BASE_HI) << 8;
+        let slots = u64::from(waves).min(MAX_SCRATCH_SLOTS) as u32;
+        let pool = match &self.scratch {
+            Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
+            // Waves of earlier dispatches may still use the old memory, which the new one may overlap.
+            _ if self.has_running_dispatches() => return Ok(false),
+            _ => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
+        };
+        self.scratch = Some(Arc::clone(&pool));
+        prepared.launch.set_scratch(pool);
+        Ok(true)
+    }
+}

@@ -1,0 +1,241 @@
+//! PM4 compute queues over the real ioctls: a kernel from SET_SH_REG to the event of its fence.
+
+#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_abi::kfd::event::KFD_IOC_WAIT_RESULT_COMPLETE;
+use belfry_abi::kfd::ioctl as nr;
+use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, UpdateQueueArgs};
+use belfry_abi::pm4::{ComputeRegister, Opcode, Pm4Header};
+use belfry_device::GuestError;
+use belfry_kfd_hosted::{Errno, Node};
+use common::{Buffer, Client, PAGE, RW, gpu};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use zerocopy::FromBytes;
+
+static KERNELS: &[u8] = include_bytes!("../../../device/tests/fixtures/cp.gfx1100.hsaco");
+/// Dwords of a ring.
+const RING: u64 = PAGE / 4;
+
+struct Queue<'a> {
+    client: &'a Client,
+    args: CreateQueueArgs,
+    doorbell: u64,
+    written: u64,
+}
+
+fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
+    [&[Pm4Header::type3(opcode, body.len() as u32).bits()], body].concat()
+}
+
+fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+fn write(at: u64, value: u32) -> Vec<u32> {
+    packet(Opcode::WRITE_DATA, &[&[5 << 8 | 1 << 20][..], &halves(at), &[value]].concat())
+}
+
+/// What a runtime sends at the end: the event's slot is written, and its interrupt raised.
+fn release(slot: u64, event: u32) -> Vec<u32> {
+    let body = [&[20 | 5 << 8, 2 << 29 | 2 << 24][..], &halves(slot), &[event, 0, event]].concat();
+    packet(Opcode::RELEASE_MEM, &body)
+}
+
+fn set(register: ComputeRegister, values: &[u32]) -> Vec<u32> {
+    packet(Opcode::SET_SH_REG, &[&[register.0][..], values].concat())
+}
+
+impl<'a> Queue<'a> {
+    fn new(client: &'a Client) -> Self {
+        let mut args = client.queue_args().unwrap();
+        args.queue_type = KFD_IOC_QUEUE_TYPE_COMPUTE;
+        client.ioctl(nr::CREATE_QUEUE, &mut args).unwrap();
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: no address is asked for.
+        let doorbells =
+            unsafe { client.process.mmap(Node::Kfd, None, 8192, prot, args.doorbell_offset & !0x1fff) }
+                .unwrap();
+        Self { client, args, doorbell: doorbells as u64 + (args.doorbell_offset & 0x1fff), written: 0 }
+    }
+
+    fn submit(&mut self, packets: &[Vec<u32>]) {
+        for dword in packets.concat() {
+            let at = self.args.ring_base_address + self.written % RING * 4;
+            // SAFETY: the ring is mapped while the process lives.
+            unsafe { AtomicU32::from_ptr(at as *mut u32) }.store(dword, Ordering::Relaxed);
+            self.written += 1;
+        }
+        // SAFETY: as above, the write pointer and the doorbell.
+        unsafe {
+            AtomicU64::from_ptr(self.args.write_pointer_address as *mut u64)
+                .store(self.written, Ordering::Release);
+            AtomicU64::from_ptr(self.doorbell as *mut u64).store(self.written, Ordering::Release);
+        }
+        self.client.process.doorbell_written(self.doorbell as *mut u64);
+    }
+
+    fn read_pointer(&self) -> u64 {
+        // SAFETY: as above.
+        let pointer = unsafe { AtomicU32::from_ptr(self.args.read_pointer_address as *mut u32) };
+        pointer.load(Ordering::Acquire).into()
+    }
+
+    fn update(&self, percentage: u32) {
+        let mut args = UpdateQueueArgs {
+            ring_base_address: self.args.ring_base_address,
+            queue_id: self.args.queue_id,
+            ring_size: self.args.ring_size,
+            queue_percentage: percentage,
+            queue_priority: 7,
+        };
+        self.client.ioctl(nr::UPDATE_QUEUE, &mut args).unwrap();
+    }
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never happened: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Loads a kernel of the fixture: the registers for it, workgroups of 256.
+fn program(client: &Client, name: &str, args: u64) -> Vec<u32> {
+    let file = object::File::parse(KERNELS).unwrap();
+    let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap();
+    let code = client.alloc(end.next_multiple_of(PAGE), AllocFlags::VRAM | RW).unwrap();
+    for segment in file.segments() {
+        let data = segment.data().unwrap();
+        // SAFETY: inside of the allocation, which nothing else in this process refers to.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                data.as_ptr(),
+                (code.va + segment.address()) as *mut u8,
+                data.len(),
+            );
+        }
+    }
+    let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+    let bytes = file.segments().find_map(|segment| segment.data_range(symbol.address(), 64).ok()?).unwrap();
+    let descriptor = KernelDescriptor::read_from_bytes(bytes).unwrap();
+    let entry = (code.va + symbol.address()).wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
+    let (rsrc1, rsrc2) = (descriptor.compute_pgm_rsrc1.bits(), descriptor.compute_pgm_rsrc2.bits());
+    [
+        set(ComputeRegister::PGM_LO, &halves(entry >> 8)),
+        set(ComputeRegister::PGM_RSRC1, &[rsrc1, rsrc2 | 2 << 15]),
+        set(ComputeRegister::PGM_RSRC3, &[descriptor.compute_pgm_rsrc3.bits()]),
+        set(ComputeRegister::START_X, &[0, 0, 0, 256, 1, 1]),
+        set(ComputeRegister::USER_DATA_0, &halves(args)),
+    ]
+    .concat()
+}
+
+fn data(client: &Client) -> Buffer {
+    client.alloc(PAGE, AllocFlags::GTT | AllocFlags::COHERENT | RW).unwrap()
+}
+
+#[test]
+fn pm4_queue_dispatches_a_kernel_and_its_fence_wakes_who_waits() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let signal = client.create_signal();
+    let slot = signal.memory.quad(16).load(Ordering::Relaxed);
+    let mut queue = Queue::new(&client);
+    let (input, output, args) = (data(&client), data(&client), data(&client));
+    (0..512).for_each(|at| input.word(at * 4).store(at as u32, Ordering::Relaxed));
+    args.quad(0).store(input.va, Ordering::Relaxed);
+    args.quad(8).store(output.va, Ordering::Relaxed);
+    let packets = program(&client, "reverse.kd", args.va);
+    // More than once around the ring.
+    for round in 0..40 {
+        (0..512).for_each(|at| output.word(at * 4).store(0, Ordering::Relaxed));
+        queue.submit(&[
+            packets.clone(),
+            packet(Opcode::ACQUIRE_MEM, &[0, u32::MAX, 0xff, 0, 0, 0, 0x4381]),
+            packet(Opcode::DISPATCH_DIRECT, &[512, 1, 1, 0x8021]),
+            packet(Opcode::EVENT_WRITE, &[7 | 4 << 8]),
+            release(slot, signal.event_id),
+        ]);
+        let (result, _) = client.wait(signal.event_id, 60_000).unwrap();
+        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "round {round}");
+        let reversed = |at: u64| at / 256 * 256 + 255 - at % 256;
+        let value = |at: u64| u64::from(output.word(at * 4).load(Ordering::Relaxed));
+        assert!((0..512).all(|at| value(at) == reversed(at)), "round {round}");
+    }
+    assert!(queue.written > RING);
+    eventually("the read pointer moves", || queue.read_pointer() == queue.written % RING);
+    assert_eq!(gpu.device().stats().errors, Default::default());
+    client.destroy_queue(queue.args.queue_id).unwrap();
+}
+
+#[test]
+fn pm4_queue_without_a_share_executes_nothing_until_it_has_one() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let mut queue = Queue::new(&client);
+    let data = data(&client);
+    queue.submit(&[write(data.va, 1)]);
+    eventually("the packet is executed", || queue.read_pointer() == queue.written);
+    queue.update(0);
+    let before = queue.written;
+    queue.submit(&[write(data.va, 2)]);
+    // Another queue's packets are executed meanwhile.
+    let mut other = Queue::new(&client);
+    other.submit(&[write(data.va + 8, 3)]);
+    eventually("the other queue works", || other.read_pointer() == other.written);
+    assert_eq!((data.word(0).load(Ordering::Acquire), queue.read_pointer()), (1, before));
+    queue.update(100);
+    eventually("the packet is executed", || queue.read_pointer() == queue.written);
+    assert_eq!(data.word(0).load(Ordering::Acquire), 2);
+    client.destroy_queue(queue.args.queue_id).unwrap();
+    client.destroy_queue(other.args.queue_id).unwrap();
+}
+
+#[test]
+fn pm4_queue_with_a_bad_packet_stops_and_the_next_one_works() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let data = data(&client);
+    let mut bad = Queue::new(&client);
+    bad.submit(&[packet(Opcode::MEM_SEMAPHORE, &[0, 0]), write(data.va, 1)]);
+    eventually("the queue stops", || gpu.device().stats().errors.contains_key(&GuestError::QueueStopped));
+    let mut good = Queue::new(&client);
+    good.submit(&[write(data.va + 4, 2)]);
+    eventually("the other queue works", || good.read_pointer() == good.written);
+    assert_eq!((data.word(0).load(Ordering::Acquire), data.word(4).load(Ordering::Acquire)), (0, 2));
+    client.check_queue_works();
+    client.destroy_queue(bad.args.queue_id).unwrap();
+    client.destroy_queue(good.args.queue_id).unwrap();
+}
+
+#[test]
+fn pm4_queues_are_refused_by_the_rules() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let good = CreateQueueArgs { queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE, ..client.queue_args().unwrap() };
+    type Change = fn(&mut CreateQueueArgs);
+    let cases: &[(&str, Change, Errno)] = &[
+        ("share", |a| a.queue_percentage = 101, Errno::EINVAL),
+        ("odd ring size", |a| a.ring_size = 5000, Errno::EINVAL),
+        ("wrong ring size", |a| a.ring_size = 8192, Errno::EINVAL),
+        ("unmapped ring", |a| a.ring_base_address = 0x10_0000, Errno::EINVAL),
+        ("kernel write pointer", |a| a.write_pointer_address = u64::MAX, Errno::EFAULT),
+        ("unmapped read pointer", |a| a.read_pointer_address = 0x10_0000, Errno::EINVAL),
+        ("end-of-pipe buffer", |a| a.eop_buffer_address = 0x10_0000, Errno::EINVAL),
+        ("control stack", |a| a.ctl_stack_size += 4096, Errno::EINVAL),
+        ("no save area", |a| a.ctx_save_restore_address = 0, Errno::EINVAL),
+    ];
+    for (name, change, expected) in cases {
+        let mut args = good;
+        change(&mut args);
+        assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(*expected), "{name}");
+    }
+}
