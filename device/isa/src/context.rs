@@ -95,6 +95,6 @@ impl Wave {
 
     /// Goes back to the `s_barrier` that it waits at: it comes to the barrier again.
     pub fn back_to_barrier(&mut self) {
-        self.pc = self.barrier;
+        self.pc = self.stopped_at;
     }
 }

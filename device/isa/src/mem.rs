@@ -104,11 +104,14 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Level of the table that refused it, 0 for the PTB; `None` where the tables were not asked, or had translated the
     /// address and there is no memory behind it.
-    pub level: Option<u32>,
+    pub level: Option<u8>,
 }
 
+// A look-up in the TLB comes back in two registers: every access of memory goes through one.
+const _: () = assert!(size_of::<Result<*mut u8, Fault>>() == 2 * size_of::<u64>());
+
 /// Where a fault was found, for its text.
-fn place(level: Option<u32>) -> String {
+fn place(level: Option<u8>) -> String {
     level.map_or_else(String::new, |level| format!(" at level {level}"))
 }
 

@@ -42,7 +42,7 @@ pub struct SavedWave {
     doorbell: u32,
     saved_exec: [u32; 2],
     /// Address of the last `s_barrier`.
-    barrier: u64,
+    stopped_at: u64,
     writing: u64,
     done: u64,
     partly_done: [PartlyDone; 2],
@@ -112,7 +112,7 @@ impl Wave {
             handler: self.handler,
             doorbell: self.doorbell,
             saved_exec: self.saved_exec,
-            barrier: self.barrier,
+            stopped_at: self.stopped_at,
             writing: self.writing,
             done: self.done,
             partly_done: self.partly_done,
@@ -167,7 +167,7 @@ impl Wave {
         wave.handler = saved.handler;
         wave.doorbell = saved.doorbell;
         wave.saved_exec = saved.saved_exec;
-        wave.barrier = saved.barrier;
+        wave.stopped_at = saved.stopped_at;
         wave.writing = saved.writing;
         wave.done = saved.done;
         wave.partly_done = saved.partly_done;

@@ -90,7 +90,7 @@ impl Wave {
         match cause {
             TrapCause::Instruction(number) => {
                 id = u64::from(number);
-                pc = pc.wrapping_sub(4);
+                pc = self.stopped_at;
             }
             TrapCause::Exception => {}
             TrapCause::Host(number) => {

@@ -126,33 +126,42 @@ impl Default for WaveInit<'_> {
 }
 
 /// A wave, ready to run or stopped between two instructions.
+///
+/// The order of the fields is the one in memory: scalar registers fill whole cache lines, which are cleared for every wave, and
+/// what every instruction reads follows in one more.
 #[derive(Clone)]
+#[repr(C, align(64))]
 pub struct Wave {
+    /// Scalar registers; see [`slot`].
+    pub(crate) s: [u32; 256],
     pub(crate) v: Vgprs,
     /// Its architecture's registers.
     pub(crate) file: &'static RegisterFile,
-    /// Scalar registers; see [`slot`].
-    pub(crate) s: [u32; 256],
+    pub(crate) pc: u64,
+    /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
+    pub instructions: u64,
     /// 32-lane halves: 1 or 2.
     pub(crate) halves: u32,
+    pub(crate) mode: u32,
+    /// Exceptions of the float operation at hand.
+    pub(crate) raised: u32,
+    /// `STATUS` bits that are state of their own; see [`status`](crate::trap::status).
+    pub(crate) status: u32,
     /// Vector registers of its own.
     pub(crate) vgpr_count: u16,
     /// Vector registers it can name: its own, then those its halves share.
     pub(crate) registers: u16,
-    pub(crate) mode: u32,
-    pub(crate) pc: u64,
+    /// Whether float operations record their exceptions.
+    pub(crate) watched: bool,
+    /// Runs end when it comes out of its trap handler.
+    pub(crate) stops_at_return: bool,
+    /// It has looked for what other waves write; see [`Wave::take_looked`].
+    pub(crate) looked: bool,
+    /// `TRAPSTS`.
+    pub(crate) trapsts: u32,
     pub(crate) scratch_base: u64,
     pub(crate) scratch_size: u32,
     pub(crate) hw_id: [u32; 2],
-    /// `STATUS` bits that are state of their own; see [`status`](crate::trap::status).
-    pub(crate) status: u32,
-    /// `TRAPSTS`.
-    pub(crate) trapsts: u32,
-    /// Exceptions of the float operation at hand.
-    pub(crate) raised: u32,
-    /// Whether float operations record their exceptions.
-    pub(crate) watched: bool,
-    pub(crate) handler: TrapHandler,
     pub(crate) doorbell: u32,
     /// EXEC while an instruction runs with fewer lanes (DPP).
     pub(crate) saved_exec: [u32; 2],
@@ -160,18 +169,13 @@ pub struct Wave {
     pub(crate) writing: u64,
     /// Lanes that the instruction at hand has done, if it faults.
     pub(crate) done: u64,
+    pub(crate) handler: TrapHandler,
     /// What instructions that faulted have done: one of the program, and one of its trap handler.
     pub(crate) partly_done: [PartlyDone; 2],
-    /// Address of the last `s_barrier`.
-    pub(crate) barrier: u64,
+    /// Address of the last `s_barrier` or `s_trap`.
+    pub(crate) stopped_at: u64,
     /// What `MSG_RTN_SAVE_WAVE` answers while it is asked to save its context.
     pub(crate) context_slot: Option<u64>,
-    /// Runs end when it comes out of its trap handler.
-    pub(crate) stops_at_return: bool,
-    /// It has looked for what other waves write; see [`Wave::take_looked`].
-    pub(crate) looked: bool,
-    /// Executed instructions; waits, hints and nops are not counted, a VOPD counts once.
-    pub instructions: u64,
 }
 
 impl Wave {
@@ -202,7 +206,7 @@ impl Wave {
             writing: 0,
             done: 0,
             partly_done: [PartlyDone::default(); 2],
-            barrier: 0,
+            stopped_at: 0,
             context_slot: None,
             stops_at_return: false,
             looked: false,

@@ -1,7 +1,7 @@
 //! Context save and restore of a queue's waves.
 //!
 //! The waves of a suspended queue save themselves one after the other: each is taken into its process's trap handler, which
-//! writes its registers to the context save area. What belongs to no wave is handed to whoever asked: which workgroups have
+//! writes its registers to the context save area. What belongs to no wave is returned to the caller: which workgroups have
 //! begun, which waves are left of them, and which workgroups are still to come. A restored queue gets waves that begin in
 //! the same handler. The thread that saves or restores runs them, so that both are over when the call returns.
 
@@ -78,7 +78,7 @@ pub struct SavedDispatch {
     pub packet: u64,
     /// How its waves start.
     pub launch: Launch,
-    /// Workgroups that nobody has begun: ascending, and apart from each other.
+    /// Workgroups that have not begun: ascending, and apart from each other.
     pub unclaimed: Vec<Range<u64>>,
     /// Those that have begun and not ended, in the order in which they go on.
     pub groups: Vec<SavedGroup>,
@@ -184,7 +184,7 @@ impl ShaderEngine {
     ) -> Result<Option<SavedDispatch>, ContextError> {
         let mut groups = Vec::new();
         for mut workgroup in dispatch.take_paused() {
-            // A workgroup for each slice: whoever takes memory away does not wait for all of them.
+            // A slice for each workgroup: a thread that takes memory away does not wait for all of them.
             let group = self.switch(dispatch, |turn| workgroup.save_context(turn, states))?;
             groups.extend(group);
         }

@@ -136,7 +136,7 @@ impl Dispatch {
         }
     }
 
-    /// One that was saved: `unclaimed` are the workgroups that nobody has begun. Those that have begun and not ended are
+    /// One that was saved: `unclaimed` are the workgroups that have not begun. Those that have begun and not ended are
     /// given with [`Dispatch::put_off`], and the others have ended.
     pub(super) fn restored(
         queue: Arc<ShaderQueue>,

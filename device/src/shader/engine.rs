@@ -339,7 +339,7 @@ impl Shared {
         self.dispatches.load(Ordering::Relaxed) <= 1
     }
 
-    /// Waits for work; `None` at shutdown. The task's queue has begun a turn. Whoever `had` one before has it no longer.
+    /// Waits for work; `None` at shutdown. The task's queue has begun a turn. A worker that `had` a task has ended it.
     pub(super) fn next_task(&self, had: bool) -> Option<Task> {
         let mut state = self.lock();
         state.in_hand -= usize::from(had);

@@ -111,6 +111,13 @@ impl Launch {
         }
     }
 
+    /// Gives its waves scratch memory of this pool.
+    pub fn set_scratch(&mut self, pool: Arc<ScratchPool>) {
+        let bytes = pool.wave_bytes() / u64::from(self.lanes());
+        self.scratch_bytes_per_lane = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.scratch = Some(pool);
+    }
+
     /// Waves of a full workgroup.
     #[must_use]
     pub fn waves_per_workgroup(&self) -> u32 {
@@ -167,6 +174,7 @@ impl Launch {
     }
 
     /// Starts wave `wave` of `waves` of a workgroup, in the place of the one at that index of `storage` or behind it.
+    #[inline(always)]
     pub(super) fn start_wave(
         &self,
         storage: &mut Vec<Wave>,

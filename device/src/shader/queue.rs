@@ -374,6 +374,7 @@ impl Seat {
     }
 
     /// Whether the seat serves a workgroup of this launch as it is.
+    #[inline(always)]
     pub(super) fn fits(&self, launch: &Launch) -> bool {
         let scratch = match (&self.scratch, &launch.scratch) {
             (None, None) => true,

@@ -243,7 +243,7 @@ impl Worker {
                     drop(slice);
                     slice = space.enter();
                 }
-                // A suspended queue goes on later; a stopped one is cleared by whoever finds it.
+                // A suspended queue goes on later; a stopped one is cleared by the next worker that finds it.
                 Outcome::Stopped => {
                     dispatch.pause(workgroup);
                     break;
@@ -270,7 +270,7 @@ impl Worker {
         self.stats.regions_lowered += regions.lowered;
         self.stats.regions_shared += regions.shared;
         self.keep(context);
-        // Whoever sees the signal finds its work counted.
+        // A program that sees the signal finds its work counted.
         self.shared.counters.add(&mut self.stats);
         // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
         aftermath.announcements.extend(settled.and_then(|outcome| dispatch.settle(outcome, self.runner)));

@@ -128,6 +128,7 @@ impl Workgroup {
     }
 
     /// Becomes workgroup `index` of a launch; `full` are the lane IDs of a workgroup that is not partial.
+    #[inline(always)]
     pub(super) fn start(&mut self, launch: &Launch, index: u64, full: &[(u64, [u32; 64])], seat: Seat) {
         self.id = launch.workgroup_id(index);
         let extent = launch.extent(self.id);
@@ -180,6 +181,7 @@ impl Workgroup {
     }
 
     /// Runs until the workgroup ends, fails, sleeps or has used up the budget.
+    #[inline(always)]
     pub(super) fn run(&mut self, turn: &mut Turn<'_>) -> Outcome {
         loop {
             let mut ran = false;

@@ -169,7 +169,7 @@ pub(crate) fn endpgm_saved(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
 
 /// `s_barrier` at the address in `dst2:dst`.
 pub(crate) fn barrier(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    w.barrier = u64::from(d.dst) | u64::from(d.dst2) << 32;
+    w.stopped_at = u64::from(d.dst) | u64::from(d.dst2) << 32;
     m.stop(Stop::Barrier)
 }
 
@@ -191,8 +191,9 @@ pub(crate) fn halt(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     if w.is_halted() { m.stop(Stop::Halt) } else { Flow::NEXT }
 }
 
-/// `s_trap`.
-pub(crate) fn trap(_w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+/// `s_trap` at the address in `dst2:dst`.
+pub(crate) fn trap(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.stopped_at = u64::from(d.dst) | u64::from(d.dst2) << 32;
     m.stop(Stop::Trap((d.imm & 255) as u8))
 }
 

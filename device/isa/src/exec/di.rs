@@ -1,5 +1,7 @@
 //! The lowered instruction: a handler with its operands resolved.
 
+#![expect(unsafe_code, reason = "one handler calls another")]
+
 use super::{FaultCause, Lds, Stop, WaveFault};
 use crate::inst::Op;
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global};
@@ -9,6 +11,21 @@ use crate::wave::Wave;
 ///
 /// Unsafe to call: it may use the instructions of the [`Backend`](crate::lanes::Backend) it was lowered for.
 pub(crate) type Handler = unsafe fn(&mut Wave, &mut Machine<'_>, &Di) -> Flow;
+
+/// Leaves an instruction to another handler, from one that has only the common case.
+///
+/// A function of its own keeps the other handler's registers and stack out of the common case. It has to be one without target
+/// features: `inline(never)` does not reach LLVM from functions that have some.
+///
+/// # Safety
+///
+/// As for [`Handler`].
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn leave_to(handler: Handler, w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    // SAFETY: the caller vouches for the handler.
+    unsafe { handler(w, m, d) }
+}
 
 /// Where to go after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

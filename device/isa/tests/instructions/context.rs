@@ -1,10 +1,10 @@
-//! Context save and restore through the driver's trap handler.
+//! Traps, and context save and restore through the driver's trap handler.
 
 use belfry_isa::context::ContextSlot;
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
-use belfry_isa::trap::TrapHandler;
+use belfry_isa::trap::{TrapCause, TrapHandler};
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::Gpu;
@@ -160,4 +160,17 @@ fn halted_wave_is_saved_and_comes_back_halted() {
     assert_eq!(gpu.step(&mut wave, 10_000), Stop::Halt);
     assert!(wave.is_halted());
     assert_eq!(wave.pc(), pc + 4);
+}
+
+#[test]
+fn trap_gives_its_own_address_whatever_follows() {
+    let mut gpu = Gpu::new(Backend::all().next().unwrap(), 1 << 20);
+    // s_trap 2 ; s_nop 0 ; s_waitcnt 0 ; s_endpgm
+    let pc = gpu.buffer(&[0xbf90_0002_u32, 0xbf80_0000, 0xbf89_0000, 0xbfb0_0000]);
+    let trap = Some(TrapHandler { tba: 0x10_0000, tma: 0, takes_traps: true });
+    let mut wave = Wave::new(&WaveInit { pc, trap, ..WaveInit::default() });
+    assert_eq!(gpu.step(&mut wave, 100), Stop::Trap(2));
+    assert!(wave.enter_trap(TrapCause::Instruction(2)));
+    let given = u64::from(wave.sgpr(108)) | u64::from(wave.sgpr(109)) << 32;
+    assert_eq!((given, wave.pc()), (pc | 2 << 48, 0x10_0000));
 }

@@ -109,7 +109,7 @@ impl ShaderEngine {
         let state = self.shared.lock();
         let found = (0..).zip(&state.queues).find(|(_, active)| Arc::ptr_eq(&active.queue, queue));
         let active = found.map(|(position, active)| {
-            // A dispatch that has been settled is forgotten by whoever comes upon it.
+            // A dispatch that has been settled is forgotten by the next worker that finds it.
             let unsettled = active.dispatches.iter().filter(|dispatch| !dispatch.is_settled());
             let saved = unsettled.filter_map(|dispatch| Some(dispatch.save(packet(dispatch.owner())?)));
             (position, saved.collect())

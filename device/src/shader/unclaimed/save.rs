@@ -1,4 +1,4 @@
-//! Workgroups that nobody has begun, as plain values.
+//! Workgroups that have not begun, as plain values.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;

@@ -33,7 +33,7 @@ impl Workgroup {
             return Ok(None);
         }
         let mut waves = Vec::new();
-        // The first wave last, as the hardware does: whoever reads the control stack from its top finds it first.
+        // The first wave last, as the hardware does: a reader of the control stack from its top finds it first.
         for (order, &index) in live.iter().enumerate().rev() {
             waves.push(self.save_wave(index, order == 0, turn, states)?);
         }

@@ -8,7 +8,7 @@
 
 use super::in_range;
 use super::pattern::{Pattern, Steps, pattern};
-use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
 use crate::wave::{Row, Wave};
@@ -200,7 +200,7 @@ pub(super) fn load_pairs<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) ->
         return Flow::NEXT;
     }
     // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
-    unsafe { load_n::<2>(L::KIND)(w, m, d) }
+    unsafe { leave_to(load_n::<2>(L::KIND), w, m, d) }
 }
 
 per_backend! {

@@ -9,7 +9,7 @@
 use super::address::{Block, advance, block, block32, segment};
 use super::failure::{Failure, active, fail};
 use super::lane::load_lane;
-use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::Narrow;
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
@@ -181,7 +181,7 @@ pub(super) fn load_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) ->
         }
     }
     // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
-    unsafe { load_n::<1>(L::KIND)(w, m, d) }
+    unsafe { leave_to(load_n::<1>(L::KIND), w, m, d) }
 }
 
 per_backend! {

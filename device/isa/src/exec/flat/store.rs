@@ -5,7 +5,7 @@
 use super::address::{Block, advance, block, block32, segment};
 use super::failure::{Failure, active, fail};
 use super::lane::{reach, store_lane};
-use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::{Half, Narrow};
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
@@ -118,7 +118,7 @@ pub(super) fn store_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -
         }
     }
     // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
-    unsafe { store_n::<1>(L::KIND)(w, m, d) }
+    unsafe { leave_to(store_n::<1>(L::KIND), w, m, d) }
 }
 
 per_backend! {

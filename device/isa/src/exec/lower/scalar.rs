@@ -86,10 +86,12 @@ impl Lowering {
                 self.emit(simple(control::endpgm));
                 return Ok(());
             }
-            Op::S_BARRIER => {
+            // The next element may belong to an instruction further on, so these know their own address.
+            Op::S_BARRIER | Op::S_TRAP => {
                 let here = self.address(self.at);
                 let (dst, dst2) = (here as u32, (here >> 32) as u32);
-                self.emit(Di { dst, dst2, ..simple(control::barrier) });
+                let handler = if inst.op == Op::S_TRAP { control::trap } else { control::barrier };
+                self.emit(Di { dst, dst2, ..simple(handler) });
                 return Ok(());
             }
             Op::S_SLEEP => {
@@ -98,10 +100,6 @@ impl Lowering {
             }
             Op::S_SETHALT => {
                 self.emit(simple(control::halt));
-                return Ok(());
-            }
-            Op::S_TRAP => {
-                self.emit(simple(control::trap));
                 return Ok(());
             }
             // Nothing is waiting for the registers.
