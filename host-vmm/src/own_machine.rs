@@ -26,11 +26,16 @@ pub enum Unusable {
 /// No KVM, one that makes no machine, or a slow one.
 pub fn usable(cache: &Cache) -> Result<Speed, Unusable> {
     probe::check()?;
+    fast_enough(cache, probe::measure)
+}
+
+/// The recorded speed, or the measured one, if it is not too slow.
+fn fast_enough(cache: &Cache, measure: impl FnOnce() -> Result<Speed, KvmError>) -> Result<Speed, Unusable> {
     let record = BootRecord::new(cache, RECORD, "");
     let speed = match record.get() {
         Some(nanoseconds) => Speed { nanoseconds },
         None => {
-            let speed = probe::measure()?;
+            let speed = measure()?;
             record.set(speed.nanoseconds);
             speed
         }
@@ -43,14 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorded_speed_decides() {
+    fn speed_is_measured_once_and_decides() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
-        let record = BootRecord::new(&cache, RECORD, "");
-        record.set(0.7);
-        assert_eq!(usable(&cache).unwrap(), Speed { nanoseconds: 0.7 });
-        record.set(562.0);
-        let error = usable(&cache).unwrap_err().to_string();
+        let fast = Speed { nanoseconds: 0.7 };
+        let again = || panic!("measured again");
+        assert_eq!(fast_enough(&cache, || Ok(fast)).unwrap(), fast);
+        assert_eq!(fast_enough(&cache, again).unwrap(), fast);
+        BootRecord::new(&cache, RECORD, "").set(562.0);
+        let error = fast_enough(&cache, again).unwrap_err().to_string();
         assert!(error.contains("562.0 ns") && error.contains("no hardware virtualisation"), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Both ways to run a program.
@@ -251,8 +252,13 @@ fn parent_of(pid: u32) -> Option<u32> {
     fields.next()?.parse().ok()
 }
 
+fn send(signal: Signal, pid: u32) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
 fn kill(pid: u32) {
-    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    send(Signal::KILL, pid);
 }
 
 #[test]
@@ -301,7 +307,7 @@ fn folder_of_a_killed_run_is_gone_after_the_next_run() {
 
 #[test]
 fn signals_end_the_server_without_its_socket() {
-    for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
+    for signal in [Signal::TERM, Signal::INT] {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("gpu.sock");
         // A test run in the background of a shell has inherited that SIGINT is ignored, which belfry would respect.
@@ -316,9 +322,9 @@ fn signals_end_the_server_without_its_socket() {
         assert!(line.contains("listening on"), "{line}");
         // With a client attached, too.
         let _client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-        assert!(Command::new("kill").args([signal, &server.id().to_string()]).status().unwrap().success());
-        assert_eq!(server.wait().unwrap().code(), Some(128 + number), "{signal}");
-        assert!(!socket.exists(), "{signal} leaves the socket behind");
+        send(signal, server.id());
+        assert_eq!(server.wait().unwrap().code(), Some(128 + signal.as_raw()), "{signal:?}");
+        assert!(!socket.exists(), "{signal:?} leaves the socket behind");
     }
 }
 
@@ -337,7 +343,7 @@ fn server_whose_output_cannot_be_written_serves_all_the_same() {
             std::thread::sleep(Duration::from_millis(20));
             std::os::unix::net::UnixStream::connect(&socket).is_ok()
         });
-        assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
+        send(Signal::TERM, server.id());
         let output = server.wait_with_output().unwrap();
         let stderr = text(&output.stderr);
         assert!(connected && !stderr.contains("panicked"), "{what}: {stderr}");

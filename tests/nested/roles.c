@@ -14,13 +14,21 @@ static void fail(const char *what)
 }
 
 // Prints the first line of a file and of a disk, writes to the disk, and ends with a status of its own.
-static int look(const char *file, const char *disk)
+static void show(const char *what, const char *file)
 {
-	char text[512] = "";
+	char text[2048] = "";
 	int from = open(file, O_RDONLY);
 	if (from < 0 || read(from, text, sizeof(text) - 1) < 0)
 		fail(file);
-	printf("file: %.*s\n", (int)strcspn(text, "\n"), text);
+	close(from);
+	printf("%s: %.*s\n", what, (int)strcspn(text, "\n"), text);
+}
+
+static int look(const char *file, const char *disk)
+{
+	char text[512] = "";
+	show("command line", "/proc/cmdline");
+	show("file", file);
 	int device = open(disk, O_RDWR);
 	if (device < 0 || pread(device, text, 512, 0) != 512)
 		fail(disk);

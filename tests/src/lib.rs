@@ -63,9 +63,10 @@ pub fn unload(guest: &mut Guest) -> std::result::Result<(), GuestError> {
     }
 }
 
-/// The lines of a guest's log in which its kernel complains of something.
+/// A guest's log from the first line on in which its kernel complains of something, as far as the complaint may go.
 #[must_use]
-pub fn complaints(log: &str) -> Vec<&str> {
+pub fn complaint(log: &str) -> Option<String> {
+    const LINES: usize = 60;
     const COMPLAINTS: [&str; 15] = [
         "BUG:",
         "BUG ",
@@ -84,7 +85,9 @@ pub fn complaints(log: &str) -> Vec<&str> {
         "list_del",
         "KFENCE: ",
     ];
-    log.lines().filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).collect()
+    let lines: Vec<_> = log.lines().collect();
+    let first = lines.iter().position(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint)))?;
+    Some(lines[first..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n"))
 }
 
 /// Where cargo builds programs with flags of their own: `name` below the workspace's target directory.

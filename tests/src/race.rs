@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use belfry_guest::{Guest, GuestConfig};
 use belfry_image::Cache;
 
-use crate::{complaints, guest_image, guest_roles, kasan_image};
+use crate::{complaint, guest_image, guest_roles, kasan_image};
 
 /// Which kernel the guest has.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +41,9 @@ pub fn run(kernel: RaceKernel, config: &GuestConfig, rounds: u64, limit: Duratio
     }
     crate::unload(&mut guest)?;
     let log = guest.kernel_log()?;
-    let complaints = complaints(&log);
-    ensure!(complaints.is_empty(), "the guest's kernel complained:\n{}", complaints.join("\n"));
+    if let Some(complaint) = complaint(&log) {
+        bail!("the guest's kernel complained:\n{complaint}");
+    }
     guest.power_off()?;
     Ok(said)
 }

@@ -167,6 +167,20 @@ cc -static $place/main.c -o $place/main; $place/main";
 }
 
 #[test]
+fn image_is_a_root_file_system_by_name() {
+    let exec = |image: &str| {
+        let mut command = Command::new(belfry());
+        command.args(["exec", "--quiet", "--image", image, "--", "rocminfo"]);
+        command.stdin(Stdio::null()).current_dir("/").output().unwrap()
+    };
+    assert!(stdout(&exec("rocm")).contains("gfx1100"));
+    let output = exec("rocm/../..");
+    assert_eq!(output.status.code(), Some(125));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("rocm/../..") && error.contains("rocm, rocm-sid"), "{error}");
+}
+
+#[test]
 fn root_without_namespaces_is_one_error_that_says_what_to_do() {
     let tree = tree("rocm");
     for options in [&[][..], &["--json"]] {

@@ -159,11 +159,14 @@ fn every_example_succeeds(nested: &mut Nested) {
     }
 }
 
-/// A static program by path, a file beside it, a disk that forgets writes, and the program's own status.
+/// A static program by path, a file beside it, a disk that forgets writes, the kernel's arguments, and the program's own
+/// status.
 fn files_disks_and_statuses_travel(nested: &mut Nested, disk: &[u8]) {
     let options = ["run", "--mode", "kvm", "--file", "/root/note:deep/note", "--disk", "/root/disk.img"];
-    let said = belfry(nested, &[&options[..], &["--", ROLES, "look", "deep/note", "/dev/vda"]].concat());
-    said.expect(7, &["file: carried along", "disk: sector 0", "exit status 7"], &[]);
+    let append = ["--append", "belfry.noted=1"];
+    let program = ["--", ROLES, "look", "deep/note", "/dev/vda"];
+    let said = belfry(nested, &[&options[..], &append, &program].concat());
+    said.expect(7, &["belfry.noted=1", "file: carried along", "disk: sector 0", "exit status 7"], &[]);
     assert!(nested.guest().get_file("/root/disk.img").unwrap() == disk, "the guest wrote to the image");
     let said = belfry(nested, &["run", "--mode", "kvm", "--disk", "/root/no-such.img"]);
     said.expect(125, &[], &["no-such.img"]);

@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -166,8 +165,7 @@ fn signals_end_the_machine_and_not_the_process() {
         })
         .unwrap();
     written.recv().unwrap();
-    let status = Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status();
-    assert!(status.unwrap().success());
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
     assert_eq!(running.wait().unwrap().end, End::Signal(15));
 }
 

@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
+use belfry_image::{Cache, Freshness, Progress, rootfs};
 use clap::{Args, Parser, Subcommand};
 
 use super::size::parse_size;
@@ -27,9 +29,12 @@ enum ExecVerb {
 /// Runs any program with a GPU of its own, as an ordinary process: no guest, no VM, no rights.
 #[derive(Debug, Args)]
 pub(super) struct ExecArgs {
-    /// A root file system to run in: a directory, made by `cargo xtask rootfs` for example.
+    /// A root file system to run in: a directory.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// The root file system of that name, which is made of packages on first use; `belfry image --rootfs` lists them.
+    #[arg(long, value_name = "NAME", conflicts_with = "root")]
+    image: Option<String>,
     /// Which chip the GPU is; `belfry chips` lists them.
     #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
     chip: String,
@@ -77,6 +82,7 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
 fn plain(options: &[OsString]) -> Option<ExecArgs> {
     let mut args = ExecArgs {
         root: None,
+        image: None,
         chip: chip::DEFAULT.name.to_owned(),
         cus: GpuConfig::default().cus,
         vram: 1 << 30,
@@ -117,6 +123,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         seen.push(name);
         match name {
             "--root" => args.root = Some(value.into()),
+            "--image" => args.image = Some(value.to_owned()),
             "--chip" => args.chip = value.to_owned(),
             "--cus" => args.cus = value.parse().ok()?,
             "--vram" => args.vram = parse_size(value).ok()?,
@@ -125,7 +132,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
             _ => return None,
         }
     }
-    Some(args)
+    (args.root.is_none() || args.image.is_none()).then_some(args)
 }
 
 /// Becomes the program, or runs it and tells what came of it.
@@ -135,7 +142,14 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.validate()?;
-    let options = ExecOptions { gpu, root: args.root, namespace: args.namespace, program: args.program };
+    let root = match args.image {
+        Some(name) => {
+            let tree = rootfs::obtain(&Cache::open()?, &name, Freshness::Cached, &Progress::new());
+            Some(tree.with_context(|| format!("no image {name}"))?.path)
+        }
+        None => args.root,
+    };
+    let options = ExecOptions { gpu, root, namespace: args.namespace, program: args.program };
     if !args.quiet {
         let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
         note!(
@@ -170,6 +184,7 @@ mod tests {
             "belfry exec --chip=gfx9000",
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
+            "belfry exec --image rocm-sid -- rocminfo",
         ] {
             let words = words(line);
             let plain = plain(&words[2..]).unwrap_or_else(|| panic!("{line} is left to clap"));
@@ -191,6 +206,7 @@ mod tests {
             "belfry exec --json=yes",
             "belfry exec --root -- true",
             "belfry exec --root= -- true",
+            "belfry exec --root / --image rocm -- true",
             "belfry exec --vram 1X",
             "belfry exec --unknown 1 -- true",
             "belfry exec -qq",

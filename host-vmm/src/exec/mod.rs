@@ -43,7 +43,7 @@ pub enum ExecError {
     #[error("cannot encode the settings: {0}")]
     Encode(#[from] serde_json::Error),
     /// The root file system is none.
-    #[error("{0} is no root file system: it has no usr/lib; `cargo xtask rootfs rocm` makes one")]
+    #[error("{0} is no root file system: it has no usr/lib; `belfry image --rootfs rocm` makes one")]
     NoRoot(PathBuf),
     /// Namespaces cannot be had.
     #[error(

@@ -192,7 +192,7 @@ fn memory_violation_traps_and_is_still_reported() {
 }
 
 #[test]
-fn sticky_exceptions_are_there_for_whoever_reads_them() {
+fn sticky_exceptions_stay_until_they_are_cleared() {
     let (_gpu, runtime) = process();
     let gpu = runtime.gpu();
     let body = "

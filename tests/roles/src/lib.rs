@@ -6,6 +6,7 @@
 pub mod bad_ioctls;
 pub mod disk;
 mod nodes;
+pub mod processor;
 pub mod race;
 pub mod root;
 pub mod store;

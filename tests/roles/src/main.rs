@@ -26,6 +26,7 @@ fn main() -> Result<()> {
     }
     let arguments: Vec<String> = arguments.collect();
     match (role.as_str(), arguments.as_slice()) {
+        ("processor", []) => return belfry_test_roles::processor::run(&mut std::io::stdout()),
         ("mount", [device, tree]) => return belfry_test_roles::root::prepare(device, tree.as_ref()),
         ("enter", [tree, argv @ ..]) => return belfry_test_roles::root::enter(tree.as_ref(), argv),
         _ => {}
