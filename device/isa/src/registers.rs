@@ -30,7 +30,7 @@ pub(crate) mod slot {
 }
 
 /// Trap temporaries of every architecture.
-pub(crate) const TTMPS: usize = 16;
+const TTMPS: usize = 16;
 
 macro_rules! hardware_registers {
     ($($name:ident,)*) => {

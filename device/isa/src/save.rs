@@ -188,7 +188,6 @@ mod tests {
             pc: 0x1234_5678_9000,
             exec: 0xdead_beef_0bad_cafe,
             sgprs: &[1, 2, 3],
-            ttmps: [7; 16],
             scratch_base: 0x5000,
             scratch_size_per_lane: 64,
             hw_id1: 3,
@@ -202,6 +201,9 @@ mod tests {
             for lane in 0..wave.lanes() {
                 wave.set_vgpr(register as u8, lane, u32::from(register) << 8 | lane);
             }
+        }
+        for ttmp in 108..124 {
+            wave.set_sgpr(ttmp, 7);
         }
         wave.set_scc(true);
         wave.instructions = 77;

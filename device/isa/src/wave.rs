@@ -5,7 +5,7 @@ mod show;
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
 pub use crate::registers::MAX_VGPRS;
-use crate::registers::{RegisterFile, TTMPS, slot};
+use crate::registers::{RegisterFile, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
 
 /// Sixteen lanes of a vector register.
@@ -81,8 +81,6 @@ pub struct WaveInit<'a> {
     /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
     /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
     pub mode: u32,
-    /// Trap temporaries `ttmp0..ttmp15`.
-    pub ttmps: [u32; 16],
     /// `FLAT_SCRATCH`: GPU virtual address of this wave's scratch, wave offset included.
     pub scratch_base: u64,
     /// Bytes of scratch each lane has; 0 when it has none.
@@ -113,7 +111,6 @@ impl Default for WaveInit<'_> {
             vgpr_count: arch.registers().vgprs,
             shared_vgprs: 0,
             mode: Wave::DEFAULT_MODE,
-            ttmps: [0; 16],
             scratch_base: 0,
             scratch_size_per_lane: 0,
             hw_id1: 0,
@@ -264,7 +261,6 @@ impl Wave {
         for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().zip(init.sgprs) {
             *register = *value;
         }
-        self.s[slot::TTMP0..slot::TTMP0 + TTMPS].copy_from_slice(&init.ttmps);
         self.set_pair(slot::INV_TWO_PI, FloatConst::InvTwoPi.f64_bits());
         self.set_pair(slot::EXEC, if self.halves == 1 { init.exec & 0xffff_ffff } else { init.exec });
         let registers = init.vgprs.iter().take(usize::from(self.vgpr_count));
@@ -321,11 +317,13 @@ impl Wave {
 
     /// Scalar register by its number in the architecture (gfx11: `VCC` 106, `M0` 125, `EXEC` 126); 0 for `NULL` and for
     /// numbers that are not registers.
+    #[inline]
     pub fn sgpr(&self, register: u8) -> u32 {
         self.file.slot(register).map_or(0, |slot| self.s[slot & 255])
     }
 
     /// Sets a scalar register by its number; `NULL` and numbers that are not registers stay as they are.
+    #[inline]
     pub fn set_sgpr(&mut self, register: u8, value: u32) {
         if let Some(slot) = self.file.slot(register) {
             self.s[slot & 255] = value;

@@ -39,9 +39,9 @@ pub struct ShaderRules {
     pub queue_ids: fn(QueuePlace) -> [u32; 2],
     /// The workgroup information SGPR of a wave: its number, and how many there are in the workgroup.
     pub workgroup_info: fn(wave: u32, waves: u32) -> u32,
-    /// Trap temporaries at the start of a wave of a process with a trap handler: its workgroup's identifier, its number in
-    /// the workgroup, and whether it has scratch memory.
-    pub ttmps: fn(workgroup: [u32; 3], wave: u32, scratch: bool) -> [u32; 16],
+    /// Sets the trap temporaries of a wave that starts, of a process with a trap handler: from its workgroup's identifier, its
+    /// number in the workgroup, and whether it has scratch memory.
+    pub set_ttmps: fn(&mut Wave, workgroup: [u32; 3], wave: u32, scratch: bool),
     /// The identifier of the workgroup in a wave's trap temporaries.
     pub workgroup_of: fn(&Wave) -> [u32; 3],
     /// Decodes `COMPUTE_TMPRING_SIZE`.

@@ -213,7 +213,7 @@ impl Dispatch {
     }
 
     /// What a turn of a deterministic schedule begins with: a new workgroup, if there is a seat for one, or a paused one.
-    pub(super) fn choose(&self, seat: Option<Seat>) -> Option<Work> {
+    pub(super) fn choose(&self, seat: Option<Box<Seat>>) -> Option<Work> {
         let mut chance = self.chance()?;
         let mut paused = self.paused();
         let begin = usize::from(seat.is_some());

@@ -132,7 +132,7 @@ pub(super) struct Task {
 /// What a turn begins with.
 pub(super) enum Work {
     /// Room for a workgroup that is still to be claimed.
-    Begin(Seat),
+    Begin(Box<Seat>),
     /// A paused workgroup.
     Resume(Box<Workgroup>),
 }

@@ -219,11 +219,6 @@ impl Launch {
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
             hw_id1: self.queue_ids[0] | seat.hw_ids[0],
             hw_id2: self.queue_ids[1] | seat.hw_ids[1],
-            ttmps: if self.trap.is_some() {
-                (rules.ttmps)(id, wave, self.scratch.is_some())
-            } else {
-                [0; 16]
-            },
             trap: self.trap,
             doorbell: self.doorbell,
             in_workgroup: waves > 1,
@@ -231,6 +226,11 @@ impl Launch {
         match storage.get_mut(wave as usize) {
             Some(wave) => wave.restart(&init),
             None => storage.push(Wave::new(&init)),
+        }
+        if self.trap.is_some()
+            && let Some(state) = storage.get_mut(wave as usize)
+        {
+            (rules.set_ttmps)(state, id, wave, self.scratch.is_some());
         }
     }
 }

@@ -259,12 +259,17 @@ impl Residency {
     ///
     /// The engine holds as many workgroups as the modelled GPU. Beyond that a queue without any wave still gets one in: a
     /// queue whose waves never end must not keep the others out.
-    pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Seat> {
+    pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Box<Seat>> {
         let queue = dispatch.queue();
         let need = dispatch.launch().need(self.rules);
         let standing = self.take(queue, &need)?;
-        let mut seat =
-            Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch: None };
+        let mut seat = Box::new(Seat {
+            residency: Arc::clone(self),
+            queue: Arc::clone(queue),
+            need,
+            standing,
+            scratch: None,
+        });
         if let Some(pool) = &dispatch.launch().scratch {
             let slots = pool.take(need.waves)?;
             seat.scratch = Some((Arc::clone(pool), slots.into_iter().map(Some).collect()));
@@ -279,11 +284,16 @@ impl Residency {
         self: &Arc<Self>,
         dispatch: &Dispatch,
         group: &SavedGroup,
-    ) -> Result<Seat, ContextError> {
+    ) -> Result<Box<Seat>, ContextError> {
         let queue = Arc::clone(dispatch.queue());
         let need = dispatch.launch().need(self.rules);
-        let mut seat =
-            Seat { residency: Arc::clone(self), queue, need, standing: Standing::Off, scratch: None };
+        let mut seat = Box::new(Seat {
+            residency: Arc::clone(self),
+            queue,
+            need,
+            standing: Standing::Off,
+            scratch: None,
+        });
         if let Some(pool) = &dispatch.launch().scratch {
             let mut slots = vec![None; need.waves as usize];
             let mut all = true;
@@ -320,7 +330,8 @@ enum Standing {
     Off,
 }
 
-/// Room for one workgroup and its scratch memory; given back when dropped.
+/// Room for one workgroup and its scratch memory; given back when dropped. Workgroups hand it on to one another, in a box so
+/// that they hand on a pointer.
 pub(super) struct Seat {
     residency: Arc<Residency>,
     queue: Arc<ShaderQueue>,

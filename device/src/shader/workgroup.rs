@@ -55,7 +55,7 @@ pub(super) struct Workgroup {
     next: usize,
     lds: Lds,
     /// Residency and scratch memory it occupies.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<Box<Seat>>,
 }
 
 /// How a turn of a workgroup ended.
@@ -129,7 +129,7 @@ impl Workgroup {
 
     /// Becomes workgroup `index` of a launch; `full` are the lane IDs of a workgroup that is not partial.
     #[inline(always)]
-    pub(super) fn start(&mut self, launch: &Launch, index: u64, full: &[(u64, [u32; 64])], seat: Seat) {
+    pub(super) fn start(&mut self, launch: &Launch, index: u64, full: &[(u64, [u32; 64])], seat: Box<Seat>) {
         self.id = launch.workgroup_id(index);
         let extent = launch.extent(self.id);
         let partial;
@@ -158,7 +158,7 @@ impl Workgroup {
 
     /// Whether it is off the GPU.
     pub(super) fn is_off(&self) -> bool {
-        self.seat.as_ref().is_some_and(Seat::is_off)
+        self.seat.as_deref().is_some_and(Seat::is_off)
     }
 
     /// Gets on the GPU again, in whatever place there is; false if there is none.

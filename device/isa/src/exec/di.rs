@@ -44,6 +44,10 @@ impl Flow {
     pub(crate) const RAISE: Flow = Flow(u32::MAX - 3);
     /// Stop with `Machine::stop`; `wave.pc` is set.
     pub(crate) const STOP_HERE: Flow = Flow(u32::MAX - 4);
+    /// Stop with [`Stop::EndProgram`]; the program counter is behind this instruction.
+    pub(crate) const END_PROGRAM: Flow = Flow(u32::MAX - 5);
+    /// Stop with [`Stop::Barrier`]; the next run continues after this instruction.
+    pub(crate) const BARRIER: Flow = Flow(u32::MAX - 6);
 
     /// The instruction at `index` of this region.
     pub(crate) fn to(index: u32) -> Flow {
@@ -53,7 +57,7 @@ impl Flow {
     /// Whether it came from [`Flow::to`].
     #[inline(always)]
     pub(crate) fn is_jump(self) -> bool {
-        self.0.wrapping_sub(1) < Flow::STOP_HERE.0 - 1
+        self.0.wrapping_sub(1) < Flow::BARRIER.0 - 1
     }
 
     /// The index [`Flow::to`] was given.
@@ -188,7 +192,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) lds: &'a mut Lds,
     pub(crate) apertures: Apertures,
     pub(crate) clock: &'a dyn Fn() -> u64,
-    /// Why the wave stops, set together with [`Flow::STOP`] or [`Flow::FAULT`].
+    /// Why the wave stops, set together with [`Flow::STOP`], [`Flow::STOP_HERE`] or [`Flow::FAULT`].
     pub(crate) stop: Option<Stop>,
     /// Cached code is to be compared with memory before it is used again.
     pub(crate) refetch: bool,
@@ -198,8 +202,15 @@ impl Machine<'_> {
     /// Stops the wave after this instruction.
     #[inline(always)]
     pub(crate) fn stop(&mut self, stop: Stop) -> Flow {
-        self.stop = Some(stop);
-        Flow::STOP
+        match stop {
+            // Every wave ends so, and most wait so: a stop that goes through memory is read back before it is there.
+            Stop::EndProgram => Flow::END_PROGRAM,
+            Stop::Barrier => Flow::BARRIER,
+            stop => {
+                self.stop = Some(stop);
+                Flow::STOP
+            }
+        }
     }
 
     /// Stops the wave where `wave.pc` says.

@@ -213,6 +213,14 @@ pub(super) fn end(
 ) -> Option<Stop> {
     match flow {
         Flow::LEAVE => None,
+        Flow::END_PROGRAM => {
+            wave.pc = region.pc_of(index + 1);
+            Some(Stop::EndProgram)
+        }
+        Flow::BARRIER => {
+            wave.pc = region.pc_of(index + 1);
+            Some(Stop::Barrier)
+        }
         Flow::STOP => {
             wave.pc = region.pc_of(index + 1);
             machine.stop.take()

@@ -22,12 +22,15 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     place_ids,
     queue_ids,
     workgroup_info,
-    ttmps,
+    set_ttmps,
     workgroup_of,
     tmp_ring,
 };
 
 const _: () = assert!(RULES.fits_engine());
+
+/// Scalar register of `ttmp8`.
+const TTMP8: u8 = 108 + 8;
 
 /// `HW_ID1`: WAVE_ID 4:0, SIMD_ID 9:8, WGP_ID 13:10, SA_ID 16, SE_ID 20:18. `HW_ID2`: WG_ID 20:16.
 fn place_ids(place: WavePlace) -> [u32; 2] {
@@ -49,16 +52,16 @@ fn workgroup_info(wave: u32, waves: u32) -> u32 {
 
 /// `ttmp8` to `ttmp10` have the workgroup's identifier (ROCdbgapi), `ttmp11` the wave's number in its workgroup, and whether it
 /// has no scratch memory (ROCr `trap_handler.s`).
-fn ttmps(workgroup: [u32; 3], wave: u32, scratch: bool) -> [u32; 16] {
-    let mut ttmps = [0; 16];
-    ttmps[8..11].copy_from_slice(&workgroup);
-    ttmps[11] = wave & 0x3f | u32::from(!scratch) << 6;
-    ttmps
+fn set_ttmps(state: &mut Wave, workgroup: [u32; 3], wave: u32, scratch: bool) {
+    for (ttmp, id) in (TTMP8..).zip(workgroup) {
+        state.set_sgpr(ttmp, id);
+    }
+    state.set_sgpr(TTMP8 + 3, wave & 0x3f | u32::from(!scratch) << 6);
 }
 
-/// As [`ttmps`] puts it there.
+/// As [`set_ttmps`] puts it there.
 fn workgroup_of(wave: &Wave) -> [u32; 3] {
-    [8, 9, 10].map(|ttmp| wave.sgpr(108 + ttmp))
+    [0, 1, 2].map(|dimension| wave.sgpr(TTMP8 + dimension))
 }
 
 fn tmp_ring(bits: u32) -> TmpRing {

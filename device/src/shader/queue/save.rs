@@ -90,7 +90,7 @@ impl Residency {
         queue: &Arc<ShaderQueue>,
         launch: &Launch,
         saved: &SavedSeat,
-    ) -> Result<Seat, Broken> {
+    ) -> Result<Box<Seat>, Broken> {
         let need = launch.need(self.rules);
         let wanted = if launch.scratch.is_some() { need.waves as usize } else { 0 };
         count("slots of scratch memory of a workgroup", saved.scratch.len(), saved.scratch.len() == wanted)?;
@@ -117,6 +117,6 @@ impl Residency {
         }
         drop(rooms);
         let scratch = launch.scratch.as_ref().map(|pool| (Arc::clone(pool), saved.scratch.clone()));
-        Ok(Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch })
+        Ok(Box::new(Seat { residency: Arc::clone(self), queue: Arc::clone(queue), need, standing, scratch }))
     }
 }

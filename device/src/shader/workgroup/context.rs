@@ -84,7 +84,7 @@ impl Workgroup {
 
     /// A workgroup whose waves were saved; `seat` is off the GPU.
     pub(in crate::shader) fn from_context(
-        seat: Seat,
+        seat: Box<Seat>,
         group: &SavedGroup,
         switch: &mut SwitchTurn<'_, '_>,
         states: &mut WaveStates,

@@ -48,7 +48,7 @@ impl Workgroup {
         chip: &'static Generation,
         launch: &Launch,
         saved: &SavedWorkgroup,
-        seat: Seat,
+        seat: Box<Seat>,
     ) -> Result<Box<Self>, Broken> {
         let grid = launch.workgroups();
         for (id, workgroups) in saved.id.into_iter().zip(grid) {

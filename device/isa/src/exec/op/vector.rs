@@ -1,6 +1,6 @@
 //! Handlers made from lane forms.
 
-use crate::exec::di::{Di, Flow, Machine, flag};
+use crate::exec::di::{Di, Flow, Machine, flag, leave_to};
 use crate::exec::float;
 use crate::exec::op::scalar::scalar_handler;
 use crate::exec::op::value::{Reg, exec_half, read, write};
@@ -40,7 +40,7 @@ pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
 ) -> Flow {
     if w.halves != 1 {
         // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
-        return unsafe { general::<O>(L::KIND)(w, m, d) };
+        return unsafe { leave_to(general::<O>(L::KIND), w, m, d) };
     }
     let a =
         if UNIFORM { [L::splat(d.src[0].scalar(w)); 2] } else { read::<L, true>(w, &d.src[0], 0, O::INPUT) };
@@ -49,7 +49,7 @@ pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
     let r = [O::lanes::<L>(a[0], b[0], c[0]), O::lanes::<L>(a[1], b[1], c[1])];
     if O::NAN && L::unordered(r[0], r[1]) != 0 {
         // SAFETY: as above.
-        return unsafe { scalar_handler::<O>(L::KIND)(w, m, d) };
+        return unsafe { leave_to(scalar_handler::<O>(L::KIND), w, m, d) };
     }
     let exec = exec_half(w, 0);
     write::<L>(w, d.dst, exec, r);
