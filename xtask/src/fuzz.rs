@@ -1,4 +1,7 @@
-//! `cargo xtask fuzz`: the fuzz targets, each for a while, two at a time.
+//! `cargo xtask fuzz`: the fuzz targets, two at a time.
+//!
+//! Without `--seconds` each target runs the committed corpus and a fixed number of inputs from a fixed seed, so that
+//! the gate answers the same for the same tree. With `--seconds` it looks further, from a seed of its own.
 //!
 //! `fuzz/` is built by cargo-fuzz without a sanitizer, so that the stable toolchain does; the coverage its targets go by
 //! is LLVM's (`sancov`). New inputs go to a directory of their own, the committed corpus stays as it is unless asked.
@@ -10,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
 /// Of cargo-fuzz; `.ci/run` installs it.
 const VERSION: &str = "0.13.2";
@@ -20,14 +24,15 @@ const AT_A_TIME: usize = 2;
 const TIMEOUT: u32 = 20;
 const MEMORY: u32 = 2048;
 const ALLOCATION: u32 = 256;
-/// Seconds that all targets together take, unless told otherwise, and the least for one.
-const WHOLE: u32 = 300;
-const LEAST: u32 = 10;
+/// Seed of the runs that repeat.
+const SEED: u32 = 1;
+/// Inputs of a target in a run that repeats, where `[package.metadata.inputs]` of `fuzz/Cargo.toml` says nothing.
+const INPUTS: u64 = 20_000;
 
 /// What to fuzz.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How long each target runs, in seconds [default: as long as lets all of them end within five minutes].
+    /// Runs each target this many seconds, with a new seed [default: a fixed number of inputs from a fixed seed].
     #[arg(long)]
     seconds: Option<u32>,
     /// Adds what was found to the committed corpus, as few inputs as cover it.
@@ -44,6 +49,15 @@ struct Target {
     committed: PathBuf,
     found: PathBuf,
     artifacts: PathBuf,
+}
+
+/// How far a target is run.
+#[derive(Debug, Clone, Copy)]
+enum Extent {
+    /// This many inputs, from the fixed seed and the committed corpus alone.
+    Inputs(u64),
+    /// This many seconds, from a new seed, with what earlier runs found.
+    Seconds(u32),
 }
 
 /// What a run of a target came to.
@@ -70,8 +84,15 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let targets = names.iter().map(|name| target(name, &directory, &built, &scratch));
     let targets = targets.collect::<Result<Vec<_>>>()?;
 
-    let seconds = options.seconds.unwrap_or_else(|| share(all.len()));
-    say!("each target runs for {seconds} seconds");
+    let inputs = inputs(&directory)?;
+    let extent = |name: &str| match options.seconds {
+        Some(seconds) => Extent::Seconds(seconds),
+        None => Extent::Inputs(inputs.get(name).and_then(Value::as_u64).unwrap_or(INPUTS)),
+    };
+    match options.seconds {
+        Some(seconds) => say!("each target runs for {seconds} seconds, from a new seed"),
+        None => say!("each target runs a fixed number of inputs from seed {SEED}; --seconds N looks further"),
+    }
     say!("target         executions  coverage          new units  result");
     let queue = Mutex::new(targets.iter());
     let results = Mutex::new(Vec::new());
@@ -81,7 +102,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
                 loop {
                     let next = queue.lock().ok().and_then(|mut queue| queue.next());
                     let Some(target) = next else { break };
-                    let report = fuzz(target, seconds);
+                    let report = fuzz(target, extent(&target.name));
                     if let Ok(report) = &report {
                         say!("{}", line(&target.name, report));
                     }
@@ -106,10 +127,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Seconds for each of so many targets, the same whether all of them run or some.
-fn share(targets: usize) -> u32 {
-    let rounds = targets.div_ceil(AT_A_TIME).max(1) as u32;
-    (WHOLE / rounds).max(LEAST)
+/// How many inputs each target runs in a run that repeats: `[package.metadata.inputs]` of the manifest.
+fn inputs(directory: &Path) -> Result<Value> {
+    let metadata = crate::tidy::metadata(&directory.join("Cargo.toml"))?;
+    Ok(metadata["packages"][0]["metadata"]["inputs"].clone())
 }
 
 /// The targets there are.
@@ -177,11 +198,20 @@ fn start(command: &mut Command) -> Result<Child> {
     child.with_context(|| format!("starting {}", command.get_program().display()))
 }
 
-fn fuzz(target: &Target, seconds: u32) -> Result<Report> {
+fn fuzz(target: &Target, extent: Extent) -> Result<Report> {
     let mut command = Command::new(&target.binary);
+    match extent {
+        Extent::Seconds(seconds) => {
+            command.args([&target.found, &target.committed]).arg(format!("-max_total_time={seconds}"));
+        }
+        Extent::Inputs(inputs) => {
+            fs::remove_dir_all(&target.found).context("emptying the directory of what is found")?;
+            fs::create_dir_all(&target.found).context("making the directory of what is found")?;
+            command.arg(&target.found).arg(format!("-seed_inputs=@{}", seeds(target)?.display()));
+            command.args([format!("-seed={SEED}"), format!("-runs={inputs}")]);
+        }
+    }
     command
-        .args([&target.found, &target.committed])
-        .arg(format!("-max_total_time={seconds}"))
         .args(limits())
         .arg("-print_final_stats=1")
         .arg(format!("-artifact_prefix={}/", target.artifacts.display()));
@@ -200,6 +230,19 @@ fn fuzz(target: &Target, seconds: u32) -> Result<Report> {
             Some("no coverage was measured: the targets are built without instrumentation".into());
     }
     Ok(report)
+}
+
+/// A file that lists the committed corpus in the order of its names: a directory is read in any order, and the order
+/// decides what follows.
+fn seeds(target: &Target) -> Result<PathBuf> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&target.committed).context("reading the corpus")? {
+        names.push(entry?.path().to_str().context("a corpus file's name is no text")?.to_owned());
+    }
+    names.sort();
+    let list = target.found.with_extension("seeds");
+    fs::write(&list, names.join(",")).with_context(|| format!("writing {}", list.display()))?;
+    Ok(list)
 }
 
 /// The figures of libFuzzer's log.
@@ -265,12 +308,6 @@ mod tests {
     const LOG: &str = "INFO: Seed: 1\n#28\tINITED cov: 239 ft: 395 corp: 25/131b exec/s: 0 rss: 27Mb\n\
         #99\tNEW    cov: 240 ft: 400 corp: 26/140b\n#183169\tDONE   cov: 935 ft: 4141 corp: 1156/32Kb lim: 122\n\
         Done 183169 runs in 13 second(s)\nstat::number_of_executed_units: 183169\nstat::new_units_added:          1745\n";
-
-    #[test]
-    fn all_targets_together_take_five_minutes() {
-        assert_eq!([1, 2, 3, 18, 19].map(share), [300, 300, 150, 33, 30]);
-        assert_eq!(share(1000), LEAST, "each gets somewhere");
-    }
 
     #[test]
     fn figures_are_taken_from_the_log() {

@@ -132,7 +132,7 @@ fn arrows(root: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-fn metadata(manifest: &Path) -> Result<Value> {
+pub(crate) fn metadata(manifest: &Path) -> Result<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
         .arg(manifest)

@@ -22,6 +22,18 @@ pub enum DisasmError {
     /// Its sections or symbols are damaged.
     #[error("damaged ELF file: {0}")]
     Elf(#[from] object::Error),
+    /// A section ends beyond the address space.
+    #[error(
+        "damaged ELF file: section {name} at {address:#x} has {size} bytes, which no address space holds"
+    )]
+    Section {
+        /// Its name, empty where it has none.
+        name: String,
+        /// Where it says it starts.
+        address: u64,
+        /// Its size in bytes.
+        size: u64,
+    },
     /// The instruction set is not one this disassembler knows.
     #[error("code that no disassembler is for: {0}")]
     Target(#[source] UnknownChip),
@@ -115,6 +127,11 @@ fn functions<'a>(elf: &object::File<'a>, object: &CodeObject) -> Result<Vec<Func
     for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {
         let data = section.data()?;
         let start = section.address();
+        let section_end = start.checked_add(data.len() as u64).ok_or_else(|| DisasmError::Section {
+            name: section.name().unwrap_or_default().to_owned(),
+            address: start,
+            size: data.len() as u64,
+        })?;
         let mut starts: Vec<(u64, String)> = elf
             .symbols()
             .filter(|symbol| symbol.section_index() == Some(section.index()))
@@ -128,7 +145,7 @@ fn functions<'a>(elf: &object::File<'a>, object: &CodeObject) -> Result<Vec<Func
         starts.sort();
         starts.dedup_by_key(|(address, _)| *address);
         for (index, (address, name)) in starts.iter().enumerate() {
-            let end = starts.get(index + 1).map_or(start + data.len() as u64, |next| next.0);
+            let end = starts.get(index + 1).map_or(section_end, |next| next.0);
             let range = (address - start) as usize..(end - start) as usize;
             let Some(code) = data.get(range) else { continue };
             let wave =
@@ -168,6 +185,17 @@ mod tests {
             let unknown = text.lines().find(|line| line.contains(".long"));
             assert_eq!(unknown, None, "{name}");
         }
+    }
+
+    #[test]
+    fn section_beyond_the_address_space_is_an_error() {
+        let mut file = belfry_examples::kernels::ALL[0].objects[0].1.to_vec();
+        let headers = u64::from_le_bytes(file[0x28..0x30].try_into().unwrap()) as usize;
+        let executable = |header: &[u8]| header[8] & 4 != 0;
+        let text = (0..).map(|index| headers + index * 64).find(|at| executable(&file[*at..])).unwrap();
+        file[text + 16..text + 24].copy_from_slice(&(u64::MAX - 15).to_le_bytes());
+        let error = list(&file, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains(".text at 0xfffffffffffffff0"), "{error}");
     }
 
     #[test]
