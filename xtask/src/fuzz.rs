@@ -129,7 +129,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 
 /// How many inputs each target runs in a run that repeats: `[package.metadata.inputs]` of the manifest.
 fn inputs(directory: &Path) -> Result<Value> {
-    let metadata = crate::tidy::metadata(&directory.join("Cargo.toml"))?;
+    let metadata = xtask::tidy::metadata(&directory.join("Cargo.toml"))?;
     Ok(metadata["packages"][0]["metadata"]["inputs"].clone())
 }
 

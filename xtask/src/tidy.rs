@@ -132,7 +132,12 @@ fn arrows(root: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-pub(crate) fn metadata(manifest: &Path) -> Result<Value> {
+/// What `cargo metadata` says of a workspace's own packages.
+///
+/// # Errors
+///
+/// When cargo cannot be run, or refuses the manifest.
+pub fn metadata(manifest: &Path) -> Result<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
         .arg(manifest)
