@@ -10,7 +10,7 @@ use arbitrary::Arbitrary;
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_fuzz::allocation::{Counting, most_during};
 use belfry_fuzz::host::disasm;
-use belfry_runtime::code_object::CodeObject;
+use belfry_runtime::code_object::{CodeObject, unbundle};
 use libfuzzer_sys::fuzz_target;
 use object::elf::{FileHeader64, ProgramHeader64, SectionHeader64};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _};
@@ -257,6 +257,7 @@ fn visit(value: &mut Value, left: &mut usize, operation: &mut dyn FnMut(&mut Val
 
 fuzz_target!(|input: Input| {
     let file = SAMPLES[usize::from(input.object) % SAMPLES.len()].damaged(&input);
+    bundled(&file, &input);
     let (parsed, most) = most_during(|| CodeObject::parse(&file));
     let image = parsed.as_ref().map_or(256 << 20, CodeObject::image_size);
     assert!(most <= image + FACTOR * file.len() + (64 << 10), "{most} bytes for a file of {}", file.len());
@@ -268,6 +269,28 @@ fuzz_target!(|input: Input| {
         }
     }
 });
+
+/// A bundle gives back what was put in, whatever is damaged in its table gives an error or a part of the file.
+fn bundled(code: &[u8], input: &Input) {
+    let mut bundle = b"__CLANG_OFFLOAD_BUNDLE__\x01\0\0\0\0\0\0\0".to_vec();
+    let name = b"hipv4-amdgcn-amd-amdhsa--gfx1100";
+    for word in [4096, code.len(), name.len()] {
+        bundle.extend((word as u64).to_le_bytes());
+    }
+    bundle.extend(name);
+    bundle.resize(4096, 0);
+    bundle.extend(code);
+    assert_eq!(unbundle(&bundle, Some("gfx1100")).ok(), (!code.is_empty()).then(|| vec![code]));
+    for patch in &input.patches {
+        if let Bits::Long(value) = patch.to {
+            let at = 24 + usize::from(patch.at) % 64;
+            bundle[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    if let Ok(found) = unbundle(&bundle, None) {
+        assert!(found.iter().all(|part| !part.is_empty() && part.len() <= bundle.len()));
+    }
+}
 
 /// What holds of a file that is accepted.
 fn accepted(file: &[u8], object: &CodeObject, base: u64) {

@@ -4,9 +4,11 @@
 //! and a MessagePack note that says how each kernel wants its arguments. The bytes may come from anywhere, so
 //! every offset and count is checked before use.
 
+mod bundle;
 mod elf;
 mod metadata;
 
+pub use bundle::unbundle;
 pub use metadata::{ArgumentInfo, ArgumentKind, Hidden, KernelInfo};
 
 use elf::Relocation;
@@ -31,6 +33,17 @@ pub enum CodeObjectError {
         file: String,
         /// Target of the agent.
         gpu: String,
+    },
+    /// The file is an offload bundle that cannot be read.
+    #[error("cannot read the offload bundle: {0}")]
+    Bundle(String),
+    /// An offload bundle has no code for a GPU.
+    #[error("the file has no code for {gpu}, it has code for {}: compile with --offload-arch={gpu}", names(.targets))]
+    NotInBundle {
+        /// Processor that was asked for.
+        gpu: String,
+        /// Targets there are.
+        targets: Vec<String>,
     },
     /// The code object version is not one this loader knows.
     #[error("unsupported code object version (ELF ABI version {0}): compile with -mcode-object-version=5")]
@@ -107,6 +120,24 @@ impl CodeObject {
         Ok(Self { target: file.target, image: file.image, relocations: file.relocations, kernels })
     }
 
+    /// The first of several code objects that has a kernel, as [`CodeObject::kernel`] finds it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`CodeObject::parse`]; [`CodeObjectError::NoSuchKernel`] lists the kernels of all of them.
+    pub fn with_kernel(objects: &[&[u8]], name: &str) -> Result<Self, CodeObjectError> {
+        let mut all = Vec::new();
+        for bytes in objects {
+            let object = Self::parse(bytes)?;
+            match object.kernel(name) {
+                Ok(_) => return Ok(object),
+                Err(CodeObjectError::NoSuchKernel { available, .. }) => all.extend(available),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(CodeObjectError::NoSuchKernel { name: name.to_owned(), available: all })
+    }
+
     /// The processor the code is for, for example `gfx1100`.
     pub fn target(&self) -> &str {
         &self.target
@@ -117,13 +148,18 @@ impl CodeObject {
         &self.kernels
     }
 
-    /// One kernel by name.
+    /// One kernel by name: its symbol's, or that of a C++ function that only one kernel has.
     ///
     /// # Errors
     ///
     /// [`CodeObjectError::NoSuchKernel`], which lists the kernels there are.
     pub fn kernel(&self, name: &str) -> Result<&KernelInfo, CodeObjectError> {
-        self.kernels.iter().find(|kernel| kernel.name == name).ok_or_else(|| CodeObjectError::NoSuchKernel {
+        // Itanium C++ ABI, 5.1.3: a function outside of any namespace begins with its name's length and its name.
+        let mangled = format!("_Z{}{name}", name.len());
+        let mut functions = self.kernels.iter().filter(|kernel| kernel.name.starts_with(&mangled));
+        let only = functions.next().filter(|_| functions.next().is_none());
+        let exact = self.kernels.iter().find(|kernel| kernel.name == name);
+        exact.or(only).ok_or_else(|| CodeObjectError::NoSuchKernel {
             name: name.to_owned(),
             available: self.kernels.iter().map(|kernel| kernel.name.clone()).collect(),
         })

@@ -8,7 +8,7 @@ use belfry_abi::kfd::aperture::ProcessDeviceApertures;
 use belfry_abi::kfd::misc::GetClockCountersArgs;
 
 use crate::Error;
-use crate::code_object::CodeObject;
+use crate::code_object::{CodeObject, unbundle};
 use crate::kernarg::KernargPool;
 use crate::kernel::{Kernel, Module};
 use crate::memory::{Allocation, HostAccess, MemoryKind, Pool};
@@ -134,6 +134,17 @@ impl Gpu {
     pub fn load(&self, bytes: &[u8]) -> Result<Module, Error> {
         let object = CodeObject::parse(bytes)?;
         Module::load(&self.inner, object)
+    }
+
+    /// Loads the code object that has a kernel, from a file as [`unbundle`] takes it: a code object, an offload bundle or a
+    /// HIP program.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Gpu::load`], and [`CodeObjectError::NoSuchKernel`] with the kernels of all code objects for this GPU.
+    pub fn load_with_kernel(&self, file: &[u8], kernel: &str) -> Result<Module, Error> {
+        let objects = unbundle(file, Some(&self.inner.agent.gfx_name()))?;
+        Module::load(&self.inner, CodeObject::with_kernel(&objects, kernel)?)
     }
 
     /// Bytes of VRAM that are free.

@@ -20,6 +20,7 @@ use belfry_image::Progress;
 use belfry_machine::signals::Signals;
 use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::scratch;
+use belfry_runtime::code_object::unbundle;
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
 use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
@@ -351,7 +352,9 @@ fn list_chips() {
 fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
     let content = std::fs::read(file).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
-    disasm::list(&content, &mut text).with_context(|| file.display().to_string())?;
+    for object in unbundle(&content, Some(chip::DEFAULT.name)).with_context(|| file.display().to_string())? {
+        disasm::list(object, &mut text).with_context(|| file.display().to_string())?;
+    }
     output::write(&text);
     Ok(0)
 }

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use belfry_runtime::code_object::CodeObject;
+use belfry_runtime::code_object::{CodeObject, unbundle};
 use belfry_runtime::queue::QueueError;
 use belfry_runtime::{Buffer, Gpu, KernelArg, Runtime};
 
@@ -44,9 +44,9 @@ pub fn check(args: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     let command = Command::parse(args)?;
-    let object =
-        CodeObject::parse(&read(&command.file)?).with_context(|| command.file.display().to_string())?;
-    object.kernel(&command.kernel)?;
+    let file = read(&command.file)?;
+    let objects = unbundle(&file, None).with_context(|| command.file.display().to_string())?;
+    CodeObject::with_kernel(&objects, &command.kernel).with_context(|| command.file.display().to_string())?;
     for spec in &command.args {
         spec.check_files()?;
     }
@@ -60,7 +60,9 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     }
     let command = Command::parse(args)?;
     let gpu = runtime.gpu();
-    let module = gpu.load(&read(&command.file)?).with_context(|| command.file.display().to_string())?;
+    let module = gpu
+        .load_with_kernel(&read(&command.file)?, &command.kernel)
+        .with_context(|| command.file.display().to_string())?;
     let kernel = module.kernel(&command.kernel)?;
     let mut buffers = Vec::new();
     let mut values = Vec::new();
@@ -137,6 +139,7 @@ fn argument<'a>(
 ) -> anyhow::Result<KernelArg> {
     let spec = match spec {
         Spec::Scalar { value, .. } => return Ok((*value).into()),
+        Spec::Struct { bytes, .. } => return Ok(KernelArg::Bytes(bytes.clone())),
         Spec::Local { bytes, .. } => return Ok(KernelArg::Local(*bytes)),
         Spec::Buffer(spec) => spec,
     };

@@ -84,6 +84,24 @@ fn an_unknown_kernel_is_answered_with_the_known_ones() {
 }
 
 #[test]
+fn function_name_finds_the_only_kernel_that_has_it() {
+    let mut object = CodeObject::parse(BENCH).unwrap();
+    for (kernel, name) in
+        object.kernels.iter_mut().zip(["_Z4linePf", "_Z3addIfEvv", "_Z3addIiEvv", "_Z5otherv", "line"])
+    {
+        kernel.name = name.to_owned();
+    }
+    let found = |name: &str| object.kernel(name).ok().map(|kernel| kernel.name.as_str());
+    assert_eq!(found("line"), Some("line"), "the symbol itself comes first");
+    assert_eq!(found("other"), Some("_Z5otherv"));
+    assert_eq!(found("add"), None, "two have that name");
+    assert_eq!(found("_Z3addIiEvv"), Some("_Z3addIiEvv"));
+    let error = CodeObject::with_kernel(&[VECADD, BENCH], "nope").unwrap_err().to_string();
+    assert!(error.contains("it has vecadd, vadd, vadd4, "), "{error}");
+    assert_eq!(CodeObject::with_kernel(&[VECADD, BENCH], "reduce").unwrap().kernels().len(), 6);
+}
+
+#[test]
 fn foreign_files_are_named_for_what_they_are() {
     let this_program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let cases: Vec<(Vec<u8>, &str)> = vec![

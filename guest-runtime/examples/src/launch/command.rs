@@ -10,15 +10,16 @@ use super::spec::Spec;
 pub const USAGE: &str = "\
 usage: launch FILE --kernel NAME --grid X,Y,Z --block X,Y,Z [--shared BYTES] --arg SPEC...
 
-  FILE            code object (clang -target amdgcn-amd-amdhsa -mcpu=gfx1100 ...; docs/launch.md has the whole line,
-                  also for kernels that use library functions)
-  --kernel NAME   kernel to launch
+  FILE            code object (clang -target amdgcn-amd-amdhsa -mcpu=gfx1100 ...; docs/launch.md has the whole line, also
+                  for kernels that use library functions), offload bundle, or HIP program
+  --kernel NAME   kernel to launch; of a C++ kernel the function's name is enough where no other kernel has it
   --grid X,Y,Z    work-items of the whole grid
   --block X,Y,Z   work-items of a workgroup
   --shared BYTES  LDS on top of what the kernel declares
   --arg SPEC      one argument, in order:
       TYPE:VALUE                              a number: i32:5, f32:1.5, u64:0x10
       buf:TYPE:COUNT:CONTENTS[:out=PATH]      a buffer, written to PATH when the kernel is done
+      struct:TYPE:VALUE,TYPE:VALUE,...        a structure by value, laid out as C does
       local:BYTES                             LDS for a __local pointer
     TYPE is i8 u8 i16 u16 i32 u32 i64 u64 f16 f32 f64; CONTENTS is zero, iota (0, 1, 2, ...), random:SEED
     (floats from 0 to 1, any integer), or file:PATH (raw little-endian bytes, exactly as many as fit).";

@@ -15,6 +15,11 @@ pub(super) enum Spec {
         value: Scalar,
     },
     Buffer(BufferSpec),
+    /// A structure, laid out as C does.
+    Struct {
+        text: String,
+        bytes: Vec<u8>,
+    },
     /// Bytes for a `__local` pointer.
     Local {
         text: String,
@@ -50,9 +55,11 @@ impl Spec {
     }
 
     fn parse_inner(text: &str) -> anyhow::Result<Self> {
-        let (kind, rest) =
-            text.split_once(':').context("expected TYPE:VALUE, buf:TYPE:COUNT:CONTENTS or local:BYTES")?;
+        let (kind, rest) = text
+            .split_once(':')
+            .context("expected TYPE:VALUE, buf:TYPE:COUNT:CONTENTS, struct:... or local:BYTES")?;
         match kind {
+            "struct" => Ok(Self::Struct { text: text.to_owned(), bytes: structure(rest)? }),
             "buf" => Ok(Self::Buffer(BufferSpec::parse(text, rest)?)),
             "local" => {
                 let bytes = rest.parse().with_context(|| format!("`{rest}` is not a number of bytes"))?;
@@ -65,7 +72,7 @@ impl Spec {
     /// The SPEC as it was written.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Scalar { text, .. } | Self::Local { text, .. } => text,
+            Self::Scalar { text, .. } | Self::Struct { text, .. } | Self::Local { text, .. } => text,
             Self::Buffer(buffer) => &buffer.text,
         }
     }
@@ -85,6 +92,23 @@ impl Spec {
         };
         check().with_context(|| format!("--arg {}", buffer.text))
     }
+}
+
+/// The bytes of a structure with members `TYPE:VALUE`, separated by commas: each member aligned to its size, the whole to its
+/// most aligned member.
+fn structure(members: &str) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut align = 1;
+    for member in members.split(',') {
+        let (kind, value) =
+            member.split_once(':').with_context(|| format!("the member `{member}` is not TYPE:VALUE"))?;
+        let element = Element::parse(kind)?;
+        align = align.max(element.size());
+        bytes.resize(bytes.len().next_multiple_of(element.size()), 0);
+        bytes.extend(element.scalar(value)?.to_bytes());
+    }
+    bytes.resize(bytes.len().next_multiple_of(align), 0);
+    Ok(bytes)
 }
 
 impl BufferSpec {
@@ -175,6 +199,23 @@ mod tests {
     }
 
     #[test]
+    fn structures_are_laid_out_as_in_c() {
+        let Spec::Struct { bytes, .. } = Spec::parse("struct:u8:1,i32:-1,f16:1,u64:0x102,u8:7").unwrap()
+        else {
+            panic!()
+        };
+        let members: [&[u8]; 6] = [
+            &[1, 0, 0, 0],
+            &[0xff; 4],
+            &[0, 0x3c, 0, 0, 0, 0, 0, 0],
+            &[2, 1, 0, 0, 0, 0, 0, 0],
+            &[7],
+            &[0; 7],
+        ];
+        assert_eq!(bytes, members.concat());
+    }
+
+    #[test]
     fn buffers_are_read() {
         for (text, count, contents, output) in [
             ("buf:f32:1024:zero", 1024, Contents::Zero, None),
@@ -199,6 +240,9 @@ mod tests {
             ("i32:five", "`five` is not a number of type i32"),
             ("u8:300", "does not fit type u8"),
             ("local:x", "not a number of bytes"),
+            ("struct:", "the member `` is not TYPE:VALUE"),
+            ("struct:f32:1,2", "the member `2` is not TYPE:VALUE"),
+            ("struct:f31:1", "unknown type `f31`"),
             ("buf:f32", "expected buf:TYPE:COUNT:CONTENTS"),
             ("buf:f32:16", "expected buf:TYPE:COUNT:CONTENTS"),
             ("buf:f33:16:zero", "unknown type `f33`"),
