@@ -390,6 +390,18 @@ impl ComputeMqd {
         mqd
     }
 
+    /// Sets which compute units waves may use, `COMPUTE_STATIC_THREAD_MGMT_SE0` to `SE7`.
+    pub const fn set_static_thread_mgmt(&mut self, engines: &[u32; 8]) {
+        self.compute_static_thread_mgmt_se0 = engines[0];
+        self.compute_static_thread_mgmt_se1 = engines[1];
+        self.compute_static_thread_mgmt_se2 = engines[2];
+        self.compute_static_thread_mgmt_se3 = engines[3];
+        self.compute_static_thread_mgmt_se4 = engines[4];
+        self.compute_static_thread_mgmt_se5 = engines[5];
+        self.compute_static_thread_mgmt_se6 = engines[6];
+        self.compute_static_thread_mgmt_se7 = engines[7];
+    }
+
     /// GPU virtual address of the ring, in bytes.
     #[must_use]
     pub const fn pq_base(&self) -> u64 {

@@ -13,7 +13,7 @@ use belfry_abi::kfd::memory::{
 use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs, SetTrapHandlerArgs};
 use belfry_abi::kfd::queue::{
     AllocQueueGwsArgs, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs,
-    UpdateQueueArgs,
+    SetCuMaskArgs, UpdateQueueArgs,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -232,6 +232,16 @@ impl Kfd {
         args.num_gws = num_gws;
         // SAFETY: the struct holds no pointer.
         unsafe { self.call("ALLOC_QUEUE_GWS", ioctl::ALLOC_QUEUE_GWS, &mut args) }
+    }
+
+    /// Limits a queue to some compute units, a bit for each.
+    pub(crate) fn set_cu_mask(&self, queue_id: u32, mask: &[u32]) -> Result<(), KfdError> {
+        let mut args = SetCuMaskArgs::new_zeroed();
+        args.queue_id = queue_id;
+        args.num_cu_mask = u32::try_from(mask.len() * 32).unwrap_or(u32::MAX);
+        args.cu_mask_ptr = mask.as_ptr().expose_provenance() as u64;
+        // SAFETY: the kernel reads as many words as the slice has.
+        unsafe { self.call("SET_CU_MASK", ioctl::SET_CU_MASK, &mut args) }
     }
 
     /// Changes the share of a queue, which keeps its ring and its priority.

@@ -199,6 +199,16 @@ impl Queue {
         Ok(self.inner.gpu.process.kfd.alloc_queue_gws(self.inner.id, NUM_GWS)?)
     }
 
+    /// Limits the waves of packets from now on to some compute units: a bit for each, in pairs, dealt out to the shader engines
+    /// in turn (`KFD_IOC` `SET_CU_MASK`). Waves that run are moved.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`]: `EINVAL` for an empty mask and for half of a pair.
+    pub fn set_cu_mask(&self, mask: &[u32]) -> Result<(), QueueError> {
+        Ok(self.inner.gpu.process.kfd.set_cu_mask(self.inner.id, mask)?)
+    }
+
     /// Submits a barrier-and packet: later packets of this queue, and the completion returned, wait until all
     /// `dependencies` are zero and all earlier packets are done. Up to five dependencies; none is a plain
     /// "everything before this is done".

@@ -25,8 +25,8 @@ pub use kernel::{DescriptorError, KernelRules};
 pub use model::{DEFAULT, MODELS, Model, UnknownChip};
 pub use mqd::MqdLayout;
 pub use pte::{Entry, Page, PteFormat, Table};
+pub use shader::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
-pub use shader::{QueuePlace, ShaderRules, TmpRing, WavePlace};
 
 /// How the compute units are laid out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

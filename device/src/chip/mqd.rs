@@ -17,6 +17,8 @@ pub struct MqdLayout {
     pub compute_dwords: usize,
     /// `COMPUTE_PGM_RSRC2`, whose bit 6 says that waves take traps.
     pub rsrc2: usize,
+    /// Which compute units waves may use, for each shader engine (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on).
+    pub thread_mgmt: [usize; 8],
     /// Context save area, low and high (`CP_HQD_CTX_SAVE_BASE_ADDR`).
     pub save_base: [usize; 2],
     /// Its size (`CP_HQD_CTX_SAVE_SIZE`).

@@ -44,8 +44,20 @@ pub struct ShaderRules {
     pub set_ttmps: fn(&mut Wave, workgroup: [u32; 3], wave: u32, scratch: bool),
     /// The identifier of the workgroup in a wave's trap temporaries.
     pub workgroup_of: fn(&Wave) -> [u32; 3],
+    /// Which compute units of a processor are enabled, a bit for each.
+    pub enabled_cus: fn(&CuMask, WavePlace) -> u32,
     /// Decodes `COMPUTE_TMPRING_SIZE`.
     pub tmp_ring: fn(u32) -> TmpRing,
+}
+
+/// The compute units that waves of a queue may use: a register for each shader engine
+/// (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on), laid out as the chip has it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
+pub struct CuMask(pub [u32; 8]);
+
+impl CuMask {
+    /// All compute units.
+    pub const ALL: CuMask = CuMask([u32::MAX; 8]);
 }
 
 /// Where a wave is.

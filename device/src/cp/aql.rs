@@ -312,6 +312,9 @@ impl AqlQueue {
         };
         let mut prepared = dispatch::prepare(self.state.space(), source, self.shader.chip())?;
         self.complete_launch(&mut prepared.launch);
+        if !self.shader.holds(&prepared.launch) {
+            return Err(Cause::ComputeUnits);
+        }
         let queue = queue.map(|(_, queue)| queue);
         if prepared.scratch_per_wave != 0
             && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?
@@ -339,6 +342,7 @@ impl AqlQueue {
     fn complete_launch(&self, launch: &mut Launch) {
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
+        launch.cus = self.config.cus;
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
     }
 

@@ -285,6 +285,7 @@ mod tests {
             trap: None,
             doorbell: 0,
             wgp_mode: false,
+            cus: crate::chip::CuMask::ALL,
             queue_ids: [0; 2],
         }
     }

@@ -8,7 +8,7 @@ use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::Access;
 
 use super::error::{Cause, KernelError};
-use crate::chip::Generation;
+use crate::chip::{CuMask, Generation};
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
 use crate::vm::AddressSpace;
 
@@ -88,6 +88,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         trap: None,
         doorbell: 0,
         wgp_mode: descriptor.compute_pgm_rsrc1.wgp_mode(),
+        cus: CuMask::ALL,
         queue_ids: [0; 2],
     })
 }

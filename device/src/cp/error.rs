@@ -87,6 +87,9 @@ pub enum Cause {
         /// Vector registers of each.
         vgprs: u32,
     },
+    /// The queue may use no compute unit that holds a workgroup.
+    #[error("the queue's CU mask leaves no compute unit for a workgroup (COMPUTE_STATIC_THREAD_MGMT)")]
+    ComputeUnits,
     /// More scratch memory than the queue has, and no inactive signal to ask for more with.
     #[error("{0} bytes of private memory per work-item are more than the queue has scratch memory for")]
     Scratch(u32),
@@ -168,7 +171,7 @@ impl Cause {
             Cause::WorkgroupSize(_) => inactive::WORKGROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => inactive::GROUP_SEGMENT_INVALID,
             Cause::KernelObject { .. } => inactive::CODE_INVALID,
-            Cause::Registers(_) | Cause::Occupancy { .. } => inactive::REGISTER_INVALID,
+            Cause::Registers(_) | Cause::Occupancy { .. } | Cause::ComputeUnits => inactive::REGISTER_INVALID,
             Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
             Cause::Wave(failure) => return failure.inactive_code(),
             Cause::Context(ContextError::Wave(failure)) if failure.vm_fault().is_some() => return None,
@@ -193,7 +196,7 @@ impl Cause {
             Cause::WorkgroupSize(_) => ec::QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => ec::QUEUE_PACKET_DISPATCH_GROUP_SEGMENT_SIZE_INVALID,
             Cause::KernelObject { .. } => ec::QUEUE_PACKET_DISPATCH_CODE_INVALID,
-            Cause::Registers(_) | Cause::Occupancy { .. } | Cause::Scratch(_) => {
+            Cause::Registers(_) | Cause::Occupancy { .. } | Cause::ComputeUnits | Cause::Scratch(_) => {
                 ec::QUEUE_PACKET_DISPATCH_REGISTER_INVALID
             }
         })

@@ -28,6 +28,7 @@ pub use pm4::{Pm4Config, Pm4Queue};
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 
+use crate::chip::CuMask;
 use crate::queue::QueueIdentity;
 
 /// Scratch slots a queue may have; more waves than this are never resident.
@@ -52,4 +53,6 @@ pub struct AqlConfig {
     pub apertures: Apertures,
     /// `SQ_SHADER_TBA` and `SQ_SHADER_TMA` of the process; `None` without a trap handler.
     pub trap: Option<TrapHandler>,
+    /// `COMPUTE_STATIC_THREAD_MGMT_SE0` and on of the MQD.
+    pub cus: CuMask,
 }

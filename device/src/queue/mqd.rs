@@ -4,7 +4,7 @@ use belfry_isa::exec::GWS_RESOURCES;
 use zerocopy::IntoBytes;
 
 use super::{ContextArea, ContextOffsets, Hqd};
-use crate::chip::MqdLayout;
+use crate::chip::{CuMask, MqdLayout};
 use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
@@ -85,6 +85,11 @@ impl Mqd {
     /// Whether its waves take traps.
     pub(crate) fn takes_traps(&self) -> bool {
         self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
+    }
+
+    /// The compute units its waves may use.
+    pub(crate) fn cus(&self) -> CuMask {
+        CuMask(self.layout.thread_mgmt.map(|dword| self.dwords[dword]))
     }
 
     /// Its context save area, if it has one.

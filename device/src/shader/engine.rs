@@ -19,7 +19,7 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
-use crate::chip::{Generation, Topology};
+use crate::chip::{CuMask, Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::threads::patience;
 use crate::time::Clock;
@@ -168,6 +168,12 @@ impl ShaderEngine {
             engine.workers.push(worker);
         }
         Ok(engine)
+    }
+
+    /// Whether the GPU holds a workgroup of such a launch on the compute units that it may use.
+    #[must_use]
+    pub fn holds(&self, launch: &Launch) -> bool {
+        launch.cus == CuMask::ALL || self.shared.residency.holds(launch)
     }
 
     /// Starts a dispatch; `owner` is told when it has completed or failed, and never if the queue is stopped.

@@ -10,7 +10,7 @@ use belfry_isa::wave::{Wave, WaveInit};
 
 use super::placement::Need;
 use super::scratch::ScratchPool;
-use crate::chip::{Generation, ShaderRules};
+use crate::chip::{CuMask, Generation, ShaderRules};
 
 /// Work-items a workgroup can have.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
@@ -68,6 +68,8 @@ pub struct Launch {
     pub doorbell: u32,
     /// A workgroup's waves sit on both compute units of a work group processor instead of one.
     pub wgp_mode: bool,
+    /// The compute units that its waves may use.
+    pub cus: CuMask,
     /// The hardware queue and the VMID: bits of `HW_ID1` and `HW_ID2`.
     pub queue_ids: [u32; 2],
 }
@@ -131,6 +133,7 @@ impl Launch {
             vgprs: rules.allocated_vgprs(self.wave_size, self.vgpr_count, self.shared_vgprs),
             lds: self.lds_size,
             wgp_mode: self.wgp_mode,
+            cus: self.cus,
         }
     }
 
@@ -261,6 +264,7 @@ mod tests {
             trap: None,
             doorbell: 0,
             wgp_mode: false,
+            cus: CuMask::ALL,
             queue_ids: [0; 2],
         }
     }

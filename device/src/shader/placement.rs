@@ -5,7 +5,7 @@ mod save;
 use std::fmt;
 use std::ops::Range;
 
-use crate::chip::{MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
+use crate::chip::{CuMask, MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
 
 pub(super) use save::SavedPlace;
 
@@ -20,9 +20,20 @@ pub(super) struct Need {
     pub(super) lds: u32,
     /// Over both compute units of a processor instead of one.
     pub(super) wgp_mode: bool,
+    /// Compute units that it may be on.
+    pub(super) cus: CuMask,
 }
 
 impl Need {
+    /// The compute units of a processor that it may be on together: all of them, or each one.
+    fn choices(&self, rules: &ShaderRules, at: WavePlace) -> impl Iterator<Item = Range<usize>> + use<> {
+        let enabled = (rules.enabled_cus)(&self.cus, at);
+        let width = if self.wgp_mode { rules.cus } else { 1 };
+        let wanted = (1u32 << width) - 1;
+        let starts = (0..rules.cus).step_by(width);
+        starts.filter(move |start| enabled >> start & wanted == wanted).map(move |start| start..start + width)
+    }
+
     /// Whether an empty processor or compute unit holds it.
     pub(super) fn fits_at_all(&self, rules: &ShaderRules) -> bool {
         let simds = if self.wgp_mode { rules.simds() } else { rules.simds_per_cu };
@@ -39,7 +50,7 @@ struct Simd {
 }
 
 /// A work group processor, or a compute unit of a chip without them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Processor {
     /// As many as the chip has are in use.
     simds: [Simd; MAX_SIMDS],
@@ -131,17 +142,21 @@ impl Floor {
         for distance in 0..count {
             let index = (self.next + distance) % count;
             let processor = &mut self.processors[index];
-            let place = if need.wgp_mode {
-                processor.take(self.rules, need, 0..self.rules.cus)
-            } else {
-                (0..self.rules.cus).find_map(|cu| processor.take(self.rules, need, cu..cu + 1))
-            };
-            if let Some(place) = place {
+            let mut choices = need.choices(self.rules, processor.at);
+            if let Some(place) = choices.find_map(|cus| processor.take(self.rules, need, cus)) {
                 self.next = (index + 1) % count;
                 return Some(Place { processor: index, ..place });
             }
         }
         None
+    }
+
+    /// Whether a workgroup finds a place when all of them are free.
+    pub(super) fn holds(&self, need: &Need) -> bool {
+        self.processors.iter().any(|processor| {
+            let mut empty = Processor { at: processor.at, ..Processor::default() };
+            need.choices(self.rules, processor.at).any(|cus| empty.take(self.rules, need, cus).is_some())
+        })
     }
 
     /// Gives a place back.
@@ -245,7 +260,8 @@ mod tests {
             (WaveSize::Wave64, 128, 5),
             (WaveSize::Wave64, 256, 2),
         ] {
-            let need = Need { waves: 1, vgprs: allocated(size, vgprs, 0), lds: 0, wgp_mode: true };
+            let need =
+                Need { waves: 1, vgprs: allocated(size, vgprs, 0), lds: 0, wgp_mode: true, cus: CuMask::ALL };
             let mut floor = floor(1);
             // Workgroups of one wave are limited to their own number too.
             let places = fill(&mut floor, need).len() as u32;
@@ -259,7 +275,7 @@ mod tests {
     fn shared_registers_take_half_the_room() {
         let waves = |count, shared| {
             let vgprs = allocated(WaveSize::Wave64, count, shared);
-            fill(&mut floor(1), Need { waves: 4, vgprs, lds: 0, wgp_mode: true }).len()
+            fill(&mut floor(1), Need { waves: 4, vgprs, lds: 0, wgp_mode: true, cus: CuMask::ALL }).len()
         };
         // 1536 rows of a SIMD: 2 * 48 of a wave are 16 waves, 2 * 48 + 8 in units of 24 are 12.
         assert_eq!(
@@ -270,7 +286,7 @@ mod tests {
 
     #[test]
     fn lds_limits_workgroups_of_a_compute_unit_or_of_both() {
-        let need = |lds, wgp_mode| Need { waves: 1, vgprs: 24, lds, wgp_mode };
+        let need = |lds, wgp_mode| Need { waves: 1, vgprs: 24, lds, wgp_mode, cus: CuMask::ALL };
         for (lds, cu, wgp) in [(64 << 10, 2, 2), (33 << 10, 2, 3), (32 << 10, 4, 4), (40 << 10, 2, 3)] {
             assert_eq!(fill(&mut floor(1), need(lds, false)).len(), cu, "{lds}");
             assert_eq!(fill(&mut floor(1), need(lds, true)).len(), wgp, "{lds}");
@@ -285,6 +301,7 @@ mod tests {
             vgprs: allocated(WaveSize::Wave32, count, 0),
             lds: 0,
             wgp_mode,
+            cus: CuMask::ALL,
         };
         assert!(need(32, 96, false).fits_at_all(RULES));
         assert!(!need(32, 97, false).fits_at_all(RULES));
@@ -295,7 +312,7 @@ mod tests {
     #[test]
     fn places_are_distinct_and_come_back() {
         let mut floor = floor(4);
-        let need = Need { waves: 8, vgprs: 96, lds: 1024, wgp_mode: false };
+        let need = Need { waves: 8, vgprs: 96, lds: 1024, wgp_mode: false, cus: CuMask::ALL };
         let places = fill(&mut floor, need);
         assert_eq!(places.len(), 4 * 8);
         let mut ids: Vec<u32> =
@@ -320,6 +337,38 @@ mod tests {
     }
 
     #[test]
+    fn workgroups_stay_on_the_compute_units_of_their_mask() {
+        let need = |cus, wgp_mode| Need { waves: 4, vgprs: 24, lds: 0, wgp_mode, cus: CuMask(cus) };
+        // One engine of two arrays with two processors each.
+        let places = |cus, wgp_mode| {
+            let mut floor = floor(4);
+            let need = need(cus, wgp_mode);
+            assert_eq!(floor.holds(&need), floor.take(&need).is_some(), "{cus:x?}");
+            let places = fill(&mut floor, need);
+            let mut found: Vec<_> = places.iter().map(|place| (place.at.array, place.at.processor)).collect();
+            found.sort_unstable();
+            found.dedup();
+            let on = |cu| {
+                let waves = places.iter().flat_map(|place| &place.waves);
+                waves.map(|wave| usize::from(wave.0) / RULES.simds_per_cu).any(|of| of == cu)
+            };
+            (found, [on(0), on(1)])
+        };
+        let both = [true, true];
+        assert_eq!(places([0x0000_000c; 8], true), (vec![(0, 1)], both));
+        assert_eq!(places([0x0003_0000; 8], false), (vec![(1, 0)], both));
+        assert_eq!(places([0x0003_000c; 8], true), (vec![(0, 1), (1, 0)], both));
+        // Half a processor has its compute unit for workgroups that need no more.
+        assert_eq!(places([2; 8], false), (vec![(0, 0)], [false, true]));
+        assert_eq!(places([2; 8], true), (vec![], [false; 2]));
+        // Processors that there are not, engines that there are not.
+        assert_eq!(places([0xfff0_fff0; 8], false), (vec![], [false; 2]));
+        let mut other = [0; 8];
+        other[1] = u32::MAX;
+        assert_eq!(places(other, false), (vec![], [false; 2]));
+    }
+
+    #[test]
     fn compute_units_without_work_group_processors_fill_by_their_own_sizes() {
         // As CDNA3 has them: four SIMDs of eight waves and 512 rows of 64 lanes, in units of eight.
         static CDNA3: ShaderRules = ShaderRules {
@@ -336,6 +385,7 @@ mod tests {
             vgprs: CDNA3.allocated_vgprs(WaveSize::Wave64, count, 0),
             lds: 0,
             wgp_mode: false,
+            cus: CuMask::ALL,
         };
         assert_eq!([1, 8, 9, 65, 512].map(|count| need(1, count).vgprs), [8, 8, 16, 72, 512]);
         for (count, waves) in [(8, 32), (64, 32), (65, 28), (128, 16), (256, 8), (512, 4)] {

@@ -313,6 +313,11 @@ impl Residency {
         Ok(seat)
     }
 
+    /// Whether the GPU holds a workgroup of such a launch, when nothing else is on it.
+    pub(super) fn holds(&self, launch: &Launch) -> bool {
+        self.rooms().floor.holds(&launch.need(self.rules))
+    }
+
     /// Waves the GPU holds.
     pub(super) fn capacity(&self) -> u64 {
         self.rooms().floor.wave_slots()

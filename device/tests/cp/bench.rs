@@ -12,7 +12,7 @@ use belfry_abi::aql::{
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
-use belfry_device::chip::{Chip as _, PteFormat, SqInterrupt, gfx1100};
+use belfry_device::chip::{Chip as _, CuMask, PteFormat, SqInterrupt, gfx1100};
 use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
@@ -237,6 +237,7 @@ impl Bench {
             rptr_report: amd_queue + QUEUE_READ_DISPATCH_ID_OFFSET,
             wptr_poll: amd_queue + QUEUE_WRITE_DISPATCH_ID_OFFSET,
             read_index: 0,
+            cus: CuMask::ALL,
             apertures: Apertures { shared_base: 1 << 48, private_base: 2 << 48 },
         };
         self.queue_of(config)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pm4::{COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegister, Opcode, Pm4Header};
 use belfry_device::cp::{AqlConfig, Pm4Config, Pm4Queue, QueueError};
 use belfry_device::queue::{BlockedOn, Progress};
@@ -88,6 +89,15 @@ fn program(bench: &Bench, kernel: &str, workgroup: [u32; 3], lds: u32, args: u64
     .concat()
 }
 
+/// Compute registers of a queue that may use all compute units, and has set nothing else.
+fn all_cus() -> Vec<u32> {
+    let mut mqd = ComputeMqd::new();
+    mqd.set_static_thread_mgmt(&[u32::MAX; 8]);
+    let first = std::mem::offset_of!(ComputeMqd, compute_dispatch_initiator) / 4;
+    let dwords: [u32; 512] = zerocopy::transmute!(mqd);
+    dwords[first..].to_vec()
+}
+
 impl Ring {
     fn new(bench: &Bench, dwords: u64) -> Ring {
         let pointers = bench.alloc(64, READ_WRITE);
@@ -102,7 +112,7 @@ impl Ring {
             apertures,
             trap,
         };
-        let cp = Pm4Queue::new(config, Arc::clone(&bench.space), Arc::default(), &bench.env, &[]);
+        let cp = Pm4Queue::new(config, Arc::clone(&bench.space), Arc::default(), &bench.env, &all_cus());
         Ring { cp, config, dwords, written: 0 }
     }
 

@@ -35,6 +35,7 @@ impl Driver<'_> {
     pub fn mqd(nth: usize) -> ComputeMqd {
         let [ring, queue, _] = Self::queue(nth);
         let mut mqd = ComputeMqd::new();
+        mqd.set_static_thread_mgmt(&[u32::MAX; 8]);
         mqd.set_pq_base(user(ring));
         mqd.set_pq_rptr_report_addr(user(queue) + 0x80);
         mqd.set_pq_wptr_poll_addr(user(queue) + 0x38);

@@ -110,10 +110,6 @@ pub struct Partial {
 pub const PARTIAL: &[Partial] = &[
     Partial { command: nr::CREATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
-    Partial {
-        command: nr::SET_CU_MASK,
-        missing: "the mask is kept in the MQD, and the device places workgroups without it",
-    },
 ];
 
 /// Builds an action from a function over the command's structure.

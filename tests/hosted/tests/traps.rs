@@ -278,27 +278,28 @@ fn trap_without_a_handler_is_a_named_error() {
     assert_eq!(out.to_vec()[1], 0x600d);
 }
 
+/// Each work-item stores HW_ID1 and HW_ID2 of its wave, in workgroups of 128.
+const WHERE: &str = "
+    s_load_b64 s[4:5], s[0:1], 0x0
+    s_getreg_b32 s8, hwreg(HW_REG_HW_ID1)
+    s_getreg_b32 s9, hwreg(HW_REG_HW_ID2)
+    v_lshl_add_u32 v1, s2, 7, v0
+    v_lshlrev_b32 v1, 3, v1
+    v_mov_b32 v2, s8
+    v_mov_b32 v3, s9
+    s_waitcnt lgkmcnt(0)
+    global_store_b64 v1, v[2:3], s[4:5]
+    s_endpgm
+";
+
 #[test]
 fn waves_know_where_on_the_gpu_they_sit() {
     let (_gpu, runtime) = process();
     let gpu = runtime.gpu();
-    // Each work-item stores HW_ID1 and HW_ID2 of its wave.
-    let body = "
-        s_load_b64 s[4:5], s[0:1], 0x0
-        s_getreg_b32 s8, hwreg(HW_REG_HW_ID1)
-        s_getreg_b32 s9, hwreg(HW_REG_HW_ID2)
-        v_lshl_add_u32 v1, s2, 7, v0
-        v_lshlrev_b32 v1, 3, v1
-        v_mov_b32 v2, s8
-        v_mov_b32 v3, s9
-        s_waitcnt lgkmcnt(0)
-        global_store_b64 v1, v[2:3], s[4:5]
-        s_endpgm
-    ";
     for (directives, simds) in
         [(".amdhsa_workgroup_processor_mode 0", 2), (".amdhsa_workgroup_processor_mode 1", 4)]
     {
-        let kernel = Kernel { directives, ..Kernel::new("where", body) };
+        let kernel = Kernel { directives, ..Kernel::new("where", WHERE) };
         let module = gpu.load(&assemble("gfx1100", &[kernel]).unwrap()).unwrap();
         let groups = 64usize;
         let out = gpu.gtt().buffer_from(&vec![0u32; groups * 256]).unwrap();
@@ -324,6 +325,48 @@ fn waves_know_where_on_the_gpu_they_sit() {
             assert_eq!(used.len(), simds, "{used:?}");
         }
     }
+}
+
+#[test]
+fn waves_stay_on_the_compute_units_of_their_queue() {
+    let (_gpu, runtime) = process();
+    let gpu = runtime.gpu();
+    let module = gpu.load(&assemble("gfx1100", &[Kernel::new("where", WHERE)]).unwrap()).unwrap();
+    let groups = 64usize;
+    let out = gpu.gtt().buffer_from(&vec![0u32; groups * 256]).unwrap();
+    let queue = gpu.queue().unwrap();
+    let kernel = module.kernel("where").unwrap();
+    let processors = || {
+        out.write(0, &vec![0xffff_ffffu32; groups * 256]).unwrap();
+        kernel.launch(&queue).grid(128 * groups as u32).block(128).args((&out,)).run().unwrap();
+        let ids = out.to_vec();
+        let mut found: Vec<_> =
+            ids.iter().step_by(2).map(|id| (id >> 18 & 7, id >> 16 & 1, id >> 10 & 0xf)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    // Eight compute units are four processors; pairs of bits alternate between the two arrays.
+    let all = vec![(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)];
+    for (mask, allowed) in [
+        (0b0000_0011, vec![(0, 0, 0)]),
+        (0b0000_1100, vec![(0, 1, 0)]),
+        (0b0011_0011, vec![(0, 0, 0), (0, 0, 1)]),
+        (!0, all),
+    ] {
+        queue.set_cu_mask(&[mask]).unwrap();
+        // An idle GPU may run all workgroups in one place.
+        let used = processors();
+        assert!(!used.is_empty() && used.iter().all(|one| allowed.contains(one)), "{mask:#x}: {used:?}");
+    }
+    for mask in [&[][..], &[0b0111]] {
+        let error = queue.set_cu_mask(mask).unwrap_err().to_string();
+        assert!(error.contains("SET_CU_MASK"), "{mask:x?}: {error}");
+    }
+    // Compute units that there are not: no workgroup could ever run.
+    queue.set_cu_mask(&[0xff00]).unwrap();
+    let error = kernel.launch(&queue).grid(128).block(128).args((&out,)).run().unwrap_err().to_string();
+    assert!(error.contains("stopped"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT, TmpringSize};
 use belfry_isa::wave::Wave;
 
-use crate::chip::{QueuePlace, ShaderRules, TmpRing, WavePlace};
+use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 
 pub(super) const RULES: ShaderRules = ShaderRules {
     wave_slots: 16,
@@ -24,6 +24,7 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     workgroup_info,
     set_ttmps,
     workgroup_of,
+    enabled_cus,
     tmp_ring,
 };
 
@@ -62,6 +63,12 @@ fn set_ttmps(state: &mut Wave, workgroup: [u32; 3], wave: u32, scratch: bool) {
 /// As [`set_ttmps`] puts it there.
 fn workgroup_of(wave: &Wave) -> [u32; 3] {
     [0, 1, 2].map(|dimension| wave.sgpr(TTMP8 + dimension))
+}
+
+/// `COMPUTE_STATIC_THREAD_MGMT_SE0` and on: SA0_CU_EN 15:0, SA1_CU_EN 31:16; a processor has two compute units.
+fn enabled_cus(mask: &CuMask, place: WavePlace) -> u32 {
+    let engine = mask.0.get(place.engine as usize).copied().unwrap_or(0);
+    engine.checked_shr(place.array * 16 + place.processor * 2).unwrap_or(0) & 3
 }
 
 fn tmp_ring(bits: u32) -> TmpRing {

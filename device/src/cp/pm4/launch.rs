@@ -11,7 +11,7 @@ use belfry_isa::mem::Access;
 use zerocopy::FromZeros;
 
 use super::registers::ComputeRegisters;
-use crate::chip::{Generation, TmpRing};
+use crate::chip::{CuMask, Generation, TmpRing};
 use crate::cp::dispatch::{self, Prepared};
 use crate::cp::error::{Cause, KernelError};
 use crate::pm4::Error;
@@ -20,6 +20,17 @@ use crate::vm::AddressSpace;
 
 /// Unit of `COMPUTE_PGM_RSRC2.LDS_SIZE` in bytes.
 const LDS_UNIT: u32 = 512;
+/// Which compute units waves may use, by shader engine.
+const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
+    ComputeRegister::STATIC_THREAD_MGMT_SE0,
+    ComputeRegister::STATIC_THREAD_MGMT_SE1,
+    ComputeRegister::STATIC_THREAD_MGMT_SE2,
+    ComputeRegister::STATIC_THREAD_MGMT_SE3,
+    ComputeRegister::STATIC_THREAD_MGMT_SE4,
+    ComputeRegister::STATIC_THREAD_MGMT_SE5,
+    ComputeRegister::STATIC_THREAD_MGMT_SE6,
+    ComputeRegister::STATIC_THREAD_MGMT_SE7,
+];
 /// `COMPUTE_PGM_RSRC1.PRIORITY`: a hint that no descriptor has.
 const PRIORITY: u32 = 0b11 << 10;
 /// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS and the trap handler.
@@ -65,6 +76,7 @@ pub(super) fn prepare(
         grid,
         workgroup,
         lds_size: lds_size.next_multiple_of(chip.shader.lds_granule),
+        cus: CuMask(STATIC_THREAD_MGMT.map(|register| registers.get(register))),
         ..launch
     };
     dispatch::check(&launch, 3, chip)?;

@@ -180,6 +180,9 @@ impl Pm4Queue {
         let prepared = launch::prepare(self.state.space(), &registers, self.shader.chip())?;
         let Some(mut prepared) = prepared else { return Ok(Outcome::Done) };
         self.complete_launch(&mut prepared.launch);
+        if !self.shader.holds(&prepared.launch) {
+            return Err(Cause::ComputeUnits);
+        }
         if prepared.scratch_per_wave != 0 && !self.assign_scratch(&registers, &mut prepared)? {
             return Ok(Outcome::Blocked(BlockedOn::Dispatches));
         }

@@ -10,7 +10,7 @@ use belfry_abi::pm4::{COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegiste
 pub(super) struct ComputeRegisters(Box<[u32; COMPUTE_REGISTERS]>);
 
 /// What a dispatch uses of them.
-const OF_DISPATCH: [ComputeRegister; 18] = [
+const OF_DISPATCH: [ComputeRegister; 26] = [
     ComputeRegister::DISPATCH_INITIATOR,
     ComputeRegister::DIM_X,
     ComputeRegister::DIM_Y,
@@ -29,6 +29,14 @@ const OF_DISPATCH: [ComputeRegister; 18] = [
     ComputeRegister::PGM_RSRC2,
     ComputeRegister::PGM_RSRC3,
     ComputeRegister::TMPRING_SIZE,
+    ComputeRegister::STATIC_THREAD_MGMT_SE0,
+    ComputeRegister::STATIC_THREAD_MGMT_SE1,
+    ComputeRegister::STATIC_THREAD_MGMT_SE2,
+    ComputeRegister::STATIC_THREAD_MGMT_SE3,
+    ComputeRegister::STATIC_THREAD_MGMT_SE4,
+    ComputeRegister::STATIC_THREAD_MGMT_SE5,
+    ComputeRegister::STATIC_THREAD_MGMT_SE6,
+    ComputeRegister::STATIC_THREAD_MGMT_SE7,
 ];
 
 /// Registers that are not 0, by name.

@@ -11,6 +11,7 @@ use belfry_isa::trap::TrapHandler;
 
 use super::life::{Activity, Life, Rest, Slot, Wait};
 use super::quanta::Asked;
+use crate::chip::CuMask;
 use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
@@ -195,7 +196,7 @@ impl Queue {
         if saved.is_some() && !mqd.write(kernel, self.mqd) {
             return Err(GuestError::MqdUnmapped);
         }
-        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps()));
+        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps(), mqd.cus()));
         let context = saved.map(|offsets| (area.as_ref(), offsets));
         let engine = self.engine(ports, space, config, (&hqd, &mqd), context).map_err(|error| {
             log::warn!(target: "gpu::mes", "not restored doorbell={:#x} {error}", self.doorbell);
@@ -255,7 +256,7 @@ impl Queue {
         ports: &Ports,
         hqd: &Hqd,
         identity: QueueIdentity,
-        (read_index, takes_traps): (u64, bool),
+        (read_index, takes_traps, cus): (u64, bool, CuMask),
     ) -> AqlConfig {
         let vmid = identity.vmid;
         let ShaderMemory { bases, config } = ports.contexts.shader_memory(vmid);
@@ -275,6 +276,7 @@ impl Queue {
             rptr_report: hqd.rptr_report_addr(),
             wptr_poll: hqd.wptr_poll_addr(),
             read_index,
+            cus,
             apertures: Apertures {
                 shared_base: u64::from(bases >> 16) << 48,
                 private_base: u64::from(bases & 0xffff) << 48,

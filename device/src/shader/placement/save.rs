@@ -80,8 +80,8 @@ impl Floor {
 
 #[cfg(test)]
 mod tests {
-    use crate::chip::Topology;
     use crate::chip::gfx1100::GENERATION;
+    use crate::chip::{CuMask, Topology};
     use crate::shader::placement::{Floor, Need};
 
     fn floor() -> Floor {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn place_is_taken_again_once_with_the_same_registers() {
         let (mut original, mut restored) = (floor(), floor());
-        let need = Need { waves: 3, vgprs: 96, lds: 4096, wgp_mode: true };
+        let need = Need { waves: 3, vgprs: 96, lds: 4096, wgp_mode: true, cus: CuMask::ALL };
         let places = [original.take(&need), original.take(&need), original.take(&need)];
         let last = places[2].as_ref().expect("there is room").save();
         let again = restored.take_again(&last).expect("it is free");

@@ -137,7 +137,7 @@ fn dispatches_that_cannot_be_launched_stop_their_queue() {
     let bench = Bench::new(1);
     let (data, args) = (bench.alloc(4096, READ_WRITE), bench.buffer(&[0u64; 4]));
     let good = || program(&bench, "vecadd", [256, 1, 1], 0, args);
-    let rows: [(&str, Vec<u32>); 9] = [
+    let rows: [(&str, Vec<u32>); 10] = [
         ("COMPUTE_DISPATCH_INITIATOR 0x0", direct([256, 1, 1], 0)),
         ("COMPUTE_DISPATCH_INITIATOR 0x4021", direct([256, 1, 1], 0x4021)),
         ("COMPUTE_START 0x3", [set(ComputeRegister::START_X, &[3]), direct([9, 1, 1], 0x8001)].concat()),
@@ -145,6 +145,10 @@ fn dispatches_that_cannot_be_launched_stop_their_queue() {
         ("grid", direct([u32::MAX, 1, 1], 0x8001)),
         ("entry point", [set(ComputeRegister::PGM_LO, &[9, 9]), direct([9, 1, 1], THREADS)].concat()),
         ("PRIV", [set(ComputeRegister::PGM_RSRC1, &[1 << 20]), direct([9, 1, 1], THREADS)].concat()),
+        (
+            "COMPUTE_STATIC_THREAD_MGMT",
+            [set(ComputeRegister::STATIC_THREAD_MGMT_SE0, &[0]), direct([9, 1, 1], THREADS)].concat(),
+        ),
         (
             "group memory",
             [set(ComputeRegister::PGM_RSRC2, &[0x1ff << 15]), direct([9, 1, 1], THREADS)].concat(),

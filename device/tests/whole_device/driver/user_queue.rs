@@ -45,6 +45,7 @@ impl UserQueue {
         amd.read_dispatch_id_field_base_byte_offset = 0x80;
         driver.put_ram(queue, &amd);
         let mut mqd = ComputeMqd::new();
+        mqd.set_static_thread_mgmt(&[u32::MAX; 8]);
         mqd.set_pq_base(ring_va);
         mqd.set_pq_rptr_report_addr(queue_va + 0x80);
         mqd.set_pq_wptr_poll_addr(queue_va + 0x38);

@@ -1,7 +1,7 @@
 //! MQDs of gfx11 (`kfd_mqd_manager_v11.c`, `gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`).
 
 use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
-use belfry_abi::mqd::{ComputeMqd, HEADER};
+use belfry_abi::mqd::HEADER;
 use belfry_abi::regs::{Register, gc};
 
 use crate::asic::{KernelRing, MqdManager, UserQueue, UserRing};
@@ -20,7 +20,7 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
     let mqd = image.mqd()?;
     mqd.header = HEADER;
     mqd.compute_pipelinestat_enable = 1;
-    set_engines(mqd, &[u32::MAX; 8]);
+    mqd.set_static_thread_mgmt(&[u32::MAX; 8]);
     // Preload request, preload size 0x55.
     mqd.cp_hqd_persistent_state = 1 | 0x55 << 8;
     // PRIV_STATE
@@ -82,19 +82,8 @@ fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
 }
 
 fn set_cus(image: &mut Image, engines: &[u32; 8]) -> Result<()> {
-    set_engines(image.mqd()?, engines);
+    image.mqd()?.set_static_thread_mgmt(engines);
     Ok(())
-}
-
-fn set_engines(mqd: &mut ComputeMqd, engines: &[u32; 8]) {
-    mqd.compute_static_thread_mgmt_se0 = engines[0];
-    mqd.compute_static_thread_mgmt_se1 = engines[1];
-    mqd.compute_static_thread_mgmt_se2 = engines[2];
-    mqd.compute_static_thread_mgmt_se3 = engines[3];
-    mqd.compute_static_thread_mgmt_se4 = engines[4];
-    mqd.compute_static_thread_mgmt_se5 = engines[5];
-    mqd.compute_static_thread_mgmt_se6 = engines[6];
-    mqd.compute_static_thread_mgmt_se7 = engines[7];
 }
 
 /// Deals the pairs of a CU mask of `bits` bits out to shader arrays, engine by engine, then array by array
