@@ -120,6 +120,7 @@ impl Queue {
         put(state.cpu, &queue);
 
         let mut mqd = ComputeMqd::new();
+        mqd.set_static_thread_mgmt(&[u32::MAX; 8]);
         mqd.set_pq_base(ring.gpu);
         mqd.set_pq_rptr_report_addr(state.gpu + QUEUE_READ_DISPATCH_ID_OFFSET);
         mqd.set_pq_wptr_poll_addr(state.gpu + QUEUE_WRITE_DISPATCH_ID_OFFSET);
