@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use belfry_device::{GpuConfig, Stats};
+use belfry_device::{Gpu, GpuConfig, Stats};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
@@ -21,8 +21,13 @@ pub enum HostedError {
     #[error("cannot open the hosted GPU: {0}")]
     Open(#[from] belfry_runtime::Error),
     /// The program did not end in time.
-    #[error("the program did not end within {0:?}")]
-    Timeout(Duration),
+    #[error("the program did not end within {limit:?}; {running}")]
+    Timeout {
+        /// How long it had.
+        limit: Duration,
+        /// What is on the GPU.
+        running: String,
+    },
     /// The program's thread could not be started, or panicked.
     #[error("the program's thread failed: {0}")]
     Thread(String),
@@ -72,7 +77,8 @@ pub fn run(
             result
         })
         .map_err(|error| HostedError::Thread(error.to_string()))?;
-    forward(&receiver, started + limit, output).map_err(|()| HostedError::Timeout(limit))?;
+    forward(&receiver, started + limit, output)
+        .map_err(|()| HostedError::Timeout { limit, running: running(gpu.device()) })?;
     let exit_status = match thread.join() {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
@@ -89,6 +95,13 @@ pub fn run(
         stats: gpu.device().stats(),
         unmodelled: gpu.device().unmodelled(),
     })
+}
+
+/// What is on a GPU whose program does not end.
+pub(crate) fn running(gpu: &Gpu) -> String {
+    const WAVES: usize = 8;
+    gpu.running_waves(WAVES)
+        .map_or_else(|| "the device has stopped".to_owned(), |running| running.to_string())
 }
 
 /// Hands over what the program writes until it ends; fails at the deadline.

@@ -22,7 +22,7 @@ use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
-use crate::shader::ShaderEngine;
+use crate::shader::{RunningWaves, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
 use crate::threads::Wake;
 use crate::time::Clock;
@@ -189,6 +189,14 @@ impl Gpu {
     #[must_use]
     pub fn first_dispatch(&self) -> Option<Instant> {
         self.shader.first_dispatch()
+    }
+
+    /// What has begun on the shader engine and not ended, with at most `most` waves one by one; `None` of a stopped device.
+    ///
+    /// The device stands still meanwhile, and goes on afterwards.
+    #[must_use]
+    pub fn running_waves(&self, most: usize) -> Option<RunningWaves> {
+        self.runner.between_passes(|_| self.shader.running_waves(most))
     }
 
     /// What was used and has no behaviour here: name, reads, writes; most used first.

@@ -8,13 +8,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_isa::wave::Wave;
+
 use super::chance::Chance;
 use super::engine::Work;
 use super::failure::WaveFailure;
 use super::launch::Launch;
 use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
-use super::workgroup::Workgroup;
+use super::workgroup::{Waiting, Workgroup};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::show::Few;
 
@@ -164,6 +166,11 @@ impl Dispatch {
     pub(super) fn take_paused(&self) -> VecDeque<Box<Workgroup>> {
         self.off.store(0, Ordering::Relaxed);
         std::mem::take(&mut *self.paused())
+    }
+
+    /// Tells of every wave of the paused workgroups that has not ended: the workgroup's identifier and the wave's number first.
+    pub(super) fn each_wave(&self, tell: &mut dyn FnMut([u32; 3], u32, Waiting, &Wave)) {
+        self.paused().iter().for_each(|workgroup| workgroup.each_wave(tell));
     }
 
     pub(super) fn queue(&self) -> &Arc<ShaderQueue> {

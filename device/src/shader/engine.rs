@@ -1,8 +1,11 @@
 //! Worker threads and which dispatch each of them turns to next.
 
 mod on_caller;
+mod running;
 mod save;
 mod show;
+
+pub use running::{RunningWave, RunningWaves};
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

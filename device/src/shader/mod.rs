@@ -32,7 +32,7 @@ mod workgroup;
 
 pub use context::{ContextError, SavedDispatch, SavedGroup, SavedWave, WaveStates};
 pub use dispatch::{Announcement, Notice, Owner, Runner};
-pub use engine::{Error, ShaderConfig, ShaderEngine};
+pub use engine::{Error, RunningWave, RunningWaves, ShaderConfig, ShaderEngine};
 pub(crate) use engine::{Restoring, SavedQueue, SavedShader};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub(crate) use gws::SavedGws;
@@ -42,3 +42,4 @@ pub use queue::ShaderQueue;
 pub(crate) use scratch::SavedScratch;
 pub use scratch::ScratchPool;
 pub use stats::Statistics;
+pub use workgroup::Waiting;

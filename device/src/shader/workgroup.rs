@@ -4,6 +4,8 @@ mod context;
 mod save;
 mod show;
 
+use std::fmt;
+
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Observer, Step, Stop};
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
@@ -41,6 +43,30 @@ enum State {
     /// Kept as it is for a debugger, or until its queue is destroyed.
     Halted,
     Ended,
+}
+
+/// What a wave waits for that has begun and not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Nothing but its turn.
+    Nothing,
+    /// The other waves of its workgroup.
+    Barrier,
+    /// Waves of other workgroups.
+    Gws,
+    /// A debugger, or the end of its queue.
+    Halted,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "runs",
+            Self::Barrier => "waits at a barrier",
+            Self::Gws => "waits for global wave sync",
+            Self::Halted => "is halted",
+        })
+    }
 }
 
 /// Waves and LDS of one workgroup.
@@ -154,6 +180,20 @@ impl Workgroup {
         self.next = 0;
         self.lds.reset(launch.lds_size);
         self.seat = Some(seat);
+    }
+
+    /// Tells of each wave that has not ended, with the workgroup's identifier and its number.
+    pub(super) fn each_wave(&self, tell: &mut dyn FnMut([u32; 3], u32, Waiting, &Wave)) {
+        for ((number, state), wave) in (0..).zip(&self.states).zip(&self.waves) {
+            let waiting = match state {
+                State::Ready => Waiting::Nothing,
+                State::AtBarrier => Waiting::Barrier,
+                State::AtGws(_) => Waiting::Gws,
+                State::Halted => Waiting::Halted,
+                State::Ended => continue,
+            };
+            tell(self.id, number, waiting, wave);
+        }
     }
 
     /// Whether it is off the GPU.

@@ -15,6 +15,7 @@ use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
 use crate::doorbell;
+use crate::hosted;
 use crate::own_machine::{self, Unusable};
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
@@ -187,7 +188,13 @@ impl Job<'_> {
         let started = Instant::now();
         let environment = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"].map(str::to_owned);
         let id = guest.spawn(&errand.argv, &environment, PROGRAM_DIRECTORY)?;
-        let exit = guest.wait(id, self.options.timeout, output)?;
+        let exit = match guest.wait(id, self.options.timeout, output) {
+            Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
+                let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();
+                return Err(RunError::Hung { running, source });
+            }
+            exit => exit?,
+        };
         let program_time = started.elapsed();
         if exit.status == 0 {
             errand.fetch(&mut guest)?;

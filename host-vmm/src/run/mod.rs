@@ -154,6 +154,14 @@ pub enum RunError {
     /// The guest failed.
     #[error(transparent)]
     Guest(#[from] GuestError),
+    /// The guest's program did not end.
+    #[error("{running}\n{source}")]
+    Hung {
+        /// What is on the GPU.
+        running: String,
+        /// What took too long, with the guest's console.
+        source: GuestError,
+    },
     /// The hosted driver or device failed.
     #[error(transparent)]
     Hosted(#[from] HostedError),
