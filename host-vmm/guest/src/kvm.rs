@@ -47,7 +47,7 @@ impl KvmHost {
             doorbells: kvm.doorbell,
             huge_pages: kvm.huge_pages,
             catch_signals: true,
-            disks: config.disks.clone(),
+            disks: config.all_disks().cloned().collect(),
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
         })?;

@@ -29,6 +29,7 @@ pub struct Guest {
     channel: Channel,
     logs: PathBuf,
     modules: Vec<String>,
+    root: Option<String>,
     started: Instant,
     phases: Phases,
     kernel: String,
@@ -69,6 +70,7 @@ impl Guest {
             channel,
             logs: cache.root().join("logs"),
             modules: image.guest_modules(),
+            root: config.root_serial(),
             started,
             kernel: String::new(),
             next_id: 1,
@@ -120,6 +122,17 @@ impl Guest {
         let started = Instant::now();
         self.request("loading the driver", &Request::LoadModules { paths: self.modules.clone() })?;
         self.phases.driver.get_or_insert(self.started.elapsed());
+        Ok(started.elapsed())
+    }
+
+    /// Makes the configured disk the root of everything that follows, files and programs; answers how long that took.
+    ///
+    /// The modules of [`Self::load_driver`] must be loaded. A guest that was configured without a root stays as it is.
+    pub fn enter_root(&mut self) -> Result<Duration, GuestError> {
+        let started = Instant::now();
+        if let Some(serial) = self.root.clone() {
+            self.request("entering the root file system", &Request::EnterRoot { serial })?;
+        }
         Ok(started.elapsed())
     }
 
@@ -251,8 +264,11 @@ impl Guest {
         match self.answer(during)? {
             Event::Done { .. } => Ok(()),
             Event::Failed { text, errno } => {
-                let modules = matches!(request, Request::LoadModules { .. } | Request::UnloadModule { .. });
-                let log = if modules { self.kernel_log().unwrap_or_default() } else { String::new() };
+                let of_kernel = matches!(
+                    request,
+                    Request::LoadModules { .. } | Request::UnloadModule { .. } | Request::EnterRoot { .. }
+                );
+                let log = if of_kernel { self.kernel_log().unwrap_or_default() } else { String::new() };
                 let console = Console::excerpt(&log);
                 Err(GuestError::Refused { during, text, errno, console })
             }

@@ -83,7 +83,7 @@ impl QemuHost {
             channel: &channel_socket,
             gpu: gpu.is_some().then_some(&*gpu_socket),
         }));
-        for (number, disk) in config.disks.iter().enumerate() {
+        for (number, disk) in config.all_disks().enumerate() {
             command.args(disks::arguments(number, disk)?);
         }
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
