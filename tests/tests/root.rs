@@ -80,6 +80,7 @@ test "$(cat <(echo substitution))" = substitution
 test "$(stat -c %a /tmp /dev/shm | tr '\n' ' ')" = "1777 1777 "
 python3 -c 'import os; assert os.ttyname(os.openpty()[1]).startswith("/dev/pts/")'
 python3 -c 'import multiprocessing; multiprocessing.Lock()'
+python3 -c 'import socket; s = socket.create_server(("localhost", 0)); socket.create_connection(s.getsockname())'
 test "$(cat brought)" = along
 test ! -e /usr/bin/written
 echo something > /usr/bin/written

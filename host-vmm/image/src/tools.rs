@@ -13,6 +13,8 @@ use super::fetch::{Apt, FetchError};
 use super::obtain::obtain;
 use super::progress::Progress;
 
+/// The package `mke2fs` is in, and the artifact of the cache.
+pub const E2FSPROGS: &str = "e2fsprogs";
 /// What is fetched, beside what these need.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
 /// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
@@ -45,13 +47,19 @@ pub struct Tool {
 ///
 /// Packages that cannot be had, with what to do.
 pub fn mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Users rarely have these in their PATH.
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    match folders.map(|folder| folder.join("mke2fs")).find(|program| program.is_file()) {
+    match system_mke2fs() {
         Some(program) => Ok(Tool { program, arguments: Vec::new() }),
         None => packaged_mke2fs(cache, progress),
     }
+}
+
+/// The machine's own `mke2fs`.
+#[must_use]
+pub fn system_mke2fs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Users rarely have these in their PATH.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join("mke2fs")).find(|program| program.is_file())
 }
 
 /// Debian's `mke2fs`, fetched (some 9 MB with its libraries) or found in the cache; it runs under its own loader.
@@ -60,12 +68,12 @@ pub fn mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
 ///
 /// Packages that cannot be had, with what to do.
 pub fn packaged_mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
-    let choose = |apt: &Apt| Ok((apt.closure(&["e2fsprogs"], None)?, BTreeMap::new()));
+    let choose = |apt: &Apt| Ok((apt.closure(&[E2FSPROGS], None)?, BTreeMap::new()));
     let trim = |root: &Path| {
         drop_manuals(root);
         Ok(())
     };
-    let (root, _) = obtain(cache, "e2fsprogs", Freshness::Cached, progress, &choose, &trim)?;
+    let (root, _) = obtain(cache, E2FSPROGS, Freshness::Cached, progress, &choose, &trim)?;
     let path = |sub: &str| root.join(sub).display().to_string();
     let arguments = ["--library-path", &path("usr/lib/x86_64-linux-gnu"), &path("usr/sbin/mke2fs")];
     Ok(Tool {

@@ -54,6 +54,17 @@ pub(crate) fn switch_root(target: &str) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
+/// Switches the network interface `lo` on; the kernel gives it its addresses by itself.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all zeros are a valid request, with an empty name and no flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the socket is open, and the request is one for this number that lives across the call.
+    check(i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }))
+}
+
 /// Loads the kernel module in `file`.
 pub(crate) fn load_module(file: &File, parameters: &str) -> io::Result<()> {
     let parameters = text(parameters)?;
