@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
-use belfry_guest::Stream;
+use belfry_guest::{Share, Stream};
 use belfry_image::Progress;
 use belfry_image::rootfs::Root;
 use belfry_machine::signals::Signals;
@@ -136,6 +136,10 @@ struct RunArgs {
     /// Gives the guest a copy of a directory, or an ext4 image, as its root file system; neither is written to.
     #[arg(long, value_name = "DIR|FILE")]
     root: Option<PathBuf>,
+    /// A folder of this machine that such a guest has under the same path, to write to unless it ends in `:ro`; repeatable,
+    /// with QEMU only.
+    #[arg(long = "share", value_name = "DIR[:ro]")]
+    shares: Vec<Share>,
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -307,6 +311,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             append: args.machine.append,
         },
         root: args.image.map(Root::Named).or(args.root.map(Root::Path)),
+        shares: args.shares,
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };

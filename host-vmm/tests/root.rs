@@ -62,6 +62,21 @@ fn options_without_a_guest_that_has_a_root_are_refused_with_the_fix() {
 }
 
 #[test]
+fn folders_that_cannot_be_shared_are_refused_by_name_with_the_fix() {
+    for (options, parts) in [
+        (&["--image", "rocm", "--share", "/no/such/folder"][..], ["/no/such/folder", "No such file"]),
+        (&["--image", "rocm", "--share", "/proc"], ["\"/proc\"", "reserved"]),
+        (&["--share", "/tmp"], ["--share", "add --image or --root"]),
+        (&["--mode", "kvm", "--image", "rocm", "--share", "/tmp:ro"], ["--mode qemu", "no folders"]),
+    ] {
+        let error = refused(&[&["run"][..], options, &["--", "true"]].concat());
+        for part in parts {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+    }
+}
+
+#[test]
 fn program_of_this_machine_that_is_not_there_is_refused_before_the_boot() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("bin")).unwrap();

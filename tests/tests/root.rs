@@ -117,6 +117,28 @@ fn programs_find_what_they_expect_and_what_they_write_is_forgotten() {
 }
 
 #[test]
+fn shared_folders_are_this_machines_under_the_same_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (open, closed) = (place("open"), place("closed"));
+    for folder in [&open, &closed] {
+        fs::create_dir(folder).unwrap();
+        fs::write(format!("{folder}/input"), "from this machine\n").unwrap();
+    }
+    let script = format!(
+        "set -e; cat {open}/input {closed}/input; cp {open}/input {open}/output; cp /bin/true {open}; {open}/true
+         ! touch {closed}/output"
+    );
+    let shares = ["--image", "rocm", "--share", &open, "--share", &format!("{closed}:ro")];
+    let outcome = belfry_run(directory.path(), &shares, &["bash", "-c", &script]).unwrap();
+    assert_ended(&outcome, 0);
+    assert!(outcome.stdout.starts_with("from this machine\nfrom this machine\n"), "{}", outcome.stdout);
+    assert_eq!(fs::read_to_string(format!("{open}/output")).unwrap(), "from this machine\n");
+    assert!(outcome.stderr.contains("Read-only file system"), "{}", outcome.stderr);
+    assert_eq!(fs::read_dir(&closed).unwrap().count(), 1);
+}
+
+#[test]
 fn ends_of_programs_come_back() {
     let root = Path::new("/");
     let image = ["--image", "rocm"];

@@ -7,6 +7,7 @@ use belfry_image::Qemu;
 use belfry_machine::DiskConfig;
 
 use super::qemu::Accelerator;
+use super::share::Share;
 
 /// What every guest's kernel is told.
 ///
@@ -33,6 +34,10 @@ pub struct GuestConfig {
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub root: Option<DiskConfig>,
+    /// Folders of the host, mounted by [`Guest::enter_root`]; QEMU alone has them.
+    ///
+    /// [`Guest::enter_root`]: crate::Guest::enter_root
+    pub shares: Vec<Share>,
     /// What its kernel is told beside that, behind it.
     pub append: Vec<String>,
     /// How long the boot may take.
@@ -111,6 +116,7 @@ impl Default for GuestConfig {
             memory: 1 << 30,
             disks: Vec::new(),
             root: None,
+            shares: Vec::new(),
             append: Vec::new(),
             boot_timeout: Duration::from_secs(180),
         }

@@ -18,6 +18,9 @@ use super::rootfs;
 /// Where the initramfs keeps the bundled examples.
 pub const EXAMPLES: &str = "/bin/belfry-examples";
 
+/// Modules of the stock kernel for folders of the host, over 9p.
+const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
+
 /// Why a guest could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -89,7 +92,7 @@ impl GuestImage {
         Ok(Self { kernel, modules, programs, files: Vec::new() })
     }
 
-    /// The same guest with the modules that a root file system on a disk needs ([`rootfs::Root`]).
+    /// The same guest with the modules that a root file system on a disk needs ([`rootfs::Root`]), and shared folders.
     ///
     /// # Errors
     ///
@@ -98,7 +101,8 @@ impl GuestImage {
         if packed::directory().is_some() {
             return Err(ImageError::PackedRoot);
         }
-        let needed = stock_modules(cache, &self.kernel, &rootfs::DISK_MODULES)?;
+        let names = [&rootfs::DISK_MODULES[..], &SHARE_MODULES].concat();
+        let needed = stock_modules(cache, &self.kernel, &names)?;
         let there = |name: &str| self.modules.iter().any(|module| module.name == name);
         // The GPU's driver stays the last.
         let mut modules: Vec<_> = needed.into_iter().filter(|module| !there(&module.name)).collect();

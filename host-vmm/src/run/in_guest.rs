@@ -71,6 +71,7 @@ impl Job<'_> {
             Err(error) => return self.hosted_instead(error, output),
         };
         let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
+            _ if !self.options.shares.is_empty() => "folders are shared by QEMU alone".to_owned(),
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
@@ -151,6 +152,7 @@ impl Job<'_> {
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(if self.options.root.is_some() { ROOT_MEMORY } else { default.memory }),
             disks,
+            shares: self.options.shares.clone(),
             append,
             ..default
         }

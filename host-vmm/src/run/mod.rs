@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use belfry_channel::path::{self, PathError};
 use belfry_device::GpuConfig;
-use belfry_guest::{GuestError, Stream};
+use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
 use belfry_machine::{DiskConfig, End, HugePages, KvmError, Machine, bare_metal};
@@ -124,6 +124,8 @@ pub struct RunOptions {
     pub machine: MachineOptions,
     /// The root file system of a guest; without one it has the examples and static programs alone.
     pub root: Option<Root>,
+    /// Folders of this machine that such a guest has under their own paths; QEMU alone has them.
+    pub shares: Vec<Share>,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
     /// How long the program may run.
@@ -140,6 +142,7 @@ impl Default for RunOptions {
             doorbell: None,
             machine: MachineOptions::default(),
             root: None,
+            shares: Vec::new(),
             files: Vec::new(),
             timeout: Duration::from_secs(600),
         }
@@ -234,6 +237,11 @@ pub fn run(
     if let Some(root) = &options.root {
         return in_root(options, root, progress, output);
     }
+    if !options.shares.is_empty() {
+        return Err(RunError::WrongGuest(
+            "--share is for guests with a root file system; add --image or --root",
+        ));
+    }
     if options.guest == GuestKind::BareMetal {
         return match options.mode {
             Mode::Kvm => bare_metal_guest(options, output),
@@ -275,6 +283,9 @@ fn in_root(
     }
     if options.mode == Mode::Hosted {
         return Err(RunError::NoRoot("a hosted program"));
+    }
+    if options.mode == Mode::Kvm && !options.shares.is_empty() {
+        return Err(GuestError::NoShares.into());
     }
     let (program, arguments) = options.program.split_first().ok_or(RunError::NoProgramInRoot)?;
     // Before anything is fetched or built.

@@ -69,6 +69,15 @@ pub enum Request {
         /// The disk's serial number.
         serial: String,
     },
+    /// Mounts a folder of the host that the machine offers over 9p; answered by [`Event::Done`] or [`Event::Failed`].
+    MountShare {
+        /// The machine's name for it.
+        tag: String,
+        /// Absolute path; missing directories are made.
+        path: String,
+        /// Whether programs may only read.
+        read_only: bool,
+    },
     /// Reads the kernel's log; answered like [`Request::GetFile`].
     KernelLog,
     /// Ends the guest; nothing answers.
@@ -287,6 +296,9 @@ impl Frame for Request {
             Self::PowerOff => (7, writer.0),
             Self::KernelLog => (8, writer.0),
             Self::EnterRoot { serial } => (9, writer.bytes(serial.as_bytes()).0),
+            Self::MountShare { tag, path, read_only } => {
+                (10, writer.bytes(tag.as_bytes()).bytes(path.as_bytes()).u8(u8::from(*read_only)).0)
+            }
         }
     }
 
@@ -312,6 +324,11 @@ impl Frame for Request {
             7 => Self::PowerOff,
             8 => Self::KernelLog,
             9 => Self::EnterRoot { serial: reader.string()? },
+            10 => Self::MountShare {
+                tag: reader.string()?,
+                path: reader.string()?,
+                read_only: reader.u8()? != 0,
+            },
             _ => return Err(ChannelError::Malformed("unknown request")),
         };
         reader.end(message)
@@ -391,6 +408,7 @@ mod tests {
             Request::PowerOff,
             Request::KernelLog,
             Request::EnterRoot { serial: "belfry-0".into() },
+            Request::MountShare { tag: "belfry-0".into(), path: "/a/b".into(), read_only: true },
         ]);
     }
 

@@ -116,6 +116,7 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
                 load(&root.in_initramfs(path)).map_err(|error| annotate(&format!("load {path}"), &error))
             }),
             Request::EnterRoot { serial } => root.enter(&serial),
+            Request::MountShare { tag, path, read_only } => root::mount_share(&tag, &path, read_only),
             Request::UnloadModule { name } => {
                 sys::unload_module(&name).map_err(|error| annotate(&format!("unload {name}"), &error))
             }

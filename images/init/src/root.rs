@@ -7,6 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use belfry_channel::path::writable;
+
 use crate::{annotate, sys};
 
 /// Where a disk is mounted before it becomes the root.
@@ -70,6 +72,14 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// Mounts a folder of the host.
+pub(crate) fn mount_share(tag: &str, path: &str, read_only: bool) -> io::Result<()> {
+    // The host has looked already; init does not rely on that for what it lives from.
+    let path = &writable(path).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
+    sys::mount_share(tag, path, read_only)
+        .map_err(|error| annotate(&format!("mount the shared {path}"), &error))
 }
 
 /// The device of the disk with this serial number.

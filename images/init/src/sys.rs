@@ -41,6 +41,18 @@ pub(crate) fn mount_disk(device: &str, target: &str) -> io::Result<()> {
     }))
 }
 
+/// Mounts what the machine offers over 9p as `tag`; programs may map its files, and see each other's writes at once.
+pub(crate) fn mount_share(tag: &str, target: &str, read_only: bool) -> io::Result<()> {
+    std::fs::create_dir_all(target)?;
+    let (tag, target) = (text(tag)?, text(target)?);
+    let flags = if read_only { libc::MS_RDONLY } else { 0 };
+    let options = c"trans=virtio,version=9p2000.L,msize=262144,cache=mmap";
+    // SAFETY: all pointers are NUL-terminated strings that live across the call.
+    check(i64::from(unsafe {
+        libc::mount(tag.as_ptr(), target.as_ptr(), c"9p".as_ptr(), flags, options.as_ptr().cast())
+    }))
+}
+
 /// Makes what is mounted at `target` the root of this process and of those it starts.
 ///
 /// As `switch_root` does: the initramfs cannot be unmounted, so the new root is moved onto it.

@@ -86,6 +86,9 @@ impl QemuHost {
         for (number, disk) in config.all_disks().enumerate() {
             command.args(disks::arguments(number, disk)?);
         }
+        for (number, share) in config.shares.iter().enumerate() {
+            command.args(command::share(number, share));
+        }
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         die_with_parent(&mut command);
