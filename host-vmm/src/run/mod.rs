@@ -164,11 +164,8 @@ pub enum RunError {
     /// The root file system could not be had.
     #[error(transparent)]
     RootFs(#[from] RootFsError),
-    /// A root file system where there is no guest that could have it.
-    #[error(
-        "--image and --root give a Debian guest its root file system, and {0} has none; use --mode qemu or --mode kvm, or \
-         `belfry exec --image` for a process without a guest"
-    )]
+    /// A root file system where there is no guest that could have it, and the fix.
+    #[error("--image and --root give a Debian guest its root file system, and {0}")]
     NoRoot(&'static str),
     /// A root file system, and nothing to run in it.
     #[error("which program of the root file system? Name it behind `--`, for example: -- rocminfo")]
@@ -279,10 +276,12 @@ fn in_root(
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
     if options.guest == GuestKind::BareMetal {
-        return Err(RunError::NoRoot("the bare-metal guest"));
+        return Err(RunError::NoRoot("the bare-metal guest has none; leave out --guest bare-metal"));
     }
     if options.mode == Mode::Hosted {
-        return Err(RunError::NoRoot("a hosted program"));
+        return Err(RunError::NoRoot(
+            "a hosted program has none; use --mode qemu or --mode kvm, or `belfry exec --image` for a process without a guest",
+        ));
     }
     if options.mode == Mode::Kvm && !options.shares.is_empty() {
         return Err(GuestError::NoShares.into());
@@ -352,7 +351,7 @@ mod tests {
         assert!(hosted.contains("--mode qemu") && hosted.contains("belfry exec --image"), "{hosted}");
         for mode in [Mode::Auto, Mode::Kvm] {
             let bare = run(RunOptions { mode, guest: GuestKind::BareMetal, ..base.clone() });
-            assert!(bare.contains("bare-metal"), "{bare}");
+            assert!(bare.contains("leave out --guest bare-metal"), "{bare}");
         }
         let without = run(RunOptions { mode: Mode::Qemu, program: Vec::new(), ..base.clone() });
         assert!(without.contains("rocminfo"), "{without}");
