@@ -15,8 +15,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
-use belfry_guest::Stream;
+use belfry_guest::{Share, Stream};
 use belfry_image::Progress;
+use belfry_image::rootfs::Root;
 use belfry_machine::signals::Signals;
 use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::scratch;
@@ -129,6 +130,17 @@ struct RunArgs {
     doorbell: Option<Doorbell>,
     #[command(flatten)]
     machine: MachineArgs,
+    /// Gives the guest the root file system of that name, which is made of packages on first use; `belfry image --rootfs`
+    /// lists them. What a program writes is forgotten.
+    #[arg(long, value_name = "NAME", conflicts_with = "root")]
+    image: Option<String>,
+    /// Gives the guest a copy of a directory, or an ext4 image, as its root file system; neither is written to.
+    #[arg(long, value_name = "DIR|FILE")]
+    root: Option<PathBuf>,
+    /// A folder of this machine that such a guest has under the same path, to write to unless it ends in `:ro`; repeatable,
+    /// with QEMU only.
+    #[arg(long = "share", value_name = "DIR[:ro]")]
+    shares: Vec<Share>,
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -142,6 +154,9 @@ struct RunArgs {
     #[arg(long, value_name = "SECS", default_value_t = 600)]
     timeout: u64,
     /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
+    ///
+    /// With --image or --root: a program of the root file system by name or absolute path, or one of this machine by a
+    /// relative path with a slash (./prog), which is carried in.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -152,7 +167,7 @@ struct MachineArgs {
     /// Virtual CPUs of the guest [default: 2, or as many as there are].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     cpus: Option<u8>,
-    /// Memory of the guest, whole megabytes [default: 1G].
+    /// Memory of the guest, whole megabytes [default: 1G; 4G with --image or --root].
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
     /// Makes the guest's memory of huge pages, with --mode kvm [without a kind: transparent].
@@ -296,6 +311,8 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             disks: args.machine.disks,
             append: args.machine.append,
         },
+        root: args.image.map(Root::Named).or(args.root.map(Root::Path)),
+        shares: args.shares,
         files: args.files,
         timeout: Duration::from_secs(args.timeout),
     };

@@ -8,6 +8,7 @@ use belfry_embedded::PARTS;
 use belfry_guest::qemu::{Accelerator, choose_accelerator};
 use belfry_image::artifacts::{cached_qemu, system_qemu};
 use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
+use belfry_image::tools::{E2FSPROGS, system_mke2fs};
 use belfry_image::{Cache, Part};
 
 use crate::exec;
@@ -130,6 +131,7 @@ pub fn examine() -> Report {
     tools(&mut report);
     if let Some(cache) = &cache {
         artifacts(&mut report, cache);
+        disks(&mut report, cache);
     }
     report
 }
@@ -283,6 +285,20 @@ fn embedded(report: &mut Report) {
                 format!("{what} is not: {why}"),
                 "see to that and build belfry again",
             ),
+        }
+    }
+}
+
+/// What makes the disks of guests with a root file system.
+fn disks(report: &mut Report, cache: &Cache) {
+    match system_mke2fs() {
+        Some(program) => report.good("mke2fs", format!("{}, for run --image and --root", program.display())),
+        None if cache.manifest(E2FSPROGS).is_some() => {
+            report.good("mke2fs", "in the cache, for run --image and --root");
+        }
+        None => {
+            let fix = "run --image and run --root fetch it; or: apt install e2fsprogs";
+            report.bad("mke2fs", Health::Later, "not here; disks for run --image and --root need it", fix);
         }
     }
 }

@@ -7,6 +7,7 @@ use belfry_image::Qemu;
 use belfry_machine::DiskConfig;
 
 use super::qemu::Accelerator;
+use super::share::Share;
 
 /// What every guest's kernel is told.
 ///
@@ -29,6 +30,14 @@ pub struct GuestConfig {
     pub memory: u64,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
+    /// A disk with a root file system, behind the other disks; programs are in it once [`Guest::enter_root`] was called.
+    ///
+    /// [`Guest::enter_root`]: crate::Guest::enter_root
+    pub root: Option<DiskConfig>,
+    /// Folders of the host, mounted by [`Guest::enter_root`]; QEMU alone has them.
+    ///
+    /// [`Guest::enter_root`]: crate::Guest::enter_root
+    pub shares: Vec<Share>,
     /// What its kernel is told beside that, behind it.
     pub append: Vec<String>,
     /// How long the boot may take.
@@ -36,6 +45,16 @@ pub struct GuestConfig {
 }
 
 impl GuestConfig {
+    /// Every disk, in the order the guest finds them.
+    pub(super) fn all_disks(&self) -> impl Iterator<Item = &DiskConfig> {
+        self.disks.iter().chain(&self.root)
+    }
+
+    /// The serial number of the disk that is to be the root: either machine numbers its disks so.
+    pub(super) fn root_serial(&self) -> Option<String> {
+        self.root.as_ref().map(|_| format!("belfry-{}", self.disks.len()))
+    }
+
     /// The whole command line of the guest's kernel.
     pub(super) fn command_line(&self) -> String {
         let append = self.append.iter().map(String::as_str);
@@ -96,8 +115,25 @@ impl Default for GuestConfig {
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
             disks: Vec::new(),
+            root: None,
+            shares: Vec::new(),
             append: Vec::new(),
             boot_timeout: Duration::from_secs(180),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_the_last_disk() {
+        let disks = ["a", "b"].map(DiskConfig::new).to_vec();
+        let config = GuestConfig { disks, ..GuestConfig::default() };
+        assert_eq!((config.all_disks().count(), config.root_serial()), (2, None));
+        let config = GuestConfig { root: Some(DiskConfig::new("root")), ..config };
+        assert_eq!(config.all_disks().last(), config.root.as_ref());
+        assert_eq!(config.root_serial().as_deref(), Some("belfry-2"));
     }
 }

@@ -28,6 +28,9 @@ pub enum GuestError {
     /// A disk's image cannot be used.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// Belfry's own machine cannot share folders.
+    #[error("Belfry's own machine shares no folders; use --mode qemu for --share")]
+    NoShares,
     /// QEMU could not be started.
     #[error("cannot start {program}: {source}")]
     Start {

@@ -35,6 +35,9 @@ impl KvmHost {
         kvm: &KvmConfig,
     ) -> Result<(Self, UnixStream), GuestError> {
         let started = Instant::now();
+        if !config.shares.is_empty() {
+            return Err(GuestError::NoShares);
+        }
         let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
         let cpus = u8::try_from(config.cpus)
             .map_err(|_| KvmError::Config(format!("{} vCPUs are too many", config.cpus)))?;
@@ -47,7 +50,7 @@ impl KvmHost {
             doorbells: kvm.doorbell,
             huge_pages: kvm.huge_pages,
             catch_signals: true,
-            disks: config.disks.clone(),
+            disks: config.all_disks().cloned().collect(),
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
         })?;

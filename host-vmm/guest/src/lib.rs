@@ -5,6 +5,7 @@
 //! | what a guest is booted with | `config.rs` |
 //! | the guest itself, over the channel | `session.rs`, `channel.rs` |
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
+//! | folders of the host | `share.rs` |
 //! | what its kernel said, and what went wrong | `console.rs`, `error.rs` |
 
 mod channel;
@@ -15,6 +16,7 @@ mod host;
 mod kvm;
 pub mod qemu;
 mod session;
+mod share;
 
 use std::io;
 use std::time::Duration;
@@ -24,6 +26,7 @@ pub use console::Console;
 pub use error::GuestError;
 pub use qemu::Accelerator;
 pub use session::Guest;
+pub use share::{Share, ShareError};
 
 /// Where a program's bytes come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

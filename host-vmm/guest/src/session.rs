@@ -15,6 +15,7 @@ use super::console::{Console, panic_of};
 use super::host::Host;
 use super::kvm::KvmHost;
 use super::qemu::QemuHost;
+use super::share::{self, Share};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
 
 /// How long a step of the guest may take beyond the program's own time.
@@ -29,6 +30,8 @@ pub struct Guest {
     channel: Channel,
     logs: PathBuf,
     modules: Vec<String>,
+    root: Option<String>,
+    shares: Vec<Share>,
     started: Instant,
     phases: Phases,
     kernel: String,
@@ -69,6 +72,8 @@ impl Guest {
             channel,
             logs: cache.root().join("logs"),
             modules: image.guest_modules(),
+            root: config.root_serial(),
+            shares: config.shares.clone(),
             started,
             kernel: String::new(),
             next_id: 1,
@@ -120,6 +125,22 @@ impl Guest {
         let started = Instant::now();
         self.request("loading the driver", &Request::LoadModules { paths: self.modules.clone() })?;
         self.phases.driver.get_or_insert(self.started.elapsed());
+        Ok(started.elapsed())
+    }
+
+    /// Makes the configured disk the root of everything that follows, files and programs, and mounts the configured shares;
+    /// answers how long that took.
+    ///
+    /// The modules of [`Self::load_driver`] must be loaded. A guest that was configured without a root stays as it is.
+    pub fn enter_root(&mut self) -> Result<Duration, GuestError> {
+        let started = Instant::now();
+        if let Some(serial) = self.root.clone() {
+            self.request("entering the root file system", &Request::EnterRoot { serial })?;
+        }
+        for (number, Share { path, read_only }) in self.shares.clone().into_iter().enumerate() {
+            let tag = share::tag(number);
+            self.request("sharing a folder", &Request::MountShare { tag, path, read_only })?;
+        }
         Ok(started.elapsed())
     }
 
@@ -251,8 +272,14 @@ impl Guest {
         match self.answer(during)? {
             Event::Done { .. } => Ok(()),
             Event::Failed { text, errno } => {
-                let modules = matches!(request, Request::LoadModules { .. } | Request::UnloadModule { .. });
-                let log = if modules { self.kernel_log().unwrap_or_default() } else { String::new() };
+                let of_kernel = matches!(
+                    request,
+                    Request::LoadModules { .. }
+                        | Request::UnloadModule { .. }
+                        | Request::EnterRoot { .. }
+                        | Request::MountShare { .. }
+                );
+                let log = if of_kernel { self.kernel_log().unwrap_or_default() } else { String::new() };
                 let console = Console::excerpt(&log);
                 Err(GuestError::Refused { during, text, errno, console })
             }

@@ -13,9 +13,13 @@ use super::packed::{self, PackedError};
 use super::parts::{AbsentPart, Parts};
 use super::programs::{self, Programs};
 use super::progress::Progress;
+use super::rootfs;
 
 /// Where the initramfs keeps the bundled examples.
 pub const EXAMPLES: &str = "/bin/belfry-examples";
+
+/// Modules of the stock kernel for folders of the host, over 9p.
+const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 
 /// Why a guest could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,9 @@ pub enum ImageError {
     /// This binary lacks the driver.
     #[error(transparent)]
     Absent(#[from] AbsentPart),
+    /// The packed guest in use has nothing for a root file system.
+    #[error("{variable} names a packed guest, which has no modules for disks with a root file system; unset it", variable = packed::VARIABLE)]
+    PackedRoot,
     /// The packed guest in use is none.
     #[error(transparent)]
     Packed(#[from] PackedError),
@@ -83,6 +90,24 @@ impl GuestImage {
         roots.push(driver);
         let modules = load_order(cache, &kernel, &roots)?;
         Ok(Self { kernel, modules, programs, files: Vec::new() })
+    }
+
+    /// The same guest with the modules that a root file system on a disk needs ([`rootfs::Root`]), and shared folders.
+    ///
+    /// # Errors
+    ///
+    /// A packed guest, which does not have them; modules that cannot be read.
+    pub fn with_root(mut self, cache: &Cache) -> Result<Self, ImageError> {
+        if packed::directory().is_some() {
+            return Err(ImageError::PackedRoot);
+        }
+        let names = [&rootfs::DISK_MODULES[..], &SHARE_MODULES].concat();
+        let needed = stock_modules(cache, &self.kernel, &names)?;
+        let there = |name: &str| self.modules.iter().any(|module| module.name == name);
+        // The GPU's driver stays the last.
+        let mut modules: Vec<_> = needed.into_iter().filter(|module| !there(&module.name)).collect();
+        modules.append(&mut self.modules);
+        Ok(Self { modules, ..self })
     }
 
     /// Paths of the modules in the guest, in load order.

@@ -89,7 +89,10 @@ pub(super) fn obtain_planned<E: From<FetchError>>(
 ///
 /// What a killed process left there is removed first, as far as it can be: its `tar` may still be writing, so the new
 /// directory is another one. The caller holds a lock.
-fn publish<E: From<FetchError>>(target: &Path, build: &dyn Fn(&Path) -> Result<(), E>) -> Result<(), E> {
+pub(super) fn publish<E: From<FetchError>>(
+    target: &Path,
+    build: &dyn Fn(&Path) -> Result<(), E>,
+) -> Result<(), E> {
     let failed = |action| move |error| E::from(FetchError::from(io_error(action, target)(error)));
     let parent = target.parent().unwrap_or(Path::new("."));
     let prefix = format!("{}.partial", target.file_name().unwrap_or_default().to_string_lossy());

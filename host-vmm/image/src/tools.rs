@@ -1,4 +1,4 @@
-//! Debian 13's LLVM 19 in the cache, for machines that have none: what tests and `cargo xtask` start.
+//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, and LLVM 19 for tests and `cargo xtask`.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
 
@@ -13,6 +13,8 @@ use super::fetch::{Apt, FetchError};
 use super::obtain::obtain;
 use super::progress::Progress;
 
+/// The package `mke2fs` is in, and the artifact of the cache.
+pub const E2FSPROGS: &str = "e2fsprogs";
 /// What is fetched, beside what these need.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
 /// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
@@ -30,11 +32,66 @@ pub fn llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<
     Ok(root.join("programs"))
 }
 
-/// Drops manuals and the like, and writes a script for each program.
-fn finish(root: &Path) -> Result<(), FetchError> {
+/// A program, and the arguments that come before any other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// What is started.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<String>,
+}
+
+/// `mke2fs`: the machine's own, otherwise Debian's in the cache.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
+    match system_mke2fs() {
+        Some(program) => Ok(Tool { program, arguments: Vec::new() }),
+        None => packaged_mke2fs(cache, progress),
+    }
+}
+
+/// The machine's own `mke2fs`.
+#[must_use]
+pub fn system_mke2fs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Users rarely have these in their PATH.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join("mke2fs")).find(|program| program.is_file())
+}
+
+/// Debian's `mke2fs`, fetched (some 9 MB with its libraries) or found in the cache; it runs under its own loader.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn packaged_mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
+    let choose = |apt: &Apt| Ok((apt.closure(&[E2FSPROGS], None)?, BTreeMap::new()));
+    let trim = |root: &Path| {
+        drop_manuals(root);
+        Ok(())
+    };
+    let (root, _) = obtain(cache, E2FSPROGS, Freshness::Cached, progress, &choose, &trim)?;
+    let path = |sub: &str| root.join(sub).display().to_string();
+    let arguments = ["--library-path", &path("usr/lib/x86_64-linux-gnu"), &path("usr/sbin/mke2fs")];
+    Ok(Tool {
+        program: root.join("usr/lib64/ld-linux-x86-64.so.2"),
+        arguments: arguments.map(str::to_owned).to_vec(),
+    })
+}
+
+/// Removes what no program needs from an unpacked tree.
+fn drop_manuals(root: &Path) {
     for sub in ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"] {
         let _ = fs::remove_dir_all(root.join(sub));
     }
+}
+
+/// Drops manuals and the like, and writes a script for each program.
+fn finish(root: &Path) -> Result<(), FetchError> {
+    drop_manuals(root);
     let programs = root.join("programs");
     fs::create_dir(&programs).map_err(io_error("make", &programs))?;
     for (name, program) in PROGRAMS {

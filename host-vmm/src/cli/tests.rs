@@ -39,6 +39,19 @@ fn run_takes_its_options_and_leaves_the_programs_alone() {
 }
 
 #[test]
+fn root_file_system_is_a_name_or_a_path_but_not_both() {
+    let Verb::Run(args) = parse("belfry run --image rocm -- rocminfo").unwrap().command else {
+        panic!("not run")
+    };
+    assert_eq!((args.image.as_deref(), args.root), (Some("rocm"), None));
+    let Verb::Run(args) = parse("belfry run --root /tree -- ./a").unwrap().command else { panic!("not run") };
+    assert_eq!((args.image, args.root.as_deref()), (None, Some(Path::new("/tree"))));
+    for line in ["belfry run --image rocm --root / -- a", "belfry run --image", "belfry run --root"] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
 fn huge_pages_are_transparent_unless_said_otherwise() {
     for (line, expected) in [
         ("belfry run", HugePages::Off),

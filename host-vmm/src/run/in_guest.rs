@@ -7,8 +7,9 @@ use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
 use belfry_guest::{
     Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
 };
+use belfry_image::rootfs::RootDisk;
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
-use belfry_machine::HugePages;
+use belfry_machine::{DiskConfig, DiskFormat, HugePages};
 use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
@@ -20,6 +21,20 @@ use crate::own_machine::{self, Unusable};
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
+
+/// Memory of a guest with a root file system: what ROCm's own compilers need; only what is used costs anything.
+const ROOT_MEMORY: u64 = 4 << 30;
+/// What every program's environment has.
+const ENVIRONMENT: [&str; 3] = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"];
+/// What that of programs in a root file system has, as a login has it; TERM comes from here.
+const ROOT_ENVIRONMENT: [&str; 6] = [
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "USER=root",
+    "LOGNAME=root",
+    "SHELL=/bin/sh",
+    "LANG=C.UTF-8",
+];
 
 /// A program to run, with everything that takes.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +49,13 @@ pub(super) struct Job<'a> {
 /// What takes the program's output.
 pub(super) type Output<'a> = &'a mut (dyn FnMut(Stream, &[u8]) + Send);
 
+/// What a guest is booted from.
+struct Parts {
+    image: GuestImage,
+    /// The disk with its root file system, which stays in the cache as long as this lives.
+    root: Option<RootDisk>,
+}
+
 /// A guest that has booted.
 struct Booted {
     guest: Guest,
@@ -45,23 +67,24 @@ impl Job<'_> {
     /// Runs where the probe and the machine allow: on Belfry's own machine, in QEMU, hosted; says where, and why.
     pub(super) fn anywhere(&self, output: Output<'_>) -> Result<RunReport, RunError> {
         let errand = self.errand()?;
-        let image = match self.image() {
-            Ok(image) => image,
+        let parts = match self.parts() {
+            Ok(parts) => parts,
             Err(error) => return self.hosted_instead(error, output),
         };
         let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
+            _ if !self.options.shares.is_empty() => "folders are shared by QEMU alone".to_owned(),
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
                 self.progress.line(&format!("mode kvm: {speed} on this /dev/kvm"));
-                match self.boot_on_kvm(&image) {
+                match self.boot_on_kvm(&parts) {
                     Ok(guest) => return self.carry_out(guest, &errand, output),
                     Err(error) => format!("the guest does not boot on Belfry's own machine: {error}"),
                 }
             }
         };
         self.progress.line(&format!("mode qemu: {why_not_kvm}"));
-        match self.boot_in_qemu(&image) {
+        match self.boot_in_qemu(&parts) {
             Ok(guest) => self.carry_out(guest, &errand, output),
             Err(error @ (RunError::Guest(GuestError::Start { .. }) | RunError::Image(_))) => {
                 self.hosted_instead(error, output)
@@ -83,8 +106,8 @@ impl Job<'_> {
             }
         }
         let errand = self.errand()?;
-        let image = self.image()?;
-        let guest = self.boot_on_kvm(&image)?;
+        let parts = self.parts()?;
+        let guest = self.boot_on_kvm(&parts)?;
         self.carry_out(guest, &errand, output)
     }
 
@@ -92,8 +115,8 @@ impl Job<'_> {
     pub(super) fn in_qemu(&self, output: Output<'_>) -> Result<RunReport, RunError> {
         self.on_qemu()?;
         let errand = self.errand()?;
-        let image = self.image()?;
-        let guest = self.boot_in_qemu(&image)?;
+        let parts = self.parts()?;
+        let guest = self.boot_in_qemu(&parts)?;
         self.carry_out(guest, &errand, output)
     }
 
@@ -101,13 +124,19 @@ impl Job<'_> {
         Errand::new(self.options, self.program, self.arguments)
     }
 
-    fn image(&self) -> Result<GuestImage, RunError> {
-        GuestImage::prepare(self.cache, &PARTS, Freshness::Cached, self.progress).map_err(RunError::Image)
+    fn parts(&self) -> Result<Parts, RunError> {
+        let image = GuestImage::prepare(self.cache, &PARTS, Freshness::Cached, self.progress);
+        let image = image.map_err(RunError::Image)?;
+        let Some(root) = &self.options.root else { return Ok(Parts { image, root: None }) };
+        let image = image.with_root(self.cache).map_err(RunError::Image)?;
+        let root = root.disk(self.cache, self.progress)?;
+        Ok(Parts { image, root: Some(root) })
     }
 
     /// The examples run hosted where no guest can be had.
     fn hosted_instead(&self, error: RunError, output: Output<'_>) -> Result<RunReport, RunError> {
-        let asks_for_a_machine = self.options.machine != MachineOptions::default();
+        let asks_for_a_machine =
+            self.options.machine != MachineOptions::default() || self.options.root.is_some();
         if asks_for_a_machine || !belfry_examples::NAMES.contains(&self.program) {
             return Err(error);
         }
@@ -122,18 +151,19 @@ impl Job<'_> {
             machine,
             gpu: Some(self.options.gpu.clone()),
             cpus: cpus.map_or(default.cpus, u32::from),
-            memory: memory.unwrap_or(default.memory),
+            memory: memory.unwrap_or(if self.options.root.is_some() { ROOT_MEMORY } else { default.memory }),
             disks,
+            shares: self.options.shares.clone(),
             append,
             ..default
         }
     }
 
-    fn boot_on_kvm(&self, image: &GuestImage) -> Result<Booted, RunError> {
+    fn boot_on_kvm(&self, parts: &Parts) -> Result<Booted, RunError> {
         let doorbell = doorbell::on_kvm(self.options.doorbell)?;
         let huge_pages = self.options.machine.huge_pages;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages });
-        let guest = self.boot(image, &self.config(machine), "Belfry's own machine")?;
+        let guest = self.boot(parts, self.config(machine), "Belfry's own machine")?;
         Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
     }
 
@@ -146,7 +176,7 @@ impl Job<'_> {
     }
 
     /// Boots with KVM where it works, and says so where it only seemed to.
-    fn boot_in_qemu(&self, image: &GuestImage) -> Result<Booted, RunError> {
+    fn boot_in_qemu(&self, parts: &Parts) -> Result<Booted, RunError> {
         let doorbell = self.on_qemu()?;
         let program = artifacts::qemu(self.cache, Freshness::Cached, self.progress);
         let program = program.map_err(ImageError::from).map_err(RunError::Image)?;
@@ -156,7 +186,7 @@ impl Job<'_> {
             if accelerator == Accelerator::Kvm {
                 config.boot_timeout = KVM_BOOT;
             }
-            let guest = self.boot(image, &config, &format!("QEMU, {accelerator}"))?;
+            let guest = self.boot(parts, config, &format!("QEMU, {accelerator}"))?;
             Ok(Booted { guest, mode: Mode::Qemu, accelerator })
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
@@ -169,25 +199,40 @@ impl Job<'_> {
         }
     }
 
-    fn boot(&self, image: &GuestImage, config: &GuestConfig, what: &str) -> Result<Guest, GuestError> {
+    fn boot(&self, parts: &Parts, config: GuestConfig, what: &str) -> Result<Guest, GuestError> {
+        let Parts { image, root } = parts;
+        let root = root.as_ref().map(|disk| DiskConfig {
+            format: if disk.qcow2 { DiskFormat::Qcow2 } else { DiskFormat::Raw },
+            ..DiskConfig::new(&disk.path)
+        });
+        let config = GuestConfig { root, ..config };
         let title = format!("booting Debian's kernel {} ({what})", image.kernel.release);
         let step = self.progress.spinner(&title);
-        let guest = Guest::boot(image, config, self.cache)?;
+        let guest = Guest::boot(image, &config, self.cache)?;
         step.done("up");
         Ok(guest)
+    }
+
+    fn environment(&self) -> Vec<String> {
+        if self.options.root.is_none() {
+            return ENVIRONMENT.map(str::to_owned).to_vec();
+        }
+        let terminal = std::env::var("TERM").unwrap_or_else(|_| "dumb".to_owned());
+        let own = ROOT_ENVIRONMENT.iter().map(|&entry| entry.to_owned());
+        own.chain([format!("TERM={terminal}")]).collect()
     }
 
     /// Loads the driver, runs the program and switches the guest off.
     fn carry_out(&self, booted: Booted, errand: &Errand, output: Output<'_>) -> Result<RunReport, RunError> {
         let Booted { mut guest, mode, accelerator } = booted;
         let driver = guest.load_driver()?;
+        guest.enter_root()?;
         let started = Instant::now();
         errand.send(&mut guest)?;
         log::debug!(target: "run", "files sent in {:?}", started.elapsed());
 
         let started = Instant::now();
-        let environment = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"].map(str::to_owned);
-        let id = guest.spawn(&errand.argv, &environment, PROGRAM_DIRECTORY)?;
+        let id = guest.spawn(&errand.argv, &self.environment(), PROGRAM_DIRECTORY)?;
         let exit = match guest.wait(id, self.options.timeout, output) {
             Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
                 let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();
@@ -206,6 +251,7 @@ impl Job<'_> {
             mode,
             accelerator: Some(accelerator.to_string()),
             kernel: Some(guest.kernel().to_owned()),
+            root: self.options.root.as_ref().map(ToString::to_string),
             program: self.program.to_owned(),
             arguments: self.arguments.to_vec(),
             exit_status: exit.status,

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use belfry_channel::path::{self, PathError};
 use belfry_device::GpuConfig;
-use belfry_guest::{GuestError, Stream};
+use belfry_guest::{GuestError, Share, Stream};
+use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
 use belfry_machine::{DiskConfig, End, HugePages, KvmError, Machine, bare_metal};
 use serde::Serialize;
@@ -121,6 +122,10 @@ pub struct RunOptions {
     pub doorbell: Option<Doorbell>,
     /// The machine of a guest.
     pub machine: MachineOptions,
+    /// The root file system of a guest; without one it has the examples and static programs alone.
+    pub root: Option<Root>,
+    /// Folders of this machine that such a guest has under their own paths; QEMU alone has them.
+    pub shares: Vec<Share>,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
     /// How long the program may run.
@@ -136,6 +141,8 @@ impl Default for RunOptions {
             gpu: GpuConfig::default(),
             doorbell: None,
             machine: MachineOptions::default(),
+            root: None,
+            shares: Vec::new(),
             files: Vec::new(),
             timeout: Duration::from_secs(600),
         }
@@ -162,6 +169,21 @@ pub enum RunError {
         /// What took too long, with the guest's console.
         source: GuestError,
     },
+    /// The root file system could not be had.
+    #[error(transparent)]
+    RootFs(#[from] RootFsError),
+    /// A root file system where there is no guest that could have it, and the fix.
+    #[error("--image and --root give a Debian guest its root file system, and {0}")]
+    NoRoot(&'static str),
+    /// A root file system, and nothing to run in it.
+    #[error("which program of the root file system? Name it behind `--`, for example: -- rocminfo")]
+    NoProgramInRoot,
+    /// A program of this machine that is not there.
+    #[error(
+        "{0} is no file of this machine; a program of the root file system is named without a slash, or by its absolute \
+         path"
+    )]
+    NoFile(String),
     /// The hosted driver or device failed.
     #[error(transparent)]
     Hosted(#[from] HostedError),
@@ -217,6 +239,14 @@ pub fn run(
     progress: &Progress,
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
+    if let Some(root) = &options.root {
+        return in_root(options, root, progress, output);
+    }
+    if !options.shares.is_empty() {
+        return Err(RunError::WrongGuest(
+            "--share is for guests with a root file system; add --image or --root",
+        ));
+    }
     if options.guest == GuestKind::BareMetal {
         return match options.mode {
             Mode::Kvm => bare_metal_guest(options, output),
@@ -238,6 +268,35 @@ pub fn run(
             false => Err(RunError::NotHosted(program.to_owned())),
         };
     }
+    let job = Job { options, program, arguments, cache: &Cache::open()?, progress };
+    match options.mode {
+        Mode::Kvm => job.on_kvm(output),
+        Mode::Qemu => job.in_qemu(output),
+        Mode::Auto | Mode::Hosted => job.anywhere(output),
+    }
+}
+
+/// Runs a program in a guest with a root file system.
+fn in_root(
+    options: &RunOptions,
+    root: &Root,
+    progress: &Progress,
+    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+) -> Result<RunReport, RunError> {
+    if options.guest == GuestKind::BareMetal {
+        return Err(RunError::NoRoot("the bare-metal guest has none; leave out --guest bare-metal"));
+    }
+    if options.mode == Mode::Hosted {
+        return Err(RunError::NoRoot(
+            "a hosted program has none; use --mode qemu or --mode kvm, or `belfry exec --image` for a process without a guest",
+        ));
+    }
+    if options.mode == Mode::Kvm && !options.shares.is_empty() {
+        return Err(GuestError::NoShares.into());
+    }
+    let (program, arguments) = options.program.split_first().ok_or(RunError::NoProgramInRoot)?;
+    // Before anything is fetched or built.
+    root.check()?;
     let job = Job { options, program, arguments, cache: &Cache::open()?, progress };
     match options.mode {
         Mode::Kvm => job.on_kvm(output),
@@ -289,6 +348,24 @@ mod tests {
         {
             assert!(text.parse::<FileMapping>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn root_file_systems_need_a_guest_and_a_program() {
+        let root = Some(Root::Named("rocm".into()));
+        let run = |options| run(&options, &Progress::silent(), &mut |_, _| ()).unwrap_err().to_string();
+        let base = RunOptions { root, program: vec!["rocminfo".into()], ..RunOptions::default() };
+        let hosted = run(RunOptions { mode: Mode::Hosted, ..base.clone() });
+        assert!(hosted.contains("--mode qemu") && hosted.contains("belfry exec --image"), "{hosted}");
+        for mode in [Mode::Auto, Mode::Kvm] {
+            let bare = run(RunOptions { mode, guest: GuestKind::BareMetal, ..base.clone() });
+            assert!(bare.contains("leave out --guest bare-metal"), "{bare}");
+        }
+        let without = run(RunOptions { mode: Mode::Qemu, program: Vec::new(), ..base.clone() });
+        assert!(without.contains("rocminfo"), "{without}");
+        let root = Some(Root::Named("rocky".into()));
+        let unknown = run(RunOptions { root, mode: Mode::Qemu, ..base });
+        assert!(unknown.contains("rocky") && unknown.contains("rocm-sid"), "{unknown}");
     }
 
     #[test]

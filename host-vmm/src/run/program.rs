@@ -8,7 +8,7 @@ use belfry_examples::launch;
 use belfry_guest::{Guest, GuestError};
 use belfry_image::guest::EXAMPLES;
 
-use super::{RunError, RunOptions};
+use super::{PROGRAM_DIRECTORY, RunError, RunOptions};
 
 /// A program on its way into a guest.
 #[derive(Debug)]
@@ -27,7 +27,14 @@ impl Errand {
         let mut files = Vec::new();
         let mut outputs = Vec::new();
         let mut argv = vec![EXAMPLES.to_owned(), program.to_owned()];
-        if program == "launch" {
+        if options.root.is_some() {
+            argv = vec![program.to_owned()];
+            if let Some((path, content)) = carried(program)? {
+                argv = vec![path.clone()];
+                files.push((path, 0o755, content));
+            }
+            argv.extend_from_slice(arguments);
+        } else if program == "launch" {
             let carried = launch::files(arguments).map_err(RunError::Arguments)?;
             for file in carried.inputs {
                 files.push((guest_path(&file.guest), 0o644, read(&file.host)?));
@@ -75,6 +82,19 @@ impl Errand {
     }
 }
 
+/// The path and content of a program that a root file system does not have: one named by a relative path with a slash.
+///
+/// It goes to the program directory. Names and absolute paths are looked up in the root.
+fn carried(program: &str) -> Result<Option<(String, Vec<u8>)>, RunError> {
+    let path = Path::new(program);
+    if path.is_absolute() || !program.contains('/') {
+        return Ok(None);
+    }
+    let name = path.file_name().filter(|_| path.is_file());
+    let name = name.ok_or_else(|| RunError::NoFile(program.to_owned()))?;
+    Ok(Some((guest_path(&Path::new(PROGRAM_DIRECTORY).join(name)), read(path)?)))
+}
+
 /// Only what needs no loader and no libraries runs in a guest that has none.
 fn check_static(program: &str, content: &[u8]) -> Result<(), RunError> {
     use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -109,6 +129,28 @@ fn file_error(action: &'static str, path: &Path, source: io::Error) -> RunError 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roots_have_their_programs_and_get_those_named_by_a_path_of_this_machine() {
+        let options = RunOptions {
+            root: Some(belfry_image::rootfs::Root::Named("rocm".into())),
+            ..RunOptions::default()
+        };
+        let errand = |program: &str| Errand::new(&options, program, &["-x".to_owned()]);
+        for program in ["rocminfo", "/usr/bin/env", "launch", "vector-add"] {
+            let errand = errand(program).unwrap();
+            assert_eq!((errand.argv, errand.files.len()), (vec![program.to_owned(), "-x".into()], 0));
+        }
+        let errand_of_file = errand("src/../Cargo.toml").unwrap();
+        assert_eq!(errand_of_file.argv, ["/root/Cargo.toml", "-x"]);
+        let [(path, mode, content)] = &errand_of_file.files[..] else { panic!("one file") };
+        assert_eq!((path.as_str(), *mode), ("/root/Cargo.toml", 0o755));
+        assert_eq!(*content, fs::read("Cargo.toml").unwrap());
+        for missing in ["./no-such-file", "./", "src/"] {
+            let error = errand(missing).unwrap_err().to_string();
+            assert!(error.contains(missing) && error.contains("absolute path"), "{error}");
+        }
+    }
 
     #[test]
     fn programs_that_cannot_run_are_named() {

@@ -29,6 +29,8 @@ pub struct RunReport {
     pub accelerator: Option<String>,
     /// The guest's kernel, where there was one.
     pub kernel: Option<String>,
+    /// The image or the path the guest's root file system is from, where it had one.
+    pub root: Option<String>,
     /// The program's name or path.
     pub program: String,
     /// Its arguments.
@@ -102,6 +104,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
         mode: Mode::Auto,
         accelerator: None,
         kernel: None,
+        root: None,
         program: String::new(),
         arguments: Vec::new(),
         exit_status: 0,

@@ -14,7 +14,7 @@ pub const MAX_FRAME: usize = 1 << 20;
 /// File contents travel in pieces of at most this many bytes.
 pub const CHUNK: usize = 256 << 10;
 /// Raised when the frames change, so that an old init is told from a new one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What the host asks of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,21 @@ pub enum Request {
     UnloadModule {
         /// Module name, as in `/proc/modules`.
         name: String,
+    },
+    /// Makes the ext4 file system of a disk the root of everything that follows, files and programs; answered by
+    /// [`Event::Done`] or [`Event::Failed`].
+    EnterRoot {
+        /// The disk's serial number.
+        serial: String,
+    },
+    /// Mounts a folder of the host that the machine offers over 9p; answered by [`Event::Done`] or [`Event::Failed`].
+    MountShare {
+        /// The machine's name for it.
+        tag: String,
+        /// Absolute path; missing directories are made.
+        path: String,
+        /// Whether programs may only read.
+        read_only: bool,
     },
     /// Reads the kernel's log; answered like [`Request::GetFile`].
     KernelLog,
@@ -280,6 +295,10 @@ impl Frame for Request {
             Self::UnloadModule { name } => (6, writer.bytes(name.as_bytes()).0),
             Self::PowerOff => (7, writer.0),
             Self::KernelLog => (8, writer.0),
+            Self::EnterRoot { serial } => (9, writer.bytes(serial.as_bytes()).0),
+            Self::MountShare { tag, path, read_only } => {
+                (10, writer.bytes(tag.as_bytes()).bytes(path.as_bytes()).u8(u8::from(*read_only)).0)
+            }
         }
     }
 
@@ -304,6 +323,12 @@ impl Frame for Request {
             6 => Self::UnloadModule { name: reader.string()? },
             7 => Self::PowerOff,
             8 => Self::KernelLog,
+            9 => Self::EnterRoot { serial: reader.string()? },
+            10 => Self::MountShare {
+                tag: reader.string()?,
+                path: reader.string()?,
+                read_only: reader.u8()? != 0,
+            },
             _ => return Err(ChannelError::Malformed("unknown request")),
         };
         reader.end(message)
@@ -382,6 +407,8 @@ mod tests {
             Request::UnloadModule { name: "amdgpu".into() },
             Request::PowerOff,
             Request::KernelLog,
+            Request::EnterRoot { serial: "belfry-0".into() },
+            Request::MountShare { tag: "belfry-0".into(), path: "/a/b".into(), read_only: true },
         ]);
     }
 

@@ -3,6 +3,7 @@
 //! It does what the host asks and nothing by itself; when the host goes away, it powers the guest off.
 
 mod programs;
+mod root;
 mod sys;
 
 use std::fs::{self, File, OpenOptions};
@@ -17,6 +18,7 @@ use belfry_channel::path::writable;
 use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
 
 use programs::Programs;
+use root::Root;
 
 /// File in the initramfs that lists the modules the channel itself needs, in load order.
 const BOOT_MODULES: &str = "/lib/modules/boot.list";
@@ -51,7 +53,7 @@ fn start(init: Duration) -> io::Result<()> {
     for (kind, target) in
         [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp"), ("tmpfs", "/dev/shm")]
     {
-        sys::mount(kind, target).map_err(|error| annotate(&format!("mount {target}"), &error))?;
+        sys::mount(kind, target, "").map_err(|error| annotate(&format!("mount {target}"), &error))?;
     }
     for path in fs::read_to_string(BOOT_MODULES)?.lines() {
         load(path).map_err(|error| annotate(&format!("load {path}"), &error))?;
@@ -83,6 +85,7 @@ fn open_port() -> io::Result<File> {
 
 fn serve(mut port: File, host: &Host) -> io::Result<()> {
     let programs = Programs::start()?;
+    let mut root = Root::default();
     loop {
         let request = match receive::<Request>(&mut port) {
             Ok(Some(request)) => request,
@@ -109,9 +112,11 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
                 }
                 continue;
             }
-            Request::LoadModules { paths } => paths
-                .iter()
-                .try_for_each(|path| load(path).map_err(|error| annotate(&format!("load {path}"), &error))),
+            Request::LoadModules { paths } => paths.iter().try_for_each(|path| {
+                load(&root.in_initramfs(path)).map_err(|error| annotate(&format!("load {path}"), &error))
+            }),
+            Request::EnterRoot { serial } => root.enter(&serial),
+            Request::MountShare { tag, path, read_only } => root::mount_share(&tag, &path, read_only),
             Request::UnloadModule { name } => {
                 sys::unload_module(&name).map_err(|error| annotate(&format!("unload {name}"), &error))
             }

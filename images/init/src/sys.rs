@@ -15,14 +15,66 @@ fn text(value: &str) -> io::Result<CString> {
     CString::new(value).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Mounts a file system that needs no device.
-pub(crate) fn mount(kind: &str, target: &str) -> io::Result<()> {
+/// Mounts a file system that needs no device, with options of its own kind.
+pub(crate) fn mount(kind: &str, target: &str, options: &str) -> io::Result<()> {
     std::fs::create_dir_all(target)?;
-    let (kind, target) = (text(kind)?, text(target)?);
+    let (kind, target, options) = (text(kind)?, text(target)?, text(options)?);
     // SAFETY: all pointers are NUL-terminated strings that live across the call.
     check(i64::from(unsafe {
-        libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, std::ptr::null())
+        libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast())
     }))
+}
+
+/// Mounts the ext4 file system of `device` for one guest's life: nothing is kept, and no time is spent on tables.
+pub(crate) fn mount_disk(device: &str, target: &str) -> io::Result<()> {
+    std::fs::create_dir_all(target)?;
+    let (device, target) = (text(device)?, text(target)?);
+    // SAFETY: all pointers are NUL-terminated strings that live across the call.
+    check(i64::from(unsafe {
+        libc::mount(
+            device.as_ptr(),
+            target.as_ptr(),
+            c"ext4".as_ptr(),
+            libc::MS_NOATIME,
+            c"noinit_itable".as_ptr().cast(),
+        )
+    }))
+}
+
+/// Mounts what the machine offers over 9p as `tag`; programs may map its files, and see each other's writes at once.
+pub(crate) fn mount_share(tag: &str, target: &str, read_only: bool) -> io::Result<()> {
+    std::fs::create_dir_all(target)?;
+    let (tag, target) = (text(tag)?, text(target)?);
+    let flags = if read_only { libc::MS_RDONLY } else { 0 };
+    let options = c"trans=virtio,version=9p2000.L,msize=262144,cache=mmap";
+    // SAFETY: all pointers are NUL-terminated strings that live across the call.
+    check(i64::from(unsafe {
+        libc::mount(tag.as_ptr(), target.as_ptr(), c"9p".as_ptr(), flags, options.as_ptr().cast())
+    }))
+}
+
+/// Makes what is mounted at `target` the root of this process and of those it starts.
+///
+/// As `switch_root` does: the initramfs cannot be unmounted, so the new root is moved onto it.
+pub(crate) fn switch_root(target: &str) -> io::Result<()> {
+    std::env::set_current_dir(target)?;
+    // SAFETY: all pointers are NUL-terminated strings, or null where the kernel reads none.
+    check(i64::from(unsafe {
+        libc::mount(c".".as_ptr(), c"/".as_ptr(), std::ptr::null(), libc::MS_MOVE, std::ptr::null())
+    }))?;
+    std::os::unix::fs::chroot(".")?;
+    std::env::set_current_dir("/")
+}
+
+/// Switches the network interface `lo` on; the kernel gives it its addresses by itself.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all zeros are a valid request, with an empty name and no flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the socket is open, and the request is one for this number that lives across the call.
+    check(i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }))
 }
 
 /// Loads the kernel module in `file`.

@@ -8,7 +8,6 @@ pub mod disk;
 mod nodes;
 pub mod processor;
 pub mod race;
-pub mod root;
 pub mod store;
 pub mod unbind;
 

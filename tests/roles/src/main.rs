@@ -25,11 +25,8 @@ fn main() -> Result<()> {
         return belfry_test_roles::race::child(&kind, seed);
     }
     let arguments: Vec<String> = arguments.collect();
-    match (role.as_str(), arguments.as_slice()) {
-        ("processor", []) => return belfry_test_roles::processor::run(&mut std::io::stdout()),
-        ("mount", [device, tree]) => return belfry_test_roles::root::prepare(device, tree.as_ref()),
-        ("enter", [tree, argv @ ..]) => return belfry_test_roles::root::enter(tree.as_ref(), argv),
-        _ => {}
+    if role == "processor" && arguments.is_empty() {
+        return belfry_test_roles::processor::run(&mut std::io::stdout());
     }
     let runtime = Runtime::open()?;
     belfry_test_roles::run(&role, &runtime, &arguments, &mut std::io::stdout())

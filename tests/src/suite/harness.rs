@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use belfry_image::{Progress, rootfs};
+use belfry_image::Progress;
+use belfry_image::rootfs::{self, Root};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::suite::guest::InGuest;
@@ -113,14 +114,14 @@ pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
 
 fn prepare(mode: Mode, plan: &Plan, wanted: &[&Test]) -> Result<Suite> {
     let progress = Progress::new();
-    let tree = match std::env::var_os("BELFRY_SUITE_ROOT").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => rootfs::rocm(&progress)?,
+    let (root, tree) = match std::env::var_os("BELFRY_SUITE_ROOT").filter(|path| !path.is_empty()) {
+        Some(path) => (Root::Path(PathBuf::from(&path)), PathBuf::from(path)),
+        None => (Root::Named("rocm".to_owned()), rootfs::rocm(&progress)?),
     };
     let ready = plan.prepare(wanted.iter().copied(), &tree, &progress)?;
     let runs = match mode {
         Mode::Exec => Runs::Exec(Exec::new(&tree)?),
-        Mode::Guest => Runs::Guest(InGuest::boot(&tree, ready.programs(), &progress)?),
+        Mode::Guest => Runs::Guest(InGuest::boot(root, ready.programs(), &progress)?),
     };
     Ok(Suite { ready, runs, absent: AtomicU64::new(0) })
 }

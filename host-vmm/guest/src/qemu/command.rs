@@ -6,6 +6,7 @@ use belfry_channel::PORT;
 use belfry_vfio_user::qemu_device;
 
 use super::Accelerator;
+use crate::share::{Share, tag};
 
 /// What goes into the command line.
 #[derive(Debug)]
@@ -88,9 +89,29 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     arguments
 }
 
+/// The options of one folder of the host: the guest's accesses are this user's, with owners and modes as they are.
+pub(super) fn share(number: usize, share: &Share) -> [String; 4] {
+    let path = option(Path::new(&share.path));
+    let writes = if share.read_only { "on" } else { "off" };
+    [
+        "-fsdev".to_owned(),
+        format!("local,id=share{number},path={path},security_model=none,multidevs=remap,readonly={writes}"),
+        "-device".to_owned(),
+        format!("virtio-9p-pci,fsdev=share{number},mount_tag={}", tag(number)),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_offered_by_their_tags() {
+        let [_, folder, _, device] = share(1, &Share { path: "/a,b".into(), read_only: true });
+        assert!(folder.contains("path=/a,,b,") && folder.ends_with("readonly=on"), "{folder}");
+        assert_eq!(device, "virtio-9p-pci,fsdev=share1,mount_tag=belfry-share-1");
+        assert!(share(0, &Share { path: "/a".into(), read_only: false })[1].ends_with("readonly=off"));
+    }
 
     #[test]
     fn arguments_name_every_part_of_the_machine() {

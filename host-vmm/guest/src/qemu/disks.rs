@@ -26,7 +26,8 @@ pub(super) fn arguments(number: usize, disk: &DiskConfig) -> Result<[String; 4],
         "-drive".to_owned(),
         format!("if=none,id=disk{number},{writes},file=json:{node}"),
         "-device".to_owned(),
-        format!("virtio-blk-pci,drive=disk{number},serial=belfry-{number}"),
+        // A host without space is an error to the guest; QEMU would stop it without a word.
+        format!("virtio-blk-pci,drive=disk{number},serial=belfry-{number},werror=report"),
     ])
 }
 
@@ -68,7 +69,7 @@ mod tests {
         let [_, drive, _, device] = arguments(1, &DiskConfig::new(&path)).unwrap();
         assert!(drive.starts_with("if=none,id=disk1,snapshot=on,file=json:{"), "{drive}");
         assert!(drive.contains("a,,b.img") && drive.contains(r#""driver":"raw""#), "{drive}");
-        assert_eq!(device, "virtio-blk-pci,drive=disk1,serial=belfry-1");
+        assert_eq!(device, "virtio-blk-pci,drive=disk1,serial=belfry-1,werror=report");
         let read_only = DiskConfig { read_only: true, ..DiskConfig::new(&path) };
         assert!(arguments(0, &read_only).unwrap()[1].contains("readonly=on"));
     }

@@ -83,8 +83,11 @@ impl QemuHost {
             channel: &channel_socket,
             gpu: gpu.is_some().then_some(&*gpu_socket),
         }));
-        for (number, disk) in config.disks.iter().enumerate() {
+        for (number, disk) in config.all_disks().enumerate() {
             command.args(disks::arguments(number, disk)?);
+        }
+        for (number, share) in config.shares.iter().enumerate() {
+            command.args(command::share(number, share));
         }
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);

@@ -1,4 +1,4 @@
-//! Runs apt and dpkg, and says what they said when they fail.
+//! Runs apt, dpkg and the like, and says what they said when they fail.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use super::error::FetchError;
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a child with its output captured, calling `watch` some ten times a second while it runs.
-pub(super) fn run_command(
+pub(crate) fn run_command(
     mut command: Command,
     program: &str,
     verb: &str,

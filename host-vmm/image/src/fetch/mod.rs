@@ -13,6 +13,7 @@ mod release;
 mod unpack;
 
 pub use apt::{Apt, Archive};
+pub(crate) use command::run_command;
 pub use error::FetchError;
 pub use mirror::find_mirror;
 pub use package::{Package, closure_hash, recipe_hash, sha256_file};

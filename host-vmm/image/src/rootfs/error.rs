@@ -63,6 +63,43 @@ pub enum RootFsError {
         /// The first path that is missing.
         missing: String,
     },
+    /// A path has no root file system.
+    #[error("{path} is no root file system: {why}")]
+    NoRoot {
+        /// The path.
+        path: PathBuf,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// A directory holds more than one file system.
+    #[error(
+        "no disk can be made of that directory: another file system is mounted at {path}; copy the directory without it \
+         (cp -ax)"
+    )]
+    Mounted {
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is no space for a disk image.
+    #[error(
+        "no space left for {path}, some {needed} MB; make space, or set BELFRY_CACHE to a directory that has it"
+    )]
+    DiskFull {
+        /// The image.
+        path: PathBuf,
+        /// Its size on disk, in MiB.
+        needed: u64,
+    },
+    /// mke2fs failed.
+    #[error("no disk can be made of {tree}: mke2fs failed ({status}): {stderr}")]
+    MakeDisk {
+        /// The root file system.
+        tree: PathBuf,
+        /// Its exit status.
+        status: String,
+        /// What it wrote to stderr.
+        stderr: String,
+    },
     /// A tree in the cache is not whole any more.
     #[error("{path} has no {missing} any more; remove that directory, and it is made again")]
     Damaged {

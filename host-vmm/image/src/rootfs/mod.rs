@@ -2,15 +2,19 @@
 //!
 //! A tree is its packages unpacked, and then configured as far as running programs need (`configure.rs`): no
 //! maintainer script runs. Which packages is data, `recipes/NAME.toml`. Trees lie in the cache under a name made of
-//! the recipe and of every package's version and hash. What they have and what they lack: `docs/rootfs.md`.
+//! the recipe and of every package's version and hash. What they have and what they lack: `docs/rootfs.md`. Guests have
+//! them on disks (`disk.rs`).
 
 mod configure;
+mod disk;
 mod error;
 mod recipe;
+mod survey;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use disk::{MODULES as DISK_MODULES, ROOM as DISK_ROOM, Root, RootDisk};
 pub use error::RootFsError;
 pub use recipe::Recipe;
 
