@@ -8,15 +8,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use belfry_isa::wave::Wave;
-
 use super::chance::Chance;
 use super::engine::Work;
 use super::failure::WaveFailure;
 use super::launch::Launch;
 use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
-use super::workgroup::{Waiting, Workgroup};
+use super::workgroup::{TellWave, Workgroup};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::show::Few;
 
@@ -168,8 +166,8 @@ impl Dispatch {
         std::mem::take(&mut *self.paused())
     }
 
-    /// Tells of every wave of the paused workgroups that has not ended: the workgroup's identifier and the wave's number first.
-    pub(super) fn each_wave(&self, tell: &mut dyn FnMut([u32; 3], u32, Waiting, &Wave)) {
+    /// Tells of every wave of the paused workgroups that has not ended.
+    pub(super) fn each_wave(&self, tell: &mut TellWave<'_>) {
         self.paused().iter().for_each(|workgroup| workgroup.each_wave(tell));
     }
 

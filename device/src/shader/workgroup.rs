@@ -69,6 +69,9 @@ impl fmt::Display for Waiting {
     }
 }
 
+/// Is told of waves: the identifier of the workgroup, the number of the wave in it, what it waits for.
+pub(super) type TellWave<'a> = dyn FnMut([u32; 3], u32, Waiting, &Wave) + 'a;
+
 /// Waves and LDS of one workgroup.
 pub(super) struct Workgroup {
     chip: &'static Generation,
@@ -183,7 +186,7 @@ impl Workgroup {
     }
 
     /// Tells of each wave that has not ended, with the workgroup's identifier and its number.
-    pub(super) fn each_wave(&self, tell: &mut dyn FnMut([u32; 3], u32, Waiting, &Wave)) {
+    pub(super) fn each_wave(&self, tell: &mut TellWave<'_>) {
         for ((number, state), wave) in (0..).zip(&self.states).zip(&self.waves) {
             let waiting = match state {
                 State::Ready => Waiting::Nothing,

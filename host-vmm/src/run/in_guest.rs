@@ -236,7 +236,7 @@ impl Job<'_> {
         let exit = match guest.wait(id, self.options.timeout, output) {
             Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
                 let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();
-                return Err(RunError::Hung { running, source });
+                return Err(RunError::Hung { running, source: Box::new(source) });
             }
             exit => exit?,
         };

@@ -167,7 +167,7 @@ pub enum RunError {
         /// What is on the GPU.
         running: String,
         /// What took too long, with the guest's console.
-        source: GuestError,
+        source: Box<GuestError>,
     },
     /// The root file system could not be had.
     #[error(transparent)]
