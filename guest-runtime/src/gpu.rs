@@ -141,7 +141,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// As for [`Gpu::load`], and [`CodeObjectError::NoSuchKernel`] with the kernels of all code objects for this GPU.
+    /// As for [`Gpu::load`]; where no code object for this GPU has the kernel, the error lists those that there are.
     pub fn load_with_kernel(&self, file: &[u8], kernel: &str) -> Result<Module, Error> {
         let objects = unbundle(file, Some(&self.inner.agent.gfx_name()))?;
         Module::load(&self.inner, CodeObject::with_kernel(&objects, kernel)?)
