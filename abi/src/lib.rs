@@ -10,9 +10,13 @@
 //! - **MES**: micro engine scheduler, the firmware that maps queues on gfx11 ([`mes`]).
 //! - **KIQ**: kernel interface queue, the privileged queue that brings the MES ring up ([`pm4`]).
 //! - **IH**: interrupt handler, a ring of 32-byte entries in memory behind one MSI-X vector ([`ih`]).
+//! - **SDMA**: system DMA, the copy engines and their queues ([`sdma`]).
 //! - **GPUVM / VMID / PASID**: GPU virtual memory, the 4-bit context it runs under, and the process behind it ([`gpuvm`]).
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod word;
 
 pub mod aql;
 pub mod doorbell;
@@ -25,4 +29,5 @@ pub mod mqd;
 pub mod pci;
 pub mod pm4;
 pub mod regs;
+pub mod sdma;
 pub mod signal;

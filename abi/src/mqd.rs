@@ -5,9 +5,13 @@
 //! `drivers/gpu/drm/amd/include/v11_structs.h`; what a driver puts in it is in `amdkfd/kfd_mqd_manager_v11.c` (user
 //! queues) and `amdgpu/gfx_v11_0.c`, `gfx_v11_0_compute_mqd_init` (kernel rings).
 
+mod sdma;
+
 use core::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use sdma::{SDMA_DUMMY_DEFAULT, SdmaMqd, SdmaRbCntl};
 
 /// Value of [`ComputeMqd::header`].
 pub const HEADER: u32 = 0xc031_0800;

@@ -288,6 +288,7 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
             },
         ),
     ];
+    groups.push(("sdma-mqd", sdma_mqd()));
     groups.push(("gc", registers("\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::ALL)));
     groups.push(("mmhub", registers("\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::ALL)));
     groups.push(("mp", registers("\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::ALL)));
@@ -295,6 +296,52 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
     groups.push(("osssys", registers("\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::ALL)));
     groups.push(("smuio", registers("\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::ALL)));
     groups
+}
+
+/// The MQD of SDMA queues.
+fn sdma_mqd() -> Group {
+    let layout = layout!(
+        "struct v11_sdma_mqd",
+        mqd::SdmaMqd {
+            sdmax_rlcx_rb_cntl,
+            sdmax_rlcx_rb_base,
+            sdmax_rlcx_rb_base_hi,
+            sdmax_rlcx_rb_rptr,
+            sdmax_rlcx_rb_rptr_hi,
+            sdmax_rlcx_rb_wptr,
+            sdmax_rlcx_rb_wptr_hi,
+            sdmax_rlcx_rb_rptr_addr_hi,
+            sdmax_rlcx_rb_rptr_addr_lo,
+            sdmax_rlcx_ib_cntl,
+            sdmax_rlcx_ib_rptr,
+            sdmax_rlcx_ib_offset,
+            sdmax_rlcx_ib_base_lo,
+            sdmax_rlcx_ib_base_hi,
+            sdmax_rlcx_ib_size,
+            sdmax_rlcx_skip_cntl,
+            sdmax_rlcx_context_status,
+            sdmax_rlcx_doorbell,
+            sdmax_rlcx_doorbell_log,
+            sdmax_rlcx_doorbell_offset,
+            sdmax_rlcx_csa_addr_lo,
+            sdmax_rlcx_csa_addr_hi,
+            sdmax_rlcx_sched_cntl,
+            sdmax_rlcx_ib_sub_remain,
+            sdmax_rlcx_preempt,
+            sdmax_rlcx_dummy_reg,
+            sdmax_rlcx_rb_wptr_poll_addr_hi,
+            sdmax_rlcx_rb_wptr_poll_addr_lo,
+            sdmax_rlcx_rb_aql_cntl,
+            sdmax_rlcx_minor_ptr_update,
+            sdmax_rlcx_rb_preempt,
+            sdmax_rlcx_midcmd_data: "sdmax_rlcx_midcmd_data0",
+            sdmax_rlcx_midcmd_cntl,
+            sdmax_rlcx_f32_dbg: "sdmax_rlcx_f32_dbg0",
+            sdma_engine_id,
+            sdma_queue_id,
+        }
+    );
+    Group { includes: vec!["\"v11_structs.h\""], layouts: vec![layout], ..Group::default() }
 }
 
 /// Every register's segment and offset are the published ones.
