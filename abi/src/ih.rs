@@ -112,6 +112,8 @@ impl Source {
     pub const UTCL2_FAULT: Self = Self(0);
     /// `SDMA_TRAP`.
     pub const SDMA_TRAP: Self = Self(49);
+    /// `SDMA_QUEUE_HANG`.
+    pub const SDMA_QUEUE_HANG: Self = Self(55);
     /// `CP_EOP_INTERRUPT`.
     pub const CP_EOP_INTERRUPT: Self = Self(181);
     /// `CP_BAD_OPCODE_ERROR`.

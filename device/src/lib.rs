@@ -26,6 +26,7 @@ pub mod queue;
 mod regs;
 mod runner;
 mod save;
+pub mod sdma;
 pub mod shader;
 mod show;
 pub mod stats;

@@ -35,10 +35,16 @@ pub struct InterruptFormat {
     pub bad_opcode: (Client, Source),
     /// A wave tells something.
     pub sq: (Client, Source),
+    /// A packet of an SDMA queue asks for an interrupt.
+    pub sdma_trap: (Client, Source),
+    /// A packet of an SDMA queue was refused.
+    pub sdma_stopped: (Client, Source),
     /// An access did not translate.
     pub page_fault: (Client, Source),
     /// Ring id of the packet processor's entries: micro engine, pipe, queue.
     pub cp_ring: fn(me: u8, pipe: u8, queue: u8) -> u8,
+    /// Ring id of an SDMA queue's entries: engine, queue.
+    pub sdma_ring: fn(engine: u8, queue: u8) -> u8,
     /// Context word 0 of a refused packet: KFD's exception code, 0 for the kernel's own queues, and the number of the
     /// doorbell in its slice.
     pub bad_opcode_word: fn(code: u32, doorbell: u32) -> u32,

@@ -23,6 +23,12 @@ pub trait CpInterrupts: Send + Sync {
     /// `CP_BAD_OPCODE`: a packet was refused; `code` is the KFD exception code (`EC_QUEUE_PACKET_*` of `kfd_ioctl.h`).
     fn bad_opcode(&self, queue: &QueueIdentity, code: u32);
 
+    /// `SDMA_TRAP`: a packet of an SDMA queue asks for an interrupt; `context` becomes context ID 0.
+    fn sdma_trap(&self, queue: &QueueIdentity, context: u32);
+
+    /// A packet of an SDMA queue was refused.
+    fn sdma_stopped(&self, queue: &QueueIdentity);
+
     /// UTCL2 fault: the packet processor or a wave touched an address that does not translate.
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault);
 }

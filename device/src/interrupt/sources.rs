@@ -68,6 +68,17 @@ impl CpInterrupts for Sources {
         self.tell(self.format.bad_opcode, queue, (self.cp_ring(queue), [word, 0, 0, 0]));
     }
 
+    fn sdma_trap(&self, queue: &QueueIdentity, context: u32) {
+        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
+        self.tell(self.format.sdma_trap, queue, (ring, [context, 0, 0, 0]));
+    }
+
+    fn sdma_stopped(&self, queue: &QueueIdentity) {
+        self.counters.error(GuestError::SdmaPacketRefused, format_args!("doorbell={:#x}", queue.doorbell));
+        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
+        self.tell(self.format.sdma_stopped, queue, (ring, [queue.doorbell_id(), 0, 0, 0]));
+    }
+
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         let write = fault.access.is_write();
         let page = fault_page(fault);

@@ -6,10 +6,11 @@
 use belfry_abi::pm4::{ATOMIC_MEM_LOOP, AtomicMem};
 
 use super::{Effect, Error, memory, quad};
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, Fault};
 
 const SWAP: u8 = 7;
-const COMPARE_SWAP: u8 = 8;
+/// Operation whose comparison may be waited for.
+pub(crate) const COMPARE_SWAP: u8 = 8;
 
 /// What becomes of `old`; `None` for what is no operation on integers.
 fn apply(operation: u8, old: u64, source: u64, compare: u64, bits: u32) -> Option<u64> {
@@ -36,29 +37,39 @@ fn apply(operation: u8, old: u64, source: u64, compare: u64, bits: u32) -> Optio
     })
 }
 
-/// Executes it; a comparison that does not hold yet waits where the packet says so.
-pub(super) fn execute(packet: &AtomicMem, space: &AddressSpace) -> Result<Effect, Error> {
-    let (control, at) = (packet.control, quad(packet.addr_lo, packet.addr_hi));
-    let (operation, wide) = (control.atomic() & 0x1f, control.atomic() & 0x20 != 0);
+/// Executes an operation on memory, with its operand and what it compares with; whether that was there before. `None` for what
+/// is no operation on integers.
+pub(crate) fn perform(
+    space: &AddressSpace,
+    at: u64,
+    operation: u8,
+    values: [u64; 2],
+) -> Option<Result<bool, Fault>> {
+    let (operation, wide) = (operation & 0x1f, operation & 0x20 != 0);
     let bits = if wide { 64 } else { 32 };
-    let [source, compare] = [quad(packet.src_lo, packet.src_hi), quad(packet.cmp_lo, packet.cmp_hi)]
-        .map(|value| if wide { value } else { value & 0xffff_ffff });
-    if apply(operation, 0, source, compare, bits).is_none() {
-        return Err(Error::Selector { what: "ATOMIC_MEM operation", value: control.atomic() });
-    }
-    let loops = match control.command() {
-        0 => false,
-        ATOMIC_MEM_LOOP if operation == COMPARE_SWAP => true,
-        value => return Err(Error::Selector { what: "ATOMIC_MEM command", value }),
-    };
+    let [source, compare] = values.map(|value| if wide { value } else { value & 0xffff_ffff });
+    apply(operation, 0, source, compare, bits)?;
     let new = |old: u64| apply(operation, old, source, compare, bits).unwrap_or(old);
     let before = if wide {
         space.update_u64(at, new)
     } else {
         space.update_u32(at, |old| new(old.into()) as u32).map(u64::from)
     };
-    let before = before.map_err(memory("ATOMIC_MEM"))?;
-    Ok(if loops && before != compare { Effect::Wait } else { Effect::Done })
+    Some(before.map(|before| before == compare))
+}
+
+/// Executes it; a comparison that does not hold yet waits where the packet says so.
+pub(super) fn execute(packet: &AtomicMem, space: &AddressSpace) -> Result<Effect, Error> {
+    let (control, at) = (packet.control, quad(packet.addr_lo, packet.addr_hi));
+    let loops = match control.command() {
+        0 => false,
+        ATOMIC_MEM_LOOP if control.atomic() & 0x1f == COMPARE_SWAP => true,
+        value => return Err(Error::Selector { what: "ATOMIC_MEM command", value }),
+    };
+    let values = [quad(packet.src_lo, packet.src_hi), quad(packet.cmp_lo, packet.cmp_hi)];
+    let none = Error::Selector { what: "ATOMIC_MEM operation", value: control.atomic() };
+    let held = perform(space, at, control.atomic(), values).ok_or(none)?.map_err(memory("ATOMIC_MEM"))?;
+    Ok(if loops && !held { Effect::Wait } else { Effect::Done })
 }
 
 #[cfg(test)]

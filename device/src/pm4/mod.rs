@@ -20,6 +20,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::guest_error::GuestError;
 use crate::vm::{AddressSpace, Fault};
+pub(crate) use atomic::{COMPARE_SWAP, perform as atomic};
 pub use error::Error;
 
 /// First register `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
@@ -102,7 +103,7 @@ fn memory(what: &'static str) -> impl FnOnce(Fault) -> Error {
 }
 
 /// Whether a comparison of WAIT_REG_MEM holds.
-fn holds(function: u8, value: u32, reference: u32) -> Result<bool, Error> {
+pub(crate) fn holds(function: u8, value: u32, reference: u32) -> Result<bool, Error> {
     Ok(match function {
         0 => true,
         1 => value < reference,

@@ -6,13 +6,13 @@ use std::fmt::Debug;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
-use super::{ContextArea, ContextOffsets};
+use super::{ContextArea, ContextOffsets, DmaContext};
 use crate::chip::QueuePlace;
 
 /// Which hardware queue something happened on, as interrupts report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 pub struct QueueIdentity {
-    /// Micro engine: 1 and 2 are compute.
+    /// Micro engine: 1 and 2 are compute. Of an SDMA queue, the number of its engine.
     pub me: u8,
     /// Pipe within the micro engine.
     pub pipe: u8,
@@ -116,6 +116,11 @@ pub trait QueueEngine: Any + Debug + Send {
 
     /// The compute registers, in the order of the MQD's; `None` where packets do not set them.
     fn compute_registers(&self) -> Option<&[u32]> {
+        None
+    }
+
+    /// Where an SDMA queue is, beside its read pointer; `None` of any other.
+    fn dma_context(&self) -> Option<DmaContext> {
         None
     }
 }

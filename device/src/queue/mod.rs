@@ -1,13 +1,16 @@
 //! Queues: hardware queue descriptors and their images in memory, the kernel's rings, and what runs a queue.
 
 mod context;
+mod dma;
 mod engine;
 mod hqd;
 mod mqd;
 mod ring;
 mod save;
+pub(crate) mod sdma_mqd;
 
 pub use context::{ContextArea, ContextOffsets};
+pub use dma::{DmaBuffer, DmaContext};
 pub use engine::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity};
 pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId};
 pub(crate) use mqd::Mqd;

@@ -46,6 +46,8 @@ pub(crate) enum Interrupt {
     Sq(DoorbellIndex, SqInterrupt),
     BadOpcode(DoorbellIndex, u32),
     VmFault(DoorbellIndex, Fault),
+    SdmaTrap(DoorbellIndex, u32),
+    SdmaStopped(DoorbellIndex),
 }
 
 #[derive(Default)]
@@ -70,6 +72,12 @@ impl CpInterrupts for Recorder {
     }
     fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
         self.push(Interrupt::BadOpcode(queue.doorbell, code));
+    }
+    fn sdma_trap(&self, queue: &QueueIdentity, context: u32) {
+        self.push(Interrupt::SdmaTrap(queue.doorbell, context));
+    }
+    fn sdma_stopped(&self, queue: &QueueIdentity) {
+        self.push(Interrupt::SdmaStopped(queue.doorbell));
     }
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.push(Interrupt::VmFault(queue.doorbell, *fault));

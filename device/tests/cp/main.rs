@@ -1,4 +1,4 @@
-//! The command processor and the shader engine together, on memory made by hand: compiled kernels, no driver.
+//! The command processor, the copy engines and the shader engine, on memory made by hand: compiled kernels, no driver.
 
 mod bad_packets;
 mod barriers;
@@ -7,4 +7,5 @@ mod context;
 mod kernels;
 mod pm4;
 mod pm4_queue;
+mod sdma;
 mod stopping;

@@ -339,7 +339,7 @@ fn fields_of_scheduler_frames_that_do_nothing_are_named() {
     hardware.vmid_mask_gfxhub = 0xff00;
     hardware.compute_hqd_mask = [0xc; 8];
     hardware.gfx_hqd_mask[0] = 2;
-    hardware.sdma_hqd_mask[1] = 0xfc;
+    hardware.sdma_hqd_mask[1] = 0x1fc;
     hardware.aggregated_doorbells[4] = 0x86;
     assert!(driver.mes(&more, Opcode::SET_HW_RSRC_1));
     assert!(driver.mes(&config, Opcode::SET_SCHEDULING_CONFIG));
@@ -348,7 +348,7 @@ fn fields_of_scheduler_frames_that_do_nothing_are_named() {
         "SET_HW_RSRC aggregated_doorbells",
         "SET_HW_RSRC compute_hqd_mask of pipes 4 to 7",
         "SET_HW_RSRC gfx_hqd_mask",
-        "SET_HW_RSRC sdma_hqd_mask",
+        "SET_HW_RSRC sdma_hqd_mask of queues 8 to 31",
         "SET_HW_RSRC_1 fields of later firmware",
         "SET_HW_RSRC_1 mes_info_ctx",
         "SET_HW_RSRC_1 unknown flags",

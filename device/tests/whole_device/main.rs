@@ -14,3 +14,4 @@ mod kiq;
 mod pm4;
 mod queues;
 mod save;
+mod sdma;

@@ -96,13 +96,16 @@ fn set_hw_resources(mes: &mut Mes, counters: &Counters, frame: &SetHwResources) 
     for (mask, &given) in masks.iter_mut().zip(&frame.compute_hqd_mask) {
         *mask = given as u8;
     }
-    mes.configure(vmids, masks)?;
+    mes.configure(vmids, masks, frame.sdma_hqd_mask)?;
     unmodelled(
         counters,
         [
             ("SET_HW_RSRC compute_hqd_mask of pipes 4 to 7", frame.compute_hqd_mask[4..] != [0; 4]),
             ("SET_HW_RSRC gfx_hqd_mask", frame.gfx_hqd_mask != [0; 2]),
-            ("SET_HW_RSRC sdma_hqd_mask", frame.sdma_hqd_mask != [0; 2]),
+            (
+                "SET_HW_RSRC sdma_hqd_mask of queues 8 to 31",
+                frame.sdma_hqd_mask.iter().any(|mask| mask >> 8 != 0),
+            ),
             ("SET_HW_RSRC aggregated_doorbells", frame.aggregated_doorbells != [0; 5]),
         ],
     );
@@ -142,8 +145,7 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
         return Err(GuestError::AddQueueKernel);
     }
     match QueueType(frame.queue_type) {
-        QueueType::COMPUTE => {}
-        QueueType::SDMA => return Err(GuestError::AddQueueSdma),
+        QueueType::COMPUTE | QueueType::SDMA => {}
         QueueType::GFX => return Err(GuestError::AddQueueGraphics),
         _ => return Err(GuestError::AddQueueType),
     }
@@ -153,6 +155,7 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
     mes.add(ports, space, frame)?;
     let flags = frame.flags;
     let has_gws = flags.contains(AddQueueFlags::EXCLUSIVELY_SCHEDULED);
+    let is_sdma = QueueType(frame.queue_type) == QueueType::SDMA;
     unmodelled(
         &ports.counters,
         [
@@ -160,6 +163,7 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
             // Such a queue has the global wave sync, all of it.
             ("ADD_QUEUE gws_size without exclusive scheduling", frame.gws_size != 0 && !has_gws),
             ("ADD_QUEUE oa_mask", frame.oa_mask != 0),
+            ("ADD_QUEUE of an SDMA queue with exclusive scheduling", is_sdma && has_gws),
         ],
     );
     Ok(())

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::place::Place;
 #[cfg(doc)]
 use super::queue::Queue;
-use crate::queue::{HqdId, QueueEngine};
+use crate::queue::QueueEngine;
 
 /// Where a queue is between ADD_QUEUE and REMOVE_QUEUE.
 ///
@@ -29,7 +30,7 @@ pub(super) enum Life {
 /// The hardware queue that a queue is on.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Slot {
-    pub(super) id: HqdId,
+    pub(super) id: Place,
     pub(super) since: Duration,
 }
 

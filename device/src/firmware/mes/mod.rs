@@ -5,6 +5,7 @@
 
 mod frame;
 mod life;
+mod place;
 mod process;
 mod quanta;
 mod queue;

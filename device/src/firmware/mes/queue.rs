@@ -1,6 +1,7 @@
 //! One user queue as the MES knows it, on a hardware slot or waiting for one.
 
 mod save;
+mod sdma;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 
 use super::life::{Activity, Life, Rest, Slot, Wait};
+use super::place::{Place, Pool};
 use super::quanta::Asked;
 use crate::chip::CuMask;
 use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, Hqd, HqdId, Mqd, Progress, QueueEngine, QueueIdentity,
+    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, Mqd, Progress, QueueEngine, QueueIdentity,
 };
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
@@ -37,6 +39,8 @@ pub(super) struct Queue {
     pub(super) process: u64,
     /// Key of the gang.
     pub(super) gang: u64,
+    /// The hardware queues it can be on.
+    pub(super) pool: Pool,
     /// MQD, in VMID 0.
     mqd: u64,
     /// Write pointer, in VMID 0.
@@ -80,6 +84,7 @@ impl Queue {
             doorbell: frame.doorbell_offset,
             process: frame.process_context_addr.get(),
             gang: frame.gang_context_addr.get(),
+            pool: Pool::Compute,
             mqd: frame.mqd_addr.get(),
             wptr: frame.wptr_addr.get(),
             // The first one has no bits 7:0.
@@ -112,7 +117,7 @@ impl Queue {
     }
 
     /// The hardware queue it is on.
-    pub(super) fn slot(&self) -> Option<HqdId> {
+    pub(super) fn slot(&self) -> Option<Place> {
         self.life.slot().map(|slot| slot.id)
     }
 
@@ -162,9 +167,15 @@ impl Queue {
         ports: &Ports,
         kernel: &AddressSpace,
         space: Option<&Arc<AddressSpace>>,
-        id: HqdId,
+        place: Place,
         (vmid, pasid): (u8, u16),
     ) -> Result<(), GuestError> {
+        let id = match place {
+            Place::Compute(id) => id,
+            Place::Sdma { engine, queue } => {
+                return self.map_sdma(ports, kernel, space, (engine, queue), (vmid, pasid));
+            }
+        };
         let found = space
             .ok_or(GuestError::ProcessWithoutTables)
             .and_then(|space| Ok((space, read_mqd(ports, kernel, self.mqd)?)));
@@ -208,7 +219,7 @@ impl Queue {
             hqd.set_doorbell(self.doorbell);
             hqd.activate();
         });
-        let slot = Slot { id, since: ports.env.clock.now() };
+        let slot = Slot { id: place, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         Ok(())
     }
@@ -317,6 +328,12 @@ impl Queue {
     pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
         let mut saved = (None, None);
         let (slot, read_index) = match self.end() {
+            Life::Mapped { mut engine, activity, .. } if self.pool != Pool::Compute => {
+                engine.suspend();
+                self.unmap_sdma(ports, kernel, engine, activity);
+                ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+                return;
+            }
             Life::Mapped { slot, mut engine, activity } => {
                 engine.suspend();
                 let read_index = engine.read_index();
@@ -347,7 +364,12 @@ impl Queue {
                 return;
             }
         };
-        let hqd = ports.hqds.hqd(slot.id, |hqd| {
+        let Place::Compute(id) = slot.id else {
+            self.save_sdma(ports, kernel, read_index, &DmaContext::default());
+            ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+            return;
+        };
+        let hqd = ports.hqds.hqd(id, |hqd| {
             hqd.set_pointers(read_index, hqd.pq_wptr());
             hqd.deactivate();
             *hqd

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mes::AddQueue;
+use belfry_abi::mes::{AddQueue, QueueType};
 
 use super::frame;
+use super::place::{Place, Pool};
 use super::process::Process;
 use super::quanta::Quanta;
 use super::queue::Queue;
@@ -37,7 +38,7 @@ const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct Hardware {
     vmids: u32,
-    slots: Vec<HqdId>,
+    slots: Vec<Place>,
 }
 
 /// The scheduler.
@@ -69,18 +70,16 @@ impl Mes {
 
     /// Whether one of its queues is on this slot.
     pub(crate) fn is_on(&self, id: HqdId) -> bool {
-        self.queues.values().any(|queue| queue.slot() == Some(id))
+        self.queues.values().any(|queue| queue.slot() == Some(Place::Compute(id)))
     }
 
-    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4]) -> Result<(), GuestError> {
+    /// What SET_HW_RSRC gives: VMIDs, and hardware queues of the compute pipes 0 to 3 and of the SDMA engines.
+    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4], sdma: [u32; 2]) -> Result<(), GuestError> {
         if !self.queues.is_empty() {
             return Err(GuestError::ResourcesInUse);
         }
-        let slots: Vec<_> = (0..32u8)
-            .map(|at| HqdId { me: 1, pipe: at & 3, queue: at >> 2 })
-            .filter(|id| masks[usize::from(id.pipe)] >> id.queue & 1 == 1)
-            .collect();
-        if slots.is_empty() {
+        let slots = Place::given(masks, sdma);
+        if !slots.iter().any(|slot| slot.pool() == Pool::Compute) {
             return Err(GuestError::ResourcesWithoutQueues);
         }
         self.hardware = Some(Hardware { vmids, slots });
@@ -114,7 +113,14 @@ impl Mes {
         if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
             return Err(GuestError::AddQueueOtherProcess);
         }
-        let mut queue = Queue::new(ports, kernel, frame)?;
+        let mut queue = if QueueType(frame.queue_type) == QueueType::SDMA {
+            Queue::new_sdma(kernel, frame)?
+        } else {
+            Queue::new(ports, kernel, frame)?
+        };
+        if self.slots(queue.pool) == 0 {
+            return Err(GuestError::AddQueueSdma);
+        }
         // Behind those that wait already.
         self.turns += 1;
         queue.turn = self.turns;
@@ -202,8 +208,11 @@ impl Mes {
 
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
     pub(crate) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
-        let slots = self.hardware.as_ref()?.slots.len();
-        if self.queues.len() > slots || self.queues.values().any(|queue| queue.exclusive) {
+        let vmids = self.hardware.as_ref()?.vmids.count_ones() as usize;
+        let pool = self.queues.get(&doorbell)?.pool;
+        let alike = self.queues.values().filter(|queue| queue.pool == pool).count();
+        let exclusive = self.queues.values().any(|queue| queue.exclusive);
+        if alike > self.slots(pool) || self.processes.len() > vmids || exclusive {
             return None;
         }
         let queue = self.queues.get_mut(&doorbell)?;
@@ -227,31 +236,45 @@ impl Mes {
         self.queues.values().filter(|queue| queue.slot().is_some())
     }
 
-    /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone.
+    /// How many hardware queues of a pool there are.
+    fn slots(&self, pool: Pool) -> usize {
+        let slots = self.hardware.as_ref().map_or(&[][..], |hardware| &hardware.slots);
+        slots.iter().filter(|slot| slot.pool() == pool).count()
+    }
+
+    /// The pool of a queue.
+    fn pool(&self, doorbell: DoorbellIndex) -> Option<Pool> {
+        self.queues.get(&doorbell).map(|queue| queue.pool)
+    }
+
+    /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone on the compute pipes.
     fn is_kept_off(&self, doorbell: DoorbellIndex) -> bool {
-        let is_exclusive = self.queues.get(&doorbell).is_some_and(|queue| queue.exclusive);
-        self.mapped().any(|queue| is_exclusive || queue.exclusive)
+        let Some(queue) = self.queues.get(&doorbell).filter(|queue| queue.pool == Pool::Compute) else {
+            return false;
+        };
+        self.mapped().any(|other| other.pool == Pool::Compute && (queue.exclusive || other.exclusive))
     }
 
     /// Gives free slots to queues that want one.
     fn fill_slots(&mut self, ports: &Ports, kernel: &AddressSpace) {
+        let mut closed = Vec::new();
         for doorbell in self.waiting(ports, kernel) {
+            let Some(pool) = self.pool(doorbell).filter(|pool| !closed.contains(pool)) else { continue };
             // A queue that came later is not mapped before an exclusive one, which would never be alone then.
-            if self.is_kept_off(doorbell) {
-                return;
+            match self.free_slot(pool).filter(|_| !self.is_kept_off(doorbell)) {
+                Some(slot) => self.map(ports, kernel, doorbell, slot),
+                None => closed.push(pool),
             }
-            let Some(slot) = self.free_slot() else { return };
-            self.map(ports, kernel, doorbell, slot);
         }
     }
 
-    fn free_slot(&self) -> Option<HqdId> {
-        let slots = &self.hardware.as_ref()?.slots;
-        slots.iter().find(|&&id| !self.queues.values().any(|queue| queue.slot() == Some(id))).copied()
+    fn free_slot(&self, pool: Pool) -> Option<Place> {
+        let mut slots = self.hardware.as_ref()?.slots.iter().filter(|slot| slot.pool() == pool);
+        slots.find(|&&id| !self.queues.values().any(|queue| queue.slot() == Some(id))).copied()
     }
 
     /// Puts a queue on a slot, if its process gets a VMID.
-    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex, slot: HqdId) {
+    fn map(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex, slot: Place) {
         let Some(key) = self.queues.get(&doorbell).map(|queue| queue.process) else { return };
         let Some(vmid) = self.vmid(ports, kernel, key) else { return };
         self.turns += 1;
@@ -264,7 +287,8 @@ impl Mes {
         match queue.map(ports, kernel, space.as_ref(), slot, (vmid, process.pasid)) {
             Ok(()) => {
                 count(&ports.counters.queues_mapped);
-                ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe: slot.pipe, queue: slot.queue });
+                let (pipe, queue) = slot.numbers();
+                ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe, queue });
                 ports.wake.wake();
             }
             Err(why) => {
@@ -329,22 +353,47 @@ impl Mes {
             queue.unmap(ports, Some(kernel));
         }
         self.fill_slots(ports, kernel);
-        let waiting = self.waiting(ports, kernel);
+        let mut pools: Vec<Pool> = Vec::new();
+        for pool in self.waiting(ports, kernel).into_iter().filter_map(|doorbell| self.pool(doorbell)) {
+            if !pools.contains(&pool) {
+                pools.push(pool);
+            }
+        }
+        let turns = pools.into_iter().map(|pool| self.take_turns_of(ports, kernel, pool, now));
+        turns.min().unwrap_or(Turn::WhenWoken)
+    }
+
+    /// Doorbells of the queues that want a slot of a pool, in the order of their turns.
+    fn waiting_for(&self, ports: &Ports, kernel: &AddressSpace, pool: Pool) -> Vec<DoorbellIndex> {
+        let mut waiting = self.waiting(ports, kernel);
+        waiting.retain(|&doorbell| self.pool(doorbell) == Some(pool));
+        waiting
+    }
+
+    /// Queues on a slot of a pool.
+    fn mapped_in(&self, pool: Pool) -> impl Iterator<Item = &Queue> {
+        self.mapped().filter(move |queue| queue.pool == pool)
+    }
+
+    /// The turns of the queues that may be on the slots of one pool.
+    fn take_turns_of(&mut self, ports: &Ports, kernel: &AddressSpace, pool: Pool, now: Duration) -> Turn {
+        let waiting = self.waiting_for(ports, kernel, pool);
         let Some(&first) = waiting.first() else { return Turn::WhenWoken };
         // One slot for each that waits, or all of them.
-        let slots = if self.is_kept_off(first) { self.mapped().count() } else { waiting.len() };
+        let slots = if self.is_kept_off(first) { self.mapped_in(pool).count() } else { waiting.len() };
         for _ in 0..slots {
-            let at_rest = self.mapped().filter(|queue| !queue.is_at_work()).min_by_key(|queue| queue.turn);
-            let over = || self.mapped().filter(|queue| self.quantum_left(ports, queue, now).is_zero());
+            let at_rest =
+                self.mapped_in(pool).filter(|queue| !queue.is_at_work()).min_by_key(|queue| queue.turn);
+            let over = || self.mapped_in(pool).filter(|queue| self.quantum_left(ports, queue, now).is_zero());
             let victim = at_rest.or_else(|| over().min_by_key(|queue| queue.turn));
             let Some(doorbell) = victim.map(|queue| queue.doorbell) else { break };
             self.preempt(ports, kernel, doorbell);
             self.fill_slots(ports, kernel);
         }
-        if self.waiting(ports, kernel).is_empty() {
+        if self.waiting_for(ports, kernel, pool).is_empty() {
             return Turn::WhenWoken;
         }
-        let left = self.mapped().map(|queue| self.quantum_left(ports, queue, now)).min();
+        let left = self.mapped_in(pool).map(|queue| self.quantum_left(ports, queue, now)).min();
         // A time that stands still wakes the device's thread when it is moved.
         let left = left.and_then(|left| ports.env.clock.on_host(left));
         left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)))

@@ -173,6 +173,7 @@ impl Driver {
         frame.header = Header::new(Opcode::SET_HW_RSRC);
         frame.vmid_mask_gfxhub = vmids;
         frame.compute_hqd_mask[..4].fill(queues);
+        frame.sdma_hqd_mask = [0xfc; 2];
         assert!(self.mes(&frame, Opcode::SET_HW_RSRC));
     }
 

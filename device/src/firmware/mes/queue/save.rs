@@ -6,11 +6,12 @@ use std::sync::Arc;
 use belfry_abi::doorbell::DoorbellIndex;
 use serde::{Deserialize, Serialize};
 
-use super::{Activity, Asked, Life, Queue, Rest, Slot, Wait};
+use super::{Activity, Asked, Life, Pool, Queue, Rest, Slot, Wait};
 use crate::cp::{AqlQueue, Pm4Queue, SavedAql, SavedPm4};
 use crate::firmware::Ports;
 use crate::queue::QueueEngine;
 use crate::save::{Broken, check, counter};
+use crate::sdma::{SavedSdma, SdmaQueue};
 use crate::shader::{Gws, Restoring, SavedGws};
 use crate::vm::{SpaceList, Spaces};
 
@@ -21,6 +22,7 @@ pub(in crate::firmware::mes) struct SavedQueue {
     doorbell: DoorbellIndex,
     process: u64,
     gang: u64,
+    pool: Pool,
     mqd: u64,
     wptr: u64,
     trap: (u64, u64),
@@ -44,6 +46,7 @@ enum SavedLife {
 enum SavedEngine {
     Aql(Box<SavedAql>),
     Pm4(Box<SavedPm4>),
+    Sdma(Box<SavedSdma>),
 }
 
 impl SavedEngine {
@@ -52,6 +55,7 @@ impl SavedEngine {
         match self {
             Self::Aql(engine) => engine.waves(),
             Self::Pm4(engine) => engine.waves(),
+            Self::Sdma(_) => 0,
         }
     }
 }
@@ -72,6 +76,9 @@ fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<Saved
     if let Some(engine) = engine.downcast_ref::<Pm4Queue>() {
         return Some(SavedEngine::Pm4(Box::new(engine.save(spaces))));
     }
+    if let Some(engine) = engine.downcast_ref::<SdmaQueue>() {
+        return Some(SavedEngine::Sdma(Box::new(engine.save(spaces))));
+    }
     Some(SavedEngine::Aql(Box::new(engine.downcast_ref::<AqlQueue>()?.save(spaces))))
 }
 
@@ -88,14 +95,14 @@ impl With<'_> {
         Ok(match saved {
             SavedEngine::Aql(saved) => Box::new(AqlQueue::restored(saved, spaces, gws, env, self.restoring)?),
             SavedEngine::Pm4(saved) => Box::new(Pm4Queue::restored(saved, spaces, gws, env, self.restoring)?),
+            SavedEngine::Sdma(saved) => Box::new(SdmaQueue::restored(saved, spaces, env)?),
         })
     }
 }
 
-fn check_slot(slot: Slot) -> Result<Slot, Broken> {
-    let id = slot.id;
-    let place = u32::from(id.me) << 16 | u32::from(id.pipe) << 8 | u32::from(id.queue);
-    check("hardware queue of a queue", place, matches!(id.me, 1 | 2) && id.pipe < 4 && id.queue < 8)?;
+fn check_slot(slot: Slot, pool: Pool) -> Result<Slot, Broken> {
+    slot.id.check()?;
+    check("engine of a queue", 0u32, slot.id.pool() == pool)?;
     counter("time of a hardware queue", slot.since.as_secs()).map(|_| slot)
 }
 
@@ -113,6 +120,7 @@ impl Queue {
             doorbell: self.doorbell,
             process: self.process,
             gang: self.gang,
+            pool: self.pool,
             mqd: self.mqd,
             wptr: self.wptr,
             trap: self.trap,
@@ -132,18 +140,20 @@ impl Queue {
         let life = match &saved.life {
             SavedLife::Unmapped(wait, rest) => Life::Unmapped { wait: *wait, rest: *rest },
             SavedLife::Mapped(slot, engine, activity) => Life::Mapped {
-                slot: check_slot(*slot)?,
+                slot: check_slot(*slot, saved.pool)?,
                 engine: with.engine(engine, &gws)?,
                 activity: *activity,
             },
-            SavedLife::Failed(slot, read_index) => {
-                Life::Failed { slot: slot.map(check_slot).transpose()?, read_index: *read_index }
-            }
+            SavedLife::Failed(slot, read_index) => Life::Failed {
+                slot: slot.map(|slot| check_slot(slot, saved.pool)).transpose()?,
+                read_index: *read_index,
+            },
         };
         Ok(Self {
             doorbell,
             process: saved.process,
             gang: saved.gang,
+            pool: saved.pool,
             mqd: saved.mqd,
             wptr: saved.wptr,
             trap: saved.trap,

@@ -68,9 +68,8 @@ impl Mes {
         restoring: &mut Restoring,
     ) -> Result<(), Broken> {
         if let Some(Hardware { slots, .. }) = &saved.hardware {
-            count("hardware queues of the scheduler", slots.len(), (1..=32).contains(&slots.len()))?;
-            let other = slots.iter().find(|id| id.me != 1 || id.pipe > 3 || id.queue > 7);
-            check("micro engine of a hardware queue", other.map_or(1, |id| id.me), other.is_none())?;
+            count("hardware queues of the scheduler", slots.len(), (1..=48).contains(&slots.len()))?;
+            slots.iter().try_for_each(|slot| slot.check())?;
         }
         count("queues", saved.queues.len(), saved.queues.len() <= MAX_QUEUES)?;
         self.hardware.clone_from(&saved.hardware);

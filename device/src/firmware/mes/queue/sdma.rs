@@ -1,0 +1,116 @@
+//! What is special of SDMA queues: their MQD, their engine, and that no waves have to be saved.
+
+use std::sync::Arc;
+
+use belfry_abi::mes::{AddQueue, AddQueueFlags};
+
+use super::Queue;
+use crate::firmware::Ports;
+use crate::firmware::mes::life::{Activity, Life, Rest, Slot, Wait};
+use crate::firmware::mes::place::{Place, Pool};
+use crate::firmware::mes::quanta::Asked;
+use crate::guest_error::GuestError;
+use crate::queue::{DmaContext, QueueEngine, QueueIdentity, sdma_mqd};
+use crate::sdma::{SdmaConfig, SdmaQueue};
+use crate::shader::Gws;
+use crate::vm::AddressSpace;
+
+impl Queue {
+    /// Reads and checks the MQD of an SDMA queue to be added.
+    ///
+    /// The driver chooses the engine, and writes its number into the MQD beside what hardware reads. Hardware knows a queue's
+    /// engine by the doorbell, whose place within the process's slice belongs to that engine; both say the same.
+    pub(in crate::firmware::mes) fn new_sdma(
+        space: &AddressSpace,
+        frame: &AddQueue,
+    ) -> Result<Self, GuestError> {
+        let mqd = sdma_mqd::read(space, frame.mqd_addr.get())?;
+        let pool = Pool::of_engine(mqd.sdma_engine_id).ok_or(GuestError::AddQueueSdma)?;
+        let suspended = frame.flags.contains(AddQueueFlags::IS_GANG_SUSPENDED);
+        Ok(Self {
+            doorbell: frame.doorbell_offset,
+            process: frame.process_context_addr.get(),
+            gang: frame.gang_context_addr.get(),
+            pool,
+            mqd: frame.mqd_addr.get(),
+            wptr: frame.wptr_addr.get(),
+            trap: (0, 0),
+            exclusive: false,
+            gws: Arc::new(Gws::default()),
+            asked: Asked::new(frame),
+            turn: 0,
+            life: Life::Unmapped {
+                wait: if suspended { Wait::Resume } else { Wait::Slot },
+                rest: Rest { read_index: mqd.read_pointer(), saved: sdma_mqd::context(&mqd).is_busy() },
+            },
+        })
+    }
+
+    /// Loads the MQD into a hardware queue of an SDMA engine, and runs.
+    pub(super) fn map_sdma(
+        &mut self,
+        ports: &Ports,
+        kernel: &AddressSpace,
+        space: Option<&Arc<AddressSpace>>,
+        (engine, queue): (u8, u8),
+        (vmid, pasid): (u8, u16),
+    ) -> Result<(), GuestError> {
+        let life = self.end();
+        let Life::Unmapped { rest, .. } = life else {
+            self.life = life;
+            return Err(GuestError::QueueNotWaiting);
+        };
+        let space = space.ok_or(GuestError::ProcessWithoutTables)?;
+        let mqd = sdma_mqd::read(kernel, self.mqd)?;
+        let config = SdmaConfig {
+            identity: QueueIdentity {
+                me: engine,
+                pipe: 0,
+                queue,
+                vmid,
+                pasid: pasid.into(),
+                doorbell: self.doorbell,
+            },
+            ring_base: mqd.ring_base(),
+            ring_bytes: sdma_mqd::ring_bytes(&mqd).ok_or(GuestError::MqdRingSize)?,
+            rptr_report: mqd.rptr_report(),
+            wptr_poll: mqd.wptr_poll(),
+            read_index: rest.read_index,
+        };
+        let engine_of_queue = SdmaQueue::new(config, Arc::clone(space), &ports.env, sdma_mqd::context(&mqd));
+        let slot = Slot { id: Place::Sdma { engine, queue }, since: ports.env.clock.now() };
+        self.life = Life::Mapped { slot, engine: Box::new(engine_of_queue), activity: Activity::Working };
+        Ok(())
+    }
+
+    /// Ends an engine that has been taken off its slot, and writes where it was to the MQD.
+    pub(super) fn unmap_sdma(
+        &mut self,
+        ports: &Ports,
+        kernel: Option<&AddressSpace>,
+        mut engine: Box<dyn QueueEngine>,
+        activity: Activity,
+    ) {
+        let (read_index, context) = (engine.read_index(), engine.dma_context().unwrap_or_default());
+        engine.stop();
+        self.save_sdma(ports, kernel, read_index, &context);
+        let wait = if activity == Activity::Idle { Wait::Doorbell } else { Wait::Slot };
+        self.life = Life::Unmapped { wait, rest: Rest { read_index, saved: context.is_busy() } };
+    }
+
+    /// Writes a queue's place to its MQD.
+    pub(super) fn save_sdma(
+        &self,
+        ports: &Ports,
+        kernel: Option<&AddressSpace>,
+        read_index: u64,
+        context: &DmaContext,
+    ) {
+        if !kernel.is_some_and(|space| sdma_mqd::save(space, self.mqd, read_index, context)) {
+            ports.counters.error(
+                GuestError::MqdNotSaved,
+                format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),
+            );
+        }
+    }
+}

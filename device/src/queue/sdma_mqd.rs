@@ -1,0 +1,85 @@
+//! MQD of an SDMA queue in memory: the state of a queue that is on no hardware queue.
+
+use belfry_abi::mqd::SdmaMqd;
+
+use super::{DmaBuffer, DmaContext};
+use crate::guest_error::GuestError;
+use crate::vm::AddressSpace;
+
+/// `MIDCMD_DATA` dwords in which a [`DmaContext`] is kept. What firmware keeps in them is its own matter.
+const DONE: usize = 0;
+const CLOCK: usize = 2;
+
+fn join(lo: u32, hi: u32) -> u64 {
+    u64::from(hi) << 32 | u64::from(lo)
+}
+
+/// Bytes of the ring; `None` where the field names more than there can be.
+pub(crate) fn ring_bytes(mqd: &SdmaMqd) -> Option<u64> {
+    let log2 = mqd.sdmax_rlcx_rb_cntl.rb_size();
+    (log2 < 31).then(|| 4 << log2)
+}
+
+/// Reads an MQD and checks that it is one: it has no header to go by.
+pub(crate) fn read(space: &AddressSpace, address: u64) -> Result<SdmaMqd, GuestError> {
+    let mqd: SdmaMqd = space.read(address).map_err(|_| GuestError::MqdUnmapped)?;
+    if mqd.ring_base() == 0 {
+        return Err(GuestError::MqdWithoutRing);
+    }
+    // A ring holds the longest packet that may not be cut into several ones.
+    if ring_bytes(&mqd).is_none_or(|bytes| bytes < 64) {
+        return Err(GuestError::MqdRingSize);
+    }
+    Ok(mqd)
+}
+
+/// Where the queue is.
+pub(crate) fn context(mqd: &SdmaMqd) -> DmaContext {
+    let left = mqd.sdmax_rlcx_ib_size & DmaContext::MOST;
+    let data = &mqd.sdmax_rlcx_midcmd_data;
+    DmaContext {
+        buffer: (left != 0).then(|| DmaBuffer { at: mqd.buffer_base(), left }),
+        done: join(data[DONE], data[DONE + 1]),
+        clock: join(data[CLOCK], data[CLOCK + 1]),
+    }
+}
+
+/// Puts a queue's pointers and where it is into its MQD; whether that is mapped.
+pub(crate) fn save(space: &AddressSpace, address: u64, read_index: u64, context: &DmaContext) -> bool {
+    let Ok(mut mqd) = space.read::<SdmaMqd>(address) else { return false };
+    mqd.set_read_pointer(read_index);
+    let buffer = context.buffer.unwrap_or(DmaBuffer { at: 0, left: 0 });
+    mqd.set_buffer_base(buffer.at);
+    mqd.sdmax_rlcx_ib_size = buffer.left;
+    let data = &mut mqd.sdmax_rlcx_midcmd_data;
+    for (at, value) in [(DONE, context.done), (CLOCK, context.clock)] {
+        (data[at], data[at + 1]) = (value as u32, (value >> 32) as u32);
+    }
+    space.write(address, &mqd).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros as _;
+
+    use super::*;
+
+    #[test]
+    fn size_of_a_ring_is_that_of_its_field() {
+        let mut mqd = SdmaMqd::new_zeroed();
+        mqd.sdmax_rlcx_rb_cntl.set_rb_size(18);
+        assert_eq!(ring_bytes(&mqd), Some(1 << 20));
+        mqd.sdmax_rlcx_rb_cntl.set_rb_size(31);
+        assert_eq!(ring_bytes(&mqd), None);
+    }
+
+    #[test]
+    fn place_of_a_queue_is_in_its_mqd() {
+        let mut mqd = SdmaMqd::new_zeroed();
+        assert_eq!(context(&mqd), DmaContext::default());
+        (mqd.sdmax_rlcx_ib_size, mqd.sdmax_rlcx_midcmd_data[1]) = (0x10_0005, 1);
+        mqd.set_buffer_base(0x7_0000_0020);
+        let buffer = DmaBuffer { at: 0x7_0000_0020, left: 5 };
+        assert_eq!(context(&mqd), DmaContext { buffer: Some(buffer), done: 1 << 32, clock: 0 });
+    }
+}

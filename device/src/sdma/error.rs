@@ -1,0 +1,97 @@
+//! Why a queue of a copy engine stopped.
+
+use belfry_abi::sdma::{Header, Op};
+
+use crate::vm::Fault;
+
+/// A queue that cannot go on: the packet and the reason. Other queues are not affected.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("packet at byte {packet} of the ring: {error}")]
+pub struct SdmaStopped {
+    /// Read pointer: the packet, or the one behind the jump into the buffer that the packet is in.
+    pub packet: u64,
+    /// The reason.
+    pub error: SdmaError,
+}
+
+/// A packet that is malformed, or asks for what is not modelled.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SdmaError {
+    /// An operation that does not exist, or is not modelled.
+    #[error("{} is not modelled", name(*.0))]
+    Operation(Header),
+    /// A packet that is longer than what it is in.
+    #[error("{} of {dwords} dwords in a ring or buffer with {left}", name(*.header))]
+    Overrun {
+        /// First dword of the packet.
+        header: Header,
+        /// Its length.
+        dwords: u32,
+        /// Dwords of the ring, or left in the buffer.
+        left: u64,
+    },
+    /// A field whose value is not modelled.
+    #[error("{what} {value:#x} is not modelled")]
+    Field {
+        /// The packet and its field.
+        what: &'static str,
+        /// The field's value.
+        value: u32,
+    },
+    /// A register, none of which user queues reach.
+    #[error("{0} of a register is not modelled")]
+    Register(&'static str),
+    /// More dwords to skip than there are.
+    #[error("COND_EXE skips {dwords} dwords with {left} left")]
+    Skip {
+        /// Dwords to skip.
+        dwords: u32,
+        /// Dwords of the ring, or left in the buffer.
+        left: u64,
+    },
+    /// A comparison that does not exist.
+    #[error("POLL_REGMEM function {0} does not exist")]
+    Function(u8),
+    /// An indirect buffer in another one.
+    #[error("INDIRECT in an indirect buffer")]
+    Nesting,
+    /// A write pointer more than a ring ahead of the read pointer.
+    #[error("the write pointer is {ahead} bytes ahead in a ring of {ring}")]
+    WritePointer {
+        /// Bytes.
+        ahead: u64,
+        /// Bytes of the ring.
+        ring: u64,
+    },
+    /// Memory that does not translate.
+    #[error("{what} cannot access memory: {fault}")]
+    Memory {
+        /// What was accessed, or by which packet.
+        what: &'static str,
+        /// The fault.
+        fault: Fault,
+    },
+}
+
+/// Name of a packet, or its number; with its kind where it is not 0.
+fn name(header: Header) -> String {
+    let op = Op(header.op());
+    let name = op.name().map_or_else(|| format!("operation {:#04x}", op.0), str::to_owned);
+    if header.sub_op() == 0 { name } else { format!("{name} of kind {}", header.sub_op()) }
+}
+
+impl SdmaError {
+    /// The translation fault behind it, if that is what it was.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Memory { fault, .. } => Some(*fault),
+            _ => None,
+        }
+    }
+}
+
+/// What becomes of a fault of this packet.
+pub(super) fn memory(what: &'static str) -> impl FnOnce(Fault) -> SdmaError {
+    move |fault| SdmaError::Memory { what, fault }
+}

@@ -1,0 +1,339 @@
+//! SDMA queues: copies and fills of memory beside the compute queues.
+//!
+//! Pointers count bytes, for ever: the write pointer in memory and the reported read pointer, both of 64 bits. Packets are
+//! executed in order and to their end, so that a fence has nothing to wait for. The read pointer passes a packet when it has
+//! been executed; an indirect buffer counts as executed at its end. A queue is preempted between two packets, or within a
+//! packet that moves many bytes: how far it has got is in its [`DmaContext`].
+
+mod error;
+mod packets;
+mod save;
+mod transfer;
+
+use std::sync::Arc;
+
+use belfry_abi::sdma::Header;
+use zerocopy::IntoBytes;
+
+use crate::cp::CpEnv;
+use crate::queue::{
+    BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
+    QueueIdentity,
+};
+use crate::vm::AddressSpace;
+use error::memory;
+pub use error::{SdmaError, SdmaStopped};
+use packets::Packet;
+pub(crate) use save::SavedSdma;
+use transfer::{quad, refuse};
+
+/// Packets executed before other queues have their turn.
+const PACKETS_PER_SERVICE: usize = 256;
+/// Bytes moved before other queues have their turn.
+const BYTES_PER_SERVICE: u64 = 2 << 20;
+
+/// Registers that an SDMA queue runs from.
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
+pub struct SdmaConfig {
+    /// Who the queue is in interrupts: `me` is the number of the engine.
+    pub identity: QueueIdentity,
+    /// Address of the ring, `SDMA0_QUEUE0_RB_BASE << 8`.
+    pub ring_base: u64,
+    /// Bytes of the ring, a power of two.
+    pub ring_bytes: u64,
+    /// `SDMA0_QUEUE0_RB_RPTR_ADDR`: where the read pointer goes, 64 bits.
+    pub rptr_report: u64,
+    /// `SDMA0_QUEUE0_RB_WPTR_POLL_ADDR`: the 64-bit count of bytes that producers have written.
+    ///
+    /// Drivers set `F32_WPTR_POLL_ENABLE`, and producers write here before they ring the doorbell with the same value.
+    pub wptr_poll: u64,
+    /// First byte to read, counted as the write pointer; 0 for a new queue.
+    pub read_index: u64,
+}
+
+/// An SDMA queue on a hardware slot.
+pub struct SdmaQueue {
+    config: SdmaConfig,
+    space: Arc<AddressSpace>,
+    env: CpEnv,
+    /// Next byte of the ring.
+    read_index: u64,
+    /// What the read pointer was last reported as.
+    reported: Option<u64>,
+    context: DmaContext,
+    stopped: bool,
+}
+
+/// What became of an attempt to go on.
+enum Step {
+    /// A packet has been executed.
+    Advanced,
+    /// A part of a packet has been executed.
+    Part,
+    /// A packet waits for memory.
+    Waits,
+    /// There is no whole packet.
+    Empty,
+}
+
+impl std::fmt::Debug for SdmaQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SdmaQueue")
+            .field("config", &self.config)
+            .field("read_index", &self.read_index)
+            .field("context", &self.context)
+            .field("stopped", &self.stopped)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SdmaQueue {
+    /// A queue as its registers describe it, running in `space`, that goes on where another one has left off.
+    #[must_use]
+    pub fn new(config: SdmaConfig, space: Arc<AddressSpace>, env: &CpEnv, context: DmaContext) -> Self {
+        let read_index = config.read_index & !3;
+        Self { config, space, env: env.clone(), read_index, reported: None, context, stopped: false }
+    }
+
+    /// Executes what can be executed.
+    ///
+    /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or [`BlockedOn::Memory`]. How far
+    /// producers have got is read from the write pointer in memory.
+    pub fn service(&mut self) -> Progress<SdmaStopped> {
+        if self.stopped {
+            return Progress::Idle;
+        }
+        match self.execute_some().and_then(|progress| self.report().map(|()| progress)) {
+            Ok(progress) => progress,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn execute_some(&mut self) -> Result<Progress<SdmaStopped>, SdmaError> {
+        let (mut budget, mut advanced) = (BYTES_PER_SERVICE, false);
+        for _ in 0..PACKETS_PER_SERVICE {
+            match self.step(&mut budget)? {
+                Step::Advanced if budget > 0 => advanced = true,
+                Step::Advanced | Step::Part => return Ok(Progress::Advanced),
+                Step::Waits | Step::Empty if advanced => return Ok(Progress::Advanced),
+                Step::Waits => return Ok(Progress::Blocked(BlockedOn::Memory)),
+                Step::Empty => return Ok(Progress::Idle),
+            }
+        }
+        Ok(Progress::Advanced)
+    }
+
+    /// Stops at a packet that cannot be executed, and tells the driver.
+    fn fail(&mut self, error: SdmaError) -> Progress<SdmaStopped> {
+        let identity = &self.config.identity;
+        match error.fault() {
+            Some(fault) => self.env.interrupts.vm_fault(identity, &fault),
+            None => self.env.interrupts.sdma_stopped(identity),
+        }
+        let error = SdmaStopped { packet: self.read_index, error };
+        log::debug!(target: "gpu::sdma", "SDMA queue stopped doorbell={:#x} {error}", identity.doorbell);
+        self.stopped = true;
+        Progress::Error(error)
+    }
+
+    /// Dwords written and not read yet.
+    fn available(&self) -> Result<u64, SdmaError> {
+        let written = self.space.load_u64(self.config.wptr_poll).map_err(memory("write pointer"))?;
+        // A write pointer behind the read pointer is what a producer could only write by mistake.
+        let ahead = u64::try_from(written.wrapping_sub(self.read_index).cast_signed()).unwrap_or(0);
+        let ring = self.config.ring_bytes;
+        if ahead > ring { Err(SdmaError::WritePointer { ahead, ring }) } else { Ok(ahead / 4) }
+    }
+
+    /// Copies dwords from `ahead` of the next packet's on: of the buffer, or of the ring.
+    fn read(&self, ahead: u64, out: &mut [u32]) -> Result<(), SdmaError> {
+        if let Some(DmaBuffer { at, .. }) = self.context.buffer {
+            let from = at.wrapping_add(ahead * 4);
+            return self.space.read_bytes(from, out.as_mut_bytes()).map_err(memory("indirect buffer"));
+        }
+        let ring = self.config.ring_bytes.max(4);
+        let at = self.read_index.wrapping_add(ahead * 4) % ring;
+        let (first, second) = out.split_at_mut(out.len().min(((ring - at) / 4) as usize));
+        self.space
+            .read_bytes(self.config.ring_base.wrapping_add(at), first.as_mut_bytes())
+            .and_then(|()| self.space.read_bytes(self.config.ring_base, second.as_mut_bytes()))
+            .map_err(memory("ring"))
+    }
+
+    /// Executes the next packet, if there is a whole one.
+    fn step(&mut self, budget: &mut u64) -> Result<Step, SdmaError> {
+        // What there is, and what there could be.
+        let (available, most) = match self.context.buffer {
+            Some(DmaBuffer { left, .. }) => (u64::from(left), u64::from(left)),
+            None => (self.available()?, self.config.ring_bytes / 4),
+        };
+        let mut head = [0; packets::HEAD];
+        let head = &mut head[..available.min(packets::HEAD as u64) as usize];
+        self.read(0, head)?;
+        let Some(&first) = head.first() else { return Ok(Step::Empty) };
+        let header = Header::from_bits(first);
+        let overrun = |dwords| SdmaError::Overrun { header, dwords, left: most };
+        let Some(dwords) = packets::length(head)? else {
+            return if most < packets::HEAD as u64 || self.context.buffer.is_some() {
+                Err(overrun(packets::HEAD as u32))
+            } else {
+                Ok(Step::Empty)
+            };
+        };
+        if u64::from(dwords) > most {
+            return Err(overrun(dwords));
+        }
+        if u64::from(dwords) > available {
+            return Ok(Step::Empty);
+        }
+        let mut packet = vec![0; dwords as usize];
+        self.read(0, &mut packet)?;
+        let skip = match self.execute(&packets::parse(&packet)?, budget)? {
+            Effect::Done => 0,
+            Effect::Part => return Ok(Step::Part),
+            Effect::Waits => return Ok(Step::Waits),
+            Effect::Skip(dwords) => dwords,
+            Effect::Enter(buffer) => {
+                self.read_index = self.read_index.wrapping_add(u64::from(dwords) * 4);
+                self.context.buffer = (buffer.left != 0).then_some(buffer);
+                return Ok(Step::Advanced);
+            }
+        };
+        let end = u64::from(dwords) + u64::from(skip);
+        if end > most {
+            return Err(SdmaError::Skip { dwords: skip, left: most - u64::from(dwords) });
+        }
+        if end > available {
+            return Ok(Step::Empty);
+        }
+        self.advance(end);
+        Ok(Step::Advanced)
+    }
+
+    /// Goes behind dwords, and out of a buffer that is at its end.
+    fn advance(&mut self, dwords: u64) {
+        self.context.done = 0;
+        match &mut self.context.buffer {
+            None => self.read_index = self.read_index.wrapping_add(dwords * 4),
+            Some(buffer) => {
+                buffer.at = buffer.at.wrapping_add(dwords * 4);
+                buffer.left = buffer.left.saturating_sub(dwords as u32);
+                if buffer.left == 0 {
+                    self.context.buffer = None;
+                }
+            }
+        }
+    }
+
+    /// The engine's own counter.
+    fn clock(&self) -> u64 {
+        self.env.clock.ticks().wrapping_add(self.context.clock)
+    }
+
+    fn execute(&mut self, packet: &Packet, budget: &mut u64) -> Result<Effect, SdmaError> {
+        let space = &*self.space;
+        match packet {
+            Packet::Nop | Packet::Caches => {}
+            Packet::Transfer(transfer) => {
+                self.context.done = transfer.run(space, self.context.done, budget)?;
+                if self.context.done < transfer.bytes() {
+                    return Ok(Effect::Part);
+                }
+            }
+            Packet::Write { to, data } => {
+                space.write_bytes(*to, data.as_bytes()).map_err(memory("WRITE"))?;
+                *budget = budget.saturating_sub(data.len() as u64 * 4);
+            }
+            Packet::Fence { at, value } => space.store_u32(*at, *value).map_err(memory("FENCE"))?,
+            Packet::Trap { context } => self.env.interrupts.sdma_trap(&self.config.identity, *context),
+            Packet::Poll(poll) => return Ok(Effect::over(packets::poll(poll, space)?)),
+            Packet::Atomic(atomic) => return Ok(Effect::over(packets::atomic(atomic, space)?)),
+            Packet::CondExe(packet) => {
+                let at = quad(packet.addr_lo, packet.addr_hi);
+                let value = space.load_u32(at).map_err(memory("COND_EXE"))?;
+                let skipped = packet.exec_count & 0x3fff;
+                return Ok(Effect::Skip(if value == packet.reference { 0 } else { skipped }));
+            }
+            Packet::Indirect(packet) => {
+                if self.context.buffer.is_some() {
+                    return Err(SdmaError::Nesting);
+                }
+                refuse("INDIRECT priv", packet.header.privileged())?;
+                // A buffer of a user queue is in the queue's own address space; the kernel's rings name another one here.
+                let vmid = packet.header.vmid();
+                refuse("INDIRECT vmid", if vmid == self.config.identity.vmid { 0 } else { vmid })?;
+                let at = quad(packet.base_lo & !31, packet.base_hi);
+                return Ok(Effect::Enter(DmaBuffer { at, left: packet.size & 0xf_ffff }));
+            }
+            Packet::SetClock(value) => self.context.clock = value.wrapping_sub(self.env.clock.ticks()),
+            Packet::GetClock { at, global } => {
+                let now = if *global { self.env.clock.ticks() } else { self.clock() };
+                self.space.store_u64(*at, now).map_err(memory("TIMESTAMP"))?;
+            }
+        }
+        Ok(Effect::Done)
+    }
+
+    /// Reports the read pointer, unless packets of an indirect buffer are left.
+    fn report(&mut self) -> Result<(), SdmaError> {
+        if self.context.buffer.is_some() || self.reported == Some(self.read_index) {
+            return Ok(());
+        }
+        self.space.store_u64(self.config.rptr_report, self.read_index).map_err(memory("read pointer"))?;
+        self.reported = Some(self.read_index);
+        Ok(())
+    }
+}
+
+/// What is left to do after a packet.
+enum Effect {
+    /// Nothing.
+    Done,
+    /// More of it.
+    Part,
+    /// Its condition does not hold: execute it again later.
+    Waits,
+    /// Go on behind so many dwords that follow.
+    Skip(u32),
+    /// Go on in this buffer.
+    Enter(DmaBuffer),
+}
+
+impl Effect {
+    fn over(over: bool) -> Self {
+        if over { Self::Done } else { Self::Waits }
+    }
+}
+
+impl QueueEngine for SdmaQueue {
+    fn service(&mut self) -> Progress<EngineError> {
+        Self::service(self).map_error(Into::into)
+    }
+
+    /// Nothing runs but in [`service`](Self::service).
+    fn suspend(&mut self) {}
+
+    fn resume(&mut self) {}
+
+    /// Ends the engine; the caller has [`dma_context`](QueueEngine::dma_context) for the next one.
+    fn save(&mut self, _area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {
+        self.stopped = true;
+        Ok(None)
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    fn is_busy(&self) -> bool {
+        self.context.is_busy() && !self.stopped
+    }
+
+    fn read_index(&self) -> u64 {
+        self.read_index
+    }
+
+    fn dma_context(&self) -> Option<DmaContext> {
+        Some(self.context)
+    }
+}

@@ -1,0 +1,159 @@
+//! What each packet is, and what it does.
+
+use belfry_abi::sdma::{
+    Atomic, CondExe, ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin, Fence,
+    GcrReq, Header, Indirect, Op, PollRegmem, SUB_OP_LINEAR, Timestamp, Trap, WriteUntiled,
+    WriteUntiledCount, copy_sub_op, timestamp_sub_op,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::error::{SdmaError, memory};
+use super::transfer::{Transfer, quad, refuse};
+use crate::pm4;
+use crate::vm::AddressSpace;
+
+/// Dwords of a packet, once this many of its first ones are known.
+pub(super) const HEAD: usize = size_of::<WriteUntiled>() / 4;
+/// Kinds of [`Op::GCR_REQ`]: of the kernel's rings, and of user queues.
+const GCR_SUB_OPS: [u8; 2] = [0, 1];
+
+/// A packet, taken from where it lay.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Packet {
+    Nop,
+    Transfer(Transfer),
+    Write {
+        to: u64,
+        data: Vec<u32>,
+    },
+    Fence {
+        at: u64,
+        value: u32,
+    },
+    Trap {
+        context: u32,
+    },
+    Poll(PollRegmem),
+    Atomic(Atomic),
+    CondExe(CondExe),
+    Indirect(Indirect),
+    SetClock(u64),
+    GetClock {
+        at: u64,
+        global: bool,
+    },
+    /// Nothing to do: there are no caches.
+    Caches,
+}
+
+/// Dwords of the packet that begins with these; `None` when there are too few to say. No dword at all is no packet.
+pub(super) fn length(head: &[u32]) -> Result<Option<u32>, SdmaError> {
+    let Some(&first) = head.first() else { return Ok(None) };
+    let header = Header::from_bits(first);
+    let bytes = match (Op(header.op()), header.sub_op()) {
+        (Op::NOP, 0) => return Ok(Some(1 + u32::from(header.nop_count()))),
+        (Op::COPY, copy_sub_op::LINEAR) if CopyHeader::from_bits(first).broadcast() => {
+            size_of::<CopyBroadcastLinear>()
+        }
+        (Op::COPY, copy_sub_op::LINEAR) => size_of::<CopyLinear>(),
+        (Op::COPY, copy_sub_op::LINEAR_SUB_WIND) => size_of::<CopyLinearSubwin>(),
+        (Op::WRITE, SUB_OP_LINEAR) => {
+            let count = head.get(HEAD - 1).map(|&count| WriteUntiledCount::from_bits(count).count());
+            return Ok(count.map(|count| HEAD as u32 + count + 1));
+        }
+        (Op::INDIRECT, 0) => size_of::<Indirect>(),
+        (Op::FENCE, 0) => size_of::<Fence>(),
+        (Op::TRAP, 0) => size_of::<Trap>(),
+        (Op::POLL_REGMEM, 0) => size_of::<PollRegmem>(),
+        (Op::COND_EXE, 0) => size_of::<CondExe>(),
+        (Op::ATOMIC, 0) => size_of::<Atomic>(),
+        (Op::CONST_FILL, SUB_OP_LINEAR) => size_of::<ConstantFill>(),
+        (Op::TIMESTAMP, timestamp_sub_op::SET | timestamp_sub_op::GET | timestamp_sub_op::GET_GLOBAL) => {
+            size_of::<Timestamp>()
+        }
+        (Op::GCR_REQ, kind) if GCR_SUB_OPS.contains(&kind) => size_of::<GcrReq>(),
+        _ => return Err(SdmaError::Operation(header)),
+    };
+    Ok(Some(bytes as u32 / 4))
+}
+
+/// Reads the structure that a packet is; `length` has said that it is as long.
+fn exact<T: FromBytes>(dwords: &[u32]) -> Result<T, SdmaError> {
+    let header = Header::from_bits(dwords.first().copied().unwrap_or(0));
+    T::read_from_bytes(dwords.as_bytes()).map_err(|_| SdmaError::Operation(header))
+}
+
+/// Takes a whole packet apart.
+pub(super) fn parse(dwords: &[u32]) -> Result<Packet, SdmaError> {
+    let first = dwords.first().copied().unwrap_or(0);
+    let header = Header::from_bits(first);
+    Ok(match Op(header.op()) {
+        Op::NOP => Packet::Nop,
+        Op::COPY if header.sub_op() == copy_sub_op::LINEAR_SUB_WIND => {
+            Packet::Transfer(Transfer::rows(&exact::<CopyLinearSubwin>(dwords)?)?)
+        }
+        Op::COPY if CopyHeader::from_bits(first).broadcast() => {
+            Packet::Transfer(Transfer::broadcast(&exact::<CopyBroadcastLinear>(dwords)?)?)
+        }
+        Op::COPY => Packet::Transfer(Transfer::copy(&exact::<CopyLinear>(dwords)?)?),
+        Op::WRITE => {
+            let (head, data) = dwords.split_at(dwords.len().min(HEAD));
+            let write: WriteUntiled = exact(head)?;
+            refuse("WRITE encrypt", write.header.encrypt())?;
+            refuse("WRITE tmz", write.header.tmz())?;
+            refuse("WRITE sw", write.count.sw())?;
+            Packet::Write { to: quad(write.dst_lo, write.dst_hi), data: data.to_vec() }
+        }
+        Op::INDIRECT => Packet::Indirect(exact(dwords)?),
+        Op::FENCE => {
+            let fence: Fence = exact(dwords)?;
+            Packet::Fence { at: quad(fence.addr_lo, fence.addr_hi), value: fence.data }
+        }
+        Op::TRAP => Packet::Trap { context: exact::<Trap>(dwords)?.int_context & 0x0fff_ffff },
+        Op::POLL_REGMEM => Packet::Poll(exact(dwords)?),
+        Op::COND_EXE => Packet::CondExe(exact(dwords)?),
+        Op::ATOMIC => Packet::Atomic(exact(dwords)?),
+        Op::CONST_FILL => Packet::Transfer(Transfer::fill(&exact::<ConstantFill>(dwords)?)?),
+        Op::TIMESTAMP => {
+            let packet: Timestamp = exact(dwords)?;
+            let value = quad(packet.lo, packet.hi);
+            match header.sub_op() {
+                timestamp_sub_op::SET => Packet::SetClock(value),
+                kind => Packet::GetClock { at: value & !7, global: kind == timestamp_sub_op::GET_GLOBAL },
+            }
+        }
+        Op::GCR_REQ => Packet::Caches,
+        _ => return Err(SdmaError::Operation(header)),
+    })
+}
+
+/// Whether a wait is over.
+///
+/// A wait with a limit of looks waits as one without: no public source says what an engine does when the limit is reached,
+/// and runtimes set none (`retry_count` 0xfff).
+pub(super) fn poll(packet: &PollRegmem, space: &AddressSpace) -> Result<bool, SdmaError> {
+    let (header, function) = (packet.header, packet.header.func());
+    // The HDP has no cache here. ROCr flushes it by a look at a register that every value satisfies.
+    if header.hdp_flush() || function == 0 {
+        return Ok(true);
+    }
+    if !header.mem_poll() {
+        return Err(SdmaError::Register("POLL_REGMEM"));
+    }
+    let value = space.load_u32(quad(packet.addr_lo, packet.addr_hi)).map_err(memory("POLL_REGMEM"))?;
+    pm4::holds(function, value & packet.mask, packet.value).map_err(|_| SdmaError::Function(function))
+}
+
+/// Executes an atomic operation; whether it is over. One that loops waits until its comparison holds.
+pub(super) fn atomic(packet: &Atomic, space: &AddressSpace) -> Result<bool, SdmaError> {
+    refuse("ATOMIC tmz", packet.header.tmz())?;
+    let (op, loops) = (packet.header.atomic_op(), packet.header.is_loop());
+    let field = SdmaError::Field { what: "ATOMIC atomic_op", value: op.into() };
+    if loops && op & 0x1f != pm4::COMPARE_SWAP {
+        return Err(SdmaError::Field { what: "ATOMIC loop of atomic_op", value: op.into() });
+    }
+    let at = quad(packet.addr_lo, packet.addr_hi);
+    let values = [quad(packet.src_lo, packet.src_hi), quad(packet.cmp_lo, packet.cmp_hi)];
+    let held = pm4::atomic(space, at, op, values).ok_or(field)?.map_err(memory("ATOMIC"))?;
+    Ok(held || !loops)
+}

@@ -1,0 +1,52 @@
+//! An SDMA queue between two turns, as plain values.
+
+use serde::{Deserialize, Serialize};
+
+use super::{SdmaConfig, SdmaQueue};
+use crate::cp::CpEnv;
+use crate::queue::DmaContext;
+use crate::save::{Broken, check};
+use crate::vm::{SpaceList, Spaces};
+
+/// An SDMA queue; the packet it is in is read again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct SavedSdma {
+    config: SdmaConfig,
+    /// Number of its address space.
+    space: u32,
+    read_index: u64,
+    reported: Option<u64>,
+    context: DmaContext,
+    stopped: bool,
+}
+
+impl SdmaQueue {
+    /// The queue, while nothing serves it.
+    pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedSdma {
+        SavedSdma {
+            config: self.config,
+            space: spaces.number(&self.space),
+            read_index: self.read_index,
+            reported: self.reported,
+            context: self.context,
+            stopped: self.stopped,
+        }
+    }
+
+    /// A queue in the state of another one.
+    pub(crate) fn restored(saved: &SavedSdma, spaces: &Spaces, env: &CpEnv) -> Result<Self, Broken> {
+        let bytes = saved.config.ring_bytes;
+        check("bytes of a ring", bytes, bytes.is_power_of_two() && (4..=1 << 33).contains(&bytes))?;
+        check("read pointer of a ring", saved.read_index, saved.read_index.is_multiple_of(4))?;
+        saved.context.check()?;
+        Ok(Self {
+            config: saved.config,
+            space: spaces.get(saved.space)?,
+            env: env.clone(),
+            read_index: saved.read_index,
+            reported: saved.reported,
+            context: saved.context,
+            stopped: saved.stopped,
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! What packets do to many bytes, a part at a time.
+
+use belfry_abi::sdma::{
+    ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin, CopyParameter, Subwin,
+};
+
+use super::error::{SdmaError, memory};
+use crate::vm::AddressSpace;
+
+/// Bytes moved at a time.
+const CHUNK: u64 = 1 << 16;
+/// What a row counts at least, so that many short ones take no longer than few long ones.
+const SHORTEST_ROW: u64 = 512;
+/// Bits of the counts of linear copies and fills.
+const COUNT: u32 = 0x3fff_ffff;
+
+/// Bytes to move or to write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Transfer {
+    /// From one place to one or two others.
+    Copy { from: u64, to: u64, second: Option<u64>, bytes: u64 },
+    /// The same element everywhere.
+    Fill { to: u64, element: [u8; 4], size: usize, bytes: u64 },
+    /// Rows of a box.
+    Rows { from: Rows, to: Rows, width: u64, rows: u64, height: u64 },
+}
+
+/// Where the rows of a box are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rows {
+    first: u64,
+    /// Bytes from one row to the next.
+    pitch: u64,
+    /// Bytes from one slice to the next.
+    slice: u64,
+}
+
+impl Rows {
+    fn of(image: &Subwin, log2: u8) -> Self {
+        let (pitch, slice) =
+            (u64::from(image.depth.pitch()) + 1, u64::from(image.slice_pitch & 0xfff_ffff) + 1);
+        let elements = u64::from(image.depth.z()) * slice
+            + u64::from(image.origin.y()) * pitch
+            + u64::from(image.origin.x());
+        let address = quad(image.addr_lo, image.addr_hi);
+        Self { first: address.wrapping_add(elements << log2), pitch: pitch << log2, slice: slice << log2 }
+    }
+
+    fn row(&self, slice: u64, row: u64) -> u64 {
+        self.first.wrapping_add(slice.wrapping_mul(self.slice)).wrapping_add(row.wrapping_mul(self.pitch))
+    }
+}
+
+/// The 64 bits of two dwords.
+pub(super) fn quad(lo: u32, hi: u32) -> u64 {
+    u64::from(lo) | u64::from(hi) << 32
+}
+
+/// Refuses a field that asks for something.
+pub(super) fn refuse(what: &'static str, value: impl Into<u32>) -> Result<(), SdmaError> {
+    match value.into() {
+        0 => Ok(()),
+        value => Err(SdmaError::Field { what, value }),
+    }
+}
+
+/// Cache policies have no effect on a coherent model; everything else that is not the plain copy is refused.
+fn check_copy(header: CopyHeader, parameter: CopyParameter) -> Result<(), SdmaError> {
+    refuse("COPY encrypt", header.encrypt())?;
+    refuse("COPY tmz", header.tmz())?;
+    // No public source says whether the addresses are then those of the first or of the last bytes.
+    refuse("COPY backwards", header.backwards())?;
+    refuse("COPY src_sw", parameter.src_sw())?;
+    refuse("COPY dst_sw", parameter.dst_sw())
+}
+
+impl Transfer {
+    pub(super) fn copy(packet: &CopyLinear) -> Result<Self, SdmaError> {
+        check_copy(packet.header, packet.parameter)?;
+        Ok(Self::Copy {
+            from: quad(packet.src_lo, packet.src_hi),
+            to: quad(packet.dst_lo, packet.dst_hi),
+            second: None,
+            bytes: u64::from(packet.count & COUNT) + 1,
+        })
+    }
+
+    pub(super) fn broadcast(packet: &CopyBroadcastLinear) -> Result<Self, SdmaError> {
+        check_copy(packet.first.header, packet.first.parameter)?;
+        refuse("COPY dst2_sw", packet.first.parameter.dst2_sw())?;
+        Ok(Self::Copy {
+            from: quad(packet.first.src_lo, packet.first.src_hi),
+            to: quad(packet.first.dst_lo, packet.first.dst_hi),
+            second: Some(quad(packet.dst2_lo, packet.dst2_hi)),
+            bytes: u64::from(packet.first.count & COUNT) + 1,
+        })
+    }
+
+    pub(super) fn rows(packet: &CopyLinearSubwin) -> Result<Self, SdmaError> {
+        let log2 = packet.header.elementsize();
+        refuse("COPY tmz", packet.header.tmz())?;
+        refuse("COPY elementsize", if log2 > 4 { log2 } else { 0 })?;
+        refuse("COPY src_sw", packet.rect_depth.src_sw())?;
+        refuse("COPY dst_sw", packet.rect_depth.dst_sw())?;
+        let height = u64::from(packet.rect.y()) + 1;
+        Ok(Self::Rows {
+            from: Rows::of(&packet.src, log2),
+            to: Rows::of(&packet.dst, log2),
+            width: (u64::from(packet.rect.x()) + 1) << log2,
+            rows: height * (u64::from(packet.rect_depth.z()) + 1),
+            height,
+        })
+    }
+
+    pub(super) fn fill(packet: &ConstantFill) -> Result<Self, SdmaError> {
+        refuse("CONST_FILL sw", packet.header.sw())?;
+        let log2 = packet.header.fillsize();
+        refuse("CONST_FILL fillsize", if log2 > 2 { log2 } else { 0 })?;
+        let size = 1 << log2;
+        Ok(Self::Fill {
+            to: quad(packet.dst_lo, packet.dst_hi),
+            element: packet.data.to_le_bytes(),
+            size,
+            bytes: (u64::from(packet.count & COUNT) + 1).next_multiple_of(size as u64),
+        })
+    }
+
+    /// Bytes in all.
+    pub(super) fn bytes(&self) -> u64 {
+        match *self {
+            Self::Copy { bytes, .. } | Self::Fill { bytes, .. } => bytes,
+            Self::Rows { width, rows, .. } => width * rows,
+        }
+    }
+
+    /// Goes on after `done` bytes until the end or until the budget is spent; how many bytes are done then.
+    pub(super) fn run(&self, space: &AddressSpace, done: u64, budget: &mut u64) -> Result<u64, SdmaError> {
+        let (mut done, bytes) = (done, self.bytes());
+        let mut chunk = vec![0; CHUNK.min(bytes) as usize];
+        if let Self::Fill { element, size, .. } = self {
+            chunk.iter_mut().zip(element[..*size].iter().cycle()).for_each(|(byte, &value)| *byte = value);
+        }
+        while done < bytes && *budget > 0 {
+            let now = self.part(space, done, &mut chunk)?;
+            done += now;
+            let cost = if matches!(self, Self::Rows { .. }) { now.max(SHORTEST_ROW) } else { now };
+            *budget = budget.saturating_sub(cost);
+        }
+        Ok(done)
+    }
+
+    /// Moves the bytes behind `done`, as many as there is room for; at least one.
+    fn part(&self, space: &AddressSpace, done: u64, chunk: &mut [u8]) -> Result<u64, SdmaError> {
+        let room = chunk.len() as u64;
+        match *self {
+            Self::Copy { from, to, second, bytes } => {
+                let now = room.min(bytes - done);
+                let part = &mut chunk[..now as usize];
+                space.read_bytes(from.wrapping_add(done), part).map_err(memory("COPY"))?;
+                for to in [Some(to), second].into_iter().flatten() {
+                    space.write_bytes(to.wrapping_add(done), part).map_err(memory("COPY"))?;
+                }
+                Ok(now)
+            }
+            Self::Fill { to, size, bytes, .. } => {
+                // A part begins with a whole element.
+                let (done, now) = (done - done % size as u64, room.min(bytes - done));
+                space
+                    .write_bytes(to.wrapping_add(done), &chunk[..now as usize])
+                    .map_err(memory("CONST_FILL"))?;
+                Ok(now)
+            }
+            Self::Rows { from, to, width, height, .. } => {
+                let (row, column) = (done / width, done % width);
+                let (slice, row) = (row / height, row % height);
+                let now = room.min(width - column);
+                let part = &mut chunk[..now as usize];
+                let [from, to] = [from, to].map(|rows| rows.row(slice, row).wrapping_add(column));
+                space.read_bytes(from, part).map_err(memory("COPY"))?;
+                space.write_bytes(to, part).map_err(memory("COPY"))?;
+                Ok(now)
+            }
+        }
+    }
+}
