@@ -17,6 +17,7 @@ use crate::mes::Mes;
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
+use crate::sdma::SdmaQueues;
 use crate::sync::Mutex;
 use crate::vram::Vram;
 
@@ -52,6 +53,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
+    pub(crate) sdma: SdmaQueues,
     scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
@@ -126,6 +128,7 @@ impl<O: Os> Device<O> {
             ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
+            sdma: SdmaQueues::new(config.sdma_engines, &hw.asic().sdma),
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
             flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,
             epoch: AtomicU64::new(0),

@@ -40,6 +40,7 @@ mod queue;
 pub mod queue_manager;
 mod rate_limit;
 mod registers;
+mod sdma;
 mod show;
 mod sync;
 #[cfg(test)]

@@ -56,6 +56,8 @@ pub(crate) struct HardwareResources {
     /// Hardware queues of each of the pipes.
     pub(crate) compute_hqd_mask: u32,
     pub(crate) compute_pipes: usize,
+    /// Hardware queues of each of the SDMA engines.
+    pub(crate) sdma_hqd_mask: u32,
     pub(crate) context: u64,
     pub(crate) query_status_fence: u64,
     pub(crate) gc: [u32; 8],
@@ -77,7 +79,9 @@ pub(crate) struct QueueRequest {
     pub(crate) ring_dwords: u32,
     pub(crate) trap_handler: u64,
     pub(crate) trap_memory: u64,
-    /// Its packets are AQL, otherwise PM4.
+    /// It is one of an SDMA engine.
+    pub(crate) sdma: bool,
+    /// Its packets are AQL.
     pub(crate) aql: bool,
     /// It has the global wave sync, and runs alone.
     pub(crate) gws: bool,
@@ -188,6 +192,7 @@ impl<O: Os> Mes<O> {
             vmid_mask: u32::MAX << asic.first_kfd_vmid & ((1 << VMIDS) - 1),
             compute_hqd_mask: asic.compute_hqd_mask,
             compute_pipes: COMPUTE_PIPES,
+            sdma_hqd_mask: asic.sdma.hqd_mask,
             context: base + SCHEDULER_CONTEXT as u64,
             query_status_fence: base + QUERY_STATUS_FENCE as u64,
             gc: *registers.bases(Ip::GC),

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::mqd::{ComputeMqd, SdmaMqd};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::errno::{Errno, Result};
@@ -34,6 +34,17 @@ impl Image {
     /// None that can happen: size and alignment are right.
     pub(crate) fn mqd(&mut self) -> Result<&mut ComputeMqd> {
         ComputeMqd::mut_from_bytes(self.0.as_mut_slice().as_mut_bytes()).map_err(|_| Errno::EINVAL)
+    }
+
+    /// Views that of an SDMA queue, which is the first quarter of the image.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: size and alignment are right.
+    pub(crate) fn sdma(&mut self) -> Result<&mut SdmaMqd> {
+        SdmaMqd::mut_from_prefix(self.0.as_mut_slice().as_mut_bytes())
+            .map(|(mqd, _)| mqd)
+            .map_err(|_| Errno::EINVAL)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

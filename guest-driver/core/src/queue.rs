@@ -1,4 +1,4 @@
-//! User-mode compute queues: what one is, and which properties are accepted (`kfd_queue.c`, `kfd_chardev.c`).
+//! User-mode queues: what one is, and which properties are accepted (`kfd_queue.c`, `kfd_chardev.c`).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,6 +14,7 @@ use crate::memory::{BoKind, Hold};
 use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE, check_user_range};
 use crate::process::State;
+use crate::sdma::SdmaPlace;
 
 /// Most bits of a CU mask.
 const MAX_CU_MASK_BITS: u32 = 1024;
@@ -31,8 +32,10 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) ring_size: u32,
     pub(crate) percentage: u32,
     pub(crate) priority: u32,
-    /// Its packets are AQL, otherwise PM4.
+    /// Its packets are AQL, otherwise PM4 or SDMA's.
     pub(crate) aql: bool,
+    /// The hardware queue that an SDMA queue has; [`crate::sdma::SdmaQueues`] knows it is taken.
+    pub(crate) sdma: Option<SdmaPlace>,
     /// Index in the process's slice.
     pub(crate) doorbell: u32,
     /// MQD and gang context.
@@ -76,7 +79,8 @@ impl<O: Os> fmt::Debug for Queue<O> {
             .field("ring", &format_args!("{:#x}, {} bytes", self.ring_base, self.ring_size))
             .field("percentage", &format_args!("{}", self.percentage))
             .field("priority", &format_args!("{}", self.priority))
-            .field("packets", &format_args!("{}", if self.aql { "AQL" } else { "PM4" }))
+            .field("packets", &format_args!("{}", self.packets()))
+            .field("sdma", &self.sdma)
             .field("doorbell", &format_args!("{}", self.doorbell))
             .field("mqd", &format_args!("{:#x}", self.buffer.gpu_address()))
             .field("write_pointer", &format_args!("{:#x}", self.wptr))
@@ -87,6 +91,14 @@ impl<O: Os> fmt::Debug for Queue<O> {
 }
 
 impl<O: Os> Queue<O> {
+    fn packets(&self) -> &'static str {
+        match (self.aql, self.sdma) {
+            (true, _) => "AQL",
+            (false, None) => "PM4",
+            (false, Some(_)) => "SDMA",
+        }
+    }
+
     /// Whether it should run.
     pub(crate) fn wanted(&self) -> bool {
         self.ring_base != 0 && self.ring_size > 0 && self.percentage > 0
@@ -111,7 +123,8 @@ impl<O: Os> Queue<O> {
     ///
     /// `ENOMEM`; nothing is changed then.
     pub(crate) fn update_mqd(&self, mqd: &MqdManager) -> Result<()> {
-        self.change_mqd(|image| (mqd.update)(image, &self.ring()))
+        let update = if self.sdma.is_some() { mqd.update_sdma } else { mqd.update };
+        self.change_mqd(|image| update(image, &self.ring()))
     }
 
     pub(crate) fn ring(&self) -> UserRing {

@@ -20,6 +20,7 @@ use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, check_properties, check_ring, check_share};
+use crate::sdma::SdmaPlace;
 use crate::trap_handler;
 
 /// Offset of the gang context in the queue's buffer, behind the MQD's page.
@@ -37,33 +38,46 @@ pub struct RefusedQueueType {
     pub reason: &'static str,
 }
 
+/// What a queue is to run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Engine {
+    Compute,
+    /// The SDMA engine of this number, or any.
+    Sdma(Option<u32>),
+}
+
 const fn refused(queue_type: u32, errno: Errno, reason: &'static str) -> RefusedQueueType {
     RefusedQueueType { queue_type, errno, reason }
 }
 
 /// Queue types that are not built; for the documentation.
-pub const REFUSED_QUEUE_TYPES: &[RefusedQueueType] = &[
-    refused(KFD_IOC_QUEUE_TYPE_SDMA, Errno::ENOMEM, "not built: the node offers no SDMA queue"),
-    refused(KFD_IOC_QUEUE_TYPE_SDMA_XGMI, Errno::ENOMEM, "the chip has no XGMI engine"),
-    refused(KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, Errno::ENOMEM, "not built: the node offers no SDMA queue"),
-];
+pub const REFUSED_QUEUE_TYPES: &[RefusedQueueType] =
+    &[refused(KFD_IOC_QUEUE_TYPE_SDMA_XGMI, Errno::ENOMEM, "the chip has no XGMI engine")];
 
 impl<O: Os> Process<O> {
     /// CREATE_QUEUE.
     ///
     /// # Errors
     ///
-    /// `EINVAL` and `EFAULT` for bad properties, `ENOTSUPP` for an unknown type, `ENOMEM` for SDMA and when memory is
-    /// short, `ESRCH` without a VM, `ENOSPC` past the limit, `EBUSY` without a doorbell, `EIO` and
+    /// `EINVAL` and `EFAULT` for bad properties, `ENOTSUPP` for an unknown type, `ENOMEM` for XGMI, without a free SDMA queue
+    /// and when memory is short, `ESRCH` without a VM, `ENOSPC` past the limit, `EBUSY` without a doorbell, `EIO` and
     /// `ETIME` when the scheduler does not run it.
     pub(crate) fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<()> {
         let device = &self.device;
         check_properties(device.hw.os(), args)?;
-        if !matches!(args.queue_type, KFD_IOC_QUEUE_TYPE_COMPUTE | KFD_IOC_QUEUE_TYPE_COMPUTE_AQL) {
-            let refused = REFUSED_QUEUE_TYPES.iter().find(|refused| refused.queue_type == args.queue_type);
-            return Err(refused.map_or(Errno::ENOTSUPP, |refused| refused.errno));
-        }
+        let engine = match args.queue_type {
+            KFD_IOC_QUEUE_TYPE_COMPUTE | KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => Engine::Compute,
+            KFD_IOC_QUEUE_TYPE_SDMA => Engine::Sdma(None),
+            KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => Engine::Sdma(Some(args.sdma_engine_id)),
+            other => {
+                let refused = REFUSED_QUEUE_TYPES.iter().find(|refused| refused.queue_type == other);
+                return Err(refused.map_or(Errno::ENOTSUPP, |refused| refused.errno));
+            }
+        };
         if args.gpu_id != u32::from(device.gpu_id) {
+            return Err(Errno::EINVAL);
+        }
+        if matches!(engine, Engine::Sdma(Some(engine)) if engine >= device.sdma.engines()) {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
@@ -76,16 +90,17 @@ impl<O: Os> Process<O> {
         if state.queues.len() >= KFD_MAX_NUM_OF_QUEUES_PER_PROCESS as usize {
             return Err(Errno::ENOSPC);
         }
-        let (ring_bo, bos) = self.queue_buffers(&state, args)?;
+        let (ring_bo, bos) = self.queue_buffers(&state, args, engine)?;
         let id = (0..).find(|id| !state.queues.contains_key(id)).ok_or(Errno::ENOSPC)?;
-        let doorbell = state.doorbells.take()?;
-        let queue = match self.build_queue(&state, args, doorbell, ring_bo, bos) {
+        let place = self.take_place(&mut state, engine)?;
+        let queue = match self.build_queue(&state, args, place, ring_bo, bos) {
             Ok(queue) => queue,
             Err(error) => {
-                state.doorbells.put(doorbell);
+                self.put_place(&mut state, place);
                 return Err(error);
             }
         };
+        let doorbell = queue.doorbell;
         state.use_bos(&queue.bos, true);
         state.use_bos(queue.ring_bo.as_slice(), true);
         state.queues.insert(id, queue);
@@ -102,8 +117,34 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
+    /// Takes a doorbell, and for an SDMA queue the hardware queue that it belongs to.
+    fn take_place(&self, state: &mut State<O>, engine: Engine) -> Result<(u32, Option<SdmaPlace>)> {
+        let Engine::Sdma(engine) = engine else { return Ok((state.doorbells.take()?, None)) };
+        let place = self.device.sdma.take(engine)?;
+        match place.doorbell(&self.device.hw.asic().sdma) {
+            Ok(doorbell) => Ok((doorbell, Some(place))),
+            Err(error) => {
+                self.device.sdma.put(place);
+                Err(error)
+            }
+        }
+    }
+
+    fn put_place(&self, state: &mut State<O>, (doorbell, place): (u32, Option<SdmaPlace>)) {
+        match place {
+            None => state.doorbells.put(doorbell),
+            // Its doorbell is never handed out to a compute queue.
+            Some(place) => self.device.sdma.put(place),
+        }
+    }
+
     /// Checks that every buffer of the queue is a mapped buffer object of just that range (`kfd_queue_acquire_buffers`).
-    fn queue_buffers(&self, state: &State<O>, args: &CreateQueueArgs) -> Result<(Option<u32>, Vec<u32>)> {
+    fn queue_buffers(
+        &self,
+        state: &State<O>,
+        args: &CreateQueueArgs,
+        engine: Engine,
+    ) -> Result<(Option<u32>, Vec<u32>)> {
         let mut bos = Vec::new();
         bos.try_reserve_exact(4).map_err(|_| Errno::ENOMEM)?;
         bos.push(state.queue_buffer(args.write_pointer_address, PAGE_SIZE)?);
@@ -112,6 +153,10 @@ impl<O: Os> Process<O> {
             return Err(Errno::EINVAL);
         }
         let ring = self.ring_buffer(state, args.ring_base_address, args.ring_size)?;
+        // Only compute queues have an end-of-pipe buffer and a context save area.
+        if engine != Engine::Compute {
+            return Ok((ring, bos));
+        }
         if args.eop_buffer_address != 0 {
             if args.eop_buffer_size < EOP_BUFFER_SIZE || !args.eop_buffer_size.is_power_of_two() {
                 return Err(Errno::EINVAL);
@@ -146,7 +191,7 @@ impl<O: Os> Process<O> {
         &self,
         state: &State<O>,
         args: &CreateQueueArgs,
-        doorbell: u32,
+        (doorbell, sdma): (u32, Option<SdmaPlace>),
         ring_bo: Option<u32>,
         bos: Vec<u32>,
     ) -> Result<Box<Queue<O>>> {
@@ -168,6 +213,7 @@ impl<O: Os> Process<O> {
             percentage: args.queue_percentage & 0xff,
             priority: args.queue_priority,
             aql: args.queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+            sdma,
             doorbell,
             buffer,
             wptr,
@@ -181,8 +227,13 @@ impl<O: Os> Process<O> {
         let (base, doorbell) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
         let mqd = &device.hw.asic().mqd;
         queue.change_mqd(|image| {
-            (mqd.init)(image, &UserQueue { mqd: base, args, doorbell })?;
-            (mqd.update)(image, &queue.ring())
+            let new = UserQueue { mqd: base, args, doorbell };
+            match sdma {
+                None => (mqd.init)(image, &new).and_then(|()| (mqd.update)(image, &queue.ring())),
+                Some(place) => {
+                    (mqd.init_sdma)(image, &new, place).and_then(|()| (mqd.update_sdma)(image, &queue.ring()))
+                }
+            }
         })?;
         Ok(queue)
     }
@@ -197,7 +248,9 @@ impl<O: Os> Process<O> {
         }
         let (Some(vm), Some(context)) = (&state.vm, &state.context) else { return Err(Errno::ESRCH) };
         let mqd = &self.device.hw.asic().mqd;
-        queue.change_mqd(|image| (mqd.set_takes_traps)(image, state.takes_traps))?;
+        if queue.sdma.is_none() {
+            queue.change_mqd(|image| (mqd.set_takes_traps)(image, state.takes_traps))?;
+        }
         let request = self.request(state, queue, vm.root(), context.gpu_address());
         self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
@@ -220,6 +273,7 @@ impl<O: Os> Process<O> {
             ring_dwords: queue.ring_size / 4,
             trap_handler: if state.trap_handler.is_some() { trap_handler::TBA } else { 0 },
             trap_memory: trap_handler::TMA,
+            sdma: queue.sdma.is_some(),
             aql: queue.aql,
             gws: queue.gws,
         }
@@ -250,7 +304,7 @@ impl<O: Os> Process<O> {
         let queue = state.queues.remove(&id)?;
         state.use_bos(&queue.bos, false);
         state.use_bos(queue.ring_bo.as_slice(), false);
-        state.doorbells.put(queue.doorbell);
+        self.put_place(state, (queue.doorbell, queue.sdma));
         if self.device.wedged() && self.device.hw.alive() {
             // The device may still write there.
             core::mem::forget(queue);
@@ -341,11 +395,12 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EFAULT` for an unknown id, `EINVAL` while the queue may run, `EIO` when it was lost in a reset, `ENOMEM`.
+    /// `EFAULT` for an unknown id, `EINVAL` while the queue may run and for an SDMA queue, `EIO` when it was lost in a reset, `ENOMEM`.
     pub(crate) fn wave_state(&self, id: u32) -> Result<ContextSaveAreaHeader> {
         let state = self.state.lock();
         let queue = state.queues.get(&id).ok_or(Errno::EFAULT)?;
         match queue.life {
+            _ if queue.sdma.is_some() => Err(Errno::EINVAL),
             Life::Mapped => Err(Errno::EINVAL),
             Life::Lost => Err(Errno::EIO),
             Life::Off | Life::Evicted => {
@@ -370,6 +425,10 @@ impl<O: Os> Process<O> {
         }
         self.change_queue(&mut state, id, |state, id| {
             let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;
+            if queue.sdma.is_some() {
+                // amdkfd takes the mask, and an SDMA queue has no place for it.
+                return Ok(());
+            }
             queue.change_mqd(|image| (mqd.set_cus)(image, &engines))
         })
     }

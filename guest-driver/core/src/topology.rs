@@ -228,11 +228,10 @@ impl<O: Os> Device<O> {
         lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
         lines.line("location_id", info.location_id).line("domain", info.domain);
         lines.line("drm_render_minor", info.render_minor).line("hive_id", 0);
-        // The SDMA engines exist, but no queue can be made on them yet.
         lines
-            .line("num_sdma_engines", 0)
+            .line("num_sdma_engines", self.sdma.engines())
             .line("num_sdma_xgmi_engines", 0)
-            .line("num_sdma_queues_per_engine", 0);
+            .line("num_sdma_queues_per_engine", asic.sdma.queues_per_engine());
         lines
             .line("num_cp_queues", asic.cp_queues)
             .line("cwsr_size", area.cwsr_size)

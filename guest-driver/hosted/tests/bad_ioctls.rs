@@ -235,7 +235,7 @@ fn queues_are_refused_by_the_rules() {
         ("unmapped read pointer", |a| a.read_pointer_address = 0x10_0000, Errno::EINVAL),
         ("odd write pointer", |a| a.write_pointer_address += 1, Errno::EINVAL),
         ("type", |a| a.queue_type = 99, Errno::ENOTSUPP),
-        ("SDMA", |a| a.queue_type = 1, Errno::ENOMEM),
+        ("SDMA over XGMI", |a| a.queue_type = 3, Errno::ENOMEM),
         ("GPU", |a| a.gpu_id ^= 1, Errno::EINVAL),
         ("end-of-pipe buffer size", |a| a.eop_buffer_size = 1024, Errno::EINVAL),
         ("end-of-pipe buffer", |a| a.eop_buffer_address = 0x10_0000, Errno::EINVAL),

@@ -9,7 +9,7 @@ use belfry_abi::gpuvm::{PRIVATE_APERTURE_HI16, SHARED_APERTURE_HI16};
 use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_11_0_0, AMDGPU_VRAM_TYPE_GDDR6};
 use belfry_abi::pci::doorbell;
 
-use super::{Apertures, Asic, DoorbellLayout, Product, SaveArea};
+use super::{Apertures, Asic, DoorbellLayout, Product, SaveArea, SdmaLayout};
 use crate::os::PAGE_SIZE;
 
 /// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).
@@ -32,6 +32,11 @@ pub(super) static GFX1100: Asic = Asic {
     first_kfd_vmid: 8,
     // amdgpu keeps the first two of eight for the kernel.
     compute_hqd_mask: 0xc,
+    // amdgpu keeps the first two of eight for the kernel (`amdgpu_mes_init`).
+    sdma: SdmaLayout {
+        hqd_mask: 0xfc,
+        doorbells: [doorbell::SDMA_ENGINE0.dwords() / 2, doorbell::SDMA_ENGINE1.dwords() / 2],
+    },
     // `kfd_init_apertures_v9`.
     apertures: Apertures { lds: SHARED_APERTURE_HI16 << 48, scratch: PRIVATE_APERTURE_HI16 << 48 },
     sh_mem_config: SH_MEM_CONFIG,

@@ -15,6 +15,7 @@ use crate::discovery::Config;
 use crate::errno::Result;
 use crate::mes::{Frame, HardwareResources, QueueRequest};
 use crate::mqd::Image;
+use crate::sdma::SdmaPlace;
 
 /// IP version of a graphics core: major, minor, revision.
 pub(crate) type GcVersion = (u8, u8, u8);
@@ -41,6 +42,8 @@ pub(crate) struct Asic {
     pub(crate) first_kfd_vmid: u32,
     /// Hardware queues of each compute pipe that the scheduler may use.
     pub(crate) compute_hqd_mask: u32,
+    /// What of the SDMA engines processes can have.
+    pub(crate) sdma: SdmaLayout,
     /// Apertures of local and of scratch memory in a process's addresses.
     pub(crate) apertures: Apertures,
     /// `SH_MEM_CONFIG` of every VMID.
@@ -63,6 +66,10 @@ pub(crate) struct MqdManager {
     pub(crate) init: fn(&mut Image, &UserQueue<'_>) -> Result<()>,
     /// Fills what UPDATE_QUEUE may change (`update_mqd`).
     pub(crate) update: fn(&mut Image, &UserRing) -> Result<()>,
+    /// Fills the MQD of a new SDMA queue, without what `update_sdma` writes.
+    pub(crate) init_sdma: fn(&mut Image, &UserQueue<'_>, SdmaPlace) -> Result<()>,
+    /// Fills what UPDATE_QUEUE may change of an SDMA queue.
+    pub(crate) update_sdma: fn(&mut Image, &UserRing) -> Result<()>,
     /// Sets the compute units of each shader engine the queue may use.
     pub(crate) set_cus: fn(&mut Image, &[u32; 8]) -> Result<()>,
     /// Deals the bits of a CU mask out to the shader engines; `EINVAL` for a mask the chip cannot follow.
@@ -160,6 +167,21 @@ pub(crate) struct DoorbellLayout {
     pub(crate) scheduler: DoorbellIndex,
     /// First and last that are not for compute queues, in every half of every slice.
     pub(crate) not_compute: (u32, u32),
+}
+
+/// Queues of the SDMA engines, and where their doorbells are in the slice of a process.
+pub(crate) struct SdmaLayout {
+    /// Hardware queues of each engine that the scheduler may use.
+    pub(crate) hqd_mask: u32,
+    /// First doorbell of each engine, in 64-bit ones from the start of a slice.
+    pub(crate) doorbells: [u32; 2],
+}
+
+impl SdmaLayout {
+    /// Queues of an engine that processes can have.
+    pub(crate) const fn queues_per_engine(&self) -> u32 {
+        self.hqd_mask.count_ones()
+    }
 }
 
 /// Bases of the apertures of a process.

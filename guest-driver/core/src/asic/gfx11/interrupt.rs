@@ -13,6 +13,7 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
             sq_encoding::ERROR => Interrupt::ShaderError(first),
             _ => Interrupt::Quiet,
         },
+        (Client::GFX, Source::SDMA_TRAP) => Interrupt::Signal(first & 0xfff_ffff),
         (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => Interrupt::BadPacket(first),
         (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
             page: entry.fault_page(),
@@ -39,6 +40,8 @@ mod tests {
         assert_eq!(sq([0xff00_0009, sq_encoding::INST << 6]), Interrupt::Signal(9));
         assert_eq!(sq([9, sq_encoding::ERROR << 6]), Interrupt::ShaderError(9));
         assert_eq!(sq([9, sq_encoding::AUTO << 6]), Interrupt::Quiet);
+        let trap = entry(Client::GFX, Source::SDMA_TRAP, 0x12, [0xf000_0007, 0]);
+        assert_eq!(trap, Interrupt::Signal(7));
         let bad = entry(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, [5, 0]);
         assert_eq!(bad, Interrupt::BadPacket(5));
         let fault = |client, ring| entry(client, Source::UTCL2_FAULT, ring, [0x1234, 0x21]);

@@ -38,6 +38,7 @@ fn set_hw_resources(frame: &mut Frame, resources: &HardwareResources) {
         frame.vmid_mask_mmhub = resources.vmid_mask;
         frame.vmid_mask_gfxhub = resources.vmid_mask;
         frame.compute_hqd_mask[..resources.compute_pipes].fill(resources.compute_hqd_mask);
+        frame.sdma_hqd_mask = [resources.sdma_hqd_mask; 2];
         frame.g_sch_ctx_gpu_mc_ptr = resources.context.into();
         frame.query_status_fence_gpu_mc_ptr = resources.query_status_fence.into();
         frame.gc_base = resources.gc;
@@ -72,7 +73,7 @@ fn add_queue(frame: &mut Frame, queue: &QueueRequest) {
         frame.doorbell_offset = queue.doorbell;
         frame.mqd_addr = queue.mqd.into();
         frame.wptr_addr = queue.wptr.into();
-        frame.queue_type = QueueType::COMPUTE.0;
+        frame.queue_type = if queue.sdma { QueueType::SDMA.0 } else { QueueType::COMPUTE.0 };
         frame.gds_size = queue.ring_dwords;
         frame.trap_handler_addr = queue.trap_handler.into();
         frame.tma_addr = queue.trap_memory.into();

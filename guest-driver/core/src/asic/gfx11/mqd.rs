@@ -1,19 +1,29 @@
 //! MQDs of gfx11 (`kfd_mqd_manager_v11.c`, `gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`).
 
 use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
-use belfry_abi::mqd::HEADER;
+use belfry_abi::mqd::{HEADER, SDMA_DUMMY_DEFAULT, SdmaRbCntl};
 use belfry_abi::regs::{Register, gc};
 
 use crate::asic::{KernelRing, MqdManager, UserQueue, UserRing};
 use crate::discovery::Config;
 use crate::errno::{Errno, Result};
 use crate::mqd::Image;
+use crate::sdma::SdmaPlace;
 
 /// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
 const TRAP_PRESENT: u32 = 1 << 6;
 
-pub(super) const MANAGER: MqdManager =
-    MqdManager { init, update, set_cus, spread_cu_mask, set_takes_traps, wave_state, init_kernel };
+pub(super) const MANAGER: MqdManager = MqdManager {
+    init,
+    update,
+    init_sdma,
+    update_sdma,
+    set_cus,
+    spread_cu_mask,
+    set_takes_traps,
+    wave_state,
+    init_kernel,
+};
 
 fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
     let &UserQueue { mqd: base, args, doorbell: index } = queue;
@@ -78,6 +88,29 @@ fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
         _ => 2,
     };
     mqd.cp_hqd_queue_priority = priority;
+    Ok(())
+}
+
+fn init_sdma(image: &mut Image, queue: &UserQueue<'_>, place: SdmaPlace) -> Result<()> {
+    let &UserQueue { args, doorbell, .. } = queue;
+    let mqd = image.sdma()?;
+    mqd.set_rptr_report(args.read_pointer_address);
+    mqd.set_wptr_poll(args.write_pointer_address);
+    mqd.sdmax_rlcx_doorbell_offset = doorbell.dwords() << 2;
+    mqd.sdmax_rlcx_dummy_reg = SDMA_DUMMY_DEFAULT;
+    (mqd.sdma_engine_id, mqd.sdma_queue_id) = (place.engine, place.queue);
+    Ok(())
+}
+
+fn update_sdma(image: &mut Image, ring: &UserRing) -> Result<()> {
+    let mqd = image.sdma()?;
+    let mut control = SdmaRbCntl::from_bits(0);
+    control.set_rb_size((ring.size / 4).ilog2() as u8);
+    control.set_rptr_writeback_enable(true);
+    control.set_rptr_writeback_timer(6);
+    control.set_f32_wptr_poll_enable(true);
+    mqd.sdmax_rlcx_rb_cntl = control;
+    mqd.set_ring_base(ring.base);
     Ok(())
 }
 
@@ -206,6 +239,28 @@ mod tests {
         assert_eq!((mqd.pq_wptr(), mqd.cp_hqd_pq_rptr, mqd.pq_base()), (77, 55, 0x7000));
         assert_eq!(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control).queue_size(), 9);
         assert_eq!((mqd.header, mqd.mqd_base(), mqd.eop_base()), (HEADER, 0x1000, 0x2000));
+    }
+
+    #[test]
+    fn mqd_of_an_sdma_queue_has_its_ring_pointers_doorbell_and_place() {
+        let args = CreateQueueArgs {
+            read_pointer_address: 0x7_0000_1010,
+            write_pointer_address: 0x7_0000_1008,
+            ..Default::default()
+        };
+        let mut image = Image::zeroed().unwrap();
+        let queue = UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(0x401) };
+        init_sdma(&mut image, &queue, SdmaPlace { engine: 1, queue: 2 }).unwrap();
+        image.sdma().unwrap().set_read_pointer(55);
+        update_sdma(&mut image, &UserRing { base: 0x7_0000_2000, size: 1 << 20, priority: 15, aql: false })
+            .unwrap();
+        let mqd = *image.sdma().unwrap();
+        // RB_SIZE 18, write pointer in memory, read pointer written back with a timer of 6.
+        assert_eq!(mqd.sdmax_rlcx_rb_cntl.bits(), 18 << 1 | 1 << 11 | 1 << 12 | 6 << 16);
+        assert_eq!((mqd.ring_base(), mqd.read_pointer()), (0x7_0000_2000, 55));
+        assert_eq!((mqd.rptr_report(), mqd.wptr_poll()), (0x7_0000_1010, 0x7_0000_1008));
+        assert_eq!((mqd.sdmax_rlcx_doorbell_offset, mqd.sdmax_rlcx_dummy_reg), (0x802 << 2, 0xf));
+        assert_eq!((mqd.sdma_engine_id, mqd.sdma_queue_id), (1, 2));
     }
 
     #[test]

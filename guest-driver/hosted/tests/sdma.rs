@@ -1,0 +1,314 @@
+//! SDMA queues over the real ioctls: copies from the doorbell to the event of their trap.
+
+#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use belfry_abi::kfd::event::{KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE};
+use belfry_abi::kfd::ioctl as nr;
+use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::queue::{
+    CreateQueueArgs, GetQueueWaveStateArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
+    KFD_IOC_QUEUE_TYPE_SDMA_XGMI, UpdateQueueArgs,
+};
+use belfry_abi::sdma::{Header, Op};
+use belfry_device::GuestError;
+use belfry_kfd_hosted::{Errno, Node};
+use common::{Buffer, Client, PAGE, RW, gpu};
+
+/// Bytes of a ring.
+const RING: u64 = PAGE;
+
+struct Queue<'a> {
+    client: &'a Client,
+    args: CreateQueueArgs,
+    doorbell: u64,
+    written: u64,
+}
+
+fn packet(op: Op, body: &[u32]) -> Vec<u32> {
+    [&[Header::new(op, 0).bits()], body].concat()
+}
+
+fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+fn copy(from: u64, to: u64, bytes: u32) -> Vec<u32> {
+    packet(Op::COPY, &[&[bytes - 1, 0][..], &halves(from), &halves(to)].concat())
+}
+
+fn fence(at: u64, value: u32) -> Vec<u32> {
+    packet(Op::FENCE, &[&halves(at)[..], &[value]].concat())
+}
+
+/// A wait for memory to be a value.
+fn wait(at: u64, value: u32) -> Vec<u32> {
+    let mut dwords = packet(Op::POLL_REGMEM, &[&halves(at)[..], &[value, u32::MAX, 0x0fff_0004]].concat());
+    dwords[0] |= 1 << 31 | 3 << 28;
+    dwords
+}
+
+/// What CREATE_QUEUE takes for an SDMA queue: no end-of-pipe buffer, no context save area.
+fn args(client: &Client, queue_type: u32) -> CreateQueueArgs {
+    CreateQueueArgs {
+        queue_type,
+        eop_buffer_address: 0,
+        eop_buffer_size: 0,
+        ctx_save_restore_address: 0,
+        ctx_save_restore_size: 0,
+        ctl_stack_size: 0,
+        ..client.queue_args().unwrap()
+    }
+}
+
+impl<'a> Queue<'a> {
+    fn new(client: &'a Client) -> Self {
+        Self::with(client, args(client, KFD_IOC_QUEUE_TYPE_SDMA))
+    }
+
+    fn with(client: &'a Client, mut args: CreateQueueArgs) -> Self {
+        client.ioctl(nr::CREATE_QUEUE, &mut args).unwrap();
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: no address is asked for.
+        let doorbells =
+            unsafe { client.process.mmap(Node::Kfd, None, 8192, prot, args.doorbell_offset & !0x1fff) }
+                .unwrap();
+        Self { client, args, doorbell: doorbells as u64 + (args.doorbell_offset & 0x1fff), written: 0 }
+    }
+
+    fn submit(&mut self, packets: &[Vec<u32>]) {
+        for dword in packets.concat() {
+            let at = self.args.ring_base_address + self.written % RING;
+            // SAFETY: the ring is mapped while the process lives.
+            unsafe { AtomicU32::from_ptr(at as *mut u32) }.store(dword, Ordering::Relaxed);
+            self.written += 4;
+        }
+        // SAFETY: as above, the write pointer and the doorbell.
+        unsafe {
+            AtomicU64::from_ptr(self.args.write_pointer_address as *mut u64)
+                .store(self.written, Ordering::Release);
+            AtomicU64::from_ptr(self.doorbell as *mut u64).store(self.written, Ordering::Release);
+        }
+        self.client.process.doorbell_written(self.doorbell as *mut u64);
+    }
+
+    fn read_pointer(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.args.read_pointer_address as *mut u64) }.load(Ordering::Acquire)
+    }
+
+    fn update(&self, percentage: u32) {
+        let mut args = UpdateQueueArgs {
+            ring_base_address: self.args.ring_base_address,
+            queue_id: self.args.queue_id,
+            ring_size: self.args.ring_size,
+            queue_percentage: percentage,
+            queue_priority: 7,
+        };
+        self.client.ioctl(nr::UPDATE_QUEUE, &mut args).unwrap();
+    }
+
+    /// Number of its doorbell in the slice.
+    fn doorbell_number(&self) -> u64 {
+        (self.args.doorbell_offset & 0x1fff) / 8
+    }
+
+    fn destroy(self) {
+        self.client.destroy_queue(self.args.queue_id).unwrap();
+    }
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never happened: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn data(client: &Client) -> Buffer {
+    client.alloc(PAGE, AllocFlags::GTT | AllocFlags::COHERENT | RW).unwrap()
+}
+
+#[test]
+fn sdma_queue_copies_between_memories_and_its_trap_wakes_who_waits() {
+    const BYTES: u64 = 3 << 20;
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let signal = client.create_signal();
+    let slot = signal.memory.quad(16).load(Ordering::Relaxed);
+    let mut queue = Queue::new(&client);
+    let (host, back) = (client.alloc(BYTES, AllocFlags::GTT | RW).unwrap(), client.user(BYTES).unwrap());
+    let card = client.alloc(BYTES, AllocFlags::VRAM | RW).unwrap();
+    // More than once around the ring.
+    for round in 0..70u32 {
+        let value = |at: u64| at as u32 ^ round << 24;
+        (0..BYTES).step_by(512).for_each(|at| host.word(at).store(value(at), Ordering::Relaxed));
+        queue.submit(&[
+            copy(host.va, card.va, BYTES as u32),
+            copy(card.va, back.va, BYTES as u32),
+            fence(slot, signal.event_id),
+            packet(Op::TRAP, &[signal.event_id]),
+        ]);
+        let (result, _) = client.wait(signal.event_id, 60_000).unwrap();
+        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "round {round}");
+        let arrived = |at: u64| back.word(at).load(Ordering::Relaxed) == value(at);
+        assert!((0..BYTES).step_by(512).all(arrived), "round {round}");
+    }
+    assert!(queue.written > RING);
+    eventually("the read pointer moves", || queue.read_pointer() == queue.written);
+    assert_eq!(gpu.device().stats().errors, Default::default());
+    queue.destroy();
+}
+
+#[test]
+fn sdma_queue_goes_on_in_the_middle_when_it_has_a_share_again() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let data = data(&client);
+    let mut queue = Queue::new(&client);
+    queue.submit(&[fence(data.va, 1), wait(data.va + 64, 1), fence(data.va, 2)]);
+    eventually("the first packet is executed", || data.word(0).load(Ordering::Acquire) == 1);
+    queue.update(0);
+    data.word(64).store(1, Ordering::Release);
+    // Another queue's packets are executed meanwhile, on either engine.
+    for _ in 0..2 {
+        let mut other = Queue::new(&client);
+        other.submit(&[fence(data.va + 8, 3)]);
+        eventually("the other queue works", || other.read_pointer() == other.written);
+    }
+    assert_eq!(data.word(0).load(Ordering::Acquire), 1);
+    queue.update(100);
+    eventually("the queue goes on", || queue.read_pointer() == queue.written);
+    assert_eq!(data.word(0).load(Ordering::Acquire), 2);
+}
+
+#[test]
+fn queues_of_the_engines_are_shared_by_all_processes() {
+    let gpu = gpu();
+    let (client, other) = (Client::open(&gpu), Client::open(&gpu));
+    assert_eq!(client.property("num_sdma_engines"), 2);
+    assert_eq!(
+        (client.property("num_sdma_xgmi_engines"), client.property("num_sdma_queues_per_engine")),
+        (0, 6)
+    );
+    let on_engine = |sdma_engine_id| CreateQueueArgs {
+        sdma_engine_id,
+        ..args(&client, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID)
+    };
+    let mut queues: Vec<_> = (0..6).map(|_| Queue::with(&client, on_engine(0))).collect();
+    // Doorbells of queues 2 to 7: in both halves of the slice, from the engine's first on.
+    let numbers: Vec<_> = queues.iter().map(Queue::doorbell_number).collect();
+    assert_eq!(numbers, [0x101, 0x301, 0x102, 0x302, 0x103, 0x303]);
+    let mut more = on_engine(0);
+    assert_eq!(
+        client.ioctl(nr::CREATE_QUEUE, &mut more),
+        Err(Errno::ENOMEM),
+        "all of the first engine are taken"
+    );
+    let mut foreign: Vec<_> = (0..6).map(|_| Queue::new(&other)).collect();
+    assert_eq!(foreign[0].doorbell_number(), 0x10b);
+    let mut more = args(&client, KFD_IOC_QUEUE_TYPE_SDMA);
+    assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut more), Err(Errno::ENOMEM), "all are taken");
+    // Every one of them works.
+    let (data, theirs) = (data(&client), data(&other));
+    for (at, queue) in (0..).zip(&mut queues) {
+        queue.submit(&[fence(data.va + at * 4, 7)]);
+        eventually("a queue works", || data.word(at * 4).load(Ordering::Acquire) == 7);
+    }
+    for (at, queue) in (0..).zip(&mut foreign) {
+        queue.submit(&[fence(theirs.va + at * 4, 8)]);
+        eventually("another process's queue works", || theirs.word(at * 4).load(Ordering::Acquire) == 8);
+    }
+    // One that is destroyed makes room, and so does a process that goes.
+    queues.pop().unwrap().destroy();
+    let last = Queue::new(&other);
+    assert_eq!(last.doorbell_number(), 0x303);
+    drop(foreign);
+    drop(other);
+    let mut one = Queue::with(&client, on_engine(1));
+    one.submit(&[fence(data.va + 64, 9)]);
+    eventually("a new queue works", || data.word(64).load(Ordering::Acquire) == 9);
+    assert_eq!(gpu.device().stats().errors, Default::default());
+}
+
+#[test]
+fn sdma_queue_with_a_bad_packet_stops_and_the_next_one_works() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let data = data(&client);
+    let mut bad = Queue::new(&client);
+    bad.submit(&[packet(Op::SRBM_WRITE, &[0, 0]), fence(data.va, 1)]);
+    eventually("the queue stops", || {
+        gpu.device().stats().errors.contains_key(&GuestError::SdmaPacketRefused)
+    });
+    let mut good = Queue::new(&client);
+    good.submit(&[fence(data.va + 4, 2)]);
+    eventually("the other queue works", || good.read_pointer() == good.written);
+    assert_eq!((data.word(0).load(Ordering::Acquire), data.word(4).load(Ordering::Acquire)), (0, 2));
+    client.check_queue_works();
+    bad.destroy();
+    good.destroy();
+}
+
+#[test]
+fn fault_of_an_sdma_queue_reaches_the_memory_event_and_not_the_neighbour() {
+    let gpu = gpu();
+    let (client, neighbour) = (Client::open(&gpu), Client::open(&gpu));
+    let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
+    let (data, theirs) = (data(&client), data(&neighbour));
+    let (mut queue, mut other) = (Queue::new(&client), Queue::new(&neighbour));
+    queue.submit(&[copy(0x6666_0000_0000, data.va, 64)]);
+    let (result, _) = client.wait(event.event_id, 60_000).unwrap();
+    assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
+    other.submit(&[fence(theirs.va, 5)]);
+    eventually("the neighbour works", || theirs.word(0).load(Ordering::Acquire) == 5);
+}
+
+#[test]
+fn sdma_queues_are_refused_by_the_rules() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let good = args(&client, KFD_IOC_QUEUE_TYPE_SDMA);
+    type Change = fn(&mut CreateQueueArgs);
+    let cases: &[(&str, Change, Errno)] = &[
+        ("share", |a| a.queue_percentage = 101, Errno::EINVAL),
+        ("priority", |a| a.queue_priority = 16, Errno::EINVAL),
+        ("odd ring size", |a| a.ring_size = 5000, Errno::EINVAL),
+        ("wrong ring size", |a| a.ring_size = 8192, Errno::EINVAL),
+        ("unmapped ring", |a| a.ring_base_address = 0x10_0000, Errno::EINVAL),
+        ("kernel write pointer", |a| a.write_pointer_address = u64::MAX, Errno::EFAULT),
+        ("unmapped read pointer", |a| a.read_pointer_address = 0x10_0000, Errno::EINVAL),
+        ("odd write pointer", |a| a.write_pointer_address += 1, Errno::EINVAL),
+        ("GPU", |a| a.gpu_id ^= 1, Errno::EINVAL),
+        ("XGMI", |a| a.queue_type = KFD_IOC_QUEUE_TYPE_SDMA_XGMI, Errno::ENOMEM),
+        (
+            "engine",
+            |a| (a.queue_type, a.sdma_engine_id) = (KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, 2),
+            Errno::EINVAL,
+        ),
+        (
+            "no such engine",
+            |a| (a.queue_type, a.sdma_engine_id) = (KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, u32::MAX),
+            Errno::EINVAL,
+        ),
+    ];
+    // More often than there are queues: what is refused takes none.
+    for _ in 0..4 {
+        for (name, change, expected) in cases {
+            let mut args = good;
+            change(&mut args);
+            assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(*expected), "{name}");
+        }
+    }
+    // The number of an engine counts for the one type alone.
+    let queue = Queue::with(&client, CreateQueueArgs { sdma_engine_id: 77, ..good });
+    queue.update(0);
+    let mut state = GetQueueWaveStateArgs { queue_id: queue.args.queue_id, ..Default::default() };
+    assert_eq!(client.ioctl(nr::GET_QUEUE_WAVE_STATE, &mut state), Err(Errno::EINVAL), "it has no waves");
+    queue.destroy();
+}
