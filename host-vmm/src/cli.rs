@@ -38,6 +38,16 @@ use size::{parse_memory, parse_size};
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
 
+/// What no program runs for.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How a guest reaches the network.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Net {
+    /// Through this process's own sockets; nobody reaches the guest.
+    User,
+}
+
 /// An AMD GPU that exists only in software: run compiled kernels in a guest, or without one.
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -141,6 +151,12 @@ struct RunArgs {
     /// with QEMU only.
     #[arg(long = "share", value_name = "DIR[:ro]")]
     shares: Vec<Share>,
+    /// Gives such a guest this machine's network, as this user has it, with QEMU only.
+    #[arg(long, value_name = "KIND", value_enum)]
+    net: Option<Net>,
+    /// Gives the program of such a guest this terminal: a shell, if none is named. Ctrl-A x ends the guest.
+    #[arg(long, short, conflicts_with = "json")]
+    interactive: bool,
     /// Prints the summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -150,9 +166,9 @@ struct RunArgs {
     /// A file to bring along; repeatable. A relative GUEST is below the program's directory.
     #[arg(long = "file", value_name = "HOST:GUEST")]
     files: Vec<FileMapping>,
-    /// How long the program may run.
-    #[arg(long, value_name = "SECS", default_value_t = 600)]
-    timeout: u64,
+    /// How long the program may run [default: 600; no limit with --interactive].
+    #[arg(long, value_name = "SECS")]
+    timeout: Option<u64>,
     /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
     ///
     /// With --image or --root: a program of the root file system by name or absolute path, or one of this machine by a
@@ -298,6 +314,7 @@ fn describe(error: &anyhow::Error) -> String {
 
 fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     scratch::sweep();
+    let limit = if args.interactive { NO_LIMIT } else { RunOptions::default().timeout };
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -313,8 +330,10 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         },
         root: args.image.map(Root::Named).or(args.root.map(Root::Path)),
         shares: args.shares,
+        network: args.net.is_some(),
+        interactive: args.interactive,
         files: args.files,
-        timeout: Duration::from_secs(args.timeout),
+        timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
     let report = run(&options, &Progress::new(), &mut |stream, data| {

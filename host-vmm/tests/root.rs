@@ -84,3 +84,34 @@ fn program_of_this_machine_that_is_not_there_is_refused_before_the_boot() {
         assert!(error.contains("./no-such-program is no file of this machine"), "{error}");
     }
 }
+
+#[test]
+fn networks_and_terminals_are_refused_where_no_guest_has_them() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["--net", "user"], "--net is for guests with a root file system"),
+        (&["--interactive"], "--interactive is for guests with a root file system"),
+        (&["--mode", "kvm", "--image", "rocm", "--net", "user"], "use --mode qemu for --net"),
+        (&["--mode", "hosted", "--image", "rocm", "-i"], "--mode qemu"),
+        (&["--image", "rocm", "-i", "--json"], "cannot be used with"),
+    ];
+    for (options, part) in cases {
+        let error = refused(&[&["run"][..], options].concat());
+        assert!(error.contains(part), "{part} in {error}");
+    }
+}
+
+#[test]
+fn lists_that_make_no_root_file_system_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("list");
+    std::fs::write(&list, "less --allow-unauthenticated\n").unwrap();
+    let list = list.to_str().unwrap();
+    for (arguments, part) in [
+        (["mine", "--from", list], "--allow-unauthenticated"),
+        (["rocm", "--from", list], "built in"),
+        (["mine", "--from", "/no/such/list"], "/no/such/list"),
+    ] {
+        let error = refused(&[&["image", "build"][..], &arguments].concat());
+        assert!(error.contains(part), "{part} in {error}");
+    }
+}

@@ -1,6 +1,8 @@
 //! `belfry run --image` and `--root`: unmodified programs in guests that have a root file system, in QEMU's translator.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Progress};
-use belfry_tests::suite::process::run;
+use belfry_tests::suite::process::{run, run_with_input};
 use belfry_tests::suite::verdict::Verdict;
 use belfry_tests::suite::{Ended, Exec, Outcome, Plan, Runner, Test};
 
@@ -136,6 +138,65 @@ fn shared_folders_are_this_machines_under_the_same_path() {
     assert_eq!(fs::read_to_string(format!("{open}/output")).unwrap(), "from this machine\n");
     assert!(outcome.stderr.contains("Read-only file system"), "{}", outcome.stderr);
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 1);
+}
+
+/// What is typed: the shell has a terminal of its own with job control, and ends with a status.
+const TYPED: &str = "test -t 0 && echo terminal $(tty), $(stty size), shell $0
+(exit 3) & wait $!; echo job ended with $?
+exit 42
+";
+
+#[test]
+fn interactive_guest_has_a_shell_on_a_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys");
+    fs::write(&keys, TYPED).unwrap();
+    let mut command = Command::new(belfry());
+    command.args(["run", "--mode", "qemu", "--image", "rocm", "--interactive"]);
+    let outcome = run_with_input(command, File::open(keys).unwrap().into(), LIMIT).unwrap();
+    assert_ended(&outcome, 42);
+    for line in ["terminal /dev/ttyS0, 24 80, shell /usr/bin/bash", "job ended with 3"] {
+        assert!(outcome.stdout.contains(line), "{line}: {}", outcome.stdout);
+    }
+    for complaint in ["no job control", "Inappropriate ioctl"] {
+        assert!(!outcome.stdout.contains(complaint), "{}", outcome.stdout);
+    }
+    assert!(outcome.stdout.contains("exit status 42"), "the summary follows: {}", outcome.stdout);
+}
+
+#[test]
+fn input_that_ends_ends_the_shell() {
+    let mut command = Command::new(belfry());
+    command.args(["run", "--mode", "qemu", "--image", "rocm", "-i", "--", "sh", "-c", "cat; exit 5"]);
+    let outcome = run(command, LIMIT).unwrap();
+    assert_ended(&outcome, 5);
+}
+
+/// Sends a line to the machine that runs the guest, and prints what comes back.
+const CALL: &str = "import socket, sys
+line = socket.create_connection(('10.0.2.2', int(sys.argv[1])))
+line.sendall(b'from the guest')
+line.shutdown(socket.SHUT_WR)
+print(line.makefile().read(), open('/etc/resolv.conf').read())
+";
+
+#[test]
+fn guests_with_a_network_reach_this_machine() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    // Ends with the process where no guest calls.
+    let answering = std::thread::spawn(move || {
+        let (mut caller, _) = listener.accept().unwrap();
+        let mut heard = String::new();
+        caller.read_to_string(&mut heard).unwrap();
+        caller.write_all(b"heard: ").unwrap();
+        caller.write_all(heard.as_bytes()).unwrap();
+    });
+    let options = ["--image", "rocm", "--net", "user"];
+    let outcome = belfry_run(Path::new("/"), &options, &["python3", "-c", CALL, &port]).unwrap();
+    assert_ended(&outcome, 0);
+    assert!(outcome.stdout.contains("heard: from the guest nameserver 10.0.2.3"), "{}", outcome.stdout);
+    answering.join().unwrap();
 }
 
 #[test]

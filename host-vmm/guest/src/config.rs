@@ -1,5 +1,6 @@
 //! What a guest is booted with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
@@ -8,6 +9,7 @@ use belfry_machine::DiskConfig;
 
 use super::qemu::Accelerator;
 use super::share::Share;
+use super::terminal::Terminal;
 
 /// What every guest's kernel is told.
 ///
@@ -38,6 +40,14 @@ pub struct GuestConfig {
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub shares: Vec<Share>,
+    /// A network card behind which the host's network is, set up by [`Guest::enter_root`]; QEMU alone has one.
+    ///
+    /// [`Guest::enter_root`]: crate::Guest::enter_root
+    pub network: bool,
+    /// Shows what the guest writes to its first serial port, and takes the keys of [`Guest::spawn_on_terminal`].
+    ///
+    /// [`Guest::spawn_on_terminal`]: crate::Guest::spawn_on_terminal
+    pub terminal: Option<Arc<Terminal>>,
     /// What its kernel is told beside that, behind it.
     pub append: Vec<String>,
     /// How long the boot may take.
@@ -117,6 +127,8 @@ impl Default for GuestConfig {
             disks: Vec::new(),
             root: None,
             shares: Vec::new(),
+            network: false,
+            terminal: None,
             append: Vec::new(),
             boot_timeout: Duration::from_secs(180),
         }

@@ -31,6 +31,9 @@ pub enum GuestError {
     /// Belfry's own machine cannot share folders.
     #[error("Belfry's own machine shares no folders; use --mode qemu for --share")]
     NoShares,
+    /// Belfry's own machine has no network card.
+    #[error("Belfry's own machine has no network card; use --mode qemu for --net")]
+    NoNetwork,
     /// QEMU could not be started.
     #[error("cannot start {program}: {source}")]
     Start {
@@ -99,6 +102,12 @@ pub enum GuestError {
         /// What came.
         what: String,
     },
+    /// The guest was configured without a terminal.
+    #[error("this guest has no terminal")]
+    NoTerminal,
+    /// The user ended the machine.
+    #[error("Ctrl-A x ended the guest")]
+    Quit,
     /// The server for the device ended.
     #[error("the vfio-user server ended: {0}")]
     Server(#[from] ServerError),

@@ -1,5 +1,7 @@
 //! What a guest needs of whatever runs it.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ pub(super) trait Host: std::fmt::Debug {
 
     /// What the guest's kernel has written to its serial port.
     fn console(&self) -> Vec<u8>;
+
+    /// Where keys for the guest's first serial port go, if it was configured with a terminal.
+    fn keyboard(&self) -> Option<io::Result<UnixStream>>;
 
     /// What the machine itself has to say, a line each behind a newline.
     fn messages(&self) -> String;

@@ -1,5 +1,8 @@
 //! A guest on Belfry's own machine.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +27,7 @@ pub(super) struct KvmHost {
     end: Option<String>,
     gpu: Option<Arc<Gpu>>,
     console: Arc<Mutex<Vec<u8>>>,
+    keyboard: Option<UnixStream>,
     setup: Duration,
 }
 
@@ -38,9 +42,14 @@ impl KvmHost {
         if !config.shares.is_empty() {
             return Err(GuestError::NoShares);
         }
+        if config.network {
+            return Err(GuestError::NoNetwork);
+        }
         let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
         let cpus = u8::try_from(config.cpus)
             .map_err(|_| KvmError::Config(format!("{} vCPUs are too many", config.cpus)))?;
+        let keyboard = config.terminal.as_ref().map(|_| UnixStream::pair()).transpose();
+        let (keyboard, keys) = keyboard.map_err(failed("the guest's terminal"))?.unzip();
         let machine = Machine::new(Config {
             initramfs: Some(Initramfs::Bytes(image.initramfs()?)),
             command_line: config.command_line(),
@@ -51,6 +60,7 @@ impl KvmHost {
             huge_pages: kvm.huge_pages,
             catch_signals: true,
             disks: config.all_disks().cloned().collect(),
+            input: keys.map(|keys| File::from(OwnedFd::from(keys))),
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
         })?;
@@ -58,8 +68,14 @@ impl KvmHost {
         let console = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&console);
         let setup = started.elapsed();
-        let machine = machine.start(FOREVER, move |data| keep(&said, data))?;
-        Ok((Self { machine: Some(machine), end: None, gpu, console, setup }, ours))
+        let terminal = config.terminal.clone();
+        let machine = machine.start(FOREVER, move |data| {
+            keep(&said, data);
+            if let Some(terminal) = &terminal {
+                terminal.show(data);
+            }
+        })?;
+        Ok((Self { machine: Some(machine), end: None, gpu, console, keyboard, setup }, ours))
     }
 
     /// Waits for a machine that has ended, or is told to.
@@ -91,6 +107,10 @@ impl Host for KvmHost {
 
     fn console(&self) -> Vec<u8> {
         self.console.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keyboard(&self) -> Option<io::Result<UnixStream>> {
+        self.keyboard.as_ref().map(UnixStream::try_clone)
     }
 
     fn messages(&self) -> String {

@@ -6,6 +6,7 @@
 //! | the guest itself, over the channel | `session.rs`, `channel.rs` |
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host | `share.rs` |
+//! | the user's terminal | `terminal.rs` |
 //! | what its kernel said, and what went wrong | `console.rs`, `error.rs` |
 
 mod channel;
@@ -17,6 +18,7 @@ mod kvm;
 pub mod qemu;
 mod session;
 mod share;
+mod terminal;
 
 use std::io;
 use std::time::Duration;
@@ -27,6 +29,7 @@ pub use error::GuestError;
 pub use qemu::Accelerator;
 pub use session::Guest;
 pub use share::{Share, ShareError};
+pub use terminal::Terminal;
 
 /// Where a program's bytes come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

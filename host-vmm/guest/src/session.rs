@@ -14,8 +14,9 @@ use super::config::{GuestConfig, MachineConfig};
 use super::console::{Console, panic_of};
 use super::host::Host;
 use super::kvm::KvmHost;
-use super::qemu::QemuHost;
+use super::qemu::{self, QemuHost};
 use super::share::{self, Share};
+use super::terminal::{Terminal, Typing};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
 
 /// How long a step of the guest may take beyond the program's own time.
@@ -32,6 +33,9 @@ pub struct Guest {
     modules: Vec<String>,
     root: Option<String>,
     shares: Vec<Share>,
+    network: bool,
+    terminal: Option<Arc<Terminal>>,
+    typing: Option<Typing>,
     started: Instant,
     phases: Phases,
     kernel: String,
@@ -74,6 +78,9 @@ impl Guest {
             modules: image.guest_modules(),
             root: config.root_serial(),
             shares: config.shares.clone(),
+            network: config.network,
+            terminal: config.terminal.clone(),
+            typing: None,
             started,
             kernel: String::new(),
             next_id: 1,
@@ -128,8 +135,8 @@ impl Guest {
         Ok(started.elapsed())
     }
 
-    /// Makes the configured disk the root of everything that follows, files and programs, and mounts the configured shares;
-    /// answers how long that took.
+    /// Makes the configured disk the root of everything that follows, files and programs, mounts the configured shares and
+    /// sets up the network card; answers how long that took.
     ///
     /// The modules of [`Self::load_driver`] must be loaded. A guest that was configured without a root stays as it is.
     pub fn enter_root(&mut self) -> Result<Duration, GuestError> {
@@ -140,6 +147,9 @@ impl Guest {
         for (number, Share { path, read_only }) in self.shares.clone().into_iter().enumerate() {
             let tag = share::tag(number);
             self.request("sharing a folder", &Request::MountShare { tag, path, read_only })?;
+        }
+        if self.network {
+            self.request("setting up the network", &Request::Network(qemu::USER_NETWORK))?;
         }
         Ok(started.elapsed())
     }
@@ -183,15 +193,39 @@ impl Guest {
         env: &[String],
         directory: &str,
     ) -> Result<ProgramId, GuestError> {
+        self.start_program(argv, env, directory, None)
+    }
+
+    /// Starts a program that has the configured terminal; keys are the guest's from then on.
+    ///
+    /// # Errors
+    ///
+    /// A guest without a terminal, and one that is gone.
+    pub fn spawn_on_terminal(
+        &mut self,
+        argv: &[String],
+        env: &[String],
+        directory: &str,
+    ) -> Result<ProgramId, GuestError> {
+        let terminal = self.terminal.clone().ok_or(GuestError::NoTerminal)?;
+        let id = self.start_program(argv, env, directory, Some(terminal.size()))?;
+        let keyboard = self.host.keyboard().ok_or(GuestError::NoTerminal)?;
+        let typing = keyboard.and_then(|keyboard| Typing::start(terminal, keyboard));
+        self.typing = Some(typing.map_err(failed("the terminal"))?);
+        Ok(id)
+    }
+
+    fn start_program(
+        &mut self,
+        argv: &[String],
+        env: &[String],
+        directory: &str,
+        terminal: Option<(u16, u16)>,
+    ) -> Result<ProgramId, GuestError> {
         let id = ProgramId(self.next_id);
         self.next_id += 1;
-        let request = Request::Run {
-            id: id.0,
-            argv: argv.to_vec(),
-            env: env.to_vec(),
-            directory: directory.to_owned(),
-        };
-        self.send("starting a program", &request)?;
+        let (argv, env, directory) = (argv.to_vec(), env.to_vec(), directory.to_owned());
+        self.send("starting a program", &Request::Run { id: id.0, argv, env, directory, terminal })?;
         Ok(id)
     }
 
@@ -240,6 +274,7 @@ impl Guest {
 
     /// Switches the guest off and waits for its machine to end.
     pub fn power_off(mut self) -> Result<(), GuestError> {
+        self.typing = None;
         self.send("switching off", &Request::PowerOff)?;
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.host.ended().is_none() && Instant::now() < deadline {
@@ -278,6 +313,7 @@ impl Guest {
                         | Request::UnloadModule { .. }
                         | Request::EnterRoot { .. }
                         | Request::MountShare { .. }
+                        | Request::Network(_)
                 );
                 let log = if of_kernel { self.kernel_log().unwrap_or_default() } else { String::new() };
                 let console = Console::excerpt(&log);
@@ -343,6 +379,9 @@ impl Guest {
                 Next::Nothing => {}
             }
             self.host.check()?;
+            if self.typing.as_ref().is_some_and(Typing::quit) {
+                return Err(GuestError::Quit);
+            }
             if self.host.ended().is_some() {
                 // What the guest said before it ended may still be on its way.
                 if let Next::Event(event) = self.channel.next(Instant::now() + Duration::from_secs(1)) {

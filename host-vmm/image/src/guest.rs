@@ -21,6 +21,9 @@ pub const EXAMPLES: &str = "/bin/belfry-examples";
 /// Modules of the stock kernel for folders of the host, over 9p.
 const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 
+/// Modules of the stock kernel for network cards.
+const NETWORK_MODULES: [&str; 1] = ["virtio_net"];
+
 /// Why a guest could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -92,7 +95,8 @@ impl GuestImage {
         Ok(Self { kernel, modules, programs, files: Vec::new() })
     }
 
-    /// The same guest with the modules that a root file system on a disk needs ([`rootfs::Root`]), and shared folders.
+    /// The same guest with the modules that a root file system on a disk needs ([`rootfs::Root`]), shared folders and the
+    /// network.
     ///
     /// # Errors
     ///
@@ -101,7 +105,7 @@ impl GuestImage {
         if packed::directory().is_some() {
             return Err(ImageError::PackedRoot);
         }
-        let names = [&rootfs::DISK_MODULES[..], &SHARE_MODULES].concat();
+        let names = [&rootfs::DISK_MODULES[..], &SHARE_MODULES, &NETWORK_MODULES].concat();
         let needed = stock_modules(cache, &self.kernel, &names)?;
         let there = |name: &str| self.modules.iter().any(|module| module.name == name);
         // The GPU's driver stays the last.

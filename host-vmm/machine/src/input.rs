@@ -3,11 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
 
-use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcsetattr};
-
-/// Ctrl-A, as QEMU has it: the next key is for the machine. `x` ends it, and Ctrl-A stands for itself.
-const ESCAPE: u8 = 0x01;
-const QUIT: u8 = b'x';
+use super::terminal::{Escape, RawTerminal};
 
 /// A source of keys.
 #[derive(Debug)]
@@ -56,7 +52,7 @@ impl Input {
 
     /// Whether the machine is to end.
     pub(super) fn quit(&self) -> bool {
-        self.escape.quit
+        self.escape.quit()
     }
 
     /// Whether nothing more will come.
@@ -82,61 +78,13 @@ impl Input {
     }
 }
 
-#[derive(Debug, Default)]
-struct Escape {
-    armed: bool,
-    quit: bool,
-}
-
-impl Escape {
-    fn filter(&mut self, typed: &[u8]) -> Vec<u8> {
-        let mut keys = Vec::with_capacity(typed.len());
-        for &key in typed {
-            match (std::mem::take(&mut self.armed), key) {
-                (false, ESCAPE) => self.armed = true,
-                (true, QUIT) => self.quit = true,
-                _ => keys.push(key),
-            }
-        }
-        keys
-    }
-}
-
-/// A terminal that passes every key on, and is as it was when dropped.
-#[derive(Debug)]
-struct RawTerminal {
-    file: File,
-    before: Termios,
-}
-
-impl RawTerminal {
-    fn new(file: &File) -> io::Result<Self> {
-        let file = file.try_clone()?;
-        let before = tcgetattr(&file)?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        // Lines of our own end at the left margin still.
-        raw.output_modes |= before.output_modes & (OutputModes::OPOST | OutputModes::ONLCR);
-        tcsetattr(&file, OptionalActions::Now, &raw)?;
-        Ok(Self { file, before })
-    }
-}
-
-impl Drop for RawTerminal {
-    fn drop(&mut self) {
-        if let Err(error) = tcsetattr(&self.file, OptionalActions::Now, &self.before) {
-            log::warn!(target: "kvm", "the terminal stays raw ({error}); `reset` mends it");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
     use std::os::fd::OwnedFd;
 
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    use rustix::termios::LocalModes;
+    use rustix::termios::{LocalModes, tcgetattr};
 
     use super::*;
 

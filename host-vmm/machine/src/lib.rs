@@ -15,7 +15,7 @@
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
-//! | the host's keys and signals | `input.rs`, `signals.rs` |
+//! | the host's keys and signals | `input.rs`, `terminal.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
 //! | how fast KVM runs a guest's kernel here | `probe.rs` |
 
@@ -42,6 +42,7 @@ mod power;
 pub mod probe;
 mod running;
 pub mod signals;
+pub mod terminal;
 #[cfg(test)]
 mod tests;
 mod vcpu;

@@ -2,14 +2,18 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use belfry_embedded::PARTS;
 use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::output::say;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ImageArgs {
+    #[command(subcommand)]
+    task: Option<Task>,
     /// Asks the archive for newer packages.
     #[arg(long)]
     update: bool,
@@ -21,7 +25,31 @@ pub(super) struct ImageArgs {
     rootfs: Option<Option<String>>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Makes a root file system of a list of Debian's packages, for `--image NAME` of `run` and `exec`; prints its path.
+    Build {
+        /// What to call it; one of this name that is there already is replaced.
+        name: String,
+        /// The list: names of packages, divided by blanks or lines; `#` begins a comment.
+        #[arg(long, value_name = "LIST")]
+        from: PathBuf,
+        /// The root file system that the packages are added to: `rocm`, for example.
+        #[arg(long, value_name = "NAME")]
+        base: Option<String>,
+        /// The release they are taken from [default: that of the base, or trixie].
+        #[arg(long, value_name = "CODENAME")]
+        release: Option<String>,
+        /// Asks the archive for newer packages.
+        #[arg(long)]
+        update: bool,
+    },
+}
+
 pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
+    if let Some(task) = &args.task {
+        return perform(task);
+    }
     let cache = Cache::open()?;
     let freshness = if args.update { Freshness::Update } else { Freshness::Cached };
     let progress = Progress::new();
@@ -50,6 +78,16 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+fn perform(task: &Task) -> anyhow::Result<u8> {
+    let Task::Build { name, from, base, release, update } = task;
+    let list = std::fs::read_to_string(from).with_context(|| from.display().to_string())?;
+    let wish = rootfs::Wish { name, list: &list, base: base.as_deref(), release: release.as_deref() };
+    let freshness = if *update { Freshness::Update } else { Freshness::Cached };
+    let tree = rootfs::build(&Cache::open()?, &wish, freshness, &Progress::new())?;
+    say!("{}", tree.path.display());
+    Ok(0)
+}
+
 /// Makes the root file system `name` where it is not there, and says where it is; lists all without a name.
 fn root_file_system(
     cache: &Cache,
@@ -61,7 +99,7 @@ fn root_file_system(
         say!("{}", rootfs::obtain(cache, name, freshness, progress)?.path.display());
         return Ok(0);
     }
-    for recipe in rootfs::Recipe::all()? {
+    for recipe in rootfs::recipes(cache)? {
         say!("{:<10}  {}", recipe.name, recipe.about);
         if let Some(tree) = rootfs::cached(cache, &recipe) {
             say!("{:<10}  {}", "", tree.path.display());

@@ -1,11 +1,12 @@
 //! Runs in a guest: on Belfry's own machine, in QEMU, or wherever it goes best.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_embedded::PARTS;
 use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
 use belfry_guest::{
-    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream,
+    Accelerator, Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream, Terminal,
 };
 use belfry_image::rootfs::RootDisk;
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
@@ -73,6 +74,7 @@ impl Job<'_> {
         };
         let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
             _ if !self.options.shares.is_empty() => "folders are shared by QEMU alone".to_owned(),
+            _ if self.options.network => "QEMU alone has a network card".to_owned(),
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
@@ -144,26 +146,30 @@ impl Job<'_> {
         in_process::run(self.options, self.program, self.arguments, output)
     }
 
-    fn config(&self, machine: MachineConfig) -> GuestConfig {
+    fn config(&self, machine: MachineConfig) -> Result<GuestConfig, RunError> {
         let MachineOptions { cpus, memory, disks, append, .. } = self.options.machine.clone();
         let default = GuestConfig::default();
-        GuestConfig {
+        let terminal = self.options.interactive.then(Terminal::standard).transpose();
+        let terminal = terminal.map_err(RunError::Terminal)?.map(Arc::new);
+        Ok(GuestConfig {
             machine,
             gpu: Some(self.options.gpu.clone()),
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(if self.options.root.is_some() { ROOT_MEMORY } else { default.memory }),
             disks,
             shares: self.options.shares.clone(),
+            network: self.options.network,
+            terminal,
             append,
             ..default
-        }
+        })
     }
 
     fn boot_on_kvm(&self, parts: &Parts) -> Result<Booted, RunError> {
         let doorbell = doorbell::on_kvm(self.options.doorbell)?;
         let huge_pages = self.options.machine.huge_pages;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages });
-        let guest = self.boot(parts, self.config(machine), "Belfry's own machine")?;
+        let guest = self.boot(parts, self.config(machine)?, "Belfry's own machine")?;
         Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
     }
 
@@ -180,9 +186,9 @@ impl Job<'_> {
         let doorbell = self.on_qemu()?;
         let program = artifacts::qemu(self.cache, Freshness::Cached, self.progress);
         let program = program.map_err(ImageError::from).map_err(RunError::Image)?;
-        let attempt = |accelerator| {
+        let attempt = |accelerator| -> Result<Booted, RunError> {
             let qemu = QemuConfig { program: Some(program.clone()), accelerator, doorbell };
-            let mut config = self.config(MachineConfig::Qemu(qemu));
+            let mut config = self.config(MachineConfig::Qemu(qemu))?;
             if accelerator == Accelerator::Kvm {
                 config.boot_timeout = KVM_BOOT;
             }
@@ -190,12 +196,12 @@ impl Job<'_> {
             Ok(Booted { guest, mode: Mode::Qemu, accelerator })
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
-            (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error: GuestError| {
+            (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error| {
                 let text = format!("the guest does not boot with KVM, translating instead: {error}");
                 self.progress.line(&text);
-                Ok(attempt(Accelerator::Tcg)?)
+                attempt(Accelerator::Tcg)
             }),
-            (accelerator, _) => Ok(attempt(accelerator)?),
+            (accelerator, _) => attempt(accelerator),
         }
     }
 
@@ -232,7 +238,11 @@ impl Job<'_> {
         log::debug!(target: "run", "files sent in {:?}", started.elapsed());
 
         let started = Instant::now();
-        let id = guest.spawn(&errand.argv, &self.environment(), PROGRAM_DIRECTORY)?;
+        let (argv, environment) = (&errand.argv, self.environment());
+        let id = match self.options.interactive {
+            false => guest.spawn(argv, &environment, PROGRAM_DIRECTORY)?,
+            true => guest.spawn_on_terminal(argv, &environment, PROGRAM_DIRECTORY)?,
+        };
         let exit = match guest.wait(id, self.options.timeout, output) {
             Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
                 let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();

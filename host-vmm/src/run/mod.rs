@@ -61,6 +61,9 @@ pub enum GuestKind {
     BareMetal,
 }
 
+/// What an interactive guest runs if nothing is named: the better shell of those that are there, as at a login.
+const SHELL: [&str; 3] = ["sh", "-c", "exec \"$(command -v bash || command -v sh)\" -l"];
+
 /// A file to bring along.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMapping {
@@ -126,6 +129,10 @@ pub struct RunOptions {
     pub root: Option<Root>,
     /// Folders of this machine that such a guest has under their own paths; QEMU alone has them.
     pub shares: Vec<Share>,
+    /// Whether such a guest has this machine's network; QEMU alone has it.
+    pub network: bool,
+    /// Whether the program has this process's terminal; one without a name is a shell.
+    pub interactive: bool,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
     /// How long the program may run.
@@ -143,6 +150,8 @@ impl Default for RunOptions {
             machine: MachineOptions::default(),
             root: None,
             shares: Vec::new(),
+            network: false,
+            interactive: false,
             files: Vec::new(),
             timeout: Duration::from_secs(600),
         }
@@ -176,8 +185,14 @@ pub enum RunError {
     #[error("--image and --root give a Debian guest its root file system, and {0}")]
     NoRoot(&'static str),
     /// A root file system, and nothing to run in it.
-    #[error("which program of the root file system? Name it behind `--`, for example: -- rocminfo")]
+    #[error(
+        "which program of the root file system? Name it behind `--`, for example: -- rocminfo; or ask for a shell with \
+         --interactive"
+    )]
     NoProgramInRoot,
+    /// This process has no terminal to give away.
+    #[error("--interactive needs standard input and output: {0}")]
+    Terminal(#[source] io::Error),
     /// A program of this machine that is not there.
     #[error(
         "{0} is no file of this machine; a program of the root file system is named without a slash, or by its absolute \
@@ -242,10 +257,13 @@ pub fn run(
     if let Some(root) = &options.root {
         return in_root(options, root, progress, output);
     }
-    if !options.shares.is_empty() {
-        return Err(RunError::WrongGuest(
-            "--share is for guests with a root file system; add --image or --root",
-        ));
+    let of_roots = [
+        (!options.shares.is_empty(), "--share is for guests with a root file system; add --image or --root"),
+        (options.network, "--net is for guests with a root file system; add --image or --root"),
+        (options.interactive, "--interactive is for guests with a root file system; add --image or --root"),
+    ];
+    if let Some((_, refusal)) = of_roots.into_iter().find(|(asked, _)| *asked) {
+        return Err(RunError::WrongGuest(refusal));
     }
     if options.guest == GuestKind::BareMetal {
         return match options.mode {
@@ -294,10 +312,19 @@ fn in_root(
     if options.mode == Mode::Kvm && !options.shares.is_empty() {
         return Err(GuestError::NoShares.into());
     }
-    let (program, arguments) = options.program.split_first().ok_or(RunError::NoProgramInRoot)?;
+    if options.mode == Mode::Kvm && options.network {
+        return Err(GuestError::NoNetwork.into());
+    }
+    let shell = SHELL.map(str::to_owned);
+    let (program, arguments) = match options.program.split_first() {
+        Some(program) => program,
+        None if options.interactive => (&shell[0], &shell[1..]),
+        None => return Err(RunError::NoProgramInRoot),
+    };
     // Before anything is fetched or built.
-    root.check()?;
-    let job = Job { options, program, arguments, cache: &Cache::open()?, progress };
+    let cache = Cache::open()?;
+    root.check(&cache)?;
+    let job = Job { options, program, arguments, cache: &cache, progress };
     match options.mode {
         Mode::Kvm => job.on_kvm(output),
         Mode::Qemu => job.in_qemu(output),

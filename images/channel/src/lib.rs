@@ -14,7 +14,7 @@ pub const MAX_FRAME: usize = 1 << 20;
 /// File contents travel in pieces of at most this many bytes.
 pub const CHUNK: usize = 256 << 10;
 /// Raised when the frames change, so that an old init is told from a new one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What the host asks of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,9 @@ pub enum Request {
         env: Vec<String>,
         /// Working directory; made when missing.
         directory: String,
+        /// Rows and columns of the console, if the program is to have it as its terminal; it then writes nothing that
+        /// [`Event::Output`] would tell.
+        terminal: Option<(u16, u16)>,
     },
     /// Sends a signal to a running program; answered by [`Event::Done`] or [`Event::Failed`].
     Kill {
@@ -78,10 +81,25 @@ pub enum Request {
         /// Whether programs may only read.
         read_only: bool,
     },
+    /// Configures the network card and the resolver; answered by [`Event::Done`] or [`Event::Failed`].
+    Network(Network),
     /// Reads the kernel's log; answered like [`Request::GetFile`].
     KernelLog,
     /// Ends the guest; nothing answers.
     PowerOff,
+}
+
+/// Addresses of the guest's network card and of who it can ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// The card's own.
+    pub address: [u8; 4],
+    /// The part of it that all addresses of its network share.
+    pub mask: [u8; 4],
+    /// The way to all other networks.
+    pub gateway: [u8; 4],
+    /// Who knows names.
+    pub resolver: [u8; 4],
 }
 
 /// What the guest tells the host.
@@ -233,6 +251,10 @@ impl Writer {
         this.0.extend_from_slice(value);
         this
     }
+    fn size(self, value: Option<(u16, u16)>) -> Self {
+        let (rows, columns) = value.unwrap_or_default();
+        self.u8(u8::from(value.is_some())).u32(u32::from(rows) << 16 | u32::from(columns))
+    }
     fn strings(self, values: &[String]) -> Self {
         let count = self.u32(values.len() as u32);
         values.iter().fold(count, |writer, value| writer.bytes(value.as_bytes()))
@@ -269,6 +291,10 @@ impl<'a> Reader<'a> {
         let bytes = self.bytes()?.to_vec();
         String::from_utf8(bytes).map_err(|_| ChannelError::Malformed("not UTF-8"))
     }
+    fn size(&mut self) -> Result<Option<(u16, u16)>, ChannelError> {
+        let (there, size) = (self.u8()? != 0, self.u32()?);
+        Ok(there.then_some(((size >> 16) as u16, size as u16)))
+    }
     fn strings(&mut self) -> Result<Vec<String>, ChannelError> {
         let count = self.u32()?;
         // Each string takes at least its length field, so a lying count ends with an error, not with memory.
@@ -286,8 +312,9 @@ impl Frame for Request {
             Self::PutFile { path, mode, append, data } => {
                 (1, writer.bytes(path.as_bytes()).u32(*mode).u8(u8::from(*append)).bytes(data).0)
             }
-            Self::Run { id, argv, env, directory } => {
-                (2, writer.u32(*id).strings(argv).strings(env).bytes(directory.as_bytes()).0)
+            Self::Run { id, argv, env, directory, terminal } => {
+                let writer = writer.u32(*id).strings(argv).strings(env);
+                (2, writer.bytes(directory.as_bytes()).size(*terminal).0)
             }
             Self::Kill { id, signal } => (3, writer.u32(*id).u32(signal.cast_unsigned()).0),
             Self::GetFile { path } => (4, writer.bytes(path.as_bytes()).0),
@@ -298,6 +325,10 @@ impl Frame for Request {
             Self::EnterRoot { serial } => (9, writer.bytes(serial.as_bytes()).0),
             Self::MountShare { tag, path, read_only } => {
                 (10, writer.bytes(tag.as_bytes()).bytes(path.as_bytes()).u8(u8::from(*read_only)).0)
+            }
+            Self::Network(Network { address, mask, gateway, resolver }) => {
+                let numbers = [address, mask, gateway, resolver].map(|number| u32::from_le_bytes(*number));
+                (11, numbers.into_iter().fold(writer, Writer::u32).0)
             }
         }
     }
@@ -316,6 +347,7 @@ impl Frame for Request {
                 argv: reader.strings()?,
                 env: reader.strings()?,
                 directory: reader.string()?,
+                terminal: reader.size()?,
             },
             3 => Self::Kill { id: reader.u32()?, signal: reader.i32()? },
             4 => Self::GetFile { path: reader.string()? },
@@ -329,6 +361,12 @@ impl Frame for Request {
                 path: reader.string()?,
                 read_only: reader.u8()? != 0,
             },
+            11 => Self::Network(Network {
+                address: reader.array()?,
+                mask: reader.array()?,
+                gateway: reader.array()?,
+                resolver: reader.array()?,
+            }),
             _ => return Err(ChannelError::Malformed("unknown request")),
         };
         reader.end(message)
@@ -400,6 +438,14 @@ mod tests {
                 argv: vec!["/bin/x".into(), String::new()],
                 env: vec!["A=b".into()],
                 directory: "/".into(),
+                terminal: None,
+            },
+            Request::Run {
+                id: 8,
+                argv: vec!["sh".into()],
+                env: Vec::new(),
+                directory: "/".into(),
+                terminal: Some((24, 300)),
             },
             Request::Kill { id: 1, signal: 9 },
             Request::GetFile { path: "/b".into() },
@@ -409,6 +455,12 @@ mod tests {
             Request::KernelLog,
             Request::EnterRoot { serial: "belfry-0".into() },
             Request::MountShare { tag: "belfry-0".into(), path: "/a/b".into(), read_only: true },
+            Request::Network(Network {
+                address: [10, 0, 2, 15],
+                mask: [255, 255, 255, 0],
+                gateway: [10, 0, 2, 2],
+                resolver: [10, 0, 2, 3],
+            }),
         ]);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! It does what the host asks and nothing by itself; when the host goes away, it powers the guest off.
 
+mod network;
 mod programs;
 mod root;
 mod sys;
@@ -22,6 +23,9 @@ use root::Root;
 
 /// File in the initramfs that lists the modules the channel itself needs, in load order.
 const BOOT_MODULES: &str = "/lib/modules/boot.list";
+
+/// The guest's first serial port.
+const CONSOLE: &str = "/dev/ttyS0";
 
 /// The host's end of the channel; frames of several threads do not mix.
 #[derive(Clone)]
@@ -95,8 +99,8 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
         let started = Instant::now();
         let result = match request {
             Request::PutFile { path, mode, append, data } => put_file(&path, mode, append, &data),
-            Request::Run { id, argv, env, directory } => {
-                run(id, &argv, &env, &directory, host, &programs);
+            Request::Run { id, argv, env, directory, terminal } => {
+                run(id, &argv, &env, &Place { directory, terminal }, host, &programs);
                 continue;
             }
             Request::Kill { id, signal } => programs.kill(id, signal),
@@ -116,6 +120,7 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
                 load(&root.in_initramfs(path)).map_err(|error| annotate(&format!("load {path}"), &error))
             }),
             Request::EnterRoot { serial } => root.enter(&serial),
+            Request::Network(network) => network::set_up(&network),
             Request::MountShare { tag, path, read_only } => root::mount_share(&tag, &path, read_only),
             Request::UnloadModule { name } => {
                 sys::unload_module(&name).map_err(|error| annotate(&format!("unload {name}"), &error))
@@ -170,7 +175,14 @@ fn get_file(path: &str, host: &Host) -> io::Result<()> {
     }
 }
 
-fn run(id: u32, argv: &[String], env: &[String], directory: &str, host: &Host, programs: &Programs) {
+/// Where a program runs.
+struct Place {
+    directory: String,
+    /// Rows and columns of the console, if it is the program's terminal.
+    terminal: Option<(u16, u16)>,
+}
+
+fn run(id: u32, argv: &[String], env: &[String], place: &Place, host: &Host, programs: &Programs) {
     let started = Instant::now();
     let failed = |error: &io::Error| {
         let program = argv.first().map_or("", String::as_str);
@@ -180,6 +192,7 @@ fn run(id: u32, argv: &[String], env: &[String], directory: &str, host: &Host, p
     let Some((program, arguments)) = argv.split_first() else {
         return failed(&io::ErrorKind::InvalidInput.into());
     };
+    let directory = &place.directory;
     if let Err(error) = fs::create_dir_all(directory) {
         return failed(&annotate(directory, &error));
     }
@@ -192,6 +205,10 @@ fn run(id: u32, argv: &[String], env: &[String], directory: &str, host: &Host, p
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    let terminal = match place.terminal.map(|size| on_console(&mut command, size)).transpose() {
+        Ok(terminal) => terminal,
+        Err(error) => return failed(&annotate(CONSOLE, &error)),
+    };
     let (mut child, end) = match programs.spawn(id, &mut command) {
         Ok(started) => started,
         Err(error) => return failed(&error),
@@ -207,8 +224,17 @@ fn run(id: u32, argv: &[String], env: &[String], directory: &str, host: &Host, p
         for pump in pumps.into_iter().flatten() {
             let _ = pump.join();
         }
+        // The machine may end as soon as the host knows of the program's end.
+        let _ = terminal.map(|terminal| sys::drain(&terminal));
         host.tell(&Event::Exit { id, status, elapsed_ns: nanoseconds(elapsed) });
     });
+}
+
+/// Lets a program have the console as its terminal.
+fn on_console(command: &mut Command, size: (u16, u16)) -> io::Result<File> {
+    let console = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(CONSOLE)?;
+    sys::on_terminal(command, &console, size)?;
+    Ok(console)
 }
 
 fn pump(

@@ -5,6 +5,8 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 fn check(result: i64) -> io::Result<()> {
@@ -68,13 +70,54 @@ pub(crate) fn switch_root(target: &str) -> io::Result<()> {
 
 /// Switches the network interface `lo` on; the kernel gives it its addresses by itself.
 pub(crate) fn loopback_up() -> io::Result<()> {
+    up("lo")
+}
+
+/// Gives a network interface an address in a network, and switches it on.
+pub(crate) fn set_address(interface: &str, address: [u8; 4], mask: [u8; 4]) -> io::Result<()> {
+    for (number, address) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
+        configure(interface, number, libc::__c_anonymous_ifr_ifru { ifru_addr: ipv4(address) })?;
+    }
+    up(interface)
+}
+
+fn up(interface: &str) -> io::Result<()> {
+    let flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    configure(interface, libc::SIOCSIFFLAGS, libc::__c_anonymous_ifr_ifru { ifru_flags: flags })
+}
+
+fn configure(interface: &str, number: libc::Ioctl, value: libc::__c_anonymous_ifr_ifru) -> io::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all zeros are a valid request, with an empty name and no flags.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // The last byte stays the end of the name.
+    let room = request.ifr_name.len() - 1;
+    for (to, byte) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
+        *to = byte.cast_signed();
+    }
+    request.ifr_ifru = value;
     // SAFETY: the socket is open, and the request is one for this number that lives across the call.
-    check(i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }))
+    check(i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw const request) }))
+}
+
+/// Sends what goes to no other network through `gateway`.
+pub(crate) fn add_default_route(gateway: [u8; 4]) -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all zeros are a valid route, without a device's name.
+    let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+    (route.rt_dst, route.rt_genmask, route.rt_gateway) = (ipv4([0; 4]), ipv4([0; 4]), ipv4(gateway));
+    route.rt_flags = libc::RTF_UP | libc::RTF_GATEWAY;
+    // SAFETY: the socket is open, and the route is one for this number that lives across the call.
+    check(i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCADDRT, &raw const route) }))
+}
+
+/// An IPv4 address as the kernel takes it: port, then address, both in network order.
+fn ipv4(address: [u8; 4]) -> libc::sockaddr {
+    let mut data = [0; 14];
+    for (to, byte) in data[2..].iter_mut().zip(address) {
+        *to = byte.cast_signed();
+    }
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
 }
 
 /// Loads the kernel module in `file`.
@@ -101,6 +144,29 @@ pub(crate) fn kernel_log() -> io::Result<Vec<u8>> {
     buffer.truncate(length as usize);
     buffer.push(b'\n');
     Ok(buffer)
+}
+
+/// Lets a program have a terminal of that many rows and columns as its standard streams and its controlling terminal.
+pub(crate) fn on_terminal(command: &mut Command, terminal: &File, size: (u16, u16)) -> io::Result<()> {
+    let size = libc::winsize { ws_row: size.0, ws_col: size.1, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the terminal is open, and the size is one for this number that lives across the call.
+    check(i64::from(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }))?;
+    command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal.try_clone()?);
+    let leads = || {
+        // SAFETY: neither call touches memory; the child's standard input is the terminal by now.
+        check(i64::from(unsafe { libc::setsid() }))?;
+        // SAFETY: as above. The terminal is taken from whoever had it.
+        check(i64::from(unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 1) }))
+    };
+    // SAFETY: the closure makes two system calls and reads errno: nothing that another thread's lock could hold up.
+    unsafe { command.pre_exec(leads) };
+    Ok(())
+}
+
+/// Waits until everything written to a terminal has left the machine.
+pub(crate) fn drain(terminal: &File) -> io::Result<()> {
+    // SAFETY: the terminal is open, and the call touches no memory.
+    check(i64::from(unsafe { libc::tcdrain(terminal.as_raw_fd()) }))
 }
 
 /// Sends `signal` to a process.

@@ -59,9 +59,18 @@ pub struct Outcome {
 /// # Errors
 ///
 /// A program that cannot be started or waited for; how it ends is no error.
-pub fn run(mut command: Command, limit: Duration) -> Result<Outcome> {
+pub fn run(command: Command, limit: Duration) -> Result<Outcome> {
+    run_with_input(command, Stdio::null(), limit)
+}
+
+/// The same with something to read.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn run_with_input(mut command: Command, input: Stdio, limit: Duration) -> Result<Outcome> {
     let name = command.get_program().display().to_string();
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     belfry_process::child::die_with_parent(&mut command);
     let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));

@@ -17,7 +17,10 @@ pub(super) struct Machine<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
     pub(super) command_line: &'a str,
+    /// Where what the guest writes to its serial port is kept.
     pub(super) console: &'a Path,
+    /// The socket of a terminal at that port.
+    pub(super) terminal: Option<&'a Path>,
     pub(super) channel: &'a Path,
     pub(super) gpu: Option<&'a Path>,
 }
@@ -45,6 +48,12 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
         Accelerator::Kvm => ("kvm", "host", None),
         Accelerator::Tcg => ("tcg,thread=multi", TCG_CPU, Some(TCG_KERNEL)),
     };
+    let console = match machine.terminal {
+        None => format!("file,id=console,path={}", option(machine.console)),
+        Some(socket) => {
+            format!("socket,id=console,path={},logfile={}", option(socket), option(machine.console))
+        }
+    };
     let command_line: Vec<&str> = told.into_iter().chain([machine.command_line]).collect();
     let mut arguments: Vec<String> = [
         "-nodefaults",
@@ -71,7 +80,7 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
         "-append",
         &command_line.join(" "),
         "-chardev",
-        &format!("file,id=console,path={}", option(machine.console)),
+        &console,
         "-serial",
         "chardev:console",
         "-device",
@@ -88,6 +97,10 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     }
     arguments
 }
+
+/// The options of a network card with the host's network behind it, as QEMU's user has it. There is nothing to boot from it.
+pub(super) const USER_NETWORK: [&str; 4] =
+    ["-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile="];
 
 /// The options of one folder of the host: the guest's accesses are this user's, with owners and modes as they are.
 pub(super) fn share(number: usize, share: &Share) -> [String; 4] {
@@ -123,6 +136,7 @@ mod tests {
             initramfs: Path::new("/i/rd"),
             command_line: "quiet x=1",
             console: Path::new("/c,d/console.log"),
+            terminal: None,
             channel: Path::new("/c/channel.sock"),
             gpu: Some(Path::new("/g/gpu.sock")),
         };
@@ -138,7 +152,9 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
-        let without = arguments(&Machine { gpu: None, ..machine }).join(" ");
+        let terminal = Some(Path::new("/c/terminal.sock"));
+        let without = arguments(&Machine { gpu: None, terminal, ..machine }).join(" ");
+        assert!(without.contains("socket,id=console,path=/c/terminal.sock,logfile=/c,,d/console.log"));
         assert!(!without.contains("vfio-user"));
     }
 }

@@ -6,13 +6,14 @@ mod disks;
 
 use std::fs;
 use std::io;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use belfry_channel::Network;
 use belfry_device::Gpu;
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_process::child::{KillOnDrop, die_with_parent};
@@ -21,8 +22,17 @@ use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
 
 use super::config::{GuestConfig, QemuConfig};
 use super::host::Host;
+use super::terminal::{self, Terminal};
 use super::{GuestError, failed};
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
+
+/// Addresses behind QEMU's network of its own user (`-netdev user`), which are always these.
+pub(super) const USER_NETWORK: Network = Network {
+    address: [10, 0, 2, 15],
+    mask: [255, 255, 255, 0],
+    gateway: [10, 0, 2, 2],
+    resolver: [10, 0, 2, 3],
+};
 
 /// QEMU's process, the device's server, and the files between them.
 #[derive(Debug)]
@@ -32,6 +42,8 @@ pub(super) struct QemuHost {
     server: Option<(StopHandle, JoinHandle<Result<(), ServerError>>)>,
     directory: Scratch,
     initramfs: PathBuf,
+    /// The user's end of the guest's serial port.
+    terminal: Option<UnixStream>,
 }
 
 impl QemuHost {
@@ -64,6 +76,10 @@ impl QemuHost {
         let channel_socket = path("channel.sock");
         let listener = UnixListener::bind(&channel_socket).map_err(failed("guest channel"))?;
 
+        let terminal_socket = path("terminal.sock");
+        let terminal = config.terminal.as_ref().map(|_| UnixListener::bind(&terminal_socket)).transpose();
+        let terminal = terminal.map_err(failed("the guest's terminal"))?;
+
         let program = match &qemu.program {
             Some(program) => program.clone(),
             None => {
@@ -80,6 +96,7 @@ impl QemuHost {
             initramfs: &initramfs,
             command_line: &config.command_line(),
             console: &path("console.log"),
+            terminal: terminal.is_some().then_some(&*terminal_socket),
             channel: &channel_socket,
             gpu: gpu.is_some().then_some(&*gpu_socket),
         }));
@@ -89,13 +106,23 @@ impl QemuHost {
         for (number, share) in config.shares.iter().enumerate() {
             command.args(command::share(number, share));
         }
+        if config.network {
+            command.args(command::USER_NETWORK);
+        }
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         die_with_parent(&mut command);
         log::debug!(target: "guest", "starting {command:?}");
         let child = command.spawn();
         let child = child.map_err(|source| GuestError::Start { program: program.program, source })?;
-        Ok((Self { qemu: KillOnDrop(child), gpu, server, directory, initramfs }, listener))
+        let mut qemu = KillOnDrop(child);
+        let terminal = match (terminal, &config.terminal) {
+            (Some(listener), Some(user)) => {
+                connect(&listener, &mut qemu, user).map_err(failed("the guest's terminal"))?
+            }
+            _ => None,
+        };
+        Ok((Self { qemu, gpu, server, directory, initramfs, terminal }, listener))
     }
 
     fn stop_server(&mut self) -> Result<(), GuestError> {
@@ -108,6 +135,30 @@ impl QemuHost {
                 source: io::Error::other("it panicked; this is a bug in belfry"),
             }),
         }
+    }
+}
+
+/// Takes QEMU's connection, and shows what comes; none if QEMU ends before.
+fn connect(
+    listener: &UnixListener,
+    qemu: &mut KillOnDrop,
+    user: &Arc<Terminal>,
+) -> io::Result<Option<UnixStream>> {
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                terminal::show(Arc::clone(user), stream.try_clone()?)?;
+                return Ok(Some(stream));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if qemu.0.try_wait()?.is_some() {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -126,6 +177,10 @@ impl Host for QemuHost {
 
     fn console(&self) -> Vec<u8> {
         fs::read(self.directory.path().join("console.log")).unwrap_or_default()
+    }
+
+    fn keyboard(&self) -> Option<io::Result<UnixStream>> {
+        self.terminal.as_ref().map(UnixStream::try_clone)
     }
 
     fn messages(&self) -> String {

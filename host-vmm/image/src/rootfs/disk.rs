@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{RootFsError, io_error};
 use super::survey::Survey;
-use super::{Recipe, RootFs, obtain};
+use super::{RootFs, obtain, own};
 use crate::artifacts::Freshness;
 use crate::cache::{Cache, create_dir};
 use crate::fetch::{FetchError, run_command};
@@ -76,9 +76,9 @@ impl Root {
     /// # Errors
     ///
     /// An unknown name, a path that is not there, a directory that has no programs, a file that is no ext4 image.
-    pub fn check(&self) -> Result<(), RootFsError> {
+    pub fn check(&self, cache: &Cache) -> Result<(), RootFsError> {
         match self {
-            Self::Named(name) => Recipe::named(name).map(drop),
+            Self::Named(name) => own::find(cache, name).map(drop),
             Self::Path(path) if fs::metadata(path).map_err(io_error("open", path))?.is_dir() => {
                 check_directory(path)
             }
@@ -95,7 +95,7 @@ impl Root {
     /// Those of [`Self::check`] and of [`obtain`], a tree that mke2fs cannot copy, a full disk; the cache then has no new
     /// image.
     pub fn disk(&self, cache: &Cache, progress: &Progress) -> Result<RootDisk, RootFsError> {
-        self.check()?;
+        self.check(cache)?;
         match self {
             Self::Named(name) => {
                 let RootFs { path, .. } = obtain(cache, name, Freshness::Cached, progress)?;

@@ -8,6 +8,7 @@
 mod configure;
 mod disk;
 mod error;
+mod own;
 mod recipe;
 mod survey;
 
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use disk::{MODULES as DISK_MODULES, ROOM as DISK_ROOM, Root, RootDisk};
 pub use error::RootFsError;
+pub use own::{Wish, build};
 pub use recipe::Recipe;
 
 use super::artifacts::Freshness;
@@ -54,11 +56,32 @@ pub fn obtain(
     freshness: Freshness,
     progress: &Progress,
 ) -> Result<RootFs, RootFsError> {
-    let recipe = Recipe::named(name)?;
-    let artifact = artifact(&recipe);
+    obtain_recipe(cache, &own::find(cache, name)?, freshness, progress)
+}
+
+/// Every recipe there is: those that are built in, and those of the cache.
+///
+/// # Errors
+///
+/// A recipe that cannot be read.
+pub fn recipes(cache: &Cache) -> Result<Vec<Recipe>, RootFsError> {
+    let mut recipes = Recipe::all()?;
+    for name in own::names(cache)? {
+        recipes.push(own::find(cache, &name)?);
+    }
+    Ok(recipes)
+}
+
+fn obtain_recipe(
+    cache: &Cache,
+    recipe: &Recipe,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<RootFs, RootFsError> {
+    let artifact = artifact(recipe);
     let packages: Vec<&str> = recipe.packages.iter().map(String::as_str).collect();
     let choose = |apt: &Apt| Ok((apt.closure(&packages, None)?, BTreeMap::new()));
-    let build = |debs: &[PathBuf], root: &Path| assemble(&recipe, debs, root, progress);
+    let build = |debs: &[PathBuf], root: &Path| assemble(recipe, debs, root, progress);
     let plan = Plan {
         artifact: &artifact,
         release: recipe.release,

@@ -42,6 +42,8 @@ pub struct Recipe {
     pub(super) promises: Vec<String>,
     /// The text it was read from, for its hash.
     pub(super) source: String,
+    /// The part of it that is its own.
+    pub(super) own: String,
 }
 
 /// The form of a recipe's file.
@@ -50,6 +52,8 @@ pub struct Recipe {
 struct File {
     about: String,
     release: String,
+    /// The recipe that it extends.
+    base: Option<String>,
     packages: Vec<String>,
     drop: Vec<String>,
     links: BTreeMap<String, String>,
@@ -65,30 +69,42 @@ impl Recipe {
             let known: Vec<&str> = RECIPES.iter().map(|(known, _)| *known).collect();
             return Err(RootFsError::Unknown { name: name.to_owned(), known: known.join(", ") });
         };
-        Self::parse(name, text, COMMON)
+        Self::parse(name, text)
     }
 
-    /// Every recipe there is.
+    /// Every recipe that is built in.
     pub fn all() -> Result<Vec<Self>, RootFsError> {
-        RECIPES.iter().map(|(name, text)| Self::parse(name, text, COMMON)).collect()
+        RECIPES.iter().map(|(name, text)| Self::parse(name, text)).collect()
     }
 
-    /// Reads a recipe and joins it with the common part.
-    pub(super) fn parse(name: &str, text: &str, common: &str) -> Result<Self, RootFsError> {
+    /// Reads a recipe, and joins it with the one that it extends and with the common part.
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self, RootFsError> {
+        let file: File = toml::from_str(text)
+            .map_err(|error| RootFsError::Recipe { name: name.to_owned(), reason: error.to_string() })?;
+        let base = file.base.as_deref().map(|base| Self::named(base).map(|base| base.own)).transpose()?;
+        Self::join(name, text, &[&[COMMON][..], base.as_deref().as_slice()].concat())
+    }
+
+    /// Reads a recipe and adds it to others, the last of which counts most.
+    pub(super) fn join(name: &str, text: &str, texts: &[&str]) -> Result<Self, RootFsError> {
         let bad = |reason: String| RootFsError::Recipe { name: name.to_owned(), reason };
         let read = |text: &str| toml::from_str::<File>(text).map_err(|error| bad(error.to_string()));
-        let (own, mut joined) = (read(text)?, read(common)?);
+        let (own, mut joined) = (read(text)?, File::default());
         let release = Release::named(&own.release).ok_or_else(|| {
             bad(format!("release {:?} is not one of those in fetch/release.rs", own.release))
         })?;
-        joined.packages.extend(own.packages);
+        let about = own.about.clone();
+        let others = texts.iter().map(|text| read(text)).collect::<Result<Vec<File>, _>>()?;
+        for part in others.into_iter().chain([own]) {
+            joined.packages.extend(part.packages);
+            joined.drop.extend(part.drop);
+            joined.links.extend(part.links);
+            joined.files.extend(part.files);
+            joined.groups.extend(part.groups);
+            joined.promises.extend(part.promises);
+        }
         joined.packages.sort();
         joined.packages.dedup();
-        joined.drop.extend(own.drop);
-        joined.links.extend(own.links);
-        joined.files.extend(own.files);
-        joined.groups.extend(own.groups);
-        joined.promises.extend(own.promises);
         let paths = joined.drop.iter().chain(joined.links.keys()).chain(joined.files.keys());
         if let Some(path) = paths.chain(&joined.promises).find(|path| !stays_inside(path)) {
             return Err(bad(format!("{path:?} is not a path below the root")));
@@ -99,7 +115,7 @@ impl Recipe {
         }
         Ok(Self {
             name: name.to_owned(),
-            about: own.about,
+            about,
             release,
             packages: joined.packages,
             drop: joined.drop,
@@ -107,7 +123,8 @@ impl Recipe {
             files: joined.files,
             groups: joined.groups,
             promises: joined.promises,
-            source: format!("{common}\0{text}"),
+            source: texts.iter().copied().chain([text]).collect::<Vec<_>>().join("\0"),
+            own: text.to_owned(),
         })
     }
 
@@ -157,7 +174,7 @@ mod tests {
     fn recipe_is_joined_with_the_common_part() {
         let common = "packages = ['bb', 'aa']\npromises = ['etc/x']\n[links]\n'usr/bin/awk' = 'mawk'\n";
         let own = "about = 'x'\nrelease = 'sid'\npackages = ['aa', 'cc']\n[links]\n'usr/bin/awk' = 'gawk'\n";
-        let recipe = Recipe::parse("x", own, common).unwrap();
+        let recipe = Recipe::join("x", own, &[common]).unwrap();
         assert_eq!(recipe.packages, ["aa", "bb", "cc"]);
         assert_eq!(recipe.links["usr/bin/awk"], "gawk", "its own word counts");
         assert_eq!(recipe.release.codename, "sid");
@@ -176,7 +193,7 @@ mod tests {
             ("release = 'sid'\npromises = ['']", "\"\""),
         ];
         for (text, fault) in cases {
-            let error = Recipe::parse("broken", text, "").unwrap_err().to_string();
+            let error = Recipe::join("broken", text, &[]).unwrap_err().to_string();
             assert!(error.contains("broken") && error.contains(fault), "{error}");
         }
     }

@@ -83,7 +83,7 @@ fn packages_of_both_kinds_become_one_tree() {
     let directory = tempfile::tempdir().unwrap();
     let debs = packages(directory.path());
     let root = directory.path().join("root");
-    let recipe = Recipe::parse("test", RECIPE, "").unwrap();
+    let recipe = Recipe::join("test", RECIPE, &[]).unwrap();
     assemble(&recipe, &debs, &root, &Progress::silent()).unwrap();
 
     for name in ["bin", "sbin", "lib", "lib64"] {
@@ -109,7 +109,7 @@ fn packages_of_both_kinds_become_one_tree() {
 fn broken_promise_fails_and_names_the_path() {
     let directory = tempfile::tempdir().unwrap();
     let debs = packages(directory.path());
-    let recipe = Recipe::parse("test", &RECIPE.replace("'tmp'", "'usr/bin/hipcc'"), "").unwrap();
+    let recipe = Recipe::join("test", &RECIPE.replace("'tmp'", "'usr/bin/hipcc'"), &[]).unwrap();
     let error = assemble(&recipe, &debs, &directory.path().join("root"), &Progress::silent()).unwrap_err();
     assert!(matches!(&error, RootFsError::Promise { missing, .. } if missing == "usr/bin/hipcc"), "{error}");
 }
@@ -118,7 +118,7 @@ fn broken_promise_fails_and_names_the_path() {
 fn link_to_nothing_breaks_its_promise() {
     let directory = tempfile::tempdir().unwrap();
     let debs = packages(directory.path());
-    let recipe = Recipe::parse("test", &RECIPE.replace("'mawk'", "'gawk'"), "").unwrap();
+    let recipe = Recipe::join("test", &RECIPE.replace("'mawk'", "'gawk'"), &[]).unwrap();
     let error = assemble(&recipe, &debs, &directory.path().join("root"), &Progress::silent()).unwrap_err();
     assert!(matches!(&error, RootFsError::Promise { missing, .. } if missing == "usr/bin/awk"), "{error}");
 }
@@ -128,7 +128,7 @@ fn two_files_for_one_place_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let mut debs = packages(directory.path());
     debs.push(package(directory.path(), "other", &[("usr/bin/tool", "another")]));
-    let recipe = Recipe::parse("test", RECIPE, "").unwrap();
+    let recipe = Recipe::join("test", RECIPE, &[]).unwrap();
     let error = assemble(&recipe, &debs, &directory.path().join("root"), &Progress::silent()).unwrap_err();
     assert!(matches!(&error, RootFsError::Collision { path } if path.ends_with("bin/tool")), "{error}");
 }

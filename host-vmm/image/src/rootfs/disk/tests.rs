@@ -94,9 +94,9 @@ fn what_is_no_root_file_system_is_refused_by_name() {
         let error = disk(&cache, &at(name)).unwrap_err().to_string();
         assert!(error.contains(why) && error.contains(name), "{error}");
     }
-    let error = Root::Path("/dev/null".into()).check().unwrap_err().to_string();
+    let error = Root::Path("/dev/null".into()).check(&cache).unwrap_err().to_string();
     assert!(error.contains("neither a directory nor a file"), "{error}");
-    let error = Root::Named("rocky".into()).check().unwrap_err().to_string();
+    let error = Root::Named("rocky".into()).check(&cache).unwrap_err().to_string();
     assert!(error.contains("rocky") && error.contains("rocm-sid"), "{error}");
 }
 
