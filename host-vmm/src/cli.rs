@@ -38,6 +38,9 @@ use size::{parse_memory, parse_size};
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
 
+/// How the names of disks end.
+const DISK_ENDINGS: [&str; 3] = [".qcow2", ".raw", ".img"];
+
 /// What no program runs for.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -142,7 +145,10 @@ struct RunArgs {
     machine: MachineArgs,
     /// Gives the guest the root file system of that name, which is made of packages on first use; `belfry image --rootfs`
     /// lists them. What a program writes is forgotten.
-    #[arg(long, value_name = "NAME", conflicts_with = "root")]
+    ///
+    /// A path (with a slash, or ending in .qcow2, .raw or .img) is that of a disk with a system of its own: QEMU boots it as
+    /// it is, with its own kernel, which needs the driver (`belfry image driver-deb`). Programs run there over ssh.
+    #[arg(long, value_name = "NAME|DISK", conflicts_with = "root")]
     image: Option<String>,
     /// Gives the guest a copy of a directory, or an ext4 image, as its root file system; neither is written to.
     #[arg(long, value_name = "DIR|FILE")]
@@ -151,6 +157,9 @@ struct RunArgs {
     /// with QEMU only.
     #[arg(long = "share", value_name = "DIR[:ro]")]
     shares: Vec<Share>,
+    /// Runs the program, or a login shell, over ssh in a disk with a system of its own; implied by a program.
+    #[arg(long, conflicts_with = "interactive")]
+    ssh: bool,
     /// Gives such a guest this machine's network, as this user has it, with QEMU only.
     #[arg(long, value_name = "KIND", value_enum)]
     net: Option<Net>,
@@ -314,7 +323,10 @@ fn describe(error: &anyhow::Error) -> String {
 
 fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     scratch::sweep();
-    let limit = if args.interactive { NO_LIMIT } else { RunOptions::default().timeout };
+    let limit = if args.interactive || args.ssh { NO_LIMIT } else { RunOptions::default().timeout };
+    let is_disk = |image: &&str| image.contains('/') || DISK_ENDINGS.iter().any(|end| image.ends_with(end));
+    let system = args.image.as_deref().filter(is_disk).map(str::parse::<DiskConfig>).transpose()?;
+    let image = args.image.filter(|_| system.is_none());
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -328,7 +340,9 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             disks: args.machine.disks,
             append: args.machine.append,
         },
-        root: args.image.map(Root::Named).or(args.root.map(Root::Path)),
+        system,
+        ssh: args.ssh,
+        root: image.map(Root::Named).or(args.root.map(Root::Path)),
         shares: args.shares,
         network: args.net.is_some(),
         interactive: args.interactive,

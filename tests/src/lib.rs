@@ -2,6 +2,7 @@
 
 pub mod disks;
 pub mod nested;
+pub mod own_system;
 pub mod race;
 pub mod suite;
 

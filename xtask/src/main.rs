@@ -95,6 +95,8 @@ enum Command {
         #[arg(long, default_value = "", allow_hyphen_values = true)]
         append: String,
     },
+    /// Make a disk with a system of its own of Debian's packages, with the driver by DKMS, and boot it with the GPU.
+    OwnSystem,
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
     Suite {
         /// What runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
@@ -146,6 +148,7 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::GuestRace { rounds, kasan, append } => guest_race(rounds, kasan, &append),
+        Command::OwnSystem => own_system(),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Installed { debug } => installed::run(root, debug),
@@ -185,6 +188,15 @@ fn guest_race(rounds: u64, kasan: bool, append: &str) -> Result<()> {
         .args([rounds.to_string().as_str(), if kasan { "kasan" } else { "stock" }, append])
         .status()
         .context("running guest-race")?;
+    process::exit(status.code().unwrap_or(1));
+}
+
+/// Makes and boots a system of a user's own; a program of its own, because it is made of belfry's library.
+fn own_system() -> Result<()> {
+    let status = process::Command::new(env!("CARGO"))
+        .args(["run", "--package", "belfry-tests", "--bin", "own-system"])
+        .status()
+        .context("running own-system")?;
     process::exit(status.code().unwrap_or(1));
 }
 

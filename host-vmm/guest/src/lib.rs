@@ -7,6 +7,7 @@
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host | `share.rs` |
 //! | the user's terminal | `terminal.rs` |
+//! | guests with a system of their own | `system.rs` |
 //! | what its kernel said, and what went wrong | `console.rs`, `error.rs` |
 
 mod channel;
@@ -18,6 +19,7 @@ mod kvm;
 pub mod qemu;
 mod session;
 mod share;
+mod system;
 mod terminal;
 
 use std::io;
@@ -29,6 +31,7 @@ pub use error::GuestError;
 pub use qemu::Accelerator;
 pub use session::Guest;
 pub use share::{Share, ShareError};
+pub use system::{System, SystemConfig};
 pub use terminal::Terminal;
 
 /// Where a program's bytes come from.

@@ -6,6 +6,7 @@ mod boot_record;
 pub mod c_headers;
 pub mod cache;
 pub mod cpio;
+pub mod dkms;
 pub mod fetch;
 pub mod guest;
 pub mod module;

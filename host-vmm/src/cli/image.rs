@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use belfry_embedded::PARTS;
-use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, packed, rootfs};
+use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, dkms, packed, rootfs};
 use clap::{Args, Subcommand};
 
 use crate::output::say;
@@ -44,6 +44,12 @@ enum Task {
         #[arg(long)]
         update: bool,
     },
+    /// Writes the driver as a Debian package, which guests with a kernel of their own install; prints its path.
+    DriverDeb {
+        /// Where to.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+    },
 }
 
 pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
@@ -79,7 +85,13 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
 }
 
 fn perform(task: &Task) -> anyhow::Result<u8> {
-    let Task::Build { name, from, base, release, update } = task;
+    let (name, from, base, release, update) = match task {
+        Task::Build { name, from, base, release, update } => (name, from, base, release, update),
+        Task::DriverDeb { directory } => {
+            say!("{}", dkms::package(&PARTS, directory)?.display());
+            return Ok(0);
+        }
+    };
     let list = std::fs::read_to_string(from).with_context(|| from.display().to_string())?;
     let wish = rootfs::Wish { name, list: &list, base: base.as_deref(), release: release.as_deref() };
     let freshness = if *update { Freshness::Update } else { Freshness::Cached };

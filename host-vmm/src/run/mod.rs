@@ -6,11 +6,13 @@
 //! | a program with its files | `program.rs` |
 //! | this process as the guest | `in_process.rs` |
 //! | the summary | `report.rs` |
+//! | a disk with a system of its own | `system.rs` |
 
 mod in_guest;
 mod in_process;
 mod program;
 pub(crate) mod report;
+mod system;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ use crate::hosted::HostedError;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
+pub use system::SystemError;
 
 /// Where programs run in a guest.
 const PROGRAM_DIRECTORY: &str = "/root";
@@ -125,6 +128,10 @@ pub struct RunOptions {
     pub doorbell: Option<Doorbell>,
     /// The machine of a guest.
     pub machine: MachineOptions,
+    /// A disk with a system of its own, which is booted as it is.
+    pub system: Option<DiskConfig>,
+    /// Whether programs run in that system over ssh even where none is named.
+    pub ssh: bool,
     /// The root file system of a guest; without one it has the examples and static programs alone.
     pub root: Option<Root>,
     /// Folders of this machine that such a guest has under their own paths; QEMU alone has them.
@@ -148,6 +155,8 @@ impl Default for RunOptions {
             gpu: GpuConfig::default(),
             doorbell: None,
             machine: MachineOptions::default(),
+            system: None,
+            ssh: false,
             root: None,
             shares: Vec::new(),
             network: false,
@@ -199,6 +208,9 @@ pub enum RunError {
          path"
     )]
     NoFile(String),
+    /// A disk with a system of its own could not be used.
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The hosted driver or device failed.
     #[error(transparent)]
     Hosted(#[from] HostedError),
@@ -254,6 +266,12 @@ pub fn run(
     progress: &Progress,
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
+    if let Some(disk) = &options.system {
+        return system::run(options, disk, progress, output);
+    }
+    if options.ssh {
+        return Err(RunError::WrongGuest("--ssh is for disks with a system of their own; add --image PATH"));
+    }
     if let Some(root) = &options.root {
         return in_root(options, root, progress, output);
     }

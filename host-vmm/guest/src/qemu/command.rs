@@ -14,15 +14,21 @@ pub(super) struct Machine<'a> {
     pub(super) accelerator: Accelerator,
     pub(super) cpus: u32,
     pub(super) memory: u64,
-    pub(super) kernel: &'a Path,
-    pub(super) initramfs: &'a Path,
-    pub(super) command_line: &'a str,
+    pub(super) boot: Boot<'a>,
     /// Where what the guest writes to its serial port is kept.
     pub(super) console: &'a Path,
     /// The socket of a terminal at that port.
     pub(super) terminal: Option<&'a Path>,
-    pub(super) channel: &'a Path,
     pub(super) gpu: Option<&'a Path>,
+}
+
+/// What the machine boots.
+#[derive(Debug)]
+pub(super) enum Boot<'a> {
+    /// A kernel whose init talks to the socket `channel`.
+    Kernel { kernel: &'a Path, initramfs: &'a Path, command_line: &'a str, channel: &'a Path },
+    /// What its firmware finds on the first disk; the kernel there is told nothing.
+    Disk,
 }
 
 /// A path inside a comma-separated option, where QEMU wants commas doubled.
@@ -44,9 +50,15 @@ const TCG_KERNEL: &str = "clearcpuid=cx16 mitigations=off";
 /// Everything after the program's own arguments.
 pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     let size = machine.memory >> 20;
-    let (accelerator, cpu, told) = match machine.accelerator {
-        Accelerator::Kvm => ("kvm", "host", None),
-        Accelerator::Tcg => ("tcg,thread=multi", TCG_CPU, Some(TCG_KERNEL)),
+    let (accelerator, cpu, told) = match (machine.accelerator, &machine.boot) {
+        (Accelerator::Kvm, _) => ("kvm", "host".to_owned(), None),
+        (Accelerator::Tcg, Boot::Kernel { .. }) => ("tcg,thread=multi", TCG_CPU.to_owned(), Some(TCG_KERNEL)),
+        (Accelerator::Tcg, Boot::Disk) => ("tcg,thread=multi", format!("{TCG_CPU},-cx16"), None),
+    };
+    let chipset = match machine.boot {
+        Boot::Kernel { .. } => "q35,memory-backend=ram",
+        // Without graphics the firmware, too, writes to the serial port.
+        Boot::Disk => "q35,memory-backend=ram,graphics=off",
     };
     let console = match machine.terminal {
         None => format!("file,id=console,path={}", option(machine.console)),
@@ -54,7 +66,6 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
             format!("socket,id=console,path={},logfile={}", option(socket), option(machine.console))
         }
     };
-    let command_line: Vec<&str> = told.into_iter().chain([machine.command_line]).collect();
     let mut arguments: Vec<String> = [
         "-nodefaults",
         "-no-user-config",
@@ -64,43 +75,66 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
         "-accel",
         accelerator,
         "-cpu",
-        cpu,
+        &cpu,
         "-machine",
-        "q35,memory-backend=ram",
+        chipset,
         "-smp",
         &machine.cpus.to_string(),
         "-m",
         &format!("{size}M"),
         "-object",
         &format!("memory-backend-memfd,id=ram,size={size}M,share=on"),
-        "-kernel",
-        &machine.kernel.display().to_string(),
-        "-initrd",
-        &machine.initramfs.display().to_string(),
-        "-append",
-        &command_line.join(" "),
         "-chardev",
         &console,
         "-serial",
         "chardev:console",
-        "-device",
-        "virtio-serial-pci",
-        "-chardev",
-        &format!("socket,id=channel,path={}", option(machine.channel)),
-        "-device",
-        &format!("virtserialport,chardev=channel,name={PORT}"),
     ]
     .map(str::to_owned)
     .to_vec();
+    if let Boot::Kernel { kernel, initramfs, command_line, channel } = &machine.boot {
+        let command_line: Vec<&str> = told.into_iter().chain([*command_line]).collect();
+        arguments.extend(
+            [
+                "-kernel",
+                &kernel.display().to_string(),
+                "-initrd",
+                &initramfs.display().to_string(),
+                "-append",
+                &command_line.join(" "),
+                "-device",
+                "virtio-serial-pci",
+                "-chardev",
+                &format!("socket,id=channel,path={}", option(channel)),
+                "-device",
+                &format!("virtserialport,chardev=channel,name={PORT}"),
+            ]
+            .map(str::to_owned),
+        );
+    }
     if let Some(socket) = machine.gpu {
         arguments.extend(["-device".to_owned(), qemu_device(socket)]);
     }
     arguments
 }
 
-/// The options of a network card with the host's network behind it, as QEMU's user has it. There is nothing to boot from it.
-pub(super) const USER_NETWORK: [&str; 4] =
-    ["-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile="];
+/// The options of a network card with the host's network behind it, as QEMU's user has it; there is nothing to boot from
+/// it. Connections to port `ssh` of this machine, and from this machine alone, reach the guest's port 22.
+pub(super) fn user_network(ssh: Option<u16>) -> [String; 4] {
+    let forward = ssh.map(|port| format!(",hostfwd=tcp:127.0.0.1:{port}-:22")).unwrap_or_default();
+    [
+        "-netdev".to_owned(),
+        format!("user,id=network{forward}"),
+        "-device".to_owned(),
+        "virtio-net-pci,netdev=network,romfile=".to_owned(),
+    ]
+}
+
+/// The options of a credential for systemd (`systemd.exec(5)`, "CREDENTIALS").
+pub(super) fn credential(name: &str, content: &str) -> [String; 2] {
+    // QEMU wants commas in option values doubled.
+    let content = content.replace(',', ",,");
+    ["-smbios".to_owned(), format!("type=11,value=io.systemd.credential:{name}={content}")]
+}
 
 /// The options of one folder of the host: the guest's accesses are this user's, with owners and modes as they are.
 pub(super) fn share(number: usize, share: &Share) -> [String; 4] {
@@ -132,12 +166,14 @@ mod tests {
             accelerator: Accelerator::Tcg,
             cpus: 2,
             memory: 512 << 20,
-            kernel: Path::new("/k/vmlinuz"),
-            initramfs: Path::new("/i/rd"),
-            command_line: "quiet x=1",
+            boot: Boot::Kernel {
+                kernel: Path::new("/k/vmlinuz"),
+                initramfs: Path::new("/i/rd"),
+                command_line: "quiet x=1",
+                channel: Path::new("/c/channel.sock"),
+            },
             console: Path::new("/c,d/console.log"),
             terminal: None,
-            channel: Path::new("/c/channel.sock"),
             gpu: Some(Path::new("/g/gpu.sock")),
         };
         let text = arguments(&machine).join(" ");
@@ -145,7 +181,7 @@ mod tests {
             "-accel tcg,thread=multi -cpu max,family=25",
             "-machine q35,memory-backend=ram -smp 2 -m 512M",
             "memory-backend-memfd,id=ram,size=512M,share=on",
-            "-append clearcpuid=cx16 mitigations=off quiet x=1 -chardev",
+            "-append clearcpuid=cx16 mitigations=off quiet x=1 -device",
             "file,id=console,path=/c,,d/console.log",
             "name=org.belfry.0",
             r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
@@ -153,8 +189,12 @@ mod tests {
             assert!(text.contains(part), "{part} is not in {text}");
         }
         let terminal = Some(Path::new("/c/terminal.sock"));
-        let without = arguments(&Machine { gpu: None, terminal, ..machine }).join(" ");
+        let machine = Machine { gpu: None, terminal, ..machine };
+        let without = arguments(&machine).join(" ");
         assert!(without.contains("socket,id=console,path=/c/terminal.sock,logfile=/c,,d/console.log"));
         assert!(!without.contains("vfio-user"));
+        let of_disk = arguments(&Machine { boot: Boot::Disk, ..machine }).join(" ");
+        assert!(of_disk.contains("graphics=off"));
+        assert!(of_disk.contains(",-cx16 ") && !of_disk.contains("-kernel") && !of_disk.contains("channel"));
     }
 }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use belfry_channel::Network;
-use belfry_device::Gpu;
+use belfry_device::{Gpu, GpuConfig};
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
@@ -22,8 +22,11 @@ use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
 
 use super::config::{GuestConfig, QemuConfig};
 use super::host::Host;
+use super::system::SystemConfig;
 use super::terminal::{self, Terminal};
 use super::{GuestError, failed};
+use command::Boot;
+
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
 
 /// Addresses behind QEMU's network of its own user (`-netdev user`), which are always these.
@@ -34,6 +37,17 @@ pub(super) const USER_NETWORK: Network = Network {
     resolver: [10, 0, 2, 3],
 };
 
+/// What one machine is made of.
+struct Parts<'a> {
+    gpu: Option<&'a GpuConfig>,
+    terminal: Option<&'a Arc<Terminal>>,
+    cpus: u32,
+    memory: u64,
+    boot: Boot<'a>,
+    /// Options of disks, folders and the like.
+    more: Vec<String>,
+}
+
 /// QEMU's process, the device's server, and the files between them.
 #[derive(Debug)]
 pub(super) struct QemuHost {
@@ -41,13 +55,13 @@ pub(super) struct QemuHost {
     gpu: Option<Arc<Gpu>>,
     server: Option<(StopHandle, JoinHandle<Result<(), ServerError>>)>,
     directory: Scratch,
-    initramfs: PathBuf,
+    initramfs: Option<PathBuf>,
     /// The user's end of the guest's serial port.
     terminal: Option<UnixStream>,
 }
 
 impl QemuHost {
-    /// Starts server and QEMU, which will connect to the socket that comes with it.
+    /// Starts server and QEMU with a guest of Belfry's, which will connect to the socket that comes with it.
     pub(super) fn start(
         image: &GuestImage,
         config: &GuestConfig,
@@ -56,11 +70,62 @@ impl QemuHost {
     ) -> Result<(Self, UnixListener), GuestError> {
         let directory = Scratch::new().map_err(failed("temporary directory"))?;
         let path = |name: &str| directory.path().join(name);
-        let initramfs = path("initramfs.cpio");
+        let (initramfs, channel) = (path("initramfs.cpio"), path("channel.sock"));
         fs::write(&initramfs, image.initramfs()?).map_err(failed("initramfs"))?;
+        let listener = UnixListener::bind(&channel).map_err(failed("guest channel"))?;
+        let mut more = Vec::new();
+        for (number, disk) in config.all_disks().enumerate() {
+            more.extend(disks::arguments(number, disk)?);
+        }
+        for (number, share) in config.shares.iter().enumerate() {
+            more.extend(command::share(number, share));
+        }
+        if config.network {
+            more.extend(command::user_network(None));
+        }
+        let boot = Boot::Kernel {
+            kernel: &image.kernel.image,
+            initramfs: &initramfs,
+            command_line: &config.command_line(),
+            channel: &channel,
+        };
+        let (cpus, memory) = (config.cpus, config.memory);
+        let parts =
+            Parts { gpu: config.gpu.as_ref(), terminal: config.terminal.as_ref(), cpus, memory, boot, more };
+        let mut host = Self::launch(parts, directory, qemu, cache)?;
+        host.initramfs = Some(initramfs);
+        Ok((host, listener))
+    }
 
+    /// Starts server and QEMU with a user's own system.
+    pub(super) fn start_system(config: &SystemConfig, cache: &Cache) -> Result<Self, GuestError> {
+        let directory = Scratch::new().map_err(failed("temporary directory"))?;
+        let mut more = Vec::new();
+        for (number, disk) in std::iter::once(&config.disk).chain(&config.disks).enumerate() {
+            let [drive, node, device, options] = disks::arguments(number, disk)?;
+            more.extend([drive, node, device, format!("{options},bootindex={number}")]);
+        }
+        if config.network || config.ssh.is_some() {
+            more.extend(command::user_network(config.ssh));
+        }
+        for (name, content) in &config.credentials {
+            more.extend(command::credential(name, content));
+        }
+        let (cpus, memory, boot) = (config.cpus, config.memory, Boot::Disk);
+        let parts =
+            Parts { gpu: Some(&config.gpu), terminal: config.terminal.as_ref(), cpus, memory, boot, more };
+        Self::launch(parts, directory, &config.qemu, cache)
+    }
+
+    fn launch(
+        parts: Parts<'_>,
+        directory: Scratch,
+        qemu: &QemuConfig,
+        cache: &Cache,
+    ) -> Result<Self, GuestError> {
+        let path = |name: &str| directory.path().join(name);
         let gpu_socket = path("gpu.sock");
-        let (gpu, server) = match &config.gpu {
+        let (gpu, server) = match parts.gpu {
             Some(gpu) => {
                 let mut server = serve_gpu(&gpu_socket, gpu.clone(), qemu.doorbell)?;
                 let stop = server.stop_handle();
@@ -73,11 +138,8 @@ impl QemuHost {
             }
             None => (None, None),
         };
-        let channel_socket = path("channel.sock");
-        let listener = UnixListener::bind(&channel_socket).map_err(failed("guest channel"))?;
-
         let terminal_socket = path("terminal.sock");
-        let terminal = config.terminal.as_ref().map(|_| UnixListener::bind(&terminal_socket)).transpose();
+        let terminal = parts.terminal.map(|_| UnixListener::bind(&terminal_socket)).transpose();
         let terminal = terminal.map_err(failed("the guest's terminal"))?;
 
         let program = match &qemu.program {
@@ -90,25 +152,14 @@ impl QemuHost {
         command.args(&program.arguments);
         command.args(command::arguments(&command::Machine {
             accelerator: qemu.accelerator,
-            cpus: config.cpus,
-            memory: config.memory,
-            kernel: &image.kernel.image,
-            initramfs: &initramfs,
-            command_line: &config.command_line(),
+            cpus: parts.cpus,
+            memory: parts.memory,
+            boot: parts.boot,
             console: &path("console.log"),
             terminal: terminal.is_some().then_some(&*terminal_socket),
-            channel: &channel_socket,
             gpu: gpu.is_some().then_some(&*gpu_socket),
         }));
-        for (number, disk) in config.all_disks().enumerate() {
-            command.args(disks::arguments(number, disk)?);
-        }
-        for (number, share) in config.shares.iter().enumerate() {
-            command.args(command::share(number, share));
-        }
-        if config.network {
-            command.args(command::USER_NETWORK);
-        }
+        command.args(parts.more);
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         die_with_parent(&mut command);
@@ -116,13 +167,18 @@ impl QemuHost {
         let child = command.spawn();
         let child = child.map_err(|source| GuestError::Start { program: program.program, source })?;
         let mut qemu = KillOnDrop(child);
-        let terminal = match (terminal, &config.terminal) {
+        let terminal = match (terminal, parts.terminal) {
             (Some(listener), Some(user)) => {
                 connect(&listener, &mut qemu, user).map_err(failed("the guest's terminal"))?
             }
             _ => None,
         };
-        Ok((Self { qemu, gpu, server, directory, initramfs, terminal }, listener))
+        Ok(Self { qemu, gpu, server, directory, initramfs: None, terminal })
+    }
+
+    /// Whether QEMU has ended without an error.
+    pub(super) fn succeeded(&mut self) -> bool {
+        self.qemu.0.try_wait().ok().flatten().is_some_and(|status| status.success())
     }
 
     fn stop_server(&mut self) -> Result<(), GuestError> {
@@ -203,7 +259,7 @@ impl Host for QemuHost {
 
     fn booted(&self) {
         // The guest has its own copy now, and that of a killed belfry stays until the next run.
-        let _ = fs::remove_file(&self.initramfs);
+        let _ = self.initramfs.as_ref().map(fs::remove_file);
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
