@@ -89,6 +89,44 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Copies `len` bytes from the start of this block to that of another, where those are not among the bytes copied; both
+    /// blocks must be long enough.
+    ///
+    /// Bytes are moved as the processor likes best: a racing reader may see any byte before any other.
+    pub(crate) fn copy_to(self, to: Block<'_>, len: u64) {
+        assert!(len <= self.len && len <= to.len);
+        // SAFETY: both blocks are mapped for `len` bytes (asserted). No Rust reference to them exists, and the copy is not
+        // one that the compiler knows of, so that a racing access is no race of Rust's.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rsi") self.host => _,
+                inout("rdi") to.host => _,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let mut part = [0; 4096];
+            let mut done = 0;
+            while done < len {
+                let now = part.len().min((len - done) as usize);
+                // SAFETY: both blocks go on for `len - done` bytes, as mapped as they are.
+                let (from, to) = unsafe {
+                    (
+                        Block::new(self.host.add(done as usize), len - done),
+                        Block::new(to.host.add(done as usize), len - done),
+                    )
+                };
+                from.read(&mut part[..now]);
+                to.write(&part[..now]);
+                done += now as u64;
+            }
+        }
+    }
+
     /// The first two bytes as one atomic; `None` if the block is too short or misaligned.
     pub(crate) fn atomic_u16(self) -> Option<&'a AtomicU16> {
         // SAFETY: `fits` checked length and alignment; `Block::new` promised that the memory stays mapped for `'a`.
@@ -148,6 +186,25 @@ mod tests {
                 part.read(&mut back);
                 assert_eq!(back, data);
             }
+        }
+    }
+
+    #[test]
+    fn copies_between_blocks_are_exact() {
+        let mut backing = vec![0u64; 2048];
+        let host = backing.as_mut_ptr().cast::<u8>();
+        let data: Vec<u8> = (0..4096u32).map(|at| (at * 7 + at / 256) as u8).collect();
+        for (from, to, len) in [(0, 8192, 4096), (3, 9001, 4090), (8192, 0, 4096), (5, 8000, 0), (1, 6000, 1)]
+        {
+            // SAFETY: the vector owns 16384 bytes and is only used through these blocks here.
+            let (from, to) = unsafe { (Block::new(host.add(from), 4096), Block::new(host.add(to), 4096)) };
+            from.write(&data);
+            to.write(&[0xee; 4096]);
+            from.copy_to(to, len);
+            let mut all = [0; 4096];
+            to.read(&mut all);
+            assert_eq!(all[..len as usize], data[..len as usize]);
+            assert!(all[len as usize..].iter().all(|&byte| byte == 0xee));
         }
     }
 

@@ -9,6 +9,8 @@ use crate::vm::AddressSpace;
 
 /// Bytes moved at a time.
 const CHUNK: u64 = 1 << 16;
+/// Bytes copied at a time where no buffer is between.
+const DIRECT: u64 = 1 << 18;
 /// What a row counts at least, so that many short ones take no longer than few long ones.
 const SHORTEST_ROW: u64 = 512;
 /// Bits of the counts of linear copies and fills.
@@ -54,6 +56,11 @@ impl Rows {
 /// The 64 bits of two dwords.
 pub(super) fn quad(lo: u32, hi: u32) -> u64 {
     u64::from(lo) | u64::from(hi) << 32
+}
+
+/// Whether two ranges of `bytes` have no address in common, around the end of the addresses as well.
+fn apart(a: u64, b: u64, bytes: u64) -> bool {
+    a.wrapping_sub(b) >= bytes && b.wrapping_sub(a) >= bytes
 }
 
 /// Refuses a field that asks for something.
@@ -153,6 +160,11 @@ impl Transfer {
     fn part(&self, space: &AddressSpace, done: u64, chunk: &mut [u8]) -> Result<u64, SdmaError> {
         let room = chunk.len() as u64;
         match *self {
+            Self::Copy { from, to, second: None, bytes } if apart(from, to, bytes) => {
+                let now = DIRECT.min(bytes - done);
+                space.copy(from.wrapping_add(done), to.wrapping_add(done), now).map_err(memory("COPY"))?;
+                Ok(now)
+            }
             Self::Copy { from, to, second, bytes } => {
                 let now = room.min(bytes - done);
                 let part = &mut chunk[..now as usize];

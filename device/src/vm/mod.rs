@@ -171,6 +171,20 @@ impl AddressSpace {
         walk::walk(&self.memory, &slice.memory, &self.root, va, access)
     }
 
+    /// The block at `va`, and how many of its bytes are behind addresses that follow each other.
+    fn block_at<'a>(
+        &self,
+        slice: &'a Slice<'_>,
+        va: u64,
+        access: Access,
+    ) -> Result<(crate::memory::Block<'a>, u64), Fault> {
+        let bus = Fault::new(va, access, FaultKind::Bus);
+        let translation = self.translate_in(slice, va, access)?;
+        let location = translation.locate(va).ok_or(bus)?;
+        let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
+        Ok((block, (translation.len - (va - translation.va)).min(block.len())))
+    }
+
     /// Runs `operation` on each contiguous block of `va..va + len`: block, offset in the range, bytes.
     fn blocks(
         &self,
@@ -182,13 +196,8 @@ impl AddressSpace {
         let slice = self.enter();
         let mut done = 0usize;
         while done < len {
-            let at = va.wrapping_add(done as u64);
-            let bus = Fault::new(at, access, FaultKind::Bus);
-            let translation = self.translate_in(&slice, at, access)?;
-            let location = translation.locate(at).ok_or(bus)?;
-            let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
-            let left_in_page = translation.len - (at - translation.va);
-            let now = ((len - done) as u64).min(left_in_page).min(block.len()) as usize;
+            let (block, there) = self.block_at(&slice, va.wrapping_add(done as u64), access)?;
+            let now = ((len - done) as u64).min(there) as usize;
             operation(block, done, now);
             done += now;
         }
@@ -207,6 +216,21 @@ impl AddressSpace {
         self.blocks(va, data.len(), Access::Write, |block, offset, len| {
             block.write(&data[offset..offset + len]);
         })
+    }
+
+    /// Copies `len` bytes from one range to another that it does not overlap; stops at the first fault, when earlier
+    /// bytes have been written.
+    pub(crate) fn copy(&self, from: u64, to: u64, len: u64) -> Result<(), Fault> {
+        let slice = self.enter();
+        let mut done = 0;
+        while done < len {
+            let (source, readable) = self.block_at(&slice, from.wrapping_add(done), Access::Read)?;
+            let (target, writable) = self.block_at(&slice, to.wrapping_add(done), Access::Write)?;
+            let now = readable.min(writable).min(len - done);
+            source.copy_to(target, now);
+            done += now;
+        }
+        Ok(())
     }
 
     /// Reads a value.
