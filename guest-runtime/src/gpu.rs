@@ -9,6 +9,7 @@ use belfry_abi::kfd::misc::GetClockCountersArgs;
 
 use crate::Error;
 use crate::code_object::{CodeObject, unbundle};
+use crate::copy_queue::CopyQueue;
 use crate::kernarg::KernargPool;
 use crate::kernel::{Kernel, Module};
 use crate::memory::{Allocation, HostAccess, MemoryKind, Pool};
@@ -124,6 +125,24 @@ impl Gpu {
     /// [`QueueError`] for options out of range, and when the driver refuses.
     pub fn queue_with(&self, options: &QueueOptions) -> Result<Queue, QueueError> {
         Queue::new(&self.inner, options)
+    }
+
+    /// A queue of the SDMA engine with the fewest queues.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`]: `ENOMEM` when all are taken.
+    pub fn copy_queue(&self) -> Result<CopyQueue, QueueError> {
+        CopyQueue::new(&self.inner, None)
+    }
+
+    /// A queue of the SDMA engine of this number.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::Driver`]: `EINVAL` for an engine that there is not, `ENOMEM` when all its queues are taken.
+    pub fn copy_queue_on(&self, engine: u32) -> Result<CopyQueue, QueueError> {
+        CopyQueue::new(&self.inner, Some(engine))
     }
 
     /// Parses a code object, checks that it is for this GPU, and places it in memory.

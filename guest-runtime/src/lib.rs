@@ -28,6 +28,7 @@
 //! [`queue`] are made of those, [`code_object`] reads files, and [`launch`] puts them together.
 
 pub mod code_object;
+pub mod copy_queue;
 mod gpu;
 pub mod kernarg;
 pub mod kernel;
@@ -43,6 +44,7 @@ pub mod transport;
 
 use std::sync::Arc;
 
+pub use copy_queue::CopyQueue;
 pub use gpu::Gpu;
 pub use kernarg::{KernelArg, Scalar};
 pub use kernel::{Kernel, Module};

@@ -214,6 +214,13 @@ impl Signal {
         slot.page.address() + slot.offset as u64
     }
 
+    /// Where the GPU writes the number of the signal's event before it raises the event's interrupt, and that number; none
+    /// for a signal that the driver had no event for.
+    pub(crate) fn mailbox(&self) -> Option<(u64, u32)> {
+        let slot = self.inner.slot();
+        slot.event.as_ref().map(|event| (slot.mailbox, event.id))
+    }
+
     /// Start and end of the last packet that completed this signal, in ticks of the GPU clock (100 MHz).
     pub fn timestamps(&self) -> (u64, u64) {
         let slot = self.inner.slot();

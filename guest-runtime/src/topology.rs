@@ -72,6 +72,8 @@ pub struct Agent {
     pub render_minor: u32,
     /// Compute queues the hardware holds at once.
     pub cp_queues: u32,
+    /// SDMA engines that programs can have queues of.
+    pub sdma_engines: u32,
     /// Bytes of the context save area; 0 if the kernel does not say.
     pub cwsr_size: u32,
     /// Bytes of its control stack; 0 if the kernel does not say.
@@ -139,6 +141,7 @@ impl Agent {
             location_id: get("location_id"),
             render_minor: get("drm_render_minor"),
             cp_queues: get("num_cp_queues"),
+            sdma_engines: get("num_sdma_engines"),
             cwsr_size: get("cwsr_size"),
             ctl_stack_size: get("ctl_stack_size"),
             max_clock_mhz: get("max_engine_clk_fcompute"),

@@ -5,6 +5,7 @@
 mod all;
 mod barriers_and_signals;
 mod context_save;
+mod copy_engines;
 mod gemm;
 mod gpuinfo;
 mod grid_sync;
@@ -58,6 +59,7 @@ const EXAMPLES: &[Example] = &[
     example("shapes", "grids of all shapes, LDS sized at launch, relocated tables", shapes::run),
     example("scratch", "a kernel with a private array: scratch [COUNT]", scratch::run),
     example("memory-pools", "adds vectors between all kinds of memory", memory_pools::run),
+    example("copy-engines", "copies between all kinds of memory by the SDMA engines", copy_engines::run),
     example("barriers-and-signals", "orders work across queues", barriers_and_signals::run),
     example("grid-sync", "barriers and semaphores across workgroups", grid_sync::run),
     example("many-queues", "more queues than the hardware holds: many-queues [QUEUES]", many_queues::run),

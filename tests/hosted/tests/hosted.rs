@@ -52,6 +52,7 @@ examples! {
     shapes_succeeds: "shapes";
     scratch_succeeds: "scratch";
     memory_pools_succeeds: "memory-pools";
+    copy_engines_succeeds: "copy-engines";
     barriers_and_signals_succeeds: "barriers-and-signals";
     grid_sync_succeeds: "grid-sync";
     many_queues_succeeds: "many-queues";
