@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use belfry_abi::signal::SIGNAL_VALUE_OFFSET;
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_MAX_QUEUE_PERCENTAGE,
 };
 use belfry_abi::sdma::{
     ConstantFill, ConstantFillHeader, CopyHeader, CopyLinear, CopyParameter, Fence, Header, Op, Trap,
 };
+use belfry_abi::signal::SIGNAL_VALUE_OFFSET;
 use zerocopy::{FromZeros as _, IntoBytes};
 
 use crate::gpu::GpuInner;

@@ -247,6 +247,18 @@ enum Suite {
         #[arg(long, value_name = "FILE")]
         update: Option<PathBuf>,
     },
+    /// Copies and fills by the SDMA engines, hosted, and by the processor.
+    Sdma {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Bytes of each buffer, whole megabytes up to 1G.
+        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+        size: u64,
+        /// How often each row runs.
+        #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
+        runs: usize,
+    },
     /// Measures Belfry's own machine: exits, doorbells in every way they travel, interrupts, booting.
     Vmm {
         /// Prints one JSON object.
@@ -295,6 +307,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Bench { what: Suite::Isa { json, workers, kernels, runs, vs_cpu, update } } => {
             measure(json, update.as_deref(), &bench::Options { workers, kernels, runs, vs_cpu })
         }
+        Verb::Bench { what: Suite::Sdma { json, size, runs } } => measure_copies(json, size, runs),
         Verb::Bench { what: Suite::Vmm { json, samples } } => measure_machine(json, samples),
     };
     let status = result.unwrap_or_else(|error| {
@@ -440,6 +453,18 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
         let document = std::fs::read_to_string(file).with_context(place)?;
         let document = bench::table::update(&document, &results).with_context(place)?;
         std::fs::write(file, document).with_context(place)?;
+    }
+    Ok(0)
+}
+
+fn measure_copies(json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
+    ensure!(size <= 1 << 30, "size: up to 1G");
+    ensure!((1..=10_000).contains(&runs), "runs: 1 to 10000");
+    let results = bench::sdma::sdma(usize::try_from(size)?, runs)?;
+    if json {
+        say!("{}", serde_json::to_string(&results)?);
+    } else {
+        say!("{results}");
     }
     Ok(0)
 }

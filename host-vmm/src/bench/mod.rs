@@ -4,6 +4,7 @@ mod cases;
 mod hosted;
 mod machine;
 mod pocl;
+pub mod sdma;
 pub mod table;
 mod targets;
 pub mod vmm;
