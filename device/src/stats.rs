@@ -57,6 +57,8 @@ pub struct Stats {
     pub page_walks: u64,
     /// Named errors a guest caused, with how often: malformed frames, refused queues, faults.
     pub errors: BTreeMap<GuestError, u64>,
+    /// What each of them was about the first time, in words; those of a snapshot are not restored.
+    pub reasons: BTreeMap<GuestError, String>,
 }
 
 /// The live counters of the front end.
@@ -78,6 +80,7 @@ pub(crate) struct Counters {
     pub(crate) interrupts: AtomicU64,
     pub(crate) resets: AtomicU64,
     errors: Mutex<BTreeMap<GuestError, u64>, rank::Counters>,
+    reasons: Mutex<BTreeMap<GuestError, String>, rank::Counters>,
     unmodelled: Mutex<BTreeMap<Cow<'static, str>, u64>, rank::Counters>,
 }
 
@@ -86,11 +89,15 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Most characters that are kept of what an error is about: a guest may have chosen them.
+const REASON: usize = 200;
+
+/// Counts and logs; answers how often the name was counted.
 fn tally<N: Clone + Ord + std::fmt::Display>(
     counts: &Mutex<BTreeMap<N, u64>, rank::Counters>,
     name: &N,
     details: std::fmt::Arguments<'_>,
-) {
+) -> u64 {
     let seen = {
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = counts.entry(name.clone()).or_insert(0);
@@ -100,12 +107,16 @@ fn tally<N: Clone + Ord + std::fmt::Display>(
     if seen <= 8 || seen.is_power_of_two() {
         log::warn!(target: "gpu", "{name}: {details} (seen {seen} times)");
     }
+    seen
 }
 
 impl Counters {
-    /// Counts a named error, and logs it the first few times and then ever more rarely.
+    /// Counts a named error, and logs it the first few times and then ever more rarely. Keeps what the first was about.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
-        tally(&self.errors, &error, details);
+        if tally(&self.errors, &error, details) == 1 {
+            let reason = details.to_string().chars().take(REASON).collect();
+            self.reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(error, reason);
+        }
     }
 
     /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.
@@ -137,5 +148,6 @@ impl Counters {
         stats.interrupts = get(&self.interrupts);
         stats.resets = get(&self.resets);
         stats.errors.clone_from(&self.errors.lock().unwrap_or_else(PoisonError::into_inner));
+        stats.reasons.clone_from(&self.reasons.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -59,6 +59,8 @@ pub struct RunReport {
     pub interrupts: u64,
     /// What the guest did wrong, by name, with how often.
     pub errors: BTreeMap<String, u64>,
+    /// What each of these was about the first time.
+    pub reasons: BTreeMap<String, String>,
     /// Registers the driver used that the device stores without any behaviour, most used first.
     pub unmodelled: Vec<Unmodelled>,
 }
@@ -123,6 +125,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
         page_walks: stats.page_walks,
         interrupts: stats.interrupts,
         errors: stats.errors.iter().map(|(error, &count)| (error.name().to_owned(), count)).collect(),
+        reasons: stats.reasons.iter().map(|(error, text)| (error.name().to_owned(), text.clone())).collect(),
         unmodelled: unmodelled
             .into_iter()
             .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
@@ -173,7 +176,12 @@ impl std::fmt::Display for RunReport {
         )?;
         let Doorbells { trapped, woken, polled } = self.doorbells;
         writeln!(f, "  doorbells    {trapped} trapped, {woken} woken, {polled} polled")?;
-        write!(f, "  page walks   {}\n  interrupts   {}", self.page_walks, self.interrupts)
+        write!(f, "  page walks   {}\n  interrupts   {}", self.page_walks, self.interrupts)?;
+        for (name, count) in &self.errors {
+            let reason = self.reasons.get(name).map_or("", String::as_str);
+            write!(f, "\n  errors       {count} x {name}: {reason}")?;
+        }
+        Ok(())
     }
 }
 
@@ -185,6 +193,19 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_went_wrong_is_in_the_summary_with_its_reason() {
+        let error = belfry_device::GuestError::QueueStopped;
+        let mut stats = Stats::default();
+        stats.errors.insert(error, 3);
+        stats.reasons.insert(error, "doorbell=0x7 illegal instruction".to_owned());
+        let report = from_device(&stats, Vec::new());
+        let line = "\n  errors       3 x queue stopped: doorbell=0x7 illegal instruction";
+        assert!(report.to_string().ends_with(line), "{report}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["reasons"]["queue stopped"], "doorbell=0x7 illegal instruction");
+    }
 
     #[test]
     fn report_is_one_object_with_the_promised_names() {
