@@ -9,6 +9,13 @@
 #error "the driver needs Linux 6.12 or later"
 #endif
 
+/* Name spaces of symbols are strings since 6.13. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+#define BELFRY_IMPORT_NS(space) MODULE_IMPORT_NS(space)
+#else
+#define BELFRY_IMPORT_NS(space) MODULE_IMPORT_NS(#space)
+#endif
+
 /* struct drm_driver lost its date in 6.14. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
 #define BELFRY_DRM_DATE .date = "20260101",

@@ -23,6 +23,16 @@ static struct os_gem *to_os_gem(struct drm_gem_object *obj)
 	return container_of(obj, struct os_gem, base);
 }
 
+struct drm_gem_object *belfry_gem_object(struct os_gem *gem)
+{
+	return &gem->base;
+}
+
+struct belfry_backing *belfry_gem_backing(struct drm_gem_object *obj)
+{
+	return to_os_gem(obj)->backing;
+}
+
 static void gem_free(struct drm_gem_object *obj)
 {
 	struct os_gem *gem = to_os_gem(obj);

@@ -20,6 +20,7 @@ struct os_pages;      /* run of kernel pages the device can reach */
 struct os_pin;        /* pinned pages of a user address space */
 struct os_drm_file;   /* a process's open render node */
 struct os_gem;        /* mappable buffer object */
+struct os_dmabuf;     /* memory that processes share */
 struct os_work;       /* something the core does later, on a worker thread */
 
 struct belfry_gpu;        /* the core's device */
@@ -90,6 +91,16 @@ u64 os_drm_id(struct os_drm_file *file);
 int os_gem_create(struct os_drm_file *file, struct belfry_backing *backing, u64 size, struct os_gem **gem);
 void os_gem_release(struct os_gem *gem);
 u64 os_gem_mmap_offset(struct os_gem *gem);
+
+/* ---- dmabuf.c: memory that processes share ---- */
+
+int os_dmabuf_export(struct os_gem *gem, struct os_dmabuf **dmabuf);
+/* Returns a descriptor of the calling process, or -errno. */
+int os_dmabuf_fd(struct os_dmabuf *dmabuf, u32 flags);
+int os_dmabuf_get(struct os_device *dev, int fd, struct os_dmabuf **dmabuf);
+void os_dmabuf_release(struct os_dmabuf *dmabuf);
+/* What the GEM object was made with; it lives as long as the DMA-buf. */
+struct belfry_backing *os_dmabuf_backing(struct os_dmabuf *dmabuf);
 
 /* ---- sync.c: locks, waiting, time ---- */
 

@@ -219,6 +219,18 @@ fn illegal_instruction_stops_its_queue_and_nothing_else() {
 }
 
 #[test]
+fn processes_share_memory_by_descriptors() {
+    let (mut guest, roles) = boot_with_roles();
+    for _ in 0..2 {
+        assert!(succeed(&mut guest, &[roles, "share"]).contains("the same pages"));
+    }
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    // Nothing holds the module.
+    unload(&mut guest).unwrap();
+    finish(guest);
+}
+
+#[test]
 fn bad_ioctls_are_refused_as_linux_refuses_them() {
     let (mut guest, roles) = boot_with_roles();
     assert!(succeed(&mut guest, &[roles, "bad-ioctls"]).contains("refused"));

@@ -128,7 +128,10 @@ mod tests {
             (SET_CU_MASK, size_of::<queue::SetCuMaskArgs>()),
             (ALLOC_QUEUE_GWS, size_of::<queue::AllocQueueGwsArgs>()),
             (SET_XNACK_MODE, size_of::<misc::SetXnackModeArgs>()),
+            (GET_DMABUF_INFO, size_of::<memory::GetDmabufInfoArgs>()),
+            (IMPORT_DMABUF, size_of::<memory::ImportDmabufArgs>()),
             (AVAILABLE_MEMORY, size_of::<memory::GetAvailableMemoryArgs>()),
+            (EXPORT_DMABUF, size_of::<memory::ExportDmabufArgs>()),
             (RUNTIME_ENABLE, size_of::<misc::RuntimeEnableArgs>()),
         ];
         for (command, size) in sizes {

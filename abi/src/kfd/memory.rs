@@ -86,6 +86,50 @@ uapi_struct! {
 }
 
 uapi_struct! {
+    /// Arguments of `GET_DMABUF_INFO` (`struct kfd_ioctl_get_dmabuf_info_args`).
+    GetDmabufInfoArgs: 32 {
+        /// Out: size in bytes.
+        size @ 0: u64,
+        /// User address of a buffer for the metadata, 0 for none.
+        metadata_ptr @ 8: u64,
+        /// In: bytes of that buffer. Out: bytes of the metadata.
+        metadata_size @ 16: u32,
+        /// Out: GPU the memory is of.
+        gpu_id @ 20: u32,
+        /// Out: [`AllocFlags`], of which only `VRAM`, `GTT` and `PUBLIC` are told.
+        flags @ 24: u32,
+        /// Descriptor.
+        dmabuf_fd @ 28: u32,
+    }
+}
+
+uapi_struct! {
+    /// Arguments of `IMPORT_DMABUF` (`struct kfd_ioctl_import_dmabuf_args`).
+    ImportDmabufArgs: 24 {
+        /// Address in the GPU's address space.
+        va_addr @ 0: u64,
+        /// Out: handle.
+        handle @ 8: u64,
+        /// GPU.
+        gpu_id @ 16: u32,
+        /// Descriptor.
+        dmabuf_fd @ 20: u32,
+    }
+}
+
+uapi_struct! {
+    /// Arguments of `EXPORT_DMABUF` (`struct kfd_ioctl_export_dmabuf_args`).
+    ExportDmabufArgs: 16 {
+        /// Handle.
+        handle @ 0: u64,
+        /// Flags of the descriptor: `O_CLOEXEC`.
+        flags @ 8: u32,
+        /// Out: descriptor.
+        dmabuf_fd @ 12: u32,
+    }
+}
+
+uapi_struct! {
     /// Arguments of `AVAILABLE_MEMORY` (`struct kfd_ioctl_get_available_memory_args`).
     GetAvailableMemoryArgs: 16 {
         /// Out: bytes.

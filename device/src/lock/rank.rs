@@ -55,6 +55,7 @@ ranks! {
     KfdInvalidation = "KFD invalidation engine",
     KfdRateLimit = "KFD rate limit",
     Gems = "Gems.by_offset",
+    Exports = "Exports.table",
     ArenaFree = "Arena.free",
     // Memory of programs, and their doorbells.
     PinsTable = "Pins.table",

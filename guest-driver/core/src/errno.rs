@@ -41,6 +41,8 @@ errnos! {
     EEXIST = 17, "File exists.";
     ENODEV = 19, "No such device.";
     EINVAL = 22, "Invalid argument.";
+    ENFILE = 23, "Too many open files in the system.";
+    EMFILE = 24, "Too many open files.";
     ENOTTY = 25, "Not a typewriter: no such ioctl.";
     ENOSPC = 28, "No space left.";
     ERANGE = 34, "Result out of range.";

@@ -13,7 +13,8 @@ use belfry_abi::kfd::event::{
 };
 use belfry_abi::kfd::ioctl::{self as nr, IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
 use belfry_abi::kfd::memory::{
-    AcquireVmArgs, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs, MapMemoryToGpuArgs,
+    AcquireVmArgs, AllocMemoryOfGpuArgs, ExportDmabufArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
+    GetDmabufInfoArgs, ImportDmabufArgs, MapMemoryToGpuArgs,
 };
 use belfry_abi::kfd::misc::{
     GetClockCountersArgs, GetTileConfigArgs, GetVersionArgs, KFD_IOC_CACHE_POLICY_NONCOHERENT,
@@ -27,6 +28,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::aperture::apertures;
 use crate::errno::{Errno, Result};
+use crate::memory::dmabuf;
 use crate::os::{Clock, Os};
 use crate::process::Process;
 use crate::queue::cu_mask_bits;
@@ -78,12 +80,9 @@ pub const REFUSED: &[Refused] = &[
         errno: Errno::EPERM,
         reason: "deprecated, refused by Linux too",
     },
-    Refused { command: nr::GET_DMABUF_INFO, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
-    Refused { command: nr::IMPORT_DMABUF, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
     Refused { command: nr::SMI_EVENTS, errno: Errno::EOPNOTSUPP, reason: "not built" },
     Refused { command: nr::SVM, errno: Errno::EPERM, reason: "not built; what a kernel without SVM answers" },
     Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
-    Refused { command: nr::EXPORT_DMABUF, errno: Errno::EOPNOTSUPP, reason: "not built: no DMA-buf" },
     Refused {
         command: nr::RUNTIME_ENABLE,
         errno: Errno::EOPNOTSUPP,
@@ -110,6 +109,11 @@ pub struct Partial {
 pub const PARTIAL: &[Partial] = &[
     Partial { command: nr::CREATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
+    Partial {
+        command: nr::GET_DMABUF_INFO,
+        missing: "memory never has metadata, as the render node has no GEM_METADATA",
+    },
+    Partial { command: nr::EXPORT_DMABUF, missing: "EINVAL for doorbells and the flush page" },
 ];
 
 /// Builds an action from a function over the command's structure.
@@ -148,7 +152,10 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::SET_CU_MASK => run!(set_cu_mask),
         nr::GET_QUEUE_WAVE_STATE => run!(get_queue_wave_state),
         nr::SET_XNACK_MODE => run!(set_xnack_mode),
+        nr::GET_DMABUF_INFO => run!(get_dmabuf_info),
+        nr::IMPORT_DMABUF => run!(import_dmabuf),
         nr::AVAILABLE_MEMORY => run!(available_memory),
+        nr::EXPORT_DMABUF => run!(export_dmabuf),
         _ => Action::Refuse(REFUSED.iter().find(|refused| refused.command == command)?.errno),
     };
     Some((command, action))
@@ -413,6 +420,18 @@ fn set_xnack_mode<O: Os>(_: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Re
     }
     args.xnack_enabled = 0;
     Ok(0)
+}
+
+fn get_dmabuf_info<O: Os>(process: &Arc<Process<O>>, args: &mut GetDmabufInfoArgs) -> Result<u32> {
+    dmabuf::info(&process.device, args).map(|()| 0)
+}
+
+fn import_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ImportDmabufArgs) -> Result<u32> {
+    process.import_dmabuf(args).map(|()| 0)
+}
+
+fn export_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ExportDmabufArgs) -> Result<u32> {
+    process.export_dmabuf(args).map(|()| 0)
 }
 
 fn available_memory<O: Os>(process: &Arc<Process<O>>, args: &mut GetAvailableMemoryArgs) -> Result<u32> {

@@ -1,12 +1,14 @@
 //! Buffer objects: VRAM, system memory, the caller's own memory, doorbells, the flush page (`amdgpu_amdkfd_gpuvm.c`).
 
+pub(crate) mod dmabuf;
+mod map;
 mod show;
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use belfry_abi::kfd::aperture::GPUVM_LIMIT;
-use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
+use belfry_abi::kfd::memory::AllocMemoryOfGpuArgs;
 use belfry_abi::kfd::mmap::{
     KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MMIO, kfd_mmap_offset,
 };
@@ -14,8 +16,9 @@ use belfry_abi::kfd::mmap::{
 use crate::asic::PageRights;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::memory::dmabuf::Imported;
 use crate::os::{
-    Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
+    AllocFlags, Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
 };
 use crate::process::{Phase, Process, State};
 use crate::trap_handler::TrapHandler;
@@ -51,6 +54,10 @@ impl<O: Os> SystemMemory<O> {
 impl<O: Os> Backing for SystemMemory<O> {
     fn size(&self) -> u64 {
         self.pages.count() as u64 * PAGE_SIZE
+    }
+
+    fn flags(&self) -> AllocFlags {
+        AllocFlags::GTT
     }
 
     fn page(&self, index: u64) -> Option<BoPage> {
@@ -98,6 +105,8 @@ pub(crate) enum BoKind<O: Os> {
     Vram(Arc<VramMemory<O>>),
     System(Arc<SystemMemory<O>>),
     User(Arc<UserMemory<O>>),
+    /// Memory of a DMA-buf.
+    Imported(Arc<Imported<O>>),
     /// The process's doorbells; kept for the handle, the GPU itself rings none.
     Doorbell,
     /// The flush page; kept for the handle, the GPU itself does not reach it.
@@ -129,33 +138,12 @@ impl<O: Os> Bo<O> {
         }
     }
 
-    /// Writes the page tables.
-    fn map_into(&self, vm: &mut Vm<O>) -> Result<()> {
-        let flags = vm.page_bits(self.rights());
-        match &self.kind {
-            BoKind::Vram(memory) => {
-                let mut va = self.va;
-                for extent in memory.extents() {
-                    vm.map(va, extent.offset, extent.len, flags)?;
-                    va += extent.len;
-                }
-                Ok(())
-            }
-            BoKind::System(memory) => {
-                map_pages(vm, self.va, memory.pages.count(), |page| memory.pages.bus(page), flags)
-            }
-            BoKind::User(memory) => {
-                map_pages(vm, self.va, memory.pin.count(), |page| memory.pin.bus(page), flags)
-            }
-            BoKind::Doorbell | BoKind::MmioRemap => Ok(()),
-        }
-    }
-
     /// The bus address of page `page`, if it is in system memory.
     pub(crate) fn bus(&self, page: usize) -> Option<u64> {
         match &self.kind {
             BoKind::System(memory) if page < memory.pages.count() => Some(memory.pages.bus(page)),
             BoKind::User(memory) if page < memory.pin.count() => Some(memory.pin.bus(page)),
+            BoKind::Imported(memory) => memory.bus(page),
             _ => None,
         }
     }
@@ -166,6 +154,7 @@ impl<O: Os> Bo<O> {
             BoKind::Vram(memory) => Some(Hold::Vram { _memory: memory.clone() }),
             BoKind::System(memory) => Some(Hold::System { _memory: memory.clone() }),
             BoKind::User(memory) => Some(Hold::User { _memory: memory.clone() }),
+            BoKind::Imported(memory) => Some(Hold::Imported { _memory: memory.clone() }),
             _ => None,
         }
     }
@@ -176,27 +165,7 @@ pub(crate) enum Hold<O: Os> {
     Vram { _memory: Arc<VramMemory<O>> },
     System { _memory: Arc<SystemMemory<O>> },
     User { _memory: Arc<UserMemory<O>> },
-}
-
-/// Maps pages, joining those that follow each other on the bus.
-fn map_pages<O: Os>(
-    vm: &mut Vm<O>,
-    va: u64,
-    count: usize,
-    bus: impl Fn(usize) -> u64,
-    flags: u64,
-) -> Result<()> {
-    let mut first = 0;
-    while first < count {
-        let start = bus(first);
-        let mut end = first + 1;
-        while end < count && bus(end) == start + (end - first) as u64 * PAGE_SIZE {
-            end += 1;
-        }
-        vm.map(va + first as u64 * PAGE_SIZE, start, (end - first) as u64 * PAGE_SIZE, flags)?;
-        first = end;
-    }
-    Ok(())
+    Imported { _memory: Arc<Imported<O>> },
 }
 
 impl<O: Os> State<O> {
@@ -248,7 +217,8 @@ impl<O: Os> Process<O> {
         let mut notifier = None;
         let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
             let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
-            (BoKind::Vram(Arc::new(device.vram.allocate(size, contiguous)?)), None)
+            let memory = device.vram.allocate(size, contiguous)?;
+            (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
         } else if flags.contains(AllocFlags::GTT) {
             (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
         } else if flags.contains(AllocFlags::USERPTR) {

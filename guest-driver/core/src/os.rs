@@ -11,8 +11,10 @@
 //! - **pin**: user pages held in place so that the device may reach them.
 //! - **GEM object**: the operating system's handle of a buffer object, the thing that can be mapped through the render
 //!   node.
+//! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
 
 pub use belfry_abi::doorbell::DoorbellOffset;
+pub use belfry_abi::kfd::memory::AllocFlags;
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -95,16 +97,19 @@ pub enum BoPage {
     },
 }
 
-/// The pages behind a GEM object.
+/// The pages behind a GEM object or a DMA-buf.
 ///
-/// The operating system keeps the `Arc` for as long as the GEM object or a mapping of it lives; dropping the last one
-/// gives the memory back.
+/// The operating system keeps the `Arc` for as long as the GEM object, a DMA-buf or a mapping of it lives; dropping the
+/// last one gives the memory back.
 pub trait Backing: Send + Sync {
     /// Returns the size in bytes, a multiple of [`PAGE_SIZE`].
     fn size(&self) -> u64;
 
     /// Returns where page `index` is, `None` past the end or when the device is gone.
     fn page(&self, index: u64) -> Option<BoPage>;
+
+    /// Returns what others are told of it: `VRAM` or `GTT`, and `PUBLIC`.
+    fn flags(&self) -> AllocFlags;
 }
 
 /// Told when a pinned range stops meaning what it meant.
@@ -231,6 +236,14 @@ pub trait Gem: Send + Sync {
     fn mmap_offset(&self) -> u64;
 }
 
+/// Memory that processes share; dropping it gives the driver's reference back.
+///
+/// Each of its descriptors, wherever it has been sent, is a reference of its own.
+pub trait DmaBuf: Send + Sync {
+    /// Returns its pages, as this device reaches them.
+    fn backing(&self) -> Arc<dyn Backing>;
+}
+
 /// Something the driver does later, on a worker thread.
 pub trait Work: Send + Sync {
     /// Does it. The thread may sleep for long; two threads may be here at once.
@@ -259,6 +272,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     type DrmFile: DrmFile;
     /// A GEM object.
     type Gem: Gem;
+    /// A DMA-buf.
+    type DmaBuf: DmaBuf;
     /// A piece of work for a worker thread.
     type WorkItem: WorkItem;
 
@@ -358,6 +373,28 @@ pub trait Os: Send + Sync + Sized + 'static {
     ///
     /// `ENOMEM`.
     fn gem_create(&self, file: &Self::DrmFile, backing: Arc<dyn Backing>) -> Result<Self::Gem>;
+
+    /// Returns the DMA-buf of a GEM object.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn dmabuf_export(&self, gem: &Self::Gem) -> Result<Self::DmaBuf>;
+
+    /// Makes a descriptor of a DMA-buf in the calling process, closed by `execve` if `flags` have `O_CLOEXEC`; other flags
+    /// have no effect.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, `ENOMEM`.
+    fn dmabuf_fd(&self, dmabuf: &Self::DmaBuf, flags: u32) -> Result<i32>;
+
+    /// Returns the DMA-buf that a descriptor of the calling process leads to, if it is one of this driver.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` when there is no such descriptor, `EINVAL` when it is of anything else.
+    fn dmabuf_get(&self, fd: i32) -> Result<Self::DmaBuf>;
 
     // ---- time, locks, words ----
 

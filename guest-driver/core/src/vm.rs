@@ -233,12 +233,12 @@ impl<O: Os> Vm<O> {
 
 #[cfg(test)]
 mod tests {
-    use belfry_abi::gpuvm::{PDE_ADDRESS_MASK, PDE_PTE, PTE_READABLE, PTE_SYSTEM, PTE_VALID};
+    use belfry_abi::gpuvm::{PDE_PTE, PTE_READABLE, PTE_SYSTEM, PTE_VALID};
 
     use super::*;
     use crate::asic;
     use crate::hw::Hw;
-    use crate::testing::FakeOs;
+    use crate::testing::{FakeOs, walk};
 
     const MIB: u64 = 1 << 20;
     const VA: u64 = 0x7f12_3460_0000;
@@ -248,25 +248,6 @@ mod tests {
         let hw = Arc::new(Hw::new(FakeOs::new(8 << 20), crate::testing::registers(), asic::ANY));
         let vram = Vram::new(hw.clone(), 8 * MIB).unwrap();
         (hw, vram)
-    }
-
-    /// Walks the tables as the device does; returns the physical address and the entry.
-    fn walk(hw: &Hw<FakeOs>, root: u64, va: u64) -> Option<(u64, u64)> {
-        let mut table = root;
-        for level in (0..=ROOT_LEVEL).rev() {
-            let mut bytes = [0; 8];
-            hw.os().vram_read((table & PDE_ADDRESS_MASK) + index(va, level) as u64 * 8, &mut bytes);
-            let entry = u64::from_le_bytes(bytes);
-            if entry & PTE_VALID == 0 {
-                return None;
-            }
-            if level == 0 || entry & PDE_PTE != 0 {
-                let span = PAGE_SIZE << (LEVEL_BITS * level);
-                return Some(((entry & PTE_ADDRESS_MASK) + va % span, entry));
-            }
-            table = entry;
-        }
-        None
     }
 
     #[test]

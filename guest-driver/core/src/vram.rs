@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
-use crate::os::{Backing, BoPage, LockRank, Os, PAGE_SIZE};
+use crate::os::{AllocFlags, Backing, BoPage, LockRank, Os, PAGE_SIZE};
 use crate::sync::Mutex;
 
 /// Block sizes: 4 KiB to 16 GiB.
@@ -160,7 +160,7 @@ impl<O: Os> Vram<O> {
         for extent in &extents {
             self.hw.vram_fill(extent.offset, extent.len, 0);
         }
-        Ok(VramMemory { vram: self.clone(), extents, len })
+        Ok(VramMemory { vram: self.clone(), extents, len, public: false })
     }
 }
 
@@ -169,9 +169,17 @@ pub(crate) struct VramMemory<O: Os> {
     vram: Arc<Vram<O>>,
     extents: Vec<Extent>,
     len: u64,
+    /// It was asked for as memory that the processor may map.
+    public: bool,
 }
 
 impl<O: Os> VramMemory<O> {
+    /// The same, which tells others whether it was asked for as memory that the processor may map.
+    pub(crate) fn with_public(mut self, public: bool) -> Self {
+        self.public = public;
+        self
+    }
+
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -203,6 +211,10 @@ impl<O: Os> Backing for VramMemory<O> {
             offset -= extent.len;
         }
         None
+    }
+
+    fn flags(&self) -> AllocFlags {
+        if self.public { AllocFlags::VRAM | AllocFlags::PUBLIC } else { AllocFlags::VRAM }
     }
 }
 

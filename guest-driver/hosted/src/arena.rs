@@ -78,6 +78,15 @@ pub struct Pages {
     count: usize,
 }
 
+impl Pages {
+    /// Writes to the front of the pages, as much as there is room for.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        let len = bytes.len().min(self.count * PAGE);
+        // SAFETY: inside the pages, which are this value's own and which nobody reads yet.
+        unsafe { self.cpu().as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
+    }
+}
+
 impl SystemPages for Pages {
     fn count(&self) -> usize {
         self.count

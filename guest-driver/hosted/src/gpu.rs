@@ -11,12 +11,13 @@ use belfry_kfd_core::Kfd;
 use belfry_kfd_core::os::ProcessKey;
 
 use crate::arena::Arena;
+use crate::dmabuf::{self, Exports};
 use crate::error::Error;
 use crate::function;
 use crate::os::{Gems, HostedOs};
 use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
-use crate::shared::Shared;
+use crate::shared::{Shared, memory_file};
 use crate::sync::lock;
 use crate::time::DriverTime;
 
@@ -151,6 +152,7 @@ pub struct HostedGpu {
     arena: Arc<Arena>,
     pins: Arc<Pins>,
     gems: Arc<Gems>,
+    exports: Arc<Exports>,
     line: Arc<Line>,
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
     kfd: Mutex<Option<Arc<Kfd<HostedOs>>>, rank::HostedKfd>,
@@ -175,14 +177,19 @@ impl HostedGpu {
     pub fn new(config: impl Into<HostedConfig>) -> Result<Arc<Self>, Error> {
         let HostedConfig { gpu: config, system_memory, place, reach, pins: observer } = config.into();
         config.validate().map_err(belfry_device::Error::Config)?;
+        // One file for all memory that can be shared.
+        let vram_size = config.vram_size;
+        let memory = memory_file(dmabuf::NAME, vram_size.saturating_add(system_memory as u64))?;
         let bars = Arc::new(Bars {
-            vram: Shared::new(c"belfry-vram", config.vram_size as usize)?,
+            vram: Shared::part(&memory, 0, vram_size as usize)?,
             doorbells: Shared::new(c"belfry-doorbells", pci::DOORBELL_BAR_SIZE as usize)?,
         });
-        let arena = Arena::new(Shared::new(c"belfry-system", system_memory)?);
+        let arena = Arena::new(Shared::part(&memory, vram_size, system_memory)?);
         let system = arena.memory().address();
         let driver = (system, system + system_memory as u64);
         let pins = Pins::new(reach, driver, observer).map_err(Error::Probe)?;
+        let exports = Exports::new(&memory, &bars, &arena, &pins)
+            .map_err(|source| Error::System { what: "a thread for shared memory", source })?;
         let line = Arc::new(Line::default());
         let time = DriverTime::new(&config.time);
         let gpu = Gpu::new(
@@ -208,6 +215,7 @@ impl HostedGpu {
             arena,
             pins,
             gems: Arc::default(),
+            exports: Arc::new(exports),
             line,
             thread: Mutex::new(Some(thread)),
             kfd: Mutex::new(None),
@@ -255,6 +263,7 @@ impl HostedGpu {
             arena: self.arena.clone(),
             pins: self.pins.clone(),
             gems: self.gems.clone(),
+            exports: self.exports.clone(),
             bars: self.bars.clone(),
             place: self.place,
             time: self.time.clone(),
@@ -272,6 +281,7 @@ impl HostedGpu {
         let Some(kfd) = lock(&self.kfd).take() else { return };
         lock(&self.line.state).handler = Weak::new();
         kfd.remove();
+        self.exports.leave();
         function::disable(&self.gpu);
     }
 
@@ -302,6 +312,10 @@ impl HostedGpu {
 
     pub(crate) fn gems(&self) -> &Gems {
         &self.gems
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.exports
     }
 
     pub(crate) fn pins(&self) -> &Pins {

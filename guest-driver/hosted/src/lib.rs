@@ -9,9 +9,11 @@
 //! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], is still reached by the device.
 
 mod arena;
+pub mod dmabuf;
 mod error;
 mod function;
 mod gpu;
+mod keeper;
 mod mapped;
 mod os;
 mod pins;

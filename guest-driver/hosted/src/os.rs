@@ -20,6 +20,7 @@ use belfry_kfd_core::os::{
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
+use crate::dmabuf::{Exports, HostedDmaBuf};
 use crate::function;
 use crate::gpu::{Bars, Place};
 use crate::pins::{Pin, Pins};
@@ -69,6 +70,11 @@ impl Gems {
         }
         Ok((backing.clone(), inside))
     }
+
+    /// The memory of the buffer object that begins at `offset`.
+    fn backing(&self, offset: u64) -> Option<Arc<dyn Backing>> {
+        lock(&self.by_offset).get(&offset).map(|(_, backing)| backing.clone())
+    }
 }
 
 /// Memory and device of one hosted GPU, as the driver sees it. Cheap to make: one per load of the driver.
@@ -77,6 +83,7 @@ pub struct HostedOs {
     pub(crate) arena: Arc<Arena>,
     pub(crate) pins: Arc<Pins>,
     pub(crate) gems: Arc<Gems>,
+    pub(crate) exports: Arc<Exports>,
     pub(crate) bars: Arc<Bars>,
     pub(crate) place: Place,
     pub(crate) time: DriverTime,
@@ -171,6 +178,7 @@ impl Os for HostedOs {
     type WaitQueue = WaitQueue;
     type DrmFile = HostedDrmFile;
     type Gem = HostedGem;
+    type DmaBuf = HostedDmaBuf;
     type WorkItem = WorkItem;
 
     fn device_info(&self) -> DeviceInfo {
@@ -280,6 +288,18 @@ impl Os for HostedOs {
         let offset = FIRST_OFFSET + self.gems.next.fetch_add(size + PAGE_SIZE, Ordering::Relaxed);
         lock(&self.gems.by_offset).insert(offset, (file.id, backing));
         Ok(HostedGem { gems: self.gems.clone(), offset })
+    }
+
+    fn dmabuf_export(&self, gem: &HostedGem) -> Result<HostedDmaBuf> {
+        self.gems.backing(gem.offset).map(HostedDmaBuf::own).ok_or(Errno::EINVAL)
+    }
+
+    fn dmabuf_fd(&self, dmabuf: &HostedDmaBuf, flags: u32) -> Result<i32> {
+        self.exports.descriptor(dmabuf, flags)
+    }
+
+    fn dmabuf_get(&self, fd: i32) -> Result<HostedDmaBuf> {
+        self.exports.get(fd)
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {

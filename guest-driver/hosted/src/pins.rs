@@ -255,9 +255,37 @@ impl Pins {
         table.counts.at(start) > 0 || table.counts.0.range(start..end).any(|(_, &count)| count > 0)
     }
 
+    /// Puts memory of the driver's own into the device's map; nobody is told of it.
+    pub(crate) fn add(self: &Arc<Self>, range: Range<u64>) -> Result<Added> {
+        let mut table = lock(&self.table);
+        table.counts.change(range.start, range.end, |count| count + 1);
+        if let Err(error) = self.publish(&table) {
+            table.counts.change(range.start, range.end, |count| count - 1);
+            return Err(error);
+        }
+        Ok(Added { pins: self.clone(), range })
+    }
+
     /// Number of pins.
     pub(crate) fn count(&self) -> usize {
         lock(&self.table).entries.len()
+    }
+}
+
+/// Memory of the driver's own that the device reaches until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Added {
+    pins: Arc<Pins>,
+    range: Range<u64>,
+}
+
+impl Drop for Added {
+    fn drop(&mut self) {
+        let mut table = lock(&self.pins.table);
+        table.counts.change(self.range.start, self.range.end, |count| count - 1);
+        if self.pins.publish(&table).is_err() {
+            log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::kfd::drm::{
     DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_AMDGPU_INFO, DRM_IOCTL_VERSION,
 };
-use belfry_abi::kfd::ioctl::ioc_nr;
+use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, BoPage, Os, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
@@ -140,6 +140,10 @@ impl HostedProcess {
     /// The errno of the ioctl.
     pub fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32> {
         let arg = arg as u64;
+        if node == Node::Render || ioc_nr(request) != ioc_nr(WAIT_EVENTS) {
+            // What a kernel hears at once is found before anybody can ask for it.
+            self.hosted.exports().reap();
+        }
         calling(self.render, self.key.0, || match node {
             Node::Kfd => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
             Node::Render => self.render_ioctl(request, arg).map(|()| 0),

@@ -18,6 +18,8 @@ use crate::error::Error;
 pub(crate) struct Shared {
     base: NonNull<u8>,
     size: usize,
+    /// Where in its file it begins.
+    file_offset: u64,
 }
 
 // SAFETY: the mapping belongs to the value and is plain memory; its users decide how to synchronise.
@@ -28,14 +30,11 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// Makes `size` bytes of zeroed memory; pages exist once touched. `name` is what `/proc/self/maps` shows.
     pub(crate) fn new(name: &std::ffi::CStr, size: usize) -> Result<Self, Error> {
-        // SAFETY: the name is a C string.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(Error::last_os("memfd_create"));
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let file = unsafe { File::from_raw_fd(fd) };
-        file.set_len(size as u64).map_err(|source| Error::System { what: "ftruncate", source })?;
+        Self::part(&memory_file(name, size as u64)?, 0, size)
+    }
+
+    /// Maps a part of a file of memory.
+    pub(crate) fn part(file: &File, file_offset: u64, size: usize) -> Result<Self, Error> {
         // SAFETY: a new mapping at a place the kernel chooses.
         let base = unsafe {
             libc::mmap(
@@ -44,7 +43,7 @@ impl Shared {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
                 file.as_raw_fd(),
-                0,
+                file_offset as libc::off_t,
             )
         };
         let base = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED);
@@ -53,7 +52,12 @@ impl Shared {
             // SAFETY: the mapping is the value's own; neither advice changes what it holds.
             unsafe { libc::madvise(base.as_ptr().cast(), size, advice) };
         }
-        Ok(Self { base, size })
+        Ok(Self { base, size, file_offset })
+    }
+
+    /// Where in its file a byte of it is.
+    pub(crate) fn in_file(&self, offset: u64) -> u64 {
+        self.file_offset + offset
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -131,6 +135,26 @@ impl Drop for Shared {
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
     }
 }
+
+/// Makes a file of `size` bytes of zeroed memory, which keeps its size.
+pub(crate) fn memory_file(name: &std::ffi::CStr, size: u64) -> Result<File, Error> {
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 {
+        return Err(Error::last_os("memfd_create"));
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(size).map_err(|source| Error::System { what: "ftruncate", source })?;
+    // SAFETY: changes what may be done with the file, which is this function's own.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } != 0 {
+        return Err(Error::last_os("F_ADD_SEALS"));
+    }
+    Ok(file)
+}
+
+/// What is promised of a file of memory: no page that was in it goes away.
+pub(crate) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A region over memory that is mapped already and that the region does not own.
 pub(crate) fn raw_region(address: u64, size: usize) -> Result<MmapRegion, Error> {

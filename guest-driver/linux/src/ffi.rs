@@ -23,6 +23,8 @@ opaque! {
     OsDrmFile;
     /// `struct os_gem`.
     OsGem;
+    /// `struct os_dmabuf`.
+    OsDmabuf;
     /// `struct os_work`.
     OsWork;
 }
@@ -119,6 +121,12 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn os_gem_release(gem: *mut OsGem);
     pub(crate) fn os_gem_mmap_offset(gem: *mut OsGem) -> u64;
+
+    pub(crate) fn os_dmabuf_export(gem: *mut OsGem, dmabuf: *mut *mut OsDmabuf) -> i32;
+    pub(crate) fn os_dmabuf_fd(dmabuf: *mut OsDmabuf, flags: u32) -> i32;
+    pub(crate) fn os_dmabuf_get(dev: *mut OsDevice, fd: i32, dmabuf: *mut *mut OsDmabuf) -> i32;
+    pub(crate) fn os_dmabuf_release(dmabuf: *mut OsDmabuf);
+    pub(crate) fn os_dmabuf_backing(dmabuf: *mut OsDmabuf) -> *mut c_void;
 
     pub(crate) fn os_lock_new(lock: *mut *mut OsLock, rank: u32) -> i32;
     pub(crate) fn os_lock_free(lock: *mut OsLock);

@@ -1,11 +1,11 @@
-//! The render node: open files and mappable buffer objects.
+//! The render node: open files, mappable buffer objects, and what processes share of them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
-use belfry_kfd_core::errno::Result;
-use belfry_kfd_core::os::{Backing, DrmFile, Gem};
+use belfry_kfd_core::errno::{Errno, Result};
+use belfry_kfd_core::os::{Backing, DmaBuf, DrmFile, Gem};
 
 use crate::ffi;
 use crate::os::created;
@@ -57,6 +57,14 @@ unsafe impl Send for Object {}
 // SAFETY: as above.
 unsafe impl Sync for Object {}
 
+impl Object {
+    /// Makes a DMA-buf of it.
+    pub(crate) fn share(&self) -> Result<Dmabuf> {
+        // SAFETY: the object lives as long as self and `out` is a valid place for the result.
+        created(|out| unsafe { ffi::os_dmabuf_export(self.0.as_ptr(), out) }).map(Dmabuf)
+    }
+}
+
 impl Gem for Object {
     fn mmap_offset(&self) -> u64 {
         // SAFETY: the object lives as long as self.
@@ -68,5 +76,44 @@ impl Drop for Object {
     fn drop(&mut self) {
         // SAFETY: made by os_gem_create and dropped once.
         unsafe { ffi::os_gem_release(self.0.as_ptr()) }
+    }
+}
+
+/// A reference to a DMA-buf of this device.
+pub(crate) struct Dmabuf(NonNull<ffi::OsDmabuf>);
+
+// SAFETY: os_dmabuf_* may be called from any thread.
+unsafe impl Send for Dmabuf {}
+// SAFETY: as above.
+unsafe impl Sync for Dmabuf {}
+
+impl Dmabuf {
+    /// Takes a reference to what descriptor `fd` of the calling process leads to.
+    pub(crate) fn get(dev: *mut ffi::OsDevice, fd: i32) -> Result<Dmabuf> {
+        // SAFETY: `dev` lives as long as the core and `out` is a valid place for the result.
+        created(|out| unsafe { ffi::os_dmabuf_get(dev, fd, out) }).map(Dmabuf)
+    }
+
+    /// Makes a descriptor in the calling process.
+    pub(crate) fn descriptor(&self, flags: u32) -> Result<i32> {
+        // SAFETY: the DMA-buf lives as long as self.
+        match unsafe { ffi::os_dmabuf_fd(self.0.as_ptr(), flags) } {
+            fd if fd >= 0 => Ok(fd),
+            error => Err(Errno::from_raw(error.saturating_neg())),
+        }
+    }
+}
+
+impl DmaBuf for Dmabuf {
+    fn backing(&self) -> Arc<dyn Backing> {
+        // SAFETY: the DMA-buf lives as long as self, and holds the GEM object, which has what `create_gem` gave it.
+        unsafe { &*ffi::os_dmabuf_backing(self.0.as_ptr()).cast::<Arc<dyn Backing>>() }.clone()
+    }
+}
+
+impl Drop for Dmabuf {
+    fn drop(&mut self) {
+        // SAFETY: made by a function above and dropped once.
+        unsafe { ffi::os_dmabuf_release(self.0.as_ptr()) }
     }
 }

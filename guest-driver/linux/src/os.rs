@@ -10,7 +10,7 @@ use belfry_kfd_core::os::{
 };
 
 use crate::ffi;
-use crate::files::{File, Object};
+use crate::files::{Dmabuf, File, Object};
 use crate::memory::{Pages, Pin};
 use crate::runtime::Line;
 use crate::sync::{Lock, Queue, WorkItem};
@@ -68,6 +68,7 @@ impl Os for LinuxOs {
     type WaitQueue = Queue;
     type DrmFile = File;
     type Gem = Object;
+    type DmaBuf = Dmabuf;
     type WorkItem = WorkItem;
 
     fn device_info(&self) -> DeviceInfo {
@@ -170,6 +171,18 @@ impl Os for LinuxOs {
 
     fn gem_create(&self, file: &File, backing: Arc<dyn Backing>) -> Result<Object> {
         file.create_gem(backing)
+    }
+
+    fn dmabuf_export(&self, gem: &Object) -> Result<Dmabuf> {
+        gem.share()
+    }
+
+    fn dmabuf_fd(&self, dmabuf: &Dmabuf, flags: u32) -> Result<i32> {
+        dmabuf.descriptor(flags)
+    }
+
+    fn dmabuf_get(&self, fd: i32) -> Result<Dmabuf> {
+        Dmabuf::get(self.dev, fd)
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {

@@ -12,6 +12,9 @@ fn main() -> Result<()> {
     if role == "disk" {
         return belfry_test_roles::disk::run(&mut std::io::stdout());
     }
+    if role == "share" {
+        return belfry_test_roles::share::run(&mut std::io::stdout());
+    }
     if role == "unbind" {
         return belfry_test_roles::unbind::run(&mut std::io::stdout());
     }

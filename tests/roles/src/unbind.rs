@@ -16,6 +16,7 @@ use belfry_abi::kfd::misc::GetVersionArgs;
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
+use crate::share::export;
 
 /// Unbinds the function under doorbells, the flush page, buffer objects and a thread that waits, and binds it again.
 ///
@@ -37,6 +38,10 @@ pub fn run(out: &mut dyn Write) -> Result<()> {
     {
         let memory = nodes.alloc(va, 2 * PAGE, kind, 0)?;
         mappings.push((what, map(&nodes.render, 2 * PAGE, memory.mmap_offset)?));
+        if kind == AllocFlags::VRAM {
+            let shared = File::from(export(&nodes, memory.handle)?);
+            mappings.push(("DMA-buf", map(&shared, 2 * PAGE, 0)?));
+        }
     }
     // A mapping that has no page before it is touched has none that an unbind could miss, however late it is made.
     for (what, mapping) in mappings.iter().filter(|(what, _)| !what.contains("untouched")) {

@@ -78,6 +78,18 @@ pub(super) fn group() -> Group {
                 memory::MapMemoryToGpuArgs { handle, device_ids_array_ptr, n_devices, n_success }
             ),
             layout!(
+                "struct kfd_ioctl_get_dmabuf_info_args",
+                memory::GetDmabufInfoArgs { size, metadata_ptr, metadata_size, gpu_id, flags, dmabuf_fd }
+            ),
+            layout!(
+                "struct kfd_ioctl_import_dmabuf_args",
+                memory::ImportDmabufArgs { va_addr, handle, gpu_id, dmabuf_fd }
+            ),
+            layout!(
+                "struct kfd_ioctl_export_dmabuf_args",
+                memory::ExportDmabufArgs { handle, flags, dmabuf_fd }
+            ),
+            layout!(
                 "struct kfd_ioctl_get_available_memory_args",
                 memory::GetAvailableMemoryArgs { available, gpu_id }
             ),

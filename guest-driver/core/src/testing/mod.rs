@@ -4,8 +4,10 @@
 
 mod bench;
 mod scheduler;
+mod walk;
 
 pub(crate) use bench::Bench;
+pub(crate) use walk::walk;
 
 extern crate std;
 
@@ -27,7 +29,7 @@ use scheduler::FakeScheduler;
 
 use crate::errno::{Errno, Result};
 use crate::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
+    Backing, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
     ProcessKey, RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
@@ -52,6 +54,9 @@ pub(crate) fn registers() -> RegisterMap {
     }
     map
 }
+
+/// Descriptors the users may have.
+pub(crate) const FD_END: i32 = 8;
 
 /// Bytes of the interrupt ring.
 pub(crate) const IH_RING_SIZE: u32 = crate::interrupt::RING_SIZE;
@@ -78,6 +83,8 @@ pub(crate) struct FakeOs {
     pub(crate) users: Arc<Users>,
     queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
     pub(crate) scheduler: Mutex<Option<FakeScheduler>>,
+    /// The users' descriptors: memory, or something else.
+    pub(crate) descriptors: Mutex<BTreeMap<i32, Option<Arc<dyn Backing>>>>,
 }
 
 impl FakeOs {
@@ -95,6 +102,7 @@ impl FakeOs {
             users: Arc::default(),
             queued: Arc::default(),
             scheduler: Mutex::default(),
+            descriptors: Mutex::default(),
         }
     }
 
@@ -291,9 +299,18 @@ impl DrmFile for FakeFile {
     }
 }
 
-impl Gem for FakeFile {
+/// Memory behind a GEM object or a DMA-buf.
+pub(crate) struct FakeMemory(Arc<dyn Backing>);
+
+impl Gem for FakeMemory {
     fn mmap_offset(&self) -> u64 {
         0
+    }
+}
+
+impl DmaBuf for FakeMemory {
+    fn backing(&self) -> Arc<dyn Backing> {
+        self.0.clone()
     }
 }
 
@@ -303,7 +320,8 @@ impl Os for FakeOs {
     type Lock = FakeLock;
     type WaitQueue = FakeQueue;
     type DrmFile = FakeFile;
-    type Gem = FakeFile;
+    type Gem = FakeMemory;
+    type DmaBuf = FakeMemory;
     type WorkItem = FakeWork;
 
     fn device_info(&self) -> DeviceInfo {
@@ -404,8 +422,28 @@ impl Os for FakeOs {
         Ok(FakeFile)
     }
 
-    fn gem_create(&self, _: &FakeFile, _: Arc<dyn Backing>) -> Result<FakeFile> {
-        Ok(FakeFile)
+    fn gem_create(&self, _: &FakeFile, backing: Arc<dyn Backing>) -> Result<FakeMemory> {
+        Ok(FakeMemory(backing))
+    }
+
+    fn dmabuf_export(&self, gem: &FakeMemory) -> Result<FakeMemory> {
+        Ok(FakeMemory(gem.0.clone()))
+    }
+
+    fn dmabuf_fd(&self, dmabuf: &FakeMemory, _: u32) -> Result<i32> {
+        if HELD.get() != 0 {
+            lock(&self.trace).push("descriptor under a lock");
+        }
+        let mut descriptors = lock(&self.descriptors);
+        let fd = (0..FD_END).find(|fd| !descriptors.contains_key(fd)).ok_or(Errno::EMFILE)?;
+        descriptors.insert(fd, Some(dmabuf.0.clone()));
+        Ok(fd)
+    }
+
+    fn dmabuf_get(&self, fd: i32) -> Result<FakeMemory> {
+        let descriptors = lock(&self.descriptors);
+        let memory = descriptors.get(&fd).ok_or(Errno::EBADF)?;
+        memory.clone().map(FakeMemory).ok_or(Errno::EINVAL)
     }
 
     fn clock_ns(&self, _: Clock) -> u64 {

@@ -1,0 +1,116 @@
+//! Buffer objects that processes share (`amdgpu_amdkfd_gpuvm.c`, `amdgpu_dma_buf.c`).
+//!
+//! What is shared is memory and no buffer object: it stays until the last of its buffer objects, descriptors and mappings is
+//! gone, whichever process had it first.
+
+use alloc::sync::Arc;
+
+use belfry_abi::kfd::aperture::GPUVM_LIMIT;
+use belfry_abi::kfd::memory::{ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
+
+use super::{Bo, BoKind};
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::{AllocFlags, Backing, BoPage, DmaBuf, Os};
+use crate::process::Process;
+
+/// Memory of a DMA-buf behind a buffer object.
+pub(crate) struct Imported<O: Os> {
+    dmabuf: Arc<O::DmaBuf>,
+    backing: Arc<dyn Backing>,
+}
+
+impl<O: Os> Imported<O> {
+    pub(super) fn backing(&self) -> &dyn Backing {
+        &*self.backing
+    }
+
+    /// The bus address of page `page`, if it is in system memory.
+    pub(super) fn bus(&self, page: usize) -> Option<u64> {
+        match self.backing.page(page as u64) {
+            Some(BoPage::System { bus, .. }) => Some(bus),
+            _ => None,
+        }
+    }
+}
+
+impl<O: Os> Process<O> {
+    /// EXPORT_DMABUF.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a bad handle and for what is no memory, `EPERM` for the caller's own memory, `EMFILE`, `ENOMEM`.
+    pub(crate) fn export_dmabuf(&self, args: &mut ExportDmabufArgs) -> Result<()> {
+        let os = self.device.hw.os();
+        // Taken under the lock and used without it: making a descriptor may wait.
+        let dmabuf = {
+            let state = self.state.lock();
+            let id = state.bo_id(self.device.gpu_id, args.handle).ok_or(Errno::EINVAL)?;
+            match state.bos.get(&id) {
+                Some(Bo { kind: BoKind::User(_), .. }) => return Err(Errno::EPERM),
+                Some(Bo { kind: BoKind::Imported(memory), .. }) => memory.dmabuf.clone(),
+                Some(Bo { gem: Some(gem), .. }) => Arc::new(os.dmabuf_export(gem)?),
+                _ => return Err(Errno::EINVAL),
+            }
+        };
+        args.dmabuf_fd = os.dmabuf_fd(&dmabuf, args.flags)? as u32;
+        Ok(())
+    }
+
+    /// IMPORT_DMABUF: a buffer object of this process, which is mapped and freed like any other.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another GPU or a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
+    pub(crate) fn import_dmabuf(&self, args: &mut ImportDmabufArgs) -> Result<()> {
+        let device = &self.device;
+        if args.gpu_id != u32::from(device.gpu_id) {
+            return Err(Errno::EINVAL);
+        }
+        if self.state.lock().vm.is_none() {
+            return Err(Errno::ENODEV);
+        }
+        let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
+        let backing = dmabuf.backing();
+        let size = backing.size();
+        if size == 0 || size > GPUVM_LIMIT {
+            return Err(Errno::EINVAL);
+        }
+        // As amdkfd does, whatever the exporter may do with it.
+        let flags = backing.flags() | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
+        let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
+        let mut bo = Bo { kind, va: args.va_addr, size, flags, mapped: false, queues: 0, gem: None };
+        let mut state = self.state.lock();
+        let result = state.insert_bo(device, &mut bo);
+        let Ok((id, _)) = result else {
+            drop(state);
+            // The last reference may be this one: memory is given back without the lock.
+            drop(bo);
+            return result.map(|_| ());
+        };
+        state.bos.insert(id, bo);
+        drop(state);
+        args.handle = u64::from(device.gpu_id) << 32 | u64::from(id);
+        Ok(())
+    }
+}
+
+/// GET_DMABUF_INFO. Nothing gives memory metadata here, so that there are none of any.
+///
+/// # Errors
+///
+/// `EBADF`, and `EINVAL` for a descriptor of anything else.
+pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> Result<()> {
+    let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
+    let backing = dmabuf.backing();
+    args.size = backing.size();
+    args.gpu_id = u32::from(device.gpu_id);
+    args.flags = backing.flags().bits();
+    if args.metadata_ptr != 0 {
+        args.metadata_size = 0;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Memory that processes share, by descriptors they send each other.
+//!
+//! A descriptor is one of the file that all of a GPU's memory is in, opened for this purpose. Its position is where in the
+//! file a *record* lies: the size of the shared memory, its kind, and which parts of the file it is ([`record`]). Whoever
+//! gets it maps those parts: the pages are the same, and so are atomics.
+//!
+//! A lock of the opened file on the record's first byte says that the descriptor, a copy of it or a mapping made with it is
+//! left somewhere (`F_OFD_SETLK`, fcntl(2)). It goes with the last of them, however processes end. The exporter looks
+//! whether there is such a lock before it answers a program: until there is none, the memory counts as used.
+
+mod descriptor;
+mod foreign;
+mod record;
+
+pub use descriptor::Descriptor;
+pub(crate) use descriptor::NAME;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::sync::Arc;
+
+use belfry_device::lock::{Mutex, rank};
+use belfry_kfd_core::os::{Backing, BoPage, DmaBuf, PAGE_SIZE, SystemPages as _};
+use belfry_kfd_core::{Errno, Result};
+
+use crate::arena::{Arena, Pages};
+use crate::gpu::Bars;
+use crate::keeper::{Keeper, Kept};
+use crate::pins::Pins;
+use crate::sync::lock;
+use descriptor::{Identity, ofd};
+use foreign::Foreign;
+use record::Record;
+
+/// Memory that is shared.
+#[derive(Clone)]
+pub struct HostedDmaBuf(Memory);
+
+#[derive(Clone)]
+enum Memory {
+    /// Of this GPU.
+    Own(Arc<dyn Backing>),
+    /// Of another process's GPU, or another GPU of this process.
+    Foreign(Arc<Foreign>),
+}
+
+impl std::fmt::Debug for HostedDmaBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostedDmaBuf").finish_non_exhaustive()
+    }
+}
+
+impl HostedDmaBuf {
+    pub(crate) fn own(backing: Arc<dyn Backing>) -> Self {
+        Self(Memory::Own(backing))
+    }
+}
+
+impl DmaBuf for HostedDmaBuf {
+    fn backing(&self) -> Arc<dyn Backing> {
+        match &self.0 {
+            Memory::Own(backing) => backing.clone(),
+            Memory::Foreign(foreign) => foreign.clone(),
+        }
+    }
+}
+
+/// Memory that has descriptors, and its record.
+struct Export {
+    backing: Arc<dyn Backing>,
+    /// Kept while somebody may read it.
+    _record: Pages,
+}
+
+/// What this GPU shares.
+pub(crate) struct Exports {
+    keeper: Arc<Keeper>,
+    memory: Kept,
+    identity: Identity,
+    bars: Arc<Bars>,
+    arena: Arc<Arena>,
+    pins: Arc<Pins>,
+    /// By the places of the records in the file.
+    table: Mutex<BTreeMap<u64, Export>, rank::Exports>,
+}
+
+impl std::fmt::Debug for Exports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exports").field("count", &lock(&self.table).len()).finish_non_exhaustive()
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+impl Exports {
+    /// `memory` is the file that `bars` and `arena` are mapped from.
+    pub(crate) fn new(
+        memory: &File,
+        bars: &Arc<Bars>,
+        arena: &Arc<Arena>,
+        pins: &Arc<Pins>,
+    ) -> io::Result<Self> {
+        let keeper = Keeper::start()?;
+        Ok(Self {
+            memory: keeper.keep(memory.as_raw_fd())?,
+            keeper,
+            identity: Identity::of(memory.as_raw_fd())?,
+            bars: bars.clone(),
+            arena: arena.clone(),
+            pins: pins.clone(),
+            table: Mutex::default(),
+        })
+    }
+
+    /// The parts of the file that memory of this GPU is.
+    fn parts(&self, backing: &dyn Backing) -> Result<Vec<(u64, u64)>> {
+        let system = self.arena.memory();
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        for index in 0..backing.size() / PAGE_SIZE {
+            let at = match backing.page(index).ok_or(Errno::ENODEV)? {
+                BoPage::Vram(offset) => self.bars.vram.in_file(offset),
+                BoPage::System { cpu, .. } => system.in_file(cpu as u64 - system.address()),
+            };
+            match parts.last_mut() {
+                Some((start, len)) if *start + *len == at => *len += PAGE_SIZE,
+                _ => parts.push((at, PAGE_SIZE)),
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Writes the record of memory of this GPU.
+    fn describe(&self, backing: &dyn Backing) -> Result<(u64, Pages)> {
+        let record = Record { size: backing.size(), flags: backing.flags(), parts: self.parts(backing)? };
+        let bytes = record.encode().ok_or(Errno::ENOMEM)?;
+        let pages = self.arena.allocate(bytes.len().div_ceil(PAGE_SIZE as usize))?;
+        pages.write(&bytes);
+        let system = self.arena.memory();
+        Ok((system.in_file(pages.cpu().as_ptr() as u64 - system.address()), pages))
+    }
+
+    /// Makes a descriptor.
+    pub(crate) fn descriptor(&self, dmabuf: &HostedDmaBuf, flags: u32) -> Result<i32> {
+        let file = match &dmabuf.0 {
+            Memory::Own(backing) => self.open_own(backing)?,
+            Memory::Foreign(foreign) => foreign.open()?,
+        };
+        if flags & libc::O_CLOEXEC as u32 == 0 {
+            descriptor::inherit(&file).map_err(|error| errno(&error))?;
+        }
+        Ok(file.into_raw_fd())
+    }
+
+    fn open_own(&self, backing: &Arc<dyn Backing>) -> Result<File> {
+        let file = self.memory.open().map_err(|error| errno(&error))?;
+        // Held until the lock is there: nobody finds the record without one meanwhile.
+        let mut table = lock(&self.table);
+        let same = |export: &Export| Arc::ptr_eq(&export.backing, backing);
+        let at = match table.iter().find(|(_, export)| same(export)) {
+            Some((&at, _)) => at,
+            None => {
+                let (at, record) = self.describe(&**backing)?;
+                table.insert(at, Export { backing: backing.clone(), _record: record });
+                at
+            }
+        };
+        ofd::hold(&file, at).map_err(|error| errno(&error))?;
+        Ok(file)
+    }
+
+    /// What a descriptor of the calling process leads to.
+    pub(crate) fn get(&self, fd: i32) -> Result<HostedDmaBuf> {
+        let descriptor = Descriptor::of(fd)?;
+        if descriptor.identity() == self.identity {
+            let table = lock(&self.table);
+            let export = table.get(&descriptor.place()).ok_or(Errno::EINVAL)?;
+            return Ok(HostedDmaBuf::own(export.backing.clone()));
+        }
+        let foreign = Foreign::map(&descriptor, &self.keeper, &self.pins)?;
+        Ok(HostedDmaBuf(Memory::Foreign(Arc::new(foreign))))
+    }
+
+    /// Gives back what nobody has a descriptor or a mapping of any more.
+    pub(crate) fn reap(&self) {
+        let mut gone = Vec::new();
+        {
+            let mut table = lock(&self.table);
+            if table.is_empty() {
+                return;
+            }
+            // Without a descriptor nothing is known, and all of it stays until the next time.
+            let Ok(file) = self.memory.open() else { return };
+            let unused: Vec<u64> = table.keys().copied().filter(|&at| !ofd::is_held(&file, at)).collect();
+            gone.extend(unused.iter().filter_map(|at| table.remove(at)));
+        }
+        // Memory is given back without the lock.
+        drop(gone);
+    }
+
+    /// Forgets all of it: the driver is going away. What others have is left to them, record and all.
+    pub(crate) fn leave(&self) {
+        self.reap();
+        std::mem::take(&mut *lock(&self.table)).into_values().for_each(std::mem::forget);
+    }
+}

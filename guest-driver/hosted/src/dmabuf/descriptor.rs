@@ -1,0 +1,246 @@
+//! Descriptors of shared memory, in whichever process they are.
+#![expect(unsafe_code, reason = "system calls about descriptors, and maps")]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+
+use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
+use belfry_kfd_core::{Errno, Result};
+
+use super::errno;
+use super::record::{HEAD, Record, parts_len};
+use crate::shared::SEALS;
+
+/// Name of a GPU's file of memory, for `memfd_create`.
+pub(crate) const NAME: &std::ffi::CStr = c"belfry-memory";
+/// What links in `/proc` to a descriptor of such a file say.
+const LINK: &str = "/memfd:belfry-memory (deleted)";
+
+/// A file, whatever leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+fn stat(fd: RawFd) -> io::Result<libc::stat> {
+    // SAFETY: all zeros are a value of the structure.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is this function's own.
+    match unsafe { libc::fstat(fd, &raw mut stat) } {
+        0 => Ok(stat),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl From<&libc::stat> for Identity {
+    fn from(stat: &libc::stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+impl Identity {
+    pub(super) fn of(fd: RawFd) -> io::Result<Self> {
+        stat(fd).map(|stat| Self::from(&stat))
+    }
+}
+
+/// Locks of open files on bytes of their file.
+pub(super) mod ofd {
+    use std::os::fd::AsRawFd as _;
+
+    use super::{File, io};
+
+    fn lock(kind: i32, at: u64) -> libc::flock {
+        libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: at as libc::off_t,
+            l_len: 1,
+            l_pid: 0,
+        }
+    }
+
+    /// Makes an open file one of the record at `at`: its position and its lock say so.
+    pub(in crate::dmabuf) fn hold(file: &File, at: u64) -> io::Result<()> {
+        let lock = lock(libc::F_RDLCK, at);
+        // SAFETY: the structure is this function's own.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a position of a file that nobody else has yet.
+        match unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_SET) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether another open file is one of the record at `at`; yes where that cannot be told.
+    pub(in crate::dmabuf) fn is_held(file: &File, at: u64) -> bool {
+        let mut lock = lock(libc::F_WRLCK, at);
+        // SAFETY: the structure is this function's own.
+        let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        asked != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+}
+
+/// Has a descriptor stay open over `execve`.
+pub(super) fn inherit(file: &File) -> io::Result<()> {
+    // SAFETY: changes a flag of a descriptor that is the caller's.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a descriptor may be one of a GPU's memory: a file without a name.
+fn may_be_memory(stat: &libc::stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink == 0
+}
+
+/// Whether it is one.
+fn is_memory(file: &OwnedFd) -> bool {
+    let fd = file.as_raw_fd();
+    // SAFETY: asks and changes nothing.
+    let seals = unsafe { libc::fcntl(fd, libc::F_GET_SEALS) };
+    seals >= 0
+        && seals & SEALS == SEALS
+        && std::fs::read_link(format!("/proc/thread-self/fd/{fd}")).is_ok_and(|link| link.as_os_str() == LINK)
+}
+
+/// Fills a buffer from a place in a file.
+fn read_at(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Option<()> {
+    let at = libc::off_t::try_from(at).ok()?;
+    // SAFETY: the buffer is live and as long as it says.
+    let count = unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), at) };
+    (usize::try_from(count) == Ok(buffer.len())).then_some(())
+}
+
+/// A descriptor of shared memory, of this process's GPU or of another one's.
+#[derive(Debug)]
+pub struct Descriptor {
+    /// A copy: the program may close its own at any time.
+    file: OwnedFd,
+    identity: Identity,
+    at: u64,
+    record: Record,
+}
+
+impl Descriptor {
+    /// What a descriptor of the calling process leads to. What it says is checked: it may come from anybody.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` when there is no such descriptor, `EINVAL` when it is of anything else, `EMFILE`.
+    pub fn of(fd: RawFd) -> Result<Self> {
+        if !may_be_memory(&stat(fd).map_err(|_| Errno::EBADF)?) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: makes a descriptor and changes none.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if copy < 0 {
+            return Err(errno(&io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = unsafe { OwnedFd::from_raw_fd(copy) };
+        let found = || {
+            if !is_memory(&file) {
+                return None;
+            }
+            let stat = stat(copy).ok()?;
+            // SAFETY: asks for the position and does not change it.
+            let at = u64::try_from(unsafe { libc::lseek(copy, 0, libc::SEEK_CUR) }).ok()?;
+            let mut bytes = vec![0; HEAD];
+            read_at(&file, &mut bytes, at)?;
+            bytes.resize(HEAD + parts_len(&bytes)?, 0);
+            read_at(&file, &mut bytes[HEAD..], at + HEAD as u64)?;
+            let record = Record::decode(&bytes, u64::try_from(stat.st_size).ok()?)?;
+            Some((Identity::from(&stat), at, record))
+        };
+        let (identity, at, record) = found().ok_or(Errno::EINVAL)?;
+        Ok(Self { file, identity, at, record })
+    }
+
+    /// Bytes of the memory.
+    pub fn size(&self) -> u64 {
+        self.record.size
+    }
+
+    /// The GPU whose memory it is.
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    pub(super) fn flags(&self) -> AllocFlags {
+        self.record.flags
+    }
+
+    /// Place of the record.
+    pub(super) fn place(&self) -> u64 {
+        self.at
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Maps `len` bytes of the memory from `offset` on, shared: at exactly `addr`, or where there is room.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what is not aligned or not inside the memory, `ENOMEM`.
+    ///
+    /// # Safety
+    ///
+    /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
+    pub unsafe fn map(&self, addr: Option<usize>, len: usize, prot: i32, offset: u64) -> Result<*mut u8> {
+        let page = PAGE_SIZE as usize;
+        let size = len.checked_next_multiple_of(page).filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
+        let end = offset.checked_add(size as u64).filter(|&end| end <= self.record.size);
+        let aligned = addr.is_none_or(|addr| addr != 0 && addr.is_multiple_of(page));
+        let (Some(end), true) = (end, aligned && offset.is_multiple_of(PAGE_SIZE)) else {
+            return Err(Errno::EINVAL);
+        };
+        let base = match addr {
+            Some(addr) => addr,
+            None => {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+                // SAFETY: a new mapping at a place the kernel chooses.
+                let place = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+                checked(place)?;
+                place as usize
+            }
+        };
+        let mut start = 0;
+        for &(at, len) in &self.record.parts {
+            let (from, to) = (start.max(offset), (start + len).min(end));
+            if from < to {
+                let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+                let place = (base + (from - offset) as usize) as *mut c_void;
+                let in_file = (at + (from - start)) as libc::off_t;
+                // SAFETY: inside the range that is reserved, by the caller or above.
+                let mapped = unsafe {
+                    libc::mmap(place, (to - from) as usize, prot, flags, self.file.as_raw_fd(), in_file)
+                };
+                if let Err(errno) = checked(mapped) {
+                    if addr.is_none() {
+                        // SAFETY: the reservation above, and what was mapped into it.
+                        unsafe { libc::munmap(base as *mut c_void, size) };
+                    }
+                    return Err(errno);
+                }
+            }
+            start += len;
+        }
+        Ok(base as *mut u8)
+    }
+}
+
+fn checked(mapped: *mut c_void) -> Result<()> {
+    if mapped == libc::MAP_FAILED {
+        return Err(errno(&io::Error::last_os_error()));
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! What the exporter writes of shared memory, and what others believe of it.
+
+use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
+
+/// What a record begins with; the last byte is its version.
+const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x01";
+/// Bytes before the parts: the magic, the size, the flags, the number of parts.
+pub(super) const HEAD: usize = 32;
+/// Bytes of a part: where it begins in the file, and its length.
+pub(super) const PART: usize = 16;
+/// Parts that memory may have: each of them is a mapping of its own, of which Linux allows a process so many.
+const MOST: usize = 1 << 15;
+/// Largest size: the addresses of a process.
+const LARGEST: u64 = 1 << 47;
+
+/// Shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Bytes.
+    pub(super) size: u64,
+    /// What others are told of it.
+    pub(super) flags: AllocFlags,
+    /// Places in the file and lengths, in the order of the memory.
+    pub(super) parts: Vec<(u64, u64)>,
+}
+
+fn quad(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
+}
+
+/// The bytes of parts that follow a head; `None` when that is none.
+pub(super) fn parts_len(head: &[u8]) -> Option<usize> {
+    let count = word(head, 28)? as usize;
+    (head.get(..16)? == MAGIC && (1..=MOST).contains(&count)).then_some(count * PART)
+}
+
+impl Record {
+    /// The record as bytes; `None` for memory in more parts than others would map.
+    pub(super) fn encode(&self) -> Option<Vec<u8>> {
+        if self.parts.len() > MOST {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(HEAD + self.parts.len() * PART);
+        bytes.extend(MAGIC);
+        bytes.extend(self.size.to_le_bytes());
+        bytes.extend(self.flags.bits().to_le_bytes());
+        bytes.extend((self.parts.len() as u32).to_le_bytes());
+        for (at, len) in &self.parts {
+            bytes.extend(at.to_le_bytes());
+            bytes.extend(len.to_le_bytes());
+        }
+        Some(bytes)
+    }
+
+    /// What bytes say, if all of it can be true of a file of `file_len` bytes.
+    pub(super) fn decode(bytes: &[u8], file_len: u64) -> Option<Self> {
+        let len = parts_len(bytes)?;
+        let size = quad(bytes, 16)?;
+        let flags = AllocFlags::from_bits(word(bytes, 24)?)?;
+        let kind = flags.difference(AllocFlags::PUBLIC);
+        if kind != AllocFlags::VRAM && kind != AllocFlags::GTT {
+            return None;
+        }
+        let mut parts = Vec::with_capacity(len / PART);
+        let mut sum = 0u64;
+        for part in bytes.get(HEAD..HEAD + len)?.chunks_exact(PART) {
+            let (at, len) = (quad(part, 0)?, quad(part, 8)?);
+            let whole = at.is_multiple_of(PAGE_SIZE) && len.is_multiple_of(PAGE_SIZE) && len > 0;
+            if !whole || at.checked_add(len)? > file_len {
+                return None;
+            }
+            sum = sum.checked_add(len).filter(|&sum| sum <= LARGEST)?;
+            parts.push((at, len));
+        }
+        (sum == size).then_some(Self { size, flags, parts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: u64 = 1 << 20;
+
+    fn record() -> Record {
+        let parts = vec![(0x4000, 0x2000), (0x1000, 0x1000)];
+        Record { size: 0x3000, flags: AllocFlags::VRAM | AllocFlags::PUBLIC, parts }
+    }
+
+    #[test]
+    fn record_is_read_as_it_was_written() {
+        let bytes = record().encode().unwrap();
+        assert_eq!(parts_len(&bytes[..HEAD]), Some(bytes.len() - HEAD));
+        assert_eq!(Record::decode(&bytes, FILE), Some(record()));
+        assert_eq!(Record::decode(&bytes, 0x6000), Some(record()));
+    }
+
+    #[test]
+    fn what_cannot_be_true_is_no_record() {
+        let parts = |parts: &[(u64, u64)]| {
+            let size = parts.iter().fold(0u64, |sum, (_, len)| sum.wrapping_add(*len));
+            Record { size, parts: parts.to_vec(), ..record() }
+        };
+        for (what, wrong) in [
+            ("outside the file", parts(&[(0, 0x1000), (FILE, 0x1000)])),
+            ("around the end", parts(&[(!0xfff, 0x2000)])),
+            ("not aligned", parts(&[(0x1001, 0x1000)])),
+            ("no whole pages", parts(&[(0x1000, 0x1800)])),
+            ("empty part", parts(&[(0x1000, 0)])),
+            ("no parts", parts(&[])),
+            ("another size", Record { size: 0x4000, ..record() }),
+            ("two kinds", Record { flags: AllocFlags::VRAM | AllocFlags::GTT, ..record() }),
+            ("no kind", Record { flags: AllocFlags::PUBLIC, ..record() }),
+            ("another kind", Record { flags: AllocFlags::USERPTR, ..record() }),
+        ] {
+            assert_eq!(Record::decode(&wrong.encode().unwrap(), FILE), None, "{what}");
+        }
+        let good = record().encode().unwrap();
+        for cut in [0, 15, HEAD - 1, HEAD, good.len() - 1] {
+            assert_eq!(Record::decode(&good[..cut], FILE), None, "{cut} bytes");
+        }
+        let mut other = good.clone();
+        other[15] += 1;
+        assert_eq!(Record::decode(&other, FILE), None, "another version");
+        let mut many = good;
+        many[28..32].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(parts_len(&many[..HEAD]), None);
+        let fragmented = Record { parts: vec![(0, PAGE_SIZE); MOST + 1], ..record() };
+        assert_eq!(fragmented.encode(), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! Files that stay open although the program closes all of its descriptors.
+//!
+//! A thread has a table of descriptors of its own, and the files in it. Others open them anew by way of `/proc`, so that each
+//! opening has a position and locks of its own.
+#![expect(unsafe_code, reason = "system calls about descriptors")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+/// Bytes of the thread's stack: it opens and closes.
+const STACK: usize = 64 << 10;
+
+/// What the thread is asked for.
+enum Request {
+    /// Opens descriptor `fd` of thread `task` anew.
+    Keep { task: i32, fd: RawFd, answer: SyncSender<io::Result<RawFd>> },
+    /// Closes one of its own.
+    Release(RawFd),
+}
+
+/// The thread, which ends when nothing refers to this any more.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    task: i32,
+    requests: Sender<Request>,
+}
+
+/// A file that stays open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    keeper: Arc<Keeper>,
+    fd: RawFd,
+}
+
+fn own_task() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Opens a descriptor of a thread of this process once more, for reading and writing.
+fn open(task: i32, fd: RawFd) -> io::Result<File> {
+    File::options().read(true).write(true).open(format!("/proc/self/task/{task}/fd/{fd}"))
+}
+
+/// Gives the calling thread a table of descriptors of its own, with nothing in it.
+fn leave_descriptors() -> io::Result<()> {
+    let last = libc::c_uint::MAX;
+    // The system call itself: the C library's function may be somebody's who keeps descriptors of theirs open.
+    // SAFETY: this thread uses no descriptor from before.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 0, last, libc::CLOSE_RANGE_UNSHARE) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn serve(requests: &Receiver<Request>) {
+    while let Ok(request) = requests.recv() {
+        match request {
+            Request::Keep { task, fd, answer } => {
+                let kept = open(task, fd).map(|file| file.into_raw_fd());
+                // Who asked waits for the answer.
+                let _ = answer.send(kept);
+            }
+            Request::Release(fd) => {
+                // SAFETY: the number is one of this thread's table, given back once.
+                drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+        }
+    }
+}
+
+impl Keeper {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// No thread, or a kernel before Linux 5.9.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let (requests, received) = channel();
+        let (started, start) = sync_channel(1);
+        std::thread::Builder::new().name("belfry-files".to_owned()).stack_size(STACK).spawn(move || {
+            let ready = leave_descriptors().map(|()| own_task());
+            let serves = ready.is_ok();
+            // Who started it waits for the answer.
+            let _ = started.send(ready);
+            if serves {
+                serve(&received);
+            }
+        })?;
+        let task = start.recv().map_err(io::Error::other)??;
+        Ok(Arc::new(Self { task, requests }))
+    }
+
+    /// Keeps the file behind a descriptor of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened once more.
+    pub(crate) fn keep(self: &Arc<Self>, fd: RawFd) -> io::Result<Kept> {
+        let (answer, answered) = sync_channel(1);
+        let request = Request::Keep { task: own_task(), fd, answer };
+        self.requests.send(request).map_err(io::Error::other)?;
+        let fd = answered.recv().map_err(io::Error::other)??;
+        Ok(Kept { keeper: self.clone(), fd })
+    }
+}
+
+impl Kept {
+    /// Opens the file once more, closed by `execve`.
+    ///
+    /// # Errors
+    ///
+    /// As for any file: too many are open.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        open(self.keeper.task, self.fd)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // A thread that has ended has closed it.
+        let _ = self.keeper.requests.send(Request::Release(self.fd));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _, Write as _};
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    fn memory() -> File {
+        // SAFETY: the name is a C string, and the descriptor new.
+        unsafe { File::from_raw_fd(libc::memfd_create(c"belfry-test".as_ptr(), libc::MFD_CLOEXEC)) }
+    }
+
+    #[test]
+    fn file_stays_open_when_its_descriptor_is_closed_and_each_opening_has_a_position() {
+        let keeper = Keeper::start().unwrap();
+        let mut file = memory();
+        let kept = keeper.keep(file.as_raw_fd()).unwrap();
+        file.write_all(b"kept").unwrap();
+        drop(file);
+        for _ in 0..2 {
+            let mut text = String::new();
+            kept.open().unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!(text, "kept");
+        }
+        let mut again = kept.open().unwrap();
+        again.seek(io::SeekFrom::Start(2)).unwrap();
+        assert_eq!(kept.open().unwrap().stream_position().unwrap(), 0);
+    }
+
+    #[test]
+    fn the_thread_holds_nothing_of_the_process() {
+        let keeper = Keeper::start().unwrap();
+        let held = || std::fs::read_dir(format!("/proc/self/task/{}/fd", keeper.task)).unwrap().count();
+        assert_eq!(held(), 0);
+        let kept = keeper.keep(memory().as_raw_fd()).unwrap();
+        assert_eq!(held(), 1);
+        drop(kept);
+        // Requests are served in order.
+        let _next = keeper.keep(memory().as_raw_fd()).unwrap();
+        assert_eq!(held(), 1);
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Buffer objects as DMA-bufs: memory that processes share by descriptors. No other driver reaches it. */
+#include <drm/drm_drv.h>
+#include <drm/drm_gem.h>
+#include <drm/drm_prime.h>
+#include <linux/dma-buf.h>
+#include <linux/fcntl.h>
+#include <linux/module.h>
+
+#include "drm_files.h"
+
+BELFRY_IMPORT_NS(DMA_BUF);
+
+/* Other devices would need bus addresses of the pages for themselves, which the core does not have. */
+static int dmabuf_attach(struct dma_buf *buf, struct dma_buf_attachment *attachment)
+{
+	return -EOPNOTSUPP;
+}
+
+static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment, enum dma_data_direction direction)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static void dmabuf_unmap(struct dma_buf_attachment *attachment, struct sg_table *table,
+			 enum dma_data_direction direction)
+{
+}
+
+static const struct dma_buf_ops dmabuf_ops = {
+	.attach = dmabuf_attach,
+	.map_dma_buf = dmabuf_map,
+	.unmap_dma_buf = dmabuf_unmap,
+	.release = drm_gem_dmabuf_release,
+	.mmap = drm_gem_dmabuf_mmap,
+};
+
+static struct dma_buf *to_dma_buf(struct os_dmabuf *dmabuf)
+{
+	return (struct dma_buf *)dmabuf;
+}
+
+int os_dmabuf_export(struct os_gem *gem, struct os_dmabuf **out)
+{
+	struct drm_gem_object *obj = belfry_gem_object(gem);
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+	struct dma_buf *buf;
+
+	info.ops = &dmabuf_ops;
+	info.size = obj->size;
+	info.flags = O_RDWR;
+	info.priv = obj;
+	info.resv = obj->resv;
+	/* It holds the object and the device. Its mappings are those of the device: unbinding revokes them. */
+	buf = drm_gem_dmabuf_export(obj->dev, &info);
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	*out = (struct os_dmabuf *)buf;
+	return 0;
+}
+
+int os_dmabuf_fd(struct os_dmabuf *dmabuf, u32 flags)
+{
+	struct dma_buf *buf = to_dma_buf(dmabuf);
+	int fd;
+
+	get_dma_buf(buf);
+	fd = dma_buf_fd(buf, flags);
+	if (fd < 0)
+		dma_buf_put(buf);
+	return fd;
+}
+
+int os_dmabuf_get(struct os_device *dev, int fd, struct os_dmabuf **out)
+{
+	struct dma_buf *buf = dma_buf_get(fd);
+	struct drm_gem_object *obj;
+
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	obj = buf->priv;
+	if (buf->ops != &dmabuf_ops || obj->dev != &dev->drm) {
+		dma_buf_put(buf);
+		return -EINVAL;
+	}
+	*out = (struct os_dmabuf *)buf;
+	return 0;
+}
+
+void os_dmabuf_release(struct os_dmabuf *dmabuf)
+{
+	dma_buf_put(to_dma_buf(dmabuf));
+}
+
+struct belfry_backing *os_dmabuf_backing(struct os_dmabuf *dmabuf)
+{
+	return belfry_gem_backing(to_dma_buf(dmabuf)->priv);
+}
