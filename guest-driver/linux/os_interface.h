@@ -187,6 +187,12 @@ ssize_t belfry_sysfs_read(struct belfry_gpu *gpu, const char *path, size_t path_
 /* One entry per line, directories with a trailing slash. */
 ssize_t belfry_sysfs_list(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
 
+/* The card's files by path below the PCI device's directory; `hwmon/` is the hardware monitor's. */
+ssize_t belfry_card_read(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
+int belfry_card_write(struct belfry_gpu *gpu, const char *path, size_t path_len, const char *text, size_t text_len);
+/* One file per line: its mode in octal, a space, its path. */
+ssize_t belfry_card_list(char *text, size_t text_len);
+
 /* Returns false past the end or when the device is gone. Called from the page fault handler. */
 bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);
 void belfry_backing_drop(struct belfry_backing *backing);

@@ -18,6 +18,7 @@ extern crate alloc;
 
 mod aperture;
 mod asic;
+pub mod card;
 mod device;
 mod discovery;
 mod doorbell;

@@ -21,7 +21,7 @@ mod shared;
 mod sync;
 mod time;
 
-pub use belfry_kfd_core::Errno;
+pub use belfry_kfd_core::{Errno, card};
 pub use error::Error;
 pub use gpu::{HostedConfig, HostedGpu, Place, Reach};
 pub use os::HostedOs;

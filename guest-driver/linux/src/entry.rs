@@ -4,10 +4,13 @@
 //! invalidation callbacks are boxes of their fat `Arc`s.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::ffi::c_void;
+use core::fmt::Write as _;
 use core::mem::ManuallyDrop;
 
+use belfry_kfd_core::card::FILES;
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey, Work};
 use belfry_kfd_core::process::Process;
@@ -255,6 +258,62 @@ pub(crate) unsafe extern "C" fn belfry_sysfs_list(
     let bytes = content.as_ref().map(|content| content.as_bytes()).map_err(|error| *error);
     // SAFETY: as promised by the caller.
     unsafe { copy_text(bytes, text, text_len) }
+}
+
+/// Writes the content of a file of the card and returns its length.
+///
+/// # Safety
+///
+/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_card_read(
+    gpu: *const Gpu,
+    path: *const u8,
+    path_len: usize,
+    text: *mut u8,
+    text_len: usize,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
+    let content = path.and_then(|path| gpu.card_read(path));
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(content.as_deref().map_err(|error| *error), text, text_len) }
+}
+
+/// Writes to a file of the card.
+///
+/// # Safety
+///
+/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_card_write(
+    gpu: *const Gpu,
+    path: *const u8,
+    path_len: usize,
+    text: *const u8,
+    text_len: usize,
+) -> i32 {
+    // SAFETY: as promised by the caller.
+    let (gpu, path, text) =
+        unsafe { (&*gpu, path_of(path, path_len), core::slice::from_raw_parts(text, text_len)) };
+    status(path.and_then(|path| gpu.card_write(path, text)))
+}
+
+/// Writes mode and path of each file of the card, one per line, and returns the length of it.
+///
+/// # Safety
+///
+/// `text` is valid for `text_len` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_card_list(text: *mut u8, text_len: usize) -> isize {
+    let mut lines = String::new();
+    // The monitor's class makes its name.
+    for file in FILES.iter().filter(|file| file.path != "hwmon/name") {
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "{:o} {}", file.mode(), file.path);
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(Ok(lines.as_bytes()), text, text_len) }
 }
 
 /// Tells where a page of a buffer object is.

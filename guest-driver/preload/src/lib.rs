@@ -33,10 +33,12 @@
 
 mod alloc;
 mod bridge;
+mod card;
 mod cwd;
 mod doorbells;
 mod gpu;
 mod inside;
+mod live;
 mod node;
 mod notice;
 mod path;

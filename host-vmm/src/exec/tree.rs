@@ -8,7 +8,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE};
+use belfry_kfd_hosted::card::{self, Card, Figures, Source};
+use belfry_kfd_hosted::prepared::{
+    CARD_FILE, HWMON, Prepared, PreparedCard, SETTINGS_FILE, SHARED_FILE, SHARED_SIZE, card_path,
+};
 use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use sha2::{Digest as _, Sha256};
 
@@ -116,6 +119,12 @@ impl Tree<'_> {
             .map_err(ExecError::io("change the mode of", &path))
     }
 
+    fn set_mode(&self, path: &str, mode: u32) -> Result<(), ExecError> {
+        let path = self.root.join(path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
+            .map_err(ExecError::io("change the mode of", &path))
+    }
+
     /// A link from one path of the directory to another, relative as sysfs has them.
     fn link(&self, from: &str, to: &str) -> Result<(), ExecError> {
         let path = self.root.join(from);
@@ -132,6 +141,7 @@ impl Tree<'_> {
         self.topology(&process, "")?;
         self.kfd()?;
         self.pci(&hosted)?;
+        self.card(process.card())?;
         self.drm()
     }
 
@@ -190,7 +200,6 @@ impl Tree<'_> {
             ("power_state", "D0\n".into()),
             ("resource", self.resources()),
             ("local_cpulist", fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or("0\n".into())),
-            ("mem_info_vram_total", format!("{}\n", self.settings.vram)),
             (
                 "uevent",
                 format!(
@@ -209,6 +218,22 @@ impl Tree<'_> {
         self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
         self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
         self.link(&format!("sys/bus/pci/devices/{address}"), &device)
+    }
+
+    /// The driver's own files of the PCI device. What changes is made when a program opens it, and empty here.
+    fn card(&self, card: Card) -> Result<(), ExecError> {
+        let device = device(self.bus());
+        for file in card::FILES {
+            let place = format!("{device}/{}", card_path(file.path));
+            let content =
+                if file.source == Source::Card { file.show(&card, &Figures::default()) } else { Vec::new() };
+            self.file(&place, content)?;
+            self.set_mode(&place, file.mode())?;
+        }
+        self.link(&format!("{device}/{HWMON}/device"), &device)?;
+        self.file(SHARED_FILE, vec![0; SHARED_SIZE])?;
+        self.set_mode(SHARED_FILE, 0o644)?;
+        self.file(CARD_FILE, serde_json::to_vec(&PreparedCard { card, device })?)
     }
 
     /// Start, end and flags of each BAR, where a firmware might have put them.

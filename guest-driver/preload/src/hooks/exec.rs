@@ -9,7 +9,7 @@ use crate::real::{next, set_errno};
 use belfry_kfd_hosted::prepared::{SUMMARY_VARIABLE, TREE_VARIABLE};
 
 use crate::settings::{PRELOAD, settings};
-use crate::{node, notice, summary};
+use crate::{card, node, notice, summary};
 
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
@@ -260,6 +260,7 @@ macro_rules! execs {
             let envp = unsafe { environment.with_ours(envp) };
             if !is_inside() {
                 summary::write();
+                card::leave();
             }
             next!(
                 $name($($before,)* $path, argv, envp $(, $after)?):
@@ -283,6 +284,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
     let envp = unsafe { environment.with_ours(envp) };
     if !is_inside() {
         summary::write();
+        card::leave();
     }
     next!(fexecve(fd, argv, envp): fn(c_int, Strings, Strings) -> c_int, else -1)
 }
