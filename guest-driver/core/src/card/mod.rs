@@ -2,7 +2,7 @@
 //! `amdgpu_gtt_mgr.c`, `amdgpu_device.c`, `amdgpu_ucode.c`).
 //!
 //! Every file is one row of [`FILES`]. What a row shows comes from a [`Card`], which does not change while the driver is
-//! bound, and from [`Figures`], which are measured when the file is read; [`model`] has what nobody can measure. An
+//! bound, and from [`Figures`], which are measured when the file is read; `model.rs` has what nobody can measure. An
 //! operating system's side needs no device to show a file if it has both.
 
 mod files;
