@@ -17,6 +17,7 @@ use crate::mes::Mes;
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
+use crate::smi::Clients;
 use crate::sync::Mutex;
 use crate::vram::Vram;
 
@@ -52,6 +53,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
+    pub(crate) smi: Mutex<O, Clients<O>>,
     scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
@@ -126,6 +128,7 @@ impl<O: Os> Device<O> {
             ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
+            smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
             flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,
             epoch: AtomicU64::new(0),
@@ -227,6 +230,7 @@ impl<O: Os> Device<O> {
                 return false;
             }
             log!(self.hw, Error, "the scheduler hangs: resetting the device");
+            self.smi_pre_reset();
             if let Err(error) = self.hw.os().reset_function() {
                 log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
                 self.wedged.store(true, Ordering::Release);
@@ -238,6 +242,7 @@ impl<O: Os> Device<O> {
             self.wedged.store(true, Ordering::Release);
         } else {
             log!(self.hw, Info, "the device is back after a reset");
+            self.smi_post_reset();
         }
         true
     }

@@ -41,6 +41,7 @@ errnos! {
     EEXIST = 17, "File exists.";
     ENODEV = 19, "No such device.";
     EINVAL = 22, "Invalid argument.";
+    EMFILE = 24, "Too many open files.";
     ENOTTY = 25, "Not a typewriter: no such ioctl.";
     ENOSPC = 28, "No space left.";
     ERANGE = 34, "Result out of range.";

@@ -20,7 +20,7 @@ use crate::discovery::Config;
 use crate::errno::{Errno, Result};
 use crate::ioctl;
 use crate::os::{Os, PAGE_SIZE, ProcessKey};
-use crate::process::Process;
+use crate::process::{ClientMemory, Process};
 use crate::show::Few;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
@@ -207,6 +207,12 @@ impl<O: Os> Kfd<O> {
     /// `ENOENT`.
     pub fn sysfs_read(&self, path: &str) -> Result<String> {
         self.device.sysfs_read(path)
+    }
+
+    /// Returns what the process holds that acquired its address space with this file of the render node
+    /// ([`DrmFile::id`](crate::os::DrmFile::id)), if there is one.
+    pub fn client_memory(&self, file: u64) -> Option<ClientMemory> {
+        self.device.processes().iter().find_map(|process| process.client_memory(file))
     }
 
     /// Returns what the files of the card are made of and does not change.

@@ -172,6 +172,10 @@ pub enum LockRank {
     Events,
     /// A process's memory fault that is not settled yet.
     PendingFault,
+    /// The clients of system management.
+    SmiClients,
+    /// What waits for one of them.
+    SmiFifo,
     /// The VRAM allocator.
     Vram,
     /// The GART.
@@ -231,6 +235,58 @@ pub trait Gem: Send + Sync {
     fn mmap_offset(&self) -> u64;
 }
 
+/// A thread of a program, for people who look at events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Its identity.
+    pub id: u32,
+    /// Its name, with zeros behind it.
+    pub name: [u8; 16],
+}
+
+impl Task {
+    /// Returns the name as text; what is none is left out.
+    pub fn name(&self) -> &str {
+        let len = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
+        let name = self.name.get(..len).unwrap_or_default();
+        match core::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(error) => {
+                name.get(..error.valid_up_to()).and_then(|name| core::str::from_utf8(name).ok()).unwrap_or("")
+            }
+        }
+    }
+}
+
+/// The driver's side of a descriptor that gives events; the operating system drops it when the descriptor is closed.
+pub trait SmiClient: Send + Sync {
+    /// Takes what the program has written; returns how much of it that was.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for less than a mask.
+    fn write(&self, bytes: &[u8]) -> Result<usize>;
+
+    /// Gives what waits for the program, as much as there is room for.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when nothing waits.
+    fn read(&self, to: &mut [u8]) -> Result<usize>;
+
+    /// Returns whether anything waits.
+    fn ready(&self) -> bool;
+}
+
+/// The operating system's side of it. The driver may be told of a write or of the close late, and asks here first.
+pub trait SmiFile: Send + Sync {
+    /// Passes on what the program has done with the descriptor by now.
+    fn sync(&self);
+
+    /// Something waits for the program.
+    fn wake(&self);
+}
+
 /// Something the driver does later, on a worker thread.
 pub trait Work: Send + Sync {
     /// Does it. The thread may sleep for long; two threads may be here at once.
@@ -261,6 +317,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     type Gem: Gem;
     /// A piece of work for a worker thread.
     type WorkItem: WorkItem;
+    /// A descriptor that gives events.
+    type SmiFile: SmiFile;
 
     // ---- the device ----
 
@@ -358,6 +416,16 @@ pub trait Os: Send + Sync + Sized + 'static {
     ///
     /// `ENOMEM`.
     fn gem_create(&self, file: &Self::DrmFile, backing: Arc<dyn Backing>) -> Result<Self::Gem>;
+
+    /// Makes a descriptor of the calling process for a client of system management.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `EMFILE`.
+    fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(Self::SmiFile, i32)>;
+
+    /// Returns who calls.
+    fn task(&self) -> Task;
 
     // ---- time, locks, words ----
 

@@ -18,6 +18,7 @@ mod pins;
 pub mod prepared;
 mod process;
 mod shared;
+mod smi;
 mod sync;
 mod time;
 

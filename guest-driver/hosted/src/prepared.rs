@@ -17,6 +17,8 @@ pub const TREE_VARIABLE: &str = "BELFRY_EXEC";
 pub const SUMMARY_VARIABLE: &str = "BELFRY_EXEC_SUMMARY";
 /// Environment variable with the level of the driver's log on standard error, `warn` unless set.
 pub const LOG_VARIABLE: &str = "BELFRY_EXEC_LOG";
+/// Environment variable that names the card: those who use another name see nothing of each other in its files.
+pub const CARD_VARIABLE: &str = "BELFRY_EXEC_CARD";
 /// Name of the settings file in the directory.
 pub const SETTINGS_FILE: &str = "settings";
 

@@ -36,6 +36,8 @@ struct Slot {
     left: AtomicU32,
     vram_used: AtomicU64,
     gtt_used: AtomicU64,
+    /// [`name`].
+    name: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
@@ -79,6 +81,17 @@ fn namespace() -> u64 {
     digits.parse::<u64>().unwrap_or(0) & 0xffff
 }
 
+/// The name of the card as a number; 0 where it has none.
+fn name() -> u64 {
+    let name = settings().map_or(&[][..], |settings| settings.card_name.as_slice());
+    if name.is_empty() {
+        return 0;
+    }
+    // FNV-1a.
+    name.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 /// The slots, and whether this process may have one; `None` where there are none.
 fn slots() -> Option<&'static (&'static [Slot], bool)> {
     static MAPPED: OnceLock<Option<(&'static [Slot], bool)>> = OnceLock::new();
@@ -120,6 +133,7 @@ pub(crate) fn join() -> Activity {
     slot.executing.store(0, Ordering::Relaxed);
     slot.vram_used.store(0, Ordering::Relaxed);
     slot.gtt_used.store(0, Ordering::Relaxed);
+    slot.name.store(name(), Ordering::Relaxed);
     slot.left.store(0, Ordering::Relaxed);
     OWN.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
     Activity::shared(&slot.executing)
@@ -166,11 +180,13 @@ pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
         return Figures::default();
     }
     publish();
+    let name = name();
     let own = own().map_or(std::ptr::null(), std::ptr::from_ref);
     let shared = slots().map_or(&[][..], |(slots, _)| slots);
     let others = shared.iter().filter(|slot| !std::ptr::eq(*slot, own)).filter(|slot| {
         let owner = slot.owner.load(Ordering::Acquire);
-        owner != 0 && slot.left.load(Ordering::Relaxed) == 0 && Owner(owner).lives()
+        let seen = slot.left.load(Ordering::Relaxed) == 0 && slot.name.load(Ordering::Relaxed) == name;
+        owner != 0 && seen && Owner(owner).lives()
     });
     // SAFETY: as in `own`.
     let used: Vec<&Slot> = others.chain(unsafe { own.as_ref() }).collect();

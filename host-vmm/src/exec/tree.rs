@@ -102,6 +102,40 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
     Ok(path)
 }
 
+/// What the PCI core says of the link, by the registers of the function's PCI Express capability; nothing without one.
+fn link_files(config: &[u8; 256]) -> Vec<(&'static str, String)> {
+    const EXPRESS: u8 = 0x10;
+    const LINK_CAPABILITIES: usize = 0x0c;
+    const LINK_STATUS: usize = 0x12;
+    let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
+    // A list in as many bytes has no more members than that.
+    let mut at = usize::from(config[0x34] & 0xfc);
+    for _ in 0..48 {
+        if at < 0x40 || at + LINK_STATUS + 2 > config.len() {
+            return Vec::new();
+        }
+        if config[at] == EXPRESS {
+            let speed = |word: u16| match word & 0xf {
+                speed @ 1..=6 => format!("{} PCIe\n", LINK_SPEEDS[usize::from(speed) - 1]),
+                _ => "Unknown\n".to_owned(),
+            };
+            let width = |word: u16| format!("{}\n", word >> 4 & 0x3f);
+            let (most, now) = (word(at + LINK_CAPABILITIES), word(at + LINK_STATUS));
+            return vec![
+                ("max_link_speed", speed(most)),
+                ("max_link_width", width(most)),
+                ("current_link_speed", speed(now)),
+                ("current_link_width", width(now)),
+            ];
+        }
+        at = usize::from(config[at + 1] & 0xfc);
+    }
+    Vec::new()
+}
+
+/// Speeds of a link by their numbers (`PCI_EXP_LNKSTA_CLS`), as Linux prints them.
+const LINK_SPEEDS: [&str; 6] = ["2.5 GT/s", "5.0 GT/s", "8.0 GT/s", "16.0 GT/s", "32.0 GT/s", "64.0 GT/s"];
+
 /// A directory in the making.
 struct Tree<'a> {
     root: &'a Path,
@@ -210,6 +244,9 @@ impl Tree<'_> {
         ] {
             self.file(&format!("{device}/{name}"), content)?;
         }
+        for (name, content) in link_files(&config) {
+            self.file(&format!("{device}/{name}"), content)?;
+        }
         self.file(&format!("{device}/config"), config)?;
         self.file("sys/bus/pci/drivers/amdgpu/uevent", "")?;
         self.link(&format!("{device}/driver"), "sys/bus/pci/drivers/amdgpu")?;
@@ -272,5 +309,33 @@ impl Tree<'_> {
             self.link(&format!("sys/dev/char/226:{minor}"), &place)?;
         }
         self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_is_told_by_the_capability_that_the_list_leads_to() {
+        let mut config = [0u8; 256];
+        assert_eq!(link_files(&config), []);
+        config[0x34] = 0x80;
+        (config[0x80], config[0x81]) = (0x01, 0x40);
+        config[0x40] = 0x10;
+        config[0x4c..0x4e].copy_from_slice(&(5u16 | 16 << 4).to_le_bytes());
+        config[0x52..0x54].copy_from_slice(&(4u16 | 8 << 4).to_le_bytes());
+        let files = link_files(&config);
+        let text: Vec<_> = files.iter().map(|(name, content)| format!("{name} {content}")).collect();
+        assert_eq!(
+            text.concat(),
+            "max_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n\
+             current_link_speed 16.0 GT/s PCIe\ncurrent_link_width 8\n"
+        );
+        // A list that goes in a circle, and one that leads out of the space.
+        (config[0x80], config[0x81]) = (0x01, 0x80);
+        assert_eq!(link_files(&config), []);
+        (config[0x34], config[0xfc]) = (0xfc, 0x10);
+        assert_eq!(link_files(&config), []);
     }
 }

@@ -122,6 +122,27 @@ CASE(card_files_are_the_same_however_they_are_opened) {
     CHECK(says(("cat " + device_file("mem_info_vram_used")).c_str()) == used, "cat says something else");
 }
 
+CASE(card_descriptor_says_what_its_client_holds) {
+    // Under exec, descriptors of the nodes are files of the machine's, as /proc says.
+    if (getenv("BELFRY_EXEC")) return;
+    void* memory = nullptr;
+    HIP(hipMalloc(&memory, 64 << 20));
+    long long most = -1;
+    for (int fd = 0; fd < 256; fd++) {
+        FILE* file = fopen(("/proc/self/fdinfo/" + std::to_string(fd)).c_str(), "r");
+        if (!file) continue;
+        char line[256];
+        bool ours = false;
+        long long kib;
+        while (fgets(line, sizeof line, file)) {
+            if (strcmp(line, "drm-driver:\tamdgpu\n") == 0) ours = true;
+            if (ours && sscanf(line, "drm-memory-vram: %lld KiB", &kib) == 1 && kib > most) most = kib;
+        }
+        fclose(file);
+    }
+    CHECK(most >= 64 << 10, "%lld KiB of VRAM behind the descriptors", most);
+}
+
 CASE(card_monitor_has_sensors_with_names) {
     std::string directory = device_file("hwmon"), monitor;
     DIR* entries = opendir(directory.c_str());

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
@@ -28,7 +29,8 @@ use scheduler::FakeScheduler;
 use crate::errno::{Errno, Result};
 use crate::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
+    ProcessKey, RawLock, SmiClient, SmiFile, SystemPages, Task, UserPin, WaitOutcome, WaitQueue, Work,
+    WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -78,6 +80,10 @@ pub(crate) struct FakeOs {
     pub(crate) users: Arc<Users>,
     queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
     pub(crate) scheduler: Mutex<Option<FakeScheduler>>,
+    /// Descriptors for events, which are open as long as their clients are here.
+    pub(crate) smi: Mutex<Vec<Arc<dyn SmiClient>>>,
+    /// How often their readers were woken.
+    pub(crate) woken: Arc<AtomicU32>,
 }
 
 impl FakeOs {
@@ -95,6 +101,8 @@ impl FakeOs {
             users: Arc::default(),
             queued: Arc::default(),
             scheduler: Mutex::default(),
+            smi: Mutex::default(),
+            woken: Arc::default(),
         }
     }
 
@@ -297,6 +305,16 @@ impl Gem for FakeFile {
     }
 }
 
+pub(crate) struct FakeSmi(Arc<AtomicU32>);
+
+impl SmiFile for FakeSmi {
+    fn sync(&self) {}
+
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Os for FakeOs {
     type Pages = FakePages;
     type Pin = FakePin;
@@ -305,6 +323,7 @@ impl Os for FakeOs {
     type DrmFile = FakeFile;
     type Gem = FakeFile;
     type WorkItem = FakeWork;
+    type SmiFile = FakeSmi;
 
     fn device_info(&self) -> DeviceInfo {
         DeviceInfo::default()
@@ -406,6 +425,16 @@ impl Os for FakeOs {
 
     fn gem_create(&self, _: &FakeFile, _: Arc<dyn Backing>) -> Result<FakeFile> {
         Ok(FakeFile)
+    }
+
+    fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(FakeSmi, i32)> {
+        let mut clients = lock(&self.smi);
+        clients.push(client);
+        Ok((FakeSmi(self.woken.clone()), clients.len() as i32))
+    }
+
+    fn task(&self) -> Task {
+        Task { id: 0x1f3, name: *b"a program\0\0\0\0\0\0\0" }
     }
 
     fn clock_ns(&self, _: Clock) -> u64 {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
-use belfry_kfd_hosted::prepared::{SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{CARD_VARIABLE, SUMMARY_VARIABLE, TREE_VARIABLE};
 
 use crate::settings::{PRELOAD, settings};
 use crate::{card, node, notice, summary};
@@ -33,6 +33,9 @@ fn own() -> Option<&'static Own> {
             if let Some(summary) = &settings.summary {
                 use std::os::unix::ffi::OsStrExt as _;
                 variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
+            }
+            if !settings.card_name.is_empty() {
+                variables.push(line(CARD_VARIABLE, &settings.card_name));
             }
             Some(Own { library, variables })
         })
