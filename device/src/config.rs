@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::activity::Activity;
 use crate::chip::{self, Model};
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
@@ -51,6 +52,8 @@ pub struct GpuConfig {
     pub deterministic: Option<u64>,
     /// The time that it goes by.
     pub time: TimeSource,
+    /// Where it counts the threads that execute waves.
+    pub activity: Activity,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -74,6 +77,7 @@ impl Default for GpuConfig {
             trace: None,
             deterministic: None,
             time: TimeSource::default(),
+            activity: Activity::default(),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! The way of a packet through the modules: [`doorbell`] → [`queue`] → [`vm`] → [`cp`] → [`shader`] → [`cp`] →
 //! [`interrupt`]; firmware and the registers set the queues up, [`pci`] sits in front, [`chip`] holds what differs per chip.
 
+mod activity;
 mod blocks;
 pub mod chip;
 pub mod config;
@@ -35,6 +36,7 @@ pub mod time;
 pub mod trace;
 pub mod vm;
 
+pub use activity::Activity;
 pub use config::{GpuConfig, MsixTable, processors};
 pub use device::{Gpu, ResetKind, Resources, SavedGpu, SnapshotError};
 pub use error::Error;

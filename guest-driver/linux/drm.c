@@ -4,6 +4,7 @@
 #include <drm/drm_file.h>
 #include <drm/drm_gem.h>
 #include <drm/drm_ioctl.h>
+#include <drm/drm_print.h>
 #include <linux/file.h>
 #include <linux/module.h>
 
@@ -26,13 +27,34 @@ static const struct drm_ioctl_desc ioctls[] = {
 	DRM_IOCTL_DEF_DRV(AMDGPU_INFO, amdgpu_info_ioctl, DRM_AUTH | DRM_RENDER_ALLOW),
 };
 
-DEFINE_DRM_GEM_FOPS(render_fops);
+/* What /proc/PID/fdinfo says of a render node, behind DRM's own lines. */
+static void show_fdinfo(struct drm_printer *p, struct drm_file *file)
+{
+	struct os_device *dev = to_os_device(file->minor->dev);
+	struct belfry_client_memory memory = {};
+	int idx;
+
+	if (!belfry_enter(dev, &idx))
+		return;
+	if (belfry_client_memory(dev->gpu, (uintptr_t)file, &memory))
+		drm_printf(p, "pasid:\t%u\n", memory.pasid);
+	drm_printf(p, "drm-memory-vram:\t%llu KiB\n", memory.vram / 1024);
+	drm_printf(p, "drm-memory-gtt:\t%llu KiB\n", memory.gtt / 1024);
+	belfry_leave(dev, idx);
+}
+
+static const struct file_operations render_fops = {
+	.owner = THIS_MODULE,
+	DRM_GEM_FOPS,
+	.show_fdinfo = drm_show_fdinfo,
+};
 
 const struct drm_driver belfry_drm_driver = {
 	.driver_features = DRIVER_GEM | DRIVER_RENDER,
 	.ioctls = ioctls,
 	.num_ioctls = ARRAY_SIZE(ioctls),
 	.fops = &render_fops,
+	.show_fdinfo = show_fdinfo,
 	.name = BELFRY_NAME, /* libdrm_amdgpu asks for this name and this major number */
 	.desc = "Belfry GPU",
 	BELFRY_DRM_DATE

@@ -21,12 +21,14 @@ struct os_pin;        /* pinned pages of a user address space */
 struct os_drm_file;   /* a process's open render node */
 struct os_gem;        /* mappable buffer object */
 struct os_dmabuf;     /* memory that processes share */
+struct os_smi;        /* descriptor that gives events */
 struct os_work;       /* something the core does later, on a worker thread */
 
 struct belfry_gpu;        /* the core's device */
 struct belfry_process;    /* the core's process, one reference per open file */
 struct belfry_backing;    /* the core's pages behind a GEM object */
 struct belfry_invalidate; /* the core's callback of a pin */
+struct belfry_smi;        /* the core's half of an os_smi */
 struct belfry_work;       /* the core's half of an os_work */
 
 /* ---- pci.c: the function ---- */
@@ -112,6 +114,8 @@ enum os_lock_rank {
 	OS_LOCK_PROCESSES,
 	OS_LOCK_EVENTS,
 	OS_LOCK_PENDING_FAULT,
+	OS_LOCK_SMI_CLIENTS,
+	OS_LOCK_SMI_FIFO,
 	OS_LOCK_VRAM,
 	OS_LOCK_GART,
 	OS_LOCK_INVALIDATION,
@@ -141,6 +145,17 @@ int os_work_new(struct belfry_work *core, struct os_work **work);
 void os_work_release(struct os_work *work);
 /* Never waits. The work runs at least once after this. */
 void os_work_queue(struct os_work *work);
+
+/* ---- smi.c: descriptors that give events ---- */
+
+#define OS_TASK_NAME_LEN 16
+
+/* Takes over `client` in every case and calls belfry_smi_drop on it when the descriptor is closed. */
+int os_smi_open(struct belfry_smi *client, struct os_smi **smi, int *fd);
+void os_smi_wake(struct os_smi *smi);
+void os_smi_release(struct os_smi *smi);
+/* The calling thread; name has room for OS_TASK_NAME_LEN bytes. */
+void os_task(u32 *id, char *name);
 
 /* ---- lib.c: heap, log, processors ---- */
 
@@ -198,11 +213,31 @@ ssize_t belfry_sysfs_read(struct belfry_gpu *gpu, const char *path, size_t path_
 /* One entry per line, directories with a trailing slash. */
 ssize_t belfry_sysfs_list(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
 
+struct belfry_client_memory {
+	u32 pasid;
+	u32 reserved;
+	u64 vram; /* bytes behind the buffer objects of a process */
+	u64 gtt;
+};
+
+/* What the process that acquired its address space with this os_drm_id holds. Returns false when there is none. */
+bool belfry_client_memory(struct belfry_gpu *gpu, u64 drm_id, struct belfry_client_memory *memory);
+
+/* The card's files by path below the PCI device's directory; `hwmon/` is the hardware monitor's. */
+ssize_t belfry_card_read(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
+int belfry_card_write(struct belfry_gpu *gpu, const char *path, size_t path_len, const char *text, size_t text_len);
+/* One file per line: its mode in octal, a space, its path. */
+ssize_t belfry_card_list(char *text, size_t text_len);
+
 /* Returns false past the end or when the device is gone. Called from the page fault handler. */
 bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);
 void belfry_backing_drop(struct belfry_backing *backing);
 void belfry_invalidated(struct belfry_invalidate *invalidate);
 void belfry_invalidate_drop(struct belfry_invalidate *invalidate);
+ssize_t belfry_smi_write(struct belfry_smi *client, const u8 *bytes, size_t len);
+ssize_t belfry_smi_read(struct belfry_smi *client, u8 *bytes, size_t len);
+bool belfry_smi_ready(struct belfry_smi *client);
+void belfry_smi_drop(struct belfry_smi *client);
 void belfry_work_run(struct belfry_work *work);
 void belfry_work_drop(struct belfry_work *work);
 

@@ -97,11 +97,16 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = drm_dev_register(&dev->drm, 0);
 	if (err)
 		goto err_irq_handler;
-	err = belfry_chardev_add(dev);
+	err = belfry_card_add(dev);
 	if (err)
 		goto err_drm;
+	err = belfry_chardev_add(dev);
+	if (err)
+		goto err_card;
 	return 0;
 
+err_card:
+	belfry_card_remove(dev);
 err_drm:
 	belfry_irq_free(dev);
 	remove_core(dev);
@@ -135,6 +140,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	struct os_device *dev = pci_get_drvdata(pdev);
 
 	belfry_chardev_remove(dev);
+	belfry_card_remove(dev);
 	belfry_irq_free(dev); /* the core polls from here on */
 	remove_core(dev);
 	drm_dev_unplug(&dev->drm); /* from here on nothing touches a BAR, and no fault maps one */

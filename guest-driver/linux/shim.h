@@ -28,6 +28,7 @@ struct os_device {
 	u64 vram_size;
 	u64 doorbell_size;
 	u64 register_size;
+	struct belfry_card *card; /* set between probe and remove */
 	int irq;
 	struct work_struct irq_work; /* goes on where the interrupt thread stopped */
 };
@@ -81,6 +82,10 @@ void belfry_chardev_remove(struct os_device *dev);
 struct belfry_topology;
 struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent);
 void belfry_topology_remove(struct belfry_topology *topology);
+
+/* card.c */
+int belfry_card_add(struct os_device *dev);
+void belfry_card_remove(struct os_device *dev);
 
 /* drm.c */
 extern const struct drm_driver belfry_drm_driver;

@@ -102,7 +102,7 @@ mod tests {
     use core::mem::size_of;
 
     use super::*;
-    use crate::kfd::{aperture, event, memory, misc, queue};
+    use crate::kfd::{aperture, event, memory, misc, queue, smi};
 
     #[test]
     fn command_words_carry_their_argument_sizes() {
@@ -115,6 +115,7 @@ mod tests {
             (GET_PROCESS_APERTURES, size_of::<aperture::GetProcessAperturesArgs>()),
             (UPDATE_QUEUE, size_of::<queue::UpdateQueueArgs>()),
             (CREATE_EVENT, size_of::<event::CreateEventArgs>()),
+            (SMI_EVENTS, size_of::<smi::SmiEventsArgs>()),
             (SET_EVENT, size_of::<event::EventIdArgs>()),
             (WAIT_EVENTS, size_of::<event::WaitEventsArgs>()),
             (GET_TILE_CONFIG, size_of::<misc::GetTileConfigArgs>()),

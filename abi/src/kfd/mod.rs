@@ -40,4 +40,5 @@ pub mod memory;
 pub mod misc;
 pub mod mmap;
 pub mod queue;
+pub mod smi;
 pub mod topology;

@@ -86,6 +86,7 @@ impl Gpu {
             hqds: Arc::clone(&hqds),
             doorbells: Arc::clone(&doorbells),
             wake: Arc::clone(&wake),
+            activity: config.activity.clone(),
         };
         let blocks: Vec<Box<dyn Block>> = vec![
             Box::new(Gc::new(ports, chip.topology(), generation.firmware.mes_version())),
@@ -175,5 +176,6 @@ fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
         backend: Backend::detect(),
         deterministic: config.deterministic,
         trace: config.trace.clone(),
+        activity: config.activity.clone(),
     }
 }

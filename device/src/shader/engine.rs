@@ -22,6 +22,7 @@ use super::queue::{Residency, Seat, ShaderQueue};
 use super::stats::{Counters, Statistics};
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
+use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::threads::patience;
@@ -53,6 +54,8 @@ pub struct ShaderConfig {
     pub deterministic: Option<u64>,
     /// Receiver of executed instructions.
     pub trace: Option<Arc<dyn TraceSink>>,
+    /// Where it counts the threads that execute waves.
+    pub activity: Activity,
 }
 
 /// Why the engine refused something.
@@ -101,6 +104,7 @@ pub(super) struct Shared {
     pub(super) workers: usize,
     deterministic: Option<u64>,
     pub(super) trace: Option<Arc<dyn TraceSink>>,
+    pub(super) activity: Activity,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +162,7 @@ impl ShaderEngine {
             workers: config.workers.max(1),
             deterministic: config.deterministic,
             trace: config.trace,
+            activity: config.activity,
         });
         let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter));
         let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker));

@@ -101,6 +101,8 @@ impl Worker {
     /// Takes one turn, which the dispatch's queue has begun and the caller ends.
     pub(super) fn take(&mut self, dispatch: &Arc<Dispatch>, work: Work) -> Aftermath {
         let mut aftermath = Aftermath::default();
+        let shared = Arc::clone(&self.shared);
+        let _executing = shared.activity.begin();
         // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
         // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
         let turn = AssertUnwindSafe(|| self.turn(dispatch, work, &mut aftermath));

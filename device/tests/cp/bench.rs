@@ -12,6 +12,7 @@ use belfry_abi::aql::{
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
+use belfry_device::Activity;
 use belfry_device::chip::{Chip as _, CuMask, PteFormat, SqInterrupt, gfx1100};
 use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
@@ -135,6 +136,7 @@ impl Bench {
             backend: Backend::detect(),
             deterministic: None,
             trace: None,
+            activity: Activity::default(),
         };
         let shader = Arc::new(ShaderEngine::new(config, clock.clone()).expect("threads start"));
         let interrupts = Arc::new(Recorder::default());

@@ -18,6 +18,7 @@ use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
 use crate::sdma::SdmaQueues;
+use crate::smi::Clients;
 use crate::sync::Mutex;
 use crate::vram::Vram;
 
@@ -54,6 +55,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
     pub(crate) sdma: SdmaQueues,
+    pub(crate) smi: Mutex<O, Clients<O>>,
     scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
@@ -129,6 +131,7 @@ impl<O: Os> Device<O> {
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
             sdma: SdmaQueues::new(config.sdma_engines, &hw.asic().sdma),
+            smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
             flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,
             epoch: AtomicU64::new(0),
@@ -230,6 +233,7 @@ impl<O: Os> Device<O> {
                 return false;
             }
             log!(self.hw, Error, "the scheduler hangs: resetting the device");
+            self.smi_pre_reset();
             if let Err(error) = self.hw.os().reset_function() {
                 log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
                 self.wedged.store(true, Ordering::Release);
@@ -241,6 +245,7 @@ impl<O: Os> Device<O> {
             self.wedged.store(true, Ordering::Release);
         } else {
             log!(self.hw, Info, "the device is back after a reset");
+            self.smi_post_reset();
         }
         true
     }

@@ -24,6 +24,7 @@ use belfry_abi::kfd::queue::{
     AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs, SetCuMaskArgs,
     UpdateQueueArgs,
 };
+use belfry_abi::kfd::smi::SmiEventsArgs;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::aperture::apertures;
@@ -80,7 +81,6 @@ pub const REFUSED: &[Refused] = &[
         errno: Errno::EPERM,
         reason: "deprecated, refused by Linux too",
     },
-    Refused { command: nr::SMI_EVENTS, errno: Errno::EOPNOTSUPP, reason: "not built" },
     Refused { command: nr::SVM, errno: Errno::EPERM, reason: "not built; what a kernel without SVM answers" },
     Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
     Refused {
@@ -108,6 +108,10 @@ pub struct Partial {
 /// [`REFUSED_QUEUE_TYPES`](crate::queue_manager::REFUSED_QUEUE_TYPES).
 pub const PARTIAL: &[Partial] = &[
     Partial { command: nr::CREATE_QUEUE, missing: "the device serves queues of every priority in turn" },
+    Partial {
+        command: nr::SMI_EVENTS,
+        missing: "events of SVM, of evictions and of heat may be chosen and never come",
+    },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial {
         command: nr::GET_DMABUF_INFO,
@@ -151,6 +155,7 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::UNMAP_MEMORY_FROM_GPU => run!(unmap_memory_from_gpu),
         nr::SET_CU_MASK => run!(set_cu_mask),
         nr::GET_QUEUE_WAVE_STATE => run!(get_queue_wave_state),
+        nr::SMI_EVENTS => run!(smi_events),
         nr::SET_XNACK_MODE => run!(set_xnack_mode),
         nr::GET_DMABUF_INFO => run!(get_dmabuf_info),
         nr::IMPORT_DMABUF => run!(import_dmabuf),
@@ -411,6 +416,12 @@ fn map_memory_to_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryToGpu
 
 fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryToGpuArgs) -> Result<u32> {
     for_devices(process, args, Process::unmap_memory)
+}
+
+fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Result<u32> {
+    check_gpu(process, args.gpuid)?;
+    args.anon_fd = process.device.smi_open()? as u32;
+    Ok(0)
 }
 
 fn set_xnack_mode<O: Os>(_: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {

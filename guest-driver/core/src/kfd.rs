@@ -14,12 +14,13 @@ use belfry_abi::kfd::mmap::{
 use belfry_abi::pci::HDP_REMAP_OFFSET;
 use zerocopy::FromBytes;
 
+use crate::card::{Card, Figures, Source};
 use crate::device::Device;
 use crate::discovery::Config;
 use crate::errno::{Errno, Result};
 use crate::ioctl;
 use crate::os::{Os, PAGE_SIZE, ProcessKey};
-use crate::process::Process;
+use crate::process::{ClientMemory, Process};
 use crate::show::Few;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
@@ -206,6 +207,40 @@ impl<O: Os> Kfd<O> {
     /// `ENOENT`.
     pub fn sysfs_read(&self, path: &str) -> Result<String> {
         self.device.sysfs_read(path)
+    }
+
+    /// Returns what the process holds that acquired its address space with this file of the render node
+    /// ([`DrmFile::id`](crate::os::DrmFile::id)), if there is one.
+    pub fn client_memory(&self, file: u64) -> Option<ClientMemory> {
+        self.device.processes().iter().find_map(|process| process.client_memory(file))
+    }
+
+    /// Returns what the files of the card are made of and does not change.
+    pub fn card(&self) -> Card {
+        self.device.card()
+    }
+
+    /// Measures what a file of the card with this source needs, and leaves the other figures 0.
+    pub fn figures(&self, source: Source) -> Figures {
+        self.device.figures(source)
+    }
+
+    /// Returns the content of a file of the card, by its path below the PCI device's directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a path that is not in [`FILES`](crate::card::FILES), `ENODEV` after `remove`.
+    pub fn card_read(&self, path: &str) -> Result<Vec<u8>> {
+        self.device.card_read(path)
+    }
+
+    /// Writes to a file of the card.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kfd::card_read`]; `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take.
+    pub fn card_write(&self, path: &str, text: &[u8]) -> Result<()> {
+        self.device.card_write(path, text)
     }
 
     /// Returns the entries of a topology directory, by its path below `/sys/devices/virtual/kfd/kfd/topology` (empty

@@ -6,7 +6,8 @@
 //! # Locks
 //!
 //! In the order they are taken, which [`os::LockRank`] has as well: a process's state, the device's scheduler, the interrupt ring or the table of processes,
-//! a process's events or its pending fault, the VRAM allocator, the GART, the invalidation engine, a rate limit. No lock
+//! a process's events or its pending fault, the clients of system
+//! management and their lines, the VRAM allocator, the GART, the invalidation engine, a rate limit. No lock
 //! is held while user memory is copied or pinned, and no pin is dropped under one.
 //!
 //! A process's state and the scheduler are held over requests to the device, which may take seconds. The interrupt
@@ -18,6 +19,7 @@ extern crate alloc;
 
 mod aperture;
 mod asic;
+pub mod card;
 mod device;
 mod discovery;
 mod doorbell;
@@ -42,6 +44,7 @@ mod rate_limit;
 mod registers;
 mod sdma;
 mod show;
+mod smi;
 mod sync;
 #[cfg(test)]
 mod testing;

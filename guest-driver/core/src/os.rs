@@ -13,8 +13,11 @@
 //!   node.
 //! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
 
+mod smi;
+
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
+pub use smi::{SmiClient, SmiFile, Task};
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -177,6 +180,10 @@ pub enum LockRank {
     Events,
     /// A process's memory fault that is not settled yet.
     PendingFault,
+    /// The clients of system management.
+    SmiClients,
+    /// What waits for one of them.
+    SmiFifo,
     /// The VRAM allocator.
     Vram,
     /// The GART.
@@ -276,6 +283,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     type DmaBuf: DmaBuf;
     /// A piece of work for a worker thread.
     type WorkItem: WorkItem;
+    /// A descriptor that gives events.
+    type SmiFile: SmiFile;
 
     // ---- the device ----
 
@@ -395,6 +404,16 @@ pub trait Os: Send + Sync + Sized + 'static {
     ///
     /// `EBADF` when there is no such descriptor, `EINVAL` when it is of anything else.
     fn dmabuf_get(&self, fd: i32) -> Result<Self::DmaBuf>;
+
+    /// Makes a descriptor of the calling process for a client of system management.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `EMFILE`.
+    fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(Self::SmiFile, i32)>;
+
+    /// Returns who calls.
+    fn task(&self) -> Task;
 
     // ---- time, locks, words ----
 

@@ -9,6 +9,7 @@ use belfry_abi::kfd::event::{
     HwExceptionData, KFD_HW_EXCEPTION_GPU_HANG, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, MemoryExceptionData,
 };
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
+use belfry_abi::kfd::smi::EventKind;
 
 use crate::device::Device;
 use crate::doorbell::Doorbells;
@@ -17,7 +18,7 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
-use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Work, WorkItem};
+use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
 use crate::sync::Mutex;
@@ -81,6 +82,17 @@ impl<O: Os> fmt::Debug for State<O> {
     }
 }
 
+/// Memory behind a process's buffer objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientMemory {
+    /// The id the device knows the process by.
+    pub pasid: u16,
+    /// Bytes of VRAM.
+    pub vram: u64,
+    /// Bytes of system memory, the process's own pages included.
+    pub gtt: u64,
+}
+
 /// What may still be done with a process; it goes down this list, and never up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -110,6 +122,8 @@ pub(crate) struct State<O: Os> {
     pub(crate) trap_handler: Option<TrapHandler<O>>,
     /// The program has set a handler that traps go on to.
     pub(crate) takes_traps: bool,
+    /// Who has acquired the address space.
+    pub(crate) task: Option<Task>,
 }
 
 impl<O: Os> Process<O> {
@@ -127,6 +141,7 @@ impl<O: Os> Process<O> {
             signal_handle: None,
             trap_handler: None,
             takes_traps: false,
+            task: None,
         };
         Ok(Arc::new(Self {
             key,
@@ -149,6 +164,21 @@ impl<O: Os> Process<O> {
     /// Returns the id the device knows the process by.
     pub fn pasid(&self) -> u16 {
         self.pasid
+    }
+
+    /// What it holds, if it has acquired its address space with this file.
+    pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
+        let state = self.state.lock();
+        state.drm.as_ref().filter(|drm| drm.id() == file)?;
+        let mut memory = ClientMemory { pasid: self.pasid, vram: 0, gtt: 0 };
+        for bo in state.bos.values() {
+            match bo.kind {
+                BoKind::Vram(_) => memory.vram += bo.size,
+                BoKind::System(_) | BoKind::User(_) => memory.gtt += bo.size,
+                _ => {}
+            }
+        }
+        Some(memory)
     }
 
     /// Byte offset of its doorbells in BAR2.
@@ -179,6 +209,10 @@ impl<O: Os> Process<O> {
         state.vm = Some(vm);
         state.context = Some(context);
         state.drm = Some(file);
+        let task = device.hw.os().task();
+        state.task = Some(task);
+        drop(state);
+        device.smi_process(EventKind::ProcessStart, &task);
         Ok(())
     }
 
@@ -218,6 +252,10 @@ impl<O: Os> Process<O> {
     /// Stops the queues of a process that had a memory fault, and tells it then.
     fn settle_fault(&self) {
         let Some(data) = self.fault.lock().take() else { return };
+        let task = self.state.lock().task;
+        if let Some(task) = task {
+            self.device.smi_fault(&task);
+        }
         self.evict();
         self.events.memory_exception(data);
     }
@@ -237,7 +275,7 @@ impl<O: Os> Process<O> {
     /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
     /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
-        let (queues, bos, vm, trap_handler, context, drm);
+        let (queues, bos, vm, trap_handler, context, drm, task);
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
@@ -251,6 +289,7 @@ impl<O: Os> Process<O> {
             trap_handler = state.trap_handler.take();
             context = state.context.take();
             drm = state.drm.take();
+            task = state.task.take();
         }
         drop(queues);
         let _ = self.device.flush_gart();
@@ -269,6 +308,9 @@ impl<O: Os> Process<O> {
             core::mem::forget((bos, vm, trap_handler, context));
         }
         drop(drm);
+        if let Some(task) = task {
+            self.device.smi_process(EventKind::ProcessEnd, &task);
+        }
     }
 }
 

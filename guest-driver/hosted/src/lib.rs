@@ -20,10 +20,11 @@ mod pins;
 pub mod prepared;
 mod process;
 mod shared;
+mod smi;
 mod sync;
 mod time;
 
-pub use belfry_kfd_core::Errno;
+pub use belfry_kfd_core::{Errno, card};
 pub use error::Error;
 pub use gpu::{HostedConfig, HostedGpu, Place, Reach};
 pub use os::HostedOs;

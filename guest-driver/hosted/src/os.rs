@@ -15,7 +15,7 @@ use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, Work,
+    ProcessKey, SmiClient, Task, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -25,6 +25,7 @@ use crate::function;
 use crate::gpu::{Bars, Place};
 use crate::pins::{Pin, Pins};
 use crate::process::RenderFiles;
+use crate::smi::Smi;
 use crate::sync::{Lock, WaitQueue, WorkItem, lock};
 use crate::time::DriverTime;
 
@@ -180,6 +181,7 @@ impl Os for HostedOs {
     type Gem = HostedGem;
     type DmaBuf = HostedDmaBuf;
     type WorkItem = WorkItem;
+    type SmiFile = Smi;
 
     fn device_info(&self) -> DeviceInfo {
         let config = |offset: usize| function::read_u32(&self.gpu, offset);
@@ -300,6 +302,14 @@ impl Os for HostedOs {
 
     fn dmabuf_get(&self, fd: i32) -> Result<HostedDmaBuf> {
         self.exports.get(fd)
+    }
+
+    fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(Smi, i32)> {
+        Smi::open(client)
+    }
+
+    fn task(&self) -> Task {
+        crate::smi::task()
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use belfry_device::GpuConfig;
 use belfry_device::chip::Model;
+use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
 use crate::{HostedConfig, Place, Reach};
@@ -16,8 +17,37 @@ pub const TREE_VARIABLE: &str = "BELFRY_EXEC";
 pub const SUMMARY_VARIABLE: &str = "BELFRY_EXEC_SUMMARY";
 /// Environment variable with the level of the driver's log on standard error, `warn` unless set.
 pub const LOG_VARIABLE: &str = "BELFRY_EXEC_LOG";
+/// Environment variable that names the card: those who use another name see nothing of each other in its files.
+pub const CARD_VARIABLE: &str = "BELFRY_EXEC_CARD";
 /// Name of the settings file in the directory.
 pub const SETTINGS_FILE: &str = "settings";
+
+/// Name of the file in the directory by which processes tell each other how much of the card they use.
+pub const SHARED_FILE: &str = "shared";
+/// Bytes of that file, zeros at first.
+pub const SHARED_SIZE: usize = 64 << 10;
+
+/// Name of the file in the directory with what the files of the card are made of.
+pub const CARD_FILE: &str = "card";
+
+/// That file, as JSON. Files whose content changes are empty in the directory: they are made when they are opened.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct PreparedCard {
+    /// What does not change.
+    #[serde(with = "CardFields")]
+    pub card: Card,
+    /// Directory of the PCI device, without a slash in front.
+    pub device: String,
+}
+
+/// Directory of the hardware monitor below the PCI device's.
+pub const HWMON: &str = "hwmon/hwmon0";
+
+/// Where a file of the card is below the PCI device's directory.
+#[must_use]
+pub fn card_path(path: &str) -> String {
+    path.strip_prefix("hwmon/").map_or_else(|| path.to_owned(), |name| format!("{HWMON}/{name}"))
+}
 
 /// The settings file, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -43,6 +73,19 @@ pub struct Prepared {
     pub render_minor: u32,
     /// Files, directories and links under `/sys` and `/dev` that are the GPU's: absolute paths, in the directory instead.
     pub paths: Vec<String>,
+}
+
+/// The fields of [`Card`].
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Card")]
+struct CardFields {
+    vram: u64,
+    gtt: u64,
+    unique_id: u64,
+    max_engine_clock: u32,
+    max_memory_clock: u32,
+    mec_version: u32,
+    sdma_version: u32,
 }
 
 /// A chip as its name.

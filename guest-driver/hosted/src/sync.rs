@@ -35,6 +35,8 @@ impl Lock {
             LockRank::Processes => AnyRank::of::<rank::KfdProcesses>(),
             LockRank::Events => AnyRank::of::<rank::KfdEvents>(),
             LockRank::PendingFault => AnyRank::of::<rank::KfdPendingFault>(),
+            LockRank::SmiClients => AnyRank::of::<rank::KfdSmiClients>(),
+            LockRank::SmiFifo => AnyRank::of::<rank::KfdSmiFifo>(),
             LockRank::Vram => AnyRank::of::<rank::KfdVram>(),
             LockRank::Gart => AnyRank::of::<rank::KfdGart>(),
             LockRank::Invalidation => AnyRank::of::<rank::KfdInvalidation>(),

@@ -1,8 +1,11 @@
 //! A scheduler that does not answer: the driver says so, resets the device, and serves the next process.
-#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
+#![expect(unsafe_code, reason = "a client of a driver passes pointers and uses descriptors")]
 
 mod common;
 
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::FromRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +14,7 @@ use belfry_abi::kfd::event::{
     HwExceptionData, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
 };
 use belfry_abi::kfd::ioctl as nr;
+use belfry_abi::kfd::smi::{EventKind, SmiEventsArgs};
 use belfry_device::GpuConfig;
 use belfry_device::time::TimeSource;
 use belfry_kfd_hosted::{Errno, HostedGpu};
@@ -43,11 +47,23 @@ fn destroy_in_vain(client: &Client, queue: u32, time: &TimeSource) -> Result<i32
     })
 }
 
+/// A descriptor of the events of resets.
+fn watch(client: &Client) -> File {
+    let mut args = SmiEventsArgs { gpuid: client.gpu_id, anon_fd: 0 };
+    client.ioctl(nr::SMI_EVENTS, &mut args).unwrap();
+    // SAFETY: the descriptor was made for this call, and is nobody else's.
+    let mut file = unsafe { File::from_raw_fd(args.anon_fd as i32) };
+    let mask = EventKind::GpuPreReset.mask() | EventKind::GpuPostReset.mask();
+    file.write_all(&mask.to_le_bytes()).unwrap();
+    file
+}
+
 #[test]
 fn a_scheduler_that_hangs_is_reset_and_everybody_is_told() {
     let (gpu, time) = gpu();
     let hit = Client::open(&gpu);
     let bystander = Client::open(&gpu);
+    let mut resets = watch(&bystander);
     let event = bystander.create_event(KFD_IOC_EVENT_HW_EXCEPTION, 0).unwrap();
     let queue = hit.create_queue().unwrap();
     let other = bystander.create_queue().unwrap();
@@ -60,6 +76,9 @@ fn a_scheduler_that_hangs_is_reset_and_everybody_is_told() {
     assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
     let data = HwExceptionData::read_from_bytes(&data.data[..16]).unwrap();
     assert_eq!((data.reset_cause, data.memory_lost, data.gpu_id), (0, 1, bystander.gpu_id));
+    let mut lines = [0; 96];
+    let len = resets.read(&mut lines).unwrap();
+    assert_eq!(lines[..len], *b"3 1 MES hang\n4 1 MES hang\n");
     // Their queues are gone; going on takes a new process.
     bystander.destroy_queue(other.args.queue_id).unwrap();
     for client in [&hit, &bystander] {

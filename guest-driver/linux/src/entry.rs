@@ -4,16 +4,21 @@
 //! invalidation callbacks are boxes of their fat `Arc`s.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::ffi::c_void;
+use core::fmt::Write as _;
 use core::mem::ManuallyDrop;
 
+use belfry_kfd_core::card::FILES;
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey, Work};
-use belfry_kfd_core::process::Process;
+use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey, SmiClient, Work};
+use belfry_kfd_core::process::{ClientMemory, Process};
 use belfry_kfd_core::{Kfd, MmapTarget};
 
-use crate::ffi::{BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS, BelfryMapping, BelfryPage, OsDevice};
+use crate::ffi::{
+    BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS, BelfryClientMemory, BelfryMapping, BelfryPage, OsDevice,
+};
 use crate::os::LinuxOs;
 
 /// `struct belfry_gpu`.
@@ -24,6 +29,11 @@ pub(crate) type KfdProcess = Process<LinuxOs>;
 /// Turns a result into 0 or a negative errno.
 fn status(result: Result<()>) -> i32 {
     result.map_or_else(|error| -error.raw(), |()| 0)
+}
+
+/// Turns a length into itself or a negative errno.
+fn length(result: Result<usize>) -> isize {
+    result.map_or_else(|error| -(error.raw() as isize), |len| len as isize)
 }
 
 /// Copies `from` to a buffer of the caller and returns its length, or `-ERANGE` when it does not fit.
@@ -257,6 +267,83 @@ pub(crate) unsafe extern "C" fn belfry_sysfs_list(
     unsafe { copy_text(bytes, text, text_len) }
 }
 
+/// Tells what the process holds that acquired its address space with a file of the render node; `false` if there is none.
+///
+/// # Safety
+///
+/// `gpu` and `memory` are valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_client_memory(
+    gpu: *const Gpu,
+    drm_id: u64,
+    memory: *mut BelfryClientMemory,
+) -> bool {
+    // SAFETY: as promised by the caller.
+    let found = unsafe { &*gpu }.client_memory(drm_id);
+    let is_some = found.is_some();
+    if let Some(ClientMemory { pasid, vram, gtt }) = found {
+        // SAFETY: as promised by the caller.
+        unsafe { memory.write(BelfryClientMemory { pasid: pasid.into(), reserved: 0, vram, gtt }) }
+    }
+    is_some
+}
+
+/// Writes the content of a file of the card and returns its length.
+///
+/// # Safety
+///
+/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_card_read(
+    gpu: *const Gpu,
+    path: *const u8,
+    path_len: usize,
+    text: *mut u8,
+    text_len: usize,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
+    let content = path.and_then(|path| gpu.card_read(path));
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(content.as_deref().map_err(|error| *error), text, text_len) }
+}
+
+/// Writes to a file of the card.
+///
+/// # Safety
+///
+/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_card_write(
+    gpu: *const Gpu,
+    path: *const u8,
+    path_len: usize,
+    text: *const u8,
+    text_len: usize,
+) -> i32 {
+    // SAFETY: as promised by the caller.
+    let (gpu, path, text) =
+        unsafe { (&*gpu, path_of(path, path_len), core::slice::from_raw_parts(text, text_len)) };
+    status(path.and_then(|path| gpu.card_write(path, text)))
+}
+
+/// Writes mode and path of each file of the card, one per line, and returns the length of it.
+///
+/// # Safety
+///
+/// `text` is valid for `text_len` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_card_list(text: *mut u8, text_len: usize) -> isize {
+    let mut lines = String::new();
+    // The monitor's class makes its name.
+    for file in FILES.iter().filter(|file| file.path != "hwmon/name") {
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "{:o} {}", file.mode(), file.path);
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(Ok(lines.as_bytes()), text, text_len) }
+}
+
 /// Tells where a page of a buffer object is.
 ///
 /// # Safety
@@ -334,4 +421,58 @@ pub(crate) unsafe extern "C" fn belfry_work_run(work: *const Arc<dyn Work>) {
 pub(crate) unsafe extern "C" fn belfry_work_drop(work: *mut Arc<dyn Work>) {
     // SAFETY: it came from Box::into_raw.
     drop(unsafe { Box::from_raw(work) });
+}
+
+/// Takes what a program has written to a descriptor that gives events; returns how much of it, or a negative errno.
+///
+/// # Safety
+///
+/// `client` was passed to `os_smi_open` and not dropped, `bytes` is valid for `len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_smi_write(
+    client: *const Arc<dyn SmiClient>,
+    bytes: *const u8,
+    len: usize,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (client, bytes) = unsafe { (&*client, core::slice::from_raw_parts(bytes, len)) };
+    length(client.write(bytes))
+}
+
+/// Gives a program what waits for it; returns how much that is, or a negative errno.
+///
+/// # Safety
+///
+/// `client` was passed to `os_smi_open` and not dropped, `bytes` is valid for `len` and holds values.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_smi_read(
+    client: *const Arc<dyn SmiClient>,
+    bytes: *mut u8,
+    len: usize,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (client, bytes) = unsafe { (&*client, core::slice::from_raw_parts_mut(bytes, len)) };
+    length(client.read(bytes))
+}
+
+/// Tells whether anything waits for a program.
+///
+/// # Safety
+///
+/// `client` was passed to `os_smi_open` and not dropped.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_smi_ready(client: *const Arc<dyn SmiClient>) -> bool {
+    // SAFETY: as promised by the caller.
+    unsafe { &*client }.ready()
+}
+
+/// Gives a client back: its descriptor is closed.
+///
+/// # Safety
+///
+/// `client` was passed to `os_smi_open`, and this is called once.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_smi_drop(client: *mut Arc<dyn SmiClient>) {
+    // SAFETY: it came from Box::into_raw.
+    drop(unsafe { Box::from_raw(client) });
 }

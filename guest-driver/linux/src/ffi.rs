@@ -27,6 +27,8 @@ opaque! {
     OsDmabuf;
     /// `struct os_work`.
     OsWork;
+    /// `struct os_smi`.
+    OsSmi;
 }
 
 /// `struct os_device_info`.
@@ -64,6 +66,15 @@ pub(crate) struct BelfryMapping {
     pub(crate) reserved: u32,
     pub(crate) offset: u64,
     pub(crate) len: u64,
+}
+
+/// `struct belfry_client_memory`.
+#[repr(C)]
+pub(crate) struct BelfryClientMemory {
+    pub(crate) pasid: u32,
+    pub(crate) reserved: u32,
+    pub(crate) vram: u64,
+    pub(crate) gtt: u64,
 }
 
 /// `struct belfry_page`.
@@ -144,6 +155,11 @@ unsafe extern "C" {
     pub(crate) fn os_work_new(core: *mut c_void, work: *mut *mut OsWork) -> i32;
     pub(crate) fn os_work_release(work: *mut OsWork);
     pub(crate) fn os_work_queue(work: *mut OsWork);
+
+    pub(crate) fn os_smi_open(client: *mut c_void, smi: *mut *mut OsSmi, fd: *mut i32) -> i32;
+    pub(crate) fn os_smi_wake(smi: *mut OsSmi);
+    pub(crate) fn os_smi_release(smi: *mut OsSmi);
+    pub(crate) fn os_task(id: *mut u32, name: *mut u8);
 
     pub(crate) fn os_alloc(size: usize, zeroed: bool) -> *mut u8;
     pub(crate) fn os_free(memory: *mut u8);

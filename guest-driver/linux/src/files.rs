@@ -1,11 +1,11 @@
-//! The render node: open files, mappable buffer objects, and what processes share of them.
+//! The render node: open files, mappable buffer objects, and what processes share of them; and descriptors that give events.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, DmaBuf, DrmFile, Gem};
+use belfry_kfd_core::os::{Backing, DmaBuf, DrmFile, Gem, SmiClient, SmiFile};
 
 use crate::ffi;
 use crate::os::created;
@@ -115,5 +115,42 @@ impl Drop for Dmabuf {
     fn drop(&mut self) {
         // SAFETY: made by a function above and dropped once.
         unsafe { ffi::os_dmabuf_release(self.0.as_ptr()) }
+    }
+}
+
+/// The core's reference to a descriptor that gives events.
+pub(crate) struct Smi(NonNull<ffi::OsSmi>);
+
+// SAFETY: os_smi_* may be called from any thread.
+unsafe impl Send for Smi {}
+// SAFETY: as above.
+unsafe impl Sync for Smi {}
+
+impl Smi {
+    /// Makes a descriptor of the calling process.
+    pub(crate) fn open(client: Arc<dyn SmiClient>) -> Result<(Smi, i32)> {
+        let client: *mut Arc<dyn SmiClient> = Box::into_raw(Box::new(client));
+        let mut fd = -1;
+        // SAFETY: `out` and `fd` are valid places for the results; the client is taken over in every case and comes back
+        // through belfry_smi_drop.
+        let smi = created(|out| unsafe { ffi::os_smi_open(client.cast(), out, &mut fd) })?;
+        Ok((Smi(smi), fd))
+    }
+}
+
+impl SmiFile for Smi {
+    // The kernel calls the core while the program does.
+    fn sync(&self) {}
+
+    fn wake(&self) {
+        // SAFETY: the object lives as long as self.
+        unsafe { ffi::os_smi_wake(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Smi {
+    fn drop(&mut self) {
+        // SAFETY: made by os_smi_open and dropped once.
+        unsafe { ffi::os_smi_release(self.0.as_ptr()) }
     }
 }

@@ -6,11 +6,12 @@ use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os, ProcessKey, Work,
+    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os, ProcessKey,
+    SmiClient, Task, Work,
 };
 
 use crate::ffi;
-use crate::files::{Dmabuf, File, Object};
+use crate::files::{Dmabuf, File, Object, Smi};
 use crate::memory::{Pages, Pin};
 use crate::runtime::Line;
 use crate::sync::{Lock, Queue, WorkItem};
@@ -70,6 +71,7 @@ impl Os for LinuxOs {
     type Gem = Object;
     type DmaBuf = Dmabuf;
     type WorkItem = WorkItem;
+    type SmiFile = Smi;
 
     fn device_info(&self) -> DeviceInfo {
         let mut info = ffi::OsDeviceInfo::default();
@@ -183,6 +185,17 @@ impl Os for LinuxOs {
 
     fn dmabuf_get(&self, fd: i32) -> Result<Dmabuf> {
         Dmabuf::get(self.dev, fd)
+    }
+
+    fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(Smi, i32)> {
+        Smi::open(client)
+    }
+
+    fn task(&self) -> Task {
+        let mut task = Task::default();
+        // SAFETY: the structure takes the results, and its name is as long as the shim's.
+        unsafe { ffi::os_task(&mut task.id, task.name.as_mut_ptr()) };
+        task
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {

@@ -35,10 +35,12 @@ fn class(rank: LockRank) -> u32 {
         LockRank::Processes => 3,
         LockRank::Events => 4,
         LockRank::PendingFault => 5,
-        LockRank::Vram => 6,
-        LockRank::Gart => 7,
-        LockRank::Invalidation => 8,
-        LockRank::RateLimit => 9,
+        LockRank::SmiClients => 6,
+        LockRank::SmiFifo => 7,
+        LockRank::Vram => 8,
+        LockRank::Gart => 9,
+        LockRank::Invalidation => 10,
+        LockRank::RateLimit => 11,
     }
 }
 

@@ -13,7 +13,7 @@ use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use crate::inside::inside;
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, doorbells, notice, summary, unmapped};
+use crate::{bridge, card, doorbells, notice, summary, unmapped};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -84,6 +84,7 @@ fn make() -> Result<&'static Gpu, i32> {
     let bell = doorbells::Trap::new();
     let mut config = crate::start::fitting(settings.device(bell.is_none()));
     config.pins = Some(notifier.clone());
+    config.gpu.activity = card::join();
     let opened = HostedGpu::new(config)
         .and_then(|hosted| hosted.open_with(crate::node::is_render).map(|process| (hosted, process)));
     let (hosted, process) = opened.map_err(|error| {
@@ -134,8 +135,10 @@ pub(crate) fn forget() {
     STARTING.store(false, Ordering::Release);
     doorbells::forget();
     unmapped::forget();
+    card::forget();
 }
 
 extern "C" fn at_exit() {
     summary::write();
+    card::leave();
 }

@@ -23,7 +23,7 @@
 //!    holds its locks with signals blocked alone.
 //! 2. What this library allocates comes from an allocator of its own (`alloc.rs`), never from the program's.
 //! 3. Calls that the driver and the device make of the C library are not for this library: `inside.rs` tells them apart.
-//! 4. Before the program opens the GPU, nothing is done but to note two variables of the environment; nothing is left
+//! 4. Before the program opens the GPU, nothing is done but to note three variables of the environment; nothing is left
 //!    behind when it ends, however it ends.
 
 #![cfg_attr(
@@ -33,10 +33,12 @@
 
 mod alloc;
 mod bridge;
+mod card;
 mod cwd;
 mod doorbells;
 mod gpu;
 mod inside;
+mod live;
 mod node;
 mod notice;
 mod path;

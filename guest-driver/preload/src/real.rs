@@ -159,6 +159,24 @@ pub(crate) mod raw {
         usize::try_from(count).ok()
     }
 
+    /// Nanoseconds since the machine was started.
+    pub(crate) fn boot_ns() -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the structure is this function's own.
+        unsafe {
+            let clock = libc::CLOCK_BOOTTIME as usize;
+            call(libc::SYS_clock_gettime, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
+        }
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Sleeps for some microseconds, less than a second.
+    pub(crate) fn sleep_us(us: u64) {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: us as i64 * 1000 };
+        // SAFETY: the structure is this function's own; what is left after a signal is not asked for.
+        unsafe { call(libc::SYS_nanosleep, [(&raw const time) as usize, 0, 0, 0, 0, 0]) };
+    }
+
     /// The identity of the calling process.
     pub(crate) fn getpid() -> i32 {
         // SAFETY: takes nothing and cannot fail.

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
-use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{CARD_VARIABLE, Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TREE_VARIABLE};
 
 use crate::inside::inside;
 use crate::node::Identity;
@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) card: Identity,
     pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
+    /// Name of the card; empty where it has none.
+    pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
 }
 
@@ -74,6 +76,7 @@ impl Started {
 
 static TREE: Started = Started::new(TREE_VARIABLE);
 static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
+static CARD: Started = Started::new(CARD_VARIABLE);
 
 /// Called by the dynamic linker before the program's own code.
 extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, lines: *const *const c_char) {
@@ -84,6 +87,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             let line = CStr::from_ptr(*at).to_bytes();
             TREE.take(line);
             SUMMARY.take(line);
+            CARD.take(line);
             at = at.add(1);
         }
     }
@@ -121,6 +125,7 @@ fn read() -> Option<Settings> {
         card: stand_in("/dev/dri/card0")?,
         prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
         render_minor: prepared.render_minor,
+        card_name: CARD.get().unwrap_or_default(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
@@ -160,6 +165,7 @@ impl Settings {
             card: nothing,
             render_minor: 128,
             summary: None,
+            card_name: Vec::new(),
             prepared,
         }
     }

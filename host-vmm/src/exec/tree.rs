@@ -8,7 +8,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE};
+use belfry_kfd_hosted::card::{self, Card, Figures, Source};
+use belfry_kfd_hosted::prepared::{
+    CARD_FILE, HWMON, Prepared, PreparedCard, SETTINGS_FILE, SHARED_FILE, SHARED_SIZE, card_path,
+};
 use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use sha2::{Digest as _, Sha256};
 
@@ -99,6 +102,40 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
     Ok(path)
 }
 
+/// What the PCI core says of the link, by the registers of the function's PCI Express capability; nothing without one.
+fn link_files(config: &[u8; 256]) -> Vec<(&'static str, String)> {
+    const EXPRESS: u8 = 0x10;
+    const LINK_CAPABILITIES: usize = 0x0c;
+    const LINK_STATUS: usize = 0x12;
+    let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
+    // A list in as many bytes has no more members than that.
+    let mut at = usize::from(config[0x34] & 0xfc);
+    for _ in 0..48 {
+        if at < 0x40 || at + LINK_STATUS + 2 > config.len() {
+            return Vec::new();
+        }
+        if config[at] == EXPRESS {
+            let speed = |word: u16| match word & 0xf {
+                speed @ 1..=6 => format!("{} PCIe\n", LINK_SPEEDS[usize::from(speed) - 1]),
+                _ => "Unknown\n".to_owned(),
+            };
+            let width = |word: u16| format!("{}\n", word >> 4 & 0x3f);
+            let (most, now) = (word(at + LINK_CAPABILITIES), word(at + LINK_STATUS));
+            return vec![
+                ("max_link_speed", speed(most)),
+                ("max_link_width", width(most)),
+                ("current_link_speed", speed(now)),
+                ("current_link_width", width(now)),
+            ];
+        }
+        at = usize::from(config[at + 1] & 0xfc);
+    }
+    Vec::new()
+}
+
+/// Speeds of a link by their numbers (`PCI_EXP_LNKSTA_CLS`), as Linux prints them.
+const LINK_SPEEDS: [&str; 6] = ["2.5 GT/s", "5.0 GT/s", "8.0 GT/s", "16.0 GT/s", "32.0 GT/s", "64.0 GT/s"];
+
 /// A directory in the making.
 struct Tree<'a> {
     root: &'a Path,
@@ -113,6 +150,12 @@ impl Tree<'_> {
         }
         fs::write(&path, content).map_err(ExecError::io("write", &path))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444))
+            .map_err(ExecError::io("change the mode of", &path))
+    }
+
+    fn set_mode(&self, path: &str, mode: u32) -> Result<(), ExecError> {
+        let path = self.root.join(path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
             .map_err(ExecError::io("change the mode of", &path))
     }
 
@@ -132,6 +175,7 @@ impl Tree<'_> {
         self.topology(&process, "")?;
         self.kfd()?;
         self.pci(&hosted)?;
+        self.card(process.card())?;
         self.drm()
     }
 
@@ -190,7 +234,6 @@ impl Tree<'_> {
             ("power_state", "D0\n".into()),
             ("resource", self.resources()),
             ("local_cpulist", fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or("0\n".into())),
-            ("mem_info_vram_total", format!("{}\n", self.settings.vram)),
             (
                 "uevent",
                 format!(
@@ -201,6 +244,9 @@ impl Tree<'_> {
         ] {
             self.file(&format!("{device}/{name}"), content)?;
         }
+        for (name, content) in link_files(&config) {
+            self.file(&format!("{device}/{name}"), content)?;
+        }
         self.file(&format!("{device}/config"), config)?;
         self.file("sys/bus/pci/drivers/amdgpu/uevent", "")?;
         self.link(&format!("{device}/driver"), "sys/bus/pci/drivers/amdgpu")?;
@@ -209,6 +255,22 @@ impl Tree<'_> {
         self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
         self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
         self.link(&format!("sys/bus/pci/devices/{address}"), &device)
+    }
+
+    /// The driver's own files of the PCI device. What changes is made when a program opens it, and empty here.
+    fn card(&self, card: Card) -> Result<(), ExecError> {
+        let device = device(self.bus());
+        for file in card::FILES {
+            let place = format!("{device}/{}", card_path(file.path));
+            let content =
+                if file.source == Source::Card { file.show(&card, &Figures::default()) } else { Vec::new() };
+            self.file(&place, content)?;
+            self.set_mode(&place, file.mode())?;
+        }
+        self.link(&format!("{device}/{HWMON}/device"), &device)?;
+        self.file(SHARED_FILE, vec![0; SHARED_SIZE])?;
+        self.set_mode(SHARED_FILE, 0o644)?;
+        self.file(CARD_FILE, serde_json::to_vec(&PreparedCard { card, device })?)
     }
 
     /// Start, end and flags of each BAR, where a firmware might have put them.
@@ -247,5 +309,33 @@ impl Tree<'_> {
             self.link(&format!("sys/dev/char/226:{minor}"), &place)?;
         }
         self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_is_told_by_the_capability_that_the_list_leads_to() {
+        let mut config = [0u8; 256];
+        assert_eq!(link_files(&config), []);
+        config[0x34] = 0x80;
+        (config[0x80], config[0x81]) = (0x01, 0x40);
+        config[0x40] = 0x10;
+        config[0x4c..0x4e].copy_from_slice(&(5u16 | 16 << 4).to_le_bytes());
+        config[0x52..0x54].copy_from_slice(&(4u16 | 8 << 4).to_le_bytes());
+        let files = link_files(&config);
+        let text: Vec<_> = files.iter().map(|(name, content)| format!("{name} {content}")).collect();
+        assert_eq!(
+            text.concat(),
+            "max_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n\
+             current_link_speed 16.0 GT/s PCIe\ncurrent_link_width 8\n"
+        );
+        // A list that goes in a circle, and one that leads out of the space.
+        (config[0x80], config[0x81]) = (0x01, 0x80);
+        assert_eq!(link_files(&config), []);
+        (config[0x34], config[0xfc]) = (0xfc, 0x10);
+        assert_eq!(link_files(&config), []);
     }
 }

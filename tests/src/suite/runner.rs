@@ -55,6 +55,8 @@ impl Runner for Exec {
         // Where a program leaves what it leaves, core files for example.
         let directory = tempfile::tempdir()?;
         let mut command = Command::new(&self.belfry);
+        // What a case does to its card is not what another one sees of its own.
+        command.env("BELFRY_EXEC_CARD", directory.path());
         command.arg("exec").arg("--root").arg(&self.tree).arg("--").args(argv).current_dir(directory.path());
         process::run(command, limit)
     }

@@ -40,6 +40,21 @@ pub const TOOLS: &[Tool] = &[
         argv: &["rocm-smi", "--showproductname", "--showbus", "--showmeminfo", "vram"],
         says: &["0x744c", "VRAM Total Memory (B)", "PCI Bus"],
     },
+    Tool {
+        name: "rocm_smi_sensors",
+        argv: &["rocm-smi", "--showtemp", "--showpower", "--showclocks", "--showuse", "--showperflevel"],
+        says: &[
+            "GPU use (%): 0",
+            "Temperature (Sensor junction) (C)",
+            "sclk clock level",
+            "Performance Level: auto",
+        ],
+    },
+    Tool {
+        name: "amd_smi_metric",
+        argv: &["amd-smi", "metric", "--usage", "--power", "--mem-usage"],
+        says: &["GFX_ACTIVITY: 0 %", "SOCKET_POWER", "TOTAL_VRAM"],
+    },
     Tool { name: "amd_smi_list", argv: &["amd-smi", "list"], says: &["GPU: 0", "BDF"] },
     Tool { name: "amdgpu_arch", argv: &["amdgpu-arch-17"], says: &["gfx1100\n"] },
     Tool {

@@ -1,6 +1,6 @@
 //! `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`: what programs see of the driver.
 
-use belfry_abi::kfd::{aperture, drm, event, ioctl, memory, misc, queue};
+use belfry_abi::kfd::{aperture, drm, event, ioctl, memory, misc, queue, smi};
 
 use super::{Constant, Group, constants, layout};
 
@@ -41,6 +41,7 @@ pub(super) fn group() -> Group {
                     event_slot_index
                 }
             ),
+            layout!("struct kfd_ioctl_smi_events_args", smi::SmiEventsArgs { gpuid, anon_fd }),
             layout!("struct kfd_ioctl_destroy_event_args", event::EventIdArgs { event_id }),
             layout!(
                 "struct kfd_memory_exception_failure",

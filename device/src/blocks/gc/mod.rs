@@ -7,10 +7,12 @@ use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::gc::{
     self, CC_GC_SHADER_ARRAY_CONFIG, CP_HQD_ACTIVE, CP_HQD_DEQUEUE_REQUEST, CP_MES_GP3_LO,
-    GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, RLC_SAFE_MODE, SH_MEM_BASES, SH_MEM_CONFIG,
+    GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, GRBM_STATUS, RLC_SAFE_MODE, SH_MEM_BASES,
+    SH_MEM_CONFIG,
 };
 use belfry_abi::regs::{Ip, Offset, Register};
 
+use crate::activity::Activity;
 use crate::chip::Topology;
 use crate::doorbell::{Doorbells, Owner};
 use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, seed_doorbell};
@@ -26,6 +28,7 @@ pub(crate) struct GcPorts {
     pub(crate) doorbells: Arc<Doorbells>,
     /// Woken when a queue was started or asked to stop.
     pub(crate) wake: Arc<Wake>,
+    pub(crate) activity: Activity,
 }
 
 /// One graphics core.
@@ -105,6 +108,11 @@ impl Block for Gc {
         match at {
             _ if at.element(HQD_FIRST, HQD_REGISTERS).is_some() => {
                 self.ports.hqds.hqd(hqd, |hqd| hqd.read(at))
+            }
+            GRBM_STATUS::AT => {
+                let mut status = GRBM_STATUS::default();
+                status.set_gui_active(self.ports.activity.is_busy());
+                status.bits()
             }
             SH_MEM_BASES::AT => self.ports.contexts.shader_memory(vmid).bases,
             SH_MEM_CONFIG::AT => self.ports.contexts.shader_memory(vmid).config,

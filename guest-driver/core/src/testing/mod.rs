@@ -4,6 +4,7 @@
 
 mod bench;
 mod scheduler;
+mod smi;
 mod walk;
 
 pub(crate) use bench::Bench;
@@ -20,17 +21,19 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
 use scheduler::FakeScheduler;
+use smi::FakeSmi;
 
 use crate::errno::{Errno, Result};
 use crate::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, RawLock, SystemPages, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
+    ProcessKey, RawLock, SmiClient, SystemPages, Task, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -85,6 +88,10 @@ pub(crate) struct FakeOs {
     pub(crate) scheduler: Mutex<Option<FakeScheduler>>,
     /// The users' descriptors: memory, or something else.
     pub(crate) descriptors: Mutex<BTreeMap<i32, Option<Arc<dyn Backing>>>>,
+    /// Descriptors for events, which are open as long as their clients are here.
+    pub(crate) smi: Mutex<Vec<Arc<dyn SmiClient>>>,
+    /// How often their readers were woken.
+    pub(crate) woken: Arc<AtomicU32>,
 }
 
 impl FakeOs {
@@ -103,6 +110,8 @@ impl FakeOs {
             queued: Arc::default(),
             scheduler: Mutex::default(),
             descriptors: Mutex::default(),
+            smi: Mutex::default(),
+            woken: Arc::default(),
         }
     }
 
@@ -323,6 +332,7 @@ impl Os for FakeOs {
     type Gem = FakeMemory;
     type DmaBuf = FakeMemory;
     type WorkItem = FakeWork;
+    type SmiFile = FakeSmi;
 
     fn device_info(&self) -> DeviceInfo {
         DeviceInfo::default()
@@ -444,6 +454,16 @@ impl Os for FakeOs {
         let descriptors = lock(&self.descriptors);
         let memory = descriptors.get(&fd).ok_or(Errno::EBADF)?;
         memory.clone().map(FakeMemory).ok_or(Errno::EINVAL)
+    }
+
+    fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(FakeSmi, i32)> {
+        let mut clients = lock(&self.smi);
+        clients.push(client);
+        Ok((FakeSmi(self.woken.clone()), clients.len() as i32))
+    }
+
+    fn task(&self) -> Task {
+        Task { id: 0x1f3, name: *b"a program\0\0\0\0\0\0\0" }
     }
 
     fn clock_ns(&self, _: Clock) -> u64 {

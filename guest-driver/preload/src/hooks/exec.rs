@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
-use belfry_kfd_hosted::prepared::{SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{CARD_VARIABLE, SUMMARY_VARIABLE, TREE_VARIABLE};
 
 use crate::settings::{PRELOAD, settings};
-use crate::{node, notice, summary};
+use crate::{card, node, notice, summary};
 
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
@@ -33,6 +33,9 @@ fn own() -> Option<&'static Own> {
             if let Some(summary) = &settings.summary {
                 use std::os::unix::ffi::OsStrExt as _;
                 variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
+            }
+            if !settings.card_name.is_empty() {
+                variables.push(line(CARD_VARIABLE, &settings.card_name));
             }
             Some(Own { library, variables })
         })
@@ -260,6 +263,7 @@ macro_rules! execs {
             let envp = unsafe { environment.with_ours(envp) };
             if !is_inside() {
                 summary::write();
+                card::leave();
             }
             next!(
                 $name($($before,)* $path, argv, envp $(, $after)?):
@@ -283,6 +287,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
     let envp = unsafe { environment.with_ours(envp) };
     if !is_inside() {
         summary::write();
+        card::leave();
     }
     next!(fexecve(fd, argv, envp): fn(c_int, Strings, Strings) -> c_int, else -1)
 }

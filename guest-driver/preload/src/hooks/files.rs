@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use crate::hooks::with_path;
 use crate::path::{Buffer, Resolved};
 use crate::real::{next, set_errno};
-use crate::{gpu, node};
+use crate::{gpu, live, node};
 
 /// Flags that ask for more than reading.
 const WRITES: c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
@@ -21,10 +21,22 @@ fn flags_for(found: &Resolved, flags: c_int) -> Result<c_int, c_int> {
     }
 }
 
-/// Finishes the opening of a prepared file: the GPU starts when a node that needs it is opened.
+/// Finishes the opening of a prepared file: the GPU starts when a node that needs it is opened, and a file whose content
+/// changes is filled.
 fn finish(found: &Resolved, fd: c_int) -> c_int {
-    if fd < 0 || !found.is_node {
+    if fd < 0 {
         return fd;
+    }
+    if !found.is_node {
+        // SAFETY: what was found is the program's path, which the call has taken, or the buffer's.
+        return match live::fill(unsafe { CStr::from_ptr(found.path) }, fd) {
+            Ok(()) => fd,
+            Err(errno) => {
+                node::raw_close(fd);
+                set_errno(errno);
+                -1
+            }
+        };
     }
     let Some(which) = node::node_of(fd) else { return fd };
     node::opened();
@@ -113,11 +125,24 @@ macro_rules! streams {
                 node::opened();
                 gpu::opened();
             }
-            next!(
+            let opened = next!(
                 $name(found.path, mode $(, $stream)?):
                 fn(*const c_char, *const c_char $(, streams!(@type $stream))?) -> *mut c_void,
                 else std::ptr::null_mut()
-            )
+            );
+            if !opened.is_null() && !found.path.is_null() && !found.is_node {
+                // SAFETY: the stream was opened just now, by a path that the call has taken; nothing was read from it.
+                let filled = unsafe {
+                    live::fill(CStr::from_ptr(found.path), libc::fileno(opened.cast()))
+                };
+                if let Err(errno) = filled {
+                    // SAFETY: the program has not been given it.
+                    unsafe { libc::fclose(opened.cast()) };
+                    set_errno(errno);
+                    return std::ptr::null_mut();
+                }
+            }
+            opened
         }
     )*};
     (@type $any:ident) => { *mut c_void };

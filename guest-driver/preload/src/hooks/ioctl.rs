@@ -6,7 +6,7 @@ use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 
 use crate::inside::{inside, is_inside};
 use crate::real::{next, set_errno};
-use crate::{gpu, node};
+use crate::{card, gpu, node};
 
 /// Types of the ioctls of KFD and of DRM (`AMDKFD_IOCTL_BASE`, `DRM_IOCTL_BASE`).
 const KFD: u8 = b'K';
@@ -22,8 +22,13 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
     Some(gpu::get().and_then(|gpu| {
         let call = || gpu.process.ioctl(which.node(), request as u32, argument);
         // A call that waits is interrupted by signals, whose handlers need not come back.
+        let publishes = which == node::Which::Kfd;
         let waits = which == node::Which::Kfd && ioc_nr(request as u32) == ioc_nr(WAIT_EVENTS);
-        if waits { call() } else { inside(call) }.map_err(|errno| errno.raw())
+        let result = if waits { call() } else { inside(call) };
+        if publishes && !waits {
+            card::publish();
+        }
+        result.map_err(|errno| errno.raw())
     }))
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::off_t;
 
+use crate::card;
 use crate::gpu::{self, Gpu};
 use crate::inside::{inside, is_inside};
 use crate::node::{self, Which};
@@ -22,8 +23,12 @@ fn concerned(address: *mut c_void, len: usize) -> Option<&'static Gpu> {
 fn changing<R>(address: *mut c_void, len: usize, change: impl Fn() -> R) -> R {
     match concerned(address, len) {
         // A range that wraps around is for the kernel to refuse.
-        Some(gpu) => inside(|| gpu.process.replacing(address as usize, round(len), &change))
-            .unwrap_or_else(|_| change()),
+        Some(gpu) => {
+            let result = inside(|| gpu.process.replacing(address as usize, round(len), &change));
+            // The last map of freed memory may have gone.
+            card::publish();
+            result.unwrap_or_else(|_| change())
+        }
         None => change(),
     }
 }

@@ -1,0 +1,38 @@
+//! Events for system management: `kfd_ioctl_smi_events_args` and `enum kfd_smi_event`.
+
+uapi_struct! {
+    /// Arguments of `SMI_EVENTS` (`struct kfd_ioctl_smi_events_args`).
+    SmiEventsArgs: 8 {
+        /// In: GPU.
+        gpuid @ 0: u32,
+        /// Out: a descriptor that gives lines.
+        anon_fd @ 4: u32,
+    }
+}
+
+/// Longest line, with its end and a zero behind it (`KFD_SMI_EVENT_MSG_SIZE`).
+pub const SMI_EVENT_MSG_SIZE: usize = 96;
+
+/// Kinds of events (`enum kfd_smi_event`); those of processes are of later headers than 6.12's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum EventKind {
+    /// A fault of a process's address space: identity and name of the process.
+    VmFault = 1,
+    /// The device is about to be reset: number and cause of the reset.
+    GpuPreReset = 3,
+    /// The device was reset.
+    GpuPostReset = 4,
+    /// A process has its address space on the device: identity and name.
+    ProcessStart = 12,
+    /// It has it no more.
+    ProcessEnd = 13,
+}
+
+impl EventKind {
+    /// Its bit in the mask that chooses events (`KFD_SMI_EVENT_MASK_FROM_INDEX`).
+    #[must_use]
+    pub const fn mask(self) -> u64 {
+        1 << (self as u32 - 1)
+    }
+}

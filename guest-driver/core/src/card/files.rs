@@ -1,0 +1,157 @@
+//! The table of files.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+use super::Source::{Activity, Card as Fixed, Memory};
+use super::{Card, Figures, File, Show, Source, Store, metrics, model};
+use crate::errno::{Errno, Result};
+
+/// One line.
+fn line(value: impl core::fmt::Display) -> Vec<u8> {
+    format!("{value}\n").into_bytes()
+}
+
+const fn file(path: &'static str, source: Source, show: Show) -> File {
+    File { path, source, show, store: None }
+}
+
+const fn written(path: &'static str, source: Source, show: Show, store: Store) -> File {
+    File { path, source, show, store: Some(store) }
+}
+
+/// Levels of a clock in MHz, with a star at the current one.
+fn levels(clocks: &[u32], current: u32) -> Vec<u8> {
+    let mut text = String::new();
+    for (level, clock) in clocks.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{level}: {clock}Mhz {}", if *clock == current { "*" } else { "" });
+    }
+    text.into_bytes()
+}
+
+/// Levels of a clock that has any value between two: the current one is a level of its own (`smu_v13_0_0_print_clk_levels`).
+fn fine_levels(lowest: u32, highest: u32, current: u32) -> Vec<u8> {
+    if current == lowest || current == highest {
+        levels(&[lowest, highest], current)
+    } else {
+        levels(&[lowest, current, highest], current)
+    }
+}
+
+fn memory_levels(card: &Card, figures: &Figures) -> Vec<u8> {
+    let [first, second, third] = model::MEMORY_CLOCKS;
+    levels(&[first, second, third, card.max_memory_clock], model::memory_clock(card, figures))
+}
+
+/// What holds of a limit that is all the values there are.
+fn power_limit(_: &Card, _: &Figures) -> Vec<u8> {
+    line(u64::from(model::POWER_LIMIT) * 1_000_000)
+}
+
+/// Millidegrees.
+fn milli(degrees: u32) -> Vec<u8> {
+    line(degrees * 1000)
+}
+
+/// Clock levels may be chosen in the performance level `manual` only, which the card does not have.
+fn no_level(_: &Card, _: &str) -> Result<()> {
+    Err(Errno::EINVAL)
+}
+
+fn performance_level(_: &Card, text: &str) -> Result<()> {
+    // The card's clocks follow its load; its firmware takes no other level.
+    if text == "auto" { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn set_power_limit(_: &Card, text: &str) -> Result<()> {
+    let microwatts: u32 = text.parse().map_err(|_| Errno::EINVAL)?;
+    // Lowest and highest limit are the same: others are out of range.
+    if microwatts / 1_000_000 == model::POWER_LIMIT { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn set_fan_control(_: &Card, text: &str) -> Result<()> {
+    if text == "2" { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Every file of the card, in the directory's order.
+pub static FILES: &[File] = &[
+    file("mem_info_vram_total", Fixed, |card, _| line(card.vram)),
+    file("mem_info_vram_used", Memory, |_, figures| line(figures.vram_used)),
+    // All of VRAM is visible: BAR0 is as large.
+    file("mem_info_vis_vram_total", Fixed, |card, _| line(card.vram)),
+    file("mem_info_vis_vram_used", Memory, |_, figures| line(figures.vram_used)),
+    file("mem_info_gtt_total", Fixed, |card, _| line(card.gtt)),
+    file("mem_info_gtt_used", Memory, |_, figures| line(figures.gtt_used)),
+    // No vendor has made it: what Linux says of one that it does not know.
+    file("mem_info_vram_vendor", Fixed, |_, _| line("unknown")),
+    file("unique_id", Fixed, |card, _| line(format_args!("{:016x}", card.unique_id))),
+    // Nothing on the way to the device loses a packet.
+    file("pcie_replay_count", Fixed, |_, _| line(0)),
+    file("fw_version/mec_fw_version", Fixed, |card, _| line(format_args!("{:#010x}", card.mec_version))),
+    file("fw_version/sdma_fw_version", Fixed, |card, _| line(format_args!("{:#010x}", card.sdma_version))),
+    file("gpu_busy_percent", Activity, |_, figures| line(figures.busy_percent)),
+    file("gpu_metrics", Activity, metrics::show),
+    written("power_dpm_force_performance_level", Fixed, |_, _| line("auto"), performance_level),
+    written(
+        "pp_dpm_sclk",
+        Activity,
+        |card, figures| {
+            let current = model::engine_clock(card, figures);
+            fine_levels(model::IDLE_ENGINE_CLOCK, card.max_engine_clock, current)
+        },
+        no_level,
+    ),
+    written("pp_dpm_mclk", Activity, memory_levels, no_level),
+    written(
+        "pp_dpm_fclk",
+        Activity,
+        |_, figures| levels(&model::FABRIC_CLOCKS, model::one_of(model::FABRIC_CLOCKS, figures)),
+        no_level,
+    ),
+    written(
+        "pp_dpm_socclk",
+        Activity,
+        |_, figures| levels(&model::SYSTEM_CLOCKS, model::one_of(model::SYSTEM_CLOCKS, figures)),
+        no_level,
+    ),
+    written("pp_dpm_pcie", Fixed, |_, _| line("0: 16.0GT/s, x16 *"), no_level),
+    file("hwmon/name", Fixed, |_, _| line("amdgpu")),
+    file("hwmon/temp1_label", Fixed, |_, _| line("edge")),
+    file("hwmon/temp1_input", Activity, |_, figures| milli(model::EDGE.temperature(figures))),
+    file("hwmon/temp1_crit", Fixed, |_, _| milli(model::EDGE.critical)),
+    file("hwmon/temp1_emergency", Fixed, |_, _| milli(model::EDGE.emergency)),
+    file("hwmon/temp2_label", Fixed, |_, _| line("junction")),
+    file("hwmon/temp2_input", Activity, |_, figures| milli(model::JUNCTION.temperature(figures))),
+    file("hwmon/temp2_crit", Fixed, |_, _| milli(model::JUNCTION.critical)),
+    file("hwmon/temp2_emergency", Fixed, |_, _| milli(model::JUNCTION.emergency)),
+    file("hwmon/temp3_label", Fixed, |_, _| line("mem")),
+    file("hwmon/temp3_input", Activity, |_, figures| milli(model::MEMORY.temperature(figures))),
+    file("hwmon/temp3_crit", Fixed, |_, _| milli(model::MEMORY.critical)),
+    file("hwmon/temp3_emergency", Fixed, |_, _| milli(model::MEMORY.emergency)),
+    file("hwmon/in0_label", Fixed, |_, _| line("vddgfx")),
+    file("hwmon/in0_input", Activity, |_, figures| line(model::voltage(figures))),
+    file("hwmon/fan1_input", Fixed, |_, _| line(0)),
+    file("hwmon/fan1_min", Fixed, |_, _| line(0)),
+    file("hwmon/fan1_max", Fixed, |_, _| line(model::MAX_FAN_SPEED)),
+    file("hwmon/pwm1", Fixed, |_, _| line(0)),
+    written("hwmon/pwm1_enable", Fixed, |_, _| line(2), set_fan_control),
+    file("hwmon/pwm1_min", Fixed, |_, _| line(0)),
+    file("hwmon/pwm1_max", Fixed, |_, _| line(255)),
+    file("hwmon/power1_label", Fixed, |_, _| line("PPT")),
+    file("hwmon/power1_average", Activity, |_, figures| line(u64::from(model::power(figures)) * 1_000_000)),
+    written("hwmon/power1_cap", Fixed, power_limit, set_power_limit),
+    file("hwmon/power1_cap_default", Fixed, power_limit),
+    file("hwmon/power1_cap_max", Fixed, power_limit),
+    file("hwmon/power1_cap_min", Fixed, power_limit),
+    file("hwmon/freq1_label", Fixed, |_, _| line("sclk")),
+    file("hwmon/freq1_input", Activity, |card, figures| {
+        line(u64::from(model::engine_clock(card, figures)) * 1_000_000)
+    }),
+    file("hwmon/freq2_label", Fixed, |_, _| line("mclk")),
+    file("hwmon/freq2_input", Activity, |card, figures| {
+        line(u64::from(model::memory_clock(card, figures)) * 1_000_000)
+    }),
+];

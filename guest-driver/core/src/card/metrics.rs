@@ -1,0 +1,52 @@
+//! `gpu_metrics`: one structure with all figures (`struct gpu_metrics_v1_3`, `kgd_pp_interface.h`).
+
+use alloc::vec::Vec;
+
+use super::{Card, Figures, model};
+
+/// Bytes of the structure.
+pub(super) const SIZE: usize = 120;
+/// Its version, format and content.
+const VERSION: [u8; 2] = [1, 3];
+
+/// The structure; what the card has no figure for is all ones, as Linux leaves it.
+pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
+    let mut bytes = [0xffu8; SIZE];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    let half = |value: u32| (value.min(0xffff) as u16).to_le_bytes();
+    put(0, &(SIZE as u16).to_le_bytes());
+    put(2, &VERSION);
+    let (engine, memory) = (model::engine_clock(card, figures), model::memory_clock(card, figures));
+    let system = model::one_of(model::SYSTEM_CLOCKS, figures);
+    for (at, value) in [
+        (4, model::EDGE.temperature(figures)),
+        (6, model::JUNCTION.temperature(figures)),
+        (8, model::MEMORY.temperature(figures)),
+        // average_gfx_activity.
+        (16, figures.busy_percent.into()),
+        // average_socket_power.
+        (22, model::power(figures)),
+        // Average clocks: graphics, system, memory; then the current ones.
+        (40, engine),
+        (42, system),
+        (44, memory),
+        (54, engine),
+        (56, system),
+        (58, memory),
+        // current_fan_speed, pcie_link_width, pcie_link_speed.
+        (72, 0),
+        (74, model::LINK.0),
+        (76, model::LINK.1),
+        // voltage_gfx.
+        (106, model::voltage(figures)),
+    ] {
+        put(at, &half(value));
+    }
+    // system_clock_counter, and firmware_timestamp in units of 10 ns.
+    put(32, &figures.boot_ns.to_le_bytes());
+    put(96, &(figures.boot_ns / 10).to_le_bytes());
+    // Nothing ever throttles: throttle_status, indep_throttle_status.
+    put(68, &[0; 4]);
+    put(112, &[0; 8]);
+    bytes.to_vec()
+}

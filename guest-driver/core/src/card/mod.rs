@@ -1,0 +1,192 @@
+//! The card: the files of its PCI device's directory, with what they say (`amdgpu_pm.c`, `amdgpu_vram_mgr.c`,
+//! `amdgpu_gtt_mgr.c`, `amdgpu_device.c`, `amdgpu_ucode.c`).
+//!
+//! Every file is one row of [`FILES`]. What a row shows comes from a [`Card`], which does not change while the driver is
+//! bound, and from [`Figures`], which are measured when the file is read; `model.rs` has what nobody can measure. An
+//! operating system's side needs no device to show a file if it has both.
+
+mod files;
+mod metrics;
+mod model;
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use belfry_abi::regs::gc;
+
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::{Clock, Os};
+
+pub use files::FILES;
+
+/// Looks at whether the card is busy, one after the other, that make one figure.
+const LOOKS: u32 = 20;
+/// Microseconds between two of them, so that one figure takes 8 ms.
+const BETWEEN_LOOKS_US: u64 = 400;
+
+/// What does not change while the driver is bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Card {
+    /// Bytes of VRAM that may be allocated.
+    pub vram: u64,
+    /// Bytes of system memory that buffer objects may take.
+    pub gtt: u64,
+    /// The number that tells this card from others of its kind, as the topology has it.
+    pub unique_id: u64,
+    /// Highest engine clock in MHz.
+    pub max_engine_clock: u32,
+    /// Highest memory clock in MHz.
+    pub max_memory_clock: u32,
+    /// Version of the compute microcode.
+    pub mec_version: u32,
+    /// Version of the SDMA engines' microcode.
+    pub sdma_version: u32,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Bytes of VRAM in use.
+    pub vram_used: u64,
+    /// Bytes of system memory in use by buffer objects.
+    pub gtt_used: u64,
+    /// Of the looks at the card that [`busy_percent`] has taken, how many of a hundred found it executing waves.
+    pub busy_percent: u8,
+    /// Time since boot in nanoseconds.
+    pub boot_ns: u64,
+}
+
+/// What a file's content is made of, which says whether it changes and what reading it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The card alone.
+    Card,
+    /// The use of memory, too.
+    Memory,
+    /// How busy the card is, too: reading it takes some milliseconds.
+    Activity,
+}
+
+/// Shows a file.
+type Show = fn(&Card, &Figures) -> Vec<u8>;
+/// Takes what was written to a file.
+type Store = fn(&Card, &str) -> Result<()>;
+
+/// One file below the PCI device's directory.
+#[derive(Debug)]
+pub struct File {
+    /// Its path there; `hwmon/` stands for the directory of the hardware monitor.
+    pub path: &'static str,
+    /// What it is made of.
+    pub source: Source,
+    show: Show,
+    store: Option<Store>,
+}
+
+impl File {
+    /// The content.
+    #[must_use]
+    pub fn show(&self, card: &Card, figures: &Figures) -> Vec<u8> {
+        (self.show)(card, figures)
+    }
+
+    /// Whether its owner may write to it; everybody may read it.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// The permissions it has on Linux.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        if self.writable() { 0o644 } else { 0o444 }
+    }
+
+    /// Takes what a program has written, a line with or without its end.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take.
+    pub fn store(&self, card: &Card, text: &[u8]) -> Result<()> {
+        let store = self.store.ok_or(Errno::EACCES)?;
+        store(card, core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?.trim())
+    }
+}
+
+/// The file of a path below the PCI device's directory.
+///
+/// # Errors
+///
+/// `ENOENT`.
+pub fn file(path: &str) -> Result<&'static File> {
+    FILES.iter().find(|file| file.path == path).ok_or(Errno::ENOENT)
+}
+
+/// How many of a hundred looks find the card executing waves, in looks that are spread over some milliseconds.
+///
+/// `is_busy` takes one look, `wait` waits for the given microseconds.
+pub fn busy_percent(mut is_busy: impl FnMut() -> bool, mut wait: impl FnMut(u64)) -> u8 {
+    let mut busy = 0;
+    for look in 0..LOOKS {
+        if look > 0 {
+            wait(BETWEEN_LOOKS_US);
+        }
+        busy += u32::from(is_busy());
+    }
+    (busy * 100 / LOOKS) as u8
+}
+
+impl<O: Os> Device<O> {
+    pub(crate) fn card(&self) -> Card {
+        let product = &self.hw.asic().product;
+        Card {
+            vram: self.vram.size(),
+            gtt: self.gtt_limit,
+            unique_id: u64::from(self.gpu_id),
+            max_engine_clock: product.max_engine_clock,
+            max_memory_clock: product.max_memory_clock,
+            mec_version: product.fw_version,
+            sdma_version: product.sdma_fw_version,
+        }
+    }
+
+    /// Measures what a file of this source needs, and nothing else.
+    pub(crate) fn figures(&self, source: Source) -> Figures {
+        let mut figures = Figures::default();
+        if source != Source::Card {
+            figures.vram_used = self.vram.size() - self.vram.free_bytes();
+            figures.gtt_used = self.gtt_used.load(Ordering::Relaxed);
+            figures.boot_ns = self.hw.os().clock_ns(Clock::Boot);
+        }
+        if source == Source::Activity {
+            figures.busy_percent = busy_percent(
+                // A device that is gone reads as all ones, which is not busy.
+                || self.hw.alive() && self.hw.read::<gc::GRBM_STATUS>().gui_active(),
+                |us| self.hw.os().sleep_us(us),
+            );
+        }
+        figures
+    }
+
+    /// Reads a file of the card.
+    pub(crate) fn card_read(&self, path: &str) -> Result<Vec<u8>> {
+        let file = file(path)?;
+        if !self.hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        Ok(file.show(&self.card(), &self.figures(file.source)))
+    }
+
+    /// Writes to a file of the card.
+    pub(crate) fn card_write(&self, path: &str, text: &[u8]) -> Result<()> {
+        let file = file(path)?;
+        if !self.hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        file.store(&self.card(), text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

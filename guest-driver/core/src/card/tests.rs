@@ -1,0 +1,176 @@
+//! The card's files on the bench.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::regs::gc;
+
+use super::*;
+use crate::testing::Bench;
+
+const CARD: Card = Card {
+    vram: 1 << 30,
+    gtt: 3 << 30,
+    unique_id: 0x6903,
+    max_engine_clock: 2482,
+    max_memory_clock: 1249,
+    mec_version: 2140,
+    sdma_version: 20,
+};
+
+fn text(path: &str, busy_percent: u8) -> String {
+    let figures = Figures { busy_percent, ..Figures::default() };
+    String::from_utf8(file(path).unwrap().show(&CARD, &figures)).unwrap()
+}
+
+fn number(bench: &Bench, path: &str) -> u64 {
+    let bytes = bench.device.card_read(path).unwrap();
+    core::str::from_utf8(&bytes).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn every_path_is_there_once_and_every_text_is_whole_lines() {
+    for (index, file) in FILES.iter().enumerate() {
+        assert!(FILES[..index].iter().all(|other| other.path != file.path), "{}", file.path);
+        for busy_percent in [0, 37, 100] {
+            let bytes = file.show(&CARD, &Figures { busy_percent, ..Figures::default() });
+            if file.path == "gpu_metrics" {
+                assert_eq!(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])), bytes.len());
+            } else {
+                assert!(bytes.ends_with(b"\n") && bytes.len() > 1, "{}", file.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_file_shows_depends_on_no_more_than_it_says() {
+    let idle = Figures::default();
+    let memory = Figures { vram_used: 7 << 20, gtt_used: 9 << 20, boot_ns: 1234, ..idle };
+    let all = Figures { busy_percent: 50, ..memory };
+    for file in FILES {
+        let shown: Vec<_> = [idle, memory, all].iter().map(|figures| file.show(&CARD, figures)).collect();
+        match file.source {
+            Source::Card => assert!(shown[0] == shown[1] && shown[1] == shown[2], "{}", file.path),
+            Source::Memory => assert!(shown[0] != shown[1] && shown[1] == shown[2], "{}", file.path),
+            Source::Activity => assert_ne!(shown[1], shown[2], "{}", file.path),
+        }
+    }
+}
+
+#[test]
+fn clock_levels_are_as_linux_prints_them() {
+    assert_eq!(text("pp_dpm_sclk", 0), "0: 500Mhz *\n1: 2482Mhz \n");
+    assert_eq!(text("pp_dpm_sclk", 50), "0: 500Mhz \n1: 1491Mhz *\n2: 2482Mhz \n");
+    assert_eq!(text("pp_dpm_sclk", 100), "0: 500Mhz \n1: 2482Mhz *\n");
+    assert_eq!(text("pp_dpm_mclk", 0), "0: 96Mhz *\n1: 456Mhz \n2: 772Mhz \n3: 1249Mhz \n");
+    assert_eq!(text("pp_dpm_mclk", 1), "0: 96Mhz \n1: 456Mhz \n2: 772Mhz \n3: 1249Mhz *\n");
+    assert_eq!(text("unique_id", 0), "0000000000006903\n");
+    assert_eq!(text("fw_version/mec_fw_version", 0), "0x0000085c\n");
+}
+
+#[test]
+fn metrics_are_of_version_1_3_and_say_what_the_other_files_say() {
+    let figures = Figures { busy_percent: 40, boot_ns: 5_000_000_000, ..Figures::default() };
+    let bytes = file("gpu_metrics").unwrap().show(&CARD, &figures);
+    let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    assert_eq!((bytes.len(), half(0), bytes[2], bytes[3]), (120, 120, 1, 3));
+    assert_eq!(half(16), 40);
+    assert_eq!(text("hwmon/temp1_input", 40), format!("{}000\n", half(4)));
+    assert_eq!(text("hwmon/power1_average", 40), format!("{}000000\n", half(22)));
+    assert_eq!(text("hwmon/freq1_input", 40), format!("{}000000\n", half(54)));
+    // No figure of memory controllers and video engines.
+    assert_eq!((half(18), half(20)), (0xffff, 0xffff));
+    assert_eq!(&bytes[32..40], 5_000_000_000u64.to_le_bytes());
+    assert_eq!(&bytes[96..104], 500_000_000u64.to_le_bytes());
+}
+
+#[test]
+fn writes_are_answered_as_linux_does() {
+    for (path, content, expected) in [
+        ("power_dpm_force_performance_level", "auto\n", Ok(())),
+        ("power_dpm_force_performance_level", "auto", Ok(())),
+        ("power_dpm_force_performance_level", "high\n", Err(Errno::EINVAL)),
+        ("power_dpm_force_performance_level", "rubbish", Err(Errno::EINVAL)),
+        ("power_dpm_force_performance_level", "", Err(Errno::EINVAL)),
+        ("pp_dpm_sclk", "1", Err(Errno::EINVAL)),
+        ("pp_dpm_pcie", "0", Err(Errno::EINVAL)),
+        ("hwmon/power1_cap", "339000000\n", Ok(())),
+        ("hwmon/power1_cap", "340000000\n", Err(Errno::EINVAL)),
+        ("hwmon/power1_cap", "-1", Err(Errno::EINVAL)),
+        ("hwmon/power1_cap", "99999999999999", Err(Errno::EINVAL)),
+        ("hwmon/pwm1_enable", "2\n", Ok(())),
+        ("hwmon/pwm1_enable", "1\n", Err(Errno::EINVAL)),
+        ("gpu_busy_percent", "1", Err(Errno::EACCES)),
+        ("mem_info_vram_used", "0", Err(Errno::EACCES)),
+        ("pp_od_clk_voltage", "0", Err(Errno::ENOENT)),
+    ] {
+        let result = file(path).and_then(|file| file.store(&CARD, content.as_bytes()));
+        assert_eq!(result, expected, "{path} {content:?}");
+    }
+    assert_eq!(file("hwmon/power1_cap").unwrap().store(&CARD, &[0xff, 0xfe]), Err(Errno::EINVAL));
+}
+
+#[test]
+fn memory_in_use_is_that_of_the_buffer_objects() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let before = ["mem_info_vram_used", "mem_info_gtt_used"].map(|path| number(&bench, path));
+    let vram = bench.memory(&process, 0x1000_0000, 0x20_0000, AllocFlags::VRAM);
+    let gtt = bench.memory(&process, 0x2000_0000, 0x3000, AllocFlags::GTT);
+    // Page tables take VRAM, too.
+    assert!(number(&bench, "mem_info_vram_used") >= before[0] + 0x20_0000);
+    assert_eq!(number(&bench, "mem_info_gtt_used"), before[1] + 0x3000);
+    for handle in [vram, gtt] {
+        process.unmap_memory(handle).unwrap();
+        process.free_memory(handle).unwrap();
+    }
+    assert!(number(&bench, "mem_info_vram_used") < before[0] + 0x20_0000);
+    assert_eq!(number(&bench, "mem_info_gtt_used"), before[1]);
+}
+
+#[test]
+fn client_is_found_by_its_file_and_holds_what_it_has_allocated() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let empty = process.client_memory(0).unwrap();
+    bench.memory(&process, 0x1000_0000, 0x20_0000, AllocFlags::VRAM);
+    bench.memory(&process, 0x2000_0000, 0x3000, AllocFlags::GTT);
+    bench.memory(&process, 0x3000_0000, 0x5000, AllocFlags::USERPTR);
+    let memory = process.client_memory(0).unwrap();
+    assert_eq!((empty.vram, empty.gtt), (0, 0));
+    assert_eq!((memory.pasid, memory.vram, memory.gtt), (process.pasid, 0x20_0000, 0x8000));
+    assert_eq!(process.client_memory(1), None);
+    process.tear_down();
+    assert_eq!(process.client_memory(0), None);
+}
+
+#[test]
+fn busy_is_how_often_the_register_says_so() {
+    let bench = Bench::new();
+    assert_eq!(number(&bench, "gpu_busy_percent"), 0);
+    let mut status = gc::GRBM_STATUS(0);
+    status.set_gui_active(true);
+    bench.device.hw.write(status);
+    assert_eq!(number(&bench, "gpu_busy_percent"), 100);
+    let mut looks = 0;
+    let quarter = busy_percent(
+        || {
+            looks += 1;
+            looks % 4 == 0
+        },
+        |_| {},
+    );
+    assert_eq!(quarter, 25);
+}
+
+#[test]
+fn removed_device_has_no_figures() {
+    let bench = Bench::new();
+    bench.device.hw.detach();
+    assert_eq!(bench.device.card_read("gpu_busy_percent"), Err(Errno::ENODEV));
+    assert_eq!(bench.device.card_write("hwmon/pwm1_enable", b"2"), Err(Errno::ENODEV));
+    assert_eq!(bench.device.card_read("../config"), Err(Errno::ENOENT));
+}

@@ -1,0 +1,153 @@
+//! Events for system management: descriptors that give lines of text (`kfd_smi_events.c`).
+//!
+//! SMI_EVENTS makes a descriptor. Writing a 64-bit mask to it chooses events by their numbers, reading it gives their lines.
+//! A client has room for 1024 bytes; a line that does not fit is dropped, whole. Of the events of the interface,
+//! this driver raises those of faults, of resets, and of the beginning and the end of processes, which concern no process
+//! alone: Linux, too, gives them to whoever asks. The others belong to SVM, to evictions that this driver does without, or
+//! to a card that gets hot.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use belfry_abi::kfd::smi::{EventKind, SMI_EVENT_MSG_SIZE};
+
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::{LockRank, Os, SmiClient, SmiFile, Task};
+use crate::sync::Mutex;
+
+/// Bytes that wait for a client at most (`MAX_KFIFO_SIZE`).
+pub(crate) const FIFO_SIZE: usize = 1024;
+
+/// What a reset is said to be caused by: the only cause there is (`amdgpu_reset_get_desc`).
+const RESET_CAUSE: &str = "MES hang";
+
+/// One descriptor's chosen events, and what waits for its reader.
+struct Client<O: Os> {
+    mask: AtomicU64,
+    fifo: Mutex<O, VecDeque<u8>>,
+}
+
+impl<O: Os> Client<O> {
+    fn push(&self, line: &[u8]) {
+        let mut fifo = self.fifo.lock();
+        if fifo.len() + line.len() <= FIFO_SIZE {
+            fifo.extend(line);
+        }
+    }
+}
+
+impl<O: Os> SmiClient for Client<O> {
+    fn write(&self, bytes: &[u8]) -> Result<usize> {
+        let mask = bytes.first_chunk().ok_or(Errno::EFAULT)?;
+        self.mask.store(u64::from_le_bytes(*mask), Ordering::Relaxed);
+        Ok(mask.len())
+    }
+
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        let mut fifo = self.fifo.lock();
+        let len = to.len().min(fifo.len());
+        if fifo.is_empty() {
+            return Err(Errno::EAGAIN);
+        }
+        for (to, from) in to.iter_mut().zip(fifo.drain(..len)) {
+            *to = from;
+        }
+        Ok(len)
+    }
+
+    fn ready(&self) -> bool {
+        !self.fifo.lock().is_empty()
+    }
+}
+
+/// The clients of a device.
+pub(crate) struct Clients<O: Os> {
+    open: Vec<(Weak<Client<O>>, O::SmiFile)>,
+    /// Counts resets, for their events (`reset_seq_num`).
+    resets: u32,
+}
+
+impl<O: Os> Clients<O> {
+    pub(crate) fn new() -> Self {
+        Self { open: Vec::new(), resets: 0 }
+    }
+
+    /// Forgets clients whose descriptors are closed.
+    fn prune(&mut self) {
+        self.open.retain(|(client, file)| {
+            file.sync();
+            client.strong_count() > 0
+        });
+    }
+
+    fn raise(&mut self, kind: EventKind, message: fmt::Arguments<'_>) {
+        if self.open.is_empty() {
+            return;
+        }
+        // A mask that was written before the event counts for it.
+        self.prune();
+        let mut line = format!("{:x} {message}\n", kind as u32).into_bytes();
+        line.truncate(SMI_EVENT_MSG_SIZE - 1);
+        for (client, file) in &self.open {
+            let Some(client) = client.upgrade() else { continue };
+            if client.mask.load(Ordering::Relaxed) & kind.mask() != 0 {
+                client.push(&line);
+                file.wake();
+            }
+        }
+    }
+}
+
+impl<O: Os> Device<O> {
+    /// SMI_EVENTS: makes a descriptor of the calling process that no event is chosen for yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `EMFILE`.
+    pub(crate) fn smi_open(&self) -> Result<i32> {
+        let os = self.hw.os();
+        let fifo = Mutex::new(os, LockRank::SmiFifo, VecDeque::new())?;
+        let client = Arc::new(Client { mask: AtomicU64::new(0), fifo });
+        let mut clients = self.smi.lock();
+        clients.prune();
+        clients.open.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let weak = Arc::downgrade(&client);
+        let (file, fd) = os.smi_open(client)?;
+        clients.open.push((weak, file));
+        Ok(fd)
+    }
+
+    /// A process's GPU address space had a fault.
+    pub(crate) fn smi_fault(&self, task: &Task) {
+        let message = format_args!("{:x}:{}", task.id, task.name());
+        self.smi.lock().raise(EventKind::VmFault, message);
+    }
+
+    /// The device is about to be reset.
+    pub(crate) fn smi_pre_reset(&self) {
+        let mut clients = self.smi.lock();
+        clients.resets = clients.resets.wrapping_add(1);
+        let count = clients.resets;
+        clients.raise(EventKind::GpuPreReset, format_args!("{count:x} {RESET_CAUSE}"));
+    }
+
+    /// The device was reset, and works again.
+    pub(crate) fn smi_post_reset(&self) {
+        let mut clients = self.smi.lock();
+        let count = clients.resets;
+        clients.raise(EventKind::GpuPostReset, format_args!("{count:x} {RESET_CAUSE}"));
+    }
+
+    /// A process begins to use the device, or has ended.
+    pub(crate) fn smi_process(&self, kind: EventKind, task: &Task) {
+        self.smi.lock().raise(kind, format_args!("{:x} {}", task.id, task.name()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! What the processes of one prepared directory use of its card.
+//!
+//! Each process has a device of its own; together they are the one card whose files the directory has. A file of slots
+//! that all of them map tells how much memory each one has, and whether its device executes waves. A slot belongs to a
+//! process from its first opening of the GPU on; that of a process that has ended is the next one's.
+#![expect(unsafe_code, reason = "maps memory that other processes map")]
+
+use std::ffi::CString;
+use std::fs;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use belfry_device::Activity;
+use belfry_kfd_hosted::card::{Figures, Source, busy_percent};
+use belfry_kfd_hosted::prepared::{SHARED_FILE, SHARED_SIZE};
+
+use crate::gpu;
+use crate::inside::inside;
+use crate::node::{raw_close, raw_open};
+use crate::real::raw;
+use crate::settings::settings;
+
+/// Bytes of a slot: a line of the processors' caches, which no other process writes to.
+const SLOT_SIZE: usize = 64;
+const SLOTS: usize = SHARED_SIZE / SLOT_SIZE;
+
+/// What one process uses. All zeros are a slot that nobody has.
+#[repr(C, align(64))]
+#[derive(Default)]
+struct Slot {
+    /// [`Owner`].
+    owner: AtomicU64,
+    /// Threads of its device that execute waves.
+    executing: AtomicU32,
+    /// It has ended, or become another program.
+    left: AtomicU32,
+    vram_used: AtomicU64,
+    gtt_used: AtomicU64,
+    /// [`name`].
+    name: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
+
+/// A process, as a number that no other one has: its identity (22 bits), when it was started (26 bits) and its namespace
+/// of identities (16 bits), whose other processes are not seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner(u64);
+
+impl Owner {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let started = started(&stat)?;
+        Some(Self(u64::from(pid) & 0x3f_ffff | (started & 0x3ff_ffff) << 22 | namespace() << 48))
+    }
+
+    fn pid(self) -> u32 {
+        (self.0 & 0x3f_ffff) as u32
+    }
+
+    /// Whether it is in this process's namespace and has not ended.
+    fn lives(self) -> bool {
+        Self::of(self.pid()) == Some(self)
+    }
+
+    /// Whether it has ended, as far as this process can know.
+    fn has_ended(self) -> bool {
+        self.0 >> 48 == namespace() && !self.lives()
+    }
+}
+
+/// The 22nd field of `/proc/PID/stat`; the second one is a name, which may hold anything.
+fn started(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Bits that tell this process's namespace of identities from others.
+fn namespace() -> u64 {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    digits.parse::<u64>().unwrap_or(0) & 0xffff
+}
+
+/// The name of the card as a number; 0 where it has none.
+fn name() -> u64 {
+    let name = settings().map_or(&[][..], |settings| settings.card_name.as_slice());
+    if name.is_empty() {
+        return 0;
+    }
+    // FNV-1a.
+    name.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The slots, and whether this process may have one; `None` where there are none.
+fn slots() -> Option<&'static (&'static [Slot], bool)> {
+    static MAPPED: OnceLock<Option<(&'static [Slot], bool)>> = OnceLock::new();
+    MAPPED.get_or_init(|| settings().and_then(|settings| map(&settings.tree))).as_ref()
+}
+
+fn map(tree: &[u8]) -> Option<(&'static [Slot], bool)> {
+    let path = CString::new([tree, b"/", SHARED_FILE.as_bytes()].concat()).ok()?;
+    let writable = raw_open(&path, libc::O_RDWR | libc::O_CLOEXEC);
+    let fd = writable.or_else(|| raw_open(&path, libc::O_RDONLY | libc::O_CLOEXEC))?;
+    let whole = raw::fstat(fd).is_some_and(|stat| stat.st_size as usize == SHARED_SIZE);
+    let prot = if writable.is_some() { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+    let arguments = [0, SHARED_SIZE, prot as usize, libc::MAP_SHARED as usize, fd as usize, 0];
+    // SAFETY: a new mapping at a place the kernel chooses.
+    let at = if whole { unsafe { raw::call(libc::SYS_mmap, arguments) } } else { -1 };
+    raw_close(fd);
+    if at <= 0 {
+        return None;
+    }
+    // SAFETY: mapped for ever, as large as it says, of a type whose every value is one, and written atomically alone; where
+    // it may only be read, nobody is given a slot.
+    let slots = unsafe { std::slice::from_raw_parts(at as *const Slot, SLOTS) };
+    Some((slots, writable.is_some()))
+}
+
+/// This process's slot; null before it has joined.
+static OWN: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+fn own() -> Option<&'static Slot> {
+    // SAFETY: null, or a slot that was stored here, which stay for ever.
+    unsafe { OWN.load(Ordering::Acquire).as_ref() }
+}
+
+/// Takes a slot for this process, which opens the GPU; where its device counts the threads that execute waves.
+///
+/// Where there is no slot to be had, the figures of this process are its own alone.
+pub(crate) fn join() -> Activity {
+    let slot = claim().unwrap_or_else(|| Box::leak(Box::default()));
+    slot.executing.store(0, Ordering::Relaxed);
+    slot.vram_used.store(0, Ordering::Relaxed);
+    slot.gtt_used.store(0, Ordering::Relaxed);
+    slot.name.store(name(), Ordering::Relaxed);
+    slot.left.store(0, Ordering::Relaxed);
+    OWN.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
+    Activity::shared(&slot.executing)
+}
+
+fn claim() -> Option<&'static Slot> {
+    let (slots, true) = slots()? else { return None };
+    let me = Owner::of(raw::getpid() as u32)?;
+    // The program that this process was before may have had one.
+    let had = slots.iter().find(|slot| slot.owner.load(Ordering::Acquire) == me.0);
+    had.or_else(|| {
+        slots.iter().find(|slot| {
+            let before = slot.owner.load(Ordering::Acquire);
+            let free = before == 0 || Owner(before).has_ended();
+            free && slot.owner.compare_exchange(before, me.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        })
+    })
+}
+
+/// In a forked child: the slot is the parent's.
+pub(crate) fn forget() {
+    OWN.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+/// Tells the others how much memory this process has now.
+pub(crate) fn publish() {
+    let (Some(gpu), Some(slot)) = (gpu::own(), own()) else { return };
+    let figures = inside(|| gpu.process.figures(Source::Memory));
+    slot.vram_used.store(figures.vram_used, Ordering::Relaxed);
+    slot.gtt_used.store(figures.gtt_used, Ordering::Relaxed);
+    slot.left.store(0, Ordering::Relaxed);
+}
+
+/// This process ends, or becomes another program; if that fails, it is back with its next call of the driver.
+pub(crate) fn leave() {
+    if let (Some(_), Some(slot)) = (gpu::own(), own()) {
+        slot.left.store(1, Ordering::Relaxed);
+    }
+}
+
+/// The figures of the card: the sums over the processes, and whether any of them executes waves.
+pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
+    if source == Source::Card {
+        return Figures::default();
+    }
+    publish();
+    let name = name();
+    let own = own().map_or(std::ptr::null(), std::ptr::from_ref);
+    let shared = slots().map_or(&[][..], |(slots, _)| slots);
+    let others = shared.iter().filter(|slot| !std::ptr::eq(*slot, own)).filter(|slot| {
+        let owner = slot.owner.load(Ordering::Acquire);
+        let seen = slot.left.load(Ordering::Relaxed) == 0 && slot.name.load(Ordering::Relaxed) == name;
+        owner != 0 && seen && Owner(owner).lives()
+    });
+    // SAFETY: as in `own`.
+    let used: Vec<&Slot> = others.chain(unsafe { own.as_ref() }).collect();
+    let sum = |word: fn(&Slot) -> &AtomicU64| {
+        used.iter().fold(0u64, |sum, slot| sum.saturating_add(word(slot).load(Ordering::Relaxed)))
+    };
+    let mut figures = Figures {
+        vram_used: sum(|slot| &slot.vram_used).min(vram),
+        gtt_used: sum(|slot| &slot.gtt_used).min(gtt),
+        boot_ns: raw::boot_ns(),
+        busy_percent: 0,
+    };
+    if source == Source::Activity {
+        figures.busy_percent = busy_percent(
+            || used.iter().any(|slot| slot.executing.load(Ordering::Relaxed) != 0),
+            raw::sleep_us,
+        );
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_process_may_hold_anything() {
+        let stat = "71 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 9876 20 21\n";
+        assert_eq!(started(stat), Some(9876));
+        assert_eq!(started("71 (x) S 1"), None);
+        assert_eq!(started(""), None);
+    }
+
+    #[test]
+    fn processes_are_told_apart_from_those_that_have_ended() {
+        let me = Owner::of(std::process::id()).unwrap();
+        assert!(me.lives() && !me.has_ended());
+        assert_eq!(me.pid(), std::process::id());
+        let earlier = Owner(me.0 ^ 1 << 22);
+        assert!(!earlier.lives() && earlier.has_ended());
+        let elsewhere = Owner(me.0 ^ 1 << 48);
+        assert!(!elsewhere.lives() && !elsewhere.has_ended());
+    }
+}

@@ -1,0 +1,118 @@
+//! Files of the card whose content changes: what a program opens is filled with what is true then.
+//!
+//! In the prepared directory such a file is empty. A descriptor that was opened on it, by whatever path, becomes one of
+//! memory with the content; a stream has read nothing yet when its descriptor changes under it.
+#![expect(unsafe_code, reason = "system calls")]
+
+use std::ffi::{CStr, CString, c_int};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use belfry_kfd_hosted::card::{FILES, File, Source};
+use belfry_kfd_hosted::prepared::{CARD_FILE, PreparedCard, card_path};
+
+use crate::card;
+use crate::inside::{inside, is_inside};
+use crate::node::{Identity, raw_close};
+use crate::real::raw;
+use crate::settings::settings;
+
+/// The files in the prepared directory.
+struct Live {
+    prepared: PreparedCard,
+    files: Vec<(Identity, &'static File)>,
+}
+
+fn live() -> Option<&'static Live> {
+    static LIVE: OnceLock<Option<Live>> = OnceLock::new();
+    LIVE.get_or_init(read).as_ref()
+}
+
+fn read() -> Option<Live> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let tree = &settings()?.tree;
+    let text = fs::read(PathBuf::from(std::ffi::OsString::from_vec(
+        [tree.as_slice(), b"/", CARD_FILE.as_bytes()].concat(),
+    )));
+    let prepared: PreparedCard = serde_json::from_slice(&text.ok()?).ok()?;
+    let files = FILES.iter().filter(|file| file.source != Source::Card).filter_map(|file| {
+        let place = format!("/{}/{}", prepared.device, card_path(file.path));
+        let path = CString::new([tree.as_slice(), place.as_bytes()].concat()).ok()?;
+        Some((Identity::of_path(&path)?, file))
+    });
+    Some(Live { files: files.collect(), prepared })
+}
+
+/// Whether a path ends like one of the files: of most, that is all that is looked at.
+fn may_be_live(path: &CStr) -> bool {
+    let bytes = path.to_bytes();
+    let start = bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let name = &bytes[start..];
+    FILES.iter().any(|file| {
+        file.source != Source::Card
+            && file.path.rsplit('/').next().is_some_and(|last| last.as_bytes() == name)
+    })
+}
+
+/// Fills what a program has opened, if it is such a file.
+///
+/// # Errors
+///
+/// An errno where there is no memory or no descriptor to be had.
+pub(crate) fn fill(path: &CStr, fd: c_int) -> Result<(), c_int> {
+    if is_inside() || !may_be_live(path) || settings().is_none() {
+        return Ok(());
+    }
+    inside(|| {
+        let Some(live) = live() else { return Ok(()) };
+        let identity = Identity::of_descriptor(fd);
+        let Some((_, file)) = live.files.iter().find(|(known, _)| Some(*known) == identity) else {
+            return Ok(());
+        };
+        let known = &live.prepared.card;
+        let figures = card::figures(file.source, known.vram, known.gtt);
+        replace(fd, &file.show(known, &figures))
+    })
+}
+
+/// Makes a descriptor one of memory with this content.
+fn replace(fd: c_int, content: &[u8]) -> Result<(), c_int> {
+    let check = |result: isize| if result < 0 { Err(-result as c_int) } else { Ok(result as c_int) };
+    // SAFETY: the name is a C string.
+    let memory = check(unsafe {
+        let name = c"card".as_ptr() as usize;
+        raw::call(libc::SYS_memfd_create, [name, libc::MFD_CLOEXEC as usize, 0, 0, 0, 0])
+    })?;
+    raw::write(memory, content);
+    // SAFETY: numbers alone; both descriptors are this call's, one of them soon the program's.
+    let result = check(unsafe {
+        raw::call(libc::SYS_lseek, [memory as usize, 0, libc::SEEK_SET as usize, 0, 0, 0]);
+        let flags = raw::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0]);
+        let closes = flags > 0 && flags as c_int & libc::FD_CLOEXEC != 0;
+        let flags = if closes { libc::O_CLOEXEC } else { 0 };
+        raw::call(libc::SYS_dup3, [memory as usize, fd as usize, flags as usize, 0, 0, 0])
+    });
+    raw_close(memory);
+    result.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_files_that_change_are_looked_at() {
+        for (path, expected) in [
+            (c"/sys/class/drm/card0/device/gpu_busy_percent", true),
+            (c"hwmon0/temp1_input", true),
+            (c"gpu_metrics", true),
+            (c"/sys/class/drm/card0/device/mem_info_vram_total", false),
+            (c"/sys/class/drm/card0/device/hwmon", false),
+            (c"/etc/passwd", false),
+            (c"", false),
+        ] {
+            assert_eq!(may_be_live(path), expected, "{path:?}");
+        }
+    }
+}
