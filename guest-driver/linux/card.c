@@ -28,6 +28,7 @@ struct belfry_card {
 	struct os_device *dev;
 	struct device *hwmon;
 	const struct attribute_group *hwmon_groups[2];
+	struct belfry_topology *blocks; /* what the discovery table says */
 	struct card_dir dirs[CARD_DIRS];
 };
 
@@ -164,6 +165,15 @@ int belfry_card_add(struct os_device *dev)
 		err = sysfs_create_group(&dev->pdev->dev.kobj, &dir->group);
 		dir->added = !err;
 	}
+	if (!err) {
+		struct kobject *parent = &dev->pdev->dev.kobj;
+
+		card->blocks = belfry_topology_create(dev->gpu, parent, "ip_discovery", "ip_discovery");
+		if (IS_ERR(card->blocks)) {
+			err = PTR_ERR(card->blocks);
+			card->blocks = NULL;
+		}
+	}
 	if (err)
 		belfry_card_remove(dev);
 	return err;
@@ -177,6 +187,8 @@ void belfry_card_remove(struct os_device *dev)
 	size_t i;
 
 	dev->card = NULL;
+	if (card->blocks)
+		belfry_topology_remove(card->blocks);
 	if (card->hwmon)
 		hwmon_device_unregister(card->hwmon);
 	for (dir = card->dirs; dir < card->dirs + CARD_DIRS; dir++) {

@@ -251,7 +251,7 @@ int belfry_chardev_add(struct os_device *dev)
 		err = PTR_ERR(node);
 		goto out;
 	}
-	topology = belfry_topology_create(dev->gpu, &node->kobj);
+	topology = belfry_topology_create(dev->gpu, &node->kobj, "topology", "");
 	if (IS_ERR(topology)) {
 		device_destroy(kfd_class, MKDEV(kfd_major, 0));
 		err = PTR_ERR(topology);

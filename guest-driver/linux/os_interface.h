@@ -208,9 +208,12 @@ int belfry_mmap(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, 
 /* request: the 32 bytes of struct drm_amdgpu_info. */
 int belfry_amdgpu_info(struct belfry_gpu *gpu, const u8 *request);
 
-/* Topology texts by path below /sys/devices/virtual/kfd/kfd/topology; both return the length written or -errno. */
+/*
+ * Topology texts by path below /sys/devices/virtual/kfd/kfd/topology, and those of ip_discovery by path below the PCI
+ * device's directory; both return the length written or -errno.
+ */
 ssize_t belfry_sysfs_read(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
-/* One entry per line, directories with a trailing slash. */
+/* One entry per line, directories with a trailing slash, links as NAME>TARGET behind their targets. */
 ssize_t belfry_sysfs_list(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
 
 struct belfry_client_memory {

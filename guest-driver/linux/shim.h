@@ -80,7 +80,9 @@ void belfry_chardev_remove(struct os_device *dev);
 
 /* sysfs.c */
 struct belfry_topology;
-struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent);
+/* name: of the tree below parent; path: of it in the core's words. */
+struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent, const char *name,
+					       const char *path);
 void belfry_topology_remove(struct belfry_topology *topology);
 
 /* card.c */

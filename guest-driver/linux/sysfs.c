@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The topology tree below /sys/devices/virtual/kfd/kfd, in the core's words. */
+/* Trees of files in the core's words: the topology below /sys/devices/virtual/kfd/kfd, and ip_discovery. */
 #include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/slab.h>
@@ -18,7 +18,7 @@ struct topology_dir {
 	struct list_head link; /* in belfry_topology.dirs, parents first */
 	struct list_head files;
 	struct belfry_gpu *gpu;
-	char path[]; /* relative to topology/, without a trailing slash; empty for the top */
+	char path[]; /* as the core names it, without a trailing slash */
 };
 
 struct belfry_topology {
@@ -101,6 +101,25 @@ static int add_dir(struct belfry_topology *topology, struct belfry_gpu *gpu, str
 	return err;
 }
 
+/* A link to a directory beside it, which was added before. */
+static int add_link(struct belfry_topology *topology, struct topology_dir *dir, const char *name, const char *target)
+{
+	char *path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", target);
+	struct topology_dir *other;
+	int err = -ENOENT;
+
+	if (!path)
+		return -ENOMEM;
+	list_for_each_entry(other, &topology->dirs, link) {
+		if (!strcmp(other->path, path)) {
+			err = sysfs_create_link(&dir->kobj, &other->kobj, name);
+			break;
+		}
+	}
+	kfree(path);
+	return err;
+}
+
 /* Adds what the core lists in dir; the directories among it go to the end of the list, to be filled in their turn. */
 static int fill_dir(struct belfry_topology *topology, struct topology_dir *dir, char *text)
 {
@@ -113,10 +132,16 @@ static int fill_dir(struct belfry_topology *topology, struct topology_dir *dir, 
 	text[len] = '\0';
 	while (!err && (name = strsep(&rest, "\n"))) {
 		size_t n = strlen(name);
-		char *path;
+		char *path, *target;
 
 		if (!n)
 			continue;
+		target = strchr(name, '>');
+		if (target) {
+			*target = '\0';
+			err = add_link(topology, dir, name, target + 1);
+			continue;
+		}
 		if (name[n - 1] != '/') {
 			err = add_file(dir, name);
 			continue;
@@ -129,7 +154,8 @@ static int fill_dir(struct belfry_topology *topology, struct topology_dir *dir, 
 	return err;
 }
 
-struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent)
+struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent, const char *name,
+					       const char *path)
 {
 	struct belfry_topology *topology = kzalloc(sizeof(*topology), GFP_KERNEL);
 	char *text = kmalloc(PAGE_SIZE, GFP_KERNEL);
@@ -142,7 +168,7 @@ struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct ko
 		return ERR_PTR(-ENOMEM);
 	}
 	INIT_LIST_HEAD(&topology->dirs);
-	err = add_dir(topology, gpu, parent, "topology", "");
+	err = add_dir(topology, gpu, parent, name, path);
 	if (!err) {
 		list_for_each_entry(dir, &topology->dirs, link) {
 			err = fill_dir(topology, dir, text);

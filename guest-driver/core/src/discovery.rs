@@ -27,6 +27,11 @@ const BINARY_SIGNATURE: u32 = 0x2821_1407;
 const DISCOVERY_TABLE_SIGNATURE: u32 = 0x5344_5049;
 /// `GC_TABLE_ID`, "GC".
 const GC_TABLE_ID: u32 = 0x4347;
+/// `HARVEST_TABLE_SIGNATURE`, "HARV".
+const HARVEST_TABLE_SIGNATURE: u32 = 0x5652_4148;
+/// Place of the harvest table in the table list (`HARVEST_INFO`), and its entries.
+const HARVEST_TABLE: usize = 2;
+const HARVEST_ENTRIES: usize = 32;
 /// Offset of the table list in the binary header.
 const TABLE_LIST: usize = 12;
 
@@ -71,6 +76,8 @@ pub struct Config {
     pub sdma_engines: u32,
     /// `GB_ADDR_CONFIG`.
     pub gb_addr_config: u32,
+    /// Every block of the table.
+    pub blocks: Vec<Block>,
 }
 
 /// Little-endian fields of untrusted bytes.
@@ -95,12 +102,36 @@ fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0u16, |sum, &byte| sum.wrapping_add(u16::from(byte)))
 }
 
-/// One instance of an IP block: kind, version, segment bases in dwords.
-struct Block {
-    ip: Ip,
-    instance: u8,
-    version: (u8, u8, u8),
-    bases: Vec<u32>,
+/// One instance of an IP block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its kind.
+    pub ip: Ip,
+    /// Which of its kind.
+    pub instance: u8,
+    /// Major, minor, revision.
+    pub version: (u8, u8, u8),
+    /// It is fused off.
+    pub harvested: bool,
+    /// Where its segments of registers begin, in dwords.
+    pub bases: Vec<u32>,
+}
+
+/// Kinds and instances of what is fused off; none without such a table.
+fn parse_harvest(table: &Bytes<'_>) -> Result<Vec<(u16, u8)>> {
+    let at = usize::from(table.u16(TABLE_LIST + HARVEST_TABLE * 8)?);
+    let mut list = Vec::new();
+    if at == 0 || table.u32(at)? != HARVEST_TABLE_SIGNATURE {
+        return Ok(list);
+    }
+    for entry in 0..HARVEST_ENTRIES {
+        let at = at + 8 + entry * 4;
+        match table.u16(at)? {
+            0 => break,
+            kind => list.push((kind, table.u8(at + 2)?)),
+        }
+    }
+    Ok(list)
 }
 
 /// Checks the binary as amdgpu does and lists its blocks.
@@ -119,6 +150,7 @@ fn parse_blocks(bytes: &[u8]) -> Result<Vec<Block>> {
     }
     let die = usize::from(table.u16(header + 16)?);
     let count = table.u16(die + 2)?;
+    let harvested = parse_harvest(&table)?;
     let mut blocks = Vec::new();
     let mut at = die + 4;
     for _ in 0..count {
@@ -127,6 +159,7 @@ fn parse_blocks(bytes: &[u8]) -> Result<Vec<Block>> {
             ip: Ip(table.u16(at)?),
             instance: table.u8(at + 2)?,
             version: (table.u8(at + 4)?, table.u8(at + 5)?, table.u8(at + 6)?),
+            harvested: harvested.contains(&(table.u16(at)?, table.u8(at + 2)?)),
             bases: Vec::new(),
         };
         for index in 0..bases {
@@ -254,6 +287,7 @@ pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
     let hw = Hw::new(os, registers, asic);
     config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
     config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
+    config.blocks = blocks;
     count_cus(&hw, &mut config);
     if config.cus == 0 {
         log!(hw, Error, "every compute unit is fused off");

@@ -200,7 +200,8 @@ impl<O: Os> Kfd<O> {
         self.device.amdgpu_info(&request)
     }
 
-    /// Returns the text of a topology file, by its path below `/sys/devices/virtual/kfd/kfd/topology`.
+    /// Returns the text of a topology file, by its path below `/sys/devices/virtual/kfd/kfd/topology`, or of a file of
+    /// `ip_discovery` in the PCI device's directory, by its path there.
     ///
     /// # Errors
     ///
@@ -244,7 +245,7 @@ impl<O: Os> Kfd<O> {
     }
 
     /// Returns the entries of a topology directory, by its path below `/sys/devices/virtual/kfd/kfd/topology` (empty
-    /// for the top): names, directories with a trailing slash.
+    /// for the top), or of one of `ip_discovery`: names, directories with a trailing slash, links as `NAME>TARGET`.
     ///
     /// # Errors
     ///

@@ -30,6 +30,7 @@ mod gart;
 mod hw;
 mod interrupt;
 pub mod ioctl;
+mod ip_tree;
 pub mod kfd;
 mod kiq;
 mod memory;
@@ -53,7 +54,7 @@ mod trap_handler;
 mod vm;
 mod vram;
 
-pub use discovery::Config;
+pub use discovery::{Block, Config};
 pub use errno::{Errno, Result};
 pub use kfd::{Kfd, MmapTarget};
 pub use process::Process;

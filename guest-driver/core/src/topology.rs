@@ -18,6 +18,7 @@ use belfry_abi::kfd::topology::{
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::ip_tree;
 use crate::os::Os;
 
 /// Number of nodes, processors included.
@@ -38,6 +39,11 @@ impl Lines {
         let _ = writeln!(self.0, "{key} {value}");
         self
     }
+}
+
+/// The rest of a path that is not the topology's, but leads to what the discovery table says.
+fn ip_path(path: &str) -> Option<&str> {
+    path.strip_prefix(ip_tree::ROOT).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// One cache of the GPU.
@@ -93,6 +99,9 @@ impl<O: Os> Device<O> {
     /// Reads a file.
     pub(crate) fn sysfs_read(&self, path: &str) -> Result<String> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
+        if let Some(rest) = ip_path(path) {
+            return self.config.ip_read(rest);
+        }
         let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         {
             (Some("generation_id"), None, ..) => "2\n".to_string(),
@@ -110,6 +119,9 @@ impl<O: Os> Device<O> {
 
     /// Lists a directory; directories end in a slash.
     pub(crate) fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
+        if let Some(rest) = ip_path(path) {
+            return self.config.ip_list(rest);
+        }
         let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {

@@ -172,25 +172,31 @@ impl Tree<'_> {
     fn write_all(&self) -> Result<(), ExecError> {
         let hosted = HostedGpu::new(self.settings.config(false))?;
         let process = hosted.open()?;
-        self.topology(&process, "")?;
+        self.topology(&process, "", &format!("{KFD}/topology"))?;
+        let blocks = format!("{}/ip_discovery", device(self.bus()));
+        self.topology(&process, "ip_discovery", &blocks)?;
         self.kfd()?;
         self.pci(&hosted)?;
         self.card(process.card())?;
         self.drm()
     }
 
-    /// The topology, as the driver core gives it.
-    fn topology(&self, process: &HostedProcess, path: &str) -> Result<(), ExecError> {
-        let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        let place = |path: &str| format!("{KFD}/topology/{path}");
-        let directory = self.root.join(place(path));
+    /// A tree of the driver core, the topology or what the discovery table says: its directory `path` at `place`.
+    fn topology(&self, process: &HostedProcess, path: &str, place: &str) -> Result<(), ExecError> {
+        let directory = self.root.join(place);
         fs::create_dir_all(&directory).map_err(ExecError::io("create", &directory))?;
         let names = process.sysfs_list(path).map_err(ExecError::io("list", path))?;
         for name in names {
-            let path = join(&name);
-            match process.sysfs_read(&path) {
-                Ok(content) => self.file(&place(&path), content)?,
-                Err(_) => self.topology(process, &path)?,
+            if let Some((name, target)) = name.split_once('>') {
+                let link = directory.join(name);
+                symlink(target, &link).map_err(ExecError::io("link", &link))?;
+                continue;
+            }
+            let below = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let place = format!("{place}/{name}");
+            match process.sysfs_read(&below) {
+                Ok(content) => self.file(&place, content)?,
+                Err(_) => self.topology(process, &below, &place)?,
             }
         }
         Ok(())

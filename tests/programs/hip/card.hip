@@ -122,6 +122,19 @@ CASE(card_files_are_the_same_however_they_are_opened) {
     CHECK(says(("cat " + device_file("mem_info_vram_used")).c_str()) == used, "cat says something else");
 }
 
+CASE(card_blocks_are_those_of_the_discovery_table) {
+    std::string die = device_file("ip_discovery/die/0/");
+    CHECK(atoll(contents(die + "num_ips").c_str()) > 10, "%s blocks", contents(die + "num_ips").c_str());
+    CHECK(contents(die + "GC/0/major") == "11\n", "graphics core %s", contents(die + "GC/0/major").c_str());
+    CHECK(contents(die + "GC/0/hw_id") == contents(die + "11/0/hw_id"), "GC is not block 11");
+    std::string bases = contents(die + "GC/0/base_addr");
+    long long lines = 0;
+    for (char c : bases) lines += c == '\n';
+    CHECK(lines == atoll(contents(die + "GC/0/num_base_addresses").c_str()), "bases: %s", bases.c_str());
+    CHECK(contents(die + "VCN/0/harvest") == "0x1\n", "video is said to be there");
+    CHECK(contents(die + "GC/0/harvest") == "0x0\n", "the graphics core is said to be fused off");
+}
+
 CASE(card_descriptor_says_what_its_client_holds) {
     // Under exec, descriptors of the nodes are files of the machine's, as /proc says.
     if (getenv("BELFRY_EXEC")) return;
