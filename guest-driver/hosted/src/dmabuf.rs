@@ -1,7 +1,7 @@
 //! Memory that processes share, by descriptors they send each other.
 //!
 //! A descriptor is one of the file that all of a GPU's memory is in, opened for this purpose. Its position is where in the
-//! file a *record* lies: the size of the shared memory, its kind, and which parts of the file it is ([`record`]). Whoever
+//! file a *record* lies: the size of the shared memory, its kind, and which parts of the file it is (`record.rs`). Whoever
 //! gets it maps those parts: the pages are the same, and so are atomics.
 //!
 //! A lock of the opened file on the record's first byte says that the descriptor, a copy of it or a mapping made with it is
