@@ -94,6 +94,11 @@ commands! {
     DBG_TRAP = 0xc020_4b26, "debugger.";
 }
 
+/// `AMDKFD_IOC_IPC_IMPORT_HANDLE` of AMD's own kernel module (DKMS); Linux has no such command.
+pub const IPC_IMPORT_HANDLE: u32 = 0xc030_4b80;
+/// `AMDKFD_IOC_IPC_EXPORT_HANDLE` of AMD's own kernel module (DKMS); Linux has no such command.
+pub const IPC_EXPORT_HANDLE: u32 = 0xc020_4b81;
+
 /// `AMDKFD_COMMAND_END` of Linux 6.12: numbers from here on do not exist.
 pub const KFD_COMMAND_END: u8 = 0x27;
 
@@ -133,6 +138,8 @@ mod tests {
             (IMPORT_DMABUF, size_of::<memory::ImportDmabufArgs>()),
             (AVAILABLE_MEMORY, size_of::<memory::GetAvailableMemoryArgs>()),
             (EXPORT_DMABUF, size_of::<memory::ExportDmabufArgs>()),
+            (IPC_IMPORT_HANDLE, size_of::<memory::IpcImportHandleArgs>()),
+            (IPC_EXPORT_HANDLE, size_of::<memory::IpcExportHandleArgs>()),
             (RUNTIME_ENABLE, size_of::<misc::RuntimeEnableArgs>()),
         ];
         for (command, size) in sizes {

@@ -130,6 +130,38 @@ uapi_struct! {
 }
 
 uapi_struct! {
+    /// Arguments of `IPC_IMPORT_HANDLE` (`struct kfd_ioctl_ipc_import_handle_args` of AMD's own kernel module).
+    IpcImportHandleArgs: 48 {
+        /// Out: handle.
+        handle @ 0: u64,
+        /// Address in the GPU's address space.
+        va_addr @ 8: u64,
+        /// Out: offset to `mmap`.
+        mmap_offset @ 16: u64,
+        /// What `IPC_EXPORT_HANDLE` has given.
+        share_handle @ 24: [u32; 4],
+        /// GPU.
+        gpu_id @ 40: u32,
+        /// Out: the exporter's flags.
+        flags @ 44: u32,
+    }
+}
+
+uapi_struct! {
+    /// Arguments of `IPC_EXPORT_HANDLE` (`struct kfd_ioctl_ipc_export_handle_args` of AMD's own kernel module).
+    IpcExportHandleArgs: 32 {
+        /// Handle.
+        handle @ 0: u64,
+        /// Out: what names the memory in other processes.
+        share_handle @ 8: [u32; 4],
+        /// GPU.
+        gpu_id @ 24: u32,
+        /// Flags for importers.
+        flags @ 28: u32,
+    }
+}
+
+uapi_struct! {
     /// Arguments of `AVAILABLE_MEMORY` (`struct kfd_ioctl_get_available_memory_args`).
     GetAvailableMemoryArgs: 16 {
         /// Out: bytes.

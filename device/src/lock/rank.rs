@@ -43,6 +43,7 @@ ranks! {
     BoardPorts = "Board.ports",
     HostedKfd = "HostedGpu.kfd",
     HostedMaps = "HostedProcess.maps",
+    Handles = "Handles.table",
     // The driver core, which calls the device; `LockRank` in it has the same order.
     KfdProcess = "KFD process state",
     KfdScheduler = "KFD scheduler",

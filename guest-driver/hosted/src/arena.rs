@@ -79,11 +79,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Writes to the front of the pages, as much as there is room for.
-    pub(crate) fn write(&self, bytes: &[u8]) {
-        let len = bytes.len().min(self.count * PAGE);
-        // SAFETY: inside the pages, which are this value's own and which nobody reads yet.
-        unsafe { self.cpu().as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
+    /// Writes to the pages from `offset` on, as much as there is room for.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
+        let room = (self.count * PAGE).saturating_sub(offset);
+        let len = bytes.len().min(room);
+        // SAFETY: inside the pages, which this process reaches by this value alone.
+        unsafe { self.cpu().as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), len) };
     }
 }
 

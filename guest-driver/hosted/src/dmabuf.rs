@@ -1,7 +1,7 @@
 //! Memory that processes share, by descriptors they send each other.
 //!
 //! A descriptor is one of the file that all of a GPU's memory is in, opened for this purpose. Its position is where in the
-//! file a *record* lies: the size of the shared memory, its kind, and which parts of the file it is ([`record`]). Whoever
+//! file a *record* lies: the size of the shared memory, its kind, and which parts of the file it is (`record.rs`). Whoever
 //! gets it maps those parts: the pages are the same, and so are atomics.
 //!
 //! A lock of the opened file on the record's first byte says that the descriptor, a copy of it or a mapping made with it is
@@ -10,13 +10,18 @@
 
 mod descriptor;
 mod foreign;
+mod ipc;
+pub(crate) mod ofd;
 mod record;
 
 pub use descriptor::Descriptor;
 pub(crate) use descriptor::NAME;
+pub(crate) use foreign::SharedFile;
+pub(crate) use ipc::Handles;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::sync::Arc;
@@ -30,7 +35,7 @@ use crate::gpu::Bars;
 use crate::keeper::{Keeper, Kept};
 use crate::pins::Pins;
 use crate::sync::lock;
-use descriptor::{Identity, ofd};
+use descriptor::Identity;
 use foreign::Foreign;
 use record::Record;
 
@@ -71,7 +76,7 @@ impl DmaBuf for HostedDmaBuf {
 struct Export {
     backing: Arc<dyn Backing>,
     /// Kept while somebody may read it.
-    _record: Pages,
+    record: Pages,
 }
 
 /// What this GPU shares.
@@ -135,10 +140,16 @@ impl Exports {
 
     /// Writes the record of memory of this GPU.
     fn describe(&self, backing: &dyn Backing) -> Result<(u64, Pages)> {
-        let record = Record { size: backing.size(), flags: backing.flags(), parts: self.parts(backing)? };
+        let record = Record {
+            size: backing.size(),
+            flags: backing.flags(),
+            key: RandomState::new().build_hasher().finish() as u32,
+            ipc_flags: 0,
+            parts: self.parts(backing)?,
+        };
         let bytes = record.encode().ok_or(Errno::ENOMEM)?;
         let pages = self.arena.allocate(bytes.len().div_ceil(PAGE_SIZE as usize))?;
-        pages.write(&bytes);
+        pages.write(0, &bytes);
         let system = self.arena.memory();
         Ok((system.in_file(pages.cpu().as_ptr() as u64 - system.address()), pages))
     }
@@ -164,7 +175,7 @@ impl Exports {
             Some((&at, _)) => at,
             None => {
                 let (at, record) = self.describe(&**backing)?;
-                table.insert(at, Export { backing: backing.clone(), _record: record });
+                table.insert(at, Export { backing: backing.clone(), record });
                 at
             }
         };
@@ -184,21 +195,33 @@ impl Exports {
         Ok(HostedDmaBuf(Memory::Foreign(Arc::new(foreign))))
     }
 
+    /// Notes in the record what importers of a handle are told.
+    fn set_ipc_flags(&self, descriptor: &Descriptor, flags: u32) {
+        // Of memory that was imported itself, it is the exporter's to say.
+        if let Some(export) = lock(&self.table).get(&descriptor.place())
+            && descriptor.identity() == self.identity
+        {
+            export.record.write(record::IPC_FLAGS, &flags.to_le_bytes());
+        }
+    }
+
     /// Gives back what nobody has a descriptor or a mapping of any more.
     pub(crate) fn reap(&self) {
-        let mut gone = Vec::new();
-        {
+        let (gone, file) = {
             let mut table = lock(&self.table);
             if table.is_empty() {
                 return;
             }
             // Without a descriptor nothing is known, and all of it stays until the next time.
             let Ok(file) = self.memory.open() else { return };
-            let unused: Vec<u64> = table.keys().copied().filter(|&at| !ofd::is_held(&file, at)).collect();
-            gone.extend(unused.iter().filter_map(|at| table.remove(at)));
-        }
-        // Memory is given back without the lock.
+            let unused: Vec<u64> =
+                table.keys().copied().filter(|&at| ofd::claim(&file, at).is_ok()).collect();
+            let gone: Vec<Export> = unused.iter().filter_map(|at| table.remove(at)).collect();
+            (gone, file)
+        };
+        // Memory is given back without the lock. Who has a handle of it can hold the record when it is gone, and not before.
         drop(gone);
+        drop(file);
     }
 
     /// Forgets all of it: the driver is going away. What others have is left to them, record and all.

@@ -310,7 +310,7 @@ impl HostedGpu {
         Ok(HostedProcess::new(self.clone(), kfd, process, key, is_render))
     }
 
-    pub(crate) fn gems(&self) -> &Gems {
+    pub(crate) fn gems(&self) -> &Arc<Gems> {
         &self.gems
     }
 

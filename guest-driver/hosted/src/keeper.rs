@@ -10,15 +10,17 @@ use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
+use crate::dmabuf::ofd;
+
 /// Bytes of the thread's stack: it opens and closes.
 const STACK: usize = 64 << 10;
 
 /// What the thread is asked for.
 enum Request {
-    /// Opens descriptor `fd` of thread `task` anew.
-    Keep { task: i32, fd: RawFd, answer: SyncSender<io::Result<RawFd>> },
+    /// Opens descriptor `fd` of thread `task` anew, and holds the record at `record`, if there is one, with it.
+    Keep { task: i32, fd: RawFd, record: Option<u64>, answer: SyncSender<io::Result<RawFd>> },
     /// Closes one of its own.
-    Release(RawFd),
+    Release { fd: RawFd, answer: SyncSender<()> },
 }
 
 /// The thread, which ends when nothing refers to this any more.
@@ -57,14 +59,17 @@ fn leave_descriptors() -> io::Result<()> {
 fn serve(requests: &Receiver<Request>) {
     while let Ok(request) = requests.recv() {
         match request {
-            Request::Keep { task, fd, answer } => {
-                let kept = open(task, fd).map(|file| file.into_raw_fd());
-                // Who asked waits for the answer.
+            // Who asks waits for the answer.
+            Request::Keep { task, fd, record, answer } => {
+                let kept = open(task, fd).and_then(|file| {
+                    record.map_or(Ok(()), |at| ofd::hold(&file, at)).map(|()| file.into_raw_fd())
+                });
                 let _ = answer.send(kept);
             }
-            Request::Release(fd) => {
+            Request::Release { fd, answer } => {
                 // SAFETY: the number is one of this thread's table, given back once.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                let _ = answer.send(());
             }
         }
     }
@@ -98,8 +103,21 @@ impl Keeper {
     ///
     /// When it cannot be opened once more.
     pub(crate) fn keep(self: &Arc<Self>, fd: RawFd) -> io::Result<Kept> {
+        self.keep_with(fd, None)
+    }
+
+    /// The same, and holds the shared memory whose record is at `record` with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Keeper::keep`].
+    pub(crate) fn keep_record(self: &Arc<Self>, fd: RawFd, record: u64) -> io::Result<Kept> {
+        self.keep_with(fd, Some(record))
+    }
+
+    fn keep_with(self: &Arc<Self>, fd: RawFd, record: Option<u64>) -> io::Result<Kept> {
         let (answer, answered) = sync_channel(1);
-        let request = Request::Keep { task: own_task(), fd, answer };
+        let request = Request::Keep { task: own_task(), fd, record, answer };
         self.requests.send(request).map_err(io::Error::other)?;
         let fd = answered.recv().map_err(io::Error::other)??;
         Ok(Kept { keeper: self.clone(), fd })
@@ -115,12 +133,20 @@ impl Kept {
     pub(crate) fn open(&self) -> io::Result<File> {
         open(self.keeper.task, self.fd)
     }
+
+    /// The thread and the number by which other processes find it in `/proc`.
+    pub(crate) fn place(&self) -> (i32, RawFd) {
+        (self.keeper.task, self.fd)
+    }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // A thread that has ended has closed it.
-        let _ = self.keeper.requests.send(Request::Release(self.fd));
+        let (answer, answered) = sync_channel(1);
+        if self.keeper.requests.send(Request::Release { fd: self.fd, answer }).is_ok() {
+            // A thread that has ended has closed it.
+            let _ = answered.recv();
+        }
     }
 }
 
@@ -161,8 +187,6 @@ mod tests {
         let kept = keeper.keep(memory().as_raw_fd()).unwrap();
         assert_eq!(held(), 1);
         drop(kept);
-        // Requests are served in order.
-        let _next = keeper.keep(memory().as_raw_fd()).unwrap();
-        assert_eq!(held(), 1);
+        assert_eq!(held(), 0);
     }
 }

@@ -5,6 +5,8 @@
 //! the driver's memory are shared so that they can be mapped at any address, and user memory is pinned by putting it into
 //! the device's memory map, where that does not hold all of the process's memory already ([`Reach`]).
 //!
+//! Memory is shared with other processes, which have a GPU each, by descriptors ([`dmabuf`]).
+//!
 //! What a kernel guarantees and this cannot: memory that a program frees while it is pinned, other than through
 //! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], is still reached by the device.
 

@@ -20,7 +20,7 @@ use belfry_kfd_core::os::{
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
-use crate::dmabuf::{Exports, HostedDmaBuf};
+use crate::dmabuf::{Exports, HostedDmaBuf, SharedFile};
 use crate::function;
 use crate::gpu::{Bars, Place};
 use crate::pins::{Pin, Pins};
@@ -47,8 +47,26 @@ pub(crate) fn calling<R>(files: RenderFiles, id: u64, call: impl FnOnce() -> R) 
     result
 }
 
+/// What can be mapped through the render node.
+#[derive(Clone)]
+pub(crate) enum Mappable {
+    /// A buffer object's pages.
+    Backing(Arc<dyn Backing>),
+    /// Shared memory, from its file.
+    File(Arc<SharedFile>),
+}
+
+impl Mappable {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Backing(backing) => backing.size(),
+            Self::File(file) => file.size(),
+        }
+    }
+}
+
 /// The render node file a buffer object belongs to, and its memory.
-type Owned = (u64, Arc<dyn Backing>);
+type Owned = (u64, Mappable);
 
 /// Buffer objects that can be mapped: offset to owner's render node and memory.
 #[derive(Default)]
@@ -59,22 +77,33 @@ pub(crate) struct Gems {
 
 impl Gems {
     /// The memory that render node file `file` may map at `offset` for `len` bytes, and where in it the offset is.
-    pub(crate) fn find(&self, file: u64, offset: u64, len: u64) -> Result<(Arc<dyn Backing>, u64)> {
+    pub(crate) fn find(&self, file: u64, offset: u64, len: u64) -> Result<(Mappable, u64)> {
         let table = lock(&self.by_offset);
-        let (start, (owner, backing)) = table.range(..=offset).next_back().ok_or(Errno::EINVAL)?;
+        let (start, (owner, memory)) = table.range(..=offset).next_back().ok_or(Errno::EINVAL)?;
         let inside = offset - start;
-        if inside.checked_add(len).is_none_or(|end| end > backing.size()) {
+        if inside.checked_add(len).is_none_or(|end| end > memory.size()) {
             return Err(Errno::EINVAL);
         }
         if *owner != file {
             return Err(Errno::EACCES);
         }
-        Ok((backing.clone(), inside))
+        Ok((memory.clone(), inside))
     }
 
     /// The memory of the buffer object that begins at `offset`.
     fn backing(&self, offset: u64) -> Option<Arc<dyn Backing>> {
-        lock(&self.by_offset).get(&offset).map(|(_, backing)| backing.clone())
+        match lock(&self.by_offset).get(&offset) {
+            Some((_, Mappable::Backing(backing))) => Some(backing.clone()),
+            _ => None,
+        }
+    }
+
+    /// Gives memory an offset at which render node file `file` may map it.
+    pub(crate) fn insert(self: &Arc<Self>, file: u64, memory: Mappable) -> HostedGem {
+        let step = memory.size() + PAGE_SIZE;
+        let offset = FIRST_OFFSET + self.next.fetch_add(step, Ordering::Relaxed);
+        lock(&self.by_offset).insert(offset, (file, memory));
+        HostedGem { gems: self.clone(), offset }
     }
 }
 
@@ -286,10 +315,7 @@ impl Os for HostedOs {
     }
 
     fn gem_create(&self, file: &HostedDrmFile, backing: Arc<dyn Backing>) -> Result<HostedGem> {
-        let size = backing.size();
-        let offset = FIRST_OFFSET + self.gems.next.fetch_add(size + PAGE_SIZE, Ordering::Relaxed);
-        lock(&self.gems.by_offset).insert(offset, (file.id, backing));
-        Ok(HostedGem { gems: self.gems.clone(), offset })
+        Ok(self.gems.insert(file.id, Mappable::Backing(backing)))
     }
 
     fn dmabuf_export(&self, gem: &HostedGem) -> Result<HostedDmaBuf> {

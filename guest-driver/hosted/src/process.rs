@@ -1,6 +1,8 @@
 //! A process of the hosted driver: the file descriptors a program would have, as methods.
 #![expect(unsafe_code, reason = "maps memory at addresses and passes pointers")]
 
+mod ipc;
+
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
@@ -17,8 +19,9 @@ use belfry_kfd_core::card::{Card, Figures, Source};
 use belfry_kfd_core::os::{Backing, BoPage, Os, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
+use crate::dmabuf::Handles;
 use crate::gpu::HostedGpu;
-use crate::os::{HostedOs, calling};
+use crate::os::{HostedOs, Mappable, calling};
 use crate::sync::lock;
 
 /// Which device file a request goes to.
@@ -91,6 +94,8 @@ pub struct HostedProcess {
     render: RenderFiles,
     /// Maps by address.
     maps: Mutex<BTreeMap<usize, Map>, rank::HostedMaps>,
+    /// Handles of shared memory.
+    handles: Handles,
 }
 
 impl std::fmt::Debug for HostedProcess {
@@ -121,7 +126,15 @@ impl HostedProcess {
     ) -> Self {
         let invented = RENDER_FD + (key & 0x0fff_ffff) as i32;
         let render = is_render.map_or(RenderFiles::Invented(invented), RenderFiles::Real);
-        Self { hosted, kfd, process, key: ProcessKey(key), render, maps: Mutex::default() }
+        Self {
+            hosted,
+            kfd,
+            process,
+            key: ProcessKey(key),
+            render,
+            maps: Mutex::default(),
+            handles: Handles::default(),
+        }
     }
 
     /// Returns the GPU it has open.
@@ -146,7 +159,10 @@ impl HostedProcess {
             self.hosted.exports().reap();
         }
         calling(self.render, self.key.0, || match node {
-            Node::Kfd => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
+            Node::Kfd => match self.ipc_ioctl(request, arg) {
+                Some(result) => result.map(|()| 0),
+                None => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
+            },
             Node::Render => self.render_ioctl(request, arg).map(|()| 0),
         })
     }
@@ -210,10 +226,16 @@ impl HostedProcess {
         // SAFETY: the caller's contract is that of the functions called.
         unsafe {
             match node {
-                Node::Render => {
-                    let (backing, inside) = self.hosted.gems().find(self.key.0, offset, size as u64)?;
-                    self.map_backing(addr, size, prot, backing, inside)
-                }
+                Node::Render => match self.hosted.gems().find(self.key.0, offset, size as u64)? {
+                    (Mappable::Backing(backing), inside) => {
+                        self.map_backing(addr, size, prot, backing, inside)
+                    }
+                    (Mappable::File(file), inside) => {
+                        let mapped = file.map(addr, size, prot, inside)?;
+                        self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
+                        Ok(mapped)
+                    }
+                },
                 Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
                     MmapTarget::Doorbells { offset, .. } => {
                         let doorbells = &self.hosted.bars.doorbells;

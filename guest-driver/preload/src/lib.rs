@@ -13,6 +13,7 @@
 //! | with a path of ours | the same call with the path of a prepared file | `path.rs`, `hooks/` |
 //! | `stat` of a device node | a character device's answer | `node.rs` |
 //! | `ioctl`, `mmap` of a device node | a call of the driver | `hooks/memory.rs`, `hooks/ioctl.rs` |
+//! | `mmap`, `lseek` of memory that processes share | its pages, its size | `hooks/memory.rs`, `hooks/files.rs` |
 //! | `munmap`, `mremap`, `mprotect` of memory the GPU uses | the driver is told first | `hooks/memory.rs` |
 //! | `exec`, `posix_spawn` | the same with this library in the environment | `hooks/process.rs` |
 //!
@@ -44,6 +45,7 @@ mod notice;
 mod path;
 mod real;
 mod settings;
+mod shared;
 mod start;
 mod summary;
 mod unmapped;

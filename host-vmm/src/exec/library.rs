@@ -84,6 +84,7 @@ mod tests {
             "nftw",
             "fts_open",
             "ioctl",
+            "lseek",
             "mmap",
             "munmap",
             "mremap",

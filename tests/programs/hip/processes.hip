@@ -179,6 +179,78 @@ CASE(ipc_memory_handle) {
     SAME_AS(words.read(), want);
 }
 
+__global__ void add_one(uint32_t* sum) {
+    __hip_atomic_fetch_add(sum, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+// Two children and their parent add to the same word, each with a GPU of its own as far as they know, and copy from it.
+CASE(ipc_memory_in_two_processes) {
+    int handles[2], done[2];
+    CHECK(pipe(handles) == 0 && pipe(done) == 0, "pipe");
+    pid_t children[2];
+    for (pid_t& child : children) {
+        child = fork();
+        if (child != 0) continue;
+        hipIpcMemHandle_t handle;
+        uint32_t* sum = nullptr;
+        if (read(handles[0], &handle, sizeof handle) != sizeof handle) _exit(1);
+        HIP(hipIpcOpenMemHandle((void**)&sum, handle, hipIpcMemLazyEnablePeerAccess));
+        for (int i = 0; i < 20; i++) add_one<<<4, 64>>>(sum);
+        FINISHED();
+        uint32_t seen = 0;
+        HIP(hipMemcpy(&seen, sum, sizeof seen, hipMemcpyDeviceToHost));
+        HIP(hipIpcCloseMemHandle(sum));
+        _exit(seen >= 20 * 256 && write(done[1], "d", 1) == 1 ? 0 : 1);
+    }
+    close(done[1]);
+    // A word behind others, so that it is a part of what the runtime allocates.
+    Buffer<uint32_t> before(Words(3, 7)), sum(Words(1, 0));
+    hipIpcMemHandle_t handle;
+    HIP(hipIpcGetMemHandle(&handle, sum.data));
+    for (int i = 0; i < 2; i++) CHECK(write(handles[1], &handle, sizeof handle) == sizeof handle, "write");
+    for (int i = 0; i < 20; i++) add_one<<<4, 64>>>(sum.data);
+    FINISHED();
+    char said[2];
+    for (char& one : said) {
+        if (read(done[0], &one, 1) != 1) FAIL("a child could not open the handle");
+    }
+    for (pid_t child : children) {
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "status %#x", status);
+    }
+    SAME_AS(sum.read(), Words(1, 3 * 20 * 256));
+    SAME_AS(before.read(), Words(3, 7));
+}
+
+// A child waits for an event of its parent's.
+CASE(ipc_event_in_another_process) {
+    int to_child[2], to_parent[2];
+    CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0, "pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        hipIpcEventHandle_t handle;
+        hipEvent_t event;
+        if (read(to_child[0], &handle, sizeof handle) != sizeof handle) _exit(1);
+        HIP(hipIpcOpenEventHandle(&event, handle));
+        HIP(hipEventSynchronize(event));
+        HIP(hipEventQuery(event));
+        HIP(hipEventDestroy(event));
+        _exit(write(to_parent[1], "d", 1) == 1 ? 0 : 1);
+    }
+    close(to_parent[1]);
+    hipEvent_t event;
+    HIP(hipEventCreateWithFlags(&event, hipEventInterprocess | hipEventDisableTiming));
+    hipIpcEventHandle_t handle;
+    HIP(hipIpcGetEventHandle(&handle, event));
+    HIP(hipEventRecord(event, nullptr));
+    CHECK(write(to_child[1], &handle, sizeof handle) == sizeof handle, "write");
+    char done = 0;
+    if (read(to_parent[0], &done, 1) != 1) FAIL("the child could not open the handle");
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "status %#x", status);
+    HIP(hipEventDestroy(event));
+}
+
 CASE(ipc_event_handle) {
     hipEvent_t event;
     HIP(hipEventCreateWithFlags(&event, hipEventInterprocess | hipEventDisableTiming));

@@ -20,7 +20,12 @@ pub struct Absent {
     pub fails_with: String,
     /// Why, for people.
     pub reason: String,
+    /// It is so in a guest, and passes under `belfry exec`.
+    pub in_guests_alone: bool,
 }
+
+/// What follows the name of a case that is absent in guests alone.
+const IN_GUESTS: &str = " (guest)";
 
 /// The document's table, by the names of the cases.
 ///
@@ -39,8 +44,11 @@ fn parse(text: &str) -> Result<BTreeMap<String, Absent>> {
     for line in lines.skip(1).take_while(|line| line.starts_with('|')) {
         let cells = cells(line);
         ensure!(cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()), "{DOCUMENT}: row {line:?}");
-        let [case, fails_with, reason] = [0, 1, 2].map(|at| cells[at].trim_matches('`').to_owned());
-        let twice = table.insert(case, Absent { fails_with, reason });
+        let in_guests_alone = cells[0].ends_with(IN_GUESTS);
+        let case = cells[0].trim_end_matches(IN_GUESTS);
+        let [case, fails_with, reason] =
+            [case, cells[1], cells[2]].map(|cell| cell.trim_matches('`').to_owned());
+        let twice = table.insert(case, Absent { fails_with, reason, in_guests_alone });
         ensure!(twice.is_none(), "{DOCUMENT}: two rows for the case of {line:?}");
     }
     Ok(table)
@@ -59,10 +67,15 @@ mod tests {
     #[test]
     fn rows_are_those_of_the_right_table() {
         let text = "| case | other |\n| --- | --- |\n| `a` | b |\n\n\
-                    | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no z |\n\nend | of\n";
+                    | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no z |\n\
+                    | `hip::y` (guest) | `hipErrorY` | no z |\n\nend | of\n";
         let table = parse(text).unwrap();
-        let absent = Absent { fails_with: "hipErrorY".into(), reason: "no z".into() };
-        assert_eq!(table, [("hip::x".to_owned(), absent)].into());
+        let absent = |in_guests_alone| Absent {
+            fails_with: "hipErrorY".into(),
+            reason: "no z".into(),
+            in_guests_alone,
+        };
+        assert_eq!(table, [("hip::x".to_owned(), absent(false)), ("hip::y".to_owned(), absent(true))].into());
     }
 
     #[test]

@@ -73,8 +73,9 @@ struct Suite {
 /// What cannot be prepared: sources, the root tree, compilers, belfry, the guest.
 pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
     let mut plan = Plan::new()?;
-    if mode == Mode::Guest {
-        plan.keep_those_of_guests();
+    match mode {
+        Mode::Exec => plan.leave_guests_out(),
+        Mode::Guest => plan.keep_those_of_guests(),
     }
     let named = |name: &str| format!("{}::{name}", mode.name());
     let wanted: Vec<&Test> = plan

@@ -60,6 +60,13 @@ impl Plan {
         });
     }
 
+    /// Has cases pass that are absent in guests alone.
+    pub fn leave_guests_out(&mut self) {
+        for test in &mut self.tests {
+            test.absent.take_if(|absent| absent.in_guests_alone);
+        }
+    }
+
     /// Reads sources and documentation.
     ///
     /// # Errors

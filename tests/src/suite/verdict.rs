@@ -100,7 +100,11 @@ mod tests {
     }
 
     fn absent() -> Absent {
-        Absent { fails_with: "hipErrorInvalid".into(), reason: "no DMA-buf".into() }
+        Absent {
+            fails_with: "hipErrorInvalid".into(),
+            reason: "no such thing".into(),
+            in_guests_alone: false,
+        }
     }
 
     const NOTHING: Expected = Expected { says: vec![] };

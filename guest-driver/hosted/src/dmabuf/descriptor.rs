@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
-use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
+use belfry_kfd_core::os::PAGE_SIZE;
 use belfry_kfd_core::{Errno, Result};
 
 use super::errno;
@@ -16,7 +16,7 @@ use crate::shared::SEALS;
 /// Name of a GPU's file of memory, for `memfd_create`.
 pub(crate) const NAME: &std::ffi::CStr = c"belfry-memory";
 /// What links in `/proc` to a descriptor of such a file say.
-const LINK: &str = "/memfd:belfry-memory (deleted)";
+pub(crate) const LINK: &str = "/memfd:belfry-memory (deleted)";
 
 /// A file, whatever leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,45 +44,6 @@ impl From<&libc::stat> for Identity {
 impl Identity {
     pub(super) fn of(fd: RawFd) -> io::Result<Self> {
         stat(fd).map(|stat| Self::from(&stat))
-    }
-}
-
-/// Locks of open files on bytes of their file.
-pub(super) mod ofd {
-    use std::os::fd::AsRawFd as _;
-
-    use super::{File, io};
-
-    fn lock(kind: i32, at: u64) -> libc::flock {
-        libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: at as libc::off_t,
-            l_len: 1,
-            l_pid: 0,
-        }
-    }
-
-    /// Makes an open file one of the record at `at`: its position and its lock say so.
-    pub(in crate::dmabuf) fn hold(file: &File, at: u64) -> io::Result<()> {
-        let lock = lock(libc::F_RDLCK, at);
-        // SAFETY: the structure is this function's own.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a position of a file that nobody else has yet.
-        match unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_SET) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether another open file is one of the record at `at`; yes where that cannot be told.
-    pub(in crate::dmabuf) fn is_held(file: &File, at: u64) -> bool {
-        let mut lock = lock(libc::F_WRLCK, at);
-        // SAFETY: the structure is this function's own.
-        let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        asked != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
     }
 }
 
@@ -173,10 +134,6 @@ impl Descriptor {
         self.identity
     }
 
-    pub(super) fn flags(&self) -> AllocFlags {
-        self.record.flags
-    }
-
     /// Place of the record.
     pub(super) fn place(&self) -> u64 {
         self.at
@@ -184,6 +141,16 @@ impl Descriptor {
 
     pub(super) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+
+    /// What the exporter has given with an IPC handle of it.
+    pub(crate) fn ipc_flags(&self) -> u32 {
+        self.record.ipc_flags
+    }
+
+    /// What is said of the memory.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// Maps `len` bytes of the memory from `offset` on, shared: at exactly `addr`, or where there is room.
@@ -196,46 +163,61 @@ impl Descriptor {
     ///
     /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
     pub unsafe fn map(&self, addr: Option<usize>, len: usize, prot: i32, offset: u64) -> Result<*mut u8> {
-        let page = PAGE_SIZE as usize;
-        let size = len.checked_next_multiple_of(page).filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
-        let end = offset.checked_add(size as u64).filter(|&end| end <= self.record.size);
-        let aligned = addr.is_none_or(|addr| addr != 0 && addr.is_multiple_of(page));
-        let (Some(end), true) = (end, aligned && offset.is_multiple_of(PAGE_SIZE)) else {
-            return Err(Errno::EINVAL);
-        };
-        let base = match addr {
-            Some(addr) => addr,
-            None => {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-                // SAFETY: a new mapping at a place the kernel chooses.
-                let place = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
-                checked(place)?;
-                place as usize
-            }
-        };
-        let mut start = 0;
-        for &(at, len) in &self.record.parts {
-            let (from, to) = (start.max(offset), (start + len).min(end));
-            if from < to {
-                let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-                let place = (base + (from - offset) as usize) as *mut c_void;
-                let in_file = (at + (from - start)) as libc::off_t;
-                // SAFETY: inside the range that is reserved, by the caller or above.
-                let mapped = unsafe {
-                    libc::mmap(place, (to - from) as usize, prot, flags, self.file.as_raw_fd(), in_file)
-                };
-                if let Err(errno) = checked(mapped) {
-                    if addr.is_none() {
-                        // SAFETY: the reservation above, and what was mapped into it.
-                        unsafe { libc::munmap(base as *mut c_void, size) };
-                    }
-                    return Err(errno);
-                }
-            }
-            start += len;
-        }
-        Ok(base as *mut u8)
+        // SAFETY: the caller's contract.
+        unsafe { map(self.file.as_raw_fd(), &self.record, addr, len, prot, offset) }
     }
+}
+
+/// Maps a range of shared memory from a descriptor of it; see [`Descriptor::map`].
+///
+/// # Safety
+///
+/// As for that.
+pub(super) unsafe fn map(
+    fd: RawFd,
+    record: &Record,
+    addr: Option<usize>,
+    len: usize,
+    prot: i32,
+    offset: u64,
+) -> Result<*mut u8> {
+    let page = PAGE_SIZE as usize;
+    let size = len.checked_next_multiple_of(page).filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
+    let end = offset.checked_add(size as u64).filter(|&end| end <= record.size);
+    let aligned = addr.is_none_or(|addr| addr != 0 && addr.is_multiple_of(page));
+    let (Some(end), true) = (end, aligned && offset.is_multiple_of(PAGE_SIZE)) else {
+        return Err(Errno::EINVAL);
+    };
+    let base = match addr {
+        Some(addr) => addr,
+        None => {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            // SAFETY: a new mapping at a place the kernel chooses.
+            let place = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+            checked(place)?;
+            place as usize
+        }
+    };
+    let mut start = 0;
+    for &(at, len) in &record.parts {
+        let (from, to) = (start.max(offset), (start + len).min(end));
+        if from < to {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            let place = (base + (from - offset) as usize) as *mut c_void;
+            let in_file = (at + (from - start)) as libc::off_t;
+            // SAFETY: inside the range that is reserved, by the caller or above.
+            let mapped = unsafe { libc::mmap(place, (to - from) as usize, prot, flags, fd, in_file) };
+            if let Err(errno) = checked(mapped) {
+                if addr.is_none() {
+                    // SAFETY: the reservation above, and what was mapped into it.
+                    unsafe { libc::munmap(base as *mut c_void, size) };
+                }
+                return Err(errno);
+            }
+        }
+        start += len;
+    }
+    Ok(base as *mut u8)
 }
 
 fn checked(mapped: *mut c_void) -> Result<()> {

@@ -1,17 +1,64 @@
-//! Memory of another GPU's, mapped into this process: to this device it is system memory.
+//! Shared memory as this process has it: its file, and its pages where the device reaches them.
 #![expect(unsafe_code, reason = "keeps a map")]
 
 use std::ffi::c_void;
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
+use belfry_kfd_core::Result;
 use belfry_kfd_core::os::{AllocFlags, Backing, BoPage, PAGE_SIZE};
-use belfry_kfd_core::{Errno, Result};
 
-use super::descriptor::{Descriptor, ofd};
-use super::errno;
+use super::descriptor::{Descriptor, map};
+use super::record::Record;
+use super::{errno, ofd};
 use crate::keeper::{Keeper, Kept};
 use crate::pins::{Added, Pins};
+
+/// The file of shared memory, from which it is mapped and given on. It does not hold the memory.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    file: Kept,
+    /// Where in it the record lies.
+    at: u64,
+    record: Record,
+}
+
+impl SharedFile {
+    pub(crate) fn new(descriptor: &Descriptor, keeper: &Arc<Keeper>) -> io::Result<Self> {
+        let file = keeper.keep(descriptor.fd())?;
+        Ok(Self { file, at: descriptor.place(), record: descriptor.record().clone() })
+    }
+
+    /// Bytes of the memory.
+    pub(crate) fn size(&self) -> u64 {
+        self.record.size
+    }
+
+    /// One more open file, which holds the memory.
+    pub(crate) fn open(&self) -> Result<File> {
+        let file = self.file.open().map_err(|error| errno(&error))?;
+        ofd::hold(&file, self.at).map_err(|error| errno(&error))?;
+        Ok(file)
+    }
+
+    /// Maps a range of the memory, which the mapping holds.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Descriptor::map`].
+    pub(crate) unsafe fn map(
+        &self,
+        addr: Option<usize>,
+        len: usize,
+        prot: i32,
+        offset: u64,
+    ) -> Result<*mut u8> {
+        let file = self.open()?;
+        // SAFETY: the caller's contract.
+        unsafe { map(std::os::fd::AsRawFd::as_raw_fd(&file), &self.record, addr, len, prot, offset) }
+    }
+}
 
 /// A range of this process's addresses, unmapped when dropped.
 struct Mapping {
@@ -26,13 +73,10 @@ impl Drop for Mapping {
     }
 }
 
-/// Shared memory of another GPU's. Its mapping keeps the exporter from using the memory for something else.
+/// Shared memory of another GPU's: to this device it is system memory. Its mapping keeps the exporter from using the memory
+/// for something else.
 pub(super) struct Foreign {
-    flags: AllocFlags,
-    /// The exporter's file, for further descriptors.
-    file: Kept,
-    /// Where in it the record lies.
-    record: u64,
+    file: SharedFile,
     /// Taken out of the device's map before the mapping goes.
     _added: Added,
     mapping: Mapping,
@@ -40,8 +84,8 @@ pub(super) struct Foreign {
 
 impl Foreign {
     pub(super) fn map(descriptor: &Descriptor, keeper: &Arc<Keeper>, pins: &Arc<Pins>) -> Result<Self> {
-        let len = usize::try_from(descriptor.size()).map_err(|_| Errno::ENOMEM)?;
-        let file = keeper.keep(descriptor.fd()).map_err(|error| errno(&error))?;
+        let len = descriptor.size() as usize;
+        let file = SharedFile::new(descriptor, keeper).map_err(|error| errno(&error))?;
         // SAFETY: no address is asked for.
         let base = unsafe { descriptor.map(None, len, libc::PROT_READ | libc::PROT_WRITE, 0) }? as usize;
         let mapping = Mapping { base, len };
@@ -50,15 +94,12 @@ impl Foreign {
             unsafe { libc::madvise(base as *mut c_void, len, advice) };
         }
         let added = pins.add(base as u64..(base + len) as u64)?;
-        let (flags, record) = (descriptor.flags(), descriptor.place());
-        Ok(Self { flags, file, record, _added: added, mapping })
+        Ok(Self { file, _added: added, mapping })
     }
 
     /// One more open file of the memory.
     pub(super) fn open(&self) -> Result<File> {
-        let file = self.file.open().map_err(|error| errno(&error))?;
-        ofd::hold(&file, self.record).map_err(|error| errno(&error))?;
-        Ok(file)
+        self.file.open()
     }
 }
 
@@ -75,6 +116,6 @@ impl Backing for Foreign {
     }
 
     fn flags(&self) -> AllocFlags {
-        self.flags
+        self.file.record.flags
     }
 }

@@ -4,8 +4,10 @@ use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
 
 /// What a record begins with; the last byte is its version.
 const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x01";
-/// Bytes before the parts: the magic, the size, the flags, the number of parts.
-pub(super) const HEAD: usize = 32;
+/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles.
+pub(super) const HEAD: usize = 40;
+/// Where in a record the flags of IPC handles are, which are written later than the rest.
+pub(super) const IPC_FLAGS: usize = 36;
 /// Bytes of a part: where it begins in the file, and its length.
 pub(super) const PART: usize = 16;
 /// Parts that memory may have: each of them is a mapping of its own, of which Linux allows a process so many.
@@ -20,6 +22,10 @@ pub(super) struct Record {
     pub(super) size: u64,
     /// What others are told of it.
     pub(super) flags: AllocFlags,
+    /// A number that no other record is likely to have: handles of memory that is gone are told by it.
+    pub(super) key: u32,
+    /// What importers of an IPC handle are told.
+    pub(super) ipc_flags: u32,
     /// Places in the file and lengths, in the order of the memory.
     pub(super) parts: Vec<(u64, u64)>,
 }
@@ -49,6 +55,8 @@ impl Record {
         bytes.extend(self.size.to_le_bytes());
         bytes.extend(self.flags.bits().to_le_bytes());
         bytes.extend((self.parts.len() as u32).to_le_bytes());
+        bytes.extend(self.key.to_le_bytes());
+        bytes.extend(self.ipc_flags.to_le_bytes());
         for (at, len) in &self.parts {
             bytes.extend(at.to_le_bytes());
             bytes.extend(len.to_le_bytes());
@@ -65,6 +73,7 @@ impl Record {
         if kind != AllocFlags::VRAM && kind != AllocFlags::GTT {
             return None;
         }
+        let (key, ipc_flags) = (word(bytes, 32)?, word(bytes, IPC_FLAGS)?);
         let mut parts = Vec::with_capacity(len / PART);
         let mut sum = 0u64;
         for part in bytes.get(HEAD..HEAD + len)?.chunks_exact(PART) {
@@ -76,7 +85,7 @@ impl Record {
             sum = sum.checked_add(len).filter(|&sum| sum <= LARGEST)?;
             parts.push((at, len));
         }
-        (sum == size).then_some(Self { size, flags, parts })
+        (sum == size).then_some(Self { size, flags, key, ipc_flags, parts })
     }
 }
 
@@ -88,7 +97,8 @@ mod tests {
 
     fn record() -> Record {
         let parts = vec![(0x4000, 0x2000), (0x1000, 0x1000)];
-        Record { size: 0x3000, flags: AllocFlags::VRAM | AllocFlags::PUBLIC, parts }
+        let flags = AllocFlags::VRAM | AllocFlags::PUBLIC;
+        Record { size: 0x3000, flags, key: 77, ipc_flags: 5, parts }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use crate::hooks::with_path;
 use crate::path::{Buffer, Resolved};
 use crate::real::{next, set_errno};
-use crate::{gpu, live, node};
+use crate::{gpu, live, node, shared};
 
 /// Flags that ask for more than reading.
 const WRITES: c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
@@ -184,6 +184,24 @@ macro_rules! truncates {
 }
 
 truncates! { truncate truncate64 }
+
+macro_rules! seeks {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(fd: c_int, offset: libc::off_t, whence: c_int) -> libc::off_t {
+            match shared::find(fd).map(|memory| shared::seek(memory.size(), offset, whence)) {
+                Some(Ok(place)) => place,
+                Some(Err(errno)) => {
+                    set_errno(errno);
+                    -1
+                }
+                None => next!($name(fd, offset, whence): fn(c_int, libc::off_t, c_int) -> libc::off_t, else -1),
+            }
+        }
+    )*};
+}
+
+seeks! { lseek lseek64 }
 
 macro_rules! reads_directory {
     ($($name:ident)*) => {$(

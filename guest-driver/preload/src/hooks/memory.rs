@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use belfry_kfd_hosted::dmabuf::Descriptor;
 use libc::off_t;
 
 use crate::card;
@@ -9,6 +10,7 @@ use crate::gpu::{self, Gpu};
 use crate::inside::{inside, is_inside};
 use crate::node::{self, Which};
 use crate::real::{next, raw, set_errno};
+use crate::shared;
 
 /// The GPU, if a change to a range concerns it. Allocates nothing: the caller may be an allocator.
 fn concerned(address: *mut c_void, len: usize) -> Option<&'static Gpu> {
@@ -78,6 +80,48 @@ fn map_node(
     }
 }
 
+/// Maps memory that processes share.
+fn map_shared(
+    memory: &Descriptor,
+    address: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
+    let place = (flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0).then_some(address as usize);
+    let map = || {
+        let offset = u64::try_from(offset).map_err(|_| libc::EINVAL)?;
+        let reserved = flags & libc::MAP_FIXED_NOREPLACE != 0;
+        if reserved {
+            raw::mmap_free(address as usize, len, libc::PROT_NONE)?;
+        }
+        // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace; else it is reserved.
+        let mapped = unsafe { memory.map(place, len, prot, offset) };
+        mapped.map_err(|errno| {
+            if reserved {
+                // SAFETY: the reservation, which nobody knows of.
+                unsafe { raw::munmap(address as usize, len) };
+            }
+            errno.raw()
+        })
+    };
+    let result = match (private, flags & libc::MAP_FIXED != 0) {
+        // A copy of memory that the GPU writes would be of no use, and the driver of a kernel makes none.
+        (true, _) => Err(libc::EINVAL),
+        (false, true) => changing(address, len, || inside(map)),
+        (false, false) => inside(map),
+    };
+    match result {
+        Ok(mapped) => mapped.cast(),
+        Err(errno) => {
+            set_errno(errno);
+            libc::MAP_FAILED
+        }
+    }
+}
+
 macro_rules! maps {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -86,6 +130,9 @@ macro_rules! maps {
         ) -> *mut c_void {
             if !is_inside() && let Some(which) = node::opened_node_of(fd) {
                 return map_node(which, address, len, prot, flags, offset);
+            }
+            if flags & libc::MAP_ANONYMOUS == 0 && let Some(memory) = shared::find(fd) {
+                return map_shared(&memory, address, len, prot, flags, offset);
             }
             let map = || next!(
                 $name(address, len, prot, flags, fd, offset):

@@ -67,6 +67,7 @@ unsafe fn by_function(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<
                 let (prot, flags) = (c as c_int, d as c_int);
                 return Some(libc::mmap(a as *mut c_void, b, prot, flags, flag_e, f as libc::off_t) as c_long);
             }
+            libc::SYS_lseek => return Some(libc::lseek(fd, b as libc::off_t, c as c_int)),
             libc::SYS_munmap => libc::munmap(a as *mut c_void, b),
             libc::SYS_mprotect => libc::mprotect(a as *mut c_void, b, c as c_int),
             libc::SYS_mremap => {

@@ -1,83 +1,38 @@
 //! Memory that processes share: two users of one GPU, and two processes with a GPU each.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers and descriptors")]
 
+mod client;
+#[path = "../common/mod.rs"]
 mod common;
+mod second;
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use belfry_abi::kfd::ioctl as nr;
-use belfry_abi::kfd::memory::{
-    AllocFlags, ExportDmabufArgs, GetAvailableMemoryArgs, GetDmabufInfoArgs, ImportDmabufArgs,
-};
+use belfry_abi::kfd::memory::AllocFlags;
 use belfry_kfd_hosted::dmabuf::Descriptor;
-use belfry_kfd_hosted::{Errno, HostedGpu};
-use common::{Buffer, Client, PAGE, RW, reserve};
+use belfry_kfd_hosted::{Errno, HostedGpu, Node};
+use common::{Buffer, Client, PAGE, RW};
+use second::{SOCKET, receive, second, send};
+use zerocopy::IntoBytes as _;
 
 /// Bytes that are shared: more than a page of the GPU's largest kind, so that parts of both kinds are mapped.
 const SIZE: u64 = (2 << 20) + 3 * PAGE;
 /// Where in it signals are: in its first and its last page.
 const SIGNALS: [u64; 2] = [0, SIZE - PAGE];
+/// Flags that go with a handle.
+const TOLD: u32 = 0x1234_5678;
 /// Times that each side decrements.
 const TIMES: u64 = 50;
 const KINDS: [AllocFlags; 2] = [AllocFlags::VRAM, AllocFlags::GTT];
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-impl Client {
-    fn export(&self, handle: u64, flags: i32) -> Result<OwnedFd, Errno> {
-        let mut args = ExportDmabufArgs { handle, flags: flags as u32, dmabuf_fd: 0 };
-        self.ioctl(nr::EXPORT_DMABUF, &mut args)?;
-        // SAFETY: the descriptor is new.
-        Ok(unsafe { OwnedFd::from_raw_fd(args.dmabuf_fd as i32) })
-    }
-
-    fn info(&self, fd: i32) -> Result<GetDmabufInfoArgs, Errno> {
-        let mut args = GetDmabufInfoArgs { dmabuf_fd: fd as u32, ..Default::default() };
-        self.ioctl(nr::GET_DMABUF_INFO, &mut args).map(|_| args)
-    }
-
-    /// Imports at an address of its own; the processor reaches nothing there.
-    fn import(&self, fd: i32) -> Result<Buffer, Errno> {
-        let va = reserve(SIZE);
-        let mut args =
-            ImportDmabufArgs { va_addr: va, gpu_id: self.gpu_id, dmabuf_fd: fd as u32, ..Default::default() };
-        self.ioctl(nr::IMPORT_DMABUF, &mut args)?;
-        self.map(args.handle)?;
-        Ok(Buffer { va, size: SIZE, handle: args.handle })
-    }
-
-    fn release(&self, buffer: &Buffer) {
-        self.unmap(buffer.handle).unwrap();
-        self.free(buffer.handle).unwrap();
-    }
-
-    fn available(&self) -> u64 {
-        let mut args = GetAvailableMemoryArgs { gpu_id: self.gpu_id, ..Default::default() };
-        self.ioctl(nr::AVAILABLE_MEMORY, &mut args).unwrap();
-        args.available
-    }
-
-    /// Has the GPU decrement both signals at an address, so many times.
-    fn decrement(&self, va: u64) {
-        let mut queue = self.create_queue().unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        for at in (0..TIMES).flat_map(|_| SIGNALS) {
-            queue.barrier(&self.process, va + at);
-            while queue.read_index() != queue.next {
-                assert!(Instant::now() < deadline, "the queue stands still");
-                std::thread::yield_now();
-            }
-        }
-        self.destroy_queue(queue.args.queue_id).unwrap();
-    }
-}
 
 /// Makes signals without an event in memory that the processor reaches (`amd_signal_t`).
 fn make_signals(buffer: &Buffer, value: u64) {
@@ -277,68 +232,6 @@ fn what_leads_to_no_shared_memory_is_refused() {
 
 // ---- two processes ----
 
-/// Names the socket that a second process of a test talks to the first one by.
-const SOCKET: &str = "BELFRY_TEST_SOCKET";
-
-/// Starts this program once more, to do what [`second_process`] says; returns it and the socket to it.
-fn second(kind: AllocFlags, what: &str) -> (Child, UnixStream) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    ours.set_read_timeout(Some(PATIENCE)).unwrap();
-    // SAFETY: changes a flag of the socket made above.
-    unsafe { libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) };
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "second_process", "--nocapture", "--test-threads=1"])
-        .env(SOCKET, format!("{} {} {what}", theirs.as_raw_fd(), kind.bits()))
-        .spawn()
-        .unwrap();
-    (child, ours)
-}
-
-/// Sends a byte and, if there is one, a descriptor (`SCM_RIGHTS`, unix(7)).
-fn send(socket: &UnixStream, byte: u8, fd: Option<&OwnedFd>) {
-    let Some(fd) = fd else {
-        (&*socket).write_all(&[byte]).unwrap();
-        return;
-    };
-    let mut data = libc::iovec { iov_base: (&raw const byte).cast_mut().cast(), iov_len: 1 };
-    let mut control = [0u64; 4];
-    // SAFETY: all pointers are to variables of this function, with the lengths said.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut data;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(4) as usize;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
-        libc::CMSG_DATA(header).cast::<i32>().write_unaligned(fd.as_raw_fd());
-        assert_eq!(libc::sendmsg(socket.as_raw_fd(), &raw const message, 0), 1);
-    }
-}
-
-/// Receives a byte and perhaps a descriptor; `None` when the other side has ended.
-fn receive(socket: &UnixStream) -> Option<(u8, Option<OwnedFd>)> {
-    let mut byte = 0u8;
-    let mut data = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = [0u64; 4];
-    // SAFETY: all pointers are to variables of this function, with the lengths said; a descriptor received is new.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut data;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control);
-        let count = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
-        assert!(count >= 0, "{}", std::io::Error::last_os_error());
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        let fd = (!header.is_null())
-            .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()));
-        (count == 1).then_some((byte, fd))
-    }
-}
-
 /// What the second process of a test does; nothing when this is not one.
 #[test]
 fn second_process() {
@@ -378,6 +271,25 @@ fn second_process() {
             make_signals(&buffer, 2 * TIMES);
             client.decrement(buffer.va);
             send(&socket, b'e', Some(&client.export(buffer.handle, libc::O_CLOEXEC).unwrap()));
+        }
+        // Makes a handle, and frees the memory when it is told to.
+        "share" => {
+            let client = Client::of_program(&gpu);
+            let used = Used::new(&client, kind);
+            let buffer = client.alloc(SIZE, kind | RW).unwrap();
+            make_signals(&buffer, 2 * TIMES);
+            let words = client.share(buffer.handle).unwrap();
+            assert_eq!(client.share(buffer.handle), Ok(words), "the handle of the same memory is the same");
+            socket.write_all(words.as_bytes()).unwrap();
+            client.decrement(buffer.va);
+            assert_eq!(receive(&socket).unwrap().0, b'a');
+            client.release(&buffer);
+            // SAFETY: the map that `alloc` has made, used no more.
+            unsafe { client.process.munmap(buffer.va as *mut u8, SIZE as usize) }.unwrap();
+            assert!(used.is_held(), "the other process has it");
+            send(&socket, b'f', None);
+            assert_eq!(receive(&socket).unwrap().0, b'g');
+            assert!(!used.is_held(), "nobody has it");
         }
         other => panic!("{other}"),
     }
@@ -456,4 +368,82 @@ fn memory_outlives_the_process_that_exported_it() {
         client.decrement(buffer.va);
         assert_eq!(values(&seen), [0, 0], "{kind:?}");
     }
+}
+
+#[test]
+fn processes_attach_memory_by_handles_while_its_buffer_object_is_there() {
+    for kind in KINDS {
+        let (mut child, socket) = second(kind, "share");
+        let mut words = [0u32; 4];
+        (&socket).read_exact(words.as_mut_bytes()).unwrap();
+        let gpu = gpu();
+        let client = Client::of_program(&gpu);
+        let buffer = client.attach(words).unwrap();
+        client.decrement(buffer.va);
+        let deadline = Instant::now() + PATIENCE;
+        while values(&buffer) != [0, 0] {
+            assert!(Instant::now() < deadline, "{kind:?}: {:?}", values(&buffer));
+            std::thread::yield_now();
+        }
+        let second = client.attach(words).unwrap();
+        second.quad(8).store(5, Ordering::Release);
+        assert_eq!(buffer.quad(8).load(Ordering::Acquire), 5);
+        let unmap = |buffer: &Buffer| {
+            client.release(buffer);
+            // SAFETY: the map that `attach` has made, used no more.
+            unsafe { client.process.munmap(buffer.va as *mut u8, SIZE as usize) }.unwrap();
+        };
+        unmap(&second);
+        // The exporter frees it: what is attached stays, and the handle leads nowhere.
+        send(&socket, b'a', None);
+        assert_eq!(receive(&socket).expect("the other process has ended").0, b'f');
+        assert_eq!(client.attach(words).err(), Some(Errno::EINVAL), "{kind:?}");
+        assert_eq!(buffer.quad(8).load(Ordering::Acquire), 5);
+        client.decrement(buffer.va);
+        unmap(&buffer);
+        send(&socket, b'g', None);
+        assert!(child.wait().unwrap().success());
+        assert_eq!(client.attach(words).err(), Some(Errno::EINVAL), "{kind:?}: its process has ended");
+    }
+}
+
+#[test]
+fn handles_are_checked_and_not_there_for_those_without_descriptors() {
+    let gpu = gpu();
+    let client = Client::of_program(&gpu);
+    let buffer = client.alloc(SIZE, AllocFlags::VRAM | RW).unwrap();
+    let words = client.share(buffer.handle).unwrap();
+    let [process, task, number, page] = words;
+    // Files that handles might lead to, in this very process: one that is no memory, one that is no GPU's.
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let own =
+        |file: &std::fs::File| [process, process, (file.as_raw_fd() as u32) << 16 | number & 0xffff, page];
+    for (what, wrong) in [
+        ("zeros", [0; 4]),
+        ("ones", [u32::MAX; 4]),
+        ("another process", [1, 1, number, page]),
+        ("another thread", [process, process, number, page]),
+        ("another number", [process, task, number ^ 1 << 20, page]),
+        ("another key", [process, task, number ^ 1, page]),
+        ("another record", [process, task, number, page + 1]),
+        ("a device", own(&null)),
+    ] {
+        assert_eq!(client.attach(wrong).err(), Some(Errno::EINVAL), "{what}");
+    }
+    assert_eq!(client.share(buffer.handle + 1), Err(Errno::EINVAL));
+    assert_eq!(client.share(client.user(PAGE).unwrap().handle), Err(Errno::EPERM));
+    for (command, size) in [(nr::IPC_EXPORT_HANDLE, 32), (nr::IPC_IMPORT_HANDLE, 48)] {
+        let mut bytes = [0u8; 64];
+        assert_eq!(client.ioctl(command, &mut bytes), Err(Errno::EINVAL), "no GPU");
+        assert_eq!(client.ioctl(command ^ (size ^ 8) << 16, &mut bytes), Err(Errno::EINVAL), "another size");
+        let bad = client.process.ioctl(Node::Kfd, command, 8 as *mut std::ffi::c_void);
+        assert_eq!(bad, Err(Errno::EFAULT));
+        assert_eq!(Client::open(&gpu).ioctl(command, &mut bytes), Err(Errno::ENOTTY), "as Linux answers");
+    }
+    // By its own handle, a process has its own memory.
+    make_signals(&buffer, TIMES);
+    let own = client.attach(words).unwrap();
+    client.decrement(own.va);
+    assert_eq!(values(&buffer), [0, 0]);
+    assert_eq!(values(&own), [0, 0]);
 }
