@@ -53,7 +53,22 @@ fn leave_descriptors() -> io::Result<()> {
     // The system call itself: the C library's function may be somebody's who keeps descriptors of theirs open.
     // SAFETY: this thread uses no descriptor from before.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 0, last, libc::CLOSE_RANGE_UNSHARE) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(()) } else { leave_one_by_one() }
+}
+
+/// The same where the kernel is older than Linux 5.9, or a filter does not know the call.
+fn leave_one_by_one() -> io::Result<()> {
+    // SAFETY: takes no pointer; from here on this thread's table is its own.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let held = std::fs::read_dir("/proc/thread-self/fd")?;
+    let held: Vec<RawFd> = held.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in held {
+        // SAFETY: this thread uses no descriptor from before. One that is closed already, the directory's, is no error.
+        unsafe { libc::syscall(libc::SYS_close, fd) };
+    }
+    Ok(())
 }
 
 fn serve(requests: &Receiver<Request>) {
@@ -80,7 +95,7 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// No thread, or a kernel before Linux 5.9.
+    /// No thread, or a system that gives a thread no descriptors of its own.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let (requests, received) = channel();
         let (started, start) = sync_channel(1);
@@ -177,6 +192,15 @@ mod tests {
         let mut again = kept.open().unwrap();
         again.seek(io::SeekFrom::Start(2)).unwrap();
         assert_eq!(kept.open().unwrap().stream_position().unwrap(), 0);
+    }
+
+    #[test]
+    fn older_kernels_do_without_the_range() {
+        let (file, held) = (memory(), || std::fs::read_dir("/proc/thread-self/fd").unwrap().count());
+        let left = std::thread::spawn(move || leave_one_by_one().map(|()| held())).join().unwrap();
+        // The one that looks.
+        assert_eq!(left.unwrap(), 1);
+        assert!(file.metadata().is_ok(), "it is this thread's still");
     }
 
     #[test]
