@@ -30,6 +30,7 @@ use crate::doorbell::Doorbell;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
+use crate::suite::{Asked, Place};
 use crate::{bench, disasm, doctor};
 use exec::ExecArgs;
 use image::{ImageArgs, image};
@@ -181,7 +182,7 @@ struct RunArgs {
     /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
     ///
     /// With --image or --root: a program of the root file system by name or absolute path, or one of this machine by a
-    /// relative path with a slash (./prog), which is carried in.
+    /// relative path with a slash (./prog), which is carried in; or `hip-suite` and `opencl-suite`, belfry's own suites.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -340,10 +341,18 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     let is_disk = |image: &&str| image.contains('/') || DISK_ENDINGS.iter().any(|end| image.ends_with(end));
     let system = args.image.as_deref().filter(is_disk).map(str::parse::<DiskConfig>).transpose()?;
     let image = args.image.filter(|_| system.is_none());
+    let root = image.map(Root::Named).or(args.root.map(Root::Path));
+    let words: Vec<OsString> = args.program.iter().map(OsString::from).collect();
+    let suite = match Asked::new(Place::Guest, root.as_ref(), &words)? {
+        Asked::Program => None,
+        Asked::Printed => return Ok(0),
+        Asked::Suite(suite) => Some(suite),
+    };
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
         program: args.program,
+        suite,
         gpu: args.gpu.config()?,
         doorbell: args.doorbell,
         machine: MachineOptions {
@@ -355,7 +364,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         },
         system,
         ssh: args.ssh,
-        root: image.map(Root::Named).or(args.root.map(Root::Path)),
+        root,
         shares: args.shares,
         network: args.net.is_some(),
         interactive: args.interactive,

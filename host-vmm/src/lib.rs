@@ -22,3 +22,4 @@ pub mod isa_trace;
 mod output;
 pub mod own_machine;
 pub mod run;
+pub mod suite;

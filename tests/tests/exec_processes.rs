@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use belfry_image::{Cache, Freshness, Progress, rootfs};
-use belfry_tests::suite::Exec;
+use belfry_tests::suite;
 
 /// A root tree of the cache, made if it is not there.
 fn tree(name: &str) -> PathBuf {
@@ -17,7 +17,7 @@ fn tree(name: &str) -> PathBuf {
 
 fn belfry() -> &'static Path {
     static BELFRY: OnceLock<PathBuf> = OnceLock::new();
-    BELFRY.get_or_init(|| Exec::new(Path::new("/")).unwrap().belfry().to_owned())
+    BELFRY.get_or_init(|| suite::belfry().unwrap())
 }
 
 /// `belfry exec OPTIONS --root TREE -- PROGRAM...`.

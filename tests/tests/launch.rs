@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use belfry_image::{Cache, Freshness, Progress, rootfs};
-use belfry_tests::suite::Exec;
+use belfry_tests::suite;
 
 const SOURCE: &str = "#include <hip/hip_runtime.h>
 struct Line { unsigned char skip; float slope; double offset; };
@@ -34,7 +34,7 @@ fn launch(belfry: &Path, place: &Path, line: &str) -> (bool, String) {
 fn kernels_of_hip_programs_and_bundles_are_launched() {
     let cache = Cache::open().unwrap();
     let tree = rootfs::obtain(&cache, "rocm", Freshness::Cached, &Progress::new()).unwrap().path;
-    let belfry = Exec::new(Path::new("/")).unwrap().belfry().to_owned();
+    let belfry = suite::belfry().unwrap();
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("my.hip"), SOURCE).unwrap();
     for options in [

@@ -13,14 +13,14 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Progress};
 use belfry_tests::suite::process::{run, run_with_input};
 use belfry_tests::suite::verdict::Verdict;
-use belfry_tests::suite::{Ended, Exec, Outcome, Plan, Runner, Test};
+use belfry_tests::suite::{self, Ended, Outcome, Plan, Runner, Test};
 
 /// How long one guest may take; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(900);
 
 fn belfry() -> &'static Path {
     static BELFRY: OnceLock<PathBuf> = OnceLock::new();
-    BELFRY.get_or_init(|| Exec::new(Path::new("/")).unwrap().belfry().to_owned())
+    BELFRY.get_or_init(|| suite::belfry().unwrap())
 }
 
 /// `belfry run --mode qemu OPTIONS -- ARGV` in `directory`.

@@ -46,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-process",
         ],
     ),
+    ("belfry-suite", &["belfry-guest", "belfry-image", "belfry-process"]),
     (
         "belfry",
         &[
@@ -54,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-image",
             "belfry-machine",
             "belfry-vfio-user",
+            "belfry-suite",
             "belfry-process",
             "belfry-device",
             "belfry-isa",

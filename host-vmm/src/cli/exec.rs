@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
-use belfry_image::{Cache, Freshness, Progress, rootfs};
+use belfry_image::rootfs::{self, Root};
+use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
 use super::size::parse_size;
 use crate::exec::{self, ExecOptions};
 use crate::output::{note, say};
+use crate::suite::{Asked, Place};
 
 /// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
 #[derive(Debug, Parser)]
@@ -61,6 +63,9 @@ pub(super) struct ExecArgs {
     #[arg(long, short)]
     quiet: bool,
     /// The program and its arguments [default: a shell].
+    ///
+    /// `hip-suite` and `opencl-suite` are belfry's own suites of programs, compiled in the root file system on first use;
+    /// `hip-suite --help` lists their options.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
@@ -135,6 +140,27 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
     (args.root.is_none() || args.image.is_none()).then_some(args)
 }
 
+impl ExecArgs {
+    /// The options that say what GPU a program gets, for a `belfry exec` that says nothing of its own.
+    fn of_device(&self) -> Vec<OsString> {
+        let mut options: Vec<OsString> = vec!["--quiet".into()];
+        let mut add = |name: &str, value: String| options.extend([name.into(), value.into()]);
+        add("--chip", self.chip.clone());
+        add("--cus", self.cus.to_string());
+        add("--vram", self.vram.to_string());
+        if let Some(workers) = self.workers {
+            add("--workers", workers.to_string());
+        }
+        if let Some(seed) = self.deterministic {
+            add("--deterministic", seed.to_string());
+        }
+        if self.namespace {
+            options.push("--namespace".into());
+        }
+        options
+    }
+}
+
 /// Becomes the program, or runs it and tells what came of it.
 pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     let chip = Model::named(&args.chip)?;
@@ -142,6 +168,14 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.validate()?;
+    let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
+    let suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
+        Asked::Program => None,
+        Asked::Printed => return Ok(0),
+        Asked::Suite(suite) => Some(suite),
+    };
+    ensure!(suite.is_none() || !args.json, "--json tells of one program, and a suite is many; leave it out");
+    let device = args.of_device();
     let root = match args.image {
         Some(name) => {
             let tree = rootfs::obtain(&Cache::open()?, &name, Freshness::Cached, &Progress::new());
@@ -156,6 +190,9 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
             "belfry exec: {chip} with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
             vram_size >> 20
         );
+    }
+    if let (Some(suite), Some(tree)) = (suite, &options.root) {
+        return suite.compile(tree, &Progress::new())?.run(tree, device);
     }
     if !args.json {
         return Err(exec::replace(&options).into());
@@ -191,6 +228,18 @@ mod tests {
             let clap = parse_with_clap(&words).unwrap();
             assert_eq!(format!("{plain:?}"), format!("{clap:?}"), "{line}");
         }
+    }
+
+    #[test]
+    fn device_of_a_suite_is_that_of_the_command_line() {
+        let line =
+            words("belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --namespace -- hip-suite");
+        let args = plain(&line[2..]).unwrap();
+        let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
+        again.extend(args.of_device());
+        again.extend(["--".into(), "hip-suite".into()]);
+        let again = plain(&again[2..]).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{:?}", ExecArgs { quiet: true, ..args }));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_pr
 use crate::doorbell;
 use crate::hosted;
 use crate::own_machine::{self, Unusable};
+use crate::suite::Compiled;
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
@@ -43,6 +44,8 @@ pub(super) struct Job<'a> {
     pub(super) options: &'a RunOptions,
     pub(super) program: &'a str,
     pub(super) arguments: &'a [String],
+    /// What the program is where it is a suite that belfry provides.
+    pub(super) suite: Option<&'a Compiled<'a>>,
     pub(super) cache: &'a Cache,
     pub(super) progress: &'a Progress,
 }
@@ -228,6 +231,22 @@ impl Job<'_> {
         own.chain([format!("TERM={terminal}")]).collect()
     }
 
+    /// Runs the program to its end; its exit status.
+    fn run_program(&self, guest: &mut Guest, errand: &Errand, output: Output<'_>) -> Result<i32, RunError> {
+        let (argv, environment) = (&errand.argv, self.environment());
+        let id = match self.options.interactive {
+            false => guest.spawn(argv, &environment, PROGRAM_DIRECTORY)?,
+            true => guest.spawn_on_terminal(argv, &environment, PROGRAM_DIRECTORY)?,
+        };
+        match guest.wait(id, self.options.timeout, output) {
+            Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
+                let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();
+                Err(RunError::Hung { running, source: Box::new(source) })
+            }
+            exit => Ok(exit?.status),
+        }
+    }
+
     /// Loads the driver, runs the program and switches the guest off.
     fn carry_out(&self, booted: Booted, errand: &Errand, output: Output<'_>) -> Result<RunReport, RunError> {
         let Booted { mut guest, mode, accelerator } = booted;
@@ -238,20 +257,15 @@ impl Job<'_> {
         log::debug!(target: "run", "files sent in {:?}", started.elapsed());
 
         let started = Instant::now();
-        let (argv, environment) = (&errand.argv, self.environment());
-        let id = match self.options.interactive {
-            false => guest.spawn(argv, &environment, PROGRAM_DIRECTORY)?,
-            true => guest.spawn_on_terminal(argv, &environment, PROGRAM_DIRECTORY)?,
-        };
-        let exit = match guest.wait(id, self.options.timeout, output) {
-            Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
-                let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();
-                return Err(RunError::Hung { running, source: Box::new(source) });
+        let exit_status = match self.suite {
+            None => self.run_program(&mut guest, errand, output)?,
+            Some(suite) => {
+                let mut line = |text: &str| output(Stream::Stdout, format!("{text}\n").as_bytes());
+                suite.run_in(&mut guest, &mut line).map_err(RunError::Suite)?.into()
             }
-            exit => exit?,
         };
         let program_time = started.elapsed();
-        if exit.status == 0 {
+        if exit_status == 0 {
             errand.fetch(&mut guest)?;
         }
         let stats = guest.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
@@ -264,7 +278,7 @@ impl Job<'_> {
             root: self.options.root.as_ref().map(ToString::to_string),
             program: self.program.to_owned(),
             arguments: self.arguments.to_vec(),
-            exit_status: exit.status,
+            exit_status,
             boot_ms: milliseconds(phases.init),
             driver_ms: milliseconds(driver),
             program_ms: milliseconds(program_time),

@@ -28,6 +28,7 @@ use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::hosted::HostedError;
+use crate::suite::Suite;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
@@ -122,6 +123,8 @@ pub struct RunOptions {
     pub guest: GuestKind,
     /// The program's name or path, and its arguments; empty for [`DEFAULT_PROGRAM`].
     pub program: Vec<String>,
+    /// What the program is where belfry provides it: one of its suites, in a guest with a root file system.
+    pub suite: Option<Suite>,
     /// The device.
     pub gpu: GpuConfig,
     /// How doorbells travel, if not as the mode has them by default; hosted programs have no choice.
@@ -152,6 +155,7 @@ impl Default for RunOptions {
             mode: Mode::Auto,
             guest: GuestKind::Debian,
             program: Vec::new(),
+            suite: None,
             gpu: GpuConfig::default(),
             doorbell: None,
             machine: MachineOptions::default(),
@@ -237,6 +241,9 @@ pub enum RunError {
     /// The arguments of `launch` make no sense, or name files that are not there.
     #[error("{0:#}")]
     Arguments(anyhow::Error),
+    /// A suite could not be compiled, or not be brought into the guest.
+    #[error("{0:#}")]
+    Suite(anyhow::Error),
     /// The program cannot run in a guest.
     #[error("{program}: {why}")]
     BadProgram {
@@ -304,7 +311,7 @@ pub fn run(
             false => Err(RunError::NotHosted(program.to_owned())),
         };
     }
-    let job = Job { options, program, arguments, cache: &Cache::open()?, progress };
+    let job = Job { options, program, arguments, suite: None, cache: &Cache::open()?, progress };
     match options.mode {
         Mode::Kvm => job.on_kvm(output),
         Mode::Qemu => job.in_qemu(output),
@@ -333,6 +340,9 @@ fn in_root(
     if options.mode == Mode::Kvm && options.network {
         return Err(GuestError::NoNetwork.into());
     }
+    if options.suite.is_some() && options.interactive {
+        return Err(RunError::WrongGuest("a suite reads nothing; leave out --interactive"));
+    }
     let shell = SHELL.map(str::to_owned);
     let (program, arguments) = match options.program.split_first() {
         Some(program) => program,
@@ -342,7 +352,9 @@ fn in_root(
     // Before anything is fetched or built.
     let cache = Cache::open()?;
     root.check(&cache)?;
-    let job = Job { options, program, arguments, cache: &cache, progress };
+    let compiled = options.suite.as_ref().map(|suite| suite.compile_for(root, &cache, progress));
+    let compiled = compiled.transpose().map_err(RunError::Suite)?;
+    let job = Job { options, program, arguments, suite: compiled.as_ref(), cache: &cache, progress };
     match options.mode {
         Mode::Kvm => job.on_kvm(output),
         Mode::Qemu => job.in_qemu(output),

@@ -34,7 +34,8 @@ CASE(error_bad_pointers) {
     void* device = nullptr;
     HIP_FAILS(hipHostGetDevicePointer(&device, on_stack, 0), hipErrorInvalidValue);
     hipPointerAttribute_t attributes;
-    HIP_FAILS(hipPointerGetAttributes(&attributes, on_stack), hipErrorInvalidValue);
+    // HIP 6 tells of memory that it does not know that it does not know it.
+    if (HIP_VERSION_MAJOR < 6) HIP_FAILS(hipPointerGetAttributes(&attributes, on_stack), hipErrorInvalidValue);
     HIP_FAILS(hipHostUnregister(on_stack), hipErrorHostMemoryNotRegistered);
     expect_work();
 }
@@ -75,7 +76,7 @@ CASE(error_out_of_memory_piece_by_piece) {
 }
 
 // How a shape that no launch can have is answered.
-static const hipError_t BAD_SHAPE = HIP_VERSION_MAJOR < 6 ? hipErrorInvalidValue : hipErrorInvalidConfiguration;
+static const hipError_t BAD_SHAPE = hipErrorInvalidValue;
 
 CASE(error_invalid_block) {
     Buffer<uint32_t> words(4096);

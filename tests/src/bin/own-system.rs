@@ -11,7 +11,7 @@ use belfry_image::dkms;
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_tests::own_system;
 use belfry_tests::suite::process::run;
-use belfry_tests::suite::{Ended, Exec};
+use belfry_tests::suite::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     println!("own-system: making a disk of packages, with {}", package.display());
     let disk = own_system::make(scratch.path(), &package)?;
     println!("own-system: made in {} s", started.elapsed().as_secs());
-    let belfry = Exec::new(Path::new("/"))?.belfry().to_owned();
+    let belfry = suite::belfry()?;
     over_ssh(&belfry, &disk)?;
     println!("own-system: over ssh, the driver is loaded and rocminfo lists the GPU");
     at_the_console(&belfry, &disk)?;

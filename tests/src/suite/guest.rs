@@ -2,7 +2,7 @@
 //!
 //! The longer way to run a case, and the one that has nothing in common with `belfry exec` but the device and the driver core.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,20 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use belfry_device::GpuConfig;
-use belfry_guest::{Guest, GuestConfig, GuestError, Stream};
+use belfry_guest::{Guest, GuestConfig};
 use belfry_image::rootfs::{Root, RootDisk};
 use belfry_image::{Cache, Progress};
 use belfry_machine::{DiskConfig, DiskFormat};
+use belfry_suite::guest::Booted;
 
 use crate::guest_image;
-use crate::suite::process::{Ended, Outcome};
-use crate::suite::runner::Runner;
-
-/// Where the guest has the programs.
-const PROGRAMS: &str = "/tmp/suite";
-/// What they find in their environment.
-const ENVIRONMENT: [&str; 2] = ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp"];
-const SIGKILL: i32 = 9;
+use crate::suite::{Outcome, Runner};
 
 /// A guest that runs cases, one after the other.
 ///
@@ -47,11 +41,8 @@ impl InGuest {
         let progress = progress.clone();
         let (requests, received) = channel();
         let (up, booted) = channel();
-        let thread = std::thread::spawn(move || match boot(&root, &programs, &progress) {
-            Ok((guest, _disk)) => {
-                let _ = up.send(Ok(()));
-                serve(guest, &received)
-            }
+        let thread = std::thread::spawn(move || match boot(&root, &progress) {
+            Ok((guest, _disk)) => serve(guest, &programs, &up, &received),
             Err(error) => {
                 let _ = up.send(Err(error));
                 Ok(())
@@ -81,15 +72,26 @@ impl Runner for InGuest {
     }
 }
 
-/// Runs the requested cases until the requests end.
-fn serve(mut guest: Guest, requests: &Receiver<Request>) -> Result<()> {
-    for (argv, limit, answer) in requests {
-        let _ = answer.send(run(&mut guest, &argv, limit));
+/// Says that the guest is up, and runs the requested cases until the requests end.
+fn serve(
+    mut guest: Guest,
+    programs: &[PathBuf],
+    up: &Sender<Result<()>>,
+    requests: &Receiver<Request>,
+) -> Result<()> {
+    match Booted::new(&mut guest, programs) {
+        Ok(runner) => {
+            let _ = up.send(Ok(()));
+            for (argv, limit, answer) in requests {
+                let _ = answer.send(runner.run(&argv, limit));
+            }
+        }
+        Err(error) => drop(up.send(Err(error))),
     }
     Ok(guest.power_off()?)
 }
 
-fn boot(root: &Root, programs: &[PathBuf], progress: &Progress) -> Result<(Guest, RootDisk)> {
+fn boot(root: &Root, progress: &Progress) -> Result<(Guest, RootDisk)> {
     let cache = Cache::open()?;
     let disk = root.disk(&cache, progress)?;
     let image = guest_image(&cache)?.with_root(&cache)?;
@@ -101,42 +103,6 @@ fn boot(root: &Root, programs: &[PathBuf], progress: &Progress) -> Result<(Guest
     let mut guest = Guest::boot(&image, &config, &cache)?;
     guest.load_driver()?;
     guest.enter_root()?;
-    for program in programs {
-        let content = std::fs::read(program).with_context(|| program.display().to_string())?;
-        guest.put_file(&in_guest(program)?, 0o755, &content)?;
-    }
     step.done("up");
     Ok((guest, disk))
-}
-
-/// Where the guest has a program of this machine.
-fn in_guest(program: &Path) -> Result<String> {
-    let name = program.file_name().context("a program without a name")?;
-    Ok(format!("{PROGRAMS}/{}", name.to_string_lossy()))
-}
-
-fn run(guest: &mut Guest, argv: &[String], limit: Duration) -> Result<Outcome> {
-    let mut command = argv.to_vec();
-    // A program of the suite is named by its path on this machine.
-    if let Some(path) = command.first_mut().filter(|path| path.starts_with('/')) {
-        *path = in_guest(Path::new(path.as_str()))?;
-    }
-    let id = guest.spawn(&command, &ENVIRONMENT.map(str::to_owned), "/tmp")?;
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut output = |stream, data: &[u8]| match stream {
-        Stream::Stdout => stdout.extend_from_slice(data),
-        Stream::Stderr => stderr.extend_from_slice(data),
-    };
-    let ended = match guest.wait(id, limit, &mut output) {
-        Ok(exit) if exit.status > 128 => Ended::Signal(exit.status - 128),
-        Ok(exit) => Ended::Status(exit.status),
-        Err(GuestError::Timeout { .. }) => {
-            guest.kill(id, SIGKILL)?;
-            guest.wait(id, limit, &mut output)?;
-            Ended::TimedOut(limit)
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Outcome { ended, stdout: text(stdout), stderr: text(stderr) })
 }

@@ -12,9 +12,8 @@ use belfry_image::rootfs::{self, Root};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::suite::guest::InGuest;
-use crate::suite::plan::{Plan, Ready, Test};
-use crate::suite::runner::{Exec, Runner};
 use crate::suite::verdict::Verdict;
+use crate::suite::{Exec, Plan, Ready, Runner, Test, belfry};
 
 /// How the suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +120,7 @@ fn prepare(mode: Mode, plan: &Plan, wanted: &[&Test]) -> Result<Suite> {
     };
     let ready = plan.prepare(wanted.iter().copied(), &tree, &progress)?;
     let runs = match mode {
-        Mode::Exec => Runs::Exec(Exec::new(&tree)?),
+        Mode::Exec => Runs::Exec(Exec::new(belfry()?, &tree)),
         Mode::Guest => Runs::Guest(InGuest::boot(root, ready.programs(), &progress)?),
     };
     Ok(Suite { ready, runs, absent: AtomicU64::new(0) })

@@ -1,27 +1,52 @@
-//! The suite of unmodified programs: HIP, OpenCL, Python and the tools that come with ROCm, on a Belfry GPU.
+//! The suite of unmodified programs as tests: `belfry-suite` has the cases, and what they are run and judged by.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | which cases there are, read from `tests/programs` | `sources.rs` |
-//! | the tools and scripts, and what they have to say | `tools.rs` |
-//! | the programs, compiled inside a root tree and cached | `compile.rs` |
-//! | what runs a program: `belfry exec`, or a guest | `runner.rs`, `guest.rs` |
-//! | a child with a time limit | `process.rs` |
-//! | cases that are known to fail, and how | `absent.rs` |
-//! | what an outcome means | `verdict.rs` |
-//! | all of them put together, as a test program | `plan.rs`, `harness.rs` |
+//! | a guest for the whole suite, on a thread of its own | `guest.rs` |
+//! | the suite as a test program | `harness.rs` |
+//! | the binary that is tested | `mod.rs` |
 
-pub mod absent;
-pub mod compile;
 pub mod guest;
 pub mod harness;
-pub mod plan;
-pub mod process;
-pub mod runner;
-pub mod sources;
-pub mod tools;
-pub mod verdict;
 
-pub use plan::{Plan, Ready, Test};
-pub use process::{Ended, Outcome};
-pub use runner::{Exec, Runner};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+pub use belfry_suite::{Ended, Exec, Outcome, Plan, Ready, Runner, Test, process, verdict};
+
+/// The belfry of this workspace, built as these tests are, unless `BELFRY_BINARY` names another.
+///
+/// # Errors
+///
+/// When cargo fails.
+pub fn belfry() -> Result<PathBuf> {
+    // In tests, cargo has built the one of this package and says where it is; building the other takes minutes.
+    let there = ["BELFRY_BINARY", "CARGO_BIN_EXE_belfry-under-test"].map(std::env::var_os);
+    match there.into_iter().flatten().find(|path| !path.is_empty()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => build_belfry(),
+    }
+}
+
+/// Builds the binary; cargo tells on stderr when that takes long.
+fn build_belfry() -> Result<PathBuf> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--package", "belfry", "--bin", "belfry", "--message-format", "json"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let output = command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running cargo")?;
+    ensure!(output.status.success(), "cargo build --package belfry failed: {}", output.status);
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo build --package belfry names no executable")
+}

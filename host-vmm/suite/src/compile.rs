@@ -7,17 +7,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use belfry_image::{Cache, Progress};
 use sha2::{Digest as _, Sha256};
 
-use crate::suite::process::{self, Ended};
-use crate::suite::sources::{self, Language, Program};
+use crate::process::{self, Ended};
+use crate::sources::{self, Language, Program};
 
 /// How long one compiler may take.
 const LIMIT: Duration = Duration::from_secs(600);
+/// Where programs of a tree are found; AMD's own packages are below `/opt`.
+const PATH: [&str; 7] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/rocm/bin"];
 /// Where the tree sees the sources, and where it puts what it makes.
 const SOURCES: &str = "/tmp/sources";
 const MADE: &str = "/tmp/made";
@@ -59,7 +63,14 @@ pub fn compile(
     if missing.is_empty() {
         return Ok(places);
     }
-    let step = progress.spinner(&format!("compiling {} programs", missing.len()));
+    check_compilers(tree, missing.iter().map(|(program, _)| program.language))?;
+    let folder = cache.root().join("suite");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let sources = tempfile::Builder::new().prefix(".sources-").tempdir_in(&folder)?;
+    sources::write(sources.path())?;
+    let title = format!("compiling {} programs of the suite, once for this root file system", missing.len());
+    let step = progress.count(&title, missing.len() as u64);
+    let compiled = AtomicU64::new(0);
     // The longest last, so that they are taken first.
     missing.sort_by_key(|(program, _)| program.cases.len());
     let waiting = Mutex::new(missing);
@@ -71,9 +82,12 @@ pub fn compile(
                 loop {
                     let next = waiting.lock().unwrap().pop();
                     let Some((program, place)) = next else { break };
-                    if let Err(error) = compile_one(cache, tree, program, place) {
-                        let name = program.source();
-                        failures.lock().unwrap().push(format!("{}: {error:#}", name.display()));
+                    match compile_one(cache, tree, sources.path(), program, place) {
+                        Ok(()) => step.set(compiled.fetch_add(1, Ordering::Relaxed) + 1),
+                        Err(error) => {
+                            let name = program.source();
+                            failures.lock().unwrap().push(format!("{}: {error:#}", name.display()));
+                        }
                     }
                 }
             });
@@ -85,6 +99,27 @@ pub fn compile(
     Ok(places)
 }
 
+/// Refuses a tree without the compilers that programs in these languages need, before anything is compiled.
+fn check_compilers(tree: &Path, languages: impl Iterator<Item = Language>) -> Result<()> {
+    for compiler in languages.map(Language::compiler) {
+        ensure!(
+            has_program(tree, compiler),
+            "{} has no {compiler} (in {}), which compiles the suite's programs; image rocm has it: \
+             `belfry image --rootfs rocm`",
+            tree.display(),
+            PATH.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Whether a root tree has a program of that name where its shells look for one; links count, whatever they lead to from
+/// outside.
+#[must_use]
+pub fn has_program(tree: &Path, name: &str) -> bool {
+    PATH.iter().any(|folder| tree.join(folder.trim_start_matches('/')).join(name).symlink_metadata().is_ok())
+}
+
 /// Where a program is in the cache, once it is compiled.
 fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
     let mut hash = Sha256::new();
@@ -93,10 +128,9 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
         hash.update(part);
     };
     add(script(program).as_bytes());
-    for file in program.files()? {
-        let path = sources::folder().join(&file);
+    for (file, text) in program.files()? {
         add(file.as_os_str().as_encoded_bytes());
-        add(&fs::read(&path).with_context(|| path.display().to_string())?);
+        add(text.as_bytes());
     }
     // Trees in the cache are named by what is in them; one that is not changes these folders when packages come or go.
     let tree = fs::canonicalize(tree).with_context(|| tree.display().to_string())?;
@@ -137,7 +171,7 @@ fn script(program: &Program) -> String {
     script
 }
 
-fn compile_one(cache: &Cache, tree: &Path, program: &Program, place: &Path) -> Result<()> {
+fn compile_one(cache: &Cache, tree: &Path, sources: &Path, program: &Program, place: &Path) -> Result<()> {
     let name = place.file_name().context("a program without a name")?.to_string_lossy().into_owned();
     let _lock = cache.lock(&format!("suite-{name}"), || {})?;
     if place.exists() {
@@ -148,11 +182,8 @@ fn compile_one(cache: &Cache, tree: &Path, program: &Program, place: &Path) -> R
     let made = tempfile::Builder::new().prefix(".compiling-").tempdir_in(folder)?;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", ENTER, "sh"]);
-    command.arg(tree).arg(sources::folder()).arg(made.path()).arg(script(program));
-    command
-        .env_clear()
-        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("HOME", "/tmp");
+    command.arg(tree).arg(sources).arg(made.path()).arg(script(program));
+    command.env_clear().env("PATH", PATH.join(":")).env("HOME", "/tmp");
     let outcome = process::run(command, LIMIT)
         .context("unshare, of package util-linux, enters the root tree to compile in it")?;
     if outcome.ended != Ended::Status(0) {

@@ -1,7 +1,7 @@
 //! What an outcome means for a case.
 
-use crate::suite::absent::{Absent, DOCUMENT};
-use crate::suite::{Ended, Outcome};
+use crate::absent::{Absent, DOCUMENT};
+use crate::{Ended, Outcome};
 
 /// Most that is shown of one output, in bytes.
 const SHOWN: usize = 8 << 10;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use belfry_image::{Cache, Progress};
 
-use crate::suite::absent::{self, Absent};
-use crate::suite::compile::compile;
-use crate::suite::runner::Runner;
-use crate::suite::sources::{Program, programs};
-use crate::suite::tools::TOOLS;
-use crate::suite::verdict::{Expected, Verdict, judge};
+use crate::absent::{self, Absent};
+use crate::compile::compile;
+use crate::runner::Runner;
+use crate::sources::{Program, programs};
+use crate::tools::TOOLS;
+use crate::verdict::{Expected, Verdict, judge};
 
 /// One case.
 #[derive(Debug, Clone)]
@@ -32,8 +32,18 @@ enum What {
     Tool { argv: Vec<String>, expected: Expected },
 }
 
+impl Test {
+    /// A case that is a command and has to end with 0.
+    #[cfg(test)]
+    pub(crate) fn of_command(name: &str, argv: &[&str], absent: Option<Absent>) -> Self {
+        let argv = argv.iter().map(|&word| word.to_owned()).collect();
+        let what = What::Tool { argv, expected: Expected { says: Vec::new() } };
+        Self { name: name.to_owned(), absent, what }
+    }
+}
+
 /// Every case there is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     programs: Vec<Program>,
     /// The cases, by group and as their sources have them.
@@ -43,7 +53,7 @@ pub struct Plan {
 }
 
 /// What cases need to run: where the programs are, by their index.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ready {
     places: BTreeMap<usize, PathBuf>,
 }
@@ -67,11 +77,11 @@ impl Plan {
         }
     }
 
-    /// Reads sources and documentation.
+    /// All cases of the sources and the tools.
     ///
     /// # Errors
     ///
-    /// Sources or documentation that cannot be read or make no sense.
+    /// Sources or documentation that make no sense.
     pub fn new() -> Result<Self> {
         let programs = programs()?;
         let mut table = absent::table()?;

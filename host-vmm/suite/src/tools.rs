@@ -59,22 +59,22 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "amdgpu_arch", argv: &["amdgpu-arch-17"], says: &["gfx1100\n"] },
     Tool {
         name: "hipcc_compiles_for_the_gpu_that_is_there",
-        argv: &["sh", "-c", include_str!("../../programs/hip/compile_and_run.sh")],
+        argv: &["sh", "-c", include_str!("../../../tests/programs/hip/compile_and_run.sh")],
         says: &["1000 sums verified"],
     },
     Tool {
         name: "python_ctypes_hip",
-        argv: &["python3", "-c", include_str!("../../programs/python/ctypes_hip.py")],
+        argv: &["python3", "-c", include_str!("../../../tests/programs/python/ctypes_hip.py")],
         says: &["gfx1100", "65536 words verified"],
     },
     Tool {
         name: "python_subprocess_and_multiprocessing",
-        argv: &["python3", "-c", include_str!("../../programs/python/processes.py")],
+        argv: &["python3", "-c", include_str!("../../../tests/programs/python/processes.py")],
         says: &["4 processes: gfx1100"],
     },
     Tool {
         name: "python_walks_the_topology",
-        argv: &["python3", "-c", include_str!("../../programs/python/topology.py")],
+        argv: &["python3", "-c", include_str!("../../../tests/programs/python/topology.py")],
         says: &["gfx_target_version 110000", "renderD"],
     },
 ];

@@ -1,4 +1,4 @@
-//! Programs and their cases, as the sources in `tests/programs` have them.
+//! Programs and their cases, as the sources in `tests/programs` have them, which this library carries.
 //!
 //! A case is a line that begins with `CASE(name)`; a source without one is a code object that others embed. Reading the
 //! sources needs no compiler, so that cases can be listed on any machine.
@@ -7,6 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+
+/// The sources and headers, by their paths below `tests/programs`.
+static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// What a program is written in, which is also the group its cases are named by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +44,14 @@ impl Language {
         matches!(self, Self::Hip | Self::OpenCl)
     }
 
+    /// The compiler its programs need.
+    pub(crate) fn compiler(self) -> &'static str {
+        match self {
+            Self::Hip | Self::ProcessHip => "hipcc",
+            Self::OpenCl | Self::ProcessC => "cc",
+        }
+    }
+
     fn extension(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip => "hip",
@@ -63,37 +74,53 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its source, relative to [`folder`].
+    /// Its source, below `tests/programs`.
     #[must_use]
     pub fn source(&self) -> PathBuf {
         source(self.language, &self.name)
     }
 
-    /// Every file it is made of, relative to [`folder`]: its source, the code objects' sources, and all headers.
+    /// Every file it is made of, with its text: its source, the code objects' sources, and all headers.
     ///
     /// # Errors
     ///
-    /// Folders that cannot be read.
-    pub fn files(&self) -> Result<Vec<PathBuf>> {
-        let mut files = vec![self.source()];
-        files.extend(self.embeds.iter().map(|name| source(self.language, name)));
+    /// A source that there is not.
+    pub fn files(&self) -> Result<Vec<(PathBuf, &'static str)>> {
+        let sources = std::iter::once(&self.name).chain(&self.embeds);
+        let mut files: Vec<PathBuf> = sources.map(|name| source(self.language, name)).collect();
         // Probes with kernels share the HIP programs' header.
         let shared = (self.language == Language::ProcessHip).then_some("hip");
         for directory in ["", self.language.folder()].into_iter().chain(shared) {
-            let names = names_with_extension(&folder().join(directory), "h")?;
+            let names = names_with_extension(directory, "h");
             files.extend(names.iter().map(|name| Path::new(directory).join(format!("{name}.h"))));
         }
-        Ok(files)
+        files.into_iter().map(|file| text(&file).map(|text| (file, text))).collect()
     }
 }
 
-/// Where the sources are.
-#[must_use]
-pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+/// Writes all sources into a folder, as `tests/programs` has them.
+///
+/// # Errors
+///
+/// A folder that cannot be written to.
+pub fn write(folder: &Path) -> Result<()> {
+    for (name, text) in FILES {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        }
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
-/// `NAME`'s source, relative to [`folder`].
+/// A file's text, by its path below `tests/programs`.
+fn text(file: &Path) -> Result<&'static str> {
+    let found = FILES.iter().find(|(name, _)| Path::new(name) == file);
+    found.map(|(_, text)| *text).with_context(|| format!("there is no source {}", file.display()))
+}
+
+/// `NAME`'s source, below `tests/programs`.
 #[must_use]
 pub fn source(language: Language, name: &str) -> PathBuf {
     Path::new(language.folder()).join(format!("{name}.{}", language.extension()))
@@ -103,17 +130,16 @@ pub fn source(language: Language, name: &str) -> PathBuf {
 ///
 /// # Errors
 ///
-/// Sources that cannot be read, and case names that are there twice in one language.
+/// Case names that are there twice in one group.
 pub fn programs() -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     let mut taken: Vec<String> = Vec::new();
     for language in Language::ALL {
-        let directory = folder().join(language.folder());
-        let names = names_with_extension(&directory, language.extension())?;
+        let names = names_with_extension(language.folder(), language.extension());
         for name in &names {
-            let path = folder().join(source(language, name));
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let cases = cases(&text);
+            let path = source(language, name);
+            let text = text(&path)?;
+            let cases = cases(text);
             if cases.is_empty() {
                 continue;
             }
@@ -138,18 +164,16 @@ fn cases(text: &str) -> Vec<String> {
 }
 
 /// Names, without extension, of the files of one kind in a folder; sorted.
-fn names_with_extension(directory: &Path, extension: &str) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|found| found == extension)
-            && let Some(name) = path.file_stem().and_then(|name| name.to_str())
-        {
-            names.push(name.to_owned());
-        }
-    }
+fn names_with_extension(directory: &str, extension: &str) -> Vec<String> {
+    let mut names: Vec<String> = FILES
+        .iter()
+        .map(|(path, _)| Path::new(path))
+        .filter(|path| path.parent() == Some(Path::new(directory)))
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
     names.sort();
-    Ok(names)
+    names
 }
 
 #[cfg(test)]
@@ -170,7 +194,7 @@ mod tests {
         assert!(programs.iter().all(|program| program.name != "module_kernels"));
         let files = modules.files().unwrap();
         for file in ["hip/modules.hip", "hip/module_kernels.hip", "hip/hip_cases.h", "cases.h"] {
-            assert!(files.contains(&PathBuf::from(file)), "{file} of {files:?}");
+            assert!(files.iter().any(|(path, text)| path == Path::new(file) && !text.is_empty()), "{file}");
         }
     }
 }

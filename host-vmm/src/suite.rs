@@ -1,0 +1,202 @@
+//! The suites of unmodified programs as programs that belfry provides: `hip-suite` and `opencl-suite`, in trees without
+//! programs of these names.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use belfry_guest::Guest;
+use belfry_image::rootfs::{self, Root};
+use belfry_image::{Cache, Freshness, Progress};
+use belfry_suite::guest::Booted;
+use belfry_suite::request::is_suite;
+use belfry_suite::{Action, Exec, How, Plan, Ready, Request, console, has_program};
+
+use crate::output::say;
+
+/// How long one case may take in a guest, which may be one of a translator.
+const IN_GUEST: Duration = Duration::from_secs(600);
+
+/// A suite that a command line names: every case, and those to run.
+#[derive(Debug, Clone)]
+pub struct Suite {
+    plan: Plan,
+    request: Request,
+}
+
+/// The same, compiled.
+#[derive(Debug)]
+pub struct Compiled<'a> {
+    suite: &'a Suite,
+    ready: Ready,
+}
+
+/// Where a suite runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Under `belfry exec`.
+    Exec,
+    /// In a guest.
+    Guest,
+}
+
+/// What a command line with a suite's name comes to.
+#[derive(Debug)]
+pub enum Asked {
+    /// Nothing: it names another program, or one that the tree has.
+    Program,
+    /// There was something to print, and no more to do.
+    Printed,
+    /// Cases to run.
+    Suite(Suite),
+}
+
+impl Asked {
+    /// What `program` is in a root file system, in a guest or under `exec`; before anything is fetched.
+    ///
+    /// # Errors
+    ///
+    /// Arguments that a suite does not have; a suite without a root file system to compile its programs in.
+    pub fn new(place: Place, root: Option<&Root>, program: &[OsString]) -> Result<Self> {
+        let Some((name, arguments)) = program.split_first() else { return Ok(Self::Program) };
+        let Some(name) = name.to_str().filter(|name| is_suite(name)) else { return Ok(Self::Program) };
+        let theirs = match root {
+            // No recipe has one.
+            Some(Root::Named(_)) => false,
+            Some(Root::Path(path)) => has_program(path, name),
+            None => std::env::var_os("PATH")
+                .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists())),
+        };
+        if theirs {
+            return Ok(Self::Program);
+        }
+        let arguments: Vec<String> =
+            arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let mut plan = Plan::new()?;
+        if place == Place::Exec {
+            plan.leave_guests_out();
+        }
+        let action = Action::parse(&plan, name, &arguments).context("a suite without cases")?;
+        match action.map_err(anyhow::Error::msg)? {
+            Action::Print(text) => {
+                say!("{text}");
+                Ok(Self::Printed)
+            }
+            Action::Run(request) => {
+                ensure!(
+                    root.is_some(),
+                    "{name} needs --image or --root: its programs are compiled and run in a root file system, for \
+                     example `belfry exec --image rocm -- {name}`"
+                );
+                Ok(Self::Suite(Suite { plan, request }))
+            }
+        }
+    }
+}
+
+impl Suite {
+    /// Compiles the programs that the cases need, in `tree`.
+    ///
+    /// # Errors
+    ///
+    /// A tree without compilers, a machine without user namespaces, programs that do not compile.
+    pub fn compile(&self, tree: &Path, progress: &Progress) -> Result<Compiled<'_>> {
+        let ready = self.plan.prepare(self.request.tests(&self.plan), tree, progress)?;
+        Ok(Compiled { suite: self, ready })
+    }
+
+    /// Compiles the programs in the tree that a guest's root file system is made of.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::compile`], and a root file system that is no directory here.
+    pub fn compile_for(&self, root: &Root, cache: &Cache, progress: &Progress) -> Result<Compiled<'_>> {
+        let tree: PathBuf = match root {
+            Root::Named(name) => rootfs::obtain(cache, name, Freshness::Cached, progress)?.path,
+            Root::Path(path) => path.clone(),
+        };
+        ensure!(
+            tree.is_dir(),
+            "{} is a disk, and the suite's programs are compiled in a root file system that is a directory",
+            tree.display()
+        );
+        self.compile(&tree, progress)
+    }
+}
+
+impl Compiled<'_> {
+    /// Runs the cases side by side, each under a `belfry exec OPTIONS` of its own; the exit status.
+    ///
+    /// # Errors
+    ///
+    /// When this binary cannot be found.
+    pub fn run(&self, tree: &Path, options: Vec<OsString>) -> Result<u8> {
+        let belfry = std::env::current_exe().context("cannot find belfry itself")?;
+        let runner = Exec::new(belfry, tree).with_options(options);
+        let how = How::SideBySide(&runner, self.suite.request.jobs);
+        Ok(self.tell(how, None, &mut |line| say!("{line}")))
+    }
+
+    /// Runs the cases one after the other in a guest; the exit status.
+    ///
+    /// # Errors
+    ///
+    /// A guest that does not take the programs.
+    pub fn run_in(&self, guest: &mut Guest, line: &mut (dyn FnMut(&str) + Send)) -> Result<u8> {
+        let runner = Booted::new(guest, &self.ready.programs())?;
+        Ok(self.tell(How::InTurn(&runner), Some(IN_GUEST), line))
+    }
+
+    fn tell(&self, how: How<'_>, usual: Option<Duration>, line: &mut (dyn FnMut(&str) + Send)) -> u8 {
+        let Suite { plan, request } = self.suite;
+        let counts = console::run(&self.ready, &request.tests(plan), how, request.limit(usual), line);
+        u8::from(counts.failed > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(root: Option<&Root>, line: &str) -> Result<Asked> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        Asked::new(Place::Exec, root, &words)
+    }
+
+    #[test]
+    fn suites_of_the_tree_come_before_those_of_belfry() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::Path(tree.path().to_owned());
+        assert!(matches!(asked(Some(&root), "hip-suite").unwrap(), Asked::Suite(_)));
+        std::fs::create_dir_all(tree.path().join("usr/bin")).unwrap();
+        std::fs::write(tree.path().join("usr/bin/hip-suite"), "").unwrap();
+        assert!(matches!(asked(Some(&root), "hip-suite").unwrap(), Asked::Program));
+        assert!(matches!(asked(Some(&root), "opencl-suite").unwrap(), Asked::Suite(_)));
+        for line in ["", "rocminfo", "./hip-suite", "/usr/bin/hip-suite"] {
+            assert!(matches!(asked(Some(&root), line).unwrap(), Asked::Program), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_told_before_anything_is_fetched() {
+        let root = Root::Named("rocm".to_owned());
+        let unknown = asked(Some(&root), "hip-suite no_such_case").unwrap_err().to_string();
+        assert!(unknown.contains("--list"), "{unknown}");
+        let without = asked(None, "hip-suite").unwrap_err().to_string();
+        assert!(without.contains("--image rocm"), "{without}");
+    }
+
+    #[test]
+    fn tree_without_compilers_is_refused_by_name() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("usr/bin")).unwrap();
+        std::fs::create_dir_all(tree.path().join("usr/lib/x86_64-linux-gnu")).unwrap();
+        let root = Root::Path(tree.path().to_owned());
+        for (suite, compiler) in [("hip-suite", "has no hipcc"), ("opencl-suite", "has no cc")] {
+            let Asked::Suite(suite) = asked(Some(&root), suite).unwrap() else { panic!() };
+            let error = suite.compile(tree.path(), &Progress::silent()).unwrap_err().to_string();
+            assert!(error.contains(compiler) && error.contains("--rootfs rocm"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The suite on a console: a line for each case, what failing cases said, and the count as the last line.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::plan::{Ready, Test};
+use crate::runner::Runner;
+use crate::verdict::Verdict;
+
+/// How cases run.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "runners need not have one")]
+pub enum How<'a> {
+    /// One after the other, on the calling thread.
+    InTurn(&'a dyn Runner),
+    /// As many at once as the number says.
+    SideBySide(&'a (dyn Runner + Sync), usize),
+}
+
+/// What came of all cases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Cases that succeeded.
+    pub passed: usize,
+    /// Cases that are not as they should be.
+    pub failed: usize,
+    /// Cases that failed as the table of absent cases says.
+    pub absent: usize,
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed, {} absent", self.passed, self.failed, self.absent)
+    }
+}
+
+/// What is known of cases that have run.
+struct Told<'a> {
+    line: &'a mut (dyn FnMut(&str) + Send),
+    counts: Counts,
+    failures: Vec<(&'a str, String)>,
+}
+
+impl<'a> Told<'a> {
+    fn tell(&mut self, test: &'a Test, result: Result<Verdict, String>) {
+        let name = &test.name;
+        match result {
+            Ok(Verdict::Passed) => {
+                self.counts.passed += 1;
+                (self.line)(&format!("{name} ... pass"));
+            }
+            Ok(Verdict::Absent) => {
+                self.counts.absent += 1;
+                let reason = test.absent.as_ref().map_or("", |absent| absent.reason.as_str());
+                (self.line)(&format!("{name} ... absent: {reason}"));
+            }
+            Err(report) => {
+                self.counts.failed += 1;
+                (self.line)(&format!("{name} ... FAIL"));
+                self.failures.push((name, report));
+            }
+        }
+    }
+}
+
+/// Runs `tests` and gives `line` what there is to print; the last line is the count.
+pub fn run(
+    ready: &Ready,
+    tests: &[&Test],
+    how: How<'_>,
+    limit: Duration,
+    line: &mut (dyn FnMut(&str) + Send),
+) -> Counts {
+    let mut told = Told { line, counts: Counts::default(), failures: Vec::new() };
+    match how {
+        How::InTurn(runner) => {
+            for test in tests {
+                told.tell(test, ready.run(test, runner, limit));
+            }
+        }
+        How::SideBySide(runner, jobs) => {
+            let (next, shared) = (AtomicUsize::new(0), Mutex::new(&mut told));
+            std::thread::scope(|scope| {
+                for _ in 0..jobs.clamp(1, tests.len().max(1)) {
+                    scope.spawn(|| {
+                        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                            let result = ready.run(test, runner, limit);
+                            shared
+                                .lock()
+                                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                                .tell(test, result);
+                        }
+                    });
+                }
+            });
+        }
+    }
+    let Told { line, counts, failures } = told;
+    for (name, report) in &failures {
+        line(&format!("\n==== {name}: {report}"));
+    }
+    if !failures.is_empty() {
+        line("\nfailed:");
+        for (name, _) in &failures {
+            line(&format!("    {name}"));
+        }
+    }
+    line(&counts.to_string());
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Result, bail};
+
+    use super::*;
+    use crate::absent::Absent;
+    use crate::process::{Ended, Outcome};
+
+    /// Ends as the program's name says.
+    struct Fake;
+
+    impl Runner for Fake {
+        fn run(&self, argv: &[String], _: Duration) -> Result<Outcome> {
+            let (ended, stderr) = match argv[0].as_str() {
+                "good" => (Ended::Status(0), ""),
+                "bad" => (Ended::Status(1), "FAILED bad: 1 is not 2"),
+                "absent" => (Ended::Status(1), "hipErrorNotSupported"),
+                other => bail!("there is no {other}"),
+            };
+            Ok(Outcome { ended, stdout: String::new(), stderr: stderr.into() })
+        }
+    }
+
+    fn tests() -> Vec<Test> {
+        let known = Absent {
+            fails_with: "hipErrorNotSupported".into(),
+            reason: "not there".into(),
+            in_guests_alone: false,
+        };
+        [("good", None), ("bad", None), ("absent", Some(known)), ("missing", None)]
+            .map(|(name, absent)| Test::of_command(name, &[name], absent))
+            .into()
+    }
+
+    #[test]
+    fn each_case_has_a_line_and_the_count_is_the_last() {
+        let tests = tests();
+        let tests: Vec<&Test> = tests.iter().collect();
+        for how in [How::InTurn(&Fake), How::SideBySide(&Fake, 2)] {
+            let mut lines = Vec::new();
+            let ready = Ready::default();
+            let counts =
+                run(&ready, &tests, how, Duration::from_secs(1), &mut |line| lines.push(line.to_owned()));
+            assert_eq!(counts, Counts { passed: 1, failed: 2, absent: 1 });
+            for line in ["good ... pass", "bad ... FAIL", "absent ... absent: not there", "missing ... FAIL"]
+            {
+                assert!(lines.iter().any(|said| said == line), "{line} in {lines:?}");
+            }
+            assert!(lines.iter().any(|line| line.contains("1 is not 2")), "{lines:?}");
+            assert!(lines.iter().any(|line| line.contains("there is no missing")), "{lines:?}");
+            assert_eq!(lines.last().unwrap(), "1 passed, 2 failed, 1 absent");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The suite of unmodified programs: HIP, OpenCL, Python and the tools that come with ROCm, on a Belfry GPU.
+//!
+//! `belfry exec -- hip-suite` and the tests of this repository are made of it: the first prints what came of each case
+//! (`console.rs`), the second makes a test of each.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | which cases there are, by the sources in `tests/programs` | `sources.rs` |
+//! | the tools and scripts, and what they have to say | `tools.rs` |
+//! | the programs, compiled inside a root tree and cached | `compile.rs` |
+//! | what runs a program: `belfry exec`, or a guest | `runner.rs`, `guest.rs` |
+//! | a child with a time limit | `process.rs` |
+//! | cases that are known to fail, and how | `absent.rs` |
+//! | what an outcome means | `verdict.rs` |
+//! | all cases, and what each of them needs | `plan.rs` |
+//! | the suites as commands: their arguments, and what they print | `request.rs`, `console.rs` |
+
+pub mod absent;
+pub mod compile;
+pub mod console;
+pub mod guest;
+pub mod plan;
+pub mod process;
+pub mod request;
+pub mod runner;
+pub mod sources;
+pub mod tools;
+pub mod verdict;
+
+pub use compile::has_program;
+pub use console::{Counts, How};
+pub use plan::{Plan, Ready, Test};
+pub use process::{Ended, Outcome};
+pub use request::{Action, Request};
+pub use runner::{Exec, Runner};
