@@ -85,9 +85,14 @@ CASE(module_launch_of_an_uneven_grid) {
     Buffer<uint32_t> words(from);
     uint32_t count = 1000;
     void* arguments[] = {&words.data, &count};
-    HIP(hipExtModuleLaunchKernel(scale, 777, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr, nullptr, nullptr, 0));
+    hipError_t error =
+        hipExtModuleLaunchKernel(scale, 777, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr, nullptr, nullptr, 0);
+    // Newer compilers promise that all blocks are full (uniform_work_group_size), and HIP 6 holds a launch to that.
+    bool refused = HIP_VERSION_MAJOR >= 6 && error == hipErrorInvalidValue;
+    if (!refused) HIP(error);
+    else (void)hipGetLastError();
     HIP(hipDeviceSynchronize());
-    for (uint32_t i = 0; i < 777; i++) want[i] = want[i] * 3 + 1000;
+    for (uint32_t i = 0; i < 777 && !refused; i++) want[i] = want[i] * 3 + 1000;
     SAME_AS(words.read(), want);
     HIP(hipModuleUnload(module));
 }
