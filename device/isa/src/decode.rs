@@ -6,6 +6,7 @@
 mod number;
 
 use crate::encoding::{Decode, Flags, Form, Kind, Name, Segment, Table, Tables};
+use crate::halves;
 use crate::inst::{
     Arch, DecodeError, Dual, FloatConst, Format, Inst, MemFields, Mods, Op, Operand, WaveSize,
 };
@@ -223,6 +224,7 @@ impl Reader {
                 }
             }
         }
+        inst.mods.op_sel |= halves::read(self.tables, form, self.code.bits);
         self.implied(&mut inst);
         if form.format == Format::Mimg {
             self.image_addresses(&mut inst)?;

@@ -2,6 +2,7 @@
 
 use crate::disasm::fields;
 use crate::encoding::{Decode, Kind, Name, Segment, Tables};
+use crate::halves;
 use crate::inst::{Arch, Dpp, Format, Inst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
 
@@ -86,6 +87,7 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
     if inst.format == Format::Mimg && tables.operands_of(form).iter().any(|spec| spec.0 == Name::Vaddr1) {
         trailing = Some(inst.mem.offset.cast_unsigned());
     }
+    bits = halves::write(tables, form, bits, inst.mods.op_sel);
     let mut len = usize::from(bytes);
     let mut encoded = bits.to_le_bytes();
     encoded[len..].fill(0);
@@ -106,7 +108,7 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
     let Some((bytes, mask)) = shape(tables, inst.form) else { return 0 };
     let file = arch.registers();
     let whole = if bytes < 16 { (1u128 << (u32::from(bytes) * 8)) - 1 } else { u128::MAX };
-    let mut read = mask;
+    let mut read = mask | halves::field(tables, form);
     for &spec in tables.operands_of(form) {
         let (field, kind) = (tables.field(spec), tables.kind(spec));
         let operand = || fields::operand(form, inst, spec.0, kind);

@@ -7,6 +7,7 @@ pub mod disasm;
 pub mod encode;
 mod encoding;
 pub mod exec;
+mod halves;
 pub mod inst;
 pub mod lanes;
 pub mod mem;
