@@ -253,8 +253,8 @@ enum Suite {
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
-        /// Bytes of each buffer, whole megabytes up to 1G.
-        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+        /// Bytes of each buffer: whole megabytes, up to 1G.
+        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
         size: u64,
         /// How often each row runs.
         #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
@@ -467,7 +467,7 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
 }
 
 fn measure_copies(json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
-    ensure!(size <= 1 << 30, "size: up to 1G");
+    ensure!((1 << 20..=1 << 30).contains(&size) && size % (1 << 20) == 0, "size: whole megabytes, up to 1G");
     ensure!((1..=10_000).contains(&runs), "runs: 1 to 10000");
     let results = bench::sdma::sdma(usize::try_from(size)?, runs)?;
     if json {

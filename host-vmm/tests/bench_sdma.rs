@@ -25,9 +25,11 @@ fn every_row_has_both_speeds() {
 
 #[test]
 fn sizes_and_runs_that_cannot_be_are_refused() {
-    for (arguments, part) in
-        [(["--size", "2G"], "up to 1G"), (["--runs", "0"], "1 to 10000"), (["--size", "77"], "--size")]
-    {
+    for (arguments, part) in [
+        (["--size", "2G"], "up to 1G"),
+        (["--runs", "0"], "1 to 10000"),
+        (["--size", "77"], "whole megabytes"),
+    ] {
         let output = bench(&arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && error.contains(part), "{part} in {error}");
