@@ -467,7 +467,10 @@ fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyho
 }
 
 fn measure_copies(json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
-    ensure!((1 << 20..=1 << 30).contains(&size) && size % (1 << 20) == 0, "size: whole megabytes, up to 1G");
+    ensure!(
+        (1 << 20..=1 << 30).contains(&size) && size.is_multiple_of(1 << 20),
+        "size: whole megabytes, up to 1G"
+    );
     ensure!((1..=10_000).contains(&runs), "runs: 1 to 10000");
     let results = bench::sdma::sdma(usize::try_from(size)?, runs)?;
     if json {

@@ -26,7 +26,7 @@ pub struct Wish<'a> {
     pub list: &'a str,
     /// The root file system to which they are added, by its name: one that is built in.
     pub base: Option<&'a str>,
-    /// Code name of the release they are taken from; that of the base, or [`RELEASE`].
+    /// Code name of the release they are taken from; that of the base, or trixie.
     pub release: Option<&'a str>,
 }
 
