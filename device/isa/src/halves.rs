@@ -32,13 +32,14 @@ pub(crate) fn write(tables: &Tables, form: &Form, bits: u128, op_sel: u8) -> u12
     bits & !field | (u128::from(op_sel) << SHIFT & field)
 }
 
-/// Operations of 16-bit integers whose VOP3 form the target description gives no modifiers.
+/// Operations of 16-bit integers, and those with a 16-bit count, whose VOP3 form the target description gives no modifiers.
 #[rustfmt::skip]
 const fn takes_halves(op: Op) -> bool {
     matches!(
         op,
         Op::V_AND_B16 | Op::V_OR_B16 | Op::V_XOR_B16 | Op::V_NOT_B16
             | Op::V_ASHRREV_I16 | Op::V_LSHLREV_B16 | Op::V_LSHRREV_B16
+            | Op::V_ALIGNBIT_B32 | Op::V_ALIGNBYTE_B32
             | Op::V_MUL_LO_U16 | Op::V_MAX_I16 | Op::V_MAX_U16 | Op::V_MIN_I16 | Op::V_MIN_U16
             | Op::V_CVT_F16_I16 | Op::V_CVT_F16_U16 | Op::V_CVT_I32_I16 | Op::V_CVT_U32_U16
             | Op::V_CMP_EQ_I16 | Op::V_CMP_EQ_U16 | Op::V_CMP_GE_I16 | Op::V_CMP_GE_U16

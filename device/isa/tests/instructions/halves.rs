@@ -1,6 +1,10 @@
 //! Halves of registers in the VOP3 forms of 16-bit integer operations: `OPSEL`, which LLVM's target description has not.
 
-use super::{lanes, program};
+use belfry_isa::exec::Stop;
+use belfry_isa::inst::WaveSize;
+use belfry_isa::lanes::Backend;
+
+use super::{Bench, lanes, program};
 
 /// Destination, as every other lane has it before; two sources in v0 and v1.
 const BEFORE: u32 = 0xabcd_4321;
@@ -84,5 +88,21 @@ fn comparisons_and_conversions_take_the_halves_that_opsel_says() {
                 assert_eq!(wave.vgpr(2, lane).cast_signed(), i32::from(a), "OPSEL {op_sel:#x}, lane {lane}");
             }
         });
+    }
+}
+
+#[test]
+fn high_half_of_an_alignment_count_is_refused_and_the_low_one_is_not() {
+    for (opcode, name) in [(0xd616_0000, "v_alignbit_b32"), (0xd617_0000, "v_alignbyte_b32")] {
+        for op_sel in [0, 4] {
+            let code = [opcode | op_sel << 11 | 2, 0x100 | 0x101 << 9 | 0x101 << 18, END];
+            let mut bench = Bench::new(Backend::detect(), &code);
+            let mut wave = bench.wave(WaveSize::Wave32, &sources(), &[]);
+            match (op_sel, bench.run(&mut wave)) {
+                (0, Stop::EndProgram) => {}
+                (4, Stop::Fault(fault)) => assert!(fault.to_string().contains(name), "{fault}"),
+                (_, other) => panic!("{name}, OPSEL {op_sel:#x}: {other:?}"),
+            }
+        }
     }
 }

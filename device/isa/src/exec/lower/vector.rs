@@ -219,6 +219,10 @@ impl Lowering {
     }
 
     fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
+        // The count's high half is encoded by newer compilers alone.
+        if matches!(o.op, Op::V_ALIGNBIT_B32 | Op::V_ALIGNBYTE_B32) && o.mods.op_sel & 4 != 0 {
+            return Err(Unsupported);
+        }
         let &Properties { raises, signed, integers, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
