@@ -208,7 +208,7 @@ fn operands_are_where_the_documentation_says() {
         // v_fmac_f16_e32 v1, v2, v3
         ("0207026c", "V_FMAC_F16 Vop2 v1 - [v2 v3 v1 -]"),
         // v_mul_lo_u16 v1.l, v1.h, 3
-        ("010805d701070100", "V_MUL_LO_U16 Vop3 v1 - [v1 3 - -] op_sel=1"),
+        ("010805d701070100", "V_MUL_LO_U16 Vop3 v1 - [v1 #3 - -] op_sel=1"),
         // v_fma_f16 v1, v2, v3, v4 op_sel:[0,1,0,1]
         ("015048d602071204", "V_FMA_F16 Vop3 v1 - [v2 v3 v4 -] op_sel=10"),
     ];

@@ -52,6 +52,7 @@ mod vop_clamp;
 mod vop_f16;
 mod vop_f32;
 mod vop_f64;
+mod vop_half_count;
 mod vop_int;
 mod wmma;
 

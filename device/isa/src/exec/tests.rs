@@ -3,7 +3,7 @@
 use super::cmp::Operands;
 use super::di::{Di, Handler, Kind, Machine, Source};
 use super::op::{Entry, Format};
-use super::{Lds, cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_int};
+use super::{Lds, cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_half_count, vop_int};
 use crate::inst::Op;
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global, Mapping, Mmu, Tlb};
@@ -229,9 +229,10 @@ fn pairs_read_before_they_write() {
 
 type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
 
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     (vop_int::ALL, vop_int::entry),
     (vop_clamp::ALL, vop_clamp::entry),
+    (vop_half_count::ALL, vop_half_count::entry),
     (vop_f32::ALL, vop_f32::entry),
     (vop_f64::ALL, vop_f64::entry),
     (vop_f16::ALL, vop_f16::entry),

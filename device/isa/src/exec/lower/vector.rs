@@ -10,7 +10,7 @@ use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::properties::{Family, Properties, properties};
-use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_int, vop3p};
+use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
 use crate::trap::EXCP_EN;
@@ -202,7 +202,9 @@ impl Lowering {
         match properties(o.op).family {
             Family::Vector(definitions) => {
                 let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };
-                let entry = rounded::entry(o.op, self.mode).or_else(clamped);
+                let high =
+                    || if o.mods.op_sel & 4 != 0 { vop_half_count::entry(o.op, backend) } else { None };
+                let entry = rounded::entry(o.op, self.mode).or_else(clamped).or_else(high);
                 self.scalar_defined(o, &entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?)
             }
             Family::Carry => {
@@ -219,10 +221,6 @@ impl Lowering {
     }
 
     fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
-        // The count's high half is encoded by newer compilers alone.
-        if matches!(o.op, Op::V_ALIGNBIT_B32 | Op::V_ALIGNBYTE_B32) && o.mods.op_sel & 4 != 0 {
-            return Err(Unsupported);
-        }
         let &Properties { raises, signed, integers, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {

@@ -174,8 +174,8 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
         }
         V_BFI_B32 => word(u(0) & u(1) | !u(0) & u(2)),
         V_BFM_B32 => word(((1u32 << (u(0) & 31)) - 1) << (u(1) & 31)),
-        V_ALIGNBIT_B32 => word(((u64::from(u(0)) << 32 | u64::from(u(1))) >> (u(2) & 31)) as u32),
-        V_ALIGNBYTE_B32 => word(((u64::from(u(0)) << 32 | u64::from(u(1))) >> ((u(2) & 3) * 8)) as u32),
+        V_ALIGNBIT_B32 => word(((u64::from(u(0)) << 32 | u64::from(u(1))) >> (l.u16(2) & 31)) as u32),
+        V_ALIGNBYTE_B32 => word(((u64::from(u(0)) << 32 | u64::from(u(1))) >> ((l.u16(2) & 3) * 8)) as u32),
         V_PERM_B32 => Some(Out::B32(permuted(u(0), u(1), u(2)))),
         V_BCNT_U32_B32 => word((0..32).map(|n| u(0) >> n & 1).sum::<u32>().wrapping_add(u(1))),
         V_MBCNT_LO_U32_B32 => {
