@@ -1,0 +1,66 @@
+//! Links the `belfry` command without shared libraries, where the C library's archives are there.
+//!
+//! `belfry exec` stands in front of every program of a build or a test run, so its own start is what a program pays that never
+//! opens the GPU. A third of it was the dynamic loader's: finding and mapping three libraries, and binding their symbols. The
+//! command needs nothing from them that asks for a shared library (no name service, no `dlopen`).
+//!
+//! `-C target-feature=+crt-static` would do the same, but for every crate of a build and never beside procedural macros. So the
+//! linker is given scripts, under the names of the shared libraries that the standard library asks for, that name the archives.
+//! The result is position-independent as before (`-static-pie`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+/// What the linker is asked for (by the standard library and the compiler), and the archives that hold it.
+const LIBRARIES: [(&str, &[&str]); 7] = [
+    ("libc.so", &["libc.a"]),
+    ("libm.so", &["libm.a"]),
+    ("libgcc_s.so", &["libgcc_eh.a", "libgcc.a", "libc.a"]),
+    ("libpthread.so", &["libpthread.a"]),
+    ("libdl.so", &["libdl.a"]),
+    ("librt.so", &["librt.a"]),
+    ("libutil.so", &["libutil.a"]),
+];
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let gnu = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_ENV") == "gnu";
+    let already = variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|feature| feature == "crt-static");
+    let foreign = variable("HOST") != variable("TARGET");
+    if !gnu || already || foreign {
+        return Ok(());
+    }
+    let Some(scripts) =
+        LIBRARIES.iter().map(|(name, archives)| script(name, archives)).collect::<Option<Vec<_>>>()
+    else {
+        println!(
+            "cargo::warning=the C library's archives are missing (libc6-dev), so belfry is linked dynamically"
+        );
+        return Ok(());
+    };
+    let directory = Path::new(&variable("OUT_DIR")).join("archives");
+    fs::create_dir_all(&directory)?;
+    for (name, text) in scripts {
+        fs::write(directory.join(name), text)?;
+    }
+    println!("cargo::rustc-link-arg-bins=-L{}", directory.display());
+    println!("cargo::rustc-link-arg-bins=-static-pie");
+    Ok(())
+}
+
+/// The linker script of one library, and its name; nothing if an archive is missing.
+fn script(name: &'static str, archives: &[&str]) -> Option<(&'static str, String)> {
+    let found = archives.iter().map(|archive| archive_path(archive)).collect::<Option<Vec<_>>>()?;
+    let list = found.iter().map(|path| format!(" \"{}\"", path.display())).collect::<String>();
+    Some((name, format!("GROUP ({list} )\n")))
+}
+
+/// Where the C compiler has an archive of the C library or its own.
+fn archive_path(name: &str) -> Option<PathBuf> {
+    let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    // A compiler that does not have the file prints its name alone.
+    path.is_absolute().then(|| fs::canonicalize(path).ok()).flatten()
+}
