@@ -20,6 +20,7 @@ use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::HqdBanks;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
+use crate::sdma::{self, Movers};
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
@@ -113,6 +114,9 @@ impl Gpu {
             clock: clock.clone(),
             counters: Arc::clone(&counters),
         };
+        // A device that repeats itself exactly does one thing after the other.
+        let engines = if config.deterministic.is_some() { 0 } else { sdma::ENGINES };
+        let movers = Arc::new(Movers::new(engines.into()).map_err(Error::Thread)?);
         let waker = Arc::clone(&wake);
         let env = CpEnv {
             clock: clock.clone(),
@@ -129,6 +133,7 @@ impl Gpu {
             watch: Arc::clone(&watch),
             interrupts: sources,
             env,
+            movers: Arc::clone(&movers),
             wake: Arc::clone(&wake),
             counters: Arc::clone(&counters),
             trace: config.trace.clone(),
@@ -161,6 +166,7 @@ impl Gpu {
             watch,
             interrupts,
             shader,
+            movers,
             counters,
             walks,
             wake,

@@ -22,6 +22,7 @@ use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
+use crate::sdma::Movers;
 use crate::shader::{RunningWaves, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
 use crate::threads::Wake;
@@ -77,6 +78,7 @@ pub struct Gpu {
     watch: Arc<DoorbellWatch>,
     interrupts: Arc<Interrupts>,
     shader: Arc<ShaderEngine>,
+    movers: Arc<Movers>,
     counters: Arc<Counters>,
     walks: Arc<WalkCounter>,
     wake: Arc<Wake>,
@@ -227,6 +229,7 @@ impl Gpu {
     pub fn stop(&self) {
         self.runner.stop();
         self.join();
+        self.movers.stop();
     }
 
     fn join(&self) {
@@ -250,6 +253,7 @@ impl Gpu {
     /// queue was mapped, or the device was restored and not resumed.
     pub fn work_on_caller(&self) {
         self.serve_on_caller();
+        self.movers.stop();
         self.shader.work_on_caller();
     }
 

@@ -215,7 +215,7 @@ impl Gpu {
     /// The device is stopped.
     pub fn save(&self) -> Result<SavedGpu> {
         let save = |firmware: &mut dyn FirmwareScheduler| {
-            let _held = self.shader.hold();
+            let _held = (self.shader.hold(), self.movers.hold());
             let mut spaces = SpaceList::default();
             let (contexts, firmware) = (self.contexts.save(&mut spaces), firmware.save(&mut spaces));
             SavedGpu {

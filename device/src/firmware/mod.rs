@@ -21,6 +21,7 @@ use crate::interrupt::Sources;
 use crate::queue::HqdBanks;
 use crate::regs::RegisterFile;
 use crate::save::Broken;
+use crate::sdma::{Movers, SdmaEnv};
 use crate::shader::Restoring;
 use crate::stats::Counters;
 use crate::threads::Wake;
@@ -100,6 +101,8 @@ pub(crate) struct Ports {
     pub(crate) interrupts: Sources,
     /// What engines of queues need.
     pub(crate) env: CpEnv,
+    /// The threads of the SDMA engines.
+    pub(crate) movers: Arc<Movers>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) trace: Option<Arc<dyn TraceSink>>,
@@ -108,6 +111,11 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
+    /// What SDMA queues run in.
+    pub(crate) fn sdma_env(&self) -> SdmaEnv {
+        SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers) }
+    }
+
     fn trace(&self, event: TraceEvent) {
         if let Some(trace) = &self.trace {
             trace.event(event);

@@ -86,6 +86,9 @@ ranks! {
     Gws = "Gws.resources",
     CodeSpaces = "CodeSpaces.spaces",
     QueueFailure = "QueueState.failure",
+    SdmaTurns = "Turns.state",
+    SdmaJobs = "Engine.jobs",
+    SdmaJob = "Job.work",
     // Interrupts, and the sinks that are called under their lock.
     Interrupts = "Interrupts.state",
     VirtioInterrupt = "virtio interrupt",

@@ -127,6 +127,39 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Writes these eight bytes again and again over the first `len` bytes, as far as they go; the block must be long enough.
+    ///
+    /// Racing readers see what they see of [`copy_to`](Self::copy_to).
+    pub(crate) fn fill(self, pattern: [u8; 8], len: u64) {
+        assert!(len <= self.len);
+        #[cfg(target_arch = "x86_64")]
+        let whole = {
+            // SAFETY: the block is mapped for `len` bytes (asserted), and no more than these are written. No Rust reference to
+            // them exists, and the writes are none that the compiler knows of, so that a racing access is no race of Rust's.
+            unsafe {
+                core::arch::asm!(
+                    "rep stosq",
+                    inout("rcx") len / 8 => _,
+                    inout("rdi") self.host => _,
+                    in("rax") u64::from_le_bytes(pattern),
+                    options(nostack, preserves_flags),
+                );
+            }
+            len & !7
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let whole = {
+            for at in (0..len & !7).step_by(8) {
+                // SAFETY: the block goes on for `len - at` bytes, as mapped as it is.
+                unsafe { Block::new(self.host.add(at as usize), len - at) }.write(&pattern);
+            }
+            len & !7
+        };
+        // SAFETY: the block goes on for `len - whole` bytes, as mapped as it is.
+        let rest = unsafe { Block::new(self.host.add(whole as usize), len - whole) };
+        rest.write(&pattern[..(len - whole) as usize]);
+    }
+
     /// The first two bytes as one atomic; `None` if the block is too short or misaligned.
     pub(crate) fn atomic_u16(self) -> Option<&'a AtomicU16> {
         // SAFETY: `fits` checked length and alignment; `Block::new` promised that the memory stays mapped for `'a`.
@@ -205,6 +238,26 @@ mod tests {
             to.read(&mut all);
             assert_eq!(all[..len as usize], data[..len as usize]);
             assert!(all[len as usize..].iter().all(|&byte| byte == 0xee));
+        }
+    }
+
+    #[test]
+    fn fills_of_blocks_are_exact() {
+        let mut backing = vec![0u64; 1024];
+        let host = backing.as_mut_ptr().cast::<u8>();
+        let pattern = [1, 2, 3, 4, 5, 6, 7, 8];
+        for (at, len) in [(0usize, 4096usize), (3, 4090), (8, 0), (1, 1), (5, 7), (4, 8), (0, 15)] {
+            // SAFETY: the vector owns 8192 bytes and is only used through this block here.
+            let block = unsafe { Block::new(host.add(at), 4096) };
+            block.write(&[0xee; 4096]);
+            block.fill(pattern, len as u64);
+            let mut all = [0; 4096];
+            block.read(&mut all);
+            assert!(
+                all[..len].iter().zip(pattern.iter().cycle()).all(|(got, want)| got == want),
+                "{at} {len}"
+            );
+            assert!(all[len..].iter().all(|&byte| byte == 0xee), "{at} {len}");
         }
     }
 

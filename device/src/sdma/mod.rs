@@ -4,8 +4,11 @@
 //! executed in order and to their end, so that a fence has nothing to wait for. The read pointer passes a packet when it has
 //! been executed; an indirect buffer counts as executed at its end. A queue is preempted between two packets, or within a
 //! packet that moves many bytes: how far it has got is in its [`DmaContext`].
+//!
+//! The device's thread executes packets; the bytes of long ones are moved by the thread of the queue's engine ([`Movers`]).
 
 mod error;
+mod mover;
 mod packets;
 mod save;
 mod transfer;
@@ -23,14 +26,20 @@ use crate::queue::{
 use crate::vm::AddressSpace;
 use error::memory;
 pub use error::{SdmaError, SdmaStopped};
+pub use mover::Movers;
+use mover::Moving;
 use packets::Packet;
 pub(crate) use save::SavedSdma;
 use transfer::{quad, refuse};
 
+/// SDMA engines of a GPU.
+pub const ENGINES: u8 = 2;
 /// Packets executed before other queues have their turn.
 const PACKETS_PER_SERVICE: usize = 256;
 /// Bytes moved before other queues have their turn.
 const BYTES_PER_SERVICE: u64 = 2 << 20;
+/// The fewest bytes that are left to the engine's thread: moving less takes no longer than waking it.
+const LEAST_FOR_ENGINE: u64 = 256 << 10;
 
 /// Registers that an SDMA queue runs from.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
@@ -51,16 +60,27 @@ pub struct SdmaConfig {
     pub read_index: u64,
 }
 
+/// What the SDMA queues of a device share; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SdmaEnv {
+    /// What they share with the queues of the packet processor: clock, interrupts, the wake-up of the device's thread.
+    pub cp: CpEnv,
+    /// The threads of the engines.
+    pub movers: Arc<Movers>,
+}
+
 /// An SDMA queue on a hardware slot.
 pub struct SdmaQueue {
     config: SdmaConfig,
     space: Arc<AddressSpace>,
-    env: CpEnv,
+    env: SdmaEnv,
     /// Next byte of the ring.
     read_index: u64,
     /// What the read pointer was last reported as.
     reported: Option<u64>,
     context: DmaContext,
+    /// The packet at the read pointer, while its engine moves bytes for it.
+    moving: Option<Moving>,
     stopped: bool,
 }
 
@@ -72,6 +92,8 @@ enum Step {
     Part,
     /// A packet waits for memory.
     Waits,
+    /// The engine's thread moves the bytes of a packet, and wakes the device's thread at their end.
+    Moves,
     /// There is no whole packet.
     Empty,
 }
@@ -82,6 +104,7 @@ impl std::fmt::Debug for SdmaQueue {
             .field("config", &self.config)
             .field("read_index", &self.read_index)
             .field("context", &self.context)
+            .field("moving", &self.moving)
             .field("stopped", &self.stopped)
             .finish_non_exhaustive()
     }
@@ -90,15 +113,24 @@ impl std::fmt::Debug for SdmaQueue {
 impl SdmaQueue {
     /// A queue as its registers describe it, running in `space`, that goes on where another one has left off.
     #[must_use]
-    pub fn new(config: SdmaConfig, space: Arc<AddressSpace>, env: &CpEnv, context: DmaContext) -> Self {
+    pub fn new(config: SdmaConfig, space: Arc<AddressSpace>, env: &SdmaEnv, context: DmaContext) -> Self {
         let read_index = config.read_index & !3;
-        Self { config, space, env: env.clone(), read_index, reported: None, context, stopped: false }
+        Self {
+            config,
+            space,
+            env: env.clone(),
+            read_index,
+            reported: None,
+            context,
+            moving: None,
+            stopped: false,
+        }
     }
 
     /// Executes what can be executed.
     ///
-    /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or [`BlockedOn::Memory`]. How far
-    /// producers have got is read from the write pointer in memory.
+    /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or [`BlockedOn::Memory`], or
+    /// when it has woken the device's thread while it says [`BlockedOn::Dispatches`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<SdmaStopped> {
         if self.stopped {
             return Progress::Idle;
@@ -117,6 +149,7 @@ impl SdmaQueue {
                 Step::Advanced | Step::Part => return Ok(Progress::Advanced),
                 Step::Waits | Step::Empty if advanced => return Ok(Progress::Advanced),
                 Step::Waits => return Ok(Progress::Blocked(BlockedOn::Memory)),
+                Step::Moves => return Ok(Progress::Blocked(BlockedOn::Dispatches)),
                 Step::Empty => return Ok(Progress::Idle),
             }
         }
@@ -127,8 +160,8 @@ impl SdmaQueue {
     fn fail(&mut self, error: SdmaError) -> Progress<SdmaStopped> {
         let identity = &self.config.identity;
         match error.fault() {
-            Some(fault) => self.env.interrupts.vm_fault(identity, &fault),
-            None => self.env.interrupts.sdma_stopped(identity),
+            Some(fault) => self.env.cp.interrupts.vm_fault(identity, &fault),
+            None => self.env.cp.interrupts.sdma_stopped(identity),
         }
         let error = SdmaStopped { packet: self.read_index, error };
         log::debug!(target: "gpu::sdma", "SDMA queue stopped doorbell={:#x} {error}", identity.doorbell);
@@ -162,6 +195,14 @@ impl SdmaQueue {
 
     /// Executes the next packet, if there is a whole one.
     fn step(&mut self, budget: &mut u64) -> Result<Step, SdmaError> {
+        match self.moving.as_ref().map(Moving::end) {
+            None => {}
+            Some(None) => return Ok(Step::Moves),
+            Some(Some(end)) => {
+                self.moving = None;
+                self.context.done = end?;
+            }
+        }
         // What there is, and what there could be.
         let (available, most) = match self.context.buffer {
             Some(DmaBuffer { left, .. }) => (u64::from(left), u64::from(left)),
@@ -192,6 +233,7 @@ impl SdmaQueue {
             Effect::Done => 0,
             Effect::Part => return Ok(Step::Part),
             Effect::Waits => return Ok(Step::Waits),
+            Effect::Moves => return Ok(Step::Moves),
             Effect::Skip(dwords) => dwords,
             Effect::Enter(buffer) => {
                 self.read_index = self.read_index.wrapping_add(u64::from(dwords) * 4);
@@ -227,7 +269,7 @@ impl SdmaQueue {
 
     /// The engine's own counter.
     fn clock(&self) -> u64 {
-        self.env.clock.ticks().wrapping_add(self.context.clock)
+        self.env.cp.clock.ticks().wrapping_add(self.context.clock)
     }
 
     fn execute(&mut self, packet: &Packet, budget: &mut u64) -> Result<Effect, SdmaError> {
@@ -235,6 +277,14 @@ impl SdmaQueue {
         match packet {
             Packet::Nop | Packet::Caches => {}
             Packet::Transfer(transfer) => {
+                if transfer.bytes() - self.context.done.min(transfer.bytes()) >= LEAST_FOR_ENGINE {
+                    let (engine, done) = (self.config.identity.me, self.context.done);
+                    self.moving =
+                        self.env.movers.start(engine, (transfer, done), &self.space, &self.env.cp.wake);
+                    if self.moving.is_some() {
+                        return Ok(Effect::Moves);
+                    }
+                }
                 self.context.done = transfer.run(space, self.context.done, budget)?;
                 if self.context.done < transfer.bytes() {
                     return Ok(Effect::Part);
@@ -245,7 +295,7 @@ impl SdmaQueue {
                 *budget = budget.saturating_sub(data.len() as u64 * 4);
             }
             Packet::Fence { at, value } => space.store_u32(*at, *value).map_err(memory("FENCE"))?,
-            Packet::Trap { context } => self.env.interrupts.sdma_trap(&self.config.identity, *context),
+            Packet::Trap { context } => self.env.cp.interrupts.sdma_trap(&self.config.identity, *context),
             Packet::Poll(poll) => return Ok(Effect::over(packets::poll(poll, space)?)),
             Packet::Atomic(atomic) => return Ok(Effect::over(packets::atomic(atomic, space)?)),
             Packet::CondExe(packet) => {
@@ -265,9 +315,9 @@ impl SdmaQueue {
                 let at = quad(packet.base_lo & !31, packet.base_hi);
                 return Ok(Effect::Enter(DmaBuffer { at, left: packet.size & 0xf_ffff }));
             }
-            Packet::SetClock(value) => self.context.clock = value.wrapping_sub(self.env.clock.ticks()),
+            Packet::SetClock(value) => self.context.clock = value.wrapping_sub(self.env.cp.clock.ticks()),
             Packet::GetClock { at, global } => {
-                let now = if *global { self.env.clock.ticks() } else { self.clock() };
+                let now = if *global { self.env.cp.clock.ticks() } else { self.clock() };
                 self.space.store_u64(*at, now).map_err(memory("TIMESTAMP"))?;
             }
         }
@@ -293,6 +343,8 @@ enum Effect {
     Part,
     /// Its condition does not hold: execute it again later.
     Waits,
+    /// The engine's thread does it.
+    Moves,
     /// Go on behind so many dwords that follow.
     Skip(u32),
     /// Go on in this buffer.
@@ -310,23 +362,28 @@ impl QueueEngine for SdmaQueue {
         Self::service(self).map_error(Into::into)
     }
 
-    /// Nothing runs but in [`service`](Self::service).
-    fn suspend(&mut self) {}
+    fn suspend(&mut self) {
+        if let Some(moving) = self.moving.take() {
+            self.context.done = moving.stop();
+        }
+    }
 
+    /// The next service reads the packet again, and goes on with it.
     fn resume(&mut self) {}
 
     /// Ends the engine; the caller has [`dma_context`](QueueEngine::dma_context) for the next one.
     fn save(&mut self, _area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {
-        self.stopped = true;
+        self.stop();
         Ok(None)
     }
 
     fn stop(&mut self) {
+        self.suspend();
         self.stopped = true;
     }
 
     fn is_busy(&self) -> bool {
-        self.context.is_busy() && !self.stopped
+        (self.context.is_busy() || self.moving.is_some()) && !self.stopped
     }
 
     fn read_index(&self) -> u64 {

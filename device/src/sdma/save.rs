@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{SdmaConfig, SdmaQueue};
-use crate::cp::CpEnv;
+use super::{SdmaConfig, SdmaEnv, SdmaQueue};
 use crate::queue::DmaContext;
 use crate::save::{Broken, check};
 use crate::vm::{SpaceList, Spaces};
@@ -21,20 +20,23 @@ pub(crate) struct SavedSdma {
 }
 
 impl SdmaQueue {
-    /// The queue, while nothing serves it.
+    /// The queue, while nothing serves it and its engine is held.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedSdma {
         SavedSdma {
             config: self.config,
             space: spaces.number(&self.space),
             read_index: self.read_index,
             reported: self.reported,
-            context: self.context,
+            context: self
+                .moving
+                .as_ref()
+                .map_or(self.context, |moving| DmaContext { done: moving.done(), ..self.context }),
             stopped: self.stopped,
         }
     }
 
     /// A queue in the state of another one.
-    pub(crate) fn restored(saved: &SavedSdma, spaces: &Spaces, env: &CpEnv) -> Result<Self, Broken> {
+    pub(crate) fn restored(saved: &SavedSdma, spaces: &Spaces, env: &SdmaEnv) -> Result<Self, Broken> {
         let bytes = saved.config.ring_bytes;
         check("bytes of a ring", bytes, bytes.is_power_of_two() && (4..=1 << 33).contains(&bytes))?;
         check("read pointer of a ring", saved.read_index, saved.read_index.is_multiple_of(4))?;
@@ -46,6 +48,7 @@ impl SdmaQueue {
             read_index: saved.read_index,
             reported: saved.reported,
             context: saved.context,
+            moving: None,
             stopped: saved.stopped,
         })
     }

@@ -21,8 +21,8 @@ const COUNT: u32 = 0x3fff_ffff;
 pub(super) enum Transfer {
     /// From one place to one or two others.
     Copy { from: u64, to: u64, second: Option<u64>, bytes: u64 },
-    /// The same element everywhere.
-    Fill { to: u64, element: [u8; 4], size: usize, bytes: u64 },
+    /// The same element everywhere: as often as it goes into the pattern.
+    Fill { to: u64, pattern: [u8; 8], bytes: u64 },
     /// Rows of a box.
     Rows { from: Rows, to: Rows, width: u64, rows: u64, height: u64 },
 }
@@ -123,11 +123,10 @@ impl Transfer {
         refuse("CONST_FILL sw", packet.header.sw())?;
         let log2 = packet.header.fillsize();
         refuse("CONST_FILL fillsize", if log2 > 2 { log2 } else { 0 })?;
-        let size = 1 << log2;
+        let (size, data) = (1 << log2, packet.data.to_le_bytes());
         Ok(Self::Fill {
             to: quad(packet.dst_lo, packet.dst_hi),
-            element: packet.data.to_le_bytes(),
-            size,
+            pattern: std::array::from_fn(|at| data[at % size]),
             bytes: (u64::from(packet.count & COUNT) + 1).next_multiple_of(size as u64),
         })
     }
@@ -143,10 +142,7 @@ impl Transfer {
     /// Goes on after `done` bytes until the end or until the budget is spent; how many bytes are done then.
     pub(super) fn run(&self, space: &AddressSpace, done: u64, budget: &mut u64) -> Result<u64, SdmaError> {
         let (mut done, bytes) = (done, self.bytes());
-        let mut chunk = vec![0; CHUNK.min(bytes) as usize];
-        if let Self::Fill { element, size, .. } = self {
-            chunk.iter_mut().zip(element[..*size].iter().cycle()).for_each(|(byte, &value)| *byte = value);
-        }
+        let mut chunk = Vec::new();
         while done < bytes && *budget > 0 {
             let now = self.part(space, done, &mut chunk)?;
             done += now;
@@ -156,9 +152,9 @@ impl Transfer {
         Ok(done)
     }
 
-    /// Moves the bytes behind `done`, as many as there is room for; at least one.
-    fn part(&self, space: &AddressSpace, done: u64, chunk: &mut [u8]) -> Result<u64, SdmaError> {
-        let room = chunk.len() as u64;
+    /// Moves the bytes behind `done`, at least one, and by way of `chunk` where they cannot go directly.
+    fn part(&self, space: &AddressSpace, done: u64, chunk: &mut Vec<u8>) -> Result<u64, SdmaError> {
+        let room = CHUNK.min(self.bytes());
         match *self {
             Self::Copy { from, to, second: None, bytes } if apart(from, to, bytes) => {
                 let now = DIRECT.min(bytes - done);
@@ -167,26 +163,27 @@ impl Transfer {
             }
             Self::Copy { from, to, second, bytes } => {
                 let now = room.min(bytes - done);
-                let part = &mut chunk[..now as usize];
+                chunk.resize(now as usize, 0);
+                let part = &mut chunk[..];
                 space.read_bytes(from.wrapping_add(done), part).map_err(memory("COPY"))?;
                 for to in [Some(to), second].into_iter().flatten() {
                     space.write_bytes(to.wrapping_add(done), part).map_err(memory("COPY"))?;
                 }
                 Ok(now)
             }
-            Self::Fill { to, size, bytes, .. } => {
-                // A part begins with a whole element.
-                let (done, now) = (done - done % size as u64, room.min(bytes - done));
-                space
-                    .write_bytes(to.wrapping_add(done), &chunk[..now as usize])
-                    .map_err(memory("CONST_FILL"))?;
+            Self::Fill { to, pattern, bytes } => {
+                let now = DIRECT.min(bytes - done);
+                let mut pattern = pattern;
+                pattern.rotate_left((done % 8) as usize);
+                space.fill(to.wrapping_add(done), pattern, now).map_err(memory("CONST_FILL"))?;
                 Ok(now)
             }
             Self::Rows { from, to, width, height, .. } => {
                 let (row, column) = (done / width, done % width);
                 let (slice, row) = (row / height, row % height);
                 let now = room.min(width - column);
-                let part = &mut chunk[..now as usize];
+                chunk.resize(now as usize, 0);
+                let part = &mut chunk[..];
                 let [from, to] = [from, to].map(|rows| rows.row(slice, row).wrapping_add(column));
                 space.read_bytes(from, part).map_err(memory("COPY"))?;
                 space.write_bytes(to, part).map_err(memory("COPY"))?;

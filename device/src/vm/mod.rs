@@ -233,6 +233,22 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// Writes these eight bytes again and again over a range, which may end within them; stops at the first fault, when
+    /// earlier bytes have been written.
+    pub(crate) fn fill(&self, to: u64, pattern: [u8; 8], len: u64) -> Result<(), Fault> {
+        let slice = self.enter();
+        let mut done = 0;
+        while done < len {
+            let (block, writable) = self.block_at(&slice, to.wrapping_add(done), Access::Write)?;
+            let mut rotated = pattern;
+            rotated.rotate_left((done % 8) as usize);
+            let now = writable.min(len - done);
+            block.fill(rotated, now);
+            done += now;
+        }
+        Ok(())
+    }
+
     /// Reads a value.
     pub fn read<T: FromBytes + IntoBytes>(&self, va: u64) -> Result<T, Fault> {
         let mut value = T::new_zeroed();

@@ -17,6 +17,7 @@ use belfry_device::chip::{Chip as _, CuMask, PteFormat, SqInterrupt, gfx1100};
 use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
+use belfry_device::sdma::{Movers, SdmaEnv};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
 use belfry_device::time::{Clock, TimeSource};
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
@@ -91,6 +92,7 @@ pub(crate) struct Bench {
     pub(crate) memory: Arc<Memory>,
     pub(crate) space: Arc<AddressSpace>,
     pub(crate) env: CpEnv,
+    pub(crate) movers: Arc<Movers>,
     pub(crate) interrupts: Arc<Recorder>,
     pub(crate) wakes: Arc<AtomicUsize>,
     next_page: AtomicU64,
@@ -151,6 +153,7 @@ impl Bench {
             memory,
             space,
             env: CpEnv { clock, interrupts: interrupts.clone(), shader, wake },
+            movers: Arc::default(),
             interrupts,
             wakes,
             next_page: AtomicU64::new(PAGE_SIZE),
@@ -163,6 +166,11 @@ impl Bench {
         bench.trap.tba = bench.alloc(PAGE_SIZE, CODE | PTE_WRITEABLE);
         bench.space.write_bytes(bench.trap.tba, HANDLER).expect("mapped");
         bench
+    }
+
+    /// What SDMA queues run in.
+    pub(crate) fn sdma_env(&self) -> SdmaEnv {
+        SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers) }
     }
 
     /// Maps fresh zeroed memory; a page without a mapping follows.

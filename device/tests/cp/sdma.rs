@@ -1,5 +1,6 @@
 //! SDMA queues: packets in the ring, pointers, indirect buffers, preemption.
 
+mod engines;
 mod moves;
 mod packets;
 mod refused;
@@ -76,7 +77,8 @@ impl Ring {
             wptr_poll: pointers + 8,
             read_index: 0,
         };
-        let engine = SdmaQueue::new(config, Arc::clone(&bench.space), &bench.env, DmaContext::default());
+        let engine =
+            SdmaQueue::new(config, Arc::clone(&bench.space), &bench.sdma_env(), DmaContext::default());
         Ring { engine, config, bytes, written: 0 }
     }
 

@@ -308,3 +308,38 @@ fn sdma_queue_is_saved_in_the_middle_of_its_work_and_goes_on_elsewhere() {
         assert_eq!(driver.gpu.stats().errors, Default::default());
     }
 }
+
+#[test]
+fn copies_that_engines_are_at_are_saved_and_go_on_elsewhere() {
+    const BYTES: u32 = 6 << 20;
+    let mut driver = Driver::up();
+    let mut process = Process::new(&mut driver, 0x8001);
+    let mut queues = [0, 1].map(|engine| {
+        let queue = Sdma::new(&mut driver, &mut process, 0xa00 + engine * 0x10, engine);
+        queue.add(&mut driver, &process);
+        queue
+    });
+    let (data, data_va) = process.alloc(&mut driver, 4096);
+    let [(from, from_va), (first, first_va), (second, second_va)] =
+        [(); 3].map(|()| process.alloc(&mut driver, BYTES.into()));
+    for at in (0..u64::from(BYTES)).step_by(4096) {
+        driver.put_ram(from + at, &(at as u32 | 1));
+    }
+    queues[0].put(&driver, &[copy(from_va, first_va, BYTES), copy(first_va, second_va, BYTES)]);
+    queues[1].put(&driver, &[wait(data_va, 1), copy(from_va, second_va, BYTES), fence(data_va + 8, 1)]);
+    queues[0].put(&driver, &[fence(data_va + 4, 1), fence(data_va, 1)]);
+    for _ in 0..10 {
+        driver.gpu.pause();
+        let saved = driver.gpu.save().unwrap();
+        driver = driver.continued(&saved, saved.config());
+    }
+    eventually("both queues end", || driver.ram_u32(data + 4) + driver.ram_u32(data + 8) == 2);
+    for at in (0..u64::from(BYTES)).step_by(4096) {
+        let expected = at as u32 | 1;
+        assert_eq!((driver.ram_u32(first + at), driver.ram_u32(second + at)), (expected, expected));
+    }
+    for queue in &queues {
+        eventually("the read pointer moves", || queue.read_pointer(&driver) == queue.written);
+    }
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+}

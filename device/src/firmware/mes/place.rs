@@ -2,9 +2,9 @@
 
 use crate::queue::HqdId;
 use crate::save::{Broken, check};
+use crate::sdma::ENGINES;
 
-/// SDMA engines, and the queues of each.
-const ENGINES: u8 = 2;
+/// Queues of each SDMA engine.
 const QUEUES: u8 = 8;
 
 /// One hardware queue.

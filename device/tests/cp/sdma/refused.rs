@@ -194,7 +194,7 @@ fn pointers_that_cannot_be_stop_their_queue() {
         ring.engine = belfry_device::sdma::SdmaQueue::new(
             config,
             std::sync::Arc::clone(&bench.space),
-            &bench.env,
+            &bench.sdma_env(),
             Default::default(),
         );
         let error = ring.error();

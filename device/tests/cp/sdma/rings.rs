@@ -68,7 +68,7 @@ fn move_on(bench: &Bench, ring: &mut Ring) -> DmaContext {
     assert_eq!(ring.engine.save(None).expect("nothing to save"), None);
     assert_eq!((ring.engine.service(), ring.engine.is_busy()), (Progress::Idle, false));
     ring.config = SdmaConfig { read_index, ..ring.config };
-    ring.engine = SdmaQueue::new(ring.config, Arc::clone(&bench.space), &bench.env, context);
+    ring.engine = SdmaQueue::new(ring.config, Arc::clone(&bench.space), &bench.sdma_env(), context);
     context
 }
 

@@ -95,7 +95,7 @@ impl With<'_> {
         Ok(match saved {
             SavedEngine::Aql(saved) => Box::new(AqlQueue::restored(saved, spaces, gws, env, self.restoring)?),
             SavedEngine::Pm4(saved) => Box::new(Pm4Queue::restored(saved, spaces, gws, env, self.restoring)?),
-            SavedEngine::Sdma(saved) => Box::new(SdmaQueue::restored(saved, spaces, env)?),
+            SavedEngine::Sdma(saved) => Box::new(SdmaQueue::restored(saved, spaces, &self.ports.sdma_env())?),
         })
     }
 }

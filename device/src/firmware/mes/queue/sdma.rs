@@ -77,7 +77,8 @@ impl Queue {
             wptr_poll: mqd.wptr_poll(),
             read_index: rest.read_index,
         };
-        let engine_of_queue = SdmaQueue::new(config, Arc::clone(space), &ports.env, sdma_mqd::context(&mqd));
+        let engine_of_queue =
+            SdmaQueue::new(config, Arc::clone(space), &ports.sdma_env(), sdma_mqd::context(&mqd));
         let slot = Slot { id: Place::Sdma { engine, queue }, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine: Box::new(engine_of_queue), activity: Activity::Working };
         Ok(())
