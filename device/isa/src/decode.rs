@@ -273,12 +273,7 @@ impl Reader {
     #[expect(clippy::unused_self, reason = "one of the operand readers")]
     fn half(&self, inst: &mut Inst, name: Name, value: u32) -> Operand {
         if value & 0x80 != 0 {
-            inst.mods.op_sel |= match name {
-                Name::Src0 => 1,
-                Name::Src1 => 2,
-                Name::Src2 => 4,
-                _ => 8,
-            };
+            inst.mods.op_sel |= halves::bit(inst.op, name);
         }
         Operand::Vgpr(low8(value & 0x7f))
     }
@@ -432,6 +427,10 @@ impl Reader {
         }
         if flags.has(Flags::ACC) {
             inst.src[2] = inst.dst;
+            if inst.op == Op::V_FMAC_F16 {
+                // The half that is written is the half that is added to.
+                inst.mods.op_sel = inst.mods.op_sel & !4 | inst.mods.op_sel >> 1 & 4;
+            }
         }
         if let Some(dual) = &mut inst.dual {
             if dual.op == Op::V_CNDMASK_B32 {

@@ -143,7 +143,7 @@ fn shape(tables: &Tables, form: u16) -> Option<(u8, u128)> {
 }
 
 /// Puts an operand's bits where its field is.
-fn scatter(bits: u128, field: &[Segment], value: u32) -> u128 {
+pub(crate) fn scatter(bits: u128, field: &[Segment], value: u32) -> u128 {
     field.iter().fold(bits, |bits, &Segment(bit, shift, len)| {
         let mask = (1u128 << len) - 1;
         bits & !(mask << bit) | (u128::from(value) >> shift & mask) << bit

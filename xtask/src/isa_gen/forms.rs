@@ -455,9 +455,10 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
         .map_or(width, registers);
     Ok(match name {
         "decodeSrcRegOrImm9" | "decodeSrcReg9" => ("Src", operand_width),
+        "decodeOperand_VSrcT16" => ("Src", width),
         "decodeSrcRegOrImmDeferred9" => ("SrcDeferred", operand_width),
         "decodeOperand_VSrc_f64" => ("Src", 2),
-        "decodeAVLdSt" | "DecodeVGPR_32RegisterClass" => ("Vgpr", width),
+        "decodeAVLdSt" | "DecodeVGPR_32RegisterClass" | "DecodeVGPR_16RegisterClass" => ("Vgpr", width),
         "DecodeVGPR_16_Lo128RegisterClass" => ("VgprT16", width),
         "decodeOperand_VSrcT16_Lo128" => ("SrcT16", width),
         "decodeBoolReg" => ("Bool", width),

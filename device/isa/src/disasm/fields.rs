@@ -1,6 +1,7 @@
 //! Where [`Inst`] keeps what a form's operand names: the way back from an instruction to its fields.
 
 use crate::encoding::{Flags, Form, Kind, Name};
+use crate::halves;
 use crate::inst::{Format, Inst, Op, Operand};
 
 /// The register or constant the instruction has as its operand `name`.
@@ -35,12 +36,7 @@ pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Oper
 
 /// Puts back the bit that selects the high half of a VGPR.
 fn whole(inst: &Inst, name: Name, kind: &Kind, value: Operand) -> Operand {
-    let bit = match name {
-        Name::Src0 => 1,
-        Name::Src1 => 2,
-        Name::Src2 => 4,
-        _ => 8,
-    };
+    let bit = halves::bit(inst.op, name);
     match value {
         Operand::Vgpr(number) if kind.class.ends_with("_Lo128") && inst.mods.op_sel & bit != 0 => {
             Operand::Vgpr(number | 0x80)

@@ -10,6 +10,7 @@ mod modes;
 mod rare;
 mod resume;
 mod shared;
+mod true16;
 mod words;
 
 use belfry_isa::exec::{FaultCause, Stop};
