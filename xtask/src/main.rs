@@ -20,6 +20,7 @@ mod isa_gen;
 mod isa_verify;
 mod kernels;
 mod llvm;
+mod rocm;
 
 use std::path::{Path, PathBuf};
 use std::process;
@@ -97,6 +98,8 @@ enum Command {
     },
     /// Make a disk with a system of its own of Debian's packages, with the driver by DKMS, and boot it with the GPU.
     OwnSystem,
+    /// Run ROCm's tools, the suites and, with --long, Debian's tests of ROCm's libraries and of llama.cpp under `belfry exec`.
+    Rocm(rocm::Options),
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
     Suite {
         /// What runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
@@ -149,6 +152,7 @@ fn main() -> Result<()> {
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::GuestRace { rounds, kasan, append } => guest_race(rounds, kasan, &append),
         Command::OwnSystem => own_system(),
+        Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Installed { debug } => installed::run(root, debug),

@@ -1,0 +1,191 @@
+//! `cargo xtask rocm`: ROCm as Debian packages it, and programs that nobody here wrote, under `belfry exec`.
+//!
+//! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
+//! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
+//! gigabytes). docs/rocm-tests.md has results, and what of it is expected to take too long.
+
+mod plan;
+mod verdict;
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+
+use plan::{Image, Step};
+use verdict::Counts;
+
+/// What is run, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Debian's tests of ROCm's libraries and of ggml as well: hours.
+    #[arg(long)]
+    long: bool,
+    /// Seconds for each binary of the long form, after which it counts as too slow.
+    #[arg(long, default_value_t = 300)]
+    limit: u32,
+    /// Only steps whose name has this in it.
+    #[arg(long)]
+    only: Option<String>,
+    /// Write the results as JSON on stdout, as well as the table on stderr.
+    #[arg(long)]
+    json: bool,
+    /// Where what the programs print is kept (`target/rocm` when absent).
+    #[arg(long)]
+    logs: Option<PathBuf>,
+}
+
+/// What became of a step.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    image: &'static str,
+    name: String,
+    /// `passed`, `failed` or `too slow`.
+    verdict: &'static str,
+    /// Cases by result, where the program tells them apart.
+    counts: Option<Counts>,
+    seconds: u64,
+    log: PathBuf,
+}
+
+impl Outcome {
+    fn counts(&self) -> String {
+        self.counts.as_ref().map_or_else(String::new, ToString::to_string)
+    }
+}
+
+/// Runs the steps, prints a table, and fails if one has failed; one that was too slow has not.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let logs = options.logs.clone().unwrap_or_else(|| root.join("target/rocm"));
+    std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
+    let belfry = build(root)?;
+    let runner = Runner { belfry, logs, limit: options.limit };
+    let wanted = |step: &Step| options.only.as_ref().is_none_or(|only| step.name.contains(only.as_str()));
+    let images = plan::images(options.long);
+    let mut outcomes = Vec::new();
+    for image in &images {
+        let mut steps = image.steps.clone();
+        if steps.iter().all(|step| !wanted(step)) && image.lists.is_none() {
+            continue;
+        }
+        runner.make(image)?;
+        if let Some(lists) = image.lists {
+            steps.extend(lists(&|program| runner.output(image, program))?);
+        }
+        for step in steps.iter().filter(|step| wanted(step)) {
+            let outcome = runner.step(image, step)?;
+            note!("{:<8} {:>5} s  {}  {}", outcome.verdict, outcome.seconds, outcome.name, outcome.counts());
+            outcomes.push(outcome);
+        }
+    }
+    ensure!(!outcomes.is_empty(), "no step's name has {:?} in it", options.only.as_deref().unwrap_or(""));
+    table(&outcomes);
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&outcomes)?);
+    }
+    let failed: Vec<_> =
+        outcomes.iter().filter(|outcome| outcome.verdict == "failed").map(|outcome| &*outcome.name).collect();
+    ensure!(failed.is_empty(), "{} of {} steps failed: {}", failed.len(), outcomes.len(), failed.join(", "));
+    Ok(())
+}
+
+/// Builds belfry as users have it; where it is.
+fn build(root: &Path) -> Result<PathBuf> {
+    let status = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["build", "--release", "--package", "belfry"])
+        .status()
+        .context("running cargo")?;
+    ensure!(status.success(), "cargo build: {status}");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release/belfry"))
+}
+
+fn table(outcomes: &[Outcome]) {
+    let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0);
+    note!("");
+    note!("{:<width$}  {:<14} {:<8} {:>6}  cases", "", "image", "verdict", "s");
+    for outcome in outcomes {
+        let Outcome { image, name, verdict, seconds, .. } = outcome;
+        note!("{name:<width$}  {image:<14} {verdict:<8} {seconds:>6}  {}", outcome.counts());
+    }
+    let count = |verdict| outcomes.iter().filter(|outcome| outcome.verdict == verdict).count();
+    note!("{} passed, {} failed, {} too slow", count("passed"), count("failed"), count("too slow"));
+}
+
+struct Runner {
+    belfry: PathBuf,
+    logs: PathBuf,
+    limit: u32,
+}
+
+impl Runner {
+    /// Makes an image of packages; what is there already stays.
+    fn make(&self, image: &Image) -> Result<()> {
+        let Some((base, packages)) = image.packages else { return Ok(()) };
+        let mut command = Command::new(&self.belfry);
+        command.args(["image", "build", image.name, "--base", base, "--from", "/dev/stdin"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("running {}", self.belfry.display()))?;
+        let mut stdin = child.stdin.take().context("belfry has no stdin")?;
+        std::io::Write::write_all(&mut stdin, packages.as_bytes()).context("writing the list of packages")?;
+        drop(stdin);
+        let status = child.wait().context("waiting for belfry")?;
+        ensure!(status.success(), "belfry image build {}: {status}", image.name);
+        Ok(())
+    }
+
+    fn exec(&self, image: &Image, limit: u32) -> Command {
+        let mut command = Command::new("timeout");
+        // The whole group gets the signal, and what ignores it is killed.
+        command.args(["--kill-after=10", &limit.to_string()]);
+        command.arg(&self.belfry).args(["exec", "--quiet", "--image", image.name, "--"]);
+        command
+    }
+
+    /// What a program prints, for a list of things to run.
+    fn output(&self, image: &Image, program: &[&str]) -> Result<String> {
+        let output = self.exec(image, 120).args(program).output().context("running timeout")?;
+        ensure!(output.status.success(), "{program:?}: {}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn step(&self, image: &Image, step: &Step) -> Result<Outcome> {
+        let file = format!("{}-{}.log", image.name, step.name.replace([' ', '/'], "_"));
+        let path = self.logs.join(file);
+        let mut log = File::create_new(&path)
+            .or_else(|_| File::options().read(true).write(true).truncate(true).open(&path))
+            .with_context(|| format!("creating {}", path.display()))?;
+        let limit = if image.is_long() { self.limit } else { step.limit };
+        let start = Instant::now();
+        let status = self
+            .exec(image, limit)
+            .args(&step.command)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log.try_clone()?)
+            .status()
+            .context("running timeout")?;
+        let mut text = Vec::new();
+        log.rewind()?;
+        File::open(&path)?.read_to_end(&mut text)?;
+        let counts = verdict::counts(&String::from_utf8_lossy(&text));
+        let failures = counts.as_ref().is_some_and(|counts| counts.failed > 0);
+        let verdict = match status.code() {
+            _ if failures => "failed",
+            Some(124 | 137) => "too slow",
+            Some(0) => "passed",
+            Some(127) => bail!("{}: the image has no {:?}", step.name, step.command),
+            _ => "failed",
+        };
+        let seconds = start.elapsed().as_secs();
+        Ok(Outcome { image: image.name, name: step.name.clone(), verdict, counts, seconds, log: path })
+    }
+}

@@ -1,0 +1,124 @@
+//! What is run in which image.
+
+use anyhow::Result;
+
+/// A program with its arguments.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) command: Vec<String>,
+    /// Seconds after which it hangs; of steps of the long form, the command line decides.
+    pub(super) limit: u32,
+}
+
+impl Step {
+    fn new(name: impl Into<String>, command: &[&str]) -> Self {
+        let command = command.iter().map(|&word| word.to_owned()).collect();
+        Self { name: name.into(), command, limit: 600 }
+    }
+}
+
+/// Finds steps in an image.
+pub(super) type Find = fn(Output<'_>) -> Result<Vec<Step>>;
+
+/// Runs a program in the image and gives what it prints.
+pub(super) type Output<'a> = &'a dyn Fn(&[&str]) -> Result<String>;
+
+/// A root file system, and what is run there.
+pub(super) struct Image {
+    pub(super) name: &'static str,
+    /// The image it is made of, and the packages added; `None` of one that belfry has by itself.
+    pub(super) packages: Option<(&'static str, &'static str)>,
+    pub(super) steps: Vec<Step>,
+    /// Steps that the image itself knows.
+    pub(super) lists: Option<Find>,
+}
+
+impl Image {
+    /// Whether its steps are those of the long form.
+    pub(super) fn is_long(&self) -> bool {
+        self.packages.is_some()
+    }
+}
+
+/// Debian 13's ROCm libraries with their tests. rocPRIM, hipCUB and rocThrust are header libraries, whose tests come to five
+/// gigabytes more.
+const LIBRARIES: &str = "
+    librocrand1-tests libhiprand1-tests librocfft0-tests libhipfft0-tests librocblas0-tests librocblas0-tests-data
+    libhipblas0-tests librocsparse0-tests librocsparse0-tests-data libhipsparse0-tests librocsolver0-tests
+    libhipsolver0-tests librocalution0-tests
+";
+/// Where they are.
+const TESTS: &str = "/usr/libexec/rocm";
+/// Of these, the cases that their authors call quick.
+const QUICK: [&str; 6] =
+    ["rocblas-test", "hipblas-test", "rocsparse-test", "hipsparse-test", "rocsolver-test", "hipsolver-test"];
+
+/// Debian sid's llama.cpp with ggml's HIP back end, and the tests of both.
+const LLAMA: &str = "llama.cpp-tests libggml0-backend-hip";
+const OPERATIONS: &str = "/usr/libexec/x86_64-linux-gnu/ggml/test-backend-ops";
+const ARCHITECTURES: &str = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-llama-archs";
+/// Models with random weights whose results on the GPU are compared with those on the processor.
+const MODELS: [&str; 6] = ["llama", "qwen3", "gemma3", "phi3", "mamba", "bert"];
+
+pub(super) fn images(long: bool) -> Vec<Image> {
+    let tools =
+        [&["rocminfo"][..], &["clinfo"], &["rocm-smi"], &["amd-smi", "list"], &["rocm_agent_enumerator"]];
+    let suites = [&["hip-suite"][..], &["opencl-suite"]];
+    let own = |name| Image {
+        name,
+        packages: None,
+        steps: tools.iter().chain(&suites).map(|command| Step::new(command.join(" "), command)).collect(),
+        lists: None,
+    };
+    let mut images = vec![own("rocm"), own("rocm-sid")];
+    if long {
+        images.push(Image {
+            name: "rocm-tests",
+            packages: Some(("rocm", LIBRARIES)),
+            steps: Vec::new(),
+            lists: Some(libraries),
+        });
+        images.push(Image {
+            name: "llama",
+            packages: Some(("rocm-sid", LLAMA)),
+            steps: MODELS
+                .iter()
+                .map(|model| {
+                    Step::new(format!("llama.cpp {model}"), &[ARCHITECTURES, "-a", &format!("^{model}$")])
+                })
+                .collect(),
+            lists: Some(operations),
+        });
+    }
+    images
+}
+
+/// A step for each test program of ROCm's libraries.
+fn libraries(output: Output<'_>) -> Result<Vec<Step>> {
+    let found = output(&["find", TESTS, "-type", "f", "-perm", "-u+x"])?;
+    let mut programs: Vec<&str> = found
+        .lines()
+        .filter(|path| {
+            path.rsplit('/').next().is_some_and(|name| name.starts_with("test_") || name.ends_with("-test"))
+        })
+        .collect();
+    programs.sort_unstable();
+    let step = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let filter: &[&str] = if QUICK.contains(&name) { &["--gtest_filter=*quick*"] } else { &[] };
+        Step::new(name, &[&[*path][..], filter].concat())
+    };
+    Ok(programs.iter().map(step).collect())
+}
+
+/// A step for each operation that ggml knows.
+fn operations(output: Output<'_>) -> Result<Vec<Step>> {
+    let listed = output(&[OPERATIONS, "--list-ops"])?;
+    let is_name = |word: &&str| {
+        !word.is_empty()
+            && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let step = |name| Step::new(format!("ggml {name}"), &[OPERATIONS, "test", "-o", name, "-b", "ROCm0"]);
+    Ok(listed.lines().map(str::trim).filter(is_name).map(step).collect())
+}

@@ -1,0 +1,127 @@
+//! How many cases of a test program passed, from what it prints.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Cases by result.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counts {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    /// Skipped by the program, or absent by name.
+    pub(super) skipped: u64,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { passed, failed, skipped } = self;
+        write!(f, "{passed} passed, {failed} failed")?;
+        if *skipped > 0 { write!(f, ", {skipped} skipped") } else { Ok(()) }
+    }
+}
+
+/// Counts of the programs known here: Belfry's suites, GoogleTest, ggml's operations, llama.cpp's architectures.
+///
+/// A program that is ended early has them up to there.
+pub(super) fn counts(text: &str) -> Option<Counts> {
+    suite(text).or_else(|| googletest(text)).or_else(|| ggml(text)).or_else(|| architectures(text))
+}
+
+/// `N passed, N failed, N absent` as the last line.
+fn suite(text: &str) -> Option<Counts> {
+    let words: Vec<&str> = text.lines().rev().find(|line| !line.is_empty())?.split([' ', ',']).collect();
+    match words[..] {
+        [passed, "passed", "", failed, "failed", "", skipped, "absent"] => Some(Counts {
+            passed: passed.parse().ok()?,
+            failed: failed.parse().ok()?,
+            skipped: skipped.parse().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+/// A line for each case, and the failed ones once more at the end.
+fn googletest(text: &str) -> Option<Counts> {
+    // The name of a case follows; what is repeated at the end comes after the line of totals.
+    let cases = text.split("[  PASSED  ]").next()?;
+    let count = |mark: &str| cases.lines().filter(|line| line.contains(mark) && line.contains('.')).count();
+    let counts = Counts {
+        passed: count("[       OK ]") as u64,
+        failed: count("[  FAILED  ]") as u64,
+        skipped: count("[  SKIPPED ]") as u64,
+    };
+    (counts != Counts::default()).then_some(counts)
+}
+
+/// A line for each case: `OP(parameters): OK`, `FAIL` or `not supported`, with colours.
+fn ggml(text: &str) -> Option<Counts> {
+    let mut counts = Counts::default();
+    for line in text.lines().filter(|line| line.starts_with("  ") || line.starts_with('[')) {
+        let Some((case, result)) = line.rsplit_once("): ") else { continue };
+        if !case.contains('(') {
+            continue;
+        }
+        if result.contains("OK") {
+            counts.passed += 1;
+        } else if result.contains("FAIL") {
+            counts.failed += 1;
+        } else {
+            counts.skipped += 1;
+        }
+    }
+    (counts != Counts::default()).then_some(counts)
+}
+
+/// A row of a table for each model on each device; a cell of it is `OK`, `FAIL` or `SKIP`.
+fn architectures(text: &str) -> Option<Counts> {
+    let mut counts = Counts::default();
+    for row in text.lines().filter(|line| line.starts_with('|')) {
+        if row.contains("FAIL") {
+            counts.failed += 1;
+        } else if row.contains("OK") {
+            counts.passed += 1;
+        } else if row.contains("SKIP") {
+            counts.skipped += 1;
+        }
+    }
+    (counts != Counts::default()).then_some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(passed: u64, failed: u64, skipped: u64) -> Option<Counts> {
+        Some(Counts { passed, failed, skipped })
+    }
+
+    #[test]
+    fn last_lines_of_suites_are_read() {
+        assert_eq!(counts("vadd ... pass\n\n226 passed, 0 failed, 1 absent\n"), counted(226, 0, 1));
+        assert_eq!(counts("nothing of the kind\n"), None);
+    }
+
+    #[test]
+    fn cases_of_googletest_are_counted_once_and_also_without_an_end() {
+        let part =
+            "[ RUN      ] a.b\n[       OK ] a.b (1 ms)\n[  SKIPPED ] a.c (0 ms)\n[  FAILED  ] a.d (3 ms)\n";
+        let end = "[  PASSED  ] 1 test.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] a.d\n";
+        assert_eq!(counts(part), counted(1, 1, 1));
+        assert_eq!(counts(&format!("{part}{end}")), counted(1, 1, 1));
+    }
+
+    #[test]
+    fn operations_of_ggml_are_counted() {
+        let text = "Testing 2 devices\n  ABS(type=f16,v=0): \x1b[1;32mOK\x1b[0m\n  ABS(type=f32): not supported [ROCm0]\n\
+                    [ABS] ERR = 0.1 > 0.0   ABS(type=f16,v=1): \x1b[1;31mFAIL\x1b[0m\n  Backend ROCm0: FAIL\n";
+        assert_eq!(counts(text), counted(1, 1, 1));
+    }
+
+    #[test]
+    fn rows_of_architectures_are_counted() {
+        let text =
+            "|  Model arch.| Device|\n|---|---|\n|  llama|  Navi| OK (4.99e-09)| OK|\n|  llama| CPU| FAIL|\n";
+        assert_eq!(counts(text), counted(1, 1, 0));
+    }
+}
