@@ -107,7 +107,7 @@ mod tests {
     use core::mem::size_of;
 
     use super::*;
-    use crate::kfd::{aperture, event, memory, misc, queue, smi};
+    use crate::kfd::{aperture, event, memory, misc, queue, smi, svm};
 
     #[test]
     fn command_words_carry_their_argument_sizes() {
@@ -140,6 +140,7 @@ mod tests {
             (EXPORT_DMABUF, size_of::<memory::ExportDmabufArgs>()),
             (IPC_IMPORT_HANDLE, size_of::<memory::IpcImportHandleArgs>()),
             (IPC_EXPORT_HANDLE, size_of::<memory::IpcExportHandleArgs>()),
+            (SVM, size_of::<svm::SvmArgs>()),
             (RUNTIME_ENABLE, size_of::<misc::RuntimeEnableArgs>()),
         ];
         for (command, size) in sizes {

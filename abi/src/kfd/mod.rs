@@ -41,4 +41,5 @@ pub mod misc;
 pub mod mmap;
 pub mod queue;
 pub mod smi;
+pub mod svm;
 pub mod topology;

@@ -23,10 +23,24 @@ pub enum EventKind {
     GpuPreReset = 3,
     /// The device was reset.
     GpuPostReset = 4,
+    /// The queues of a process were taken off the hardware: time, process, GPU, [`QueueEvictionTrigger`].
+    QueueEviction = 9,
+    /// They are back: time, process, GPU, whether they were rescheduled.
+    QueueRestore = 10,
+    /// A range left the GPU: time, process, first page, number of pages, GPU, cause.
+    UnmapFromGpu = 11,
     /// A process has its address space on the device: identity and name.
     ProcessStart = 12,
     /// It has it no more.
     ProcessEnd = 13,
+}
+
+/// Why queues were taken off the hardware (`enum KFD_QUEUE_EVICTION_TRIGGERS`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QueueEvictionTrigger {
+    /// Shared virtual memory changes.
+    Svm = 0,
 }
 
 impl EventKind {

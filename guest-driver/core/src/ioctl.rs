@@ -25,6 +25,7 @@ use belfry_abi::kfd::queue::{
     UpdateQueueArgs,
 };
 use belfry_abi::kfd::smi::SmiEventsArgs;
+use belfry_abi::kfd::svm::{SvmArgs, SvmAttribute};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::aperture::apertures;
@@ -81,7 +82,6 @@ pub const REFUSED: &[Refused] = &[
         errno: Errno::EPERM,
         reason: "deprecated, refused by Linux too",
     },
-    Refused { command: nr::SVM, errno: Errno::EPERM, reason: "not built; what a kernel without SVM answers" },
     Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
     Refused {
         command: nr::RUNTIME_ENABLE,
@@ -110,7 +110,11 @@ pub const PARTIAL: &[Partial] = &[
     Partial { command: nr::CREATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial {
         command: nr::SMI_EVENTS,
-        missing: "events of SVM, of evictions and of heat may be chosen and never come",
+        missing: "events of migrations, of retried faults and of heat may be chosen and never come, nor do those of other processes' memory",
+    },
+    Partial {
+        command: nr::SVM,
+        missing: "memory stays in system memory, pinned: a prefetch or a preferred location is remembered and moves nothing; EPERM in a guest, as on a kernel without SVM",
     },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial {
@@ -156,6 +160,7 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::SET_CU_MASK => run!(set_cu_mask),
         nr::GET_QUEUE_WAVE_STATE => run!(get_queue_wave_state),
         nr::SMI_EVENTS => run!(smi_events),
+        nr::SVM => Action::Run(svm),
         nr::SET_XNACK_MODE => run!(set_xnack_mode),
         nr::GET_DMABUF_INFO => run!(get_dmabuf_info),
         nr::IMPORT_DMABUF => run!(import_dmabuf),
@@ -420,8 +425,22 @@ fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryT
 
 fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Result<u32> {
     check_gpu(process, args.gpuid)?;
-    args.anon_fd = process.device.smi_open()? as u32;
+    args.anon_fd = process.device.smi_open(process.pasid())? as u32;
     Ok(0)
+}
+
+fn svm<O: Os>(process: &Arc<Process<O>>, bytes: &mut [u8]) -> Result<u32> {
+    let (args, list) = SvmArgs::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
+    // More attributes than the command's size says are none of the caller's structure.
+    let end = (args.nattr as usize).checked_mul(size_of::<SvmAttribute>()).ok_or(Errno::EINVAL)?;
+    let list = list.get(..end).ok_or(Errno::EINVAL)?;
+    let mut attributes = Vec::new();
+    attributes.try_reserve_exact(args.nattr as usize).map_err(|_| Errno::ENOMEM)?;
+    attributes.resize(args.nattr as usize, SvmAttribute::default());
+    attributes.as_mut_slice().as_mut_bytes().copy_from_slice(list);
+    let result = process.svm(&args, &mut attributes);
+    bytes[size_of::<SvmArgs>()..][..end].copy_from_slice(attributes.as_slice().as_bytes());
+    result.map(|()| 0)
 }
 
 fn set_xnack_mode<O: Os>(_: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {

@@ -46,6 +46,7 @@ mod registers;
 mod sdma;
 mod show;
 mod smi;
+mod svm;
 mod sync;
 #[cfg(test)]
 mod testing;

@@ -18,7 +18,8 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf::Imported;
 use crate::os::{
-    AllocFlags, Backing, BoPage, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin, check_user_range,
+    AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin,
+    check_user_range,
 };
 use crate::process::{Phase, Process, State};
 use crate::trap_handler::TrapHandler;
@@ -93,7 +94,7 @@ struct Notifier<O: Os> {
 }
 
 impl<O: Os> Invalidate for Notifier<O> {
-    fn invalidated(&self) {
+    fn invalidated(&self, _: &Change) {
         if let Some(process) = self.process.upgrade() {
             process.user_memory_changed(self.bo.load(Ordering::Acquire));
         }
@@ -176,7 +177,7 @@ impl<O: Os> State<O> {
     }
 
     /// Whether a mapped buffer object other than `id` touches the range.
-    fn overlaps(&self, va: u64, size: u64) -> bool {
+    pub(crate) fn overlaps(&self, va: u64, size: u64) -> bool {
         self.mapped
             .range(..va + size)
             .next_back()
@@ -204,10 +205,18 @@ impl<O: Os> Process<O> {
     pub(crate) fn alloc_memory(self: &Arc<Self>, args: &mut AllocMemoryOfGpuArgs) -> Result<()> {
         let device = &self.device;
         let flags = AllocFlags::from_bits_retain(args.flags);
-        if args.size == 0 || args.gpu_id != u32::from(device.gpu_id) {
+        if args.size == 0 {
             return Err(Errno::EINVAL);
         }
         let size = args.size.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+        let user = flags.contains(AllocFlags::USERPTR).then_some(args.mmap_offset);
+        let shared = self.state.lock().svm.touches(args.va_addr, size, user);
+        if shared {
+            return Err(Errno::EADDRINUSE);
+        }
+        if args.gpu_id != u32::from(device.gpu_id) {
+            return Err(Errno::EINVAL);
+        }
         if size > GPUVM_LIMIT {
             return Err(Errno::ENOMEM);
         }
@@ -308,7 +317,11 @@ impl<O: Os> Process<O> {
         let in_space = va != 0
             && va.is_multiple_of(PAGE_SIZE)
             && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
-        if !in_space || state.overlaps(va, size) || TrapHandler::<O>::overlaps(va, size) {
+        if !in_space
+            || state.overlaps(va, size)
+            || TrapHandler::<O>::overlaps(va, size)
+            || state.svm.touches(va, size, None)
+        {
             return Err(Errno::EINVAL);
         }
         let State { vm, bos, mapped, .. } = &mut *state;
@@ -351,7 +364,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Flushes this process's translations, and gives the tables back that became free.
-    fn flush(&self, vm: &mut Vm<O>) -> Result<()> {
+    pub(crate) fn flush(&self, vm: &mut Vm<O>) -> Result<()> {
         self.device.flush_pasid(self.pasid)?;
         vm.flushed();
         Ok(())

@@ -115,13 +115,33 @@ pub trait Backing: Send + Sync {
     fn flags(&self) -> AllocFlags;
 }
 
+/// A change of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// First byte of what changes, at the start of a page.
+    pub start: u64,
+    /// One past its last byte.
+    pub end: u64,
+    /// All of it is unmapped. It may have been mapped anew since, as something else.
+    pub unmapped: bool,
+}
+
+/// Memory of an address space that has the same properties up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserArea {
+    /// One past its last byte.
+    pub end: u64,
+    /// The program may write to it.
+    pub writable: bool,
+}
+
 /// Told when a pinned range stops meaning what it meant.
 pub trait Invalidate: Send + Sync {
-    /// The range was unmapped, remapped or re-protected in its address space.
+    /// The range was unmapped, remapped or re-protected in its address space, or is about to be.
     ///
-    /// Called from a worker thread that may sleep and holds no lock of the address space (pinned pages cannot go away
-    /// under the device, so the notice may be late).
-    fn invalidated(&self);
+    /// `change` may reach out of the range. Called from a thread that may sleep and holds no lock of the address space
+    /// (pinned pages cannot go away under the device, so the notice may be late).
+    fn invalidated(&self, change: &Change);
 }
 
 /// A run of pages of system memory the driver owns.
@@ -334,7 +354,7 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// `ENOMEM`.
     fn pages_alloc(&self, count: usize) -> Result<Self::Pages>;
 
-    /// Pins `count` pages from page-aligned `va` of the *calling* address space (`key`), for writing if `writable`.
+    /// Pins `count` pages from page-aligned `va` of the address space `key`, for writing if `writable`.
     ///
     /// `notify` is told when the range changes, until the pin is dropped.
     ///
@@ -349,6 +369,17 @@ pub trait Os: Send + Sync + Sized + 'static {
         writable: bool,
         notify: Arc<dyn Invalidate>,
     ) -> Result<Self::Pin>;
+
+    /// Returns whether programs may register their memory as shared virtual memory: [`Os::user_area`] answers, and
+    /// [`Invalidate::invalidated`] says what is unmapped.
+    fn has_svm(&self) -> bool;
+
+    /// Returns what of the address space `key` lies at `va`; `None` where nothing is mapped, or memory of a device.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the space is gone, `EOPNOTSUPP` without [`Os::has_svm`].
+    fn user_area(&self, key: ProcessKey, va: u64) -> Result<Option<UserArea>>;
 
     /// Copies from the calling process.
     ///

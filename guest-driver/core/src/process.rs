@@ -21,6 +21,7 @@ use crate::memory::{Bo, BoKind};
 use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
+use crate::svm::{RestoreWork, Svm};
 use crate::sync::Mutex;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
@@ -38,6 +39,7 @@ pub struct Process<O: Os> {
     /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     fault_work: O::WorkItem,
+    pub(crate) svm_work: O::WorkItem,
 }
 
 /// Looks after a process's memory fault, away from the interrupt thread (amdkfd: `interrupt_wq`).
@@ -78,6 +80,7 @@ impl<O: Os> fmt::Debug for State<O> {
             .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
             .field("takes_traps", &self.takes_traps)
+            .field("svm", &self.svm)
             .finish_non_exhaustive()
     }
 }
@@ -124,6 +127,7 @@ pub(crate) struct State<O: Os> {
     pub(crate) takes_traps: bool,
     /// Who has acquired the address space.
     pub(crate) task: Option<Task>,
+    pub(crate) svm: Svm<O>,
 }
 
 impl<O: Os> Process<O> {
@@ -142,6 +146,7 @@ impl<O: Os> Process<O> {
             trap_handler: None,
             takes_traps: false,
             task: None,
+            svm: Svm::new(device.config.vram_size),
         };
         Ok(Arc::new(Self {
             key,
@@ -153,6 +158,7 @@ impl<O: Os> Process<O> {
             state: Mutex::new(os, LockRank::ProcessState, state)?,
             fault: Mutex::new(os, LockRank::PendingFault, None)?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
+            svm_work: os.work_new(Arc::new(RestoreWork { device: device.clone(), pasid }))?,
         }))
     }
 
@@ -275,7 +281,7 @@ impl<O: Os> Process<O> {
     /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
     /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
-        let (queues, bos, vm, trap_handler, context, drm, task);
+        let (queues, bos, vm, trap_handler, context, drm, task, svm);
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
@@ -290,14 +296,16 @@ impl<O: Os> Process<O> {
             context = state.context.take();
             drm = state.drm.take();
             task = state.task.take();
+            svm = core::mem::replace(&mut state.svm, Svm::new(self.device.config.vram_size));
         }
+        self.device.uncharge_gtt(svm.charged);
         drop(queues);
         let _ = self.device.flush_gart();
         // Translations go before the memory; a device that does not answer even to this keeps its memory.
         let flushed = self.device.flush_pasid(self.pasid).is_ok() && !self.device.wedged();
         self.events.shut_down();
         if flushed || !self.device.hw.alive() {
-            drop((bos, vm, trap_handler, context));
+            drop((bos, svm, vm, trap_handler, context));
         } else {
             log!(
                 self.device.hw,
@@ -305,7 +313,7 @@ impl<O: Os> Process<O> {
                 "pasid {}: memory is left to a device that does not answer",
                 self.pasid
             );
-            core::mem::forget((bos, vm, trap_handler, context));
+            core::mem::forget((bos, svm, vm, trap_handler, context));
         }
         drop(drm);
         if let Some(task) = task {
@@ -314,5 +322,7 @@ impl<O: Os> Process<O> {
     }
 }
 
+#[cfg(test)]
+pub(crate) use tests::queue_args;
 #[cfg(test)]
 mod tests;

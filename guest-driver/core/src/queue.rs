@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
@@ -47,6 +48,8 @@ pub(crate) struct Queue<O: Os> {
     /// The ring's buffer object, and the others it uses; ids in the process's table.
     pub(crate) ring_bo: Option<u32>,
     pub(crate) bos: Vec<u32>,
+    /// The context save area, where that is shared virtual memory and no buffer object.
+    pub(crate) save_area: Option<Range<u64>>,
     /// It has the global wave sync.
     pub(crate) gws: bool,
     pub(crate) life: Life,

@@ -1,8 +1,11 @@
 //! Queues of a process on the scheduler: creation, change, eviction, removal (`kfd_process_queue_manager.c`,
 //! `kfd_device_queue_manager.c`).
 
+mod eviction;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use belfry_abi::kfd::mmap::{KFD_MMAP_TYPE_DOORBELL, kfd_mmap_offset};
 use belfry_abi::kfd::queue::{
@@ -44,6 +47,15 @@ enum Engine {
     Compute,
     /// The SDMA engine of this number, or any.
     Sdma(Option<u32>),
+}
+
+/// What a queue uses of its process's memory.
+struct QueueBuffers {
+    /// Buffer objects: the ring, and the others.
+    ring: Option<u32>,
+    bos: Vec<u32>,
+    /// The context save area, where that is shared virtual memory.
+    save_area: Option<Range<u64>>,
 }
 
 const fn refused(queue_type: u32, errno: Errno, reason: &'static str) -> RefusedQueueType {
@@ -90,10 +102,10 @@ impl<O: Os> Process<O> {
         if state.queues.len() >= KFD_MAX_NUM_OF_QUEUES_PER_PROCESS as usize {
             return Err(Errno::ENOSPC);
         }
-        let (ring_bo, bos) = self.queue_buffers(&state, args, engine)?;
+        let buffers = self.queue_buffers(&state, args, engine)?;
         let id = (0..).find(|id| !state.queues.contains_key(id)).ok_or(Errno::ENOSPC)?;
         let place = self.take_place(&mut state, engine)?;
-        let queue = match self.build_queue(&state, args, place, ring_bo, bos) {
+        let queue = match self.build_queue(&state, args, place, buffers) {
             Ok(queue) => queue,
             Err(error) => {
                 self.put_place(&mut state, place);
@@ -144,7 +156,7 @@ impl<O: Os> Process<O> {
         state: &State<O>,
         args: &CreateQueueArgs,
         engine: Engine,
-    ) -> Result<(Option<u32>, Vec<u32>)> {
+    ) -> Result<QueueBuffers> {
         let mut bos = Vec::new();
         bos.try_reserve_exact(4).map_err(|_| Errno::ENOMEM)?;
         bos.push(state.queue_buffer(args.write_pointer_address, PAGE_SIZE)?);
@@ -155,7 +167,7 @@ impl<O: Os> Process<O> {
         let ring = self.ring_buffer(state, args.ring_base_address, args.ring_size)?;
         // Only compute queues have an end-of-pipe buffer and a context save area.
         if engine != Engine::Compute {
-            return Ok((ring, bos));
+            return Ok(QueueBuffers { ring, bos, save_area: None });
         }
         if args.eop_buffer_address != 0 {
             if args.eop_buffer_size < EOP_BUFFER_SIZE || !args.eop_buffer_size.is_power_of_two() {
@@ -173,8 +185,16 @@ impl<O: Os> Process<O> {
         if !args.ctx_save_restore_address.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
-        bos.push(state.queue_buffer(args.ctx_save_restore_address, area.total(args.ctx_save_restore_size))?);
-        Ok((ring, bos))
+        let (va, size) = (args.ctx_save_restore_address, area.total(args.ctx_save_restore_size));
+        let save_area = match state.queue_buffer(va, size) {
+            Ok(id) => {
+                bos.push(id);
+                None
+            }
+            Err(_) if state.svm.serves_queues(va, size) => Some(va..va + size),
+            Err(error) => return Err(error),
+        };
+        Ok(QueueBuffers { ring, bos, save_area })
     }
 
     fn ring_buffer(&self, state: &State<O>, base: u64, size: u32) -> Result<Option<u32>> {
@@ -192,8 +212,7 @@ impl<O: Os> Process<O> {
         state: &State<O>,
         args: &CreateQueueArgs,
         (doorbell, sdma): (u32, Option<SdmaPlace>),
-        ring_bo: Option<u32>,
-        bos: Vec<u32>,
+        QueueBuffers { ring: ring_bo, bos, save_area }: QueueBuffers,
     ) -> Result<Box<Queue<O>>> {
         let device = &self.device;
         let buffer = device.gart.allocate(2)?;
@@ -221,6 +240,7 @@ impl<O: Os> Process<O> {
             _wptr_memory: wptr_bo.hold(),
             ring_bo,
             bos,
+            save_area,
             gws: false,
             life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
@@ -242,7 +262,7 @@ impl<O: Os> Process<O> {
     fn resume_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let Some(queue) = state.queues.get(&id) else { return Err(Errno::EINVAL) };
         match queue.life {
-            Life::Off if queue.wanted() => {}
+            Life::Off if queue.wanted() && !state.svm.quiesced => {}
             Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
             Life::Lost => return Err(Errno::EIO),
         }
@@ -445,29 +465,6 @@ impl<O: Os> Process<O> {
             self.resume_queue(state, id).and(changed)
         });
         result.inspect_err(|&error| self.recover_after(error))
-    }
-
-    /// Takes all queues off the scheduler for good, after a memory fault.
-    pub(crate) fn evict(&self) {
-        let mut state = self.state.lock();
-        if state.phase != Phase::Alive {
-            return;
-        }
-        state.phase = Phase::Evicted;
-        let mut next = 0;
-        let mut failed = false;
-        while let Some((&id, _)) = state.queues.range(next..).next() {
-            if !failed && let Err(error) = self.suspend_queue(&mut state, id) {
-                self.recover_after(error);
-                failed = true;
-            }
-            if let Some(queue) = state.queues.get_mut(&id)
-                && queue.life == Life::Off
-            {
-                queue.life = Life::Evicted;
-            }
-            next = id + 1;
-        }
     }
 
     /// Removes all queues: the process is going away. The caller drops what is returned without the lock.

@@ -3,21 +3,23 @@
 //! SMI_EVENTS makes a descriptor. Writing a 64-bit mask to it chooses events by their numbers, reading it gives their lines.
 //! A client has room for 1024 bytes; a line that does not fit is dropped, whole. Of the events of the interface,
 //! this driver raises those of faults, of resets, and of the beginning and the end of processes, which concern no process
-//! alone: Linux, too, gives them to whoever asks. The others belong to SVM, to evictions that this driver does without, or
-//! to a card that gets hot.
+//! alone: Linux, too, gives them to whoever asks. Those of a process's queues that stop and go on, and of its shared virtual
+//! memory, go to descriptors that this process has made. The others belong to memory that migrates, or to a card that gets
+//! hot.
 
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_abi::kfd::smi::{EventKind, SMI_EVENT_MSG_SIZE};
+use belfry_abi::kfd::smi::{EventKind, QueueEvictionTrigger, SMI_EVENT_MSG_SIZE};
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{LockRank, Os, SmiClient, SmiFile, Task};
+use crate::os::{Clock, LockRank, Os, PAGE_SIZE, SmiClient, SmiFile, Task};
 use crate::sync::Mutex;
 
 /// Bytes that wait for a client at most (`MAX_KFIFO_SIZE`).
@@ -26,8 +28,13 @@ pub(crate) const FIFO_SIZE: usize = 1024;
 /// What a reset is said to be caused by: the only cause there is (`amdgpu_reset_get_desc`).
 const RESET_CAUSE: &str = "MES hang";
 
+/// What an unmapping was caused by: the program unmapped it (`KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU`).
+const UNMAP_FROM_CPU: u32 = 2;
+
 /// One descriptor's chosen events, and what waits for its reader.
 struct Client<O: Os> {
+    /// Who has made the descriptor: of the memory of others it hears nothing.
+    pasid: u16,
     mask: AtomicU64,
     fifo: Mutex<O, VecDeque<u8>>,
 }
@@ -86,6 +93,11 @@ impl<O: Os> Clients<O> {
     }
 
     fn raise(&mut self, kind: EventKind, message: fmt::Arguments<'_>) {
+        self.raise_for(None, kind, message);
+    }
+
+    /// Raises an event for the clients of one process, or for all.
+    fn raise_for(&mut self, pasid: Option<u16>, kind: EventKind, message: fmt::Arguments<'_>) {
         if self.open.is_empty() {
             return;
         }
@@ -95,7 +107,8 @@ impl<O: Os> Clients<O> {
         line.truncate(SMI_EVENT_MSG_SIZE - 1);
         for (client, file) in &self.open {
             let Some(client) = client.upgrade() else { continue };
-            if client.mask.load(Ordering::Relaxed) & kind.mask() != 0 {
+            let concerned = pasid.is_none_or(|pasid| pasid == client.pasid);
+            if concerned && client.mask.load(Ordering::Relaxed) & kind.mask() != 0 {
                 client.push(&line);
                 file.wake();
             }
@@ -109,10 +122,10 @@ impl<O: Os> Device<O> {
     /// # Errors
     ///
     /// `ENOMEM`, `EMFILE`.
-    pub(crate) fn smi_open(&self) -> Result<i32> {
+    pub(crate) fn smi_open(&self, pasid: u16) -> Result<i32> {
         let os = self.hw.os();
         let fifo = Mutex::new(os, LockRank::SmiFifo, VecDeque::new())?;
-        let client = Arc::new(Client { mask: AtomicU64::new(0), fifo });
+        let client = Arc::new(Client { pasid, mask: AtomicU64::new(0), fifo });
         let mut clients = self.smi.lock();
         clients.prune();
         clients.open.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -146,6 +159,28 @@ impl<O: Os> Device<O> {
     /// A process begins to use the device, or has ended.
     pub(crate) fn smi_process(&self, kind: EventKind, task: &Task) {
         self.smi.lock().raise(kind, format_args!("{:x} {}", task.id, task.name()));
+    }
+
+    /// The queues of a process were taken off the hardware for a while (`KFD_EVENT_FMT_QUEUE_EVICTION`).
+    pub(crate) fn smi_eviction(&self, pasid: u16, task: &Task, trigger: QueueEvictionTrigger) {
+        let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
+        let message = format_args!("{now} -{} {node:x} {}", task.id, trigger as u32);
+        self.smi.lock().raise_for(Some(pasid), EventKind::QueueEviction, message);
+    }
+
+    /// They are back (`KFD_EVENT_FMT_QUEUE_RESTORE`, not rescheduled).
+    pub(crate) fn smi_restore(&self, pasid: u16, task: &Task) {
+        let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
+        let message = format_args!("{now} -{} {node:x} 0", task.id);
+        self.smi.lock().raise_for(Some(pasid), EventKind::QueueRestore, message);
+    }
+
+    /// Shared virtual memory that the program has unmapped left the GPU (`KFD_EVENT_FMT_UNMAP_FROM_GPU`, in pages).
+    pub(crate) fn smi_unmap(&self, pasid: u16, task: &Task, range: Range<u64>) {
+        let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
+        let (start, count) = (range.start / PAGE_SIZE, (range.end - range.start) / PAGE_SIZE);
+        let message = format_args!("{now} -{} @{start:x}({count:x}) {node:x} {UNMAP_FROM_CPU}", task.id);
+        self.smi.lock().raise_for(Some(pasid), EventKind::UnmapFromGpu, message);
     }
 }
 

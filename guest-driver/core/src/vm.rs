@@ -194,14 +194,28 @@ impl<O: Os> Vm<O> {
     /// # Errors
     ///
     /// `ENOMEM`; a part may be mapped, and the caller unmaps the whole.
-    pub(crate) fn map(&mut self, mut va: u64, mut pa: u64, mut len: u64, flags: u64) -> Result<()> {
+    pub(crate) fn map(&mut self, va: u64, pa: u64, len: u64, flags: u64) -> Result<()> {
+        self.map_as(va, pa, len, flags, true)
+    }
+
+    /// Maps like [`Vm::map`], in small pages alone, of which any may be unmapped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Vm::map`].
+    pub(crate) fn map_small(&mut self, va: u64, pa: u64, len: u64, flags: u64) -> Result<()> {
+        self.map_as(va, pa, len, flags, false)
+    }
+
+    fn map_as(&mut self, mut va: u64, mut pa: u64, mut len: u64, flags: u64, huge_too: bool) -> Result<()> {
         while len > 0 {
             let mut table = &mut *self.root;
             for level in (2..=ROOT_LEVEL).rev() {
                 table = table.child(&self.vram, index(va, level))?;
             }
             let entry = index(va, 1);
-            let huge = va.is_multiple_of(HUGE)
+            let huge = huge_too
+                && va.is_multiple_of(HUGE)
                 && pa.is_multiple_of(HUGE)
                 && len >= HUGE
                 && !table.children.contains_key(&(entry as u16));

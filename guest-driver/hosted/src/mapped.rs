@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsRawFd as _;
 
+use belfry_kfd_core::os::UserArea;
+
 /// `struct procmap_query` (linux/fs.h, Linux 6.11).
 #[repr(C)]
 #[derive(Default)]
@@ -34,17 +36,46 @@ const PROCMAP_QUERY: libc::c_ulong = 3 << 30 | 104 << 16 | (b'f' as libc::c_ulon
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 
+/// A mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping {
+    end: u64,
+    readable: bool,
+    writable: bool,
+    /// Device and number of the file it is of; the number is 0 where there is none.
+    file: (u32, u32, u64),
+}
+
+/// What the program has mapped at an address; `None` where that is nothing, or the same file as at one of `devices`.
+pub(crate) fn area(address: u64, devices: &[u64]) -> Option<UserArea> {
+    let found = mapping(address)?;
+    let is_device = |at: &u64| mapping(*at).is_some_and(|device| device.file == found.file);
+    if found.file.2 != 0 && devices.iter().any(is_device) {
+        return None;
+    }
+    Some(UserArea { end: found.end, writable: found.writable })
+}
+
+/// The mapping at an address.
+fn mapping(address: u64) -> Option<Mapping> {
+    let maps = File::open("/proc/self/maps").ok()?;
+    match query(&maps, address) {
+        Ok(found) => found,
+        Err(()) => listed(maps).find(|(start, one)| (*start..one.end).contains(&address)).map(|(_, one)| one),
+    }
+}
+
 /// Whether every page of a range is mapped readable, and writable if asked.
 pub(crate) fn is_mapped(start: u64, end: u64, writable: bool) -> bool {
     let Ok(maps) = File::open("/proc/self/maps") else { return false };
     let mut at = start;
     while at < end {
         match query(&maps, at) {
-            Ok(Some((to, flags))) => {
-                if flags & READABLE == 0 || writable && flags & WRITABLE == 0 {
+            Ok(Some(one)) => {
+                if !one.readable || writable && !one.writable {
                     return false;
                 }
-                at = to;
+                at = one.end;
             }
             Ok(None) => return false,
             Err(()) => return is_listed(maps, start, end, writable),
@@ -53,13 +84,18 @@ pub(crate) fn is_mapped(start: u64, end: u64, writable: bool) -> bool {
     true
 }
 
-/// The end and the access of the mapping at an address, if there is one; fails on kernels without the query.
-fn query(maps: &File, address: u64) -> Result<Option<(u64, u64)>, ()> {
+/// The mapping at an address, if there is one; fails on kernels without the query.
+fn query(maps: &File, address: u64) -> Result<Option<Mapping>, ()> {
     let mut query = ProcmapQuery { size: 104, query_addr: address, ..ProcmapQuery::default() };
     // SAFETY: the structure has the size it says, and the kernel writes no more than that.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
     if result == 0 {
-        return Ok(Some((query.vma_end, query.vma_flags)));
+        return Ok(Some(Mapping {
+            end: query.vma_end,
+            readable: query.vma_flags & READABLE != 0,
+            writable: query.vma_flags & WRITABLE != 0,
+            file: (query.dev_major, query.dev_minor, query.inode),
+        }));
     }
     match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::ENOENT) => Ok(None),
@@ -67,23 +103,38 @@ fn query(maps: &File, address: u64) -> Result<Option<(u64, u64)>, ()> {
     }
 }
 
-/// The same by the list of all mappings.
+/// All mappings, with their first addresses.
+fn listed(maps: File) -> impl Iterator<Item = (u64, Mapping)> {
+    BufReader::new(maps).lines().map_while(Result::ok).filter_map(|line| parse(&line))
+}
+
+/// A line of the list: range, access, offset, device, number of the file.
+fn parse(line: &str) -> Option<(u64, Mapping)> {
+    let mut words = line.split_ascii_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let access = words.next()?.as_bytes();
+    let (major, minor) = words.nth(1)?.split_once(':')?;
+    let hex = |text| u32::from_str_radix(text, 16).ok();
+    let mapping = Mapping {
+        end: u64::from_str_radix(to, 16).ok()?,
+        readable: access.first() == Some(&b'r'),
+        writable: access.get(1) == Some(&b'w'),
+        file: (hex(major)?, hex(minor)?, words.next()?.parse().ok()?),
+    };
+    Some((u64::from_str_radix(from, 16).ok()?, mapping))
+}
+
+/// The same as [`is_mapped`] by the list of all mappings.
 fn is_listed(maps: File, start: u64, end: u64, writable: bool) -> bool {
     let mut at = start;
-    for line in BufReader::new(maps).lines().map_while(Result::ok) {
-        let Some((range, rest)) = line.split_once(' ') else { return false };
-        let Some((from, to)) = range.split_once('-') else { return false };
-        let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else {
-            return false;
-        };
-        if to <= at {
+    for (from, one) in listed(maps) {
+        if one.end <= at {
             continue;
         }
-        let access = rest.as_bytes();
-        if from > at || access.first() != Some(&b'r') || (writable && access.get(1) != Some(&b'w')) {
+        if from > at || !one.readable || (writable && !one.writable) {
             return false;
         }
-        at = to;
+        at = one.end;
         if at >= end {
             return true;
         }
@@ -128,5 +179,33 @@ mod tests {
         }
         // SAFETY: this test's own mapping.
         unsafe { libc::munmap(base as *mut libc::c_void, 2 * 4096) };
+    }
+
+    #[test]
+    fn areas_are_what_both_ways_find_and_device_memory_is_none() {
+        let (base, [writable, read_only, hole]) = pages();
+        for (at, expected) in [
+            (writable, Some(UserArea { end: read_only, writable: true })),
+            (read_only + 8, Some(UserArea { end: hole, writable: false })),
+            (hole, None),
+        ] {
+            assert_eq!(area(at, &[]), expected, "{:#x}", at - base);
+            let maps = File::open("/proc/self/maps").unwrap();
+            let found = listed(maps).find(|(start, one)| (*start..one.end).contains(&at)).map(|(_, one)| one);
+            assert_eq!(found, mapping(at), "{:#x}, by list", at - base);
+        }
+        // Memory of no file is like no other; a file is the same wherever it is mapped.
+        assert!(area(writable, &[read_only]).is_some());
+        let memory = crate::shared::Shared::new(c"a device", 2 * 4096).unwrap();
+        let other = crate::shared::Shared::new(c"a file", 4096).unwrap();
+        // SAFETY: a new mapping at a place the kernel chooses.
+        let again = unsafe { memory.duplicate((4096, 4096), None, libc::PROT_READ) }.unwrap() as u64;
+        assert!(area(again, &[other.address(), writable]).is_some());
+        assert_eq!(area(again, &[other.address(), memory.address()]), None);
+        // SAFETY: this test's own mappings.
+        unsafe {
+            libc::munmap(again as *mut libc::c_void, 4096);
+            libc::munmap(base as *mut libc::c_void, 2 * 4096);
+        }
     }
 }

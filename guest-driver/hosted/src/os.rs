@@ -15,7 +15,7 @@ use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, SmiClient, Task, Work,
+    ProcessKey, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -23,6 +23,7 @@ use crate::arena::{Arena, Pages};
 use crate::dmabuf::{Exports, HostedDmaBuf, SharedFile};
 use crate::function;
 use crate::gpu::{Bars, Place};
+use crate::mapped::area;
 use crate::pins::{Pin, Pins};
 use crate::process::RenderFiles;
 use crate::smi::Smi;
@@ -293,6 +294,15 @@ impl Os for HostedOs {
         notify: Arc<dyn Invalidate>,
     ) -> Result<Pin> {
         self.pins.pin(va, count, writable, notify)
+    }
+
+    fn has_svm(&self) -> bool {
+        true
+    }
+
+    fn user_area(&self, _key: ProcessKey, va: u64) -> Result<Option<UserArea>> {
+        let memory = [self.bars.vram.address(), self.bars.doorbells.address(), self.arena.memory().address()];
+        Ok(area(va, &memory))
     }
 
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {

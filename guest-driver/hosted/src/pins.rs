@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
-use belfry_kfd_core::os::{Invalidate, PAGE_SIZE, UserPin};
+use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserPin};
 use belfry_kfd_core::{Errno, Result};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
 
@@ -97,7 +97,7 @@ struct Table {
     counts: Counts,
     entries: BTreeMap<u64, Entry>,
     next: u64,
-    /// Ranges about to be unmapped: nobody may pin there.
+    /// Ranges about to change: nobody may pin there.
     going: Vec<(u64, u64)>,
 }
 
@@ -218,17 +218,11 @@ impl Pins {
         }
     }
 
-    /// Runs `unmap` over a range after the owners of all pins in it have been notified.
-    pub(crate) fn unmap<R>(&self, start: u64, end: u64, unmap: impl FnOnce() -> R) -> R {
-        let told: Vec<_> = {
-            let mut table = lock(&self.table);
-            table.going.push((start, end));
-            let touched = table.entries.values().filter(|entry| entry.start < end && start < entry.end);
-            touched.map(|entry| entry.notify.clone()).collect()
-        };
-        for notify in told {
-            notify.invalidated();
-        }
+    /// Runs `make`, which changes a range, after the owners of all pins in it have been notified.
+    pub(crate) fn change<R>(&self, change: &Change, make: impl FnOnce() -> R) -> R {
+        let (start, end) = (change.start, change.end);
+        lock(&self.table).going.push((start, end));
+        self.tell(change);
         let mut table = lock(&self.table);
         // What is still pinned is no longer mapped on the GPU; the device's map forgets it as well.
         let ids: Vec<u64> =
@@ -242,11 +236,24 @@ impl Pins {
         if !ids.is_empty() && self.publish(&table).is_err() {
             log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
         }
-        let result = unmap();
+        let result = make();
         if let Some(place) = table.going.iter().position(|range| *range == (start, end)) {
             table.going.swap_remove(place);
         }
         result
+    }
+
+    /// Notifies the owners of all pins in a range of a change that leaves the pins as they are.
+    pub(crate) fn tell(&self, change: &Change) {
+        let told: Vec<_> = {
+            let table = lock(&self.table);
+            let touched =
+                table.entries.values().filter(|entry| entry.start < change.end && change.start < entry.end);
+            touched.map(|entry| entry.notify.clone()).collect()
+        };
+        for notify in told {
+            notify.invalidated(change);
+        }
     }
 
     /// Whether anything in a range is pinned.

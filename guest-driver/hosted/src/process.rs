@@ -16,7 +16,7 @@ use belfry_abi::kfd::drm::{
 use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::card::{Card, Figures, Source};
-use belfry_kfd_core::os::{Backing, BoPage, Os, PAGE_SIZE, ProcessKey};
+use belfry_kfd_core::os::{Backing, BoPage, Change, Os, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
 use crate::dmabuf::Handles;
@@ -365,8 +365,8 @@ impl HostedProcess {
         })?
     }
 
-    /// Runs `change`, which unmaps, replaces or re-protects a range of this process's memory, after the driver was told
-    /// and the GPU uses it no more.
+    /// Runs `change`, which unmaps or replaces a range of this process's memory, after the driver was told and the GPU uses
+    /// it no more.
     ///
     /// For a change that has happened already, `change` does nothing.
     ///
@@ -376,9 +376,40 @@ impl HostedProcess {
     pub fn replacing<R>(&self, address: usize, len: usize, change: impl FnOnce() -> R) -> Result<R> {
         let end = address.checked_add(len).ok_or(Errno::EINVAL)?;
         let kept = self.forget(address, len);
-        let result = self.hosted.pins().unmap(address as u64, end as u64, change);
+        let told = Change { start: address as u64, end: end as u64, unmapped: true };
+        let result = self.hosted.pins().change(&told, change);
         drop(kept);
         Ok(result)
+    }
+
+    /// Runs `change`, which changes the access to a range of this process's memory, after the driver was told. What of
+    /// the range is there afterwards comes back to the GPU with the new access.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range that wraps around; `change` has not run then.
+    pub fn protecting<R>(&self, address: usize, len: usize, change: impl FnOnce() -> R) -> Result<R> {
+        let end = address.checked_add(len).ok_or(Errno::EINVAL)?;
+        let told = Change { start: address as u64, end: end as u64, unmapped: false };
+        Ok(self.hosted.pins().change(&told, change))
+    }
+
+    /// Tells the driver that the program may do more with a range of its memory than before.
+    pub fn permitted(&self, address: usize, len: usize) {
+        let end = address.saturating_add(len);
+        self.hosted.pins().tell(&Change { start: address as u64, end: end as u64, unmapped: false });
+    }
+
+    /// Tells the driver that a range of this process's memory was changed a while ago: by now, it may be anything.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range that wraps around.
+    pub fn changed(&self, address: usize, len: usize) -> Result<()> {
+        let kept = self.forget(address, len);
+        let result = self.protecting(address, len, || ());
+        drop(kept);
+        result
     }
 
     /// Whether the driver or the device uses memory in a range: a map of a node, or a pin.

@@ -12,7 +12,7 @@ use core::mem::ManuallyDrop;
 
 use belfry_kfd_core::card::FILES;
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Backing, BoPage, Invalidate, ProcessKey, SmiClient, Work};
+use belfry_kfd_core::os::{Backing, BoPage, Change, Invalidate, ProcessKey, SmiClient, Work};
 use belfry_kfd_core::process::{ClientMemory, Process};
 use belfry_kfd_core::{Kfd, MmapTarget};
 
@@ -387,7 +387,9 @@ pub(crate) unsafe extern "C" fn belfry_backing_drop(backing: *mut Arc<dyn Backin
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn belfry_invalidated(invalidate: *const Arc<dyn Invalidate>) {
     // SAFETY: as promised by the caller.
-    unsafe { &*invalidate }.invalidated();
+    let invalidate = unsafe { &*invalidate };
+    // What changed is not passed on: pins are renewed as a whole.
+    invalidate.invalidated(&Change { start: 0, end: u64::MAX, unmapped: false });
 }
 
 /// Gives an invalidation callback back.

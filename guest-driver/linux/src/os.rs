@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os, ProcessKey,
-    SmiClient, Task, Work,
+    SmiClient, Task, UserArea, Work,
 };
 
 use crate::ffi;
@@ -151,6 +151,15 @@ impl Os for LinuxOs {
         notify: Arc<dyn Invalidate>,
     ) -> Result<Pin> {
         Pin::new(self.dev, key, va, count, writable, notify)
+    }
+
+    fn has_svm(&self) -> bool {
+        // The shim tells the core that memory changed, not what of it was unmapped.
+        false
+    }
+
+    fn user_area(&self, _: ProcessKey, _: u64) -> Result<Option<UserArea>> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {

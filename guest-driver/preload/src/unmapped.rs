@@ -161,16 +161,19 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
     loop {
         let posted = MAIL.posted.load(Ordering::Acquire);
         let mut found = false;
-        // It has happened already: there is nothing to do but to tell.
+        // It has happened already, and something else may be there: there is nothing to do but to tell.
         let tell = |first: usize, length: usize| {
-            let _ = gpu.process.replacing(first, length, || ());
+            let _ = gpu.process.changed(first, length);
         };
         let asked = MAIL.asked.load(Ordering::Acquire);
         if asked != MAIL.looked.load(Ordering::Acquire) {
             found = true;
             for range in notifier.ranges().into_iter().filter(has_hole) {
                 let placeholders = Placeholders::fill(&range);
-                let _ = gpu.process.replacing(range.start, range.len(), || placeholders.remove());
+                for hole in &placeholders.0 {
+                    let _ = gpu.process.replacing(hole.start, hole.len(), || ());
+                }
+                placeholders.remove();
             }
             MAIL.looked.store(asked, Ordering::Release);
             futex(&MAIL.looked, libc::FUTEX_WAKE, 1, None);

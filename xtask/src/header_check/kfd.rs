@@ -1,6 +1,6 @@
 //! `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`: what programs see of the driver.
 
-use belfry_abi::kfd::{aperture, drm, event, ioctl, memory, misc, queue, smi};
+use belfry_abi::kfd::{aperture, drm, event, ioctl, memory, misc, queue, smi, svm};
 
 use super::{Constant, Group, constants, layout};
 
@@ -42,6 +42,8 @@ pub(super) fn group() -> Group {
                 }
             ),
             layout!("struct kfd_ioctl_smi_events_args", smi::SmiEventsArgs { gpuid, anon_fd }),
+            layout!("struct kfd_ioctl_svm_attribute", svm::SvmAttribute { kind: "type", value }),
+            layout!("struct kfd_ioctl_svm_args", svm::SvmArgs { start_addr, size, op, nattr }),
             layout!("struct kfd_ioctl_destroy_event_args", event::EventIdArgs { event_id }),
             layout!(
                 "struct kfd_memory_exception_failure",
@@ -308,6 +310,24 @@ pub(super) fn group() -> Group {
             event::KFD_SIGNAL_EVENT_LIMIT,
             misc::KFD_IOC_CACHE_POLICY_COHERENT,
             misc::KFD_IOC_CACHE_POLICY_NONCOHERENT,
+            svm::KFD_IOCTL_SVM_OP_SET_ATTR,
+            svm::KFD_IOCTL_SVM_OP_GET_ATTR,
+            svm::KFD_IOCTL_SVM_ATTR_PREFERRED_LOC,
+            svm::KFD_IOCTL_SVM_ATTR_PREFETCH_LOC,
+            svm::KFD_IOCTL_SVM_ATTR_ACCESS,
+            svm::KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE,
+            svm::KFD_IOCTL_SVM_ATTR_NO_ACCESS,
+            svm::KFD_IOCTL_SVM_ATTR_SET_FLAGS,
+            svm::KFD_IOCTL_SVM_ATTR_CLR_FLAGS,
+            svm::KFD_IOCTL_SVM_ATTR_GRANULARITY,
+            svm::KFD_IOCTL_SVM_LOCATION_SYSMEM,
+            svm::KFD_IOCTL_SVM_LOCATION_UNDEFINED,
+            svm::KFD_IOCTL_SVM_FLAG_HOST_ACCESS,
+            svm::KFD_IOCTL_SVM_FLAG_COHERENT,
+            svm::KFD_IOCTL_SVM_FLAG_GPU_RO,
+            svm::KFD_IOCTL_SVM_FLAG_GPU_EXEC,
+            svm::KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED,
+            svm::KFD_IOCTL_SVM_FLAG_EXT_COHERENT,
         ]
         .into_iter()
         .chain(commands())

@@ -14,7 +14,7 @@ use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::regs::osssys;
 
 use crate::device::Device;
-use crate::os::PAGE_SIZE;
+use crate::os::{Change, PAGE_SIZE};
 use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
 
 /// After this long a thread counts as stuck; nothing depends on it unless something is wrong.
@@ -50,7 +50,7 @@ fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
     let pages = &bench.os().users.pages_arrive;
     pages.close();
     thread::scope(|scope| {
-        scope.spawn(|| notice.invalidated());
+        scope.spawn(|| notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false }));
         pages.wait_for_waiter();
         let ended = interrupt(bench);
         let told = ended && bench.is_set(&other, others) && bench.is_set(&slow, signal);

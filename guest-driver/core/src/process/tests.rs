@@ -11,7 +11,7 @@ use belfry_abi::regs::osssys;
 
 use super::Process;
 use crate::errno::Errno;
-use crate::os::PAGE_SIZE;
+use crate::os::{Change, PAGE_SIZE};
 use crate::testing::{Bench, FakeOs, lock};
 
 const USER: u64 = 0x10_0000;
@@ -20,13 +20,22 @@ const USER: u64 = 0x10_0000;
 fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
     let process = bench.process(key);
     let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
-    let (control, save, eop) = (0x20_0000, 0x30_0000, 0x1000_0000);
-    bench.memory(&process, USER, PAGE_SIZE, AllocFlags::USERPTR);
-    bench.memory(&process, control, PAGE_SIZE, AllocFlags::USERPTR);
+    let save = 0x30_0000;
     bench.memory(&process, save, area.total(area.cwsr_size), AllocFlags::USERPTR);
-    bench.memory(&process, eop, PAGE_SIZE, AllocFlags::VRAM);
+    let mut args = queue_args(bench, &process, save);
     bench.memory(&process, 0x2000_0000, 5 * PAGE_SIZE, AllocFlags::GTT);
-    let mut args = CreateQueueArgs {
+    process.create_queue(&mut args).unwrap();
+    process
+}
+
+/// A queue with a save area that the caller provides, and user memory for the rest of it.
+pub(crate) fn queue_args(bench: &Bench, process: &Arc<Process<FakeOs>>, save: u64) -> CreateQueueArgs {
+    let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
+    let (control, eop) = (0x20_0000, 0x1000_0000);
+    bench.memory(process, USER, PAGE_SIZE, AllocFlags::USERPTR);
+    bench.memory(process, control, PAGE_SIZE, AllocFlags::USERPTR);
+    bench.memory(process, eop, PAGE_SIZE, AllocFlags::VRAM);
+    CreateQueueArgs {
         ring_base_address: USER,
         write_pointer_address: control,
         read_pointer_address: control + 8,
@@ -40,9 +49,7 @@ fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
         ctx_save_restore_size: area.cwsr_size,
         ctl_stack_size: area.ctl_stack_size,
         ..Default::default()
-    };
-    process.create_queue(&mut args).unwrap();
-    process
+    }
 }
 
 fn trace(bench: &Bench) -> Vec<&'static str> {
@@ -92,7 +99,7 @@ fn memory_the_device_may_still_translate_to_is_not_freed() {
     assert_eq!(process.free_memory(handle), Err(Errno::EBUSY));
     // New pages come, and the old ones stay.
     let notice = lock(&bench.os().notices)[0].clone();
-    notice.invalidated();
+    notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false });
     assert_eq!(trace(&bench), [""; 0]);
     *lock(&bench.os().deaf) = false;
     process.unmap_memory(handle).unwrap();
@@ -107,7 +114,7 @@ fn the_end_of_an_address_space_leaves_its_memory_to_its_queues() {
     *lock(&bench.os().users.gone) = true;
     let notices = lock(&bench.os().notices).clone();
     for notice in notices {
-        notice.invalidated();
+        notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false });
     }
     assert!(process.state.lock().bos.values().all(|bo| bo.mapped), "the queue would fault");
     assert!(lock(&bench.os().log).iter().all(|line| !line.contains("user memory")));
@@ -121,7 +128,7 @@ fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
     let process = with_queue(&bench, 1);
     let notices = lock(&bench.os().notices).clone();
     for notice in notices {
-        notice.invalidated();
+        notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false });
     }
     // Of the three old pins one is the write pointer's, and the queue holds it.
     assert_eq!(trace(&bench), ["add", "unpin", "unpin"]);

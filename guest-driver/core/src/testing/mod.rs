@@ -5,6 +5,7 @@
 mod bench;
 mod scheduler;
 mod smi;
+mod users;
 mod walk;
 
 pub(crate) use bench::Bench;
@@ -29,11 +30,12 @@ use belfry_abi::regs::{Ip, gc, mmhub};
 
 use scheduler::FakeScheduler;
 use smi::FakeSmi;
+use users::{FakePin, Users};
 
 use crate::errno::{Errno, Result};
 use crate::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, RawLock, SmiClient, SystemPages, Task, UserPin, WaitOutcome, WaitQueue, Work, WorkItem,
+    ProcessKey, RawLock, SmiClient, SystemPages, Task, UserArea, WaitOutcome, WaitQueue, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -201,49 +203,6 @@ impl Drop for FakePages {
     }
 }
 
-/// What the users of pins do.
-#[derive(Default)]
-pub(crate) struct Users {
-    pub(crate) pages_arrive: Gate,
-    /// Their address spaces are going away.
-    pub(crate) gone: Mutex<bool>,
-}
-
-pub(crate) struct FakePin {
-    bus: u64,
-    count: usize,
-    users: Arc<Users>,
-    trace: Trace,
-}
-
-impl UserPin for FakePin {
-    fn count(&self) -> usize {
-        self.count
-    }
-
-    fn bus(&self, index: usize) -> u64 {
-        self.bus + index as u64 * PAGE_SIZE
-    }
-
-    fn renew(&self) -> Result<Self> {
-        if HELD.get() != 0 {
-            lock(&self.trace).push("pin under a lock");
-        }
-        self.users.pages_arrive.pass();
-        if *lock(&self.users.gone) {
-            return Err(Errno::ESRCH);
-        }
-        let bus = self.bus + (1 << 30);
-        Ok(Self { bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
-    }
-}
-
-impl Drop for FakePin {
-    fn drop(&mut self) {
-        lock(&self.trace).push(if HELD.get() == 0 { "unpin" } else { "unpin under a lock" });
-    }
-}
-
 pub(crate) struct FakeWork {
     work: Arc<dyn Work>,
     queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
@@ -407,13 +366,25 @@ impl Os for FakeOs {
     fn pin_user(
         &self,
         _: ProcessKey,
-        _: u64,
+        va: u64,
         count: usize,
-        _: bool,
+        writable: bool,
         notify: Arc<dyn Invalidate>,
     ) -> Result<FakePin> {
+        if HELD.get() != 0 {
+            lock(&self.trace).push("pin under a lock");
+        }
+        self.users.check(va, count, writable)?;
         lock(&self.notices).push(notify);
-        Ok(FakePin { bus: 1 << 40, count, users: self.users.clone(), trace: self.trace.clone() })
+        Ok(FakePin { bus: (1 << 40) + va, count, users: self.users.clone(), trace: self.trace.clone() })
+    }
+
+    fn has_svm(&self) -> bool {
+        true
+    }
+
+    fn user_area(&self, _: ProcessKey, va: u64) -> Result<Option<UserArea>> {
+        Ok(self.users.area(va))
     }
 
     fn copy_from_user(&self, _: &mut [u8], _: u64) -> Result<()> {

@@ -35,6 +35,26 @@ fn changing<R>(address: *mut c_void, len: usize, change: impl Fn() -> R) -> R {
     }
 }
 
+/// Changes the access to a range of memory. The driver is told before it loses access, and after it was given.
+///
+/// Memory that the GPU writes and that becomes read-only is pinned anew, which fails as it does with Linux.
+fn protecting(address: *mut c_void, len: usize, prot: c_int, protect: impl Fn() -> c_int) -> c_int {
+    if !is_pinned(address, len) {
+        return protect();
+    }
+    let all = libc::PROT_READ | libc::PROT_WRITE;
+    let Some(gpu) = concerned(address, len) else { return protect() };
+    let (start, rounded) = (address as usize, round(len));
+    if prot & all != all {
+        return inside(|| gpu.process.protecting(start, rounded, &protect)).unwrap_or_else(|_| protect());
+    }
+    let result = protect();
+    if result == 0 {
+        inside(|| gpu.process.permitted(start, rounded));
+    }
+    result
+}
+
 /// To whole pages, as the kernel does.
 fn round(len: usize) -> usize {
     len.checked_next_multiple_of(4096).unwrap_or(len)
@@ -180,12 +200,10 @@ unsafe extern "C" fn mremap(
     if moves { changing(address, len, remap) } else { remap() }
 }
 
-/// Memory that the GPU writes and that becomes read-only is pinned anew, which fails as it does with Linux.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(address: *mut c_void, len: usize, prot: c_int) -> c_int {
     let protect = || next!(mprotect(address, len, prot): fn(*mut c_void, usize, c_int) -> c_int, else -1);
-    let all = libc::PROT_READ | libc::PROT_WRITE;
-    if prot & all == all || !is_pinned(address, len) { protect() } else { changing(address, len, protect) }
+    protecting(address, len, prot, protect)
 }
 
 #[unsafe(no_mangle)]
@@ -195,8 +213,7 @@ unsafe extern "C" fn pkey_mprotect(address: *mut c_void, len: usize, prot: c_int
             pkey_mprotect(address, len, prot, key): fn(*mut c_void, usize, c_int, c_int) -> c_int, else -1
         )
     };
-    let all = libc::PROT_READ | libc::PROT_WRITE;
-    if prot & all == all || !is_pinned(address, len) { protect() } else { changing(address, len, protect) }
+    protecting(address, len, prot, protect)
 }
 
 /// Whether the GPU reaches the program's own memory in a range; maps of nodes may be protected as one likes.

@@ -1,0 +1,309 @@
+//! Shared virtual memory: ranges of the program's own memory that the GPU reaches at the same addresses (`kfd_svm.c`).
+//!
+//! The SVM ioctl sets attributes of ranges. Where they give the GPU access, the pages are pinned and mapped at once, as no
+//! GPU here retries faults (XNACK is off). They stay in system memory: a prefetch to the GPU is remembered and moves
+//! nothing, as with amdkfd where VRAM was not registered as memory of the processor.
+//!
+//! When the program's memory changes, its operating system tells the driver ([`Invalidate`]). What is unmapped leaves the GPU
+//! and the ranges at once. After any other change, the queues of the process stop, a worker maps the pages anew a
+//! millisecond later, and the queues go on.
+
+mod attributes;
+mod mapped;
+mod ranges;
+mod restore;
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use belfry_abi::kfd::svm::{
+    KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_OP_GET_ATTR, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs,
+    SvmAttribute,
+};
+
+use crate::asic::PageRights;
+use crate::errno::{Errno, Result};
+use crate::os::{Change, Invalidate, Os, PAGE_SIZE, check_user_range};
+use crate::process::{Phase, Process, State};
+use crate::trap_handler::TrapHandler;
+use crate::vm::Vm;
+use attributes::Access;
+use mapped::{Mapped, Part, Pinned};
+use ranges::{MAX_RANGES, Ranges};
+pub(crate) use restore::RestoreWork;
+
+/// New ranges are as large as this part of VRAM (`svm_range_set_max_pages`), within these bounds in bytes.
+const PIECES_OF_VRAM: u64 = 32;
+const PIECE: Range<u64> = 2 << 20..1 << 30;
+/// How often pages that change while they are pinned are pinned again.
+const TRIES: u32 = 100;
+
+/// What a process has of it.
+pub(crate) struct Svm<O: Os> {
+    pub(crate) ranges: Ranges,
+    pub(crate) mapped: Mapped<O>,
+    /// The queues are off the scheduler until everything stale is mapped anew.
+    pub(crate) quiesced: bool,
+    /// Bytes of ranges, charged like system memory.
+    pub(crate) charged: u64,
+}
+
+impl<O: Os> fmt::Debug for Svm<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Svm")
+            .field("ranges", &format_args!("{} of {} bytes", self.ranges.len(), self.charged))
+            .field("stale", &format_args!("{:x?}", self.mapped.stale()))
+            .field("quiesced", &self.quiesced)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<O: Os> Svm<O> {
+    pub(crate) fn new(vram: u64) -> Self {
+        let part = (vram / PIECES_OF_VRAM).clamp(PIECE.start, PIECE.end);
+        let piece = 1 << part.ilog2();
+        Self { ranges: Ranges::new(piece), mapped: Mapped::new(), quiesced: false, charged: 0 }
+    }
+
+    /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
+    pub(crate) fn touches(&self, va: u64, size: u64, user: Option<u64>) -> bool {
+        let one = |start: u64| self.ranges.touches(&(start..start.saturating_add(size)));
+        one(va) || user.is_some_and(one)
+    }
+
+    /// Whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
+    pub(crate) fn serves_queues(&self, va: u64, size: u64) -> bool {
+        let range = va..va.saturating_add(size);
+        size > 0
+            && self.ranges.all(&range, |one| {
+                one.mapped
+                    && one.attributes.access != Access::No
+                    && one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
+            })
+    }
+}
+
+/// Hears of changes to the memory of one pin.
+struct Notifier<O: Os> {
+    process: Weak<Process<O>>,
+    /// There was one: what was pinned before it is not mapped any more.
+    spoiled: AtomicBool,
+}
+
+impl<O: Os> Invalidate for Notifier<O> {
+    fn invalidated(&self, change: &Change) {
+        self.spoiled.store(true, Ordering::Release);
+        if let Some(process) = self.process.upgrade() {
+            process.svm_changed(change);
+        }
+    }
+}
+
+impl<O: Os> Process<O> {
+    /// SVM: sets attributes of a range, or answers for it in `list`.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` where the operating system has no such memory, `EINVAL` for a range that is empty or not of whole pages, an
+    /// unknown operation and what [`attributes::check`] refuses, `EFAULT` where nothing is mapped, `EADDRINUSE` where a
+    /// buffer object is, `ENOMEM`.
+    pub(crate) fn svm(self: &Arc<Self>, args: &SvmArgs, list: &mut [SvmAttribute]) -> Result<()> {
+        if !self.device.hw.os().has_svm() {
+            return Err(Errno::EPERM);
+        }
+        let aligned = |value: u64| value != 0 && value.is_multiple_of(PAGE_SIZE);
+        if !aligned(args.start_addr) || !aligned(args.size) {
+            return Err(Errno::EINVAL);
+        }
+        match args.op {
+            KFD_IOCTL_SVM_OP_SET_ATTR => {
+                attributes::check(u32::from(self.device.gpu_id), list)?;
+                let range = self.svm_memory(args)?;
+                self.svm_set(&range, list)
+            }
+            KFD_IOCTL_SVM_OP_GET_ATTR => {
+                let range = self.svm_memory(args)?;
+                self.svm_get(&range, list)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The range, which is memory of the program through and through (`svm_range_is_valid`).
+    fn svm_memory(&self, args: &SvmArgs) -> Result<Range<u64>> {
+        let os = self.device.hw.os();
+        check_user_range(os, args.start_addr, args.size)?;
+        let range = args.start_addr..args.start_addr + args.size;
+        let mut at = range.start;
+        while at < range.end {
+            at = os.user_area(self.key(), at)?.ok_or(Errno::EFAULT)?.end.max(at + PAGE_SIZE);
+        }
+        let state = self.state.lock();
+        if state.overlaps(range.start, args.size) || TrapHandler::<O>::overlaps(range.start, args.size) {
+            return Err(Errno::EADDRINUSE);
+        }
+        Ok(range)
+    }
+
+    fn svm_get(&self, range: &Range<u64>, list: &mut [SvmAttribute]) -> Result<()> {
+        attributes::check_question(list)?;
+        let common = self.state.lock().svm.ranges.common(range);
+        let gpu_id = u32::from(self.device.gpu_id);
+        for attribute in list {
+            if attributes::asks_about_gpu(attribute) && attribute.value != gpu_id {
+                return Err(Errno::EINVAL);
+            }
+            common.answer(attribute);
+        }
+        Ok(())
+    }
+
+    fn svm_set(self: &Arc<Self>, range: &Range<u64>, list: &[SvmAttribute]) -> Result<()> {
+        let concerned = {
+            let mut state = self.state.lock();
+            if state.phase == Phase::Dead {
+                return Err(Errno::ESRCH);
+            }
+            if state.vm.is_none() {
+                return Err(Errno::EINVAL);
+            }
+            // Looked at again under the lock that keeps buffer objects out.
+            if state.overlaps(range.start, range.end - range.start) {
+                return Err(Errno::EADDRINUSE);
+            }
+            let growth = state.svm.ranges.growth(range);
+            if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
+                return Err(Errno::ENOMEM);
+            }
+            self.device.charge_gtt(growth.bytes)?;
+            state.svm.charged += growth.bytes;
+            state.svm.ranges.set(range, list)
+        };
+        if !attributes::change_mapping(list) {
+            return Ok(());
+        }
+        // From here on a failure leaves the rest done, and the last one is told.
+        let mut result = Ok(());
+        for part in concerned {
+            let mapped = self.svm_map_range(&part);
+            if mapped.is_err() {
+                result = mapped;
+            }
+        }
+        result
+    }
+
+    /// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).
+    fn svm_map_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
+        if !self.state.lock().svm.ranges.touching(range).any(|(_, one)| one.attributes.access != Access::No) {
+            return Ok(());
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let area = self.device.hw.os().user_area(self.key(), at)?.ok_or(Errno::EFAULT)?;
+            let end = area.end.max(at + PAGE_SIZE).min(range.end);
+            self.svm_map_area(&(at..end), area.writable)?;
+            at = end;
+        }
+        let mut state = self.state.lock();
+        let whole: Vec<u64> = state
+            .svm
+            .ranges
+            .touching(range)
+            .filter(|(start, one)| *start >= range.start && one.end <= range.end)
+            .filter(|(_, one)| one.attributes.access != Access::No)
+            .map(|(start, _)| start)
+            .collect();
+        whole.into_iter().for_each(|start| state.svm.ranges.set_mapped(start, true));
+        Ok(())
+    }
+
+    /// Pins and maps pages of one area of the program's memory, whatever ranges have to do with them.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`, `ENOMEM`, `ESRCH` from pinning; `EAGAIN` when the memory does not come to rest; `ETIME` when the device
+    /// does not answer.
+    fn svm_map_area(self: &Arc<Self>, area: &Range<u64>, writable: bool) -> Result<()> {
+        let count = ((area.end - area.start) / PAGE_SIZE) as usize;
+        for _ in 0..TRIES {
+            let news = Arc::new(Notifier { process: Arc::downgrade(self), spoiled: AtomicBool::new(false) });
+            let os = self.device.hw.os();
+            let pin = os.pin_user(self.key(), area.start, count, writable, news.clone())?;
+            let pinned = Arc::new(Pinned { pin, va: area.start });
+            let mut state = self.state.lock();
+            if state.phase == Phase::Dead {
+                drop(state);
+                return Err(Errno::ESRCH);
+            }
+            if news.spoiled.load(Ordering::Acquire) {
+                drop(state);
+                continue;
+            }
+            let (old, result) = self.svm_install(&mut state, area, &pinned, writable);
+            drop(state);
+            // Dropped without the lock: a pin may wait for its notifier.
+            drop((old, pinned));
+            return result;
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Writes page tables for pinned pages, in the place of what was there; returns that.
+    fn svm_install(
+        &self,
+        state: &mut State<O>,
+        area: &Range<u64>,
+        pinned: &Arc<Pinned<O>>,
+        writable: bool,
+    ) -> (Vec<(u64, Part<O>)>, Result<()>) {
+        let State { vm, svm, .. } = state;
+        let Some(vm) = vm.as_mut() else { return (Vec::new(), Err(Errno::EINVAL)) };
+        let mut result = Ok(());
+        let mut old = svm.mapped.take(area);
+        for (start, part) in &old {
+            vm.unmap(*start, part.end - start);
+        }
+        for (start, one) in svm.ranges.touching(area) {
+            let part = start.max(area.start)..one.end.min(area.end);
+            if one.attributes.access == Access::No {
+                continue;
+            }
+            result = map_pages(vm, &part, pinned, one.attributes.rights(writable));
+            if result.is_err() {
+                vm.unmap(part.start, part.end - part.start);
+                break;
+            }
+            let new = Part { end: part.end, pinned: pinned.clone(), stale: false };
+            svm.mapped.insert(part.start, new);
+        }
+        if let Err(error) = self.flush(vm) {
+            // The device may still use the old pages: they are left to it.
+            core::mem::forget(core::mem::take(&mut old));
+            result = Err(error);
+        }
+        (old, result)
+    }
+}
+
+/// Maps pages one by one, joining those that follow each other on the bus; there is no huge page, as ranges are cut anywhere.
+fn map_pages<O: Os>(vm: &mut Vm<O>, part: &Range<u64>, pinned: &Pinned<O>, rights: PageRights) -> Result<()> {
+    let flags = vm.page_bits(rights);
+    let mut at = part.start;
+    while at < part.end {
+        let bus = pinned.bus(at);
+        let mut end = at + PAGE_SIZE;
+        while end < part.end && pinned.bus(end) == bus + (end - at) {
+            end += PAGE_SIZE;
+        }
+        vm.map_small(at, bus, end - at, flags)?;
+        at = end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! Attributes by ioctl, ranges divided and cut, page tables, and queues that rest while memory changes.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+
+use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_WRITEABLE};
+use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
+use belfry_abi::kfd::svm::*;
+
+use super::ranges::Growth;
+use super::*;
+use crate::testing::{Bench, FakeOs, lock, walk};
+
+const PAGE: u64 = PAGE_SIZE;
+const VA: u64 = 0x7f00_0000_0000;
+const MIB: u64 = 1 << 20;
+const UNDEFINED: u32 = KFD_IOCTL_SVM_LOCATION_UNDEFINED;
+const GPU: u32 = 7;
+
+const fn attribute(kind: u32, value: u32) -> SvmAttribute {
+    SvmAttribute { kind, value }
+}
+
+fn set(process: &Arc<Process<FakeOs>>, start: u64, size: u64, list: &[SvmAttribute]) -> Result<()> {
+    let args = SvmArgs { start_addr: start, size, op: KFD_IOCTL_SVM_OP_SET_ATTR, nattr: list.len() as u32 };
+    process.svm(&args, &mut list.to_vec())
+}
+
+fn get(
+    process: &Arc<Process<FakeOs>>,
+    start: u64,
+    size: u64,
+    list: &[SvmAttribute],
+) -> Result<Vec<SvmAttribute>> {
+    let args = SvmArgs { start_addr: start, size, op: KFD_IOCTL_SVM_OP_GET_ATTR, nattr: list.len() as u32 };
+    let mut list = list.to_vec();
+    process.svm(&args, &mut list)?;
+    Ok(list)
+}
+
+fn access(bench: &Bench) -> SvmAttribute {
+    attribute(KFD_IOCTL_SVM_ATTR_ACCESS, u32::from(bench.device.gpu_id))
+}
+
+/// Physical address and entry of a page of a process.
+fn page(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
+    let root = process.state.lock().vm.as_ref().unwrap().root();
+    walk(&bench.device.hw, root, va)
+}
+
+fn shown(process: &Process<FakeOs>) -> Vec<(u64, u64, bool)> {
+    let state = process.state.lock();
+    state.svm.ranges.touching(&(0..1 << 47)).map(|(start, one)| (start, one.end, one.mapped)).collect()
+}
+
+fn tell(bench: &Bench, start: u64, end: u64, unmapped: bool) {
+    let notices = lock(&bench.os().notices).clone();
+    for notice in notices {
+        notice.invalidated(&Change { start, end, unmapped });
+    }
+}
+
+#[test]
+fn ranges_are_divided_where_attributes_differ_and_nowhere_else() {
+    let mut ranges = Ranges::new(2 * MIB);
+    let flags = |value| [attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, value)];
+    let edges = |ranges: &Ranges| -> Vec<(u64, u64)> {
+        ranges.touching(&(0..1 << 47)).map(|(start, one)| (start, one.end)).collect()
+    };
+    // New ranges are cut at multiples of the piece.
+    assert_eq!(ranges.growth(&(MIB..5 * MIB)).bytes, 4 * MIB);
+    assert_eq!(ranges.set(&(MIB..5 * MIB), &[]).len(), 3);
+    assert_eq!(edges(&ranges), [(MIB, 2 * MIB), (2 * MIB, 4 * MIB), (4 * MIB, 5 * MIB)]);
+    // Both edges inside of one range.
+    let parts = ranges.set(&(2 * MIB + PAGE..3 * MIB), &flags(8));
+    assert_eq!((parts.len(), &parts[0]), (1, &(2 * MIB + PAGE..3 * MIB)));
+    assert_eq!(
+        edges(&ranges),
+        [
+            (MIB, 2 * MIB),
+            (2 * MIB, 2 * MIB + PAGE),
+            (2 * MIB + PAGE, 3 * MIB),
+            (3 * MIB, 4 * MIB),
+            (4 * MIB, 5 * MIB)
+        ]
+    );
+    // A mapped range that has them already is left alone; one that is not mapped is not.
+    ranges.set_mapped(2 * MIB + PAGE, true);
+    assert_eq!(ranges.set(&(2 * MIB + 2 * PAGE..3 * MIB), &flags(8)), []);
+    assert_eq!(ranges.set(&(3 * MIB..3 * MIB + PAGE), &flags(2))[0], 3 * MIB..3 * MIB + PAGE);
+    // A prefetch is never the same, and a gap before, between and behind ranges becomes ranges.
+    let prefetch = [attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0)];
+    assert_eq!(ranges.remove(&(3 * MIB..4 * MIB)), MIB);
+    let growth = ranges.growth(&(0..6 * MIB));
+    assert_eq!(growth, Growth { bytes: 3 * MIB, ranges: 8 });
+    let before = ranges.len();
+    assert_eq!(ranges.set(&(0..6 * MIB), &prefetch).len(), 7);
+    assert!((ranges.len() - before) as u64 <= growth.ranges);
+    assert!(ranges.all(&(0..6 * MIB), |one| one.attributes.prefetch == 0));
+    assert!(!ranges.all(&(0..6 * MIB + PAGE), |_| true));
+    assert_eq!(ranges.remove(&(0..1 << 47)), 6 * MIB);
+    assert_eq!(ranges.len(), 0);
+}
+
+#[test]
+fn several_ranges_answer_with_what_they_have_in_common() {
+    let mut ranges = Ranges::new(2 * MIB);
+    let (first, second) = (0..PAGE, PAGE..2 * PAGE);
+    let ask = |ranges: &Ranges, range: Range<u64>| -> Vec<(u32, u32)> {
+        let common = ranges.common(&range);
+        [
+            KFD_IOCTL_SVM_ATTR_PREFERRED_LOC,
+            KFD_IOCTL_SVM_ATTR_PREFETCH_LOC,
+            KFD_IOCTL_SVM_ATTR_ACCESS,
+            KFD_IOCTL_SVM_ATTR_SET_FLAGS,
+            KFD_IOCTL_SVM_ATTR_CLR_FLAGS,
+            KFD_IOCTL_SVM_ATTR_GRANULARITY,
+        ]
+        .into_iter()
+        .map(|kind| {
+            let mut one = attribute(kind, GPU);
+            common.answer(&mut one);
+            (one.kind, one.value)
+        })
+        .collect()
+    };
+    let none = KFD_IOCTL_SVM_ATTR_NO_ACCESS;
+    assert_eq!(
+        ask(&ranges, 0..2 * PAGE),
+        [(0, UNDEFINED), (1, UNDEFINED), (none, GPU), (5, 3), (6, !3), (7, 9)]
+    );
+    ranges.set(
+        &first,
+        &[
+            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0),
+            attribute(KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, 0x10),
+            attribute(KFD_IOCTL_SVM_ATTR_CLR_FLAGS, 1),
+            attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 0xff),
+        ],
+    );
+    let in_place = KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE;
+    let alone = [(0, GPU), (1, 0), (in_place, GPU), (5, 0x12), (6, !0x12), (7, 0x3f)];
+    assert_eq!(ask(&ranges, first.clone()), alone);
+    // Memory of no range does not count where there is one.
+    assert_eq!(ask(&ranges, 0..2 * PAGE), alone);
+    ranges.set(
+        &second,
+        &[
+            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_ACCESS, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 2),
+        ],
+    );
+    assert_eq!(
+        ask(&ranges, 0..2 * PAGE),
+        [(0, GPU), (1, UNDEFINED), (none, GPU), (5, 2), (6, !0x13), (7, 2)]
+    );
+}
+
+#[test]
+fn what_is_not_accepted_changes_nothing() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let gpu = u32::from(bench.device.gpu_id);
+    lock(&bench.os().users.holes).push(VA + 8 * PAGE..VA + 9 * PAGE);
+    bench.memory(&process, VA + 16 * PAGE, PAGE, AllocFlags::VRAM);
+    let used = bench.device.gtt_used.load(Ordering::Relaxed);
+    let access = access(&bench);
+    let one = |kind, value| vec![attribute(kind, value)];
+    for (start, size, list, error) in [
+        (VA + 1, PAGE, vec![access], Errno::EINVAL),
+        (VA, PAGE - 1, vec![access], Errno::EINVAL),
+        (0, PAGE, vec![access], Errno::EINVAL),
+        (VA, 0, vec![access], Errno::EINVAL),
+        (VA, PAGE, one(8, 0), Errno::EINVAL),
+        (VA, PAGE, one(KFD_IOCTL_SVM_ATTR_ACCESS, 0), Errno::EINVAL),
+        (VA, PAGE, one(KFD_IOCTL_SVM_ATTR_NO_ACCESS, gpu + 1), Errno::EINVAL),
+        (VA, PAGE, one(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, gpu + 1), Errno::EINVAL),
+        (VA, PAGE, one(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, UNDEFINED), Errno::EINVAL),
+        (VA, PAGE, vec![access, attribute(99, 0)], Errno::EINVAL),
+        // An unknown attribute comes before memory that is not there, and that before memory that is taken.
+        (VA + 8 * PAGE, PAGE, one(8, 0), Errno::EINVAL),
+        (VA, 9 * PAGE, vec![access], Errno::EFAULT),
+        (VA + 8 * PAGE, 9 * PAGE, vec![access], Errno::EFAULT),
+        (u64::MAX - PAGE + 1, PAGE, vec![access], Errno::EFAULT),
+        (VA + 10 * PAGE, 7 * PAGE, vec![access], Errno::EADDRINUSE),
+        (crate::trap_handler::TBA, PAGE, vec![access], Errno::EADDRINUSE),
+        (VA - (1 << 41), 1 << 40, vec![access], Errno::ENOMEM),
+    ] {
+        assert_eq!(set(&process, start, size, &list), Err(error), "{start:#x} {size:#x} {list:?}");
+    }
+    assert_eq!(shown(&process), []);
+    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    for (kind, value, error) in [
+        (KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, gpu, Errno::EINVAL),
+        (KFD_IOCTL_SVM_ATTR_NO_ACCESS, gpu, Errno::EINVAL),
+        (KFD_IOCTL_SVM_ATTR_ACCESS, gpu + 1, Errno::EINVAL),
+        (8, 0, Errno::EINVAL),
+    ] {
+        assert_eq!(get(&process, VA, PAGE, &one(kind, value)), Err(error), "{kind} {value}");
+    }
+    let args = SvmArgs { start_addr: VA, size: PAGE, op: 2, nattr: 0 };
+    assert_eq!(process.svm(&args, &mut []), Err(Errno::EINVAL));
+    // Locations that are none, and no attributes at all, are accepted.
+    set(&process, VA, PAGE, &one(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, UNDEFINED)).unwrap();
+    set(&process, VA, PAGE, &[]).unwrap();
+}
+
+#[test]
+fn access_maps_pages_with_the_rights_of_flags_and_of_the_program() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let gpu = u32::from(bench.device.gpu_id);
+    lock(&bench.os().users.read_only).push(VA + PAGE..VA + 2 * PAGE);
+    set(&process, VA, 3 * PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, gpu)]).unwrap();
+    assert_eq!(page(&bench, &process, VA), None, "nobody has access");
+    set(&process, VA, 3 * PAGE, &[access(&bench)]).unwrap();
+    for (index, writable) in [(0, true), (1, false), (2, true)] {
+        let va = VA + index * PAGE;
+        let (pa, entry) = page(&bench, &process, va).unwrap();
+        assert_eq!((pa, entry & PTE_WRITEABLE != 0), ((1 << 40) + va, writable), "page {index}");
+    }
+    let flags = KFD_IOCTL_SVM_FLAG_GPU_RO | KFD_IOCTL_SVM_FLAG_GPU_EXEC;
+    set(&process, VA, PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, flags)]).unwrap();
+    let entry = |va| page(&bench, &process, va).unwrap().1 & (PTE_WRITEABLE | PTE_EXECUTABLE);
+    assert_eq!((entry(VA), entry(VA + 2 * PAGE)), (PTE_EXECUTABLE, PTE_WRITEABLE));
+    set(&process, VA, PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_CLR_FLAGS, flags)]).unwrap();
+    assert_eq!(entry(VA), PTE_WRITEABLE);
+    // Buffer objects and shared memory keep apart, whoever comes first.
+    let mut args = AllocMemoryOfGpuArgs {
+        va_addr: VA,
+        size: PAGE,
+        gpu_id: gpu,
+        flags: (AllocFlags::VRAM | AllocFlags::WRITABLE).bits(),
+        ..Default::default()
+    };
+    assert_eq!(process.alloc_memory(&mut args), Err(Errno::EADDRINUSE));
+    args = AllocMemoryOfGpuArgs {
+        va_addr: VA + MIB,
+        mmap_offset: VA + 2 * PAGE,
+        flags: (AllocFlags::USERPTR | AllocFlags::WRITABLE).bits(),
+        ..args
+    };
+    assert_eq!(process.alloc_memory(&mut args), Err(Errno::EADDRINUSE));
+    args = AllocMemoryOfGpuArgs { mmap_offset: 0, flags: AllocFlags::VRAM.bits(), ..args };
+    process.alloc_memory(&mut args).unwrap();
+    set(&process, VA + MIB, PAGE, &[access(&bench)]).unwrap();
+    assert_eq!(process.map_memory(args.handle), Err(Errno::EINVAL));
+    let trace = lock(&bench.os().trace).clone();
+    assert!(trace.iter().all(|what| !what.contains("under a lock")), "{trace:?}");
+}
+
+#[test]
+fn unmapped_memory_leaves_the_gpu_and_its_neighbours_stay() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let used = bench.device.gtt_used.load(Ordering::Relaxed);
+    set(&process, VA, 4 * PAGE, &[access(&bench)]).unwrap();
+    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 4 * PAGE);
+    lock(&bench.os().users.holes).push(VA + PAGE..VA + 2 * PAGE);
+    tell(&bench, VA + PAGE, VA + 2 * PAGE, true);
+    let mapped: Vec<bool> = (0..4).map(|index| page(&bench, &process, VA + index * PAGE).is_some()).collect();
+    assert_eq!(mapped, [true, false, true, true]);
+    assert_eq!(shown(&process), [(VA, VA + PAGE, true), (VA + 2 * PAGE, VA + 4 * PAGE, true)]);
+    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 3 * PAGE);
+    // The pin of all four pages has gone: the rest has pins of its own.
+    assert_eq!(*lock(&bench.os().trace), ["unpin"]);
+    assert_eq!(get(&process, VA + 2 * PAGE, PAGE, &[access(&bench)]).unwrap(), [access(&bench)]);
+    assert_eq!(bench.os().run_work(), 0, "nothing had to rest");
+    bench.device.exit_process(process.key());
+    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    assert_eq!(*lock(&bench.os().trace), ["unpin"; 3]);
+}
+
+/// A queue whose save area is shared virtual memory.
+fn with_queue(bench: &Bench) -> (Arc<Process<FakeOs>>, u64, u64) {
+    let process = bench.process(1);
+    let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
+    let (va, size) = (VA + 64 * MIB, area.total(area.cwsr_size));
+    let mut args = crate::process::queue_args(bench, &process, va);
+    assert_eq!(process.create_queue(&mut args), Err(Errno::EINVAL), "nothing is there");
+    set(&process, va, size, &[access(bench)]).unwrap();
+    assert_eq!(process.create_queue(&mut args), Err(Errno::EINVAL), "it need not stay mapped");
+    let always = attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED);
+    set(&process, va, size, &[always]).unwrap();
+    process.create_queue(&mut args).unwrap();
+    (process, va, size)
+}
+
+fn queue_steps(bench: &Bench) -> Vec<&'static str> {
+    lock(&bench.os().trace).iter().copied().filter(|what| ["add", "remove"].contains(what)).collect()
+}
+
+#[test]
+fn queues_rest_while_memory_changes_and_go_on_when_it_is_mapped_anew() {
+    let bench = Bench::new();
+    let (process, ..) = with_queue(&bench);
+    let client = bench.device.smi_open(process.pasid()).unwrap() as usize - 1;
+    let stranger = bench.device.smi_open(process.pasid() + 1).unwrap() as usize - 1;
+    let clients = lock(&bench.os().smi).clone();
+    for client in [client, stranger] {
+        clients[client].write(&u64::MAX.to_le_bytes()).unwrap();
+    }
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    assert_eq!(queue_steps(&bench), ["add"]);
+    // Read-only from now on, and not there for a moment.
+    lock(&bench.os().users.read_only).push(VA..VA + PAGE);
+    lock(&bench.os().users.holes).push(VA..VA);
+    tell(&bench, VA, VA + PAGE, false);
+    tell(&bench, VA, VA + PAGE, false);
+    assert_eq!(queue_steps(&bench), ["add", "remove"], "stopped once");
+    let writable = |va| page(&bench, &process, va).map(|(_, entry)| entry & PTE_WRITEABLE != 0);
+    assert_eq!(bench.os().run_work(), 1);
+    assert_eq!((writable(VA), writable(VA + PAGE)), (Some(false), Some(true)));
+    assert_eq!(queue_steps(&bench), ["add", "remove", "add"]);
+    assert_eq!(bench.os().run_work(), 0);
+    let mut text = [0; 256];
+    let len = clients[client].read(&mut text).unwrap();
+    let text = String::from_utf8(text[..len].to_vec()).unwrap();
+    let gpu = bench.device.gpu_id;
+    let kinds: Vec<String> = text
+        .lines()
+        .map(|line| {
+            line.split(' ')
+                .enumerate()
+                .filter(|(at, _)| *at != 1)
+                .map(|(_, word)| format!("{word} "))
+                .collect()
+        })
+        .collect();
+    assert_eq!(kinds, [format!("9 -499 {gpu:x} 0 "), format!("a -499 {gpu:x} 0 ")]);
+    assert_eq!(clients[stranger].read(&mut [0; 8]), Err(Errno::EAGAIN));
+}
+
+#[test]
+fn queues_rest_until_memory_can_be_mapped_again() {
+    let bench = Bench::new();
+    let (process, ..) = with_queue(&bench);
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    // Nothing can be pinned there.
+    lock(&bench.os().users.closed).push(VA..VA + PAGE);
+    tell(&bench, VA, VA + PAGE, false);
+    for _ in 0..3 {
+        assert_eq!(bench.os().run_work(), 1);
+        assert_eq!(queue_steps(&bench), ["add", "remove"]);
+    }
+    lock(&bench.os().users.closed).clear();
+    lock(&bench.os().users.holes).push(VA + PAGE..VA + 2 * PAGE);
+    assert_eq!(bench.os().run_work(), 1);
+    assert_eq!(bench.os().run_work(), 0);
+    assert_eq!(queue_steps(&bench), ["add", "remove", "add"]);
+    assert!(page(&bench, &process, VA).is_some());
+    assert!(page(&bench, &process, VA + PAGE).is_none(), "it had gone meanwhile");
+    bench.device.exit_process(process.key());
+    tell(&bench, VA, VA + PAGE, false);
+    tell(&bench, VA, VA + PAGE, true);
+    assert_eq!(bench.os().run_work(), 0, "the process is gone");
+}
+
+#[test]
+fn who_unmaps_what_a_queue_saves_itself_to_has_no_queues_any_more() {
+    let bench = Bench::new();
+    let (process, va, size) = with_queue(&bench);
+    tell(&bench, va, va + size, true);
+    assert_eq!(queue_steps(&bench), ["add", "remove"]);
+    assert!(page(&bench, &process, va).is_none());
+    set(&process, VA, PAGE, &[access(&bench)]).unwrap();
+    tell(&bench, VA, VA + PAGE, false);
+    bench.os().run_work();
+    assert_eq!(queue_steps(&bench), ["add", "remove"], "it does not come back");
+}

@@ -1,0 +1,88 @@
+//! The users' memory: what of it is there, and pins of it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use std::sync::Mutex;
+
+use super::{Gate, HELD, Trace, lock, std};
+use crate::errno::{Errno, Result};
+use crate::os::{PAGE_SIZE, UserArea, UserPin};
+
+/// What the users of pins do.
+#[derive(Default)]
+pub(crate) struct Users {
+    pub(crate) pages_arrive: Gate,
+    /// Their address spaces are going away.
+    pub(crate) gone: Mutex<bool>,
+    /// Parts of their memory that are not there, or that they do not write to.
+    pub(crate) holes: Mutex<Vec<Range<u64>>>,
+    pub(crate) read_only: Mutex<Vec<Range<u64>>>,
+    /// Parts that are there, and may not be touched.
+    pub(crate) closed: Mutex<Vec<Range<u64>>>,
+}
+
+impl Users {
+    /// What lies at `va`.
+    pub(super) fn area(&self, va: u64) -> Option<UserArea> {
+        let (holes, read_only) = (lock(&self.holes), lock(&self.read_only));
+        if holes.iter().any(|range| range.contains(&va)) {
+            return None;
+        }
+        let writable = !read_only.iter().any(|range| range.contains(&va));
+        let edges = holes.iter().chain(read_only.iter()).flat_map(|range| [range.start, range.end]);
+        let end = edges.filter(|edge| *edge > va).min().unwrap_or(1 << 47);
+        Some(UserArea { end, writable })
+    }
+
+    /// Whether pages may be pinned.
+    pub(super) fn check(&self, va: u64, count: usize, writable: bool) -> Result<()> {
+        let end = va + count as u64 * PAGE_SIZE;
+        if lock(&self.closed).iter().any(|range| range.start < end && va < range.end) {
+            return Err(Errno::EFAULT);
+        }
+        let mut at = va;
+        while at < end {
+            match self.area(at) {
+                Some(area) if area.writable || !writable => at = area.end,
+                _ => return Err(Errno::EFAULT),
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct FakePin {
+    pub(super) bus: u64,
+    pub(super) count: usize,
+    pub(super) users: Arc<Users>,
+    pub(super) trace: Trace,
+}
+
+impl UserPin for FakePin {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        self.bus + index as u64 * PAGE_SIZE
+    }
+
+    fn renew(&self) -> Result<Self> {
+        if HELD.get() != 0 {
+            lock(&self.trace).push("pin under a lock");
+        }
+        self.users.pages_arrive.pass();
+        if *lock(&self.users.gone) {
+            return Err(Errno::ESRCH);
+        }
+        let bus = self.bus + (1 << 30);
+        Ok(Self { bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
+    }
+}
+
+impl Drop for FakePin {
+    fn drop(&mut self) {
+        lock(&self.trace).push(if HELD.get() == 0 { "unpin" } else { "unpin under a lock" });
+    }
+}

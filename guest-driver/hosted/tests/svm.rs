@@ -1,0 +1,249 @@
+//! Shared virtual memory through the ioctl, with queues that use it, and what happens to it when the program's memory changes.
+#![expect(unsafe_code, reason = "a client of a driver passes pointers, and changes its own memory")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use belfry_abi::kfd::event::{
+    KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
+};
+use belfry_abi::kfd::ioctl as nr;
+use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::svm::*;
+use belfry_kfd_hosted::{Errno, HostedConfig, HostedGpu, Reach};
+use common::{Client, PAGE, Queue, RW, config, gpu, reserve};
+use zerocopy::IntoBytes as _;
+
+const fn attribute(kind: u32, value: u32) -> SvmAttribute {
+    SvmAttribute { kind, value }
+}
+
+/// Issues the ioctl with a command of just the size; returns the attributes as they come back.
+fn svm(client: &Client, args: SvmArgs, list: &[SvmAttribute]) -> Result<Vec<SvmAttribute>, Errno> {
+    let mut bytes = args.as_bytes().to_vec();
+    bytes.extend_from_slice(list.as_bytes());
+    let command = nr::ioc(3, nr::KFD_IOC_TYPE, nr::ioc_nr(nr::SVM), bytes.len());
+    client.process.ioctl(belfry_kfd_hosted::Node::Kfd, command, bytes.as_mut_ptr().cast())?;
+    let words = bytes[size_of::<SvmArgs>()..].chunks_exact(8);
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+    Ok(words.map(|one| attribute(word(&one[..4]), word(&one[4..]))).collect())
+}
+
+fn operate(
+    client: &Client,
+    op: u32,
+    va: u64,
+    size: u64,
+    list: &[SvmAttribute],
+) -> Result<Vec<SvmAttribute>, Errno> {
+    svm(client, SvmArgs { start_addr: va, size, op, nattr: list.len() as u32 }, list)
+}
+
+fn set(client: &Client, va: u64, size: u64, list: &[SvmAttribute]) -> Result<(), Errno> {
+    operate(client, KFD_IOCTL_SVM_OP_SET_ATTR, va, size, list).map(|_| ())
+}
+
+fn access(client: &Client) -> SvmAttribute {
+    attribute(KFD_IOCTL_SVM_ATTR_ACCESS, client.gpu_id)
+}
+
+fn protect(va: u64, size: u64, prot: i32) {
+    // SAFETY: this test's own memory.
+    assert_eq!(unsafe { libc::mprotect(va as *mut libc::c_void, size as usize, prot) }, 0);
+}
+
+/// Memory of this process that the GPU may access.
+fn shared(client: &Client, pages: u64) -> u64 {
+    let va = reserve(pages * PAGE);
+    protect(va, pages * PAGE, libc::PROT_READ | libc::PROT_WRITE);
+    set(client, va, pages * PAGE, &[access(client)]).unwrap();
+    va
+}
+
+/// Both ways in which the device reaches the program's memory.
+fn gpus() -> [Arc<HostedGpu>; 2] {
+    let all = HostedConfig { reach: Reach::Process, ..HostedConfig::from(config()) };
+    [gpu(), HostedGpu::new(all).unwrap()]
+}
+
+/// Has the GPU decrement a signal in a page, as a signal that nobody is woken for.
+fn decrement(client: &Client, queue: &mut Queue, va: u64) {
+    let before = value(va).load(Ordering::Acquire);
+    queue.barrier(&client.process, va);
+    while value(va).load(Ordering::Acquire) == before {
+        std::thread::yield_now();
+    }
+    assert_eq!(value(va).load(Ordering::Acquire), before - 1);
+}
+
+fn value(va: u64) -> &'static AtomicU64 {
+    // SAFETY: memory of the test's own, which it does not use after it was unmapped.
+    unsafe { AtomicU64::from_ptr((va + 8) as *mut u64) }
+}
+
+fn signal(va: u64) {
+    // SAFETY: as above.
+    unsafe { (va as *mut u64).write_volatile(1) };
+    value(va).store(1000, Ordering::Release);
+}
+
+#[test]
+fn both_sides_see_what_the_other_writes_to_memory_that_was_mapped_before_or_after_the_queue() {
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let first = shared(&client, 3);
+        let mut queue = client.create_queue().unwrap();
+        let second = shared(&client, 1);
+        for va in [first, first + 2 * PAGE, second] {
+            signal(va);
+            decrement(&client, &mut queue, va);
+            decrement(&client, &mut queue, va);
+        }
+    }
+}
+
+#[test]
+fn attributes_come_back_as_they_were_set() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let va = shared(&client, 4);
+    let gran = attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 5);
+    let place = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, client.gpu_id);
+    set(&client, va + PAGE, PAGE, &[gran, place]).unwrap();
+    let ask = |first: u64, pages: u64| {
+        let questions = [
+            attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 0),
+            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, 0),
+            access(&client),
+        ];
+        operate(&client, KFD_IOCTL_SVM_OP_GET_ATTR, va + first * PAGE, pages * PAGE, &questions).unwrap()
+    };
+    assert_eq!(ask(1, 1), [gran, place, access(&client)]);
+    let nowhere = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, KFD_IOCTL_SVM_LOCATION_UNDEFINED);
+    assert_eq!(ask(0, 4), [gran, nowhere, access(&client)]);
+    assert_eq!(ask(2, 1), [attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 9), nowhere, access(&client)]);
+}
+
+#[test]
+fn ranges_and_structures_are_refused_by_the_rules() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let va = shared(&client, 2);
+    let hole = reserve(4 * PAGE);
+    // SAFETY: this test's own memory, which is not used.
+    unsafe { libc::munmap((hole + PAGE) as *mut libc::c_void, PAGE as usize) };
+    let vram = client.alloc(PAGE, AllocFlags::VRAM | RW).unwrap();
+    let free = client.alloc(PAGE, AllocFlags::GTT | RW).unwrap();
+    client.unmap(free.handle).unwrap();
+    let queue = client.create_queue().unwrap();
+    let good = [access(&client)];
+    for (what, args, list, error) in [
+        ("more attributes than there is room for", (va, PAGE, 0, 2), &good[..], Errno::EINVAL),
+        ("as many as there can be", (va, PAGE, 0, u32::MAX), &good, Errno::EINVAL),
+        ("an unknown operation", (va, PAGE, 2, 1), &good, Errno::EINVAL),
+        ("not a page", (va + 8, PAGE, 0, 1), &good, Errno::EINVAL),
+        ("not pages", (va, PAGE + 8, 0, 1), &good, Errno::EINVAL),
+        ("no page", (va, 0, 0, 1), &good, Errno::EINVAL),
+        ("another GPU", (va, PAGE, 0, 1), &[attribute(2, 1)], Errno::EINVAL),
+        ("a hole", (hole, 3 * PAGE, 0, 1), &good, Errno::EFAULT),
+        ("a hole, asked about", (hole, 3 * PAGE, 1, 1), &good, Errno::EFAULT),
+        ("the kernel's memory", (1 << 63, PAGE, 0, 1), &good, Errno::EFAULT),
+        ("all addresses", (PAGE, 0u64.wrapping_sub(PAGE), 0, 1), &good, Errno::EFAULT),
+        ("memory of the device", (vram.va, PAGE, 0, 1), &good, Errno::EFAULT),
+        ("memory of the driver", (free.va, PAGE, 0, 1), &good, Errno::EFAULT),
+        ("doorbells", (queue.doorbell & !(PAGE - 1), PAGE, 0, 1), &good, Errno::EFAULT),
+        ("a registered range", (queue.args.ring_base_address, PAGE, 0, 1), &good, Errno::EADDRINUSE),
+        // The ranges are there, and the GPU cannot have what the program has not.
+        ("memory that may not be touched", (hole + 2 * PAGE, PAGE, 0, 1), &good, Errno::EFAULT),
+    ] {
+        let (start_addr, size, op, nattr) = args;
+        let args = SvmArgs { start_addr, size, op, nattr };
+        assert_eq!(svm(&client, args, list), Err(error), "{what}");
+    }
+    for va_addr in [va, va + PAGE] {
+        assert_eq!(client.alloc_at(va_addr, PAGE, AllocFlags::VRAM | RW).err(), Some(Errno::EADDRINUSE));
+    }
+    let without_vm = Client::open_only(&gpu);
+    assert_eq!(set(&without_vm, va, PAGE, &good), Err(Errno::EINVAL));
+    client.check_queue_works();
+}
+
+#[test]
+fn unmapped_pages_leave_the_gpu_and_the_others_stay() {
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
+        let va = shared(&client, 3);
+        signal(va);
+        signal(va + 2 * PAGE);
+        let mut queue = client.create_queue().unwrap();
+        // SAFETY: nothing uses it any more but the GPU, which is to fail.
+        unsafe { client.process.munmap((va + PAGE) as *mut u8, PAGE as usize) }.unwrap();
+        decrement(&client, &mut queue, va);
+        decrement(&client, &mut queue, va + 2 * PAGE);
+        // What comes to the same place is not registered.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping where there is none.
+        let new = unsafe { libc::mmap((va + PAGE) as *mut libc::c_void, PAGE as usize, prot, flags, -1, 0) };
+        assert_eq!(new as u64, va + PAGE);
+        signal(va + PAGE);
+        assert_eq!(client.wait(event.event_id, 0).unwrap().0, KFD_IOC_WAIT_RESULT_TIMEOUT);
+        queue.barrier(&client.process, va + PAGE);
+        assert_eq!(client.wait(event.event_id, 10_000).unwrap().0, KFD_IOC_WAIT_RESULT_COMPLETE);
+        assert_eq!(value(va + PAGE).load(Ordering::Acquire), 1000);
+        // And once more, in another process of the driver.
+        let again = Client::open(&gpu);
+        set(&again, va, 3 * PAGE, &[access(&again)]).unwrap();
+        let mut queue = again.create_queue().unwrap();
+        decrement(&again, &mut queue, va + PAGE);
+    }
+}
+
+#[test]
+fn queues_go_on_after_memory_was_protected_and_fail_only_where_it_is() {
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
+        let va = shared(&client, 2);
+        signal(va);
+        signal(va + PAGE);
+        let mut queue = client.create_queue().unwrap();
+        client
+            .process
+            .protecting((va + PAGE) as usize, PAGE as usize, || protect(va + PAGE, PAGE, libc::PROT_READ))
+            .unwrap();
+        for _ in 0..3 {
+            decrement(&client, &mut queue, va);
+        }
+        // Memory that becomes writable again is so for the GPU, too.
+        protect(va + PAGE, PAGE, libc::PROT_READ | libc::PROT_WRITE);
+        client.process.permitted((va + PAGE) as usize, PAGE as usize);
+        decrement(&client, &mut queue, va + PAGE);
+        let forbid = || protect(va, PAGE, libc::PROT_READ);
+        client.process.protecting(va as usize, PAGE as usize, forbid).unwrap();
+        queue.barrier(&client.process, va);
+        assert_eq!(client.wait(event.event_id, 10_000).unwrap().0, KFD_IOC_WAIT_RESULT_COMPLETE);
+    }
+}
+
+#[test]
+fn queue_saves_itself_to_shared_memory_that_stays_mapped() {
+    let gpu = gpu();
+    let client = Client::open(&gpu);
+    let mut args = client.queue_args().unwrap();
+    let debug = (client.property("simd_count") / 2 * 32 * 32).next_multiple_of(64);
+    let pages = (client.property("cwsr_size") + debug).div_ceil(PAGE);
+    let area = shared(&client, pages);
+    args.ctx_save_restore_address = area;
+    assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EINVAL), "it need not stay mapped");
+    let always = attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED);
+    set(&client, area, (pages - 1) * PAGE, &[always]).unwrap();
+    assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EINVAL), "not all of it");
+    set(&client, area, pages * PAGE, &[always]).unwrap();
+    client.ioctl(nr::CREATE_QUEUE, &mut args).unwrap();
+    client.destroy_queue(args.queue_id).unwrap();
+    client.check_queue_works();
+}
