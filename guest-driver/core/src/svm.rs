@@ -264,12 +264,11 @@ impl<O: Os> Process<O> {
         let Some(vm) = vm.as_mut() else { return (Vec::new(), Err(Errno::EINVAL)) };
         let mut result = Ok(());
         let mut old = svm.mapped.take(area);
-        for (start, part) in &old {
-            vm.unmap(*start, part.end - start);
-        }
+        // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
         for (start, one) in svm.ranges.touching(area) {
             let part = start.max(area.start)..one.end.min(area.end);
             if one.attributes.access == Access::No {
+                vm.unmap(part.start, part.end - part.start);
                 continue;
             }
             result = map_pages(vm, &part, pinned, one.attributes.rights(writable));

@@ -373,3 +373,36 @@ fn who_unmaps_what_a_queue_saves_itself_to_has_no_queues_any_more() {
     bench.os().run_work();
     assert_eq!(queue_steps(&bench), ["add", "remove"], "it does not come back");
 }
+
+#[test]
+fn access_that_was_taken_ends_with_the_next_change() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    let none = attribute(KFD_IOCTL_SVM_ATTR_NO_ACCESS, u32::from(bench.device.gpu_id));
+    // As amdkfd, which leaves a note about this.
+    set(&process, VA, PAGE, &[none]).unwrap();
+    assert!(page(&bench, &process, VA).is_some());
+    tell(&bench, VA, VA + 2 * PAGE, false);
+    assert_eq!(bench.os().run_work(), 1);
+    assert!(page(&bench, &process, VA).is_none());
+    assert!(page(&bench, &process, VA + PAGE).is_some());
+    assert_eq!(get(&process, VA, PAGE, &[access(&bench)]).unwrap()[0].kind, none.kind);
+}
+
+#[test]
+fn tables_that_find_no_memory_fail_new_ranges_and_no_old_ones() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    let hold = bench.device.vram.allocate(bench.device.vram.free_bytes(), false).unwrap();
+    assert_eq!(set(&process, VA - (1 << 40), PAGE, &[access(&bench)]), Err(Errno::ENOMEM));
+    assert!(page(&bench, &process, VA - (1 << 40)).is_none());
+    tell(&bench, VA, VA + 2 * PAGE, false);
+    assert_eq!(bench.os().run_work(), 1);
+    assert_eq!(bench.os().run_work(), 0);
+    assert!(page(&bench, &process, VA).is_some() && page(&bench, &process, VA + PAGE).is_some());
+    drop(hold);
+    set(&process, VA - (1 << 40), PAGE, &[access(&bench)]).unwrap();
+    assert!(page(&bench, &process, VA - (1 << 40)).is_some());
+}
