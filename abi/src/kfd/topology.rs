@@ -8,6 +8,8 @@ pub const NUM_GWS: u32 = 64;
 pub const HSA_CAP_DOORBELL_TYPE_SHIFT: u32 = 12;
 /// 64-bit doorbells (`HSA_CAP_DOORBELL_TYPE_2_0`).
 pub const HSA_CAP_DOORBELL_TYPE_2_0: u32 = 2;
+/// The SVM ioctl works (`HSA_CAP_SVMAPI_SUPPORTED`).
+pub const HSA_CAP_SVMAPI_SUPPORTED: u32 = 0x0800_0000;
 
 /// Memory of the system (`HSA_MEM_HEAP_TYPE_SYSTEM`).
 pub const HSA_MEM_HEAP_TYPE_SYSTEM: u32 = 0;

@@ -59,7 +59,7 @@ fn topology_is_complete_and_consistent() {
     assert_eq!(process.sysfs_read("nodes/0/gpu_id").unwrap(), "0\n");
     assert_eq!(client.property("simd_count"), 4);
     assert_eq!(client.property("gfx_target_version"), 110_000);
-    assert_eq!(client.property("capability"), 0x2000);
+    assert_eq!(client.property("capability"), 0x0800_2000, "64-bit doorbells, SVM");
     for node in 0..2 {
         let text = process.sysfs_read(&format!("nodes/{node}/properties")).unwrap();
         for (list, key) in
