@@ -35,6 +35,37 @@ static const struct dma_buf_ops dmabuf_ops = {
 	.mmap = drm_gem_dmabuf_mmap,
 };
 
+static struct dma_buf *export(struct drm_gem_object *obj, int flags)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+
+	info.ops = &dmabuf_ops;
+	info.size = obj->size;
+	info.flags = flags;
+	info.priv = obj;
+	info.resv = obj->resv;
+	/* It holds the object and the device. Its mappings are those of the device: unbinding revokes them. */
+	return drm_gem_dmabuf_export(obj->dev, &info);
+}
+
+struct dma_buf *belfry_prime_export(struct drm_gem_object *obj, int flags)
+{
+	if (belfry_backing_is_exclusive(belfry_gem_backing(obj)))
+		return ERR_PTR(-EPERM);
+	return export(obj, flags);
+}
+
+/* Memory of other devices has no bus addresses for this one that would last. */
+struct drm_gem_object *belfry_prime_import(struct drm_device *drm, struct dma_buf *buf)
+{
+	struct drm_gem_object *obj = buf->priv;
+
+	if (buf->ops != &dmabuf_ops || obj->dev != drm)
+		return ERR_PTR(-EINVAL);
+	drm_gem_object_get(obj);
+	return obj;
+}
+
 static struct dma_buf *to_dma_buf(struct os_dmabuf *dmabuf)
 {
 	return (struct dma_buf *)dmabuf;
@@ -42,17 +73,8 @@ static struct dma_buf *to_dma_buf(struct os_dmabuf *dmabuf)
 
 int os_dmabuf_export(struct os_gem *gem, struct os_dmabuf **out)
 {
-	struct drm_gem_object *obj = belfry_gem_object(gem);
-	DEFINE_DMA_BUF_EXPORT_INFO(info);
-	struct dma_buf *buf;
+	struct dma_buf *buf = export(belfry_gem_object(gem), O_RDWR);
 
-	info.ops = &dmabuf_ops;
-	info.size = obj->size;
-	info.flags = O_RDWR;
-	info.priv = obj;
-	info.resv = obj->resv;
-	/* It holds the object and the device. Its mappings are those of the device: unbinding revokes them. */
-	buf = drm_gem_dmabuf_export(obj->dev, &info);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	*out = (struct os_dmabuf *)buf;

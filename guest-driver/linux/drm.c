@@ -5,26 +5,119 @@
 #include <drm/drm_gem.h>
 #include <drm/drm_ioctl.h>
 #include <drm/drm_print.h>
+#include <linux/err.h>
 #include <linux/file.h>
 #include <linux/module.h>
 
 #include "drm_files.h"
 
-static int amdgpu_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file)
+/* What the core has of an open file. */
+struct client {
+	struct belfry_gpu *gpu;
+	struct belfry_client *core;
+};
+
+static int client_open(struct drm_device *drm, struct drm_file *file)
 {
+	struct os_device *dev = to_os_device(drm);
+	struct client *client = kzalloc(sizeof(*client), GFP_KERNEL);
+	int err = -ENODEV, idx;
+
+	if (!client)
+		return -ENOMEM;
+	if (belfry_enter(dev, &idx)) {
+		client->gpu = belfry_gpu_get(dev->gpu);
+		err = belfry_drm_open(client->gpu, (uintptr_t)file, &client->core);
+		if (err)
+			belfry_gpu_put(client->gpu);
+		belfry_leave(dev, idx);
+	}
+	if (err) {
+		kfree(client);
+		return err;
+	}
+	file->driver_priv = client;
+	return 0;
+}
+
+/* Handles are gone already, and so is whoever has acquired the address space: that holds the file. */
+static void client_close(struct drm_device *drm, struct drm_file *file)
+{
+	struct client *client = file->driver_priv;
+	struct os_device *dev = to_os_device(drm);
+	/* An unbind waits for the end of what it does not do itself. */
+	int idx = srcu_read_lock(&dev->users);
+
+	belfry_drm_close(client->gpu, client->core);
+	srcu_read_unlock(&dev->users, idx);
+	belfry_gpu_put(client->gpu);
+	kfree(client);
+}
+
+struct belfry_client *belfry_client_of(struct drm_file *file)
+{
+	struct client *client = file->driver_priv;
+
+	return client->core;
+}
+
+/* data is as long as the driver's structure at least, which the core checks once more. */
+static int call(struct drm_device *drm, u32 number, void *data, size_t len, struct drm_file *file)
+{
+	struct client *client = file->driver_priv;
 	struct os_device *dev = to_os_device(drm);
 	int err, idx;
 
-	BUILD_BUG_ON(sizeof(struct drm_amdgpu_info) != 32);
 	if (!belfry_enter(dev, &idx))
 		return -ENODEV;
-	err = belfry_amdgpu_info(dev->gpu, data);
+	err = belfry_drm_ioctl(client->gpu, client->core, (struct os_render_file *)file, number, data, len);
 	belfry_leave(dev, idx);
 	return err;
 }
 
+#define COMMAND(name, NAME, type)                                                                  \
+	static int name##_ioctl(struct drm_device *drm, void *data, struct drm_file *file)         \
+	{                                                                                          \
+		return call(drm, DRM_COMMAND_BASE + DRM_AMDGPU_##NAME, data, sizeof(type), file);  \
+	}
+
+COMMAND(gem_create, GEM_CREATE, union drm_amdgpu_gem_create)
+COMMAND(gem_mmap, GEM_MMAP, union drm_amdgpu_gem_mmap)
+COMMAND(ctx, CTX, union drm_amdgpu_ctx)
+COMMAND(bo_list, BO_LIST, union drm_amdgpu_bo_list)
+COMMAND(cs, CS, union drm_amdgpu_cs)
+COMMAND(info, INFO, struct drm_amdgpu_info)
+COMMAND(gem_metadata, GEM_METADATA, struct drm_amdgpu_gem_metadata)
+COMMAND(gem_wait_idle, GEM_WAIT_IDLE, union drm_amdgpu_gem_wait_idle)
+COMMAND(gem_va, GEM_VA, struct drm_amdgpu_gem_va)
+COMMAND(wait_cs, WAIT_CS, union drm_amdgpu_wait_cs)
+COMMAND(gem_op, GEM_OP, struct drm_amdgpu_gem_op)
+COMMAND(gem_userptr, GEM_USERPTR, struct drm_amdgpu_gem_userptr)
+COMMAND(wait_fences, WAIT_FENCES, union drm_amdgpu_wait_fences)
+COMMAND(vm, VM, union drm_amdgpu_vm)
+COMMAND(fence_to_handle, FENCE_TO_HANDLE, union drm_amdgpu_fence_to_handle)
+COMMAND(sched, SCHED, union drm_amdgpu_sched)
+
+#define ENTRY(NAME, name) DRM_IOCTL_DEF_DRV(AMDGPU_##NAME, name##_ioctl, DRM_AUTH | DRM_RENDER_ALLOW)
+
 static const struct drm_ioctl_desc ioctls[] = {
-	DRM_IOCTL_DEF_DRV(AMDGPU_INFO, amdgpu_info_ioctl, DRM_AUTH | DRM_RENDER_ALLOW),
+	ENTRY(GEM_CREATE, gem_create),
+	ENTRY(GEM_MMAP, gem_mmap),
+	ENTRY(CTX, ctx),
+	ENTRY(BO_LIST, bo_list),
+	ENTRY(CS, cs),
+	ENTRY(INFO, info),
+	ENTRY(GEM_METADATA, gem_metadata),
+	ENTRY(GEM_WAIT_IDLE, gem_wait_idle),
+	ENTRY(GEM_VA, gem_va),
+	ENTRY(WAIT_CS, wait_cs),
+	ENTRY(GEM_OP, gem_op),
+	ENTRY(GEM_USERPTR, gem_userptr),
+	ENTRY(WAIT_FENCES, wait_fences),
+	ENTRY(VM, vm),
+	ENTRY(FENCE_TO_HANDLE, fence_to_handle),
+	/* For the master of a display: DRM refuses it at a render node. */
+	DRM_IOCTL_DEF_DRV(AMDGPU_SCHED, sched_ioctl, DRM_MASTER),
 };
 
 /* What /proc/PID/fdinfo says of a render node, behind DRM's own lines. */
@@ -54,6 +147,9 @@ const struct drm_driver belfry_drm_driver = {
 	.ioctls = ioctls,
 	.num_ioctls = ARRAY_SIZE(ioctls),
 	.fops = &render_fops,
+	.open = client_open,
+	.postclose = client_close,
+	.gem_prime_import = belfry_prime_import,
 	.show_fdinfo = show_fdinfo,
 	.name = BELFRY_NAME, /* libdrm_amdgpu asks for this name and this major number */
 	.desc = "Belfry GPU",

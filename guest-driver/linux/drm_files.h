@@ -14,6 +14,18 @@ struct os_drm_file {
 
 struct drm_gem_object;
 
+struct dma_buf;
+struct drm_device;
+struct drm_file;
+
+/* drm.c */
+struct belfry_client *belfry_client_of(struct drm_file *file);
+
+/* dmabuf.c */
+struct dma_buf *belfry_prime_export(struct drm_gem_object *obj, int flags);
+struct drm_gem_object *belfry_prime_import(struct drm_device *drm, struct dma_buf *buf);
+
+/* gem.c */
 struct drm_gem_object *belfry_gem_object(struct os_gem *gem);
 struct belfry_backing *belfry_gem_backing(struct drm_gem_object *obj);
 

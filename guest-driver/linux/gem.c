@@ -117,11 +117,71 @@ static int gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 	return 0;
 }
 
+static int gem_open(struct drm_gem_object *obj, struct drm_file *file)
+{
+	belfry_drm_handle_opened(belfry_client_of(file), to_os_gem(obj)->backing);
+	return 0;
+}
+
+/* What the file has mapped of it goes, too; an unbind has stopped the device already. */
+static void gem_close(struct drm_gem_object *obj, struct drm_file *file)
+{
+	struct os_device *dev = to_os_device(obj->dev);
+	int idx = srcu_read_lock(&dev->users);
+
+	belfry_drm_handle_closed(belfry_client_of(file), to_os_gem(obj)->backing);
+	srcu_read_unlock(&dev->users, idx);
+}
+
 const struct drm_gem_object_funcs belfry_gem_funcs = {
 	.free = gem_free,
+	.open = gem_open,
+	.close = gem_close,
+	.export = belfry_prime_export,
 	.mmap = gem_mmap,
 	.vm_ops = &gem_vm_ops,
 };
+
+int os_handle_create(struct os_render_file *file, struct belfry_backing *backing, u64 size, u32 *handle)
+{
+	struct drm_file *drm_file = (struct drm_file *)file;
+	struct os_gem *gem = kzalloc(sizeof(*gem), GFP_KERNEL);
+	int err;
+
+	if (!gem) {
+		belfry_backing_drop(backing);
+		return -ENOMEM;
+	}
+	gem->backing = backing;
+	gem->base.funcs = &belfry_gem_funcs;
+	drm_gem_private_object_init(drm_file->minor->dev, &gem->base, PAGE_ALIGN(size));
+	err = drm_gem_create_mmap_offset(&gem->base);
+	if (!err)
+		err = drm_gem_handle_create(drm_file, &gem->base, handle);
+	/* From here on it is the handle that holds it. */
+	drm_gem_object_put(&gem->base);
+	return err;
+}
+
+int os_handle_lookup(struct os_render_file *file, u32 handle, struct os_gem **out)
+{
+	struct drm_gem_object *obj = drm_gem_object_lookup((struct drm_file *)file, handle);
+
+	if (!obj)
+		return -ENOENT;
+	*out = to_os_gem(obj);
+	return 0;
+}
+
+void os_handle_put(struct os_gem *gem)
+{
+	drm_gem_object_put(&gem->base);
+}
+
+struct belfry_backing *os_gem_backing(struct os_gem *gem)
+{
+	return gem->backing;
+}
 
 int os_gem_create(struct os_drm_file *acquired, struct belfry_backing *backing, u64 size, struct os_gem **out)
 {

@@ -19,6 +19,7 @@ struct os_wait_queue; /* wait queue with a generation counter */
 struct os_pages;      /* run of kernel pages the device can reach */
 struct os_pin;        /* pinned pages of a user address space */
 struct os_drm_file;   /* a process's open render node */
+struct os_render_file; /* the open render node that an ioctl came by: a struct drm_file, valid during the ioctl */
 struct os_gem;        /* mappable buffer object */
 struct os_dmabuf;     /* memory that processes share */
 struct os_smi;        /* descriptor that gives events */
@@ -26,6 +27,7 @@ struct os_work;       /* something the core does later, on a worker thread */
 
 struct belfry_gpu;        /* the core's device */
 struct belfry_process;    /* the core's process, one reference per open file */
+struct belfry_client;     /* what the core has of an open render node */
 struct belfry_backing;    /* the core's pages behind a GEM object */
 struct belfry_invalidate; /* the core's callback of a pin */
 struct belfry_smi;        /* the core's half of an os_smi */
@@ -93,6 +95,13 @@ u64 os_drm_id(struct os_drm_file *file);
 int os_gem_create(struct os_drm_file *file, struct belfry_backing *backing, u64 size, struct os_gem **gem);
 void os_gem_release(struct os_gem *gem);
 u64 os_gem_mmap_offset(struct os_gem *gem);
+/* A handle of new memory. Takes over `backing` in every case. */
+int os_handle_create(struct os_render_file *file, struct belfry_backing *backing, u64 size, u32 *handle);
+/* The object of a handle, which os_handle_put gives back. */
+int os_handle_lookup(struct os_render_file *file, u32 handle, struct os_gem **gem);
+void os_handle_put(struct os_gem *gem);
+/* What the object was made with; it lives as long. */
+struct belfry_backing *os_gem_backing(struct os_gem *gem);
 
 /* ---- dmabuf.c: memory that processes share ---- */
 
@@ -109,6 +118,7 @@ struct belfry_backing *os_dmabuf_backing(struct os_dmabuf *dmabuf);
 /* Which lock one is, outermost first, as LockRank of the core: each is a class of its own to lockdep. */
 enum os_lock_rank {
 	OS_LOCK_PROCESS_STATE,
+	OS_LOCK_ADDRESS_SPACE,
 	OS_LOCK_SCHEDULER,
 	OS_LOCK_INTERRUPT_RING,
 	OS_LOCK_PROCESSES,
@@ -119,6 +129,7 @@ enum os_lock_rank {
 	OS_LOCK_VRAM,
 	OS_LOCK_GART,
 	OS_LOCK_INVALIDATION,
+	OS_LOCK_OBJECT,
 	OS_LOCK_RATE_LIMIT,
 	OS_LOCK_RANKS,
 };
@@ -133,6 +144,7 @@ u64 os_wait_queue_ticket(struct os_wait_queue *queue);
 /* Returns 0 when woken, -ETIME, or -ERESTARTSYS on a signal. timeout_ns of U64_MAX waits for ever. */
 int os_wait_queue_wait(struct os_wait_queue *queue, u64 ticket, u64 timeout_ns);
 void os_wait_queue_wake_all(struct os_wait_queue *queue);
+u64 os_clock_ns(void);
 u64 os_clock_raw_ns(void);
 u64 os_clock_boot_ns(void);
 void os_sleep_us(u64 us);
@@ -205,8 +217,15 @@ void belfry_exit(struct belfry_gpu *gpu, u64 mm);
 long belfry_ioctl(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, u32 command, u64 arg);
 int belfry_mmap(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, u64 offset, u64 len,
 		struct belfry_mapping *mapping);
-/* request: the 32 bytes of struct drm_amdgpu_info. */
-int belfry_amdgpu_info(struct belfry_gpu *gpu, const u8 *request);
+/* id: what os_drm_id says of the file. */
+int belfry_drm_open(struct belfry_gpu *gpu, u64 id, struct belfry_client **client);
+void belfry_drm_close(struct belfry_gpu *gpu, struct belfry_client *client);
+/* data: the arguments, len bytes, which get the answer; number: that of the command, DRM_COMMAND_BASE included. */
+int belfry_drm_ioctl(struct belfry_gpu *gpu, struct belfry_client *client, struct os_render_file *file, u32 number,
+		     void *data, size_t len);
+/* A handle of this memory is made, or given back. */
+void belfry_drm_handle_opened(struct belfry_client *client, struct belfry_backing *backing);
+void belfry_drm_handle_closed(struct belfry_client *client, struct belfry_backing *backing);
 
 /*
  * Topology texts by path below /sys/devices/virtual/kfd/kfd/topology, and those of ip_discovery by path below the PCI
@@ -235,6 +254,7 @@ ssize_t belfry_card_list(char *text, size_t text_len);
 /* Returns false past the end or when the device is gone. Called from the page fault handler. */
 bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);
 void belfry_backing_drop(struct belfry_backing *backing);
+bool belfry_backing_is_exclusive(struct belfry_backing *backing);
 void belfry_invalidated(struct belfry_invalidate *invalidate);
 void belfry_invalidate_drop(struct belfry_invalidate *invalidate);
 ssize_t belfry_smi_write(struct belfry_smi *client, const u8 *bytes, size_t len);

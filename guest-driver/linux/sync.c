@@ -18,6 +18,7 @@ static struct lock_class_key lock_keys[OS_LOCK_RANKS];
 
 static const char *const lock_names[OS_LOCK_RANKS] = {
 	[OS_LOCK_PROCESS_STATE] = "kfd process state",
+	[OS_LOCK_ADDRESS_SPACE] = "kfd address space",
 	[OS_LOCK_SCHEDULER] = "kfd scheduler",
 	[OS_LOCK_INTERRUPT_RING] = "kfd interrupt ring",
 	[OS_LOCK_PROCESSES] = "kfd processes",
@@ -28,6 +29,7 @@ static const char *const lock_names[OS_LOCK_RANKS] = {
 	[OS_LOCK_VRAM] = "kfd vram",
 	[OS_LOCK_GART] = "kfd gart",
 	[OS_LOCK_INVALIDATION] = "kfd invalidation",
+	[OS_LOCK_OBJECT] = "kfd object",
 	[OS_LOCK_RATE_LIMIT] = "kfd rate limit",
 };
 
@@ -99,6 +101,11 @@ void os_wait_queue_wake_all(struct os_wait_queue *queue)
 {
 	atomic64_inc_return_release(&queue->generation);
 	wake_up_all(&queue->head);
+}
+
+u64 os_clock_ns(void)
+{
+	return ktime_get_ns();
 }
 
 u64 os_clock_raw_ns(void)

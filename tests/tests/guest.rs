@@ -239,6 +239,14 @@ fn bad_ioctls_are_refused_as_linux_refuses_them() {
 }
 
 #[test]
+fn render_nodes_share_memory_and_refuse_as_amdgpu_does() {
+    let (mut guest, roles) = boot_with_roles();
+    assert!(succeed(&mut guest, &[roles, "render"]).contains("memory is shared between files"));
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    finish(guest);
+}
+
+#[test]
 fn process_killed_while_its_queue_stores_into_its_memory_leaves_the_pages_alone() {
     let (mut guest, roles) = boot_with_roles();
     for round in 0..3 {

@@ -1,10 +1,16 @@
-//! What the render node answers: `struct drm_amdgpu_info`, `struct drm_amdgpu_info_device`
-//! (`include/uapi/drm/amdgpu_drm.h`).
+//! What the render node answers (`include/uapi/drm/amdgpu_drm.h`); here `struct drm_amdgpu_info` and
+//! `struct drm_amdgpu_info_device`.
+
+mod command;
+mod gem;
+mod query;
+
+pub use command::*;
+pub use gem::*;
+pub use query::*;
 
 /// `DRM_IOCTL_VERSION`.
 pub const DRM_IOCTL_VERSION: u32 = 0xc040_6400;
-/// `DRM_IOCTL_AMDGPU_INFO`.
-pub const DRM_IOCTL_AMDGPU_INFO: u32 = 0x4020_6445;
 /// Name of the driver, as `VERSION` tells it.
 pub const DRM_DRIVER_NAME: &str = "amdgpu";
 /// Major version of the driver, as `VERSION` tells it.
@@ -25,25 +31,6 @@ uapi_struct! {
         args @ 16: [u32; 4],
     }
 }
-
-/// Whether acceleration works.
-pub const AMDGPU_INFO_ACCEL_WORKING: u32 = 0x00;
-/// Instances of a hardware block.
-pub const AMDGPU_INFO_HW_IP_COUNT: u32 = 0x03;
-/// Used VRAM in bytes.
-pub const AMDGPU_INFO_VRAM_USAGE: u32 = 0x10;
-/// Used system memory in bytes.
-pub const AMDGPU_INFO_GTT_USAGE: u32 = 0x11;
-/// Sizes of VRAM and system memory.
-pub const AMDGPU_INFO_VRAM_GTT: u32 = 0x14;
-/// Registers.
-pub const AMDGPU_INFO_READ_MMR_REG: u32 = 0x15;
-/// [`DrmAmdgpuInfoDevice`].
-pub const AMDGPU_INFO_DEV_INFO: u32 = 0x16;
-/// Used VRAM the processor reaches, in bytes.
-pub const AMDGPU_INFO_VIS_VRAM_USAGE: u32 = 0x17;
-/// [`DrmAmdgpuMemoryInfo`].
-pub const AMDGPU_INFO_MEMORY: u32 = 0x19;
 
 /// Family of GC 11.0.0 (`AMDGPU_FAMILY_GC_11_0_0`).
 pub const AMDGPU_FAMILY_GC_11_0_0: u32 = 145;

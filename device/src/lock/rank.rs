@@ -44,8 +44,10 @@ ranks! {
     HostedKfd = "HostedGpu.kfd",
     HostedMaps = "HostedProcess.maps",
     Handles = "Handles.table",
+    Objects = "Objects.table",
     // The driver core, which calls the device; `LockRank` in it has the same order.
     KfdProcess = "KFD process state",
+    KfdAddressSpace = "KFD address space",
     KfdScheduler = "KFD scheduler",
     KfdInterruptRing = "KFD interrupt ring",
     KfdProcesses = "KFD process table",
@@ -57,6 +59,7 @@ ranks! {
     KfdVram = "KFD VRAM",
     KfdGart = "KFD GART",
     KfdInvalidation = "KFD invalidation engine",
+    KfdObject = "KFD object",
     KfdRateLimit = "KFD rate limit",
     Gems = "Gems.by_offset",
     Exports = "Exports.table",

@@ -27,7 +27,8 @@ pub(crate) struct Gart<O: Os> {
 }
 
 /// Pages of the kernel's own: everything is allowed, and no cache of the GPU keeps them.
-const KERNEL_PAGE: PageRights = PageRights { writable: true, executable: true, system: true, uncached: true };
+const KERNEL_PAGE: PageRights =
+    PageRights { readable: true, writable: true, executable: true, system: true, uncached: true };
 
 impl<O: Os> Gart<O> {
     #[inline(never)]

@@ -117,10 +117,6 @@ pub const PARTIAL: &[Partial] = &[
         missing: "memory stays in system memory, pinned: a prefetch or a preferred location is remembered and moves nothing; EPERM in a guest, as on a kernel without SVM",
     },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
-    Partial {
-        command: nr::GET_DMABUF_INFO,
-        missing: "memory never has metadata, as the render node has no GEM_METADATA",
-    },
     Partial { command: nr::EXPORT_DMABUF, missing: "EINVAL for doorbells and the flush page" },
 ];
 
@@ -369,11 +365,8 @@ fn get_tile_config<O: Os>(process: &Arc<Process<O>>, args: &mut GetTileConfigArg
 fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerArgs) -> Result<u32> {
     check_gpu(process, args.gpu_id)?;
     let mut state = process.state.lock();
-    if state.vm.is_none() {
-        return Err(Errno::ESRCH);
-    }
-    let state = &mut *state;
-    if let Some(handler) = &state.trap_handler {
+    let Some(space) = &state.space else { return Err(Errno::ESRCH) };
+    if let Some(handler) = &space.lock().trap_handler {
         handler.set_program(args.tba_addr, args.tma_addr);
     }
     state.takes_traps = args.tba_addr != 0;

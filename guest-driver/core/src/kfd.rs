@@ -6,20 +6,19 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use belfry_abi::kfd::drm::DrmAmdgpuInfo;
 use belfry_abi::kfd::mmap::{
     KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MASK, KFD_MMAP_TYPE_MMIO,
     kfd_mmap_gpu_id,
 };
 use belfry_abi::pci::HDP_REMAP_OFFSET;
-use zerocopy::FromBytes;
 
 use crate::card::{Card, Figures, Source};
 use crate::device::Device;
 use crate::discovery::Config;
+use crate::drm::{self, Client};
 use crate::errno::{Errno, Result};
 use crate::ioctl;
-use crate::os::{Os, PAGE_SIZE, ProcessKey};
+use crate::os::{Os, PAGE_SIZE, ProcessKey, RenderFile};
 use crate::process::{ClientMemory, Process};
 use crate::show::Few;
 
@@ -186,18 +185,38 @@ impl<O: Os> Kfd<O> {
         }
     }
 
-    /// Answers `DRM_IOCTL_AMDGPU_INFO`, of which `request` is the 32-byte `struct drm_amdgpu_info`: writes the answer
-    /// through the user pointer inside.
+    /// Opens the render node: `id` is what [`DrmFile::id`](crate::os::DrmFile::id) says of the file. Balanced by
+    /// [`Kfd::drm_close`].
     ///
     /// # Errors
     ///
-    /// `EINVAL` for queries that are not built, `EFAULT`.
-    pub fn amdgpu_info(&self, request: &[u8; 32]) -> Result<()> {
+    /// `ENODEV` after `remove`, `ENOMEM`, `EEXIST` for a file that is open.
+    pub fn drm_open(&self, id: u64) -> Result<Arc<Client<O>>> {
+        self.device.open_file(id)
+    }
+
+    /// Closes a file of the render node: all that it has mapped is unmapped.
+    pub fn drm_close(&self, client: &Arc<Client<O>>) {
+        self.device.close_file(client);
+    }
+
+    /// Runs an ioctl of the amdgpu driver for `client`, whose open file is `file`. `data` has the arguments and gets the
+    /// answer; it is at least as long as the driver's structure, with zeros behind what the caller gave.
+    ///
+    /// # Errors
+    ///
+    /// The errno of the ioctl; `EINVAL` for numbers outside the table.
+    pub fn drm_ioctl(
+        &self,
+        client: &Arc<Client<O>>,
+        file: &dyn RenderFile,
+        command: u32,
+        data: &mut [u8],
+    ) -> Result<()> {
         if !self.device.hw.alive() {
             return Err(Errno::ENODEV);
         }
-        let request = DrmAmdgpuInfo::read_from_bytes(request).map_err(|_| Errno::EINVAL)?;
-        self.device.amdgpu_info(&request)
+        drm::dispatch(client, file, command, data)
     }
 
     /// Returns the text of a topology file, by its path below `/sys/devices/virtual/kfd/kfd/topology`, or of a file of

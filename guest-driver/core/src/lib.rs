@@ -5,9 +5,10 @@
 //!
 //! # Locks
 //!
-//! In the order they are taken, which [`os::LockRank`] has as well: a process's state, the device's scheduler, the interrupt ring or the table of processes,
+//! In the order they are taken, which [`os::LockRank`] has as well: a process's state, an address space, the device's scheduler, the interrupt ring or the table of processes,
 //! a process's events or its pending fault, the clients of system
-//! management and their lines, the VRAM allocator, the GART, the invalidation engine, a rate limit. No lock
+//! management and their lines, the VRAM allocator, the GART, the invalidation engine,
+//! what is attached to a buffer object, a rate limit. No lock
 //! is held while user memory is copied or pinned, and no pin is dropped under one.
 //!
 //! A process's state and the scheduler are held over requests to the device, which may take seconds. The interrupt
@@ -23,7 +24,7 @@ pub mod card;
 mod device;
 mod discovery;
 mod doorbell;
-mod drm;
+pub mod drm;
 pub mod errno;
 mod event;
 mod gart;
@@ -46,6 +47,7 @@ mod registers;
 mod sdma;
 mod show;
 mod smi;
+mod space;
 mod svm;
 mod sync;
 #[cfg(test)]

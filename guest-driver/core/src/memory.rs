@@ -2,6 +2,7 @@
 
 pub(crate) mod dmabuf;
 mod map;
+pub(crate) mod object;
 mod show;
 
 use alloc::sync::{Arc, Weak};
@@ -17,13 +18,13 @@ use crate::asic::PageRights;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf::Imported;
+use crate::memory::object::{Memory, Object};
 use crate::os::{
     AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin,
     check_user_range,
 };
 use crate::process::{Phase, Process, State};
-use crate::trap_handler::TrapHandler;
-use crate::vm::Vm;
+use crate::space::{Space, SpaceState};
 use crate::vram::VramMemory;
 
 /// Buffer objects of one process.
@@ -36,7 +37,7 @@ pub(crate) struct SystemMemory<O: Os> {
 }
 
 impl<O: Os> SystemMemory<O> {
-    fn allocate(device: &Arc<Device<O>>, size: u64) -> Result<Self> {
+    pub(crate) fn allocate(device: &Arc<Device<O>>, size: u64) -> Result<Self> {
         device.charge_gtt(size)?;
         match device.hw.os().pages_alloc((size / PAGE_SIZE) as usize) {
             Ok(pages) => Ok(Self { device: device.clone(), pages }),
@@ -132,6 +133,7 @@ impl<O: Os> Bo<O> {
     fn rights(&self) -> PageRights {
         let coherent = AllocFlags::COHERENT | AllocFlags::UNCACHED | AllocFlags::EXT_COHERENT;
         PageRights {
+            readable: true,
             writable: self.flags.contains(AllocFlags::WRITABLE),
             executable: self.flags.contains(AllocFlags::EXECUTABLE),
             system: matches!(self.kind, BoKind::System(_) | BoKind::User(_)),
@@ -146,6 +148,13 @@ impl<O: Os> Bo<O> {
             BoKind::User(memory) if page < memory.pin.count() => Some(memory.pin.bus(page)),
             BoKind::Imported(memory) => memory.bus(page),
             _ => None,
+        }
+    }
+
+    /// Clears the page tables of a mapped buffer object; the caller flushes.
+    pub(crate) fn unmap_from(&self, tables: &mut SpaceState<O>) {
+        if !matches!(self.kind, BoKind::Doorbell | BoKind::MmioRemap) {
+            tables.vm.unmap(self.va, self.size);
         }
     }
 
@@ -174,14 +183,6 @@ impl<O: Os> State<O> {
     pub(crate) fn bo_id(&self, gpu_id: u16, handle: u64) -> Option<u32> {
         let id = handle as u32;
         (handle >> 32 == u64::from(gpu_id) && self.bos.contains_key(&id)).then_some(id)
-    }
-
-    /// Whether a mapped buffer object other than `id` touches the range.
-    pub(crate) fn overlaps(&self, va: u64, size: u64) -> bool {
-        self.mapped
-            .range(..va + size)
-            .next_back()
-            .is_some_and(|(&start, id)| self.bos.get(id).is_some_and(|bo| start + bo.size > va))
     }
 
     fn free_bo_id(&self) -> Option<u32> {
@@ -220,7 +221,7 @@ impl<O: Os> Process<O> {
         if size > GPUVM_LIMIT {
             return Err(Errno::ENOMEM);
         }
-        if self.state.lock().vm.is_none() {
+        if self.state.lock().space.is_none() {
             return Err(Errno::ENODEV);
         }
         let mut notifier = None;
@@ -317,23 +318,22 @@ impl<O: Os> Process<O> {
         let in_space = va != 0
             && va.is_multiple_of(PAGE_SIZE)
             && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
-        if !in_space
-            || state.overlaps(va, size)
-            || TrapHandler::<O>::overlaps(va, size)
-            || state.svm.touches(va, size, None)
-        {
+        if !in_space {
             return Err(Errno::EINVAL);
         }
-        let State { vm, bos, mapped, .. } = &mut *state;
-        let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return Err(Errno::ENODEV) };
-        let result = bo.map_into(vm);
+        let State { space, bos, mapped, .. } = &mut *state;
+        let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return Err(Errno::ENODEV) };
+        let mut tables = space.lock();
+        Space::claim(&mut tables, va, size)?;
+        let result = bo.map_into(&mut tables.vm);
         if result.is_err() {
-            vm.unmap(va, size);
+            tables.vm.unmap(va, size);
+            Space::release(&mut tables, va);
         } else {
             bo.mapped = true;
             mapped.insert(va, id);
         }
-        self.flush(vm)?;
+        space.flush(&mut tables)?;
         result
     }
 
@@ -345,28 +345,21 @@ impl<O: Os> Process<O> {
     pub(crate) fn unmap_memory(&self, handle: u64) -> Result<()> {
         let mut state = self.state.lock();
         let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
-        let State { vm, bos, mapped, .. } = &mut *state;
-        let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return Err(Errno::EINVAL) };
+        let State { space, bos, mapped, .. } = &mut *state;
+        let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return Err(Errno::EINVAL) };
         if !bo.mapped {
             return Ok(());
         }
         if bo.queues > 0 {
             return Err(Errno::EBUSY);
         }
-        if !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap) {
-            vm.unmap(bo.va, bo.size);
-        }
+        let mut tables = space.lock();
+        bo.unmap_from(&mut tables);
         // While the device may have a translation left, the memory counts as mapped and cannot be freed.
-        self.flush(vm)?;
+        space.flush(&mut tables)?;
+        Space::release(&mut tables, bo.va);
         bo.mapped = false;
         mapped.remove(&bo.va);
-        Ok(())
-    }
-
-    /// Flushes this process's translations, and gives the tables back that became free.
-    pub(crate) fn flush(&self, vm: &mut Vm<O>) -> Result<()> {
-        self.device.flush_pasid(self.pasid)?;
-        vm.flushed();
         Ok(())
     }
 
@@ -405,15 +398,16 @@ impl<O: Os> Process<O> {
                 && (0..new.pin.count()).all(|page| new.pin.bus(page) == old.pin.bus(page))
         });
         let mut state = self.state.lock();
-        let State { vm, bos, mapped, .. } = &mut *state;
-        let (Some(vm), Some(bo)) = (vm.as_mut(), bos.get_mut(&id)) else { return renewed.ok() };
+        let State { space, bos, mapped, .. } = &mut *state;
+        let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return renewed.ok() };
         if !matches!(&bo.kind, BoKind::User(memory) if Arc::ptr_eq(memory, old)) {
             // It was freed, and the id may be another one's.
             return renewed.ok();
         }
+        let mut tables = space.lock();
         if bo.mapped && !same {
-            vm.unmap(bo.va, bo.size);
-            if self.flush(vm).is_err() {
+            bo.unmap_from(&mut tables);
+            if space.flush(&mut tables).is_err() {
                 // The device may still use the old pages: they are left to it.
                 core::mem::forget(old.clone());
             }
@@ -421,12 +415,15 @@ impl<O: Os> Process<O> {
         match renewed {
             Ok(new) => {
                 bo.kind = BoKind::User(new);
-                if bo.mapped && !same && bo.map_into(vm).is_err() {
-                    vm.unmap(bo.va, bo.size);
-                    let _ = self.flush(vm);
+                if bo.mapped && !same && bo.map_into(&mut tables.vm).is_err() {
+                    bo.unmap_from(&mut tables);
+                    let _ = space.flush(&mut tables);
                 }
             }
             Err(error) => {
+                if bo.mapped {
+                    Space::release(&mut tables, bo.va);
+                }
                 bo.mapped = false;
                 mapped.remove(&bo.va);
                 let line = format_args!(
@@ -447,13 +444,13 @@ impl<O: Os> State<O> {
             return Err(Errno::ENODEV);
         }
         let id = self.free_bo_id().ok_or(Errno::ENOMEM)?;
-        let backing: Arc<dyn Backing> = match &bo.kind {
-            BoKind::Vram(memory) => memory.clone(),
-            BoKind::System(memory) => memory.clone(),
+        let memory = match &bo.kind {
+            BoKind::Vram(memory) => Memory::Vram(memory.clone()),
+            BoKind::System(memory) => Memory::System(memory.clone()),
             _ => return Ok((id, 0)),
         };
         let file = self.drm.as_ref().ok_or(Errno::ENODEV)?;
-        let gem = device.hw.os().gem_create(file, backing)?;
+        let gem = device.hw.os().gem_create(file, Object::of_kfd(device, memory)?)?;
         let offset = crate::os::Gem::mmap_offset(&gem);
         bo.gem = Some(gem);
         Ok((id, offset))

@@ -20,6 +20,7 @@ pub use belfry_abi::kfd::memory::AllocFlags;
 pub use smi::{SmiClient, SmiFile, Task};
 
 use alloc::sync::Arc;
+use core::any::Any;
 use core::fmt;
 use core::ptr::NonNull;
 
@@ -48,6 +49,8 @@ pub enum LogLevel {
 /// A clock the driver reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
+    /// Monotonic time since an arbitrary point (`CLOCK_MONOTONIC`), which programs give times in.
+    Monotonic,
     /// Raw monotonic time since an arbitrary point (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw,
     /// Monotonic time that includes suspend (`CLOCK_BOOTTIME`).
@@ -104,7 +107,7 @@ pub enum BoPage {
 ///
 /// The operating system keeps the `Arc` for as long as the GEM object, a DMA-buf or a mapping of it lives; dropping the
 /// last one gives the memory back.
-pub trait Backing: Send + Sync {
+pub trait Backing: Any + Send + Sync {
     /// Returns the size in bytes, a multiple of [`PAGE_SIZE`].
     fn size(&self) -> u64;
 
@@ -113,6 +116,11 @@ pub trait Backing: Send + Sync {
 
     /// Returns what others are told of it: `VRAM` or `GTT`, and `PUBLIC`.
     fn flags(&self) -> AllocFlags;
+
+    /// Returns whether it belongs to one address space, so that PRIME shares it with nobody.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
 }
 
 /// A change of an address space.
@@ -190,6 +198,8 @@ pub trait UserPin: Send + Sync {
 pub enum LockRank {
     /// A process's state.
     ProcessState,
+    /// An address space.
+    AddressSpace,
     /// The device's scheduler.
     Scheduler,
     /// The interrupt ring.
@@ -210,6 +220,8 @@ pub enum LockRank {
     Gart,
     /// The invalidation engine.
     Invalidation,
+    /// What is attached to a buffer object.
+    Object,
     /// A rate limit.
     RateLimit,
 }
@@ -255,6 +267,30 @@ pub trait WaitQueue: Send + Sync {
 pub trait DrmFile: Send + Sync {
     /// Returns an identity that equals that of another `DrmFile` exactly when both are the same open file.
     fn id(&self) -> u64;
+}
+
+/// The open file of the render node that a call of [`Kfd::drm_ioctl`](crate::Kfd::drm_ioctl) came by: its handles.
+pub trait RenderFile {
+    /// Makes a handle of new memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn handle_create(&self, backing: Arc<dyn Backing>) -> Result<u32>;
+
+    /// Returns the memory of a handle.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`.
+    fn lookup(&self, handle: u32) -> Result<Arc<dyn Backing>>;
+
+    /// Returns the offset to pass to `mmap` for the memory of a handle, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`.
+    fn mmap_offset(&self, handle: u32) -> Result<u64>;
 }
 
 /// A buffer object that can be mapped through the render node; dropping it gives the driver's reference back.

@@ -21,10 +21,9 @@ use crate::memory::{Bo, BoKind};
 use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
+use crate::space::Space;
 use crate::svm::{RestoreWork, Svm};
 use crate::sync::Mutex;
-use crate::trap_handler::TrapHandler;
-use crate::vm::Vm;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
@@ -75,7 +74,7 @@ impl<O: Os> fmt::Debug for State<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("phase", &self.phase)
-            .field("vm", &self.vm)
+            .field("space", &self.space)
             .field("queues", &Few(self.queues.iter()))
             .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
@@ -111,7 +110,8 @@ pub(crate) enum Phase {
 pub(crate) struct State<O: Os> {
     pub(crate) phase: Phase,
     pub(crate) drm: Option<O::DrmFile>,
-    pub(crate) vm: Option<Vm<O>>,
+    /// The address space of `drm`, which has the driver's trap handler.
+    pub(crate) space: Option<Arc<Space<O>>>,
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
     /// Mapped buffer objects by address.
     pub(crate) mapped: BTreeMap<u64, u32>,
@@ -121,8 +121,6 @@ pub(crate) struct State<O: Os> {
     pub(crate) context: Option<KernelBuffer<O>>,
     /// Handle of the signal page.
     pub(crate) signal_handle: Option<u64>,
-    /// The driver's trap handler in `vm`.
-    pub(crate) trap_handler: Option<TrapHandler<O>>,
     /// The program has set a handler that traps go on to.
     pub(crate) takes_traps: bool,
     /// Who has acquired the address space.
@@ -136,14 +134,13 @@ impl<O: Os> Process<O> {
         let state = State {
             phase: Phase::Alive,
             drm: None,
-            vm: None,
+            space: None,
             bos: BTreeMap::new(),
             mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
             doorbells: Doorbells::new(slice, &device.hw.asic().doorbells),
             context: None,
             signal_handle: None,
-            trap_handler: None,
             takes_traps: false,
             task: None,
             svm: Svm::new(device.config.vram_size),
@@ -196,7 +193,8 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a file that is not this device's render node, `EBUSY` when another one was given before, `ENOMEM`.
+    /// `EINVAL` for a file that is not this device's render node and for one that another process has acquired, `EBUSY`
+    /// when another one was given before, `ENOMEM`.
     pub(crate) fn acquire_vm(&self, fd: i32) -> Result<()> {
         let device = &self.device;
         // Declared before the guard: the file is given back without the lock.
@@ -208,11 +206,11 @@ impl<O: Os> Process<O> {
         if let Some(drm) = &state.drm {
             return if drm.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
         }
+        let space = device.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
         let context = device.gart.allocate(1)?;
         device.flush_gart()?;
-        let mut vm = Vm::new(&device.vram)?;
-        state.trap_handler = Some(TrapHandler::install(device, &mut vm)?);
-        state.vm = Some(vm);
+        space.acquire(self.pasid)?;
+        state.space = Some(space);
         state.context = Some(context);
         state.drm = Some(file);
         let task = device.hw.os().task();
@@ -276,12 +274,38 @@ impl<O: Os> Process<O> {
         });
     }
 
+    /// Unmaps the process's memory from an address space, which the file of the render node may go on to use; returns
+    /// whether the device has forgotten it.
+    fn leave_space(&self, space: Option<&Space<O>>, bos: &BTreeMap<u32, Bo<O>>, svm: &Svm<O>) -> bool {
+        let Some(space) = space else { return true };
+        let flushed = {
+            let mut state = space.lock();
+            for bo in bos.values().filter(|bo| bo.mapped) {
+                bo.unmap_from(&mut state);
+            }
+            svm.mapped.unmap_from(&mut state.vm);
+            let flushed = space.flush(&mut state).is_ok();
+            // Of a device that does not answer, the range stays taken.
+            for bo in bos.values().filter(|bo| bo.mapped && flushed) {
+                Space::release(&mut state, bo.va);
+            }
+            if flushed {
+                state.release_shared(&(0..u64::MAX));
+            }
+            flushed
+        };
+        if flushed {
+            space.abandon(self.pasid);
+        }
+        flushed
+    }
+
     /// Takes everything off the device and gives it back; idempotent.
     ///
     /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
     /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
-        let (queues, bos, vm, trap_handler, context, drm, task, svm);
+        let (queues, bos, space, context, drm, task, svm);
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
@@ -291,8 +315,7 @@ impl<O: Os> Process<O> {
             queues = self.remove_all_queues(&mut state);
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();
-            vm = state.vm.take();
-            trap_handler = state.trap_handler.take();
+            space = state.space.take();
             context = state.context.take();
             drm = state.drm.take();
             task = state.task.take();
@@ -302,10 +325,10 @@ impl<O: Os> Process<O> {
         drop(queues);
         let _ = self.device.flush_gart();
         // Translations go before the memory; a device that does not answer even to this keeps its memory.
-        let flushed = self.device.flush_pasid(self.pasid).is_ok() && !self.device.wedged();
+        let flushed = self.leave_space(space.as_deref(), &bos, &svm) && !self.device.wedged();
         self.events.shut_down();
         if flushed || !self.device.hw.alive() {
-            drop((bos, svm, vm, trap_handler, context));
+            drop((bos, svm, space, context));
         } else {
             log!(
                 self.device.hw,
@@ -313,7 +336,7 @@ impl<O: Os> Process<O> {
                 "pasid {}: memory is left to a device that does not answer",
                 self.pasid
             );
-            core::mem::forget((bos, svm, vm, trap_handler, context));
+            core::mem::forget((bos, svm, space, context));
         }
         drop(drm);
         if let Some(task) = task {

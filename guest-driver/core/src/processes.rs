@@ -8,6 +8,7 @@ use belfry_abi::ih::IhEntry;
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::device::Device;
+use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::os::{Os, ProcessKey};
@@ -27,6 +28,8 @@ struct Entry<O: Os> {
 /// The table.
 pub(crate) struct Processes<O: Os> {
     by_pasid: BTreeMap<u16, Entry<O>>,
+    /// Open files of the render node, by their identity.
+    files: BTreeMap<u64, Arc<Client<O>>>,
     /// No more may come.
     closed: bool,
     /// The next PASID to try: ids are not used again soon, so that a late interrupt finds no process.
@@ -36,7 +39,7 @@ pub(crate) struct Processes<O: Os> {
 
 impl<O: Os> Processes<O> {
     pub(crate) fn new() -> Self {
-        Self { by_pasid: BTreeMap::new(), closed: false, next: 1, unhandled: 0 }
+        Self { by_pasid: BTreeMap::new(), files: BTreeMap::new(), closed: false, next: 1, unhandled: 0 }
     }
 
     #[cfg(test)]
@@ -76,6 +79,38 @@ impl<O: Os> Device<O> {
         let process = Process::new(self, key, pasid, slice)?;
         table.by_pasid.insert(pasid, Entry { process: process.clone(), slice, opens: 1 });
         Ok(process)
+    }
+
+    /// A file of the render node is opened.
+    pub(crate) fn open_file(self: &Arc<Self>, id: u64) -> Result<Arc<Client<O>>> {
+        let client = Client::new(self, id)?;
+        let mut table = self.processes.lock();
+        if table.closed {
+            return Err(Errno::ENODEV);
+        }
+        if table.files.contains_key(&id) {
+            return Err(Errno::EEXIST);
+        }
+        table.files.insert(id, client.clone());
+        Ok(client)
+    }
+
+    /// A file of the render node is closed; whoever has acquired its address space is gone.
+    pub(crate) fn close_file(&self, client: &Arc<Client<O>>) {
+        client.close();
+        let file = {
+            let mut table = self.processes.lock();
+            match table.files.get(&client.id()) {
+                Some(file) if Arc::ptr_eq(file, client) => table.files.remove(&client.id()),
+                _ => None,
+            }
+        };
+        drop(file);
+    }
+
+    /// The open file of the render node with this identity.
+    pub(crate) fn client(&self, id: u64) -> Option<Arc<Client<O>>> {
+        self.processes.lock().files.get(&id).cloned()
     }
 
     pub(crate) fn close_process(&self, process: &Arc<Process<O>>) {

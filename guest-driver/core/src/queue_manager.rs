@@ -93,7 +93,7 @@ impl<O: Os> Process<O> {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
-        if state.vm.is_none() {
+        if state.space.is_none() {
             return Err(Errno::ESRCH);
         }
         if device.wedged() || device.epoch() != self.epoch {
@@ -266,12 +266,12 @@ impl<O: Os> Process<O> {
             Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
             Life::Lost => return Err(Errno::EIO),
         }
-        let (Some(vm), Some(context)) = (&state.vm, &state.context) else { return Err(Errno::ESRCH) };
+        let (Some(space), Some(context)) = (&state.space, &state.context) else { return Err(Errno::ESRCH) };
         let mqd = &self.device.hw.asic().mqd;
         if queue.sdma.is_none() {
             queue.change_mqd(|image| (mqd.set_takes_traps)(image, state.takes_traps))?;
         }
-        let request = self.request(state, queue, vm.root(), context.gpu_address());
+        let request = self.request(state, queue, space.root(), context.gpu_address());
         self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
             queue.life = Life::Mapped;
@@ -291,7 +291,8 @@ impl<O: Os> Process<O> {
             mqd: queue.buffer.gpu_address(),
             wptr: queue.wptr,
             ring_dwords: queue.ring_size / 4,
-            trap_handler: if state.trap_handler.is_some() { trap_handler::TBA } else { 0 },
+            // Whoever has an address space has it.
+            trap_handler: trap_handler::TBA,
             trap_memory: trap_handler::TMA,
             sdma: queue.sdma.is_some(),
             aql: queue.aql,

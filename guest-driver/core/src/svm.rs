@@ -28,6 +28,7 @@ use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
 use crate::os::{Change, Invalidate, Os, PAGE_SIZE, check_user_range};
 use crate::process::{Phase, Process, State};
+use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
 use attributes::Access;
@@ -142,7 +143,8 @@ impl<O: Os> Process<O> {
             at = os.user_area(self.key(), at)?.ok_or(Errno::EFAULT)?.end.max(at + PAGE_SIZE);
         }
         let state = self.state.lock();
-        if state.overlaps(range.start, args.size) || TrapHandler::<O>::overlaps(range.start, args.size) {
+        let taken = |space: &Arc<Space<O>>| space.lock().has_objects(range.start, args.size);
+        if state.space.as_ref().is_some_and(taken) || TrapHandler::<O>::overlaps(range.start, args.size) {
             return Err(Errno::EADDRINUSE);
         }
         Ok(range)
@@ -167,18 +169,17 @@ impl<O: Os> Process<O> {
             if state.phase == Phase::Dead {
                 return Err(Errno::ESRCH);
             }
-            if state.vm.is_none() {
-                return Err(Errno::EINVAL);
-            }
-            // Looked at again under the lock that keeps buffer objects out.
-            if state.overlaps(range.start, range.end - range.start) {
-                return Err(Errno::EADDRINUSE);
-            }
             let growth = state.svm.ranges.growth(range);
             if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
                 return Err(Errno::ENOMEM);
             }
+            let space = state.space.clone().ok_or(Errno::EINVAL)?;
             self.device.charge_gtt(growth.bytes)?;
+            // From here on buffer objects stay out.
+            if let Err(error) = space.lock().share(range) {
+                self.device.uncharge_gtt(growth.bytes);
+                return Err(error);
+            }
             state.svm.charged += growth.bytes;
             state.svm.ranges.set(range, list)
         };
@@ -260,8 +261,10 @@ impl<O: Os> Process<O> {
         pinned: &Arc<Pinned<O>>,
         writable: bool,
     ) -> (Vec<(u64, Part<O>)>, Result<()>) {
-        let State { vm, svm, .. } = state;
-        let Some(vm) = vm.as_mut() else { return (Vec::new(), Err(Errno::EINVAL)) };
+        let State { space, svm, .. } = state;
+        let Some(space) = space.as_ref() else { return (Vec::new(), Err(Errno::EINVAL)) };
+        let mut tables = space.lock();
+        let vm = &mut tables.vm;
         let mut result = Ok(());
         let mut old = svm.mapped.take(area);
         // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
@@ -279,7 +282,7 @@ impl<O: Os> Process<O> {
             let new = Part { end: part.end, pinned: pinned.clone(), stale: false };
             svm.mapped.insert(part.start, new);
         }
-        if let Err(error) = self.flush(vm) {
+        if let Err(error) = space.flush(&mut tables) {
             // The device may still use the old pages: they are left to it.
             core::mem::forget(core::mem::take(&mut old));
             result = Err(error);

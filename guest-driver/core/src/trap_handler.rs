@@ -43,7 +43,8 @@ impl<O: Os> TrapHandler<O> {
         }
         device.hw.vram_fill(memory.offset(), SIZE, 0);
         device.hw.vram_write(memory.offset(), code);
-        let rights = PageRights { writable: false, executable: true, system: false, uncached: false };
+        let rights =
+            PageRights { readable: true, writable: false, executable: true, system: false, uncached: false };
         vm.map(TBA, memory.offset(), SIZE, vm.page_bits(rights))?;
         Ok(Self { memory })
     }

@@ -21,7 +21,7 @@ use crate::vram::{Vram, VramMemory};
 /// Entries of a table.
 const ENTRIES: usize = 1 << LEVEL_BITS;
 /// Bytes a PDB0 entry covers: a huge page.
-const HUGE: u64 = PAGE_SIZE << LEVEL_BITS;
+pub(crate) const HUGE: u64 = PAGE_SIZE << LEVEL_BITS;
 /// Level of the root (PDB2); PDB0 is 1, PTB is 0.
 const ROOT_LEVEL: u32 = 3;
 /// Entries written at once from the stack.
@@ -231,6 +231,33 @@ impl<O: Os> Vm<O> {
             pa += piece;
             len -= piece;
         }
+        Ok(())
+    }
+
+    /// Makes the huge page at `va`, if there is one, small ones; it maps `pa` with `flags`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing is changed then.
+    pub(crate) fn split(&mut self, va: u64, pa: u64, flags: u64) -> Result<()> {
+        let mut table = &mut *self.root;
+        for level in (2..=ROOT_LEVEL).rev() {
+            match table.children.get_mut(&(index(va, level) as u16)) {
+                Some(child) => table = child,
+                None => return Ok(()),
+            }
+        }
+        let entry = index(va, 1);
+        if !table.is_mapped(entry) {
+            return Ok(());
+        }
+        let mut leaf = Table::new(&self.vram)?;
+        leaf.fill(0, ENTRIES, Some(pa), flags);
+        // In this order: the walker sees either the huge page or all of the small ones.
+        table.memory.hw().write_barrier();
+        table.write(entry, &[leaf.entry()]);
+        table.set_mapped(entry, false);
+        table.children.insert(entry as u16, leaf);
         Ok(())
     }
 

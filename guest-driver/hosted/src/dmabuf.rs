@@ -63,6 +63,22 @@ impl HostedDmaBuf {
     }
 }
 
+impl HostedDmaBuf {
+    /// Whether both are the same memory of this GPU.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Memory::Own(one), Memory::Own(other)) => Arc::ptr_eq(one, other),
+            (Memory::Foreign(one), Memory::Foreign(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Whether it is another GPU's.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.0, Memory::Foreign(_))
+    }
+}
+
 impl DmaBuf for HostedDmaBuf {
     fn backing(&self) -> Arc<dyn Backing> {
         match &self.0 {

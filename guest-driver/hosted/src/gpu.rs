@@ -307,7 +307,7 @@ impl HostedGpu {
         let kfd = lock(&self.kfd).clone().ok_or(Error::NotLoaded)?;
         let key = self.next_process.fetch_add(1, Ordering::Relaxed);
         let process = kfd.open(ProcessKey(key)).map_err(Error::Open)?;
-        Ok(HostedProcess::new(self.clone(), kfd, process, key, is_render))
+        HostedProcess::new(self.clone(), kfd, process, key, is_render).map_err(Error::Open)
     }
 
     pub(crate) fn gems(&self) -> &Arc<Gems> {

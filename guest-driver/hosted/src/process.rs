@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "maps memory at addresses and passes pointers")]
 
 mod ipc;
+mod render;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -10,19 +11,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::kfd::drm::{
-    DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_AMDGPU_INFO, DRM_IOCTL_VERSION,
-};
 use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::card::{Card, Figures, Source};
-use belfry_kfd_core::os::{Backing, BoPage, Change, Os, PAGE_SIZE, ProcessKey};
+use belfry_kfd_core::drm::Client;
+use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
 use crate::dmabuf::Handles;
 use crate::gpu::HostedGpu;
 use crate::os::{HostedOs, Mappable, calling};
 use crate::sync::lock;
+use render::Objects;
 
 /// Which device file a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +96,10 @@ pub struct HostedProcess {
     maps: Mutex<BTreeMap<usize, Map>, rank::HostedMaps>,
     /// Handles of shared memory.
     handles: Handles,
+    /// What its render nodes have, all of which are one open file.
+    client: Arc<Client<HostedOs>>,
+    /// Their handles.
+    objects: Objects,
 }
 
 impl std::fmt::Debug for HostedProcess {
@@ -123,10 +127,11 @@ impl HostedProcess {
         process: Arc<Process<HostedOs>>,
         key: u64,
         is_render: Option<fn(i32) -> bool>,
-    ) -> Self {
+    ) -> Result<Self> {
         let invented = RENDER_FD + (key & 0x0fff_ffff) as i32;
         let render = is_render.map_or(RenderFiles::Invented(invented), RenderFiles::Real);
-        Self {
+        let client = kfd.drm_open(key).inspect_err(|_| kfd.close(&process))?;
+        Ok(Self {
             hosted,
             kfd,
             process,
@@ -134,7 +139,9 @@ impl HostedProcess {
             render,
             maps: Mutex::default(),
             handles: Handles::default(),
-        }
+            client,
+            objects: Objects::default(),
+        })
     }
 
     /// Returns the GPU it has open.
@@ -165,37 +172,6 @@ impl HostedProcess {
             },
             Node::Render => self.render_ioctl(request, arg).map(|()| 0),
         })
-    }
-
-    /// What the DRM core and the render node answer.
-    fn render_ioctl(&self, request: u32, arg: u64) -> Result<()> {
-        let os = self.kfd.os();
-        if ioc_nr(request) == ioc_nr(DRM_IOCTL_VERSION) {
-            // struct drm_version: three 32-bit versions, then {length, pointer} of name, date and description.
-            let mut version = [0u8; 64];
-            os.copy_from_user(&mut version, arg)?;
-            let quad = |bytes: &[u8], at: usize| {
-                bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
-            };
-            version[..4].copy_from_slice(&DRM_DRIVER_MAJOR.to_le_bytes());
-            version[4..8].copy_from_slice(&DRM_DRIVER_MINOR.to_le_bytes());
-            version[8..12].copy_from_slice(&0u32.to_le_bytes());
-            for (at, text) in [(16, DRM_DRIVER_NAME), (32, "20150101"), (48, "AMD GPU")] {
-                let (room, pointer) = (quad(&version, at), quad(&version, at + 8));
-                let len = (room as usize).min(text.len());
-                if pointer != 0 && len > 0 {
-                    os.copy_to_user(pointer, &text.as_bytes()[..len])?;
-                }
-                version[at..at + 8].copy_from_slice(&(text.len() as u64).to_le_bytes());
-            }
-            os.copy_to_user(arg, &version)
-        } else if ioc_nr(request) == ioc_nr(DRM_IOCTL_AMDGPU_INFO) {
-            let mut info = [0u8; 32];
-            os.copy_from_user(&mut info, arg)?;
-            self.kfd.amdgpu_info(&info)
-        } else {
-            Err(Errno::EINVAL)
-        }
     }
 
     /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (replacing what is there) when one is given.
@@ -487,6 +463,7 @@ impl HostedProcess {
 impl Drop for HostedProcess {
     fn drop(&mut self) {
         self.kfd.exit(self.key);
+        self.kfd.drm_close(&self.client);
         for (address, map) in std::mem::take(&mut *lock(&self.maps)) {
             // SAFETY: the map is the process's own, and the process is gone.
             unsafe { libc::munmap(address as *mut c_void, map.len) };

@@ -30,6 +30,7 @@ impl Lock {
     pub(crate) fn new(rank: LockRank) -> Self {
         let rank = match rank {
             LockRank::ProcessState => AnyRank::of::<rank::KfdProcess>(),
+            LockRank::AddressSpace => AnyRank::of::<rank::KfdAddressSpace>(),
             LockRank::Scheduler => AnyRank::of::<rank::KfdScheduler>(),
             LockRank::InterruptRing => AnyRank::of::<rank::KfdInterruptRing>(),
             LockRank::Processes => AnyRank::of::<rank::KfdProcesses>(),
@@ -40,6 +41,7 @@ impl Lock {
             LockRank::Vram => AnyRank::of::<rank::KfdVram>(),
             LockRank::Gart => AnyRank::of::<rank::KfdGart>(),
             LockRank::Invalidation => AnyRank::of::<rank::KfdInvalidation>(),
+            LockRank::Object => AnyRank::of::<rank::KfdObject>(),
             LockRank::RateLimit => AnyRank::of::<rank::KfdRateLimit>(),
         };
         Self { held: Mutex::new(false), free: Condvar::new(), rank }

@@ -29,6 +29,8 @@ impl DriverTime {
         }
         let (from, raw, boot) = self.start;
         let start = match clock {
+            // Programs that take the clock themselves have real time.
+            Clock::Monotonic => return kernel_clock(clock),
             Clock::MonotonicRaw => raw,
             Clock::Boot => boot,
         };
@@ -39,6 +41,7 @@ impl DriverTime {
 
 fn kernel_clock(clock: Clock) -> u64 {
     let clock = match clock {
+        Clock::Monotonic => libc::CLOCK_MONOTONIC,
         Clock::MonotonicRaw => libc::CLOCK_MONOTONIC_RAW,
         Clock::Boot => libc::CLOCK_BOOTTIME,
     };

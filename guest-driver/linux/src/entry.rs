@@ -27,7 +27,7 @@ pub(crate) type Gpu = Kfd<LinuxOs>;
 pub(crate) type KfdProcess = Process<LinuxOs>;
 
 /// Turns a result into 0 or a negative errno.
-fn status(result: Result<()>) -> i32 {
+pub(crate) fn status(result: Result<()>) -> i32 {
     result.map_or_else(|error| -error.raw(), |()| 0)
 }
 
@@ -213,18 +213,6 @@ pub(crate) unsafe extern "C" fn belfry_mmap(
     }))
 }
 
-/// Answers `DRM_IOCTL_AMDGPU_INFO`.
-///
-/// # Safety
-///
-/// `gpu` is valid and `request` points to 32 bytes.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_amdgpu_info(gpu: *const Gpu, request: *const [u8; 32]) -> i32 {
-    // SAFETY: as promised by the caller.
-    let (gpu, request) = unsafe { (&*gpu, request.read()) };
-    status(gpu.amdgpu_info(&request))
-}
-
 /// Writes the text of a topology file and returns its length.
 ///
 /// # Safety
@@ -342,6 +330,17 @@ pub(crate) unsafe extern "C" fn belfry_card_list(text: *mut u8, text_len: usize)
     }
     // SAFETY: as promised by the caller.
     unsafe { copy_text(Ok(lines.as_bytes()), text, text_len) }
+}
+
+/// Tells whether memory belongs to one address space.
+///
+/// # Safety
+///
+/// `backing` was passed to `os_gem_create` or `os_handle_create` and not dropped.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_backing_is_exclusive(backing: *const Arc<dyn Backing>) -> bool {
+    // SAFETY: as promised by the caller.
+    unsafe { &*backing }.is_exclusive()
 }
 
 /// Tells where a page of a buffer object is.

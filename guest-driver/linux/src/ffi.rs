@@ -21,6 +21,8 @@ opaque! {
     OsPin;
     /// `struct os_drm_file`.
     OsDrmFile;
+    /// `struct os_render_file`.
+    OsRenderFile;
     /// `struct os_gem`.
     OsGem;
     /// `struct os_dmabuf`.
@@ -132,6 +134,15 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn os_gem_release(gem: *mut OsGem);
     pub(crate) fn os_gem_mmap_offset(gem: *mut OsGem) -> u64;
+    pub(crate) fn os_handle_create(
+        file: *mut OsRenderFile,
+        backing: *mut c_void,
+        size: u64,
+        handle: *mut u32,
+    ) -> i32;
+    pub(crate) fn os_handle_lookup(file: *mut OsRenderFile, handle: u32, gem: *mut *mut OsGem) -> i32;
+    pub(crate) fn os_handle_put(gem: *mut OsGem);
+    pub(crate) fn os_gem_backing(gem: *mut OsGem) -> *mut c_void;
 
     pub(crate) fn os_dmabuf_export(gem: *mut OsGem, dmabuf: *mut *mut OsDmabuf) -> i32;
     pub(crate) fn os_dmabuf_fd(dmabuf: *mut OsDmabuf, flags: u32) -> i32;
@@ -148,6 +159,7 @@ unsafe extern "C" {
     pub(crate) fn os_wait_queue_ticket(queue: *mut OsWaitQueue) -> u64;
     pub(crate) fn os_wait_queue_wait(queue: *mut OsWaitQueue, ticket: u64, timeout_ns: u64) -> i32;
     pub(crate) fn os_wait_queue_wake_all(queue: *mut OsWaitQueue);
+    pub(crate) safe fn os_clock_ns() -> u64;
     pub(crate) safe fn os_clock_raw_ns() -> u64;
     pub(crate) safe fn os_clock_boot_ns() -> u64;
     pub(crate) safe fn os_sleep_us(us: u64);

@@ -12,5 +12,6 @@ mod ffi;
 mod files;
 mod memory;
 mod os;
+mod render;
 mod runtime;
 mod sync;

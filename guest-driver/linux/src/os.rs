@@ -209,6 +209,7 @@ impl Os for LinuxOs {
 
     fn clock_ns(&self, clock: Clock) -> u64 {
         match clock {
+            Clock::Monotonic => ffi::os_clock_ns(),
             Clock::MonotonicRaw => ffi::os_clock_raw_ns(),
             Clock::Boot => ffi::os_clock_boot_ns(),
         }

@@ -30,17 +30,19 @@ impl Lock {
 fn class(rank: LockRank) -> u32 {
     match rank {
         LockRank::ProcessState => 0,
-        LockRank::Scheduler => 1,
-        LockRank::InterruptRing => 2,
-        LockRank::Processes => 3,
-        LockRank::Events => 4,
-        LockRank::PendingFault => 5,
-        LockRank::SmiClients => 6,
-        LockRank::SmiFifo => 7,
-        LockRank::Vram => 8,
-        LockRank::Gart => 9,
-        LockRank::Invalidation => 10,
-        LockRank::RateLimit => 11,
+        LockRank::AddressSpace => 1,
+        LockRank::Scheduler => 2,
+        LockRank::InterruptRing => 3,
+        LockRank::Processes => 4,
+        LockRank::Events => 5,
+        LockRank::PendingFault => 6,
+        LockRank::SmiClients => 7,
+        LockRank::SmiFifo => 8,
+        LockRank::Vram => 9,
+        LockRank::Gart => 10,
+        LockRank::Invalidation => 11,
+        LockRank::Object => 12,
+        LockRank::RateLimit => 13,
     }
 }
 

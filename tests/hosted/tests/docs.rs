@@ -5,11 +5,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use belfry_abi::kfd::drm::{DRM_COMMANDS, INFO_QUERIES};
 use belfry_abi::kfd::ioctl::{COMMANDS, CREATE_QUEUE, ioc_nr, ioc_size};
 use belfry_abi::kfd::queue::{
     KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI,
 };
+use belfry_kfd_core::drm::REFUSED_QUERIES;
 use belfry_kfd_core::ioctl::{PARTIAL, REFUSED};
 use belfry_kfd_core::queue_manager::REFUSED_QUEUE_TYPES;
 
@@ -54,16 +56,63 @@ fn ioctls() -> String {
     text
 }
 
-#[test]
-fn ioctl_table_is_the_drivers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ioctls.md");
+/// What the driver makes of a command of the render node.
+fn render_state(command: u32) -> String {
+    if let Some(refused) = belfry_kfd_core::drm::REFUSED.iter().find(|refused| refused.command == command) {
+        return format!("absent: {:?}, {}", refused.errno, refused.reason);
+    }
+    let partial = belfry_kfd_core::drm::PARTIAL.iter().find(|partial| partial.command == command);
+    partial.map_or("built".to_owned(), |partial| format!("partial: {}", partial.missing))
+}
+
+/// `docs/render-node.md`: the commands as the driver's tables give them, and what is not in a table.
+fn render_node() -> String {
+    let mut text = String::from(
+        "# The render node\n\n\
+         What the guest driver does with every command of amdgpu at `/dev/dri/renderD128`. A number outside the table is\n\
+         answered `EINVAL`, as DRM does. *absent*, *partial* and *built* mean what they mean in [ioctls.md](ioctls.md).\n\n\
+         | number | command | bytes | state |\n| --- | --- | --- | --- |\n",
+    );
+    for &(name, command) in DRM_COMMANDS {
+        let state = render_state(command);
+        let _ = writeln!(text, "| {:#04x} | {name} | {} | {state} |", ioc_nr(command), ioc_size(command));
+    }
+    text.push_str(
+        "\nDRM's own commands: VERSION, GEM_CLOSE, PRIME_HANDLE_TO_FD, PRIME_FD_TO_HANDLE and GET_CAP; a guest's kernel\n\
+         answers all others itself. There are no syncobjs. PRIME takes memory of this GPU; under `belfry exec` also memory of\n\
+         another process's GPU. There, all descriptors of the render node that a process has are one open file: opening it\n\
+         again gives the same handles, and closing one of them gives nothing back before the process ends.\n\n\
+         A file has an address space of its own, which ACQUIRE_VM gives to KFD as well: GEM_VA and KFD map in the same one, and\n\
+         neither in the place of the other. The last 2 GiB of addresses are the driver's own.\n\n\
+         ## INFO\n\n\
+         | number | question | state |\n| --- | --- | --- |\n",
+    );
+    for &(name, query) in INFO_QUERIES {
+        let refused = REFUSED_QUERIES.iter().find(|refused| refused.query == query);
+        let state =
+            refused.map_or("built".to_owned(), |refused| format!("absent: EINVAL(22), {}", refused.reason));
+        let name = name.trim_start_matches("AMDGPU_INFO_");
+        let _ = writeln!(text, "| {query:#04x} | {name} | {state} |");
+    }
+    text
+}
+
+/// Compares a page with what the code says, or writes it.
+fn check(page: &str, now: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, ioctls()).unwrap();
+        std::fs::write(&path, now).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(
-        written,
-        ioctls(),
-        "docs/ioctls.md is stale: BLESS=1 cargo test -p belfry-hosted-tests --test docs"
-    );
+    assert_eq!(written, now, "docs/{page} is stale: BLESS=1 cargo test -p belfry-hosted-tests --test docs");
+}
+
+#[test]
+fn ioctl_table_is_the_drivers() {
+    check("ioctls.md", &ioctls());
+}
+
+#[test]
+fn render_node_table_is_the_drivers() {
+    check("render-node.md", &render_node());
 }

@@ -8,6 +8,7 @@ pub mod disk;
 mod nodes;
 pub mod processor;
 pub mod race;
+pub mod render;
 pub mod share;
 pub mod store;
 pub mod unbind;

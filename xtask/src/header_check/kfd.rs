@@ -287,6 +287,50 @@ pub(super) fn group() -> Group {
                 "struct drm_amdgpu_memory_info",
                 drm::DrmAmdgpuMemoryInfo { vram, cpu_accessible_vram, gtt }
             ),
+            layout!(
+                "struct drm_amdgpu_gem_create_in",
+                drm::GemCreateIn { bo_size, alignment, domains, domain_flags }
+            ),
+            layout!("struct drm_amdgpu_gem_create_out", drm::GemCreateOut { handle }),
+            layout!("struct drm_amdgpu_gem_metadata", drm::GemMetadataArgs { handle, op }),
+            layout!("struct drm_amdgpu_gem_wait_idle_in", drm::GemWaitIdleIn { handle, flags, timeout }),
+            layout!("struct drm_amdgpu_gem_wait_idle_out", drm::GemWaitIdleOut { status, domain }),
+            layout!(
+                "struct drm_amdgpu_gem_va",
+                drm::GemVaArgs { handle, operation, flags, va_address, offset_in_bo, map_size }
+            )
+            .fields_only(),
+            layout!("struct drm_amdgpu_gem_op", drm::GemOpArgs { handle, op, value }).fields_only(),
+            layout!(
+                "struct drm_amdgpu_info_hw_ip",
+                drm::DrmAmdgpuInfoHwIp {
+                    hw_ip_version_major,
+                    hw_ip_version_minor,
+                    capabilities_flags,
+                    ib_start_alignment,
+                    ib_size_alignment,
+                    available_rings,
+                    ip_discovery_version
+                }
+            )
+            .fields_only(),
+            layout!("struct drm_amdgpu_info_firmware", drm::DrmAmdgpuInfoFirmware { ver, feature }),
+            layout!(
+                "struct drm_amdgpu_info_gds",
+                drm::DrmAmdgpuInfoGds {
+                    gds_gfx_partition_size,
+                    compute_partition_size,
+                    gds_total_size,
+                    gws_per_gfx_partition,
+                    gws_per_compute_partition,
+                    oa_per_gfx_partition,
+                    oa_per_compute_partition
+                }
+            ),
+            layout!(
+                "struct drm_amdgpu_info_gpuvm_fault",
+                drm::DrmAmdgpuInfoGpuvmFault { addr, status, vmhub }
+            ),
         ],
         constants: constants![
             queue::KFD_IOC_QUEUE_TYPE_COMPUTE,
@@ -328,6 +372,26 @@ pub(super) fn group() -> Group {
             svm::KFD_IOCTL_SVM_FLAG_GPU_EXEC,
             svm::KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED,
             svm::KFD_IOCTL_SVM_FLAG_EXT_COHERENT,
+            drm::AMDGPU_GEM_DOMAIN_CPU,
+            drm::AMDGPU_GEM_DOMAIN_GTT,
+            drm::AMDGPU_GEM_DOMAIN_VRAM,
+            drm::AMDGPU_GEM_METADATA_OP_SET_METADATA,
+            drm::AMDGPU_GEM_METADATA_OP_GET_METADATA,
+            drm::AMDGPU_VA_OP_MAP,
+            drm::AMDGPU_VA_OP_UNMAP,
+            drm::AMDGPU_VA_OP_CLEAR,
+            drm::AMDGPU_VA_OP_REPLACE,
+            drm::AMDGPU_VM_MTYPE_UC,
+            drm::AMDGPU_GEM_OP_GET_GEM_CREATE_INFO,
+            drm::AMDGPU_GEM_OP_SET_PLACEMENT,
+            drm::AMDGPU_INFO_SENSOR_GFX_SCLK,
+            drm::AMDGPU_INFO_SENSOR_GFX_MCLK,
+            drm::AMDGPU_INFO_SENSOR_GPU_TEMP,
+            drm::AMDGPU_INFO_SENSOR_GPU_LOAD,
+            drm::AMDGPU_INFO_SENSOR_GPU_AVG_POWER,
+            drm::AMDGPU_INFO_SENSOR_VDDGFX,
+            drm::AMDGPU_INFO_FW_GFX_MEC,
+            drm::AMDGPU_INFO_FW_SDMA,
         ]
         .into_iter()
         .chain(commands())
@@ -341,4 +405,21 @@ fn commands() -> impl Iterator<Item = Constant> {
     ioctl::COMMANDS
         .iter()
         .map(|&(name, value)| Constant { c_name: format!("AMDKFD_IOC_{name}"), value: u64::from(value) })
+        .chain(render_commands())
+}
+
+/// Those of the render node, and what INFO is asked. GEM_VA and GEM_OP have grown since Linux 6.12, which leaves
+/// their numbers.
+fn render_commands() -> impl Iterator<Item = Constant> {
+    let commands = drm::DRM_COMMANDS.iter().filter(|(_, value)| ![drm::GEM_VA, drm::GEM_OP].contains(value));
+    commands
+        .map(|&(name, value)| Constant {
+            c_name: format!("DRM_IOCTL_AMDGPU_{name}"),
+            value: u64::from(value),
+        })
+        .chain(
+            drm::INFO_QUERIES
+                .iter()
+                .map(|&(name, value)| Constant { c_name: name.to_owned(), value: u64::from(value) }),
+        )
 }

@@ -134,6 +134,7 @@ pub(crate) struct PteFormat {
 /// What a page allows, and where it is.
 #[derive(Clone, Copy)]
 pub(crate) struct PageRights {
+    pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) executable: bool,
     /// It is in system memory.

@@ -68,6 +68,35 @@ pub enum Source {
     Activity,
 }
 
+/// One figure of the card, as the render node gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sensor {
+    EngineClock,
+    MemoryClock,
+    Temperature,
+    Load,
+    Power,
+    Voltage,
+    PeakEngineClock,
+    PeakMemoryClock,
+}
+
+impl Sensor {
+    /// MHz, thousandths of a degree Celsius, percent, watts, millivolts.
+    pub(crate) fn value(self, card: &Card, figures: &Figures) -> u32 {
+        match self {
+            Self::EngineClock => model::engine_clock(card, figures),
+            Self::MemoryClock => model::memory_clock(card, figures),
+            Self::Temperature => model::EDGE.temperature(figures) * 1000,
+            Self::Load => figures.busy_percent.into(),
+            Self::Power => model::power(figures),
+            Self::Voltage => model::voltage(figures),
+            Self::PeakEngineClock => card.max_engine_clock,
+            Self::PeakMemoryClock => card.max_memory_clock,
+        }
+    }
+}
+
 /// Shows a file.
 type Show = fn(&Card, &Figures) -> Vec<u8>;
 /// Takes what was written to a file.

@@ -135,16 +135,16 @@ fn memory_in_use_is_that_of_the_buffer_objects() {
 fn client_is_found_by_its_file_and_holds_what_it_has_allocated() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let empty = process.client_memory(0).unwrap();
+    let empty = process.client_memory(1).unwrap();
     bench.memory(&process, 0x1000_0000, 0x20_0000, AllocFlags::VRAM);
     bench.memory(&process, 0x2000_0000, 0x3000, AllocFlags::GTT);
     bench.memory(&process, 0x3000_0000, 0x5000, AllocFlags::USERPTR);
-    let memory = process.client_memory(0).unwrap();
+    let memory = process.client_memory(1).unwrap();
     assert_eq!((empty.vram, empty.gtt), (0, 0));
     assert_eq!((memory.pasid, memory.vram, memory.gtt), (process.pasid, 0x20_0000, 0x8000));
-    assert_eq!(process.client_memory(1), None);
+    assert_eq!(process.client_memory(2), None);
     process.tear_down();
-    assert_eq!(process.client_memory(0), None);
+    assert_eq!(process.client_memory(1), None);
 }
 
 #[test]

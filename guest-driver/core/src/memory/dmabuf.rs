@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 use belfry_abi::kfd::memory::{ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
 
+use super::object::Object;
 use super::{Bo, BoKind};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
@@ -67,7 +68,7 @@ impl<O: Os> Process<O> {
         if args.gpu_id != u32::from(device.gpu_id) {
             return Err(Errno::EINVAL);
         }
-        if self.state.lock().vm.is_none() {
+        if self.state.lock().space.is_none() {
             return Err(Errno::ENODEV);
         }
         let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
@@ -95,11 +96,12 @@ impl<O: Os> Process<O> {
     }
 }
 
-/// GET_DMABUF_INFO. Nothing gives memory metadata here, so that there are none of any.
+/// GET_DMABUF_INFO, with what GEM_METADATA has attached (`amdgpu_amdkfd_get_dmabuf_info`). Of memory of another process
+/// there is none.
 ///
 /// # Errors
 ///
-/// `EBADF`, and `EINVAL` for a descriptor of anything else.
+/// `EBADF`, `EFAULT`, and `EINVAL` for a descriptor of anything else and for less room than the metadata take.
 pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> Result<()> {
     let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
     let backing = dmabuf.backing();
@@ -107,7 +109,14 @@ pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> R
     args.gpu_id = u32::from(device.gpu_id);
     args.flags = backing.flags().bits();
     if args.metadata_ptr != 0 {
-        args.metadata_size = 0;
+        let data = Object::<O>::of(&*backing).map(|object| object.metadata().data).unwrap_or_default();
+        if data.len() > args.metadata_size as usize {
+            return Err(Errno::EINVAL);
+        }
+        args.metadata_size = data.len() as u32;
+        if !data.is_empty() {
+            device.hw.os().copy_to_user(args.metadata_ptr, &data)?;
+        }
     }
     Ok(())
 }

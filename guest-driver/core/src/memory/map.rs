@@ -1,9 +1,9 @@
 //! Buffer objects in page tables.
 
 use super::{Bo, BoKind};
-use crate::asic::PageRights;
-use crate::errno::{Errno, Result};
-use crate::os::{Backing, BoPage, Os, PAGE_SIZE, SystemPages, UserPin};
+use crate::errno::Result;
+use crate::os::{Os, PAGE_SIZE, SystemPages, UserPin};
+use crate::space::map_backing;
 use crate::vm::Vm;
 
 impl<O: Os> Bo<O> {
@@ -25,31 +25,11 @@ impl<O: Os> Bo<O> {
             BoKind::User(memory) => {
                 map_pages(vm, self.va, memory.pin.count(), |page| memory.pin.bus(page), flags)
             }
-            BoKind::Imported(memory) => self.map_backing(vm, memory.backing()),
+            BoKind::Imported(memory) => {
+                map_backing(vm, self.va, memory.backing(), 0..self.size, self.rights())
+            }
             BoKind::Doorbell | BoKind::MmioRemap => Ok(()),
         }
-    }
-
-    /// Maps pages that may be of either kind, joining those that follow each other.
-    fn map_backing(&self, vm: &mut Vm<O>, backing: &dyn Backing) -> Result<()> {
-        let place = |index| match backing.page(index) {
-            Some(BoPage::Vram(offset)) => Ok((false, offset)),
-            Some(BoPage::System { bus, .. }) => Ok((true, bus)),
-            None => Err(Errno::ENODEV),
-        };
-        let count = self.size / PAGE_SIZE;
-        let mut first = 0;
-        while first < count {
-            let (system, start) = place(first)?;
-            let mut end = first + 1;
-            while end < count && place(end)? == (system, start + (end - first) * PAGE_SIZE) {
-                end += 1;
-            }
-            let flags = vm.page_bits(PageRights { system, ..self.rights() });
-            vm.map(self.va + first * PAGE_SIZE, start, (end - first) * PAGE_SIZE, flags)?;
-            first = end;
-        }
-        Ok(())
     }
 }
 

@@ -139,6 +139,7 @@ impl Attributes {
     /// Rights of the pages in page tables, where the program may write or not (`svm_range_get_pte_flags`).
     pub(crate) fn rights(&self, writable: bool) -> PageRights {
         PageRights {
+            readable: true,
             writable: writable && self.flags & KFD_IOCTL_SVM_FLAG_GPU_RO == 0,
             executable: self.flags & KFD_IOCTL_SVM_FLAG_GPU_EXEC != 0,
             system: true,

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::os::{Os, PAGE_SIZE, UserPin};
+use crate::vm::Vm;
 
 /// Pages of the program, pinned.
 pub(crate) struct Pinned<O: Os> {
@@ -64,6 +65,13 @@ impl<O: Os> Mapped<O> {
             .into_iter()
             .filter_map(|start| self.by_start.remove(&start).map(|part| (start, part)))
             .collect()
+    }
+
+    /// Clears the page tables of all parts; the caller flushes.
+    pub(crate) fn unmap_from(&self, vm: &mut Vm<O>) {
+        for (start, part) in &self.by_start {
+            vm.unmap(*start, part.end - start);
+        }
     }
 
     /// Puts a part in, where there is none.

@@ -87,15 +87,18 @@ impl<O: Os> Process<O> {
             // As amdkfd: who frees a buffer that a queue needs has no queues any more.
             self.evict_queues(state);
         }
-        let State { vm, svm, .. } = state;
+        let State { space, svm, .. } = state;
         let mut gone = svm.mapped.take(range);
-        if let Some(vm) = vm.as_mut().filter(|_| !gone.is_empty()) {
+        if let Some(space) = space {
+            let mut tables = space.lock();
             for (start, part) in &gone {
-                vm.unmap(*start, part.end - start);
+                tables.vm.unmap(*start, part.end - start);
             }
-            if self.flush(vm).is_err() {
-                // The device may still use the pages: they are left to it.
+            if !gone.is_empty() && space.flush(&mut tables).is_err() {
+                // The device may still use the pages: they are left to it, and so are their addresses.
                 core::mem::forget(core::mem::take(&mut gone));
+            } else {
+                tables.release_shared(range);
             }
         }
         let bytes = svm.ranges.remove(range);

@@ -45,7 +45,7 @@ fn access(bench: &Bench) -> SvmAttribute {
 
 /// Physical address and entry of a page of a process.
 fn page(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
-    let root = process.state.lock().vm.as_ref().unwrap().root();
+    let root = process.state.lock().space.as_ref().unwrap().root();
     walk(&bench.device.hw, root, va)
 }
 

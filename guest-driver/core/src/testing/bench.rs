@@ -54,8 +54,16 @@ impl Bench {
     /// A process with its GPU address space acquired.
     pub(crate) fn process(&self, key: u64) -> Arc<Process<FakeOs>> {
         let process = self.device.open_process(ProcessKey(key)).unwrap();
-        process.acquire_vm(3).unwrap();
+        // The file's identity is its descriptor.
+        self.device.open_file(key).unwrap();
+        process.acquire_vm(key as i32).unwrap();
         process
+    }
+
+    /// Ends a process and closes its file.
+    pub(crate) fn end(&self, key: u64) {
+        self.device.exit_process(ProcessKey(key));
+        self.device.close_file(&self.device.client(key).unwrap());
     }
 
     /// Allocates and maps memory; returns its handle.

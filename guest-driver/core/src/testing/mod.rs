@@ -259,11 +259,11 @@ impl WaitQueue for FakeQueue {
     fn wake_all(&self) {}
 }
 
-pub(crate) struct FakeFile;
+pub(crate) struct FakeFile(u64);
 
 impl DrmFile for FakeFile {
     fn id(&self) -> u64 {
-        0
+        self.0
     }
 }
 
@@ -399,8 +399,8 @@ impl Os for FakeOs {
         true
     }
 
-    fn drm_acquire(&self, _: i32) -> Result<FakeFile> {
-        Ok(FakeFile)
+    fn drm_acquire(&self, fd: i32) -> Result<FakeFile> {
+        Ok(FakeFile(fd as u64))
     }
 
     fn gem_create(&self, _: &FakeFile, backing: Arc<dyn Backing>) -> Result<FakeMemory> {

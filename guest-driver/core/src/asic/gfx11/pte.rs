@@ -10,7 +10,10 @@ use crate::asic::{PageRights, PteFormat};
 pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PDE_PTE, table: PTE_VALID };
 
 fn page(rights: PageRights) -> u64 {
-    let mut bits = PTE_VALID | PTE_READABLE;
+    let mut bits = PTE_VALID;
+    if rights.readable {
+        bits |= PTE_READABLE;
+    }
     if rights.writable {
         bits |= PTE_WRITEABLE;
     }
@@ -29,8 +32,10 @@ mod tests {
 
     #[test]
     fn bits_are_those_of_the_rights() {
-        let none = PageRights { writable: false, executable: false, system: false, uncached: false };
+        let none =
+            PageRights { readable: true, writable: false, executable: false, system: false, uncached: false };
         assert_eq!(page(none), 0x21);
+        assert_eq!(page(PageRights { readable: false, ..none }), 1);
         assert_eq!(page(PageRights { writable: true, executable: true, ..none }), 0x71);
         assert_eq!(page(PageRights { system: true, ..none }), 0x27);
         assert_eq!(page(PageRights { uncached: true, ..none }), 3 << 48 | 0x21);

@@ -34,7 +34,7 @@ fn close(bench: &Bench, fd: i32) {
 
 /// Where a process's page tables lead to.
 fn place(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
-    let root = process.state.lock().vm.as_ref().unwrap().root();
+    let root = process.state.lock().space.as_ref().unwrap().root();
     walk(&bench.device.hw, root, va)
 }
 
@@ -79,7 +79,7 @@ fn memory_stays_until_its_last_reference_goes_whichever_that_is() {
         // The exporter frees its own, and ends.
         exporter.unmap_memory(handle).unwrap();
         exporter.free_memory(handle).unwrap();
-        bench.device.exit_process(ProcessKey(1));
+        bench.end(1);
         drop(exporter);
         let held = used(&bench);
         assert_eq!((held.0 - before.0) + (held.1 - before.1), SIZE, "{kind:?}: the descriptor holds it");
@@ -112,9 +112,9 @@ fn imported_memory_goes_with_its_process() {
     let imported = import(&bench, &two, fd).unwrap();
     two.map_memory(imported).unwrap();
     close(&bench, fd);
-    bench.device.exit_process(ProcessKey(1));
+    bench.end(1);
     assert!(bench.device.vram.free_bytes() < free);
-    bench.device.exit_process(ProcessKey(2));
+    bench.end(2);
     assert_eq!(bench.device.vram.free_bytes(), free);
 }
 

@@ -1,0 +1,148 @@
+//! GEM_CREATE, GEM_MMAP, GEM_METADATA, GEM_OP, GEM_WAIT_IDLE (`amdgpu_gem.c`).
+
+use alloc::sync::Arc;
+
+use belfry_abi::kfd::drm::{
+    AMDGPU_GEM_DOMAIN_CPU, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_METADATA_BYTES,
+    AMDGPU_GEM_METADATA_OP_GET_METADATA, AMDGPU_GEM_METADATA_OP_SET_METADATA,
+    AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, AMDGPU_GEM_OP_SET_PLACEMENT, GemCreateFlags, GemCreateIn,
+    GemCreateOut, GemMetadataArgs, GemMmapArgs, GemOpArgs, GemWaitIdleIn, GemWaitIdleOut,
+};
+use zerocopy::IntoBytes;
+
+use super::Call;
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::memory::SystemMemory;
+use crate::memory::object::{Memory, Metadata, Object};
+use crate::os::{AllocFlags, Backing, Os, PAGE_SIZE};
+
+/// Kinds of memory that are built.
+const DOMAINS: u64 = AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GTT | AMDGPU_GEM_DOMAIN_VRAM;
+/// Flags that programs may give; what is not built is refused.
+const FLAGS: GemCreateFlags = GemCreateFlags::CPU_ACCESS_REQUIRED
+    .union(GemCreateFlags::NO_CPU_ACCESS)
+    .union(GemCreateFlags::CPU_GTT_USWC)
+    .union(GemCreateFlags::VRAM_CLEARED)
+    .union(GemCreateFlags::VM_ALWAYS_VALID)
+    .union(GemCreateFlags::EXPLICIT_SYNC)
+    .union(GemCreateFlags::DISCARDABLE);
+
+/// GEM_CREATE.
+///
+/// # Errors
+///
+/// `EINVAL` for flags and domains that are not taken and for no bytes, `ENOMEM`.
+pub(super) fn create<O: Os>(call: &Call<'_, O>, args: GemCreateIn) -> Result<GemCreateOut> {
+    let device = call.client.device();
+    if args.domain_flags & !FLAGS.bits() != 0 || args.domains & !DOMAINS != 0 || args.bo_size == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let size = args.bo_size.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let alignment = args.alignment.max(PAGE_SIZE);
+    let made = GemCreateIn { bo_size: size, alignment, ..args };
+    let memory = allocate(device, &made)?;
+    let object = Object::new(device, memory, made)?;
+    Ok(GemCreateOut { handle: call.file.handle_create(object)?, pad: 0 })
+}
+
+fn allocate<O: Os>(device: &Arc<Device<O>>, args: &GemCreateIn) -> Result<Memory<O>> {
+    let system = |size| SystemMemory::allocate(device, size).map(|memory| Memory::System(Arc::new(memory)));
+    if args.domains & AMDGPU_GEM_DOMAIN_VRAM == 0 {
+        return system(args.bo_size);
+    }
+    let public = args.domain_flags & GemCreateFlags::NO_CPU_ACCESS.bits() == 0;
+    // What is aligned to more than a page is one block, which the allocator aligns to its size.
+    let contiguous = args.alignment > PAGE_SIZE && args.bo_size >= args.alignment;
+    match device.vram.allocate(args.bo_size, contiguous) {
+        Ok(memory) => Ok(Memory::Vram(Arc::new(memory.with_public(public)))),
+        Err(_) if args.domains & AMDGPU_GEM_DOMAIN_GTT != 0 => system(args.bo_size),
+        Err(error) => Err(error),
+    }
+}
+
+/// GEM_MMAP.
+///
+/// # Errors
+///
+/// `ENOENT` for a bad handle, `EPERM` for memory that the processor does not map.
+pub(super) fn mmap<O: Os>(call: &Call<'_, O>, args: GemMmapArgs) -> Result<GemMmapArgs> {
+    let handle = args.value as u32;
+    let backing = call.file.lookup(handle)?;
+    if Object::<O>::of(&*backing).is_some_and(Object::is_private) {
+        return Err(Errno::EPERM);
+    }
+    Ok(GemMmapArgs { value: call.file.mmap_offset(handle)? })
+}
+
+/// GEM_METADATA.
+///
+/// # Errors
+///
+/// `ENOENT` for a bad handle, `EINVAL` for an unknown operation, more bytes than there is room for, and memory of another
+/// process.
+pub(super) fn metadata<O: Os>(call: &Call<'_, O>, mut args: GemMetadataArgs) -> Result<GemMetadataArgs> {
+    let backing = call.file.lookup(args.handle)?;
+    let object = Object::<O>::of(&*backing).ok_or(Errno::EINVAL)?;
+    match args.op {
+        AMDGPU_GEM_METADATA_OP_GET_METADATA => {
+            let Metadata { tiling, flags, data } = object.metadata();
+            (args.tiling_info, args.flags, args.data_size_bytes) = (tiling, flags, data.len() as u32);
+            let room = args.data.as_mut_bytes();
+            room.fill(0);
+            room.get_mut(..data.len()).ok_or(Errno::EINVAL)?.copy_from_slice(&data);
+        }
+        AMDGPU_GEM_METADATA_OP_SET_METADATA => {
+            let len = args.data_size_bytes as usize;
+            if len > AMDGPU_GEM_METADATA_BYTES {
+                return Err(Errno::EINVAL);
+            }
+            let data = args.data.as_bytes()[..len].to_vec();
+            // Flags belong to the data.
+            let flags = if data.is_empty() { 0 } else { args.flags };
+            object.set_metadata(Metadata { tiling: args.tiling_info, flags, data });
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(args)
+}
+
+/// GEM_OP.
+///
+/// # Errors
+///
+/// `ENOENT` for a bad handle, `EINVAL` for an unknown operation, `EFAULT`.
+pub(super) fn op<O: Os>(call: &Call<'_, O>, args: &GemOpArgs) -> Result<()> {
+    let backing = call.file.lookup(args.handle)?;
+    let object = Object::<O>::of(&*backing);
+    match args.op {
+        AMDGPU_GEM_OP_GET_GEM_CREATE_INFO => {
+            let created = object.map_or_else(|| imported(&*backing), Object::created);
+            call.client.device().hw.os().copy_to_user(args.value, created.as_bytes())
+        }
+        AMDGPU_GEM_OP_SET_PLACEMENT => {
+            if let Some(object) = object {
+                object.set_placement(args.value & DOMAINS);
+            }
+            Ok(())
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// What is known of how another process has made memory.
+fn imported(backing: &dyn Backing) -> GemCreateIn {
+    let vram = backing.flags().contains(AllocFlags::VRAM);
+    let domains = if vram { AMDGPU_GEM_DOMAIN_VRAM } else { AMDGPU_GEM_DOMAIN_GTT };
+    GemCreateIn { bo_size: backing.size(), alignment: PAGE_SIZE, domains, domain_flags: 0 }
+}
+
+/// GEM_WAIT_IDLE: there is no work that uses a buffer object before there are submissions.
+///
+/// # Errors
+///
+/// `ENOENT` for a bad handle.
+pub(super) fn wait_idle<O: Os>(call: &Call<'_, O>, args: GemWaitIdleIn) -> Result<GemWaitIdleOut> {
+    call.file.lookup(args.handle)?;
+    Ok(GemWaitIdleOut::default())
+}

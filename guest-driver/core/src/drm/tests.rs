@@ -1,0 +1,308 @@
+//! Files of the render node on the bench: their page tables, and what they may ask for.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use belfry_abi::gpuvm::{PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_WRITEABLE};
+use belfry_abi::kfd::drm::{
+    AMDGPU_GEM_DOMAIN_GDS, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_VA_OP_CLEAR,
+    AMDGPU_VA_OP_MAP, AMDGPU_VA_OP_REPLACE, AMDGPU_VA_OP_UNMAP, AMDGPU_VM_MTYPE_UC, DRM_COMMANDS,
+    GemCreateFlags, GemCreateIn, GemCreateOut, GemMetadataArgs, GemVaArgs, GemVaFlags,
+};
+use belfry_abi::kfd::memory::AllocFlags;
+
+use super::*;
+use crate::os::Backing;
+use crate::testing::{Bench, FakeOs, lock, walk};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const VA: u64 = 0x4000_0000;
+const RW: u32 = GemVaFlags::READABLE.union(GemVaFlags::WRITEABLE).bits();
+
+/// A file of the render node with its handles.
+struct File<'a> {
+    bench: &'a Bench,
+    client: Arc<Client<FakeOs>>,
+    handles: RefCell<BTreeMap<u32, Arc<dyn Backing>>>,
+}
+
+impl RenderFile for File<'_> {
+    fn handle_create(&self, backing: Arc<dyn Backing>) -> Result<u32> {
+        let mut handles = self.handles.borrow_mut();
+        let handle = (1..).find(|handle| !handles.contains_key(handle)).unwrap();
+        self.client.handle_opened(&backing);
+        handles.insert(handle, backing);
+        Ok(handle)
+    }
+
+    fn lookup(&self, handle: u32) -> Result<Arc<dyn Backing>> {
+        self.handles.borrow().get(&handle).cloned().ok_or(Errno::ENOENT)
+    }
+
+    fn mmap_offset(&self, handle: u32) -> Result<u64> {
+        self.lookup(handle).map(|_| u64::from(handle) << 32)
+    }
+}
+
+impl<'a> File<'a> {
+    fn open(bench: &'a Bench, id: u64) -> Self {
+        Self { bench, client: bench.device.open_file(id).unwrap(), handles: RefCell::default() }
+    }
+
+    /// Runs a command; returns what it leaves in its arguments.
+    fn answer(&self, command: u32, args: &(impl IntoBytes + Immutable)) -> Result<Vec<u8>> {
+        let mut data = vec![0; ioc_size(command)];
+        args.write_to_prefix(&mut data).unwrap();
+        dispatch(&self.client, self, command, &mut data).map(|()| data)
+    }
+
+    fn call(&self, command: u32, args: &(impl IntoBytes + Immutable)) -> Result<()> {
+        self.answer(command, args).map(drop)
+    }
+
+    fn create(&self, size: u64, domains: u64) -> u32 {
+        let args = GemCreateIn { bo_size: size, domains, ..Default::default() };
+        read::<GemCreateOut>(&self.answer(nr::GEM_CREATE, &args).unwrap()).unwrap().handle
+    }
+
+    fn va(&self, args: GemVaArgs) -> Result<()> {
+        self.call(nr::GEM_VA, &args)
+    }
+
+    fn map(&self, handle: u32, va: u64, offset: u64, size: u64) -> Result<()> {
+        self.va(GemVaArgs { offset_in_bo: offset, ..map(handle, va, size) })
+    }
+
+    fn close(&self, handle: u32) {
+        let backing = self.handles.borrow_mut().remove(&handle).unwrap();
+        self.client.handle_closed(&backing);
+    }
+
+    /// Where an address leads, and the bits of its entry.
+    fn walk(&self, va: u64) -> Option<(u64, u64)> {
+        walk(&self.bench.device.hw, self.client.space().root(), va)
+    }
+
+    /// Where a byte of a buffer object is.
+    fn place(&self, handle: u32, offset: u64) -> u64 {
+        match self.lookup(handle).unwrap().page(offset / PAGE).unwrap() {
+            crate::os::BoPage::Vram(at) => at,
+            crate::os::BoPage::System { bus, .. } => bus,
+        }
+    }
+}
+
+fn map(handle: u32, va: u64, size: u64) -> GemVaArgs {
+    GemVaArgs {
+        handle,
+        operation: AMDGPU_VA_OP_MAP,
+        flags: RW,
+        va_address: va,
+        map_size: size,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn mapped_objects_are_where_they_were_put_with_their_rights() {
+    let bench = Bench::new();
+    let file = File::open(&bench, 7);
+    for domain in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT] {
+        let handle = file.create(4 * PAGE, domain);
+        file.map(handle, VA, PAGE, 2 * PAGE).unwrap();
+        let (at, entry) = file.walk(VA + PAGE + 5).unwrap();
+        assert_eq!(at, file.place(handle, 2 * PAGE) + 5);
+        assert_eq!(entry & (PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE), PTE_READABLE | PTE_WRITEABLE);
+        assert_eq!((file.walk(VA - 1), file.walk(VA + 2 * PAGE)), (None, None));
+        file.va(GemVaArgs { operation: AMDGPU_VA_OP_UNMAP, ..map(handle, VA, 0) }).unwrap();
+        assert_eq!(file.walk(VA), None);
+        file.close(handle);
+    }
+    let handle = file.create(PAGE, AMDGPU_GEM_DOMAIN_VRAM);
+    let flags = GemVaFlags::EXECUTABLE.bits() | AMDGPU_VM_MTYPE_UC;
+    let upper = 0xffff_8000_0000_0000;
+    file.va(GemVaArgs { flags, ..map(handle, upper, PAGE) }).unwrap();
+    let (_, entry) = file.walk(1 << 47).unwrap();
+    assert_eq!(entry & (PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE), PTE_EXECUTABLE);
+    assert_eq!(entry >> 48 & 7, 3, "uncached");
+}
+
+#[test]
+fn ranges_are_cut_where_they_are_cleared_and_huge_pages_with_them() {
+    let bench = Bench::new();
+    let file = File::open(&bench, 7);
+    let handle = file.create(4 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
+    let first = file.place(handle, 0).next_multiple_of(2 * MIB);
+    let offset = first - file.place(handle, 0);
+    let size = 4 * MIB - offset;
+    file.map(handle, VA, offset, size).unwrap();
+    assert_ne!(file.walk(VA).unwrap().1 & PDE_PTE, 0, "a huge page");
+    // A hole in the middle of the huge page, and its neighbours stay.
+    let hole = VA + MIB;
+    file.va(GemVaArgs { operation: AMDGPU_VA_OP_CLEAR, ..map(0, hole, 3 * PAGE) }).unwrap();
+    for (va, mapped) in [(VA, true), (hole - 1, true), (hole, false), (hole + 3 * PAGE - 1, false)] {
+        assert_eq!(file.walk(va).map(|(at, _)| at), mapped.then_some(first + (va - VA)), "{va:#x}");
+    }
+    assert_eq!(file.walk(hole + 3 * PAGE).unwrap().0, first + MIB + 3 * PAGE);
+    // Both parts are mappings of their own.
+    file.va(GemVaArgs { operation: AMDGPU_VA_OP_UNMAP, ..map(handle, VA, 0) }).unwrap();
+    assert_eq!((file.walk(VA), file.walk(hole - 1)), (None, None));
+    let rest = GemVaArgs { operation: AMDGPU_VA_OP_UNMAP, ..map(handle, hole + 3 * PAGE, 0) };
+    file.va(rest).unwrap();
+    assert_eq!(file.va(rest), Err(Errno::ENOENT));
+    assert_eq!(file.walk(VA + size - 1), None);
+}
+
+#[test]
+fn a_replaced_range_is_what_it_was_replaced_with() {
+    let bench = Bench::new();
+    let file = File::open(&bench, 7);
+    let (old, new) =
+        (file.create(8 * PAGE, AMDGPU_GEM_DOMAIN_GTT), file.create(PAGE, AMDGPU_GEM_DOMAIN_VRAM));
+    file.map(old, VA, 0, 8 * PAGE).unwrap();
+    assert_eq!(file.map(new, VA + PAGE, 0, PAGE), Err(Errno::EINVAL), "it is taken");
+    file.va(GemVaArgs { operation: AMDGPU_VA_OP_REPLACE, ..map(new, VA + PAGE, PAGE) }).unwrap();
+    assert_eq!(file.walk(VA + PAGE).unwrap().0, file.place(new, 0));
+    assert_eq!(file.walk(VA).unwrap().0, file.place(old, 0));
+    assert_eq!(file.walk(VA + 2 * PAGE).unwrap().0, file.place(old, 2 * PAGE));
+    // The last handle takes its mappings with it, wherever they are.
+    file.close(old);
+    assert_eq!((file.walk(VA), file.walk(VA + 2 * PAGE)), (None, None));
+    assert_eq!(file.walk(VA + PAGE).unwrap().0, file.place(new, 0));
+}
+
+#[test]
+fn files_give_back_all_they_had() {
+    let bench = Bench::new();
+    let before =
+        (bench.device.vram.free_bytes(), bench.device.gtt_used.load(core::sync::atomic::Ordering::Relaxed));
+    let file = File::open(&bench, 7);
+    for (at, domain) in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT].into_iter().enumerate() {
+        let handle = file.create(3 * MIB, domain);
+        file.map(handle, VA + at as u64 * 8 * MIB, 0, 3 * MIB).unwrap();
+    }
+    let File { client, handles, .. } = file;
+    drop(handles);
+    bench.device.close_file(&client);
+    drop(client);
+    let after =
+        (bench.device.vram.free_bytes(), bench.device.gtt_used.load(core::sync::atomic::Ordering::Relaxed));
+    assert_eq!(before, after);
+}
+
+#[test]
+fn process_and_file_share_one_address_space() {
+    let bench = Bench::new();
+    let process = bench.process(9);
+    let client = bench.device.client(9).unwrap();
+    let file = File { bench: &bench, client, handles: RefCell::default() };
+    let handle = file.create(2 * PAGE, AMDGPU_GEM_DOMAIN_VRAM);
+    bench.memory(&process, VA, 4 * PAGE, AllocFlags::VRAM);
+    assert_eq!(file.map(handle, VA + PAGE, 0, PAGE), Err(Errno::EINVAL), "memory of KFD is there");
+    let clear = GemVaArgs { operation: AMDGPU_VA_OP_CLEAR, ..map(0, VA, PAGE) };
+    assert_eq!(file.va(clear), Err(Errno::EINVAL));
+    file.map(handle, VA + 4 * PAGE, 0, 2 * PAGE).unwrap();
+    let root = process.state.lock().space.as_ref().unwrap().root();
+    let place = walk(&bench.device.hw, root, VA + 4 * PAGE).unwrap().0;
+    assert_eq!(place, file.place(handle, 0));
+    // Another process does not get it, before this one is gone.
+    let other = bench.device.open_process(crate::os::ProcessKey(10)).unwrap();
+    assert_eq!(other.acquire_vm(9), Err(Errno::EINVAL));
+    bench.device.exit_process(process.key());
+    assert_eq!(file.walk(VA), None, "what the process had is gone");
+    assert_eq!(file.walk(VA + 4 * PAGE).unwrap().0, place, "what the file has is not");
+    other.acquire_vm(9).unwrap();
+}
+
+#[test]
+fn deaf_device_keeps_what_it_may_use() {
+    let bench = Bench::new();
+    let process = bench.process(9);
+    let client = bench.device.client(9).unwrap();
+    let file = File { bench: &bench, client, handles: RefCell::default() };
+    let handle = file.create(PAGE, AMDGPU_GEM_DOMAIN_GTT);
+    file.map(handle, VA, 0, PAGE).unwrap();
+    // The device runs the process in a VMID, and does not answer.
+    let lut = crate::testing::registers().dword::<belfry_abi::regs::osssys::IH_VMID_0_LUT>() + 8;
+    bench.os().reg_write(lut * 4, process.pasid.into());
+    *lock(&bench.os().deaf) = true;
+    let backing = file.lookup(handle).unwrap();
+    file.close(handle);
+    assert_eq!(Arc::strong_count(&backing), 2, "the address space has it");
+    *lock(&bench.os().deaf) = false;
+}
+
+#[test]
+fn requests_are_refused_as_amdgpu_refuses_them() {
+    let bench = Bench::new();
+    let file = File::open(&bench, 7);
+    let handle = file.create(2 * PAGE, AMDGPU_GEM_DOMAIN_VRAM);
+    let ok = map(handle, VA, PAGE);
+    let inval = Errno::EINVAL;
+    for (what, args, errno) in [
+        ("the lowest addresses", GemVaArgs { va_address: 0xf000, ..ok }, inval),
+        ("the trap handler", GemVaArgs { va_address: 0xe000, ..ok }, inval),
+        ("the hole", GemVaArgs { va_address: 1 << 47, ..ok }, inval),
+        ("the driver's own addresses", GemVaArgs { va_address: u64::MAX << 31, ..ok }, inval),
+        (
+            "up to them and beyond",
+            GemVaArgs { va_address: (u64::MAX << 31) - PAGE, map_size: 2 * PAGE, ..ok },
+            inval,
+        ),
+        ("a length that wraps", GemVaArgs { map_size: u64::MAX - PAGE + 1, ..ok }, inval),
+        ("an odd address", GemVaArgs { va_address: VA + 1, ..ok }, inval),
+        ("an odd length", GemVaArgs { map_size: 5, ..ok }, inval),
+        ("no length", GemVaArgs { map_size: 0, ..ok }, inval),
+        ("an odd offset", GemVaArgs { offset_in_bo: 5, ..ok }, inval),
+        ("past the end", GemVaArgs { offset_in_bo: 2 * PAGE, ..ok }, inval),
+        ("an offset that wraps", GemVaArgs { offset_in_bo: u64::MAX - PAGE + 1, ..ok }, inval),
+        ("an unknown flag", GemVaArgs { flags: 1 << 20, ..ok }, inval),
+        ("pages of nothing", GemVaArgs { flags: RW | GemVaFlags::PRT.bits(), ..ok }, inval),
+        ("an unknown operation", GemVaArgs { operation: 5, ..ok }, inval),
+        ("no operation", GemVaArgs { operation: 0, ..ok }, inval),
+        ("a bad handle", GemVaArgs { handle: 99, ..ok }, Errno::ENOENT),
+        (
+            "a bad handle to unmap",
+            GemVaArgs { handle: 99, operation: AMDGPU_VA_OP_UNMAP, ..ok },
+            Errno::ENOENT,
+        ),
+        ("what is not mapped", GemVaArgs { operation: AMDGPU_VA_OP_UNMAP, ..ok }, Errno::ENOENT),
+        ("to clear nothing", GemVaArgs { operation: AMDGPU_VA_OP_CLEAR, map_size: 0, ..ok }, inval),
+    ] {
+        assert_eq!(file.va(args), Err(errno), "{what}");
+    }
+    assert_eq!(file.va(ok), Ok(()), "the cases differ from this by one thing");
+
+    let ok = GemCreateIn { bo_size: PAGE, domains: AMDGPU_GEM_DOMAIN_GTT, ..Default::default() };
+    for (what, args, errno) in [
+        ("no size", GemCreateIn { bo_size: 0, ..ok }, inval),
+        ("a size that wraps", GemCreateIn { bo_size: u64::MAX, ..ok }, inval),
+        ("more than there is", GemCreateIn { bo_size: 1 << 40, ..ok }, Errno::ENOMEM),
+        ("a domain that is not built", GemCreateIn { domains: AMDGPU_GEM_DOMAIN_GDS, ..ok }, inval),
+        ("an unknown domain", GemCreateIn { domains: 1 << 30, ..ok }, inval),
+        ("encryption", GemCreateIn { domain_flags: GemCreateFlags::ENCRYPTED.bits(), ..ok }, inval),
+        ("an unknown flag", GemCreateIn { domain_flags: 1 << 40, ..ok }, inval),
+    ] {
+        assert_eq!(file.call(nr::GEM_CREATE, &args), Err(errno), "{what}");
+    }
+    assert_eq!(file.call(nr::GEM_CREATE, &ok), Ok(()));
+    let metadata = GemMetadataArgs { handle, op: 1, ..Default::default() };
+    for (what, args, errno) in [
+        ("a bad handle", GemMetadataArgs { handle: 99, ..metadata }, Errno::ENOENT),
+        ("too many bytes", GemMetadataArgs { data_size_bytes: 257, ..metadata }, inval),
+        ("an unknown operation", GemMetadataArgs { op: 3, ..metadata }, inval),
+    ] {
+        assert_eq!(file.call(nr::GEM_METADATA, &args), Err(errno), "{what}");
+    }
+    assert_eq!(file.call(nr::GEM_METADATA, &metadata), Ok(()));
+    // Structures that are too short are refused before anything is looked at.
+    for &(name, command) in DRM_COMMANDS {
+        let mut data = vec![0; ioc_size(command) - 1];
+        assert_eq!(dispatch(&file.client, &file, command, &mut data), Err(inval), "{name}");
+    }
+    assert_eq!(dispatch(&file.client, &file, 0xc010_6470, &mut [0; 64]), Err(inval), "past the table");
+}

@@ -1,0 +1,79 @@
+//! GEM_VA: buffer objects in the address space of the file (`amdgpu_gem_va_ioctl`, `amdgpu_vm.c`).
+
+use alloc::sync::Arc;
+
+use belfry_abi::kfd::drm::{
+    AMDGPU_VA_OP_CLEAR, AMDGPU_VA_OP_MAP, AMDGPU_VA_OP_REPLACE, AMDGPU_VA_OP_UNMAP, AMDGPU_VM_MTYPE_UC,
+    GemVaArgs, GemVaFlags,
+};
+
+use super::Call;
+use crate::asic::PageRights;
+use crate::errno::{Errno, Result};
+use crate::os::{Backing, Os, PAGE_SIZE};
+use crate::space::{END_VA, FIRST_VA, Mapping, VA_BITS};
+
+/// Flags of pages; PRT alone is refused.
+const FLAGS: GemVaFlags = GemVaFlags::all().difference(GemVaFlags::PRT);
+
+/// GEM_VA.
+///
+/// # Errors
+///
+/// `EINVAL` for an address, a length, an offset, flags or an operation that is not taken and for a range that is mapped
+/// already, `ENOENT` for a bad handle and for a mapping that is not there, `ENOMEM`, `ETIME`.
+pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> {
+    let flags = GemVaFlags::from_bits(args.flags).ok_or(Errno::EINVAL)?;
+    let va = fold(args.va_address).ok_or(Errno::EINVAL)?;
+    let fits = va.checked_add(args.map_size).is_some_and(|end| end <= END_VA);
+    if va < FIRST_VA || !fits || !FLAGS.contains(flags) {
+        return Err(Errno::EINVAL);
+    }
+    let space = call.client.space();
+    match args.operation {
+        AMDGPU_VA_OP_MAP | AMDGPU_VA_OP_REPLACE => {
+            let backing = call.file.lookup(args.handle)?;
+            check_range(args, va, &backing)?;
+            let mapping =
+                Mapping { len: args.map_size, backing, offset: args.offset_in_bo, rights: rights(flags) };
+            let (result, unmapped) = space.map(va, mapping, args.operation == AMDGPU_VA_OP_REPLACE);
+            drop(unmapped);
+            result
+        }
+        AMDGPU_VA_OP_UNMAP => {
+            let backing = call.file.lookup(args.handle)?;
+            // Whatever length was named: what one MAP has mapped goes.
+            space.unmap(va, &backing).map(drop)
+        }
+        AMDGPU_VA_OP_CLEAR => {
+            if args.map_size == 0 || !(va | args.map_size).is_multiple_of(PAGE_SIZE) {
+                return Err(Errno::EINVAL);
+            }
+            space.clear(va, args.map_size).map(drop)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// An address without the bits that repeat its highest one; `None` for one in the hole.
+fn fold(va: u64) -> Option<u64> {
+    let folded = va & ((1 << VA_BITS) - 1);
+    let canonical = (va << (64 - VA_BITS)).cast_signed() >> (64 - VA_BITS);
+    (canonical.cast_unsigned() == va).then_some(folded)
+}
+
+fn check_range(args: &GemVaArgs, va: u64, backing: &Arc<dyn Backing>) -> Result<()> {
+    let aligned = (va | args.offset_in_bo | args.map_size).is_multiple_of(PAGE_SIZE);
+    let inside = args.offset_in_bo.checked_add(args.map_size).is_some_and(|end| end <= backing.size());
+    if aligned && inside && args.map_size > 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn rights(flags: GemVaFlags) -> PageRights {
+    PageRights {
+        readable: flags.contains(GemVaFlags::READABLE),
+        writable: flags.contains(GemVaFlags::WRITEABLE),
+        executable: flags.contains(GemVaFlags::EXECUTABLE),
+        system: false,
+        uncached: flags.intersection(GemVaFlags::MTYPE).bits() == AMDGPU_VM_MTYPE_UC,
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory as a GEM object: with how it was made, and what programs have attached to it (`amdgpu_object.c`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use belfry_abi::kfd::drm::{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, GemCreateFlags, GemCreateIn};
+
+use super::SystemMemory;
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::gart::quad;
+use crate::os::{AllocFlags, Backing, BoPage, LockRank, Os, PAGE_SIZE};
+use crate::sync::Mutex;
+use crate::vram::VramMemory;
+
+/// What programs attach.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metadata {
+    pub(crate) tiling: u64,
+    pub(crate) flags: u64,
+    pub(crate) data: Vec<u8>,
+}
+
+/// Memory of the driver's own.
+pub(crate) enum Memory<O: Os> {
+    Vram(Arc<VramMemory<O>>),
+    System(Arc<SystemMemory<O>>),
+}
+
+/// A GEM object.
+pub(crate) struct Object<O: Os> {
+    memory: Memory<O>,
+    created: GemCreateIn,
+    /// Domains it should be in.
+    placement: AtomicU64,
+    metadata: Mutex<O, Metadata>,
+}
+
+impl<O: Os> Object<O> {
+    /// Makes memory an object.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(device: &Device<O>, memory: Memory<O>, created: GemCreateIn) -> Result<Arc<Self>> {
+        let metadata = Mutex::new(device.hw.os(), LockRank::Object, Metadata::default())?;
+        Ok(Arc::new(Self { memory, created, placement: AtomicU64::new(created.domains), metadata }))
+    }
+
+    /// Makes memory of a KFD buffer object one, which was made as amdkfd would have asked for it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn of_kfd(device: &Device<O>, memory: Memory<O>) -> Result<Arc<Self>> {
+        let (size, domains, flags) = match &memory {
+            Memory::Vram(memory) => {
+                let public = memory.flags().contains(AllocFlags::PUBLIC);
+                let access = GemCreateFlags::CPU_ACCESS_REQUIRED;
+                let flags = if public { access } else { GemCreateFlags::NO_CPU_ACCESS };
+                (memory.size(), AMDGPU_GEM_DOMAIN_VRAM, flags)
+            }
+            Memory::System(memory) => (memory.size(), AMDGPU_GEM_DOMAIN_GTT, GemCreateFlags::empty()),
+        };
+        let created =
+            GemCreateIn { bo_size: size, alignment: PAGE_SIZE, domains, domain_flags: flags.bits() };
+        Self::new(device, memory, created)
+    }
+
+    /// The object behind memory, unless it is another process's.
+    pub(crate) fn of(backing: &dyn Backing) -> Option<&Self> {
+        let any: &dyn Any = backing;
+        any.downcast_ref()
+    }
+
+    fn memory(&self) -> &dyn Backing {
+        match &self.memory {
+            Memory::Vram(memory) => &**memory,
+            Memory::System(memory) => &**memory,
+        }
+    }
+
+    /// How it was made, and where it should be.
+    pub(crate) fn created(&self) -> GemCreateIn {
+        GemCreateIn { domains: self.placement.load(Ordering::Relaxed), ..self.created }
+    }
+
+    /// Notes where it should be; it stays where it is.
+    pub(crate) fn set_placement(&self, domains: u64) {
+        self.placement.store(domains, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for as memory that the processor will not map.
+    pub(crate) fn is_private(&self) -> bool {
+        self.created.domain_flags & GemCreateFlags::NO_CPU_ACCESS.bits() != 0
+    }
+
+    pub(crate) fn metadata(&self) -> Metadata {
+        self.metadata.lock().clone()
+    }
+
+    pub(crate) fn set_metadata(&self, metadata: Metadata) {
+        let old = core::mem::replace(&mut *self.metadata.lock(), metadata);
+        drop(old);
+    }
+
+    /// Stores a quadword, after everything the caller has seen.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` past the end or off alignment, `ENODEV` when the device is gone.
+    #[expect(dead_code, reason = "fences of programs come with submissions")]
+    pub(crate) fn store(&self, offset: u64, value: u64) -> Result<()> {
+        let inside = offset.checked_add(8).is_some_and(|end| end <= self.size());
+        if !inside || !offset.is_multiple_of(8) {
+            return Err(Errno::EINVAL);
+        }
+        match &self.memory {
+            Memory::Vram(memory) => match memory.page(offset / PAGE_SIZE) {
+                Some(BoPage::Vram(page)) => {
+                    memory.hw().vram_write(page + offset % PAGE_SIZE, &value.to_le_bytes());
+                    Ok(())
+                }
+                _ => Err(Errno::ENODEV),
+            },
+            Memory::System(memory) => {
+                quad(memory.pages(), offset as usize).store(value, Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<O: Os> Backing for Object<O> {
+    fn size(&self) -> u64 {
+        self.memory().size()
+    }
+
+    fn page(&self, index: u64) -> Option<BoPage> {
+        self.memory().page(index)
+    }
+
+    fn flags(&self) -> AllocFlags {
+        self.memory().flags()
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.created.domain_flags & GemCreateFlags::VM_ALWAYS_VALID.bits() != 0
+    }
+}

@@ -1,0 +1,195 @@
+//! The render node: what the DRM core answers, and handles, which are the DRM core's as well.
+//!
+//! All descriptors of the render node that a process has are one open file: opening it again gives the same handles, and
+//! closing one of them gives nothing back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use belfry_abi::kfd::drm::{
+    DRM_CAP_PRIME, DRM_CAP_TIMESTAMP_MONOTONIC, DRM_COMMANDS, DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR,
+    DRM_DRIVER_NAME, DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_GET_CAP, DRM_IOCTL_PRIME_FD_TO_HANDLE,
+    DRM_IOCTL_PRIME_HANDLE_TO_FD, DRM_IOCTL_VERSION, DRM_PRIME_CAPS, DrmGemClose, DrmGetCap, DrmPrimeHandle,
+};
+use belfry_abi::kfd::ioctl::{IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
+use belfry_device::lock::{Mutex, rank};
+use belfry_kfd_core::drm::Client;
+use belfry_kfd_core::os::{Backing, DmaBuf as _, Gem as _, Os as _, RenderFile};
+use belfry_kfd_core::{Errno, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::HostedProcess;
+use crate::dmabuf::{Descriptor, HostedDmaBuf};
+use crate::os::{HostedGem, HostedOs, Mappable};
+use crate::sync::lock;
+
+/// `DRM_CLOEXEC | DRM_RDWR`: what PRIME_HANDLE_TO_FD takes.
+const PRIME_FLAGS: u32 = (libc::O_CLOEXEC | libc::O_RDWR) as u32;
+
+/// Memory that has a handle.
+struct Object {
+    memory: HostedDmaBuf,
+    gem: HostedGem,
+}
+
+/// The handles of a process's render nodes.
+#[derive(Default)]
+pub(super) struct Objects {
+    table: Mutex<BTreeMap<u32, Object>, rank::Objects>,
+}
+
+impl Objects {
+    /// Makes a handle, or returns the one that the memory has.
+    fn insert(&self, client: &Client<HostedOs>, object: Object) -> Result<u32> {
+        let mut table = lock(&self.table);
+        let known = table.iter().find(|(_, other)| other.memory.is_same(&object.memory));
+        if let Some((&handle, _)) = known {
+            // Dropped without the lock.
+            drop(table);
+            drop(object);
+            return Ok(handle);
+        }
+        let handle = (1..).find(|handle| !table.contains_key(handle)).ok_or(Errno::ENOMEM)?;
+        client.handle_opened(&object.memory.backing());
+        table.insert(handle, object);
+        Ok(handle)
+    }
+
+    fn with<R>(&self, handle: u32, what: impl FnOnce(&Object) -> R) -> Result<R> {
+        lock(&self.table).get(&handle).map(what).ok_or(Errno::ENOENT)
+    }
+}
+
+impl RenderFile for HostedProcess {
+    fn handle_create(&self, backing: Arc<dyn Backing>) -> Result<u32> {
+        let gem = self.hosted.gems().insert(self.key.0, Mappable::Backing(backing.clone()));
+        self.objects.insert(&self.client, Object { memory: HostedDmaBuf::own(backing), gem })
+    }
+
+    fn lookup(&self, handle: u32) -> Result<Arc<dyn Backing>> {
+        self.objects.with(handle, |object| object.memory.backing())
+    }
+
+    fn mmap_offset(&self, handle: u32) -> Result<u64> {
+        self.objects.with(handle, |object| object.gem.mmap_offset())
+    }
+}
+
+impl HostedProcess {
+    /// What the DRM core and the render node answer.
+    pub(super) fn render_ioctl(&self, request: u32, arg: u64) -> Result<()> {
+        const VERSION: u8 = ioc_nr(DRM_IOCTL_VERSION);
+        const GEM_CLOSE: u8 = ioc_nr(DRM_IOCTL_GEM_CLOSE);
+        const GET_CAP: u8 = ioc_nr(DRM_IOCTL_GET_CAP);
+        const HANDLE_TO_FD: u8 = ioc_nr(DRM_IOCTL_PRIME_HANDLE_TO_FD);
+        const FD_TO_HANDLE: u8 = ioc_nr(DRM_IOCTL_PRIME_FD_TO_HANDLE);
+        match ioc_nr(request) {
+            VERSION => self.version(arg),
+            GEM_CLOSE => self.drm_call(DRM_IOCTL_GEM_CLOSE, request, arg, |data| {
+                self.gem_close(read::<DrmGemClose>(data)?.handle)
+            }),
+            GET_CAP => self.drm_call(DRM_IOCTL_GET_CAP, request, arg, |data| {
+                let mut args: DrmGetCap = read(data)?;
+                args.value = match args.capability {
+                    DRM_CAP_PRIME => DRM_PRIME_CAPS,
+                    DRM_CAP_TIMESTAMP_MONOTONIC => 1,
+                    // What DRM answers for a driver without a display.
+                    _ => return Err(Errno::EOPNOTSUPP),
+                };
+                args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
+            }),
+            HANDLE_TO_FD => self.drm_call(DRM_IOCTL_PRIME_HANDLE_TO_FD, request, arg, |data| {
+                let mut args: DrmPrimeHandle = read(data)?;
+                args.fd = self.handle_to_fd(&args)?;
+                args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
+            }),
+            FD_TO_HANDLE => self.drm_call(DRM_IOCTL_PRIME_FD_TO_HANDLE, request, arg, |data| {
+                let mut args: DrmPrimeHandle = read(data)?;
+                args.handle = self.fd_to_handle(args.fd)?;
+                args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
+            }),
+            nr => {
+                let known = DRM_COMMANDS.iter().find(|&&(_, known)| ioc_nr(known) == nr);
+                let known = known.ok_or(Errno::EINVAL)?.1;
+                self.drm_call(known, request, arg, |data| self.kfd.drm_ioctl(&self.client, self, known, data))
+            }
+        }
+    }
+
+    /// Copies arguments in and the answer out, as `drm_ioctl` of the DRM core does: after an error, too.
+    fn drm_call(
+        &self,
+        known: u32,
+        request: u32,
+        arg: u64,
+        run: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let os = self.kfd.os();
+        let user_size = ioc_size(request);
+        let copied =
+            |direction| if ioc_dir(known) & ioc_dir(request) & direction != 0 { user_size } else { 0 };
+        let mut data = vec![0; user_size.max(ioc_size(known))];
+        os.copy_from_user(&mut data[..copied(IOC_WRITE)], arg)?;
+        let result = run(&mut data);
+        os.copy_to_user(arg, &data[..copied(IOC_READ)])?;
+        result
+    }
+
+    fn version(&self, arg: u64) -> Result<()> {
+        let os = self.kfd.os();
+        // struct drm_version: three 32-bit versions, then {length, pointer} of name, date and description.
+        let mut version = [0u8; 64];
+        os.copy_from_user(&mut version, arg)?;
+        let quad = |bytes: &[u8], at: usize| {
+            bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+        };
+        version[..4].copy_from_slice(&DRM_DRIVER_MAJOR.to_le_bytes());
+        version[4..8].copy_from_slice(&DRM_DRIVER_MINOR.to_le_bytes());
+        version[8..12].copy_from_slice(&0u32.to_le_bytes());
+        for (at, text) in [(16, DRM_DRIVER_NAME), (32, "20150101"), (48, "AMD GPU")] {
+            let (room, pointer) = (quad(&version, at), quad(&version, at + 8));
+            let len = (room as usize).min(text.len());
+            if pointer != 0 && len > 0 {
+                os.copy_to_user(pointer, &text.as_bytes()[..len])?;
+            }
+            version[at..at + 8].copy_from_slice(&(text.len() as u64).to_le_bytes());
+        }
+        os.copy_to_user(arg, &version)
+    }
+
+    /// GEM_CLOSE; `EINVAL` for a bad handle.
+    fn gem_close(&self, handle: u32) -> Result<()> {
+        let object = lock(&self.objects.table).remove(&handle).ok_or(Errno::EINVAL)?;
+        self.client.handle_closed(&object.memory.backing());
+        Ok(())
+    }
+
+    /// PRIME_HANDLE_TO_FD.
+    fn handle_to_fd(&self, args: &DrmPrimeHandle) -> Result<i32> {
+        if args.flags & !PRIME_FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let memory = self.objects.with(args.handle, |object| object.memory.clone())?;
+        if memory.backing().is_exclusive() {
+            return Err(Errno::EPERM);
+        }
+        self.kfd.os().dmabuf_fd(&memory, args.flags)
+    }
+
+    /// PRIME_FD_TO_HANDLE: memory of this GPU that has a handle keeps it.
+    fn fd_to_handle(&self, fd: i32) -> Result<u32> {
+        let memory = self.kfd.os().dmabuf_get(fd)?;
+        let mappable = if memory.is_foreign() {
+            Mappable::File(Arc::new(self.hosted.exports().shared_file(&Descriptor::of(fd)?)?))
+        } else {
+            Mappable::Backing(memory.backing())
+        };
+        let gem = self.hosted.gems().insert(self.key.0, mappable);
+        self.objects.insert(&self.client, Object { memory, gem })
+    }
+}
+
+/// The structure at the front of `data`.
+fn read<T: FromBytes>(data: &[u8]) -> Result<T> {
+    T::read_from_prefix(data).map(|(args, _)| args).map_err(|_| Errno::EINVAL)
+}

@@ -1,0 +1,147 @@
+//! Buffer objects of the render node: made, mapped, shared by descriptors and given back, as libdrm's users do.
+
+#![expect(unsafe_code, reason = "raw ioctls and maps of memory are the point")]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd as _, RawFd};
+
+use anyhow::{Context as _, Result, ensure};
+use belfry_abi::kfd::drm::*;
+
+const PAGE: u64 = 4096;
+const VA: u64 = 0x4000_0000;
+
+/// Opens the render node.
+fn open() -> Result<File> {
+    Ok(File::options().read(true).write(true).open("/dev/dri/renderD128")?)
+}
+
+/// Issues a command and returns its error number, 0 for success.
+fn call<T>(file: RawFd, command: u32, args: &mut T) -> i32 {
+    // SAFETY: the structure is the one of the command.
+    let result = unsafe { libc::ioctl(file, command.into(), std::ptr::from_mut(args)) };
+    if result < 0 { std::io::Error::last_os_error().raw_os_error().unwrap_or(-1) } else { 0 }
+}
+
+fn succeed<T>(file: RawFd, command: u32, args: &mut T) -> Result<()> {
+    let errno = call(file, command, args);
+    ensure!(errno == 0, "command {command:#x} failed with {errno}");
+    Ok(())
+}
+
+fn create(file: RawFd, domains: u64) -> Result<u32> {
+    let mut args = GemCreateIn { bo_size: 2 * PAGE, domains, ..Default::default() };
+    succeed(file, GEM_CREATE, &mut args)?;
+    Ok(args.bo_size as u32)
+}
+
+/// Maps a buffer object of two pages for the processor.
+fn map(file: RawFd, handle: u32) -> Result<*mut u64> {
+    let mut args = GemMmapArgs { value: handle.into() };
+    succeed(file, GEM_MMAP, &mut args)?;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new map at a place the kernel chooses.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            2 * PAGE as usize,
+            prot,
+            libc::MAP_SHARED,
+            file,
+            args.value.cast_signed(),
+        )
+    };
+    ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+    Ok(at.cast())
+}
+
+/// Does everything once and checks what it finds.
+///
+/// # Errors
+///
+/// When something is not as amdgpu has it.
+pub fn run(out: &mut dyn Write) -> Result<()> {
+    let (one, other) = (open()?, open()?);
+    let (one, other) = (one.as_raw_fd(), other.as_raw_fd());
+    for domain in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT] {
+        share(one, other, domain).with_context(|| format!("domain {domain}"))?;
+    }
+    let refused = refusals(one)?;
+    writeln!(
+        out,
+        "render: memory is shared between files, {refused} requests refused as amdgpu refuses them"
+    )?;
+    Ok(())
+}
+
+fn share(one: RawFd, other: RawFd, domain: u64) -> Result<()> {
+    let handle = create(one, domain)?;
+    let memory = map(one, handle)?;
+    // SAFETY: the map is two pages long.
+    unsafe { memory.add(600).write_volatile(0x1234_5678_9abc) };
+    let mut args = GemMetadataArgs { handle, op: 1, data_size_bytes: 4, ..Default::default() };
+    args.data[0][0] = 77;
+    succeed(one, GEM_METADATA, &mut args)?;
+    let mut prime = DrmPrimeHandle { handle, flags: libc::O_CLOEXEC as u32, fd: -1 };
+    succeed(one, DRM_IOCTL_PRIME_HANDLE_TO_FD, &mut prime)?;
+    let mut here = DrmPrimeHandle { fd: prime.fd, ..Default::default() };
+    succeed(one, DRM_IOCTL_PRIME_FD_TO_HANDLE, &mut here)?;
+    ensure!(here.handle == handle, "memory has two handles in one file: {} and {handle}", here.handle);
+    succeed(other, DRM_IOCTL_PRIME_FD_TO_HANDLE, &mut here)?;
+    // SAFETY: the descriptor is this function's own.
+    unsafe { libc::close(prime.fd) };
+    let mut va = GemVaArgs {
+        handle,
+        operation: AMDGPU_VA_OP_MAP,
+        flags: (GemVaFlags::READABLE | GemVaFlags::WRITEABLE).bits(),
+        va_address: VA,
+        map_size: 2 * PAGE,
+        ..Default::default()
+    };
+    // Each file has an address space of its own.
+    succeed(one, GEM_VA, &mut va)?;
+    succeed(other, GEM_VA, &mut GemVaArgs { handle: here.handle, ..va })?;
+    ensure!(call(one, GEM_VA, &mut va) == libc::EINVAL, "a range was mapped twice");
+    succeed(one, DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle, pad: 0 })?;
+    ensure!(call(one, GEM_VA, &mut va) == libc::ENOENT, "a closed handle was mapped");
+    // The other file has the memory still.
+    let again = map(other, here.handle)?;
+    // SAFETY: as above; both maps stay.
+    let seen = unsafe { [memory.add(600).read_volatile(), again.add(600).read_volatile()] };
+    ensure!(seen == [0x1234_5678_9abc; 2], "the memory holds {seen:x?}");
+    let mut told = GemMetadataArgs { handle: here.handle, op: 2, ..Default::default() };
+    succeed(other, GEM_METADATA, &mut told)?;
+    ensure!((told.data_size_bytes, told.data[0][0]) == (4, 77), "metadata got lost: {told:?}");
+    succeed(other, DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle: here.handle, pad: 0 })
+}
+
+fn refusals(file: RawFd) -> Result<usize> {
+    let bad = GemVaArgs {
+        handle: 99,
+        operation: AMDGPU_VA_OP_MAP,
+        va_address: VA,
+        map_size: PAGE,
+        ..Default::default()
+    };
+    let answers = [
+        ("a bad handle", call(file, GEM_VA, &mut bad.clone()), libc::ENOENT),
+        ("a low address", call(file, GEM_VA, &mut GemVaArgs { va_address: 0, ..bad }), libc::EINVAL),
+        ("no bytes", call(file, GEM_CREATE, &mut GemCreateIn::default()), libc::EINVAL),
+        (
+            "no such handle",
+            call(file, DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle: 99, pad: 0 }),
+            libc::EINVAL,
+        ),
+        (
+            "no question",
+            call(file, INFO, &mut DrmAmdgpuInfo { query: 0x77, ..Default::default() }),
+            libc::EINVAL,
+        ),
+        ("a priority", call(file, SCHED, &mut [0u64; 2]), libc::EACCES),
+    ];
+    for (what, answer, errno) in answers {
+        ensure!(answer == errno, "{what}: answered {answer} instead of {errno}");
+    }
+    Ok(answers.len())
+}
