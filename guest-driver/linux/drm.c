@@ -136,9 +136,22 @@ static void show_fdinfo(struct drm_printer *p, struct drm_file *file)
 	belfry_leave(dev, idx);
 }
 
+/* Handles are closed before client_close(), and wait for work that may never end: it ends here. */
+static int render_release(struct inode *inode, struct file *file)
+{
+	struct drm_file *drm_file = file->private_data;
+	struct os_device *dev = to_os_device(drm_file->minor->dev);
+	int idx = srcu_read_lock(&dev->users);
+
+	belfry_drm_stop(belfry_client_of(drm_file));
+	srcu_read_unlock(&dev->users, idx);
+	return drm_release(inode, file);
+}
+
 static const struct file_operations render_fops = {
 	.owner = THIS_MODULE,
 	DRM_GEM_FOPS,
+	.release = render_release,
 	.show_fdinfo = drm_show_fdinfo,
 };
 

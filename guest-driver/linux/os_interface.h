@@ -118,6 +118,7 @@ struct belfry_backing *os_dmabuf_backing(struct os_dmabuf *dmabuf);
 /* Which lock one is, outermost first, as LockRank of the core: each is a class of its own to lockdep. */
 enum os_lock_rank {
 	OS_LOCK_PROCESS_STATE,
+	OS_LOCK_CLIENT,
 	OS_LOCK_ADDRESS_SPACE,
 	OS_LOCK_SCHEDULER,
 	OS_LOCK_INTERRUPT_RING,
@@ -223,6 +224,8 @@ void belfry_drm_close(struct belfry_gpu *gpu, struct belfry_client *client);
 /* data: the arguments, len bytes, which get the answer; number: that of the command, DRM_COMMAND_BASE included. */
 int belfry_drm_ioctl(struct belfry_gpu *gpu, struct belfry_client *client, struct os_render_file *file, u32 number,
 		     void *data, size_t len);
+/* Ends the work of a file, which takes no more. */
+void belfry_drm_stop(struct belfry_client *client);
 /* A handle of this memory is made, or given back. */
 void belfry_drm_handle_opened(struct belfry_client *client, struct belfry_backing *backing);
 void belfry_drm_handle_closed(struct belfry_client *client, struct belfry_backing *backing);

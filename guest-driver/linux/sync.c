@@ -18,6 +18,7 @@ static struct lock_class_key lock_keys[OS_LOCK_RANKS];
 
 static const char *const lock_names[OS_LOCK_RANKS] = {
 	[OS_LOCK_PROCESS_STATE] = "kfd process state",
+	[OS_LOCK_CLIENT] = "kfd render node client",
 	[OS_LOCK_ADDRESS_SPACE] = "kfd address space",
 	[OS_LOCK_SCHEDULER] = "kfd scheduler",
 	[OS_LOCK_INTERRUPT_RING] = "kfd interrupt ring",

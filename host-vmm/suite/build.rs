@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Folders of `tests/programs` that are the suite's, and the extensions of its files there.
-const FOLDERS: [(&str, &[&str]); 3] =
-    [("hip", &["hip", "h"]), ("opencl", &["c", "h"]), ("process", &["hip", "c", "h"])];
+const FOLDERS: [(&str, &[&str]); 4] = [
+    ("hip", &["hip", "h"]),
+    ("libdrm", &["c", "h"]),
+    ("opencl", &["c", "h"]),
+    ("process", &["hip", "c", "h"]),
+];
 /// What all of them share.
 const SHARED: &str = "cases.h";
 

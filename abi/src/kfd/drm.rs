@@ -4,10 +4,12 @@
 mod command;
 mod gem;
 mod query;
+mod submit;
 
 pub use command::*;
 pub use gem::*;
 pub use query::*;
+pub use submit::*;
 
 /// `DRM_IOCTL_VERSION`.
 pub const DRM_IOCTL_VERSION: u32 = 0xc040_6400;

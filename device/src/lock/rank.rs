@@ -47,6 +47,7 @@ ranks! {
     Objects = "Objects.table",
     // The driver core, which calls the device; `LockRank` in it has the same order.
     KfdProcess = "KFD process state",
+    KfdClient = "KFD render node client",
     KfdAddressSpace = "KFD address space",
     KfdScheduler = "KFD scheduler",
     KfdInterruptRing = "KFD interrupt ring",

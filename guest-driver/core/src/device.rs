@@ -66,6 +66,8 @@ pub(crate) struct Device<O: Os> {
     /// Bytes of system memory behind buffer objects.
     pub(crate) gtt_used: AtomicU64,
     pub(crate) gtt_limit: u64,
+    /// Where those sleep who wait for work of the render node.
+    pub(crate) fences: O::WaitQueue,
 }
 
 /// CRC-16 (polynomial 0x8005, reflected) of what identifies the function; stable over reloads and never 0.
@@ -138,6 +140,7 @@ impl<O: Os> Device<O> {
             wedged: AtomicBool::new(false),
             gtt_used: AtomicU64::new(0),
             gtt_limit: (memory / 4 * 3).max(64 << 20),
+            fences: hw.os().wait_queue_new()?,
             gpu_id: id,
             hw,
             config,
@@ -248,6 +251,18 @@ impl<O: Os> Device<O> {
             self.smi_post_reset();
         }
         true
+    }
+
+    /// Recovers the device if a request to the scheduler timed out, and tells everybody.
+    pub(crate) fn recover_after(&self, epoch: u64, result: Result<()>) {
+        if result == Err(Errno::ETIME) && self.recover(epoch) {
+            for process in self.processes() {
+                process.gpu_reset();
+            }
+            for client in self.files() {
+                client.kick();
+            }
+        }
     }
 
     /// Drops all translations of VMID 0 in both hubs.

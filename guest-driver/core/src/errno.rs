@@ -50,6 +50,7 @@ errnos! {
     ETIME = 62, "Timer expired.";
     EOPNOTSUPP = 95, "Operation not supported.";
     EADDRINUSE = 98, "Address already in use.";
+    ECANCELED = 125, "Operation cancelled.";
     ETIMEDOUT = 110, "Connection timed out.";
     ERESTARTSYS = 512, "A signal arrived: the system call may be restarted.";
     ENOTSUPP = 524, "Operation is not supported (kernel-internal number that amdkfd leaks to user space).";

@@ -160,6 +160,11 @@ impl<O: Os> KernelBuffer<O> {
         self.mapping.gpu_address()
     }
 
+    /// The bus address of a page of it.
+    pub(crate) fn bus(&self, page: usize) -> u64 {
+        self.pages.bus(page)
+    }
+
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         word(&self.pages, offset)
     }

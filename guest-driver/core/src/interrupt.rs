@@ -134,6 +134,9 @@ impl<O: Os> Device<O> {
                 for process in self.processes() {
                     process.events.scan();
                 }
+                for client in self.files() {
+                    client.kick();
+                }
             }
             if count == 0 {
                 return false;
@@ -152,7 +155,10 @@ impl<O: Os> Device<O> {
             return;
         }
         let Some(process) = self.process(entry.pasid()) else {
-            // The process went while its interrupt was in the ring.
+            // Otherwise the process went while its interrupt was in the ring.
+            if let Some(client) = self.worker(entry.pasid()) {
+                client.interrupt((asic.interrupt)(entry), entry.timestamp());
+            }
             return;
         };
         match (asic.interrupt)(entry) {

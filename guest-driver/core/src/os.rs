@@ -198,6 +198,8 @@ pub trait UserPin: Send + Sync {
 pub enum LockRank {
     /// A process's state.
     ProcessState,
+    /// The contexts and the work of a file of the render node.
+    Client,
     /// An address space.
     AddressSpace,
     /// The device's scheduler.

@@ -8,7 +8,7 @@ use belfry_abi::ih::IhEntry;
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::device::Device;
-use crate::drm::Client;
+use crate::drm::{Client, Hardware};
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::os::{Os, ProcessKey};
@@ -30,6 +30,8 @@ pub(crate) struct Processes<O: Os> {
     by_pasid: BTreeMap<u16, Entry<O>>,
     /// Open files of the render node, by their identity.
     files: BTreeMap<u64, Arc<Client<O>>>,
+    /// Those of them that have work: their ids and slices, by the id the device knows them by.
+    workers: BTreeMap<u16, (u64, u32)>,
     /// No more may come.
     closed: bool,
     /// The next PASID to try: ids are not used again soon, so that a late interrupt finds no process.
@@ -39,7 +41,14 @@ pub(crate) struct Processes<O: Os> {
 
 impl<O: Os> Processes<O> {
     pub(crate) fn new() -> Self {
-        Self { by_pasid: BTreeMap::new(), files: BTreeMap::new(), closed: false, next: 1, unhandled: 0 }
+        Self {
+            by_pasid: BTreeMap::new(),
+            files: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            closed: false,
+            next: 1,
+            unhandled: 0,
+        }
     }
 
     #[cfg(test)]
@@ -48,14 +57,17 @@ impl<O: Os> Processes<O> {
     }
 
     fn free_slice(&self, slices: u64) -> Option<u32> {
-        (1..slices as u32).find(|slice| self.by_pasid.values().all(|entry| entry.slice != *slice))
+        (1..slices as u32).find(|slice| {
+            let of_processes = self.by_pasid.values().any(|entry| entry.slice == *slice);
+            !of_processes && self.workers.values().all(|(_, other)| other != slice)
+        })
     }
 
     fn free_pasid(&mut self) -> Option<u16> {
         for _ in 1..PASID_END {
             let pasid = self.next;
             self.next = if pasid + 1 == PASID_END { 1 } else { pasid + 1 };
-            if !self.by_pasid.contains_key(&pasid) {
+            if !self.by_pasid.contains_key(&pasid) && !self.workers.contains_key(&pasid) {
                 return Some(pasid);
             }
         }
@@ -108,6 +120,47 @@ impl<O: Os> Device<O> {
         drop(file);
     }
 
+    /// Gives a file what it needs before its first work, until [`Device::dismiss`].
+    pub(crate) fn admit(&self, id: u64, epoch: u64) -> Result<Hardware<O>> {
+        let (pasid, slice) = {
+            let mut table = self.processes.lock();
+            if table.closed {
+                return Err(Errno::ENODEV);
+            }
+            let slice = table.free_slice(self.hw.os().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE);
+            let slice = slice.ok_or(Errno::ENOSPC)?;
+            let pasid = table.free_pasid().ok_or(Errno::ENOSPC)?;
+            table.workers.insert(pasid, (id, slice));
+            (pasid, slice)
+        };
+        Hardware::new(self, pasid, slice, epoch).inspect_err(|_| self.dismiss(pasid))
+    }
+
+    /// Nothing of the file's work is left on the device.
+    pub(crate) fn dismiss(&self, pasid: u16) {
+        self.processes.lock().workers.remove(&pasid);
+    }
+
+    /// The file whose work the device knows by this id.
+    pub(crate) fn worker(&self, pasid: u16) -> Option<Arc<Client<O>>> {
+        let table = self.processes.lock();
+        let (id, _) = table.workers.get(&pasid)?;
+        table.files.get(id).cloned()
+    }
+
+    /// All open files of the render node.
+    pub(crate) fn files(&self) -> Vec<Arc<Client<O>>> {
+        self.processes.lock().files.values().cloned().collect()
+    }
+
+    /// Work of a file is over: that of others may have waited for it.
+    pub(crate) fn kick_files(&self, except: u64) {
+        let workers: Vec<u64> = self.processes.lock().workers.values().map(|(id, _)| *id).collect();
+        for client in workers.into_iter().filter(|id| *id != except).filter_map(|id| self.client(id)) {
+            client.kick();
+        }
+    }
+
     /// The open file of the render node with this identity.
     pub(crate) fn client(&self, id: u64) -> Option<Arc<Client<O>>> {
         self.processes.lock().files.get(&id).cloned()
@@ -154,6 +207,9 @@ impl<O: Os> Device<O> {
         self.processes.lock().closed = true;
         for process in self.processes() {
             self.end_process(&process);
+        }
+        for client in self.files() {
+            client.stop();
         }
     }
 

@@ -336,11 +336,7 @@ impl<O: Os> Process<O> {
 
     /// Recovers the device if `error` says that the scheduler hangs.
     fn recover_after(&self, error: Errno) {
-        if error == Errno::ETIME && self.device.recover(self.epoch) {
-            for process in self.device.processes() {
-                process.gpu_reset();
-            }
-        }
+        self.device.recover_after(self.epoch, Err(error));
     }
 
     /// DESTROY_QUEUE.

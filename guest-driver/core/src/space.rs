@@ -24,6 +24,8 @@ pub(crate) const FIRST_VA: u64 = GPUVM_BASE;
 const RESERVED_TOP: u64 = 1 << 31;
 /// First address that is the driver's own; it counts without the repeated bit.
 pub(crate) const END_VA: u64 = (1 << VA_BITS) - RESERVED_TOP;
+/// Bits above those that page tables translate, of an address in the upper half (`AMDGPU_GMC_HOLE_END`).
+pub(crate) const UPPER_HALF: u64 = !0 << VA_BITS;
 /// Ranges of one address space.
 const MAX_RANGES: usize = 1 << 18;
 

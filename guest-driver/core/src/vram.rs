@@ -180,6 +180,11 @@ impl<O: Os> VramMemory<O> {
         self
     }
 
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
     }

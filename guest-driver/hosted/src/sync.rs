@@ -30,6 +30,7 @@ impl Lock {
     pub(crate) fn new(rank: LockRank) -> Self {
         let rank = match rank {
             LockRank::ProcessState => AnyRank::of::<rank::KfdProcess>(),
+            LockRank::Client => AnyRank::of::<rank::KfdClient>(),
             LockRank::AddressSpace => AnyRank::of::<rank::KfdAddressSpace>(),
             LockRank::Scheduler => AnyRank::of::<rank::KfdScheduler>(),
             LockRank::InterruptRing => AnyRank::of::<rank::KfdInterruptRing>(),

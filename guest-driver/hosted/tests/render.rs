@@ -243,6 +243,8 @@ fn answers_say_what_the_device_is() {
     let compute = engine(AMDGPU_HW_IP_COMPUTE).unwrap();
     assert_eq!((compute.hw_ip_version_major, compute.ip_discovery_version), (11, 0x0b_0000));
     assert_eq!((compute.ib_start_alignment, compute.ib_size_alignment), (32, 32));
+    let rings = [0, 1, 2, 3].map(|kind| engine(kind).unwrap().available_rings);
+    assert_eq!(rings, [0, 0xf, 3, 0], "compute and copies");
     assert_eq!(engine(AMDGPU_HW_IP_DMA).unwrap().hw_ip_version_major, 6);
     assert_eq!(engine(AMDGPU_HW_IP_VPE).unwrap(), DrmAmdgpuInfoHwIp::default());
     assert_eq!(engine(AMDGPU_HW_IP_NUM), Err(Errno::EINVAL));

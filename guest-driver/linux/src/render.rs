@@ -80,6 +80,17 @@ pub(crate) unsafe extern "C" fn belfry_drm_open(
     }))
 }
 
+/// Ends the work of a file.
+///
+/// # Safety
+///
+/// `client` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_drm_stop(client: *const RenderClient) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*client }.stop();
+}
+
 /// Closes a file of the render node.
 ///
 /// # Safety

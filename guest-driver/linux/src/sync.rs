@@ -30,19 +30,20 @@ impl Lock {
 fn class(rank: LockRank) -> u32 {
     match rank {
         LockRank::ProcessState => 0,
-        LockRank::AddressSpace => 1,
-        LockRank::Scheduler => 2,
-        LockRank::InterruptRing => 3,
-        LockRank::Processes => 4,
-        LockRank::Events => 5,
-        LockRank::PendingFault => 6,
-        LockRank::SmiClients => 7,
-        LockRank::SmiFifo => 8,
-        LockRank::Vram => 9,
-        LockRank::Gart => 10,
-        LockRank::Invalidation => 11,
-        LockRank::Object => 12,
-        LockRank::RateLimit => 13,
+        LockRank::Client => 1,
+        LockRank::AddressSpace => 2,
+        LockRank::Scheduler => 3,
+        LockRank::InterruptRing => 4,
+        LockRank::Processes => 5,
+        LockRank::Events => 6,
+        LockRank::PendingFault => 7,
+        LockRank::SmiClients => 8,
+        LockRank::SmiFifo => 9,
+        LockRank::Vram => 10,
+        LockRank::Gart => 11,
+        LockRank::Invalidation => 12,
+        LockRank::Object => 13,
+        LockRank::RateLimit => 14,
     }
 }
 

@@ -166,6 +166,11 @@ fn script(program: &Program) -> String {
         Language::OpenCl => {
             format!("cc -O2 -Wall -Wextra -ffp-contract=off {source} -o {MADE}/program -lOpenCL -lm\n")
         }
+        Language::LibDrm => {
+            format!(
+                "cc -O1 -Wall -Wextra -I/usr/include/libdrm {source} -o {MADE}/program -ldrm_amdgpu -ldrm\n"
+            )
+        }
         Language::ProcessC => format!("cc -O1 -Wall -Wextra {source} -o {MADE}/program -lpthread\n"),
     };
     script

@@ -18,6 +18,8 @@ pub enum Language {
     Hip,
     /// C that brings its kernels as text.
     OpenCl,
+    /// C over libdrm_amdgpu, which brings packets and machine code.
+    LibDrm,
     /// C without any library of ROCm: what a process sees of `belfry exec` itself.
     ProcessC,
     /// The same in C++ with kernels.
@@ -26,7 +28,7 @@ pub enum Language {
 
 impl Language {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hip, Self::OpenCl, Self::ProcessC, Self::ProcessHip];
+    pub const ALL: [Self; 5] = [Self::Hip, Self::OpenCl, Self::LibDrm, Self::ProcessC, Self::ProcessHip];
 
     /// The folder of `tests/programs`, and the group in the names of cases.
     #[must_use]
@@ -34,6 +36,7 @@ impl Language {
         match self {
             Self::Hip => "hip",
             Self::OpenCl => "opencl",
+            Self::LibDrm => "libdrm",
             Self::ProcessC | Self::ProcessHip => "process",
         }
     }
@@ -41,21 +44,21 @@ impl Language {
     /// Whether its cases make sense in a guest, whose processes have a kernel's driver.
     #[must_use]
     pub fn runs_in_guest(self) -> bool {
-        matches!(self, Self::Hip | Self::OpenCl)
+        matches!(self, Self::Hip | Self::OpenCl | Self::LibDrm)
     }
 
     /// The compiler its programs need.
     pub(crate) fn compiler(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip => "hipcc",
-            Self::OpenCl | Self::ProcessC => "cc",
+            Self::OpenCl | Self::LibDrm | Self::ProcessC => "cc",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip => "hip",
-            Self::OpenCl | Self::ProcessC => "c",
+            Self::OpenCl | Self::LibDrm | Self::ProcessC => "c",
         }
     }
 }

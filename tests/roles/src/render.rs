@@ -67,10 +67,14 @@ pub fn run(out: &mut dyn Write) -> Result<()> {
     for domain in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT] {
         share(one, other, domain).with_context(|| format!("domain {domain}"))?;
     }
+    for kind in [AMDGPU_HW_IP_COMPUTE, AMDGPU_HW_IP_DMA] {
+        submit(one, kind).with_context(|| format!("engine {kind}"))?;
+    }
+    fault(other)?;
     let refused = refusals(one)?;
     writeln!(
         out,
-        "render: memory is shared between files, {refused} requests refused as amdgpu refuses them"
+        "render: memory is shared between files, work is done, {refused} requests refused as amdgpu refuses them"
     )?;
     Ok(())
 }
@@ -114,6 +118,81 @@ fn share(one: RawFd, other: RawFd, domain: u64) -> Result<()> {
     succeed(other, GEM_METADATA, &mut told)?;
     ensure!((told.data_size_bytes, told.data[0][0]) == (4, 77), "metadata got lost: {told:?}");
     succeed(other, DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle: here.handle, pad: 0 })
+}
+
+/// Maps a buffer object for the GPU.
+fn map_gpu(file: RawFd, handle: u32, va: u64) -> Result<()> {
+    let mut args = GemVaArgs {
+        handle,
+        operation: AMDGPU_VA_OP_MAP,
+        flags: (GemVaFlags::READABLE | GemVaFlags::WRITEABLE | GemVaFlags::EXECUTABLE).bits(),
+        va_address: va,
+        map_size: 2 * PAGE,
+        ..Default::default()
+    };
+    succeed(file, GEM_VA, &mut args)
+}
+
+/// Writes a word by an engine; returns the error number of the wait.
+fn write(file: RawFd, kind: u32, (target, value): (u64, u32)) -> Result<i32> {
+    let ib = create(file, AMDGPU_GEM_DOMAIN_GTT)?;
+    let place = VA + (1 << 24);
+    map_gpu(file, ib, place)?;
+    let [low, high] = [target as u32, (target >> 32) as u32];
+    // WRITE_DATA to memory, and a linear WRITE of one dword.
+    let packets = match kind {
+        AMDGPU_HW_IP_COMPUTE => [3 << 30 | 3 << 16 | 0x37 << 8, 5 << 8 | 1 << 20, low, high, value],
+        _ => [2, low, high, 0, value],
+    };
+    let memory = map(file, ib)?.cast::<u32>();
+    for (at, packet) in packets.into_iter().enumerate() {
+        // SAFETY: the map is two pages long.
+        unsafe { memory.add(at).write_volatile(packet) };
+    }
+    let mut context = CtxIn { op: AMDGPU_CTX_OP_ALLOC_CTX, ..Default::default() };
+    succeed(file, CTX, &mut context)?;
+    let ctx_id = context.op;
+    let chunk = CsChunkIb { va_start: place, ib_bytes: 20, ip_type: kind, ..Default::default() };
+    let chunk = CsChunk {
+        chunk_id: AMDGPU_CHUNK_ID_IB,
+        length_dw: 8,
+        chunk_data: std::ptr::from_ref(&chunk).expose_provenance() as u64,
+    };
+    let chunks = [std::ptr::from_ref(&chunk).expose_provenance() as u64];
+    let mut args = CsIn {
+        ctx_id,
+        num_chunks: 1,
+        chunks: chunks.as_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    succeed(file, CS, &mut args)?;
+    let handle = u64::from(args.ctx_id) | u64::from(args.bo_list_handle) << 32;
+    let mut wait = WaitCsIn { handle, timeout: u64::MAX, ip_type: kind, ctx_id, ..Default::default() };
+    let errno = call(file, WAIT_CS, &mut wait);
+    succeed(file, CTX, &mut CtxIn { op: AMDGPU_CTX_OP_FREE_CTX, ctx_id, ..Default::default() })?;
+    succeed(file, DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle: ib, pad: 0 })?;
+    Ok(errno)
+}
+
+/// Work writes to memory, more than once.
+fn submit(file: RawFd, kind: u32) -> Result<()> {
+    let target = create(file, AMDGPU_GEM_DOMAIN_VRAM)?;
+    map_gpu(file, target, VA)?;
+    let memory = map(file, target)?.cast::<u32>();
+    for value in [0x1234, 0x5678] {
+        let errno = write(file, kind, (VA + 8, value))?;
+        // SAFETY: the map is two pages long.
+        let found = unsafe { memory.add(2).read_volatile() };
+        ensure!((errno, found) == (0, value), "the wait ended with {errno}, the memory holds {found:#x}");
+    }
+    succeed(file, DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle: target, pad: 0 })
+}
+
+/// Work that writes where nothing is ends, and the file goes on.
+fn fault(file: RawFd) -> Result<()> {
+    let errno = write(file, AMDGPU_HW_IP_COMPUTE, (0x7000_0000_0000, 1))?;
+    ensure!(errno == libc::ETIME, "work that faults ended with {errno}");
+    submit(file, AMDGPU_HW_IP_COMPUTE)
 }
 
 fn refusals(file: RawFd) -> Result<usize> {

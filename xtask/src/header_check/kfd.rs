@@ -314,6 +314,40 @@ pub(super) fn group() -> Group {
                 }
             )
             .fields_only(),
+            layout!("struct drm_amdgpu_ctx_in", drm::CtxIn { op, flags, ctx_id, priority }),
+            layout!(
+                "struct drm_amdgpu_bo_list_in",
+                drm::BoListIn { operation, list_handle, bo_number, bo_info_size, bo_info_ptr }
+            ),
+            layout!("struct drm_amdgpu_bo_list_entry", drm::BoListEntry { bo_handle, bo_priority }),
+            layout!(
+                "struct drm_amdgpu_cs_in",
+                drm::CsIn { ctx_id, bo_list_handle, num_chunks, flags, chunks }
+            ),
+            layout!("struct drm_amdgpu_cs_chunk", drm::CsChunk { chunk_id, length_dw, chunk_data }),
+            layout!(
+                "struct drm_amdgpu_cs_chunk_ib",
+                drm::CsChunkIb { flags, va_start, ib_bytes, ip_type, ip_instance, ring }
+            ),
+            layout!("struct drm_amdgpu_cs_chunk_fence", drm::CsChunkFence { handle, offset }),
+            layout!(
+                "struct drm_amdgpu_cs_chunk_dep",
+                drm::CsChunkDep { ip_type, ip_instance, ring, ctx_id, handle }
+            ),
+            layout!(
+                "struct drm_amdgpu_wait_cs_in",
+                drm::WaitCsIn { handle, timeout, ip_type, ip_instance, ring, ctx_id }
+            ),
+            layout!(
+                "struct drm_amdgpu_fence",
+                drm::DrmAmdgpuFence { ctx_id, ip_type, ip_instance, ring, seq_no }
+            ),
+            layout!(
+                "struct drm_amdgpu_wait_fences_in",
+                drm::WaitFencesIn { fences, fence_count, wait_all, timeout_ns }
+            ),
+            layout!("struct drm_amdgpu_wait_fences_out", drm::WaitFencesOut { status, first_signaled }),
+            layout!("struct drm_amdgpu_vm_in", drm::VmIn { op, flags }),
             layout!("struct drm_amdgpu_info_firmware", drm::DrmAmdgpuInfoFirmware { ver, feature }),
             layout!(
                 "struct drm_amdgpu_info_gds",
@@ -384,6 +418,26 @@ pub(super) fn group() -> Group {
             drm::AMDGPU_VM_MTYPE_UC,
             drm::AMDGPU_GEM_OP_GET_GEM_CREATE_INFO,
             drm::AMDGPU_GEM_OP_SET_PLACEMENT,
+            drm::AMDGPU_CTX_OP_ALLOC_CTX,
+            drm::AMDGPU_CTX_OP_FREE_CTX,
+            drm::AMDGPU_CTX_OP_QUERY_STATE,
+            drm::AMDGPU_CTX_OP_QUERY_STATE2,
+            drm::AMDGPU_CTX_OP_GET_STABLE_PSTATE,
+            drm::AMDGPU_CTX_OP_SET_STABLE_PSTATE,
+            drm::AMDGPU_CTX_UNKNOWN_RESET,
+            drm::AMDGPU_CTX_QUERY2_FLAGS_RESET,
+            drm::AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST,
+            drm::AMDGPU_CTX_QUERY2_FLAGS_GUILTY,
+            drm::AMDGPU_BO_LIST_OP_CREATE,
+            drm::AMDGPU_BO_LIST_OP_DESTROY,
+            drm::AMDGPU_BO_LIST_OP_UPDATE,
+            drm::AMDGPU_VM_OP_RESERVE_VMID,
+            drm::AMDGPU_VM_OP_UNRESERVE_VMID,
+            drm::AMDGPU_CHUNK_ID_IB,
+            drm::AMDGPU_CHUNK_ID_FENCE,
+            drm::AMDGPU_CHUNK_ID_DEPENDENCIES,
+            drm::AMDGPU_CHUNK_ID_BO_HANDLES,
+            drm::AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES,
             drm::AMDGPU_INFO_SENSOR_GFX_SCLK,
             drm::AMDGPU_INFO_SENSOR_GFX_MCLK,
             drm::AMDGPU_INFO_SENSOR_GPU_TEMP,

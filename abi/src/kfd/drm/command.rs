@@ -82,7 +82,8 @@ uapi_struct! {
 mod tests {
     use super::*;
     use crate::kfd::drm::{
-        DrmAmdgpuInfo, GemCreateIn, GemMetadataArgs, GemMmapArgs, GemOpArgs, GemVaArgs, GemWaitIdleIn,
+        BoListIn, CsIn, CtxIn, DrmAmdgpuInfo, GemCreateIn, GemMetadataArgs, GemMmapArgs, GemOpArgs,
+        GemVaArgs, GemWaitIdleIn, VmIn, WaitCsIn, WaitFencesIn,
     };
     use crate::kfd::ioctl::{ioc_nr, ioc_size};
 
@@ -93,6 +94,12 @@ mod tests {
         for (command, size) in [
             (GEM_CREATE, size_of::<GemCreateIn>()),
             (GEM_MMAP, size_of::<GemMmapArgs>()),
+            (CTX, size_of::<CtxIn>()),
+            (BO_LIST, size_of::<BoListIn>()),
+            (CS, size_of::<CsIn>()),
+            (WAIT_CS, size_of::<WaitCsIn>()),
+            (WAIT_FENCES, size_of::<WaitFencesIn>()),
+            (VM, size_of::<VmIn>()),
             (INFO, size_of::<DrmAmdgpuInfo>()),
             (GEM_METADATA, size_of::<GemMetadataArgs>()),
             (GEM_WAIT_IDLE, size_of::<GemWaitIdleIn>()),

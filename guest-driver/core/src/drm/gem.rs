@@ -1,4 +1,4 @@
-//! GEM_CREATE, GEM_MMAP, GEM_METADATA, GEM_OP, GEM_WAIT_IDLE (`amdgpu_gem.c`).
+//! GEM_CREATE, GEM_MMAP, GEM_METADATA, GEM_OP (`amdgpu_gem.c`).
 
 use alloc::sync::Arc;
 
@@ -6,7 +6,7 @@ use belfry_abi::kfd::drm::{
     AMDGPU_GEM_DOMAIN_CPU, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_METADATA_BYTES,
     AMDGPU_GEM_METADATA_OP_GET_METADATA, AMDGPU_GEM_METADATA_OP_SET_METADATA,
     AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, AMDGPU_GEM_OP_SET_PLACEMENT, GemCreateFlags, GemCreateIn,
-    GemCreateOut, GemMetadataArgs, GemMmapArgs, GemOpArgs, GemWaitIdleIn, GemWaitIdleOut,
+    GemCreateOut, GemMetadataArgs, GemMmapArgs, GemOpArgs,
 };
 use zerocopy::IntoBytes;
 
@@ -135,14 +135,4 @@ fn imported(backing: &dyn Backing) -> GemCreateIn {
     let vram = backing.flags().contains(AllocFlags::VRAM);
     let domains = if vram { AMDGPU_GEM_DOMAIN_VRAM } else { AMDGPU_GEM_DOMAIN_GTT };
     GemCreateIn { bo_size: backing.size(), alignment: PAGE_SIZE, domains, domain_flags: 0 }
-}
-
-/// GEM_WAIT_IDLE: there is no work that uses a buffer object before there are submissions.
-///
-/// # Errors
-///
-/// `ENOENT` for a bad handle.
-pub(super) fn wait_idle<O: Os>(call: &Call<'_, O>, args: GemWaitIdleIn) -> Result<GemWaitIdleOut> {
-    call.file.lookup(args.handle)?;
-    Ok(GemWaitIdleOut::default())
 }

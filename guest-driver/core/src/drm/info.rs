@@ -10,16 +10,15 @@ use belfry_abi::regs::gc;
 use core::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
+use super::context::rings;
 use crate::card::{Sensor, Source};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::Os;
-use crate::space::END_VA;
+use crate::space::{END_VA, UPPER_HALF};
 
 /// kHz of the golden counter.
 const COUNTER_KHZ: u32 = 100_000;
-/// Bits above those that page tables translate, of an address in the upper half (`AMDGPU_GMC_HOLE_END`).
-const UPPER_HALF: u64 = 0xffff_0000_0000_0000;
 /// Version of the SDMA engines that go with each graphics core the driver knows.
 const SDMA_VERSION: (u32, u32) = (6, 0);
 /// Most indirect buffers of one submission (`amdgpu_ring_max_ibs`): of graphics, of compute, of all others.
@@ -142,7 +141,7 @@ impl<O: Os> Device<O> {
             ip_discovery_version: u32::from(major) << 16 | u32::from(minor) << 8 | u32::from(revision),
             ..Default::default()
         };
-        Ok(match kind {
+        let engine = match kind {
             AMDGPU_HW_IP_GFX | AMDGPU_HW_IP_COMPUTE => graphics,
             AMDGPU_HW_IP_DMA => DrmAmdgpuInfoHwIp {
                 hw_ip_version_major: SDMA_VERSION.0,
@@ -153,7 +152,8 @@ impl<O: Os> Device<O> {
                 ..Default::default()
             },
             _ => DrmAmdgpuInfoHwIp::default(),
-        })
+        };
+        Ok(DrmAmdgpuInfoHwIp { available_rings: (1 << rings(kind)) - 1, ..engine })
     }
 
     /// FW_VERSION: firmware that is not loaded has version 0.
@@ -220,7 +220,7 @@ impl<O: Os> Device<O> {
 }
 
 /// Most indirect buffers of one submission, by kind of engine.
-fn max_ibs() -> [u32; AMDGPU_HW_IP_NUM as usize] {
+pub(super) fn max_ibs() -> [u32; AMDGPU_HW_IP_NUM as usize] {
     core::array::from_fn(|kind| match kind as u32 {
         AMDGPU_HW_IP_GFX => MAX_IBS.0,
         AMDGPU_HW_IP_COMPUTE => MAX_IBS.1,

@@ -3,22 +3,33 @@
 //! The operating system's side copies arguments in and out, as the DRM core does: a caller's structure that is shorter
 //! than the driver's is extended with zeros. Handles are the operating system's, too: [`RenderFile`].
 
+mod bo_list;
 mod client;
+mod context;
+mod fence;
 mod gem;
+mod hardware;
 mod info;
+mod ring;
+mod submit;
 mod va;
+mod wait;
 
 use alloc::sync::Arc;
 
-use belfry_abi::kfd::drm::{self as nr, DRM_COMMANDS, DrmAmdgpuInfo};
+use belfry_abi::kfd::drm::{
+    self as nr, AMDGPU_VM_OP_RESERVE_VMID, AMDGPU_VM_OP_UNRESERVE_VMID, DRM_COMMANDS, DrmAmdgpuInfo, VmIn,
+};
 use belfry_abi::kfd::ioctl::{ioc_nr, ioc_size};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 pub use client::Client;
+pub(crate) use fence::Fence;
+pub(crate) use hardware::Hardware;
 pub use info::{REFUSED_QUERIES, RefusedQuery};
 
 use crate::errno::{Errno, Result};
-use crate::os::{Os, RenderFile};
+use crate::os::{Clock, Os, RenderFile};
 
 /// A command that is refused, with the reason; for the documentation.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +48,8 @@ const fn absent(command: u32, reason: &'static str) -> Refused {
 
 /// Commands that are in the interface and not built. `EINVAL` is what DRM answers for a number it does not know.
 pub const REFUSED: &[Refused] = &[
-    absent(nr::CTX, "not built: no contexts"),
-    absent(nr::BO_LIST, "not built: no submissions"),
-    absent(nr::CS, "not built: no submissions"),
-    absent(nr::WAIT_CS, "not built: no submissions"),
     absent(nr::GEM_USERPTR, "not built: KFD gives the GPU memory of programs"),
-    absent(nr::WAIT_FENCES, "not built: no submissions"),
-    absent(nr::VM, "not built: the scheduler gives out VMIDs"),
-    absent(nr::FENCE_TO_HANDLE, "not built: no submissions"),
+    absent(nr::FENCE_TO_HANDLE, "not built: no syncobjs"),
     Refused {
         command: nr::SCHED,
         errno: Errno::EACCES,
@@ -68,6 +73,17 @@ pub const PARTIAL: &[Partial] = &[
         missing: "domains GDS, GWS and OA, and flags ENCRYPTED and GFX12_DCC: EINVAL(22), not built; memory is asked \
                   for once, and system memory takes the place of VRAM only where both were named",
     },
+    Partial {
+        command: nr::CTX,
+        missing: "priorities above the normal one: EACCES(13); the device serves rings of every priority in turn; a \
+                  stable state of clocks is kept and told, as clocks never change",
+    },
+    Partial {
+        command: nr::CS,
+        missing: "rings of compute and of the copy engines; several rings in one submission, syncobjs and chunks of \
+                  graphics: EINVAL(22), not built; work that never ends is not ended before its file is closed",
+    },
+    Partial { command: nr::VM, missing: "a reserved VMID is as good as any: the scheduler gives them out" },
     Partial { command: nr::INFO, missing: "questions of the table below" },
     Partial {
         command: nr::GEM_VA,
@@ -103,7 +119,13 @@ pub(crate) fn dispatch<O: Os>(
         nr::GEM_MMAP => answer(data, |args| gem::mmap(call, args)),
         nr::INFO => client.device().amdgpu_info(&read::<DrmAmdgpuInfo>(data)?),
         nr::GEM_METADATA => answer(data, |args| gem::metadata(call, args)),
-        nr::GEM_WAIT_IDLE => answer(data, |args| gem::wait_idle(call, args)),
+        nr::CTX => answer(data, |args| context::change(call, args)),
+        nr::BO_LIST => answer(data, |args| bo_list::change(call, &args)),
+        nr::CS => answer(data, |args| submit::submit(call, &args)),
+        nr::WAIT_CS => answer(data, |args| wait::wait_cs(call, &args)),
+        nr::WAIT_FENCES => answer(data, |args| wait::wait_fences(call, &args)),
+        nr::VM => answer(data, |args| vmid(&args)),
+        nr::GEM_WAIT_IDLE => answer(data, |args| wait::wait_idle(call, args)),
         nr::GEM_VA => va::change(call, &read(data)?),
         nr::GEM_OP => gem::op(call, &read(data)?),
         _ => Err(REFUSED
@@ -111,6 +133,28 @@ pub(crate) fn dispatch<O: Os>(
             .find(|refused| refused.command == command)
             .map_or(Errno::EINVAL, |refused| refused.errno)),
     }
+}
+
+/// VM: which VMID an address space has is the scheduler's to say, and it is as good as a reserved one.
+///
+/// # Errors
+///
+/// `EINVAL` for an unknown operation and for flags.
+fn vmid(args: &VmIn) -> Result<u64> {
+    let known = matches!(args.op, AMDGPU_VM_OP_RESERVE_VMID | AMDGPU_VM_OP_UNRESERVE_VMID);
+    if known && args.flags == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// Copies a structure from the calling process.
+fn from_user<O: Os, T: FromZeros + FromBytes + IntoBytes>(os: &O, at: u64) -> Result<T> {
+    let mut value = T::new_zeroed();
+    os.copy_from_user(value.as_mut_bytes(), at)?;
+    Ok(value)
+}
+
+/// Nanoseconds until a time of `CLOCK_MONOTONIC`; `None` for a time that never comes (`amdgpu_gem_timeout`).
+fn until<O: Os>(os: &O, time: u64) -> Option<u64> {
+    (time.cast_signed() >= 0).then(|| time.saturating_sub(os.clock_ns(Clock::Monotonic)))
 }
 
 /// The structure at the front of `data`.

@@ -21,7 +21,7 @@ const FLAGS: GemVaFlags = GemVaFlags::all().difference(GemVaFlags::PRT);
 /// # Errors
 ///
 /// `EINVAL` for an address, a length, an offset, flags or an operation that is not taken and for a range that is mapped
-/// already, `ENOENT` for a bad handle and for a mapping that is not there, `ENOMEM`, `ETIME`.
+/// already, `ENOENT` for a bad handle and for a mapping that is not there, `ENOMEM`, `ETIME`, `ERESTARTSYS`.
 pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> {
     let flags = GemVaFlags::from_bits(args.flags).ok_or(Errno::EINVAL)?;
     let va = fold(args.va_address).ok_or(Errno::EINVAL)?;
@@ -30,6 +30,10 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
         return Err(Errno::EINVAL);
     }
     let space = call.client.space();
+    if args.operation != AMDGPU_VA_OP_MAP {
+        // What is unmapped goes after the work that was submitted before.
+        call.client.wait_idle(None)?;
+    }
     match args.operation {
         AMDGPU_VA_OP_MAP | AMDGPU_VA_OP_REPLACE => {
             let backing = call.file.lookup(args.handle)?;

@@ -9,6 +9,7 @@ use belfry_abi::kfd::drm::{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, GemCre
 
 use super::SystemMemory;
 use crate::device::Device;
+use crate::drm::Fence;
 use crate::errno::{Errno, Result};
 use crate::gart::quad;
 use crate::os::{AllocFlags, Backing, BoPage, LockRank, Os, PAGE_SIZE};
@@ -36,6 +37,8 @@ pub(crate) struct Object<O: Os> {
     /// Domains it should be in.
     placement: AtomicU64,
     metadata: Mutex<O, Metadata>,
+    /// Work that uses it, with the file it belongs to.
+    users: Mutex<O, Vec<(u64, Arc<Fence>)>>,
 }
 
 impl<O: Os> Object<O> {
@@ -46,7 +49,8 @@ impl<O: Os> Object<O> {
     /// `ENOMEM`.
     pub(crate) fn new(device: &Device<O>, memory: Memory<O>, created: GemCreateIn) -> Result<Arc<Self>> {
         let metadata = Mutex::new(device.hw.os(), LockRank::Object, Metadata::default())?;
-        Ok(Arc::new(Self { memory, created, placement: AtomicU64::new(created.domains), metadata }))
+        let users = Mutex::new(device.hw.os(), LockRank::Object, Vec::new())?;
+        Ok(Arc::new(Self { memory, created, placement: AtomicU64::new(created.domains), metadata, users }))
     }
 
     /// Makes memory of a KFD buffer object one, which was made as amdkfd would have asked for it.
@@ -97,6 +101,24 @@ impl<O: Os> Object<O> {
         self.created.domain_flags & GemCreateFlags::NO_CPU_ACCESS.bits() != 0
     }
 
+    /// Work of a file uses it from now on; what has to be over first is added to `dependencies`: the work of other files,
+    /// unless they see to that themselves (`amdgpu_sync_resv`).
+    pub(crate) fn use_it(&self, file: u64, fence: &Arc<Fence>, dependencies: &mut Vec<Arc<Fence>>) {
+        let explicit = self.created.domain_flags & GemCreateFlags::EXPLICIT_SYNC.bits() != 0;
+        let mut users = self.users.lock();
+        users.retain(|(_, fence)| !fence.is_over());
+        if !explicit {
+            let others = users.iter().filter(|(other, _)| *other != file);
+            dependencies.extend(others.map(|(_, fence)| fence.clone()));
+        }
+        users.push((file, fence.clone()));
+    }
+
+    /// The work that uses it.
+    pub(crate) fn users(&self) -> Vec<Arc<Fence>> {
+        self.users.lock().iter().map(|(_, fence)| fence.clone()).collect()
+    }
+
     pub(crate) fn metadata(&self) -> Metadata {
         self.metadata.lock().clone()
     }
@@ -111,7 +133,6 @@ impl<O: Os> Object<O> {
     /// # Errors
     ///
     /// `EINVAL` past the end or off alignment, `ENODEV` when the device is gone.
-    #[expect(dead_code, reason = "fences of programs come with submissions")]
     pub(crate) fn store(&self, offset: u64, value: u64) -> Result<()> {
         let inside = offset.checked_add(8).is_some_and(|end| end <= self.size());
         if !inside || !offset.is_multiple_of(8) {

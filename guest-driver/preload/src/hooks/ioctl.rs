@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
+use belfry_abi::kfd::drm::{DRM_IOCTL_GEM_CLOSE, GEM_CREATE, GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES};
 use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 
 use crate::inside::{inside, is_inside};
@@ -22,8 +23,14 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
     Some(gpu::get().and_then(|gpu| {
         let call = || gpu.process.ioctl(which.node(), request as u32, argument);
         // A call that waits is interrupted by signals, whose handlers need not come back.
-        let publishes = which == node::Which::Kfd;
-        let waits = which == node::Which::Kfd && ioc_nr(request as u32) == ioc_nr(WAIT_EVENTS);
+        let number = ioc_nr(request as u32);
+        let is = |command: &u32| number == ioc_nr(*command);
+        // What changes how much memory is used.
+        let publishes = which == node::Which::Kfd || [GEM_CREATE, DRM_IOCTL_GEM_CLOSE].iter().any(is);
+        let waits = match which {
+            node::Which::Kfd => is(&WAIT_EVENTS),
+            _ => [WAIT_CS, WAIT_FENCES, GEM_WAIT_IDLE].iter().any(is),
+        };
         let result = if waits { call() } else { inside(call) };
         if publishes && !waits {
             card::publish();

@@ -1,0 +1,74 @@
+//! What a file needs before its first work: an id that the device knows it by, doorbells, a page of the scheduler.
+
+use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::kfd::drm::AMDGPU_HW_IP_DMA;
+
+use super::context::RingId;
+use crate::device::Device;
+use crate::doorbell::Doorbells;
+use crate::errno::Result;
+use crate::gart::KernelBuffer;
+use crate::os::Os;
+use crate::sdma::SdmaPlace;
+
+/// What a file has on the device while it has rings.
+pub(crate) struct Hardware<O: Os> {
+    pasid: u16,
+    /// The device's epoch when it was made.
+    epoch: u64,
+    doorbells: Doorbells,
+    /// The scheduler's page about the file.
+    context: KernelBuffer<O>,
+}
+
+impl<O: Os> Hardware<O> {
+    pub(crate) fn new(device: &Device<O>, pasid: u16, slice: u32, epoch: u64) -> Result<Self> {
+        let context = device.gart.allocate(1)?;
+        device.flush_gart()?;
+        Ok(Self { pasid, epoch, doorbells: Doorbells::new(slice, &device.hw.asic().doorbells), context })
+    }
+
+    pub(crate) fn pasid(&self) -> u16 {
+        self.pasid
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(crate) fn context(&self) -> u64 {
+        self.context.gpu_address()
+    }
+
+    /// A doorbell, as MQDs and frames count it.
+    pub(crate) fn doorbell(&self, number: u32) -> DoorbellIndex {
+        self.doorbells.index(number)
+    }
+
+    /// Takes a doorbell, and for a copy ring the hardware queue it belongs to: of the engine of the ring's number.
+    pub(crate) fn take_doorbell(
+        &mut self,
+        device: &Device<O>,
+        id: RingId,
+    ) -> Result<(u32, Option<SdmaPlace>)> {
+        if id.kind != AMDGPU_HW_IP_DMA {
+            return Ok((self.doorbells.take()?, None));
+        }
+        let place = device.sdma.take(Some(id.ring))?;
+        match place.doorbell(&device.hw.asic().sdma) {
+            Ok(number) => Ok((number, Some(place))),
+            Err(error) => {
+                device.sdma.put(place);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives both back.
+    pub(crate) fn put_doorbell(&mut self, device: &Device<O>, number: u32, place: Option<SdmaPlace>) {
+        match place {
+            None => self.doorbells.put(number),
+            Some(place) => device.sdma.put(place),
+        }
+    }
+}
