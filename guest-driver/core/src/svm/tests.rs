@@ -406,3 +406,30 @@ fn tables_that_find_no_memory_fail_new_ranges_and_no_old_ones() {
     set(&process, VA - (1 << 40), PAGE, &[access(&bench)]).unwrap();
     assert!(page(&bench, &process, VA - (1 << 40)).is_some());
 }
+
+#[test]
+fn buffer_objects_and_shared_memory_of_an_address_space_keep_out_of_each_others_way() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let space = process.state.lock().space.clone().unwrap();
+    let claim = |va: u64, len: u64| Space::claim(&mut space.lock(), va, len);
+    set(&process, VA, 4 * PAGE, &[access(&bench)]).unwrap();
+    set(&process, VA + 2 * PAGE, 4 * PAGE, &[access(&bench)]).unwrap();
+    for (page, pages) in [(0, 1), (3, 1), (5, 1), (5, 9)] {
+        assert_eq!(claim(VA + page * PAGE, pages * PAGE), Err(Errno::EINVAL), "{page} {pages}");
+    }
+    claim(VA + 6 * PAGE, PAGE).unwrap();
+    assert_eq!(set(&process, VA + 4 * PAGE, 4 * PAGE, &[access(&bench)]), Err(Errno::EADDRINUSE));
+    assert_eq!(shown(&process).last().map(|last| last.1), Some(VA + 6 * PAGE));
+    // What is unmapped is free for others, and what is around it is not.
+    lock(&bench.os().users.holes).push(VA + PAGE..VA + 2 * PAGE);
+    tell(&bench, VA + PAGE, VA + 2 * PAGE, true);
+    claim(VA + PAGE, PAGE).unwrap();
+    assert_eq!([claim(VA, PAGE), claim(VA + 2 * PAGE, PAGE)], [Err(Errno::EINVAL); 2]);
+    // The file of the render node goes on with the address space of a process that has ended.
+    process.tear_down();
+    claim(VA, PAGE).unwrap();
+    claim(VA + 2 * PAGE, 4 * PAGE).unwrap();
+    let root = space.root();
+    assert!((0..6).all(|index| walk(&bench.device.hw, root, VA + index * PAGE).is_none()));
+}
