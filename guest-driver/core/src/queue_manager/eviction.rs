@@ -39,7 +39,7 @@ impl<O: Os> Process<O> {
     fn for_queues(&self, state: &mut State<O>, one: impl Fn(&Self, &mut State<O>, u32) -> Result<()>) {
         let ids: Vec<u32> = state.queues.keys().copied().collect();
         for id in ids {
-            // A queue that was lost stays so, and the others are none of its business.
+            // A queue that was lost stays so; the others are served all the same.
             if one(self, state, id) == Err(Errno::ETIME) {
                 return self.recover_after(Errno::ETIME);
             }
