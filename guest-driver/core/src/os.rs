@@ -14,17 +14,20 @@
 //! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
 
 mod smi;
+mod user;
 
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
 pub use smi::{SmiClient, SmiFile, Task};
+pub(crate) use user::check_user_range;
+pub use user::{Change, Invalidate, UserArea, UserPin};
 
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::ptr::NonNull;
 
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 
 /// Size of a page of system memory and of GPU memory, in bytes.
 pub const PAGE_SIZE: u64 = 4096;
@@ -123,35 +126,6 @@ pub trait Backing: Any + Send + Sync {
     }
 }
 
-/// A change of an address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// First byte of what changes, at the start of a page.
-    pub start: u64,
-    /// One past its last byte.
-    pub end: u64,
-    /// All of it is unmapped. It may have been mapped anew since, as something else.
-    pub unmapped: bool,
-}
-
-/// Memory of an address space that has the same properties up to `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UserArea {
-    /// One past its last byte.
-    pub end: u64,
-    /// The program may write to it.
-    pub writable: bool,
-}
-
-/// Told when a pinned range stops meaning what it meant.
-pub trait Invalidate: Send + Sync {
-    /// The range was unmapped, remapped or re-protected in its address space, or is about to be.
-    ///
-    /// `change` may reach out of the range. Called from a thread that may sleep and holds no lock of the address space
-    /// (pinned pages cannot go away under the device, so the notice may be late).
-    fn invalidated(&self, change: &Change);
-}
-
 /// A run of pages of system memory the driver owns.
 ///
 /// The kernel mapping is contiguous, the bus addresses need not be. Dropping it frees the pages.
@@ -164,31 +138,6 @@ pub trait SystemPages: Send + Sync {
 
     /// Returns the bus address of page `index`, which is below `count()`.
     fn bus(&self, index: usize) -> u64;
-}
-
-/// Pinned pages of a user's address space.
-///
-/// Dropping it unpins the pages, and may wait for a running [`Invalidate::invalidated`]: the driver drops no pin while
-/// it holds a lock.
-pub trait UserPin: Send + Sync {
-    /// Returns the number of pages.
-    fn count(&self) -> usize;
-
-    /// Returns the bus address of page `index`, which is below `count()`.
-    fn bus(&self, index: usize) -> u64;
-
-    /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
-    ///
-    /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing. This may take as long as
-    /// somebody else takes to bring a page in, so the driver holds no lock here.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` when the range is no longer mapped, `ESRCH` when the address space is going away, of which the driver
-    /// hears by [`crate::Kfd::exit`].
-    fn renew(&self) -> Result<Self>
-    where
-        Self: Sized;
 }
 
 /// Which of the driver's locks one is, outermost first: a thread that holds one takes only those further down.
@@ -518,13 +467,4 @@ pub trait Os: Send + Sync + Sized + 'static {
 
     /// Logs one line.
     fn log(&self, level: LogLevel, line: fmt::Arguments<'_>);
-}
-
-/// Fails with `EFAULT` for an address range that wraps or leaves user space.
-///
-/// # Errors
-///
-/// `EFAULT`.
-pub fn check_user_range<O: Os>(os: &O, va: u64, len: u64) -> Result<()> {
-    if va.checked_add(len).is_some() && os.user_range_ok(va, len) { Ok(()) } else { Err(Errno::EFAULT) }
 }

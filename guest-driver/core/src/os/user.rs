@@ -1,0 +1,67 @@
+//! Memory of programs, as the operating system shows it to the driver.
+
+use super::Os;
+use crate::errno::{Errno, Result};
+
+/// A change of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// First byte of what changes, at the start of a page.
+    pub start: u64,
+    /// One past its last byte.
+    pub end: u64,
+    /// All of it is unmapped. It may have been mapped anew since, as something else.
+    pub unmapped: bool,
+}
+
+/// Memory of an address space that has the same properties up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserArea {
+    /// One past its last byte.
+    pub end: u64,
+    /// The program may write to it.
+    pub writable: bool,
+}
+
+/// Told when a pinned range stops meaning what it meant.
+pub trait Invalidate: Send + Sync {
+    /// The range was unmapped, remapped or re-protected in its address space, or is about to be.
+    ///
+    /// `change` may reach out of the range. Called from a thread that may sleep and holds no lock of the address space
+    /// (pinned pages cannot go away under the device, so the notice may be late).
+    fn invalidated(&self, change: &Change);
+}
+
+/// Pinned pages of a user's address space.
+///
+/// Dropping it unpins the pages, and may wait for a running [`Invalidate::invalidated`]: the driver drops no pin while
+/// it holds a lock.
+pub trait UserPin: Send + Sync {
+    /// Returns the number of pages.
+    fn count(&self) -> usize;
+
+    /// Returns the bus address of page `index`, which is below `count()`.
+    fn bus(&self, index: usize) -> u64;
+
+    /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
+    ///
+    /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing. This may take as long as
+    /// somebody else takes to bring a page in, so the driver holds no lock here.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` when the range is no longer mapped, `ESRCH` when the address space is going away, of which the driver
+    /// hears by [`crate::Kfd::exit`].
+    fn renew(&self) -> Result<Self>
+    where
+        Self: Sized;
+}
+
+/// Fails with `EFAULT` for an address range that wraps or leaves user space.
+///
+/// # Errors
+///
+/// `EFAULT`.
+pub(crate) fn check_user_range<O: Os>(os: &O, va: u64, len: u64) -> Result<()> {
+    if va.checked_add(len).is_some() && os.user_range_ok(va, len) { Ok(()) } else { Err(Errno::EFAULT) }
+}
