@@ -10,7 +10,7 @@ mod namespace;
 mod report;
 mod tree;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -156,6 +156,9 @@ impl ExecOptions {
             _ => places.library.into_os_string(),
         };
         command.env("LD_PRELOAD", preload).env(TREE_VARIABLE, &places.tree);
+        if self.root.is_some() {
+            command.env("PATH", search_path(std::env::var_os("PATH").as_deref()));
+        }
         match &places.summary {
             Some(summary) => command.env(SUMMARY_VARIABLE, summary),
             None => command.env_remove(SUMMARY_VARIABLE),
@@ -180,6 +183,21 @@ impl ExecOptions {
             paths: tree::paths(place, 128),
         }
     }
+}
+
+/// Where programs are searched for in another root: there, and after that in the directories that it shares with this machine.
+///
+/// A `~/.local/bin` has programs for this machine, which stand first in many a `PATH`.
+fn search_path(own: Option<&OsStr>) -> OsString {
+    const SYSTEM: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let own: Vec<PathBuf> = own.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
+    let (shared, mut path): (Vec<PathBuf>, Vec<PathBuf>) =
+        own.into_iter().partition(|directory| namespace::is_shared(directory));
+    let missing = SYSTEM.map(PathBuf::from).into_iter().filter(|directory| !path.contains(directory));
+    path.extend(missing.collect::<Vec<_>>());
+    path.extend(shared);
+    // A directory that came out of a list can go into one.
+    std::env::join_paths(path).unwrap_or_default()
 }
 
 /// Replaces this process by the program; returns only when that fails.
@@ -239,4 +257,19 @@ fn directory() -> Result<PathBuf, ExecError> {
         return Err(ExecError::Io { action: "use", path, source });
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_another_root_come_before_those_of_homes() {
+        let own = OsStr::new("/home/me/bin:/opt/rocm/bin:/usr/bin:relative:/root/.local/bin:/bin");
+        assert_eq!(
+            search_path(Some(own)),
+            "/opt/rocm/bin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/home/me/bin:relative:/root/.local/bin"
+        );
+        assert_eq!(search_path(None), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    }
 }

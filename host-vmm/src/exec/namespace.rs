@@ -19,6 +19,14 @@ const OWN: &str = "/run/belfry";
 /// Entries of `/` that are the host's whatever the root has.
 const HOSTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "home", "root"];
 
+/// Whether a directory is this machine's in every root; a relative one may be.
+pub(super) fn is_shared(directory: &Path) -> bool {
+    match directory.strip_prefix("/") {
+        Ok(inside) => HOSTS.iter().any(|host| inside.starts_with(host)),
+        Err(_) => true,
+    }
+}
+
 /// Where the program finds what it needs.
 #[derive(Debug)]
 pub(super) struct Places {
