@@ -177,8 +177,12 @@ impl Engine {
 
     /// Takes turns at jobs until it is to end. Jobs that are left then are for their queues to go on with.
     fn run(&self, turns: &Turns) {
-        while !self.ends() {
+        loop {
+            // What is looked at afterwards is as new as the wake-up that this clears.
             self.wake.clear();
+            if self.ends() {
+                break;
+            }
             let next = self.jobs().pop_front();
             let Some(job) = next else {
                 patience::look_out(|| self.wake.is_woken());

@@ -200,3 +200,14 @@ fn a_fault_far_into_a_copy_stops_the_queue_and_names_the_address() {
     assert!(matches!(interrupts[..], [Interrupt::VmFault(..)]), "{interrupts:?}");
     assert!(bytes_at(&bench.space, to, LONG) == vec![1u8; LONG], "what comes before the fault was moved");
 }
+
+#[test]
+fn engines_end_whenever_they_are_told() {
+    // Their threads may be anywhere between their start and their sleep.
+    for round in 0..10_000u32 {
+        let movers = Movers::new(1).expect("threads start");
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_nanos(u64::from(round % 500) * 300) {}
+        drop(movers);
+    }
+}
