@@ -56,6 +56,7 @@ fn googletest(text: &str) -> Option<Counts> {
 
 /// A line for each case: `OP(parameters): OK`, `FAIL` or `not supported`, with colours.
 fn ggml(text: &str) -> Option<Counts> {
+    text.contains("\nBackend ").then_some(())?;
     let mut counts = Counts::default();
     for line in text.lines().filter(|line| line.starts_with("  ") || line.starts_with('[')) {
         let Some((case, result)) = line.rsplit_once("): ") else { continue };
@@ -75,6 +76,7 @@ fn ggml(text: &str) -> Option<Counts> {
 
 /// A row of a table for each model on each device; a cell of it is `OK`, `FAIL` or `SKIP`.
 fn architectures(text: &str) -> Option<Counts> {
+    text.contains("Model arch.|").then_some(())?;
     let mut counts = Counts::default();
     for row in text.lines().filter(|line| line.starts_with('|')) {
         if row.contains("FAIL") {
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn last_lines_of_suites_are_read() {
         assert_eq!(counts("vadd ... pass\n\n226 passed, 0 failed, 1 absent\n"), counted(226, 0, 1));
-        assert_eq!(counts("nothing of the kind\n"), None);
+        assert_eq!(counts("nothing of the kind\n  Max clock (MHz): 2500\n  (size): none\n| a | b |\n"), None);
     }
 
     #[test]
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn operations_of_ggml_are_counted() {
-        let text = "Testing 2 devices\n  ABS(type=f16,v=0): \x1b[1;32mOK\x1b[0m\n  ABS(type=f32): not supported [ROCm0]\n\
+        let text = "Testing 2 devices\n\nBackend 1/2: ROCm0\n  ABS(type=f16,v=0): \x1b[1;32mOK\x1b[0m\n  ABS(type=f32): not supported [ROCm0]\n\
                     [ABS] ERR = 0.1 > 0.0   ABS(type=f16,v=1): \x1b[1;31mFAIL\x1b[0m\n  Backend ROCm0: FAIL\n";
         assert_eq!(counts(text), counted(1, 1, 1));
     }

@@ -158,7 +158,12 @@ fn memory_comes_back_when_its_last_reference_goes() {
         assert!(used.is_held(), "{kind:?}: by the map");
         // SAFETY: made above, and used no more.
         unsafe { libc::munmap(second.va as *mut _, SIZE as usize) };
-        assert!(!used.is_held(), "{kind:?}");
+        // A process that another test is just starting has a copy of every descriptor for a moment.
+        let start = Instant::now();
+        while used.is_held() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{kind:?}: held by nobody");
+            std::thread::yield_now();
+        }
     }
 }
 
