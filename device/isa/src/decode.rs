@@ -427,10 +427,6 @@ impl Reader {
         }
         if flags.has(Flags::ACC) {
             inst.src[2] = inst.dst;
-            if inst.op == Op::V_FMAC_F16 {
-                // The half that is written is the half that is added to.
-                inst.mods.op_sel = inst.mods.op_sel & !4 | inst.mods.op_sel >> 1 & 4;
-            }
         }
         if let Some(dual) = &mut inst.dual {
             if dual.op == Op::V_CNDMASK_B32 {

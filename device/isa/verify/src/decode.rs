@@ -152,6 +152,12 @@ fn compare_one(
             );
             return;
         }
+        if expected.is_none() && inst.op == Op::V_MOV_B16 {
+            report.exception(
+                "v_mov_b16 in VOP3: LLVM 19 has it with true16 alone; encode(decode(x)) was checked",
+            );
+            return;
+        }
         let same = expected.is_some_and(|theirs| theirs.text == mine);
         let wrong = (!same)
             .then(|| format!("{} {wave:?}: {mine:?}, llvm-mc: {:?}", hex(code), expected.map(|e| &e.text)));

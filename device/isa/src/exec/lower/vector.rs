@@ -196,7 +196,13 @@ impl Lowering {
     }
 
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
-        let o = &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), ..*o };
+        let mut mods = *o.mods;
+        if o.op == Op::V_FMAC_F16 {
+            // The half that is written is the half that is added to.
+            mods.op_sel = mods.op_sel & !4 | mods.op_sel >> 1 & 4;
+        }
+        let o =
+            &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), mods: &mods, ..*o };
         let backend = self.backend;
         self.role = Role::Operation(o.op);
         match properties(o.op).family {
