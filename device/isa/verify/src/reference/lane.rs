@@ -109,7 +109,9 @@ impl Lane<'_> {
     }
 
     fn half(&self, n: usize) -> u32 {
-        (u32::from(self.vector.mods.op_sel) >> n & 1) * 16
+        // What is added to is the half that is written.
+        let bit = if n == 2 && self.vector.op == Op::V_FMAC_F16 { 3 } else { n };
+        (u32::from(self.vector.mods.op_sel) >> bit & 1) * 16
     }
 
     /// Source `n` as 64 bits, a literal extended without sign.
