@@ -8,7 +8,6 @@ mod plan;
 mod verdict;
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -160,9 +159,7 @@ impl Runner {
     fn step(&self, image: &Image, step: &Step) -> Result<Outcome> {
         let file = format!("{}-{}.log", image.name, step.name.replace([' ', '/'], "_"));
         let path = self.logs.join(file);
-        let mut log = File::create_new(&path)
-            .or_else(|_| File::options().read(true).write(true).truncate(true).open(&path))
-            .with_context(|| format!("creating {}", path.display()))?;
+        let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         let limit = if image.is_long() { self.limit } else { step.limit };
         let start = Instant::now();
         let status = self
@@ -170,12 +167,10 @@ impl Runner {
             .args(&step.command)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
-            .stderr(log.try_clone()?)
+            .stderr(log)
             .status()
             .context("running timeout")?;
-        let mut text = Vec::new();
-        log.rewind()?;
-        File::open(&path)?.read_to_end(&mut text)?;
+        let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let counts = verdict::counts(&String::from_utf8_lossy(&text));
         let failures = counts.as_ref().is_some_and(|counts| counts.failed > 0);
         let verdict = match status.code() {

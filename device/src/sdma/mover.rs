@@ -292,13 +292,9 @@ impl Moving {
         self.0.work().done
     }
 
-    /// Takes it off the engine, at the end of a turn at most; how many bytes are done. An error is met again by whoever goes
-    /// on there.
-    pub(super) fn stop(self) -> u64 {
-        self.leave()
-    }
-
-    fn leave(&self) -> u64 {
+    /// Takes it off the engine, when a turn in progress has ended; how many bytes are done. Where that was an error, the
+    /// queue meets it again when it goes on.
+    pub(super) fn stop(&self) -> u64 {
         let mut work = self.0.work();
         work.wanted = false;
         while work.running {
@@ -310,6 +306,6 @@ impl Moving {
 
 impl Drop for Moving {
     fn drop(&mut self) {
-        self.leave();
+        self.stop();
     }
 }

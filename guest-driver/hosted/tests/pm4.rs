@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
 mod common;
+#[path = "common/packets.rs"]
+mod packets;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,11 +14,12 @@ use belfry_abi::kfd::event::KFD_IOC_WAIT_RESULT_COMPLETE;
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, UpdateQueueArgs};
-use belfry_abi::pm4::{ComputeRegister, Opcode, Pm4Header};
+use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_device::GuestError;
 use belfry_kfd_hosted::{Errno, Node};
 use common::{Buffer, Client, PAGE, RW, gpu};
 use object::{Object, ObjectSegment, ObjectSymbol};
+use packets::{halves, packet, set, write};
 use zerocopy::FromBytes;
 
 static KERNELS: &[u8] = include_bytes!("../../../device/tests/fixtures/cp.gfx1100.hsaco");
@@ -30,26 +33,10 @@ struct Queue<'a> {
     written: u64,
 }
 
-fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
-    [&[Pm4Header::type3(opcode, body.len() as u32).bits()], body].concat()
-}
-
-fn halves(value: u64) -> [u32; 2] {
-    [value as u32, (value >> 32) as u32]
-}
-
-fn write(at: u64, value: u32) -> Vec<u32> {
-    packet(Opcode::WRITE_DATA, &[&[5 << 8 | 1 << 20][..], &halves(at), &[value]].concat())
-}
-
 /// What a runtime sends at the end: the event's slot is written, and its interrupt raised.
 fn release(slot: u64, event: u32) -> Vec<u32> {
     let body = [&[20 | 5 << 8, 2 << 29 | 2 << 24][..], &halves(slot), &[event, 0, event]].concat();
     packet(Opcode::RELEASE_MEM, &body)
-}
-
-fn set(register: ComputeRegister, values: &[u32]) -> Vec<u32> {
-    packet(Opcode::SET_SH_REG, &[&[register.0][..], values].concat())
 }
 
 impl<'a> Queue<'a> {

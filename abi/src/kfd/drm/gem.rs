@@ -86,13 +86,13 @@ uapi_struct! {
         handle @ 0: u32,
         /// `AMDGPU_GEM_METADATA_OP_*`.
         op @ 4: u32,
-        /// For whoever attaches.
+        /// The creator's flags, which the driver keeps and does not read.
         flags @ 8: u64,
         /// Tiling.
         tiling_info @ 16: u64,
         /// Bytes of `data` in use.
         data_size_bytes @ 24: u32,
-        /// For whoever attaches.
+        /// The creator's data, which the driver keeps and does not read.
         data @ 28: [[u32; 16]; 4],
         /// Padding the C compiler inserts.
         pad @ 284: u32,

@@ -1,4 +1,5 @@
-//! Every 16-bit operation with halves: it does what it does with low halves, on the halves that it names.
+//! Every 16-bit operation with halves: which half of which register each operand is, and that the operation does on these
+//! halves what it does on low ones.
 //!
 //! The cases are those of `data/true16.txt`, so that which half an operand is comes from LLVM's text and not from the decoder.
 
@@ -25,6 +26,33 @@ fn place(text: &str) -> Option<Place> {
         Some((number, half)) => Some((number.parse().ok()?, Some(half == "h"))),
         None => Some((text.parse().ok()?, None)),
     }
+}
+
+/// A case of the list: its text, mnemonic and operands, and the bytes.
+struct Case {
+    text: &'static str,
+    mnemonic: &'static str,
+    operands: Vec<&'static str>,
+    bytes: Vec<u8>,
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    let data = include_str!("../data/true16.txt");
+    data.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (text, bytes) = line.split_once(" ; ").expect("text ; bytes");
+        let (mnemonic, operands) = text.split_once(' ').expect("a mnemonic and operands");
+        let operands = operands.split(", ").map(|operand| operand.split(' ').next().expect("one word"));
+        let bytes = bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal"));
+        Case { text, mnemonic, operands: operands.collect(), bytes: bytes.collect() }
+    })
+}
+
+/// What is wrong with an operand of an instruction.
+fn check(inst: &Inst, operand: Operand, bit: u8, text: &str) -> Option<String> {
+    let (number, half) = place(text)?;
+    let high = inst.mods.op_sel & bit != 0;
+    let right = operand == Operand::Vgpr(number) && half.is_none_or(|half| half == high);
+    (!right).then(|| format!("{text}: {operand:?} {}", if high { "high" } else { "low" }))
 }
 
 /// What registers hold: halves that are numbers as floats, and not all alike.
@@ -86,11 +114,7 @@ fn on_low_halves(inst: &Inst, places: &[Option<Place>; 4], vgprs: &mut [[u32; 64
 #[test]
 fn operations_on_halves_are_those_on_low_halves() {
     let mut seen = 0;
-    for line in include_str!("../data/true16.txt").lines().filter(|line| !line.starts_with('#')) {
-        let (text, bytes) = line.split_once(" ; ").expect("text ; bytes");
-        let (mnemonic, operands) = text.split_once(' ').expect("operands");
-        let bytes: Vec<u8> =
-            bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal")).collect();
+    for Case { text, mnemonic, operands, bytes } in cases() {
         // `v_swap_b16` is absent. A permutation of lanes is for the tests of DPP.
         if mnemonic == "v_swap_b16" || text.contains("dpp8") {
             continue;
@@ -98,8 +122,8 @@ fn operations_on_halves_are_those_on_low_halves() {
         let inst = decode(Arch::Gfx1100, &bytes).unwrap_or_else(|error| panic!("{text}: {error}"));
         let mut places: [Option<Place>; 4] = [None; 4];
         let first = usize::from(mnemonic.starts_with("v_cmpx"));
-        for (slot, operand) in places[first..].iter_mut().zip(operands.split(", ")) {
-            *slot = place(operand.split(' ').next().expect("one word"));
+        for (slot, operand) in places[first..].iter_mut().zip(operands) {
+            *slot = place(operand);
         }
         // Numbers above 128 are whole registers, which have their place further down.
         let low = |place: Option<Place>| place.map(|(number, half)| (number % 128, half));
@@ -133,4 +157,36 @@ fn operations_on_halves_are_those_on_low_halves() {
         seen += 1;
     }
     assert!(seen > 1000, "{seen}");
+}
+
+#[test]
+fn halves_of_registers_are_decoded_as_llvm_has_them() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for Case { mnemonic, operands, bytes, .. } in cases() {
+        let inst = match decode(Arch::Gfx1100, &bytes) {
+            Ok(inst) => inst,
+            // Not in LLVM 19's tables, and absent.
+            Err(error) if mnemonic == "v_swap_b16" => {
+                assert!(error.to_string().contains("VOP1"), "{error}");
+                continue;
+            }
+            Err(error) => {
+                wrong.push(format!("{mnemonic} {operands:?} {bytes:02x?}: {error}"));
+                continue;
+            }
+        };
+        let sources = inst.src.iter().zip([1, 2, 4]);
+        // The destination of a `v_cmpx` is EXEC, which text does not name.
+        let places =
+            std::iter::once((&inst.dst, 8)).chain(sources).skip(mnemonic.starts_with("v_cmpx").into());
+        let errors: Vec<_> = places
+            .zip(&operands)
+            .filter_map(|((&operand, bit), text)| check(&inst, operand, bit, text))
+            .collect();
+        seen += 1;
+        if !errors.is_empty() {
+            wrong.push(format!("{mnemonic} {operands:?} {bytes:02x?}: {}", errors.join("; ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {seen}:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -64,7 +64,7 @@ impl Over {
             && outcome.is_ok()
             && let Some(object) = Object::<O>::of(&**backing)
         {
-            // It was looked at when it was named; a device that is gone has nobody who looks.
+            // The submission checked the place. It fails only when the device is gone, and nobody reads it then.
             let _ = object.store(*offset, *number);
         }
         job.fence.signal(outcome);

@@ -53,7 +53,7 @@ pub const REFUSED: &[Refused] = &[
     Refused {
         command: nr::SCHED,
         errno: Errno::EACCES,
-        reason: "for the master of a display, which nobody is",
+        reason: "only the master of a display may call it, and there is no display",
     },
 ];
 

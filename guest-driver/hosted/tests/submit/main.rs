@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/packets.rs"]
+mod packets;
 mod refused;
 
 use std::sync::Arc;
@@ -12,11 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::kfd::drm::*;
 use belfry_abi::kfd::ioctl as nr;
-use belfry_abi::pm4::{ComputeRegister, Opcode, Pm4Header};
+use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_abi::sdma::{Header, Op};
 use belfry_kfd_hosted::{Errno, HostedGpu, HostedProcess, Node};
 use common::{Client, PAGE, gpu};
 use object::{Object, ObjectSegment, ObjectSymbol};
+use packets::{halves, packet, set, write};
 use zerocopy::{FromBytes, IntoBytes};
 
 static KERNELS: &[u8] = include_bytes!("../../../../device/tests/fixtures/cp.gfx1100.hsaco");
@@ -169,25 +172,9 @@ impl File {
     }
 }
 
-fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
-    [&[Pm4Header::type3(opcode, body.len() as u32).bits()], body].concat()
-}
-
-fn halves(value: u64) -> [u32; 2] {
-    [value as u32, (value >> 32) as u32]
-}
-
-fn write(at: u64, value: u32) -> Vec<u32> {
-    packet(Opcode::WRITE_DATA, &[&[5 << 8 | 1 << 20][..], &halves(at), &[value]].concat())
-}
-
 /// A wait for memory to be a value.
 fn wait_mem(at: u64, value: u32) -> Vec<u32> {
     packet(Opcode::WAIT_REG_MEM, &[&[3 | 1 << 4][..], &halves(at), &[value, u32::MAX, 4]].concat())
-}
-
-fn set(register: ComputeRegister, values: &[u32]) -> Vec<u32> {
-    packet(Opcode::SET_SH_REG, &[&[register.0][..], values].concat())
 }
 
 fn copy(from: u64, to: u64, bytes: u32) -> Vec<u32> {
