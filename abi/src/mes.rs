@@ -15,7 +15,9 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use hardware::{SetHwResources, SetHwResources1, SetSchedulingConfig};
-pub use misc::{Misc, MiscOpcode, WRM_OPERATION_WAIT_REG_MEM, WRM_OPERATION_WR_WAIT_WR_REG};
+pub use misc::{
+    Misc, MiscOpcode, SetShaderDebugger, WRM_OPERATION_WAIT_REG_MEM, WRM_OPERATION_WR_WAIT_WR_REG,
+};
 pub use queue::{AddQueue, AddQueueFlags, QueueType, RemoveQueue, RemoveQueueFlags};
 
 /// Dwords of every frame (`API_FRAME_SIZE_IN_DWORDS`).

@@ -25,6 +25,54 @@ pub struct Misc {
     pub reserved: [u32; 38],
 }
 
+/// The data of [`MiscOpcode::SET_SHADER_DEBUGGER`] (`struct SET_SHADER_DEBUGGER`).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SetShaderDebugger {
+    /// Which process: the address of its context.
+    pub process_context_addr: u64,
+    /// See the constants of this type.
+    pub flags: u32,
+    /// `SPI_GDBG_PER_VMID_CNTL` of its VMID.
+    pub spi_gdbg_per_vmid_cntl: u32,
+    /// `TCP_WATCHn_CNTL`, while the process is on the GPU.
+    pub tcp_watch_cntl: [u32; 4],
+    /// Traps are enabled.
+    pub trap_en: u32,
+}
+
+impl SetShaderDebugger {
+    /// `SQ_DEBUG.SINGLE_MEMOP`.
+    pub const SINGLE_MEMOP: u32 = 1;
+    /// `SQ_DEBUG.SINGLE_ALU_OP`.
+    pub const SINGLE_ALU_OP: u32 = 1 << 1;
+    /// Forget the process; the other fields do not count.
+    pub const PROCESS_CTX_FLUSH: u32 = 1 << 31;
+    /// The flags above.
+    pub const KNOWN_FLAGS: u32 = Self::SINGLE_MEMOP | Self::SINGLE_ALU_OP | Self::PROCESS_CTX_FLUSH;
+
+    /// What a frame's data say.
+    #[must_use]
+    pub fn of(frame: &Misc) -> Self {
+        let [low, high, flags, spi, watch0, watch1, watch2, watch3, trap_en, ..] = frame.data;
+        Self {
+            process_context_addr: u64::from(high) << 32 | u64::from(low),
+            flags,
+            spi_gdbg_per_vmid_cntl: spi,
+            tcp_watch_cntl: [watch0, watch1, watch2, watch3],
+            trap_en,
+        }
+    }
+
+    /// As the first words of a frame's data.
+    #[must_use]
+    pub fn data(&self) -> [u32; 9] {
+        let [watch0, watch1, watch2, watch3] = self.tcp_watch_cntl;
+        let process = self.process_context_addr;
+        let (low, high) = (process as u32, (process >> 32) as u32);
+        [low, high, self.flags, self.spi_gdbg_per_vmid_cntl, watch0, watch1, watch2, watch3, self.trap_en]
+    }
+}
+
 /// Opcodes of [`Misc`] (`enum MESAPI_MISC_OPCODE`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MiscOpcode(pub u32);

@@ -151,6 +151,22 @@ registers! {
     CP_HQD_PQ_WPTR_LO @ 0:0x1fdf Rw = 0x0 {}
     /// Write pointer, high.
     CP_HQD_PQ_WPTR_HI @ 0:0x1fe0 Rw = 0x0 {}
+    /// Address watch 0: bits 47:32 of its address.
+    TCP_WATCH0_ADDR_H @ 0:0x2048 Rw = 0x0 { pub address, set_address: 15, 0; }
+    /// Address watch 0: bits 31:7 of its address.
+    TCP_WATCH0_ADDR_L @ 0:0x2049 Rw = 0x0 {}
+    /// Address watch 1: bits 47:32 of its address.
+    TCP_WATCH1_ADDR_H @ 0:0x204b Rw = 0x0 { pub address, set_address: 15, 0; }
+    /// Address watch 1: bits 31:7 of its address.
+    TCP_WATCH1_ADDR_L @ 0:0x204c Rw = 0x0 {}
+    /// Address watch 2: bits 47:32 of its address.
+    TCP_WATCH2_ADDR_H @ 0:0x204e Rw = 0x0 { pub address, set_address: 15, 0; }
+    /// Address watch 2: bits 31:7 of its address.
+    TCP_WATCH2_ADDR_L @ 0:0x204f Rw = 0x0 {}
+    /// Address watch 3: bits 47:32 of its address.
+    TCP_WATCH3_ADDR_H @ 0:0x2051 Rw = 0x0 { pub address, set_address: 15, 0; }
+    /// Address watch 3: bits 31:7 of its address.
+    TCP_WATCH3_ADDR_L @ 0:0x2052 Rw = 0x0 {}
     /// Selects the bank of the HQD and SH_MEM registers.
     GRBM_GFX_CNTL @ 1:0x900 Rw = 0x0 {
         pub pipeid, set_pipeid: 1, 0;

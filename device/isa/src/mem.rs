@@ -10,9 +10,11 @@
 )]
 
 mod tlb;
+mod watch;
 
 pub(crate) use tlb::PAGE_SIZE;
 pub use tlb::Tlb;
+pub use watch::{Watch, WatchMode};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -280,7 +282,12 @@ impl Global<'_> {
         if crosses(va, N as u64 * 4) {
             return Ok(None);
         }
-        let host = self.tlb.lookup(self.mmu, va, Access::Read)?;
+        let host = match self.tlb.lookup_block(self.mmu, va, Access::Read) {
+            Ok(host) => host,
+            // One word after the other where each is watched.
+            Err(_) if self.tlb.watches_page(va) => return Ok(None),
+            Err(fault) => return Err(fault),
+        };
         // SAFETY: the TLB gave a pointer good to the end of the page, and the block does not cross it. A racing
         // writer makes the words old or new, and every bit pattern is a value.
         Ok(Some(unsafe { host.cast::<[u32; N]>().read_unaligned() }))
@@ -292,7 +299,11 @@ impl Global<'_> {
         if crosses(va, N as u64 * 4) {
             return Ok(false);
         }
-        let host = self.tlb.lookup(self.mmu, va, Access::Write)?;
+        let host = match self.tlb.lookup_block(self.mmu, va, Access::Write) {
+            Ok(host) => host,
+            Err(_) if self.tlb.watches_page(va) => return Ok(false),
+            Err(fault) => return Err(fault),
+        };
         // SAFETY: as in `load_block`, and the entry is for a writable page.
         unsafe { host.cast::<[u32; N]>().write_unaligned(*words) };
         Ok(true)
@@ -304,7 +315,7 @@ impl Global<'_> {
         if crosses(va, 128) {
             return None;
         }
-        let host = self.tlb.lookup(self.mmu, va, Access::Read).ok()?;
+        let host = self.tlb.lookup_block(self.mmu, va, Access::Read).ok()?;
         // What the next wave loads with this instruction: the waves of a workgroup run one after the other, each with steps
         // through memory that are too long for the processor to see them coming.
         prefetch(host.wrapping_add(128));
@@ -318,7 +329,7 @@ impl Global<'_> {
         if crosses(va, 128) {
             return false;
         }
-        let Ok(host) = self.tlb.lookup(self.mmu, va, Access::Write) else { return false };
+        let Ok(host) = self.tlb.lookup_block(self.mmu, va, Access::Write) else { return false };
         // SAFETY: as in `load_vectors`, and the entry is for a writable page.
         unsafe {
             L::store_to(host, words[0]);

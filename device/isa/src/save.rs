@@ -47,6 +47,7 @@ pub struct SavedWave {
     done: u64,
     partly_done: [PartlyDone; 2],
     looked: bool,
+    stepped: bool,
     instructions: u64,
 }
 
@@ -117,6 +118,7 @@ impl Wave {
             done: self.done,
             partly_done: self.partly_done,
             looked: self.looked,
+            stepped: self.stepped,
             instructions: self.instructions,
         }
     }
@@ -171,7 +173,7 @@ impl Wave {
         wave.writing = saved.writing;
         wave.done = saved.done;
         wave.partly_done = saved.partly_done;
-        wave.looked = saved.looked;
+        (wave.looked, wave.stepped) = (saved.looked, saved.stepped);
         wave.instructions = saved.instructions;
         Ok(wave)
     }

@@ -46,6 +46,9 @@ pub(crate) mod trapsts {
     pub(crate) const INT_DIV0: u32 = 1 << 6;
     /// The seven above.
     pub(crate) const MATH: u32 = 0x7f;
+    /// Address watch 0; those of the others begin at [`ADDR_WATCH1`].
+    pub(crate) const ADDR_WATCH: u32 = 1 << 7;
+    pub(crate) const ADDR_WATCH1: u32 = 1 << 12;
     pub(crate) const MEM_VIOL: u32 = 1 << 8;
     /// The wave is asked to save its context.
     pub(crate) const SAVECTX: u32 = 1 << 10;
@@ -53,14 +56,24 @@ pub(crate) mod trapsts {
     pub(crate) const HOST_TRAP: u32 = 1 << 16;
     /// The memory violation was a translation that failed (`XNACK_ERROR` of gfx9).
     pub(crate) const UTC_ERROR: u32 = 1 << 28;
+    /// `MODE.TRAP_AFTER_INST_EN` took the wave into its handler.
+    pub(crate) const TRAP_AFTER_INST: u32 = 1 << 20;
     /// Bits that exist.
     pub(crate) const ALL: u32 = 0x101f_fdff;
+}
+
+/// `MODE` bits that debuggers set.
+pub(crate) mod mode {
+    /// A wave with a trap handler enters it after each instruction (`TRAP_AFTER_INST_EN`; `DEBUG_EN` before gfx11).
+    pub(crate) const TRAP_AFTER_INST_EN: u32 = 1 << 11;
 }
 
 /// Where `EXCP_EN` begins in `MODE`.
 pub(crate) const EXCP_EN_SHIFT: u32 = 12;
 /// The math exceptions of `MODE.EXCP_EN`.
 pub(crate) const EXCP_EN: u32 = trapsts::MATH << EXCP_EN_SHIFT;
+/// All of `MODE.EXCP_EN`: the address watch and memory violations follow the math exceptions.
+const ALL_EXCP_EN: u32 = 0x1ff << EXCP_EN_SHIFT;
 
 /// What takes a wave into its trap handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +86,10 @@ pub enum TrapCause<'a> {
     Fault(&'a FaultCause),
     /// The host asks for it.
     Host(u8),
+    /// `MODE.TRAP_AFTER_INST_EN`, after an instruction.
+    SingleStep,
+    /// An instruction has met address watches, a bit for each, which `MODE.EXCP_EN` enables traps for.
+    Watch(u8),
 }
 
 impl Wave {
@@ -93,6 +110,8 @@ impl Wave {
                 pc = self.stopped_at;
             }
             TrapCause::Exception => {}
+            TrapCause::Watch(met) => self.record_watches(met),
+            TrapCause::SingleStep => self.trapsts |= trapsts::TRAP_AFTER_INST,
             TrapCause::Host(number) => {
                 id = u64::from(number) | 1 << 8;
                 self.trapsts |= trapsts::HOST_TRAP;
@@ -105,7 +124,55 @@ impl Wave {
         self.set_pair(slot::TTMP0, pc & 0xffff_ffff_ffff | id << 48);
         self.status |= status::PRIV;
         self.pc = self.handler.tba;
+        self.stepped = false;
         true
+    }
+
+    /// Records that address watches were met, as `EXCP.ADDR_WATCH` and `EXCP_HI.ADDR_WATCH1` to `3` of `TRAPSTS`.
+    pub fn record_watches(&mut self, met: u8) {
+        let met = u32::from(met);
+        self.trapsts |= ((met & 1) * trapsts::ADDR_WATCH) | ((met >> 1 & 7) * trapsts::ADDR_WATCH1);
+    }
+
+    /// Whether it takes a trap when it meets an address watch.
+    pub fn traps_watches(&self) -> bool {
+        self.mode & trapsts::ADDR_WATCH << EXCP_EN_SHIFT != 0
+            && self.status & (status::TRAP_EN | status::PRIV) == status::TRAP_EN
+    }
+
+    /// Whether it enters its trap handler after the next instruction.
+    #[inline(always)]
+    pub fn steps(&self) -> bool {
+        self.mode & mode::TRAP_AFTER_INST_EN != 0
+            && self.status & (status::TRAP_EN | status::PRIV) == status::TRAP_EN
+    }
+
+    /// Remembers that the wave, which [steps](Wave::steps), has done its instruction and waits for others before it enters
+    /// its trap handler.
+    pub fn set_stepped(&mut self) {
+        self.stepped = true;
+    }
+
+    /// Whether the instruction that it is to trap after is done.
+    pub fn has_stepped(&self) -> bool {
+        self.stepped
+    }
+
+    /// Halts it before its first instruction, as `SPI_GDBG_PER_VMID_CNTL.LAUNCH_MODE` asks for.
+    pub fn halt(&mut self) {
+        self.status |= status::HALT;
+    }
+
+    /// Sets bits of `MODE.EXCP_EN` of a wave that has not begun: those given, or with those it has.
+    pub fn enable_exceptions(&mut self, exceptions: u32, replace: bool) {
+        let bits = exceptions << EXCP_EN_SHIFT & ALL_EXCP_EN;
+        self.mode = if replace { self.mode & !ALL_EXCP_EN } else { self.mode } | bits;
+        self.watched |= self.mode & EXCP_EN != 0;
+    }
+
+    /// Makes it enter its trap handler after each instruction.
+    pub fn single_step(&mut self) {
+        self.mode |= mode::TRAP_AFTER_INST_EN;
     }
 
     /// Whether the wave runs its trap handler.

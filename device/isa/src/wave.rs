@@ -154,6 +154,8 @@ pub struct Wave {
     pub(crate) stops_at_return: bool,
     /// It has looked for what other waves write; see [`Wave::take_looked`].
     pub(crate) looked: bool,
+    /// It has done the instruction that it enters its trap handler after; see [`Wave::has_stepped`].
+    pub(crate) stepped: bool,
     /// `TRAPSTS`.
     pub(crate) trapsts: u32,
     pub(crate) scratch_base: u64,
@@ -207,6 +209,7 @@ impl Wave {
             context_slot: None,
             stops_at_return: false,
             looked: false,
+            stepped: false,
             instructions: 0,
         };
         wave.launch(init);
@@ -254,7 +257,7 @@ impl Wave {
             self.status |= if is_set { bit } else { 0 };
         }
         (self.context_slot, self.stops_at_return) = (None, false);
-        self.looked = false;
+        (self.looked, self.stepped) = (false, false);
         self.done = 0;
         self.partly_done = [PartlyDone::default(); 2];
         self.instructions = 0;

@@ -40,8 +40,8 @@ pub struct ShaderRules {
     /// The workgroup information SGPR of a wave: its number, and how many there are in the workgroup.
     pub workgroup_info: fn(wave: u32, waves: u32) -> u32,
     /// Sets the trap temporaries of a wave that starts, of a process with a trap handler: from its workgroup's identifier, its
-    /// number in the workgroup, and whether it has scratch memory.
-    pub set_ttmps: fn(&mut Wave, workgroup: [u32; 3], wave: u32, scratch: bool),
+    /// number in the workgroup with the place of its packet in the ring, and whether it has scratch memory.
+    pub set_ttmps: fn(&mut Wave, workgroup: [u32; 3], wave_and_packet: (u32, u32), scratch: bool),
     /// The identifier of the workgroup in a wave's trap temporaries.
     pub workgroup_of: fn(&Wave) -> [u32; 3],
     /// Which compute units of a processor are enabled, a bit for each.

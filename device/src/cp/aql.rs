@@ -311,7 +311,7 @@ impl AqlQueue {
             queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
         };
         let mut prepared = dispatch::prepare(self.state.space(), source, self.shader.chip())?;
-        self.complete_launch(&mut prepared.launch);
+        self.complete_launch(&mut prepared.launch, self.fetch_index);
         if !self.shader.holds(&prepared.launch) {
             return Err(Cause::ComputeUnits);
         }
@@ -338,8 +338,9 @@ impl AqlQueue {
         Ok(Packet::Started(Some(in_flight)))
     }
 
-    /// Adds what comes from the queue and not from the packet.
-    fn complete_launch(&self, launch: &mut Launch) {
+    /// Adds what comes from the queue, and from where in it the packet is.
+    fn complete_launch(&self, launch: &mut Launch, index: u64) {
+        launch.packet = (index % self.config.ring_packets.max(1)) as u32;
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
         launch.cus = self.config.cus;

@@ -287,6 +287,7 @@ mod tests {
             wgp_mode: false,
             cus: crate::chip::CuMask::ALL,
             queue_ids: [0; 2],
+            packet: 0,
         }
     }
 

@@ -90,6 +90,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         wgp_mode: descriptor.compute_pgm_rsrc1.wgp_mode(),
         cus: CuMask::ALL,
         queue_ids: [0; 2],
+        packet: 0,
     })
 }
 

@@ -106,6 +106,7 @@ ranks! {
     // Nothing is taken under these.
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",
+    DebugSettings = "Debugger.watches",
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",

@@ -180,6 +180,11 @@ impl RegisterFile {
         Ok(())
     }
 
+    /// Reads a register of the first instance of its block; 0 where the chip has none.
+    pub(crate) fn get(&self, ip: Ip, at: Offset) -> u32 {
+        self.chip.dword(ip, 0, at).map_or(0, |dword| self.read(dword))
+    }
+
     /// Reads the register at an absolute dword index; beyond the BAR: 0.
     pub(crate) fn read(&self, dword: u32) -> u32 {
         count(&self.counters.register_reads);

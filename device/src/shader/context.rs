@@ -285,6 +285,7 @@ impl Worker {
         let mut context = self.context(space.context());
         let shared = Arc::clone(&self.shared);
         let clock = || shared.clock.ticks();
+        context.tlb.set_watches(None);
         let slice = space.enter();
         let mut budget = u64::MAX;
         let turn = Turn {
@@ -297,6 +298,8 @@ impl Worker {
             code_epoch: dispatch.code_epoch(),
             dispatch: dispatch.number(),
             trace: shared.trace.as_deref(),
+            // What handlers do on the way is not the program's.
+            watches: false,
             chance: None,
             budget: &mut budget,
             stats: &mut self.stats,

@@ -72,6 +72,8 @@ pub struct Launch {
     pub cus: CuMask,
     /// The hardware queue and the VMID: bits of `HW_ID1` and `HW_ID2`.
     pub queue_ids: [u32; 2],
+    /// Where in the ring its packet is, in packets.
+    pub packet: u32,
 }
 
 impl Launch {
@@ -233,7 +235,7 @@ impl Launch {
         if self.trap.is_some()
             && let Some(state) = storage.get_mut(wave as usize)
         {
-            (rules.set_ttmps)(state, id, wave, self.scratch.is_some());
+            (rules.set_ttmps)(state, id, (wave, self.packet), self.scratch.is_some());
         }
     }
 }
@@ -266,6 +268,7 @@ mod tests {
             wgp_mode: false,
             cus: CuMask::ALL,
             queue_ids: [0; 2],
+            packet: 0,
         }
     }
 

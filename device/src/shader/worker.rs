@@ -156,6 +156,9 @@ impl Worker {
         let mut done = 0;
         let mut begun_with = 0;
         let mut failed = None;
+        let watches = space.watches();
+        let watched = watches.is_some();
+        context.tlb.set_watches(watches);
         let mut slice = space.enter();
         let shared = Arc::clone(&self.shared);
         let workers = shared.workers as u64;
@@ -189,7 +192,8 @@ impl Worker {
                     let mut workgroup =
                         self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.chip)));
                     self.spare_waves -= workgroup.storage();
-                    workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat);
+                    let control = space.launch_control();
+                    workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat, control);
                     budget = budget.saturating_sub(START_COST);
                     workgroup
                 }
@@ -204,6 +208,7 @@ impl Worker {
                 code_epoch: dispatch.code_epoch(),
                 dispatch: dispatch.number(),
                 trace: shared.trace.as_deref(),
+                watches: watched,
                 chance: chance.as_mut(),
                 budget: &mut budget,
                 stats: &mut self.stats,

@@ -1,6 +1,7 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
 mod context;
+mod debug;
 mod save;
 mod show;
 
@@ -21,6 +22,7 @@ use super::queue::Seat;
 use super::stats::Local;
 use crate::chip::Generation;
 use crate::trace::{TraceSink, WaveId};
+use crate::vm::LaunchControl;
 
 pub(super) use save::SavedWorkgroup;
 
@@ -120,6 +122,8 @@ pub(super) struct Turn<'a> {
     /// Number of the dispatch.
     pub(super) dispatch: u64,
     pub(super) trace: Option<&'a dyn TraceSink>,
+    /// The TLB has address watches.
+    pub(super) watches: bool,
     /// Decisions of a deterministic schedule.
     pub(super) chance: Option<&'a mut Chance>,
 }
@@ -158,7 +162,14 @@ impl Workgroup {
 
     /// Becomes workgroup `index` of a launch; `full` are the lane IDs of a workgroup that is not partial.
     #[inline(always)]
-    pub(super) fn start(&mut self, launch: &Launch, index: u64, full: &[(u64, [u32; 64])], seat: Box<Seat>) {
+    pub(super) fn start(
+        &mut self,
+        launch: &Launch,
+        index: u64,
+        full: &[(u64, [u32; 64])],
+        seat: Box<Seat>,
+        control: LaunchControl,
+    ) {
         self.id = launch.workgroup_id(index);
         let extent = launch.extent(self.id);
         let partial;
@@ -183,6 +194,9 @@ impl Workgroup {
         self.next = 0;
         self.lds.reset(launch.lds_size);
         self.seat = Some(seat);
+        if control.changes_launch() {
+            self.begin_debugged(control);
+        }
     }
 
     /// Tells of each wave that has not ended, with the workgroup's identifier and its number.
@@ -306,7 +320,10 @@ impl Workgroup {
         let quantum = quantum.min(*turn.budget);
         let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
         let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
+        let debugged = wave.steps() || turn.watches;
         let stop = match &mut traced {
+            None if debugged => debug::run(wave, &mut env, quantum, None),
+            Some(traced) if debugged => debug::run(wave, &mut env, quantum, Some(traced)),
             None if turn.chance.is_none() => exec::run(wave, &mut env, quantum),
             None => exec::run_stepped(wave, &mut env, quantum, None),
             Some(traced) => exec::run_stepped(wave, &mut env, quantum, Some(traced)),

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "promises the lifetime of the mappings it hands to the workers")]
 
 mod contexts;
+mod debug;
 mod save;
 mod walk;
 
@@ -16,13 +17,14 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_isa::mem::{Access, Mapping, Mmu};
+use belfry_isa::mem::{Access, Mapping, Mmu, Watch};
 pub use belfry_isa::mem::{Fault, FaultKind};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chip::PteFormat;
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
+pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
 pub use walk::Translation;
 
@@ -95,6 +97,7 @@ pub struct AddressSpace {
     generation: AtomicU64,
     quiescence: Quiescence,
     context: u64,
+    debugger: debug::Debugger,
 }
 
 /// A span of work in an address space: while it lasts, what has been translated stays in place.
@@ -133,7 +136,24 @@ impl AddressSpace {
             generation: AtomicU64::new(1),
             quiescence: Quiescence::default(),
             context: NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed),
+            debugger: debug::Debugger::default(),
         })
+    }
+
+    /// Sets what a debugger wants of the waves of this space: launches and turns that begin later go by it.
+    pub fn set_debug(&self, settings: &DebugSettings) {
+        self.debugger.set(settings);
+    }
+
+    /// How waves are launched here.
+    #[inline(always)]
+    pub(crate) fn launch_control(&self) -> LaunchControl {
+        self.debugger.launch()
+    }
+
+    /// Which addresses are watched; `None` if none is.
+    pub(crate) fn watches(&self) -> Option<[Option<Watch>; WATCHES]> {
+        self.debugger.watches()
     }
 
     /// The root this space was made from.

@@ -129,7 +129,8 @@ pub(crate) fn rfe(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     w.status &= !status::PRIV;
     match () {
         () if w.is_halted() => m.stop_here(Stop::Halt),
-        () if w.stops_at_return => m.stop_here(Stop::TrapReturn),
+        // The next instruction may be one that it enters its handler after.
+        () if w.stops_at_return || w.steps() => m.stop_here(Stop::TrapReturn),
         () => Flow::LEAVE,
     }
 }

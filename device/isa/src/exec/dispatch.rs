@@ -44,6 +44,12 @@ pub(super) fn run_stepped(
     run_with(wave, env, budget, |wave, machine, region, limit| stepper.run(wave, machine, region, limit))
 }
 
+/// See [`super::step`].
+pub(super) fn step(wave: &mut Wave, env: &mut Env<'_>, observer: Option<&mut dyn Observer>) -> Stop {
+    let mut stepper = Stepper::new(wave, env.code.arch(), observer);
+    run_with(wave, env, u64::MAX, |wave, machine, region, _| Some(stepper.step(wave, machine, region)))
+}
+
 #[inline(always)]
 fn run_with(
     wave: &mut Wave,

@@ -3,6 +3,7 @@
 //! `aux` is the [`HardwareRegister`], `imm` what the instruction says of its bits. Fields: `SQ_WAVE_*` of gfx11, as linux `amdkfd/cwsr_trap_handler_gfx10.asm`
 //! reads them.
 
+use super::Stop;
 use super::control::{mask, set_mode};
 use super::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
@@ -74,14 +75,18 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 /// `s_setreg_b32` (source `src[0]`) and `s_setreg_imm32_b32` (a constant).
-pub(crate) fn setreg(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+pub(crate) fn setreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let Some(register) = HardwareRegister::from_number(d.aux) else { return Flow::NEXT };
     let (offset, count) = field(d.imm);
     let mask = low_bits(count) << offset;
     let value = d.src[0].scalar(w) << offset & mask;
     let insert = |old: u32| old & !mask | value;
     match register {
-        Mode => return set_mode(w, insert(w.mode) & MODE_BITS, d),
+        Mode => {
+            let flow = set_mode(w, insert(w.mode) & MODE_BITS, d);
+            // The wave's next instruction is one that it enters its handler after.
+            return if flow == Flow::LEAVE && w.steps() { m.stop_here(Stop::Budget) } else { flow };
+        }
         // Only the trap handler may, and not everything.
         Status if w.is_privileged() => {
             let new = insert(status_of(w));

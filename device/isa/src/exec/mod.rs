@@ -218,3 +218,10 @@ pub fn run_stepped(
 ) -> Stop {
     dispatch::run_stepped(wave, env, budget, observer)
 }
+
+/// Executes the one instruction that the wave is at, and shows it to `observer`: [`Stop::Budget`] when the next one may follow.
+///
+/// Unlike for [`run_stepped`], waits and hints are instructions, and the program counter is that of the very next one.
+pub fn step(wave: &mut Wave, env: &mut Env<'_>, observer: Option<&mut dyn Observer>) -> Stop {
+    dispatch::step(wave, env, observer)
+}

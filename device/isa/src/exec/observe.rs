@@ -240,6 +240,46 @@ impl<'a> Stepper<'a> {
             }
         }
     }
+
+    /// Executes the instruction that the wave is at, which may be a wait or a hint; [`Stop::Budget`] if it just goes on.
+    pub(super) fn step(&mut self, w: &mut Wave, machine: &mut Machine<'_>, region: &Region) -> Stop {
+        let at = match entry(w, region) {
+            Ok(index) => index,
+            Err(stop) => return stop,
+        };
+        let pc = w.pc;
+        let inst = usize::try_from(pc.wrapping_sub(region.start))
+            .ok()
+            .and_then(|offset| decode_for(region.arch, size(w), region.bytes.get(offset..)?).ok());
+        let next = pc.wrapping_add(inst.map_or(4, |inst| u64::from(inst.size)));
+        if region.pc_of(at) != pc {
+            w.pc = next;
+            if let Some(watcher) = &mut self.watcher {
+                watcher.report(w, pc, inst, &[]);
+            }
+            return Stop::Budget;
+        }
+        let (flow, last) = one(w, machine, region, at);
+        let target = inst.and_then(|inst| inst.branch_target(pc)).filter(|_| flow.is_jump());
+        if let Some(watcher) = &mut self.watcher
+            && flow != Flow::RAISE
+            && flow != Flow::FAULT
+        {
+            watcher.executed(w, region, pc, target.unwrap_or(next));
+        }
+        match flow {
+            Flow::NEXT => w.pc = next,
+            flow if flow.is_jump() => w.pc = target.unwrap_or_else(|| region.pc_of(flow.index())),
+            flow => {
+                let stop = end(w, machine, region, last - 1, flow);
+                if matches!(flow, Flow::STOP | Flow::BARRIER | Flow::END_PROGRAM) {
+                    w.pc = next;
+                }
+                return stop.unwrap_or(Stop::Budget);
+            }
+        }
+        Stop::Budget
+    }
 }
 
 /// Executes the elements of the instruction whose first is at `at`: the last flow, and the index behind the last element.

@@ -1,6 +1,7 @@
 //! A worker's cache of translations.
 
-use super::{Access, Fault, FaultKind, Mmu};
+use super::watch::Watches;
+use super::{Access, Fault, FaultKind, Mmu, Watch};
 
 const PAGE_BITS: u32 = 12;
 /// Bytes of the unit the TLB caches.
@@ -46,6 +47,8 @@ pub struct Tlb {
     oldest: usize,
     owner: (u64, u64),
     misses: u64,
+    /// Pages that these are in are never cached.
+    watches: Option<Box<Watches>>,
 }
 
 impl Default for Tlb {
@@ -63,6 +66,7 @@ impl Tlb {
             oldest: 0,
             owner: (0, 0),
             misses: 0,
+            watches: None,
         }
     }
 
@@ -75,6 +79,25 @@ impl Tlb {
     pub fn clear(&mut self) {
         self.entries.fill(EMPTY);
         self.ranges = [NO_RANGE; RANGES];
+    }
+
+    /// Watches these addresses from now on.
+    pub fn set_watches(&mut self, list: Option<[Option<Watch>; 4]>) {
+        if list != self.watches.as_ref().map(|watches| watches.list) {
+            self.clear();
+            self.watches = list.map(|list| Box::new(Watches { list, met: 0 }));
+        }
+    }
+
+    /// The watches that were met since the last call, a bit for each.
+    pub fn take_met(&mut self) -> u8 {
+        self.watches.as_mut().map_or(0, |watches| core::mem::take(&mut watches.met))
+    }
+
+    /// Whether there is a watch in the page of `va`.
+    #[cold]
+    pub(crate) fn watches_page(&self, va: u64) -> bool {
+        self.watches.as_ref().is_some_and(|watches| watches.touch_page(va))
     }
 
     /// Drops what belongs to another address space or an older generation.
@@ -98,12 +121,35 @@ impl Tlb {
         self.fill(mmu, va, access)
     }
 
+    /// As [`Tlb::lookup`] for more than a word; fails in a page with watched words, which are looked up one by one.
+    #[inline(always)]
+    pub(crate) fn lookup_block(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, Fault> {
+        let page = va >> PAGE_BITS;
+        let entry = &self.entries[slot(page)];
+        let tag = if access.is_write() { entry.write } else { entry.read };
+        if tag == page {
+            return Ok(host_pointer(va.wrapping_add(entry.delta)));
+        }
+        self.fill_block(mmu, va, access)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill_block(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, Fault> {
+        if self.watches_page(va) {
+            return Err(Fault::new(va, access, FaultKind::Bus));
+        }
+        self.fill(mmu, va, access)
+    }
+
     #[cold]
     #[inline(never)]
     fn fill(&mut self, mmu: &dyn Mmu, va: u64, access: Access) -> Result<*mut u8, Fault> {
         let page = va >> PAGE_BITS;
         let needs_write = access.is_write();
-        if !matches!(access, Access::Execute)
+        let watched = self.watches_page(va);
+        if !watched
+            && !matches!(access, Access::Execute)
             && let Some(range) = self.ranges.iter().find(|range| {
                 page.wrapping_sub(range.first_page) < range.pages && (range.writable || !needs_write)
             })
@@ -130,6 +176,12 @@ impl Tlb {
         let delta = (mapping.host as u64).wrapping_sub(mapping.va);
         // Instruction fetch may be allowed where loads are not: such a mapping serves this access alone.
         if matches!(access, Access::Execute) {
+            return Ok(host_pointer(va.wrapping_add(delta)));
+        }
+        if watched {
+            if let Some(watches) = &mut self.watches {
+                watches.look(va, access);
+            }
             return Ok(host_pointer(va.wrapping_add(delta)));
         }
         let first_page = mapping.va.div_ceil(PAGE_SIZE);

@@ -321,6 +321,20 @@ impl Gpu {
         }
     }
 
+    /// Executes the one instruction that a wave is at.
+    pub(crate) fn step_one(&mut self, wave: &mut Wave) -> Stop {
+        let mut env = Env {
+            mmu: &self.memory,
+            tlb: &mut self.tlb,
+            code: &mut self.code,
+            lds: &mut self.lds,
+            apertures: APERTURES,
+            clock: &|| 0,
+            code_epoch: self.epoch,
+        };
+        exec::step(wave, &mut env, None)
+    }
+
     /// Tells the engine that code may have changed.
     pub(crate) fn new_epoch(&mut self) {
         self.epoch += 1;

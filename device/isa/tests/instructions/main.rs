@@ -4,6 +4,7 @@ mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
 mod context;
+mod debug;
 mod halves;
 mod lds;
 mod modes;

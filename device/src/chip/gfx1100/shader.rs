@@ -53,7 +53,10 @@ fn workgroup_info(wave: u32, waves: u32) -> u32 {
 
 /// `ttmp8` to `ttmp10` have the workgroup's identifier (ROCdbgapi), `ttmp11` the wave's number in its workgroup, and whether it
 /// has no scratch memory (ROCr `trap_handler.s`).
-fn set_ttmps(state: &mut Wave, workgroup: [u32; 3], wave: u32, scratch: bool) {
+/// `ttmp6` 24:0 `DispatchPktIndx`; `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 6 `NoScratch`
+/// (ROCr, `trap_handler.s`).
+fn set_ttmps(state: &mut Wave, workgroup: [u32; 3], (wave, packet): (u32, u32), scratch: bool) {
+    state.set_sgpr(TTMP8 - 2, packet & 0x1ff_ffff);
     for (ttmp, id) in (TTMP8..).zip(workgroup) {
         state.set_sgpr(ttmp, id);
     }

@@ -152,7 +152,7 @@ impl AqlQueue {
         let source =
             Source { packet: &packet, address, index, queue: queue.as_ref().map(|(at, queue)| (*at, queue)) };
         let mut launch = dispatch::prepare(self.state.space(), source, self.shader.chip())?.launch;
-        self.complete_launch(&mut launch);
+        self.complete_launch(&mut launch, index);
         if let Some(scratch) = running.scratch {
             scratch.give_again(&mut launch, &mut self.scratch)?;
         }

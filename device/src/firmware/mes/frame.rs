@@ -2,8 +2,11 @@
 
 use belfry_abi::mes::{
     self, AddQueue, AddQueueFlags, ApiStatus, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueueType,
-    RemoveQueue, RemoveQueueFlags, Resume, SetHwResources, SetHwResources1, SetSchedulingConfig, Suspend,
+    RemoveQueue, RemoveQueueFlags, Resume, SetHwResources, SetHwResources1, SetSchedulingConfig,
+    SetShaderDebugger, Suspend,
 };
+use belfry_abi::regs::Register as _;
+use belfry_abi::regs::gc;
 use zerocopy::FromBytes;
 
 use super::slots::Mes;
@@ -11,7 +14,7 @@ use crate::firmware::Ports;
 use crate::guest_error::GuestError;
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode, WatchRegisters};
 
 /// The error says why a frame is not answered.
 type Result<T = ()> = std::result::Result<T, GuestError>;
@@ -62,7 +65,7 @@ fn run(
             let gang = (resume.resume_all_gangs & 1 == 0).then(|| resume.gang_context_addr.get());
             mes.resume(gang)?;
         }
-        Opcode::MISC => misc(ports, space, &parse(frame)?)?,
+        Opcode::MISC => misc(mes, ports, space, &parse(frame)?)?,
         opcode if opcode.name().is_some() => return Err(GuestError::MesOpcode),
         _ => return Err(GuestError::MesOpcodeUnknown),
     }
@@ -191,7 +194,7 @@ fn suspend(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Suspend) 
     Ok(())
 }
 
-fn misc(ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
+fn misc(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
     let [first, second, third, fourth, fifth, ..] = frame.data;
     match MiscOpcode(frame.opcode) {
         MiscOpcode::QUERY_STATUS => Ok(()),
@@ -208,15 +211,48 @@ fn misc(ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
             Ok(())
         }
         MiscOpcode::WAIT_REG_MEM => wait_reg_mem(ports, [first, second, third, fourth, fifth]),
-        // Nothing to flush, and nothing switched on: a driver sends this for every process.
-        MiscOpcode::SET_SHADER_DEBUGGER
-            if frame.data[2] >> 31 == 1 || frame.data[2..9].iter().all(|&word| word == 0) =>
-        {
-            Ok(())
-        }
-        MiscOpcode::SET_SHADER_DEBUGGER => Err(GuestError::ShaderDebugger),
+        MiscOpcode::SET_SHADER_DEBUGGER => set_shader_debugger(mes, ports, &SetShaderDebugger::of(frame)),
         _ => Err(GuestError::MiscOpcode),
     }
+}
+
+/// What a debugger wants of the waves of a process, which may have no queue yet. Each access of memory and each operation is over
+/// before the next begins, as `SINGLE_MEMOP` and `SINGLE_ALU_OP` ask for, and waves have their trap handler whatever `trap_en`
+/// says.
+fn set_shader_debugger(mes: &mut Mes, ports: &Ports, frame: &SetShaderDebugger) -> Result {
+    if frame.flags & SetShaderDebugger::PROCESS_CTX_FLUSH != 0 {
+        let forgotten = mes.set_debug(frame.process_context_addr, None);
+        debug_assert!(forgotten, "there is room for less");
+        return Ok(());
+    }
+    let launch = LaunchControl(frame.spi_gdbg_per_vmid_cntl);
+    let registers = [
+        (gc::TCP_WATCH0_ADDR_H::AT, gc::TCP_WATCH0_ADDR_L::AT),
+        (gc::TCP_WATCH1_ADDR_H::AT, gc::TCP_WATCH1_ADDR_L::AT),
+        (gc::TCP_WATCH2_ADDR_H::AT, gc::TCP_WATCH2_ADDR_L::AT),
+        (gc::TCP_WATCH3_ADDR_H::AT, gc::TCP_WATCH3_ADDR_L::AT),
+    ];
+    let register = |at| u64::from(ports.registers.get(gc::IP, at));
+    let watches = std::array::from_fn(|index| {
+        let (control, (high, low)) = (frame.tcp_watch_cntl[index], registers[index]);
+        let address = (register(high) & 0xffff) << 32 | register(low) & !0x7f;
+        WatchRegisters { address, control }
+    });
+    if !mes.set_debug(frame.process_context_addr, Some(DebugSettings { launch, watches })) {
+        return Err(GuestError::ShaderDebugger);
+    }
+    unmodelled(
+        &ports.counters,
+        [
+            (
+                "SPI_GDBG_PER_VMID_CNTL stall and traps at the begin and the end of waves",
+                launch.unmodelled() != 0,
+            ),
+            ("SPI_GDBG_PER_VMID_CNTL launch_mode kill", launch.mode() == LaunchMode::Kill),
+            ("SET_SHADER_DEBUGGER unknown flags", frame.flags & !SetShaderDebugger::KNOWN_FLAGS != 0),
+        ],
+    );
+    Ok(())
 }
 
 /// Registers change at once in this device, so a condition that does not hold now would never hold.

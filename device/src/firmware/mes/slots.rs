@@ -25,12 +25,14 @@ use crate::guest_error::GuestError;
 use crate::queue::HqdId;
 use crate::stats::count;
 use crate::trace::TraceEvent;
-use crate::vm::{AddressSpace, Tables};
+use crate::vm::{AddressSpace, DebugSettings, Tables};
 
 pub(crate) use save::SavedMes;
 
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
+/// Processes with settings of a debugger at most: more than there are PASIDs of drivers.
+const MAX_DEBUGGERS: usize = 1 << 16;
 /// How soon to look again at a queue that waits for a value in memory, at first and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
@@ -47,6 +49,8 @@ pub(crate) struct Mes {
     hardware: Option<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<DoorbellIndex, Queue>,
+    /// What debuggers have set, by the address of the process's context; there may be no queue of it yet.
+    debuggers: BTreeMap<u64, DebugSettings>,
     turns: u64,
     pub(super) quanta: Quanta,
     poll: Duration,
@@ -160,6 +164,22 @@ impl Mes {
             }
             self.processes.remove(&key);
         }
+    }
+
+    /// Sets what a debugger wants of the waves of a process, or forgets it; `false` where there are too many processes.
+    #[must_use]
+    pub(super) fn set_debug(&mut self, process: u64, settings: Option<DebugSettings>) -> bool {
+        match settings {
+            Some(_) if self.debuggers.len() >= MAX_DEBUGGERS && !self.debuggers.contains_key(&process) => {
+                return false;
+            }
+            Some(settings) => self.debuggers.insert(process, settings),
+            None => self.debuggers.remove(&process),
+        };
+        if let Some(space) = self.processes.get(&process).and_then(|process| process.space.as_ref()) {
+            space.set_debug(&settings.unwrap_or_default());
+        }
+        true
     }
 
     fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, GuestError> {
@@ -320,6 +340,9 @@ impl Mes {
             // The space comes back with the code the shader engine knows, but without what was cached while nobody could flush it.
             Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
             _ => process.space = ports.contexts.space(vmid),
+        }
+        if let (Some(space), Some(settings)) = (&process.space, self.debuggers.get(&key)) {
+            space.set_debug(settings);
         }
         Some(vmid)
     }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hardware, MAX_QUEUES, Mes, Process, Quanta, Queue};
+use super::{Hardware, MAX_DEBUGGERS, MAX_QUEUES, Mes, Process, Quanta, Queue};
 use crate::firmware::Ports;
 use crate::firmware::mes::queue::{SavedQueue, With};
 use crate::save::{Broken, check, count, counter};
 use crate::shader::Restoring;
-use crate::vm::{SpaceList, Spaces, VMIDS};
+use crate::vm::{DebugSettings, SpaceList, Spaces, VMIDS};
 
 /// The scheduler. Its pace of looking at memory is not part of it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -16,6 +16,8 @@ pub(crate) struct SavedMes {
     /// By the address of each one's context.
     processes: Vec<(u64, SavedProcess)>,
     queues: Vec<SavedQueue>,
+    /// What debuggers have set, by the address of the process's context.
+    debuggers: Vec<(u64, DebugSettings)>,
     turns: u64,
     quanta: Quanta,
 }
@@ -54,6 +56,7 @@ impl Mes {
             hardware: self.hardware.clone(),
             processes: self.processes.iter().map(|(&key, one)| (key, process(one))).collect(),
             queues: self.queues.values().map(|queue| queue.snapshot(spaces)).collect(),
+            debuggers: self.debuggers.iter().map(|(&key, &settings)| (key, settings)).collect(),
             turns: self.turns,
             quanta: self.quanta.clone(),
         }
@@ -77,6 +80,10 @@ impl Mes {
         self.quanta = saved.quanta.clone();
         for (key, process) in &saved.processes {
             self.processes.insert(*key, process.restored(spaces)?);
+        }
+        count("debuggers", saved.debuggers.len(), saved.debuggers.len() <= MAX_DEBUGGERS)?;
+        for &(key, settings) in &saved.debuggers {
+            check("settings of a debugger", 0u32, self.set_debug(key, Some(settings)))?;
         }
         for queue in &saved.queues {
             let queue = Queue::restored(queue, With { ports, spaces, restoring })?;

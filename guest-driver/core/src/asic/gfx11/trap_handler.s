@@ -14,12 +14,14 @@
 //   trap temporaries         16 words: ttmp4 to ttmp11 and ttmp13 in their places, 0 in the others
 //   LDS                      in the context of the first wave
 //
-// The trap memory (TMA) has the address of the program's handler at 0 and that of its trap memory at 8. The program's
-// handler finds STATUS as it was in ttmp12, and its trap memory in ttmp14 and ttmp15.
+// The trap memory (TMA) has the address of the program's handler at 0, that of its trap memory at 8, and at 16 whether a
+// debugger is attached. The program's handler finds STATUS as it was in ttmp12, its trap memory in ttmp14 and ttmp15, and the
+// debugger in bit 23 of ttmp11.
 
 .set SAVECTX, 10
 .set HALT, 13
 .set FIRST_WAVE, 26
+.set DEBUGGED, 23
 .set SGPRS, 0
 .set HWREGS, 512
 .set TTMPS, 576
@@ -43,6 +45,11 @@ trap_handler:
   // The program's handler.
   s_sendmsg_rtn_b64 ttmp[14:15], sendmsg(MSG_RTN_GET_TMA)
   s_waitcnt lgkmcnt(0)
+  s_load_b32 ttmp2, ttmp[14:15], 0x10 glc
+  s_waitcnt lgkmcnt(0)
+  s_lshl_b32 ttmp2, ttmp2, DEBUGGED
+  s_and_not1_b32 ttmp11, ttmp11, 1 << DEBUGGED
+  s_or_b32 ttmp11, ttmp11, ttmp2
   s_load_b64 ttmp[2:3], ttmp[14:15], 0x0 glc
   s_waitcnt lgkmcnt(0)
   s_load_b64 ttmp[14:15], ttmp[14:15], 0x8 glc

@@ -1,0 +1,78 @@
+//! Waves under a debugger: launched halted or with exceptions enabled, run one instruction at a time, and stopped at accesses of
+//! watched memory.
+
+use belfry_isa::exec::{self, Env, Observer, Stop};
+use belfry_isa::trap::TrapCause;
+use belfry_isa::wave::Wave;
+
+use super::{State, Workgroup};
+use crate::vm::{LaunchControl, LaunchMode};
+
+impl Workgroup {
+    /// Changes waves that have not begun as the debugger of their process asks for.
+    #[cold]
+    pub(super) fn begin_debugged(&mut self, control: LaunchControl) {
+        for (wave, state) in self.waves.iter_mut().zip(&mut self.states) {
+            if control.exceptions() != 0 || control.replaces_exceptions() {
+                wave.enable_exceptions(control.exceptions(), control.replaces_exceptions());
+            }
+            match control.mode() {
+                LaunchMode::Normal | LaunchMode::Kill => {}
+                LaunchMode::Halt => {
+                    wave.halt();
+                    *state = State::Halted;
+                }
+                LaunchMode::Debug => wave.single_step(),
+            }
+        }
+    }
+}
+
+/// Runs a wave that traps after each instruction, or in whose memory addresses are watched, for about `budget` instructions.
+///
+/// Traps are entered here, so that the caller finds the wave in its handler. An instruction that waits for other waves is
+/// over for the trap when they have come.
+#[cold]
+pub(super) fn run(
+    wave: &mut Wave,
+    env: &mut Env<'_>,
+    budget: u64,
+    mut observer: Option<&mut dyn Observer>,
+) -> Stop {
+    let begun = wave.instructions;
+    for _ in 0..budget {
+        if wave.has_stepped() && wave.enter_trap(TrapCause::SingleStep) {
+            continue;
+        }
+        let (steps, privileged) = (wave.steps(), wave.is_privileged());
+        let stop = match &mut observer {
+            Some(observer) => exec::step(wave, env, Some(&mut **observer)),
+            None => exec::step(wave, env, None),
+        };
+        let met = env.tlb.take_met();
+        // What the handler itself does is not the program's.
+        if met != 0 && !privileged {
+            if wave.traps_watches() && stop == Stop::Budget {
+                wave.enter_trap(TrapCause::Watch(met));
+                continue;
+            }
+            wave.record_watches(met);
+        }
+        match stop {
+            // Whoever wrote MODE in the program has asked for it from the next instruction on.
+            Stop::Budget if steps && wave.steps() => {
+                wave.enter_trap(TrapCause::SingleStep);
+            }
+            Stop::Budget => {}
+            Stop::Barrier | Stop::GlobalWaveSync(_) | Stop::Sleep | Stop::Message { .. } if steps => {
+                wave.set_stepped();
+                return stop;
+            }
+            stop => return stop,
+        }
+        if wave.instructions - begun >= budget {
+            break;
+        }
+    }
+    Stop::Budget
+}
