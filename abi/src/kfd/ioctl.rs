@@ -4,7 +4,7 @@
 /// Interface version 1.12 is the one the driver reports: 1.13 would switch the exception-debug path on.
 pub const KFD_IOCTL_MAJOR_VERSION: u32 = 1;
 /// See [`KFD_IOCTL_MAJOR_VERSION`].
-pub const KFD_IOCTL_MINOR_VERSION: u32 = 12;
+pub const KFD_IOCTL_MINOR_VERSION: u32 = 14;
 
 /// `AMDKFD_IOCTL_BASE`, the type byte of every command.
 pub const KFD_IOC_TYPE: u8 = b'K';
@@ -107,7 +107,7 @@ mod tests {
     use core::mem::size_of;
 
     use super::*;
-    use crate::kfd::{aperture, event, memory, misc, queue, smi, svm};
+    use crate::kfd::{aperture, debug, event, memory, misc, queue, smi, svm};
 
     #[test]
     fn command_words_carry_their_argument_sizes() {
@@ -141,7 +141,8 @@ mod tests {
             (IPC_IMPORT_HANDLE, size_of::<memory::IpcImportHandleArgs>()),
             (IPC_EXPORT_HANDLE, size_of::<memory::IpcExportHandleArgs>()),
             (SVM, size_of::<svm::SvmArgs>()),
-            (RUNTIME_ENABLE, size_of::<misc::RuntimeEnableArgs>()),
+            (RUNTIME_ENABLE, size_of::<debug::RuntimeEnableArgs>()),
+            (DBG_TRAP, size_of::<debug::DbgTrapArgs>()),
         ];
         for (command, size) in sizes {
             assert_eq!(ioc_size(command), size, "command {command:#x}");

@@ -106,15 +106,3 @@ uapi_struct! {
         xnack_enabled @ 0: i32,
     }
 }
-
-uapi_struct! {
-    /// Arguments of `RUNTIME_ENABLE` (`struct kfd_ioctl_runtime_enable_args`).
-    RuntimeEnableArgs: 16 {
-        /// Address of the runtime's debug structure.
-        r_debug @ 0: u64,
-        /// Bit 0 enable, bit 1 save TTMPs.
-        mode_mask @ 8: u32,
-        /// Out.
-        capabilities_mask @ 12: u32,
-    }
-}

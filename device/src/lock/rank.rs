@@ -53,6 +53,7 @@ ranks! {
     KfdInterruptRing = "KFD interrupt ring",
     KfdProcesses = "KFD process table",
     KfdEvents = "KFD events",
+    KfdExceptions = "KFD exceptions",
     KfdPendingFault = "KFD pending fault",
     KfdSmiClients = "KFD SMI clients",
     HostedSmi = "hosted SMI descriptor",

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use belfry_abi::pci;
 use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
@@ -55,6 +55,8 @@ pub(crate) struct Device<O: Os> {
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
     pub(crate) sdma: SdmaQueues,
+    /// Address watches that processes have, a bit for each.
+    pub(crate) watches: AtomicU32,
     pub(crate) smi: Mutex<O, Clients<O>>,
     scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
     /// Serialises the invalidation engine.
@@ -133,6 +135,7 @@ impl<O: Os> Device<O> {
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
             sdma: SdmaQueues::new(config.sdma_engines, &hw.asic().sdma),
+            watches: AtomicU32::new(0),
             smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
             flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,

@@ -46,10 +46,12 @@ errnos! {
     ENOTTY = 25, "Not a typewriter: no such ioctl.";
     ENOSPC = 28, "No space left.";
     ERANGE = 34, "Result out of range.";
+    ENODATA = 61, "No data available.";
     ENOSYS = 38, "Function not implemented.";
     ETIME = 62, "Timer expired.";
     EOPNOTSUPP = 95, "Operation not supported.";
     EADDRINUSE = 98, "Address already in use.";
+    EALREADY = 114, "Operation already in progress.";
     ECANCELED = 125, "Operation cancelled.";
     ETIMEDOUT = 110, "Connection timed out.";
     ERESTARTSYS = 512, "A signal arrived: the system call may be restarted.";

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
+use belfry_abi::kfd::debug::ExceptionCode;
 use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
 use belfry_abi::regs::osssys;
 use zerocopy::IntoBytes;
@@ -25,6 +26,12 @@ const BATCH: usize = 16;
 const BATCHES: usize = (RING_SIZE / ENTRY_SIZE) as usize / BATCH;
 /// Bit of the reported write pointer: entries were overwritten (`IH_RB_WPTR.RB_OVERFLOW`).
 const RB_OVERFLOW: u32 = 1;
+
+/// Fields of context words (`KFD_CTXID0_DOORBELL_ID`, `KFD_CTXID0_TRAP_CODE`), and the message of a wave.
+const DOORBELL_ID: u32 = 0x3ff;
+const TRAP_CODE_SHIFT: u32 = 10;
+const TRAP_CODE: u32 = 0x3fff;
+const MESSAGE: u32 = 0xff_ffff;
 
 /// Interrupt ring 0.
 pub(crate) struct IhRing<O: Os> {
@@ -163,6 +170,12 @@ impl<O: Os> Device<O> {
         };
         match (asic.interrupt)(entry) {
             Interrupt::Signal(event) => process.events.interrupt(event),
+            Interrupt::HandlerMessage(word) => {
+                let (doorbell, exceptions) = (word & DOORBELL_ID, word >> TRAP_CODE_SHIFT & TRAP_CODE);
+                if !process.debug.raise_queue(doorbell, exceptions.into()) {
+                    process.events.interrupt(word & MESSAGE);
+                }
+            }
             Interrupt::ShaderError(word) => {
                 let line = format_args!("pasid {}: shader error {word:#x}", entry.pasid());
                 self.limits.shader_error.log(&self.hw, LogLevel::Warn, line);
@@ -170,6 +183,9 @@ impl<O: Os> Device<O> {
             Interrupt::BadPacket(word) => {
                 let line = format_args!("pasid {}: bad packet, doorbell and code {word:#x}", entry.pasid());
                 self.limits.bad_packet.log(&self.hw, LogLevel::Warn, line);
+                let code = ExceptionCode(word >> TRAP_CODE_SHIFT & 0xffff).mask();
+                let told = ExceptionCode::MASK_PACKET | ExceptionCode::QUEUE_PREEMPTION_ERROR.mask();
+                process.debug.raise_queue(word & DOORBELL_ID, code & told);
             }
             Interrupt::PageFault { page, not_present, write } => {
                 process.memory_fault(MemoryExceptionData {

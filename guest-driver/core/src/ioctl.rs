@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 use belfry_abi::kfd::aperture::{GetProcessAperturesArgs, GetProcessAperturesNewArgs};
+use belfry_abi::kfd::debug::RuntimeEnableArgs;
 use belfry_abi::kfd::event::{
     CreateEventArgs, EventData, EventIdArgs, KFD_SIGNAL_EVENT_LIMIT, WaitEventsArgs,
 };
@@ -29,6 +30,7 @@ use belfry_abi::kfd::svm::{SvmArgs, SvmAttribute};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::aperture::apertures;
+use crate::debug::dbg_trap;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf;
 use crate::os::{Clock, Os};
@@ -83,16 +85,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "deprecated, refused by Linux too",
     },
     Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
-    Refused {
-        command: nr::RUNTIME_ENABLE,
-        errno: Errno::EOPNOTSUPP,
-        reason: "not built: no debugger (interface 1.13)",
-    },
-    Refused {
-        command: nr::DBG_TRAP,
-        errno: Errno::EOPNOTSUPP,
-        reason: "not built: no debugger (interface 1.13)",
-    },
 ];
 
 /// A command that runs, and what of it does nothing.
@@ -162,6 +154,8 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::IMPORT_DMABUF => run!(import_dmabuf),
         nr::AVAILABLE_MEMORY => run!(available_memory),
         nr::EXPORT_DMABUF => run!(export_dmabuf),
+        nr::RUNTIME_ENABLE => run!(runtime_enable),
+        nr::DBG_TRAP => run!(dbg_trap),
         _ => Action::Refuse(REFUSED.iter().find(|refused| refused.command == command)?.errno),
     };
     Some((command, action))
@@ -455,6 +449,10 @@ fn import_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ImportDmabufArgs) 
 
 fn export_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ExportDmabufArgs) -> Result<u32> {
     process.export_dmabuf(args).map(|()| 0)
+}
+
+fn runtime_enable<O: Os>(process: &Arc<Process<O>>, args: &mut RuntimeEnableArgs) -> Result<u32> {
+    process.runtime_enable(args).map(|()| 0)
 }
 
 fn available_memory<O: Os>(process: &Arc<Process<O>>, args: &mut GetAvailableMemoryArgs) -> Result<u32> {

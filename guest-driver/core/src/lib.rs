@@ -21,6 +21,7 @@ extern crate alloc;
 mod aperture;
 mod asic;
 pub mod card;
+mod debug;
 mod device;
 mod discovery;
 mod doorbell;

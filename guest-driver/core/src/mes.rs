@@ -11,7 +11,7 @@ use belfry_abi::mes::{ApiStatus, FRAME_SIZE};
 use belfry_abi::regs::{Ip, gc};
 use zerocopy::IntoBytes;
 
-use crate::asic::MesFrames;
+use crate::asic::{LaunchControl, MesFrames};
 use crate::device::VMIDS;
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
@@ -85,6 +85,17 @@ pub(crate) struct QueueRequest {
     pub(crate) aql: bool,
     /// It has the global wave sync, and runs alone.
     pub(crate) gws: bool,
+}
+
+/// What a debugger wants of the waves of a process.
+pub(crate) struct ShaderDebugger {
+    /// Address of the process's context.
+    pub(crate) process_context: u64,
+    pub(crate) launch: LaunchControl,
+    /// `TCP_WATCHn_CNTL`.
+    pub(crate) watches: [u32; 4],
+    /// `KFD_DBG_TRAP_FLAG_*`.
+    pub(crate) flags: u32,
 }
 
 /// The scheduler's ring.
@@ -209,6 +220,16 @@ impl<O: Os> Mes<O> {
     /// Makes a queue known to the scheduler, which runs it.
     pub(crate) fn add_queue(&mut self, queue: &QueueRequest) -> Result<()> {
         self.submit(|frames, frame| (frames.add_queue)(frame, queue))
+    }
+
+    /// Sets what a debugger wants of the waves of a process.
+    pub(crate) fn set_shader_debugger(&mut self, debugger: &ShaderDebugger) -> Result<()> {
+        self.submit(|frames, frame| (frames.set_shader_debugger)(frame, debugger))
+    }
+
+    /// Has the scheduler forget that.
+    pub(crate) fn flush_shader_debugger(&mut self, process_context: u64) -> Result<()> {
+        self.submit(|frames, frame| (frames.flush_shader_debugger)(frame, process_context))
     }
 
     /// Stops a queue; its state is in its MQD afterwards.

@@ -13,11 +13,13 @@
 //!   node.
 //! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
 
+mod debug;
 mod smi;
 mod user;
 
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
+pub use debug::{EventFile, Target};
 pub use smi::{SmiClient, SmiFile, Task};
 pub(crate) use user::check_user_range;
 pub use user::{Change, Invalidate, UserArea, UserPin};
@@ -159,6 +161,8 @@ pub enum LockRank {
     Processes,
     /// A process's events.
     Events,
+    /// A process's exceptions.
+    Exceptions,
     /// A process's memory fault that is not settled yet.
     PendingFault,
     /// The clients of system management.
@@ -292,6 +296,10 @@ pub trait Os: Send + Sync + Sized + 'static {
     type WorkItem: WorkItem;
     /// A descriptor that gives events.
     type SmiFile: SmiFile;
+    /// A process that may be debugged.
+    type Target: Target;
+    /// What a debugger is told of events by.
+    type EventFile: EventFile;
 
     // ---- the device ----
 
@@ -432,6 +440,36 @@ pub trait Os: Send + Sync + Sized + 'static {
 
     /// Returns who calls.
     fn task(&self) -> Task;
+
+    // ---- debuggers ----
+
+    /// Returns the process with this identity, as the caller names it.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when there is none, or it has no address space.
+    fn target(&self, pid: u32) -> Result<Self::Target>;
+
+    /// Returns what the calling process's descriptor leads to.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` when there is no such descriptor.
+    fn event_file(&self, fd: i32) -> Result<Self::EventFile>;
+
+    /// Copies from an address space; may be called on any thread.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`, `ESRCH` when the space is gone.
+    fn read_user(&self, key: ProcessKey, dst: &mut [u8], src: u64) -> Result<()>;
+
+    /// Copies to an address space; may be called on any thread.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`, when a part may have been written; `ESRCH` when the space is gone.
+    fn write_user(&self, key: ProcessKey, dst: u64, src: &[u8]) -> Result<()>;
 
     // ---- time, locks, words ----
 

@@ -11,6 +11,7 @@ use belfry_abi::kfd::event::{
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 use belfry_abi::kfd::smi::EventKind;
 
+use crate::debug::{Debug, Session};
 use crate::device::Device;
 use crate::doorbell::Doorbells;
 use crate::errno::{Errno, Result};
@@ -38,6 +39,7 @@ pub struct Process<O: Os> {
     /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     fault_work: O::WorkItem,
+    pub(crate) debug: Debug<O>,
     pub(crate) svm_work: O::WorkItem,
 }
 
@@ -80,6 +82,7 @@ impl<O: Os> fmt::Debug for State<O> {
             .field("buffer_objects", &Few(self.bos.iter()))
             .field("takes_traps", &self.takes_traps)
             .field("svm", &self.svm)
+            .field("debug", &self.debug)
             .finish_non_exhaustive()
     }
 }
@@ -126,6 +129,8 @@ pub(crate) struct State<O: Os> {
     /// Who has acquired the address space.
     pub(crate) task: Option<Task>,
     pub(crate) svm: Svm<O>,
+    /// What a debugger has set.
+    pub(crate) debug: Session<O>,
 }
 
 impl<O: Os> Process<O> {
@@ -144,6 +149,7 @@ impl<O: Os> Process<O> {
             takes_traps: false,
             task: None,
             svm: Svm::new(device.config.vram_size),
+            debug: Session::default(),
         };
         Ok(Arc::new(Self {
             key,
@@ -155,6 +161,7 @@ impl<O: Os> Process<O> {
             state: Mutex::new(os, LockRank::ProcessState, state)?,
             fault: Mutex::new(os, LockRank::PendingFault, None)?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
+            debug: Debug::new(device, pasid)?,
             svm_work: os.work_new(Arc::new(RestoreWork { device: device.clone(), pasid }))?,
         }))
     }
@@ -213,6 +220,7 @@ impl<O: Os> Process<O> {
         state.space = Some(space);
         state.context = Some(context);
         state.drm = Some(file);
+        self.debug_acquired(&mut state)?;
         let task = device.hw.os().task();
         state.task = Some(task);
         drop(state);
@@ -248,6 +256,9 @@ impl<O: Os> Process<O> {
             self.pasid, data.va, data.failure.not_present, data.failure.read_only, data.failure.no_execute
         );
         self.device.limits.memory_fault.log(&self.device.hw, LogLevel::Error, line);
+        if self.debug.raise_memory_violation(data) {
+            return;
+        }
         // Of faults that come faster than they are looked after, programs hear of the first.
         self.fault.lock().get_or_insert(data);
         self.fault_work.queue();
@@ -305,6 +316,8 @@ impl<O: Os> Process<O> {
     /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
     /// device has said that it uses none of them.
     pub(crate) fn tear_down(&self) {
+        self.stop_debugging();
+        self.debug.detach();
         let (queues, bos, space, context, drm, task, svm);
         {
             let mut state = self.state.lock();
@@ -316,6 +329,7 @@ impl<O: Os> Process<O> {
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();
             space = state.space.take();
+            self.end_debugging(&mut state);
             context = state.context.take();
             drm = state.drm.take();
             task = state.task.take();

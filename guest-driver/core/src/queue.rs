@@ -5,7 +5,8 @@ use core::fmt;
 use core::ops::Range;
 
 use belfry_abi::kfd::queue::{
-    CreateQueueArgs, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
+    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY,
+    KFD_MIN_QUEUE_RING_SIZE,
 };
 
 use crate::asic::{MqdManager, SaveArea, UserRing};
@@ -24,6 +25,32 @@ impl SaveArea {
     /// Bytes of the whole area, of which the state takes `cwsr_size`.
     pub(crate) fn total(&self, cwsr_size: u32) -> u64 {
         (u64::from(cwsr_size) + u64::from(self.debug_memory_size)).next_multiple_of(PAGE_SIZE)
+    }
+}
+
+/// Addresses of a queue's parts in its process, and what debuggers are told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserPlaces {
+    pub(crate) write_pointer: u64,
+    pub(crate) read_pointer: u64,
+    /// The context save area; 0 for none.
+    pub(crate) save_area: u64,
+    pub(crate) save_area_size: u32,
+    /// One of `KFD_IOC_QUEUE_TYPE_*`.
+    pub(crate) queue_type: u32,
+}
+
+impl UserPlaces {
+    /// As CREATE_QUEUE was given them.
+    pub(crate) fn of(args: &CreateQueueArgs, sdma: bool) -> Self {
+        let area = if sdma { (0, 0) } else { (args.ctx_save_restore_address, args.ctx_save_restore_size) };
+        Self {
+            write_pointer: args.write_pointer_address,
+            read_pointer: args.read_pointer_address,
+            save_area: area.0,
+            save_area_size: area.1,
+            queue_type: if sdma { KFD_IOC_QUEUE_TYPE_SDMA } else { args.queue_type },
+        }
     }
 }
 
@@ -50,6 +77,12 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) bos: Vec<u32>,
     /// The context save area, where that is shared virtual memory and no buffer object.
     pub(crate) save_area: Option<Range<u64>>,
+    /// Where user space has its parts.
+    pub(crate) user: UserPlaces,
+    /// A debugger keeps it off the scheduler.
+    pub(crate) suspended: bool,
+    /// A thread is about to destroy it.
+    pub(crate) being_destroyed: bool,
     /// It has the global wave sync.
     pub(crate) gws: bool,
     pub(crate) life: Life,
@@ -87,6 +120,7 @@ impl<O: Os> fmt::Debug for Queue<O> {
             .field("doorbell", &format_args!("{}", self.doorbell))
             .field("mqd", &format_args!("{:#x}", self.buffer.gpu_address()))
             .field("write_pointer", &format_args!("{:#x}", self.wptr))
+            .field("suspended", &self.suspended)
             .field("gws", &self.gws)
             .field("buffer_objects", &format_args!("{:?}", self.bos))
             .finish_non_exhaustive()

@@ -22,7 +22,7 @@ use crate::mes::QueueRequest;
 use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
-use crate::queue::{Life, Queue, check_properties, check_ring, check_share};
+use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
 use crate::sdma::SdmaPlace;
 use crate::trap_handler;
 
@@ -123,6 +123,8 @@ impl<O: Os> Process<O> {
             drop(queue);
             return Err(error);
         }
+        drop(state);
+        self.debug.queue_created(id, doorbell);
         args.queue_id = id;
         args.doorbell_offset = kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, device.gpu_id)
             | (u64::from(doorbell) * belfry_abi::pci::DOORBELL_SIZE);
@@ -241,6 +243,9 @@ impl<O: Os> Process<O> {
             ring_bo,
             bos,
             save_area,
+            user: UserPlaces::of(args, sdma.is_some()),
+            suspended: false,
+            being_destroyed: false,
             gws: false,
             life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
@@ -259,10 +264,10 @@ impl<O: Os> Process<O> {
     }
 
     /// Hands a queue to the scheduler if it should run.
-    fn resume_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
+    pub(crate) fn resume_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let Some(queue) = state.queues.get(&id) else { return Err(Errno::EINVAL) };
         match queue.life {
-            Life::Off if queue.wanted() && !state.svm.quiesced => {}
+            Life::Off if queue.wanted() && !queue.suspended && !state.svm.quiesced => {}
             Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
             Life::Lost => return Err(Errno::EIO),
         }
@@ -301,7 +306,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
-    fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
+    pub(crate) fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let offset = match state.queues.get(&id) {
             Some(queue) if queue.life == Life::Mapped => state.doorbells.index(queue.doorbell),
             Some(_) => return Ok(()),
@@ -335,7 +340,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Recovers the device if `error` says that the scheduler hangs.
-    fn recover_after(&self, error: Errno) {
+    pub(crate) fn recover_after(&self, error: Errno) {
         self.device.recover_after(self.epoch, Err(error));
     }
 
@@ -343,8 +348,10 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an unknown id, `ETIME` when the scheduler did not let it go and the device was reset.
+    /// `EINVAL` for an unknown id, `ETIME` when the scheduler did not let it go and the device was reset, `EBUSY` when another
+    /// thread destroys it, `ERESTARTSYS` while a debugger keeps it.
     pub(crate) fn destroy_queue(&self, id: u32) -> Result<()> {
+        self.wait_until_resumed(id)?;
         let mut state = self.state.lock();
         let result = self.suspend_queue(&mut state, id);
         if let Err(error) = result {
@@ -353,6 +360,7 @@ impl<O: Os> Process<O> {
         let queue = self.forget_queue(&mut state, id);
         drop(state);
         drop(queue);
+        self.debug.queue_destroyed(id);
         let _ = self.device.flush_gart();
         result
     }
@@ -414,7 +422,11 @@ impl<O: Os> Process<O> {
     ///
     /// `EFAULT` for an unknown id, `EINVAL` while the queue may run and for an SDMA queue, `EIO` when it was lost in a reset, `ENOMEM`.
     pub(crate) fn wave_state(&self, id: u32) -> Result<ContextSaveAreaHeader> {
-        let state = self.state.lock();
+        self.wave_state_of(&self.state.lock(), id)
+    }
+
+    /// The same, of a process whose state is at hand.
+    pub(crate) fn wave_state_of(&self, state: &State<O>, id: u32) -> Result<ContextSaveAreaHeader> {
         let queue = state.queues.get(&id).ok_or(Errno::EFAULT)?;
         match queue.life {
             _ if queue.sdma.is_some() => Err(Errno::EINVAL),

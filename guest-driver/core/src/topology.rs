@@ -13,7 +13,9 @@ use core::fmt::Write;
 use belfry_abi::kfd::topology::{
     CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_DATA,
     HSA_CACHE_TYPE_HSACU, HSA_CACHE_TYPE_INSTRUCTION, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT,
-    HSA_CAP_SVMAPI_SUPPORTED, HSA_MEM_HEAP_TYPE_FB_PUBLIC, HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
+    HSA_CAP_SVMAPI_SUPPORTED, HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
+    HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED, HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED,
+    HSA_MEM_HEAP_TYPE_FB_PUBLIC, HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
 };
 
 use crate::device::Device;
@@ -218,6 +220,16 @@ impl<O: Os> Device<O> {
         }
     }
 
+    /// What the GPU can do (`kfd_topology_set_capabilities`).
+    pub(crate) fn capability(&self) -> u32 {
+        let svm = if self.hw.os().has_svm() { HSA_CAP_SVMAPI_SUPPORTED } else { 0 };
+        let debug = HSA_CAP_TRAP_DEBUG_SUPPORT
+            | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED
+            | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED
+            | HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED;
+        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT | svm | debug
+    }
+
     fn gpu_properties(&self) -> String {
         let config = &self.config;
         let info = self.hw.os().device_info();
@@ -248,11 +260,8 @@ impl<O: Os> Device<O> {
             .line("num_cp_queues", asic.cp_queues)
             .line("cwsr_size", area.cwsr_size)
             .line("ctl_stack_size", area.ctl_stack_size);
-        let svm = if self.hw.os().has_svm() { HSA_CAP_SVMAPI_SUPPORTED } else { 0 };
         lines.line("max_engine_clk_fcompute", asic.product.max_engine_clock).line("local_mem_size", 0);
-        lines
-            .line("fw_version", asic.product.fw_version)
-            .line("capability", HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT | svm);
+        lines.line("fw_version", asic.product.fw_version).line("capability", self.capability());
         lines
             .line("capability2", 0)
             .line("debug_prop", asic.product.debug_prop)

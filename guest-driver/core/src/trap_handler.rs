@@ -54,6 +54,11 @@ impl<O: Os> TrapHandler<O> {
         self.memory.hw().vram_write(self.memory.offset() + TMA_OFFSET, [tba, tma].as_bytes());
     }
 
+    /// Says whether a debugger is attached (`kfd_process_set_trap_debug_flag`).
+    pub(crate) fn set_debugged(&self, debugged: bool) {
+        self.memory.hw().vram_write(self.memory.offset() + TMA_OFFSET + 16, u64::from(debugged).as_bytes());
+    }
+
     /// Whether a range touches the pages.
     pub(crate) fn overlaps(va: u64, size: u64) -> bool {
         va < TBA + SIZE && va.saturating_add(size) > TBA

@@ -11,6 +11,7 @@
 //! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], is still reached by the device.
 
 mod arena;
+mod debug;
 pub mod dmabuf;
 mod error;
 mod function;

@@ -20,6 +20,7 @@ use belfry_kfd_core::os::{
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
+use crate::debug::{HostedEventFile, HostedTarget};
 use crate::dmabuf::{Exports, HostedDmaBuf, SharedFile};
 use crate::function;
 use crate::gpu::{Bars, Place};
@@ -210,6 +211,8 @@ impl Os for HostedOs {
     type DrmFile = HostedDrmFile;
     type Gem = HostedGem;
     type DmaBuf = HostedDmaBuf;
+    type Target = HostedTarget;
+    type EventFile = HostedEventFile;
     type WorkItem = WorkItem;
     type SmiFile = Smi;
 
@@ -346,6 +349,22 @@ impl Os for HostedOs {
 
     fn task(&self) -> Task {
         crate::smi::task()
+    }
+
+    fn target(&self, pid: u32) -> Result<HostedTarget> {
+        HostedTarget::of(pid, CALLER.get().map(|(_, key)| key))
+    }
+
+    fn event_file(&self, fd: i32) -> Result<HostedEventFile> {
+        HostedEventFile::of(fd)
+    }
+
+    fn read_user(&self, _: ProcessKey, dst: &mut [u8], src: u64) -> Result<()> {
+        copy_user(dst.as_mut_ptr(), dst.len(), src, false)
+    }
+
+    fn write_user(&self, _: ProcessKey, dst: u64, src: &[u8]) -> Result<()> {
+        copy_user(src.as_ptr().cast_mut(), src.len(), dst, true)
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {

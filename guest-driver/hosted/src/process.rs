@@ -121,6 +121,12 @@ fn check_mmap(address: *mut c_void) -> Result<()> {
 }
 
 impl HostedProcess {
+    /// Returns the number by which another process of the same driver debugs it (`DBG_TRAP`).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        crate::debug::pid(self.key)
+    }
+
     pub(crate) fn new(
         hosted: Arc<HostedGpu>,
         kfd: Arc<Kfd<HostedOs>>,

@@ -36,6 +36,7 @@ impl Lock {
             LockRank::InterruptRing => AnyRank::of::<rank::KfdInterruptRing>(),
             LockRank::Processes => AnyRank::of::<rank::KfdProcesses>(),
             LockRank::Events => AnyRank::of::<rank::KfdEvents>(),
+            LockRank::Exceptions => AnyRank::of::<rank::KfdExceptions>(),
             LockRank::PendingFault => AnyRank::of::<rank::KfdPendingFault>(),
             LockRank::SmiClients => AnyRank::of::<rank::KfdSmiClients>(),
             LockRank::SmiFifo => AnyRank::of::<rank::KfdSmiFifo>(),

@@ -24,7 +24,7 @@ fn version_apertures_and_clocks_are_those_of_the_real_interface() {
     let client = Client::open(&gpu);
     let mut version = GetVersionArgs::default();
     client.ioctl(nr::GET_VERSION, &mut version).unwrap();
-    assert_eq!((version.major_version, version.minor_version), (1, 12));
+    assert_eq!((version.major_version, version.minor_version), (1, 14));
 
     let mut args = GetProcessAperturesNewArgs::default();
     client.ioctl(nr::GET_PROCESS_APERTURES_NEW, &mut args).unwrap();
@@ -59,7 +59,8 @@ fn topology_is_complete_and_consistent() {
     assert_eq!(process.sysfs_read("nodes/0/gpu_id").unwrap(), "0\n");
     assert_eq!(client.property("simd_count"), 4);
     assert_eq!(client.property("gfx_target_version"), 110_000);
-    assert_eq!(client.property("capability"), 0x0800_2000, "64-bit doorbells, SVM");
+    let debugger = 0x2003_8000;
+    assert_eq!(client.property("capability"), 0x0800_2000 | debugger, "64-bit doorbells, SVM, debugger");
     for node in 0..2 {
         let text = process.sysfs_read(&format!("nodes/{node}/properties")).unwrap();
         for (list, key) in

@@ -44,6 +44,7 @@ pub(super) static GFX1100: Asic = Asic {
     cp_queues: 8,
     save_area,
     // Assembled from the file of that name by `cargo xtask kernels`.
+    watch_control: mes::watch_control,
     trap_handler: include_bytes!("gfx11/trap_handler.bin"),
     // As a 7900 XTX reports them.
     product: Product {

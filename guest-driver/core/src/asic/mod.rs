@@ -13,7 +13,7 @@ use belfry_abi::kfd::queue::{ContextSaveAreaHeader, CreateQueueArgs};
 
 use crate::discovery::Config;
 use crate::errno::Result;
-use crate::mes::{Frame, HardwareResources, QueueRequest};
+use crate::mes::{Frame, HardwareResources, QueueRequest, ShaderDebugger};
 use crate::mqd::Image;
 use crate::sdma::SdmaPlace;
 
@@ -54,6 +54,8 @@ pub(crate) struct Asic {
     pub(crate) cp_queues: u32,
     /// Sizes of a queue's context save area with this many compute units.
     pub(crate) save_area: fn(cus: u32) -> SaveArea,
+    /// `TCP_WATCHn_CNTL` of a watch that is valid, by its mode and the bits of the address that count.
+    pub(crate) watch_control: fn(mode: u32, mask: u32) -> u32,
     /// The driver's trap handler: at most a page of code.
     pub(crate) trap_handler: &'static [u8],
     /// What it is said to be made of.
@@ -119,6 +121,20 @@ pub(crate) struct MesFrames {
     pub(crate) add_queue: fn(&mut Frame, &QueueRequest),
     /// By the doorbell and the gang's context.
     pub(crate) remove_queue: fn(&mut Frame, doorbell: DoorbellIndex, gang: u64),
+    pub(crate) set_shader_debugger: fn(&mut Frame, &ShaderDebugger),
+    pub(crate) flush_shader_debugger: fn(&mut Frame, process_context: u64),
+}
+
+/// How waves are launched under a debugger (`SPI_GDBG_PER_VMID_CNTL`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaunchControl {
+    pub(crate) trap_en: bool,
+    /// Exceptions that waves trap for, as in `MODE.EXCP_EN`.
+    pub(crate) exceptions: u32,
+    /// The kernel's own exceptions do not count.
+    pub(crate) replace: bool,
+    /// One of `KFD_DBG_TRAP_WAVE_LAUNCH_MODE_*`.
+    pub(crate) mode: u32,
 }
 
 /// Form of page-table entries.
@@ -148,6 +164,8 @@ pub(crate) struct PageRights {
 pub(crate) enum Interrupt {
     /// A signal's event, by the bits of its number that the entry has.
     Signal(u32),
+    /// A message of a wave in its trap handler: exceptions of the queue with a doorbell, or a signal's event; the context word.
+    HandlerMessage(u32),
     /// A wave stopped because of an error; the context word says which.
     ShaderError(u32),
     /// A packet was refused; the context word has doorbell and code.

@@ -187,7 +187,7 @@ impl<O: Os> Client<O> {
     pub(crate) fn interrupt(&self, interrupt: Interrupt, at: u64) {
         let what = match interrupt {
             Interrupt::Quiet => return,
-            Interrupt::Signal(_) => {
+            Interrupt::HandlerMessage(_) | Interrupt::Signal(_) => {
                 self.work.queue();
                 return;
             }

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "the lock trait has an unsafe method, and pages are reached by address")]
 
 mod bench;
+mod debug;
 mod scheduler;
 mod smi;
 mod users;
@@ -28,6 +29,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
+use debug::{FakeEventFile, FakeTarget};
 use scheduler::FakeScheduler;
 use smi::FakeSmi;
 use users::{FakePin, Users};
@@ -292,6 +294,8 @@ impl Os for FakeOs {
     type DmaBuf = FakeMemory;
     type WorkItem = FakeWork;
     type SmiFile = FakeSmi;
+    type Target = FakeTarget;
+    type EventFile = FakeEventFile;
 
     fn device_info(&self) -> DeviceInfo {
         DeviceInfo::default()
@@ -435,6 +439,22 @@ impl Os for FakeOs {
 
     fn task(&self) -> Task {
         Task { id: 0x1f3, name: *b"a program\0\0\0\0\0\0\0" }
+    }
+
+    fn target(&self, pid: u32) -> Result<FakeTarget> {
+        Ok(FakeTarget(pid))
+    }
+
+    fn event_file(&self, _: i32) -> Result<FakeEventFile> {
+        Ok(FakeEventFile(self.woken.clone()))
+    }
+
+    fn read_user(&self, _: ProcessKey, _: &mut [u8], _: u64) -> Result<()> {
+        Err(Errno::EFAULT)
+    }
+
+    fn write_user(&self, _: ProcessKey, _: u64, _: &[u8]) -> Result<()> {
+        Err(Errno::EFAULT)
     }
 
     fn clock_ns(&self, _: Clock) -> u64 {

@@ -4,11 +4,15 @@ use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source
 
 use crate::asic::Interrupt;
 
+/// `SQ_INTERRUPT_WORD_WAVE_CTXID0.PRIV`.
+const PRIVILEGED: u32 = 1 << 26;
+
 pub(super) fn decode(entry: &IhEntry) -> Interrupt {
     let [first, second, ..] = entry.data;
     match (entry.client(), entry.source()) {
         (Client::GRBM_CP, Source::CP_EOP_INTERRUPT) => Interrupt::Signal(first),
         (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match second >> 6 & 3 {
+            sq_encoding::INST if first & PRIVILEGED != 0 => Interrupt::HandlerMessage(first & 0xff_ffff),
             sq_encoding::INST => Interrupt::Signal(first & 0xff_ffff),
             sq_encoding::ERROR => Interrupt::ShaderError(first),
             _ => Interrupt::Quiet,
@@ -37,7 +41,8 @@ mod tests {
         };
         let sq = |data: [u32; 2]| entry(Client::GFX, Source::SQ_INTERRUPT, 0, data);
         assert_eq!(entry(Client::GRBM_CP, Source::CP_EOP_INTERRUPT, 0, [7, 0]), Interrupt::Signal(7));
-        assert_eq!(sq([0xff00_0009, sq_encoding::INST << 6]), Interrupt::Signal(9));
+        assert_eq!(sq([0xfb00_0009, sq_encoding::INST << 6]), Interrupt::Signal(9));
+        assert_eq!(sq([0xff00_0009, sq_encoding::INST << 6]), Interrupt::HandlerMessage(9));
         assert_eq!(sq([9, sq_encoding::ERROR << 6]), Interrupt::ShaderError(9));
         assert_eq!(sq([9, sq_encoding::AUTO << 6]), Interrupt::Quiet);
         let trap = entry(Client::GFX, Source::SDMA_TRAP, 0x12, [0xf000_0007, 0]);

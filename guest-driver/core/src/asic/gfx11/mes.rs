@@ -3,16 +3,23 @@
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{
-    AddQueue, AddQueueFlags, Header, Opcode, QueryStatus, QueueType, RemoveQueue, SetHwResources,
-    api_status_offset,
+    AddQueue, AddQueueFlags, Header, Misc, MiscOpcode, Opcode, QueryStatus, QueueType, RemoveQueue,
+    SetHwResources, SetShaderDebugger, api_status_offset,
 };
 use belfry_abi::regs::{Register, gc};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::asic::MesFrames;
-use crate::mes::{Frame, HardwareResources, QueueRequest};
+use crate::asic::{LaunchControl, MesFrames};
+use crate::mes::{Frame, HardwareResources, QueueRequest, ShaderDebugger};
 
-pub(super) const FRAMES: MesFrames = MesFrames { set_hw_resources, query_status, add_queue, remove_queue };
+pub(super) const FRAMES: MesFrames = MesFrames {
+    set_hw_resources,
+    query_status,
+    add_queue,
+    remove_queue,
+    set_shader_debugger,
+    flush_shader_debugger,
+};
 
 /// Page-table shape and fault bits of a process's VMID: all fault bits of the reset value, depth 3, enabled.
 const VM_CONTEXT_CNTL: u32 = gc::GCVM_CONTEXT0_CNTL::RESET | 3 << 1 | 1;
@@ -91,4 +98,42 @@ fn remove_queue(frame: &mut Frame, doorbell: DoorbellIndex, gang: u64) {
         frame.doorbell_offset = doorbell;
         frame.gang_context_addr = gang.into();
     });
+}
+
+/// `SPI_GDBG_PER_VMID_CNTL`: LAUNCH_MODE 2:1, TRAP_EN 3, EXCP_EN 12:4, EXCP_REPLACE 13.
+fn launch_control(control: LaunchControl) -> u32 {
+    let LaunchControl { trap_en, exceptions, replace, mode } = control;
+    (mode & 3) << 1 | u32::from(trap_en) << 3 | (exceptions & 0x1ff) << 4 | u32::from(replace) << 13
+}
+
+/// `TCP_WATCHn_CNTL`: MASK 22:0, bits from 7 on of the address; MODE 30:29; VALID 31.
+pub(super) fn watch_control(mode: u32, mask: u32) -> u32 {
+    mask >> 7 & 0x7f_ffff | (mode & 3) << 29 | 1 << 31
+}
+
+fn debugger(frame: &mut Frame, debugger: &SetShaderDebugger) {
+    fill(frame, Opcode::MISC, |frame: &mut Misc| {
+        frame.header = Header::new(Opcode::MISC);
+        frame.opcode = MiscOpcode::SET_SHADER_DEBUGGER.0;
+        frame.data[..9].copy_from_slice(&debugger.data());
+    });
+}
+
+fn set_shader_debugger(frame: &mut Frame, request: &ShaderDebugger) {
+    debugger(
+        frame,
+        &SetShaderDebugger {
+            process_context_addr: request.process_context,
+            flags: request.flags & (SetShaderDebugger::SINGLE_MEMOP | SetShaderDebugger::SINGLE_ALU_OP),
+            spi_gdbg_per_vmid_cntl: launch_control(request.launch),
+            tcp_watch_cntl: request.watches,
+            trap_en: u32::from(request.launch.trap_en),
+        },
+    );
+}
+
+fn flush_shader_debugger(frame: &mut Frame, process_context: u64) {
+    let flags = SetShaderDebugger::PROCESS_CTX_FLUSH;
+    let flush = SetShaderDebugger { process_context_addr: process_context, flags, ..Default::default() };
+    debugger(frame, &flush);
 }

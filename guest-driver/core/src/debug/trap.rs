@@ -1,0 +1,337 @@
+//! DBG_TRAP: the operations of debuggers (`kfd_ioctl_set_debug_trap`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use belfry_abi::kfd::debug::{
+    DbgTrapArgs, DbgTrapClearNodeAddressWatchArgs, DbgTrapEnableArgs, DbgTrapOp, DbgTrapQueryDebugEventArgs,
+    DbgTrapQueryExceptionInfoArgs, DbgTrapResumeQueuesArgs, DbgTrapSendRuntimeEventArgs,
+    DbgTrapSetExceptionsEnabledArgs, DbgTrapSetFlagsArgs, DbgTrapSetNodeAddressWatchArgs,
+    DbgTrapSetWaveLaunchModeArgs, DbgTrapSetWaveLaunchOverrideArgs, DbgTrapSnapshotArgs,
+    DbgTrapSuspendQueuesArgs, ExceptionCode, KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP,
+    KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP, KFD_DBG_TRAP_MASK_EXCEPTIONS, KFD_DBG_TRAP_OVERRIDE_OR,
+    KFD_DBG_TRAP_OVERRIDE_REPLACE, KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG, KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT,
+    KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL,
+};
+use belfry_abi::kfd::queue::KFD_MAX_NUM_OF_QUEUES_PER_PROCESS;
+use belfry_abi::regs::gc;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use super::WATCHES;
+use crate::asic::LaunchControl;
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::{Os, Target};
+use crate::process::{Phase, Process, State};
+
+/// Runs an operation for `debugger`, the calling process.
+///
+/// # Errors
+///
+/// `ESRCH` for a process that there is not or that has not opened the node, `EPERM` for one that the caller does not trace
+/// and for an operation that needs a runtime, `EINVAL` for an unknown operation and where no debugger is attached, and those of
+/// the operation.
+pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs) -> Result<u32> {
+    let device = &debugger.device;
+    let target = device.hw.os().target(args.pid)?;
+    let known = device.processes().into_iter().find(|process| process.key() == target.key());
+    let op = DbgTrapOp::of(args.op);
+    if op == Some(DbgTrapOp::Enable) {
+        return with(args, |args| enable(debugger, known.as_ref(), target, args));
+    }
+    let process = known.ok_or(Errno::ESRCH)?;
+    let may = Arc::ptr_eq(&process, debugger)
+        || target.is_traced()
+        || process.state.lock().debug.is_debugged_by(debugger.pasid);
+    if !may {
+        return Err(Errno::EPERM);
+    }
+    drop(target);
+    if op == Some(DbgTrapOp::Disable) {
+        let target = process.detach().ok_or(Errno::EINVAL)?;
+        device.close_process(&process);
+        drop(target);
+        return Ok(0);
+    }
+    let mut state = process.state.lock();
+    if state.phase == Phase::Dead {
+        return Err(Errno::ESRCH);
+    }
+    if !state.debug.is_attached() {
+        return Err(Errno::EINVAL);
+    }
+    let op = op.ok_or(Errno::EINVAL)?;
+    if op.needs_runtime() && !state.debug.is_runtime_enabled() {
+        return Err(Errno::EPERM);
+    }
+    // Operations that touch the caller's memory or wait do so without the lock.
+    match op {
+        DbgTrapOp::Enable | DbgTrapOp::Disable => Ok(0),
+        DbgTrapOp::SendRuntimeEvent => {
+            drop(state);
+            with(args, |args: &mut DbgTrapSendRuntimeEventArgs| {
+                process.send_to_runtime(args.exception_mask, args.gpu_id, args.queue_id)
+            })
+        }
+        DbgTrapOp::SetExceptionsEnabled => {
+            drop(state);
+            with(args, |args: &mut DbgTrapSetExceptionsEnabledArgs| {
+                let file = process.debug.enable(args.exception_mask);
+                file.iter().for_each(|file| crate::os::EventFile::notify(&**file));
+                Ok(())
+            })
+        }
+        DbgTrapOp::SetWaveLaunchOverride => with(args, |args| process.launch_override(&mut state, args)),
+        DbgTrapOp::SetWaveLaunchMode => with(args, |args: &mut DbgTrapSetWaveLaunchModeArgs| {
+            process.launch_mode(&mut state, args.launch_mode & 0xff)
+        }),
+        DbgTrapOp::SuspendQueues => {
+            drop(state);
+            let one = read::<DbgTrapSuspendQueuesArgs>(args)?;
+            let mut ids = queue_ids(device, one.queue_array_ptr, one.num_queues)?.unwrap_or_default();
+            let count = process.suspend_debugged(&mut process.state.lock(), &mut ids, one.exception_mask);
+            give_ids(device, one.queue_array_ptr, &ids).map(|()| count)
+        }
+        DbgTrapOp::ResumeQueues => {
+            drop(state);
+            let one = read::<DbgTrapResumeQueuesArgs>(args)?;
+            let mut ids = queue_ids(device, one.queue_array_ptr, one.num_queues)?;
+            let count = process.resume_debugged(&mut process.state.lock(), ids.as_deref_mut());
+            give_ids(device, one.queue_array_ptr, ids.as_deref().unwrap_or_default()).map(|()| count)
+        }
+        DbgTrapOp::SetNodeAddressWatch => with(args, |args| process.set_watch(&mut state, args)),
+        DbgTrapOp::ClearNodeAddressWatch => {
+            with(args, |args: &mut DbgTrapClearNodeAddressWatchArgs| process.clear_watch(&mut state, args))
+        }
+        DbgTrapOp::SetFlags => with(args, |args: &mut DbgTrapSetFlagsArgs| {
+            let before = core::mem::replace(&mut args.flags, state.debug.flags);
+            // This chip says of itself that it has neither.
+            if before & (KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP | KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP) != 0 {
+                return Err(Errno::EACCES);
+            }
+            state.debug.flags = before;
+            process.apply_debug(&mut state)
+        }),
+        DbgTrapOp::QueryDebugEvent => with(args, |args: &mut DbgTrapQueryDebugEventArgs| {
+            let pending = process.debug.query(args.exception_mask);
+            let found = pending.unwrap_or_default();
+            args.exception_mask = found.status;
+            args.queue_id = found.queue;
+            args.gpu_id = if found.status == 0 || found.is_process { 0 } else { u32::from(device.gpu_id) };
+            pending.map(|_| ())
+        }),
+        DbgTrapOp::QueryExceptionInfo => {
+            let runtime = state.debug.runtime;
+            drop(state);
+            with(args, |args: &mut DbgTrapQueryExceptionInfoArgs| {
+                if args.info_ptr == 0 {
+                    return Err(Errno::EINVAL);
+                }
+                let source = (ExceptionCode(args.exception_code), args.source_id);
+                let gpu = u32::from(device.gpu_id);
+                let info = process.debug.info(source, gpu, runtime, args.clear_exception != 0)?;
+                let room = info.len().min(args.info_size as usize);
+                args.info_size = info.len() as u32;
+                device.hw.os().copy_to_user(args.info_ptr, &info[..room])
+            })
+        }
+        DbgTrapOp::GetQueueSnapshot => with(args, |args: &mut DbgTrapSnapshotArgs| {
+            let most = core::mem::replace(&mut args.num_entries, state.queues.len() as u32);
+            if args.entry_size == 0 {
+                args.num_entries = 0;
+                return Err(Errno::EINVAL);
+            }
+            let entries = process.queue_snapshot(&state, most as usize, args.exception_mask);
+            drop(state);
+            give_entries(device, args, entries.iter().map(IntoBytes::as_bytes))
+        }),
+        DbgTrapOp::GetDeviceSnapshot => {
+            drop(state);
+            with(args, |args: &mut DbgTrapSnapshotArgs| {
+                if args.snapshot_buf_ptr == 0 {
+                    return Err(Errno::EINVAL);
+                }
+                let most = core::mem::replace(&mut args.num_entries, 1);
+                let status = process.debug.device_status(if most == 0 { 0 } else { args.exception_mask });
+                let entry = device.debug_info(status);
+                give_entries(device, args, [entry.as_bytes()].into_iter().take(most as usize))
+            })
+        }
+    }
+}
+
+/// The arguments of an operation.
+fn read<T: FromBytes>(args: &DbgTrapArgs) -> Result<T> {
+    T::read_from_prefix(args.args.as_bytes()).map(|(value, _)| value).map_err(|_| Errno::EINVAL)
+}
+
+/// Runs an operation over its arguments, which go back to the caller.
+fn with<T: FromBytes + IntoBytes + Immutable>(
+    args: &mut DbgTrapArgs,
+    run: impl FnOnce(&mut T) -> Result<()>,
+) -> Result<u32> {
+    let mut value: T = read(args)?;
+    let result = run(&mut value);
+    args.args.as_mut_bytes()[..size_of::<T>()].copy_from_slice(value.as_bytes());
+    result.map(|()| 0)
+}
+
+/// Attaches `debugger` to a process, which need not have opened the node yet if the caller traces it.
+fn enable<O: Os>(
+    debugger: &Arc<Process<O>>,
+    known: Option<&Arc<Process<O>>>,
+    target: O::Target,
+    args: &mut DbgTrapEnableArgs,
+) -> Result<()> {
+    let device = &debugger.device;
+    let os = device.hw.os();
+    match known {
+        None if !target.is_traced() => return Err(Errno::ESRCH),
+        Some(process) if !Arc::ptr_eq(process, debugger) && !target.is_traced() => return Err(Errno::EPERM),
+        _ => {}
+    }
+    target.hold()?;
+    // As one that has opened the node, so that it lasts until the debugger detaches.
+    let process = device.open_process(target.key())?;
+    let attached = os
+        .event_file(args.dbg_fd as i32)
+        .and_then(|file| process.attach(debugger.pasid, (target, file), args.exception_mask));
+    let info = match attached {
+        Ok(info) => info,
+        Err(error) => {
+            device.close_process(&process);
+            return Err(error);
+        }
+    };
+    let room = info.as_bytes().len().min(args.rinfo_size as usize);
+    args.rinfo_size = info.as_bytes().len() as u32;
+    os.copy_to_user(args.rinfo_ptr, &info.as_bytes()[..room]).inspect_err(|_| {
+        let target = process.detach();
+        device.close_process(&process);
+        drop(target);
+    })
+}
+
+/// Numbers of queues in the caller's memory; `None` where it gives none (`get_queue_ids`).
+fn queue_ids<O: Os>(device: &Device<O>, at: u64, count: u32) -> Result<Option<Vec<u32>>> {
+    if at == 0 {
+        return if count == 0 { Ok(None) } else { Err(Errno::EINVAL) };
+    }
+    if count > KFD_MAX_NUM_OF_QUEUES_PER_PROCESS {
+        return Err(Errno::EINVAL);
+    }
+    let mut ids = Vec::new();
+    ids.try_reserve_exact(count as usize).map_err(|_| Errno::ENOMEM)?;
+    ids.resize(count as usize, u32::new_zeroed());
+    device.hw.os().copy_from_user(ids.as_mut_slice().as_mut_bytes(), at)?;
+    Ok(Some(ids))
+}
+
+fn give_ids<O: Os>(device: &Device<O>, at: u64, ids: &[u32]) -> Result<()> {
+    if ids.is_empty() { Ok(()) } else { device.hw.os().copy_to_user(at, ids.as_bytes()) }
+}
+
+/// Copies entries to the caller, each as long as it has room for one.
+fn give_entries<'a, O: Os>(
+    device: &Device<O>,
+    args: &mut DbgTrapSnapshotArgs,
+    entries: impl Iterator<Item = &'a [u8]>,
+) -> Result<()> {
+    let room = args.entry_size;
+    let mut at = args.snapshot_buf_ptr;
+    for entry in entries {
+        let len = entry.len().min(room as usize);
+        args.entry_size = len as u32;
+        device.hw.os().copy_to_user(at, &entry[..len])?;
+        at = at.checked_add(u64::from(room)).ok_or(Errno::EFAULT)?;
+    }
+    Ok(())
+}
+
+impl<O: Os> Process<O> {
+    fn launch_override(
+        &self,
+        state: &mut State<O>,
+        args: &mut DbgTrapSetWaveLaunchOverrideArgs,
+    ) -> Result<()> {
+        let replace = match args.override_mode {
+            KFD_DBG_TRAP_OVERRIDE_OR => false,
+            KFD_DBG_TRAP_OVERRIDE_REPLACE => true,
+            _ => return Err(Errno::EPERM),
+        };
+        let (bits, request) = (args.enable_mask, args.support_request_mask);
+        args.support_request_mask = KFD_DBG_TRAP_MASK_EXCEPTIONS;
+        if request & !KFD_DBG_TRAP_MASK_EXCEPTIONS != 0 {
+            return Err(Errno::EACCES);
+        }
+        let before = state.debug.launch.exceptions;
+        args.enable_mask = before;
+        let exceptions = bits & request | before & !request;
+        state.debug.launch = LaunchControl { exceptions, replace, trap_en: true, ..state.debug.launch };
+        self.apply_debug(state)
+    }
+
+    fn launch_mode(&self, state: &mut State<O>, mode: u32) -> Result<()> {
+        match mode {
+            KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL
+            | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT
+            | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        state.debug.launch.mode = mode;
+        self.apply_debug(state)
+    }
+
+    fn set_watch(&self, state: &mut State<O>, args: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<()> {
+        if args.gpu_id != u32::from(self.device.gpu_id) {
+            return Err(Errno::ENODEV);
+        }
+        let id = self.device.take_watch()?;
+        self.device.program_watch(id, args.address);
+        state.debug.watches[id] = (self.device.hw.asic().watch_control)(args.mode, args.mask);
+        args.id = id as u32;
+        self.apply_debug(state)
+    }
+
+    fn clear_watch(&self, state: &mut State<O>, args: &DbgTrapClearNodeAddressWatchArgs) -> Result<()> {
+        if args.gpu_id != u32::from(self.device.gpu_id) {
+            return Err(Errno::ENODEV);
+        }
+        let watch = state.debug.watches.get_mut(args.id as usize).filter(|watch| **watch != 0);
+        *watch.ok_or(Errno::EINVAL)? = 0;
+        let result = self.apply_debug(state);
+        self.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
+        result
+    }
+}
+
+impl<O: Os> Device<O> {
+    /// A watch that no process has.
+    fn take_watch(&self) -> Result<usize> {
+        (0..WATCHES)
+            .find(|id| self.watches.fetch_or(1 << id, Ordering::AcqRel) >> id & 1 == 0)
+            .ok_or(Errno::ENOMEM)
+    }
+
+    /// Gives a process's watches back.
+    pub(super) fn put_watches(&self, watches: &mut [u32; WATCHES]) {
+        for (id, watch) in watches.iter_mut().enumerate() {
+            if core::mem::take(watch) != 0 {
+                self.watches.fetch_and(!(1 << id), Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Writes the address of a watch.
+    fn program_watch(&self, id: usize, address: u64) {
+        let (high, low) = ((address >> 32) as u32 & 0xffff, address as u32);
+        let hw = &self.hw;
+        match id {
+            0 => (hw.write(gc::TCP_WATCH0_ADDR_H(high)), hw.write(gc::TCP_WATCH0_ADDR_L(low))),
+            1 => (hw.write(gc::TCP_WATCH1_ADDR_H(high)), hw.write(gc::TCP_WATCH1_ADDR_L(low))),
+            2 => (hw.write(gc::TCP_WATCH2_ADDR_H(high)), hw.write(gc::TCP_WATCH2_ADDR_L(low))),
+            _ => (hw.write(gc::TCP_WATCH3_ADDR_H(high)), hw.write(gc::TCP_WATCH3_ADDR_L(low))),
+        };
+    }
+}

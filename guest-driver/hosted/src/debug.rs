@@ -1,0 +1,99 @@
+//! Debuggers of hosted processes.
+//!
+//! All processes of a hosted driver are one process of the system, whose identity each of them has for itself. To others a
+//! process gives a number that no process of the system has: whoever knows it counts as its tracer.
+#![expect(unsafe_code, reason = "writes to a debugger's descriptor without a signal")]
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use belfry_kfd_core::errno::{Errno, Result};
+use belfry_kfd_core::os::{EventFile, ProcessKey, Target};
+
+/// Above the identities that Linux gives processes (`PID_MAX_LIMIT`).
+const FIRST_PID: u32 = 1 << 30;
+
+/// A process that may be debugged.
+#[derive(Debug)]
+pub struct HostedTarget {
+    key: ProcessKey,
+    traced: bool,
+}
+
+/// What other processes of the hosted driver name one by.
+pub(crate) fn pid(key: ProcessKey) -> u32 {
+    FIRST_PID | (key.0 as u32 & (FIRST_PID - 1))
+}
+
+impl HostedTarget {
+    /// The process that `caller` means.
+    pub(crate) fn of(pid: u32, caller: Option<u64>) -> Result<Self> {
+        match caller {
+            Some(caller) if pid == std::process::id() => Ok(Self { key: ProcessKey(caller), traced: false }),
+            _ if pid >= FIRST_PID => Ok(Self { key: ProcessKey(u64::from(pid - FIRST_PID)), traced: true }),
+            _ => Err(Errno::ESRCH),
+        }
+    }
+}
+
+impl Target for HostedTarget {
+    fn key(&self) -> ProcessKey {
+        self.key
+    }
+
+    fn is_traced(&self) -> bool {
+        self.traced
+    }
+
+    /// Only processes that have the driver open can be named, and they close it.
+    fn hold(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A debugger's descriptor, by another number.
+#[derive(Debug)]
+pub struct HostedEventFile(File);
+
+impl HostedEventFile {
+    pub(crate) fn of(fd: i32) -> Result<Self> {
+        if fd < 0 {
+            return Err(Errno::EBADF);
+        }
+        // SAFETY: the number is only duplicated, at once: one that is no descriptor's is refused by the kernel.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+        file.map(|fd| Self(fd.into())).map_err(|_| Errno::EBADF)
+    }
+
+    /// Whether there is room for a byte.
+    fn has_room(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one structure, which is this function's own.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLOUT != 0 }
+    }
+}
+
+impl EventFile for HostedEventFile {
+    fn notify(&self) {
+        if !self.has_room() {
+            return;
+        }
+        // A pipe that nobody reads any more raises a signal, which is the program's to get for its own writes only.
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the sets are this function's own and initialised by the first calls; the byte is static; the descriptor is open.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+            let written = libc::write(self.0.as_raw_fd(), b".".as_ptr().cast(), 1);
+            let was_blocked = libc::sigismember(before.as_ptr(), libc::SIGPIPE) == 1;
+            if written < 0 && !was_blocked {
+                libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const none);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+    }
+}
