@@ -50,6 +50,18 @@ impl HostedTransport {
         Ok(Self { process: gpu.open()?, doorbells })
     }
 
+    /// The process.
+    #[must_use]
+    pub fn process(&self) -> &HostedProcess {
+        &self.process
+    }
+
+    /// The number by which another process of the GPU debugs this one.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// When this process last rang a doorbell.
     #[must_use]
     pub fn doorbells(&self) -> Doorbells {
