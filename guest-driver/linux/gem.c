@@ -96,8 +96,37 @@ static vm_fault_t gem_fault(struct vm_fault *vmf)
 	return result;
 }
 
+/* What ptrace and /proc/PID/mem use: frames have no struct page to reach them by. */
+static int gem_access(struct vm_area_struct *vma, unsigned long address, void *data, int len, int write)
+{
+	struct drm_gem_object *obj = vma->vm_private_data;
+	struct os_device *dev = to_os_device(obj->dev);
+	const u64 start = drm_vma_node_start(&obj->vma_node);
+	const size_t offset = offset_in_page(address);
+	struct belfry_page page;
+	int idx;
+
+	if (!drm_dev_enter(obj->dev, &idx))
+		return -EIO;
+	len = min_t(int, len, PAGE_SIZE - offset);
+	if (!belfry_backing_page(to_os_gem(obj)->backing,
+				 vma->vm_pgoff - start + ((address - vma->vm_start) >> PAGE_SHIFT), &page))
+		len = -EIO;
+	else if (page.cpu && write)
+		memcpy(page.cpu + offset, data, len);
+	else if (page.cpu)
+		memcpy(data, page.cpu + offset, len);
+	else if (write)
+		os_vram_write(dev, page.vram + offset, data, len);
+	else
+		os_vram_read(dev, page.vram + offset, data, len);
+	drm_dev_exit(idx);
+	return len;
+}
+
 static const struct vm_operations_struct gem_vm_ops = {
 	.fault = gem_fault,
+	.access = gem_access,
 	.open = drm_gem_vm_open,
 	.close = drm_gem_vm_close,
 };

@@ -23,6 +23,8 @@ struct os_render_file; /* the open render node that an ioctl came by: a struct d
 struct os_gem;        /* mappable buffer object */
 struct os_dmabuf;     /* memory that processes share */
 struct os_smi;        /* descriptor that gives events */
+struct os_target;     /* a process that a debugger has named */
+struct os_event_file; /* a descriptor that a debugger is told of events by */
 struct os_work;       /* something the core does later, on a worker thread */
 
 struct belfry_gpu;        /* the core's device */
@@ -113,6 +115,22 @@ void os_dmabuf_release(struct os_dmabuf *dmabuf);
 /* What the GEM object was made with; it lives as long as the DMA-buf. */
 struct belfry_backing *os_dmabuf_backing(struct os_dmabuf *dmabuf);
 
+/* ---- debug.c: debuggers ---- */
+
+int os_target_get(struct os_device *dev, u32 pid, struct os_target **target);
+u64 os_target_key(struct os_target *target);
+/* Whether the thread that called os_target_get traces it. */
+bool os_target_is_traced(struct os_target *target);
+/* From now on belfry_exit is called for it; at most one caller at a time, in an ioctl. */
+int os_target_hold(struct os_target *target);
+void os_target_put(struct os_target *target);
+/* NULL: there is no such descriptor, or nobody may write to it. */
+struct os_event_file *os_event_file_get(int fd);
+void os_event_file_notify(struct os_event_file *event);
+void os_event_file_put(struct os_event_file *event);
+/* Reads or writes memory of the address space mm (a key of belfry_open); from any thread. */
+int os_access_user(u64 mm, u64 va, void *data, size_t len, bool write);
+
 /* ---- sync.c: locks, waiting, time ---- */
 
 /* Which lock one is, outermost first, as LockRank of the core: each is a class of its own to lockdep. */
@@ -124,6 +142,7 @@ enum os_lock_rank {
 	OS_LOCK_INTERRUPT_RING,
 	OS_LOCK_PROCESSES,
 	OS_LOCK_EVENTS,
+	OS_LOCK_EXCEPTIONS,
 	OS_LOCK_PENDING_FAULT,
 	OS_LOCK_SMI_CLIENTS,
 	OS_LOCK_SMI_FIFO,

@@ -24,6 +24,7 @@ static const char *const lock_names[OS_LOCK_RANKS] = {
 	[OS_LOCK_INTERRUPT_RING] = "kfd interrupt ring",
 	[OS_LOCK_PROCESSES] = "kfd processes",
 	[OS_LOCK_EVENTS] = "kfd events",
+	[OS_LOCK_EXCEPTIONS] = "kfd exceptions",
 	[OS_LOCK_PENDING_FAULT] = "kfd pending fault",
 	[OS_LOCK_SMI_CLIENTS] = "kfd smi clients",
 	[OS_LOCK_SMI_FIFO] = "kfd smi fifo",

@@ -93,7 +93,12 @@ impl QueueState {
         if let Cause::Wave(failure) = cause {
             let interrupt = match failure.class() {
                 FailureClass::Aperture => SqInterrupt::MemoryViolation,
-                FailureClass::IllegalInstruction => SqInterrupt::IllegalInstruction,
+                FailureClass::IllegalInstruction => {
+                    // No handler of the process has seen it: what it would have said, so that a runtime hears of the queue.
+                    let message = identity.doorbell_id() & 0x3ff | WAVE_ILLEGAL_INSTRUCTION << 10;
+                    self.interrupts.sq_interrupt(identity, SqInterrupt::HandlerMessage(message));
+                    SqInterrupt::IllegalInstruction
+                }
                 FailureClass::Translation(_) | FailureClass::Trap => return,
             };
             self.interrupts.sq_interrupt(identity, interrupt);
@@ -130,6 +135,9 @@ impl QueueState {
         }
     }
 }
+
+/// `EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION` as the bit that runtimes' handlers send behind the doorbell (ROCr, `trap_handler.s`).
+const WAVE_ILLEGAL_INSTRUCTION: u32 = 1 << 3;
 
 /// A dispatch between its launch and its retirement.
 pub(super) struct InFlight {

@@ -41,7 +41,11 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
     let (code, interrupts) = match expected {
         Refused(code, exception) => (code, vec![told, Interrupt::BadOpcode(bad.doorbell, exception)]),
         Wave(code, sq) => {
-            let sq = sq.map(|interrupt| Interrupt::Sq(bad.doorbell, interrupt));
+            // What a handler would have said comes before what the hardware says.
+            let message =
+                SqInterrupt::HandlerMessage(bad.doorbell.offset().bytes() as u32 / 8 & 0x3ff | 1 << 13);
+            let message = (sq == Some(SqInterrupt::IllegalInstruction)).then_some(message);
+            let sq = message.into_iter().chain(sq).map(|interrupt| Interrupt::Sq(bad.doorbell, interrupt));
             (code, std::iter::once(told).chain(sq).collect())
         }
         Fault(va, kind) => {

@@ -31,6 +31,10 @@ opaque! {
     OsWork;
     /// `struct os_smi`.
     OsSmi;
+    /// `struct os_target`.
+    OsTarget;
+    /// `struct os_event_file`.
+    OsEventFile;
 }
 
 /// `struct os_device_info`.
@@ -172,6 +176,16 @@ unsafe extern "C" {
     pub(crate) fn os_smi_wake(smi: *mut OsSmi);
     pub(crate) fn os_smi_release(smi: *mut OsSmi);
     pub(crate) fn os_task(id: *mut u32, name: *mut u8);
+
+    pub(crate) fn os_target_get(dev: *mut OsDevice, pid: u32, target: *mut *mut OsTarget) -> i32;
+    pub(crate) fn os_target_key(target: *mut OsTarget) -> u64;
+    pub(crate) fn os_target_is_traced(target: *mut OsTarget) -> bool;
+    pub(crate) fn os_target_hold(target: *mut OsTarget) -> i32;
+    pub(crate) fn os_target_put(target: *mut OsTarget);
+    pub(crate) fn os_event_file_get(fd: i32) -> *mut OsEventFile;
+    pub(crate) fn os_event_file_notify(event: *mut OsEventFile);
+    pub(crate) fn os_event_file_put(event: *mut OsEventFile);
+    pub(crate) fn os_access_user(mm: u64, va: u64, data: *mut c_void, len: usize, write: bool) -> i32;
 
     pub(crate) fn os_alloc(size: usize, zeroed: bool) -> *mut u8;
     pub(crate) fn os_free(memory: *mut u8);

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod debug;
 mod entry;
 mod ffi;
 mod files;

@@ -10,6 +10,7 @@ use belfry_kfd_core::os::{
     SmiClient, Task, UserArea, Work,
 };
 
+use crate::debug::{DebugFile, DebugTarget};
 use crate::ffi;
 use crate::files::{Dmabuf, File, Object, Smi};
 use crate::memory::{Pages, Pin};
@@ -72,6 +73,8 @@ impl Os for LinuxOs {
     type DmaBuf = Dmabuf;
     type WorkItem = WorkItem;
     type SmiFile = Smi;
+    type Target = DebugTarget;
+    type EventFile = DebugFile;
 
     fn device_info(&self) -> DeviceInfo {
         let mut info = ffi::OsDeviceInfo::default();
@@ -205,6 +208,24 @@ impl Os for LinuxOs {
         // SAFETY: the structure takes the results, and its name is as long as the shim's.
         unsafe { ffi::os_task(&mut task.id, task.name.as_mut_ptr()) };
         task
+    }
+
+    fn target(&self, pid: u32) -> Result<DebugTarget> {
+        DebugTarget::get(self.dev, pid)
+    }
+
+    fn event_file(&self, fd: i32) -> Result<DebugFile> {
+        DebugFile::get(fd)
+    }
+
+    fn read_user(&self, key: ProcessKey, dst: &mut [u8], src: u64) -> Result<()> {
+        // SAFETY: the buffer is as long as it says, and the core has the process that the key is of.
+        check(unsafe { ffi::os_access_user(key.0, src, dst.as_mut_ptr().cast(), dst.len(), false) })
+    }
+
+    fn write_user(&self, key: ProcessKey, dst: u64, src: &[u8]) -> Result<()> {
+        // SAFETY: as above; the buffer is only read.
+        check(unsafe { ffi::os_access_user(key.0, dst, src.as_ptr().cast_mut().cast(), src.len(), true) })
     }
 
     fn clock_ns(&self, clock: Clock) -> u64 {

@@ -36,14 +36,15 @@ fn class(rank: LockRank) -> u32 {
         LockRank::InterruptRing => 4,
         LockRank::Processes => 5,
         LockRank::Events => 6,
-        LockRank::PendingFault => 7,
-        LockRank::SmiClients => 8,
-        LockRank::SmiFifo => 9,
-        LockRank::Vram => 10,
-        LockRank::Gart => 11,
-        LockRank::Invalidation => 12,
-        LockRank::Object => 13,
-        LockRank::RateLimit => 14,
+        LockRank::Exceptions => 7,
+        LockRank::PendingFault => 8,
+        LockRank::SmiClients => 9,
+        LockRank::SmiFifo => 10,
+        LockRank::Vram => 11,
+        LockRank::Gart => 12,
+        LockRank::Invalidation => 13,
+        LockRank::Object => 14,
+        LockRank::RateLimit => 15,
     }
 }
 

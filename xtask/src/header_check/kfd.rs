@@ -144,10 +144,6 @@ pub(super) fn group() -> Group {
             ),
             layout!("struct kfd_ioctl_set_xnack_mode_args", misc::SetXnackModeArgs { xnack_enabled }),
             layout!(
-                "struct kfd_ioctl_runtime_enable_args",
-                misc::RuntimeEnableArgs { r_debug, mode_mask, capabilities_mask }
-            ),
-            layout!(
                 "struct kfd_ioctl_create_queue_args",
                 queue::CreateQueueArgs {
                     ring_base_address,

@@ -4,6 +4,7 @@
 //! the C compiler is the judge. The user-visible headers are checked by the test command, the kernel's own headers
 //! (`v11_structs.h`, `mes_v11_api_def.h`, the register headers) by `cargo xtask header-check --kernel`.
 
+mod debug;
 mod hsa;
 mod kernel;
 mod kfd;
@@ -147,6 +148,7 @@ pub fn check_user(linux: &Path, hsa: &Path) -> Result<usize> {
     let mut linux_dirs = vec![linux.to_path_buf()];
     linux_dirs.extend([linux.join("x86_64-linux-gnu")].into_iter().filter(|dir| dir.is_dir()));
     let mut held = kfd::group().check("kfd", &linux_dirs)?;
+    held += debug::group().check("debug", &linux_dirs)?;
     held += hsa::group().check("hsa", &[hsa.to_path_buf()])?;
     Ok(held)
 }

@@ -114,7 +114,11 @@ fn wave_that_traps_is_looked_at_changed_and_goes_on() {
         wave.unhalt();
         (wave.sgpr(8), wave.ttmp(6) & 0x1ff_ffff, wave.ttmp(8), wave.ttmp(11) >> 23 & 1)
     });
-    assert_eq!(seen, (1001, 1, 0, 1), "s8, the packet behind the runtime's own, the workgroup, the debugger's flag");
+    assert_eq!(
+        seen,
+        (1001, 1, 0, 1),
+        "s8, the packet behind the runtime's own, the workgroup, the debugger's flag"
+    );
     done.wait().unwrap();
     let sums: Vec<u32> = out.to_vec()[..32].to_vec();
     assert_eq!(sums, (1001..1033).collect::<Vec<u32>>());
