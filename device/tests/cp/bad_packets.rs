@@ -43,7 +43,7 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
         Wave(code, sq) => {
             // What a handler would have said comes before what the hardware says.
             let message =
-                SqInterrupt::HandlerMessage(bad.doorbell.offset().bytes() as u32 / 8 & 0x3ff | 1 << 13);
+                SqInterrupt::HandlerMessage((bad.doorbell.offset().bytes() as u32 / 8) & 0x3ff | 1 << 13);
             let message = (sq == Some(SqInterrupt::IllegalInstruction)).then_some(message);
             let sq = message.into_iter().chain(sq).map(|interrupt| Interrupt::Sq(bad.doorbell, interrupt));
             (code, std::iter::once(told).chain(sq).collect())

@@ -81,6 +81,7 @@ impl Debugger {
     }
 
     /// One operation: its result, and its arguments afterwards.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
     pub(crate) fn op<T: FromBytes + IntoBytes + Immutable>(
         &self,
         pid: u32,
