@@ -18,6 +18,7 @@ struct os_lock;       /* sleeping mutex */
 struct os_wait_queue; /* wait queue with a generation counter */
 struct os_pages;      /* run of kernel pages the device can reach */
 struct os_pin;        /* pinned pages of a user address space */
+struct os_mirror;     /* pages of a user address space that may be used until they change */
 struct os_drm_file;   /* a process's open render node */
 struct os_render_file; /* the open render node that an ioctl came by: a struct drm_file, valid during the ioctl */
 struct os_gem;        /* mappable buffer object */
@@ -31,7 +32,7 @@ struct belfry_gpu;        /* the core's device */
 struct belfry_process;    /* the core's process, one reference per open file */
 struct belfry_client;     /* what the core has of an open render node */
 struct belfry_backing;    /* the core's pages behind a GEM object */
-struct belfry_invalidate; /* the core's callback of a pin */
+struct belfry_invalidate; /* the core's callback of a pin or a mirror */
 struct belfry_smi;        /* the core's half of an os_smi */
 struct belfry_work;       /* the core's half of an os_work */
 
@@ -87,6 +88,24 @@ u64 os_pin_bus(struct os_pin *pin, size_t index);
 int os_copy_from_user(void *dst, u64 src, size_t len);
 int os_copy_to_user(u64 dst, const void *src, size_t len);
 bool os_user_range_ok(u64 va, u64 len);
+
+/* ---- svm.c: memory of a process that the device reaches without pins ---- */
+
+/* Whether this kernel has what the others need, which else return -EOPNOTSUPP. */
+bool os_has_svm(void);
+/* What lies at va of the address space mm (a key of belfry_open): 0, -EFAULT for nothing or no memory, -ESRCH. */
+int os_user_area(u64 mm, u64 va, u64 *end, bool *writable);
+/*
+ * Looks count pages up from va, which lie in one area. Takes over `invalidate` in every case and calls
+ * belfry_invalidate_drop on it in the end. -EAGAIN when the area is another one, or changes all the time.
+ */
+int os_mirror_user(struct os_device *dev, u64 mm, u64 va, size_t count, bool writable,
+		   struct belfry_invalidate *invalidate, struct os_mirror **mirror);
+/* Waits for a running belfry_changing, and is not called from there. */
+void os_mirror_release(struct os_mirror *mirror);
+/* Whether nothing has changed. Asked under the lock that belfry_changing takes. */
+bool os_mirror_is_current(struct os_mirror *mirror);
+u64 os_mirror_bus(struct os_mirror *mirror, size_t index);
 
 /* ---- drm.c, gem.c: the render node ---- */
 
@@ -172,7 +191,7 @@ void os_sleep_us(u64 us);
 /* ---- work.c: work for later ---- */
 
 /* Takes over `core` in every case and calls belfry_work_drop on it in the end. */
-int os_work_new(struct belfry_work *core, struct os_work **work);
+int os_work_new(struct os_device *dev, struct belfry_work *core, struct os_work **work);
 /* A run that is queued or running still finishes. */
 void os_work_release(struct os_work *work);
 /* Never waits. The work runs at least once after this. */
@@ -278,6 +297,8 @@ bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfr
 void belfry_backing_drop(struct belfry_backing *backing);
 bool belfry_backing_is_exclusive(struct belfry_backing *backing);
 void belfry_invalidated(struct belfry_invalidate *invalidate);
+/* start to end is about to change, all of it unmapped or not, and changes when this returns. May be called with mmap_lock. */
+void belfry_changing(struct belfry_invalidate *invalidate, u64 start, u64 end, bool unmapped);
 void belfry_invalidate_drop(struct belfry_invalidate *invalidate);
 ssize_t belfry_smi_write(struct belfry_smi *client, const u8 *bytes, size_t len);
 ssize_t belfry_smi_read(struct belfry_smi *client, u8 *bytes, size_t len);

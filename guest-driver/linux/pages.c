@@ -38,7 +38,8 @@ void os_pages_free(struct os_pages *p)
 
 int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **out)
 {
-	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+	/* Nor the kernel's reserves, where the core holds a lock (os_lock_acquire). */
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_NOMEMALLOC;
 	struct os_pages *p;
 	int err = -ENOMEM;
 

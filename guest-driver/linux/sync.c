@@ -2,6 +2,7 @@
 /* Locks, waiting and time. */
 #include <linux/delay.h>
 #include <linux/mutex.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -11,6 +12,7 @@
 
 struct os_lock {
 	struct mutex mutex;
+	unsigned int saved; /* flags of who holds it */
 };
 
 /* A process's lock is held while the scheduler's is taken: as one class, that would look like recursion. */
@@ -55,13 +57,21 @@ void os_lock_free(struct os_lock *lock)
 	kfree(lock);
 }
 
+/*
+ * A notifier of svm.c takes locks of the core, and the kernel may call it to get memory back. So who holds one asks for memory
+ * in a way that gets none back, as amdkfd does with its own (dqm_lock, svm_range_lock).
+ */
 void os_lock_acquire(struct os_lock *lock)
 {
 	mutex_lock(&lock->mutex);
+	lock->saved = memalloc_noreclaim_save();
 }
 
 void os_lock_release(struct os_lock *lock)
 {
+	/* Locks are given back in the reverse order. */
+	WARN_ON_ONCE(!(current->flags & PF_MEMALLOC));
+	memalloc_noreclaim_restore(lock->saved);
 	mutex_unlock(&lock->mutex);
 }
 

@@ -10,6 +10,7 @@
 struct os_work {
 	struct work_struct work;
 	struct kref references;
+	struct os_device *dev;
 	struct belfry_work *core;
 };
 
@@ -18,6 +19,7 @@ static void work_free(struct kref *references)
 	struct os_work *work = container_of(references, struct os_work, references);
 
 	belfry_work_drop(work->core);
+	os_device_put(work->dev);
 	kfree(work);
 }
 
@@ -25,11 +27,15 @@ static void work_run(struct work_struct *item)
 {
 	struct os_work *work = container_of(item, struct os_work, work);
 
+	/* An unbind waits for what has begun: it may have pages mapped for the device. */
+	int idx = srcu_read_lock(&work->dev->users);
+
 	belfry_work_run(work->core);
+	srcu_read_unlock(&work->dev->users, idx);
 	kref_put(&work->references, work_free);
 }
 
-int os_work_new(struct belfry_work *core, struct os_work **out)
+int os_work_new(struct os_device *dev, struct belfry_work *core, struct os_work **out)
 {
 	struct os_work *work = kzalloc(sizeof(*work), GFP_KERNEL);
 
@@ -39,6 +45,8 @@ int os_work_new(struct belfry_work *core, struct os_work **out)
 	}
 	INIT_WORK(&work->work, work_run);
 	kref_init(&work->references);
+	os_device_get(dev);
+	work->dev = dev;
 	work->core = core;
 	*out = work;
 	return 0;

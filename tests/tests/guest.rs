@@ -265,6 +265,40 @@ fn process_killed_while_its_queue_stores_into_its_memory_leaves_the_pages_alone(
 }
 
 #[test]
+fn programs_share_their_memory_with_the_gpu_while_it_changes() {
+    let (mut guest, roles) = boot_with_roles();
+    let nodes = "/sys/devices/virtual/kfd/kfd/topology/nodes/1/properties";
+    let properties = String::from_utf8(guest.get_file(nodes).unwrap()).unwrap();
+    let capability = properties.lines().find_map(|line| line.strip_prefix("capability "));
+    let capability: u32 = capability.unwrap().parse().unwrap();
+    assert_ne!(capability & 1 << 27, 0, "the driver does not say that it has SVM: {capability:#x}");
+    assert!(succeed(&mut guest, &[roles, "svm"]).contains("verified"));
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    unload(&mut guest).unwrap();
+    finish(guest);
+}
+
+#[test]
+fn process_that_ends_while_its_queue_stores_into_shared_memory_leaves_the_pages_alone() {
+    let (mut guest, roles) = boot_with_roles();
+    for round in 0..3 {
+        let (shared, started) = (format!("/tmp/shared-{round}"), format!("/tmp/storing-{round}"));
+        let (storer, _) = start_role(&mut guest, &[roles, "svm-store", &shared, &started], &started);
+        guest.kill(storer, SIGKILL).unwrap();
+        assert_eq!(guest.wait(storer, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+        let said = succeed(&mut guest, &[roles, "settled", &shared]);
+        assert!(said.contains("nothing changed"), "round {round}");
+    }
+    // A process that becomes another program has another address space.
+    let said = succeed(&mut guest, &[roles, "svm-store", "/tmp/shared", "/tmp/storing", "settled"]);
+    assert!(said.contains("nothing changed"), "{said}");
+    unload(&mut guest).unwrap();
+    let log = guest.kernel_log().unwrap();
+    assert!(!log.contains("GPU memory fault"), "pages went before the queue:\n{log}");
+    finish(guest);
+}
+
+#[test]
 fn unbound_function_leaves_files_that_refuse_and_mappings_without_pages() {
     let (mut guest, roles) = boot_with_roles();
     assert!(succeed(&mut guest, &[roles, "unbind"]).contains("nothing of the device was left"));

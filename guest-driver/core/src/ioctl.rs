@@ -106,7 +106,7 @@ pub const PARTIAL: &[Partial] = &[
     },
     Partial {
         command: nr::SVM,
-        missing: "memory stays in system memory, pinned: a prefetch or a preferred location is remembered and moves nothing; EPERM in a guest, as on a kernel without SVM",
+        missing: "memory stays in system memory: a prefetch or a preferred location is remembered and moves nothing; EPERM in a guest whose kernel has no HMM_MIRROR",
     },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial { command: nr::EXPORT_DMABUF, missing: "EINVAL for doorbells and the flush page" },

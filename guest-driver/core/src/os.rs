@@ -9,6 +9,7 @@
 //! - **bus address**: what the device puts on the bus to reach system memory (a DMA address; in hosted mode the
 //!   process's own virtual address).
 //! - **pin**: user pages held in place so that the device may reach them.
+//! - **mirror**: user pages that the device may reach until the operating system says that they change.
 //! - **GEM object**: the operating system's handle of a buffer object, the thing that can be mapped through the render
 //!   node.
 //! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
@@ -22,7 +23,7 @@ pub use belfry_abi::kfd::memory::AllocFlags;
 pub use debug::{EventFile, Target};
 pub use smi::{SmiClient, SmiFile, Task};
 pub(crate) use user::check_user_range;
-pub use user::{Change, Invalidate, UserArea, UserPin};
+pub use user::{Change, Invalidate, UserArea, UserMirror, UserPin};
 
 use alloc::sync::Arc;
 use core::any::Any;
@@ -282,6 +283,8 @@ pub trait Os: Send + Sync + Sized + 'static {
     type Pages: SystemPages;
     /// Pinned user pages.
     type Pin: UserPin;
+    /// Mirrored user pages.
+    type Mirror: UserMirror;
     /// A sleeping lock.
     type Lock: RawLock;
     /// A wait queue.
@@ -365,9 +368,27 @@ pub trait Os: Send + Sync + Sized + 'static {
         notify: Arc<dyn Invalidate>,
     ) -> Result<Self::Pin>;
 
-    /// Returns whether programs may register their memory as shared virtual memory: [`Os::user_area`] answers, and
-    /// [`Invalidate::invalidated`] says what is unmapped.
+    /// Returns whether programs may register their memory as shared virtual memory: [`Os::user_area`] and
+    /// [`Os::mirror_user`] answer, and [`Invalidate::invalidated`] says what is unmapped.
     fn has_svm(&self) -> bool;
+
+    /// Looks `count` pages up from page-aligned `va` of the address space `key`, and brings them in, for writing if `writable`.
+    ///
+    /// The range lies in one [`UserArea`], and `writable` is what that says. `notify` is told when the range changes, until the
+    /// mirror is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the area is another one by now or changes all the time, `EFAULT` and `EPERM` when a page cannot be had,
+    /// `ENOMEM`, `ESRCH` when the space is gone, `EOPNOTSUPP` without [`Os::has_svm`].
+    fn mirror_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Self::Mirror>;
 
     /// Returns what of the address space `key` lies at `va`; `None` where nothing is mapped, or memory of a device.
     ///

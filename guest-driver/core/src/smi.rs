@@ -126,11 +126,11 @@ impl<O: Os> Device<O> {
         let os = self.hw.os();
         let fifo = Mutex::new(os, LockRank::SmiFifo, VecDeque::new())?;
         let client = Arc::new(Client { pasid, mask: AtomicU64::new(0), fifo });
+        let weak = Arc::downgrade(&client);
+        // Without the lock: a descriptor may wait for who looks for memory, and that is who may raise an event.
+        let (file, fd) = os.smi_open(client)?;
         let mut clients = self.smi.lock();
         clients.prune();
-        clients.open.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let weak = Arc::downgrade(&client);
-        let (file, fd) = os.smi_open(client)?;
         clients.open.push((weak, file));
         Ok(fd)
     }

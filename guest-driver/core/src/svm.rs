@@ -1,12 +1,13 @@
 //! Shared virtual memory: ranges of the program's own memory that the GPU reaches at the same addresses (`kfd_svm.c`).
 //!
-//! The SVM ioctl sets attributes of ranges. Where they give the GPU access, the pages are pinned and mapped at once, as no
+//! The SVM ioctl sets attributes of ranges. Where they give the GPU access, the pages are mirrored and mapped at once, as no
 //! GPU here retries faults (XNACK is off). They stay in system memory: a prefetch to the GPU is remembered and moves
 //! nothing, as with amdkfd where VRAM was not registered as memory of the processor.
 //!
 //! When the program's memory changes, its operating system tells the driver ([`Invalidate`]). What is unmapped leaves the GPU
-//! and the ranges at once. After any other change, the queues of the process stop, a worker maps the pages anew a
-//! millisecond later, and the queues go on.
+//! and the ranges at once. For any other change, the queues of the process stop, a worker maps the pages anew a
+//! millisecond later, and the queues go on. Where the operating system waits for the driver with the change
+//! ([`Change::held`]), the GPU has lost the pages when it goes on, whatever runs on it.
 
 mod attributes;
 mod mapped;
@@ -15,31 +16,29 @@ mod restore;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::fmt;
-use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use belfry_abi::kfd::svm::{
     KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_OP_GET_ATTR, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs,
     SvmAttribute,
 };
+use core::fmt;
+use core::ops::Range;
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
-use crate::os::{Change, Invalidate, Os, PAGE_SIZE, check_user_range};
+use crate::os::{Change, Invalidate, Os, PAGE_SIZE, UserArea, UserMirror as _, check_user_range};
 use crate::process::{Phase, Process, State};
 use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
 use attributes::Access;
-use mapped::{Mapped, Part, Pinned};
+use mapped::{Mapped, Mirrored, Part};
 use ranges::{MAX_RANGES, Ranges};
 pub(crate) use restore::RestoreWork;
 
 /// New ranges are as large as this part of VRAM (`svm_range_set_max_pages`), within these bounds in bytes.
 const PIECES_OF_VRAM: u64 = 32;
 const PIECE: Range<u64> = 2 << 20..1 << 30;
-/// How often pages that change while they are pinned are pinned again.
+/// How often pages that change while they are mirrored are mirrored again.
 const TRIES: u32 = 100;
 
 /// What a process has of it.
@@ -50,6 +49,8 @@ pub(crate) struct Svm<O: Os> {
     pub(crate) quiesced: bool,
     /// Bytes of ranges, charged like system memory.
     pub(crate) charged: u64,
+    /// What was unmapped, and could not be dropped where that was told.
+    gone: Vec<(u64, Part<O>)>,
 }
 
 impl<O: Os> fmt::Debug for Svm<O> {
@@ -66,7 +67,13 @@ impl<O: Os> Svm<O> {
     pub(crate) fn new(vram: u64) -> Self {
         let part = (vram / PIECES_OF_VRAM).clamp(PIECE.start, PIECE.end);
         let piece = 1 << part.ilog2();
-        Self { ranges: Ranges::new(piece), mapped: Mapped::new(), quiesced: false, charged: 0 }
+        Self {
+            ranges: Ranges::new(piece),
+            mapped: Mapped::new(),
+            quiesced: false,
+            charged: 0,
+            gone: Vec::new(),
+        }
     }
 
     /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
@@ -87,16 +94,13 @@ impl<O: Os> Svm<O> {
     }
 }
 
-/// Hears of changes to the memory of one pin.
+/// Hears of changes to the memory of one mirror.
 struct Notifier<O: Os> {
     process: Weak<Process<O>>,
-    /// There was one: what was pinned before it is not mapped any more.
-    spoiled: AtomicBool,
 }
 
 impl<O: Os> Invalidate for Notifier<O> {
     fn invalidated(&self, change: &Change) {
-        self.spoiled.store(true, Ordering::Release);
         if let Some(process) = self.process.upgrade() {
             process.svm_changed(change);
         }
@@ -204,10 +208,7 @@ impl<O: Os> Process<O> {
         }
         let mut at = range.start;
         while at < range.end {
-            let area = self.device.hw.os().user_area(self.key(), at)?.ok_or(Errno::EFAULT)?;
-            let end = area.end.max(at + PAGE_SIZE).min(range.end);
-            self.svm_map_area(&(at..end), area.writable)?;
-            at = end;
+            at = self.svm_map_area(&(at..range.end))?.ok_or(Errno::EFAULT)?;
         }
         let mut state = self.state.lock();
         let whole: Vec<u64> = state
@@ -222,43 +223,52 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    /// Pins and maps pages of one area of the program's memory, whatever ranges have to do with them.
+    /// Mirrors and maps the first area of the program's memory in a range, whatever ranges have to do with it; returns where
+    /// that ends, `None` when nothing is mapped there.
     ///
     /// # Errors
     ///
-    /// `EFAULT`, `ENOMEM`, `ESRCH` from pinning; `EAGAIN` when the memory does not come to rest; `ETIME` when the device
-    /// does not answer.
-    fn svm_map_area(self: &Arc<Self>, area: &Range<u64>, writable: bool) -> Result<()> {
-        let count = ((area.end - area.start) / PAGE_SIZE) as usize;
+    /// `EFAULT`, `EPERM`, `ENOMEM`, `ESRCH` from mirroring; `EAGAIN` when the memory does not come to rest; `ETIME` when the
+    /// device does not answer.
+    fn svm_map_area(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<u64>> {
+        let os = self.device.hw.os();
         for _ in 0..TRIES {
-            let news = Arc::new(Notifier { process: Arc::downgrade(self), spoiled: AtomicBool::new(false) });
-            let os = self.device.hw.os();
-            let pin = os.pin_user(self.key(), area.start, count, writable, news.clone())?;
-            let pinned = Arc::new(Pinned { pin, va: area.start });
+            let Some(UserArea { end, writable }) = os.user_area(self.key(), range.start)? else {
+                return Ok(None);
+            };
+            let area = range.start..end.max(range.start + PAGE_SIZE).min(range.end);
+            let count = ((area.end - area.start) / PAGE_SIZE) as usize;
+            let news = Arc::new(Notifier { process: Arc::downgrade(self) });
+            let mirror = match os.mirror_user(self.key(), area.start, count, writable, news) {
+                Ok(mirror) => mirror,
+                Err(Errno::EAGAIN) => continue,
+                Err(error) => return Err(error),
+            };
+            let mirrored: Arc<Mirrored<O>> = Arc::new(Mirrored { mirror, va: area.start });
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
                 drop(state);
                 return Err(Errno::ESRCH);
             }
-            if news.spoiled.load(Ordering::Acquire) {
+            if !mirrored.mirror.is_current() {
                 drop(state);
                 continue;
             }
-            let (old, result) = self.svm_install(&mut state, area, &pinned, writable);
+            let (old, result) = self.svm_install(&mut state, &area, &mirrored, writable);
             drop(state);
-            // Dropped without the lock: a pin may wait for its notifier.
-            drop((old, pinned));
-            return result;
+            // Dropped without the lock: a mirror may wait for its notifier.
+            drop((old, mirrored));
+            return result.map(|()| Some(area.end));
         }
         Err(Errno::EAGAIN)
     }
 
-    /// Writes page tables for pinned pages, in the place of what was there; returns that.
+    /// Writes page tables for mirrored pages, in the place of what was there; returns that.
     fn svm_install(
         &self,
         state: &mut State<O>,
         area: &Range<u64>,
-        pinned: &Arc<Pinned<O>>,
+        mirrored: &Arc<Mirrored<O>>,
         writable: bool,
     ) -> (Vec<(u64, Part<O>)>, Result<()>) {
         let State { space, svm, .. } = state;
@@ -274,12 +284,12 @@ impl<O: Os> Process<O> {
                 vm.unmap(part.start, part.end - part.start);
                 continue;
             }
-            result = map_pages(vm, &part, pinned, one.attributes.rights(writable));
+            result = map_pages(vm, &part, mirrored, one.attributes.rights(writable));
             if result.is_err() {
                 vm.unmap(part.start, part.end - part.start);
                 break;
             }
-            let new = Part { end: part.end, pinned: pinned.clone(), stale: false };
+            let new = Part { end: part.end, mirrored: mirrored.clone(), stale: false };
             svm.mapped.insert(part.start, new);
         }
         if let Err(error) = space.flush(&mut tables) {
@@ -292,13 +302,18 @@ impl<O: Os> Process<O> {
 }
 
 /// Maps pages one by one, joining those that follow each other on the bus; there is no huge page, as ranges are cut anywhere.
-fn map_pages<O: Os>(vm: &mut Vm<O>, part: &Range<u64>, pinned: &Pinned<O>, rights: PageRights) -> Result<()> {
+fn map_pages<O: Os>(
+    vm: &mut Vm<O>,
+    part: &Range<u64>,
+    mirrored: &Mirrored<O>,
+    rights: PageRights,
+) -> Result<()> {
     let flags = vm.page_bits(rights);
     let mut at = part.start;
     while at < part.end {
-        let bus = pinned.bus(at);
+        let bus = mirrored.bus(at);
         let mut end = at + PAGE_SIZE;
-        while end < part.end && pinned.bus(end) == bus + (end - at) {
+        while end < part.end && mirrored.bus(end) == bus + (end - at) {
             end += PAGE_SIZE;
         }
         vm.map_small(at, bus, end - at, flags)?;

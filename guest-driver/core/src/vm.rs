@@ -102,6 +102,26 @@ impl<O: Os> Table<O> {
         }
     }
 
+    /// Makes the entries of small pages invalid that map `va..va + len`, and keeps their places.
+    fn block(&mut self, level: u32, va: u64, len: u64) {
+        let span = PAGE_SIZE << (LEVEL_BITS * level);
+        let mut at = va;
+        while at < va + len {
+            let piece = (span - at % span).min(va + len - at);
+            if level > 1 {
+                if let Some(child) = self.children.get_mut(&(index(at, level) as u16)) {
+                    child.block(level - 1, at, piece);
+                }
+            } else if let Some(leaf) = self.children.get(&(index(at, 1) as u16)) {
+                let (first, count) = (index(at, 0), (piece / PAGE_SIZE) as usize);
+                for done in (0..count).step_by(BATCH) {
+                    leaf.write(first + done, &[0; BATCH][..(count - done).min(BATCH)]);
+                }
+            }
+            at += piece;
+        }
+    }
+
     /// Clears what maps `va..va + len`, and moves tables that became empty to `retired`.
     #[expect(
         clippy::vec_box,
@@ -264,6 +284,13 @@ impl<O: Os> Vm<O> {
     /// Unmaps `len` bytes at `va`, a range that was mapped as a whole. Call [`Vm::flushed`] after the TLBs are flushed.
     pub(crate) fn unmap(&mut self, va: u64, len: u64) {
         self.root.clear(ROOT_LEVEL, va, len, &mut self.retired);
+    }
+
+    /// Takes `len` bytes at `va` from the GPU, a range that was mapped in small pages; the caller has the TLBs flushed.
+    ///
+    /// The range counts as mapped and keeps its tables: to map it anew needs no memory.
+    pub(crate) fn block(&mut self, va: u64, len: u64) {
+        self.root.block(ROOT_LEVEL, va, len);
     }
 
     /// Gives tables back that no walker can have cached any more.

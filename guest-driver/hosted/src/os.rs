@@ -25,7 +25,7 @@ use crate::dmabuf::{Exports, HostedDmaBuf, SharedFile};
 use crate::function;
 use crate::gpu::{Bars, Place};
 use crate::mapped::area;
-use crate::pins::{Pin, Pins};
+use crate::pins::{Mirror, Pin, Pins};
 use crate::process::RenderFiles;
 use crate::smi::Smi;
 use crate::sync::{Lock, WaitQueue, WorkItem, lock};
@@ -206,6 +206,7 @@ impl HostedOs {
 impl Os for HostedOs {
     type Pages = Pages;
     type Pin = Pin;
+    type Mirror = Mirror;
     type Lock = Lock;
     type WaitQueue = WaitQueue;
     type DrmFile = HostedDrmFile;
@@ -301,6 +302,17 @@ impl Os for HostedOs {
 
     fn has_svm(&self) -> bool {
         true
+    }
+
+    fn mirror_user(
+        &self,
+        _key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        self.pins.mirror(va, count, writable, notify)
     }
 
     fn user_area(&self, _key: ProcessKey, va: u64) -> Result<Option<UserArea>> {

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
-use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserPin};
+use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserMirror, UserPin};
 use belfry_kfd_core::{Errno, Result};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
 
@@ -201,6 +202,18 @@ impl Pins {
         Ok(Pin { pins: self.clone(), id, start, count, writable, notify })
     }
 
+    /// Pins a page-aligned range, and looks after whether anything has changed.
+    pub(crate) fn mirror(
+        self: &Arc<Self>,
+        start: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        let news = Arc::new(News { changed: AtomicBool::new(false), next: notify });
+        Ok(Mirror { pin: self.pin(start, count, writable, news.clone())?, news })
+    }
+
     fn unpin(&self, id: u64) {
         let mut table = lock(&self.table);
         if let Some(entry) = table.entries.remove(&id) {
@@ -323,6 +336,45 @@ impl UserPin for Pin {
 
     fn renew(&self) -> Result<Self> {
         self.pins.pin(self.start, self.count, self.writable, self.notify.clone())
+    }
+}
+
+/// Hears of changes before the driver does.
+struct News {
+    changed: AtomicBool,
+    next: Arc<dyn Invalidate>,
+}
+
+impl Invalidate for News {
+    fn invalidated(&self, change: &Change) {
+        self.changed.store(true, Ordering::Release);
+        self.next.invalidated(change);
+    }
+}
+
+/// A pinned range, unpinned when dropped, that says whether it has changed.
+pub struct Mirror {
+    pin: Pin,
+    news: Arc<News>,
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("pin", &self.pin).finish_non_exhaustive()
+    }
+}
+
+impl UserMirror for Mirror {
+    fn count(&self) -> usize {
+        self.pin.count
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        UserPin::bus(&self.pin, index)
+    }
+
+    fn is_current(&self) -> bool {
+        !self.news.changed.load(Ordering::Acquire)
     }
 }
 

@@ -358,7 +358,7 @@ impl HostedProcess {
     pub fn replacing<R>(&self, address: usize, len: usize, change: impl FnOnce() -> R) -> Result<R> {
         let end = address.checked_add(len).ok_or(Errno::EINVAL)?;
         let kept = self.forget(address, len);
-        let told = Change { start: address as u64, end: end as u64, unmapped: true };
+        let told = Change { start: address as u64, end: end as u64, unmapped: true, held: false };
         let result = self.hosted.pins().change(&told, change);
         drop(kept);
         Ok(result)
@@ -372,14 +372,19 @@ impl HostedProcess {
     /// `EINVAL` for a range that wraps around; `change` has not run then.
     pub fn protecting<R>(&self, address: usize, len: usize, change: impl FnOnce() -> R) -> Result<R> {
         let end = address.checked_add(len).ok_or(Errno::EINVAL)?;
-        let told = Change { start: address as u64, end: end as u64, unmapped: false };
+        let told = Change { start: address as u64, end: end as u64, unmapped: false, held: false };
         Ok(self.hosted.pins().change(&told, change))
     }
 
     /// Tells the driver that the program may do more with a range of its memory than before.
     pub fn permitted(&self, address: usize, len: usize) {
         let end = address.saturating_add(len);
-        self.hosted.pins().tell(&Change { start: address as u64, end: end as u64, unmapped: false });
+        self.hosted.pins().tell(&Change {
+            start: address as u64,
+            end: end as u64,
+            unmapped: false,
+            held: false,
+        });
     }
 
     /// Tells the driver that a range of this process's memory was changed a while ago: by now, it may be anything.

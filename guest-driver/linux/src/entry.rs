@@ -388,14 +388,30 @@ pub(crate) unsafe extern "C" fn belfry_invalidated(invalidate: *const Arc<dyn In
     // SAFETY: as promised by the caller.
     let invalidate = unsafe { &*invalidate };
     // What changed is not passed on: pins are renewed as a whole.
-    invalidate.invalidated(&Change { start: 0, end: u64::MAX, unmapped: false });
+    invalidate.invalidated(&Change { start: 0, end: u64::MAX, unmapped: false, held: false });
+}
+
+/// Tells the core that part of an address space is about to change, in which a mirrored range lies.
+///
+/// # Safety
+///
+/// `invalidate` was passed to `os_mirror_user` and not dropped.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_changing(
+    invalidate: *const Arc<dyn Invalidate>,
+    start: u64,
+    end: u64,
+    unmapped: bool,
+) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*invalidate }.invalidated(&Change { start, end, unmapped, held: true });
 }
 
 /// Gives an invalidation callback back.
 ///
 /// # Safety
 ///
-/// `invalidate` was passed to `os_pin_user`, and this is called once.
+/// `invalidate` was passed to `os_pin_user` or `os_mirror_user`, and this is called once.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn belfry_invalidate_drop(invalidate: *mut Arc<dyn Invalidate>) {
     // SAFETY: it came from Box::into_raw.

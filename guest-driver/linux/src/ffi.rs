@@ -19,6 +19,8 @@ opaque! {
     OsPages;
     /// `struct os_pin`.
     OsPin;
+    /// `struct os_mirror`.
+    OsMirror;
     /// `struct os_drm_file`.
     OsDrmFile;
     /// `struct os_render_file`.
@@ -127,6 +129,21 @@ unsafe extern "C" {
     pub(crate) fn os_copy_to_user(dst: u64, src: *const u8, len: usize) -> i32;
     pub(crate) safe fn os_user_range_ok(va: u64, len: u64) -> bool;
 
+    pub(crate) safe fn os_has_svm() -> bool;
+    pub(crate) fn os_user_area(mm: u64, va: u64, end: *mut u64, writable: *mut bool) -> i32;
+    pub(crate) fn os_mirror_user(
+        dev: *mut OsDevice,
+        mm: u64,
+        va: u64,
+        count: usize,
+        writable: bool,
+        invalidate: *mut c_void,
+        mirror: *mut *mut OsMirror,
+    ) -> i32;
+    pub(crate) fn os_mirror_release(mirror: *mut OsMirror);
+    pub(crate) fn os_mirror_is_current(mirror: *mut OsMirror) -> bool;
+    pub(crate) fn os_mirror_bus(mirror: *mut OsMirror, index: usize) -> u64;
+
     pub(crate) fn os_drm_acquire(dev: *mut OsDevice, fd: i32, file: *mut *mut OsDrmFile) -> i32;
     pub(crate) fn os_drm_release(file: *mut OsDrmFile);
     pub(crate) fn os_drm_id(file: *mut OsDrmFile) -> u64;
@@ -168,7 +185,7 @@ unsafe extern "C" {
     pub(crate) safe fn os_clock_boot_ns() -> u64;
     pub(crate) safe fn os_sleep_us(us: u64);
 
-    pub(crate) fn os_work_new(core: *mut c_void, work: *mut *mut OsWork) -> i32;
+    pub(crate) fn os_work_new(dev: *mut OsDevice, core: *mut c_void, work: *mut *mut OsWork) -> i32;
     pub(crate) fn os_work_release(work: *mut OsWork);
     pub(crate) fn os_work_queue(work: *mut OsWork);
 

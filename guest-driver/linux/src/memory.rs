@@ -1,11 +1,11 @@
-//! Pages of the driver and pins of user pages.
+//! Pages of the driver, pins and mirrors of user pages.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Invalidate, ProcessKey, SystemPages, UserPin};
+use belfry_kfd_core::os::{Invalidate, ProcessKey, SystemPages, UserMirror, UserPin};
 
 use crate::ffi;
 use crate::os::created;
@@ -105,5 +105,57 @@ impl Drop for Pin {
     fn drop(&mut self) {
         // SAFETY: made by os_pin_user and dropped once.
         unsafe { ffi::os_unpin_user(self.raw.as_ptr()) }
+    }
+}
+
+/// User pages that may be used until they change.
+pub(crate) struct Mirror {
+    raw: NonNull<ffi::OsMirror>,
+    count: usize,
+}
+
+// SAFETY: os_mirror_* may be called from any thread.
+unsafe impl Send for Mirror {}
+// SAFETY: as above.
+unsafe impl Sync for Mirror {}
+
+impl Mirror {
+    /// Looks `count` pages up from `va` of the address space `key`.
+    pub(crate) fn new(
+        dev: *mut ffi::OsDevice,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        let notify: *mut Arc<dyn Invalidate> = Box::into_raw(Box::new(notify));
+        // SAFETY: `dev` lives as long as the core; `key` came from an open file, which holds the address space; the
+        // callback is taken over in every case and comes back through belfry_invalidate_drop.
+        created(|out| unsafe { ffi::os_mirror_user(dev, key.0, va, count, writable, notify.cast(), out) })
+            .map(|raw| Mirror { raw, count })
+    }
+}
+
+impl UserMirror for Mirror {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        // SAFETY: the mirror lives as long as self; the index is checked on the other side.
+        unsafe { ffi::os_mirror_bus(self.raw.as_ptr(), index) }
+    }
+
+    fn is_current(&self) -> bool {
+        // SAFETY: the mirror lives as long as self.
+        unsafe { ffi::os_mirror_is_current(self.raw.as_ptr()) }
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // SAFETY: made by os_mirror_user and dropped once.
+        unsafe { ffi::os_mirror_release(self.raw.as_ptr()) }
     }
 }

@@ -13,7 +13,7 @@ use belfry_kfd_core::os::{
 use crate::debug::{DebugFile, DebugTarget};
 use crate::ffi;
 use crate::files::{Dmabuf, File, Object, Smi};
-use crate::memory::{Pages, Pin};
+use crate::memory::{Mirror, Pages, Pin};
 use crate::runtime::Line;
 use crate::sync::{Lock, Queue, WorkItem};
 
@@ -66,6 +66,7 @@ impl Drop for LinuxOs {
 impl Os for LinuxOs {
     type Pages = Pages;
     type Pin = Pin;
+    type Mirror = Mirror;
     type Lock = Lock;
     type WaitQueue = Queue;
     type DrmFile = File;
@@ -157,12 +158,28 @@ impl Os for LinuxOs {
     }
 
     fn has_svm(&self) -> bool {
-        // The shim tells the core that memory changed, not what of it was unmapped.
-        false
+        ffi::os_has_svm()
     }
 
-    fn user_area(&self, _: ProcessKey, _: u64) -> Result<Option<UserArea>> {
-        Err(Errno::EOPNOTSUPP)
+    fn mirror_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        Mirror::new(self.dev, key, va, count, writable, notify)
+    }
+
+    fn user_area(&self, key: ProcessKey, va: u64) -> Result<Option<UserArea>> {
+        let mut area = UserArea { end: 0, writable: false };
+        // SAFETY: `key` came from an open file, which holds the address space; the structure takes the results.
+        match check(unsafe { ffi::os_user_area(key.0, va, &mut area.end, &mut area.writable) }) {
+            Ok(()) => Ok(Some(area)),
+            Err(Errno::EFAULT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {
@@ -249,7 +266,7 @@ impl Os for LinuxOs {
     }
 
     fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
-        WorkItem::new(work)
+        WorkItem::new(self.dev, work)
     }
 
     fn cpu_info(&self) -> CpuInfo {

@@ -122,12 +122,12 @@ unsafe impl Send for WorkItem {}
 unsafe impl Sync for WorkItem {}
 
 impl WorkItem {
-    /// Makes a work item.
-    pub(crate) fn new(work: Arc<dyn os::Work>) -> Result<WorkItem> {
+    /// Makes a work item of a device.
+    pub(crate) fn new(dev: *mut ffi::OsDevice, work: Arc<dyn os::Work>) -> Result<WorkItem> {
         let work: *mut Arc<dyn os::Work> = Box::into_raw(Box::new(work));
-        // SAFETY: `out` is a valid place for the result; the work is taken over in every case and comes back through
-        // belfry_work_drop.
-        created(|out| unsafe { ffi::os_work_new(work.cast(), out) }).map(WorkItem)
+        // SAFETY: `dev` is valid during the call, and `out` a valid place for the result; the work is taken over in every case
+        // and comes back through belfry_work_drop.
+        created(|out| unsafe { ffi::os_work_new(dev, work.cast(), out) }).map(WorkItem)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod race;
 pub mod render;
 pub mod share;
 pub mod store;
+pub mod svm;
 pub mod unbind;
 
 use std::io::Write;
@@ -52,7 +53,15 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
         "illegal" => illegal(runtime, out),
         "store" => store::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?)),
         "settled" => store::settled(runtime, Path::new(argument(0)?), out),
-        other => bail!("no role {other:?}: one of work, hold, steal, spin, illegal, store, settled"),
+        "svm" => svm::run(runtime, out),
+        "svm-fault" => svm::fault(runtime, argument(0)?, out),
+        "svm-store" => {
+            let next = arguments.get(2).map(String::as_str);
+            svm::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?), next)
+        }
+        other => bail!(
+            "no role {other:?}: one of work, hold, steal, spin, illegal, store, settled, svm, svm-fault, svm-store"
+        ),
     }
 }
 

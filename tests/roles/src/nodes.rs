@@ -88,7 +88,7 @@ pub(crate) struct Nodes<'a> {
     pub(crate) render: File,
     pub(crate) gpu_id: u32,
     /// Hears the error number of every request, 0 for success.
-    told: &'a dyn Fn(i32),
+    told: &'a (dyn Fn(i32) + Sync),
 }
 
 impl<'a> Nodes<'a> {
@@ -97,7 +97,7 @@ impl<'a> Nodes<'a> {
     /// # Errors
     ///
     /// When there is none.
-    pub(crate) fn open(told: &'a dyn Fn(i32)) -> Result<Self> {
+    pub(crate) fn open(told: &'a (dyn Fn(i32) + Sync)) -> Result<Self> {
         let gpu_id = fs::read_to_string(GPU_ID)?.trim().parse()?;
         let open = |path: PathBuf| File::options().read(true).write(true).open(path);
         let render = fs::read_dir("/dev/dri")?

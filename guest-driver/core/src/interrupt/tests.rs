@@ -50,7 +50,7 @@ fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
     let pages = &bench.os().users.pages_arrive;
     pages.close();
     thread::scope(|scope| {
-        scope.spawn(|| notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false }));
+        scope.spawn(|| notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false }));
         pages.wait_for_waiter();
         let ended = interrupt(bench);
         let told = ended && bench.is_set(&other, others) && bench.is_set(&slow, signal);

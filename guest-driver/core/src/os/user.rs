@@ -12,6 +12,11 @@ pub struct Change {
     pub end: u64,
     /// All of it is unmapped. It may have been mapped anew since, as something else.
     pub unmapped: bool,
+    /// It is about to happen, and happens when [`Invalidate::invalidated`] returns.
+    ///
+    /// Who tells it may hold locks of the address space: the driver neither asks for user memory nor drops a mirror before it
+    /// returns, and the device then uses nothing of the range any more. Mirrors stay good for what is not in the range.
+    pub held: bool,
 }
 
 /// Memory of an address space that has the same properties up to `end`.
@@ -23,12 +28,12 @@ pub struct UserArea {
     pub writable: bool,
 }
 
-/// Told when a pinned range stops meaning what it meant.
+/// Told when a range that is pinned or mirrored stops meaning what it meant.
 pub trait Invalidate: Send + Sync {
     /// The range was unmapped, remapped or re-protected in its address space, or is about to be.
     ///
-    /// `change` may reach out of the range. Called from a thread that may sleep and holds no lock of the address space
-    /// (pinned pages cannot go away under the device, so the notice may be late).
+    /// `change` may reach out of the range. Called from a thread that may sleep and, unless [`Change::held`], holds no lock of
+    /// the address space (pinned pages cannot go away under the device, so the notice may be late).
     fn invalidated(&self, change: &Change);
 }
 
@@ -55,6 +60,22 @@ pub trait UserPin: Send + Sync {
     fn renew(&self) -> Result<Self>
     where
         Self: Sized;
+}
+
+/// Pages of a user's address space that the device may reach until they change.
+///
+/// Dropping it may wait for a running [`Invalidate::invalidated`]: the driver drops none while it holds a lock, and none in
+/// there if the change is [`Change::held`].
+pub trait UserMirror: Send + Sync {
+    /// Returns the number of pages.
+    fn count(&self) -> usize;
+
+    /// Returns the bus address of page `index`, which is below `count()`.
+    fn bus(&self, index: usize) -> u64;
+
+    /// Returns whether nothing has changed since the pages were looked up. Of a change that this does not show yet, the driver
+    /// will be told: it asks under the lock that it takes when it is told, and then relies on the pages.
+    fn is_current(&self) -> bool;
 }
 
 /// Fails with `EFAULT` for an address range that wraps or leaves user space.

@@ -99,7 +99,7 @@ fn memory_the_device_may_still_translate_to_is_not_freed() {
     assert_eq!(process.free_memory(handle), Err(Errno::EBUSY));
     // New pages come, and the old ones stay.
     let notice = lock(&bench.os().notices)[0].clone();
-    notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false });
+    notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false });
     assert_eq!(trace(&bench), [""; 0]);
     *lock(&bench.os().deaf) = false;
     process.unmap_memory(handle).unwrap();
@@ -114,7 +114,7 @@ fn the_end_of_an_address_space_leaves_its_memory_to_its_queues() {
     *lock(&bench.os().users.gone) = true;
     let notices = lock(&bench.os().notices).clone();
     for notice in notices {
-        notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false });
+        notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false });
     }
     assert!(process.state.lock().bos.values().all(|bo| bo.mapped), "the queue would fault");
     assert!(lock(&bench.os().log).iter().all(|line| !line.contains("user memory")));
@@ -128,7 +128,7 @@ fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
     let process = with_queue(&bench, 1);
     let notices = lock(&bench.os().notices).clone();
     for notice in notices {
-        notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false });
+        notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false });
     }
     // Of the three old pins one is the write pointer's, and the queue holds it.
     assert_eq!(trace(&bench), ["add", "unpin", "unpin"]);

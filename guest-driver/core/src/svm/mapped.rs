@@ -1,44 +1,44 @@
-//! Which pinned pages the GPU's page tables lead to, by address.
+//! Which mirrored pages the GPU's page tables lead to, by address.
 //!
-//! A pin may be longer than what is still used of it: ranges are cut where memory goes.
+//! A mirror may be longer than what is still used of it: ranges are cut where memory goes.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::os::{Os, PAGE_SIZE, UserPin};
+use crate::os::{Os, PAGE_SIZE, UserMirror};
 use crate::vm::Vm;
 
-/// Pages of the program, pinned.
-pub(crate) struct Pinned<O: Os> {
-    pub(super) pin: O::Pin,
+/// Pages of the program, mirrored.
+pub(crate) struct Mirrored<O: Os> {
+    pub(super) mirror: O::Mirror,
     /// Address of the first page.
     pub(super) va: u64,
 }
 
-impl<O: Os> Pinned<O> {
+impl<O: Os> Mirrored<O> {
     fn range(&self) -> Range<u64> {
-        self.va..self.va + self.pin.count() as u64 * PAGE_SIZE
+        self.va..self.va + self.mirror.count() as u64 * PAGE_SIZE
     }
 
     /// The bus address of the page at `va`, which is one of its own.
     pub(super) fn bus(&self, va: u64) -> u64 {
-        self.pin.bus(((va - self.va) / PAGE_SIZE) as usize)
+        self.mirror.bus(((va - self.va) / PAGE_SIZE) as usize)
     }
 }
 
 /// A part of the address space that the GPU's page tables have.
 pub(crate) struct Part<O: Os> {
     pub(crate) end: u64,
-    pub(super) pinned: Arc<Pinned<O>>,
+    pub(super) mirrored: Arc<Mirrored<O>>,
     /// The program's memory has changed since: no queue runs until it is mapped anew.
     pub(super) stale: bool,
 }
 
 impl<O: Os> Clone for Part<O> {
     fn clone(&self) -> Self {
-        Self { end: self.end, pinned: self.pinned.clone(), stale: self.stale }
+        Self { end: self.end, mirrored: self.mirrored.clone(), stale: self.stale }
     }
 }
 
@@ -89,9 +89,12 @@ impl<O: Os> Mapped<O> {
         }
     }
 
-    /// Marks the parts stale whose pins touch a range; returns them.
-    pub(super) fn spoil(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let touched = self.by_start.iter_mut().filter(|(_, part)| overlap(&part.pinned.range(), range));
+    /// Marks the parts stale that touch a range, and those whose mirrors do if the mirrors are not good any more; returns them.
+    pub(super) fn spoil(&mut self, range: &Range<u64>, mirrors_stay: bool) -> Vec<Range<u64>> {
+        let touches = |start: u64, part: &Part<O>| {
+            overlap(&(start..part.end), range) || !mirrors_stay && overlap(&part.mirrored.range(), range)
+        };
+        let touched = self.by_start.iter_mut().filter(|(start, part)| touches(**start, part));
         touched
             .map(|(start, part)| {
                 part.stale = true;

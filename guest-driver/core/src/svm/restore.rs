@@ -24,8 +24,7 @@ pub(crate) struct RestoreWork<O: Os> {
 
 impl<O: Os> Work for RestoreWork<O> {
     fn run(&self) {
-        let os = self.device.hw.os();
-        os.sleep_us(RESTORE_DELAY_US);
+        self.device.hw.os().sleep_us(RESTORE_DELAY_US);
         if let Some(process) = self.device.process(self.pasid)
             && !process.svm_restore()
         {
@@ -47,26 +46,43 @@ impl<O: Os> Process<O> {
         if range.is_empty() {
             return;
         }
-        let range = &range;
-        if !change.unmapped {
-            let mut state = self.state.lock();
-            if state.phase != Phase::Dead && !state.svm.mapped.spoil(range).is_empty() {
-                self.svm_quiesce(&mut state);
-                drop(state);
-                self.svm_work.queue();
-            }
-            return;
-        }
-        let (gone, rest) = {
+        let rest = {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
                 return;
             }
-            let gone = self.svm_cut(&mut state, range);
-            (gone, state.svm.mapped.spoil(range))
+            match (change.unmapped, change.held) {
+                (false, held) => {
+                    let stale = state.svm.mapped.spoil(&range, held);
+                    if stale.is_empty() {
+                        return;
+                    }
+                    self.svm_quiesce(&mut state);
+                    if held {
+                        self.svm_block(&mut state, &stale);
+                    }
+                    drop(state);
+                    return self.svm_work.queue();
+                }
+                (true, true) => {
+                    let mut gone = self.svm_cut(&mut state, &range, true);
+                    if gone.is_empty() {
+                        return;
+                    }
+                    state.svm.gone.append(&mut gone);
+                    drop(state);
+                    return self.svm_work.queue();
+                }
+                (true, false) => {
+                    let gone = self.svm_cut(&mut state, &range, false);
+                    let rest = state.svm.mapped.spoil(&range, false);
+                    drop(state);
+                    drop(gone);
+                    rest
+                }
+            }
         };
-        drop(gone);
-        // What is left of the pins is pinned by itself: the same pages, so that queues need not stop.
+        // What is left of the mirrors is mirrored by itself: the same pages, so that queues need not stop.
         let failed = rest.iter().any(|part| self.svm_map_again(part).is_err());
         if failed {
             let mut state = self.state.lock();
@@ -78,8 +94,26 @@ impl<O: Os> Process<O> {
         }
     }
 
+    /// Takes pages from the GPU until they are mapped anew: no queue of the process runs, but a file of the render node may
+    /// have work in the same address space.
+    fn svm_block(&self, state: &mut State<O>, parts: &[Range<u64>]) {
+        let flushed = {
+            let Some(space) = &state.space else { return };
+            let mut tables = space.lock();
+            for part in parts {
+                tables.vm.block(part.start, part.end - part.start);
+            }
+            space.flush(&mut tables)
+        };
+        if let Err(error) = flushed {
+            self.recover_after(error);
+        }
+    }
+
     /// Takes a range from the GPU and from the ranges; returns what the caller drops without the lock.
-    fn svm_cut(&self, state: &mut State<O>, range: &Range<u64>) -> Vec<(u64, Part<O>)> {
+    ///
+    /// A device that does not answer is reset if the pages go at once (`held`), else the pages are left to it.
+    fn svm_cut(&self, state: &mut State<O>, range: &Range<u64>, held: bool) -> Vec<(u64, Part<O>)> {
         let needed = |queue: &crate::queue::Queue<O>| {
             queue.save_area.as_ref().is_some_and(|area| area.start < range.end && range.start < area.end)
         };
@@ -87,19 +121,28 @@ impl<O: Os> Process<O> {
             // As amdkfd: who frees a buffer that a queue needs has no queues any more.
             self.evict_queues(state);
         }
-        let State { space, svm, .. } = state;
+        let State { space, svm, .. } = &mut *state;
         let mut gone = svm.mapped.take(range);
+        let mut flushed = Ok(());
         if let Some(space) = space {
             let mut tables = space.lock();
             for (start, part) in &gone {
                 tables.vm.unmap(*start, part.end - start);
             }
-            if !gone.is_empty() && space.flush(&mut tables).is_err() {
+            if !gone.is_empty() {
+                flushed = space.flush(&mut tables);
+            }
+            if flushed.is_ok() || held {
+                tables.release_shared(range);
+            } else {
                 // The device may still use the pages: they are left to it, and so are their addresses.
                 core::mem::forget(core::mem::take(&mut gone));
-            } else {
-                tables.release_shared(range);
             }
+        }
+        if let Err(error) = flushed
+            && held
+        {
+            self.recover_after(error);
         }
         let bytes = svm.ranges.remove(range);
         svm.charged -= bytes;
@@ -116,36 +159,33 @@ impl<O: Os> Process<O> {
     fn svm_map_again(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
-            let area = self.device.hw.os().user_area(self.key(), at)?;
-            let end = area.map_or(at + PAGE_SIZE, |area| area.end).min(range.end);
-            let part = at..end;
-            match area {
-                Some(area) => self.svm_map_area(&part, area.writable)?,
-                None => {
-                    let gone = {
-                        let mut state = self.state.lock();
-                        if state.phase == Phase::Dead {
-                            return Err(Errno::ESRCH);
-                        }
-                        self.svm_cut(&mut state, &part)
-                    };
-                    drop(gone);
-                }
+            let end = self.svm_map_area(&(at..range.end))?;
+            if end.is_none() {
+                let part = at..at + PAGE_SIZE;
+                let gone = {
+                    let mut state = self.state.lock();
+                    if state.phase == Phase::Dead {
+                        return Err(Errno::ESRCH);
+                    }
+                    self.svm_cut(&mut state, &part, false)
+                };
+                drop(gone);
             }
-            at = end;
+            at = end.unwrap_or(at + PAGE_SIZE);
         }
         Ok(())
     }
 
     /// Maps everything stale anew and lets the queues go on; returns whether there is nothing left to do.
     fn svm_restore(self: &Arc<Self>) -> bool {
-        let stale = {
-            let state = self.state.lock();
+        let (stale, gone) = {
+            let mut state = self.state.lock();
             if state.phase == Phase::Dead {
                 return true;
             }
-            state.svm.mapped.stale()
+            (state.svm.mapped.stale(), core::mem::take(&mut state.svm.gone))
         };
+        drop(gone);
         for part in &stale {
             match self.svm_map_again(part) {
                 Ok(()) => {}

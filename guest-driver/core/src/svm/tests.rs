@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
+use core::sync::atomic::Ordering;
 
 use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_WRITEABLE};
 use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
@@ -55,9 +56,18 @@ fn shown(process: &Process<FakeOs>) -> Vec<(u64, u64, bool)> {
 }
 
 fn tell(bench: &Bench, start: u64, end: u64, unmapped: bool) {
+    tell_change(bench, &Change { start, end, unmapped, held: false });
+}
+
+/// Tells of a change that happens when this returns.
+fn tell_before(bench: &Bench, start: u64, end: u64, unmapped: bool) {
+    tell_change(bench, &Change { start, end, unmapped, held: true });
+}
+
+fn tell_change(bench: &Bench, change: &Change) {
     let notices = lock(&bench.os().notices).clone();
     for notice in notices {
-        notice.invalidated(&Change { start, end, unmapped });
+        notice.invalidated(change);
     }
 }
 
@@ -433,3 +443,5 @@ fn buffer_objects_and_shared_memory_of_an_address_space_keep_out_of_each_others_
     let root = space.root();
     assert!((0..6).all(|index| walk(&bench.device.hw, root, VA + index * PAGE).is_none()));
 }
+
+mod held;

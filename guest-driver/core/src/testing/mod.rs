@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
@@ -32,7 +32,7 @@ use belfry_abi::regs::{Ip, gc, mmhub};
 use debug::{FakeEventFile, FakeTarget};
 use scheduler::FakeScheduler;
 use smi::FakeSmi;
-use users::{FakePin, Users};
+use users::{FakeMirror, FakePin, Spoiler, Users};
 
 use crate::errno::{Errno, Result};
 use crate::os::{
@@ -287,6 +287,7 @@ impl DmaBuf for FakeMemory {
 impl Os for FakeOs {
     type Pages = FakePages;
     type Pin = FakePin;
+    type Mirror = FakeMirror;
     type Lock = FakeLock;
     type WaitQueue = FakeQueue;
     type DrmFile = FakeFile;
@@ -385,6 +386,19 @@ impl Os for FakeOs {
 
     fn has_svm(&self) -> bool {
         true
+    }
+
+    fn mirror_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        writable: bool,
+        next: Arc<dyn Invalidate>,
+    ) -> Result<FakeMirror> {
+        let spoiled = Arc::new(AtomicBool::new(false));
+        let notify = Arc::new(Spoiler { spoiled: spoiled.clone(), next });
+        Ok(FakeMirror { pin: self.pin_user(key, va, count, writable, notify)?, spoiled })
     }
 
     fn user_area(&self, _: ProcessKey, va: u64) -> Result<Option<UserArea>> {

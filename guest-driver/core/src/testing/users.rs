@@ -3,11 +3,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use super::{Gate, HELD, Trace, lock, std};
 use crate::errno::{Errno, Result};
-use crate::os::{PAGE_SIZE, UserArea, UserPin};
+use crate::os::{Change, Invalidate, PAGE_SIZE, UserArea, UserMirror, UserPin};
 
 /// What the users of pins do.
 #[derive(Default)]
@@ -78,6 +79,39 @@ impl UserPin for FakePin {
         }
         let bus = self.bus + (1 << 30);
         Ok(Self { bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
+    }
+}
+
+/// A pin that says whether anything has changed.
+pub(crate) struct FakeMirror {
+    pub(super) pin: FakePin,
+    pub(super) spoiled: Arc<AtomicBool>,
+}
+
+impl UserMirror for FakeMirror {
+    fn count(&self) -> usize {
+        self.pin.count
+    }
+
+    fn bus(&self, index: usize) -> u64 {
+        UserPin::bus(&self.pin, index)
+    }
+
+    fn is_current(&self) -> bool {
+        !self.spoiled.load(Ordering::Acquire)
+    }
+}
+
+/// Hears of changes to a mirror before the driver does.
+pub(super) struct Spoiler {
+    pub(super) spoiled: Arc<AtomicBool>,
+    pub(super) next: Arc<dyn Invalidate>,
+}
+
+impl Invalidate for Spoiler {
+    fn invalidated(&self, change: &Change) {
+        self.spoiled.store(true, Ordering::Release);
+        self.next.invalidated(change);
     }
 }
 

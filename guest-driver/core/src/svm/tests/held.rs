@@ -1,0 +1,80 @@
+//! Changes of which the driver is told before they happen.
+
+use super::*;
+
+#[test]
+fn pages_that_are_about_to_change_leave_the_gpu_before_and_come_back_after() {
+    let bench = Bench::new();
+    let (process, ..) = with_queue(&bench);
+    // Those of the queue's own buffers are about pins.
+    lock(&bench.os().notices).clear();
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    let entry = |index: u64| page(&bench, &process, VA + index * PAGE).map(|(pa, _)| pa);
+    let before = [entry(0), entry(1)];
+    assert!(before.iter().all(Option::is_some));
+    // Not these: nobody stops.
+    tell_before(&bench, VA + 2 * PAGE, VA + 3 * PAGE, false);
+    assert_eq!((queue_steps(&bench), bench.os().run_work()), (vec!["add"], 0));
+    let hold = bench.device.vram.allocate(bench.device.vram.free_bytes(), false).unwrap();
+    let pins = lock(&bench.os().trace).len();
+    tell_before(&bench, VA + PAGE, VA + 2 * PAGE, false);
+    assert_eq!(queue_steps(&bench), ["add", "remove"]);
+    assert_eq!([entry(0), entry(1)], [None; 2]);
+    let after = lock(&bench.os().trace)[pins..].to_vec();
+    assert!(!after.iter().any(|what| what.contains("pin")), "{after:?}");
+    // All of memory is taken, and there is room for them all the same.
+    assert_eq!(bench.os().run_work(), 1);
+    assert_eq!([entry(0), entry(1)], before);
+    assert_eq!(queue_steps(&bench), ["add", "remove", "add"]);
+    drop(hold);
+    let trace = lock(&bench.os().trace).clone();
+    assert!(trace.iter().all(|what| !what.contains("under a lock")), "{trace:?}");
+}
+
+#[test]
+fn pages_that_are_about_to_go_leave_the_gpu_and_the_ranges_and_their_mirrors_go_later() {
+    let bench = Bench::new();
+    let (process, ..) = with_queue(&bench);
+    // Those of the queue's own buffers are about pins.
+    lock(&bench.os().notices).clear();
+    let used = bench.device.gtt_used.load(Ordering::Relaxed);
+    set(&process, VA, 4 * PAGE, &[access(&bench)]).unwrap();
+    let before = lock(&bench.os().trace).len();
+    tell_before(&bench, VA + PAGE, VA + 2 * PAGE, true);
+    let mapped: Vec<bool> = (0..4).map(|index| page(&bench, &process, VA + index * PAGE).is_some()).collect();
+    assert_eq!(mapped, [true, false, true, true]);
+    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 3 * PAGE);
+    assert_eq!(queue_steps(&bench), ["add"], "nobody had to rest");
+    assert_eq!(bench.os().run_work(), 1);
+    // The rest goes on with the mirror that it has, and then that goes.
+    assert_eq!(lock(&bench.os().trace).len(), before);
+    tell_before(&bench, VA, VA + 4 * PAGE, true);
+    assert_eq!(lock(&bench.os().trace).len(), before);
+    assert_eq!(bench.os().run_work(), 1);
+    assert_eq!(lock(&bench.os().trace)[before..], ["unpin"]);
+    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    // The end of everything, and then of the process.
+    set(&process, VA, PAGE, &[access(&bench)]).unwrap();
+    tell_before(&bench, 0, u64::MAX, false);
+    assert!(page(&bench, &process, VA).is_none());
+    assert_eq!(queue_steps(&bench), ["add", "remove"]);
+    tell_before(&bench, 0, u64::MAX, true);
+    assert_eq!(shown(&process), []);
+    bench.device.exit_process(process.key());
+    assert_eq!(bench.os().run_work(), 1);
+    assert_eq!(queue_steps(&bench), ["add", "remove"], "it does not come back");
+}
+
+#[test]
+fn device_that_does_not_forget_pages_that_go_is_reset() {
+    let bench = Bench::new();
+    let (process, ..) = with_queue(&bench);
+    // Those of the queue's own buffers are about pins.
+    lock(&bench.os().notices).clear();
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    bench.device.hw.write_at(8, belfry_abi::regs::osssys::IH_VMID_0_LUT(u32::from(process.pasid)));
+    *lock(&bench.os().deaf) = true;
+    let epoch = bench.device.epoch();
+    tell_before(&bench, VA, VA + PAGE, true);
+    assert_eq!(bench.device.epoch(), epoch + 1);
+}
