@@ -101,6 +101,9 @@ int os_user_area(u64 mm, u64 va, u64 *end, bool *writable);
  */
 int os_mirror_user(struct os_device *dev, u64 mm, u64 va, size_t count, bool writable,
 		   struct belfry_invalidate *invalidate, struct os_mirror **mirror);
+/* A mirror of no pages, which is told of changes to a range all the same. */
+int os_watch_user(struct os_device *dev, u64 mm, u64 va, size_t count, struct belfry_invalidate *invalidate,
+		  struct os_mirror **mirror);
 /* Waits for a running belfry_changing, and is not called from there. */
 void os_mirror_release(struct os_mirror *mirror);
 /* Whether nothing has changed. Asked under the lock that belfry_changing takes. */

@@ -158,29 +158,54 @@ static void mirror_free(struct os_mirror *mirror)
 	module_put(THIS_MODULE);
 }
 
-static struct os_mirror *mirror_new(struct os_device *dev, size_t count, bool writable,
-				    struct belfry_invalidate *invalidate)
+/* Makes a mirror that is told of changes to a range from here on. Takes over invalidate in every case. */
+static int mirror_new(struct os_device *dev, struct mm_struct *mm, u64 va, size_t count,
+		      struct belfry_invalidate *invalidate, struct os_mirror **out)
 {
-	struct os_mirror *mirror = kzalloc(sizeof(*mirror), GFP_KERNEL);
+	struct os_mirror *mirror;
+	int err;
 
+	if (!count || !PAGE_ALIGNED(va) || count > TASK_SIZE_MAX / PAGE_SIZE ||
+	    !os_user_range_ok(va, (u64)count * PAGE_SIZE)) {
+		belfry_invalidate_drop(invalidate);
+		return -EFAULT;
+	}
+	mirror = kzalloc(sizeof(*mirror), GFP_KERNEL_ACCOUNT);
 	if (!mirror) {
 		belfry_invalidate_drop(invalidate);
-		return NULL;
+		return -ENOMEM;
 	}
 	/* A mirror that is left to a device that does not answer goes on hearing of changes. */
 	__module_get(THIS_MODULE);
 	os_device_get(dev);
 	mirror->dev = dev;
 	mirror->invalidate = invalidate;
+	err = mmu_interval_notifier_insert(&mirror->notifier, mm, va, count * PAGE_SIZE, &mirror_ops);
+	if (err) {
+		mirror_free(mirror);
+		return err;
+	}
+	*out = mirror;
+	return 0;
+}
+
+static int mirror_pages(struct os_mirror *mirror, struct mm_struct *mm, u64 va, size_t count, bool writable)
+{
+	int err;
+
 	mirror->count = count;
 	mirror->writable = writable;
 	mirror->pfns = kvcalloc(count, sizeof(*mirror->pfns), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	mirror->bus = kvcalloc(count, sizeof(*mirror->bus), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!mirror->pfns || !mirror->bus) {
-		mirror_free(mirror);
-		return NULL;
-	}
-	return mirror;
+	if (!mirror->pfns || !mirror->bus)
+		return -ENOMEM;
+	err = mirror_look_up(mirror, mm, va);
+	if (!err)
+		err = mirror_map(mirror);
+	/* Only to look the pages up. */
+	kvfree(mirror->pfns);
+	mirror->pfns = NULL;
+	return err;
 }
 
 int os_mirror_user(struct os_device *dev, u64 key, u64 va, size_t count, bool writable,
@@ -191,39 +216,45 @@ int os_mirror_user(struct os_device *dev, u64 key, u64 va, size_t count, bool wr
 	struct os_mirror *mirror;
 	int err;
 
-	if (!count || !PAGE_ALIGNED(va) || count > TASK_SIZE_MAX / PAGE_SIZE ||
-	    !os_user_range_ok(va, (u64)count * PAGE_SIZE)) {
-		belfry_invalidate_drop(invalidate);
-		return -EFAULT;
-	}
-	mirror = mirror_new(dev, count, writable, invalidate);
-	if (!mirror)
-		return -ENOMEM;
 	if (!mmget_not_zero(mm)) {
-		mirror_free(mirror);
+		belfry_invalidate_drop(invalidate);
 		return -ESRCH;
 	}
-	/* Listen before looking. */
-	err = mmu_interval_notifier_insert(&mirror->notifier, mm, va, count * PAGE_SIZE, &mirror_ops);
+	/* Listens before it looks. */
+	err = mirror_new(dev, mm, va, count, invalidate, &mirror);
 	if (err) {
 		mmput(mm);
-		mirror_free(mirror);
 		return err;
 	}
-	err = mirror_look_up(mirror, mm, va);
-	/* This may end the address space, and the notifier then hears of it. */
+	err = mirror_pages(mirror, mm, va, count, writable);
+	/* This may end the address space, and the mirror then hears of it. */
 	mmput(mm);
-	if (!err)
-		err = mirror_map(mirror);
-	/* Only to look the pages up. */
-	kvfree(mirror->pfns);
-	mirror->pfns = NULL;
 	if (err) {
 		os_mirror_release(mirror);
 		return err;
 	}
 	*out = mirror;
 	return 0;
+}
+
+int os_watch_user(struct os_device *dev, u64 key, u64 va, size_t count, struct belfry_invalidate *invalidate,
+		  struct os_mirror **out)
+{
+	struct mm_struct *mm = (struct mm_struct *)(uintptr_t)key;
+	struct os_mirror *mirror;
+	int err;
+
+	if (!mmget_not_zero(mm)) {
+		belfry_invalidate_drop(invalidate);
+		return -ESRCH;
+	}
+	err = mirror_new(dev, mm, va, count, invalidate, &mirror);
+	if (!err) {
+		mirror->sequence = mmu_interval_read_begin(&mirror->notifier);
+		*out = mirror;
+	}
+	mmput(mm);
+	return err;
 }
 
 void os_mirror_release(struct os_mirror *mirror)
@@ -256,6 +287,13 @@ int os_user_area(u64 key, u64 va, u64 *end, bool *writable)
 
 int os_mirror_user(struct os_device *dev, u64 key, u64 va, size_t count, bool writable,
 		   struct belfry_invalidate *invalidate, struct os_mirror **out)
+{
+	belfry_invalidate_drop(invalidate);
+	return -EOPNOTSUPP;
+}
+
+int os_watch_user(struct os_device *dev, u64 key, u64 va, size_t count, struct belfry_invalidate *invalidate,
+		  struct os_mirror **out)
 {
 	belfry_invalidate_drop(invalidate);
 	return -EOPNOTSUPP;

@@ -17,6 +17,7 @@
 mod debug;
 mod smi;
 mod user;
+mod work;
 
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
@@ -24,6 +25,7 @@ pub use debug::{EventFile, Target};
 pub use smi::{SmiClient, SmiFile, Task};
 pub(crate) use user::check_user_range;
 pub use user::{Change, Invalidate, UserArea, UserMirror, UserPin};
+pub use work::{Work, WorkItem};
 
 use alloc::sync::Arc;
 use core::any::Any;
@@ -263,20 +265,6 @@ pub trait DmaBuf: Send + Sync {
     fn backing(&self) -> Arc<dyn Backing>;
 }
 
-/// Something the driver does later, on a worker thread.
-pub trait Work: Send + Sync {
-    /// Does it. The thread may sleep for long; two threads may be here at once.
-    fn run(&self);
-}
-
-/// A [`Work`] that can be queued any number of times. Dropping it does not wait for it: a run may still come.
-pub trait WorkItem: Send + Sync {
-    /// Has the work run on a worker thread after this call; several calls before it runs may be one run.
-    ///
-    /// This does not wait, and it cannot fail. Work that sleeps does not hold other work up.
-    fn queue(&self);
-}
-
 /// What the driver needs from the operating system.
 pub trait Os: Send + Sync + Sized + 'static {
     /// Pages of system memory.
@@ -387,6 +375,20 @@ pub trait Os: Send + Sync + Sized + 'static {
         va: u64,
         count: usize,
         writable: bool,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Self::Mirror>;
+
+    /// Makes a mirror of no pages, whose `notify` is told when `count` pages from page-aligned `va` change; it is current
+    /// while nothing has changed since this began to watch. The range need not be mapped.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ESRCH` when the space is gone, `EOPNOTSUPP` without [`Os::has_svm`].
+    fn watch_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
         notify: Arc<dyn Invalidate>,
     ) -> Result<Self::Mirror>;
 

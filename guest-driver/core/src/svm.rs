@@ -45,6 +45,8 @@ const TRIES: u32 = 100;
 pub(crate) struct Svm<O: Os> {
     pub(crate) ranges: Ranges,
     pub(crate) mapped: Mapped<O>,
+    /// Who hears when memory of ranges goes that is not mapped: mirrors of no pages.
+    watched: Mapped<O>,
     /// The queues are off the scheduler until everything stale is mapped anew.
     pub(crate) quiesced: bool,
     /// Bytes of ranges, charged like system memory.
@@ -70,6 +72,7 @@ impl<O: Os> Svm<O> {
         Self {
             ranges: Ranges::new(piece),
             mapped: Mapped::new(),
+            watched: Mapped::new(),
             quiesced: false,
             charged: 0,
             gone: Vec::new(),
@@ -126,8 +129,7 @@ impl<O: Os> Process<O> {
         match args.op {
             KFD_IOCTL_SVM_OP_SET_ATTR => {
                 attributes::check(u32::from(self.device.gpu_id), list)?;
-                let range = self.svm_memory(args)?;
-                self.svm_set(&range, list)
+                self.svm_set(args, list)
             }
             KFD_IOCTL_SVM_OP_GET_ATTR => {
                 let range = self.svm_memory(args)?;
@@ -167,25 +169,23 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    fn svm_set(self: &Arc<Self>, range: &Range<u64>, list: &[SvmAttribute]) -> Result<()> {
-        let concerned = {
+    fn svm_set(self: &Arc<Self>, args: &SvmArgs, list: &[SvmAttribute]) -> Result<()> {
+        let range = self.svm_memory(args)?;
+        let mut tries = 0..TRIES;
+        let concerned = loop {
+            tries.next().ok_or(Errno::EAGAIN)?;
+            // Watched before it is looked at again: what goes from here on goes from the ranges.
+            let watch = self.svm_watch(&range)?;
+            self.svm_memory(args)?;
             let mut state = self.state.lock();
-            if state.phase == Phase::Dead {
-                return Err(Errno::ESRCH);
+            let (concerned, old) = self.svm_add(&mut state, &range, list, watch.as_ref());
+            drop(state);
+            // Dropped without the lock: they may wait for their notifiers.
+            drop((old, watch));
+            match concerned {
+                Err(Errno::EAGAIN) => {}
+                concerned => break concerned?,
             }
-            let growth = state.svm.ranges.growth(range);
-            if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
-                return Err(Errno::ENOMEM);
-            }
-            let space = state.space.clone().ok_or(Errno::EINVAL)?;
-            self.device.charge_gtt(growth.bytes)?;
-            // From here on buffer objects stay out.
-            if let Err(error) = space.lock().share(range) {
-                self.device.uncharge_gtt(growth.bytes);
-                return Err(error);
-            }
-            state.svm.charged += growth.bytes;
-            state.svm.ranges.set(range, list)
         };
         if !attributes::change_mapping(list) {
             return Ok(());
@@ -199,6 +199,60 @@ impl<O: Os> Process<O> {
             }
         }
         result
+    }
+
+    /// Watches a range, if not all of it is watched.
+    fn svm_watch(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<Arc<Mirrored<O>>>> {
+        if self.state.lock().svm.ranges.growth(range).bytes == 0 {
+            return Ok(None);
+        }
+        let news = Arc::new(Notifier { process: Arc::downgrade(self) });
+        let count = ((range.end - range.start) / PAGE_SIZE) as usize;
+        let mirror = self.device.hw.os().watch_user(self.key(), range.start, count, news)?;
+        Ok(Some(Arc::new(Mirrored { mirror, va: range.start })))
+    }
+
+    /// Makes ranges and sets their attributes; returns those that this concerns, and what the caller drops without the lock.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when memory has changed since it was looked at; `ESRCH`, `ENOMEM`, `EINVAL`, `EADDRINUSE`.
+    #[expect(clippy::type_complexity, reason = "a list of ranges, and parts as the maps of them give them")]
+    fn svm_add(
+        &self,
+        state: &mut State<O>,
+        range: &Range<u64>,
+        list: &[SvmAttribute],
+        watch: Option<&Arc<Mirrored<O>>>,
+    ) -> (Result<Vec<Range<u64>>>, Vec<(u64, Part<O>)>) {
+        let mut old = Vec::new();
+        let mut add = || {
+            if state.phase == Phase::Dead {
+                return Err(Errno::ESRCH);
+            }
+            let growth = state.svm.ranges.growth(range);
+            if watch.map_or(growth.bytes > 0, |watch| !watch.mirror.is_current()) {
+                return Err(Errno::EAGAIN);
+            }
+            if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
+                return Err(Errno::ENOMEM);
+            }
+            let space = state.space.clone().ok_or(Errno::EINVAL)?;
+            self.device.charge_gtt(growth.bytes)?;
+            // From here on buffer objects stay out.
+            if let Err(error) = space.lock().share(range) {
+                self.device.uncharge_gtt(growth.bytes);
+                return Err(error);
+            }
+            state.svm.charged += growth.bytes;
+            if let Some(watch) = watch {
+                old = state.svm.watched.take(range);
+                let part = Part { end: range.end, mirrored: watch.clone(), stale: false };
+                state.svm.watched.insert(range.start, part);
+            }
+            Ok(state.svm.ranges.set(range, list))
+        };
+        (add(), old)
     }
 
     /// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).

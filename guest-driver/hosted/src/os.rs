@@ -315,6 +315,16 @@ impl Os for HostedOs {
         self.pins.mirror(va, count, writable, notify)
     }
 
+    fn watch_user(
+        &self,
+        _key: ProcessKey,
+        va: u64,
+        count: usize,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        self.pins.watch(va, count, notify)
+    }
+
     fn user_area(&self, _key: ProcessKey, va: u64) -> Result<Option<UserArea>> {
         let memory = [self.bars.vram.address(), self.bars.doorbells.address(), self.arena.memory().address()];
         Ok(area(va, &memory))

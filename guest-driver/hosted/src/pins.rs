@@ -97,6 +97,8 @@ struct Entry {
 struct Table {
     counts: Counts,
     entries: BTreeMap<u64, Entry>,
+    /// Who hears of changes without a pin.
+    watches: BTreeMap<u64, Entry>,
     next: u64,
     /// Ranges about to change: nobody may pin there.
     going: Vec<(u64, u64)>,
@@ -211,7 +213,25 @@ impl Pins {
         notify: Arc<dyn Invalidate>,
     ) -> Result<Mirror> {
         let news = Arc::new(News { changed: AtomicBool::new(false), next: notify });
-        Ok(Mirror { pin: self.pin(start, count, writable, news.clone())?, news })
+        let pin = self.pin(start, count, writable, news.clone())?;
+        Ok(Mirror { pages: Pages::Pinned(pin), news })
+    }
+
+    /// Looks after whether anything has changed in a page-aligned range.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        start: u64,
+        count: usize,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        let len = (count as u64).checked_mul(PAGE_SIZE);
+        let end = len.and_then(|len| start.checked_add(len)).ok_or(Errno::EFAULT)?;
+        let news = Arc::new(News { changed: AtomicBool::new(false), next: notify });
+        let mut table = lock(&self.table);
+        let id = table.next;
+        table.next += 1;
+        table.watches.insert(id, Entry { start, end, notify: news.clone() });
+        Ok(Mirror { pages: Pages::Watched { pins: self.clone(), id }, news })
     }
 
     fn unpin(&self, id: u64) {
@@ -260,8 +280,8 @@ impl Pins {
     pub(crate) fn tell(&self, change: &Change) {
         let told: Vec<_> = {
             let table = lock(&self.table);
-            let touched =
-                table.entries.values().filter(|entry| entry.start < change.end && change.start < entry.end);
+            let all = table.entries.values().chain(table.watches.values());
+            let touched = all.filter(|entry| entry.start < change.end && change.start < entry.end);
             touched.map(|entry| entry.notify.clone()).collect()
         };
         for notify in told {
@@ -269,10 +289,11 @@ impl Pins {
         }
     }
 
-    /// Whether anything in a range is pinned.
+    /// Whether anything in a range is pinned or watched.
     pub(crate) fn any_in(&self, start: u64, end: u64) -> bool {
         let table = lock(&self.table);
-        table.counts.at(start) > 0 || table.counts.0.range(start..end).any(|(_, &count)| count > 0)
+        let watched = table.watches.values().any(|entry| entry.start < end && start < entry.end);
+        watched || table.counts.at(start) > 0 || table.counts.0.range(start..end).any(|(_, &count)| count > 0)
     }
 
     /// Puts memory of the driver's own into the device's map; nobody is told of it.
@@ -352,25 +373,47 @@ impl Invalidate for News {
     }
 }
 
-/// A pinned range, unpinned when dropped, that says whether it has changed.
+/// What a mirror keeps.
+enum Pages {
+    Pinned(Pin),
+    Watched { pins: Arc<Pins>, id: u64 },
+}
+
+/// A range that is pinned, or only watched, until this is dropped, and that says whether it has changed.
 pub struct Mirror {
-    pin: Pin,
+    pages: Pages,
     news: Arc<News>,
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        if let Pages::Watched { pins, id } = &self.pages {
+            let watch = lock(&pins.table).watches.remove(id);
+            // Without the lock: it may be the last reference to a notifier.
+            drop(watch);
+        }
+    }
 }
 
 impl std::fmt::Debug for Mirror {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mirror").field("pin", &self.pin).finish_non_exhaustive()
+        f.debug_struct("Mirror").field("count", &self.count()).finish_non_exhaustive()
     }
 }
 
 impl UserMirror for Mirror {
     fn count(&self) -> usize {
-        self.pin.count
+        match &self.pages {
+            Pages::Pinned(pin) => pin.count,
+            Pages::Watched { .. } => 0,
+        }
     }
 
     fn bus(&self, index: usize) -> u64 {
-        UserPin::bus(&self.pin, index)
+        match &self.pages {
+            Pages::Pinned(pin) => UserPin::bus(pin, index),
+            Pages::Watched { .. } => 0,
+        }
     }
 
     fn is_current(&self) -> bool {

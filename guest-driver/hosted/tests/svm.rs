@@ -203,6 +203,34 @@ fn unmapped_pages_leave_the_gpu_and_the_others_stay() {
 }
 
 #[test]
+fn ranges_without_access_go_with_their_memory_too() {
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let va = reserve(4 * PAGE);
+        let place = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, client.gpu_id);
+        set(&client, va, 4 * PAGE, &[place]).unwrap();
+        assert!(client.process.uses(va as usize, PAGE as usize));
+        // SAFETY: nothing uses it.
+        unsafe { client.process.munmap((va + PAGE) as *mut u8, PAGE as usize) }.unwrap();
+        let (prot, flags) =
+            (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE);
+        // SAFETY: a new mapping where there is none.
+        let new = unsafe { libc::mmap((va + PAGE) as *mut libc::c_void, PAGE as usize, prot, flags, -1, 0) };
+        assert_eq!(new as u64, va + PAGE);
+        for (page, value) in [(0, client.gpu_id), (1, KFD_IOCTL_SVM_LOCATION_UNDEFINED), (2, client.gpu_id)] {
+            let answer = operate(
+                &client,
+                KFD_IOCTL_SVM_OP_GET_ATTR,
+                va + page * PAGE,
+                PAGE,
+                &[attribute(place.kind, 0)],
+            );
+            assert_eq!(answer, Ok(vec![attribute(place.kind, value)]), "page {page}");
+        }
+    }
+}
+
+#[test]
 fn queues_go_on_after_memory_was_protected_and_fail_only_where_it_is() {
     for gpu in gpus() {
         let client = Client::open(&gpu);

@@ -140,6 +140,14 @@ unsafe extern "C" {
         invalidate: *mut c_void,
         mirror: *mut *mut OsMirror,
     ) -> i32;
+    pub(crate) fn os_watch_user(
+        dev: *mut OsDevice,
+        mm: u64,
+        va: u64,
+        count: usize,
+        invalidate: *mut c_void,
+        mirror: *mut *mut OsMirror,
+    ) -> i32;
     pub(crate) fn os_mirror_release(mirror: *mut OsMirror);
     pub(crate) fn os_mirror_is_current(mirror: *mut OsMirror) -> bool;
     pub(crate) fn os_mirror_bus(mirror: *mut OsMirror, index: usize) -> u64;

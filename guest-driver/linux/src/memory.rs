@@ -135,6 +135,21 @@ impl Mirror {
         created(|out| unsafe { ffi::os_mirror_user(dev, key.0, va, count, writable, notify.cast(), out) })
             .map(|raw| Mirror { raw, count })
     }
+
+    /// Watches `count` pages from `va` of the address space `key`, and has none of them.
+    pub(crate) fn watch(
+        dev: *mut ffi::OsDevice,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        let notify: *mut Arc<dyn Invalidate> = Box::into_raw(Box::new(notify));
+        // SAFETY: `dev` lives as long as the core; `key` came from an open file, which holds the address space; the
+        // callback is taken over in every case and comes back through belfry_invalidate_drop.
+        created(|out| unsafe { ffi::os_watch_user(dev, key.0, va, count, notify.cast(), out) })
+            .map(|raw| Mirror { raw, count: 0 })
+    }
 }
 
 impl UserMirror for Mirror {

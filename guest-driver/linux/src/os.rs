@@ -172,6 +172,16 @@ impl Os for LinuxOs {
         Mirror::new(self.dev, key, va, count, writable, notify)
     }
 
+    fn watch_user(
+        &self,
+        key: ProcessKey,
+        va: u64,
+        count: usize,
+        notify: Arc<dyn Invalidate>,
+    ) -> Result<Mirror> {
+        Mirror::watch(self.dev, key, va, count, notify)
+    }
+
     fn user_area(&self, key: ProcessKey, va: u64) -> Result<Option<UserArea>> {
         let mut area = UserArea { end: 0, writable: false };
         // SAFETY: `key` came from an open file, which holds the address space; the structure takes the results.

@@ -152,6 +152,7 @@ impl<O: Os> Process<O> {
                 self.device.smi_unmap(self.pasid, &task, *start..part.end);
             }
         }
+        gone.append(&mut state.svm.watched.take(range));
         gone
     }
 

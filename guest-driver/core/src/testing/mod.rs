@@ -398,7 +398,13 @@ impl Os for FakeOs {
     ) -> Result<FakeMirror> {
         let spoiled = Arc::new(AtomicBool::new(false));
         let notify = Arc::new(Spoiler { spoiled: spoiled.clone(), next });
-        Ok(FakeMirror { pin: self.pin_user(key, va, count, writable, notify)?, spoiled })
+        Ok(FakeMirror { pin: Some(self.pin_user(key, va, count, writable, notify)?), spoiled })
+    }
+
+    fn watch_user(&self, _: ProcessKey, _: u64, _: usize, next: Arc<dyn Invalidate>) -> Result<FakeMirror> {
+        let spoiled = Arc::new(AtomicBool::new(false));
+        lock(&self.notices).push(Arc::new(Spoiler { spoiled: spoiled.clone(), next }));
+        Ok(FakeMirror { pin: None, spoiled })
     }
 
     fn user_area(&self, _: ProcessKey, va: u64) -> Result<Option<UserArea>> {

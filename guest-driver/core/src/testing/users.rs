@@ -84,17 +84,18 @@ impl UserPin for FakePin {
 
 /// A pin that says whether anything has changed.
 pub(crate) struct FakeMirror {
-    pub(super) pin: FakePin,
+    /// `None` for one of no pages.
+    pub(super) pin: Option<FakePin>,
     pub(super) spoiled: Arc<AtomicBool>,
 }
 
 impl UserMirror for FakeMirror {
     fn count(&self) -> usize {
-        self.pin.count
+        self.pin.as_ref().map_or(0, UserPin::count)
     }
 
     fn bus(&self, index: usize) -> u64 {
-        UserPin::bus(&self.pin, index)
+        self.pin.as_ref().map_or(0, |pin| pin.bus(index))
     }
 
     fn is_current(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::nodes::{Nodes, PAGE};
 
 pub(super) type Case = fn(&Bench<'_>) -> Result<()>;
 
-pub(super) const CASES: [(&str, Case); 10] = [
+pub(super) const CASES: [(&str, Case); 11] = [
     ("both sides see each other's writes", both_ways),
     ("attributes come back", attributes),
     ("pages that the processor has only read", zero_pages),
@@ -26,6 +26,7 @@ pub(super) const CASES: [(&str, Case); 10] = [
     ("memory that moves to another address", moved),
     ("large pages, divided and joined", large_pages),
     ("a file's pages", file_pages),
+    ("ranges without access that go", forgotten),
 ];
 
 fn both_ways(bench: &Bench<'_>) -> Result<()> {
@@ -217,6 +218,23 @@ fn file_pages(bench: &Bench<'_>) -> Result<()> {
     bench.writes(&area, 2, 0x3333_3333)?;
     ensure!(fs::read(path)?[2 * PAGE..2 * PAGE + 4] == [0x33; 4], "the file has not what the GPU wrote");
     fs::remove_file(path)?;
+    Ok(())
+}
+
+/// Ranges that the GPU has no access to go with their memory all the same.
+fn forgotten(bench: &Bench<'_>) -> Result<()> {
+    let area = Area::new(8)?;
+    let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, bench.nodes.gpu_id);
+    set(&bench.nodes, area.page(0), area.len(), &[preferred])?;
+    area.unmap(2..4);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a new mapping where there is none.
+    let new = unsafe { libc::mmap(area.page(2) as *mut libc::c_void, 2 * PAGE, RW, flags, -1, 0) };
+    ensure!(new as u64 == area.page(2), "the place is taken");
+    let ask = |page: usize| get(&bench.nodes, area.page(page), PAGE, &[attribute(preferred.kind, 0)]);
+    ensure!(ask(1)?[0] == preferred && ask(4)?[0] == preferred, "neighbours have lost their attributes");
+    let seen = ask(2)?[0];
+    ensure!(seen.value == KFD_IOCTL_SVM_LOCATION_UNDEFINED, "new memory has old attributes: {seen:?}");
     Ok(())
 }
 

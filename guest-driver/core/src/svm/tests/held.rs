@@ -78,3 +78,25 @@ fn device_that_does_not_forget_pages_that_go_is_reset() {
     tell_before(&bench, VA, VA + PAGE, true);
     assert_eq!(bench.device.epoch(), epoch + 1);
 }
+
+#[test]
+fn ranges_without_access_go_with_their_memory_too() {
+    for told in [tell, tell_before] {
+        let bench = Bench::new();
+        let process = bench.process(1);
+        let used = bench.device.gtt_used.load(Ordering::Relaxed);
+        let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id));
+        set(&process, VA, 4 * PAGE, &[preferred]).unwrap();
+        set(&process, VA + 2 * PAGE, 4 * PAGE, &[preferred]).unwrap();
+        told(&bench, VA + PAGE, VA + 5 * PAGE, true);
+        assert_eq!(shown(&process), [(VA, VA + PAGE, false), (VA + 5 * PAGE, VA + 6 * PAGE, false)]);
+        assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 2 * PAGE);
+        bench.os().run_work();
+        assert!(process.state.lock().svm.gone.is_empty());
+        // New memory at that place is registered anew, and watched anew.
+        set(&process, VA, 6 * PAGE, &[preferred]).unwrap();
+        told(&bench, VA, VA + 6 * PAGE, true);
+        assert_eq!(shown(&process), []);
+        assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    }
+}
