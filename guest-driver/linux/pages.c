@@ -38,8 +38,11 @@ void os_pages_free(struct os_pages *p)
 
 int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **out)
 {
-	/* Nor the kernel's reserves, where the core holds a lock (os_lock_acquire). */
-	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_NOMEMALLOC;
+	/*
+	 * Where the core holds a lock nobody looks for memory (os_lock_acquire). The few pages of a queue may then come from the
+	 * kernel's reserves; what is as large as a program likes may not.
+	 */
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | (count > 4 ? __GFP_NOMEMALLOC : 0);
 	struct os_pages *p;
 	int err = -ENOMEM;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use belfry_guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_image::Cache;
+use belfry_machine::{DiskConfig, DiskFormat};
+use belfry_test_roles::svm::swap;
 use belfry_tests::disks::Images;
 use belfry_tests::{complaint, guest_image, guest_roles, race, unload};
 use belfry_vfio_user::DoorbellMode;
@@ -273,6 +275,20 @@ fn programs_share_their_memory_with_the_gpu_while_it_changes() {
     let capability: u32 = capability.unwrap().parse().unwrap();
     assert_ne!(capability & 1 << 27, 0, "the driver does not say that it has SVM: {capability:#x}");
     assert!(succeed(&mut guest, &[roles, "svm"]).contains("verified"));
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    unload(&mut guest).unwrap();
+    finish(guest);
+}
+
+#[test]
+fn shared_memory_is_swapped_while_the_gpu_works_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("swap");
+    std::fs::File::create(&disk).unwrap().set_len(swap::DISK).unwrap();
+    let disks = vec![DiskConfig { format: DiskFormat::Raw, ..DiskConfig::new(disk) }];
+    let config = GuestConfig { memory: swap::MEMORY, disks, ..GuestConfig::default() };
+    let (mut guest, roles) = boot_with_roles_and(&config);
+    assert!(succeed(&mut guest, &[roles, "svm-swap"]).contains("verified"));
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
     unload(&mut guest).unwrap();
     finish(guest);

@@ -54,13 +54,14 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
         "store" => store::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?)),
         "settled" => store::settled(runtime, Path::new(argument(0)?), out),
         "svm" => svm::run(runtime, out),
+        "svm-swap" => svm::swap::run(runtime, out),
         "svm-fault" => svm::fault(runtime, argument(0)?, out),
         "svm-store" => {
             let next = arguments.get(2).map(String::as_str);
             svm::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?), next)
         }
         other => bail!(
-            "no role {other:?}: one of work, hold, steal, spin, illegal, store, settled, svm, svm-fault, svm-store"
+            "no role {other:?}: one of work, hold, steal, spin, illegal, store, settled, svm, svm-fault, svm-store, svm-swap"
         ),
     }
 }

@@ -17,9 +17,11 @@ use belfry_abi::kfd::event::{CreateEventArgs, EventData, EventIdArgs, WaitEvents
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::{AllocFlags, FreeMemoryOfGpuArgs};
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
+use belfry_abi::kfd::svm::KFD_IOCTL_SVM_ATTR_ACCESS;
 use belfry_runtime::Runtime;
 
 use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
+use crate::svm::{Area, attribute, set};
 
 /// What the children count, in a file they all map.
 const COUNTERS: &str = "/tmp/race-counters";
@@ -229,7 +231,7 @@ fn use_files(numbers: &mut Numbers, counters: &Mapping) -> Result<()> {
     let _ = nodes.acquire_vm();
     let mut kept = Vec::new();
     for _ in 0..20 {
-        match numbers.below(6) {
+        match numbers.below(7) {
             0 => kept.extend(touch(
                 counters,
                 &nodes.kfd,
@@ -257,6 +259,16 @@ fn use_files(numbers: &mut Numbers, counters: &Mapping) -> Result<()> {
                 let address = (own.as_ptr() as u64).next_multiple_of(PAGE as u64);
                 let memory = nodes.alloc(address, 2 * PAGE, AllocFlags::USERPTR, address)?;
                 nodes.map(nr::MAP_MEMORY_TO_GPU, memory.handle)?;
+            }
+            5 => {
+                // The same without a pin: it changes, and goes, while the GPU has it.
+                let own = Area::new(4)?;
+                let access = attribute(KFD_IOCTL_SVM_ATTR_ACCESS, nodes.gpu_id);
+                let shared = set(&nodes, own.page(0), own.len(), &[access]);
+                told(shared.as_ref().err().and_then(|error| error.raw_os_error()).unwrap_or(0));
+                shared?;
+                own.advise(1..3, libc::MADV_DONTNEED)?;
+                numbers.sleep_ms(3);
             }
             _ => {
                 let mut event = CreateEventArgs::default();

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "maps, changes and unmaps its own memory, which a GPU uses meanwhile")]
 
 mod cases;
+pub mod swap;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
