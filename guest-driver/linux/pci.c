@@ -203,6 +203,8 @@ int os_reset_function(struct os_device *dev)
 		err = pcie_reset_flr(dev->pdev, PCI_RESET_DO_RESET);
 	if (!err)
 		pci_restore_state(dev->pdev);
+	else
+		pci_clear_master(dev->pdev); /* pages of svm.c are not held for who does not let go of them */
 	drm_dev_exit(idx);
 	return err;
 }

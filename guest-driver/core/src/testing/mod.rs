@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
@@ -396,13 +396,13 @@ impl Os for FakeOs {
         writable: bool,
         next: Arc<dyn Invalidate>,
     ) -> Result<FakeMirror> {
-        let spoiled = Arc::new(AtomicBool::new(false));
+        let spoiled = self.users.spoiled();
         let notify = Arc::new(Spoiler { spoiled: spoiled.clone(), next });
         Ok(FakeMirror { pin: Some(self.pin_user(key, va, count, writable, notify)?), spoiled })
     }
 
     fn watch_user(&self, _: ProcessKey, _: u64, _: usize, next: Arc<dyn Invalidate>) -> Result<FakeMirror> {
-        let spoiled = Arc::new(AtomicBool::new(false));
+        let spoiled = self.users.spoiled();
         lock(&self.notices).push(Arc::new(Spoiler { spoiled: spoiled.clone(), next }));
         Ok(FakeMirror { pin: None, spoiled })
     }

@@ -21,9 +21,19 @@ pub(crate) struct Users {
     pub(crate) read_only: Mutex<Vec<Range<u64>>>,
     /// Parts that are there, and may not be touched.
     pub(crate) closed: Mutex<Vec<Range<u64>>>,
+    /// How many of the next mirrors are out of date before the driver has a look at them.
+    pub(crate) restless: Mutex<u32>,
 }
 
 impl Users {
+    /// Whether a new mirror is out of date already, and changes later.
+    pub(super) fn spoiled(&self) -> Arc<AtomicBool> {
+        let mut restless = lock(&self.restless);
+        let spoiled = *restless > 0;
+        *restless = restless.saturating_sub(1);
+        Arc::new(AtomicBool::new(spoiled))
+    }
+
     /// What lies at `va`.
     pub(super) fn area(&self, va: u64) -> Option<UserArea> {
         let (holes, read_only) = (lock(&self.holes), lock(&self.read_only));

@@ -100,3 +100,31 @@ fn ranges_without_access_go_with_their_memory_too() {
         assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
     }
 }
+
+#[test]
+fn memory_that_changes_while_it_is_looked_at_is_looked_at_again() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    // The first is the watch over the range, and then they are mirrors.
+    for restless in [1, 2, 5] {
+        *lock(&bench.os().users.restless) = restless;
+        set(&process, VA, PAGE, &[access(&bench)]).unwrap();
+        assert_eq!(*lock(&bench.os().users.restless), 0);
+        assert!(page(&bench, &process, VA).is_some());
+        tell_before(&bench, VA, VA + PAGE, true);
+        bench.os().run_work();
+    }
+    // Not for ever: the program hears of it, and nothing is left.
+    *lock(&bench.os().users.restless) = u32::MAX;
+    assert_eq!(set(&process, VA, PAGE, &[access(&bench)]), Err(Errno::EAGAIN));
+    assert_eq!((shown(&process), page(&bench, &process, VA)), (vec![], None));
+    // A range that is watched already is mapped later.
+    let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id));
+    *lock(&bench.os().users.restless) = 0;
+    set(&process, VA, PAGE, &[preferred]).unwrap();
+    *lock(&bench.os().users.restless) = u32::MAX;
+    assert_eq!(set(&process, VA, PAGE, &[access(&bench)]), Err(Errno::EAGAIN));
+    assert_eq!(page(&bench, &process, VA), None);
+    let trace = lock(&bench.os().trace).clone();
+    assert!(trace.iter().all(|what| *what == "unpin"), "{trace:?}");
+}
