@@ -110,6 +110,7 @@ fn driver_is_clean_under_the_allocators_checks() {
         guest.load_driver().unwrap();
     }
     succeed(&mut guest, &["/bin/belfry-examples", "all"]);
+    assert!(succeed(&mut guest, &[roles, "svm"]).contains("verified"));
     unload(&mut guest).unwrap();
     finish(guest);
 }
