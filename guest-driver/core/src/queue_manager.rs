@@ -166,7 +166,11 @@ impl<O: Os> Process<O> {
         if !args.write_pointer_address.is_multiple_of(8) || !args.read_pointer_address.is_multiple_of(8) {
             return Err(Errno::EINVAL);
         }
+        // UPDATE_QUEUE may take a queue's ring away; a queue begins with one (`kfd_queue_acquire_buffers`).
         let ring = self.ring_buffer(state, args.ring_base_address, args.ring_size)?;
+        if ring.is_none() {
+            return Err(Errno::EINVAL);
+        }
         // Only compute queues have an end-of-pipe buffer and a context save area.
         if engine != Engine::Compute {
             return Ok(QueueBuffers { ring, bos, save_area: None });
@@ -369,15 +373,16 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// As CREATE_QUEUE for the ring, share and priority; `EINVAL` for an unknown id.
+    /// As CREATE_QUEUE for the share and priority; `EFAULT` for an unknown id and for a ring that is not mapped
+    /// (`pqm_update_queue_properties`).
     pub(crate) fn update_queue(&self, args: &UpdateQueueArgs) -> Result<()> {
         check_share(args.queue_percentage, args.queue_priority)?;
         let ring_size = check_ring(self.device.hw.os(), args.ring_base_address, args.ring_size)?;
         let mut state = self.state.lock();
         if !state.queues.contains_key(&args.queue_id) {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EFAULT);
         }
-        let ring = self.ring_buffer(&state, args.ring_base_address, ring_size)?;
+        let ring = self.ring_buffer(&state, args.ring_base_address, ring_size).map_err(|_| Errno::EFAULT)?;
         self.change_queue(&mut state, args.queue_id, |state, id| {
             let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
             let before = (queue.ring_base, queue.ring_size, queue.percentage, queue.priority);
@@ -444,14 +449,15 @@ impl<O: Os> Process<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an unknown id, or when one half of a work-group processor is enabled without the other.
+    /// `EFAULT` for an unknown id (`pqm_update_mqd`), `EINVAL` when one half of a work-group processor is enabled without
+    /// the other.
     pub(crate) fn set_cu_mask(&self, id: u32, bits: u32, mask: &[u32]) -> Result<()> {
         let mqd = &self.device.hw.asic().mqd;
-        let engines = (mqd.spread_cu_mask)(&self.device.config, bits, mask)?;
         let mut state = self.state.lock();
         if !state.queues.contains_key(&id) {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EFAULT);
         }
+        let engines = (mqd.spread_cu_mask)(&self.device.config, bits, mask)?;
         self.change_queue(&mut state, id, |state, id| {
             let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;
             if queue.sdma.is_some() {

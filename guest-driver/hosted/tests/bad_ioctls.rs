@@ -228,6 +228,7 @@ fn queues_are_refused_by_the_rules() {
         ("odd ring size", |a| a.ring_size = 5000, Errno::EINVAL),
         ("wrong ring size", |a| a.ring_size = 8192, Errno::EINVAL),
         ("inside the ring", |a| a.ring_base_address += 1024, Errno::EINVAL),
+        ("no ring", |a| a.ring_base_address = 0, Errno::EINVAL),
         ("unmapped ring", |a| a.ring_base_address = 0x10_0000, Errno::EINVAL),
         ("kernel ring", |a| a.ring_base_address = 1 << 63, Errno::EFAULT),
         ("kernel read pointer", |a| a.read_pointer_address = 1 << 63, Errno::EFAULT),
@@ -264,7 +265,7 @@ fn queues_are_refused_by_the_rules() {
             queue_percentage: 100,
             queue_priority: 0,
         };
-        assert_eq!(client.ioctl(nr::UPDATE_QUEUE, &mut update), Err(Errno::EINVAL));
+        assert_eq!(client.ioctl(nr::UPDATE_QUEUE, &mut update), Err(Errno::EFAULT));
     }
     assert_eq!(other.destroy_queue(queue_id), Err(Errno::EINVAL), "another process's queue");
 
@@ -321,6 +322,8 @@ fn queues_are_refused_by_the_rules() {
         let mut args = SetCuMaskArgs { queue_id, num_cu_mask, cu_mask_ptr };
         assert_eq!(client.ioctl(nr::SET_CU_MASK, &mut args), expected, "{num_cu_mask}");
     }
+    let mut args = SetCuMaskArgs { queue_id: u32::MAX, num_cu_mask: 32, cu_mask_ptr: pointer };
+    assert_eq!(client.ioctl(nr::SET_CU_MASK, &mut args), Err(Errno::EFAULT), "no queue");
     client.destroy_queue(queue_id).unwrap();
     assert_eq!(client.destroy_queue(queue_id), Err(Errno::EINVAL), "twice");
     client.check_queue_works();
