@@ -1,5 +1,5 @@
-//! The suites of unmodified programs as programs that belfry provides: `hip-suite` and `opencl-suite`, in trees without
-//! programs of these names.
+//! The suites of unmodified programs as programs that belfry provides: `hip-suite`, `opencl-suite`, `hsa-suite` and
+//! `thunk-suite`, in trees without programs of these names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -193,7 +193,9 @@ mod tests {
         std::fs::create_dir_all(tree.path().join("usr/bin")).unwrap();
         std::fs::create_dir_all(tree.path().join("usr/lib/x86_64-linux-gnu")).unwrap();
         let root = Root::Path(tree.path().to_owned());
-        for (suite, compiler) in [("hip-suite", "has no hipcc"), ("opencl-suite", "has no cc")] {
+        for (suite, compiler) in
+            [("hip-suite", "has no hipcc"), ("opencl-suite", "has no cc"), ("thunk-suite", "has no cc")]
+        {
             let Asked::Suite(suite) = asked(Some(&root), suite).unwrap() else { panic!() };
             let error = suite.compile(tree.path(), &Progress::silent()).unwrap_err().to_string();
             assert!(error.contains(compiler) && error.contains("--rootfs rocm"), "{error}");

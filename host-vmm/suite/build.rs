@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Folders of `tests/programs` that are the suite's, and the extensions of its files there.
-const FOLDERS: [(&str, &[&str]); 4] = [
+const FOLDERS: [(&str, &[&str]); 6] = [
     ("hip", &["hip", "h"]),
+    ("hsa", &["c", "cl", "h"]),
     ("libdrm", &["c", "h"]),
     ("opencl", &["c", "h"]),
     ("process", &["hip", "c", "h"]),
+    ("thunk", &["c", "cl", "h"]),
 ];
 /// What all of them share.
 const SHARED: &str = "cases.h";

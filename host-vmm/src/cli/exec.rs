@@ -64,8 +64,8 @@ pub(super) struct ExecArgs {
     quiet: bool,
     /// The program and its arguments [default: a shell].
     ///
-    /// `hip-suite` and `opencl-suite` are belfry's own suites of programs, compiled in the root file system on first use;
-    /// `hip-suite --help` lists their options.
+    /// `hip-suite`, `opencl-suite`, `hsa-suite` and `thunk-suite` are belfry's own suites of programs, compiled in the root
+    /// file system on first use; `hip-suite --help` lists their options.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }

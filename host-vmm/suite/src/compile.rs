@@ -26,6 +26,9 @@ const PATH: [&str; 7] =
 const SOURCES: &str = "/tmp/sources";
 const MADE: &str = "/tmp/made";
 
+/// The header of libhsakmt.
+const THUNK: &str = "usr/include/hsakmt/hsakmt.h";
+
 /// Enters the tree in a namespace of its own and runs a script there; arguments: tree, sources, output folder, script.
 const ENTER: &str = r#"
 root=$1 sources=$2 made=$3 script=$4
@@ -63,7 +66,8 @@ pub fn compile(
     if missing.is_empty() {
         return Ok(places);
     }
-    check_compilers(tree, missing.iter().map(|(program, _)| program.language))?;
+    let languages: Vec<Language> = missing.iter().map(|(program, _)| program.language).collect();
+    check_compilers(tree, &languages)?;
     let folder = cache.root().join("suite");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let sources = tempfile::Builder::new().prefix(".sources-").tempdir_in(&folder)?;
@@ -100,8 +104,8 @@ pub fn compile(
 }
 
 /// Refuses a tree without the compilers that programs in these languages need, before anything is compiled.
-fn check_compilers(tree: &Path, languages: impl Iterator<Item = Language>) -> Result<()> {
-    for compiler in languages.map(Language::compiler) {
+fn check_compilers(tree: &Path, languages: &[Language]) -> Result<()> {
+    for compiler in languages.iter().copied().map(Language::compiler) {
         ensure!(
             has_program(tree, compiler),
             "{} has no {compiler} (in {}), which compiles the suite's programs; image rocm has it: \
@@ -110,6 +114,13 @@ fn check_compilers(tree: &Path, languages: impl Iterator<Item = Language>) -> Re
             PATH.join(", ")
         );
     }
+    // Later ROCr has the thunk inside of it, and exports no function of it.
+    ensure!(
+        !languages.contains(&Language::Thunk) || tree.join(THUNK).exists(),
+        "{} has no /{THUNK}, which the thunk's cases are compiled with; image rocm has it, and ROCr 6.4 and later keep \
+         the thunk to themselves",
+        tree.display()
+    );
     Ok(())
 }
 
@@ -152,11 +163,16 @@ fn script(program: &Program) -> String {
     let source = source.display();
     let mut script = format!("cd {SOURCES}\n");
     for name in &program.embeds {
-        let part = sources::source(program.language, name);
-        script += &format!(
-            "hipcc --offload-arch=gfx1100 -O2 -Wall --genco {} -o {MADE}/{name}.hsaco\n",
-            part.display()
-        );
+        let part = sources::kernels(program.language, name);
+        let part = part.display();
+        script += &match program.language {
+            // A code object without the bundle around it that HIP wants, and without a library of device functions.
+            Language::Hsa | Language::Thunk => format!(
+                "clang -x cl -cl-std=CL2.0 -target amdgcn-amd-amdhsa -mcpu=gfx1100 -nogpulib -O2 -Wall {part} \
+                 -o {MADE}/{name}.hsaco\n"
+            ),
+            _ => format!("hipcc --offload-arch=gfx1100 -O2 -Wall --genco {part} -o {MADE}/{name}.hsaco\n"),
+        };
     }
     script += &match program.language {
         Language::Hip | Language::ProcessHip => {
@@ -171,6 +187,12 @@ fn script(program: &Program) -> String {
                 "cc -O1 -Wall -Wextra -I/usr/include/libdrm {source} -o {MADE}/program -ldrm_amdgpu -ldrm\n"
             )
         }
+        Language::Hsa => format!(
+            "cc -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsa-runtime64 -lpthread\n"
+        ),
+        Language::Thunk => format!(
+            "cc -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsakmt -ldrm_amdgpu -ldrm -lpthread\n"
+        ),
         Language::ProcessC => format!("cc -O1 -Wall -Wextra {source} -o {MADE}/program -lpthread\n"),
     };
     script

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::plan::{Plan, Test};
 
 /// The commands and the groups of cases that they run.
-const COMMANDS: [(&str, &str); 2] = [("hip-suite", "hip"), ("opencl-suite", "opencl")];
+const COMMANDS: [(&str, &str); 4] =
+    [("hip-suite", "hip"), ("opencl-suite", "opencl"), ("hsa-suite", "hsa"), ("thunk-suite", "thunk")];
 
 /// How long a case may take unless the command line says otherwise: many times what it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -171,6 +172,14 @@ mod tests {
         let all = listed("hip-suite");
         assert!(all.len() >= 150 && all.iter().all(|name| name.starts_with("hip::")), "{}", all.len());
         assert!(listed("opencl-suite").iter().all(|name| name.starts_with("opencl::")));
+        for (suite, group) in [("thunk-suite", "thunk::"), ("hsa-suite", "hsa::")] {
+            let all = listed(suite);
+            assert!(
+                all.len() >= 60 && all.iter().all(|name| name.starts_with(group)),
+                "{suite}: {}",
+                all.len()
+            );
+        }
     }
 
     #[test]

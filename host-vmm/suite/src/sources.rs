@@ -20,6 +20,10 @@ pub enum Language {
     OpenCl,
     /// C over libdrm_amdgpu, which brings packets and machine code.
     LibDrm,
+    /// C over ROCr's own interface, with kernels of OpenCL C that are compiled with it.
+    Hsa,
+    /// C over libhsakmt, the library below ROCr, with packets of its own and kernels of OpenCL C.
+    Thunk,
     /// C without any library of ROCm: what a process sees of `belfry exec` itself.
     ProcessC,
     /// The same in C++ with kernels.
@@ -28,7 +32,8 @@ pub enum Language {
 
 impl Language {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Hip, Self::OpenCl, Self::LibDrm, Self::ProcessC, Self::ProcessHip];
+    pub const ALL: [Self; 7] =
+        [Self::Hip, Self::OpenCl, Self::LibDrm, Self::Hsa, Self::Thunk, Self::ProcessC, Self::ProcessHip];
 
     /// The folder of `tests/programs`, and the group in the names of cases.
     #[must_use]
@@ -37,6 +42,8 @@ impl Language {
             Self::Hip => "hip",
             Self::OpenCl => "opencl",
             Self::LibDrm => "libdrm",
+            Self::Hsa => "hsa",
+            Self::Thunk => "thunk",
             Self::ProcessC | Self::ProcessHip => "process",
         }
     }
@@ -51,14 +58,22 @@ impl Language {
     pub(crate) fn compiler(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip => "hipcc",
-            Self::OpenCl | Self::LibDrm | Self::ProcessC => "cc",
+            Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC => "cc",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip => "hip",
-            Self::OpenCl | Self::LibDrm | Self::ProcessC => "c",
+            Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC => "c",
+        }
+    }
+
+    /// What the sources of code objects end with.
+    fn kernel_extension(self) -> &'static str {
+        match self {
+            Self::Hsa | Self::Thunk => "cl",
+            other => other.extension(),
         }
     }
 }
@@ -89,8 +104,8 @@ impl Program {
     ///
     /// A source that there is not.
     pub fn files(&self) -> Result<Vec<(PathBuf, &'static str)>> {
-        let sources = std::iter::once(&self.name).chain(&self.embeds);
-        let mut files: Vec<PathBuf> = sources.map(|name| source(self.language, name)).collect();
+        let mut files = vec![self.source()];
+        files.extend(self.embeds.iter().map(|name| kernels(self.language, name)));
         // Probes with kernels share the HIP programs' header.
         let shared = (self.language == Language::ProcessHip).then_some("hip");
         for directory in ["", self.language.folder()].into_iter().chain(shared) {
@@ -129,6 +144,12 @@ pub fn source(language: Language, name: &str) -> PathBuf {
     Path::new(language.folder()).join(format!("{name}.{}", language.extension()))
 }
 
+/// The source of code object `NAME`, below `tests/programs`.
+#[must_use]
+pub fn kernels(language: Language, name: &str) -> PathBuf {
+    Path::new(language.folder()).join(format!("{name}.{}", language.kernel_extension()))
+}
+
 /// Every program, by language and name.
 ///
 /// # Errors
@@ -151,11 +172,27 @@ pub fn programs() -> Result<Vec<Program>> {
                 ensure!(!taken.contains(&case), "{}: case {case} is there twice", path.display());
                 taken.push(case);
             }
-            let embeds = names.iter().filter(|other| text.contains(&format!("\"{other}.hsaco\\\""))).cloned();
-            programs.push(Program { language, name: name.clone(), cases, embeds: embeds.collect() });
+            let kernels = names_with_extension(language.folder(), language.kernel_extension());
+            let parts = included(language, text)?;
+            let embeds = kernels.iter().filter(|other| {
+                let embedded = format!("\"{other}.hsaco\\\"");
+                parts.iter().any(|part| part.contains(&embedded))
+            });
+            programs.push(Program { language, name: name.clone(), cases, embeds: embeds.cloned().collect() });
         }
     }
     Ok(programs)
+}
+
+/// A source's text and that of the headers beside it that it names itself.
+fn included(language: Language, source: &'static str) -> Result<Vec<&'static str>> {
+    let mut texts = vec![source];
+    for name in names_with_extension(language.folder(), "h") {
+        if source.contains(&format!("#include \"{name}.h\"")) {
+            texts.push(text(&Path::new(language.folder()).join(format!("{name}.h")))?);
+        }
+    }
+    Ok(texts)
 }
 
 /// The cases of one source, in its order.
@@ -199,5 +236,9 @@ mod tests {
         for file in ["hip/modules.hip", "hip/module_kernels.hip", "hip/hip_cases.h", "cases.h"] {
             assert!(files.iter().any(|(path, text)| path == Path::new(file) && !text.is_empty()), "{file}");
         }
+        // The header that embeds it is included by one of them.
+        let thunk = |name| programs.iter().find(|p| p.language == Language::Thunk && p.name == name).unwrap();
+        assert_eq!(thunk("queues").embeds, ["thunk_kernels"]);
+        assert!(thunk("topology").embeds.is_empty());
     }
 }

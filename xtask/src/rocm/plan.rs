@@ -64,14 +64,21 @@ const MODELS: [&str; 6] = ["llama", "qwen3", "gemma3", "phi3", "mamba", "bert"];
 pub(super) fn images(long: bool) -> Vec<Image> {
     let tools =
         [&["rocminfo"][..], &["clinfo"], &["rocm-smi"], &["amd-smi", "list"], &["rocm_agent_enumerator"]];
-    let suites = [&["hip-suite"][..], &["opencl-suite"]];
-    let own = |name| Image {
+    let suites = [&["hip-suite"][..], &["opencl-suite"], &["hsa-suite"]];
+    // Debian sid's ROCr keeps the thunk to itself.
+    let thunk = &["thunk-suite"][..];
+    let own = |name, more: &[&[&str]]| Image {
         name,
         packages: None,
-        steps: tools.iter().chain(&suites).map(|command| Step::new(command.join(" "), command)).collect(),
+        steps: tools
+            .iter()
+            .chain(&suites)
+            .chain(more)
+            .map(|command| Step::new(command.join(" "), command))
+            .collect(),
         lists: None,
     };
-    let mut images = vec![own("rocm"), own("rocm-sid")];
+    let mut images = vec![own("rocm", &[thunk]), own("rocm-sid", &[])];
     if long {
         images.push(Image {
             name: "rocm-tests",
