@@ -9,7 +9,8 @@
 //! a process's events or its pending fault, the clients of system
 //! management and their lines, the VRAM allocator, the GART, the invalidation engine,
 //! what is attached to a buffer object, a rate limit. No lock
-//! is held while user memory is copied or pinned, and no pin is dropped under one.
+//! is held while user memory is copied, pinned or mirrored, and no pin or mirror is dropped under one: who changes user
+//! memory may be waiting for the driver ([`os::Change::held`]).
 //!
 //! A process's state and the scheduler are held over requests to the device, which may take seconds. The interrupt
 //! thread takes neither of them: what an interrupt makes necessary beyond waking up programs is queued as [`os::Work`],
