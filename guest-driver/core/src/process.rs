@@ -133,10 +133,10 @@ pub(crate) struct State<O: Os> {
     pub(crate) debug: Session<O>,
 }
 
-impl<O: Os> Process<O> {
-    pub(crate) fn new(device: &Arc<Device<O>>, key: ProcessKey, pasid: u16, slice: u32) -> Result<Arc<Self>> {
-        let os = device.hw.os();
-        let state = State {
+impl<O: Os> State<O> {
+    #[inline(never)]
+    fn new(device: &Device<O>, slice: u32) -> Self {
+        Self {
             phase: Phase::Alive,
             drm: None,
             space: None,
@@ -150,7 +150,16 @@ impl<O: Os> Process<O> {
             task: None,
             svm: Svm::new(device.config.vram_size),
             debug: Session::default(),
-        };
+        }
+    }
+}
+
+impl<O: Os> Process<O> {
+    /// A process that has nothing yet. Kernels have small stacks: it is put together in a frame of its own.
+    #[inline(never)]
+    pub(crate) fn new(device: &Arc<Device<O>>, key: ProcessKey, pasid: u16, slice: u32) -> Result<Arc<Self>> {
+        let os = device.hw.os();
+        let state = Mutex::new(os, LockRank::ProcessState, State::new(device, slice))?;
         Ok(Arc::new(Self {
             key,
             device: device.clone(),
@@ -158,7 +167,7 @@ impl<O: Os> Process<O> {
             slice,
             epoch: device.epoch(),
             events: Events::new(os)?,
-            state: Mutex::new(os, LockRank::ProcessState, state)?,
+            state,
             fault: Mutex::new(os, LockRank::PendingFault, None)?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
             debug: Debug::new(device, pasid)?,
