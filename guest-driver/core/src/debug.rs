@@ -7,6 +7,7 @@
 
 mod query;
 mod queues;
+mod tell;
 mod trap;
 
 use alloc::collections::BTreeMap;
@@ -19,16 +20,16 @@ use belfry_abi::kfd::debug::{
     RuntimeInfo,
 };
 use belfry_abi::kfd::event::MemoryExceptionData;
-use belfry_abi::kfd::queue::ContextSaveAreaHeader;
-use zerocopy::{FromZeros, IntoBytes};
 
 use crate::asic::LaunchControl;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::mes::ShaderDebugger;
-use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, Work, WorkItem};
+use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, WorkItem};
 use crate::process::{Process, State};
 use crate::sync::Mutex;
+
+use tell::TellWork;
 
 pub(crate) use trap::dbg_trap;
 
@@ -83,20 +84,6 @@ pub(crate) struct Session<O: Os> {
     flags: u32,
     /// The scheduler has settings of this process.
     pub(crate) applied: bool,
-}
-
-/// Tells debuggers and runtimes, away from the interrupt thread.
-struct TellWork<O: Os> {
-    device: Arc<Device<O>>,
-    pasid: u16,
-}
-
-impl<O: Os> Work for TellWork<O> {
-    fn run(&self) {
-        if let Some(process) = self.device.process(self.pasid) {
-            process.tell();
-        }
-    }
 }
 
 impl<O: Os> Default for Session<O> {
@@ -460,68 +447,5 @@ impl<O: Os> Process<O> {
                 drop(target);
             }
         }
-    }
-
-    /// Tells debugger and runtime what is on its way to them.
-    fn tell(&self) {
-        let (file, to_runtime) = {
-            let mut exceptions = self.debug.exceptions.lock();
-            let told = core::mem::take(&mut exceptions.to_debugger);
-            let file = exceptions.file.clone().filter(|_| told);
-            (file, core::mem::take(&mut exceptions.to_runtime))
-        };
-        file.iter().for_each(|file| file.notify());
-        for (queue, mask) in to_runtime {
-            self.tell_runtime(queue, mask);
-        }
-    }
-
-    /// Adds exceptions of a queue to the runtime's word, and sets its event (`send_exception_work_handler`).
-    fn tell_runtime(&self, queue: u32, mask: u64) {
-        // While the lock is held, the process is not torn down, and its key is its own.
-        let state = self.state.lock();
-        let area = state.queues.get(&queue).map(|queue| queue.user.save_area);
-        let Some(area) = area.filter(|area| *area != 0) else { return };
-        let os = self.device.hw.os();
-        let mut header = ContextSaveAreaHeader::new_zeroed();
-        let mut word = [0; 8];
-        let key = self.key();
-        let told = os.read_user(key, header.as_mut_bytes(), area).and_then(|()| {
-            os.read_user(key, &mut word, header.err_payload_addr)?;
-            let all = u64::from_le_bytes(word) | mask;
-            os.write_user(key, header.err_payload_addr, &all.to_le_bytes())?;
-            self.events.set(header.err_event_id)
-        });
-        drop(state);
-        if let Err(error) = told {
-            let line = format_args!(
-                "pasid {}: the runtime does not hear of exceptions {mask:#x} of queue {queue}: its context save area does not lead to a word and an event ({error})",
-                self.pasid
-            );
-            self.device.limits.shader_error.log(&self.device.hw, crate::os::LogLevel::Warn, line);
-        }
-    }
-
-    /// SEND_RUNTIME_EVENT (`kfd_dbg_send_exception_to_runtime`).
-    fn send_to_runtime(&self, mask: u64, gpu: u32, queue: u32) -> Result<()> {
-        let violation = ExceptionCode::DEVICE_MEMORY_VIOLATION.mask();
-        if mask & violation != 0 {
-            if gpu != u32::from(self.device.gpu_id) {
-                return Err(Errno::ENODEV);
-            }
-            let data = self.debug.exceptions.lock().fault.unwrap_or_default();
-            self.evict();
-            self.events.memory_exception(data);
-        }
-        let runtime = ExceptionCode::PROCESS_RUNTIME.mask();
-        if mask & runtime != 0 {
-            self.debug.exceptions.lock().acknowledged += 1;
-            self.debug.wake.wake_all();
-        }
-        let rest = mask & !violation & !runtime;
-        if rest != 0 {
-            self.tell_runtime(queue, rest);
-        }
-        Ok(())
     }
 }

@@ -15,6 +15,8 @@
 //! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
 
 mod debug;
+mod lock;
+mod memory;
 mod smi;
 mod user;
 mod work;
@@ -22,15 +24,15 @@ mod work;
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
 pub use debug::{EventFile, Target};
+pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
+pub use memory::{Backing, BoPage, DmaBuf, Gem, SystemPages};
 pub use smi::{SmiClient, SmiFile, Task};
 pub(crate) use user::check_user_range;
 pub use user::{Change, Invalidate, UserArea, UserMirror, UserPin};
 pub use work::{Work, WorkItem};
 
 use alloc::sync::Arc;
-use core::any::Any;
 use core::fmt;
-use core::ptr::NonNull;
 
 use crate::errno::Result;
 
@@ -97,130 +99,6 @@ pub struct CpuInfo {
     pub memory_bytes: u64,
 }
 
-/// Where one page of a buffer object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BoPage {
-    /// At this byte offset of BAR0.
-    Vram(u64),
-    /// In system memory: the kernel address of a page that came from [`Os::pages_alloc`], and its bus address.
-    System {
-        /// Kernel virtual address of the page.
-        cpu: usize,
-        /// Bus address of the page.
-        bus: u64,
-    },
-}
-
-/// The pages behind a GEM object or a DMA-buf.
-///
-/// The operating system keeps the `Arc` for as long as the GEM object, a DMA-buf or a mapping of it lives; dropping the
-/// last one gives the memory back.
-pub trait Backing: Any + Send + Sync {
-    /// Returns the size in bytes, a multiple of [`PAGE_SIZE`].
-    fn size(&self) -> u64;
-
-    /// Returns where page `index` is, `None` past the end or when the device is gone.
-    fn page(&self, index: u64) -> Option<BoPage>;
-
-    /// Returns what others are told of it: `VRAM` or `GTT`, and `PUBLIC`.
-    fn flags(&self) -> AllocFlags;
-
-    /// Returns whether it belongs to one address space, so that PRIME shares it with nobody.
-    fn is_exclusive(&self) -> bool {
-        false
-    }
-}
-
-/// A run of pages of system memory the driver owns.
-///
-/// The kernel mapping is contiguous, the bus addresses need not be. Dropping it frees the pages.
-pub trait SystemPages: Send + Sync {
-    /// Returns the number of pages.
-    fn count(&self) -> usize;
-
-    /// Returns the address of the contiguous kernel mapping.
-    fn cpu(&self) -> NonNull<u8>;
-
-    /// Returns the bus address of page `index`, which is below `count()`.
-    fn bus(&self, index: usize) -> u64;
-}
-
-/// Which of the driver's locks one is, outermost first: a thread that holds one takes only those further down.
-///
-/// For operating systems that check the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LockRank {
-    /// A process's state.
-    ProcessState,
-    /// The contexts and the work of a file of the render node.
-    Client,
-    /// An address space.
-    AddressSpace,
-    /// The device's scheduler.
-    Scheduler,
-    /// The interrupt ring.
-    InterruptRing,
-    /// The table of processes.
-    Processes,
-    /// A process's events.
-    Events,
-    /// A process's exceptions.
-    Exceptions,
-    /// A process's memory fault that is not settled yet.
-    PendingFault,
-    /// The clients of system management.
-    SmiClients,
-    /// What waits for one of them.
-    SmiFifo,
-    /// The VRAM allocator.
-    Vram,
-    /// The GART.
-    Gart,
-    /// The invalidation engine.
-    Invalidation,
-    /// What is attached to a buffer object.
-    Object,
-    /// A rate limit.
-    RateLimit,
-}
-
-/// A sleeping, non-recursive mutual exclusion lock.
-#[expect(unsafe_code, reason = "unlocking a lock one does not hold breaks every mutex built on it")]
-pub trait RawLock: Send + Sync {
-    /// Sleeps until the lock is the caller's.
-    fn lock(&self);
-
-    /// Gives the lock back.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock.
-    unsafe fn unlock(&self);
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitOutcome {
-    /// Somebody called [`WaitQueue::wake_all`] after the ticket was drawn.
-    Woken,
-    /// The time is over.
-    TimedOut,
-    /// A signal is pending for the calling thread.
-    Interrupted,
-}
-
-/// A place to sleep; every wake-up counts one generation up, so that none is lost between looking and sleeping.
-pub trait WaitQueue: Send + Sync {
-    /// Returns the current generation; drawn before looking at the condition.
-    fn ticket(&self) -> u64;
-
-    /// Sleeps, interruptibly, until the generation differs from `ticket`; `timeout_ns` of `None` waits for ever.
-    fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> WaitOutcome;
-
-    /// Counts the generation up and wakes all sleepers.
-    fn wake_all(&self);
-}
-
 /// The file of the render node a process acquired its GPU address space with; dropping it gives the file back.
 pub trait DrmFile: Send + Sync {
     /// Returns an identity that equals that of another `DrmFile` exactly when both are the same open file.
@@ -249,20 +127,6 @@ pub trait RenderFile {
     ///
     /// `ENOENT`.
     fn mmap_offset(&self, handle: u32) -> Result<u64>;
-}
-
-/// A buffer object that can be mapped through the render node; dropping it gives the driver's reference back.
-pub trait Gem: Send + Sync {
-    /// Returns the offset to pass to `mmap` on the render node, in bytes.
-    fn mmap_offset(&self) -> u64;
-}
-
-/// Memory that processes share; dropping it gives the driver's reference back.
-///
-/// Each of its descriptors, wherever it has been sent, is a reference of its own.
-pub trait DmaBuf: Send + Sync {
-    /// Returns its pages, as this device reaches them.
-    fn backing(&self) -> Arc<dyn Backing>;
 }
 
 /// What the driver needs from the operating system.

@@ -1,11 +1,11 @@
 //! Queues of a process on the scheduler: creation, change, eviction, removal (`kfd_process_queue_manager.c`,
 //! `kfd_device_queue_manager.c`).
 
+mod buffers;
 mod eviction;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use belfry_abi::kfd::mmap::{KFD_MMAP_TYPE_DOORBELL, kfd_mmap_offset};
 use belfry_abi::kfd::queue::{
@@ -25,6 +25,8 @@ use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
 use crate::sdma::SdmaPlace;
 use crate::trap_handler;
+
+use buffers::QueueBuffers;
 
 /// Offset of the gang context in the queue's buffer, behind the MQD's page.
 const GANG_CONTEXT: u64 = PAGE_SIZE;
@@ -47,15 +49,6 @@ enum Engine {
     Compute,
     /// The SDMA engine of this number, or any.
     Sdma(Option<u32>),
-}
-
-/// What a queue uses of its process's memory.
-struct QueueBuffers {
-    /// Buffer objects: the ring, and the others.
-    ring: Option<u32>,
-    bos: Vec<u32>,
-    /// The context save area, where that is shared virtual memory.
-    save_area: Option<Range<u64>>,
 }
 
 const fn refused(queue_type: u32, errno: Errno, reason: &'static str) -> RefusedQueueType {
@@ -150,67 +143,6 @@ impl<O: Os> Process<O> {
             // Its doorbell is never handed out to a compute queue.
             Some(place) => self.device.sdma.put(place),
         }
-    }
-
-    /// Checks that every buffer of the queue is a mapped buffer object of just that range (`kfd_queue_acquire_buffers`).
-    fn queue_buffers(
-        &self,
-        state: &State<O>,
-        args: &CreateQueueArgs,
-        engine: Engine,
-    ) -> Result<QueueBuffers> {
-        let mut bos = Vec::new();
-        bos.try_reserve_exact(4).map_err(|_| Errno::ENOMEM)?;
-        bos.push(state.queue_buffer(args.write_pointer_address, PAGE_SIZE)?);
-        bos.push(state.queue_buffer(args.read_pointer_address, PAGE_SIZE)?);
-        if !args.write_pointer_address.is_multiple_of(8) || !args.read_pointer_address.is_multiple_of(8) {
-            return Err(Errno::EINVAL);
-        }
-        // UPDATE_QUEUE may take a queue's ring away; a queue begins with one (`kfd_queue_acquire_buffers`).
-        let ring = self.ring_buffer(state, args.ring_base_address, args.ring_size)?;
-        if ring.is_none() {
-            return Err(Errno::EINVAL);
-        }
-        // Only compute queues have an end-of-pipe buffer and a context save area.
-        if engine != Engine::Compute {
-            return Ok(QueueBuffers { ring, bos, save_area: None });
-        }
-        if args.eop_buffer_address != 0 {
-            if args.eop_buffer_size < EOP_BUFFER_SIZE || !args.eop_buffer_size.is_power_of_two() {
-                return Err(Errno::EINVAL);
-            }
-            if !args.eop_buffer_address.is_multiple_of(PAGE_SIZE) {
-                return Err(Errno::EINVAL);
-            }
-            bos.push(state.queue_buffer(args.eop_buffer_address, args.eop_buffer_size)?);
-        }
-        let area = (self.device.hw.asic().save_area)(self.device.config.cus);
-        if args.ctl_stack_size != area.ctl_stack_size || args.ctx_save_restore_size < area.cwsr_size {
-            return Err(Errno::EINVAL);
-        }
-        if !args.ctx_save_restore_address.is_multiple_of(PAGE_SIZE) {
-            return Err(Errno::EINVAL);
-        }
-        let (va, size) = (args.ctx_save_restore_address, area.total(args.ctx_save_restore_size));
-        let save_area = match state.queue_buffer(va, size) {
-            Ok(id) => {
-                bos.push(id);
-                None
-            }
-            Err(_) if state.svm.serves_queues(va, size) => Some(va..va + size),
-            Err(error) => return Err(error),
-        };
-        Ok(QueueBuffers { ring, bos, save_area })
-    }
-
-    fn ring_buffer(&self, state: &State<O>, base: u64, size: u32) -> Result<Option<u32>> {
-        if base == 0 {
-            return Ok(None);
-        }
-        if !base.is_multiple_of(256) || base & (PAGE_SIZE - 1) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        state.queue_buffer(base, u64::from(size)).map(Some)
     }
 
     fn build_queue(

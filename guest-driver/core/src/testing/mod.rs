@@ -4,12 +4,14 @@
 
 mod bench;
 mod debug;
+mod lock;
 mod scheduler;
 mod smi;
 mod users;
 mod walk;
 
 pub(crate) use bench::Bench;
+pub(crate) use lock::Gate;
 pub(crate) use walk::walk;
 
 extern crate std;
@@ -20,16 +22,16 @@ use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::{Ip, gc, mmhub};
 
 use debug::{FakeEventFile, FakeTarget};
+use lock::{FakeLock, FakeQueue, HELD};
 use scheduler::FakeScheduler;
 use smi::FakeSmi;
 use users::{FakeMirror, FakePin, Spoiler, Users};
@@ -37,7 +39,7 @@ use users::{FakeMirror, FakePin, Spoiler, Users};
 use crate::errno::{Errno, Result};
 use crate::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, RawLock, SmiClient, SystemPages, Task, UserArea, WaitOutcome, WaitQueue, Work, WorkItem,
+    ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -133,43 +135,6 @@ impl FakeOs {
     }
 }
 
-/// A place where threads wait while it is closed.
-#[derive(Default)]
-pub(crate) struct Gate {
-    /// Whether it is closed, and how many wait.
-    state: Mutex<(bool, usize)>,
-    changed: Condvar,
-}
-
-impl Gate {
-    pub(crate) fn close(&self) {
-        lock(&self.state).0 = true;
-    }
-
-    pub(crate) fn open(&self) {
-        lock(&self.state).0 = false;
-        self.changed.notify_all();
-    }
-
-    /// Returns once somebody waits.
-    pub(crate) fn wait_for_waiter(&self) {
-        let mut state = lock(&self.state);
-        while state.1 == 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn pass(&self) {
-        let mut state = lock(&self.state);
-        state.1 += 1;
-        self.changed.notify_all();
-        while state.0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.1 -= 1;
-    }
-}
-
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -217,48 +182,6 @@ impl WorkItem for FakeWork {
             queued.push(self.work.clone());
         }
     }
-}
-
-std::thread_local! {
-    /// Locks this thread holds.
-    static HELD: Cell<u32> = const { Cell::new(0) };
-}
-
-#[derive(Default)]
-pub(crate) struct FakeLock {
-    held: Mutex<bool>,
-    free: Condvar,
-}
-
-impl RawLock for FakeLock {
-    fn lock(&self) {
-        let mut held = lock(&self.held);
-        while *held {
-            held = self.free.wait(held).unwrap_or_else(PoisonError::into_inner);
-        }
-        *held = true;
-        HELD.set(HELD.get() + 1);
-    }
-
-    unsafe fn unlock(&self) {
-        HELD.set(HELD.get() - 1);
-        *lock(&self.held) = false;
-        self.free.notify_one();
-    }
-}
-
-pub(crate) struct FakeQueue;
-
-impl WaitQueue for FakeQueue {
-    fn ticket(&self) -> u64 {
-        0
-    }
-
-    fn wait(&self, _: u64, timeout_ns: Option<u64>) -> WaitOutcome {
-        if timeout_ns.is_some() { WaitOutcome::TimedOut } else { WaitOutcome::Interrupted }
-    }
-
-    fn wake_all(&self) {}
 }
 
 pub(crate) struct FakeFile(u64);

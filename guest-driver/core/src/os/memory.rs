@@ -1,0 +1,69 @@
+//! Memory that the driver owns, and what users hold of it.
+
+use alloc::sync::Arc;
+use core::any::Any;
+use core::ptr::NonNull;
+
+use belfry_abi::kfd::memory::AllocFlags;
+
+/// Where one page of a buffer object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoPage {
+    /// At this byte offset of BAR0.
+    Vram(u64),
+    /// In system memory: the kernel address of a page that came from [`Os::pages_alloc`], and its bus address.
+    System {
+        /// Kernel virtual address of the page.
+        cpu: usize,
+        /// Bus address of the page.
+        bus: u64,
+    },
+}
+
+/// The pages behind a GEM object or a DMA-buf.
+///
+/// The operating system keeps the `Arc` for as long as the GEM object, a DMA-buf or a mapping of it lives; dropping the
+/// last one gives the memory back.
+pub trait Backing: Any + Send + Sync {
+    /// Returns the size in bytes, a multiple of [`PAGE_SIZE`].
+    fn size(&self) -> u64;
+
+    /// Returns where page `index` is, `None` past the end or when the device is gone.
+    fn page(&self, index: u64) -> Option<BoPage>;
+
+    /// Returns what others are told of it: `VRAM` or `GTT`, and `PUBLIC`.
+    fn flags(&self) -> AllocFlags;
+
+    /// Returns whether it belongs to one address space, so that PRIME shares it with nobody.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+}
+
+/// A run of pages of system memory the driver owns.
+///
+/// The kernel mapping is contiguous, the bus addresses need not be. Dropping it frees the pages.
+pub trait SystemPages: Send + Sync {
+    /// Returns the number of pages.
+    fn count(&self) -> usize;
+
+    /// Returns the address of the contiguous kernel mapping.
+    fn cpu(&self) -> NonNull<u8>;
+
+    /// Returns the bus address of page `index`, which is below `count()`.
+    fn bus(&self, index: usize) -> u64;
+}
+
+/// A buffer object that can be mapped through the render node; dropping it gives the driver's reference back.
+pub trait Gem: Send + Sync {
+    /// Returns the offset to pass to `mmap` on the render node, in bytes.
+    fn mmap_offset(&self) -> u64;
+}
+
+/// Memory that processes share; dropping it gives the driver's reference back.
+///
+/// Each of its descriptors, wherever it has been sent, is a reference of its own.
+pub trait DmaBuf: Send + Sync {
+    /// Returns its pages, as this device reaches them.
+    fn backing(&self) -> Arc<dyn Backing>;
+}
