@@ -1,10 +1,11 @@
 //! Command numbers of the KFD node (`AMDKFD_IOC_*`), and how a command word is taken apart
 //! (`include/uapi/asm-generic/ioctl.h`).
 
-/// Interface version 1.12 is the one the driver reports: 1.13 would switch the exception-debug path on.
+/// The interface version that the driver reports, that of Linux 6.12: with debuggers (1.13), event ages (1.14), mappings by
+/// GEM_VA (1.15), contiguous VRAM (1.16) and SDMA queues by engine (1.17).
 pub const KFD_IOCTL_MAJOR_VERSION: u32 = 1;
 /// See [`KFD_IOCTL_MAJOR_VERSION`].
-pub const KFD_IOCTL_MINOR_VERSION: u32 = 14;
+pub const KFD_IOCTL_MINOR_VERSION: u32 = 17;
 
 /// `AMDKFD_IOCTL_BASE`, the type byte of every command.
 pub const KFD_IOC_TYPE: u8 = b'K';

@@ -24,7 +24,7 @@ fn version_apertures_and_clocks_are_those_of_the_real_interface() {
     let client = Client::open(&gpu);
     let mut version = GetVersionArgs::default();
     client.ioctl(nr::GET_VERSION, &mut version).unwrap();
-    assert_eq!((version.major_version, version.minor_version), (1, 14));
+    assert_eq!((version.major_version, version.minor_version), (1, 17));
 
     let mut args = GetProcessAperturesNewArgs::default();
     client.ioctl(nr::GET_PROCESS_APERTURES_NEW, &mut args).unwrap();

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 
 /// The document, as it is named in messages.
@@ -21,12 +23,40 @@ pub struct Absent {
     pub fails_with: String,
     /// Why, for people.
     pub reason: String,
-    /// It is so in a guest, and passes under `belfry exec`.
-    pub in_guests_alone: bool,
+    /// Where it is so.
+    pub place: Where,
 }
 
-/// What follows the name of a case that is absent in guests alone.
-const IN_GUESTS: &str = " (guest)";
+/// Where a case is absent; elsewhere it passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// Everywhere.
+    Everywhere,
+    /// In a guest: `(guest)` behind the case's name.
+    Guests,
+    /// With this major version of HIP: `(HIP 6)` for example.
+    Hip(u32),
+}
+
+impl Where {
+    /// Takes what a row has behind the case's name.
+    fn of(rest: &str) -> Option<Self> {
+        match rest.trim() {
+            "" => Some(Self::Everywhere),
+            "(guest)" => Some(Self::Guests),
+            hip => Some(Self::Hip(hip.strip_prefix("(HIP ")?.strip_suffix(')')?.parse().ok()?)),
+        }
+    }
+}
+
+/// Returns the major version of HIP in a root file system: the number behind its library's name.
+#[must_use]
+pub fn hip_of(tree: &Path) -> Option<u32> {
+    let folder = tree.join("usr/lib/x86_64-linux-gnu").read_dir().ok()?;
+    folder.flatten().find_map(|entry| {
+        entry.file_name().to_str().and_then(|name| name.strip_prefix("libamdhip64.so."))?.parse().ok()
+    })
+}
 
 /// The document's table, by the names of the cases.
 ///
@@ -44,11 +74,11 @@ fn parse(text: &str) -> Result<BTreeMap<String, Absent>> {
     for line in lines.skip(1).take_while(|line| line.starts_with('|')) {
         let cells = cells(line);
         ensure!(cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()), "{DOCUMENT}: row {line:?}");
-        let in_guests_alone = cells[0].ends_with(IN_GUESTS);
-        let case = cells[0].trim_end_matches(IN_GUESTS);
+        let (case, rest) = cells[0].split_once(' ').unwrap_or((cells[0], ""));
+        let place = Where::of(rest).with_context(|| format!("{DOCUMENT}: where is row {line:?} true?"))?;
         let [case, fails_with, reason] =
             [case, cells[1], cells[2]].map(|cell| cell.trim_matches('`').to_owned());
-        let twice = table.insert(case, Absent { fails_with, reason, in_guests_alone });
+        let twice = table.insert(case, Absent { fails_with, reason, place });
         ensure!(twice.is_none(), "{DOCUMENT}: two rows for the case of {line:?}");
     }
     Ok(table)
@@ -68,14 +98,19 @@ mod tests {
     fn rows_are_those_of_the_right_table() {
         let text = "| case | other |\n| --- | --- |\n| `a` | b |\n\n\
                     | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no z |\n\
-                    | `hip::y` (guest) | `hipErrorY` | no z |\n\nend | of\n";
+                    | `hip::y` (guest) | `hipErrorY` | no z |\n\
+                    | `hip::z` (HIP 6) | `hipErrorY` | no z |\n\nend | of\n";
         let table = parse(text).unwrap();
-        let absent = |in_guests_alone| Absent {
-            fails_with: "hipErrorY".into(),
-            reason: "no z".into(),
-            in_guests_alone,
+        let absent = |case: &str, place| {
+            let absent = Absent { fails_with: "hipErrorY".into(), reason: "no z".into(), place };
+            (case.to_owned(), absent)
         };
-        assert_eq!(table, [("hip::x".to_owned(), absent(false)), ("hip::y".to_owned(), absent(true))].into());
+        let rows = [
+            absent("hip::x", Where::Everywhere),
+            absent("hip::y", Where::Guests),
+            absent("hip::z", Where::Hip(6)),
+        ];
+        assert_eq!(table, rows.into());
     }
 
     #[test]
@@ -84,6 +119,7 @@ mod tests {
         assert!(parse("no table").is_err());
         assert!(parse(&format!("{head}| `a` | `b` |\n")).is_err());
         assert!(parse(&format!("{head}| `a` |  | c |\n")).is_err());
+        assert!(parse(&format!("{head}| `a` (HIP) | `b` | c |\n")).is_err());
         assert!(parse(&format!("{head}| `a` | `b` | c |\n| `a` | `d` | e |\n")).is_err());
     }
 

@@ -115,7 +115,7 @@ mod tests {
     use anyhow::{Result, bail};
 
     use super::*;
-    use crate::absent::Absent;
+    use crate::absent::{Absent, Where};
     use crate::process::{Ended, Outcome};
 
     /// Ends as the program's name says.
@@ -137,7 +137,7 @@ mod tests {
         let known = Absent {
             fails_with: "hipErrorNotSupported".into(),
             reason: "not there".into(),
-            in_guests_alone: false,
+            place: Where::Everywhere,
         };
         [("good", None), ("bad", None), ("absent", Some(known)), ("missing", None)]
             .map(|(name, absent)| Test::of_command(name, &[name], absent))

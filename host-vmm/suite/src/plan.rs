@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use belfry_image::{Cache, Progress};
 
-use crate::absent::{self, Absent};
+use crate::absent::{self, Absent, Where};
 use crate::compile::compile;
 use crate::runner::Runner;
 use crate::sources::{Program, programs};
@@ -56,6 +56,8 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct Ready {
     places: BTreeMap<usize, PathBuf>,
+    /// The major version of HIP in the root file system.
+    hip: Option<u32>,
 }
 
 impl Plan {
@@ -73,7 +75,7 @@ impl Plan {
     /// Has cases pass that are absent in guests alone.
     pub fn leave_guests_out(&mut self) {
         for test in &mut self.tests {
-            test.absent.take_if(|absent| absent.in_guests_alone);
+            test.absent.take_if(|absent| absent.place == Where::Guests);
         }
     }
 
@@ -126,7 +128,7 @@ impl Plan {
         wanted.dedup();
         let programs: Vec<Program> = wanted.iter().map(|&index| self.programs[index].clone()).collect();
         let places = compile(&Cache::open()?, tree, &programs, progress)?;
-        Ok(Ready { places: wanted.into_iter().zip(places).collect() })
+        Ok(Ready { places: wanted.into_iter().zip(places).collect(), hip: absent::hip_of(tree) })
     }
 }
 
@@ -145,7 +147,11 @@ impl Ready {
     pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, String> {
         let (argv, expected) = self.command(test).map_err(|error| format!("{error:#}"))?;
         let outcome = runner.run(&argv, limit).map_err(|error| format!("it could not be run: {error:#}"))?;
-        judge(&outcome, &expected, test.absent.as_ref())
+        let absent = test.absent.as_ref().filter(|absent| match absent.place {
+            Where::Hip(major) => self.hip == Some(major),
+            Where::Everywhere | Where::Guests => true,
+        });
+        judge(&outcome, &expected, absent)
     }
 
     fn command(&self, test: &Test) -> Result<(Vec<String>, Expected)> {

@@ -94,6 +94,7 @@ fn report(failure: &str, outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::absent::Where;
 
     fn outcome(ended: Ended, stdout: &str, stderr: &str) -> Outcome {
         Outcome { ended, stdout: stdout.into(), stderr: stderr.into() }
@@ -103,7 +104,7 @@ mod tests {
         Absent {
             fails_with: "hipErrorInvalid".into(),
             reason: "no such thing".into(),
-            in_guests_alone: false,
+            place: Where::Everywhere,
         }
     }
 
