@@ -1,7 +1,7 @@
 //! Firmware: what microcode does on the card. It maps queues on hardware slots and serves the kernel's own rings.
 //!
 //! [`FirmwareScheduler`] is the seam: the device's thread knows no more of a scheduler than that. On chips with a micro
-//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler`] makes the chip's.
+//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler()`] makes the chip's.
 
 mod kiq;
 mod mes;

@@ -11,7 +11,7 @@ use belfry_abi::kfd::memory::AllocFlags;
 pub enum BoPage {
     /// At this byte offset of BAR0.
     Vram(u64),
-    /// In system memory: the kernel address of a page that came from [`Os::pages_alloc`], and its bus address.
+    /// In system memory: the kernel address of a page that came from [`Os::pages_alloc`](super::Os::pages_alloc), and its bus address.
     System {
         /// Kernel virtual address of the page.
         cpu: usize,
@@ -25,7 +25,7 @@ pub enum BoPage {
 /// The operating system keeps the `Arc` for as long as the GEM object, a DMA-buf or a mapping of it lives; dropping the
 /// last one gives the memory back.
 pub trait Backing: Any + Send + Sync {
-    /// Returns the size in bytes, a multiple of [`PAGE_SIZE`].
+    /// Returns the size in bytes, a multiple of [`PAGE_SIZE`](super::PAGE_SIZE).
     fn size(&self) -> u64;
 
     /// Returns where page `index` is, `None` past the end or when the device is gone.
