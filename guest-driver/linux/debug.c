@@ -31,6 +31,7 @@ static void target_free(struct kref *ref)
 {
 	struct os_target *target = container_of(ref, struct os_target, ref);
 
+	belfry_count(target->dev, BELFRY_DEBUG_TARGETS, -1);
 	mmdrop(target->mm);
 	if (target->gpu)
 		belfry_gpu_put(target->gpu);
@@ -94,6 +95,7 @@ int os_target_get(struct os_device *dev, u32 number, struct os_target **out)
 	kref_init(&target->ref);
 	os_device_get(dev);
 	target->dev = dev;
+	belfry_count(dev, BELFRY_DEBUG_TARGETS, 1);
 	target->mm = mm;
 	target->notifier.ops = &target_mm_ops;
 	INIT_WORK(&target->exit_work, target_exit_work);

@@ -37,6 +37,7 @@ static void gem_free(struct drm_gem_object *obj)
 {
 	struct os_gem *gem = to_os_gem(obj);
 
+	belfry_count(to_os_device(obj->dev), BELFRY_GEM_OBJECTS, -1);
 	drm_gem_object_release(obj);
 	belfry_backing_drop(gem->backing);
 	kfree(gem);
@@ -184,6 +185,7 @@ int os_handle_create(struct os_render_file *file, struct belfry_backing *backing
 	gem->backing = backing;
 	gem->base.funcs = &belfry_gem_funcs;
 	drm_gem_private_object_init(drm_file->minor->dev, &gem->base, PAGE_ALIGN(size));
+	belfry_count(to_os_device(drm_file->minor->dev), BELFRY_GEM_OBJECTS, 1);
 	err = drm_gem_create_mmap_offset(&gem->base);
 	if (!err)
 		err = drm_gem_handle_create(drm_file, &gem->base, handle);
@@ -226,6 +228,7 @@ int os_gem_create(struct os_drm_file *acquired, struct belfry_backing *backing, 
 	gem->backing = backing;
 	gem->base.funcs = &belfry_gem_funcs;
 	drm_gem_private_object_init(drm, &gem->base, PAGE_ALIGN(size));
+	belfry_count(to_os_device(drm), BELFRY_GEM_OBJECTS, 1);
 	err = drm_gem_create_mmap_offset(&gem->base);
 	if (!err)
 		err = drm_vma_node_allow(&gem->base.vma_node, drm_file);

@@ -295,6 +295,9 @@ int belfry_card_write(struct belfry_gpu *gpu, const char *path, size_t path_len,
 /* One file per line: its mode in octal, a space, its path. */
 ssize_t belfry_card_list(char *text, size_t text_len);
 
+/* What processes hold of the device: a name and a number in each line. Returns the length written or -errno. */
+ssize_t belfry_usage(struct belfry_gpu *gpu, char *text, size_t text_len);
+
 /* Returns false past the end or when the device is gone. Called from the page fault handler. */
 bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);
 void belfry_backing_drop(struct belfry_backing *backing);

@@ -30,6 +30,7 @@ void os_pages_free(struct os_pages *p)
 		__free_page(p->pages[i]);
 		cond_resched();
 	}
+	belfry_count(p->dev, BELFRY_SYSTEM_PAGES, -(long)p->mapped);
 	kvfree(p->bus);
 	kvfree(p->pages);
 	os_device_put(p->dev);
@@ -70,6 +71,7 @@ int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **out)
 						       DMA_ATTR_SKIP_CPU_SYNC);
 		if (dma_mapping_error(&dev->pdev->dev, p->bus[p->mapped]))
 			goto fail;
+		belfry_count(dev, BELFRY_SYSTEM_PAGES, 1);
 		if (fatal_signal_pending(current)) {
 			p->mapped++;
 			err = -EINTR;

@@ -94,6 +94,7 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = belfry_irq_request(dev);
 	if (err)
 		goto err_core;
+	belfry_usage_add(dev);
 	err = drm_dev_register(&dev->drm, 0);
 	if (err)
 		goto err_irq_handler;

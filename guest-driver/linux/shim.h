@@ -16,6 +16,17 @@
 
 enum { BAR_VRAM = 0, BAR_DOORBELLS = 2, BAR_REGISTERS = 5 };
 
+/* What is counted until it is given back, for usage.c. */
+enum belfry_count {
+	BELFRY_SYSTEM_PAGES,   /* of the driver, with an address on the bus */
+	BELFRY_PINNED_PAGES,   /* of processes; a page that is pinned twice counts twice */
+	BELFRY_MIRRORED_PAGES, /* of processes, with an address on the bus and without a pin */
+	BELFRY_WATCHED_RANGES, /* notifiers of pins and mirrors */
+	BELFRY_GEM_OBJECTS,
+	BELFRY_DEBUG_TARGETS,
+	BELFRY_COUNTS,
+};
+
 struct os_device {
 	struct drm_device drm; /* carries the reference count */
 	struct pci_dev *pdev;
@@ -29,6 +40,7 @@ struct os_device {
 	u64 doorbell_size;
 	u64 register_size;
 	struct belfry_card *card; /* set between probe and remove */
+	atomic_long_t counts[BELFRY_COUNTS];
 	int irq;
 	struct work_struct irq_work; /* goes on where the interrupt thread stopped */
 };
@@ -36,6 +48,11 @@ struct os_device {
 static inline struct os_device *to_os_device(struct drm_device *drm)
 {
 	return container_of(drm, struct os_device, drm);
+}
+
+static inline void belfry_count(struct os_device *dev, enum belfry_count what, long more)
+{
+	atomic_long_add(more, &dev->counts[what]);
 }
 
 /*
@@ -88,6 +105,9 @@ void belfry_topology_remove(struct belfry_topology *topology);
 /* card.c */
 int belfry_card_add(struct os_device *dev);
 void belfry_card_remove(struct os_device *dev);
+
+/* usage.c */
+void belfry_usage_add(struct os_device *dev);
 
 /* drm.c */
 extern const struct drm_driver belfry_drm_driver;

@@ -138,6 +138,7 @@ static int mirror_map(struct os_mirror *mirror)
 		if (dma_mapping_error(dma, bus))
 			break;
 		mirror->bus[mirror->mapped] = bus;
+		belfry_count(mirror->dev, BELFRY_MIRRORED_PAGES, 1);
 	}
 	belfry_leave(mirror->dev, idx);
 	return mirror->mapped < mirror->count ? -ENOMEM : 0;
@@ -150,6 +151,8 @@ static void mirror_free(struct os_mirror *mirror)
 	for (i = 0; i < mirror->mapped; i++)
 		dma_unmap_page_attrs(&mirror->dev->pdev->dev, mirror->bus[i], PAGE_SIZE, mirror_direction(mirror),
 				     DMA_ATTR_SKIP_CPU_SYNC);
+	belfry_count(mirror->dev, BELFRY_MIRRORED_PAGES, -(long)mirror->mapped);
+	belfry_count(mirror->dev, BELFRY_WATCHED_RANGES, -1);
 	belfry_invalidate_drop(mirror->invalidate);
 	kvfree(mirror->pfns);
 	kvfree(mirror->bus);
@@ -179,6 +182,7 @@ static int mirror_new(struct os_device *dev, struct mm_struct *mm, u64 va, size_
 	__module_get(THIS_MODULE);
 	os_device_get(dev);
 	mirror->dev = dev;
+	belfry_count(dev, BELFRY_WATCHED_RANGES, 1);
 	mirror->invalidate = invalidate;
 	err = mmu_interval_notifier_insert(&mirror->notifier, mm, va, count * PAGE_SIZE, &mirror_ops);
 	if (err) {

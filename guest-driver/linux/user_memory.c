@@ -129,6 +129,7 @@ static int pin_pages(struct os_pin *pin, struct mm_struct *mm, u64 va)
 		if (got <= 0)
 			return got == -ENOMEM ? -ENOMEM : -EFAULT;
 		pin->pinned += got;
+		belfry_count(pin->dev, BELFRY_PINNED_PAGES, got);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();
@@ -165,6 +166,7 @@ static int watch_and_pin(struct os_pin *pin, struct mm_struct *mm, u64 va, struc
 		watch_free(watch);
 		return err;
 	}
+	belfry_count(pin->dev, BELFRY_WATCHED_RANGES, 1);
 	pin->watch = watch;
 	return pin_pages(pin, mm, va);
 }
@@ -232,13 +234,16 @@ void os_unpin_user(struct os_pin *pin)
 {
 	size_t i;
 
-	if (pin->watch)
+	if (pin->watch) {
 		watch_stop(pin->watch);
+		belfry_count(pin->dev, BELFRY_WATCHED_RANGES, -1);
+	}
 	for (i = 0; i < pin->mapped; i++)
 		dma_unmap_page_attrs(&pin->dev->pdev->dev, pin->bus[i], PAGE_SIZE, pin_direction(pin),
 				     DMA_ATTR_SKIP_CPU_SYNC);
 	if (pin->pinned)
 		unpin_user_pages_dirty_lock(pin->pages, pin->pinned, pin->writable);
+	belfry_count(pin->dev, BELFRY_PINNED_PAGES, -(long)pin->pinned);
 	kvfree(pin->bus);
 	kvfree(pin->pages);
 	os_device_put(pin->dev);

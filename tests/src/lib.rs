@@ -3,8 +3,8 @@
 pub mod disks;
 pub mod nested;
 pub mod own_system;
-pub mod race;
 pub mod suite;
+pub mod trial;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

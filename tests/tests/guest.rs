@@ -9,7 +9,8 @@ use belfry_image::Cache;
 use belfry_machine::{DiskConfig, DiskFormat};
 use belfry_test_roles::svm::swap;
 use belfry_tests::disks::Images;
-use belfry_tests::{complaint, guest_image, guest_roles, race, unload};
+use belfry_tests::trial::{Trial, TrialKernel};
+use belfry_tests::{complaint, guest_image, guest_roles, trial, unload};
 use belfry_vfio_user::DoorbellMode;
 
 /// How long one program may take; far more than it needs even on a loaded machine.
@@ -326,8 +327,15 @@ fn unbound_function_leaves_files_that_refuse_and_mappings_without_pages() {
 #[test]
 fn unbinding_under_open_files_mappings_and_work_leaves_a_working_gpu() {
     // The long form is `cargo xtask guest-race`.
-    let said = race::run(race::RaceKernel::Stock, &GuestConfig::default(), 12, LIMIT).unwrap();
+    let said = trial::run(TrialKernel::Stock, &GuestConfig::default(), Trial::Race(12), LIMIT).unwrap();
     assert!(said.contains("12 rounds survived"), "{said}");
+}
+
+#[test]
+fn processes_killed_at_random_points_leave_nothing() {
+    // The long form is `cargo xtask guest-kills`.
+    let said = trial::run(TrialKernel::Stock, &GuestConfig::default(), Trial::Kills(24), LIMIT).unwrap();
+    assert!(said.contains("24 points"), "{said}");
 }
 
 #[test]

@@ -96,6 +96,18 @@ enum Command {
         #[arg(long, default_value = "", allow_hyphen_values = true)]
         append: String,
     },
+    /// Kill processes that use the GPU in a guest at random points, and look for what they leave.
+    GuestKills {
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        points: u64,
+        /// On a kernel with KASAN and lockdep, built from Debian's source on first use, for up to an hour.
+        #[arg(long)]
+        kasan: bool,
+        /// Arguments for the guest's kernel, `slub_debug=FZP` for example.
+        #[arg(long, default_value = "", allow_hyphen_values = true)]
+        append: String,
+    },
     /// Make a disk with a system of its own of Debian's packages, with the driver by DKMS, and boot it with the GPU.
     OwnSystem,
     /// Run ROCm's tools, the suites and, with --long, Debian's tests of ROCm's libraries and of llama.cpp under `belfry exec`.
@@ -150,7 +162,8 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
         Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
-        Command::GuestRace { rounds, kasan, append } => guest_race(rounds, kasan, &append),
+        Command::GuestRace { rounds, kasan, append } => guest_trial("race", rounds, kasan, &append),
+        Command::GuestKills { points, kasan, append } => guest_trial("kills", points, kasan, &append),
         Command::OwnSystem => own_system(),
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
@@ -185,13 +198,13 @@ fn rootfs(name: Option<&str>, update: bool) -> Result<()> {
     process::exit(status.code().unwrap_or(1));
 }
 
-/// Runs the race and ends with its status; a program of its own, as the nested tier is.
-fn guest_race(rounds: u64, kasan: bool, append: &str) -> Result<()> {
+/// Runs a trial of the driver and ends with its status; a program of its own, as the nested tier is.
+fn guest_trial(name: &str, number: u64, kasan: bool, append: &str) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "guest-race", "--"])
-        .args([rounds.to_string().as_str(), if kasan { "kasan" } else { "stock" }, append])
+        .args(["run", "--package", "belfry-tests", "--bin", "guest-trial", "--"])
+        .args([name, number.to_string().as_str(), if kasan { "kasan" } else { "stock" }, append])
         .status()
-        .context("running guest-race")?;
+        .context("running guest-trial")?;
     process::exit(status.code().unwrap_or(1));
 }
 

@@ -104,6 +104,11 @@ impl<O: Os> Gart<O> {
         Err(Errno::ENOMEM)
     }
 
+    /// Returns how many of its pages are mapped.
+    pub(crate) fn mapped_pages(&self) -> usize {
+        self.entries.lock().iter().filter(|&&entry| entry != 0).count()
+    }
+
     fn unmap(&self, first: usize, count: usize) {
         let mut entries = self.entries.lock();
         for index in first..first + count {

@@ -21,6 +21,7 @@ use crate::ioctl;
 use crate::os::{Os, PAGE_SIZE, ProcessKey, RenderFile};
 use crate::process::{ClientMemory, Process};
 use crate::show::Few;
+use crate::usage::Usage;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +234,11 @@ impl<O: Os> Kfd<O> {
     /// ([`DrmFile::id`](crate::os::DrmFile::id)), if there is one.
     pub fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         self.device.processes().iter().find_map(|process| process.client_memory(file))
+    }
+
+    /// Returns what processes hold of the device.
+    pub fn usage(&self) -> Usage {
+        self.device.usage()
     }
 
     /// Returns what the files of the card are made of and does not change.

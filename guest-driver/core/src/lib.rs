@@ -56,6 +56,7 @@ mod sync;
 mod testing;
 mod topology;
 mod trap_handler;
+mod usage;
 mod vm;
 mod vram;
 
@@ -63,3 +64,4 @@ pub use discovery::{Block, Config};
 pub use errno::{Errno, Result};
 pub use kfd::{Kfd, MmapTarget};
 pub use process::Process;
+pub use usage::Usage;

@@ -51,6 +51,11 @@ impl<O: Os> Processes<O> {
         }
     }
 
+    /// Returns how many files of the render node are open, and how many of them have had work.
+    pub(crate) fn render_nodes(&self) -> (usize, usize) {
+        (self.files.len(), self.workers.len())
+    }
+
     #[cfg(test)]
     pub(crate) fn unhandled(&self) -> u64 {
         self.unhandled

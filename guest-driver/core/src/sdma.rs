@@ -28,6 +28,8 @@ impl SdmaPlace {
 /// engine: numbers go around the engines.
 pub(crate) struct SdmaQueues {
     engines: u32,
+    /// How many there are.
+    all: u32,
     free: AtomicU64,
 }
 
@@ -37,8 +39,8 @@ impl SdmaQueues {
         let engines = engines.min(layout.doorbells.len() as u32);
         let given = |number: u32| layout.hqd_mask >> (number / engines.max(1)) & 1 == 1;
         let free =
-            (0..engines * 8).filter(|&number| given(number)).fold(0, |free, number| free | 1 << number);
-        Self { engines, free: AtomicU64::new(free) }
+            (0..engines * 8).filter(|&number| given(number)).fold(0u64, |free, number| free | 1 << number);
+        Self { engines, all: free.count_ones(), free: AtomicU64::new(free) }
     }
 
     pub(crate) fn engines(&self) -> u32 {
@@ -58,6 +60,11 @@ impl SdmaQueues {
         });
         let number = taken.ok().and_then(first).ok_or(Errno::ENOMEM)?;
         Ok(SdmaPlace { engine: number % self.engines, queue: number / self.engines })
+    }
+
+    /// Returns how many are taken.
+    pub(crate) fn taken(&self) -> u32 {
+        self.all - self.free.load(Ordering::Relaxed).count_ones()
     }
 
     /// Gives a queue back.

@@ -4,7 +4,7 @@
 //! invalidation callbacks are boxes of their fat `Arc`s.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use core::ffi::c_void;
 use core::fmt::Write as _;
@@ -294,6 +294,19 @@ pub(crate) unsafe extern "C" fn belfry_card_read(
     let content = path.and_then(|path| gpu.card_read(path));
     // SAFETY: as promised by the caller.
     unsafe { copy_text(content.as_deref().map_err(|error| *error), text, text_len) }
+}
+
+/// Writes what processes hold of the device, and returns the length of it.
+///
+/// # Safety
+///
+/// `gpu` is valid, and `text` for `text_len` bytes.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_usage(gpu: *const Gpu, text: *mut u8, text_len: usize) -> isize {
+    // SAFETY: as promised by the caller.
+    let usage = unsafe { &*gpu }.usage().to_string();
+    // SAFETY: as promised by the caller.
+    unsafe { copy_text(Ok(usage.as_bytes()), text, text_len) }
 }
 
 /// Writes to a file of the card.

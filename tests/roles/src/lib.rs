@@ -5,6 +5,7 @@
 
 pub mod bad_ioctls;
 pub mod disk;
+pub mod kills;
 mod nodes;
 pub mod processor;
 pub mod race;

@@ -25,6 +25,10 @@ fn main() -> Result<()> {
         let rounds = arguments.next().context("race: how many rounds?")?.parse()?;
         return belfry_test_roles::race::run(rounds, &mut std::io::stdout());
     }
+    if role == "kills" {
+        let points = arguments.next().context("kills: at how many points?")?.parse()?;
+        return belfry_test_roles::kills::run(points, &mut std::io::stdout());
+    }
     if role == "race-child" {
         let kind = arguments.next().context("race-child: of what kind?")?;
         let seed = arguments.next().context("race-child: with which seed?")?.parse()?;

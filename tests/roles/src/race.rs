@@ -24,7 +24,7 @@ use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
 use crate::svm::{Area, attribute, set};
 
 /// What the children count, in a file they all map.
-const COUNTERS: &str = "/tmp/race-counters";
+pub(crate) const COUNTERS: &str = "/tmp/race-counters";
 /// Threads of one child.
 const THREADS: u64 = 3;
 
@@ -43,10 +43,14 @@ const WORKED: usize = 5;
 const NAMES: [&str; 6] = ["opened", "mapped", "touched", "answered", "refused", "worked"];
 
 /// Numbers that look random and are the same for the same seed.
-struct Numbers(u64);
+pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -1,4 +1,5 @@
-//! The race of unbind, ioctl, mmap and close in a guest; `tests/roles/src/race.rs` is what runs inside.
+//! The race of unbind, ioctl, mmap and close in a guest, and processes that are killed at random points;
+//! `tests/roles/src/race.rs` and `kills.rs` are what runs inside.
 
 use std::time::Duration;
 
@@ -10,31 +11,44 @@ use crate::{complaint, guest_image, guest_roles, kasan_image};
 
 /// Which kernel the guest has.
 #[derive(Clone, Copy, Debug)]
-pub enum RaceKernel {
+pub enum TrialKernel {
     /// Debian's own, or that of the packed guest in use.
     Stock,
     /// One that looks for misuse of memory and locks, with a driver that is checked as well.
     Kasan,
 }
 
-/// Unbinds and binds the function `rounds` times under processes that use it; returns what was counted.
+/// What is done to a guest.
+#[derive(Clone, Copy, Debug)]
+pub enum Trial {
+    /// Unbinds and binds the function this many times under processes that use it.
+    Race(u64),
+    /// Kills processes at this many random points.
+    Kills(u64),
+}
+
+/// Subjects a guest to a trial; returns what was counted.
 ///
 /// # Errors
 ///
-/// When the race or the work after it fails, or the guest's kernel complains of anything.
-pub fn run(kernel: RaceKernel, config: &GuestConfig, rounds: u64, limit: Duration) -> Result<String> {
+/// When the trial or the work after it fails, or the guest's kernel complains of anything.
+pub fn run(kernel: TrialKernel, config: &GuestConfig, trial: Trial, limit: Duration) -> Result<String> {
     const ROLES: &str = "/bin/guest-roles";
     let cache = Cache::open()?;
     let image = match kernel {
-        RaceKernel::Stock => guest_image(&cache)?,
-        RaceKernel::Kasan => kasan_image(&cache)?,
+        TrialKernel::Stock => guest_image(&cache)?,
+        TrialKernel::Kasan => kasan_image(&cache)?,
     };
     let roles = std::fs::read(guest_roles()?)?;
     let mut guest = Guest::boot(&image, config, &cache)?;
     guest.load_driver()?;
     guest.put_file(ROLES, 0o755, &roles)?;
     let mut said = String::new();
-    for argv in [&[ROLES, "race", &rounds.to_string()][..], &[ROLES, "work"]] {
+    let (role, number) = match trial {
+        Trial::Race(rounds) => ("race", rounds),
+        Trial::Kills(points) => ("kills", points),
+    };
+    for argv in [&[ROLES, role, &number.to_string()][..], &[ROLES, "work"]] {
         let (exit, stdout, stderr) = guest.run(argv, limit)?;
         ensure!(exit.status == 0, "{argv:?} failed\n{stdout}{stderr}\n{}", guest.kernel_log()?);
         said.push_str(&stdout);

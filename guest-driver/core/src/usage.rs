@@ -1,0 +1,92 @@
+//! What processes hold of a device, for those who look for leaks.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use crate::device::Device;
+use crate::os::Os;
+
+/// What processes hold of a device at a moment; its text has a line with a name and a number for each.
+///
+/// When nobody uses the device, all of it is as it was before anybody did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Processes that have the KFD node open.
+    pub processes: usize,
+    /// Open files of the render node.
+    pub render_files: usize,
+    /// Address spaces of the render node's files that have had work.
+    pub render_spaces: usize,
+    /// Queues of all processes.
+    pub queues: usize,
+    /// SDMA queues of the hardware that are taken.
+    pub sdma_queues: u32,
+    /// Address watches that debuggers have.
+    pub watches: u32,
+    /// Bytes of VRAM that are taken, the driver's own among them.
+    pub vram: u64,
+    /// Bytes of system memory behind buffer objects.
+    pub gtt: u64,
+    /// Pages of the GART that are mapped, the driver's own among them.
+    pub gart_pages: usize,
+}
+
+impl<O: Os> Device<O> {
+    pub(crate) fn usage(&self) -> Usage {
+        let processes = self.processes();
+        let queues = processes.iter().map(|process| process.state.lock().queues.len()).sum();
+        let (render_files, render_spaces) = self.processes.lock().render_nodes();
+        Usage {
+            processes: processes.len(),
+            render_files,
+            render_spaces,
+            queues,
+            sdma_queues: self.sdma.taken(),
+            watches: self.watches.load(Ordering::Relaxed).count_ones(),
+            vram: self.vram.size() - self.vram.free_bytes(),
+            gtt: self.gtt_used.load(Ordering::Relaxed),
+            gart_pages: self.gart.mapped_pages(),
+        }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            processes,
+            render_files,
+            render_spaces,
+            queues,
+            sdma_queues,
+            watches,
+            vram,
+            gtt,
+            gart_pages,
+        } = self;
+        writeln!(f, "processes {processes}\nrender_files {render_files}\nrender_spaces {render_spaces}")?;
+        writeln!(f, "queues {queues}\nsdma_queues {sdma_queues}\nwatches {watches}")?;
+        writeln!(f, "vram_bytes {vram}\ngtt_bytes {gtt}\ngart_pages {gart_pages}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use crate::testing::Bench;
+
+    #[test]
+    fn what_a_process_holds_is_counted_until_it_ends() {
+        let bench = Bench::new();
+        let before = bench.device.usage();
+        let process = bench.process(7);
+        let during = bench.device.usage();
+        assert_eq!((during.processes, during.queues), (before.processes + 1, 0));
+        drop(process);
+        bench.end(7);
+        assert_eq!(bench.device.usage(), before);
+        let text = before.to_string();
+        assert!(text.lines().all(|line| line.split(' ').nth(1).unwrap().parse::<u64>().is_ok()), "{text}");
+        assert_eq!(text.lines().count(), 9);
+    }
+}
