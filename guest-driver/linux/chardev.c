@@ -5,6 +5,7 @@
 #include <linux/compat.h>
 #include <linux/device.h>
 #include <linux/fs.h>
+#include <linux/kfd_ioctl.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/module.h>
@@ -17,6 +18,7 @@ struct kfd_file {
 	struct os_device *dev;
 	struct belfry_gpu *gpu;
 	struct belfry_process *process;
+	struct belfry_proc *proc; /* its directory; NULL if there is none */
 	struct mm_struct *mm; /* held by the notifier; its address is the key of the process */
 	struct mmu_notifier notifier;
 	struct work_struct exit_work;
@@ -95,6 +97,7 @@ static int kfd_open(struct inode *inode, struct file *file)
 	}
 	if (err)
 		goto err_notifier;
+	kfd->proc = belfry_proc_open(kfd->gpu, belfry_process_id(kfd->process));
 	file->private_data = kfd;
 	/* One address_space for the mappings of both nodes: drm_dev_unplug() revokes them all. */
 	file->f_mapping = kfd->dev->drm.anon_inode->i_mapping;
@@ -124,6 +127,7 @@ static int kfd_release(struct inode *inode, struct file *file)
 	idx = srcu_read_lock(&kfd->dev->users);
 	belfry_close(kfd->gpu, kfd->process);
 	srcu_read_unlock(&kfd->dev->users, idx);
+	belfry_proc_close(kfd->proc);
 	mmdrop(kfd->mm);
 	belfry_gpu_put(kfd->gpu);
 	os_device_put(kfd->dev);
@@ -140,6 +144,11 @@ static long kfd_ioctl(struct file *file, unsigned int command, unsigned long arg
 	if (!belfry_enter(kfd->dev, &idx))
 		return -ENODEV;
 	result = belfry_ioctl(kfd->gpu, kfd->process, mm_key(current->mm), command, arg);
+	switch (_IOC_NR(command)) {
+	case _IOC_NR(AMDKFD_IOC_CREATE_QUEUE):
+	case _IOC_NR(AMDKFD_IOC_DESTROY_QUEUE):
+		belfry_proc_update(kfd->proc);
+	}
 	belfry_leave(kfd->dev, idx);
 	return result;
 }
@@ -257,6 +266,12 @@ int belfry_chardev_add(struct os_device *dev)
 		err = PTR_ERR(topology);
 		goto out;
 	}
+	err = belfry_proc_init(&node->kobj);
+	if (err) {
+		belfry_topology_remove(topology);
+		device_destroy(kfd_class, MKDEV(kfd_major, 0));
+		goto out;
+	}
 	kfd_topology = topology;
 	kfd_device = dev;
 out:
@@ -268,6 +283,7 @@ void belfry_chardev_remove(struct os_device *dev)
 {
 	mutex_lock(&kfd_lock);
 	if (kfd_device == dev) {
+		belfry_proc_exit();
 		belfry_topology_remove(kfd_topology);
 		device_destroy(kfd_class, MKDEV(kfd_major, 0));
 		kfd_topology = NULL;

@@ -295,6 +295,9 @@ int belfry_card_write(struct belfry_gpu *gpu, const char *path, size_t path_len,
 /* One file per line: its mode in octal, a space, its path. */
 ssize_t belfry_card_list(char *text, size_t text_len);
 
+/* The id that the core knows a process by, for its paths below proc/. */
+u32 belfry_process_id(struct belfry_process *process);
+
 /* What processes hold of the device: a name and a number in each line. Returns the length written or -errno. */
 ssize_t belfry_usage(struct belfry_gpu *gpu, char *text, size_t text_len);
 

@@ -101,6 +101,18 @@ struct belfry_topology;
 struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct kobject *parent, const char *name,
 					       const char *path);
 void belfry_topology_remove(struct belfry_topology *topology);
+/* The directory of that path in the core's words; NULL if there is none. It lives as long as the tree. */
+struct kobject *belfry_topology_dir(struct belfry_topology *topology, const char *path);
+
+/* proc.c: directories of processes below the KFD node's own. */
+struct belfry_proc;
+int belfry_proc_init(struct kobject *node);
+void belfry_proc_exit(void);
+/* The directory of the calling process, which the core knows by this id; NULL if there is no memory for it. */
+struct belfry_proc *belfry_proc_open(struct belfry_gpu *gpu, u32 id);
+void belfry_proc_close(struct belfry_proc *proc);
+/* A queue was made, or is no more. */
+void belfry_proc_update(struct belfry_proc *proc);
 
 /* card.c */
 int belfry_card_add(struct os_device *dev);

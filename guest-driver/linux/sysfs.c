@@ -184,6 +184,17 @@ struct belfry_topology *belfry_topology_create(struct belfry_gpu *gpu, struct ko
 	return topology;
 }
 
+struct kobject *belfry_topology_dir(struct belfry_topology *topology, const char *path)
+{
+	struct topology_dir *dir;
+
+	list_for_each_entry(dir, &topology->dirs, link) {
+		if (!strcmp(dir->path, path))
+			return &dir->kobj;
+	}
+	return NULL;
+}
+
 void belfry_topology_remove(struct belfry_topology *topology)
 {
 	struct topology_dir *dir, *next;

@@ -332,6 +332,13 @@ fn unbinding_under_open_files_mappings_and_work_leaves_a_working_gpu() {
 }
 
 #[test]
+fn process_has_a_directory_in_sysfs_with_one_for_each_queue() {
+    let (mut guest, roles) = boot_with_roles();
+    assert_eq!(succeed(&mut guest, &[roles, "proc-files"]), "proc-files: verified\n");
+    finish(guest);
+}
+
+#[test]
 fn processes_killed_at_random_points_leave_nothing() {
     // The long form is `cargo xtask guest-kills`.
     let said = trial::run(TrialKernel::Stock, &GuestConfig::default(), Trial::Kills(24), LIMIT).unwrap();

@@ -40,6 +40,7 @@ mod memory;
 mod mes;
 mod mqd;
 pub mod os;
+mod proc_files;
 pub mod process;
 mod processes;
 mod queue;

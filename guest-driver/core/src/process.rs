@@ -126,6 +126,8 @@ pub(crate) struct State<O: Os> {
     pub(crate) signal_handle: Option<u64>,
     /// The program has set a handler that traps go on to.
     pub(crate) takes_traps: bool,
+    /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
+    pub(crate) evicted: (u64, Option<u64>),
     /// Who has acquired the address space.
     pub(crate) task: Option<Task>,
     pub(crate) svm: Svm<O>,
@@ -147,6 +149,7 @@ impl<O: Os> State<O> {
             context: None,
             signal_handle: None,
             takes_traps: false,
+            evicted: (0, None),
             task: None,
             svm: Svm::new(device.config.vram_size),
             debug: Session::default(),
@@ -189,6 +192,20 @@ impl<O: Os> Process<O> {
     pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         let state = self.state.lock();
         state.drm.as_ref().filter(|drm| drm.id() == file)?;
+        Some(self.memory_of(&state))
+    }
+
+    /// What it holds.
+    pub(crate) fn held(&self) -> ClientMemory {
+        self.memory_of(&self.state.lock())
+    }
+
+    /// The id that the device knows it by (PASID).
+    pub fn id(&self) -> u16 {
+        self.pasid
+    }
+
+    fn memory_of(&self, state: &State<O>) -> ClientMemory {
         let mut memory = ClientMemory { pasid: self.pasid, vram: 0, gtt: 0 };
         for bo in state.bos.values() {
             match bo.kind {
@@ -197,7 +214,7 @@ impl<O: Os> Process<O> {
                 _ => {}
             }
         }
-        Some(memory)
+        memory
     }
 
     /// Byte offset of its doorbells in BAR2.

@@ -104,6 +104,9 @@ impl<O: Os> Device<O> {
         if let Some(rest) = ip_path(path) {
             return self.config.ip_read(rest);
         }
+        if let Some(text) = self.proc_read(path) {
+            return text;
+        }
         let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         {
             (Some("generation_id"), None, ..) => "2\n".to_string(),
@@ -123,6 +126,9 @@ impl<O: Os> Device<O> {
     pub(crate) fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
         if let Some(rest) = ip_path(path) {
             return self.config.ip_list(rest);
+        }
+        if let Some(entries) = self.proc_list(path) {
+            return entries;
         }
         let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
         let mut parts = path.split('/').filter(|part| !part.is_empty());

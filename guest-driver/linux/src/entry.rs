@@ -4,14 +4,11 @@
 //! invalidation callbacks are boxes of their fat `Arc`s.
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use core::ffi::c_void;
-use core::fmt::Write as _;
 use core::mem::ManuallyDrop;
 
-use belfry_kfd_core::card::FILES;
-use belfry_kfd_core::errno::{Errno, Result};
+use belfry_kfd_core::errno::Result;
 use belfry_kfd_core::os::{Backing, BoPage, Change, Invalidate, ProcessKey, SmiClient, Work};
 use belfry_kfd_core::process::{ClientMemory, Process};
 use belfry_kfd_core::{Kfd, MmapTarget};
@@ -34,33 +31,6 @@ pub(crate) fn status(result: Result<()>) -> i32 {
 /// Turns a length into itself or a negative errno.
 fn length(result: Result<usize>) -> isize {
     result.map_or_else(|error| -(error.raw() as isize), |len| len as isize)
-}
-
-/// Copies `from` to a buffer of the caller and returns its length, or `-ERANGE` when it does not fit.
-///
-/// # Safety
-///
-/// `text` is valid for `text_len` bytes.
-unsafe fn copy_text(from: Result<&[u8]>, text: *mut u8, text_len: usize) -> isize {
-    match from {
-        Ok(from) if from.len() <= text_len => {
-            // SAFETY: the source is a slice, the destination large enough, and they are different memory.
-            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), text, from.len()) };
-            from.len() as isize
-        }
-        Ok(_) => -(Errno::ERANGE.raw() as isize),
-        Err(error) => -(error.raw() as isize),
-    }
-}
-
-/// Borrows a path of the caller.
-///
-/// # Safety
-///
-/// `path` is valid for `path_len` bytes during `'a`.
-unsafe fn path_of<'a>(path: *const u8, path_len: usize) -> Result<&'a str> {
-    // SAFETY: as promised by the caller.
-    core::str::from_utf8(unsafe { core::slice::from_raw_parts(path, path_len) }).map_err(|_| Errno::ENOENT)
 }
 
 /// Brings a device up.
@@ -213,48 +183,6 @@ pub(crate) unsafe extern "C" fn belfry_mmap(
     }))
 }
 
-/// Writes the text of a topology file and returns its length.
-///
-/// # Safety
-///
-/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_sysfs_read(
-    gpu: *const Gpu,
-    path: *const u8,
-    path_len: usize,
-    text: *mut u8,
-    text_len: usize,
-) -> isize {
-    // SAFETY: as promised by the caller.
-    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
-    let content = path.and_then(|path| gpu.sysfs_read(path));
-    let bytes = content.as_ref().map(|content| content.as_bytes()).map_err(|error| *error);
-    // SAFETY: as promised by the caller.
-    unsafe { copy_text(bytes, text, text_len) }
-}
-
-/// Writes the entries of a topology directory, one per line, and returns the length of it.
-///
-/// # Safety
-///
-/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_sysfs_list(
-    gpu: *const Gpu,
-    path: *const u8,
-    path_len: usize,
-    text: *mut u8,
-    text_len: usize,
-) -> isize {
-    // SAFETY: as promised by the caller.
-    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
-    let content = path.and_then(|path| gpu.sysfs_list(path)).map(|names| names.join("\n"));
-    let bytes = content.as_ref().map(|content| content.as_bytes()).map_err(|error| *error);
-    // SAFETY: as promised by the caller.
-    unsafe { copy_text(bytes, text, text_len) }
-}
-
 /// Tells what the process holds that acquired its address space with a file of the render node; `false` if there is none.
 ///
 /// # Safety
@@ -274,75 +202,6 @@ pub(crate) unsafe extern "C" fn belfry_client_memory(
         unsafe { memory.write(BelfryClientMemory { pasid: pasid.into(), reserved: 0, vram, gtt }) }
     }
     is_some
-}
-
-/// Writes the content of a file of the card and returns its length.
-///
-/// # Safety
-///
-/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_card_read(
-    gpu: *const Gpu,
-    path: *const u8,
-    path_len: usize,
-    text: *mut u8,
-    text_len: usize,
-) -> isize {
-    // SAFETY: as promised by the caller.
-    let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
-    let content = path.and_then(|path| gpu.card_read(path));
-    // SAFETY: as promised by the caller.
-    unsafe { copy_text(content.as_deref().map_err(|error| *error), text, text_len) }
-}
-
-/// Writes what processes hold of the device, and returns the length of it.
-///
-/// # Safety
-///
-/// `gpu` is valid, and `text` for `text_len` bytes.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_usage(gpu: *const Gpu, text: *mut u8, text_len: usize) -> isize {
-    // SAFETY: as promised by the caller.
-    let usage = unsafe { &*gpu }.usage().to_string();
-    // SAFETY: as promised by the caller.
-    unsafe { copy_text(Ok(usage.as_bytes()), text, text_len) }
-}
-
-/// Writes to a file of the card.
-///
-/// # Safety
-///
-/// `gpu` is valid, `path` for `path_len` bytes and `text` for `text_len`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_card_write(
-    gpu: *const Gpu,
-    path: *const u8,
-    path_len: usize,
-    text: *const u8,
-    text_len: usize,
-) -> i32 {
-    // SAFETY: as promised by the caller.
-    let (gpu, path, text) =
-        unsafe { (&*gpu, path_of(path, path_len), core::slice::from_raw_parts(text, text_len)) };
-    status(path.and_then(|path| gpu.card_write(path, text)))
-}
-
-/// Writes mode and path of each file of the card, one per line, and returns the length of it.
-///
-/// # Safety
-///
-/// `text` is valid for `text_len` bytes.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_card_list(text: *mut u8, text_len: usize) -> isize {
-    let mut lines = String::new();
-    // The monitor's class makes its name.
-    for file in FILES.iter().filter(|file| file.path != "hwmon/name") {
-        // Writing to a string cannot fail.
-        let _ = writeln!(lines, "{:o} {}", file.mode(), file.path);
-    }
-    // SAFETY: as promised by the caller.
-    unsafe { copy_text(Ok(lines.as_bytes()), text, text_len) }
 }
 
 /// Tells whether memory belongs to one address space.

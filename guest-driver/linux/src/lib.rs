@@ -16,3 +16,4 @@ mod os;
 mod render;
 mod runtime;
 mod sync;
+mod texts;

@@ -112,6 +112,7 @@ CASE(shared_handle_goes_to_another_process) {
     CHECK(child >= 0, "fork");
     HsaSharedMemoryHandle handle;
     if (child == 0) {
+        close(ends[1]);
         CHECK(read(ends[0], &handle, sizeof handle) == sizeof handle, "no handle");
         open_thunk();
         void* memory = NULL;

@@ -18,6 +18,9 @@ fn main() -> Result<()> {
     if role == "render" {
         return belfry_test_roles::render::run(&mut std::io::stdout());
     }
+    if role == "proc-files" {
+        return belfry_test_roles::proc_files::run(&mut std::io::stdout());
+    }
     if role == "unbind" {
         return belfry_test_roles::unbind::run(&mut std::io::stdout());
     }

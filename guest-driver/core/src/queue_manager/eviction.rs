@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
-use crate::os::Os;
+use crate::os::{Clock, Os};
 use crate::process::{Phase, Process, State};
 use crate::queue::Life;
 
@@ -27,12 +27,14 @@ impl<O: Os> Process<O> {
 
     /// Takes all queues off the scheduler.
     pub(crate) fn suspend_all(&self, state: &mut State<O>) {
+        state.count_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
         self.for_queues(state, Self::suspend_queue);
     }
 
     /// Hands all queues that should run to the scheduler.
     pub(crate) fn resume_all(&self, state: &mut State<O>) {
         self.for_queues(state, Self::resume_queue);
+        state.end_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
     }
 
     /// Does something with each queue, until the device does not answer.

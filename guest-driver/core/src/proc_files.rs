@@ -1,0 +1,187 @@
+//! Files about the processes that use the device: `/sys/class/kfd/kfd/proc` (`kfd_process.c`, `kfd_procfs_init` and what
+//! follows it).
+//!
+//! In the core's words a process's directory is `proc/ID`, with the id that the device knows the process by; the operating
+//! system names it by the process's number, and adds and removes it and the directories of its queues.
+
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::os::{Clock, Os};
+use crate::process::{Process, State};
+
+/// A process, and a path below its directory.
+type Place<'a, O> = (Arc<Process<O>>, Vec<&'a str>);
+
+/// In front of the processes' paths.
+const ROOT: &str = "proc/";
+
+impl<O: Os> State<O> {
+    /// The queues are off the scheduler from now on, whatever they are to do.
+    pub(crate) fn count_eviction(&mut self, now: u64) {
+        self.evicted.1.get_or_insert(now);
+    }
+
+    /// They are back.
+    pub(crate) fn end_eviction(&mut self, now: u64) {
+        if let Some(since) = self.evicted.1.take() {
+            self.evicted.0 += now.saturating_sub(since);
+        }
+    }
+
+    /// How long they were off it altogether, in nanoseconds.
+    fn evicted_ns(&self, now: u64) -> u64 {
+        self.evicted.0 + self.evicted.1.map_or(0, |since| now.saturating_sub(since))
+    }
+}
+
+impl<O: Os> Process<O> {
+    fn proc_file(&self, path: &[&str]) -> Result<String> {
+        let gpu = self.device.gpu_id;
+        match *path {
+            ["pasid"] => Ok(format!("{}\n", self.pasid)),
+            [name] if name == format!("vram_{gpu}") => Ok(format!("{}\n", self.held().vram)),
+            // What an engine has worked for a queue is counted by its firmware, and Belfry's does not.
+            [name] if name == format!("sdma_{gpu}") => Ok("0\n".to_string()),
+            [folder, "evicted_ms"] if folder == format!("stats_{gpu}") => {
+                let now = self.device.hw.os().clock_ns(Clock::Monotonic);
+                Ok(format!("{}\n", self.state.lock().evicted_ns(now) / 1_000_000))
+            }
+            // There are no retry faults, and pages stay in system memory.
+            [folder, "faults" | "page_in" | "page_out"] if folder == format!("counters_{gpu}") => {
+                Ok("0\n".to_string())
+            }
+            // For the operating system: the queues there are, one in a line.
+            ["queues"] => {
+                Ok(self.state.lock().queues.keys().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat())
+            }
+            ["queues", id, file] => self.queue_file(id, file),
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    /// These have no end of line in Linux, either.
+    fn queue_file(&self, id: &str, file: &str) -> Result<String> {
+        let id: u32 = id.parse().map_err(|_| Errno::ENOENT)?;
+        let state = self.state.lock();
+        let queue = state.queues.get(&id).ok_or(Errno::ENOENT)?;
+        match file {
+            "gpuid" => Ok(self.device.gpu_id.to_string()),
+            "size" => Ok(queue.ring_size.to_string()),
+            "type" => Ok(queue.user.queue_type.to_string()),
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn proc_folder(&self, path: &[&str]) -> Result<Vec<String>> {
+        let gpu = self.device.gpu_id;
+        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+        match *path {
+            [] => {
+                let mut entries = strings(&["pasid", "queues/"]);
+                entries.extend([format!("vram_{gpu}"), format!("sdma_{gpu}"), format!("stats_{gpu}/")]);
+                entries.extend(self.device.hw.os().has_svm().then(|| format!("counters_{gpu}/")));
+                Ok(entries)
+            }
+            [folder] if folder == format!("stats_{gpu}") => Ok(strings(&["evicted_ms"])),
+            [folder] if folder == format!("counters_{gpu}") => {
+                Ok(strings(&["faults", "page_in", "page_out"]))
+            }
+            // They come and go: the operating system adds their directories as they do.
+            ["queues"] => Ok(Vec::new()),
+            ["queues", id] => {
+                self.queue_file(id, "type")?;
+                Ok(strings(&["gpuid", "size", "type"]))
+            }
+            _ => Err(Errno::ENOENT),
+        }
+    }
+}
+
+impl<O: Os> Device<O> {
+    /// The process that a path leads to, and the rest of the path.
+    fn proc_of<'a>(&self, path: &'a str) -> Option<Result<Place<'a, O>>> {
+        let mut parts = path.strip_prefix(ROOT)?.split('/').filter(|part| !part.is_empty());
+        let id = parts.next().and_then(|id| id.parse().ok());
+        let process = id.and_then(|id| self.process(id)).ok_or(Errno::ENOENT);
+        Some(process.map(|process| (process, parts.collect())))
+    }
+
+    /// Returns the text of a file below `proc/`; nothing for another path.
+    pub(crate) fn proc_read(&self, path: &str) -> Option<Result<String>> {
+        Some(self.proc_of(path)?.and_then(|(process, path)| process.proc_file(&path)))
+    }
+
+    /// Lists a directory below `proc/`; nothing for another path.
+    pub(crate) fn proc_list(&self, path: &str) -> Option<Result<Vec<String>>> {
+        Some(self.proc_of(path)?.and_then(|(process, path)| process.proc_folder(&path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    /// Every file below a directory, with its text.
+    fn files(bench: &Bench, path: &str) -> Vec<(String, String)> {
+        let entries = bench.device.sysfs_list(path).unwrap();
+        let mut found = Vec::new();
+        for entry in entries {
+            match entry.strip_suffix('/') {
+                Some(folder) => found.extend(files(bench, &format!("{path}/{folder}"))),
+                None => {
+                    let path = format!("{path}/{entry}");
+                    let text = bench.device.sysfs_read(&path).unwrap();
+                    found.push((path, text));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn process_has_the_files_that_linux_gives_it() {
+        let bench = Bench::new();
+        let process = bench.process(7);
+        let (id, gpu) = (process.pasid, bench.device.gpu_id);
+        let found = files(&bench, &format!("proc/{id}"));
+        let text = |name: &str| {
+            let path = format!("proc/{id}/{name}");
+            &found.iter().find(|(found, _)| *found == path).unwrap_or_else(|| panic!("{path}: {found:?}")).1
+        };
+        assert_eq!(*text("pasid"), format!("{id}\n"));
+        assert_eq!(*text(&format!("vram_{gpu}")), "0\n");
+        assert_eq!(*text(&format!("stats_{gpu}/evicted_ms")), "0\n");
+        assert_eq!(bench.device.sysfs_read(&format!("proc/{id}/queues")).unwrap(), "");
+        for path in ["proc", "proc/", "proc/0", "proc/x/pasid", "proc/7000/pasid"] {
+            assert_eq!(bench.device.sysfs_read(path), Err(Errno::ENOENT), "{path}");
+            assert_eq!(bench.device.sysfs_list(path), Err(Errno::ENOENT), "{path}");
+        }
+        let missing = format!("proc/{id}/queues/0");
+        assert_eq!(bench.device.sysfs_list(&missing), Err(Errno::ENOENT));
+        bench.end(7);
+        assert_eq!(bench.device.sysfs_list(&format!("proc/{id}")), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn time_without_the_scheduler_is_added_up() {
+        let bench = Bench::new();
+        let process = bench.process(7);
+        let mut state = process.state.lock();
+        for (since, until) in [(1_000_000, 3_000_000), (10_000_000, 11_000_000)] {
+            state.count_eviction(since);
+            // Off it already.
+            state.count_eviction(since + 500_000);
+            state.end_eviction(until);
+            state.end_eviction(until + 1);
+        }
+        assert_eq!(state.evicted_ns(20_000_000), 3_000_000);
+        state.count_eviction(20_000_000);
+        assert_eq!(state.evicted_ns(24_000_000), 7_000_000);
+    }
+}
