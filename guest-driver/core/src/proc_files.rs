@@ -72,7 +72,7 @@ impl<O: Os> Process<O> {
         match file {
             "gpuid" => Ok(self.device.gpu_id.to_string()),
             "size" => Ok(queue.ring_size.to_string()),
-            "type" => Ok(queue.user.queue_type.to_string()),
+            "type" => Ok(queue.user.sysfs_type.to_string()),
             _ => Err(Errno::ENOENT),
         }
     }

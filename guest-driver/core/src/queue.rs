@@ -5,8 +5,8 @@ use core::fmt;
 use core::ops::Range;
 
 use belfry_abi::kfd::queue::{
-    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY,
-    KFD_MIN_QUEUE_RING_SIZE,
+    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_MAX_QUEUE_PERCENTAGE,
+    KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
 };
 
 use crate::asic::{MqdManager, SaveArea, UserRing};
@@ -38,6 +38,8 @@ pub(crate) struct UserPlaces {
     pub(crate) save_area_size: u32,
     /// One of `KFD_IOC_QUEUE_TYPE_*`.
     pub(crate) queue_type: u32,
+    /// What sysfs says of it: one of `enum kfd_queue_type` (`kfd_priv.h`).
+    pub(crate) sysfs_type: u32,
 }
 
 impl UserPlaces {
@@ -50,6 +52,12 @@ impl UserPlaces {
             save_area: area.0,
             save_area_size: area.1,
             queue_type: if sdma { KFD_IOC_QUEUE_TYPE_SDMA } else { args.queue_type },
+            // There AQL is no type but a format, and the last number is that of queues of a named engine.
+            sysfs_type: match args.queue_type {
+                KFD_IOC_QUEUE_TYPE_SDMA => 1,
+                KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => 5,
+                _ => 0,
+            },
         }
     }
 }
