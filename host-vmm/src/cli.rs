@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod exec;
 mod image;
 mod size;
@@ -7,12 +8,12 @@ mod size;
 mod tests;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
 use belfry_guest::{Share, Stream};
@@ -31,7 +32,8 @@ use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
-use crate::{bench, disasm, doctor};
+use crate::{disasm, doctor};
+use bench::Suite;
 use exec::ExecArgs;
 use image::{ImageArgs, image};
 use size::{parse_memory, parse_size};
@@ -226,52 +228,6 @@ struct ServeArgs {
     client_timeout: u64,
 }
 
-#[derive(Debug, Subcommand)]
-enum Suite {
-    /// Executes the speed suite hosted, end to end.
-    Isa {
-        /// Prints one JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Numbers of worker threads to measure with.
-        #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2])]
-        workers: Vec<usize>,
-        /// Kernels to measure; all by default.
-        #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-        kernels: Vec<String>,
-        /// How often each kernel runs.
-        #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
-        runs: usize,
-        /// Runs the same sources on as many processors through PoCL, and compares.
-        #[arg(long)]
-        vs_cpu: bool,
-        /// Replaces the table in a document, for example `docs/performance.md`.
-        #[arg(long, value_name = "FILE")]
-        update: Option<PathBuf>,
-    },
-    /// Copies and fills by the SDMA engines, hosted, and by the processor.
-    Sdma {
-        /// Prints one JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Bytes of each buffer: whole megabytes, up to 1G.
-        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
-        size: u64,
-        /// How often each row runs.
-        #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
-        runs: usize,
-    },
-    /// Measures Belfry's own machine: exits, doorbells in every way they travel, interrupts, booting.
-    Vmm {
-        /// Prints one JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Samples of each figure.
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        samples: u64,
-    },
-}
-
 /// The whole process: logs as `RUST_LOG` says, and runs the command line it was started with.
 #[must_use]
 pub fn process() -> ExitCode {
@@ -306,11 +262,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             Ok(0)
         }
         Verb::Disasm { file } => disassemble(&file),
-        Verb::Bench { what: Suite::Isa { json, workers, kernels, runs, vs_cpu, update } } => {
-            measure(json, update.as_deref(), &bench::Options { workers, kernels, runs, vs_cpu })
-        }
-        Verb::Bench { what: Suite::Sdma { json, size, runs } } => measure_copies(json, size, runs),
-        Verb::Bench { what: Suite::Vmm { json, samples } } => measure_machine(json, samples),
+        Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
         note!("belfry: {}", describe(&error));
@@ -429,65 +381,5 @@ fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
         disasm::list(object, &mut text).with_context(|| file.display().to_string())?;
     }
     output::write(&text);
-    Ok(0)
-}
-
-fn measure(json: bool, update: Option<&Path>, options: &bench::Options) -> anyhow::Result<u8> {
-    ensure!(options.workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
-    ensure!((1..=10_000).contains(&options.runs), "runs: 1 to 10000");
-    if !json {
-        say!("{}", bench::HEADER);
-    }
-    let results = bench::isa(options, |measurement| {
-        if !json {
-            say!("{measurement}");
-        }
-    })?;
-    if json {
-        say!("{}", serde_json::to_string(&results)?);
-    } else {
-        say!("\n{}", results.machine);
-        results.scaling.iter().for_each(|scaling| say!("speedup {scaling}"));
-        say!(
-            "\n{} of {} targets met",
-            results.targets.len() - results.missed().count(),
-            results.targets.len()
-        );
-        results.missed().for_each(|verdict| say!("{verdict}"));
-        if results.missed().next().is_some() {
-            say!("what limits them, and how much the machine's own speed varies: docs/performance.md");
-        }
-    }
-    if let Some(file) = update {
-        let place = || file.display().to_string();
-        let document = std::fs::read_to_string(file).with_context(place)?;
-        let document = bench::table::update(&document, &results).with_context(place)?;
-        std::fs::write(file, document).with_context(place)?;
-    }
-    Ok(0)
-}
-
-fn measure_copies(json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
-    ensure!(
-        (1 << 20..=1 << 30).contains(&size) && size.is_multiple_of(1 << 20),
-        "size: whole megabytes, up to 1G"
-    );
-    ensure!((1..=10_000).contains(&runs), "runs: 1 to 10000");
-    let results = bench::sdma::sdma(usize::try_from(size)?, runs)?;
-    if json {
-        say!("{}", serde_json::to_string(&results)?);
-    } else {
-        say!("{results}");
-    }
-    Ok(0)
-}
-
-fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
-    let results = bench::vmm::vmm(samples, &Progress::new())?;
-    if json {
-        say!("{}", serde_json::to_string(&results)?);
-    } else {
-        say!("{results}");
-    }
     Ok(0)
 }

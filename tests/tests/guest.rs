@@ -342,7 +342,7 @@ fn process_has_a_directory_in_sysfs_with_one_for_each_queue() {
 fn processes_killed_at_random_points_leave_nothing() {
     // The long form is `cargo xtask guest-kills`.
     let said = trial::run(TrialKernel::Stock, &GuestConfig::default(), Trial::Kills(24), LIMIT).unwrap();
-    assert!(said.contains("24 points"), "{said}");
+    assert!(said.contains("24 killed"), "{said}");
 }
 
 #[test]

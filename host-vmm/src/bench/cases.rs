@@ -116,7 +116,7 @@ pub(super) const CASES: &[Case] = &[
         args: &[Arg::Output, Arg::Number(ALU_STEPS)],
         repeats: 3,
         data: || {
-            let lanes: Vec<f32> = (0..32).map(alu).collect();
+            let lanes: Vec<f32> = (0..32).map(|lane| alu(lane, ALU_STEPS)).collect();
             Data { expected: lanes.repeat(ALU_GROUPS as usize), ..Data::default() }
         },
     },
@@ -162,10 +162,11 @@ fn product(n: usize) -> Data {
 }
 
 /// What one lane of `alu` computes; halving is exact, so fused and separate operations agree.
-fn alu(lane: u16) -> f32 {
+/// What the kernel `alu` writes in a lane after so many steps.
+pub(super) fn alu(lane: u16, steps: u32) -> f32 {
     let x = f32::from(lane);
     let mut y: [f32; 8] = std::array::from_fn(|index| x + index as f32);
-    for _ in 0..ALU_STEPS {
+    for _ in 0..steps {
         for index in 0..8 {
             y[index] = y[index] * 0.5 + y[(index + 1) % 8];
         }

@@ -5,6 +5,7 @@ mod hosted;
 mod machine;
 mod pocl;
 pub mod sdma;
+pub mod sharing;
 pub mod table;
 mod targets;
 pub mod vmm;

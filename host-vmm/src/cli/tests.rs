@@ -1,5 +1,7 @@
 //! What the command line takes, and what it refuses.
 
+use std::path::Path;
+
 use super::*;
 use clap::CommandFactory as _;
 

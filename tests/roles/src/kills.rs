@@ -121,7 +121,7 @@ fn clean_run() -> Result<()> {
     Ok(())
 }
 
-/// Kills processes at `points` random points.
+/// Kills processes until there were `points` kills, each at a random point.
 ///
 /// # Errors
 ///
@@ -133,10 +133,12 @@ pub fn run(points: u64, out: &mut dyn Write) -> Result<()> {
     // The driver lets go of some things a moment after their process is gone.
     thread::sleep(Duration::from_secs(1));
     let before = usage(&file)?;
-    let (mut killed, mut holding, mut queues) = (0u64, 0u64, 0u64);
+    let (mut started, mut killed, mut holding, mut queues) = (0u64, 0u64, 0u64, 0u64);
     let mut numbers = Numbers::new(0x6a09_e667_f3bc_c909);
-    for point in 0..points {
-        let victim = VICTIMS[(point % VICTIMS.len() as u64) as usize];
+    // Some end by themselves before it is their time.
+    while killed < points {
+        let victim = VICTIMS[(started % VICTIMS.len() as u64) as usize];
+        started += 1;
         let life = Duration::from_micros(numbers.below(LIFE * 1000));
         let mut child = start(victim, numbers.below(u64::MAX))?;
         thread::sleep(life);
@@ -147,7 +149,7 @@ pub fn run(points: u64, out: &mut dyn Write) -> Result<()> {
             queues += u64::from(now.lines().any(|line| line.starts_with("queues ") && line != "queues 0"));
             kill(&mut child)?;
         }
-        let what = || format!("point {point}: {victim:?} killed after {life:?}");
+        let what = || format!("process {started}: {victim:?}, to be killed after {life:?}");
         wait_for_nothing_left(&file, &before).with_context(what)?;
         clean_run().with_context(what)?;
         wait_for_nothing_left(&file, &before).with_context(|| format!("{}, then a clean run", what()))?;

@@ -1,0 +1,150 @@
+//! `belfry bench`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use belfry_image::Progress;
+use clap::Subcommand;
+
+use super::size::parse_size;
+use crate::bench;
+use crate::output::say;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Suite {
+    /// Executes the speed suite hosted, end to end.
+    Isa {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Numbers of worker threads to measure with.
+        #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2])]
+        workers: Vec<usize>,
+        /// Kernels to measure; all by default.
+        #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+        kernels: Vec<String>,
+        /// How often each kernel runs.
+        #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
+        runs: usize,
+        /// Runs the same sources on as many processors through PoCL, and compares.
+        #[arg(long)]
+        vs_cpu: bool,
+        /// Replaces the table in a document, for example `docs/performance.md`.
+        #[arg(long, value_name = "FILE")]
+        update: Option<PathBuf>,
+    },
+    /// Copies and fills by the SDMA engines, hosted, and by the processor.
+    Sdma {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Bytes of each buffer: whole megabytes, up to 1G.
+        #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+        size: u64,
+        /// How often each row runs.
+        #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
+        runs: usize,
+    },
+    /// Measures Belfry's own machine: exits, doorbells in every way they travel, interrupts, booting.
+    Vmm {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Samples of each figure.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        samples: u64,
+    },
+    /// Has several processes with several queues each share the GPU, and says how much of it each of them gets.
+    Sharing {
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Processes.
+        #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+        processes: u32,
+        /// Queues of each.
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=64))]
+        queues: u32,
+        /// How long.
+        #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+    },
+}
+
+/// Measures what is asked for; the exit status.
+///
+/// # Errors
+///
+/// Numbers out of range, and what cannot be measured.
+pub(super) fn measure(what: Suite) -> anyhow::Result<u8> {
+    match what {
+        Suite::Isa { json, workers, kernels, runs, vs_cpu, update } => {
+            measure_isa(json, update.as_deref(), &bench::Options { workers, kernels, runs, vs_cpu })
+        }
+        Suite::Sdma { json, size, runs } => measure_copies(json, size, runs),
+        Suite::Vmm { json, samples } => measure_machine(json, samples),
+        Suite::Sharing { json, processes, queues, seconds } => {
+            print(json, &bench::sharing::sharing(processes, queues, Duration::from_secs(seconds))?)
+        }
+    }
+}
+
+fn print<R: serde::Serialize + std::fmt::Display>(json: bool, results: &R) -> anyhow::Result<u8> {
+    if json {
+        say!("{}", serde_json::to_string(results)?);
+    } else {
+        say!("{results}");
+    }
+    Ok(0)
+}
+
+fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> anyhow::Result<u8> {
+    ensure!(options.workers.iter().all(|count| (1..=256).contains(count)), "workers: 1 to 256");
+    ensure!((1..=10_000).contains(&options.runs), "runs: 1 to 10000");
+    if !json {
+        say!("{}", bench::HEADER);
+    }
+    let results = bench::isa(options, |measurement| {
+        if !json {
+            say!("{measurement}");
+        }
+    })?;
+    if json {
+        say!("{}", serde_json::to_string(&results)?);
+    } else {
+        say!("\n{}", results.machine);
+        results.scaling.iter().for_each(|scaling| say!("speedup {scaling}"));
+        say!(
+            "\n{} of {} targets met",
+            results.targets.len() - results.missed().count(),
+            results.targets.len()
+        );
+        results.missed().for_each(|verdict| say!("{verdict}"));
+        if results.missed().next().is_some() {
+            say!("what limits them, and how much the machine's own speed varies: docs/performance.md");
+        }
+    }
+    if let Some(file) = update {
+        let place = || file.display().to_string();
+        let document = std::fs::read_to_string(file).with_context(place)?;
+        let document = bench::table::update(&document, &results).with_context(place)?;
+        std::fs::write(file, document).with_context(place)?;
+    }
+    Ok(0)
+}
+
+fn measure_copies(json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
+    ensure!(
+        (1 << 20..=1 << 30).contains(&size) && size.is_multiple_of(1 << 20),
+        "size: whole megabytes, up to 1G"
+    );
+    ensure!((1..=10_000).contains(&runs), "runs: 1 to 10000");
+    let results = bench::sdma::sdma(usize::try_from(size)?, runs)?;
+    print(json, &results)
+}
+
+fn measure_machine(json: bool, samples: u64) -> anyhow::Result<u8> {
+    let results = bench::vmm::vmm(samples, &Progress::new())?;
+    print(json, &results)
+}
