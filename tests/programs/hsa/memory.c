@@ -251,6 +251,7 @@ CASE(memory_of_another_process) {
     CHECK(child >= 0, "fork");
     hsa_amd_ipc_memory_t handle;
     if (child == 0) {
+        close(ends[1]);
         CHECK(read(ends[0], &handle, sizeof handle) == sizeof handle, "no handle");
         start();
         uint32_t* memory = NULL;

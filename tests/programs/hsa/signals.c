@@ -192,6 +192,7 @@ CASE(signal_of_another_process) {
     hsa_amd_ipc_signal_t handle;
     hsa_signal_t signal;
     if (child == 0) {
+        close(ends[1]);
         CHECK(read(ends[0], &handle, sizeof handle) == sizeof handle, "no handle");
         start();
         GOOD(hsa_amd_ipc_signal_attach(&handle, &signal));
