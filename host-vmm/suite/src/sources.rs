@@ -51,7 +51,7 @@ impl Language {
     /// Whether its cases make sense in a guest, whose processes have a kernel's driver.
     #[must_use]
     pub fn runs_in_guest(self) -> bool {
-        matches!(self, Self::Hip | Self::OpenCl | Self::LibDrm)
+        matches!(self, Self::Hip | Self::OpenCl | Self::Hsa | Self::Thunk | Self::LibDrm)
     }
 
     /// The compiler its programs need.

@@ -56,8 +56,8 @@ fn allocate<O: Os>(device: &Arc<Device<O>>, args: &GemCreateIn) -> Result<Memory
     let contiguous = args.alignment > PAGE_SIZE && args.bo_size >= args.alignment;
     match device.vram.allocate(args.bo_size, contiguous) {
         Ok(memory) => Ok(Memory::Vram(Arc::new(memory.with_public(public)))),
-        Err(_) if args.domains & AMDGPU_GEM_DOMAIN_GTT != 0 => system(args.bo_size),
-        Err(error) => Err(error),
+        // Also where the program has asked for VRAM alone, as amdgpu_gem_create_ioctl does.
+        Err(_) => system(args.bo_size),
     }
 }
 
