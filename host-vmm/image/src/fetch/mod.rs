@@ -18,4 +18,4 @@ pub use error::FetchError;
 pub use mirror::find_mirror;
 pub use package::{Package, closure_hash, recipe_hash, sha256_file};
 pub use release::{BACKPORTS, Distribution, KEYRING, Release, TRIXIE};
-pub use unpack::unpack;
+pub use unpack::{scripts, unpack};

@@ -21,3 +21,20 @@ pub fn unpack(what: &str, debs: &[PathBuf], root: &Path, progress: &Progress) ->
     step.done("done");
     Ok(())
 }
+
+/// Returns the maintainer scripts of this name that packages have, in the packages' order; nothing runs.
+///
+/// `scratch` is a directory for them that does not exist yet; the caller removes it.
+pub fn scripts(debs: &[PathBuf], name: &str, scratch: &Path) -> Result<Vec<String>, FetchError> {
+    create_dir(scratch)?;
+    let mut scripts = Vec::new();
+    for (index, deb) in debs.iter().enumerate() {
+        let directory = scratch.join(index.to_string());
+        let mut command = Command::new("dpkg-deb");
+        command.arg("-e").arg(deb).arg(&directory);
+        run_command(command, "dpkg-deb", "-e", &mut || ())?;
+        // Most packages have none, and one that is no text is of no use here.
+        scripts.extend(std::fs::read_to_string(directory.join(name)));
+    }
+    Ok(scripts)
+}

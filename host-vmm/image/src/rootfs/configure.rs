@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::alternatives;
 use super::error::{RootFsError, io_error};
 use super::recipe::Recipe;
 
@@ -26,8 +27,8 @@ const DIRECTORIES: [(&str, u32); 10] = [
 /// Absolute links into these stay as they are: they mean the machine's.
 const OF_THE_MACHINE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
-/// Configures the unpacked packages below `root`.
-pub(super) fn configure(recipe: &Recipe, root: &Path) -> Result<(), RootFsError> {
+/// Configures the unpacked packages below `root`, which have these scripts for it.
+pub(super) fn configure(recipe: &Recipe, scripts: &[String], root: &Path) -> Result<(), RootFsError> {
     for name in MERGED {
         merge_into_usr(root, name)?;
     }
@@ -41,6 +42,7 @@ pub(super) fn configure(recipe: &Recipe, root: &Path) -> Result<(), RootFsError>
     for (path, content) in &recipe.files {
         write(&root.join(path), content)?;
     }
+    alternatives::install(scripts, root)?;
     for (path, target) in &recipe.links {
         link(target, &root.join(path))?;
     }

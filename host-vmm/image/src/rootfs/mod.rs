@@ -5,6 +5,7 @@
 //! the recipe and of every package's version and hash. What they have and what they lack: `docs/rootfs.md`. Guests have
 //! them on disks (`disk.rs`).
 
+mod alternatives;
 mod configure;
 mod disk;
 mod error;
@@ -27,7 +28,7 @@ use super::obtain::{Plan, obtain_planned};
 use super::progress::Progress;
 
 /// Raised when [`configure`] changes what it makes, so that old trees are not taken for new ones.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A complete tree in the cache. It is shared: copy it before writing into it.
 #[derive(Debug, Clone)]
@@ -112,7 +113,10 @@ fn artifact(recipe: &Recipe) -> String {
 fn assemble(recipe: &Recipe, debs: &[PathBuf], root: &Path, progress: &Progress) -> Result<(), RootFsError> {
     fetch::unpack(&recipe.name, &base_first(debs), root, progress)?;
     let step = progress.spinner(&format!("configuring {}", recipe.name));
-    configure::configure(recipe, root)?;
+    let scratch = root.join("DEBIAN");
+    let scripts = fetch::scripts(debs, "postinst", &scratch)?;
+    std::fs::remove_dir_all(&scratch).map_err(error::io_error("remove", &scratch))?;
+    configure::configure(recipe, &scripts, root)?;
     recipe
         .check_promises(root)
         .map_err(|missing| RootFsError::Promise { name: recipe.name.clone(), missing })?;

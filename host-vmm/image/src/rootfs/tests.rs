@@ -25,6 +25,10 @@ fn package(directory: &Path, name: &str, content: &[(&str, &str)]) -> PathBuf {
     if program.exists() {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     }
+    let script = tree.join("DEBIAN/postinst");
+    if script.exists() {
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let deb = directory.join(format!("{name}_1_all.deb"));
     let output =
         Command::new("dpkg-deb").args(["--root-owner-group", "-b"]).arg(&tree).arg(&deb).output().unwrap();
@@ -73,6 +77,10 @@ fn packages(directory: &Path) -> Vec<PathBuf> {
                 ("usr/lib/x/null", "-> /dev/null"),
                 ("usr/bin/mawk", "mawk"),
                 ("usr/bin/su", "su"),
+                (
+                    "DEBIAN/postinst",
+                    "#!/bin/sh\nupdate-alternatives --install /usr/bin/pick pick \\\n /usr/bin/mawk 5\n",
+                ),
             ],
         ),
     ]
@@ -97,6 +105,8 @@ fn packages_of_both_kinds_become_one_tree() {
     assert_eq!(fs::read_to_string(root.join("usr/lib/x/libfoo.so")).unwrap(), "foo", "led to from outside");
     assert_eq!(fs::read_link(root.join("usr/lib/x/null")).unwrap(), Path::new("/dev/null"), "the machine's");
     assert_eq!(fs::read_to_string(root.join("usr/bin/awk")).unwrap(), "mawk");
+    assert_eq!(fs::read_to_string(root.join("usr/bin/pick")).unwrap(), "mawk", "an alternative");
+    assert!(!root.join("DEBIAN").exists());
     assert_eq!(fs::read_to_string(root.join("etc/group")).unwrap(), "root:*:0:\nrender:x:105:\n");
     assert_eq!(fs::read_to_string(root.join("etc/deep/hosts")).unwrap(), "localhost");
     assert!(!root.join("usr/share/doc").exists());
