@@ -150,7 +150,7 @@ struct RunArgs {
     /// lists them. What a program writes is forgotten.
     ///
     /// A path (with a slash, or ending in .qcow2, .raw or .img) is that of a disk with a system of its own: QEMU boots it as
-    /// it is, with its own kernel, which needs the driver (`belfry image driver-deb`). Programs run there over ssh.
+    /// it is, with its own kernel, which needs the driver (`belfry image install-driver`). Programs run there over ssh.
     #[arg(long, value_name = "NAME|DISK", conflicts_with = "root")]
     image: Option<String>,
     /// Gives the guest a copy of a directory, or an ext4 image, as its root file system; neither is written to.

@@ -1,7 +1,7 @@
 //! A disk with a system of its own, made of Debian's packages as an ordinary user, to be booted by `belfry run --image`.
 //!
-//! It has a boot loader for BIOS, Debian's kernel, systemd and sshd, and the driver by its DKMS package, built in the tree as
-//! a user's `apt install` would. Making it takes mmdebstrap and user namespaces, and several minutes.
+//! It has a boot loader for BIOS, Debian's kernel, systemd and sshd, and, where it is asked for, the driver by its DKMS
+//! package, built in the tree as a user's `apt install` would. Making it takes mmdebstrap and user namespaces, and several minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,14 +60,13 @@ dd if=esp.img of=disk.raw bs=1M seek=1 conv=notrunc,sparse status=none
 dd if=root.ext4 of=disk.raw bs=1M seek=129 conv=notrunc,sparse status=none
 "#;
 
-/// Makes the disk in `directory` with the driver of `package`, and answers its path.
+/// Makes the disk in `directory`, with the driver of `package` or without a driver, and answers its path.
 ///
 /// # Errors
 ///
 /// Programs that are not there, all of them with what to install; packages that cannot be had; a driver that does not build.
-pub fn make(directory: &Path, package: &Path) -> Result<PathBuf> {
+pub fn make(directory: &Path, package: Option<&Path>) -> Result<PathBuf> {
     check_tools()?;
-    let name = package.file_name().context("a package")?.to_string_lossy().into_owned();
     let hook = |text: String| format!("--customize-hook={text}");
     let mut command = Command::new("mmdebstrap");
     command
@@ -77,12 +76,14 @@ pub fn make(directory: &Path, package: &Path) -> Result<PathBuf> {
         .arg(hook(r#"chroot "$1" systemctl enable systemd-networkd"#.into()))
         .arg(hook(r#"echo "LABEL=root / ext4 rw 0 1" > "$1/etc/fstab""#.into()))
         .arg(hook(r#"chroot "$1" passwd -d root"#.into()))
-        // Hooks of this kind read the file as the user outside.
-        .arg(hook(format!("copy-in {} /root", package.display())))
-        .arg(hook(format!(r#"chroot "$1" dpkg -i /root/{name}"#)))
-        .args([SUITE, "root.tar"])
-        .args(mirror()?)
         .current_dir(directory);
+    if let Some(package) = package {
+        let name = package.file_name().context("a package")?.to_string_lossy().into_owned();
+        // Hooks of this kind read the file as the user outside.
+        command.arg(hook(format!("copy-in {} /root", package.display())));
+        command.arg(hook(format!(r#"chroot "$1" dpkg -i /root/{name}"#)));
+    }
+    command.args([SUITE, "root.tar"]).args(mirror()?);
     run(command).context("mmdebstrap")?;
     let mut command = Command::new("fakeroot");
     command.args(["sh", "-c", &ASSEMBLE.replace("BOOT_SECTOR", BOOT_SECTOR)]).current_dir(directory);

@@ -109,7 +109,11 @@ enum Command {
         append: String,
     },
     /// Make a disk with a system of its own of Debian's packages, with the driver by DKMS, and boot it with the GPU.
-    OwnSystem,
+    OwnSystem {
+        /// Make it without the driver, and put that in by `belfry image install-driver`.
+        #[arg(long)]
+        install_driver: bool,
+    },
     /// Run ROCm's tools, the suites and, with --long, Debian's tests of ROCm's libraries and of llama.cpp under `belfry exec`.
     Rocm(rocm::Options),
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
@@ -164,7 +168,7 @@ fn main() -> Result<()> {
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::GuestRace { rounds, kasan, append } => guest_trial("race", rounds, kasan, &append),
         Command::GuestKills { points, kasan, append } => guest_trial("kills", points, kasan, &append),
-        Command::OwnSystem => own_system(),
+        Command::OwnSystem { install_driver } => own_system(install_driver),
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
@@ -209,9 +213,10 @@ fn guest_trial(name: &str, number: u64, kasan: bool, append: &str) -> Result<()>
 }
 
 /// Makes and boots a system of a user's own; a program of its own, because it is made of belfry's library.
-fn own_system() -> Result<()> {
+fn own_system(install_driver: bool) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "own-system"])
+        .args(["run", "--package", "belfry-tests", "--bin", "own-system", "--"])
+        .args(install_driver.then_some("--install-driver"))
         .status()
         .context("running own-system")?;
     process::exit(status.code().unwrap_or(1));

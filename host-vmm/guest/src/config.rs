@@ -36,6 +36,11 @@ pub struct GuestConfig {
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub root: Option<DiskConfig>,
+    /// A disk with a system of its own, behind all others, to which writes go; its root file system is entered by
+    /// [`Guest::enter_system`]. QEMU alone has one.
+    ///
+    /// [`Guest::enter_system`]: crate::Guest::enter_system
+    pub system: Option<DiskConfig>,
     /// Folders of the host, mounted by [`Guest::enter_root`]; QEMU alone has them.
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
@@ -55,7 +60,7 @@ pub struct GuestConfig {
 }
 
 impl GuestConfig {
-    /// Every disk, in the order the guest finds them.
+    /// Every disk whose writes are forgotten, in the order the guest finds them.
     pub(super) fn all_disks(&self) -> impl Iterator<Item = &DiskConfig> {
         self.disks.iter().chain(&self.root)
     }
@@ -63,6 +68,11 @@ impl GuestConfig {
     /// The serial number of the disk that is to be the root: either machine numbers its disks so.
     pub(super) fn root_serial(&self) -> Option<String> {
         self.root.as_ref().map(|_| format!("belfry-{}", self.disks.len()))
+    }
+
+    /// The serial number of the disk with a system, which is behind the others.
+    pub(super) fn system_serial(&self) -> Option<String> {
+        self.system.as_ref().map(|_| format!("belfry-{}", self.all_disks().count()))
     }
 
     /// The whole command line of the guest's kernel.
@@ -126,6 +136,7 @@ impl Default for GuestConfig {
             memory: 1 << 30,
             disks: Vec::new(),
             root: None,
+            system: None,
             shares: Vec::new(),
             network: false,
             terminal: None,
@@ -147,5 +158,8 @@ mod tests {
         let config = GuestConfig { root: Some(DiskConfig::new("root")), ..config };
         assert_eq!(config.all_disks().last(), config.root.as_ref());
         assert_eq!(config.root_serial().as_deref(), Some("belfry-2"));
+        assert_eq!(config.system_serial(), None);
+        let config = GuestConfig { system: Some(DiskConfig::new("system")), ..config };
+        assert_eq!((config.all_disks().count(), config.system_serial().as_deref()), (3, Some("belfry-3")));
     }
 }

@@ -34,6 +34,12 @@ pub enum GuestError {
     /// Belfry's own machine has no network card.
     #[error("Belfry's own machine has no network card; use --mode qemu for --net")]
     NoNetwork,
+    /// Belfry's own machine never writes to a disk's image.
+    #[error("Belfry's own machine never writes to the image of a disk; QEMU does")]
+    NoKeptDisks,
+    /// The guest was configured without a disk with a system.
+    #[error("this guest has no disk with a system of its own")]
+    NoSystem,
     /// QEMU could not be started.
     #[error("cannot start {program}: {source}")]
     Start {

@@ -45,6 +45,9 @@ impl KvmHost {
         if config.network {
             return Err(GuestError::NoNetwork);
         }
+        if config.system.is_some() {
+            return Err(GuestError::NoKeptDisks);
+        }
         let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
         let cpus = u8::try_from(config.cpus)
             .map_err(|_| KvmError::Config(format!("{} vCPUs are too many", config.cpus)))?;

@@ -32,6 +32,7 @@ pub struct Guest {
     logs: PathBuf,
     modules: Vec<String>,
     root: Option<String>,
+    system: Option<String>,
     shares: Vec<Share>,
     network: bool,
     terminal: Option<Arc<Terminal>>,
@@ -77,6 +78,7 @@ impl Guest {
             logs: cache.root().join("logs"),
             modules: image.guest_modules(),
             root: config.root_serial(),
+            system: config.system_serial(),
             shares: config.shares.clone(),
             network: config.network,
             terminal: config.terminal.clone(),
@@ -152,6 +154,27 @@ impl Guest {
             self.request("setting up the network", &Request::Network(qemu::USER_NETWORK))?;
         }
         Ok(started.elapsed())
+    }
+
+    /// Makes the root file system of the configured disk with a system the root of everything that follows.
+    ///
+    /// The modules of [`Self::load_driver`] must be loaded. Its network is set up by [`Self::set_up_network`] alone.
+    ///
+    /// # Errors
+    ///
+    /// A disk without one system in an ext4 file system, with what it has instead; a guest that was configured without one.
+    pub fn enter_system(&mut self) -> Result<(), GuestError> {
+        let serial = self.system.clone().ok_or(GuestError::NoSystem)?;
+        self.request("looking for the system on the disk", &Request::EnterSystem { serial })
+    }
+
+    /// Configures the network card, and replaces `/etc/resolv.conf` of the root.
+    ///
+    /// # Errors
+    ///
+    /// A guest that was configured without a network.
+    pub fn set_up_network(&mut self) -> Result<(), GuestError> {
+        self.request("setting up the network", &Request::Network(qemu::USER_NETWORK))
     }
 
     /// Unloads the driver alone.

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use belfry_embedded::PARTS;
 use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, dkms, packed, rootfs};
+use belfry_machine::DiskConfig;
 use clap::{Args, Subcommand};
 
+use crate::install_driver::{Installed, install_driver};
 use crate::output::say;
 
 #[derive(Debug, Args)]
@@ -50,6 +52,16 @@ enum Task {
         #[arg(default_value = ".")]
         directory: PathBuf,
     },
+    /// Puts the driver into a disk with a system of its own, for `run --image PATH`; again brings it up to date.
+    ///
+    /// The system has to be a Debian or one made of its packages, for x86-64, with its root on ext4 and a kernel from 6.12 on
+    /// that has CONFIG_DRM. A guest of Belfry's own builds the driver there, with the system's own compiler; what building
+    /// lacks (dkms, gcc, make, the kernel's headers) is fetched by the system's own apt. A copy of the disk beside it is
+    /// changed first and replaces it at the end: whatever goes wrong, the disk is as it was.
+    InstallDriver {
+        /// The disk, raw or qcow2: PATH[,format=auto|raw|qcow2][,backing=PATH].
+        disk: DiskConfig,
+    },
 }
 
 pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
@@ -89,6 +101,11 @@ fn perform(task: &Task) -> anyhow::Result<u8> {
         Task::Build { name, from, base, release, update } => (name, from, base, release, update),
         Task::DriverDeb { directory } => {
             say!("{}", dkms::package(&PARTS, directory)?.display());
+            return Ok(0);
+        }
+        Task::InstallDriver { disk } => {
+            let Installed { kernels, .. } = install_driver(disk, &Progress::new())?;
+            kernels.iter().for_each(|kernel| say!("{}: driver for {kernel}", disk.path.display()));
             return Ok(0);
         }
     };

@@ -140,3 +140,11 @@ fn exec_has_the_options_that_the_whole_command_line_shows() {
     let wrong = exec::parse(&["belfry", "exec", "--cu", "4"].map(OsString::from)).unwrap();
     assert!(wrong.unwrap_err().to_string().contains("Usage: belfry exec"), "as the whole command line says");
 }
+
+#[test]
+fn install_driver_takes_one_disk_with_its_options() {
+    assert!(parse("belfry image install-driver ./debian.raw,format=raw").is_ok());
+    for line in ["", " a.img,format=vmdk", " a.img b.img", " a.img --update"] {
+        assert!(parse(&format!("belfry image install-driver{line}")).is_err(), "{line}");
+    }
+}

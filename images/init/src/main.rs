@@ -6,6 +6,7 @@ mod network;
 mod programs;
 mod root;
 mod sys;
+mod volumes;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -120,6 +121,7 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
                 load(&root.in_initramfs(path)).map_err(|error| annotate(&format!("load {path}"), &error))
             }),
             Request::EnterRoot { serial } => root.enter(&serial),
+            Request::EnterSystem { serial } => root.enter_system(&serial),
             Request::Network(network) => network::set_up(&network),
             Request::MountShare { tag, path, read_only } => root::mount_share(&tag, &path, read_only),
             Request::UnloadModule { name } => {

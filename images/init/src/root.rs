@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use belfry_channel::path::writable;
 
-use crate::{annotate, sys};
+use crate::{annotate, sys, volumes};
 
 /// Where a disk is mounted before it becomes the root.
 const PLACE: &str = "/new-root";
@@ -48,12 +48,23 @@ impl Root {
 
     /// Makes the disk with this serial number the root, with everything mounted in it that programs expect.
     pub(crate) fn enter(&mut self, serial: &str) -> io::Result<()> {
+        self.enter_device(&wait_for_disk(serial)?)
+    }
+
+    /// The same with the root file system of the system on a disk, which may be in a partition.
+    ///
+    /// The disk's driver must have been loaded, as the kernel looks for partitions when a disk appears.
+    pub(crate) fn enter_system(&mut self, serial: &str) -> io::Result<()> {
+        let disk = wait_for_disk(serial)?;
+        self.enter_device(&volumes::with_a_system(&disk, PLACE)?)
+    }
+
+    fn enter_device(&mut self, device: &str) -> io::Result<()> {
         if self.initramfs.is_some() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a disk is the root already"));
         }
-        let device = wait_for_disk(serial)?;
-        let mounting = format!("mount disk {serial} ({device}) as the root file system");
-        sys::mount_disk(&device, PLACE).map_err(|error| annotate(&mounting, &error))?;
+        let mounting = format!("mount {device} as the root file system");
+        sys::mount_disk(device, PLACE).map_err(|error| annotate(&mounting, &error))?;
         let initramfs = File::open("/")?;
         sys::switch_root(PLACE).map_err(|error| annotate("enter the root file system", &error))?;
         self.initramfs = Some(initramfs);

@@ -1,5 +1,9 @@
 //! A user's own system with the GPU, from its packages to its console; `cargo xtask own-system` is its front.
+//!
+//! With the argument `--install-driver` the disk is made without the driver, and `belfry image install-driver` puts it in.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -24,18 +28,58 @@ modinfo -F filename amdgpu; rocminfo | grep -m1 -o gfx1100; systemctl is-system-
 
 fn main() -> Result<()> {
     let started = Instant::now();
+    let installs = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("--install-driver") => true,
+        Some(other) => bail!("{other:?} is no option; --install-driver is"),
+    };
     let scratch = tempfile::tempdir_in("/var/tmp")?;
     // mmdebstrap's user namespace reads there as somebody else.
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let package = dkms::package(&belfry_embedded::PARTS, scratch.path())?;
-    println!("own-system: making a disk of packages, with {}", package.display());
-    let disk = own_system::make(scratch.path(), &package)?;
-    println!("own-system: made in {} s", started.elapsed().as_secs());
     let belfry = suite::belfry()?;
+    let disk = if installs {
+        println!("own-system: making a disk of packages, without the driver");
+        let disk = own_system::make(scratch.path(), None)?;
+        println!("own-system: made in {} s", started.elapsed().as_secs());
+        install_driver(&belfry, &disk)?;
+        println!(
+            "own-system: install-driver has put the driver in, twice; {} s",
+            started.elapsed().as_secs()
+        );
+        disk
+    } else {
+        println!("own-system: making a disk of packages, with {}", package.display());
+        let disk = own_system::make(scratch.path(), Some(&package))?;
+        println!("own-system: made in {} s", started.elapsed().as_secs());
+        disk
+    };
     over_ssh(&belfry, &disk)?;
     println!("own-system: over ssh, the driver is loaded and rocminfo lists the GPU");
     at_the_console(&belfry, &disk)?;
     println!("own-system: at the console as well; {} s in all", started.elapsed().as_secs());
+    Ok(())
+}
+
+/// Puts the driver into a disk that has none, and again into one that has it; neither leaves anything beside the disk.
+fn install_driver(belfry: &Path, disk: &Path) -> Result<()> {
+    let folder = disk.parent().context("the disk's folder")?;
+    let names = || -> Result<BTreeSet<OsString>> {
+        Ok(std::fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<Result<_, _>>()?)
+    };
+    let before = names()?;
+    for _ in 0..2 {
+        let mut command = Command::new(belfry);
+        command.args(["image", "install-driver"]).arg(disk);
+        let outcome = run(command, LIMIT)?;
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        ensure!(outcome.ended == Ended::Status(0), "{}: {said}", outcome.ended);
+        ensure!(outcome.stdout.contains("driver for 6."), "no kernel: {said}");
+        print!("{said}");
+    }
+    ensure!(names()? == before, "something is left beside {}", disk.display());
     Ok(())
 }
 

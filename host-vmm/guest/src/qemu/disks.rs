@@ -16,12 +16,20 @@ const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 /// An image that Belfry's own machine refuses is refused here, too; and QEMU is told every file of a chain, so that none
 /// is opened because an image names it.
 pub(super) fn arguments(number: usize, disk: &DiskConfig) -> Result<[String; 4], GuestError> {
+    with_writes(number, disk, if disk.read_only { "readonly=on" } else { "snapshot=on" })
+}
+
+/// The options of a disk whose image takes what the guest writes.
+pub(super) fn kept(number: usize, disk: &DiskConfig) -> Result<[String; 4], GuestError> {
+    with_writes(number, disk, if disk.read_only { "readonly=on" } else { "snapshot=off" })
+}
+
+fn with_writes(number: usize, disk: &DiskConfig, writes: &str) -> Result<[String; 4], GuestError> {
     disk.check()?;
     let io = |source| GuestError::Io { what: format!("disk {}", disk.path.display()), source };
     let node = node(&disk.path, disk.format, disk.backing.iter().map(AsRef::as_ref)).map_err(io)?;
     // QEMU wants commas in option values doubled.
     let node = node.to_string().replace(',', ",,");
-    let writes = if disk.read_only { "readonly=on" } else { "snapshot=on" };
     Ok([
         "-drive".to_owned(),
         format!("if=none,id=disk{number},{writes},file=json:{node}"),
@@ -72,6 +80,9 @@ mod tests {
         assert_eq!(device, "virtio-blk-pci,drive=disk1,serial=belfry-1,werror=report");
         let read_only = DiskConfig { read_only: true, ..DiskConfig::new(&path) };
         assert!(arguments(0, &read_only).unwrap()[1].contains("readonly=on"));
+        assert!(kept(0, &read_only).unwrap()[1].contains("readonly=on"));
+        let [_, drive, ..] = kept(1, &DiskConfig::new(&path)).unwrap();
+        assert!(drive.starts_with("if=none,id=disk1,snapshot=off,file=json:{"), "{drive}");
     }
 
     #[test]

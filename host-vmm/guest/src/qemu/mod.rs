@@ -77,6 +77,9 @@ impl QemuHost {
         for (number, disk) in config.all_disks().enumerate() {
             more.extend(disks::arguments(number, disk)?);
         }
+        if let Some(system) = &config.system {
+            more.extend(disks::kept(config.all_disks().count(), system)?);
+        }
         for (number, share) in config.shares.iter().enumerate() {
             more.extend(command::share(number, share));
         }

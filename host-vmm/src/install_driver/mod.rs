@@ -1,0 +1,287 @@
+//! `belfry image install-driver`: Belfry's driver into a user's own disk, by a guest of Belfry's that has it as a disk.
+//!
+//! Belfry's kernel and init boot with a copy of the disk, enter its root file system and run a script (`guest.sh`) there,
+//! which installs the package of [`dkms`]. No code of the disk's own runs before that, and nothing of this machine but the
+//! copy can be reached by it. The copy becomes the disk once everything went well; until then the disk is as it was.
+
+mod working_copy;
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use belfry_embedded::PARTS;
+use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
+use belfry_guest::{Accelerator, Guest, GuestConfig, GuestError, MachineConfig, QemuConfig, Stream};
+use belfry_image::dkms::{self, DkmsError};
+use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use belfry_machine::DiskConfig;
+use belfry_process::scratch::Scratch;
+
+pub use working_copy::CopyError;
+use working_copy::WorkingCopy;
+
+/// The script of the guest's side.
+const SCRIPT: &str = include_str!("guest.sh");
+/// Where the guest finds it: no disk's folder, as the place is memory.
+const SCRIPT_PATH: &str = "/run/belfry/guest.sh";
+/// Where the guest finds the package.
+const PACKAGE_PATH: &str = "/run/belfry/belfry-amdgpu-dkms.deb";
+/// What the script and the programs that it starts have.
+const ENVIRONMENT: [&str; 3] =
+    ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TERM=dumb"];
+/// Memory of the guest: a compiler of the kernel's modules needs a third of it.
+const MEMORY: u64 = 2 << 30;
+/// How long a boot with KVM may take before it is taken for one that never ends.
+const KVM_BOOT: Duration = Duration::from_secs(60);
+/// How long a step may take; a compiler under QEMU's translator takes minutes.
+const STEP_LIMIT: Duration = Duration::from_secs(3 * 3600);
+/// Exit status of a program that could not be started.
+const NOT_STARTED: i32 = 127;
+
+/// Why the driver is not in the disk, which is as it was then.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The disk cannot be copied or replaced.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The package could not be made.
+    #[error(transparent)]
+    Package(#[from] DkmsError),
+    /// What the guest is made of could not be had.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The guest failed.
+    #[error("{disk} is as it was: {source}")]
+    Guest {
+        /// The disk.
+        disk: PathBuf,
+        /// Why.
+        source: Box<GuestError>,
+    },
+    /// The disk has no system that can be entered.
+    #[error(
+        "{disk}: {why}; where the root file system is another one, encrypted or on LVM, install the package that \
+         `belfry image driver-deb` writes in the system itself"
+    )]
+    NoSystem {
+        /// The disk.
+        disk: PathBuf,
+        /// What it has instead.
+        why: String,
+    },
+    /// The system on the disk cannot have the driver.
+    #[error("{disk} is as it was: {why} (what was said there is in {log})")]
+    Refused {
+        /// The disk.
+        disk: PathBuf,
+        /// Why, with what to do.
+        why: String,
+        /// The log.
+        log: PathBuf,
+    },
+    /// A file of this machine failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> InstallError {
+    move |source| InstallError::Io { what, source }
+}
+
+/// What became of the kernels of a disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// Releases of those that have the driver now.
+    pub kernels: Vec<String>,
+    /// The others, each with why it cannot have it.
+    pub skipped: Vec<String>,
+}
+
+/// What the script has said on its standard output.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Answer {
+    kernels: Vec<String>,
+    skipped: Vec<String>,
+    missing: Vec<String>,
+    refused: Option<String>,
+}
+
+impl Answer {
+    /// Takes the lines with a meaning; what else a disk's programs may have written there has none.
+    fn parse(text: &str) -> Self {
+        let mut answer = Self::default();
+        for (kind, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+            match kind {
+                "kernel" => answer.kernels.push(rest.to_owned()),
+                "skipped" => answer.skipped.push(rest.to_owned()),
+                "missing" => answer.missing.push(rest.to_owned()),
+                "refused" => answer.refused = Some(rest.to_owned()),
+                _ => {}
+            }
+        }
+        answer
+    }
+}
+
+/// Puts the driver into the system on `disk`, for every kernel of its that can have it.
+///
+/// # Errors
+///
+/// [`InstallError`]; the disk is as it was then.
+pub fn install_driver(disk: &DiskConfig, progress: &Progress) -> Result<Installed, InstallError> {
+    let cache = Cache::open().map_err(ImageError::from)?;
+    let copy = WorkingCopy::of(disk, progress)?;
+    let directory = Scratch::new().map_err(io_error("temporary directory"))?;
+    let package = dkms::package(&PARTS, directory.path())?;
+    let package = std::fs::read(package).map_err(io_error("the driver's package"))?;
+    let log_path = cache.root().join("logs").join(format!("install-driver-{}.log", std::process::id()));
+    let log = std::fs::create_dir_all(cache.root().join("logs")).and_then(|()| File::create(&log_path));
+    let mut system = System {
+        guest: boot(disk, &copy, &cache, progress)?,
+        disk: &disk.path,
+        log: log.map_err(io_error("the guest's log"))?,
+        log_path,
+        progress,
+    };
+    let installed = system.install(&package)?;
+    let failed = |source| failed(&disk.path, source);
+    system.guest.power_off().map_err(failed)?;
+    copy.replace()?;
+    Ok(installed)
+}
+
+fn failed(disk: &Path, source: GuestError) -> InstallError {
+    InstallError::Guest { disk: disk.to_owned(), source: Box::new(source) }
+}
+
+/// Boots Belfry's own system with the copy as a disk that it may write to.
+fn boot(
+    disk: &DiskConfig,
+    copy: &WorkingCopy,
+    cache: &Cache,
+    progress: &Progress,
+) -> Result<Guest, InstallError> {
+    let mut image = GuestImage::prepare(cache, &PARTS, Freshness::Cached, progress)?.with_root(cache)?;
+    // The last one is the GPU's driver, which has nothing to drive here.
+    image.modules.pop();
+    let program = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from)?;
+    let attempt = |accelerator| {
+        let qemu = QemuConfig { program: Some(program.clone()), accelerator, ..QemuConfig::default() };
+        let default = GuestConfig::default();
+        let boot_timeout = if accelerator == Accelerator::Kvm { KVM_BOOT } else { default.boot_timeout };
+        let config = GuestConfig {
+            machine: MachineConfig::Qemu(qemu),
+            gpu: None,
+            memory: MEMORY,
+            system: Some(DiskConfig { path: copy.path().to_owned(), ..disk.clone() }),
+            network: true,
+            boot_timeout,
+            ..default
+        };
+        let title = format!("booting Debian's kernel {} (QEMU, {accelerator})", image.kernel.release);
+        let step = progress.spinner(&title);
+        let guest = Guest::boot(&image, &config, cache)?;
+        step.done("up");
+        Ok(guest)
+    };
+    let accelerator = choose_accelerator(cache, &program);
+    let booted = match attempt(accelerator) {
+        Err(error) if accelerator == Accelerator::Kvm && !accelerator_is_forced() => {
+            progress.line(&format!("the guest does not boot with KVM, translating instead: {error}"));
+            attempt(Accelerator::Tcg)
+        }
+        booted => booted,
+    };
+    let mut guest = booted.map_err(|error| failed(&disk.path, error))?;
+    guest.load_driver().map_err(|error| failed(&disk.path, error))?;
+    Ok(guest)
+}
+
+/// The guest with the copy of a user's disk.
+struct System<'a> {
+    guest: Guest,
+    disk: &'a Path,
+    log: File,
+    log_path: PathBuf,
+    progress: &'a Progress,
+}
+
+impl System<'_> {
+    fn install(&mut self, package: &[u8]) -> Result<Installed, InstallError> {
+        self.guest.enter_system().map_err(|error| match error {
+            GuestError::Refused { text, .. } => {
+                InstallError::NoSystem { disk: self.disk.to_owned(), why: text }
+            }
+            error => failed(self.disk, error),
+        })?;
+        self.put(SCRIPT_PATH, SCRIPT.as_bytes())?;
+        self.put(PACKAGE_PATH, package)?;
+        let Answer { kernels, skipped, missing, .. } = self.script("looking at the system", "look", &[])?;
+        for kernel in &skipped {
+            self.progress.line(&format!("no driver for {kernel}"));
+        }
+        let title = format!("building the driver for {}", kernels.join(", "));
+        let words: Vec<&str> =
+            std::iter::once(PACKAGE_PATH).chain(kernels.iter().map(String::as_str)).collect();
+        if missing.is_empty() {
+            self.script(&title, "install", &words)?;
+        } else {
+            let title = format!("fetching {} with the system's apt, {title}", missing.join(", "));
+            self.script("looking at the resolver", "keep-resolver", &[])?;
+            self.guest.set_up_network().map_err(|error| failed(self.disk, error))?;
+            self.script(&title, "fetch", &words)?;
+            self.script("restoring the resolver", "restore-resolver", &[])?;
+        }
+        self.script("closing the file system", "finish", &[])?;
+        Ok(Installed { kernels, skipped })
+    }
+
+    fn put(&mut self, path: &str, content: &[u8]) -> Result<(), InstallError> {
+        self.guest.put_file(path, 0o644, content).map_err(|error| failed(self.disk, error))
+    }
+
+    /// Runs one part of the script to its end.
+    fn script(&mut self, title: &str, part: &str, words: &[&str]) -> Result<Answer, InstallError> {
+        let argv: Vec<String> =
+            ["/bin/sh", SCRIPT_PATH, part].iter().chain(words).map(|&word| word.to_owned()).collect();
+        let step = self.progress.spinner(title);
+        let (log, mut said, mut lost) = (&mut self.log, Vec::new(), None);
+        let id = self.guest.spawn(&argv, &ENVIRONMENT.map(str::to_owned), "/");
+        let exit = id.and_then(|id| {
+            self.guest.wait(id, STEP_LIMIT, &mut |stream, data| {
+                if stream == Stream::Stdout {
+                    said.extend_from_slice(data);
+                }
+                lost = lost.take().or(log.write_all(data).err());
+            })
+        });
+        let exit = exit.map_err(|error| failed(self.disk, error))?;
+        if let Some(error) = lost {
+            return Err(io_error("the guest's log")(error));
+        }
+        let answer = Answer::parse(&String::from_utf8_lossy(&said));
+        if exit.status == 0 && answer.refused.is_none() {
+            step.done("done");
+            return Ok(answer);
+        }
+        let why = answer.refused.unwrap_or_else(|| match exit.status {
+            NOT_STARTED => {
+                "its /bin/sh does not run here: it is a system for another architecture than x86-64, or \
+                            damaged"
+                    .to_owned()
+            }
+            status => format!("{title} failed with status {status}"),
+        });
+        Err(InstallError::Refused { disk: self.disk.to_owned(), why, log: self.log_path.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
