@@ -59,7 +59,7 @@ enum Task {
     /// lacks (dkms, gcc, make, the kernel's headers) is fetched by the system's own apt. A copy of the disk beside it is
     /// changed first and replaces it at the end: whatever goes wrong, the disk is as it was.
     InstallDriver {
-        /// The disk, raw or qcow2: PATH[,format=auto|raw|qcow2][,backing=PATH].
+        /// The disk, raw or qcow2: a path with the options of `run --disk` behind it, `,format=raw` for example.
         disk: DiskConfig,
     },
 }
