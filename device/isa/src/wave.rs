@@ -171,6 +171,8 @@ pub struct Wave {
     pub(crate) handler: TrapHandler,
     /// What instructions that faulted have done: one of the program, and one of its trap handler.
     pub(crate) partly_done: [PartlyDone; 2],
+    /// What it has done with LDS since the last barrier (`exec/ds/order.rs`).
+    pub(crate) lds_order: u8,
     /// Address of the last `s_barrier` or `s_trap`.
     pub(crate) stopped_at: u64,
     /// What `MSG_RTN_SAVE_WAVE` answers while it is asked to save its context.
@@ -205,6 +207,7 @@ impl Wave {
             writing: 0,
             done: 0,
             partly_done: [PartlyDone::default(); 2],
+            lds_order: 0,
             stopped_at: 0,
             context_slot: None,
             stops_at_return: false,
@@ -260,6 +263,7 @@ impl Wave {
         (self.looked, self.stepped) = (false, false);
         self.done = 0;
         self.partly_done = [PartlyDone::default(); 2];
+        self.lds_order = 0;
         self.instructions = 0;
         for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().zip(init.sgprs) {
             *register = *value;

@@ -321,6 +321,7 @@ impl Workgroup {
         let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
         let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
         let debugged = wave.steps() || turn.watches;
+        wave.take_turns(self.count > 1 && !debugged && traced.is_none() && turn.chance.is_none());
         let stop = match &mut traced {
             None if debugged => debug::run(wave, &mut env, quantum, None),
             Some(traced) if debugged => debug::run(wave, &mut env, quantum, Some(traced)),
@@ -340,7 +341,7 @@ impl Workgroup {
             Stop::Barrier => self.states[index] = State::AtBarrier,
             Stop::GlobalWaveSync(request) => self.at_gws(index, turn.gws.request(request))?,
             Stop::Sleep => return Ok(executed < SWITCH_COST),
-            Stop::Budget | Stop::Saved | Stop::TrapReturn => {}
+            Stop::Budget | Stop::Turn | Stop::Saved | Stop::TrapReturn => {}
             Stop::Message { id: MSG_INTERRUPT, m0 } => {
                 let privileged = wave.is_privileged();
                 turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged });

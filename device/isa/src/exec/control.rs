@@ -171,6 +171,7 @@ pub(crate) fn endpgm_saved(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
 /// `s_barrier` at the address in `dst2:dst`.
 pub(crate) fn barrier(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     w.stopped_at = u64::from(d.dst) | u64::from(d.dst2) << 32;
+    w.is_at_barrier();
     m.stop(Stop::Barrier)
 }
 

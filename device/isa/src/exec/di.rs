@@ -220,6 +220,13 @@ impl Machine<'_> {
         Flow::STOP_HERE
     }
 
+    /// Stops the wave before this instruction, of which nothing has been done.
+    #[cold]
+    pub(crate) fn stop_before(&mut self, stop: Stop) -> Flow {
+        self.stop = Some(stop);
+        Flow::FAULT
+    }
+
     /// Stops the wave at this instruction.
     #[cold]
     #[inline(never)]

@@ -10,6 +10,7 @@
 mod atomic;
 mod load;
 pub(crate) mod narrow;
+mod order;
 pub(crate) mod pattern;
 mod permute;
 mod store;

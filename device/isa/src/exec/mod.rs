@@ -101,6 +101,8 @@ pub enum Stop {
     Sleep,
     /// The budget is used up.
     Budget,
+    /// The next instruction is for the wave's next turn (`exec/ds/order.rs`).
+    Turn,
     /// `s_sendmsg`: for the driver (`MSG_INTERRUPT`), the stall or trap machinery.
     Message {
         /// SIMM16.

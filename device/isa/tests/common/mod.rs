@@ -294,7 +294,7 @@ impl Gpu {
                     match self.step(wave, 100_000) {
                         Stop::EndProgram => *ended = true,
                         Stop::Barrier => {}
-                        Stop::Budget | Stop::Sleep => continue,
+                        Stop::Budget | Stop::Turn | Stop::Sleep => continue,
                         other => return Err(other),
                     }
                     break;

@@ -8,6 +8,7 @@ mod debug;
 mod halves;
 mod lds;
 mod modes;
+mod order;
 mod rare;
 mod resume;
 mod shared;

@@ -148,7 +148,7 @@ impl Workgroup {
                 Stop::Saved | Stop::TrapReturn => return Ok(false),
                 Stop::Halt if !wave.is_privileged() => return Ok(true),
                 // All waves of the workgroup are in the handler, and none of them is in it twice.
-                Stop::Budget | Stop::Sleep | Stop::Barrier => {}
+                Stop::Budget | Stop::Turn | Stop::Sleep | Stop::Barrier => {}
                 Stop::Message { id: MSG_INTERRUPT, m0 } => {
                     turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged: true });
                 }

@@ -114,6 +114,7 @@ pub(super) fn gather_contiguous<L: Lanes, const N: usize>(m: &Machine<'_>, base:
 
 #[inline(always)]
 pub(super) fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.has_loaded_lds();
     let missing = load_words::<L, N>(w, m, d, d.imm, d.dst);
     if missing != 0 {
         clear(w, d.dst, N as u32, missing);
@@ -123,6 +124,7 @@ pub(super) fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, 
 
 #[inline(always)]
 pub(super) fn load_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.has_loaded_lds();
     let second = d.dst + N as u32 * w.halves;
     let overwritten = d.src[0].value >= d.dst && d.src[0].value < second;
     if !overwritten {
@@ -188,6 +190,7 @@ pub(super) fn pairs<L: Lanes>(m: &Machine<'_>, address: &Row, offset: u32) -> Op
 /// Loads of pairs of dwords that [`pairs`] knows; everything else takes the general way.
 #[inline(always)]
 pub(super) fn load_pairs<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.has_loaded_lds();
     if w.halves == 1
         && exec_half(w, 0) == u32::MAX
         && let Some([first, second]) = pairs::<L>(m, w.v.row(d.src[0].value), d.imm)

@@ -1,6 +1,7 @@
 //! Loads and stores of 8 and 16 bits.
 
 use super::each_address;
+use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
 
@@ -80,6 +81,7 @@ impl Narrow {
 }
 
 pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.has_loaded_lds();
     let narrow = Narrow::unpack(d.aux);
     each_address(w, m, d, |w, m, lane, at| {
         let value = if !m.lds.contains(at, narrow.bytes) {
@@ -97,6 +99,9 @@ pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 pub(super) fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.lets_others_load() {
+        return m.stop_before(Stop::Turn);
+    }
     let narrow = Narrow::unpack(d.aux);
     each_address(w, m, d, |w, m, lane, at| {
         let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);

@@ -2,6 +2,7 @@
 
 use super::in_range;
 use super::pattern::{Pattern, pattern};
+use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Machine};
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
@@ -59,12 +60,18 @@ pub(super) fn store_words<L: Lanes, const N: usize>(
 
 #[inline(always)]
 pub(super) fn store<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.lets_others_load() {
+        return m.stop_before(Stop::Turn);
+    }
     store_words::<L, N>(w, m, d, d.imm, d.src[1].value);
     Flow::NEXT
 }
 
 #[inline(always)]
 pub(super) fn store_two<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.lets_others_load() {
+        return m.stop_before(Stop::Turn);
+    }
     store_words::<L, N>(w, m, d, d.imm, d.src[1].value);
     store_words::<L, N>(w, m, d, d.dst2, d.src[2].value);
     Flow::NEXT
