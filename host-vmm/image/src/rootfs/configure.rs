@@ -42,13 +42,14 @@ pub(super) fn configure(recipe: &Recipe, scripts: &[String], root: &Path) -> Res
     for (path, content) in &recipe.files {
         write(&root.join(path), content)?;
     }
-    alternatives::install(scripts, root)?;
     for (path, target) in &recipe.links {
         link(target, &root.join(path))?;
     }
     for path in &recipe.drop {
         remove(&root.join(path))?;
     }
+    // None to what was dropped, and none in place of the recipe's own.
+    alternatives::install(scripts, root)?;
     settle(root, 0)?;
     linker_cache(root)
 }
