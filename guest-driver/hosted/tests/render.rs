@@ -266,7 +266,11 @@ fn answers_say_what_the_device_is() {
     assert_eq!(ask::<u64>(&process, AMDGPU_INFO_VRAM_USAGE, [0; 4]), Ok(used + (1 << 20)));
     close(&process, handle).unwrap();
     assert_eq!(ask::<u64>(&process, AMDGPU_INFO_VRAM_USAGE, [0; 4]), Ok(used));
-    assert_eq!(create(&process, most, AMDGPU_GEM_DOMAIN_VRAM), Err(Errno::ENOMEM));
+    // What VRAM has no room for goes to system memory, as far as that has.
+    let handle = create(&process, most, AMDGPU_GEM_DOMAIN_VRAM).unwrap();
+    assert_eq!(ask::<u64>(&process, AMDGPU_INFO_VRAM_USAGE, [0; 4]), Ok(used));
+    close(&process, handle).unwrap();
+    assert_eq!(create(&process, 1 << 46, AMDGPU_GEM_DOMAIN_VRAM), Err(Errno::ENOMEM));
     assert_eq!(ask::<[u32; 10]>(&process, AMDGPU_INFO_MAX_IBS, [0; 4]).unwrap()[..3], [192, 125, 49]);
 }
 

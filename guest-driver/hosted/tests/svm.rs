@@ -131,13 +131,14 @@ fn ranges_and_structures_are_refused_by_the_rules() {
     let gpu = gpu();
     let client = Client::open(&gpu);
     let va = shared(&client, 2);
-    let hole = reserve(4 * PAGE);
-    // SAFETY: this test's own memory, which is not used.
-    unsafe { libc::munmap((hole + PAGE) as *mut libc::c_void, PAGE as usize) };
     let vram = client.alloc(PAGE, AllocFlags::VRAM | RW).unwrap();
     let free = client.alloc(PAGE, AllocFlags::GTT | RW).unwrap();
     client.unmap(free.handle).unwrap();
     let queue = client.create_queue().unwrap();
+    // Last, so that nothing of this process's driver gets into it.
+    let hole = reserve(4 * PAGE);
+    // SAFETY: this test's own memory, which is not used.
+    unsafe { libc::munmap((hole + PAGE) as *mut libc::c_void, PAGE as usize) };
     let good = [access(&client)];
     for (what, args, list, error) in [
         ("more attributes than there is room for", (va, PAGE, 0, 2), &good[..], Errno::EINVAL),

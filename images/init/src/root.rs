@@ -48,7 +48,8 @@ impl Root {
 
     /// Makes the disk with this serial number the root, with everything mounted in it that programs expect.
     pub(crate) fn enter(&mut self, serial: &str) -> io::Result<()> {
-        self.enter_device(&wait_for_disk(serial)?)
+        let device = wait_for_disk(serial)?;
+        self.enter_device(&device, &format!("disk {serial} ({device})"))
     }
 
     /// The same with the root file system of the system on a disk, which may be in a partition.
@@ -56,14 +57,16 @@ impl Root {
     /// The disk's driver must have been loaded, as the kernel looks for partitions when a disk appears.
     pub(crate) fn enter_system(&mut self, serial: &str) -> io::Result<()> {
         let disk = wait_for_disk(serial)?;
-        self.enter_device(&volumes::with_a_system(&disk, PLACE)?)
+        let device = volumes::with_a_system(&disk, PLACE)?;
+        self.enter_device(&device, &device)
     }
 
-    fn enter_device(&mut self, device: &str) -> io::Result<()> {
+    /// Mounts a device, which errors call by a name.
+    fn enter_device(&mut self, device: &str, name: &str) -> io::Result<()> {
         if self.initramfs.is_some() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a disk is the root already"));
         }
-        let mounting = format!("mount {device} as the root file system");
+        let mounting = format!("mount {name} as the root file system");
         sys::mount_disk(device, PLACE).map_err(|error| annotate(&mounting, &error))?;
         let initramfs = File::open("/")?;
         sys::switch_root(PLACE).map_err(|error| annotate("enter the root file system", &error))?;
