@@ -111,6 +111,16 @@ os._exit(5)
 }
 
 #[test]
+fn programs_start_others_with_a_card_and_a_summary() {
+    let shell = "/bin/true && sh -c 'exit 3'; echo $?";
+    let mut command = exec(&["--json"], &tree("rocm"), &["sh", "-c", shell]);
+    let output = command.env("BELFRY_EXEC_CARD", "another").output().unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.lines().any(|line| line == "3"), "{said}");
+}
+
+#[test]
 fn devices_of_two_configurations_run_at_once() {
     let tree = tree("rocm");
     let python = format!(

@@ -13,11 +13,14 @@ use crate::{card, node, notice, summary};
 
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
+/// Most variables that a started program needs.
+const VARIABLES: usize = 4;
 
 /// `NAME=value` of the variables a started program needs.
 struct Own {
     /// This library's path, as the dynamic linker was told.
     library: Vec<u8>,
+    /// At most [`VARIABLES`].
     variables: Vec<Vec<u8>>,
 }
 
@@ -78,7 +81,7 @@ impl Environment {
         }
         let Some(own) = own() else { return given };
         let mut count = 0;
-        let mut present = [false; 3];
+        let mut present = [false; VARIABLES];
         // SAFETY: the caller's contract.
         unsafe {
             while !given.is_null() && !(*given.add(count)).is_null() {
