@@ -3,8 +3,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belfry_abi::kfd::event::{
     KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
@@ -89,8 +89,15 @@ fn signal(va: u64) {
     value(va).store(1000, Ordering::Release);
 }
 
+/// Holds the other tests of this file off: they share an address space, and what one maps may lie where another has unmapped.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn both_sides_see_what_the_other_writes_to_memory_that_was_mapped_before_or_after_the_queue() {
+    let _alone = alone();
     for gpu in gpus() {
         let client = Client::open(&gpu);
         let first = shared(&client, 3);
@@ -106,6 +113,7 @@ fn both_sides_see_what_the_other_writes_to_memory_that_was_mapped_before_or_afte
 
 #[test]
 fn attributes_come_back_as_they_were_set() {
+    let _alone = alone();
     let gpu = gpu();
     let client = Client::open(&gpu);
     let va = shared(&client, 4);
@@ -128,6 +136,7 @@ fn attributes_come_back_as_they_were_set() {
 
 #[test]
 fn ranges_and_structures_are_refused_by_the_rules() {
+    let _alone = alone();
     let gpu = gpu();
     let client = Client::open(&gpu);
     let va = shared(&client, 2);
@@ -173,6 +182,7 @@ fn ranges_and_structures_are_refused_by_the_rules() {
 
 #[test]
 fn unmapped_pages_leave_the_gpu_and_the_others_stay() {
+    let _alone = alone();
     for gpu in gpus() {
         let client = Client::open(&gpu);
         let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
@@ -205,6 +215,7 @@ fn unmapped_pages_leave_the_gpu_and_the_others_stay() {
 
 #[test]
 fn ranges_without_access_go_with_their_memory_too() {
+    let _alone = alone();
     for gpu in gpus() {
         let client = Client::open(&gpu);
         let va = reserve(4 * PAGE);
@@ -233,6 +244,7 @@ fn ranges_without_access_go_with_their_memory_too() {
 
 #[test]
 fn queues_go_on_after_memory_was_protected_and_fail_only_where_it_is() {
+    let _alone = alone();
     for gpu in gpus() {
         let client = Client::open(&gpu);
         let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
@@ -260,6 +272,7 @@ fn queues_go_on_after_memory_was_protected_and_fail_only_where_it_is() {
 
 #[test]
 fn queue_saves_itself_to_shared_memory_that_stays_mapped() {
+    let _alone = alone();
     let gpu = gpu();
     let client = Client::open(&gpu);
     let mut args = client.queue_args().unwrap();
