@@ -236,7 +236,7 @@ impl<O: Os> Debug<O> {
         true
     }
 
-    /// Nobody is told of anything any more, and nobody waits.
+    /// Forgets the debugger and what it has not been told, and wakes all threads that wait for it.
     pub(crate) fn detach(&self) {
         let file = {
             let mut exceptions = self.exceptions.lock();
@@ -429,7 +429,7 @@ impl<O: Os> Process<O> {
         attached.map(|(_, target)| target)
     }
 
-    /// As it is torn down, whoever debugs it: nobody hears of it any more.
+    /// Gives back the address watches and the scheduler's settings of a process that is torn down.
     pub(crate) fn end_debugging(&self, state: &mut State<O>) {
         self.device.put_watches(&mut state.debug.watches);
         if let Some(context) = state.context.as_ref().filter(|_| state.debug.applied) {

@@ -55,7 +55,7 @@ fn wave_stops_once_between_barriers_before_it_stores_behind_a_load() {
         let expected = [(Stop::Turn, 2), (Stop::Barrier, 8), (Stop::EndProgram, 9)];
         assert_eq!(stops, expected.into_iter().flat_map(|stop| [stop.clone(), stop]).collect::<Vec<_>>());
         assert_eq!(seen, [0, 0], "both have loaded before one stores");
-        // A wave that has its workgroup to itself has nobody to wait for.
+        // The only wave of a workgroup does not stop.
         let (stops, seen, alone) = run(&mut gpu, false);
         assert_eq!(stops[..2], [(Stop::Barrier, 8), (Stop::Barrier, 8)]);
         assert_eq!(seen, [0, 7]);

@@ -34,7 +34,7 @@ pub trait Backing: Any + Send + Sync {
     /// Returns what others are told of it: `VRAM` or `GTT`, and `PUBLIC`.
     fn flags(&self) -> AllocFlags;
 
-    /// Returns whether it belongs to one address space, so that PRIME shares it with nobody.
+    /// Returns whether it belongs to one address space; PRIME then refuses to share it.
     fn is_exclusive(&self) -> bool {
         false
     }

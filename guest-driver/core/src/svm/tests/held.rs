@@ -12,7 +12,7 @@ fn pages_that_are_about_to_change_leave_the_gpu_before_and_come_back_after() {
     let entry = |index: u64| page(&bench, &process, VA + index * PAGE).map(|(pa, _)| pa);
     let before = [entry(0), entry(1)];
     assert!(before.iter().all(Option::is_some));
-    // Not these: nobody stops.
+    // Outside of the range: no queue is stopped.
     tell_before(&bench, VA + 2 * PAGE, VA + 3 * PAGE, false);
     assert_eq!((queue_steps(&bench), bench.os().run_work()), (vec!["add"], 0));
     let hold = bench.device.vram.allocate(bench.device.vram.free_bytes(), false).unwrap();
