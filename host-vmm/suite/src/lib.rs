@@ -9,7 +9,7 @@
 //! | the tools and scripts, and what they have to say | `tools.rs` |
 //! | the programs, compiled inside a root tree and cached | `compile.rs` |
 //! | what runs a program: `belfry exec`, or a guest | `runner.rs`, `guest.rs` |
-//! | a child with a time limit | `process.rs` |
+//! | a child with a time limit, and what it waits for when it does not end | `process.rs`, `threads.rs` |
 //! | cases that are known to fail, and how | `absent.rs` |
 //! | what an outcome means | `verdict.rs` |
 //! | all cases, and what each of them needs | `plan.rs` |
@@ -24,6 +24,7 @@ pub mod process;
 pub mod request;
 pub mod runner;
 pub mod sources;
+mod threads;
 pub mod tools;
 pub mod verdict;
 

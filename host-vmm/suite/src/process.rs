@@ -50,7 +50,7 @@ pub struct Outcome {
     pub ended: Ended,
     /// Its standard output, at most a mebibyte of it.
     pub stdout: String,
-    /// Its standard error, likewise.
+    /// Its standard error, likewise; after that, if it was killed, what its threads were waiting for.
     pub stderr: String,
 }
 
@@ -76,11 +76,17 @@ pub fn run_with_input(mut command: Command, input: Stdio, limit: Duration) -> Re
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let pid = Pid::from_child(&child);
     let ended_in_time = ends_within(pid, limit);
+    let waiting = matches!(ended_in_time, Ok(false)).then(|| crate::threads::describe(pid));
     // Before it is reaped, so that the number cannot be another group's; there may be nobody left to kill.
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
     let ended = if ended_in_time? { status.into() } else { Ended::TimedOut(limit) };
-    Ok(Outcome { ended, stdout: text(&stdout), stderr: text(&stderr) })
+    let mut stderr = text(&stderr);
+    if let Some(waiting) = waiting {
+        stderr.push_str("\n--- its threads before it was killed\n");
+        stderr.push_str(&waiting);
+    }
+    Ok(Outcome { ended, stdout: text(&stdout), stderr })
 }
 
 /// Waits for the end of a child that is not reaped yet.
@@ -168,6 +174,11 @@ mod tests {
         let outcome = shell("sleep 10000 & echo started; wait", limit);
         assert_eq!(outcome.ended, Ended::TimedOut(limit));
         assert_eq!(outcome.stdout, "started\n");
+        assert!(
+            outcome.stderr.contains("sleep 10000\n") && outcome.stderr.contains("system call"),
+            "{}",
+            outcome.stderr
+        );
     }
 
     #[test]
