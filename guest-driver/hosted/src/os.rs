@@ -406,7 +406,7 @@ impl Os for HostedOs {
     }
 
     fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
-        Ok(WorkItem(work))
+        Ok(WorkItem::new(work))
     }
 
     fn cpu_info(&self) -> CpuInfo {

@@ -1,6 +1,7 @@
 //! Locks, wait queues and work over the standard library.
 #![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -116,21 +117,102 @@ impl os::WaitQueue for WaitQueue {
     }
 }
 
-/// Work, of which every run has a thread of its own.
-pub struct WorkItem(pub(crate) Arc<dyn os::Work>);
+/// Work that runs on a thread of its own, one run after the other.
+///
+/// As with a work queue of Linux, what is queued while a run waits to begin is that run.
+pub struct WorkItem {
+    work: Arc<dyn os::Work>,
+    runs: Arc<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    /// A run waits to begin.
+    waiting: AtomicBool,
+    /// Held by the one that runs.
+    running: Mutex<()>,
+}
+
+impl WorkItem {
+    pub(crate) fn new(work: Arc<dyn os::Work>) -> Self {
+        Self { work, runs: Arc::default() }
+    }
+}
 
 impl std::fmt::Debug for WorkItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkItem").finish_non_exhaustive()
+        f.debug_struct("WorkItem").field("waiting", &self.runs.waiting).finish_non_exhaustive()
     }
 }
 
 impl os::WorkItem for WorkItem {
     fn queue(&self) {
-        let work = self.0.clone();
-        let spawned = std::thread::Builder::new().name("belfry-work".to_owned()).spawn(move || work.run());
+        if self.runs.waiting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (work, runs) = (self.work.clone(), self.runs.clone());
+        let run = move || {
+            let _turn = recover(runs.running.lock());
+            // What is queued from here on may not be seen by this run.
+            runs.waiting.store(false, Ordering::Release);
+            work.run();
+        };
+        let spawned = std::thread::Builder::new().name("belfry-work".to_owned()).spawn(run);
         if let Err(error) = spawned {
+            self.runs.waiting.store(false, Ordering::Release);
             log::error!(target: "kfd", "no thread for the driver's work: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use os::WorkItem as _;
+
+    use super::*;
+
+    struct Slow {
+        begun: Mutex<Sender<()>>,
+        may_end: Mutex<Receiver<()>>,
+        inside: AtomicU32,
+        most: AtomicU32,
+    }
+
+    impl os::Work for Slow {
+        fn run(&self) {
+            let inside = self.inside.fetch_add(1, Ordering::AcqRel) + 1;
+            self.most.fetch_max(inside, Ordering::AcqRel);
+            recover(self.begun.lock()).send(()).unwrap();
+            recover(self.may_end.lock()).recv().unwrap();
+            self.inside.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    #[test]
+    fn work_that_is_queued_while_it_runs_runs_once_more_and_not_beside_itself() {
+        let (begun, begins) = channel();
+        let (end, may_end) = channel();
+        let slow = Arc::new(Slow {
+            begun: Mutex::new(begun),
+            may_end: Mutex::new(may_end),
+            inside: AtomicU32::new(0),
+            most: AtomicU32::new(0),
+        });
+        let item = WorkItem::new(slow.clone());
+        item.queue();
+        begins.recv().unwrap();
+        (0..100).for_each(|_| item.queue());
+        assert!(begins.recv_timeout(Duration::from_millis(20)).is_err(), "it runs beside itself");
+        end.send(()).unwrap();
+        begins.recv().unwrap();
+        end.send(()).unwrap();
+        assert!(begins.recv_timeout(Duration::from_millis(20)).is_err(), "it runs more often than it has to");
+        item.queue();
+        begins.recv().unwrap();
+        end.send(()).unwrap();
+        assert_eq!(slow.most.load(Ordering::Acquire), 1);
     }
 }

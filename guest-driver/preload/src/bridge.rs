@@ -136,7 +136,7 @@ fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
     }
     let page = address & !0xfff;
     let mapped = raw::mmap_free(page, 4096, libc::PROT_READ | libc::PROT_WRITE);
-    unmapped::post(&(page..page + 4096));
+    unmapped::post(&(page..page + 4096), unmapped::Told::Changed);
     // What is there by now does as well.
     matches!(mapped, Ok(()) | Err(libc::EEXIST))
 }

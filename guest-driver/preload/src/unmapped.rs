@@ -18,11 +18,11 @@ use belfry_kfd_hosted::PinObserver;
 
 use crate::gpu::Gpu;
 use crate::real::raw;
-use crate::userfault::{Event, Purpose, Read, Userfault};
+use crate::userfault::{Event, Purpose, Read, Registered, Userfault};
 
 /// Ranges on their way to the thread that tells the driver.
 struct Mail {
-    /// Start and length of each; a length of 0: free.
+    /// Start, with [`UNMAPPED`], and length of each; a length of 0: free.
     slots: [(AtomicUsize, AtomicUsize); 256],
     /// From where to where lies what found no slot.
     first: AtomicUsize,
@@ -49,13 +49,26 @@ static MAIL: Mail = Mail {
 /// How long a thread that unmaps waits for the driver at most: far longer than that takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Posts that a range is gone. Never waits and allocates nothing, so that a signal handler can say it as well: the
+/// How sure it is that a range was unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Something about it has changed.
+    Changed,
+    /// All of it was unmapped. It may have been mapped anew since.
+    Unmapped,
+}
+
+/// Bit of a slot's start, which is a multiple of the page size: [`Told::Unmapped`].
+const UNMAPPED: usize = 1;
+
+/// Posts that a range has changed. Never waits and allocates nothing, so that a signal handler can say it as well: the
 /// driver may be waiting for the very thread.
-pub(crate) fn post(range: &Range<usize>) {
-    let taken = MAIL.slots.iter().find(|(start, len)| {
+pub(crate) fn post(range: &Range<usize>, told: Told) {
+    let start = range.start & !(PAGE - 1) | if told == Told::Unmapped { UNMAPPED } else { 0 };
+    let taken = MAIL.slots.iter().find(|(place, len)| {
         // The start holds the place until the length says that it is taken.
         len.load(Ordering::Acquire) == 0
-            && start.compare_exchange(0, range.start.max(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && place.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     });
     match taken {
         Some((_, len)) => len.store(range.len().max(1), Ordering::Release),
@@ -162,7 +175,17 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
         let posted = MAIL.posted.load(Ordering::Acquire);
         let mut found = false;
         // It has happened already, and something else may be there: there is nothing to do but to tell.
-        let tell = |first: usize, length: usize| {
+        let tell = |first: usize, length: usize, told: Told| {
+            let range = first..first.saturating_add(length);
+            let Some(lost) = notifier.lost(&range, told) else {
+                // Once the thread that reads events has gone on.
+                post(&range, told);
+                std::thread::yield_now();
+                return;
+            };
+            for part in lost {
+                let _ = gpu.process.replacing(part.start, part.len(), || ());
+            }
             let _ = gpu.process.changed(first, length);
         };
         let asked = MAIL.asked.load(Ordering::Acquire);
@@ -181,16 +204,17 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
         let first = MAIL.first.swap(usize::MAX, Ordering::AcqRel);
         if first != usize::MAX {
             found = true;
-            tell(first, MAIL.last.swap(0, Ordering::AcqRel).saturating_sub(first).max(1));
+            tell(first, MAIL.last.swap(0, Ordering::AcqRel).saturating_sub(first).max(1), Told::Changed);
         }
         for (start, len) in &MAIL.slots {
             let length = len.load(Ordering::Acquire);
             if length > 0 {
                 found = true;
-                let first = start.load(Ordering::Acquire) & !0xfff;
+                let first = start.load(Ordering::Acquire);
+                let told = if first & UNMAPPED == 0 { Told::Changed } else { Told::Unmapped };
                 len.store(0, Ordering::Release);
                 start.store(0, Ordering::Release);
-                tell(first, length);
+                tell(first & !(PAGE - 1), length, told);
             }
         }
         if !found {
@@ -259,6 +283,27 @@ impl Notifier {
         self.watched().0.iter().map(|(start, end)| *start..*end).collect()
     }
 
+    /// The parts of a range where other memory is by now, or none: what is mapped there is not watched any more. Of a range
+    /// that was [`Told::Unmapped`], that is all but what is watched anew; else it is what nobody has found to be gone yet.
+    ///
+    /// `None` while that cannot be known, as the kernel has an event that was not read.
+    fn lost(&self, range: &Range<usize>, told: Told) -> Option<Vec<Range<usize>>> {
+        let Some(userfault) = self.userfault() else { return Some(Vec::new()) };
+        let watched = self.ranges().into_iter().map(|one| one.start.max(range.start)..one.end.min(range.end));
+        let mut lost = Ranges::default();
+        if told == Told::Unmapped && !range.is_empty() {
+            lost.add(range);
+        }
+        for part in watched.filter(|part| !part.is_empty()) {
+            match userfault.is_registered(&part) {
+                Registered::Yes => lost.remove(&part),
+                Registered::No => lost.add(&part),
+                Registered::Busy => return None,
+            }
+        }
+        Some(lost.0.into_iter().map(|(start, end)| start..end).collect())
+    }
+
     fn userfault(&self) -> Option<&Userfault> {
         self.userfault.get_or_init(|| Userfault::new(Purpose::Unmapping)).as_ref()
     }
@@ -276,7 +321,7 @@ impl Notifier {
                     continue;
                 }
                 match userfault.read(Some(Duration::ZERO)) {
-                    Read::Event(Event::Unmapped(range)) => post(&range),
+                    Read::Event(Event::Unmapped(range)) => post(&range, Told::Unmapped),
                     Read::Event(_) | Read::Nothing => {}
                     Read::Gone => return,
                 }
@@ -377,7 +422,7 @@ mod tests {
     #[test]
     fn posts_beyond_all_slots_are_kept_as_one_range_and_do_not_wait() {
         for page in 1..=300usize {
-            post(&(page * 4096..(page + 1) * 4096));
+            post(&(page * 4096..(page + 1) * 4096), Told::Changed);
         }
         assert!(MAIL.slots.iter().all(|(_, len)| len.load(Ordering::Relaxed) == 4096));
         assert_eq!(MAIL.first.load(Ordering::Relaxed), 257 * 4096);

@@ -53,6 +53,16 @@ pub(crate) enum Event {
     Other,
 }
 
+/// Whether a range is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registered {
+    Yes,
+    /// Not all of it.
+    No,
+    /// It cannot be said while there are events that were not read.
+    Busy,
+}
+
 /// How reading ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
@@ -166,9 +176,14 @@ impl Userfault {
     }
 
     fn control<const N: usize>(&self, request: usize, argument: &mut [u64; N]) -> bool {
+        self.request(request, argument) == 0
+    }
+
+    /// 0, or a negative errno.
+    fn request<const N: usize>(&self, request: usize, argument: &mut [u64; N]) -> isize {
         let argument = argument.as_mut_ptr() as usize;
         // SAFETY: each request is given the words of its structure.
-        unsafe { raw::call(libc::SYS_ioctl, [self.fd(), request, argument, 0, 0, 0]) == 0 }
+        unsafe { raw::call(libc::SYS_ioctl, [self.fd(), request, argument, 0, 0, 0]) }
     }
 
     /// Begins to tell of a range; fails where there is memory it cannot tell of.
@@ -184,8 +199,23 @@ impl Userfault {
 
     /// Has the next store to a range wait, or lets all stores through.
     pub(crate) fn protect(&self, range: &Range<usize>, protected: bool) -> bool {
+        self.write_protect(range, protected) == 0
+    }
+
+    fn write_protect(&self, range: &Range<usize>, protected: bool) -> isize {
         let mode = if protected { WRITEPROTECT_MODE_WP } else { 0 };
-        self.control(UFFDIO_WRITEPROTECT, &mut [range.start as u64, range.len() as u64, mode])
+        self.request(UFFDIO_WRITEPROTECT, &mut [range.start as u64, range.len() as u64, mode])
+    }
+
+    /// Whether all of a range is told of, where stores are let through.
+    ///
+    /// Letting them through once more changes nothing, and fails where something else was mapped meanwhile.
+    pub(crate) fn is_registered(&self, range: &Range<usize>) -> Registered {
+        match i32::try_from(-self.write_protect(range, false)) {
+            Ok(0) => Registered::Yes,
+            Ok(libc::EAGAIN) => Registered::Busy,
+            _ => Registered::No,
+        }
     }
 
     /// Whether the descriptor is this library's no more.

@@ -54,11 +54,12 @@ static uint32_t* map(size_t size, int flags = MAP_PRIVATE) {
 }
 
 // System calls that no library sees.
-static long raw(long number, long a, long b, long c, long d = 0, long e = 0) {
+static long raw(long number, long a, long b, long c, long d = 0, long e = 0, long f = 0) {
     long result;
     register long r10 asm("r10") = d;
     register long r8 asm("r8") = e;
-    asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8) : "rcx", "r11", "memory");
+    register long r9 asm("r9") = f;
+    asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
     return result;
 }
 
@@ -224,6 +225,28 @@ CASE(memory_map_of_a_buffer_cut) {
         if (i < count / 4 || i >= count / 4 + 1024) EQUAL(words[i], i);
     EQUAL(own[0], 1234);
     EQUAL(own[1], 0);
+}
+
+// Where registered memory was, something else comes to lie that nobody may touch, as the guard page of a thread's stack does. It is not
+// what was registered, and nobody waits for it.
+CASE(memory_replaced_by_system_call_stops_no_queue) {
+    const size_t count = 1 << 16;
+    uint32_t *memory = map(SIZE), *words = nullptr;
+    HIP(hipMalloc((void**)&words, count * 4));
+    for (int round = 0; round < 3; round++) {
+        HIP(hipHostRegister(memory, SIZE, hipHostRegisterDefault));
+        HIP(hipMemset(words, 0, count * 4));
+        long again = raw(SYS_mmap, (long)memory, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1);
+        EQUAL(again, (long)memory);
+        count_up<<<count / 256, 256>>>(words, count);
+        FINISHED();
+        uint32_t last = 0;
+        HIP(hipMemcpy(&last, words + count - 1, 4, hipMemcpyDeviceToHost));
+        EQUAL(last, count - 1);
+        (void)hipHostUnregister(memory);
+        // Memory of its own once more.
+        EQUAL(mmap(memory, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), memory);
+    }
 }
 
 // The whole life of registered memory, again and again: nothing is left over, and nothing slows down for good.
