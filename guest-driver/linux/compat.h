@@ -23,4 +23,20 @@
 #define BELFRY_DRM_DATE
 #endif
 
+/* Device pages know their map by a function since 6.15, and are freed and made as folios since 6.19. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+#define belfry_page_pagemap(page) ((page)->pgmap)
+#else
+#define belfry_page_pagemap(page) page_pgmap(page)
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
+#define belfry_device_page_init(page, pagemap) zone_device_page_init(page)
+#define BELFRY_PAGE_FREE(function) .page_free = function
+#else
+#define belfry_device_page_init(page, pagemap) zone_device_page_init(page, pagemap, 0)
+#define BELFRY_PAGE_FREE(function) .folio_free = function##_folio
+#define BELFRY_FREES_FOLIOS
+#endif
+
 #endif

@@ -108,7 +108,22 @@ int os_watch_user(struct os_device *dev, u64 mm, u64 va, size_t count, struct be
 void os_mirror_release(struct os_mirror *mirror);
 /* Whether nothing has changed. Asked under the lock that belfry_changing takes. */
 bool os_mirror_is_current(struct os_mirror *mirror);
-u64 os_mirror_bus(struct os_mirror *mirror, size_t index);
+/* Where a page is: the address on the bus, or the offset in VRAM. */
+u64 os_mirror_page(struct os_mirror *mirror, size_t index, bool *vram);
+
+/* ---- vram_pages.c: pages of a process in VRAM ---- */
+
+#define BELFRY_FRAME_TAKEN (~0ull)
+
+/* Whether there are such, else the others return -EOPNOTSUPP. */
+bool os_has_vram_pages(struct os_device *dev);
+/*
+ * Moves count pages of the address space mm (a key of belfry_open) from va, which lie in one area, to VRAM: page i to offsets[i], in
+ * whose place BELFRY_FRAME_TAKEN is put where it was used. Those come back by belfry_frames_freed. On failure nothing has moved.
+ */
+int os_move_to_vram(struct os_device *dev, u64 mm, u64 va, size_t count, u64 *offsets, size_t *moved);
+/* Back to system memory. The core has the offsets when this returns. */
+int os_move_to_system(struct os_device *dev, u64 mm, u64 va, size_t count, size_t *moved);
 
 /* ---- drm.c, gem.c: the render node ---- */
 
@@ -309,6 +324,14 @@ void belfry_invalidated(struct belfry_invalidate *invalidate);
 /* start to end is about to change, all of it unmapped or not, and changes when this returns. May be called with mmap_lock. */
 void belfry_changing(struct belfry_invalidate *invalidate, u64 start, u64 end, bool unmapped);
 void belfry_invalidate_drop(struct belfry_invalidate *invalidate);
+/* No process has a page in this part of VRAM any more. */
+void belfry_frames_freed(struct belfry_gpu *gpu, u64 offset, u64 len);
+/*
+ * The processor touches a page in VRAM that it has no access to: what moves back, if the core knows of the page. Then
+ * belfry_touched_end is called when it has moved. Called with mmap_lock.
+ */
+bool belfry_touched(struct belfry_gpu *gpu, u64 mm, u64 va, u64 *start, u64 *end);
+void belfry_touched_end(struct belfry_gpu *gpu, u64 mm, u64 start, u64 end);
 ssize_t belfry_smi_write(struct belfry_smi *client, const u8 *bytes, size_t len);
 ssize_t belfry_smi_read(struct belfry_smi *client, u8 *bytes, size_t len);
 bool belfry_smi_ready(struct belfry_smi *client);

@@ -64,6 +64,7 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 		return PTR_ERR(dev);
 	dev->pdev = pdev;
 	pci_set_drvdata(pdev, dev);
+	mutex_init(&dev->frames_lock);
 	err = init_srcu_struct(&dev->users);
 	if (err)
 		return err;
@@ -111,6 +112,7 @@ err_card:
 err_drm:
 	belfry_irq_free(dev);
 	remove_core(dev);
+	belfry_frames_remove(dev);
 	drm_dev_unplug(&dev->drm);
 	goto err_gpu;
 err_irq_handler:
@@ -144,6 +146,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	belfry_card_remove(dev);
 	belfry_irq_free(dev); /* the core polls from here on */
 	remove_core(dev);
+	belfry_frames_remove(dev);
 	drm_dev_unplug(&dev->drm); /* from here on nothing touches a BAR, and no fault maps one */
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;

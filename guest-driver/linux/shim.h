@@ -22,6 +22,7 @@ enum belfry_count {
 	BELFRY_PINNED_PAGES,   /* of processes; a page that is pinned twice counts twice */
 	BELFRY_MIRRORED_PAGES, /* of processes, with an address on the bus and without a pin */
 	BELFRY_WATCHED_RANGES, /* notifiers of pins and mirrors */
+	BELFRY_VRAM_PAGES,     /* of processes */
 	BELFRY_GEM_OBJECTS,
 	BELFRY_DEBUG_TARGETS,
 	BELFRY_COUNTS,
@@ -41,6 +42,8 @@ struct os_device {
 	u64 register_size;
 	struct belfry_card *card; /* set between probe and remove */
 	atomic_long_t counts[BELFRY_COUNTS];
+	struct belfry_frames *frames; /* of processes in VRAM; NULL before anybody asked, an error where there are none */
+	struct mutex frames_lock;
 	int irq;
 	struct work_struct irq_work; /* goes on where the interrupt thread stopped */
 };
@@ -117,6 +120,13 @@ void belfry_proc_update(struct belfry_proc *proc);
 /* card.c */
 int belfry_card_add(struct os_device *dev);
 void belfry_card_remove(struct os_device *dev);
+
+/* vram_pages.c */
+void belfry_frames_remove(struct os_device *dev);
+/* Who has the pages, for the kernel's functions that leave alone what is somebody else's. */
+void *belfry_frames_owner(struct os_device *dev);
+/* Where in VRAM a page is, if it is there. */
+bool belfry_frame_offset(struct os_device *dev, struct page *page, u64 *offset);
 
 /* usage.c */
 void belfry_usage_add(struct os_device *dev);

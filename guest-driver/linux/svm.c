@@ -17,14 +17,16 @@
 
 #if IS_ENABLED(CONFIG_HMM_MIRROR)
 
+#define IN_VRAM 1ull /* pages are aligned */
+
 struct os_mirror {
 	struct mmu_interval_notifier notifier;
 	struct os_device *dev;
 	struct belfry_invalidate *invalidate;
 	unsigned long *pfns;
-	dma_addr_t *bus;
+	u64 *places; /* address on the bus, or offset in VRAM with IN_VRAM */
 	size_t count;
-	size_t mapped; /* pages that have a bus address */
+	size_t mapped; /* pages that have a place */
 	unsigned long sequence; /* of the notifier, when the pages were looked up */
 	bool writable;
 };
@@ -93,6 +95,7 @@ static int mirror_look_up(struct os_mirror *mirror, struct mm_struct *mm, u64 va
 		.start = va,
 		.end = va + mirror->count * PAGE_SIZE,
 		.hmm_pfns = mirror->pfns,
+		.dev_private_owner = belfry_frames_owner(mirror->dev),
 		.default_flags = HMM_PFN_REQ_FAULT | (mirror->writable ? HMM_PFN_REQ_WRITE : 0),
 	};
 	unsigned long timeout = jiffies + msecs_to_jiffies(HMM_RANGE_DEFAULT_TIMEOUT);
@@ -132,13 +135,20 @@ static int mirror_map(struct os_mirror *mirror)
 		return -ENODEV;
 	for (; mirror->mapped < mirror->count; mirror->mapped++) {
 		struct page *page = hmm_pfn_to_page(mirror->pfns[mirror->mapped]);
-		dma_addr_t bus = dma_map_page_attrs(dma, page, 0, PAGE_SIZE, mirror_direction(mirror),
-						    DMA_ATTR_SKIP_CPU_SYNC);
+		dma_addr_t bus;
+		u64 offset;
 
-		if (dma_mapping_error(dma, bus))
-			break;
-		mirror->bus[mirror->mapped] = bus;
 		belfry_count(mirror->dev, BELFRY_MIRRORED_PAGES, 1);
+		if (belfry_frame_offset(mirror->dev, page, &offset)) {
+			mirror->places[mirror->mapped] = offset | IN_VRAM;
+			continue;
+		}
+		bus = dma_map_page_attrs(dma, page, 0, PAGE_SIZE, mirror_direction(mirror), DMA_ATTR_SKIP_CPU_SYNC);
+		if (dma_mapping_error(dma, bus)) {
+			belfry_count(mirror->dev, BELFRY_MIRRORED_PAGES, -1);
+			break;
+		}
+		mirror->places[mirror->mapped] = bus;
 	}
 	belfry_leave(mirror->dev, idx);
 	return mirror->mapped < mirror->count ? -ENOMEM : 0;
@@ -149,13 +159,14 @@ static void mirror_free(struct os_mirror *mirror)
 	size_t i;
 
 	for (i = 0; i < mirror->mapped; i++)
-		dma_unmap_page_attrs(&mirror->dev->pdev->dev, mirror->bus[i], PAGE_SIZE, mirror_direction(mirror),
-				     DMA_ATTR_SKIP_CPU_SYNC);
+		if (!(mirror->places[i] & IN_VRAM))
+			dma_unmap_page_attrs(&mirror->dev->pdev->dev, mirror->places[i], PAGE_SIZE,
+					     mirror_direction(mirror), DMA_ATTR_SKIP_CPU_SYNC);
 	belfry_count(mirror->dev, BELFRY_MIRRORED_PAGES, -(long)mirror->mapped);
 	belfry_count(mirror->dev, BELFRY_WATCHED_RANGES, -1);
 	belfry_invalidate_drop(mirror->invalidate);
 	kvfree(mirror->pfns);
-	kvfree(mirror->bus);
+	kvfree(mirror->places);
 	os_device_put(mirror->dev);
 	kfree(mirror);
 	module_put(THIS_MODULE);
@@ -200,8 +211,8 @@ static int mirror_pages(struct os_mirror *mirror, struct mm_struct *mm, u64 va, 
 	mirror->count = count;
 	mirror->writable = writable;
 	mirror->pfns = kvcalloc(count, sizeof(*mirror->pfns), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	mirror->bus = kvcalloc(count, sizeof(*mirror->bus), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!mirror->pfns || !mirror->bus)
+	mirror->places = kvcalloc(count, sizeof(*mirror->places), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!mirror->pfns || !mirror->places)
 		return -ENOMEM;
 	err = mirror_look_up(mirror, mm, va);
 	if (!err)
@@ -272,9 +283,12 @@ bool os_mirror_is_current(struct os_mirror *mirror)
 	return !mmu_interval_read_retry(&mirror->notifier, mirror->sequence);
 }
 
-u64 os_mirror_bus(struct os_mirror *mirror, size_t index)
+u64 os_mirror_page(struct os_mirror *mirror, size_t index, bool *vram)
 {
-	return index < mirror->count ? mirror->bus[index] : 0;
+	u64 place = index < mirror->count ? mirror->places[index] : 0;
+
+	*vram = place & IN_VRAM;
+	return place & ~IN_VRAM;
 }
 
 #else /* no CONFIG_HMM_MIRROR: the ioctl answers EPERM, as amdkfd without CONFIG_HSA_AMD_SVM */
@@ -312,8 +326,9 @@ bool os_mirror_is_current(struct os_mirror *mirror)
 	return false;
 }
 
-u64 os_mirror_bus(struct os_mirror *mirror, size_t index)
+u64 os_mirror_page(struct os_mirror *mirror, size_t index, bool *vram)
 {
+	*vram = false;
 	return 0;
 }
 

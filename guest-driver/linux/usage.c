@@ -14,6 +14,7 @@ static const char *const names[] = {
 	[BELFRY_PINNED_PAGES] = "pinned_pages",
 	[BELFRY_MIRRORED_PAGES] = "mirrored_pages",
 	[BELFRY_WATCHED_RANGES] = "watched_ranges",
+	[BELFRY_VRAM_PAGES] = "vram_pages",
 	[BELFRY_GEM_OBJECTS] = "gem_objects",
 	[BELFRY_DEBUG_TARGETS] = "debug_targets",
 };

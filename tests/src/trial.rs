@@ -1,5 +1,5 @@
-//! The race of unbind, ioctl, mmap and close in a guest, and processes that are killed at random points;
-//! `tests/roles/src/race.rs` and `kills.rs` are what runs inside.
+//! The race of unbind, ioctl, mmap and close in a guest, processes that are killed at random points, and memory that is shared
+//! with the GPU; `tests/roles/src/race.rs`, `kills.rs` and `svm.rs` are what runs inside.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub enum Trial {
     Race(u64),
     /// Kills processes at this many random points.
     Kills(u64),
+    /// Has programs share their memory with the GPU this many times, and unbinds the function under the last one.
+    SharedMemory(u64),
 }
 
 /// Subjects a guest to a trial; returns what was counted.
@@ -44,12 +46,17 @@ pub fn run(kernel: TrialKernel, config: &GuestConfig, trial: Trial, limit: Durat
     guest.load_driver()?;
     guest.put_file(ROLES, 0o755, &roles)?;
     let mut said = String::new();
-    let (role, number) = match trial {
-        Trial::Race(rounds) => ("race", rounds),
-        Trial::Kills(points) => ("kills", points),
+    let programs: Vec<Vec<String>> = match trial {
+        Trial::Race(rounds) => vec![vec!["race".into(), rounds.to_string()]],
+        Trial::Kills(points) => vec![vec!["kills".into(), points.to_string()]],
+        Trial::SharedMemory(rounds) => {
+            let rounds = (0..rounds).map(|_| vec!["svm".to_owned()]);
+            rounds.chain([vec!["unbind".to_owned()]]).collect()
+        }
     };
-    for argv in [&[ROLES, role, &number.to_string()][..], &[ROLES, "work"]] {
-        let (exit, stdout, stderr) = guest.run(argv, limit)?;
+    for program in programs.into_iter().chain([vec!["work".to_owned()]]) {
+        let argv: Vec<&str> = std::iter::once(ROLES).chain(program.iter().map(String::as_str)).collect();
+        let (exit, stdout, stderr) = guest.run(&argv, limit)?;
         ensure!(exit.status == 0, "{argv:?} failed\n{stdout}{stderr}\n{}", guest.kernel_log()?);
         said.push_str(&stdout);
     }

@@ -96,6 +96,18 @@ enum Command {
         #[arg(long, default_value = "", allow_hyphen_values = true)]
         append: String,
     },
+    /// Share a program's memory with the GPU in a guest, move it to VRAM and back, and change it under the GPU.
+    GuestSvm {
+        /// How many times.
+        #[arg(long, default_value_t = 5)]
+        rounds: u64,
+        /// On a kernel with KASAN and lockdep, built from Debian's source on first use, for up to an hour.
+        #[arg(long)]
+        kasan: bool,
+        /// Arguments for the guest's kernel, `slub_debug=FZP` for example.
+        #[arg(long, default_value = "", allow_hyphen_values = true)]
+        append: String,
+    },
     /// Kill processes that use the GPU in a guest at random points, and look for what they leave.
     GuestKills {
         /// How many.
@@ -167,6 +179,7 @@ fn main() -> Result<()> {
         Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::GuestRace { rounds, kasan, append } => guest_trial("race", rounds, kasan, &append),
+        Command::GuestSvm { rounds, kasan, append } => guest_trial("svm", rounds, kasan, &append),
         Command::GuestKills { points, kasan, append } => guest_trial("kills", points, kasan, &append),
         Command::OwnSystem { install_driver } => own_system(install_driver),
         Command::Rocm(options) => rocm::run(root, &options),

@@ -23,6 +23,11 @@ pub enum EventKind {
     GpuPreReset = 3,
     /// The device was reset.
     GpuPostReset = 4,
+    /// Memory begins to move: time, process, first page, number of pages, from where and to where, the range's prefetch and
+    /// preferred location, [`MigrateTrigger`].
+    MigrateStart = 5,
+    /// It has moved: the same without the locations of the range.
+    MigrateEnd = 6,
     /// The queues of a process were taken off the hardware: time, process, GPU, [`QueueEvictionTrigger`].
     QueueEviction = 9,
     /// They are back: time, process, GPU, whether they were rescheduled.
@@ -41,6 +46,18 @@ pub enum EventKind {
 pub enum QueueEvictionTrigger {
     /// Shared virtual memory changes.
     Svm = 0,
+}
+
+/// Why memory moves (`enum KFD_MIGRATE_TRIGGERS`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MigrateTrigger {
+    /// The program has asked for it.
+    Prefetch = 0,
+    /// The processor has touched it.
+    PagefaultCpu = 2,
+    /// VRAM is short.
+    TtmEviction = 3,
 }
 
 impl EventKind {

@@ -102,11 +102,11 @@ pub const PARTIAL: &[Partial] = &[
     Partial { command: nr::CREATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial {
         command: nr::SMI_EVENTS,
-        missing: "events of migrations, of retried faults and of heat may be chosen and never come, nor do those of other processes' memory",
+        missing: "events of retried faults and of heat may be chosen and never come, nor do those of other processes' memory",
     },
     Partial {
         command: nr::SVM,
-        missing: "memory stays in system memory: a prefetch or a preferred location is remembered and moves nothing; EPERM in a guest whose kernel has no HMM_MIRROR",
+        missing: "a prefetch moves memory in guests and moves nothing hosted and under `exec`; a preferred location is remembered alone; EPERM in a guest whose kernel has no HMM_MIRROR",
     },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
     Partial { command: nr::EXPORT_DMABUF, missing: "EINVAL for doorbells and the flush page" },

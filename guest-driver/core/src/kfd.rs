@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::kfd::mmap::{
@@ -99,6 +100,27 @@ impl<O: Os> Kfd<O> {
     pub fn remove(&self) {
         self.device.remove_processes();
         self.device.stop();
+    }
+
+    /// Frames of VRAM that the operating system had for pages of programs ([`Os::move_to_vram`]) are free: `len` bytes from byte
+    /// `offset`, whole pages of it that it was given.
+    pub fn frames_freed(&self, offset: u64, len: u64) {
+        self.device.vram.give_frames_back([(offset, len)]);
+    }
+
+    /// The processor touches a page of the address space `key` at `va` that is in VRAM, where it has no access to: returns what
+    /// the operating system moves to system memory, as large as the range's granularity says. [`Kfd::touched_end`] follows.
+    ///
+    /// `None` where `va` is in no range of a process.
+    pub fn touched(&self, key: ProcessKey, va: u64) -> Option<Range<u64>> {
+        self.device.process_of(key)?.svm_touched(va)
+    }
+
+    /// What [`Kfd::touched`] returned has moved, or what was left of it in one area.
+    pub fn touched_end(&self, key: ProcessKey, range: Range<u64>) {
+        if let Some(process) = self.device.process_of(key) {
+            process.svm_touched_end(&range);
+        }
     }
 
     /// Handles an interrupt; called on a thread that may sleep, for every MSI-X vector 0 message.

@@ -227,7 +227,7 @@ impl<O: Os> Process<O> {
         let mut notifier = None;
         let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
             let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
-            let memory = device.vram.allocate(size, contiguous)?;
+            let memory = device.vram_alloc(size, contiguous)?;
             (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
         } else if flags.contains(AllocFlags::GTT) {
             (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)

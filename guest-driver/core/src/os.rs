@@ -28,10 +28,11 @@ pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
 pub use memory::{Backing, BoPage, DmaBuf, Gem, SystemPages};
 pub use smi::{SmiClient, SmiFile, Task};
 pub(crate) use user::check_user_range;
-pub use user::{Change, Invalidate, UserArea, UserMirror, UserPin};
+pub use user::{Change, Invalidate, UserArea, UserMirror, UserPage, UserPin};
 pub use work::{Work, WorkItem};
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::errno::Result;
@@ -262,6 +263,34 @@ pub trait Os: Send + Sync + Sized + 'static {
     ///
     /// `ESRCH` when the space is gone, `EOPNOTSUPP` without [`Os::has_svm`].
     fn user_area(&self, key: ProcessKey, va: u64) -> Result<Option<UserArea>>;
+
+    /// Returns whether pages of programs can be in VRAM: [`Os::move_to_vram`] works.
+    fn has_vram_pages(&self) -> bool;
+
+    /// Moves pages of the address space `key` to VRAM, from page-aligned `va` on: page `i` to the frame at byte offset `frames[i]`,
+    /// which the driver has taken from VRAM. The range lies in one [`UserArea`].
+    ///
+    /// Frames that the operating system has no use for stay in `frames`: pages of shared memory and of files do not move, and
+    /// those that are in VRAM already need not. The others are its own until it gives them back by [`crate::Kfd::frames_freed`],
+    /// when no process has their pages any more. [`Invalidate::invalidated`] is told before pages move, as of any change.
+    ///
+    /// Returns how many pages have moved.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `EFAULT` when the area is another one by now, `ESRCH` when the space is gone, `EOPNOTSUPP` without
+    /// [`Os::has_vram_pages`]; nothing has moved then, and all frames are left.
+    fn move_to_vram(&self, key: ProcessKey, va: u64, frames: &mut Vec<u64>) -> Result<usize>;
+
+    /// Moves `count` pages from page-aligned `va` of the address space `key` to system memory, as far as they are in VRAM and
+    /// nobody else holds them. The range lies in one [`UserArea`]. Frames are given back before this returns.
+    ///
+    /// Returns how many pages have moved.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Os::move_to_vram`].
+    fn move_to_system(&self, key: ProcessKey, va: u64, count: usize) -> Result<usize>;
 
     /// Copies from the calling process.
     ///

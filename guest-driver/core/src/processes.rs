@@ -227,6 +227,12 @@ impl<O: Os> Device<O> {
         self.processes.lock().by_pasid.get(&pasid).map(|entry| entry.process.clone())
     }
 
+    /// The process of an address space.
+    pub(crate) fn process_of(&self, key: ProcessKey) -> Option<Arc<Process<O>>> {
+        let table = self.processes.lock();
+        table.by_pasid.values().find(|entry| entry.process.key() == key).map(|entry| entry.process.clone())
+    }
+
     /// Counts an interrupt nobody waits for, and logs the first ones.
     pub(crate) fn count_unhandled(&self, entry: &IhEntry) {
         let count = {

@@ -4,8 +4,8 @@
 //! A client has room for 1024 bytes; a line that does not fit is dropped, whole. Of the events of the interface,
 //! this driver raises those of faults, of resets, and of the beginning and the end of processes, which concern no process
 //! alone: Linux, too, gives them to whoever asks. Those of a process's queues that stop and go on, and of its shared virtual
-//! memory, go to descriptors that this process has made. The others belong to memory that migrates, or to a card that gets
-//! hot.
+//! memory that moves or goes, go to descriptors that this process has made. The others belong to chips that retry faults, or to
+//! a card that gets hot.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -15,11 +15,12 @@ use core::fmt;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_abi::kfd::smi::{EventKind, QueueEvictionTrigger, SMI_EVENT_MSG_SIZE};
+use belfry_abi::kfd::smi::{EventKind, MigrateTrigger, QueueEvictionTrigger, SMI_EVENT_MSG_SIZE};
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, LockRank, Os, PAGE_SIZE, SmiClient, SmiFile, Task};
+use crate::svm::Attributes;
 use crate::sync::Mutex;
 
 /// Bytes that wait for a client at most (`MAX_KFIFO_SIZE`).
@@ -173,6 +174,42 @@ impl<O: Os> Device<O> {
         let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
         let message = format_args!("{now} -{} {node:x} 0", task.id);
         self.smi.lock().raise_for(Some(pasid), EventKind::QueueRestore, message);
+    }
+
+    /// Shared virtual memory begins to move from one place to another (`KFD_EVENT_FMT_MIGRATE_START`, in pages).
+    pub(crate) fn smi_migrate_start(
+        &self,
+        pasid: u16,
+        task: &Task,
+        range: &Range<u64>,
+        (from, to): (u32, u32),
+        attributes: &Attributes,
+        trigger: MigrateTrigger,
+    ) {
+        let now = self.hw.os().clock_ns(Clock::Boot);
+        let (start, count) = (range.start / PAGE_SIZE, (range.end - range.start) / PAGE_SIZE);
+        let Attributes { prefetch, preferred, .. } = attributes;
+        let message = format_args!(
+            "{now} -{} @{start:x}({count:x}) {from:x}->{to:x} {prefetch:x}:{preferred:x} {}",
+            task.id, trigger as u32
+        );
+        self.smi.lock().raise_for(Some(pasid), EventKind::MigrateStart, message);
+    }
+
+    /// It has moved, as far as it does (`KFD_EVENT_FMT_MIGRATE_END`).
+    pub(crate) fn smi_migrate_end(
+        &self,
+        pasid: u16,
+        task: &Task,
+        range: &Range<u64>,
+        (from, to): (u32, u32),
+        trigger: MigrateTrigger,
+    ) {
+        let now = self.hw.os().clock_ns(Clock::Boot);
+        let (start, count) = (range.start / PAGE_SIZE, (range.end - range.start) / PAGE_SIZE);
+        let message =
+            format_args!("{now} -{} @{start:x}({count:x}) {from:x}->{to:x} {}", task.id, trigger as u32);
+        self.smi.lock().raise_for(Some(pasid), EventKind::MigrateEnd, message);
     }
 
     /// Shared virtual memory that the program has unmapped left the GPU (`KFD_EVENT_FMT_UNMAP_FROM_GPU`, in pages).

@@ -1,8 +1,9 @@
 //! Shared virtual memory: ranges of the program's own memory that the GPU reaches at the same addresses (`kfd_svm.c`).
 //!
 //! The SVM ioctl sets attributes of ranges. Where they give the GPU access, the pages are mirrored and mapped at once, as no
-//! GPU here retries faults (XNACK is off). They stay in system memory: a prefetch to the GPU is remembered and moves
-//! nothing, as with amdkfd where VRAM was not registered as memory of the processor.
+//! GPU here retries faults (XNACK is off). A prefetch moves them to VRAM or back where the operating system has a way for
+//! that (`migrate.rs`); elsewhere it is remembered and moves nothing, as with amdkfd where VRAM was not registered as memory
+//! of the processor.
 //!
 //! When the program's memory changes, its operating system tells the driver ([`Invalidate`]). What is unmapped leaves the GPU
 //! and the ranges at once. For any other change, the queues of the process stop, a worker maps the pages anew a
@@ -11,6 +12,7 @@
 
 mod attributes;
 mod mapped;
+mod migrate;
 mod ranges;
 mod restore;
 
@@ -25,12 +27,13 @@ use core::ops::Range;
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
-use crate::os::{Change, Invalidate, Os, PAGE_SIZE, UserArea, UserMirror as _, check_user_range};
+use crate::os::{Change, Invalidate, Os, PAGE_SIZE, UserArea, UserMirror as _, UserPage, check_user_range};
 use crate::process::{Phase, Process, State};
 use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
 use attributes::Access;
+pub(crate) use attributes::Attributes;
 use mapped::{Mapped, Mirrored, Part};
 use ranges::{MAX_RANGES, Ranges};
 pub(crate) use restore::RestoreWork;
@@ -49,6 +52,8 @@ pub(crate) struct Svm<O: Os> {
     watched: Mapped<O>,
     /// The queues are off the scheduler until everything stale is mapped anew.
     pub(crate) quiesced: bool,
+    /// How often in a row memory could not be mapped anew.
+    failures: u32,
     /// Bytes of ranges, charged like system memory.
     pub(crate) charged: u64,
     /// What was unmapped, and could not be dropped where that was told.
@@ -74,6 +79,7 @@ impl<O: Os> Svm<O> {
             mapped: Mapped::new(),
             watched: Mapped::new(),
             quiesced: false,
+            failures: 0,
             charged: 0,
             gone: Vec::new(),
         }
@@ -187,12 +193,13 @@ impl<O: Os> Process<O> {
                 concerned => break concerned?,
             }
         };
-        if !attributes::change_mapping(list) {
-            return Ok(());
-        }
+        let changes = attributes::change_mapping(list);
         // From here on a failure leaves the rest done, and the last one is told.
         let mut result = Ok(());
         for part in concerned {
+            if !self.svm_prefetch(&part) && !changes {
+                continue;
+            }
             let mapped = self.svm_map_range(&part);
             if mapped.is_err() {
                 result = mapped;
@@ -355,22 +362,26 @@ impl<O: Os> Process<O> {
     }
 }
 
-/// Maps pages one by one, joining those that follow each other on the bus; there is no huge page, as ranges are cut anywhere.
+/// Maps pages one by one, joining those that follow each other in the same memory; there is no huge page, as ranges are cut anywhere.
 fn map_pages<O: Os>(
     vm: &mut Vm<O>,
     part: &Range<u64>,
     mirrored: &Mirrored<O>,
     rights: PageRights,
 ) -> Result<()> {
-    let flags = vm.page_bits(rights);
+    let (system, vram) = (vm.page_bits(rights), vm.page_bits(PageRights { system: false, ..rights }));
     let mut at = part.start;
     while at < part.end {
-        let bus = mirrored.bus(at);
+        let page = mirrored.page(at);
         let mut end = at + PAGE_SIZE;
-        while end < part.end && mirrored.bus(end) == bus + (end - at) {
+        while end < part.end && mirrored.page(end) == page.after(end - at) {
             end += PAGE_SIZE;
         }
-        vm.map_small(at, bus, end - at, flags)?;
+        let (address, flags) = match page {
+            UserPage::System(bus) => (bus, system),
+            UserPage::Vram(offset) => (offset, vram),
+        };
+        vm.map_small(at, address, end - at, flags)?;
         at = end;
     }
     Ok(())

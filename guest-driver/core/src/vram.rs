@@ -164,6 +164,36 @@ impl<O: Os> Vram<O> {
     }
 }
 
+/// Frames of programs' pages leave as much of VRAM free for page tables: this part of it, and no more than that.
+const TABLES_PART: u64 = 16;
+const TABLES_MOST: u64 = 8 << 20;
+
+impl<O: Os> Vram<O> {
+    /// Takes `count` pages for the operating system to give to programs, one by one and as they are; fewer when VRAM runs
+    /// short.
+    pub(crate) fn take_frames(&self, count: usize) -> Vec<u64> {
+        let mut frames = Vec::new();
+        if frames.try_reserve_exact(count).is_err() {
+            return frames;
+        }
+        let kept = (self.size / TABLES_PART).min(TABLES_MOST);
+        let mut buddy = self.buddy.lock();
+        let room = buddy.free_bytes.saturating_sub(kept) / PAGE_SIZE;
+        let mut extents = Vec::new();
+        // Without room, or memory for the list, there are none.
+        let _ = buddy.allocate((count as u64).min(room) * PAGE_SIZE, false, &mut extents);
+        let pages = |extent: &Extent| (extent.offset..extent.offset + extent.len).step_by(PAGE_SIZE as usize);
+        frames.extend(extents.iter().flat_map(pages));
+        frames
+    }
+
+    /// Gives frames back: the byte offset and the length of each run.
+    pub(crate) fn give_frames_back(&self, runs: impl IntoIterator<Item = (u64, u64)>) {
+        let mut buddy = self.buddy.lock();
+        runs.into_iter().for_each(|(offset, len)| buddy.release(offset, len));
+    }
+}
+
 /// Memory in VRAM, given back when dropped.
 pub(crate) struct VramMemory<O: Os> {
     vram: Arc<Vram<O>>,

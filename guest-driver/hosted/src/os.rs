@@ -330,6 +330,19 @@ impl Os for HostedOs {
         Ok(area(va, &memory))
     }
 
+    /// Nobody can keep a process from changing its own memory while it moves.
+    fn has_vram_pages(&self) -> bool {
+        false
+    }
+
+    fn move_to_vram(&self, _key: ProcessKey, _va: u64, _frames: &mut Vec<u64>) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn move_to_system(&self, _key: ProcessKey, _va: u64, _count: usize) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {
         copy_user(dst.as_mut_ptr(), dst.len(), src, false)
     }

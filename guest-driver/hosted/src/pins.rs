@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
-use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserMirror, UserPin};
+use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserMirror, UserPage, UserPin};
 use belfry_kfd_core::{Errno, Result};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
 
@@ -409,11 +409,11 @@ impl UserMirror for Mirror {
         }
     }
 
-    fn bus(&self, index: usize) -> u64 {
-        match &self.pages {
+    fn page(&self, index: usize) -> UserPage {
+        UserPage::System(match &self.pages {
             Pages::Pinned(pin) => UserPin::bus(pin, index),
             Pages::Watched { .. } => 0,
-        }
+        })
     }
 
     fn is_current(&self) -> bool {

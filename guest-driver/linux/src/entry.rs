@@ -279,6 +279,54 @@ pub(crate) unsafe extern "C" fn belfry_changing(
     unsafe { &*invalidate }.invalidated(&Change { start, end, unmapped, held: true });
 }
 
+/// Tells the core that frames of VRAM are free which it gave for pages of programs.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_frames_freed(gpu: *const Gpu, offset: u64, len: u64) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*gpu }.frames_freed(offset, len);
+}
+
+/// Asks what moves to system memory as the processor touches a page in VRAM; `false` if nobody knows of the page.
+///
+/// # Safety
+///
+/// `gpu`, `start` and `end` are valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_touched(
+    gpu: *const Gpu,
+    mm: u64,
+    va: u64,
+    start: *mut u64,
+    end: *mut u64,
+) -> bool {
+    // SAFETY: as promised by the caller.
+    let piece = unsafe { &*gpu }.touched(ProcessKey(mm), va);
+    let is_some = piece.is_some();
+    if let Some(piece) = piece {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            start.write(piece.start);
+            end.write(piece.end);
+        }
+    }
+    is_some
+}
+
+/// Tells the core that this has moved.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_touched_end(gpu: *const Gpu, mm: u64, start: u64, end: u64) {
+    // SAFETY: as promised by the caller.
+    unsafe { &*gpu }.touched_end(ProcessKey(mm), start..end);
+}
+
 /// Gives an invalidation callback back.
 ///
 /// # Safety

@@ -62,6 +62,9 @@ pub(crate) struct OsCpuInfo {
     pub(crate) memory_bytes: u64,
 }
 
+/// An offset that `os_move_to_vram` has taken over.
+pub(crate) const BELFRY_FRAME_TAKEN: u64 = u64::MAX;
+
 /// `enum belfry_mapping_kind`.
 pub(crate) const BELFRY_MAP_DOORBELLS: u32 = 0;
 /// `enum belfry_mapping_kind`.
@@ -150,7 +153,24 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn os_mirror_release(mirror: *mut OsMirror);
     pub(crate) fn os_mirror_is_current(mirror: *mut OsMirror) -> bool;
-    pub(crate) fn os_mirror_bus(mirror: *mut OsMirror, index: usize) -> u64;
+    pub(crate) fn os_mirror_page(mirror: *mut OsMirror, index: usize, vram: *mut bool) -> u64;
+
+    pub(crate) fn os_has_vram_pages(dev: *mut OsDevice) -> bool;
+    pub(crate) fn os_move_to_vram(
+        dev: *mut OsDevice,
+        mm: u64,
+        va: u64,
+        count: usize,
+        offsets: *mut u64,
+        moved: *mut usize,
+    ) -> i32;
+    pub(crate) fn os_move_to_system(
+        dev: *mut OsDevice,
+        mm: u64,
+        va: u64,
+        count: usize,
+        moved: *mut usize,
+    ) -> i32;
 
     pub(crate) fn os_drm_acquire(dev: *mut OsDevice, fd: i32, file: *mut *mut OsDrmFile) -> i32;
     pub(crate) fn os_drm_release(file: *mut OsDrmFile);

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
-use belfry_kfd_core::os::{Invalidate, ProcessKey, SystemPages, UserMirror, UserPin};
+use belfry_kfd_core::os::{Invalidate, ProcessKey, SystemPages, UserMirror, UserPage, UserPin};
 
 use crate::ffi;
 use crate::os::created;
@@ -157,9 +157,11 @@ impl UserMirror for Mirror {
         self.count
     }
 
-    fn bus(&self, index: usize) -> u64 {
-        // SAFETY: the mirror lives as long as self; the index is checked on the other side.
-        unsafe { ffi::os_mirror_bus(self.raw.as_ptr(), index) }
+    fn page(&self, index: usize) -> UserPage {
+        let mut vram = false;
+        // SAFETY: the mirror lives as long as self; the index is checked on the other side; `vram` takes the result.
+        let address = unsafe { ffi::os_mirror_page(self.raw.as_ptr(), index, &mut vram) };
+        if vram { UserPage::Vram(address) } else { UserPage::System(address) }
     }
 
     fn is_current(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Linux as the core wants to see it.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::NonNull;
 
@@ -190,6 +191,27 @@ impl Os for LinuxOs {
             Err(Errno::EFAULT) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn has_vram_pages(&self) -> bool {
+        // SAFETY: the device is valid.
+        unsafe { ffi::os_has_vram_pages(self.dev) }
+    }
+
+    fn move_to_vram(&self, key: ProcessKey, va: u64, frames: &mut Vec<u64>) -> Result<usize> {
+        let mut moved = 0;
+        let (count, offsets) = (frames.len(), frames.as_mut_ptr());
+        // SAFETY: `key` came from an open file, which holds the address space; `frames` has as many offsets as it says.
+        let result = check(unsafe { ffi::os_move_to_vram(self.dev, key.0, va, count, offsets, &mut moved) });
+        frames.retain(|frame| *frame != ffi::BELFRY_FRAME_TAKEN);
+        result.map(|()| moved)
+    }
+
+    fn move_to_system(&self, key: ProcessKey, va: u64, count: usize) -> Result<usize> {
+        let mut moved = 0;
+        // SAFETY: `key` came from an open file, which holds the address space; `moved` takes the result.
+        check(unsafe { ffi::os_move_to_system(self.dev, key.0, va, count, &mut moved) })?;
+        Ok(moved)
     }
 
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {

@@ -34,7 +34,7 @@ const VICTIMS: [&[&str]; 8] = [
 ];
 
 /// Where the driver's counters are.
-fn usage_file() -> Result<PathBuf> {
+pub(crate) fn usage_file() -> Result<PathBuf> {
     // SAFETY: all strings end with a zero; mounting changes no memory of this program.
     let result = unsafe {
         libc::mount(

@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context as _, Result};
 use belfry_abi::kfd::ioctl as nr;
-use belfry_abi::kfd::memory::{AcquireVmArgs, AllocFlags, AllocMemoryOfGpuArgs, MapMemoryToGpuArgs};
+use belfry_abi::kfd::memory::{
+    AcquireVmArgs, AllocFlags, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
+};
 use belfry_abi::kfd::mmap::{KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MMIO, kfd_mmap_offset};
 
 /// Where the driver's functions are listed, bound and unbound.
@@ -151,6 +153,10 @@ impl<'a> Nodes<'a> {
         };
         self.ioctl(nr::ALLOC_MEMORY_OF_GPU, &mut args)?;
         Ok(args)
+    }
+
+    pub(crate) fn free(&self, handle: u64) -> io::Result<()> {
+        self.ioctl(nr::FREE_MEMORY_OF_GPU, &mut FreeMemoryOfGpuArgs { handle })
     }
 
     pub(crate) fn map(&self, command: u32, handle: u64) -> io::Result<()> {

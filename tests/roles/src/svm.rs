@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "maps, changes and unmaps its own memory, which a GPU uses meanwhile")]
 
 mod cases;
+pub(crate) mod migrate;
 pub mod swap;
 
 use std::fs::{self, File};
@@ -263,7 +264,7 @@ fn beside_a_child<R>(body: impl FnOnce() -> R) -> R {
 /// When one of them finds what must not be.
 pub fn run(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
     let bench = Bench::new(runtime, &|_| {})?;
-    for (name, case) in cases::CASES {
+    for (name, case) in cases::CASES.into_iter().chain(migrate::CASES) {
         case(&bench).with_context(|| name.to_owned())?;
         writeln!(out, "svm: {name}")?;
     }
@@ -279,7 +280,7 @@ pub fn run(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    writeln!(out, "svm: {} cases and their faults verified", cases::CASES.len() + 2)?;
+    writeln!(out, "svm: {} cases and their faults verified", cases::CASES.len() + migrate::CASES.len() + 2)?;
     Ok(())
 }
 

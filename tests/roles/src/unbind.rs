@@ -17,6 +17,7 @@ use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
 use crate::share::export;
+use crate::svm::migrate;
 
 /// Unbinds the function under doorbells, the flush page, buffer objects and a thread that waits, and binds it again.
 ///
@@ -49,6 +50,7 @@ pub fn run(out: &mut dyn Write) -> Result<()> {
         ensure!(!faults(mapping), "{what}: no page is mapped although it was touched");
         ensure!(readable(mapping)?, "{what}: not readable");
     }
+    let shared = migrate::in_vram_for(&nodes, 700)?;
     let mut event = CreateEventArgs::default();
     nodes.ioctl(nr::CREATE_EVENT, &mut event)?;
     let function = function()?;
@@ -64,6 +66,8 @@ pub fn run(out: &mut dyn Write) -> Result<()> {
     for (what, mapping) in &mappings {
         ensure!(!readable(mapping)?, "{what}: readable without a device");
     }
+    // The program's own pages have left VRAM.
+    migrate::expect_all(&shared).context("memory that was in VRAM")?;
     let refused = nodes.ioctl(nr::GET_VERSION, &mut GetVersionArgs::default());
     ensure!(
         refused.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV)),

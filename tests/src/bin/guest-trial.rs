@@ -1,5 +1,5 @@
-//! The long forms of the race of unbind, ioctl, mmap and close, and of killing processes; `cargo xtask guest-race` and
-//! `cargo xtask guest-kills` are their fronts.
+//! The long forms of the race of unbind, ioctl, mmap and close, of killing processes, and of shared memory; `cargo xtask
+//! guest-race`, `guest-kills` and `guest-svm` are their fronts.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,14 @@ const BOOT: Duration = Duration::from_secs(600);
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let mut argument =
-        || arguments.next().context("usage: guest-trial race|kills NUMBER stock|kasan KERNEL_ARGUMENTS");
+        || arguments.next().context("usage: guest-trial race|kills|svm NUMBER stock|kasan KERNEL_ARGUMENTS");
     let name = argument()?;
     let number: u64 = argument()?.parse()?;
     let trial = match name.as_str() {
         "race" => Trial::Race(number),
         "kills" => Trial::Kills(number),
-        other => bail!("trial {other}: race or kills"),
+        "svm" => Trial::SharedMemory(number),
+        other => bail!("trial {other}: race, kills or svm"),
     };
     let kernel = match argument()?.as_str() {
         "stock" => TrialKernel::Stock,

@@ -54,7 +54,7 @@ fn allocate<O: Os>(device: &Arc<Device<O>>, args: &GemCreateIn) -> Result<Memory
     let public = args.domain_flags & GemCreateFlags::NO_CPU_ACCESS.bits() == 0;
     // What is aligned to more than a page is one block, which the allocator aligns to its size.
     let contiguous = args.alignment > PAGE_SIZE && args.bo_size >= args.alignment;
-    match device.vram.allocate(args.bo_size, contiguous) {
+    match device.vram_alloc(args.bo_size, contiguous) {
         Ok(memory) => Ok(Memory::Vram(Arc::new(memory.with_public(public)))),
         // Also where the program has asked for VRAM alone, as amdgpu_gem_create_ioctl does.
         Err(_) => system(args.bo_size),

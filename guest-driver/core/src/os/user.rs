@@ -28,6 +28,26 @@ pub struct UserArea {
     pub writable: bool,
 }
 
+/// Where a page of a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserPage {
+    /// In system memory, at this bus address.
+    System(u64),
+    /// In VRAM, at this byte offset: [`Os::move_to_vram`] has put it there.
+    Vram(u64),
+}
+
+impl UserPage {
+    /// Returns what lies `len` bytes further in the same memory.
+    #[must_use]
+    pub fn after(self, len: u64) -> Self {
+        match self {
+            Self::System(bus) => Self::System(bus.wrapping_add(len)),
+            Self::Vram(offset) => Self::Vram(offset.wrapping_add(len)),
+        }
+    }
+}
+
 /// Told when a range that is pinned or mirrored stops meaning what it meant.
 pub trait Invalidate: Send + Sync {
     /// The range was unmapped, remapped or re-protected in its address space, or is about to be.
@@ -70,8 +90,8 @@ pub trait UserMirror: Send + Sync {
     /// Returns the number of pages.
     fn count(&self) -> usize;
 
-    /// Returns the bus address of page `index`, which is below `count()`.
-    fn bus(&self, index: usize) -> u64;
+    /// Returns where page `index` is, which is below `count()`.
+    fn page(&self, index: usize) -> UserPage;
 
     /// Returns whether nothing has changed since the pages were looked up. Of a change that this does not show yet, the driver
     /// will be told: it asks under the lock that it takes when it is told, and then relies on the pages.

@@ -136,7 +136,7 @@ impl Attributes {
         })
     }
 
-    /// Rights of the pages in page tables, where the program may write or not (`svm_range_get_pte_flags`).
+    /// Rights of pages of system memory in page tables, where the program may write or not (`svm_range_get_pte_flags`).
     pub(crate) fn rights(&self, writable: bool) -> PageRights {
         PageRights {
             readable: true,

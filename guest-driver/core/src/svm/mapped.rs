@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::os::{Os, PAGE_SIZE, UserMirror};
+use crate::os::{Os, PAGE_SIZE, UserMirror, UserPage};
 use crate::vm::Vm;
 
 /// Pages of the program, mirrored.
@@ -22,9 +22,9 @@ impl<O: Os> Mirrored<O> {
         self.va..self.va + self.mirror.count() as u64 * PAGE_SIZE
     }
 
-    /// The bus address of the page at `va`, which is one of its own.
-    pub(super) fn bus(&self, va: u64) -> u64 {
-        self.mirror.bus(((va - self.va) / PAGE_SIZE) as usize)
+    /// Where the page at `va` is, which is one of its own.
+    pub(super) fn page(&self, va: u64) -> UserPage {
+        self.mirror.page(((va - self.va) / PAGE_SIZE) as usize)
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct SvmRange {
     pub(crate) attributes: Attributes,
     /// All of it was mapped on the GPU (`mapped_to_gpu`).
     pub(crate) mapped: bool,
+    /// Pages of it may be in VRAM (`actual_loc`).
+    pub(crate) in_vram: bool,
 }
 
 /// What setting attributes would add.
@@ -106,7 +108,7 @@ impl Ranges {
             let mut at = gap.start;
             while at < gap.end {
                 let end = (at & !(self.piece - 1)).saturating_add(self.piece).min(gap.end);
-                let new = SvmRange { end, attributes: Attributes::default(), mapped: false };
+                let new = SvmRange { end, attributes: Attributes::default(), mapped: false, in_vram: false };
                 self.by_start.insert(at, new);
                 at = end;
             }
@@ -136,6 +138,18 @@ impl Ranges {
         if let Some(one) = self.by_start.get_mut(&start) {
             one.mapped = mapped;
         }
+    }
+
+    /// Says of the ranges that lie in `range` whether pages of them are in VRAM.
+    pub(crate) fn set_in_vram(&mut self, range: &Range<u64>, in_vram: bool) {
+        for (_, one) in self.by_start.range_mut(range.clone()).filter(|(_, one)| one.end <= range.end) {
+            one.in_vram = in_vram;
+        }
+    }
+
+    /// All ranges, by address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &SvmRange)> {
+        self.by_start.iter().map(|(start, one)| (*start, one))
     }
 
     /// Removes what lies in `range`; returns how many bytes that were.

@@ -10,11 +10,14 @@ use belfry_abi::kfd::smi::QueueEvictionTrigger;
 use super::mapped::Part;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{Change, Os, PAGE_SIZE, Work, WorkItem as _};
+use crate::os::{Change, LogLevel, Os, PAGE_SIZE, Work, WorkItem as _};
 use crate::process::{Phase, Process, State};
 
 /// How long queues rest before their memory is mapped anew (`AMDGPU_SVM_RANGE_RESTORE_DELAY_MS`).
 const RESTORE_DELAY_US: u64 = 1000;
+
+/// Mappings that fail, one after the other, before that is said: they take a second or more.
+const TOLD_FAILURES: u32 = 1000;
 
 /// Maps memory anew, away from whoever changed it.
 pub(crate) struct RestoreWork<O: Os> {
@@ -192,15 +195,35 @@ impl<O: Os> Process<O> {
                 Ok(()) => {}
                 // The address space is going away, and the process with it.
                 Err(Errno::ESRCH) => return true,
-                Err(_) => return false,
+                Err(error) => {
+                    self.svm_waits_for(part, error);
+                    return false;
+                }
             }
         }
         let mut state = self.state.lock();
         if !state.svm.mapped.stale().is_empty() {
             return false;
         }
+        state.svm.failures = 0;
         self.svm_resume(&mut state);
         true
+    }
+
+    /// Notes that memory could not be mapped anew; says so when that has been tried for a while, as the queues wait for it.
+    fn svm_waits_for(&self, part: &Range<u64>, error: Errno) {
+        let failures = {
+            let mut state = self.state.lock();
+            state.svm.failures = state.svm.failures.saturating_add(1);
+            state.svm.failures
+        };
+        if failures == TOLD_FAILURES {
+            let line = format_args!(
+                "pasid {}: queues wait for shared memory at {:#x} to {:#x}, which cannot be mapped anew: {error}",
+                self.pasid, part.start, part.end
+            );
+            self.device.limits.user_memory.log(&self.device.hw, LogLevel::Warn, line);
+        }
     }
 
     /// Takes the queues off the scheduler until [`Process::svm_resume`] (`kgd2kfd_quiesce_mm`).

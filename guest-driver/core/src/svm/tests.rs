@@ -65,10 +65,7 @@ fn tell_before(bench: &Bench, start: u64, end: u64, unmapped: bool) {
 }
 
 fn tell_change(bench: &Bench, change: &Change) {
-    let notices = lock(&bench.os().notices).clone();
-    for notice in notices {
-        notice.invalidated(change);
-    }
+    bench.os().tell(change);
 }
 
 #[test]
@@ -445,3 +442,4 @@ fn buffer_objects_and_shared_memory_of_an_address_space_keep_out_of_each_others_
 }
 
 mod held;
+mod migrate;

@@ -36,6 +36,7 @@ impl Bench {
         let config = Config { vram_size: VRAM as u64, cus: 2, ..Config::default() };
         let device = Device::with_config(hw, config).unwrap();
         device.gart.enable();
+        *lock(&device.hw.os().users.vram) = Some(Arc::downgrade(&device.vram));
         let (ring, wptr) = {
             let mut guard = device.ih.lock();
             let ih = guard.as_mut().unwrap();

@@ -38,8 +38,8 @@ use users::{FakeMirror, FakePin, Spoiler, Users};
 
 use crate::errno::{Errno, Result};
 use crate::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
+    Backing, Change, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
+    PAGE_SIZE, ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -123,6 +123,22 @@ impl FakeOs {
 
     pub(crate) fn advance_clock(&self, ns: u64) {
         *lock(&self.ticks) += ns;
+    }
+
+    /// Tells all who pinned, mirrored or watched memory of a change.
+    pub(crate) fn tell(&self, change: &Change) {
+        let notices = lock(&self.notices).clone();
+        for notice in notices {
+            notice.invalidated(change);
+        }
+    }
+
+    /// Whether pages may move: who asks for it holds no lock.
+    fn check_moving(&self) -> Result<()> {
+        if HELD.get() != 0 {
+            lock(&self.trace).push("move under a lock");
+        }
+        if *lock(&self.users.gone) { Err(Errno::ESRCH) } else { Ok(()) }
     }
 
     /// Runs what was queued, and returns how much that was.
@@ -304,7 +320,7 @@ impl Os for FakeOs {
         }
         self.users.check(va, count, writable)?;
         lock(&self.notices).push(notify);
-        Ok(FakePin { bus: (1 << 40) + va, count, users: self.users.clone(), trace: self.trace.clone() })
+        Ok(FakePin { va, bus: (1 << 40) + va, count, users: self.users.clone(), trace: self.trace.clone() })
     }
 
     fn has_svm(&self) -> bool {
@@ -332,6 +348,30 @@ impl Os for FakeOs {
 
     fn user_area(&self, _: ProcessKey, va: u64) -> Result<Option<UserArea>> {
         Ok(self.users.area(va))
+    }
+
+    fn has_vram_pages(&self) -> bool {
+        true
+    }
+
+    fn move_to_vram(&self, _: ProcessKey, va: u64, frames: &mut Vec<u64>) -> Result<usize> {
+        self.check_moving()?;
+        let end = va + frames.len() as u64 * PAGE_SIZE;
+        self.users.check(va, frames.len(), false)?;
+        self.tell(&Change { start: va, end, unmapped: false, held: true });
+        Ok(self.users.move_to_vram(va, frames))
+    }
+
+    fn move_to_system(&self, _: ProcessKey, va: u64, count: usize) -> Result<usize> {
+        self.check_moving()?;
+        let range = va..va + count as u64 * PAGE_SIZE;
+        self.tell(&Change { start: range.start, end: range.end, unmapped: false, held: true });
+        let frames = self.users.move_to_system(range);
+        let vram = lock(&self.users.vram).clone();
+        if let Some(vram) = vram.and_then(|vram| vram.upgrade()) {
+            vram.give_frames_back(frames.iter().map(|frame| (*frame, PAGE_SIZE)));
+        }
+        Ok(frames.len())
     }
 
     fn copy_from_user(&self, _: &mut [u8], _: u64) -> Result<()> {

@@ -1,14 +1,16 @@
 //! The users' memory: what of it is there, and pins of it.
 
-use alloc::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
-use super::{Gate, HELD, Trace, lock, std};
+use super::{FakeOs, Gate, HELD, Trace, lock, std};
 use crate::errno::{Errno, Result};
-use crate::os::{Change, Invalidate, PAGE_SIZE, UserArea, UserMirror, UserPin};
+use crate::os::{Change, Invalidate, PAGE_SIZE, UserArea, UserMirror, UserPage, UserPin};
+use crate::vram::Vram;
 
 /// What the users of pins do.
 #[derive(Default)]
@@ -21,6 +23,12 @@ pub(crate) struct Users {
     pub(crate) read_only: Mutex<Vec<Range<u64>>>,
     /// Parts that are there, and may not be touched.
     pub(crate) closed: Mutex<Vec<Range<u64>>>,
+    /// The frames of VRAM that pages are in, by address.
+    pub(crate) in_vram: Mutex<BTreeMap<u64, u64>>,
+    /// Where frames are given back to.
+    pub(crate) vram: Mutex<Option<Weak<Vram<FakeOs>>>>,
+    /// Parts whose pages do not move.
+    pub(crate) unmovable: Mutex<Vec<Range<u64>>>,
     /// How many of the next mirrors are out of date before the driver has a look at them.
     pub(crate) restless: Mutex<u32>,
 }
@@ -46,6 +54,29 @@ impl Users {
         Some(UserArea { end, writable })
     }
 
+    /// Moves pages to frames, which are taken out of `frames`; returns how many.
+    pub(super) fn move_to_vram(&self, va: u64, frames: &mut Vec<u64>) -> usize {
+        let (mut in_vram, unmovable) = (lock(&self.in_vram), lock(&self.unmovable));
+        let (mut at, before) = (va, frames.len());
+        frames.retain(|frame| {
+            let page = at;
+            at += PAGE_SIZE;
+            let stays = in_vram.contains_key(&page) || unmovable.iter().any(|range| range.contains(&page));
+            if !stays {
+                in_vram.insert(page, *frame);
+            }
+            stays
+        });
+        before - frames.len()
+    }
+
+    /// Moves pages back; returns their frames.
+    pub(super) fn move_to_system(&self, range: Range<u64>) -> Vec<u64> {
+        let mut in_vram = lock(&self.in_vram);
+        let pages: Vec<u64> = in_vram.range(range).map(|(page, _)| *page).collect();
+        pages.into_iter().filter_map(|page| in_vram.remove(&page)).collect()
+    }
+
     /// Whether pages may be pinned.
     pub(super) fn check(&self, va: u64, count: usize, writable: bool) -> Result<()> {
         let end = va + count as u64 * PAGE_SIZE;
@@ -64,6 +95,8 @@ impl Users {
 }
 
 pub(crate) struct FakePin {
+    /// Address of the first page.
+    pub(super) va: u64,
     pub(super) bus: u64,
     pub(super) count: usize,
     pub(super) users: Arc<Users>,
@@ -88,7 +121,7 @@ impl UserPin for FakePin {
             return Err(Errno::ESRCH);
         }
         let bus = self.bus + (1 << 30);
-        Ok(Self { bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
+        Ok(Self { va: self.va, bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
     }
 }
 
@@ -104,8 +137,10 @@ impl UserMirror for FakeMirror {
         self.pin.as_ref().map_or(0, UserPin::count)
     }
 
-    fn bus(&self, index: usize) -> u64 {
-        self.pin.as_ref().map_or(0, |pin| pin.bus(index))
+    fn page(&self, index: usize) -> UserPage {
+        let Some(pin) = &self.pin else { return UserPage::System(0) };
+        let frame = lock(&pin.users.in_vram).get(&(pin.va + index as u64 * PAGE_SIZE)).copied();
+        frame.map_or(UserPage::System(pin.bus(index)), UserPage::Vram)
     }
 
     fn is_current(&self) -> bool {

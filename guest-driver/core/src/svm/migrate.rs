@@ -1,0 +1,178 @@
+//! Shared virtual memory that moves between system memory and VRAM (`kfd_migrate.c`, `svm_range_trigger_migration`).
+//!
+//! A prefetch moves a range, and the lack of VRAM moves ranges back. The operating system moves the pages, as it alone can keep
+//! the program from changing them meanwhile, and tells of the change: the queues stop, and go on when the pages are mapped
+//! where they are now. What does not move stays where it is, and the GPU reaches it there.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use belfry_abi::kfd::smi::MigrateTrigger;
+use belfry_abi::kfd::svm::KFD_IOCTL_SVM_LOCATION_SYSMEM;
+
+use super::attributes::Attributes;
+use crate::device::Device;
+use crate::errno::Result;
+use crate::os::{Os, PAGE_SIZE, Task};
+use crate::process::{Phase, Process};
+use crate::vram::VramMemory;
+
+/// Pages that the operating system is asked to move at once: those of a large page.
+const CHUNK: u64 = 512 * PAGE_SIZE;
+
+/// What is about to move.
+struct Migration {
+    range: Range<u64>,
+    attributes: Attributes,
+    task: Task,
+    trigger: MigrateTrigger,
+}
+
+impl<O: Os> Process<O> {
+    /// Moves a range to where its prefetch location says; returns whether pages may have moved.
+    ///
+    /// As with amdkfd, a failure leaves them where they are and is nobody's error.
+    pub(super) fn svm_prefetch(self: &Arc<Self>, range: &Range<u64>) -> bool {
+        let gpu_id = u32::from(self.device.gpu_id);
+        if !self.device.hw.os().has_vram_pages() {
+            return false;
+        }
+        let (migration, in_vram) = {
+            let state = self.state.lock();
+            let (Some((_, one)), Some(task)) = (state.svm.ranges.touching(range).next(), state.task) else {
+                return false;
+            };
+            let (range, attributes, trigger) = (range.clone(), one.attributes, MigrateTrigger::Prefetch);
+            (Migration { range, attributes, task, trigger }, one.in_vram)
+        };
+        match migration.attributes.prefetch {
+            location if location == gpu_id => self.svm_to_vram(&migration),
+            KFD_IOCTL_SVM_LOCATION_SYSMEM if in_vram => self.svm_to_system(&migration),
+            _ => false,
+        }
+    }
+
+    fn svm_to_vram(&self, migration: &Migration) -> bool {
+        let places = (KFD_IOCTL_SVM_LOCATION_SYSMEM, u32::from(self.device.gpu_id));
+        // Before the pages are there, so that a lack of VRAM finds them.
+        self.svm_note_vram(&migration.range, true);
+        self.svm_for_areas(migration, places, |part| {
+            let count = ((part.end - part.start) / PAGE_SIZE) as usize;
+            let mut frames = self.device.vram.take_frames(count);
+            let short = frames.len() < count;
+            let moved = self.device.hw.os().move_to_vram(self.key(), part.start, &mut frames);
+            self.device.vram.give_frames_back(frames.into_iter().map(|frame| (frame, PAGE_SIZE)));
+            // The rest of the range finds no VRAM either.
+            (moved, short)
+        })
+    }
+
+    fn svm_to_system(&self, migration: &Migration) -> bool {
+        let places = (u32::from(self.device.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+        let moved = self.svm_for_areas(migration, places, |part| {
+            let count = ((part.end - part.start) / PAGE_SIZE) as usize;
+            (self.device.hw.os().move_to_system(self.key(), part.start, count), false)
+        });
+        self.svm_note_vram(&migration.range, false);
+        moved
+    }
+
+    /// Moves a range piece by piece, until all is done or a piece says that it is enough; returns whether anything moved.
+    fn svm_for_areas(
+        &self,
+        migration: &Migration,
+        (from, to): (u32, u32),
+        piece: impl Fn(Range<u64>) -> (Result<usize>, bool),
+    ) -> bool {
+        let (mut at, end, mut moved) = (migration.range.start, migration.range.end, 0);
+        while at < end {
+            let Ok(Some(area)) = self.device.hw.os().user_area(self.key(), at) else { break };
+            let area = at..area.end.max(at + PAGE_SIZE).min(end);
+            let Migration { attributes, task, trigger, .. } = migration;
+            self.device.smi_migrate_start(self.pasid, task, &area, (from, to), attributes, *trigger);
+            let mut enough = false;
+            while at < area.end && !enough {
+                let part = at..(at / CHUNK * CHUNK).saturating_add(CHUNK).min(area.end);
+                at = part.end;
+                let (result, stop) = piece(part);
+                moved += result.unwrap_or(0);
+                enough = stop || result.is_err();
+            }
+            self.device.smi_migrate_end(self.pasid, task, &area, (from, to), *trigger);
+            if enough {
+                break;
+            }
+        }
+        moved > 0
+    }
+
+    /// The processor touches a page that is in VRAM: what moves back (`svm_migrate_to_ram`).
+    ///
+    /// Called with locks of the address space held: nothing here asks for user memory.
+    pub(crate) fn svm_touched(&self, va: u64) -> Option<Range<u64>> {
+        let state = self.state.lock();
+        let (start, one) = state.svm.ranges.touching(&(va..va.checked_add(PAGE_SIZE)?)).next()?;
+        // More than any address space has is all of the range.
+        let size = PAGE_SIZE << one.attributes.granularity.min(40);
+        let piece = va & !(size - 1);
+        let range = piece.max(start)..piece.saturating_add(size).min(one.end);
+        let places = (u32::from(self.device.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+        let (attributes, trigger) = (one.attributes, MigrateTrigger::PagefaultCpu);
+        self.device.smi_migrate_start(self.pasid, &state.task?, &range, places, &attributes, trigger);
+        Some(range)
+    }
+
+    /// It has moved.
+    pub(crate) fn svm_touched_end(&self, range: &Range<u64>) {
+        let Some(task) = self.state.lock().task else { return };
+        let places = (u32::from(self.device.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+        self.device.smi_migrate_end(self.pasid, &task, range, places, MigrateTrigger::PagefaultCpu);
+    }
+
+    /// Notes that pages of ranges are in VRAM, or that none is.
+    fn svm_note_vram(&self, range: &Range<u64>, in_vram: bool) {
+        self.state.lock().svm.ranges.set_in_vram(range, in_vram);
+    }
+
+    /// Moves shared virtual memory out of VRAM, range by range, until `enough` says so (`svm_range_evict_svm_bo_worker`).
+    fn svm_evict(&self, enough: impl Fn() -> bool) {
+        let found: Vec<(Range<u64>, Attributes, Task)> = {
+            let state = self.state.lock();
+            let Some(task) = state.task.filter(|_| state.phase != Phase::Dead) else { return };
+            let in_vram = state.svm.ranges.iter().filter(|(_, one)| one.in_vram);
+            in_vram.map(|(start, one)| (start..one.end, one.attributes, task)).collect()
+        };
+        for (range, attributes, task) in found {
+            if enough() {
+                return;
+            }
+            self.svm_to_system(&Migration { range, attributes, task, trigger: MigrateTrigger::TtmEviction });
+        }
+    }
+}
+
+impl<O: Os> Device<O> {
+    /// Allocates VRAM for a buffer object, in the place of programs' pages if need be. The caller holds no lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn vram_alloc(&self, len: u64, contiguous: bool) -> Result<VramMemory<O>> {
+        self.vram.allocate(len, contiguous).or_else(|_| {
+            self.svm_make_room(len);
+            self.vram.allocate(len, contiguous)
+        })
+    }
+
+    /// Moves programs' pages out of VRAM until `len` bytes are free, as far as that goes. The caller holds no lock.
+    fn svm_make_room(&self, len: u64) {
+        let enough = || self.vram.free_bytes() >= len;
+        for process in self.processes() {
+            if enough() {
+                return;
+            }
+            process.svm_evict(enough);
+        }
+    }
+}
