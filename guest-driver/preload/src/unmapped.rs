@@ -418,6 +418,47 @@ mod tests {
         }
     }
 
+    /// What took the place of watched memory, and what was never watched, is not what was pinned; where it was pinned anew, it is.
+    #[test]
+    fn memory_that_came_in_the_place_of_watched_memory_is_told_apart() {
+        let page = 4096;
+        let notifier = Notifier::new();
+        #[expect(unsafe_code, reason = "maps and unmaps its own memory")]
+        // SAFETY: a new mapping, of which nothing is used.
+        let start = unsafe { raw::mmap_anonymous(6 * page).unwrap() as usize };
+        let pages = |from: usize, to: usize| start + from * page..start + to * page;
+        let watch = |from, to| notifier.pinned(pages(from, to).start as u64..pages(from, to).end as u64);
+        if notifier.userfault().is_none() {
+            // A sandbox without userfaultfd: there is nothing to tell apart.
+            assert_eq!(notifier.lost(&pages(0, 6), Told::Unmapped), Some(Vec::new()));
+            return;
+        }
+        watch(0, 4);
+        assert_eq!(notifier.lost(&pages(0, 6), Told::Changed), Some(Vec::new()));
+        assert_eq!(notifier.lost(&pages(0, 6), Told::Unmapped), Some(vec![pages(4, 6)]));
+        // The kernel tells of what is unmapped, and waits until that was read.
+        let replaced = pages(1, 3);
+        let thread = std::thread::spawn(move || {
+            #[expect(unsafe_code, reason = "maps and unmaps its own memory")]
+            // SAFETY: this test's own mapping.
+            unsafe {
+                raw::munmap(replaced.start, replaced.len());
+            }
+            raw::mmap_free(replaced.start, replaced.len(), libc::PROT_NONE).unwrap();
+        });
+        let told = notifier.userfault().unwrap().read(Some(Duration::from_secs(5)));
+        assert_eq!(told, Read::Event(Event::Unmapped(pages(1, 3))));
+        thread.join().unwrap();
+        // It is not known of the watched range as a whole, which is one.
+        assert_eq!(notifier.lost(&pages(1, 3), Told::Changed), Some(vec![pages(1, 3)]));
+        assert_eq!(notifier.lost(&pages(1, 3), Told::Unmapped), Some(vec![pages(1, 3)]));
+        assert_eq!(notifier.lost(&pages(3, 4), Told::Unmapped), Some(Vec::new()));
+        notifier.unpinned(pages(1, 3).start as u64..pages(1, 3).end as u64);
+        assert_eq!(notifier.lost(&pages(0, 4), Told::Changed), Some(Vec::new()));
+        assert_eq!(notifier.lost(&pages(0, 4), Told::Unmapped), Some(vec![pages(1, 3)]));
+        crate::userfault::forget();
+    }
+
     /// A handler that waited for room would wait for ever: the driver waits for its thread.
     #[test]
     fn posts_beyond_all_slots_are_kept_as_one_range_and_do_not_wait() {
