@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use belfry_process::child::die_with_parent;
 
 /// The programs that make the disk, and the packages they are in.
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 11] = [
     ("mmdebstrap", "mmdebstrap"),
     ("newuidmap", "uidmap"),
     ("fakeroot", "fakeroot"),
@@ -21,12 +21,28 @@ const TOOLS: [(&str, &str); 9] = [
     ("mcopy", "mtools"),
     ("syslinux", "syslinux"),
     ("dd", "coreutils"),
+    ("debugfs", "e2fsprogs"),
+    ("qemu-img", "qemu-utils"),
 ];
 /// The boot loader's first sector (package `syslinux-common`).
 const BOOT_SECTOR: &str = "/usr/lib/syslinux/mbr/gptmbr.bin";
 const SUITE: &str = "trixie";
-const PACKAGES: &str = "ca-certificates,dbus,dkms,gcc,iproute2,kmod,libc6-dev,linux-headers-amd64,linux-image-amd64,make,\
-                        openssh-server,rocminfo,systemd-sysv,udev";
+/// What a system needs that is booted and looked at.
+const SYSTEM: &str =
+    "ca-certificates,dbus,iproute2,kmod,linux-image-amd64,openssh-server,rocminfo,systemd-sysv,udev";
+/// What building the driver needs besides.
+const BUILD: &str = "dkms,gcc,libc6-dev,linux-headers-amd64,make";
+
+/// What of the driver a disk has.
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
+    /// The driver, by this package.
+    Driver(&'a Path),
+    /// What building it needs.
+    Tools,
+    /// Nothing.
+    Bare,
+}
 
 /// From the tree's tar to a disk: a FAT file system with kernel and boot loader, and an ext4 file system.
 const ASSEMBLE: &str = r#"set -e
@@ -60,24 +76,28 @@ dd if=esp.img of=disk.raw bs=1M seek=1 conv=notrunc,sparse status=none
 dd if=root.ext4 of=disk.raw bs=1M seek=129 conv=notrunc,sparse status=none
 "#;
 
-/// Makes the disk in `directory`, with the driver of `package` or without a driver, and answers its path.
+/// Makes the disk in `directory` and answers its path.
 ///
 /// # Errors
 ///
 /// Programs that are not there, all of them with what to install; packages that cannot be had; a driver that does not build.
-pub fn make(directory: &Path, package: Option<&Path>) -> Result<PathBuf> {
+pub fn make(directory: &Path, content: Content<'_>) -> Result<PathBuf> {
     check_tools()?;
+    let packages = match content {
+        Content::Bare => SYSTEM.to_owned(),
+        Content::Driver(_) | Content::Tools => format!("{SYSTEM},{BUILD}"),
+    };
     let hook = |text: String| format!("--customize-hook={text}");
     let mut command = Command::new("mmdebstrap");
     command
         .args(["--mode=auto", "--variant=minbase", "--quiet"])
-        .arg(format!("--include={PACKAGES}"))
+        .arg(format!("--include={packages}"))
         .arg(hook(r#"printf "[Match]\nName=en* eth*\n[Network]\nDHCP=yes\n" > "$1/etc/systemd/network/80-dhcp.network""#.into()))
         .arg(hook(r#"chroot "$1" systemctl enable systemd-networkd"#.into()))
         .arg(hook(r#"echo "LABEL=root / ext4 rw 0 1" > "$1/etc/fstab""#.into()))
         .arg(hook(r#"chroot "$1" passwd -d root"#.into()))
         .current_dir(directory);
-    if let Some(package) = package {
+    if let Content::Driver(package) = content {
         let name = package.file_name().context("a package")?.to_string_lossy().into_owned();
         // Hooks of this kind read the file as the user outside.
         command.arg(hook(format!("copy-in {} /root", package.display())));

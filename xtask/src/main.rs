@@ -122,9 +122,14 @@ enum Command {
     },
     /// Make a disk with a system of its own of Debian's packages, with the driver by DKMS, and boot it with the GPU.
     OwnSystem {
-        /// Make it without the driver, and put that in by `belfry image install-driver`.
+        /// Make disks without the driver, and put that in by `belfry image install-driver`, for an hour.
         #[arg(long)]
         install_driver: bool,
+        /// Where the disks of packages are kept and found again (made anew when absent).
+        #[arg(long, value_name = "DIR")]
+        disks: Option<PathBuf>,
+        /// Only these cases.
+        cases: Vec<String>,
     },
     /// Run ROCm's tools, the suites and, with --long, Debian's tests of ROCm's libraries and of llama.cpp under `belfry exec`.
     Rocm(rocm::Options),
@@ -181,7 +186,9 @@ fn main() -> Result<()> {
         Command::GuestRace { rounds, kasan, append } => guest_trial("race", rounds, kasan, &append),
         Command::GuestSvm { rounds, kasan, append } => guest_trial("svm", rounds, kasan, &append),
         Command::GuestKills { points, kasan, append } => guest_trial("kills", points, kasan, &append),
-        Command::OwnSystem { install_driver } => own_system(install_driver),
+        Command::OwnSystem { install_driver, disks, cases } => {
+            own_system(install_driver, disks.as_deref(), &cases)
+        }
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),
@@ -226,10 +233,12 @@ fn guest_trial(name: &str, number: u64, kasan: bool, append: &str) -> Result<()>
 }
 
 /// Makes and boots a system of a user's own; a program of its own, because it is made of belfry's library.
-fn own_system(install_driver: bool) -> Result<()> {
+fn own_system(install_driver: bool, disks: Option<&Path>, cases: &[String]) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
         .args(["run", "--package", "belfry-tests", "--bin", "own-system", "--"])
         .args(install_driver.then_some("--install-driver"))
+        .args(disks.iter().flat_map(|disks| ["--disks".as_ref(), disks.as_os_str()]))
+        .args(cases)
         .status()
         .context("running own-system")?;
     process::exit(status.code().unwrap_or(1));

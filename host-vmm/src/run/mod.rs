@@ -8,6 +8,7 @@
 //! | the summary | `report.rs` |
 //! | a disk with a system of its own | `system.rs` |
 
+mod boot_loader;
 mod in_guest;
 mod in_process;
 mod program;

@@ -15,6 +15,7 @@ use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
 
+use super::boot_loader::BootLoader;
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, RunError, RunOptions};
@@ -39,6 +40,17 @@ pub enum SystemError {
         option: &'static str,
         /// What to do instead.
         fix: &'static str,
+    },
+    /// A disk that the machine's firmware does not boot.
+    #[error(
+        "{disk} does not boot: {why}, and the machine's firmware is a BIOS; install a boot loader for BIOS on it (Debian: \
+         grub-pc)"
+    )]
+    NoBootLoader {
+        /// The disk.
+        disk: PathBuf,
+        /// What it has instead.
+        why: &'static str,
     },
     /// A program of the machine that is not there.
     #[error(
@@ -76,6 +88,8 @@ pub(super) fn run(
 ) -> Result<RunReport, RunError> {
     refuse(options)?;
     disk.check().map_err(GuestError::from)?;
+    let MachineOptions { cpus, memory, disks, .. } = options.machine.clone();
+    boots(disk, &disks)?;
     let over_ssh = options.ssh || !(options.interactive || options.program.is_empty());
     let ssh = over_ssh.then(Ssh::new).transpose()?;
     let cache = Cache::open()?;
@@ -84,7 +98,6 @@ pub(super) fn run(
     let accelerator = choose_accelerator(&cache, &program);
     let doorbell = doorbell::on_qemu(options.doorbell)?;
     let terminal = if over_ssh { None } else { Some(Terminal::standard().map_err(RunError::Terminal)?) };
-    let MachineOptions { cpus, memory, disks, .. } = options.machine.clone();
     let config = SystemConfig {
         disk: disk.clone(),
         disks,
@@ -150,6 +163,22 @@ fn refuse(options: &RunOptions) -> Result<(), RunError> {
         Some((_, option, fix)) => Err(SystemError::Option { option, fix }.into()),
         None => Ok(()),
     }
+}
+
+/// Refuses a disk without a boot loader, where no other disk has one for it.
+fn boots(disk: &DiskConfig, others: &[DiskConfig]) -> Result<(), RunError> {
+    let of = |disk| BootLoader::of(disk).map_err(GuestError::from);
+    let why = match of(disk)? {
+        BootLoader::Bios => return Ok(()),
+        BootLoader::UefiAlone => "it boots by UEFI alone",
+        BootLoader::Missing => "its first sector has no boot loader",
+    };
+    for other in others {
+        if of(other)? == BootLoader::Bios {
+            return Ok(());
+        }
+    }
+    Err(SystemError::NoBootLoader { disk: disk.path.clone(), why }.into())
 }
 
 /// The way into the guest: a port of this machine, and a key made for this run.

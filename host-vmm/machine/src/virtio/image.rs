@@ -86,6 +86,19 @@ impl DiskConfig {
     pub fn check(&self) -> Result<(), DiskError> {
         Disk::open(self).map(drop)
     }
+
+    /// The first bytes of the disk, as a guest reads them: `length`, or all where it has fewer.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps a machine from having this disk, and an image whose beginning cannot be read.
+    pub fn beginning(&self, length: usize) -> Result<Vec<u8>, DiskError> {
+        let disk = layer(&self.path, self.format, &self.backing)?;
+        let mut beginning = vec![0; usize::try_from(disk.size()).unwrap_or(usize::MAX).min(length)];
+        let read = disk.read(beginning.as_mut_slice(), 0);
+        read.map_err(|source| DiskError::Read { path: self.path.clone(), source })?;
+        Ok(beginning)
+    }
 }
 
 /// A disk.
