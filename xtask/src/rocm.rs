@@ -2,8 +2,9 @@
 //!
 //! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
 //! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes). docs/rocm-tests.md has results, and what of it is expected to take too long.
+//! gigabytes), and `--only debugger` the cases of a debugger in a guest (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
 
+mod debugger;
 mod plan;
 mod verdict;
 
@@ -15,7 +16,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use plan::{Image, Step};
+use plan::{Image, Place, Step};
 use verdict::Counts;
 
 /// What is run, and for how long.
@@ -62,9 +63,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let logs = options.logs.clone().unwrap_or_else(|| root.join("target/rocm"));
     std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
     let belfry = build(root)?;
-    let runner = Runner { belfry, logs, limit: options.limit };
+    let runner = Runner { belfry, root: root.to_owned(), logs, limit: options.limit };
     let wanted = |step: &Step| options.only.as_ref().is_none_or(|only| step.name.contains(only.as_str()));
-    let images = plan::images(options.long);
+    let images = plan::images(options.long, options.only.as_deref());
     let mut outcomes = Vec::new();
     for image in &images {
         let mut steps = image.steps.clone();
@@ -118,6 +119,7 @@ fn table(outcomes: &[Outcome]) {
 
 struct Runner {
     belfry: PathBuf,
+    root: PathBuf,
     logs: PathBuf,
     limit: u32,
 }
@@ -141,17 +143,17 @@ impl Runner {
         Ok(())
     }
 
-    fn exec(&self, image: &Image, limit: u32) -> Command {
+    fn exec(&self, image: &str, limit: u32) -> Command {
         let mut command = Command::new("timeout");
         // The whole group gets the signal, and what ignores it is killed.
         command.args(["--kill-after=10", &limit.to_string()]);
-        command.arg(&self.belfry).args(["exec", "--quiet", "--image", image.name, "--"]);
+        command.arg(&self.belfry).args(["exec", "--quiet", "--image", image, "--"]);
         command
     }
 
     /// What a program prints, for a list of things to run.
     fn output(&self, image: &Image, program: &[&str]) -> Result<String> {
-        let output = self.exec(image, 120).args(program).output().context("running timeout")?;
+        let output = self.exec(image.name, 120).args(program).output().context("running timeout")?;
         ensure!(output.status.success(), "{program:?}: {}", output.status);
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -160,21 +162,37 @@ impl Runner {
         let file = format!("{}-{}.log", image.name, step.name.replace([' ', '/'], "_"));
         let path = self.logs.join(file);
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        let limit = if image.is_long() { self.limit } else { step.limit };
+        // What the machine of a guest tells does not belong to what its program prints.
+        let errors = match step.place {
+            Place::Exec => log.try_clone()?,
+            Place::Guest => {
+                File::create(path.with_extension("stderr")).context("creating a log of a guest")?
+            }
+        };
         let start = Instant::now();
-        let status = self
-            .exec(image, limit)
+        let mut command = match step.place {
+            Place::Exec => self.exec(image.name, if image.is_long() { self.limit } else { step.limit }),
+            Place::Guest => debugger::command(self, &self.root, step.limit)?,
+        };
+        let status = command
             .args(&step.command)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
-            .stderr(log)
+            .stderr(errors)
             .status()
             .context("running timeout")?;
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let counts = verdict::counts(&String::from_utf8_lossy(&text));
+        let text = String::from_utf8_lossy(&text);
+        if step.place == Place::Guest {
+            // Few cases, each of which is worth its line.
+            note!("{}", text.trim_end());
+        }
+        let counts = verdict::counts(&text);
         let failures = counts.as_ref().is_some_and(|counts| counts.failed > 0);
+        // Each of a guest's cases has a limit of its own, and the last line says that all have ended.
+        let unfinished = step.place == Place::Guest && (!status.success() || counts.is_none());
         let verdict = match status.code() {
-            _ if failures => "failed",
+            _ if failures || unfinished => "failed",
             Some(124 | 137) => "too slow",
             Some(0) => "passed",
             Some(127) => bail!("{}: the image has no {:?}", step.name, step.command),

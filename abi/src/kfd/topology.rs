@@ -4,6 +4,10 @@
 /// Global wave sync resources of a GPU (`num_gws`; `gds.gws_size`, `gfx_v11_0_set_gds_init`).
 pub const NUM_GWS: u32 = 64;
 
+/// There are address watches (`HSA_CAP_WATCH_POINTS_SUPPORTED`).
+pub const HSA_CAP_WATCH_POINTS_SUPPORTED: u32 = 0x0000_0080;
+/// `capability`, bits 11:8: the binary logarithm of how many (`HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT`).
+pub const HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT: u32 = 8;
 /// `capability`, bits 13:12: type of the doorbells, 2 is 64-bit.
 pub const HSA_CAP_DOORBELL_TYPE_SHIFT: u32 = 12;
 /// 64-bit doorbells (`HSA_CAP_DOORBELL_TYPE_2_0`).

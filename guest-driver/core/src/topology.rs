@@ -15,9 +15,11 @@ use belfry_abi::kfd::topology::{
     HSA_CACHE_TYPE_HSACU, HSA_CACHE_TYPE_INSTRUCTION, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT,
     HSA_CAP_SVMAPI_SUPPORTED, HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
     HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED, HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED,
-    HSA_MEM_HEAP_TYPE_FB_PUBLIC, HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
+    HSA_CAP_WATCH_POINTS_SUPPORTED, HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT, HSA_MEM_HEAP_TYPE_FB_PUBLIC,
+    HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
 };
 
+use crate::debug::WATCHES;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
@@ -226,14 +228,16 @@ impl<O: Os> Device<O> {
         }
     }
 
-    /// What the GPU can do (`kfd_topology_set_capabilities`).
+    /// What the GPU can do (`kfd_topology_set_capabilities`, and `node_show` for the address watches).
     pub(crate) fn capability(&self) -> u32 {
         let svm = if self.hw.os().has_svm() { HSA_CAP_SVMAPI_SUPPORTED } else { 0 };
         let debug = HSA_CAP_TRAP_DEBUG_SUPPORT
             | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED
             | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED
             | HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED;
-        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT | svm | debug
+        let watches =
+            HSA_CAP_WATCH_POINTS_SUPPORTED | WATCHES.ilog2() << HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT;
+        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT | svm | debug | watches
     }
 
     fn gpu_properties(&self) -> String {

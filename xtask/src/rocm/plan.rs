@@ -2,6 +2,17 @@
 
 use anyhow::Result;
 
+use super::debugger;
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Under `belfry exec`.
+    Exec,
+    /// In a guest, with programs that are made for it first.
+    Guest,
+}
+
 /// A program with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -9,12 +20,13 @@ pub(super) struct Step {
     pub(super) command: Vec<String>,
     /// Seconds after which it hangs; of steps of the long form, the command line decides.
     pub(super) limit: u32,
+    pub(super) place: Place,
 }
 
 impl Step {
     fn new(name: impl Into<String>, command: &[&str]) -> Self {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Self { name: name.into(), command, limit: 600 }
+        Self { name: name.into(), command, limit: 600, place: Place::Exec }
     }
 }
 
@@ -61,7 +73,8 @@ const ARCHITECTURES: &str = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-
 /// Models with random weights whose results on the GPU are compared with those on the processor.
 const MODELS: [&str; 6] = ["llama", "qwen3", "gemma3", "phi3", "mamba", "bert"];
 
-pub(super) fn images(long: bool) -> Vec<Image> {
+/// The images of the short or of the long form. The debugger's has a step of its own name, and is of both if that is asked for.
+pub(super) fn images(long: bool, only: Option<&str>) -> Vec<Image> {
     let tools =
         [&["rocminfo"][..], &["clinfo"], &["rocm-smi"], &["amd-smi", "list"], &["rocm_agent_enumerator"]];
     let suites = [&["hip-suite"][..], &["opencl-suite"], &["hsa-suite"]];
@@ -79,6 +92,9 @@ pub(super) fn images(long: bool) -> Vec<Image> {
         lists: None,
     };
     let mut images = vec![own("rocm", &[thunk]), own("rocm-sid", &[])];
+    if long || only == Some(debugger::NAME) {
+        images.push(debugger::image());
+    }
     if long {
         images.push(Image {
             name: "rocm-tests",

@@ -40,7 +40,7 @@ fn operations_are_refused_as_linux_refuses_them() {
     assert_eq!(debugger.op(pid, DbgTrapOp::SetFlags as u32, flags).0, Err(Errno::EACCES));
     let watch = DbgTrapSetNodeAddressWatchArgs { gpu_id: 1, ..Default::default() };
     assert_eq!(debugger.op(pid, DbgTrapOp::SetNodeAddressWatch as u32, watch).0, Err(Errno::ENODEV));
-    let gpu_id = gpu_id(&debugger, pid);
+    let gpu_id = device(&debugger, pid).gpu_id;
     for id in [0, 4, u32::MAX] {
         let clear = DbgTrapClearNodeAddressWatchArgs { gpu_id, id };
         assert_eq!(
@@ -90,7 +90,7 @@ fn operations_are_refused_as_linux_refuses_them() {
     assert_eq!(set(1).collect::<Vec<_>>(), [Ok(0)]);
 }
 
-fn gpu_id(debugger: &Debugger, pid: u32) -> u32 {
+fn device(debugger: &Debugger, pid: u32) -> DbgDeviceInfoEntry {
     let mut entry = [DbgDeviceInfoEntry::default(); 2];
     let args = DbgTrapSnapshotArgs {
         exception_mask: 0,
@@ -104,7 +104,26 @@ fn gpu_id(debugger: &Debugger, pid: u32) -> u32 {
     let [entry, _] = entry;
     assert_eq!((entry.vendor_id, entry.gfx_target_version, entry.num_xcc), (0x1002, 110_000, 1));
     assert_eq!(entry.capability & 0x2003_8000, 0x2003_8000);
-    entry.gpu_id
+    entry
+}
+
+#[test]
+fn debugger_can_set_as_many_watches_as_the_device_says_that_it_has() {
+    let gpu = gpu();
+    let program = Program::new(&gpu);
+    let debugger = Debugger::new(&gpu);
+    debugger.enable(program.pid, 0).unwrap();
+    let entry = device(&debugger, program.pid);
+    assert_eq!(
+        entry.capability & 0x80,
+        0x80,
+        "HSA_CAP_WATCH_POINTS_SUPPORTED, without which ROCdbgapi sets none"
+    );
+    let count = 1 << (entry.capability >> 8 & 0xf);
+    let watch = DbgTrapSetNodeAddressWatchArgs { gpu_id: entry.gpu_id, ..Default::default() };
+    let set = || debugger.op(program.pid, DbgTrapOp::SetNodeAddressWatch as u32, watch).0;
+    assert_eq!((0..count).map(|_| set()).find(Result::is_err), None, "{count} watches");
+    assert_eq!(set(), Err(Errno::ENOMEM));
 }
 
 #[test]
