@@ -28,17 +28,19 @@ pub(super) fn counts(text: &str) -> Option<Counts> {
     suite(text).or_else(|| googletest(text)).or_else(|| ggml(text)).or_else(|| architectures(text))
 }
 
-/// `N passed, N failed, N absent` as the last line.
+/// `N passed, N failed, N absent`, the last such line: what ran the program may tell of itself after it.
 fn suite(text: &str) -> Option<Counts> {
-    let words: Vec<&str> = text.lines().rev().find(|line| !line.is_empty())?.split([' ', ',']).collect();
-    match words[..] {
-        [passed, "passed", "", failed, "failed", "", skipped, "absent"] => Some(Counts {
-            passed: passed.parse().ok()?,
-            failed: failed.parse().ok()?,
-            skipped: skipped.parse().ok()?,
-        }),
-        _ => None,
-    }
+    text.lines().rev().find_map(|line| {
+        let words: Vec<&str> = line.split([' ', ',']).collect();
+        match words[..] {
+            [passed, "passed", "", failed, "failed", "", skipped, "absent"] => Some(Counts {
+                passed: passed.parse().ok()?,
+                failed: failed.parse().ok()?,
+                skipped: skipped.parse().ok()?,
+            }),
+            _ => None,
+        }
+    })
 }
 
 /// A line for each case, and the failed ones once more at the end.
