@@ -2,7 +2,8 @@
 //!
 //! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
 //! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes), and `--only debugger` the cases of a debugger in a guest (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
+//! gigabytes), and `--only debugger` the cases of a debugger in a guest (docs/debugger.md). docs/rocm-tests.md has results, and
+//! what of it is expected to take too long.
 
 mod debugger;
 mod plan;

@@ -146,13 +146,15 @@ fn is_listed(maps: File, start: u64, end: u64, writable: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// Three pages: writable, read-only, and none.
-    fn pages() -> (u64, [u64; 3]) {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at a place the kernel chooses, changed inside itself.
+    /// Three pages at `place`: writable, read-only, and none.
+    ///
+    /// The kernel chooses places from the other end of the address space, so that no other thread's mapping fills the hole.
+    fn pages(place: usize) -> (u64, [u64; 3]) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping where nothing is, changed inside itself.
         let base = unsafe {
-            let base =
-                libc::mmap(std::ptr::null_mut(), 3 * 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            let place = std::ptr::without_provenance_mut(place);
+            let base = libc::mmap(place, 3 * 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
             assert_ne!(base, libc::MAP_FAILED);
             libc::mprotect(base.add(4096), 4096, libc::PROT_READ);
             libc::munmap(base.add(8192), 4096);
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn ranges_are_judged_alike_by_query_and_by_list() {
-        let (base, [writable, read_only, hole]) = pages();
+        let (base, [writable, read_only, hole]) = pages(0x20_0000_0000);
         for (start, end, write, expected) in [
             (writable, read_only, true, true),
             (writable, hole, false, true),
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn areas_are_what_both_ways_find_and_device_memory_is_none() {
-        let (base, [writable, read_only, hole]) = pages();
+        let (base, [writable, read_only, hole]) = pages(0x30_0000_0000);
         for (at, expected) in [
             (writable, Some(UserArea { end: read_only, writable: true })),
             (read_only + 8, Some(UserArea { end: hole, writable: false })),

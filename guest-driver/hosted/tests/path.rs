@@ -59,7 +59,8 @@ fn topology_is_complete_and_consistent() {
     assert_eq!(process.sysfs_read("nodes/0/gpu_id").unwrap(), "0\n");
     assert_eq!(client.property("simd_count"), 4);
     assert_eq!(client.property("gfx_target_version"), 110_000);
-    let debugger = 0x2003_8000;
+    // With four address watches.
+    let debugger = 0x2003_8000 | 0x280;
     assert_eq!(client.property("capability"), 0x0800_2000 | debugger, "64-bit doorbells, SVM, debugger");
     for node in 0..2 {
         let text = process.sysfs_read(&format!("nodes/{node}/properties")).unwrap();
