@@ -2,8 +2,8 @@
 /*
  * Pages of programs in VRAM: the kernel's view of VRAM as pages, and moving pages there and back (amdgpu's kfd_migrate.c).
  *
- * Where the kernel has CONFIG_DEVICE_PRIVATE, the processor has no access to them, and touching one moves it back. Elsewhere (Debian
- * 13) they are coherent device memory, which the processor reads and writes where it is: BAR0 is memory.
+ * They are coherent device memory, which the processor reads and writes where it is: BAR0 is memory. By a parameter they are
+ * private, where the kernel has CONFIG_DEVICE_PRIVATE: the processor has no access to them, and touching one moves it back.
  *
  * The core has all of VRAM. A frame that a page is in comes back to it by the bitmap below: pages are freed under spinlocks.
  */
@@ -15,12 +15,17 @@
 #include <linux/memremap.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "shim.h"
 
 #if IS_ENABLED(CONFIG_HMM_MIRROR) && IS_ENABLED(CONFIG_DEVICE_MIGRATION)
+
+static bool private_pages;
+module_param(private_pages, bool, 0444);
+MODULE_PARM_DESC(private_pages, "Keep the processor out of pages of programs in VRAM (needs CONFIG_DEVICE_PRIVATE)");
 
 /* Pages that move at once: those of a large page. */
 #define CHUNK (SZ_2M >> PAGE_SHIFT)
@@ -237,7 +242,7 @@ static struct belfry_frames *frames_new(struct os_device *dev)
 	pagemap->ops = &frames_ops;
 	pagemap->owner = frames;
 	pagemap->nr_range = 1;
-	if (IS_ENABLED(CONFIG_DEVICE_PRIVATE)) {
+	if (IS_ENABLED(CONFIG_DEVICE_PRIVATE) && private_pages) {
 		frames->region = request_free_mem_region(&iomem_resource, size, BELFRY_NAME);
 		if (IS_ERR(frames->region)) {
 			frames->region = NULL;
