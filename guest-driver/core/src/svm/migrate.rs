@@ -4,7 +4,6 @@
 //! the program from changing them meanwhile, and tells of the change: the queues stop, and go on when the pages are mapped
 //! where they are now. What does not move stays where it is, and the GPU reaches it there.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -32,12 +31,9 @@ struct Migration {
 impl<O: Os> Process<O> {
     /// Moves a range to where its prefetch location says; returns whether pages may have moved.
     ///
-    /// As with amdkfd, a failure leaves them where they are and is nobody's error.
-    pub(super) fn svm_prefetch(self: &Arc<Self>, range: &Range<u64>) -> bool {
+    /// A page that cannot be moved stays where it is. The program is not told, as with amdkfd.
+    pub(super) fn svm_prefetch(&self, range: &Range<u64>) -> bool {
         let gpu_id = u32::from(self.device.gpu_id);
-        if !self.device.hw.os().has_vram_pages() {
-            return false;
-        }
         let (migration, in_vram) = {
             let state = self.state.lock();
             let (Some((_, one)), Some(task)) = (state.svm.ranges.touching(range).next(), state.task) else {
@@ -47,7 +43,10 @@ impl<O: Os> Process<O> {
             (Migration { range, attributes, task, trigger }, one.in_vram)
         };
         match migration.attributes.prefetch {
-            location if location == gpu_id => self.svm_to_vram(&migration),
+            // Asked only now: the pages of VRAM cost the operating system memory from the first question on.
+            location if location == gpu_id && self.device.hw.os().has_vram_pages() => {
+                self.svm_to_vram(&migration)
+            }
             KFD_IOCTL_SVM_LOCATION_SYSMEM if in_vram => self.svm_to_system(&migration),
             _ => false,
         }
