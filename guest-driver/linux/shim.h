@@ -121,6 +121,9 @@ void belfry_proc_update(struct belfry_proc *proc);
 int belfry_card_add(struct os_device *dev);
 void belfry_card_remove(struct os_device *dev);
 
+/* svm.c: whether an area is memory, as amdkfd takes it. */
+bool belfry_area_is_memory(const struct vm_area_struct *vma);
+
 /* vram_pages.c */
 void belfry_frames_remove(struct os_device *dev);
 /* Who has the pages, for the kernel's functions that leave alone what is somebody else's. */

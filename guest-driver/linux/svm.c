@@ -37,7 +37,7 @@ bool os_has_svm(void)
 }
 
 /* What amdkfd takes for memory (svm_range_is_valid). */
-static bool area_is_memory(const struct vm_area_struct *vma)
+bool belfry_area_is_memory(const struct vm_area_struct *vma)
 {
 	return vma && !(vma->vm_flags & (VM_IO | VM_PFNMAP | VM_MIXEDMAP));
 }
@@ -52,7 +52,7 @@ int os_user_area(u64 key, u64 va, u64 *end, bool *writable)
 		return -ESRCH;
 	mmap_read_lock(mm);
 	vma = vma_lookup(mm, va);
-	if (area_is_memory(vma)) {
+	if (belfry_area_is_memory(vma)) {
 		*end = vma->vm_end;
 		*writable = vma->vm_flags & VM_WRITE;
 		err = 0;
@@ -108,7 +108,7 @@ static int mirror_look_up(struct os_mirror *mirror, struct mm_struct *mm, u64 va
 		range.notifier_seq = mmu_interval_read_begin(&mirror->notifier);
 		mmap_read_lock(mm);
 		vma = vma_lookup(mm, va);
-		if (!area_is_memory(vma) || vma->vm_end < range.end ||
+		if (!belfry_area_is_memory(vma) || vma->vm_end < range.end ||
 		    !!(vma->vm_flags & VM_WRITE) != mirror->writable)
 			err = -EAGAIN;
 		else

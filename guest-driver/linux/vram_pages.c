@@ -151,6 +151,25 @@ static void fill_system(struct belfry_frames *frames, const unsigned long *src, 
 	smp_wmb();
 }
 
+/* Frames for pages that are about to move to VRAM. */
+static void fill_vram(struct belfry_frames *frames, const unsigned long *src, unsigned long *dst, u64 *offsets,
+		      size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		struct page *page;
+
+		if (!(src[i] & MIGRATE_PFN_MIGRATE) || offsets[i] >= (u64)frames->count << PAGE_SHIFT)
+			continue;
+		page = frame_take(frames, offsets[i]);
+		offsets[i] = BELFRY_FRAME_TAKEN;
+		copy_to_frame(frames, page, migrate_pfn_to_page(src[i]));
+		dst[i] = migrate_pfn(page_to_pfn(page));
+	}
+	wmb(); /* the copies are in VRAM before a page table leads there */
+}
+
 static size_t count_moved(const unsigned long *src, const unsigned long *dst, size_t count)
 {
 	size_t i, moved = 0;
@@ -160,34 +179,56 @@ static size_t count_moved(const unsigned long *src, const unsigned long *dst, si
 	return moved;
 }
 
-/* Moves what of an area is in VRAM to system memory. With mmap_lock, in an area of memory. */
+/* Moves what args selects: to VRAM at the offsets, or to system memory without. With mmap_lock, in an area of memory. */
+static int migrate_area(struct belfry_frames *frames, struct migrate_vma *args, u64 *offsets, size_t *moved)
+{
+	size_t count = (args->end - args->start) >> PAGE_SHIFT;
+	int err;
+
+	args->pgmap_owner = frames->pagemap.owner;
+	args->src = kvcalloc(count, 2 * sizeof(*args->src), GFP_KERNEL);
+	if (!args->src)
+		return -ENOMEM;
+	args->dst = args->src + count;
+	err = migrate_vma_setup(args);
+	if (!err) {
+		if (offsets)
+			fill_vram(frames, args->src, args->dst, offsets, count);
+		else
+			fill_system(frames, args->src, args->dst, count);
+		migrate_vma_pages(args);
+		*moved = count_moved(args->src, args->dst, count);
+		migrate_vma_finalize(args);
+	}
+	kvfree(args->src);
+	return err;
+}
+
 static int area_to_system(struct belfry_frames *frames, struct vm_area_struct *vma, unsigned long start,
 			  unsigned long end, struct page *fault_page, size_t *moved)
 {
-	size_t count = (end - start) >> PAGE_SHIFT;
 	struct migrate_vma args = {
 		.vma = vma,
 		.start = start,
 		.end = end,
-		.pgmap_owner = frames->pagemap.owner,
 		.flags = is_private(frames) ? MIGRATE_VMA_SELECT_DEVICE_PRIVATE : MIGRATE_VMA_SELECT_DEVICE_COHERENT,
 		.fault_page = fault_page,
 	};
-	int err;
 
-	args.src = kvcalloc(count, 2 * sizeof(*args.src), GFP_KERNEL);
-	if (!args.src)
-		return -ENOMEM;
-	args.dst = args.src + count;
-	err = migrate_vma_setup(&args);
-	if (!err) {
-		fill_system(frames, args.src, args.dst, count);
-		migrate_vma_pages(&args);
-		*moved = count_moved(args.src, args.dst, count);
-		migrate_vma_finalize(&args);
-	}
-	kvfree(args.src);
-	return err;
+	return migrate_area(frames, &args, NULL, moved);
+}
+
+static int area_to_vram(struct belfry_frames *frames, struct vm_area_struct *vma, unsigned long start,
+			unsigned long end, u64 *offsets, size_t *moved)
+{
+	struct migrate_vma args = {
+		.vma = vma,
+		.start = start,
+		.end = end,
+		.flags = MIGRATE_VMA_SELECT_SYSTEM,
+	};
+
+	return migrate_area(frames, &args, offsets, moved);
 }
 
 /* A program touches a page of VRAM that the processor does not reach: the piece around it moves back. With mmap_lock. */
@@ -310,46 +351,6 @@ bool belfry_frame_offset(struct os_device *dev, struct page *page, u64 *offset)
 	return true;
 }
 
-/* With mmap_lock, in an area of memory. */
-static int area_to_vram(struct belfry_frames *frames, struct vm_area_struct *vma, u64 va, size_t count, u64 *offsets,
-			size_t *moved)
-{
-	struct migrate_vma args = {
-		.vma = vma,
-		.start = va,
-		.end = va + count * PAGE_SIZE,
-		.pgmap_owner = frames->pagemap.owner,
-		.flags = MIGRATE_VMA_SELECT_SYSTEM,
-	};
-	size_t i;
-	int err;
-
-	args.src = kvcalloc(count, 2 * sizeof(*args.src), GFP_KERNEL);
-	if (!args.src)
-		return -ENOMEM;
-	args.dst = args.src + count;
-	err = migrate_vma_setup(&args);
-	if (err)
-		goto out;
-	for (i = 0; i < count; i++) {
-		struct page *page;
-
-		if (!(args.src[i] & MIGRATE_PFN_MIGRATE) || offsets[i] >= (u64)frames->count << PAGE_SHIFT)
-			continue;
-		page = frame_take(frames, offsets[i]);
-		offsets[i] = BELFRY_FRAME_TAKEN;
-		copy_to_frame(frames, page, migrate_pfn_to_page(args.src[i]));
-		args.dst[i] = migrate_pfn(page_to_pfn(page));
-	}
-	wmb(); /* the copies are in VRAM before a page table leads there */
-	migrate_vma_pages(&args);
-	*moved = count_moved(args.src, args.dst, count);
-	migrate_vma_finalize(&args);
-out:
-	kvfree(args.src);
-	return err;
-}
-
 /* offsets: where to move pages to; NULL: to system memory. */
 static int move_area(struct os_device *dev, u64 key, u64 va, size_t count, u64 *offsets, size_t *moved)
 {
@@ -367,8 +368,8 @@ static int move_area(struct os_device *dev, u64 key, u64 va, size_t count, u64 *
 		return -ESRCH;
 	mmap_read_lock(mm);
 	vma = vma_lookup(mm, va);
-	if (vma && !(vma->vm_flags & (VM_IO | VM_PFNMAP | VM_MIXEDMAP)) && va + count * PAGE_SIZE <= vma->vm_end)
-		err = offsets ? area_to_vram(frames, vma, va, count, offsets, moved) :
+	if (belfry_area_is_memory(vma) && va + count * PAGE_SIZE <= vma->vm_end)
+		err = offsets ? area_to_vram(frames, vma, va, va + count * PAGE_SIZE, offsets, moved) :
 				area_to_system(frames, vma, va, va + count * PAGE_SIZE, NULL, moved);
 	mmap_read_unlock(mm);
 	mmput(mm);
