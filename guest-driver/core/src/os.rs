@@ -282,8 +282,9 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// [`Os::has_vram_pages`]; nothing has moved then, and all frames are left.
     fn move_to_vram(&self, key: ProcessKey, va: u64, frames: &mut Vec<u64>) -> Result<usize>;
 
-    /// Moves `count` pages from page-aligned `va` of the address space `key` to system memory, as far as they are in VRAM and
-    /// nobody else holds them. The range lies in one [`UserArea`]. Frames are given back before this returns.
+    /// Moves `count` pages from page-aligned `va` of the address space `key` to system memory, as far as they are in VRAM.
+    /// A page that the kernel or another device holds stays. The range lies in one [`UserArea`]. The driver has the frames of the
+    /// moved pages again when this returns.
     ///
     /// Returns how many pages have moved.
     ///

@@ -117,6 +117,16 @@ impl<O: Os> Clients<O> {
     }
 }
 
+/// A range as events show it: its first page, and the number of its pages.
+struct Pages<'a>(&'a Range<u64>);
+
+impl fmt::Display for Pages<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.0;
+        write!(f, "@{:x}({:x})", start / PAGE_SIZE, (end - start) / PAGE_SIZE)
+    }
+}
+
 impl<O: Os> Device<O> {
     /// SMI_EVENTS: makes a descriptor of the calling process that no event is chosen for yet.
     ///
@@ -187,11 +197,12 @@ impl<O: Os> Device<O> {
         trigger: MigrateTrigger,
     ) {
         let now = self.hw.os().clock_ns(Clock::Boot);
-        let (start, count) = (range.start / PAGE_SIZE, (range.end - range.start) / PAGE_SIZE);
         let Attributes { prefetch, preferred, .. } = attributes;
         let message = format_args!(
-            "{now} -{} @{start:x}({count:x}) {from:x}->{to:x} {prefetch:x}:{preferred:x} {}",
-            task.id, trigger as u32
+            "{now} -{} {} {from:x}->{to:x} {prefetch:x}:{preferred:x} {}",
+            task.id,
+            Pages(range),
+            trigger as u32
         );
         self.smi.lock().raise_for(Some(pasid), EventKind::MigrateStart, message);
     }
@@ -206,17 +217,14 @@ impl<O: Os> Device<O> {
         trigger: MigrateTrigger,
     ) {
         let now = self.hw.os().clock_ns(Clock::Boot);
-        let (start, count) = (range.start / PAGE_SIZE, (range.end - range.start) / PAGE_SIZE);
-        let message =
-            format_args!("{now} -{} @{start:x}({count:x}) {from:x}->{to:x} {}", task.id, trigger as u32);
+        let message = format_args!("{now} -{} {} {from:x}->{to:x} {}", task.id, Pages(range), trigger as u32);
         self.smi.lock().raise_for(Some(pasid), EventKind::MigrateEnd, message);
     }
 
     /// Shared virtual memory that the program has unmapped left the GPU (`KFD_EVENT_FMT_UNMAP_FROM_GPU`, in pages).
     pub(crate) fn smi_unmap(&self, pasid: u16, task: &Task, range: Range<u64>) {
         let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
-        let (start, count) = (range.start / PAGE_SIZE, (range.end - range.start) / PAGE_SIZE);
-        let message = format_args!("{now} -{} @{start:x}({count:x}) {node:x} {UNMAP_FROM_CPU}", task.id);
+        let message = format_args!("{now} -{} {} {node:x} {UNMAP_FROM_CPU}", task.id, Pages(&range));
         self.smi.lock().raise_for(Some(pasid), EventKind::UnmapFromGpu, message);
     }
 }

@@ -330,7 +330,7 @@ impl Os for HostedOs {
         Ok(area(va, &memory))
     }
 
-    /// Nobody can keep a process from changing its own memory while it moves.
+    /// `false`: a process could change its memory while this driver copies it.
     fn has_vram_pages(&self) -> bool {
         false
     }

@@ -290,7 +290,7 @@ pub(crate) unsafe extern "C" fn belfry_frames_freed(gpu: *const Gpu, offset: u64
     unsafe { &*gpu }.frames_freed(offset, len);
 }
 
-/// Asks what moves to system memory as the processor touches a page in VRAM; `false` if nobody knows of the page.
+/// The processor touches a page in VRAM: asks for the range that moves to system memory. `false` if no process registered it.
 ///
 /// # Safety
 ///

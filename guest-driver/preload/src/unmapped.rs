@@ -283,8 +283,10 @@ impl Notifier {
         self.watched().0.iter().map(|(start, end)| *start..*end).collect()
     }
 
-    /// The parts of a range where other memory is by now, or none: what is mapped there is not watched any more. Of a range
-    /// that was [`Told::Unmapped`], that is all but what is watched anew; else it is what nobody has found to be gone yet.
+    /// The parts of a range whose memory is gone; other memory may be mapped there by now.
+    ///
+    /// If the range was [`Told::Unmapped`], these are all of its parts that the kernel does not watch now. Otherwise they are
+    /// the parts that this library has noted as watched and that the kernel does not watch.
     ///
     /// `None` while that cannot be known, as the kernel has an event that was not read.
     fn lost(&self, range: &Range<usize>, told: Told) -> Option<Vec<Range<usize>>> {

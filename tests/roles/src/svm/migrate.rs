@@ -148,7 +148,7 @@ fn events(bench: &Bench<'_>) -> Result<fs::File> {
     use std::os::fd::FromRawFd as _;
     let mut args = SmiEventsArgs { gpuid: bench.nodes.gpu_id, ..Default::default() };
     bench.nodes.ioctl(nr::SMI_EVENTS, &mut args)?;
-    // SAFETY: the descriptor was just made, and is nobody else's.
+    // SAFETY: the kernel has just made the descriptor, and nothing else owns it.
     let mut file = unsafe { fs::File::from_raw_fd(args.anon_fd as i32) };
     file.write_all(&0x30u64.to_le_bytes())?;
     Ok(file)
