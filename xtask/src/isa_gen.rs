@@ -2,24 +2,25 @@
 //!
 //! LLVM 19's AMDGPU TableGen files say bit by bit how every instruction is encoded and how it is written. The source
 //! package comes through a private apt (~165 MB), `llvm-tblgen-19 -dump-json` turns it into 420 MB of JSON (about a
-//! minute), and of that the records of one processor become `device/isa/src/tables/{op,gfx11}.rs`, which are committed.
+//! minute), and of that the records of each processor become its table in `device/isa/src/tables/`. They are committed, and so is
+//! `op.rs` there, the operations of all of them.
 
 mod emit;
 mod fixtures;
 mod forms;
 mod records;
 mod source;
+mod target;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use forms::Tables;
-use records::Records;
-
-/// Processor whose instructions are taken.
-const PROCESSOR: &str = "gfx1100";
+use records::AllRecords;
+use target::TARGETS;
 
 /// Writes the tables, or with `check` only compares them with the committed ones.
 ///
@@ -30,11 +31,18 @@ pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: 
         None => source::dump(&directory(root, work))?,
     };
     note!("reading {}", json.display());
-    let records = Records::read(&json, PROCESSOR)?;
-    let tables = Tables::build(&records)?;
-    note!("{}: {} encodings of {} operations", PROCESSOR, tables.form_count(), tables.operations().len());
+    let records = AllRecords::read(&json)?;
+    let (mut files, mut operations) = (Vec::new(), BTreeSet::new());
+    for target in &TARGETS {
+        let tables = Tables::build(&records.of(target)?)?;
+        let own = tables.operations();
+        note!("{}: {} encodings of {} operations", target.processor, tables.form_count(), own.len());
+        operations.extend(own.into_iter().map(str::to_owned));
+        files.push((format!("{}.rs", target.file), emit::encodings(&tables)));
+    }
+    files.push(("op.rs".to_owned(), emit::operations(&operations)));
     let tables_directory = root.join("device/isa/src/tables");
-    for (name, text) in [("op.rs", emit::operations(&tables)), ("gfx11.rs", emit::encodings(&tables))] {
+    for (name, text) in files {
         let path = tables_directory.join(name);
         if check {
             let committed =

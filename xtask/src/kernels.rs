@@ -13,7 +13,7 @@ const LINKER: &str = "ld.lld-19";
 /// Where Debian's `rocm-device-libs` installs its bitcode.
 const BITCODE: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
-/// The device libraries `ocml.cl` links. The 1030 variant is the nearest that Debian packages for gfx11: it says
+/// The device libraries `ocml.cl` links. The 1030 variant is the nearest that Debian packages for gfx11 and gfx12: it says
 /// only which instructions exist (FMA, no daz), and they are the same here.
 const OCML: &[&str] = &[
     "ocml",
@@ -27,6 +27,9 @@ const OCML: &[&str] = &[
     "oclc_wavefrontsize64_off",
 ];
 
+/// The processors that kernels are compiled for, with the sources that use what a processor does not have.
+const PROCESSORS: &[(&str, &[&str])] = &[("gfx1100", &[]), ("gfx1201", &["gridsync", "matrix"])];
+
 /// Programs whose results are compared, bit by bit, with those of the same source on the processor.
 const PROGRAMS: &str = "tests/programs";
 
@@ -38,7 +41,7 @@ const TRAP_HANDLERS: &[(&str, &str)] = &[("gfx1100", "guest-driver/core/src/asic
 /// What takes the code out of an object.
 const OBJCOPY: &str = "llvm-objcopy-19";
 
-/// Compiles every `*.cl` of [`FOLDERS`] for gfx1100, and assembles the [`TRAP_HANDLERS`].
+/// Compiles every `*.cl` of [`FOLDERS`] for each of the [`PROCESSORS`], and assembles the [`TRAP_HANDLERS`].
 ///
 /// With `check`, nothing is written: the committed objects must be byte for byte what the sources compile to.
 ///
@@ -81,12 +84,14 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
     for source in &sources {
         let stem =
             source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
-        let name = format!("{stem}.gfx1100.hsaco");
-        let built = scratch.join(&name);
-        compile(folder, stem, &options, &built)?;
-        let fresh = std::fs::read(&built)?;
-        if !is_kept(&folder.join(&name), &fresh, check)? {
-            stale.push(name);
+        for (processor, _) in PROCESSORS.iter().filter(|(_, without)| !without.contains(&stem)) {
+            let name = format!("{stem}.{processor}.hsaco");
+            let built = scratch.join(&name);
+            compile(folder, stem, (processor, &options), &built)?;
+            let fresh = std::fs::read(&built)?;
+            if !is_kept(&folder.join(&name), &fresh, check)? {
+                stale.push(name);
+            }
         }
     }
     refuse_stale(&stale)
@@ -136,10 +141,16 @@ fn refuse_stale(stale: &[String]) -> anyhow::Result<()> {
 }
 
 /// Runs clang on one source. It is given relative names, so that no path of this machine gets into the object.
-fn compile(folder: &Path, stem: &str, options: &[String], output: &Path) -> anyhow::Result<()> {
+fn compile(
+    folder: &Path,
+    stem: &str,
+    (processor, options): (&str, &[String]),
+    output: &Path,
+) -> anyhow::Result<()> {
     let mut command = Command::new(CLANG);
     command.current_dir(folder);
-    command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100"]);
+    command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa"]);
+    command.arg(format!("-mcpu={processor}"));
     command.args(["-mcode-object-version=5", "-O2", "-nogpulib"]);
     if stem != "bench" {
         command.args(options).args(["-include", "hdr.h"]);

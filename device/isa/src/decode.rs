@@ -5,12 +5,14 @@
 
 mod number;
 
+use crate::disasm::fields;
 use crate::encoding::{Decode, Flags, Form, Kind, Name, Segment, Table, Tables};
 use crate::halves;
 use crate::inst::{
     Arch, DecodeError, Dual, FloatConst, Format, Inst, MemFields, Mods, Op, Operand, WaveSize,
 };
 use crate::registers::RegisterFile;
+use crate::tables::notation::Notation;
 
 /// `src0` of a DPP8 instruction: lanes switched off by `EXEC` read as 0, or are read.
 const DPP8_FI: [u64; 2] = [0xe9, 0xea];
@@ -49,7 +51,7 @@ pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, Deco
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    Err(failure.unwrap_or_else(|| code.unknown()))
+    Err(failure.unwrap_or_else(|| code.unknown(Notation::of(arch))))
 }
 
 /// Index of the form in `table` that the bits match.
@@ -102,9 +104,9 @@ impl Code {
     }
 
     /// The error for bytes that match no form.
-    fn unknown(self) -> DecodeError {
+    fn unknown(self, notation: &Notation) -> DecodeError {
         let word = self.word(0);
-        let (encoding, bytes) = encoding_of(word);
+        let (encoding, bytes) = notation.encoding(word);
         if bytes > self.available {
             return truncated(bytes, self.available);
         }
@@ -115,36 +117,6 @@ impl Code {
 fn truncated(needed: usize, available: usize) -> DecodeError {
     let small = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
     DecodeError::Truncated { needed: small(needed), available: small(available) }
-}
-
-/// Name of the encoding the leading bits of `word` select, and its shortest length in bytes.
-fn encoding_of(word: u32) -> (&'static str, usize) {
-    match word >> 23 {
-        0b1_0111_1101 => return ("SOP1", 4),
-        0b1_0111_1110 => return ("SOPC", 4),
-        0b1_0111_1111 => return ("SOPP", 4),
-        _ => {}
-    }
-    match word >> 24 {
-        0x7c | 0x7d => ("VOPC", 4),
-        0x7e | 0x7f => ("VOP1", 4),
-        0x00..=0x7b => ("VOP2", 4),
-        0xb0..=0xbf => ("SOPK", 4),
-        0x80..=0xaf => ("SOP2", 4),
-        0xc8..=0xcb => ("VOPD", 8),
-        0xcc => ("VOP3P", 8),
-        0xcd => ("VINTERP", 8),
-        0xce => ("LDSDIR", 4),
-        0xd4..=0xd7 => ("VOP3", 8),
-        0xd8..=0xdb => ("DS", 8),
-        0xdc..=0xdf => ("FLAT", 8),
-        0xe0..=0xe3 => ("MUBUF", 8),
-        0xe8..=0xeb => ("MTBUF", 8),
-        0xf0..=0xf3 => ("MIMG", 8),
-        0xf4..=0xf7 => ("SMEM", 8),
-        0xf8..=0xfb => ("EXP", 8),
-        _ => ("reserved", 4),
-    }
 }
 
 /// Reads the operands of one form.
@@ -195,7 +167,7 @@ impl Reader {
                 offen: flags.has(Flags::OFFEN),
                 idxen: flags.has(Flags::IDXEN),
                 tfe: flags.has(Flags::TFE),
-                glc: flags.has(Flags::RTN) && form.format != Format::Mimg,
+                glc: flags.has(Flags::RTN) && !form.format.is_image(),
                 ..MemFields::default()
             },
             imm: 0,
@@ -314,18 +286,11 @@ impl Reader {
 
     /// Scalar register `number`, the first of `width`.
     fn scalar_register(&self, number: u8, width: u32) -> Option<Operand> {
-        let Some(bank) = self.file.bank(number) else {
+        if self.file.bank(number).is_none() {
             let whole = width == 1 || self.file.begins_any_width(number);
             return (whole && self.file.names(number)).then_some(Operand::Sgpr(number));
-        };
-        // Wider operands start at a register their alignment allows; the bits below are ignored.
-        let align = match width {
-            1 => 1,
-            2 => 2,
-            _ => 4,
-        };
-        let first = bank.start + (number - bank.start) / align * align;
-        (u32::from(first) + width <= u32::from(bank.end)).then_some(Operand::Sgpr(first))
+        }
+        self.file.aligned(number, width).map(Operand::Sgpr)
     }
 
     /// The dword after the encoding; one literal serves all operands.
@@ -345,7 +310,7 @@ impl Reader {
     /// Puts a register or constant where [`Inst`] keeps it.
     fn place(&self, inst: &mut Inst, name: Name, operand: Operand) {
         let flags = self.form.flags;
-        let fmamk = matches!(inst.op, Op::V_FMAMK_F32 | Op::V_FMAMK_F16);
+        let fmamk = inst.op.constant_place() == Some(1);
         match name {
             Name::Vdst | Name::VdstX => inst.dst = operand,
             Name::Sdst if flags.has(Flags::SDST_IN) => inst.src[0] = operand,
@@ -355,12 +320,14 @@ impl Reader {
                 inst.src[0] = operand;
             }
             Name::Src1 | Name::Vsrc1X => inst.src[if fmamk { 2 } else { 1 }] = operand,
-            Name::Srsrc | Name::Data0 => inst.src[1] = operand,
+            Name::Srsrc | Name::Rsrc | Name::Data0 => inst.src[1] = operand,
             Name::Soffset if inst.format == Format::Smem => inst.src[1] = operand,
-            Name::Src2 | Name::Soffset | Name::Ssamp | Name::Saddr | Name::Data1 => inst.src[2] = operand,
+            Name::Src2 | Name::Soffset | Name::Ssamp | Name::Samp | Name::Saddr | Name::Data1 => {
+                inst.src[2] = operand;
+            }
             Name::Src3 => inst.src[3] = operand,
             Name::Vdata => match inst.format {
-                Format::Mubuf | Format::Mtbuf | Format::Mimg => {
+                Format::Mubuf | Format::Mtbuf | Format::Mimg | Format::Vimage | Format::Vsample => {
                     if flags.has(Flags::DATA_OUT) {
                         inst.dst = operand;
                     }
@@ -370,17 +337,22 @@ impl Reader {
                 }
                 _ => inst.src[1] = operand,
             },
-            Name::Imm => match (inst.format, inst.op) {
-                (Format::Vopd, _) => self.place_vopd_constant(inst, operand),
-                (Format::Sopk, _) => inst.src[0] = operand,
+            Name::Imm => match inst.format {
+                Format::Vopd => self.place_vopd_constant(inst, operand),
+                Format::Sopk => inst.src[0] = operand,
                 _ => inst.src[if fmamk { 1 } else { 2 }] = operand,
             },
+            Name::Vaddr1 | Name::Vaddr2 | Name::Vaddr3 | Name::Vaddr4 => {
+                if let Operand::Vgpr(number) = operand {
+                    inst.mem.offset |= i32::from(number) << fields::address_shift(name);
+                }
+            }
             Name::VdstY | Name::Src0Y | Name::Vsrc1Y => {
                 let Some(dual) = &mut inst.dual else { return };
                 match name {
                     Name::VdstY => dual.dst = operand,
                     Name::Src0Y => dual.src[0] = operand,
-                    _ => dual.src[if dual.op == Op::V_FMAMK_F32 { 2 } else { 1 }] = operand,
+                    _ => dual.src[if dual.op.constant_place() == Some(1) { 2 } else { 1 }] = operand,
                 }
             }
             _ => {}
@@ -390,16 +362,11 @@ impl Reader {
     /// The constant of a VOPD belongs to whichever half takes one.
     #[expect(clippy::unused_self, reason = "part of placing an operand")]
     fn place_vopd_constant(&self, inst: &mut Inst, operand: Operand) {
-        let slot = |op: Op| match op {
-            Op::V_FMAMK_F32 => Some(1),
-            Op::V_FMAAK_F32 => Some(2),
-            _ => None,
-        };
-        if let Some(slot) = slot(inst.op) {
+        if let Some(slot) = inst.op.constant_place() {
             inst.src[slot] = operand;
         }
         if let Some(dual) = &mut inst.dual
-            && let Some(slot) = slot(dual.op)
+            && let Some(slot) = dual.op.constant_place()
         {
             dual.src[slot] = operand;
         }
@@ -419,6 +386,10 @@ impl Reader {
                 if flags.has(Flags::USE_VCC) {
                     inst.src[2] = vcc;
                 }
+            }
+            // The barrier in `M0`.
+            Format::Sop1 if inst.src[0].is_none() && inst.op.names_barrier() => {
+                inst.src[0] = Operand::Sgpr(self.file.m0);
             }
             _ => {}
         }

@@ -13,9 +13,10 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use crate::decode::decode_for;
-use crate::encoding::{Decode, Flags, Form, Kind, Name, OperandSpec, Print, Tables};
+use crate::encoding::{CachePolicy, Decode, Flags, Form, Kind, Name, OperandSpec, Print, Tables};
 use crate::inst::{Arch, DecodeError, Dpp, Format, Inst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
+use crate::tables::notation::Notation;
 
 /// Assembler text of one instruction, by its `Display`.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +41,8 @@ impl fmt::Display for Disassembly {
         let Some(form) = tables.forms.get(usize::from(self.inst.form)) else {
             return out.write_str(self.inst.op.mnemonic());
         };
-        let (file, wave) = (self.arch.registers(), self.wave);
-        Printer { tables, file, form, inst: &self.inst, wave }.print(out)
+        let (file, notation, wave) = (self.arch.registers(), Notation::of(self.arch), self.wave);
+        Printer { tables, file, notation, form, inst: &self.inst, wave }.print(out)
     }
 }
 
@@ -111,6 +112,7 @@ pub fn disassemble(arch: Arch, wave: WaveSize, code: &[u8], base: u64) -> impl I
 struct Printer<'a> {
     tables: &'static Tables,
     file: &'static RegisterFile,
+    notation: &'static Notation,
     form: &'static Form,
     inst: &'a Inst,
     wave: WaveSize,
@@ -122,7 +124,7 @@ impl Printer<'_> {
     fn print(&self, out: Out<'_, '_>) -> fmt::Result {
         let dual = self.inst.format == Format::Vopd;
         self.mnemonic(out, self.inst.op, dual)?;
-        if self.inst.format == Format::Mimg {
+        if self.inst.format.is_image() {
             return self.image(out);
         }
         let mut syntax = self.tables.syntax[usize::from(self.form.syntax)].0;
@@ -225,7 +227,13 @@ impl Printer<'_> {
 
     fn op_sel(&self, out: Out<'_, '_>) -> fmt::Result {
         let op_sel = self.inst.mods.op_sel;
-        if matches!(self.inst.op, Op::V_PERMLANE16_B32 | Op::V_PERMLANEX16_B32) {
+        if matches!(
+            self.inst.op,
+            Op::V_PERMLANE16_B32
+                | Op::V_PERMLANEX16_B32
+                | Op::V_PERMLANE16_VAR_B32
+                | Op::V_PERMLANEX16_VAR_B32
+        ) {
             // Bit 0 fetches inactive lanes, bit 1 is bound control.
             if op_sel & 3 != 0 {
                 write!(out, " op_sel:[{},{}]", op_sel & 1, op_sel >> 1 & 1)?;
@@ -300,6 +308,7 @@ impl Printer<'_> {
                 operand::signed_hex(out, mem.offset)
             }
             Print::Swizzle => symbolic::swizzle(out, mem.offset.cast_unsigned()),
+            Print::CPol if self.tables.cache_policy == CachePolicy::Hints => self.cache_policy(out),
             Print::CPol => {
                 for (set, text) in [(mem.glc, " glc"), (mem.slc, " slc"), (mem.dlc, " dlc")] {
                     if set {
@@ -323,17 +332,42 @@ impl Printer<'_> {
             }),
             Print::SDelayALU => symbolic::delay_alu(out, imm),
             Print::Endpgm if imm != 0 => write!(out, " {imm}"),
-            Print::Hwreg => symbolic::hwreg(out, imm),
-            Print::SendMsg => symbolic::message(out, imm),
+            Print::Hwreg => symbolic::hwreg(out, self.notation, imm),
+            Print::SendMsg => symbolic::message(out, self.notation, imm),
             Print::DepCtr => symbolic::dep_ctr(out, imm),
             Print::SWaitCnt => symbolic::wait_count(out, imm),
             Print::WaitVDST => write!(out, " wait_vdst:{}", imm >> 16 & 15),
+            Print::WaitVAVDst => write!(out, " wait_va_vdst:{}", imm >> 16 & 15),
+            Print::WaitVMVSrc => write!(out, " wait_vm_vsrc:{}", imm >> 20 & 15),
+            Print::ByteSel if imm != 0 => write!(out, " byte_sel:{imm}"),
+            Print::IndexKey8bit | Print::IndexKey16bit if imm != 0 => write!(out, " index_key:{imm}"),
             Print::WaitEXP => write!(out, " wait_exp:{}", imm & 15),
             Print::InterpAttr => write!(out, "attr{}", imm & 0x3f),
             Print::InterpAttrChan => write!(out, ".{}", ["x", "y", "z", "w"][(imm >> 8 & 3) as usize]),
             Print::ExpTgt => symbolic::export_target(out, imm & 0x3f),
             _ => Ok(()),
         }
+    }
+
+    /// Temporal hint and scope.
+    fn cache_policy(&self, out: Out<'_, '_>) -> fmt::Result {
+        let mem = &self.inst.mem;
+        let (stores, atomic) = (self.form.flags.has(Flags::STORES), self.form.flags.has(Flags::ATOMIC));
+        let th = if atomic {
+            symbolic::atomic_hint(mem.th, mem.scope)
+        } else {
+            symbolic::hint(mem.th, mem.scope, stores)
+        };
+        match th {
+            _ if mem.th == 0 => {}
+            Some(name) if atomic => write!(out, " th:TH_ATOMIC_{name}")?,
+            Some(name) => write!(out, " th:TH_{}_{name}", if stores { "STORE" } else { "LOAD" })?,
+            None if atomic => write!(out, " th:TH_ATOMIC_{:#x}", mem.th)?,
+            None => write!(out, " th:{:#x}", mem.th)?,
+        }
+        out.write_str(
+            ["", " scope:SCOPE_SE", " scope:SCOPE_DEV", " scope:SCOPE_SYS"][usize::from(mem.scope & 3)],
+        )
     }
 
     fn dpp(&self, out: Out<'_, '_>, print: Print) -> fmt::Result {

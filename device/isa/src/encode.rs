@@ -1,7 +1,7 @@
 //! [`Inst`] to bytes: the inverse of the decoder, from the same tables.
 
 use crate::disasm::fields;
-use crate::encoding::{Decode, Kind, Name, Segment, Tables};
+use crate::encoding::{CachePolicy, Decode, Kind, Name, Segment, Tables};
 use crate::halves;
 use crate::inst::{Arch, Dpp, Format, Inst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
@@ -65,7 +65,7 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
         }
         let kind = tables.kind(spec);
         let value = match kind.decode {
-            Decode::Imm => number(inst, spec.0),
+            Decode::Imm => number(tables.cache_policy, inst, spec.0),
             _ => {
                 let operand = fields::operand(form, inst, spec.0, kind);
                 if let (
@@ -124,10 +124,15 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
 
 /// Bits of an SGPR number that the width of the operand takes no notice of.
 fn misalignment(file: &RegisterFile, operand: Operand, width: u8) -> u32 {
-    match (operand, width) {
-        (Operand::Sgpr(number), 2) if file.bank(number).is_some() => 1,
-        (Operand::Sgpr(number), 3..) if file.bank(number).is_some() => 3,
-        _ => 0,
+    let Operand::Sgpr(number) = operand else { return 0 };
+    if file.bank(number).is_none() {
+        return 0;
+    }
+    match width {
+        0 | 1 => 0,
+        2 => 1,
+        width if file.keeps_number(number, u32::from(width)) => 0,
+        _ => 3,
     }
 }
 
@@ -179,7 +184,7 @@ fn source(kind: &Kind, operand: Operand) -> Option<u32> {
 }
 
 /// The number [`Inst`] keeps as the form's `name`.
-fn number(inst: &Inst, name: Name) -> u32 {
+fn number(policy: CachePolicy, inst: &Inst, name: Name) -> u32 {
     let mem = &inst.mem;
     let bit = u32::from;
     match name {
@@ -189,13 +194,17 @@ fn number(inst: &Inst, name: Name) -> u32 {
         Name::Clamp => bit(inst.mods.clamp),
         Name::Omod => u32::from(inst.mods.omod),
         Name::Simm16 | Name::Sdata | Name::Src0 => inst.imm,
+        Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm,
         Name::Imm => match inst.src[0] {
             Operand::Literal(value) => value,
             _ => 0,
         },
         Name::Offset | Name::Offset0 => mem.offset.cast_unsigned(),
         Name::Offset1 => u32::from(mem.offset1),
-        Name::Cpol => bit(mem.glc) | bit(mem.slc) << 1 | bit(mem.dlc) << 2,
+        Name::Cpol => match policy {
+            CachePolicy::Bits => bit(mem.glc) | bit(mem.slc) << 1 | bit(mem.dlc) << 2,
+            CachePolicy::Hints => u32::from(mem.th) | u32::from(mem.scope) << 3,
+        },
         Name::Gds => bit(mem.gds),
         Name::Format => u32::from(mem.format),
         Name::Tfe => bit(mem.tfe),
@@ -205,6 +214,7 @@ fn number(inst: &Inst, name: Name) -> u32 {
         Name::Tgt | Name::Attr | Name::Waitexp | Name::Dmask => inst.imm,
         Name::En | Name::Attrchan | Name::R128 => inst.imm >> 8,
         Name::Waitvdst => inst.imm >> 16,
+        Name::Waitvsrc => inst.imm >> 20,
         Name::Dim => inst.imm >> 4,
         Name::Unorm => inst.imm >> 7,
         Name::A16 => inst.imm >> 9,

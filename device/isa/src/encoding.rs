@@ -1,6 +1,6 @@
 //! The shape of the generated encoding tables.
 //!
-//! A table file (`tables/gfx11.rs`) lists the *forms* of every operation: the bits that are fixed, where each operand's
+//! A table file (`tables/gfx11.rs`, `tables/gfx12.rs`) lists the *forms* of every operation: the bits that are fixed, where each operand's
 //! bits are and what kind of operand it is, and the assembler syntax. `decode` and `disasm` are interpreters of these
 //! tables, so a further architecture of the family is a further table.
 
@@ -9,6 +9,7 @@ use crate::inst::{Arch, Format, Op};
 /// All tables of one architecture.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    pub(crate) cache_policy: CachePolicy,
     /// In the order they are searched: long encodings first, because a long form can hide behind a short one's opcode.
     pub(crate) tables: &'static [Table],
     pub(crate) groups: &'static [Group],
@@ -25,6 +26,7 @@ impl Tables {
     pub(crate) fn of(arch: Arch) -> &'static Tables {
         match arch {
             Arch::Gfx1100 => &crate::tables::gfx11::GFX11,
+            Arch::Gfx1201 => &crate::tables::gfx12::GFX12,
         }
     }
 
@@ -42,6 +44,15 @@ impl Tables {
     pub(crate) fn field(&self, operand: OperandSpec) -> &'static [Segment] {
         self.fields[usize::from(operand.2)]
     }
+}
+
+/// What the cache policy of memory instructions consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CachePolicy {
+    /// A bit for each cache to bypass: GLC, SLC, DLC.
+    Bits,
+    /// A temporal hint and a scope.
+    Hints,
 }
 
 /// Forms of one length: a run of groups.
@@ -116,6 +127,11 @@ impl Flags {
     pub(crate) const IDXEN: Flags = Flags(1 << 15);
     /// Buffer operation with `tfe`.
     pub(crate) const TFE: Flags = Flags(1 << 16);
+
+    /// Its temporal hint is one of stores.
+    pub(crate) const STORES: Flags = Flags(1 << 17);
+    /// Its temporal hint is one of atomics.
+    pub(crate) const ATOMIC: Flags = Flags(1 << 18);
 
     /// Whether all bits of `other` are set.
     pub(crate) const fn has(self, other: Flags) -> bool {
@@ -279,7 +295,12 @@ pub(crate) enum Print {
     DepCtr,
     SWaitCnt,
     WaitVDST,
+    WaitVAVDst,
+    WaitVMVSrc,
     WaitEXP,
+    ByteSel,
+    IndexKey16bit,
+    IndexKey8bit,
     InterpAttr,
     InterpAttrChan,
     ExpTgt,
@@ -314,14 +335,15 @@ macro_rules! names {
 
 names! {
     A16 "a16", Addr "addr", Attr "attr", Attrchan "attrchan", BankMask "bank_mask", BoundCtrl "bound_ctrl",
-    Clamp "clamp", Cpol "cpol", D16 "d16", Data0 "data0", Data1 "data1", Dim "dim", Dmask "dmask", Dpp8 "dpp8",
+    ByteSel "byte_sel", Clamp "clamp", Cpol "cpol", D16 "d16", Data0 "data0", Data1 "data1", Dim "dim", Dmask "dmask", Dpp8 "dpp8",
     DppCtrl "dpp_ctrl", En "en", Fi "fi", Format "format", Gds "gds", Imm "imm", ImmDeferred "immDeferred",
+    IndexKey8bit "index_key_8bit", IndexKey16bit "index_key_16bit",
     Lwe "lwe", NegHi "neg_hi", NegLo "neg_lo", Offset "offset", Offset0 "offset0", Offset1 "offset1", Omod "omod",
-    OpSel "op_sel", OpSelHi "op_sel_hi", R128 "r128", RowMask "row_mask", Saddr "saddr", Sbase "sbase",
+    OpSel "op_sel", OpSelHi "op_sel_hi", R128 "r128", RowMask "row_mask", Rsrc "rsrc", Saddr "saddr", Samp "samp", Sbase "sbase",
     Sdata "sdata", Sdst "sdst", Simm16 "simm16", Soffset "soffset", Src0 "src0", Src0Modifiers "src0_modifiers",
     Src0X "src0X", Src0Y "src0Y", Src1 "src1", Src1Modifiers "src1_modifiers", Src2 "src2",
     Src2Modifiers "src2_modifiers", Src3 "src3", Srsrc "srsrc", Ssamp "ssamp", Tfe "tfe", Tgt "tgt", Unorm "unorm",
     Vaddr "vaddr", Vaddr0 "vaddr0", Vaddr1 "vaddr1", Vaddr2 "vaddr2", Vaddr3 "vaddr3", Vaddr4 "vaddr4", Vcc "vcc",
     Vdata "vdata", Vdst "vdst", VdstX "vdstX", VdstY "vdstY", Vsrc1X "vsrc1X", Vsrc1Y "vsrc1Y", Waitexp "waitexp",
-    Waitvdst "waitvdst",
+    Waitvdst "waitvdst", Waitvsrc "waitvsrc",
 }

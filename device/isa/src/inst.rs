@@ -23,14 +23,16 @@
 //! | DS | VDST | | ADDR | DATA0 | DATA1 | | [`MemFields::offset`], [`MemFields::offset1`], [`MemFields::gds`] |
 //! | FLAT GLOBAL SCRATCH | VDST | | VADDR | VDATA | SADDR | | [`MemFields::offset`] |
 //! | MUBUF MTBUF | VDATA (loads, returning atomics) | | VADDR | SRSRC | SOFFSET | VDATA (stores, atomics) | [`MemFields`] |
-//! | MIMG | VDATA (loads) | | VADDR | SRSRC | SSAMP | VDATA (stores) | recognised for its text only |
+//! | MIMG VIMAGE VSAMPLE | VDATA (loads) | | VADDR | SRSRC | SSAMP | VDATA (stores) | recognised for its text only |
 //! | EXP | | | VSRC0 | VSRC1 | VSRC2 | VSRC3 | recognised for its text only |
 //! | VINTERP LDSDIR | VDST | | SRC0 | SRC1 | SRC2 | | |
 //!
 //! An absent operand is [`Operand::None`]: SADDR `off`, VADDR `off`, an SMEM without SOFFSET.
 //!
 //! Register numbers and field names are those of LLVM 19's AMDGPU TableGen description (`SIRegisterInfo.td`,
-//! `VOPInstructions.td`, `FLATInstructions.td`, …) for the GFX11 encoding family.
+//! `VOPInstructions.td`, `FLATInstructions.td`, …). Formats of the GFX12 encoding family that only hold the same in other places
+//! have the older names: VFLAT, VGLOBAL and VSCRATCH are FLAT, GLOBAL and SCRATCH, VBUFFER is MUBUF or MTBUF, VDSDIR is LDSDIR
+//! and VEXPORT is EXP.
 
 pub use crate::tables::op::Op;
 
@@ -39,6 +41,21 @@ pub use crate::tables::op::Op;
 pub enum Arch {
     /// RDNA 3, `gfx1100` (Navi 31).
     Gfx1100,
+    /// RDNA 4, `gfx1201` (Navi 48).
+    Gfx1201,
+}
+
+impl Arch {
+    /// All of them.
+    pub const ALL: [Arch; 2] = [Arch::Gfx1100, Arch::Gfx1201];
+
+    /// LLVM's name of the processor.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arch::Gfx1100 => "gfx1100",
+            Arch::Gfx1201 => "gfx1201",
+        }
+    }
 }
 
 /// Lanes in a wave: the width of `VCC`, `EXEC` and of every lane mask an instruction names.
@@ -79,7 +96,45 @@ pub enum Format {
     Mubuf,
     Mtbuf,
     Mimg,
+    Vimage,
+    Vsample,
     Exp,
+}
+
+impl Format {
+    /// Whether its instructions are those of images.
+    pub(crate) const fn is_image(self) -> bool {
+        matches!(self, Format::Mimg | Format::Vimage | Format::Vsample)
+    }
+
+    /// Whether its instructions go through a buffer descriptor, with vector registers.
+    pub(crate) const fn is_buffer(self) -> bool {
+        matches!(self, Format::Mubuf | Format::Mtbuf)
+    }
+}
+
+impl Op {
+    /// Place among the sources of the constant that is part of the encoding: `a * K + b`, `a * b + K`.
+    pub(crate) const fn constant_place(self) -> Option<usize> {
+        match self {
+            Op::V_FMAMK_F32 | Op::V_FMAMK_F16 | Op::S_FMAMK_F32 => Some(1),
+            Op::V_FMAAK_F32 | Op::V_FMAAK_F16 | Op::S_FMAAK_F32 => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Whether its source is the number of a barrier.
+    pub(crate) const fn names_barrier(self) -> bool {
+        matches!(
+            self,
+            Op::S_BARRIER_SIGNAL
+                | Op::S_BARRIER_SIGNAL_ISFIRST
+                | Op::S_BARRIER_INIT
+                | Op::S_BARRIER_JOIN
+                | Op::S_GET_BARRIER_STATE
+                | Op::S_WAKEUP_BARRIER
+        )
+    }
 }
 
 /// One instruction: the operation and everything its bytes say about it.
@@ -108,7 +163,10 @@ pub struct Inst {
     /// Number that is no operand, by format:
     /// * SOPK, SOPP: SIMM16 as encoded, 16 bits, not sign-extended;
     /// * SOP1 `S_SENDMSG_RTN_*`: the message;
-    /// * LDSDIR: `attr | attr_chan << 8 | wait_vdst << 16`;
+    /// * LDSDIR: `attr | attr_chan << 8 | wait_vdst << 16 | wait_vsrc << 20`;
+    /// * VOP3 of 8-bit floats: `byte_sel`, the byte that is read or written;
+    /// * VOP3P `V_SWMMAC_*`: `index_key`, which part of the indices applies;
+    /// * SMEM `S_PREFETCH_*`: the length;
     /// * VINTERP: `wait_exp`;
     /// * EXP: `target | enable << 8`;
     /// * MIMG: `dmask | dim << 4 | unorm << 7 | r128 << 8 | a16 << 9 | lwe << 10 | d16 << 11`.
@@ -194,7 +252,7 @@ pub enum Operand {
     PrivateLimit,
     /// `src_pops_exiting_wave_id` (239).
     PopsExitingWaveId,
-    /// `src_lds_direct` (254), absent from gfx11.
+    /// `src_lds_direct` (254), absent from gfx11 and gfx12.
     LdsDirect,
 }
 
@@ -362,20 +420,25 @@ impl Dpp8 {
 /// Fields of memory instructions; all zero for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemFields {
-    /// Immediate byte offset, sign-extended where the format's is signed (FLAT: unsigned 12 bits, GLOBAL and SCRATCH:
-    /// signed 13 bits, SMEM: signed 21 bits, MUBUF/MTBUF: unsigned 12 bits). DS: 16 bits, or `offset0` (8 bits, in
-    /// units of the element) of two-address operations. MIMG: the NSA dword.
+    /// Immediate byte offset, sign-extended where the format's is signed (gfx11: FLAT unsigned 12 bits, GLOBAL and SCRATCH
+    /// signed 13 bits, SMEM signed 21 bits, MUBUF/MTBUF unsigned 12 bits; gfx12: signed 24 bits in all of them). DS: 16 bits, or `offset0` (8 bits, in
+    /// units of the element) of two-address operations. MIMG: the NSA dword. VIMAGE, VSAMPLE: VADDR1 to VADDR4, a byte each.
     pub offset: i32,
     /// DS two-address operations: `offset1`, in units of the element.
     pub offset1: u8,
     /// MTBUF: buffer format number.
     pub format: u8,
-    /// Globally coherent; on atomics: return the old value.
+    /// Globally coherent; on atomics of every architecture: return the old value.
     pub glc: bool,
     /// System level coherent (streaming hint).
     pub slc: bool,
     /// Device level coherent.
     pub dlc: bool,
+    /// Temporal hint, where there are hints and scopes in place of the three bits above. On atomics bit 0, which asks for the
+    /// old value, is [`MemFields::glc`] as well.
+    pub th: u8,
+    /// Scope: 0 compute unit, 1 shader engine, 2 device, 3 system.
+    pub scope: u8,
     /// DS: global data share.
     pub gds: bool,
     /// MUBUF/MTBUF: VADDR holds an offset.
@@ -384,6 +447,13 @@ pub struct MemFields {
     pub idxen: bool,
     /// Texture fail enable: one more destination register gets the residency status.
     pub tfe: bool,
+}
+
+impl MemFields {
+    /// Whether the access is to be seen, or to see, beyond the wave's own compute unit.
+    pub fn is_coherent(&self) -> bool {
+        self.glc || self.dlc || self.scope > 0
+    }
 }
 
 /// Why bytes are not an instruction.

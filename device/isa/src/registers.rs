@@ -125,8 +125,26 @@ const GFX11: RegisterFile = {
     }
 };
 
+/// As GFX11 but for the hardware registers: `STATUS` and `TRAPSTS` are split.
+const GFX12: RegisterFile = {
+    use HardwareRegister::*;
+    RegisterFile {
+        hardware: &[
+            (1, Mode),
+            (5, GprAlloc),
+            (6, LdsAlloc),
+            (7, IbSts),
+            (20, FlatScratchLow),
+            (21, FlatScratchHigh),
+            (23, HwId1),
+            (24, HwId2),
+        ],
+        ..GFX11
+    }
+};
+
 /// The files of all architectures.
-static FILES: [RegisterFile; 1] = [GFX11];
+static FILES: [RegisterFile; 2] = [GFX11, GFX12];
 
 /// Most vector registers a wave of any architecture can have.
 pub const MAX_VGPRS: u16 = GFX11.vgprs;
@@ -136,6 +154,7 @@ impl Arch {
     pub(crate) fn registers(self) -> &'static RegisterFile {
         match self {
             Arch::Gfx1100 => &FILES[0],
+            Arch::Gfx1201 => &FILES[1],
         }
     }
 }
@@ -169,6 +188,27 @@ impl RegisterFile {
     pub(crate) fn bank(&self, number: u8) -> Option<Range<u8>> {
         let banks = [0..self.sgprs, self.ttmp0..self.ttmp0 + TTMPS as u8];
         banks.into_iter().find(|bank| bank.contains(&number))
+    }
+
+    /// Whether an operand has no alignment: LLVM knows no three trap temporaries, and keeps the number.
+    pub(crate) fn keeps_number(&self, number: u8, width: u32) -> bool {
+        width == 3 && (self.ttmp0..self.ttmp0 + TTMPS as u8).contains(&number)
+    }
+
+    /// The number an operand of `width` registers has that is encoded with the number of a register in a [bank](Self::bank): it
+    /// begins where its alignment allows, and the bits below are ignored.
+    pub(crate) fn aligned(&self, number: u8, width: u32) -> Option<u8> {
+        let bank = self.bank(number)?;
+        if self.keeps_number(number, width) {
+            return Some(number);
+        }
+        let align = match width {
+            1 => 1,
+            2 => 2,
+            _ => 4,
+        };
+        let first = bank.start + (number - bank.start) / align * align;
+        (u32::from(first) + width <= u32::from(bank.end)).then_some(first)
     }
 
     /// Whether an operand of any width may begin with this register outside the [banks](Self::bank).

@@ -15,8 +15,8 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-fn text(inst: Inst, wave: WaveSize) -> String {
-    Disassembly::new(inst, Arch::Gfx1100, wave).to_string()
+fn text(arch: Arch, inst: Inst, wave: WaveSize) -> String {
+    Disassembly::new(inst, arch, wave).to_string()
 }
 
 /// One space for any number: LLVM's tests ignore the difference, and LLVM prints two after some image mnemonics.
@@ -25,7 +25,7 @@ fn spaced(text: &str) -> String {
 }
 
 /// Checks every line of a fixture and returns how many there were and which differ.
-fn check(fixture: &str) -> (usize, Vec<String>) {
+fn check(arch: Arch, fixture: &str) -> (usize, Vec<String>) {
     let (mut count, mut wrong) = (0, Vec::new());
     for line in fixture.lines().filter(|line| !line.starts_with('#')) {
         let mut fields = line.split('\t');
@@ -39,13 +39,13 @@ fn check(fixture: &str) -> (usize, Vec<String>) {
         for &wave in waves {
             count += 1;
             let code = bytes(hex);
-            match decode_for(Arch::Gfx1100, wave, &code) {
+            match decode_for(arch, wave, &code) {
                 Ok(inst)
-                    if spaced(&text(inst, wave)) == spaced(expected)
+                    if spaced(&text(arch, inst, wave)) == spaced(expected)
                         && usize::from(inst.size) == code.len() => {}
                 Ok(inst) => wrong.push(format!(
                     "{hex} {wave:?}: {} ({} bytes), LLVM: {expected}",
-                    text(inst, wave),
+                    text(arch, inst, wave),
                     inst.size
                 )),
                 Err(error) => wrong.push(format!("{hex} {wave:?}: {error}, LLVM: {expected}")),
@@ -57,29 +57,46 @@ fn check(fixture: &str) -> (usize, Vec<String>) {
 
 #[test]
 fn compiled_kernels_disassemble_as_llvm_does() {
-    let (count, wrong) = check(include_str!("data/kernels.txt"));
-    assert!(count > 2_000, "only {count} instructions in the fixture");
-    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    for (arch, fixture) in [
+        (Arch::Gfx1100, include_str!("data/kernels-gfx11.txt")),
+        (Arch::Gfx1201, include_str!("data/kernels-gfx12.txt")),
+    ] {
+        let (count, wrong) = check(arch, fixture);
+        assert!(count > 2_000, "only {count} instructions in the fixture");
+        assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
 }
 
 #[test]
 fn llvm_vectors_disassemble_as_llvm_does() {
-    let (count, wrong) = check(include_str!("data/llvm-gfx11.txt"));
-    assert!(count > 4_000, "only {count} instructions in the fixture");
-    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    for (arch, fixture) in [
+        (Arch::Gfx1100, include_str!("data/llvm-gfx11.txt")),
+        (Arch::Gfx1201, include_str!("data/llvm-gfx12.txt")),
+    ] {
+        let (count, wrong) = check(arch, fixture);
+        assert!(count > 4_000, "only {count} instructions in the fixture");
+        assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
 }
 
 #[test]
 fn every_pattern_decodes_to_its_operation() {
+    for arch in Arch::ALL {
+        assert_eq!(unreachable(arch), [], "{arch:?}: encodings that cannot be reached");
+    }
+}
+
+/// Operations of encodings that no code decodes to.
+fn unreachable(arch: Arch) -> Vec<Op> {
     // Zero operands are registers 0 throughout, but for DPP8, whose marker is part of an operand.
-    for pattern in patterns(Arch::Gfx1100) {
+    for pattern in patterns(arch) {
         for wave in BOTH {
             for marker in [0, 0xe9, 0xe9 << 32] {
                 let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
-                if let Ok(inst) = decode_for(Arch::Gfx1100, wave, &code)
+                if let Ok(inst) = decode_for(arch, wave, &code)
                     && (inst.op, inst.format) == (pattern.op, pattern.format)
                 {
-                    assert!(text(inst, wave).starts_with(pattern.op.mnemonic()) || inst.dual.is_some());
+                    assert!(text(arch, inst, wave).starts_with(pattern.op.mnemonic()) || inst.dual.is_some());
                 }
             }
         }
@@ -88,13 +105,11 @@ fn every_pattern_decodes_to_its_operation() {
         BOTH.iter().any(|&wave| {
             [0, 0xe9, 0xe9 << 32].iter().any(|marker| {
                 let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
-                decode_for(Arch::Gfx1100, wave, &code).is_ok_and(|inst| inst.op == pattern.op)
+                decode_for(arch, wave, &code).is_ok_and(|inst| inst.op == pattern.op)
             })
         })
     };
-    let lost: Vec<Op> =
-        patterns(Arch::Gfx1100).filter(|pattern| !decoded(pattern)).map(|pattern| pattern.op).collect();
-    assert_eq!(lost, [], "encodings that cannot be reached");
+    patterns(arch).filter(|pattern| !decoded(pattern)).map(|pattern| pattern.op).collect()
 }
 
 #[test]
@@ -144,18 +159,23 @@ fn listing_covers_the_code_and_names_branch_targets() {
     assert_eq!(lines[2].target(), None);
 }
 
+/// Every instruction set in waves of both sizes.
+fn targets() -> impl Iterator<Item = (Arch, WaveSize)> {
+    Arch::ALL.into_iter().flat_map(|arch| BOTH.map(|wave| (arch, wave)))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_decode_or_say_why(code in proptest::collection::vec(any::<u8>(), 0..24)) {
-        for wave in BOTH {
-            if let Ok(inst) = decode_for(Arch::Gfx1100, wave, &code) {
+        for (arch, wave) in targets() {
+            if let Ok(inst) = decode_for(arch, wave, &code) {
                 prop_assert!((4..=20).contains(&inst.size) && usize::from(inst.size) <= code.len());
                 prop_assert!(inst.size % 4 == 0);
-                prop_assert!(!text(inst, wave).is_empty());
+                prop_assert!(!text(arch, inst, wave).is_empty());
                 // What follows the instruction does not change it.
-                let alone = decode_for(Arch::Gfx1100, wave, &code[..usize::from(inst.size)]);
+                let alone = decode_for(arch, wave, &code[..usize::from(inst.size)]);
                 prop_assert_eq!(alone.map(|inst| inst.op), Ok(inst.op));
             }
         }
@@ -163,11 +183,11 @@ proptest! {
 
     #[test]
     fn any_operands_of_any_pattern_decode_without_panic(index in any::<prop::sample::Index>(), noise in any::<u128>()) {
-        let patterns: Vec<_> = patterns(Arch::Gfx1100).collect();
-        let pattern = index.get(&patterns);
-        let code = (noise & !pattern.mask | pattern.value).to_le_bytes();
-        for wave in BOTH {
-            let total: usize = disassemble(Arch::Gfx1100, wave, &code, 0).map(|line| {
+        for (arch, wave) in targets() {
+            let patterns: Vec<_> = patterns(arch).collect();
+            let pattern = index.get(&patterns);
+            let code = (noise & !pattern.mask | pattern.value).to_le_bytes();
+            let total: usize = disassemble(arch, wave, &code, 0).map(|line| {
                 let _ = line.text();
                 line.words().len() * 4
             }).sum();

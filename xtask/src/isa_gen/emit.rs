@@ -1,9 +1,9 @@
 //! Tables to Rust source.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::forms::Tables;
-use super::records::NAMESPACES;
 
 /// What both files begin with: they are derived from LLVM's sources.
 const HEAD: &str = "\
@@ -16,8 +16,7 @@ const HEAD: &str = "\
 ";
 
 /// `op.rs`: the operations by mnemonic.
-pub(crate) fn operations(tables: &Tables) -> String {
-    let operations = tables.operations();
+pub(crate) fn operations(operations: &BTreeSet<String>) -> String {
     let mut out = String::from(HEAD);
     out.push_str(
         r#"//! Every operation of the supported instruction sets, by assembler mnemonic.
@@ -30,7 +29,7 @@ pub(crate) fn operations(tables: &Tables) -> String {
 pub enum Op {
 "#,
     );
-    for operation in &operations {
+    for operation in operations {
         line(&mut out, format_args!("    {},", operation.to_uppercase()));
     }
     out.push_str(
@@ -53,35 +52,48 @@ impl Op {
 static ALL: [Op; MNEMONICS.len()] = [
 ",
     );
-    for operation in &operations {
+    for operation in operations {
         line(&mut out, format_args!("    Op::{},", operation.to_uppercase()));
     }
     line(
         &mut out,
         format_args!("];\n\n#[rustfmt::skip]\nstatic MNEMONICS: [&str; {}] = [", operations.len()),
     );
-    for operation in &operations {
+    for operation in operations {
         line(&mut out, format_args!("    \"{operation}\","));
     }
     out.push_str("];\n");
     out
 }
 
-/// `gfx11.rs`: the encodings.
+/// The file of a processor: the encodings.
 pub(crate) fn encodings(tables: &Tables) -> String {
     let mut out = String::from(HEAD);
+    let (family, processor) = (tables.target.family(), tables.target.processor);
+    line(
+        &mut out,
+        format_args!(
+            "//! The {family} encoding family as `{processor}` has it: every encoding's fixed bits, operands and assembler syntax.\n"
+        ),
+    );
     out.push_str(
         "\
-//! The GFX11 encoding family as `gfx1100` has it: every encoding's fixed bits, operands and assembler syntax.
-
 use crate::encoding::{
-    Decode::*, Flags, Form, Group, Image, Imm, Kind, Name, OperandSpec, Print, Segment, Syntax, Table, Tables,
+    CachePolicy, Decode::*, Flags, Form, Group, Image, Imm, Kind, Name, OperandSpec, Print, Segment, Syntax,
+    Table, Tables,
 };
 use crate::inst::{Format, Format::*, Op, Op::*};
 
-/// Tables of `gfx1100`.
-pub(crate) static GFX11: Tables = Tables {
-    tables: &TABLES,
+",
+    );
+    line(
+        &mut out,
+        format_args!("/// Tables of `{processor}`.\npub(crate) static {family}: Tables = Tables {{"),
+    );
+    let policy = if tables.target.has_temporal_hints { "Hints" } else { "Bits" };
+    line(&mut out, format_args!("    cache_policy: CachePolicy::{policy},"));
+    out.push_str(
+        "    tables: &TABLES,
     groups: &GROUPS,
     forms: &FORMS,
     operands: &OPERANDS,
@@ -144,7 +156,7 @@ pub(crate) static GFX11: Tables = Tables {
 /// The tables, their groups and the forms.
 fn forms(out: &mut String, tables: &Tables) {
     let (mut lists, mut groups, mut forms, mut images) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (&(bytes, namespace), by_mask) in NAMESPACES.iter().zip(&tables.tables) {
+    for (&(bytes, namespace), by_mask) in tables.target.namespaces.iter().zip(&tables.tables) {
         let first = groups.len();
         let mut masks: Vec<_> = by_mask.iter().collect();
         masks.sort_by_key(|(mask, _)| (std::cmp::Reverse(mask.count_ones()), **mask));

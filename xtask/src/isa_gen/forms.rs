@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::records::{Bit, NAMESPACES, Record, Records};
+use super::records::{Bit, Record, Records};
+use super::target::Target;
 
 /// Bits of `TSFlags` (`SIInstrFormats.td`).
 mod ts {
@@ -20,10 +21,12 @@ mod ts {
     pub(super) const IS_PACKED: usize = 49;
     pub(super) const FLAT_GLOBAL: usize = 51;
     pub(super) const FLAT_SCRATCH: usize = 56;
+    pub(super) const IS_ATOMIC_NO_RET: usize = 57;
     pub(super) const IS_ATOMIC_RET: usize = 58;
     pub(super) const IS_WMMA: usize = 59;
+    pub(super) const IS_SWMMAC: usize = 63;
     /// Encodings with a bit of their own.
-    pub(super) const FORMATS: [(usize, &str); 13] = [
+    pub(super) const FORMATS: [(usize, &str); 15] = [
         (2, "Sop1"),
         (3, "Sop2"),
         (4, "Sopc"),
@@ -33,6 +36,8 @@ mod ts {
         (17, "Mubuf"),
         (18, "Mtbuf"),
         (20, "Mimg"),
+        (21, "Vimage"),
+        (22, "Vsample"),
         (23, "Exp"),
         (28, "LdsDir"),
         (29, "Vinterp"),
@@ -41,9 +46,9 @@ mod ts {
 }
 
 /// Names of a form's flags, in the order of their bits in `encoding::Flags`.
-const FLAGS: [&str; 17] = [
+const FLAGS: [&str; 19] = [
     "W32", "W64", "PACKED", "OPSEL", "WMMA", "RTN", "DEF_VCC", "DEF_EXEC", "USE_VCC", "ACC", "ACC_Y",
-    "SDST_IN", "DATA_OUT", "DATA_IN", "OFFEN", "IDXEN", "TFE",
+    "SDST_IN", "DATA_OUT", "DATA_IN", "OFFEN", "IDXEN", "TFE", "STORES", "ATOMIC",
 ];
 
 /// How an operand is read and printed: `encoding::Kind`.
@@ -87,7 +92,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    fn of(records: &Records, record: &Record) -> Option<Image> {
+    fn of(records: &Records<'_>, record: &Record) -> Option<Image> {
         let (base, encoding, data, addresses) = record.image()?;
         let (extra, properties) = records.get(base)?.image_base();
         let flags = properties.into_iter().chain([record.flag(ts::GATHER4)]);
@@ -126,6 +131,7 @@ impl<T: Ord + Clone> Interned<T> {
 /// Everything the table file holds.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    pub(crate) target: &'static Target,
     /// Per decoder table: forms by the bits they fix.
     pub(crate) tables: Vec<BTreeMap<u128, Vec<Form>>>,
     pub(crate) kinds: Interned<Kind>,
@@ -136,9 +142,11 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn build(records: &Records) -> Result<Tables> {
+    pub(crate) fn build(records: &Records<'_>) -> Result<Tables> {
+        let target = records.target;
         let mut tables = Tables {
-            tables: vec![BTreeMap::new(); NAMESPACES.len()],
+            target,
+            tables: vec![BTreeMap::new(); target.namespaces.len()],
             kinds: Interned::new(),
             fields: Interned::new(),
             operands: Interned::new(),
@@ -164,8 +172,10 @@ impl Tables {
         forms.flat_map(|form| [Some(form.op.as_str()), form.dual.as_deref()]).flatten().collect()
     }
 
-    fn add(&mut self, records: &Records, name: &str, record: &Record) -> Result<()> {
-        let table = NAMESPACES
+    fn add(&mut self, records: &Records<'_>, name: &str, record: &Record) -> Result<()> {
+        let table = records
+            .target
+            .namespaces
             .iter()
             .position(|&(size, namespace)| size == record.size() && namespace == record.namespace())
             .context("no decoder table has instructions of its length")?;
@@ -181,6 +191,15 @@ impl Tables {
         let format = format(name, record, &operands[..destinations])?;
         let syntax = Syntax::of(records, name, record, format, &operands)?;
         let mut flags = flags(record, format, &operands, destinations, &bits);
+        if records.target.has_temporal_hints && syntax.names().contains("cpol") {
+            // The names of the hints differ.
+            let atomic = record.flag(ts::IS_ATOMIC_RET) || record.flag(ts::IS_ATOMIC_NO_RET);
+            flags.extend(
+                [(record.may_store(), "STORES"), (atomic, "ATOMIC")]
+                    .into_iter()
+                    .filter_map(|(set, flag)| set.then_some(flag)),
+            );
+        }
         if matches!(format, "Mubuf" | "Mtbuf") {
             let text = &syntax.text;
             let set = [(" offen", "OFFEN"), (" idxen", "IDXEN")]
@@ -214,7 +233,7 @@ impl Tables {
     /// Index of the operand list: what has bits, is printed, or decides how modifiers are printed.
     fn operand_list(
         &mut self,
-        records: &Records,
+        records: &Records<'_>,
         operands: &[(&str, &str)],
         bits: &[Bit],
         syntax: &Syntax,
@@ -273,7 +292,7 @@ struct Syntax {
 impl Syntax {
     /// Adds to the record's syntax what LLVM's printer writes on its own: encoding suffixes and the implied `vcc`.
     fn of(
-        records: &Records,
+        records: &Records<'_>,
         name: &str,
         record: &Record,
         format: &str,
@@ -297,7 +316,8 @@ impl Syntax {
             ensure!(text.starts_with(&format!("${first}")), "{asm} does not begin with ${first}");
             text = format!("{} {text}", suffix(record));
         }
-        let base = name.strip_suffix("_gfx11").unwrap_or(name);
+        let generation = format!("_{}", records.target.file);
+        let base = name.strip_suffix(generation.as_str()).unwrap_or(name);
         let short =
             ["_e32", "_dpp", "_dpp8"].iter().find_map(|form| base.strip_suffix(form)).unwrap_or_default();
         let carries = matches!(short, "V_ADD_CO_CI_U32" | "V_SUB_CO_CI_U32" | "V_SUBREV_CO_CI_U32");
@@ -320,7 +340,7 @@ impl Syntax {
             let end = rest.find(' ').unwrap_or(rest.len());
             format!("v_{}", &rest[..end])
         });
-        Ok(Syntax { op: mnemonic.replace("v_dual_", "v_"), dual, text })
+        Ok(Syntax { op: mnemonic.replace("v_dual_", "v_"), dual, text: text.trim_end().to_owned() })
     }
 
     /// Operands the syntax names.
@@ -393,7 +413,7 @@ fn flags(
         (predicate("isWave64"), "W64"),
         (record.flag(ts::IS_PACKED), "PACKED"),
         (record.flag(ts::VOP3_OPSEL), "OPSEL"),
-        (record.flag(ts::IS_WMMA), "WMMA"),
+        (record.flag(ts::IS_WMMA) || record.flag(ts::IS_SWMMAC), "WMMA"),
         (record.flag(ts::IS_ATOMIC_RET), "RTN"),
         (record.defines("VCC"), "DEF_VCC"),
         (record.defines("EXEC"), "DEF_EXEC"),
@@ -401,14 +421,14 @@ fn flags(
         (has("src2") && !encoded("src2") || has("src2X"), "ACC"),
         (has("src2Y"), "ACC_Y"),
         (format == "Sopk" && has("sdst") && !out("sdst"), "SDST_IN"),
-        (out("vdata") || out("vdst") && format == "Mimg", "DATA_OUT"),
+        (out("vdata") || out("vdst") && matches!(format, "Mimg" | "Vimage"), "DATA_OUT"),
         (has("vdata") && !out("vdata") || has("vdata_in"), "DATA_IN"),
     ];
     flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect()
 }
 
 /// How the operand is read and printed.
-fn kind(records: &Records, name: &str, definition: &str) -> Result<Kind> {
+fn kind(records: &Records<'_>, name: &str, definition: &str) -> Result<Kind> {
     let record = records.get(definition).with_context(|| format!("no operand {definition}"))?;
     let class = records.register_class(definition);
     let print = match record.print_method() {
@@ -421,7 +441,9 @@ fn kind(records: &Records, name: &str, definition: &str) -> Result<Kind> {
         Some("printFORMAT") => "BufferFormat",
         Some(method) => method.strip_prefix("print").unwrap_or(method),
     };
-    let imm = record.operand_type().strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {
+    let imm = record.operand_type();
+    let imm = if imm == "OPERAND_INLINE_SPLIT_BARRIER_INT32" { "OPERAND_REG_INLINE_C_INT32" } else { imm };
+    let imm = imm.strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {
         let kind =
             kind.trim_start_matches("IMM_").trim_start_matches("INLINE_C_").trim_end_matches("_DEFERRED");
         Ok(match kind {
@@ -462,6 +484,8 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
         "DecodeVGPR_16_Lo128RegisterClass" => ("VgprT16", width),
         "decodeOperand_VSrcT16_Lo128" => ("SrcT16", width),
         "decodeBoolReg" => ("Bool", width),
+        // Any source can be encoded, although only constants and `M0` have a meaning.
+        "decodeSplitBarrier" => ("Src", 1),
         "decodeOperandVOPDDstY" => ("VopdDstY", width),
         "decodeOperand_KImmFP" => ("Literal", width),
         "" | "decodeSOPPBrTarget" | "decodeSMEMOffset" | "decodeDpp8FI" | "decodeVersionImm" => match class {

@@ -11,17 +11,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Decoder tables LLVM's disassembler searches for this processor, in its order, with the length in bytes of each.
-pub(crate) const NAMESPACES: [(u64, &str); 8] = [
-    (12, "GFX11"),
-    (12, "GFX11_FAKE16"),
-    (8, "GFX11"),
-    (8, "GFX11_FAKE16"),
-    (8, "GFX11W64"),
-    (4, "AMDGPU"),
-    (4, "GFX11"),
-    (4, "GFX11_FAKE16"),
-];
+use super::target::{TARGETS, Target};
 
 /// What is read of a record. Records of other kinds lack most of it, or have something else of that name.
 #[derive(Debug, Default, Deserialize)]
@@ -57,6 +47,8 @@ pub(crate) struct Record {
     defs: Value,
     #[serde(rename = "Uses")]
     uses: Value,
+    #[serde(rename = "mayStore")]
+    may_store: Value,
     #[serde(rename = "PrintMethod")]
     print_method: Value,
     #[serde(rename = "DecoderMethod")]
@@ -174,6 +166,10 @@ impl Record {
         definitions(&self.uses).any(|name| name == register)
     }
 
+    pub(crate) fn may_store(&self) -> bool {
+        self.may_store == 1
+    }
+
     pub(crate) fn print_method(&self) -> Option<&str> {
         self.print_method.as_str()
     }
@@ -220,32 +216,43 @@ fn definitions(list: &Value) -> impl Iterator<Item = &str> {
 
 /// The dump, reduced to what the tables need.
 #[derive(Debug)]
-pub(crate) struct Records {
-    records: BTreeMap<String, Record>,
-    features: BTreeSet<String>,
-}
+pub(crate) struct AllRecords(BTreeMap<String, Record>);
 
-impl Records {
-    /// Reads the dump for `processor`.
-    pub(crate) fn read(path: &Path, processor: &str) -> Result<Records> {
+impl AllRecords {
+    /// Reads the dump.
+    pub(crate) fn read(path: &Path) -> Result<AllRecords> {
         let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
         let mut reader = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
-        let records = Dump.deserialize(&mut reader).with_context(|| format!("reading {}", path.display()))?;
-        let mut records = Records { records, features: BTreeSet::new() };
-        let named =
-            records.records.values().find(|record| record.name == processor && record.features.is_array());
+        Dump.deserialize(&mut reader).map(AllRecords).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// The records as a processor sees them.
+    pub(crate) fn of(&self, target: &'static Target) -> Result<Records<'_>> {
+        let processor = target.processor;
+        let named = self.0.values().find(|record| record.name == processor && record.features.is_array());
         let mut pending: Vec<String> = named
             .map(|record| definitions(&record.features).map(str::to_owned).collect())
             .with_context(|| format!("no processor {processor}"))?;
+        let mut features = BTreeSet::new();
         while let Some(feature) = pending.pop() {
-            if let Some(record) = records.records.get(&feature) {
+            if let Some(record) = self.0.get(&feature) {
                 pending.extend(definitions(&record.implies).map(str::to_owned));
             }
-            records.features.insert(feature);
+            features.insert(feature);
         }
-        Ok(records)
+        Ok(Records { records: &self.0, target, features })
     }
+}
 
+/// What one processor has of the dump.
+#[derive(Debug)]
+pub(crate) struct Records<'a> {
+    records: &'a BTreeMap<String, Record>,
+    pub(crate) target: &'static Target,
+    features: BTreeSet<String>,
+}
+
+impl Records<'_> {
     pub(crate) fn get(&self, name: &str) -> Option<&Record> {
         self.records.get(name)
     }
@@ -254,7 +261,7 @@ impl Records {
     pub(crate) fn instructions(&self) -> impl Iterator<Item = (&str, &Record)> {
         self.records.iter().map(|(name, record)| (name.as_str(), record)).filter(|(name, record)| {
             record.inst.is_array()
-                && NAMESPACES.iter().any(|(_, namespace)| *namespace == record.namespace())
+                && self.target.namespaces.iter().any(|(_, namespace)| *namespace == record.namespace())
                 && [&record.pseudo, &record.code_gen_only, &record.parser_only].iter().all(|flag| **flag != 1)
                 && record
                     .predicates()
@@ -289,7 +296,7 @@ impl Records {
     }
 
     /// Register class of an operand definition, which is one itself or wraps one.
-    pub(crate) fn register_class<'a>(&'a self, operand: &'a str) -> Option<&'a str> {
+    pub(crate) fn register_class<'b>(&'b self, operand: &'b str) -> Option<&'b str> {
         let record = self.get(operand)?;
         if record.is_a("RegisterClass") { Some(operand) } else { record.register_class["def"].as_str() }
     }
@@ -337,7 +344,8 @@ impl<'de> Visitor<'de> for Dump {
                 continue;
             }
             let record: Record = map.next_value()?;
-            let instruction = NAMESPACES.iter().any(|(_, namespace)| *namespace == record.namespace());
+            let mut namespaces = TARGETS.iter().flat_map(|target| target.namespaces);
+            let instruction = namespaces.any(|(_, namespace)| *namespace == record.namespace());
             if instruction || CLASSES.iter().any(|class| record.is_a(class)) {
                 records.insert(key, record);
             }

@@ -1,7 +1,7 @@
 //! Fields that are numbers and not operands: modifiers, offsets, flags.
 
 use super::{DPP8_FI, DecodeError, Reader, low8};
-use crate::encoding::{Name, Segment};
+use crate::encoding::{CachePolicy, Name, Segment};
 use crate::inst::{Dpp, Dpp8, Dpp16, Format, Inst, Mods, Op, Operand};
 
 impl Reader {
@@ -26,20 +26,25 @@ impl Reader {
             // The message of `s_sendmsg_rtn_*`.
             Name::Src0 => inst.imm = value,
             Name::Offset => {
-                inst.mem.offset = match inst.format {
-                    Format::Smem => sign_extend(value, 21),
-                    Format::Global | Format::Scratch => sign_extend(value, 13),
-                    // LLVM reads 13 bits; the format has 12 and no sign.
-                    _ => value.cast_signed(),
-                };
+                let bits = field.iter().map(|&Segment(_, _, len)| u32::from(len)).sum();
+                // The formats of 24 bits are signed. Of FLAT with fewer LLVM reads 13; the format has 12 and no sign.
+                let signed =
+                    matches!(inst.format, Format::Smem | Format::Global | Format::Scratch) || bits == 24;
+                inst.mem.offset = if signed { sign_extend(value, bits) } else { value.cast_signed() };
             }
             Name::Offset0 => inst.mem.offset = value.cast_signed(),
             Name::Offset1 => inst.mem.offset1 = low8(value),
-            Name::Cpol => {
-                inst.mem.glc |= value & 1 != 0;
-                inst.mem.slc = value & 2 != 0;
-                inst.mem.dlc = value & 4 != 0;
-            }
+            Name::Cpol => match self.tables.cache_policy {
+                CachePolicy::Bits => {
+                    inst.mem.glc |= value & 1 != 0;
+                    inst.mem.slc = value & 2 != 0;
+                    inst.mem.dlc = value & 4 != 0;
+                }
+                CachePolicy::Hints => {
+                    inst.mem.th = low8(value & 7) | u8::from(inst.mem.glc);
+                    inst.mem.scope = low8(value >> 3 & 3);
+                }
+            },
             Name::Gds => inst.mem.gds = flag,
             Name::Format => inst.mem.format = low8(value),
             Name::Fi => self.fetch_inactive(inst, value)?,
@@ -52,6 +57,8 @@ impl Reader {
             Name::Attr | Name::Waitexp => inst.imm |= value,
             Name::Attrchan => inst.imm |= value << 8,
             Name::Waitvdst => inst.imm |= value << 16,
+            Name::Waitvsrc => inst.imm |= value << 20,
+            Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm = value,
             Name::Dmask => inst.imm |= value,
             Name::Dim => inst.imm |= value << 4,
             Name::Unorm => inst.imm |= value << 7,

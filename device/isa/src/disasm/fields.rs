@@ -6,7 +6,7 @@ use crate::inst::{Format, Inst, Op, Operand};
 
 /// The register or constant the instruction has as its operand `name`.
 pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Operand {
-    let fmamk = matches!(inst.op, Op::V_FMAMK_F32 | Op::V_FMAMK_F16);
+    let fmamk = inst.op.constant_place() == Some(1);
     let value = match name {
         Name::Vdst | Name::VdstX => inst.dst,
         Name::Sdst if form.flags.has(Flags::SDST_IN) => inst.src[0],
@@ -14,24 +14,37 @@ pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Oper
         Name::Sdst => inst.dst,
         Name::Src0 | Name::Src0X | Name::Vaddr | Name::Vaddr0 | Name::Addr | Name::Sbase => inst.src[0],
         Name::Src1 | Name::Vsrc1X => inst.src[if fmamk { 2 } else { 1 }],
-        Name::Srsrc | Name::Data0 => inst.src[1],
+        Name::Srsrc | Name::Rsrc | Name::Data0 => inst.src[1],
         Name::Soffset if inst.format == Format::Smem => inst.src[1],
-        Name::Src2 | Name::Soffset | Name::Ssamp | Name::Saddr | Name::Data1 => inst.src[2],
+        Name::Src2 | Name::Soffset | Name::Ssamp | Name::Samp | Name::Saddr | Name::Data1 => inst.src[2],
         Name::Src3 => inst.src[3],
         Name::Vdata => match inst.format {
-            Format::Mubuf | Format::Mtbuf | Format::Mimg if form.flags.has(Flags::DATA_OUT) => inst.dst,
-            Format::Mubuf | Format::Mtbuf | Format::Mimg => inst.src[3],
-            _ => inst.src[1],
+            format if !format.is_buffer() && !format.is_image() => inst.src[1],
+            _ if form.flags.has(Flags::DATA_OUT) => inst.dst,
+            _ => inst.src[3],
         },
+        Name::Vaddr1 | Name::Vaddr2 | Name::Vaddr3 | Name::Vaddr4 => {
+            Operand::Vgpr((inst.mem.offset >> address_shift(name)) as u8)
+        }
         Name::Imm | Name::ImmDeferred => constant(inst),
         Name::VdstY => inst.dual.map_or(Operand::None, |dual| dual.dst),
         Name::Src0Y => inst.dual.map_or(Operand::None, |dual| dual.src[0]),
-        Name::Vsrc1Y => {
-            inst.dual.map_or(Operand::None, |dual| dual.src[if dual.op == Op::V_FMAMK_F32 { 2 } else { 1 }])
-        }
+        Name::Vsrc1Y => inst
+            .dual
+            .map_or(Operand::None, |dual| dual.src[if dual.op.constant_place() == Some(1) { 2 } else { 1 }]),
         _ => Operand::None,
     };
     whole(inst, name, kind, value)
+}
+
+/// Where the byte of an image's further address registers is in [`crate::inst::MemFields::offset`].
+pub(crate) fn address_shift(name: Name) -> u32 {
+    match name {
+        Name::Vaddr2 => 8,
+        Name::Vaddr3 => 16,
+        Name::Vaddr4 => 24,
+        _ => 0,
+    }
 }
 
 /// Puts back the bit that selects the high half of a VGPR.
@@ -48,10 +61,8 @@ fn whole(inst: &Inst, name: Name, kind: &Kind, value: Operand) -> Operand {
 /// The constant of `v_fmamk`, `v_fmaak`, their VOPD halves and `s_setreg_imm32_b32`.
 pub(crate) fn constant(inst: &Inst) -> Operand {
     let of = |op: Op, src: &[Operand]| match op {
-        Op::V_FMAMK_F32 | Op::V_FMAMK_F16 => src.get(1).copied(),
-        Op::V_FMAAK_F32 | Op::V_FMAAK_F16 => src.get(2).copied(),
         Op::S_SETREG_IMM32_B32 => src.first().copied(),
-        _ => None,
+        _ => op.constant_place().and_then(|place| src.get(place).copied()),
     };
     of(inst.op, &inst.src)
         .or_else(|| inst.dual.and_then(|dual| of(dual.op, &dual.src)))

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::operand::register;
 use super::{Out, Printer};
 use crate::encoding::{Image, Name, OperandSpec};
-use crate::inst::Operand;
+use crate::inst::{Format, Operand};
 
 /// Coordinates and gradients of each image dimension, by its number, and its name.
 const DIMENSIONS: [(&str, u32, u32); 8] = [
@@ -37,7 +37,9 @@ impl Printer<'_> {
         };
         let image = &images[index];
         let shape = self.shape(image);
-        let nsa = self.has(Name::Vaddr1);
+        let listed = self.has(Name::Vaddr1);
+        // A list of one has no brackets.
+        let single = listed && !image.is(Image::BVH) && shape.addresses == 1;
         let mut syntax = self.tables.syntax[usize::from(self.form.syntax)].0;
         while let Some(dollar) = syntax.find('$') {
             let (before, rest) = syntax.split_at(dollar);
@@ -47,11 +49,13 @@ impl Printer<'_> {
             match name {
                 // Separate addresses are printed as a list.
                 Some(Name::Vaddr1 | Name::Vaddr2 | Name::Vaddr3 | Name::Vaddr4) => continue,
+                Some(Name::Vaddr0) if single => out.write_str(before.trim_end_matches('['))?,
+                _ if single => out.write_str(before.trim_start_matches(']'))?,
                 _ => out.write_str(before)?,
             }
             match name {
                 Some(Name::Vdata | Name::Vdst) => self.data(out, &shape)?,
-                Some(Name::Vaddr0) if nsa => self.addresses(out, image, &shape)?,
+                Some(Name::Vaddr0) if listed => self.addresses(out, image, &shape)?,
                 Some(Name::Vaddr0) => register(out, self.file, self.inst.src[0], shape.widest)?,
                 Some(name) => self.image_field(out, image, name)?,
                 None => {}
@@ -62,7 +66,8 @@ impl Printer<'_> {
 
     /// How many registers the data and the addresses have.
     fn shape(&self, image: &Image) -> Shape {
-        let nsa = self.has(Name::Vaddr1);
+        // VIMAGE and VSAMPLE have their addresses apart, even if there is one.
+        let nsa = self.has(Name::Vaddr1) || self.inst.format != Format::Mimg;
         let own = usize::from(image.addresses);
         let form = Shape { data: image.data, addresses: own, widest: if nsa { 1 } else { image.addresses } };
         if image.is(Image::BVH) {
@@ -100,7 +105,9 @@ impl Printer<'_> {
             (true, true) => (addresses + 1 - u32::from(image.addresses), self.address(own - 1)),
             (true, false) => (1, self.inst.src[0]),
         };
-        if !exists || !fits(first, data) || !fits(place, widest) {
+        // Of VIMAGE and VSAMPLE only the fourth address can be more than a register.
+        let narrow = partial && self.inst.format != Format::Mimg && own < 4;
+        if !exists || narrow || !fits(first, data) || !fits(place, widest) {
             return form;
         }
         let small = |value: u32| u8::try_from(value).unwrap_or(u8::MAX);

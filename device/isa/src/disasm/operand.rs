@@ -33,7 +33,10 @@ impl Printer<'_> {
                     let half = if number & 0x80 != 0 { 'h' } else { 'l' };
                     return write!(out, "v{}.{half}", number & 0x7f);
                 }
-                register(out, self.file, value, width)?;
+                // LLVM has no name for three trap temporaries, and takes the first.
+                let one =
+                    matches!(value, Operand::Sgpr(number) if self.file.keeps_number(number, width.into()));
+                register(out, self.file, value, if one { 1 } else { width })?;
                 if in_class(self.file, kind.class, value) {
                     return Ok(());
                 }
@@ -71,12 +74,13 @@ pub(super) fn register(
 fn in_class(file: &RegisterFile, class: &str, value: Operand) -> bool {
     let exec = |number: u8| number == file.exec || number == file.exec + 1;
     let scalar = |class: &str, number: u8| match class {
-        "SReg_32" | "SReg_64" | "SReg_1" | "VS_32" | "VS_64" | "VS_32_Lo128" | "VS_16_Lo128"
+        "" | "SReg_32" | "SReg_64" | "SReg_1" | "VS_32" | "VS_64" | "VS_32_Lo128" | "VS_16_Lo128"
         | "SRegOrLds_32" => true,
         "SReg_32_XEXEC_HI" => number != file.exec + 1,
         "SReg_32_XM0_XEXEC" => number != file.m0 && !exec(number),
-        "SReg_64_XEXEC" | "SReg_1_XEXEC" => !exec(number),
-        "SReg_96" | "SReg_128" | "SReg_256" | "SReg_512" => file.bank(number).is_some(),
+        "SReg_32_XEXEC" | "SReg_64_XEXEC" | "SReg_1_XEXEC" => !exec(number),
+        "SReg_96" => file.bank(number).is_some_and(|bank| bank.start != file.ttmp0),
+        "SReg_128" | "SReg_256" | "SReg_512" => file.bank(number).is_some(),
         _ => false,
     };
     match value {
@@ -86,7 +90,7 @@ fn in_class(file: &RegisterFile, class: &str, value: Operand) -> bool {
         },
         Operand::Sgpr(number) if Some(number) == file.null => true,
         Operand::Sgpr(number) => scalar(class, number),
-        Operand::LdsDirect => class.starts_with("VS_") || class.ends_with("OrLds_32"),
+        Operand::LdsDirect => class.is_empty() || class.starts_with("VS_") || class.ends_with("OrLds_32"),
         _ => true,
     }
 }

@@ -1,11 +1,13 @@
 //! Immediates the assembler has a notation for.
 //!
-//! Names and bit positions are those of LLVM 19's `AMDGPUAsmUtils.cpp` and `SIDefines.h` for gfx11.
+//! Names and bit positions are those of LLVM 19's `AMDGPUAsmUtils.cpp`, `AMDGPUInstPrinter.cpp` and `SIDefines.h`. What differs
+//! between architectures is in [`Notation`].
 
 use std::fmt;
 use std::fmt::Write as _;
 
 use super::Out;
+use crate::tables::notation::Notation;
 
 /// `vmcnt(0) lgkmcnt(0)`: counters at their maximum are left out, unless all are.
 pub(super) fn wait_count(out: Out<'_, '_>, imm: u32) -> fmt::Result {
@@ -86,31 +88,12 @@ pub(super) fn delay_alu(out: Out<'_, '_>, imm: u32) -> fmt::Result {
 }
 
 /// `hwreg(HW_REG_MODE, 0, 4)`.
-pub(super) fn hwreg(out: Out<'_, '_>, imm: u32) -> fmt::Result {
+pub(super) fn hwreg(out: Out<'_, '_>, notation: &Notation, imm: u32) -> fmt::Result {
     let (id, offset, size) = (imm & 63, imm >> 6 & 31, (imm >> 11 & 31) + 1);
-    let name = match id {
-        1 => "HW_REG_MODE",
-        2 => "HW_REG_STATUS",
-        3 => "HW_REG_TRAPSTS",
-        5 => "HW_REG_GPR_ALLOC",
-        6 => "HW_REG_LDS_ALLOC",
-        7 => "HW_REG_IB_STS",
-        15 => "HW_REG_SH_MEM_BASES",
-        18 => "HW_REG_PERF_SNAPSHOT_PC_LO",
-        19 => "HW_REG_PERF_SNAPSHOT_PC_HI",
-        20 => "HW_REG_FLAT_SCR_LO",
-        21 => "HW_REG_FLAT_SCR_HI",
-        23 => "HW_REG_HW_ID1",
-        24 => "HW_REG_HW_ID2",
-        27 => "HW_REG_PERF_SNAPSHOT_DATA",
-        29 => "HW_REG_SHADER_CYCLES",
-        _ => "",
-    };
     out.write_str("hwreg(")?;
-    if name.is_empty() {
-        write!(out, "{id}")?;
-    } else {
-        out.write_str(name)?;
+    match notation.hardware_register(id) {
+        Some(name) => out.write_str(name)?,
+        None => write!(out, "{id}")?,
     }
     if offset != 0 || size != 32 {
         write!(out, ", {offset}, {size}")?;
@@ -119,31 +102,43 @@ pub(super) fn hwreg(out: Out<'_, '_>, imm: u32) -> fmt::Result {
 }
 
 /// `sendmsg(MSG_INTERRUPT)`.
-pub(super) fn message(out: Out<'_, '_>, imm: u32) -> fmt::Result {
+pub(super) fn message(out: Out<'_, '_>, notation: &Notation, imm: u32) -> fmt::Result {
     let id = imm & 0xff;
-    let name = match id {
-        1 => "MSG_INTERRUPT",
-        2 => "MSG_HS_TESSFACTOR",
-        3 => "MSG_DEALLOC_VGPRS",
-        5 => "MSG_STALL_WAVE_GEN",
-        6 => "MSG_HALT_WAVES",
-        9 => "MSG_GS_ALLOC_REQ",
-        128 => "MSG_RTN_GET_DOORBELL",
-        129 => "MSG_RTN_GET_DDID",
-        130 => "MSG_RTN_GET_TMA",
-        131 => "MSG_RTN_GET_REALTIME",
-        132 => "MSG_RTN_SAVE_WAVE",
-        133 => "MSG_RTN_GET_TBA",
-        134 => "MSG_RTN_GET_TBA_TO_PC",
-        _ => "",
-    };
-    if !name.is_empty() {
-        write!(out, "sendmsg({name})")
-    } else if id == imm {
-        write!(out, "sendmsg({id}, 0, 0)")
-    } else {
-        write!(out, "{imm}")
+    match notation.message(id) {
+        Some(name) => write!(out, "sendmsg({name})"),
+        None if id == imm => write!(out, "sendmsg({id}, 0, 0)"),
+        None => write!(out, "{imm}"),
     }
+}
+
+/// Temporal hint of an atomic; `None` for one without a name.
+pub(super) fn atomic_hint(th: u8, scope: u8) -> Option<&'static str> {
+    const RETURN: u8 = 1;
+    const NT: u8 = 2;
+    const CASCADE: u8 = 4;
+    match th {
+        _ if th & CASCADE != 0 && scope < 2 => None,
+        _ if th & CASCADE != 0 => Some(if th & NT != 0 { "CASCADE_NT" } else { "CASCADE_RT" }),
+        _ if th & NT != 0 => Some(if th & RETURN != 0 { "NT_RETURN" } else { "NT" }),
+        RETURN => Some("RETURN"),
+        _ => None,
+    }
+}
+
+/// Temporal hint of a load or store; `None` for one without a name.
+pub(super) fn hint(th: u8, scope: u8, stores: bool) -> Option<&'static str> {
+    Some(match th {
+        1 => "NT",
+        2 => "HT",
+        3 if scope == 3 => "BYPASS",
+        3 if stores => "RT_WB",
+        3 => "LU",
+        4 => "NT_RT",
+        5 => "RT_NT",
+        6 => "NT_HT",
+        7 if stores => "NT_WB",
+        _ => return None,
+    })
 }
 
 /// `UC_VERSION_GFX11|UC_VERSION_W32_BIT`, with parentheses around all but the last `|`.

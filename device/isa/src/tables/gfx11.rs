@@ -7,12 +7,14 @@
 //! The GFX11 encoding family as `gfx1100` has it: every encoding's fixed bits, operands and assembler syntax.
 
 use crate::encoding::{
-    Decode::*, Flags, Form, Group, Image, Imm, Kind, Name, OperandSpec, Print, Segment, Syntax, Table, Tables,
+    CachePolicy, Decode::*, Flags, Form, Group, Image, Imm, Kind, Name, OperandSpec, Print, Segment, Syntax,
+    Table, Tables,
 };
 use crate::inst::{Format, Format::*, Op, Op::*};
 
 /// Tables of `gfx1100`.
 pub(crate) static GFX11: Tables = Tables {
+    cache_policy: CachePolicy::Bits,
     tables: &TABLES,
     groups: &GROUPS,
     forms: &FORMS,

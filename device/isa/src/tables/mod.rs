@@ -1,6 +1,8 @@
 //! Generated tables: the operations, and per architecture how they are encoded.
 
 pub(crate) mod gfx11;
+pub(crate) mod gfx12;
+pub(crate) mod notation;
 pub mod op;
 
 pub use crate::encoding::Imm;
@@ -75,8 +77,8 @@ pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
     let tables = Tables::of(arch);
     let Some(form) = tables.forms.get(usize::from(inst.form)) else { return Vec::new() };
     let specs = tables.operands_of(form);
-    let fmamk = |op: Op| matches!(op, Op::V_FMAMK_F32 | Op::V_FMAMK_F16);
-    let buffer = matches!(inst.format, Format::Mubuf | Format::Mtbuf);
+    let fmamk = |op: Op| op.constant_place() == Some(1);
+    let buffer = inst.format.is_buffer();
     let place = |name: Name| {
         Some(match name {
             Name::Vdst | Name::VdstX => Place::Dst,

@@ -15,14 +15,15 @@ use crate::tally::Tally;
 use llvm_mc::Listed;
 use sample::{DWORDS, Sample, Samples};
 
-const ARCH: Arch = Arch::Gfx1100;
 const BOTH: [WaveSize; 2] = [WaveSize::Wave32, WaveSize::Wave64];
 /// Samples given to one `llvm-mc`.
 const BATCH: usize = 20_000;
 
 /// What the decode oracle found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Report {
+    /// Instruction set that is checked.
+    pub arch: Arch,
     /// Text and length against `llvm-mc`'s, per encoding.
     pub text: Tally,
     /// `encode(decode(x)) == x`, per encoding.
@@ -36,6 +37,18 @@ pub struct Report {
 }
 
 impl Report {
+    /// Nothing found yet, of an instruction set.
+    pub fn new(arch: Arch) -> Report {
+        Report {
+            arch,
+            text: Tally::default(),
+            encode: Tally::default(),
+            assemble: Tally::default(),
+            exceptions: BTreeMap::new(),
+            crashes: Vec::new(),
+        }
+    }
+
     /// Failed checks.
     pub fn wrong(&self) -> usize {
         self.text.wrong() + self.encode.wrong() + self.assemble.wrong()
@@ -53,7 +66,7 @@ impl Report {
 /// When `llvm-mc` cannot be run.
 pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> {
     llvm_mc::check()?;
-    let samples: Vec<Sample> = Samples::new(seed).take(words / DWORDS).collect();
+    let samples: Vec<Sample> = Samples::new(report.arch, seed).take(words / DWORDS).collect();
     for wave in BOTH {
         for chunk in samples.chunks(BATCH) {
             compare(wave, chunk, report)?;
@@ -64,12 +77,26 @@ pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> 
 
 /// Checks `encode(decode(x)) == x` for `words` random dwords, without `llvm-mc`.
 pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
-    for sample in Samples::new(seed).take(words / DWORDS) {
+    for sample in Samples::new(report.arch, seed).take(words / DWORDS) {
         for wave in BOTH {
-            if let Ok(inst) = decode_for(ARCH, wave, &sample) {
+            if let Ok(inst) = decode_for(report.arch, wave, &sample) {
                 round_trip(wave, &inst, &sample, report);
             }
         }
+    }
+}
+
+/// The vectors of LLVM's tests, and instructions of compiled kernels, that are kept beside the decoder's tests.
+pub fn fixtures(arch: Arch) -> [&'static str; 2] {
+    match arch {
+        Arch::Gfx1100 => [
+            include_str!("../../tests/data/llvm-gfx11.txt"),
+            include_str!("../../tests/data/kernels-gfx11.txt"),
+        ],
+        Arch::Gfx1201 => [
+            include_str!("../../tests/data/llvm-gfx12.txt"),
+            include_str!("../../tests/data/kernels-gfx12.txt"),
+        ],
     }
 }
 
@@ -87,9 +114,9 @@ pub fn vectors(fixture: &str, report: &mut Report) {
             if matches!((waves, wave), ("32", WaveSize::Wave64) | ("64", WaveSize::Wave32)) {
                 continue;
             }
-            match decode_for(ARCH, wave, &code) {
+            match decode_for(report.arch, wave, &code) {
                 Ok(inst) => {
-                    let text = Disassembly::new(inst, ARCH, wave).to_string();
+                    let text = Disassembly::new(inst, report.arch, wave).to_string();
                     // The fixture's lines come from test files, whose spacing is their own.
                     let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
                     let same = spaced(&text) == spaced(expected) && usize::from(inst.size) == code.len();
@@ -114,7 +141,7 @@ pub fn name(format: Format) -> String {
 
 /// Lists the samples with both disassemblers and counts, per encoding, where they agree.
 fn compare(wave: WaveSize, samples: &[Sample], report: &mut Report) -> Result<()> {
-    let Some(theirs) = llvm_mc::disassemble(wave, samples)? else {
+    let Some(theirs) = llvm_mc::disassemble(report.arch, wave, samples)? else {
         if let [sample] = samples {
             report.crashes.push(format!("{} in {wave:?}", hex(sample)));
             return Ok(());
@@ -139,7 +166,7 @@ fn compare_one(
     decoded: &mut Vec<(Inst, Vec<u8>, String)>,
 ) {
     let mut theirs = theirs.iter();
-    for line in disassemble(ARCH, wave, sample, 0) {
+    for line in disassemble(report.arch, wave, sample, 0) {
         // llvm-mc gives a block up where it meets no instruction.
         let Ok(inst) = line.inst else { break };
         let at = usize::try_from(line.address).unwrap_or(0);
@@ -158,7 +185,14 @@ fn compare_one(
             );
             return;
         }
-        let same = expected.is_some_and(|theirs| theirs.text == mine);
+        let mut same = expected.is_some_and(|theirs| theirs.text == mine);
+        if !same && expected.is_some_and(|theirs| vcc_outside(&theirs.text) == mine) {
+            same = true;
+            report.exception(
+                "v_cndmask_b32_dpp: LLVM 19 writes the implied VCC inside of the bars of `|src1|`, and does not assemble that; all \
+                 else was compared",
+            );
+        }
         let wrong = (!same)
             .then(|| format!("{} {wave:?}: {mine:?}, llvm-mc: {:?}", hex(code), expected.map(|e| &e.text)));
         report.text.count(&name(inst.format), wrong);
@@ -172,25 +206,30 @@ fn compare_one(
     }
 }
 
+/// The text with an implied `vcc` behind the bars of the operand before it.
+fn vcc_outside(text: &str) -> String {
+    text.replace(", vcc_lo|", "|, vcc_lo").replace(", vcc|", "|, vcc")
+}
+
 /// Checks that encoding `inst` gives the bytes it was decoded from.
 fn round_trip(wave: WaveSize, inst: &Inst, code: &[u8], report: &mut Report) {
     let format = name(inst.format);
-    let encoded = match encode(ARCH, inst) {
+    let encoded = match encode(report.arch, inst) {
         Ok(encoded) => encoded,
         Err(error) => return report.encode.count(&format, Some(format!("{}: {error}", hex(code)))),
     };
     let code = &code[..usize::from(inst.size)];
     let mut expected = code.to_vec();
-    let ignored = ignored_bits(ARCH, wave, inst).to_le_bytes();
+    let ignored = ignored_bits(report.arch, wave, inst).to_le_bytes();
     let mut lost = [0u8; 16];
     for (at, byte) in expected.iter_mut().enumerate() {
         lost[at] = *byte & ignored[at];
         *byte &= !ignored[at];
     }
-    let again = decode_for(ARCH, wave, encoded.bytes());
+    let again = decode_for(report.arch, wave, encoded.bytes());
     let same = encoded.bytes() == expected && again == Ok(*inst);
     let wrong = (!same).then(|| {
-        let text = Disassembly::new(*inst, ARCH, wave);
+        let text = Disassembly::new(*inst, report.arch, wave);
         format!("{} {wave:?}: {} `{text}`", hex(code), hex(encoded.bytes()))
     });
     report.encode.count(&format, wrong);
@@ -210,11 +249,13 @@ fn assemble(wave: WaveSize, decoded: &[(Inst, Vec<u8>, String)], report: &mut Re
         );
     }
     let texts: Vec<String> = plain.iter().map(|(_, _, text)| text.clone()).collect();
-    for ((inst, code, text), assembled) in plain.into_iter().zip(llvm_mc::assemble(wave, &texts)?) {
+    for ((inst, code, text), assembled) in
+        plain.into_iter().zip(llvm_mc::assemble(report.arch, wave, &texts)?)
+    {
         let format = name(inst.format);
         match assembled {
             Ok(bytes) if bytes == *code => report.assemble.count(&format, None),
-            Ok(bytes) => match canonical(wave, inst, &bytes, text) {
+            Ok(bytes) => match canonical(report.arch, wave, inst, &bytes, text) {
                 Some(reason) => report.exception(&format!("{format}: {reason}")),
                 None => {
                     report.assemble.count(&format, Some(format!("{} `{text}`: {}", hex(code), hex(&bytes))));
@@ -229,16 +270,25 @@ fn assemble(wave: WaveSize, decoded: &[(Inst, Vec<u8>, String)], report: &mut Re
 }
 
 /// Why llvm-mc may write `inst` with other bytes: they must decode to the same text.
-fn canonical(wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) -> Option<&'static str> {
-    let other = decode_for(ARCH, wave, bytes).ok()?;
+fn canonical(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) -> Option<&'static str> {
+    let other = decode_for(arch, wave, bytes).ok()?;
     if inst.op == Op::DS_SWIZZLE_B32 && other.op == inst.op {
         let lanes = |inst: &Inst| (0..32).map(|lane| permuted(inst.mem.offset, lane)).collect::<Vec<_>>();
         return (lanes(&other) == lanes(inst)).then_some("a permutation that several offsets describe");
     }
-    if other.op != inst.op || Disassembly::new(other, ARCH, wave).to_string() != text {
+    if other.op == inst.op && other.src != inst.src && inst.src.iter().zip(other.src).all(same_half) {
+        return Some(
+            "16-bit constants are assembled as the inline constant or literal that they are written as",
+        );
+    }
+    let number = matches!(inst.src[0], Operand::InlineInt(_));
+    if inst.format == Format::Sop1 && inst.op.mnemonic().contains("barrier") && !number {
+        return Some("a barrier in a source that is no number: LLVM disassembles and does not assemble it");
+    }
+    if other.op != inst.op || Disassembly::new(other, arch, wave).to_string() != text {
         return None;
     }
-    let ignored = ignored_bits(ARCH, wave, inst) != 0;
+    let ignored = ignored_bits(arch, wave, inst) != 0;
     let literal = |inst: &Inst| inst.src.iter().any(|source| matches!(source, Operand::Literal(_)));
     let dual = |inst: &Inst| {
         inst.dual.is_some_and(|dual| dual.src.iter().any(|source| matches!(source, Operand::Literal(_))))
@@ -250,6 +300,15 @@ fn canonical(wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) -> Option<&'
         return Some("bits no operand has are assembled as LLVM's default");
     }
     Some("another encoding with the same text")
+}
+
+/// Whether two sources are the same to an operation of 16 bits.
+fn same_half((left, right): (&Operand, Operand)) -> bool {
+    match (*left, right) {
+        (Operand::Literal(left), Operand::InlineInt(right)) => left as u16 == i16::from(right) as u16,
+        (Operand::InlineFloat(left), Operand::Literal(right)) => u32::from(left.f16_bits()) == right,
+        (left, right) => left == right,
+    }
 }
 
 /// Lane a `ds_swizzle_b32` of the bit-mask kind reads from.

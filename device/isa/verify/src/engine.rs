@@ -105,18 +105,18 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     /// One engine for each backend this host has.
-    pub fn all() -> Vec<Engine> {
-        Backend::all().map(Engine::new).collect()
+    pub fn all(arch: Arch) -> Vec<Engine> {
+        Backend::all().map(|backend| Engine::new(arch, backend)).collect()
     }
 
     /// An engine with that backend.
-    pub fn new(backend: Backend) -> Engine {
+    pub fn new(arch: Arch, backend: Backend) -> Engine {
         Engine {
             memory: Memory { data: pages(DATA_SIZE), code: pages(CODE_SIZE) },
             wave: Wave::new(&WaveInit::default()),
             lds: Lds::new(0),
             tlb: Tlb::new(),
-            code: CodeCache::new(Arch::Gfx1100, backend),
+            code: CodeCache::new(arch, backend),
             epoch: 0,
             unimplemented: None,
         }

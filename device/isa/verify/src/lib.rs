@@ -14,3 +14,4 @@ pub mod random;
 pub mod reference;
 pub mod semantics;
 pub mod tally;
+pub mod target;

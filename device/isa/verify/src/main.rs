@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
+use belfry_isa::inst::Arch;
 use belfry_isa_verify::{decode, programs, semantics};
 use clap::{Parser, ValueEnum};
 
@@ -16,6 +17,9 @@ struct Cli {
     /// Where the random numbers start.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Only this instruction set, by LLVM's name of the processor.
+    #[arg(long, value_parser = parse_arch)]
+    arch: Option<Arch>,
     /// Only this oracle.
     #[arg(long)]
     only: Option<Oracle>,
@@ -52,14 +56,15 @@ impl Cli {
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let mut wrong = 0;
+    let archs: Vec<Arch> = cli.arch.map_or_else(|| Arch::ALL.to_vec(), |arch| vec![arch]);
     for (oracle, run) in [
-        (Oracle::Decode, check_decode as fn(&Cli) -> Result<usize>),
+        (Oracle::Decode, check_decode as fn(&Cli, Arch) -> Result<usize>),
         (Oracle::Semantics, check_semantics),
         (Oracle::Programs, check_programs),
     ] {
-        if cli.wants(oracle) {
+        for &arch in archs.iter().filter(|_| cli.wants(oracle)) {
             let start = Instant::now();
-            wrong += run(&cli)?;
+            wrong += run(&cli, arch)?;
             println!("  {:.0} s", start.elapsed().as_secs_f64());
         }
     }
@@ -70,14 +75,21 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn check_decode(cli: &Cli) -> Result<usize> {
+/// The instruction set with LLVM's name of a processor.
+fn parse_arch(name: &str) -> Result<Arch, String> {
+    Arch::ALL.into_iter().find(|arch| arch.name() == name).ok_or_else(|| format!("no processor {name}"))
+}
+
+fn check_decode(cli: &Cli, arch: Arch) -> Result<usize> {
     let words = cli.count(1_000_000, 40_000_000);
-    let mut report = decode::Report::default();
-    decode::vectors(include_str!("../../tests/data/llvm-gfx11.txt"), &mut report);
-    decode::vectors(include_str!("../../tests/data/kernels.txt"), &mut report);
+    let mut report = decode::Report::new(arch);
+    for vectors in decode::fixtures(arch) {
+        decode::vectors(vectors, &mut report);
+    }
     decode::random_words(words, cli.seed, &mut report)?;
     println!(
-        "a. decode: LLVM's vectors, and {words} random dwords in waves of 32 and of 64 (seed {})",
+        "a. decode, {}: LLVM's vectors, and {words} random dwords in waves of 32 and of 64 (seed {})",
+        arch.name(),
         cli.seed
     );
     println!(" text and length equal to llvm-mc's\n{}", report.text);
@@ -93,18 +105,22 @@ fn check_decode(cli: &Cli) -> Result<usize> {
     Ok(report.wrong())
 }
 
-fn check_semantics(cli: &Cli) -> Result<usize> {
+fn check_semantics(cli: &Cli, arch: Arch) -> Result<usize> {
     let cases = cli.count(24, 1_000);
-    println!("b. semantics: {cases} instructions of every form of every operation, seed {}", cli.seed);
-    let report = semantics::run(cases, cli.seed, cli.operation.as_deref());
+    println!(
+        "b. semantics, {}: {cases} instructions of every form of every operation, seed {}",
+        arch.name(),
+        cli.seed
+    );
+    let report = semantics::run(arch, cases, cli.seed, cli.operation.as_deref());
     println!("{report}");
     Ok(report.wrong())
 }
 
-fn check_programs(cli: &Cli) -> Result<usize> {
+fn check_programs(cli: &Cli, arch: Arch) -> Result<usize> {
     let count = cli.count(3_000, 200_000);
-    println!("d. random programs from seed {} on", cli.seed);
-    let report = programs::run(count, cli.seed);
+    println!("d. random programs, {}, from seed {} on", arch.name(), cli.seed);
+    let report = programs::run(arch, count, cli.seed);
     println!("{report}");
     Ok(report.wrong.len())
 }

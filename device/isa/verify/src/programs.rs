@@ -18,9 +18,9 @@ use crate::engine::{CODE, Engine};
 use crate::random::Random;
 use crate::reference::{self, End, State};
 use crate::semantics::{case, difference, values};
+use crate::target::Target;
 use build::Program;
 
-const ARCH: Arch = Arch::Gfx1100;
 /// Instructions the reference executes before a program counts as endless.
 const LIMIT: usize = 60_000;
 /// `s_nop 0`.
@@ -61,22 +61,23 @@ impl fmt::Display for Report {
 }
 
 /// Runs `count` programs from `seed` on, half of them in waves of 64.
-pub fn run(count: usize, seed: u64) -> Report {
-    let mut engines = Engine::all();
+pub fn run(arch: Arch, count: usize, seed: u64) -> Report {
+    let mut engines = Engine::all(arch);
     let mut report = Report { backends: engines.iter().map(Engine::backend).collect(), ..Report::default() };
-    let patterns = build::drawable(patterns(ARCH));
+    let patterns = build::drawable(arch, patterns(arch));
     for number in 0..count as u64 {
-        one(seed.wrapping_add(number), &patterns, &mut engines, &mut report);
+        one(arch, seed.wrapping_add(number), &patterns, &mut engines, &mut report);
     }
     report
 }
 
 /// Draws, runs and compares the program of one seed.
-fn one(seed: u64, patterns: &[Vec<Pattern>], engines: &mut [Engine], report: &mut Report) {
+fn one(arch: Arch, seed: u64, patterns: &[Vec<Pattern>], engines: &mut [Engine], report: &mut Report) {
     let mut random = Random::new(seed);
     let wave = if seed.is_multiple_of(2) { WaveSize::Wave32 } else { WaveSize::Wave64 };
-    let program = Program::draw(&mut random, wave, patterns);
-    let mut state = values::state(&mut random, wave);
+    let target = Target { arch, wave };
+    let program = Program::draw(&mut random, target, patterns);
+    let mut state = values::state(&mut random, target);
     program.prepare(&mut random, &mut state);
     report.instructions += program.places.len();
     match compare(&state, &program.code, engines) {
@@ -85,7 +86,7 @@ fn one(seed: u64, patterns: &[Vec<Pattern>], engines: &mut [Engine], report: &mu
         Outcome::Endless => report.wrong.push(format!("seed {seed}: the reference does not end")),
         Outcome::Different(text) => {
             let (code, text) = minimise(&state, &program, text, engines);
-            report.wrong.push(format!("seed {seed} {wave:?}: {text}\n{}", listing(&code, wave)));
+            report.wrong.push(format!("seed {seed} {wave:?}: {text}\n{}", listing(&code, target)));
         }
     }
 }
@@ -139,11 +140,11 @@ fn minimise(state: &State, program: &Program, text: String, engines: &mut [Engin
 }
 
 /// The instructions that are no nops.
-fn listing(code: &[u8], wave: WaveSize) -> String {
+fn listing(code: &[u8], target: Target) -> String {
     let mut out = String::new();
-    for line in disassemble(ARCH, wave, code, CODE) {
+    for line in disassemble(target.arch, target.wave, code, CODE) {
         let text = match line.inst {
-            Ok(inst) => Disassembly::new(inst, ARCH, wave).to_string(),
+            Ok(inst) => Disassembly::new(inst, target.arch, target.wave).to_string(),
             Err(_) => line.text(),
         };
         if text != "s_nop 0" {

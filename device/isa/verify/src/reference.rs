@@ -1,4 +1,4 @@
-//! A second interpreter of gfx1100: slow, plain, lane by lane, sharing nothing with the engine but the decoder.
+//! A second interpreter: slow, plain, lane by lane, sharing nothing with the engine but the decoder.
 //!
 //! It is written from the published descriptions of the operations, in arrays of integers, `rustc_apfloat` and
 //! `dashu_float`, and follows `docs/isa-choices.md` where hardware does something that no public source states.
@@ -22,7 +22,7 @@ mod transcendental;
 mod vector;
 
 use belfry_isa::decode::decode_for;
-use belfry_isa::inst::{Arch, Format, Inst, Op};
+use belfry_isa::inst::{Format, Inst, Op};
 
 pub use state::{End, State};
 
@@ -60,7 +60,7 @@ pub fn run(state: &mut State, code: &[u8], base: u64, limit: usize) -> Option<En
     for _ in 0..limit {
         let at = usize::try_from(state.pc.wrapping_sub(base)).unwrap_or(usize::MAX);
         let Some(rest) = code.get(at..) else { return Some(End::Illegal) };
-        let Ok(inst) = decode_for(Arch::Gfx1100, state.wave(), rest) else { return Some(End::Illegal) };
+        let Ok(inst) = decode_for(state.arch, state.wave(), rest) else { return Some(End::Illegal) };
         if let Err(end) = execute(state, &inst) {
             return Some(end);
         }

@@ -19,9 +19,8 @@ use crate::engine::{CODE_SIZE, Engine};
 use crate::random::Random;
 use crate::reference::{self, End, State};
 use crate::tally::Tally;
+use crate::target::Target;
 pub(crate) use case::{END, START};
-
-const ARCH: Arch = Arch::Gfx1100;
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -161,13 +160,13 @@ const RARE: usize = 200;
 
 /// Checks `cases` instructions of every form of every operation that lowers, in waves of 32 and of 64; of operations
 /// whose mnemonic contains `only`, when that is given.
-pub fn run(cases: usize, seed: u64, only: Option<&str>) -> Report {
+pub fn run(arch: Arch, cases: usize, seed: u64, only: Option<&str>) -> Report {
     let mut report = Report::default();
     let complete: BTreeSet<&str> =
-        coverage(ARCH).iter().filter(|entry| entry.is_complete()).map(|entry| entry.op.mnemonic()).collect();
+        coverage(arch).iter().filter(|entry| entry.is_complete()).map(|entry| entry.op.mnemonic()).collect();
     report.absent =
-        coverage(ARCH).iter().filter(|entry| !entry.is_complete()).map(|entry| entry.op.mnemonic()).collect();
-    let mut engines = Engine::all();
+        coverage(arch).iter().filter(|entry| !entry.is_complete()).map(|entry| entry.op.mnemonic()).collect();
+    let mut engines = Engine::all(arch);
     report.expected = complete
         .iter()
         .filter(|name| only.is_none_or(|only| name.contains(only)))
@@ -175,26 +174,26 @@ pub fn run(cases: usize, seed: u64, only: Option<&str>) -> Report {
         .collect();
     report.backends = engines.iter().map(Engine::backend).collect();
     let mut random = Random::new(seed);
-    for pattern in patterns(ARCH) {
+    for pattern in patterns(arch) {
         if only.is_some_and(|only| !pattern.op.mnemonic().contains(only)) {
             continue;
         }
         if !complete.contains(pattern.op.mnemonic()) {
-            absent(&mut random, &pattern, &mut engines, &mut report);
+            absent(&mut random, arch, &pattern, &mut engines, &mut report);
             continue;
         }
-        for wave in [WaveSize::Wave32, WaveSize::Wave64] {
+        for target in Target::both(arch) {
             for _ in 0..cases {
-                one(&mut random, &pattern, wave, &mut engines, &mut report);
+                one(&mut random, &pattern, target, &mut engines, &mut report);
             }
         }
     }
     // What has met nothing but faults gets more tries.
     let rare: BTreeSet<&str> = report.unchecked_operations().map(|(_, operation)| operation).collect();
-    for pattern in patterns(ARCH).filter(|pattern| rare.contains(pattern.op.mnemonic())) {
-        for wave in [WaveSize::Wave32, WaveSize::Wave64] {
+    for pattern in patterns(arch).filter(|pattern| rare.contains(pattern.op.mnemonic())) {
+        for target in Target::both(arch) {
             for _ in 0..RARE {
-                one(&mut random, &pattern, wave, &mut engines, &mut report);
+                one(&mut random, &pattern, target, &mut engines, &mut report);
             }
         }
     }
@@ -202,13 +201,13 @@ pub fn run(cases: usize, seed: u64, only: Option<&str>) -> Report {
 }
 
 /// Checks that an operation without semantics stops the wave with its name.
-fn absent(random: &mut Random, pattern: &Pattern, engines: &mut [Engine], report: &mut Report) {
-    let state = values::state(random, WaveSize::Wave32);
+fn absent(random: &mut Random, arch: Arch, pattern: &Pattern, engines: &mut [Engine], report: &mut Report) {
+    let state = values::state(random, Target { arch, wave: WaveSize::Wave32 });
     let state = State { pc: state.pc + START as u64, ..state };
     // DPP8 is marked by an operand.
     for marker in [0, 0xe9, 0xe9 << 32] {
         let bits = pattern.value | marker & !pattern.mask;
-        let Ok(inst) = decode_for(ARCH, WaveSize::Wave32, &bits.to_le_bytes()) else { continue };
+        let Ok(inst) = decode_for(arch, WaveSize::Wave32, &bits.to_le_bytes()) else { continue };
         if inst.op != pattern.op {
             continue;
         }
@@ -228,10 +227,10 @@ fn absent(random: &mut Random, pattern: &Pattern, engines: &mut [Engine], report
 }
 
 /// Draws and checks one instruction.
-fn one(random: &mut Random, pattern: &Pattern, wave: WaveSize, engines: &mut [Engine], report: &mut Report) {
-    let Some(inst) = case::instruction(random, pattern, wave, case::ALL) else { return };
-    let Ok(encoded) = encode(ARCH, &inst) else { return };
-    let state = case::state(random, &inst, wave);
+fn one(random: &mut Random, pattern: &Pattern, target: Target, engines: &mut [Engine], report: &mut Report) {
+    let Some(inst) = case::instruction(random, pattern, target, case::ALL) else { return };
+    let Ok(encoded) = encode(target.arch, &inst) else { return };
+    let state = case::state(random, &inst, target);
     let mut code = END.to_le_bytes().repeat(CODE_SIZE / 4);
     code[START..START + encoded.bytes().len()].copy_from_slice(encoded.bytes());
     let encoding = encoding(&inst);
@@ -266,12 +265,13 @@ fn one(random: &mut Random, pattern: &Pattern, wave: WaveSize, engines: &mut [En
         _ => checked.faults += 1,
     }
     let failure = failure.map(|text| {
-        let listing = Disassembly::new(inst, ARCH, wave);
+        let listing = Disassembly::new(inst, target.arch, target.wave);
         format!(
-            "{} `{listing}` mode {:#x} exec {:#x} {wave:?}: {text}",
+            "{} `{listing}` mode {:#x} exec {:#x} {:?}: {text}",
             hex(encoded.bytes()),
             state.mode,
-            state.exec()
+            state.exec(),
+            target.wave
         )
     });
     report.tally.count(&encoding, failure);
@@ -324,7 +324,8 @@ mod tests {
 
     #[test]
     fn exceptions_count_as_a_difference_when_they_are_known() {
-        let state = values::state(&mut Random::new(1), WaveSize::Wave32);
+        let state =
+            values::state(&mut Random::new(1), Target { arch: Arch::Gfx1100, wave: WaveSize::Wave32 });
         let got = State { trapsts: Some(1), ..state.clone() };
         assert_eq!(difference(&got, &got, &state), None);
         let known = State { trapsts: Some(33), ..state.clone() };

@@ -67,7 +67,7 @@ fn compared(report: &Report, name: &str) -> String {
 #[test]
 fn the_documented_list_is_what_was_lowered_and_compared() {
     let entries = exec::coverage(Arch::Gfx1100);
-    let report = semantics::run(3, 7, None);
+    let report = semantics::run(Arch::Gfx1100, 3, 7, None);
     let rows: Vec<[String; 4]> = entries
         .iter()
         .map(|entry| {

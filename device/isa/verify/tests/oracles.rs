@@ -1,27 +1,33 @@
 //! The part of the oracles that fits the gate. `cargo xtask isa verify` does more of each, and needs `llvm-mc`.
 
+use belfry_isa::inst::Arch;
 use belfry_isa_verify::{decode, programs, semantics};
 
 #[test]
 fn llvm_vectors_decode_and_encode() {
-    let mut report = decode::Report::default();
-    decode::vectors(include_str!("../../tests/data/llvm-gfx11.txt"), &mut report);
-    decode::vectors(include_str!("../../tests/data/kernels.txt"), &mut report);
-    assert!(report.encode.checked() > 10_000, "only {} instructions", report.encode.checked());
-    assert_eq!(report.wrong(), 0, "{}\n{}", report.text, report.encode);
+    for arch in Arch::ALL {
+        let mut report = decode::Report::new(arch);
+        for vectors in decode::fixtures(arch) {
+            decode::vectors(vectors, &mut report);
+        }
+        assert!(report.encode.checked() > 10_000, "{arch:?}: only {} instructions", report.encode.checked());
+        assert_eq!(report.wrong(), 0, "{arch:?}: {}\n{}", report.text, report.encode);
+    }
 }
 
 #[test]
 fn what_decodes_encodes_to_the_same_bytes() {
-    let mut report = decode::Report::default();
-    decode::random_round_trip(400_000, 7, &mut report);
-    assert!(report.encode.checked() > 100_000, "only {} instructions", report.encode.checked());
-    assert_eq!(report.wrong(), 0, "{}", report.encode);
+    for arch in Arch::ALL {
+        let mut report = decode::Report::new(arch);
+        decode::random_round_trip(400_000, 7, &mut report);
+        assert!(report.encode.checked() > 100_000, "{arch:?}: only {} instructions", report.encode.checked());
+        assert_eq!(report.wrong(), 0, "{arch:?}: {}", report.encode);
+    }
 }
 
 #[test]
 fn every_operation_equals_the_reference_on_every_backend() {
-    let report = semantics::run(3, 7, None);
+    let report = semantics::run(Arch::Gfx1100, 3, 7, None);
     assert!(report.tally.checked() > 15_000, "only {} cases", report.tally.checked());
     assert_eq!(report.tally.wrong(), 0, "{report}");
     assert!(report.exceptions() > 2_000, "TRAPSTS of only {} cases", report.exceptions());
@@ -31,7 +37,7 @@ fn every_operation_equals_the_reference_on_every_backend() {
 
 #[test]
 fn random_programs_equal_the_reference_on_every_backend() {
-    let report = programs::run(150, 7);
+    let report = programs::run(Arch::Gfx1100, 150, 7);
     assert!(report.compared > 100, "{report}");
     assert!(report.wrong.is_empty(), "{report}");
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use belfry_isa::inst::WaveSize;
+use belfry_isa::inst::{Arch, WaveSize};
 
 use super::sample::Sample;
 
@@ -47,14 +47,15 @@ fn missing(program: &str, error: &std::io::Error) -> anyhow::Error {
     anyhow!("{program} cannot be run ({error}): install it with `apt-get install llvm-19`, or set LLVM_MC")
 }
 
-fn run(wave: WaveSize, mode: &str, input: String) -> Result<Output> {
+fn run(arch: Arch, wave: WaveSize, mode: &str, input: String) -> Result<Output> {
     let program = program();
     let attributes = match wave {
         WaveSize::Wave32 => "-mattr=+wavefrontsize32,-wavefrontsize64",
         WaveSize::Wave64 => "-mattr=-wavefrontsize32,+wavefrontsize64",
     };
     let mut child = Command::new(&program)
-        .args([mode, "-triple=amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-show-encoding", attributes])
+        .args([mode, "-triple=amdgcn-amd-amdhsa", "-show-encoding", attributes])
+        .arg(format!("-mcpu={}", arch.name()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -84,7 +85,7 @@ fn listed(line: &str) -> Option<Listed> {
 /// # Errors
 ///
 /// When it cannot be run or its output makes no sense.
-pub fn disassemble(wave: WaveSize, samples: &[Sample]) -> Result<Option<Vec<Vec<Listed>>>> {
+pub fn disassemble(arch: Arch, wave: WaveSize, samples: &[Sample]) -> Result<Option<Vec<Vec<Listed>>>> {
     let mut input = String::new();
     for sample in samples {
         for bytes in [&sample[..], &END] {
@@ -96,7 +97,7 @@ pub fn disassemble(wave: WaveSize, samples: &[Sample]) -> Result<Option<Vec<Vec<
             input.push_str("]\n");
         }
     }
-    let output = run(wave, "--disassemble", input)?;
+    let output = run(arch, wave, "--disassemble", input)?;
     // 1 says that some bytes were no instruction.
     match output.status.code() {
         None => return Ok(None),
@@ -125,10 +126,10 @@ pub fn disassemble(wave: WaveSize, samples: &[Sample]) -> Result<Option<Vec<Vec<
 /// # Errors
 ///
 /// When it cannot be run or its output makes no sense.
-pub fn assemble(wave: WaveSize, texts: &[String]) -> Result<Vec<Result<Vec<u8>, String>>> {
+pub fn assemble(arch: Arch, wave: WaveSize, texts: &[String]) -> Result<Vec<Result<Vec<u8>, String>>> {
     let mut input = texts.join("\n");
     input.push('\n');
-    let output = run(wave, "--assemble", input)?;
+    let output = run(arch, wave, "--assemble", input)?;
     let errors = String::from_utf8(output.stderr)?;
     let mut refused = BTreeSet::new();
     let mut reasons = vec![String::new(); texts.len()];

@@ -23,23 +23,24 @@ pub type Sample = [u8; SAMPLE];
 /// cleared that no operand takes.
 #[derive(Debug)]
 pub struct Samples {
+    arch: Arch,
     random: Random,
     formats: Vec<Vec<Pattern>>,
     drawn: usize,
 }
 
 impl Samples {
-    /// The samples of `seed`.
-    pub fn new(seed: u64) -> Samples {
+    /// The samples of `seed` for an instruction set.
+    pub fn new(arch: Arch, seed: u64) -> Samples {
         let mut formats: Vec<(Format, Vec<Pattern>)> = Vec::new();
-        for pattern in patterns(Arch::Gfx1100) {
+        for pattern in patterns(arch) {
             match formats.iter_mut().find(|(format, _)| *format == pattern.format) {
                 Some((_, patterns)) => patterns.push(pattern),
                 None => formats.push((pattern.format, vec![pattern])),
             }
         }
         let formats = formats.into_iter().map(|(_, patterns)| patterns).collect();
-        Samples { random: Random::new(seed), formats, drawn: 0 }
+        Samples { arch, random: Random::new(seed), formats, drawn: 0 }
     }
 }
 
@@ -61,9 +62,9 @@ impl Iterator for Samples {
             }
             bits = bits & !pattern.mask | pattern.value;
             if random.one_in(2)
-                && let Ok(inst) = decode(Arch::Gfx1100, &bits.to_le_bytes())
+                && let Ok(inst) = decode(self.arch, &bits.to_le_bytes())
             {
-                bits &= !ignored_bits(Arch::Gfx1100, WaveSize::Wave32, &inst);
+                bits &= !ignored_bits(self.arch, WaveSize::Wave32, &inst);
             }
         }
         Some(bits.to_le_bytes())

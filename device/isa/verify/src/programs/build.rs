@@ -12,9 +12,9 @@ use crate::engine::CODE_SIZE;
 use crate::random::Random;
 use crate::reference::State;
 use crate::reference::state::BASE;
+use crate::target::Target;
 use case::Registers;
 
-const ARCH: Arch = Arch::Gfx1100;
 /// Registers the drawn instructions use; the rest are the frame's.
 const FREE: Registers = Registers { vector: 56, scalar: 88, hardware: false };
 /// Vector registers an address is made in.
@@ -48,9 +48,9 @@ pub(super) struct Program {
 }
 
 /// Patterns a program may be made of, by kind of instruction, so that each kind gets a share.
-pub(super) fn drawable(patterns: impl Iterator<Item = Pattern>) -> Vec<Vec<Pattern>> {
+pub(super) fn drawable(arch: Arch, patterns: impl Iterator<Item = Pattern>) -> Vec<Vec<Pattern>> {
     let complete: Vec<Op> =
-        coverage(ARCH).iter().filter(|entry| entry.is_complete()).map(|entry| entry.op).collect();
+        coverage(arch).iter().filter(|entry| entry.is_complete()).map(|entry| entry.op).collect();
     let mut kinds: Vec<(Format, Vec<Pattern>)> = Vec::new();
     for pattern in patterns.filter(|pattern| complete.contains(&pattern.op) && is_drawable(pattern.op)) {
         match kinds.iter_mut().find(|(format, _)| *format == pattern.format) {
@@ -89,8 +89,8 @@ fn is_drawable(op: Op) -> bool {
 
 impl Program {
     /// Draws a program.
-    pub(super) fn draw(random: &mut Random, wave: WaveSize, patterns: &[Vec<Pattern>]) -> Program {
-        let mut builder = Builder { random, wave, patterns, code: Vec::new(), places: Vec::new() };
+    pub(super) fn draw(random: &mut Random, target: Target, patterns: &[Vec<Pattern>]) -> Program {
+        let mut builder = Builder { random, target, patterns, code: Vec::new(), places: Vec::new() };
         for _ in 0..2 + builder.random.below(5) {
             builder.block();
         }
@@ -121,7 +121,7 @@ impl Program {
 
 struct Builder<'a> {
     random: &'a mut Random,
-    wave: WaveSize,
+    target: Target,
     patterns: &'a [Vec<Pattern>],
     code: Vec<u8>,
     places: Vec<Range<usize>>,
@@ -148,7 +148,7 @@ impl Builder<'_> {
 
     /// `s_mov_b32` or `s_mov_b64` of a lane mask.
     fn move_mask(&mut self, dst: u8, src: u8) {
-        let op = u32::from(self.wave == WaveSize::Wave64);
+        let op = u32::from(self.target.wave == WaveSize::Wave64);
         self.word(0xbe80_0000 | u32::from(dst) << 16 | op << 8 | u32::from(src));
     }
 
@@ -189,7 +189,7 @@ impl Builder<'_> {
     /// Code for the lanes in a mask: `VCC`, as an earlier instruction left it.
     fn conditional(&mut self) {
         self.straight(4);
-        let op = if self.wave == WaveSize::Wave32 { 0x20 } else { 0x21 };
+        let op = if self.target.wave == WaveSize::Wave32 { 0x20 } else { 0x21 };
         // s_and_saveexec_b32/b64
         self.word(0xbe80_0000 | u32::from(SAVED) << 16 | op << 8 | 106);
         let from = self.code.len();
@@ -236,7 +236,9 @@ impl Builder<'_> {
             let kind = self.random.below(self.patterns.len());
             let patterns = &self.patterns[kind];
             let pattern = patterns[self.random.below(patterns.len())];
-            let Some(mut inst) = case::instruction(self.random, &pattern, self.wave, FREE) else { continue };
+            let Some(mut inst) = case::instruction(self.random, &pattern, self.target, FREE) else {
+                continue;
+            };
             // EXEC is the frame's, but for operations that are made to change it.
             if matches!(inst.dst, Operand::Sgpr(126 | 127)) && inst.format != Format::Vopc
                 || matches!(inst.dst2, Operand::Sgpr(126 | 127))
@@ -244,7 +246,7 @@ impl Builder<'_> {
                 continue;
             }
             self.address(&mut inst);
-            let Ok(encoded) = encode(ARCH, &inst) else { continue };
+            let Ok(encoded) = encode(self.target.arch, &inst) else { continue };
             self.bytes(encoded.bytes());
             return;
         }

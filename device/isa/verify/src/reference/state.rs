@@ -1,6 +1,6 @@
 //! Everything a wave can see, as plain arrays.
 
-use belfry_isa::inst::{FloatConst, Operand, WaveSize};
+use belfry_isa::inst::{Arch, FloatConst, Operand, WaveSize};
 
 /// Number of `VCC`.
 pub const VCC: u8 = 106;
@@ -40,6 +40,8 @@ pub enum End {
 /// A wave and its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
+    /// Instruction set it executes.
+    pub arch: Arch,
     /// 32 or 64.
     pub lanes: u32,
     /// Vector registers, lane by lane.

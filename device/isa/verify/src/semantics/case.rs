@@ -3,7 +3,7 @@
 use belfry_isa::decode::decode_for;
 use belfry_isa::disasm::Disassembly;
 use belfry_isa::encode::encode;
-use belfry_isa::inst::{Arch, Dpp, Format, Inst, Op, Operand, WaveSize};
+use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand, WaveSize};
 use belfry_isa::tables::{OperandType, Pattern, Place, operand_types};
 
 use super::values;
@@ -11,8 +11,8 @@ use crate::engine::{CODE, CODE_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
 use crate::reference::state::{BASE, M0, NULL, PRIVATE, SHARED};
+use crate::target::Target;
 
-const ARCH: Arch = Arch::Gfx1100;
 /// `s_endpgm`.
 pub(crate) const END: u32 = 0xbfb0_0000;
 /// Byte of the code where the instruction is.
@@ -45,7 +45,7 @@ pub(crate) const ALL: Registers = Registers { vector: VGPRS as u32, scalar: 104,
 pub(crate) fn instruction(
     random: &mut Random,
     pattern: &Pattern,
-    wave: WaveSize,
+    target: Target,
     registers: Registers,
 ) -> Option<Inst> {
     for _ in 0..ATTEMPTS {
@@ -58,18 +58,20 @@ pub(crate) fn instruction(
             let marker = random.pick(&[0xe9u128, 0xea, 0xff]);
             bits = bits & !(0xff << at & !pattern.mask) | marker << at & !pattern.mask;
         }
-        let Ok(mut inst) = decode_for(ARCH, wave, &bits.to_le_bytes()) else { continue };
+        let Ok(mut inst) = decode_for(target.arch, target.wave, &bits.to_le_bytes()) else { continue };
         if inst.op != pattern.op
             || inst.format != pattern.format
-            || !settle(random, &mut inst, wave, registers)
+            || !settle(random, &mut inst, target, registers)
         {
             continue;
         }
-        let Ok(encoded) = encode(ARCH, &inst) else { continue };
+        let Ok(encoded) = encode(target.arch, &inst) else { continue };
         // Implied operands follow from the ones that changed.
-        let Ok(inst) = decode_for(ARCH, wave, encoded.bytes()) else { continue };
+        let Ok(inst) = decode_for(target.arch, target.wave, encoded.bytes()) else { continue };
         // What no assembler takes; LLVM 19 takes no high halves in the short encodings either, but hardware does.
-        let text = Disassembly::new(inst, ARCH, wave).to_string().replace("_Lo128' register class*/", "");
+        let text = Disassembly::new(inst, target.arch, target.wave)
+            .to_string()
+            .replace("_Lo128' register class*/", "");
         if !text.contains("*/") {
             return Some(inst);
         }
@@ -78,11 +80,11 @@ pub(crate) fn instruction(
 }
 
 /// Brings operands and fields into ranges that exist in the sandbox; `false` when the instruction cannot be used.
-fn settle(random: &mut Random, inst: &mut Inst, wave: WaveSize, registers: Registers) -> bool {
-    let types = operand_types(ARCH, inst);
+fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Registers) -> bool {
+    let types = operand_types(target.arch, inst);
     let inst_format = inst.format;
     for operand in &types {
-        let words = width(operand, wave);
+        let words = width(operand, target);
         let destination = matches!(operand.place, Place::Dst | Place::Dst2 | Place::DualDst);
         let Some(slot) = slot(inst, operand.place) else { continue };
         match slot {
@@ -235,8 +237,8 @@ fn memory_fields(random: &mut Random, inst: &mut Inst) {
 }
 
 /// Registers an operand has in waves of that size.
-fn width(operand: &OperandType, wave: WaveSize) -> u32 {
-    match (operand.mask, wave) {
+fn width(operand: &OperandType, target: Target) -> u32 {
+    match (operand.mask, target.wave) {
         (true, WaveSize::Wave64) => 2,
         (true, WaveSize::Wave32) => 1,
         _ => u32::from(operand.words.max(1)),
@@ -262,10 +264,10 @@ fn slot_of(inst: &Inst, place: Place) -> Option<Operand> {
 }
 
 /// A state in which `inst`, at byte [`START`] of the code, can run.
-pub(crate) fn state(random: &mut Random, inst: &Inst, wave: WaveSize) -> State {
-    let mut state = values::state(random, wave);
+pub(crate) fn state(random: &mut Random, inst: &Inst, target: Target) -> State {
+    let mut state = values::state(random, target);
     state.pc = CODE + START as u64;
-    let types = operand_types(ARCH, inst);
+    let types = operand_types(target.arch, inst);
     // 64-bit operands get 64-bit edge values.
     for operand in &types {
         if let (Some(Operand::Vgpr(register)), 2) = (slot_of(inst, operand.place), operand.words) {

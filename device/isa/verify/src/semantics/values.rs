@@ -6,6 +6,7 @@ use crate::engine::{CODE, DATA_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
 use crate::reference::state::BASE;
+use crate::target::Target;
 
 /// Words: integers, single precision, high halves of doubles.
 const WORDS: [u32; 58] = [
@@ -165,9 +166,10 @@ pub(crate) fn mode(random: &mut Random) -> u32 {
 }
 
 /// A wave full of edge values.
-pub(crate) fn state(random: &mut Random, wave: WaveSize) -> State {
-    let lanes = if wave == WaveSize::Wave32 { 32 } else { 64 };
+pub(crate) fn state(random: &mut Random, target: Target) -> State {
+    let lanes = if target.wave == WaveSize::Wave32 { 32 } else { 64 };
     let mut state = State {
+        arch: target.arch,
         lanes,
         v: vec![[0; 64]; VGPRS],
         s: [0; 128],
