@@ -1,4 +1,4 @@
-//! GPU virtual memory: page-directory and page-table entries of gfx11.
+//! GPU virtual memory: page-directory and page-table entries of gfx11, and in [`gfx12`] what gfx12 has elsewhere.
 //!
 //! 48-bit addresses, 4 KiB pages, four levels PDB2 -> PDB1 -> PDB0 -> PTB of nine bits each. VMID 0 (the kernel's GART) is
 //! flat: its base points at page-table entries directly, beside the frame-buffer aperture that maps VRAM linearly.
@@ -132,6 +132,23 @@ impl PteFlags {
 
 const _: () = assert!(size_of::<PteFlags>() == 8);
 const _: () = assert!(PAGE_SHIFT + 4 * LEVEL_BITS == VA_BITS);
+
+/// Bits of gfx12 that gfx11 has elsewhere; all others are in the same place.
+///
+/// Source: linux `amdgpu_vm.h` (`AMDGPU_PTE_*_GFX12`, `AMDGPU_PDE_*_GFX12`), `gmc_v12_0.c`.
+pub mod gfx12 {
+    /// `AMDGPU_PTE_PRT_GFX12`: partially resident; such an entry is not valid.
+    pub const PTE_PRT: u64 = 1 << 56;
+    /// `AMDGPU_PTE_IS_PTE`, `AMDGPU_PDE_PTE_GFX12`: an entry above the last level that maps memory. In the last level it says
+    /// nothing.
+    pub const PTE_IS_PTE: u64 = 1 << 63;
+
+    /// Memory type, one of [`MTYPE_NC`](super::MTYPE_NC) and [`MTYPE_UC`](super::MTYPE_UC), `AMDGPU_PTE_MTYPE_GFX12`.
+    #[must_use]
+    pub const fn pte_mtype(mtype: u64) -> u64 {
+        (mtype & 3) << 54
+    }
+}
 
 /// Aperture of group (LDS) memory: bits 63:48 of its flat addresses, `SH_MEM_BASES.SHARED_BASE` (linux `gfx_v11_0.c`, `DEFAULT_SH_MEM_BASES`).
 pub const SHARED_APERTURE_HI16: u64 = 1;

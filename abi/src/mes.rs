@@ -1,4 +1,4 @@
-//! Frames of the micro engine scheduler (MES), version 11.
+//! Frames of the micro engine scheduler (MES): the types are those of version 11, and [`v12`] has the other version.
 //!
 //! A driver writes frames of 64 dwords into the MES ring; the scheduler answers each by writing the frame's
 //! [`ApiStatus::api_completion_fence_value`] to [`ApiStatus::api_completion_fence_addr`], and does not answer what it
@@ -8,6 +8,7 @@
 mod hardware;
 mod misc;
 mod queue;
+pub mod v12;
 
 use core::mem::{offset_of, size_of};
 

@@ -6,6 +6,7 @@
 //! queues) and `amdgpu/gfx_v11_0.c`, `gfx_v11_0_compute_mqd_init` (kernel rings).
 
 mod sdma;
+mod sdma_v12;
 
 use core::mem::{offset_of, size_of};
 

@@ -99,6 +99,8 @@ impl QueueType {
     pub const COMPUTE: Self = Self(1);
     /// System DMA.
     pub const SDMA: Self = Self(2);
+    /// The scheduler's own ring (`MES_QUEUE_TYPE_SCHQ`), of firmware that runs on both pipes.
+    pub const SCHQ: Self = Self(3);
 }
 
 /// The unnamed bit-field word of [`AddQueue`].

@@ -1,7 +1,8 @@
 //! Registers by IP block.
 //!
 //! A register lies in a block of the chip, at an offset within one of the block's segments: that is how the published
-//! headers name it (`regNAME` and `regNAME_BASE_IDX`), and it is the same on every chip with that version of the block.
+//! headers name it (`regNAME` and `regNAME_BASE_IDX`), and it is the same on every chip with that version of the block;
+//! [`layout`] has the registers that other versions have elsewhere.
 //! Where the segments of each instance of a block lie in the register BAR differs from chip to chip: the IP discovery
 //! table says so.
 //!
@@ -81,7 +82,7 @@ pub trait Register: Copy {
     const NAME: &'static str;
     /// Block it belongs to.
     const IP: Ip;
-    /// Where it lies in its block.
+    /// Where it lies in its block on Navi 31, by which it is known on all chips; see [`layout`].
     const AT: Offset;
     /// Access class.
     const ACCESS: Access;
@@ -182,6 +183,7 @@ macro_rules! registers {
 
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod gc;
+pub mod layout;
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod mmhub;
 pub mod mp;
