@@ -15,6 +15,14 @@ impl Firmware {
             Self::Mes(mes) => mes.version,
         }
     }
+
+    /// Whether one image runs on both pipes of the scheduler's micro engine.
+    #[must_use]
+    pub const fn is_on_both_pipes(self) -> bool {
+        match self {
+            Self::Mes(mes) => mes.on_both_pipes,
+        }
+    }
 }
 
 /// A micro engine scheduler.
@@ -24,6 +32,9 @@ pub struct MesFirmware {
     pub frames: MesFrames,
     /// What `CP_MES_GP3_LO` reads: version 11:0, API 23:12.
     pub version: u32,
+    /// It runs on both pipes of its micro engine: the ring of the second takes frames, too, and maps the first one's. Otherwise
+    /// that is the kernel interface queue, which takes packets.
+    pub on_both_pipes: bool,
 }
 
 /// Layout of a scheduler's frames.
@@ -31,4 +42,6 @@ pub struct MesFirmware {
 pub enum MesFrames {
     /// `mes_v11_api_def.h`, packed to four bytes.
     V11,
+    /// `mes_v12_api_def.h`, packed to eight bytes.
+    V12,
 }

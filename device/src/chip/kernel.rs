@@ -33,6 +33,9 @@ pub enum DescriptorError {
 pub struct KernelRules {
     /// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
     pub max_user_sgprs: usize,
+    /// The workgroup's identifier and information are in scalar registers, if the descriptor asks for them. Otherwise they are
+    /// in the trap temporaries of every wave.
+    pub workgroup_id_sgprs: bool,
     /// Checks what a descriptor must leave alone.
     pub check: fn(&KernelDescriptor) -> Result<(), DescriptorError>,
     /// Vector registers a lane has to itself, and those that the halves of a wave share; too many are the error.

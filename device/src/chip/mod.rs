@@ -6,15 +6,18 @@
 
 mod firmware;
 pub mod gfx1100;
+pub mod gfx1201;
 mod interrupts;
 mod kernel;
 mod model;
 mod mqd;
+mod navi;
 mod pte;
 mod shader;
 
 use std::fmt::Debug;
 
+use belfry_abi::regs::layout::Layout;
 use belfry_abi::regs::{Ip, Offset};
 use belfry_isa::inst::Arch;
 
@@ -23,7 +26,8 @@ pub use firmware::{Firmware, MesFirmware, MesFrames};
 pub use interrupts::{InterruptFormat, PageFault, SqInterrupt};
 pub use kernel::{DescriptorError, KernelRules};
 pub use model::{DEFAULT, MODELS, Model, UnknownChip};
-pub use mqd::MqdLayout;
+pub use mqd::{MqdLayout, SdmaMqdForm};
+pub use navi::Navi;
 pub use pte::{Entry, Page, PteFormat, Table};
 pub use shader::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
@@ -68,6 +72,13 @@ pub struct IpBlock {
     pub harvested: bool,
 }
 
+impl IpBlock {
+    /// The first of its kind, which works.
+    const fn new(ip: Ip, version: [u8; 3], bases: &'static [u32]) -> Self {
+        Self { ip, instance: 0, version, bases, harvested: false }
+    }
+}
+
 /// Registers that packets of user queues reach beside those of their own dispatches, as absolute dword indices.
 #[derive(Clone, Debug)]
 pub struct UserRegisters {
@@ -92,6 +103,8 @@ pub struct Generation {
     pub kernel: KernelRules,
     /// Where a queue's state is in its MQD.
     pub mqd: MqdLayout,
+    /// Where the state of an SDMA queue is in its MQD.
+    pub sdma_mqd: SdmaMqdForm,
     /// Registers that packets of user queues reach.
     pub user_registers: UserRegisters,
     /// Entries of page tables.
@@ -111,8 +124,12 @@ pub trait Chip: Debug + Send + Sync {
     /// Every IP block.
     fn ips(&self) -> &'static [IpBlock];
 
+    /// Where registers lie in the blocks.
+    fn registers(&self) -> Layout;
+
     /// Absolute dword index of a register in the register BAR; `None` if the chip has no such block or segment.
     fn dword(&self, ip: Ip, instance: u8, at: Offset) -> Option<u32> {
+        let at = self.registers().place(ip, at);
         let block = self.ips().iter().find(|block| block.ip == ip && block.instance == instance)?;
         block.bases.get(usize::from(at.segment))?.checked_add(at.dword)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::{Chip, Generation, gfx1100};
+use super::{Chip, Generation, gfx1100, gfx1201};
 
 /// A chip that can be had.
 pub struct Model {
@@ -30,7 +30,7 @@ impl fmt::Debug for Model {
 }
 
 /// Every model.
-pub static MODELS: &[&Model] = &[&gfx1100::MODEL];
+pub static MODELS: &[&Model] = &[&gfx1100::MODEL, &gfx1201::MODEL];
 
 /// The model of a configuration that names none.
 pub static DEFAULT: &Model = &gfx1100::MODEL;
@@ -99,6 +99,6 @@ mod tests {
             assert_eq!(model.chip(model.max_cus).topology().wgps * 2, model.max_cus);
         }
         let error = Model::named("gfx9000").expect_err("no such chip");
-        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx1100");
+        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx1100, gfx1201");
     }
 }

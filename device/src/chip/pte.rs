@@ -1,12 +1,14 @@
 //! Entries of page tables: what the walker asks of them, and which format a chip has.
 
-use super::gfx1100;
+use super::{gfx1100, gfx1201};
 
 /// Format of a chip's page-table entries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PteFormat {
     /// gfx11, `AMDGPU_PTE_*` without the bits of gfx12.
     Gfx11,
+    /// gfx12, `AMDGPU_PTE_*_GFX12`.
+    Gfx12,
 }
 
 /// A table: a root, or where an entry of a directory leads.
@@ -55,6 +57,7 @@ impl PteFormat {
     pub fn entry(self, bits: u64, level: u32) -> Entry {
         match self {
             Self::Gfx11 => gfx1100::pte::entry(bits, level),
+            Self::Gfx12 => gfx1201::pte::entry(bits, level),
         }
     }
 
@@ -63,7 +66,8 @@ impl PteFormat {
     #[must_use]
     pub fn root(self, bits: u64) -> Table {
         match self {
-            Self::Gfx11 => gfx1100::pte::table(bits),
+            // The same on both.
+            Self::Gfx11 | Self::Gfx12 => gfx1100::pte::table(bits),
         }
     }
 }

@@ -39,7 +39,8 @@ pub struct ShaderRules {
     pub queue_ids: fn(QueuePlace) -> [u32; 2],
     /// The workgroup information SGPR of a wave: its number, and how many there are in the workgroup.
     pub workgroup_info: fn(wave: u32, waves: u32) -> u32,
-    /// Sets the trap temporaries of a wave that starts, of a process with a trap handler: from its workgroup's identifier, its
+    /// Sets the trap temporaries of a wave that starts, of a process with a trap handler or on a chip that has
+    /// [identifiers](super::KernelRules::workgroup_id_sgprs) there: from its workgroup's identifier, its
     /// number in the workgroup with the place of its packet in the ring, and whether it has scratch memory.
     pub set_ttmps: fn(&mut Wave, workgroup: [u32; 3], wave_and_packet: (u32, u32), scratch: bool),
     /// The identifier of the workgroup in a wave's trap temporaries.

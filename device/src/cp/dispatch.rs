@@ -66,6 +66,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
     let rsrc2 = descriptor.compute_pgm_rsrc2;
     let wave32 = descriptor.kernel_code_properties.enable_wavefront_size32();
     let (vgpr_count, shared_vgprs) = (chip.kernel.vgprs)(descriptor).map_err(Cause::Registers)?;
+    let ids = chip.kernel.workgroup_id_sgprs;
     Ok(Launch {
         entry: 0,
         wave_size: if wave32 { WaveSize::Wave32 } else { WaveSize::Wave64 },
@@ -74,11 +75,11 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         mode: (chip.kernel.mode)(descriptor),
         user_sgprs: Vec::new(),
         workgroup_id_sgprs: [
-            rsrc2.enable_sgpr_workgroup_id_x(),
-            rsrc2.enable_sgpr_workgroup_id_y(),
-            rsrc2.enable_sgpr_workgroup_id_z(),
+            ids && rsrc2.enable_sgpr_workgroup_id_x(),
+            ids && rsrc2.enable_sgpr_workgroup_id_y(),
+            ids && rsrc2.enable_sgpr_workgroup_id_z(),
         ],
-        workgroup_info_sgpr: rsrc2.enable_sgpr_workgroup_info(),
+        workgroup_info_sgpr: ids && rsrc2.enable_sgpr_workgroup_info(),
         workitem_id_dims: rsrc2.enable_vgpr_workitem_id(),
         grid: [0; 3],
         workgroup: [0; 3],

@@ -84,7 +84,7 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
 /// The firmware of the chip.
 pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
     match ports.chip.firmware {
-        Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes.frames)),
+        Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE};
+use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE, v12};
 use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
 
@@ -11,7 +11,7 @@ use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
 use super::mes::Mes;
 use super::rings::Running;
 use super::{FirmwareScheduler, Ports, SavedFirmware, Served, Turn};
-use crate::chip::MesFrames;
+use crate::chip::{MesFirmware, MesFrames};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
 use crate::pm4;
@@ -26,8 +26,7 @@ const BATCH: usize = 64;
 /// KIQ and MES.
 pub(super) struct MesScheduler {
     rings: BTreeMap<HqdId, Running>,
-    /// Layout of the MES's frames.
-    frames: MesFrames,
+    firmware: MesFirmware,
     mes: Mes,
     /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
     queue_mask: u64,
@@ -93,8 +92,8 @@ impl FirmwareScheduler for MesScheduler {
 }
 
 impl MesScheduler {
-    pub(super) fn new(ports: Ports, frames: MesFrames) -> Self {
-        Self { rings: BTreeMap::new(), frames, mes: Mes::default(), queue_mask: 0, ports }
+    pub(super) fn new(ports: Ports, firmware: MesFirmware) -> Self {
+        Self { rings: BTreeMap::new(), firmware, mes: Mes::default(), queue_mask: 0, ports }
     }
 
     /// Starts and stops what the driver has started and stopped through registers.
@@ -166,9 +165,10 @@ impl MesScheduler {
             let Some(mut running) = self.rings.remove(&id) else { continue };
             running.look(&self.ports);
             for _ in 0..BATCH {
-                let stepped = match id {
-                    HqdId::KIQ => self.step_kiq(&space, &mut running),
-                    _ => self.step_mes(&space, &mut running),
+                let stepped = if id == HqdId::KIQ && !self.firmware.on_both_pipes {
+                    self.step_kiq(&space, &mut running)
+                } else {
+                    self.step_mes(&space, id, &mut running)
                 };
                 match stepped {
                     Ok(true) => turn = Turn::Now,
@@ -284,8 +284,13 @@ impl MesScheduler {
         }
     }
 
-    /// Executes one frame of the MES's ring; whether there was one.
-    fn step_mes(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
+    /// Executes one frame of a ring of the MES; whether there was one.
+    fn step_mes(
+        &mut self,
+        space: &AddressSpace,
+        id: HqdId,
+        running: &mut Running,
+    ) -> Result<bool, GuestError> {
         let available = running.ring.available();
         if running.dead || available == 0 {
             return Ok(false);
@@ -301,9 +306,10 @@ impl MesScheduler {
         let mut frame = [0; FRAME_SIZE];
         frame.copy_from_slice(dwords.as_bytes());
         running.ring.consume(dwords.len() as u64);
-        match self.frames {
-            MesFrames::V11 => self.mes.execute(&self.ports, space, &frame),
+        if self.firmware.frames == MesFrames::V12 {
+            frame = v12::to_v11(&frame);
         }
+        self.mes.execute(&self.ports, space, id, &frame);
         Ok(true)
     }
 }

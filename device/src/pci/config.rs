@@ -130,10 +130,10 @@ impl ConfigSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::gfx1100::Gfx1100;
+    use crate::chip::gfx1100;
 
     fn space() -> ConfigSpace {
-        ConfigSpace::new(&Gfx1100::new(8), &GpuConfig::default())
+        ConfigSpace::new(&gfx1100::chip(8), &GpuConfig::default())
     }
 
     fn byte(space: &ConfigSpace, at: usize) -> u8 {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(read32(&space, 0x100) & 0xffff, 0x000b);
         assert_eq!(byte(&space, 0x3d), 0, "no pin");
         let config = GpuConfig { interrupt_pin: true, ..GpuConfig::default() };
-        assert_eq!(byte(&ConfigSpace::new(&Gfx1100::new(8), &config), 0x3d), 1, "INTA");
+        assert_eq!(byte(&ConfigSpace::new(&gfx1100::chip(8), &config), 0x3d), 1, "INTA");
     }
 
     #[test]

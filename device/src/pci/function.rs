@@ -133,10 +133,10 @@ impl Function {
 mod tests {
     use super::*;
     use crate::GpuConfig;
-    use crate::chip::gfx1100::Gfx1100;
+    use crate::chip::gfx1100;
 
     fn space() -> ConfigSpace {
-        ConfigSpace::new(&Gfx1100::new(8), &GpuConfig::default())
+        ConfigSpace::new(&gfx1100::chip(8), &GpuConfig::default())
     }
 
     #[test]

@@ -63,14 +63,14 @@ mod tests {
 
     use super::*;
     use crate::GpuConfig;
-    use crate::chip::gfx1100::Gfx1100;
+    use crate::chip::gfx1100;
     use crate::pci::{ConfigSpace, SharedControl};
 
     #[test]
     fn function_restores_what_it_may_do() {
         let function = || {
             let control = Arc::new(SharedControl::default());
-            let space = ConfigSpace::new(&Gfx1100::new(8), &GpuConfig::default());
+            let space = ConfigSpace::new(&gfx1100::chip(8), &GpuConfig::default());
             (Function::new(space, Arc::clone(&control)), control)
         };
         let (original, _) = function();

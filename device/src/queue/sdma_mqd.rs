@@ -1,8 +1,10 @@
 //! MQD of an SDMA queue in memory: the state of a queue that is on no hardware queue.
 
 use belfry_abi::mqd::SdmaMqd;
+use zerocopy::{IntoBytes as _, transmute};
 
 use super::{DmaBuffer, DmaContext};
+use crate::chip::SdmaMqdForm;
 use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
@@ -20,19 +22,6 @@ pub(crate) fn ring_bytes(mqd: &SdmaMqd) -> Option<u64> {
     (log2 < 31).then(|| 4 << log2)
 }
 
-/// Reads an MQD and checks that it is one: it has no header to go by.
-pub(crate) fn read(space: &AddressSpace, address: u64) -> Result<SdmaMqd, GuestError> {
-    let mqd: SdmaMqd = space.read(address).map_err(|_| GuestError::MqdUnmapped)?;
-    if mqd.ring_base() == 0 {
-        return Err(GuestError::MqdWithoutRing);
-    }
-    // A ring holds the longest packet that may not be cut into several ones.
-    if ring_bytes(&mqd).is_none_or(|bytes| bytes < 64) {
-        return Err(GuestError::MqdRingSize);
-    }
-    Ok(mqd)
-}
-
 /// Where the queue is.
 pub(crate) fn context(mqd: &SdmaMqd) -> DmaContext {
     let left = mqd.sdmax_rlcx_ib_size & DmaContext::MOST;
@@ -44,18 +33,62 @@ pub(crate) fn context(mqd: &SdmaMqd) -> DmaContext {
     }
 }
 
-/// Puts a queue's pointers and where it is into its MQD; whether that is mapped.
-pub(crate) fn save(space: &AddressSpace, address: u64, read_index: u64, context: &DmaContext) -> bool {
-    let Ok(mut mqd) = space.read::<SdmaMqd>(address) else { return false };
-    mqd.set_read_pointer(read_index);
-    let buffer = context.buffer.unwrap_or(DmaBuffer { at: 0, left: 0 });
-    mqd.set_buffer_base(buffer.at);
-    mqd.sdmax_rlcx_ib_size = buffer.left;
-    let data = &mut mqd.sdmax_rlcx_midcmd_data;
-    for (at, value) in [(DONE, context.done), (CLOCK, context.clock)] {
-        (data[at], data[at + 1]) = (value as u32, (value >> 32) as u32);
+/// An MQD where it lies in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct SdmaImage<'a> {
+    pub(crate) form: SdmaMqdForm,
+    pub(crate) space: &'a AddressSpace,
+    pub(crate) address: u64,
+}
+
+/// Dwords of an MQD.
+type Image = [u32; 128];
+
+impl SdmaImage<'_> {
+    fn dwords(&self) -> Option<Image> {
+        let mut dwords = [0; 128];
+        self.space.read_bytes(self.address, dwords.as_mut_bytes()).ok()?;
+        Some(dwords)
     }
-    space.write(address, &mqd).is_ok()
+
+    fn fields(&self, dwords: &Image) -> SdmaMqd {
+        match self.form {
+            SdmaMqdForm::V11 => transmute!(*dwords),
+            SdmaMqdForm::V12 => SdmaMqd::from_v12(dwords),
+        }
+    }
+
+    /// Reads the MQD and checks that it is one: it has no header to go by.
+    pub(crate) fn read(&self) -> Result<SdmaMqd, GuestError> {
+        let mqd = self.fields(&self.dwords().ok_or(GuestError::MqdUnmapped)?);
+        if mqd.ring_base() == 0 {
+            return Err(GuestError::MqdWithoutRing);
+        }
+        // A ring holds the longest packet that may not be cut into several ones.
+        if ring_bytes(&mqd).is_none_or(|bytes| bytes < 64) {
+            return Err(GuestError::MqdRingSize);
+        }
+        Ok(mqd)
+    }
+
+    /// Puts a queue's pointers and where it is into its MQD; whether that is mapped.
+    pub(crate) fn save(&self, read_index: u64, context: &DmaContext) -> bool {
+        let Some(mut dwords) = self.dwords() else { return false };
+        let mut mqd = self.fields(&dwords);
+        mqd.set_read_pointer(read_index);
+        let buffer = context.buffer.unwrap_or(DmaBuffer { at: 0, left: 0 });
+        mqd.set_buffer_base(buffer.at);
+        mqd.sdmax_rlcx_ib_size = buffer.left;
+        let data = &mut mqd.sdmax_rlcx_midcmd_data;
+        for (at, value) in [(DONE, context.done), (CLOCK, context.clock)] {
+            (data[at], data[at + 1]) = (value as u32, (value >> 32) as u32);
+        }
+        match self.form {
+            SdmaMqdForm::V11 => dwords = transmute!(mqd),
+            SdmaMqdForm::V12 => mqd.write_v12(&mut dwords),
+        }
+        self.space.write_bytes(self.address, dwords.as_bytes()).is_ok()
+    }
 }
 
 #[cfg(test)]

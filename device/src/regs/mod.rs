@@ -63,13 +63,13 @@ pub(crate) trait Block: std::fmt::Debug + Send + Sync {
     fn kept(&self) -> Vec<&AtomicU32>;
 }
 
-/// A segment of a block, where the table leads to.
-#[derive(Clone, Copy, Debug)]
+/// Registers of a segment of a block that are equally far from where the block knows them: where the table leads to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Segment {
     /// Position of the block.
     block: usize,
     segment: u8,
-    /// Absolute dword index of its first register.
+    /// Absolute dword index of where its first register would be, modulo 2^32.
     base: u32,
 }
 
@@ -115,23 +115,22 @@ impl RegisterFile {
         let mut segments: Vec<Segment> = Vec::new();
         for (position, block) in blocks.iter().enumerate() {
             let (ip, instance) = block.ip();
-            for run in block.claims() {
-                let segment = run.first.segment;
-                let Some(base) = chip.dword(ip, instance, Offset { segment, dword: 0 }) else { continue };
-                let known =
-                    segments.iter().position(|known| (known.block, known.segment) == (position, segment));
-                let known = known.unwrap_or_else(|| {
-                    segments.push(Segment { block: position, segment, base });
+            for at in
+                block.claims().into_iter().flat_map(|run| (0..run.count).map(move |n| run.first.plus(n)))
+            {
+                let Some(dword) = chip.dword(ip, instance, at) else { continue };
+                let Some(entry) = table.get_mut(dword as usize) else { continue };
+                let segment =
+                    Segment { block: position, segment: at.segment, base: dword.wrapping_sub(at.dword) };
+                let known = segments.iter().position(|known| *known == segment).unwrap_or_else(|| {
+                    segments.push(segment);
                     segments.len() - 1
                 });
-                for dword in (base + run.first.dword..).take(run.count as usize) {
-                    let Some(entry) = table.get_mut(dword as usize) else { break };
-                    debug_assert!(
-                        *entry == 0 || segments[usize::from(*entry) - 1].block == position,
-                        "two blocks claim dword {dword:#x}"
-                    );
-                    *entry = known as u16 + 1;
-                }
+                debug_assert!(
+                    *entry == 0 || segments[usize::from(*entry) - 1].block == position,
+                    "two blocks claim dword {dword:#x}"
+                );
+                *entry = known as u16 + 1;
             }
         }
         let unmodelled = Unmodelled::default();
@@ -142,7 +141,7 @@ impl RegisterFile {
     fn resolve(&self, dword: u32) -> Option<Resolved<'_>> {
         let position = usize::from(*self.table.get(dword as usize)?).checked_sub(1)?;
         let segment = self.segments.get(position)?;
-        let at = Offset { segment: segment.segment, dword: dword - segment.base };
+        let at = Offset { segment: segment.segment, dword: dword.wrapping_sub(segment.base) };
         Some(Resolved { block: &**self.blocks.get(segment.block)?, at })
     }
 

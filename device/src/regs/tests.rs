@@ -3,11 +3,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 
+use belfry_abi::regs::layout::{self, Layout};
 use belfry_abi::regs::{Access, Description, Register as _, gc, nbio};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
 use super::*;
-use crate::chip::gfx1100::{Gfx1100, dword};
+use crate::chip::gfx1100::{self, dword};
 use crate::chip::{Identity, IpBlock, Topology};
 
 /// Two graphics cores of two segments each, as on a chip with several of them.
@@ -22,15 +23,19 @@ struct TwoCores;
 
 impl Chip for TwoCores {
     fn identity(&self) -> Identity {
-        Gfx1100::new(2).identity()
+        gfx1100::chip(2).identity()
     }
 
     fn topology(&self) -> Topology {
-        Gfx1100::new(2).topology()
+        gfx1100::chip(2).topology()
     }
 
     fn ips(&self) -> &'static [IpBlock] {
         IPS
+    }
+
+    fn registers(&self) -> Layout {
+        layout::GFX11
     }
 
     fn register_name(&self, dword: u32) -> Option<&'static str> {
@@ -176,6 +181,6 @@ fn navi_31_has_its_registers_where_its_table_says() {
     assert_eq!(dword::<gc::GRBM_GFX_CNTL>(), 0xa900);
     assert_eq!(dword::<gc::CP_MQD_BASE_ADDR>(), 0x3209);
     assert_eq!(dword::<nbio::RCC_CONFIG_MEMSIZE>(), 0xde3);
-    assert_eq!(Gfx1100::new(96).dword(Ip::GC, 0, gc::SCRATCH_REG0::AT), Some(0xc040));
-    assert_eq!(Gfx1100::new(96).dword(Ip::GC, 1, gc::SCRATCH_REG0::AT), None, "one graphics core");
+    assert_eq!(gfx1100::chip(96).dword(Ip::GC, 0, gc::SCRATCH_REG0::AT), Some(0xc040));
+    assert_eq!(gfx1100::chip(96).dword(Ip::GC, 1, gc::SCRATCH_REG0::AT), None, "one graphics core");
 }

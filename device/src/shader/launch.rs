@@ -232,7 +232,7 @@ impl Launch {
             Some(wave) => wave.restart(&init),
             None => storage.push(Wave::new(&init)),
         }
-        if self.trap.is_some()
+        if (self.trap.is_some() || !seat.chip.kernel.workgroup_id_sgprs)
             && let Some(state) = storage.get_mut(wave as usize)
         {
             (rules.set_ttmps)(state, id, (wave, self.packet), self.scratch.is_some());

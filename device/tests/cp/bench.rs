@@ -133,7 +133,7 @@ impl Bench {
         let clock = Clock::new(&TimeSource::default());
         let config = ShaderConfig {
             workers,
-            topology: gfx1100::Gfx1100::new(8).topology(),
+            topology: gfx1100::chip(8).topology(),
             chip: &gfx1100::GENERATION,
             backend: Backend::detect(),
             deterministic: None,

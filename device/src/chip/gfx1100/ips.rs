@@ -10,27 +10,23 @@ use crate::chip::IpBlock;
 const GC_BASES: &[u32] = &[0x1260, 0xa000, 0x1_c000, 0x240_2c00];
 const MP_BASES: &[u32] = &[0x1_6000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00];
 
-const fn block(ip: Ip, version: [u8; 3], bases: &'static [u32]) -> IpBlock {
-    IpBlock { ip, instance: 0, version, bases, harvested: false }
-}
-
 /// Every block, in the order of the discovery table.
 pub(super) const IPS: &[IpBlock] = &[
-    block(Ip::GC, [11, 0, 0], GC_BASES),
+    IpBlock::new(Ip::GC, [11, 0, 0], GC_BASES),
     // The SDMA engines lie in the graphics core's segments.
-    block(Ip::SDMA0, [6, 0, 0], GC_BASES),
-    block(Ip::SDMA1, [6, 0, 0], GC_BASES),
-    block(Ip::MMHUB, [3, 0, 0], &[0x1_a000, 0x240_8800]),
-    block(Ip::ATHUB, [3, 0, 0], &[0xc00, 0x240_8c00]),
-    block(Ip::HDP, [6, 0, 0], &[0xf20, 0x240_a400]),
-    block(Ip::OSSSYS, [6, 0, 0], &[0x10a0, 0x240_a000]),
-    block(Ip::NBIF, [4, 3, 0], &[0, 0x14, 0xd20, 0x1_0400, 0x241_b000, 0x404_0000]),
-    block(Ip::MP0, [13, 0, 0], MP_BASES),
-    block(Ip::MP1, [13, 0, 0], MP_BASES),
-    block(Ip::SMUIO, [13, 0, 6], &[0x1_6800, 0x1_6a00, 0x44_0000, 0x240_1000]),
-    block(Ip::THM, [13, 0, 2], &[0x1_6600, 0x240_0c00]),
+    IpBlock::new(Ip::SDMA0, [6, 0, 0], GC_BASES),
+    IpBlock::new(Ip::SDMA1, [6, 0, 0], GC_BASES),
+    IpBlock::new(Ip::MMHUB, [3, 0, 0], &[0x1_a000, 0x240_8800]),
+    IpBlock::new(Ip::ATHUB, [3, 0, 0], &[0xc00, 0x240_8c00]),
+    IpBlock::new(Ip::HDP, [6, 0, 0], &[0xf20, 0x240_a400]),
+    IpBlock::new(Ip::OSSSYS, [6, 0, 0], &[0x10a0, 0x240_a000]),
+    IpBlock::new(Ip::NBIF, [4, 3, 0], &[0, 0x14, 0xd20, 0x1_0400, 0x241_b000, 0x404_0000]),
+    IpBlock::new(Ip::MP0, [13, 0, 0], MP_BASES),
+    IpBlock::new(Ip::MP1, [13, 0, 0], MP_BASES),
+    IpBlock::new(Ip::SMUIO, [13, 0, 6], &[0x1_6800, 0x1_6a00, 0x44_0000, 0x240_1000]),
+    IpBlock::new(Ip::THM, [13, 0, 2], &[0x1_6600, 0x240_0c00]),
     // As on a card whose video blocks are fused off.
-    IpBlock { harvested: true, ..block(Ip::VCN, [4, 0, 0], &[0x7800, 0x7e00, 0x240_3000]) },
+    IpBlock { harvested: true, ..IpBlock::new(Ip::VCN, [4, 0, 0], &[0x7800, 0x7e00, 0x240_3000]) },
 ];
 
 /// Absolute dword index of a register on this chip, for those who drive it without reading its discovery table.

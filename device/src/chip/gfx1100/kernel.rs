@@ -1,120 +1,30 @@
 //! What a kernel descriptor may ask for on gfx11.
-//!
-//! Source: LLVM AMDGPUUsage, "Kernel Descriptor". `docs/kernel-descriptor.md` has a row for each field.
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_isa::wave::MAX_VGPRS;
 
+use crate::chip::navi::{self, Field, Owner, Register};
 use crate::chip::{DescriptorError, KernelRules};
 
-pub(super) const RULES: KernelRules = KernelRules { max_user_sgprs: 16, check, vgprs, mode };
+pub(super) const RULES: KernelRules =
+    KernelRules { max_user_sgprs: 16, workgroup_id_sgprs: true, check, vgprs, mode };
 
 /// Vector registers in a unit of `SHARED_VGPR_COUNT`.
 const SHARED_GRANULE: u32 = 8;
 
-/// Where a field is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Register {
-    Rsrc1,
-    Rsrc2,
-    Rsrc3,
-    Properties,
-    KernargPreload,
-}
-
-/// The owner of a field that a kernel does not set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    /// The packet processor fills it in.
-    PacketProcessor,
-    /// None: gfx11 has architected flat scratch.
-    FlatScratch,
-    /// None: gfx11 does not preload kernel arguments.
-    NoPreload,
-    /// Graphics pipelines.
-    Graphics,
-    /// None.
-    Reserved,
-}
-
-/// Fields that a descriptor leaves 0.
-const ZERO: &[(Register, u32, &str, Owner)] = &[
-    (Register::Rsrc1, 0b11 << 10, "PRIORITY", Owner::PacketProcessor),
-    (Register::Rsrc1, 1 << 20, "PRIV", Owner::PacketProcessor),
-    (Register::Rsrc1, 1 << 22, "DEBUG_MODE", Owner::PacketProcessor),
-    (Register::Rsrc1, 1 << 24, "BULKY", Owner::PacketProcessor),
-    (Register::Rsrc1, 1 << 25, "CDBG_USER", Owner::PacketProcessor),
-    (Register::Rsrc1, 0b11 << 27, "bits 28:27", Owner::Reserved),
+/// Fields that a descriptor leaves 0, beside those of all Navi chips.
+const ZERO: &[Field] = &[
     (Register::Rsrc2, 1 << 6, "ENABLE_TRAP_HANDLER", Owner::PacketProcessor),
-    (Register::Rsrc2, 1 << 13, "ENABLE_EXCEPTION_ADDRESS_WATCH", Owner::PacketProcessor),
-    (Register::Rsrc2, 1 << 14, "ENABLE_EXCEPTION_MEMORY", Owner::PacketProcessor),
-    (Register::Rsrc2, 0x1ff << 15, "GRANULATED_LDS_SIZE", Owner::PacketProcessor),
-    (Register::Rsrc2, 1 << 31, "bit 31", Owner::Reserved),
     (Register::Rsrc3, 1 << 10, "TRAP_ON_START", Owner::PacketProcessor),
     (Register::Rsrc3, 1 << 11, "TRAP_ON_END", Owner::PacketProcessor),
     (Register::Rsrc3, 0x7_ffff << 12, "bits 30:12", Owner::Reserved),
-    (Register::Rsrc3, 1 << 31, "IMAGE_OP", Owner::Graphics),
-    (Register::Properties, 1, "ENABLE_SGPR_PRIVATE_SEGMENT_BUFFER", Owner::FlatScratch),
-    (Register::Properties, 1 << 5, "ENABLE_SGPR_FLAT_SCRATCH_INIT", Owner::FlatScratch),
-    (Register::Properties, 0b111 << 7, "bits 9:7", Owner::Reserved),
-    (Register::Properties, 0b1111 << 12, "bits 15:12", Owner::Reserved),
-    (Register::KernargPreload, 0x7f, "KERNARG_PRELOAD_SPEC_LENGTH", Owner::NoPreload),
-    (Register::KernargPreload, 0x1ff << 7, "KERNARG_PRELOAD_SPEC_OFFSET", Owner::NoPreload),
 ];
-
-impl Register {
-    fn of(self, descriptor: &KernelDescriptor) -> u32 {
-        match self {
-            Register::Rsrc1 => descriptor.compute_pgm_rsrc1.bits(),
-            Register::Rsrc2 => descriptor.compute_pgm_rsrc2.bits(),
-            Register::Rsrc3 => descriptor.compute_pgm_rsrc3.bits(),
-            Register::Properties => descriptor.kernel_code_properties.bits().into(),
-            Register::KernargPreload => descriptor.kernarg_preload.into(),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Register::Rsrc1 => "COMPUTE_PGM_RSRC1",
-            Register::Rsrc2 => "COMPUTE_PGM_RSRC2",
-            Register::Rsrc3 => "COMPUTE_PGM_RSRC3",
-            Register::Properties => "kernel_code_properties",
-            Register::KernargPreload => "kernarg_preload",
-        }
-    }
-}
-
-impl Owner {
-    fn reason(self) -> &'static str {
-        match self {
-            Owner::PacketProcessor => "the packet processor fills it in, a descriptor leaves it 0",
-            Owner::FlatScratch => "gfx11 has architected flat scratch and leaves it 0",
-            Owner::NoPreload => "reserved on gfx11, which does not preload kernel arguments",
-            Owner::Graphics => "compute kernels leave it 0",
-            Owner::Reserved => "reserved",
-        }
-    }
-}
 
 /// Checks what a descriptor must leave alone.
 fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
-    let bytes = [&descriptor.reserved0[..], &descriptor.reserved1, &descriptor.reserved3];
-    if bytes.concat().iter().any(|&byte| byte != 0) {
-        return Err(DescriptorError::ReservedBytes);
-    }
-    for &(register, mask, field, owner) in ZERO {
-        let value = register.of(descriptor);
-        if value & mask != 0 {
-            let (register, reason) = (register.name(), owner.reason());
-            return Err(DescriptorError::Field { register, value, field, reason });
-        }
-    }
-    if descriptor.compute_pgm_rsrc2.enable_vgpr_workitem_id() == 3 {
-        return Err(DescriptorError::WorkitemIds);
-    }
-    let properties = descriptor.kernel_code_properties;
+    navi::check(descriptor, ZERO)?;
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count();
-    if shared != 0 && properties.enable_wavefront_size32() {
+    if shared != 0 && descriptor.kernel_code_properties.enable_wavefront_size32() {
         return Err(DescriptorError::SharedInWave32(shared));
     }
     Ok(())
@@ -122,9 +32,8 @@ fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
 
 /// Vector registers a lane has to itself, and those that the halves of a wave share.
 fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
-    let granule = if descriptor.kernel_code_properties.enable_wavefront_size32() { 8 } else { 4 };
-    let own = (descriptor.compute_pgm_rsrc1.granulated_workitem_vgpr_count() + 1) * granule;
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count() * SHARED_GRANULE;
+    let own = navi::vgprs(descriptor);
     if own + shared > u32::from(MAX_VGPRS) {
         return Err(own + shared);
     }
@@ -144,66 +53,15 @@ fn mode(descriptor: &KernelDescriptor) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use belfry_abi::kernel_descriptor::{
-        ComputePgmRsrc1, ComputePgmRsrc2, ComputePgmRsrc3, KernelCodeProperties,
-    };
+    use belfry_abi::kernel_descriptor::{ComputePgmRsrc1, ComputePgmRsrc3, KernelCodeProperties};
     use zerocopy::FromZeros;
 
     use super::*;
-
-    const TABLE: &str = include_str!("../../../../docs/kernel-descriptor.md");
-
-    /// Rows of the documented table: register, first and last bit, field, what is done.
-    fn rows() -> Vec<(String, u32, u32, String, String)> {
-        let rows = TABLE.lines().filter(|line| line.starts_with("| `"));
-        rows.map(|line| {
-            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            let bits: Vec<u32> = cells[1].split(':').map(|bit| bit.parse().expect("a bit")).collect();
-            let (last, first) = (bits[0], *bits.last().expect("one"));
-            let name = |cell: &str| cell.trim_matches('`').to_owned();
-            (name(cells[0]), first, last, name(cells[2]), cells[3].to_owned())
-        })
-        .collect()
-    }
-
-    fn with(register: Register, value: u32) -> KernelDescriptor {
-        let mut descriptor = KernelDescriptor::new_zeroed();
-        match register {
-            Register::Rsrc1 => descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(value),
-            Register::Rsrc2 => descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(value),
-            Register::Rsrc3 => descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(value),
-            Register::Properties => {
-                descriptor.kernel_code_properties = KernelCodeProperties::from_bits(value as u16);
-            }
-            Register::KernargPreload => descriptor.kernarg_preload = value as u16,
-        }
-        descriptor
-    }
+    use crate::chip::navi::tests_of_descriptors::{assert_documented, with};
 
     #[test]
     fn every_bit_is_documented_and_refused_where_the_table_says_so() {
-        let rows = rows();
-        for (register, width) in [
-            (Register::Rsrc1, 32),
-            (Register::Rsrc2, 32),
-            (Register::Rsrc3, 32),
-            (Register::Properties, 16),
-            (Register::KernargPreload, 16),
-        ] {
-            let rows: Vec<_> = rows.iter().filter(|row| row.0 == register.name()).collect();
-            for bit in 0..width {
-                let row: Vec<_> = rows.iter().filter(|row| (row.1..=row.2).contains(&bit)).collect();
-                assert_eq!(row.len(), 1, "{} bit {bit}", register.name());
-                let (_, _, _, field, what) = row[0];
-                let result = check(&with(register, 1 << bit));
-                assert_eq!(result.is_err(), what.starts_with("Refused"), "{field} bit {bit}: {result:?}");
-                match result {
-                    Err(DescriptorError::Field { field: named, .. }) => assert_eq!(named, field),
-                    Err(error) => assert!(error.to_string().contains(field.as_str()), "{field}: {error}"),
-                    Ok(()) => {}
-                }
-            }
-        }
+        assert_documented("gfx1100", check);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use belfry_isa::wave::Wave;
 
 use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 
-pub(super) const RULES: ShaderRules = ShaderRules {
+pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     wave_slots: 16,
     vgpr_rows: 1536,
     vgpr_granule: 24,

@@ -12,6 +12,7 @@ use zerocopy::FromBytes;
 use super::slots::Mes;
 use crate::firmware::Ports;
 use crate::guest_error::GuestError;
+use crate::queue::{HqdId, Mqd, seed_doorbell};
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode, WatchRegisters};
@@ -24,10 +25,13 @@ fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
     T::read_from_bytes(frame).map_err(|_| GuestError::MesFrameLength)
 }
 
-/// Executes one frame, and writes its fence if that went well.
-pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &[u8; FRAME_SIZE]) {
+/// A frame as it is in a ring, in the layout of version 11.
+pub(crate) type RingFrame = [u8; FRAME_SIZE];
+
+/// Executes one frame of a ring, and writes its fence if that went well.
+pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
-    let outcome = run(mes, ports, space, header, frame);
+    let outcome = run(mes, ports, space, ring, frame);
     ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
     match outcome {
         Ok(()) => count(&ports.counters.mes_frames),
@@ -39,13 +43,8 @@ pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame:
     }
 }
 
-fn run(
-    mes: &mut Mes,
-    ports: &Ports,
-    space: &AddressSpace,
-    header: Header,
-    frame: &[u8; FRAME_SIZE],
-) -> Result {
+fn run(mes: &mut Mes, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) -> Result {
+    let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
     if header.kind() != Header::TYPE_SCHEDULER {
         return Err(GuestError::MesFrameType);
     }
@@ -54,6 +53,8 @@ fn run(
     }
     match header.opcode() {
         Opcode::QUERY_SCHEDULER_STATUS => {}
+        // The second pipe has no queues to give: what it is told are the places it may write to.
+        Opcode::SET_HW_RSRC if ring == HqdId::KIQ => {}
         Opcode::SET_HW_RSRC => set_hw_resources(mes, &ports.counters, &parse(frame)?)?,
         Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
         Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &ports.counters, &parse(frame)?),
@@ -142,9 +143,10 @@ fn set_scheduling_config(mes: &mut Mes, counters: &Counters, frame: &SetScheduli
 }
 
 fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
-    if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ)
-        || frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE)
-    {
+    if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ) {
+        return map_kernel_queue(ports, space, frame);
+    }
+    if frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE) {
         return Err(GuestError::AddQueueKernel);
     }
     match QueueType(frame.queue_type) {
@@ -172,7 +174,37 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
     Ok(())
 }
 
+/// The firmware of both pipes maps the scheduler's own ring, which its driver asks the second pipe for; the other queues of the
+/// kernel are those of graphics and of the kernel's compute.
+fn map_kernel_queue(ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
+    let place = (frame.pipe_id, frame.queue_id);
+    let own = (HqdId::MES.pipe.into(), HqdId::MES.queue.into());
+    if !ports.chip.firmware.is_on_both_pipes()
+        || QueueType(frame.queue_type) != QueueType::SCHQ
+        || place != own
+    {
+        return Err(GuestError::AddQueueKernel);
+    }
+    let mqd = Mqd::read(&ports.chip.mqd, space, frame.mqd_addr.get())?;
+    let hqd = ports.hqds.hqd(HqdId::MES, |hqd| {
+        hqd.load(&mqd);
+        hqd.set_doorbell(frame.doorbell_offset);
+        hqd.activate();
+        *hqd
+    });
+    seed_doorbell(&hqd, Some(space), &ports.doorbells);
+    Ok(())
+}
+
 fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
+    let own = ports.hqds.hqd(HqdId::MES, |hqd| hqd.is_active() && hqd.doorbell() == frame.doorbell_offset);
+    if frame.flags.contains(RemoveQueueFlags::UNMAP_LEGACY_QUEUE)
+        && ports.chip.firmware.is_on_both_pipes()
+        && own
+    {
+        ports.hqds.hqd(HqdId::MES, |hqd| hqd.deactivate());
+        return Ok(());
+    }
     let legacy = RemoveQueueFlags::UNMAP_LEGACY_GFX_QUEUE
         | RemoveQueueFlags::UNMAP_KIQ_UTILITY_QUEUE
         | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE

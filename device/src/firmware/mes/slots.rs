@@ -14,7 +14,7 @@ use std::time::Duration;
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{AddQueue, QueueType};
 
-use super::frame;
+use super::frame::{self, RingFrame};
 use super::place::{Place, Pool};
 use super::process::Process;
 use super::quanta::Quanta;
@@ -57,14 +57,9 @@ pub(crate) struct Mes {
 }
 
 impl Mes {
-    /// Executes one frame.
-    pub(crate) fn execute(
-        &mut self,
-        ports: &Ports,
-        space: &AddressSpace,
-        frame: &[u8; belfry_abi::mes::FRAME_SIZE],
-    ) {
-        frame::execute(self, ports, space, frame);
+    /// Executes one frame of a ring.
+    pub(crate) fn execute(&mut self, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) {
+        frame::execute(self, ports, space, ring, frame);
     }
 
     /// Whether any queue is known.
@@ -118,7 +113,7 @@ impl Mes {
             return Err(GuestError::AddQueueOtherProcess);
         }
         let mut queue = if QueueType(frame.queue_type) == QueueType::SDMA {
-            Queue::new_sdma(kernel, frame)?
+            Queue::new_sdma(ports.chip.sdma_mqd, kernel, frame)?
         } else {
             Queue::new(ports, kernel, frame)?
         };

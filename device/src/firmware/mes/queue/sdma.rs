@@ -5,12 +5,14 @@ use std::sync::Arc;
 use belfry_abi::mes::{AddQueue, AddQueueFlags};
 
 use super::Queue;
+use crate::chip::SdmaMqdForm;
 use crate::firmware::Ports;
 use crate::firmware::mes::life::{Activity, Life, Rest, Slot, Wait};
 use crate::firmware::mes::place::{Place, Pool};
 use crate::firmware::mes::quanta::Asked;
 use crate::guest_error::GuestError;
-use crate::queue::{DmaContext, QueueEngine, QueueIdentity, sdma_mqd};
+use crate::queue::sdma_mqd::{self, SdmaImage};
+use crate::queue::{DmaContext, QueueEngine, QueueIdentity};
 use crate::sdma::{SdmaConfig, SdmaQueue};
 use crate::shader::Gws;
 use crate::vm::AddressSpace;
@@ -21,10 +23,11 @@ impl Queue {
     /// The driver chooses the engine, and writes its number into the MQD beside what hardware reads. Hardware knows a queue's
     /// engine by the doorbell, whose place within the process's slice belongs to that engine; both say the same.
     pub(in crate::firmware::mes) fn new_sdma(
+        form: SdmaMqdForm,
         space: &AddressSpace,
         frame: &AddQueue,
     ) -> Result<Self, GuestError> {
-        let mqd = sdma_mqd::read(space, frame.mqd_addr.get())?;
+        let mqd = SdmaImage { form, space, address: frame.mqd_addr.get() }.read()?;
         let pool = Pool::of_engine(mqd.sdma_engine_id).ok_or(GuestError::AddQueueSdma)?;
         let suspended = frame.flags.contains(AddQueueFlags::IS_GANG_SUSPENDED);
         Ok(Self {
@@ -61,7 +64,7 @@ impl Queue {
             return Err(GuestError::QueueNotWaiting);
         };
         let space = space.ok_or(GuestError::ProcessWithoutTables)?;
-        let mqd = sdma_mqd::read(kernel, self.mqd)?;
+        let mqd = self.image(ports, kernel).read()?;
         let config = SdmaConfig {
             identity: QueueIdentity {
                 me: engine,
@@ -99,6 +102,10 @@ impl Queue {
         self.life = Life::Unmapped { wait, rest: Rest { read_index, saved: context.is_busy() } };
     }
 
+    fn image<'a>(&self, ports: &Ports, space: &'a AddressSpace) -> SdmaImage<'a> {
+        SdmaImage { form: ports.chip.sdma_mqd, space, address: self.mqd }
+    }
+
     /// Writes a queue's place to its MQD.
     pub(super) fn save_sdma(
         &self,
@@ -107,7 +114,7 @@ impl Queue {
         read_index: u64,
         context: &DmaContext,
     ) {
-        if !kernel.is_some_and(|space| sdma_mqd::save(space, self.mqd, read_index, context)) {
+        if !kernel.is_some_and(|space| self.image(ports, space).save(read_index, context)) {
             ports.counters.error(
                 GuestError::MqdNotSaved,
                 format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),

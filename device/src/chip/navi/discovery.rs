@@ -1,10 +1,10 @@
-//! The IP discovery table of Navi 31: which blocks the chip has, and where their registers are.
+//! The IP discovery table: which blocks a chip has, where their registers are, and the shape of its graphics core.
 //!
 //! Layout: Linux `drivers/gpu/drm/amd/include/discovery.h` (`binary_header`, `ip_discovery_header`, `die_header`,
 //! `gpu_info_header`, `harvest_table`); everything little endian and packed, checksums are 16-bit sums of bytes.
 
-use super::ips::IPS;
-use crate::chip::Topology;
+use super::Spec;
+use crate::chip::{IpBlock, Topology};
 
 const BINARY_SIGNATURE: u32 = 0x2821_1407;
 const DISCOVERY_SIGNATURE: u32 = 0x5344_5049;
@@ -14,11 +14,28 @@ const BINARY_HEADER_SIZE: u16 = 60;
 const IP_HEADER_SIZE: u16 = 80;
 const HARVEST_SIZE: usize = 136;
 
+/// Caches and graphics units of a graphics core (`gc_info_v1_2`), beside its topology.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::chip) struct GcInfo {
+    /// `gc_num_rb_per_se`.
+    pub(in crate::chip) render_backends: u32,
+    /// `gc_num_gl2c`.
+    pub(in crate::chip) gl2_channels: u32,
+    /// `gc_num_sdp_interface`.
+    pub(in crate::chip) sdp_interfaces: u32,
+    /// `gc_gl1c_per_sa`: 0 where arrays have no cache.
+    pub(in crate::chip) gl1_per_array: u32,
+    /// `gc_gl1c_size_per_instance` in KiB.
+    pub(in crate::chip) gl1_kib: u32,
+    /// `gc_gl2c_per_gpu` in KiB.
+    pub(in crate::chip) gl2_kib: u32,
+}
+
 /// The whole table.
-pub(super) fn table(topology: &Topology) -> Vec<u8> {
-    let ips = ip_table();
-    let gc = gc_table(topology);
-    let harvest = harvest_table();
+pub(super) fn table(spec: &Spec, topology: &Topology) -> Vec<u8> {
+    let ips = ip_table(spec.ips);
+    let gc = gc_table(&spec.gc, topology);
+    let harvest = harvest_table(spec.ips);
     let total = BINARY_HEADER_SIZE + (ips.len() + gc.len() + harvest.len()) as u16;
 
     let mut rest = total.to_le_bytes().to_vec();
@@ -46,9 +63,9 @@ fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum: u16, &byte| sum.wrapping_add(byte.into()))
 }
 
-fn ip_table() -> Vec<u8> {
+fn ip_table(blocks: &[IpBlock]) -> Vec<u8> {
     let mut ips = Vec::new();
-    for ip in IPS {
+    for ip in blocks {
         ips.extend(ip.ip.0.to_le_bytes());
         ips.extend([ip.instance, ip.bases.len() as u8]);
         ips.extend(ip.version);
@@ -65,20 +82,20 @@ fn ip_table() -> Vec<u8> {
     }
     table.resize(IP_HEADER_SIZE.into(), 0);
     table.extend(0u16.to_le_bytes()); // die 0
-    table.extend((IPS.len() as u16).to_le_bytes());
+    table.extend((blocks.len() as u16).to_le_bytes());
     table.extend(ips);
     table
 }
 
 /// `gc_info_v1_2`.
-fn gc_table(topology: &Topology) -> Vec<u8> {
+fn gc_table(gc: &GcInfo, topology: &Topology) -> Vec<u8> {
     let cus = topology.wgps * 2;
     let fields = [
         topology.shader_engines,     // gc_num_se
         topology.wgps_per_array,     // gc_num_wgp0_per_sa
         0,                           // gc_num_wgp1_per_sa
-        4,                           // gc_num_rb_per_se
-        24,                          // gc_num_gl2c
+        gc.render_backends,          // gc_num_rb_per_se
+        gc.gl2_channels,             // gc_num_gl2c
         1536,                        // gc_num_gprs
         32,                          // gc_num_max_gs_thds
         32,                          // gc_gs_table_depth
@@ -94,16 +111,16 @@ fn gc_table(topology: &Topology) -> Vec<u8> {
         4,                           // gc_num_packer_per_sc
         4,                           // gc_num_gl2a
         topology.wgps_per_array * 2, // gc_num_tcp_per_sa
-        8,                           // gc_num_sdp_interface
+        gc.sdp_interfaces,           // gc_num_sdp_interface
         cus,                         // gc_num_tcps
         2,                           // gc_num_tcp_per_wpg
         32,                          // gc_tcp_l1_size, KiB
         1,                           // gc_num_sqc_per_wgp
         32,                          // gc_l1_instruction_cache_size_per_sqc, KiB
         16,                          // gc_l1_data_cache_size_per_sqc, KiB
-        1,                           // gc_gl1c_per_sa
-        256,                         // gc_gl1c_size_per_instance, KiB
-        6144,                        // gc_gl2c_per_gpu, KiB
+        gc.gl1_per_array,            // gc_gl1c_per_sa
+        gc.gl1_kib,                  // gc_gl1c_size_per_instance, KiB
+        gc.gl2_kib,                  // gc_gl2c_per_gpu, KiB
     ];
     let mut table = GC_SIGNATURE.to_le_bytes().to_vec();
     table.extend(1u16.to_le_bytes());
@@ -113,10 +130,10 @@ fn gc_table(topology: &Topology) -> Vec<u8> {
     table
 }
 
-fn harvest_table() -> Vec<u8> {
+fn harvest_table(blocks: &[IpBlock]) -> Vec<u8> {
     let mut table = HARVEST_SIGNATURE.to_le_bytes().to_vec();
     table.extend(0u32.to_le_bytes());
-    for block in IPS.iter().filter(|block| block.harvested) {
+    for block in blocks.iter().filter(|block| block.harvested) {
         table.extend(block.ip.0.to_le_bytes());
         table.extend([block.instance, 0]);
     }
@@ -127,6 +144,7 @@ fn harvest_table() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::gfx1100;
 
     fn u16_at(bytes: &[u8], offset: usize) -> u16 {
         u16::from_le_bytes([bytes[offset], bytes[offset + 1]])
@@ -139,7 +157,7 @@ mod tests {
     #[test]
     fn a_driver_accepts_signatures_and_checksums() {
         let topology = Topology { shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
-        let table = table(&topology);
+        let table = table(&gfx1100::SPEC, &topology);
         assert_eq!(table.len(), 696);
         assert_eq!(u32_at(&table, 0), BINARY_SIGNATURE);
         assert_eq!(usize::from(u16_at(&table, 10)), table.len());
@@ -158,7 +176,8 @@ mod tests {
 
     #[test]
     fn blocks_are_found_by_walking_the_die() {
-        let table = table(&Topology { shader_engines: 1, arrays_per_engine: 2, wgps_per_array: 2, wgps: 4 });
+        let topology = Topology { shader_engines: 1, arrays_per_engine: 2, wgps_per_array: 2, wgps: 4 };
+        let table = table(&gfx1100::SPEC, &topology);
         let die = usize::from(u16_at(&table, usize::from(BINARY_HEADER_SIZE) + 16));
         assert_eq!((u16_at(&table, die), u16_at(&table, die + 2)), (0, 13));
         let mut at = die + 4;

@@ -1,0 +1,58 @@
+//! What a kernel descriptor may ask for on gfx12.
+
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_isa::wave::MAX_VGPRS;
+
+use crate::chip::navi::{self, Field, Owner, Register};
+use crate::chip::{DescriptorError, KernelRules};
+
+pub(super) const RULES: KernelRules =
+    KernelRules { max_user_sgprs: 16, workgroup_id_sgprs: false, check, vgprs, mode };
+
+/// Fields that a descriptor leaves 0, beside those of all Navi chips.
+const ZERO: &[Field] = &[
+    (Register::Rsrc1, 1 << 23, "DISABLE_PERF", Owner::PacketProcessor),
+    (Register::Rsrc2, 1 << 6, "ENABLE_DYNAMIC_VGPR", Owner::NoDynamicRegisters),
+    (Register::Rsrc3, 0xf, "bits 3:0", Owner::Reserved),
+    (Register::Rsrc3, 1 << 12, "bit 12", Owner::Reserved),
+    (Register::Rsrc3, 0x1_ffff << 14, "bits 30:14", Owner::Reserved),
+];
+
+/// Checks what a descriptor must leave alone.
+fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
+    navi::check(descriptor, ZERO)
+}
+
+/// Vector registers of a lane; the halves of a wave share none.
+fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
+    let own = navi::vgprs(descriptor);
+    // At most 256.
+    if own > u32::from(MAX_VGPRS) { Err(own) } else { Ok((own as u16, 0)) }
+}
+
+/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1`. The exceptions of `COMPUTE_PGM_RSRC2` are in `TRAP_CTRL`, which
+/// the engine keeps where `MODE` had them.
+fn mode(descriptor: &KernelDescriptor) -> u32 {
+    let rsrc1 = descriptor.compute_pgm_rsrc1;
+    rsrc1.float_mode()
+        | descriptor.compute_pgm_rsrc2.enable_exceptions() << 12
+        | u32::from(rsrc1.fp16_ovfl()) << 23
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chip::navi::tests_of_descriptors::{assert_documented, with};
+
+    #[test]
+    fn every_bit_is_documented_and_refused_where_the_table_says_so() {
+        assert_documented("gfx1201", check);
+    }
+
+    #[test]
+    fn registers_are_counted_in_granules_of_the_wave() {
+        assert_eq!(vgprs(&with(Register::Rsrc1, 33)), Ok((136, 0)));
+        assert_eq!(vgprs(&with(Register::Properties, 1 << 10)), Ok((8, 0)));
+        assert_eq!(mode(&with(Register::Rsrc1, 0xf0 << 12 | 1 << 21 | 1 << 26)), 0xf0 | 1 << 23);
+    }
+}

@@ -1,0 +1,65 @@
+//! Navi 48: GC 12.0.1.
+
+mod ips;
+mod kernel;
+pub(super) mod pte;
+mod shader;
+
+use belfry_abi::regs::layout;
+use belfry_isa::inst::Arch;
+
+use super::navi::{GcInfo, Names, Navi, Spec};
+use super::{Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, gfx1100};
+
+/// What a configuration names.
+pub static MODEL: Model = Model {
+    name: "gfx1201",
+    product: "Navi 48, Radeon RX 9070 XT",
+    modelled: "compute: AQL queues, MES on both pipes",
+    generation: &GENERATION,
+    max_cus: SPEC.cus(),
+    vram: 16 << 20..=16 << 30,
+    make: |cus| Box::new(chip(cus)),
+};
+
+/// GC 12.0.1. What is not here is as on gfx11: the HQD's order, the compute MQD as far as firmware goes by it, the interrupts,
+/// and the registers that packets of user queues reach.
+pub static GENERATION: Generation = Generation {
+    arch: Arch::Gfx1201,
+    // API 0x14, firmware 0x80: new enough for all that KFD asks of it.
+    firmware: Firmware::Mes(MesFirmware {
+        frames: MesFrames::V12,
+        version: 0x14 << 12 | 0x80,
+        on_both_pipes: true,
+    }),
+    shader: shader::RULES,
+    kernel: kernel::RULES,
+    mqd: gfx1100::GENERATION.mqd,
+    sdma_mqd: SdmaMqdForm::V12,
+    user_registers: gfx1100::USER_REGISTERS,
+    pte: PteFormat::Gfx12,
+    interrupts: gfx1100::GENERATION.interrupts,
+};
+
+pub(super) static SPEC: Spec = Spec {
+    identity: Identity { device: 0x7550, revision: 0xc0, subsystem: 0x2434, ..gfx1100::IDENTITY },
+    ips: ips::IPS,
+    registers: layout::GFX12,
+    names: Names::new(include_str!("names.txt")),
+    shader_engines: 4,
+    // As rocminfo tells of a card: 8 MiB of L2, and no cache between that and a compute unit's.
+    gc: GcInfo {
+        render_backends: 4,
+        gl2_channels: 16,
+        sdp_interfaces: 4,
+        gl1_per_array: 0,
+        gl1_kib: 0,
+        gl2_kib: 8192,
+    },
+};
+
+/// A Navi 48 with as many compute units as asked for; the real chip has 64 in 4 engines x 2 arrays x 4 work group processors.
+#[must_use]
+pub fn chip(cus: u32) -> Navi {
+    Navi::new(&SPEC, cus)
+}

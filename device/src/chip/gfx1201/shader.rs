@@ -1,0 +1,49 @@
+//! Compute units of gfx12: those of gfx11 in most.
+//!
+//! Sizes: LLVM `AMDGPUBaseInfo.cpp`, as for gfx11. What trap temporaries hold: `SIISelLowering.cpp` (architected SGPRs: `ttmp9`
+//! has the workgroup's X, `ttmp7` Y and Z, `ttmp8` 29:25 the wave in its workgroup).
+
+use belfry_isa::wave::Wave;
+
+use crate::chip::{ShaderRules, TmpRing, gfx1100};
+
+pub(super) const RULES: ShaderRules =
+    ShaderRules { set_ttmps, workgroup_of, tmp_ring, ..gfx1100::SHADER_RULES };
+
+const _: () = assert!(RULES.fits_engine());
+
+/// Scalar register of `ttmp0`.
+const TTMP0: u8 = 108;
+/// Unit of `COMPUTE_TMPRING_SIZE.WAVESIZE` in bytes.
+const WAVESIZE_UNIT: u64 = 256;
+
+/// `ttmp7` 15:0 Y and 31:16 Z of the workgroup, `ttmp9` its X; `ttmp8` 29:25 `WaveIdInWG`, 24:0 `DispatchPktIndx`; `ttmp11` 6
+/// `NoScratch`.
+fn set_ttmps(state: &mut Wave, [x, y, z]: [u32; 3], (wave, packet): (u32, u32), scratch: bool) {
+    state.set_sgpr(TTMP0 + 7, y & 0xffff | z << 16);
+    state.set_sgpr(TTMP0 + 8, (wave & 0x1f) << 25 | packet & 0x1ff_ffff);
+    state.set_sgpr(TTMP0 + 9, x);
+    state.set_sgpr(TTMP0 + 11, u32::from(!scratch) << 6);
+}
+
+/// As [`set_ttmps`] puts it there.
+fn workgroup_of(wave: &Wave) -> [u32; 3] {
+    let yz = wave.sgpr(TTMP0 + 7);
+    [wave.sgpr(TTMP0 + 9), yz & 0xffff, yz >> 16]
+}
+
+/// `COMPUTE_TMPRING_SIZE`: WAVES 11:0, WAVESIZE 29:12.
+fn tmp_ring(bits: u32) -> TmpRing {
+    TmpRing { waves: bits & 0xfff, wave_bytes: u64::from(bits >> 12 & 0x3_ffff) * WAVESIZE_UNIT }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scratch_of_a_wave_has_three_bits_more_than_on_gfx11() {
+        assert_eq!(tmp_ring(0x2000_1000 | 5), TmpRing { waves: 5, wave_bytes: 0x2_0001 * 256 });
+        assert_eq!(tmp_ring(0xc000_0000).wave_bytes, 0);
+    }
+}
