@@ -12,8 +12,8 @@ use crate::errno::{Errno, Result};
 use crate::gart::Gart;
 use crate::hw::{Hw, log};
 use crate::interrupt::IhRing;
-use crate::kiq::{Kiq, select};
-use crate::mes::Mes;
+use crate::kiq::{self, select};
+use crate::mes::{Mapper, Mes};
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
@@ -29,17 +29,17 @@ const INVALIDATE_ENGINE: u32 = 17;
 const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
 pub(crate) const VMIDS: u32 = 16;
 
-/// The two queues that drive everything, together because the MES cannot be brought up without the KIQ.
+/// The two queues that drive everything, together because the MES cannot be brought up without what maps its ring.
 struct Scheduler<O: Os> {
-    kiq: Kiq<O>,
+    mapper: Mapper<O>,
     mes: Mes<O>,
 }
 
 impl<O: Os> Scheduler<O> {
     #[inline(never)]
     fn new(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Box<Self>> {
-        let kiq = Kiq::new(hw.clone(), gart)?;
-        Ok(Box::new(Self { kiq, mes: Mes::new(hw.clone(), gart)? }))
+        let mapper = Mapper::new(hw.clone(), gart)?;
+        Ok(Box::new(Self { mapper, mes: Mes::new(hw.clone(), gart)? }))
     }
 }
 
@@ -176,7 +176,7 @@ impl<O: Os> Device<O> {
             ih.start();
         }
         match self.scheduler.lock().as_mut() {
-            Some(scheduler) => scheduler.mes.start(&mut scheduler.kiq),
+            Some(scheduler) => scheduler.mes.start(&mut scheduler.mapper),
             None => Err(Errno::ENODEV),
         }
     }
@@ -184,7 +184,7 @@ impl<O: Os> Device<O> {
     /// Quiets the device and gives back what it was using. Queues are gone already.
     pub(crate) fn stop(&self) {
         if let Some(scheduler) = self.scheduler.lock().take() {
-            scheduler.kiq.stop();
+            kiq::stop(&self.hw);
             scheduler.mes.disable();
             // Dropped here, with the rings no longer in use.
         }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use belfry_abi::regs::{Ip, Register, gc};
 
-use crate::asic;
+use crate::asic::{self, Asic};
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
 use crate::os::{LogLevel, Os};
@@ -201,8 +201,8 @@ fn parse_gc(bytes: &[u8], config: &mut Config) -> Result<()> {
 }
 
 /// Where the first instance of each block the driver uses has its registers.
-fn register_map<O: Os>(os: &O, blocks: &[Block]) -> Result<RegisterMap> {
-    let mut map = RegisterMap::default();
+fn register_map<O: Os>(os: &O, asic: &Asic, blocks: &[Block]) -> Result<RegisterMap> {
+    let mut map = RegisterMap::new(asic.registers);
     for (ip, registers) in RegisterMap::BLOCKS {
         let Some(block) = blocks.iter().find(|block| block.ip == ip && block.instance == 0) else {
             os.log(LogLevel::Error, format_args!("discovery: hardware block {} is missing", ip.0));
@@ -283,7 +283,7 @@ pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
         );
         return Err(Errno::ENODEV);
     };
-    let registers = register_map(&os, &blocks)?;
+    let registers = register_map(&os, asic, &blocks)?;
     let hw = Hw::new(os, registers, asic);
     config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
     config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn graphics_core_of_another_version_is_refused_by_name() {
-        for version in [[9, 4, 3], [12, 0, 1], [11, 0, 1]] {
+        for version in [[9, 4, 3], [12, 0, 0], [11, 0, 1]] {
             let os = device(&BASES);
             os.vram_write(VRAM as u64 - TABLE_FROM_TOP, &table(&BASES, version));
             let log = os.log.clone();
@@ -368,7 +368,8 @@ mod tests {
             assert_eq!(
                 *crate::testing::lock(&log),
                 [format!(
-                    "graphics core {major}.{minor}.{revision} is not supported: this driver knows 11.0.0 (gfx1100)"
+                    "graphics core {major}.{minor}.{revision} is not supported: \
+                     this driver knows 11.0.0 (gfx1100), 12.0.1 (gfx1201)"
                 )]
             );
         }

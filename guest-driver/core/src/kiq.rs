@@ -1,4 +1,5 @@
-//! KIQ: the kernel interface queue, whose registers the driver writes itself, and which maps the MES ring.
+//! Rings of the kernel's own; and the KIQ, the kernel interface queue, whose registers the driver writes itself, and which maps
+//! the MES ring.
 //!
 //! Sequence: Linux `amdgpu/gfx_v11_0.c` (`gfx_v11_0_kiq_init_register`, `gfx11_kiq_map_queues`,
 //! `gfx_v11_0_ring_test_ring`); packets: `amdgpu/nvd.h` (`PACKET3_*`).
@@ -93,6 +94,55 @@ impl<O: Os> KernelQueue<O> {
         Ok(())
     }
 
+    /// Empties the ring, programs the registers of the second pipe with it, and starts it.
+    ///
+    /// # Errors
+    ///
+    /// `ETIME` when the queue that is there does not stop.
+    pub(crate) fn start_by_registers(&mut self) -> Result<()> {
+        self.reset()?;
+        let hw = self.hw.clone();
+        let mut image = Image::zeroed()?;
+        self.buffer.read(MQD, image.bytes_mut());
+        let mqd = image.mqd()?;
+
+        let mut schedulers = hw.read::<gc::RLC_CP_SCHEDULERS>().bits() & !0xff;
+        schedulers |= (KIQ_ME << 5 | KIQ_PIPE << 3) & 0x7f;
+        hw.write(gc::RLC_CP_SCHEDULERS(schedulers));
+        hw.write(gc::RLC_CP_SCHEDULERS(schedulers | 0x80));
+
+        select(&hw, KIQ_ME, KIQ_PIPE, 0, 0);
+        hw.write(gc::CP_HQD_EOP_BASE_ADDR(mqd.cp_hqd_eop_base_addr_lo));
+        hw.write(gc::CP_HQD_EOP_BASE_ADDR_HI(mqd.cp_hqd_eop_base_addr_hi));
+        hw.write(gc::CP_HQD_EOP_CONTROL(mqd.cp_hqd_eop_control));
+        if hw.read::<gc::CP_HQD_ACTIVE>().active() {
+            dequeue_selected(&hw)?;
+        }
+        hw.write(gc::CP_HQD_PQ_RPTR(0));
+        hw.write(gc::CP_HQD_PQ_WPTR_LO(0));
+        hw.write(gc::CP_HQD_PQ_WPTR_HI(0));
+        hw.write_pair::<gc::CP_MQD_BASE_ADDR, gc::CP_MQD_BASE_ADDR_HI>(mqd.mqd_base());
+        hw.write(gc::CP_MQD_CONTROL(mqd.cp_mqd_control));
+        hw.write(gc::CP_HQD_PQ_BASE(mqd.cp_hqd_pq_base_lo));
+        hw.write(gc::CP_HQD_PQ_BASE_HI(mqd.cp_hqd_pq_base_hi));
+        hw.write(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control));
+        hw.write_pair::<gc::CP_HQD_PQ_RPTR_REPORT_ADDR, gc::CP_HQD_PQ_RPTR_REPORT_ADDR_HI>(
+            mqd.pq_rptr_report_addr(),
+        );
+        hw.write_pair::<gc::CP_HQD_PQ_WPTR_POLL_ADDR, gc::CP_HQD_PQ_WPTR_POLL_ADDR_HI>(
+            mqd.pq_wptr_poll_addr(),
+        );
+        hw.write(gc::CP_HQD_PQ_DOORBELL_CONTROL(mqd.cp_hqd_pq_doorbell_control));
+        hw.write(gc::CP_HQD_VMID(0));
+        hw.write(gc::CP_HQD_PERSISTENT_STATE(mqd.cp_hqd_persistent_state));
+        hw.write(gc::CP_HQD_ACTIVE(1));
+        select(&hw, 0, 0, 0, 0);
+        let mut status = gc::CP_PQ_STATUS(0);
+        status.set_doorbell_enable(true);
+        hw.write(status);
+        Ok(())
+    }
+
     pub(crate) fn mqd_address(&self) -> u64 {
         self.buffer.gpu_address() + MQD as u64
     }
@@ -151,46 +201,7 @@ impl<O: Os> Kiq<O> {
     ///
     /// `ETIME` when it does not.
     pub(crate) fn start(&mut self) -> Result<()> {
-        self.queue.reset()?;
-        let hw = self.queue.hw.clone();
-        let mut image = Image::zeroed()?;
-        self.queue.buffer.read(MQD, image.bytes_mut());
-        let mqd = image.mqd()?;
-
-        let mut schedulers = hw.read::<gc::RLC_CP_SCHEDULERS>().bits() & !0xff;
-        schedulers |= (KIQ_ME << 5 | KIQ_PIPE << 3) & 0x7f;
-        hw.write(gc::RLC_CP_SCHEDULERS(schedulers));
-        hw.write(gc::RLC_CP_SCHEDULERS(schedulers | 0x80));
-
-        select(&hw, KIQ_ME, KIQ_PIPE, 0, 0);
-        hw.write(gc::CP_HQD_EOP_BASE_ADDR(mqd.cp_hqd_eop_base_addr_lo));
-        hw.write(gc::CP_HQD_EOP_BASE_ADDR_HI(mqd.cp_hqd_eop_base_addr_hi));
-        hw.write(gc::CP_HQD_EOP_CONTROL(mqd.cp_hqd_eop_control));
-        if hw.read::<gc::CP_HQD_ACTIVE>().active() {
-            self.dequeue_selected()?;
-        }
-        hw.write(gc::CP_HQD_PQ_RPTR(0));
-        hw.write(gc::CP_HQD_PQ_WPTR_LO(0));
-        hw.write(gc::CP_HQD_PQ_WPTR_HI(0));
-        hw.write_pair::<gc::CP_MQD_BASE_ADDR, gc::CP_MQD_BASE_ADDR_HI>(mqd.mqd_base());
-        hw.write(gc::CP_MQD_CONTROL(mqd.cp_mqd_control));
-        hw.write(gc::CP_HQD_PQ_BASE(mqd.cp_hqd_pq_base_lo));
-        hw.write(gc::CP_HQD_PQ_BASE_HI(mqd.cp_hqd_pq_base_hi));
-        hw.write(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control));
-        hw.write_pair::<gc::CP_HQD_PQ_RPTR_REPORT_ADDR, gc::CP_HQD_PQ_RPTR_REPORT_ADDR_HI>(
-            mqd.pq_rptr_report_addr(),
-        );
-        hw.write_pair::<gc::CP_HQD_PQ_WPTR_POLL_ADDR, gc::CP_HQD_PQ_WPTR_POLL_ADDR_HI>(
-            mqd.pq_wptr_poll_addr(),
-        );
-        hw.write(gc::CP_HQD_PQ_DOORBELL_CONTROL(mqd.cp_hqd_pq_doorbell_control));
-        hw.write(gc::CP_HQD_VMID(0));
-        hw.write(gc::CP_HQD_PERSISTENT_STATE(mqd.cp_hqd_persistent_state));
-        hw.write(gc::CP_HQD_ACTIVE(1));
-        select(&hw, 0, 0, 0, 0);
-        let mut status = gc::CP_PQ_STATUS(0);
-        status.set_doorbell_enable(true);
-        hw.write(status);
+        self.queue.start_by_registers()?;
         self.test("KIQ")
     }
 
@@ -231,27 +242,25 @@ impl<O: Os> Kiq<O> {
         ]);
         self.test("MES ring mapping")
     }
+}
 
-    fn dequeue_selected(&self) -> Result<()> {
-        let hw = &self.queue.hw;
-        hw.write(gc::CP_HQD_DEQUEUE_REQUEST(1));
-        let result = hw.poll(TIMEOUT_NS, || !hw.read::<gc::CP_HQD_ACTIVE>().active());
-        hw.write(gc::CP_HQD_DEQUEUE_REQUEST(0));
-        result
-    }
+fn dequeue_selected<O: Os>(hw: &Hw<O>) -> Result<()> {
+    hw.write(gc::CP_HQD_DEQUEUE_REQUEST(1));
+    let result = hw.poll(TIMEOUT_NS, || !hw.read::<gc::CP_HQD_ACTIVE>().active());
+    hw.write(gc::CP_HQD_DEQUEUE_REQUEST(0));
+    result
+}
 
-    /// Takes the KIQ and the scheduler's ring off the hardware.
-    pub(crate) fn stop(&self) {
-        let hw = &self.queue.hw;
-        for pipe in [KIQ_PIPE, 0] {
-            select(hw, KIQ_ME, pipe, 0, 0);
-            let active = hw.read::<gc::CP_HQD_ACTIVE>().active();
-            if active && self.dequeue_selected() == Err(Errno::ETIME) {
-                log!(hw, Warn, "queue of micro engine 3, pipe {pipe} stays active");
-            }
+/// Takes the rings of both pipes off the hardware: that of the KIQ or of firmware on both pipes, and the scheduler's.
+pub(crate) fn stop<O: Os>(hw: &Hw<O>) {
+    for pipe in [KIQ_PIPE, 0] {
+        select(hw, KIQ_ME, pipe, 0, 0);
+        let active = hw.read::<gc::CP_HQD_ACTIVE>().active();
+        if active && dequeue_selected(hw) == Err(Errno::ETIME) {
+            log!(hw, Warn, "queue of micro engine 3, pipe {pipe} stays active");
         }
-        select(hw, 0, 0, 0, 0);
-        let schedulers = hw.read::<gc::RLC_CP_SCHEDULERS>().bits() & !0x80;
-        hw.write(gc::RLC_CP_SCHEDULERS(schedulers));
     }
+    select(hw, 0, 0, 0, 0);
+    let schedulers = hw.read::<gc::RLC_CP_SCHEDULERS>().bits() & !0x80;
+    hw.write(gc::RLC_CP_SCHEDULERS(schedulers));
 }

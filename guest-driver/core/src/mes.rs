@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{ApiStatus, FRAME_SIZE};
 use belfry_abi::regs::{Ip, gc};
-use zerocopy::IntoBytes;
+use zerocopy::{IntoBytes, transmute};
 
 use crate::asic::{LaunchControl, MesFrames};
 use crate::device::VMIDS;
@@ -98,34 +98,158 @@ pub(crate) struct ShaderDebugger {
     pub(crate) flags: u32,
 }
 
-/// The scheduler's ring.
-pub(crate) struct Mes<O: Os> {
+/// The scheduler's ring, as the firmware of both pipes is told to map it: addresses in VMID 0.
+pub(crate) struct SchedulerRing {
+    pub(crate) pipe: u32,
+    pub(crate) doorbell: DoorbellIndex,
+    pub(crate) mqd: u64,
+    pub(crate) wptr: u64,
+}
+
+/// A ring that takes frames, with the fence that they are answered by.
+pub(crate) struct FrameRing<O: Os> {
     hw: Arc<Hw<O>>,
     queue: KernelQueue<O>,
     buffer: KernelBuffer<O>,
     fence: u64,
 }
 
-impl<O: Os> Mes<O> {
-    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
-        let queue = KernelQueue::new(hw.clone(), gart, RING_SIZE, hw.asic().doorbells.scheduler)?;
+impl<O: Os> FrameRing<O> {
+    fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, doorbell: DoorbellIndex) -> Result<Self> {
+        let queue = KernelQueue::new(hw.clone(), gart, RING_SIZE, doorbell)?;
         Ok(Self { hw, queue, buffer: gart.allocate(2)?, fence: 0 })
     }
 
-    /// Starts the firmware, has the KIQ map the ring, and hands over VMIDs and hardware queues.
+    fn reset(&mut self) -> Result<()> {
+        self.fence = 0;
+        self.buffer.quad(API_FENCE).store(0, Ordering::Relaxed);
+        self.queue.reset()
+    }
+
+    /// Sends one frame and waits for its fence.
+    ///
+    /// # Errors
+    ///
+    /// `ETIME` when the scheduler does not answer: it refused the frame or hangs, which cannot be told apart.
+    #[inline(never)]
+    fn submit(&mut self, fill: impl FnOnce(&MesFrames, &mut Frame)) -> Result<()> {
+        let mut frame = Frame { dwords: [0; FRAME_SIZE / 4], status: 0, name: "?" };
+        let frames = &self.hw.asic().mes;
+        fill(frames, &mut frame);
+        self.fence += 1;
+        let status = ApiStatus {
+            api_completion_fence_addr: (self.buffer.gpu_address() + API_FENCE as u64).into(),
+            api_completion_fence_value: self.fence.into(),
+        };
+        let place = frame.status..frame.status + size_of::<ApiStatus>();
+        frame.bytes().get_mut(place).ok_or(Errno::EINVAL)?.copy_from_slice(status.as_bytes());
+        let Frame { dwords, name, .. } = frame;
+        let encoded: [u32; FRAME_SIZE / 4] = transmute!((frames.encode)(&transmute!(dwords)));
+        self.queue.submit(&encoded);
+        let fence = self.buffer.quad(API_FENCE);
+        let expected = self.fence;
+        self.hw.poll(TIMEOUT_NS, || fence.load(Ordering::Acquire) >= expected).inspect_err(|_| {
+            log!(
+                self.hw,
+                Error,
+                "MES failed to respond to msg={name} (fence {expected}, memory {})",
+                fence.load(Ordering::Acquire)
+            );
+        })
+    }
+
+    /// Hands over what firmware works with; VMIDs and hardware queues only to the pipe that schedules.
+    fn set_hw_resources(&mut self, schedules: bool) -> Result<()> {
+        let base = self.buffer.gpu_address();
+        let asic = self.hw.asic();
+        let registers = self.hw.registers();
+        let given = |mask: u32| if schedules { mask } else { 0 };
+        let resources = HardwareResources {
+            vmid_mask: given(u32::MAX << asic.first_kfd_vmid & ((1 << VMIDS) - 1)),
+            compute_hqd_mask: given(asic.compute_hqd_mask),
+            compute_pipes: COMPUTE_PIPES,
+            sdma_hqd_mask: given(asic.sdma.hqd_mask),
+            context: base + SCHEDULER_CONTEXT as u64,
+            query_status_fence: base + QUERY_STATUS_FENCE as u64,
+            gc: *registers.bases(Ip::GC),
+            mmhub: *registers.bases(Ip::MMHUB),
+            osssys: *registers.bases(Ip::OSSSYS),
+        };
+        self.submit(|frames, frame| (frames.set_hw_resources)(frame, &resources))?;
+        if self.hw.asic().scheduler_on_both_pipes {
+            self.submit(|frames, frame| (frames.set_hw_resources_1)(frame))?;
+        }
+        Ok(())
+    }
+}
+
+/// What maps the scheduler's ring.
+pub(crate) enum Mapper<O: Os> {
+    /// The kernel interface queue, by a packet.
+    Kiq(Kiq<O>),
+    /// The scheduler's firmware on the second pipe, by a frame.
+    Firmware(FrameRing<O>),
+}
+
+impl<O: Os> Mapper<O> {
+    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
+        if !hw.asic().scheduler_on_both_pipes {
+            return Ok(Self::Kiq(Kiq::new(hw, gart)?));
+        }
+        let doorbell = hw.asic().doorbells.kiq;
+        Ok(Self::Firmware(FrameRing::new(hw, gart, doorbell)?))
+    }
+
+    /// Starts, and maps the scheduler's ring.
+    ///
+    /// # Errors
+    ///
+    /// `ETIME` when it does not answer.
+    fn map(&mut self, ring: &KernelQueue<O>) -> Result<()> {
+        match self {
+            Self::Kiq(kiq) => {
+                kiq.start()?;
+                kiq.map_mes(ring)
+            }
+            Self::Firmware(second) => {
+                second.reset()?;
+                second.queue.start_by_registers()?;
+                second.set_hw_resources(false)?;
+                let ring = SchedulerRing {
+                    pipe: 0,
+                    doorbell: ring.doorbell(),
+                    mqd: ring.mqd_address(),
+                    wptr: ring.wptr_address(),
+                };
+                second.submit(|frames, frame| (frames.map_scheduler)(frame, &ring))
+            }
+        }
+    }
+}
+
+/// The scheduler.
+pub(crate) struct Mes<O: Os> {
+    hw: Arc<Hw<O>>,
+    ring: FrameRing<O>,
+}
+
+impl<O: Os> Mes<O> {
+    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
+        let doorbell = hw.asic().doorbells.scheduler;
+        Ok(Self { ring: FrameRing::new(hw.clone(), gart, doorbell)?, hw })
+    }
+
+    /// Starts the firmware, has its ring mapped, and hands over VMIDs and hardware queues.
     ///
     /// # Errors
     ///
     /// `ENODEV` when there is no firmware, `ETIME` when it does not answer.
-    pub(crate) fn start(&mut self, kiq: &mut Kiq<O>) -> Result<()> {
-        self.queue.reset()?;
-        self.fence = 0;
-        self.buffer.quad(API_FENCE).store(0, Ordering::Relaxed);
+    pub(crate) fn start(&mut self, mapper: &mut Mapper<O>) -> Result<()> {
+        self.ring.reset()?;
         self.enable()?;
-        kiq.start()?;
-        kiq.map_mes(&self.queue)?;
-        self.set_hw_resources()?;
-        self.query_status()
+        mapper.map(&self.ring.queue)?;
+        self.ring.set_hw_resources(true)?;
+        self.ring.submit(|frames, frame| (frames.query_status)(frame))
     }
 
     fn enable(&self) -> Result<()> {
@@ -153,7 +277,7 @@ impl<O: Os> Mes<O> {
     /// Address in VMID 0 and length of the ring.
     #[cfg(test)]
     pub(crate) fn ring(&self) -> (u64, u64) {
-        (self.queue.ring_address(), RING_SIZE as u64)
+        (self.ring.queue.ring_address(), RING_SIZE as u64)
     }
 
     /// Stops the firmware.
@@ -165,75 +289,23 @@ impl<O: Os> Mes<O> {
         self.hw.write(cntl);
     }
 
-    /// Sends one frame and waits for its fence.
-    ///
-    /// # Errors
-    ///
-    /// `ETIME` when the scheduler does not answer: it refused the frame or hangs, which cannot be told apart.
-    #[inline(never)]
-    fn submit(&mut self, fill: impl FnOnce(&MesFrames, &mut Frame)) -> Result<()> {
-        let mut frame = Frame { dwords: [0; FRAME_SIZE / 4], status: 0, name: "?" };
-        fill(&self.hw.asic().mes, &mut frame);
-        self.fence += 1;
-        let status = ApiStatus {
-            api_completion_fence_addr: (self.buffer.gpu_address() + API_FENCE as u64).into(),
-            api_completion_fence_value: self.fence.into(),
-        };
-        let place = frame.status..frame.status + size_of::<ApiStatus>();
-        frame.bytes().get_mut(place).ok_or(Errno::EINVAL)?.copy_from_slice(status.as_bytes());
-        let Frame { dwords, name, .. } = frame;
-        self.queue.submit(&dwords);
-        let fence = self.buffer.quad(API_FENCE);
-        let expected = self.fence;
-        self.hw.poll(TIMEOUT_NS, || fence.load(Ordering::Acquire) >= expected).inspect_err(|_| {
-            log!(
-                self.hw,
-                Error,
-                "MES failed to respond to msg={name} (fence {expected}, memory {})",
-                fence.load(Ordering::Acquire)
-            );
-        })
-    }
-
-    fn set_hw_resources(&mut self) -> Result<()> {
-        let base = self.buffer.gpu_address();
-        let asic = self.hw.asic();
-        let registers = self.hw.registers();
-        let resources = HardwareResources {
-            vmid_mask: u32::MAX << asic.first_kfd_vmid & ((1 << VMIDS) - 1),
-            compute_hqd_mask: asic.compute_hqd_mask,
-            compute_pipes: COMPUTE_PIPES,
-            sdma_hqd_mask: asic.sdma.hqd_mask,
-            context: base + SCHEDULER_CONTEXT as u64,
-            query_status_fence: base + QUERY_STATUS_FENCE as u64,
-            gc: *registers.bases(Ip::GC),
-            mmhub: *registers.bases(Ip::MMHUB),
-            osssys: *registers.bases(Ip::OSSSYS),
-        };
-        self.submit(|frames, frame| (frames.set_hw_resources)(frame, &resources))
-    }
-
-    fn query_status(&mut self) -> Result<()> {
-        self.submit(|frames, frame| (frames.query_status)(frame))
-    }
-
     /// Makes a queue known to the scheduler, which runs it.
     pub(crate) fn add_queue(&mut self, queue: &QueueRequest) -> Result<()> {
-        self.submit(|frames, frame| (frames.add_queue)(frame, queue))
+        self.ring.submit(|frames, frame| (frames.add_queue)(frame, queue))
     }
 
     /// Sets what a debugger wants of the waves of a process.
     pub(crate) fn set_shader_debugger(&mut self, debugger: &ShaderDebugger) -> Result<()> {
-        self.submit(|frames, frame| (frames.set_shader_debugger)(frame, debugger))
+        self.ring.submit(|frames, frame| (frames.set_shader_debugger)(frame, debugger))
     }
 
     /// Has the scheduler forget that.
     pub(crate) fn flush_shader_debugger(&mut self, process_context: u64) -> Result<()> {
-        self.submit(|frames, frame| (frames.flush_shader_debugger)(frame, process_context))
+        self.ring.submit(|frames, frame| (frames.flush_shader_debugger)(frame, process_context))
     }
 
     /// Stops a queue; its state is in its MQD afterwards.
     pub(crate) fn remove_queue(&mut self, doorbell: DoorbellIndex, gang: u64) -> Result<()> {
-        self.submit(|frames, frame| (frames.remove_queue)(frame, doorbell, gang))
+        self.ring.submit(|frames, frame| (frames.remove_queue)(frame, doorbell, gang))
     }
 }

@@ -47,6 +47,15 @@ impl Image {
             .map_err(|_| Errno::EINVAL)
     }
 
+    /// The dwords of an SDMA queue's, for generations that have its fields elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: the image is longer.
+    pub(crate) fn sdma_dwords(&mut self) -> Result<&mut [u32; size_of::<SdmaMqd>() / 4]> {
+        self.0.first_chunk_mut().ok_or(Errno::EINVAL)
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_slice().as_bytes()
     }

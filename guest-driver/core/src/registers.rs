@@ -1,6 +1,7 @@
 //! Where the device has its registers: the segment bases that its discovery table lists, as amdgpu's `reg_offset`.
 
 use belfry_abi::pci::REGISTER_BAR_SIZE;
+use belfry_abi::regs::layout::Layout;
 use belfry_abi::regs::{Description, Ip, Register, gc, mmhub, nbio, osssys, smuio};
 
 use crate::errno::{Errno, Result};
@@ -15,9 +16,10 @@ const REGISTERS: u32 = (REGISTER_BAR_SIZE / 4) as u32;
 /// Dword bases of a block's segments; those that it does not have are 0.
 type Bases = [u32; SEGMENTS];
 
-/// Bases of the blocks the driver uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Bases of the blocks the driver uses, and where registers lie in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterMap {
+    layout: Layout,
     gc: Bases,
     mmhub: Bases,
     osssys: Bases,
@@ -35,6 +37,12 @@ impl RegisterMap {
         (smuio::IP, smuio::ALL),
     ];
 
+    /// A map of blocks that have no bases yet.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let bases = Bases::default();
+        Self { layout, gc: bases, mmhub: bases, osssys: bases, nbif: bases, smuio: bases }
+    }
+
     /// Keeps the bases of one of [`BLOCKS`](Self::BLOCKS).
     ///
     /// # Errors
@@ -42,9 +50,10 @@ impl RegisterMap {
     /// `EINVAL` unless every register the driver knows of the block has a segment, and lies in the BAR.
     pub(crate) fn set(&mut self, ip: Ip, registers: &[Description], bases: &[u32]) -> Result<()> {
         for register in registers {
-            let base = bases.iter().take(SEGMENTS).nth(usize::from(register.at.segment));
+            let at = self.layout.place(ip, register.at);
+            let base = bases.iter().take(SEGMENTS).nth(usize::from(at.segment));
             let base = *base.ok_or(Errno::EINVAL)?;
-            let end = base.checked_add(register.at.dword).and_then(|at| at.checked_add(LONGEST_ARRAY));
+            let end = base.checked_add(at.dword).and_then(|at| at.checked_add(LONGEST_ARRAY));
             if end.is_none_or(|end| end > REGISTERS) {
                 return Err(Errno::EINVAL);
             }
@@ -80,17 +89,28 @@ impl RegisterMap {
 
     /// Dword index of a register in BAR5.
     pub(crate) fn dword<R: Register>(&self) -> u32 {
-        self.bases(R::IP)[usize::from(R::AT.segment) % SEGMENTS] + R::AT.dword
+        let at = self.layout.place(R::IP, R::AT);
+        self.bases(R::IP)[usize::from(at.segment) % SEGMENTS] + at.dword
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use belfry_abi::regs::layout;
+
     use super::*;
 
     #[test]
+    fn registers_are_where_the_layout_has_them() {
+        let mut map = RegisterMap::new(layout::GFX12);
+        map.set(Ip::GC, gc::ALL, &[0x1260, 0xa000]).unwrap();
+        assert_eq!(map.dword::<gc::GRBM_GFX_CNTL>(), 0xa900);
+        assert_eq!(map.dword::<gc::GCVM_CONTEXT0_CNTL>(), 0x1260 + 0x1624);
+    }
+
+    #[test]
     fn bases_that_leave_a_register_without_a_place_are_refused() {
-        let mut map = RegisterMap::default();
+        let mut map = RegisterMap::new(layout::GFX11);
         let mut set = |bases: &[u32]| map.set(Ip::GC, gc::ALL, bases);
         assert_eq!(set(&[0x1260, 0xa000]), Ok(()));
         assert_eq!(set(&[0x1260]), Err(Errno::EINVAL), "no second segment");

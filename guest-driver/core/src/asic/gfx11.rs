@@ -8,6 +8,10 @@ mod pte;
 use belfry_abi::gpuvm::{PRIVATE_APERTURE_HI16, SHARED_APERTURE_HI16};
 use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_11_0_0, AMDGPU_VRAM_TYPE_GDDR6};
 use belfry_abi::pci::doorbell;
+use belfry_abi::regs::layout;
+
+pub(super) use mes::FRAMES as MES_FRAMES;
+pub(super) use mqd::{MANAGER as MQD_MANAGER, init_sdma_mqd, update_sdma_mqd};
 
 use super::{Apertures, Asic, DoorbellLayout, Product, SaveArea, SdmaLayout};
 use crate::os::PAGE_SIZE;
@@ -15,12 +19,14 @@ use crate::os::PAGE_SIZE;
 /// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).
 const SH_MEM_CONFIG: u32 = 3 << 2 | 3 << 14;
 
-pub(super) static GFX1100: Asic = Asic {
+pub(super) const GFX1100: Asic = Asic {
     name: "gfx1100",
     gc: (11, 0, 0),
     gfx_target_version: 110_000,
+    registers: layout::GFX11,
     mqd: mqd::MANAGER,
     mes: mes::FRAMES,
+    scheduler_on_both_pipes: false,
     pte: pte::FORMAT,
     interrupt: interrupt::decode,
     doorbells: DoorbellLayout {
@@ -43,8 +49,8 @@ pub(super) static GFX1100: Asic = Asic {
     simds_per_cu: 2,
     cp_queues: 8,
     save_area,
-    // Assembled from the file of that name by `cargo xtask kernels`.
     watch_control: mes::watch_control,
+    // Assembled from the file of that name by `cargo xtask kernels`.
     trap_handler: include_bytes!("gfx11/trap_handler.bin"),
     // As a 7900 XTX reports them.
     product: Product {

@@ -4,16 +4,19 @@
 //! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. The device's `Hw` refers to it.
 
 mod gfx11;
+mod gfx12;
 
 use core::fmt;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::IhEntry;
 use belfry_abi::kfd::queue::{ContextSaveAreaHeader, CreateQueueArgs};
+use belfry_abi::mes::FRAME_SIZE;
+use belfry_abi::regs::layout::Layout;
 
 use crate::discovery::Config;
 use crate::errno::Result;
-use crate::mes::{Frame, HardwareResources, QueueRequest, ShaderDebugger};
+use crate::mes::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
 use crate::mqd::Image;
 use crate::sdma::SdmaPlace;
 
@@ -28,10 +31,15 @@ pub(crate) struct Asic {
     pub(crate) gc: GcVersion,
     /// The same as user space is told: major * 10000 + minor * 100 + stepping.
     pub(crate) gfx_target_version: u32,
+    /// Where registers lie in its blocks.
+    pub(crate) registers: Layout,
     /// Contents of MQDs.
     pub(crate) mqd: MqdManager,
     /// Frames of the scheduler's firmware.
     pub(crate) mes: MesFrames,
+    /// The scheduler's firmware runs on both pipes of its micro engine: the second one maps the first one's ring. Otherwise
+    /// the kernel interface queue does.
+    pub(crate) scheduler_on_both_pipes: bool,
     /// Entries of page tables.
     pub(crate) pte: PteFormat,
     /// What the entries of the interrupt ring mean.
@@ -114,11 +122,16 @@ pub(crate) struct KernelRing {
     pub(crate) doorbell: DoorbellIndex,
 }
 
-/// Fills frames of the micro engine scheduler.
+/// Fills frames of the micro engine scheduler, in the layout of version 11.
 pub(crate) struct MesFrames {
+    /// Brings a frame into the layout of the firmware.
+    pub(crate) encode: fn(&[u8; FRAME_SIZE]) -> [u8; FRAME_SIZE],
     pub(crate) set_hw_resources: fn(&mut Frame, &HardwareResources),
     pub(crate) query_status: fn(&mut Frame),
+    pub(crate) set_hw_resources_1: fn(&mut Frame),
     pub(crate) add_queue: fn(&mut Frame, &QueueRequest),
+    /// Has firmware on both pipes map the scheduler's own ring.
+    pub(crate) map_scheduler: fn(&mut Frame, &SchedulerRing),
     /// By the doorbell and the gang's context.
     pub(crate) remove_queue: fn(&mut Frame, doorbell: DoorbellIndex, gang: u64),
     pub(crate) set_shader_debugger: fn(&mut Frame, &ShaderDebugger),
@@ -244,7 +257,7 @@ pub(crate) struct Product {
 }
 
 /// Every kind the driver knows.
-const ASICS: &[&Asic] = &[&gfx11::GFX1100];
+const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx12::GFX1201];
 
 /// What to do with a graphics core of this version, if the driver knows it.
 pub(crate) fn find(gc: GcVersion) -> Option<&'static Asic> {

@@ -57,7 +57,7 @@ pub(crate) const BASES: [(Ip, &[u32]); 5] = [
 
 /// The register map of [`BASES`].
 pub(crate) fn registers() -> RegisterMap {
-    let mut map = RegisterMap::default();
+    let mut map = RegisterMap::new(crate::asic::ANY.registers);
     for ((ip, bases), (_, all)) in BASES.into_iter().zip(RegisterMap::BLOCKS) {
         map.set(ip, all, bases).unwrap();
     }

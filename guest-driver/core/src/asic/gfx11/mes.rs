@@ -4,18 +4,21 @@
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{
     AddQueue, AddQueueFlags, Header, Misc, MiscOpcode, Opcode, QueryStatus, QueueType, RemoveQueue,
-    SetHwResources, SetShaderDebugger, api_status_offset,
+    SetHwResources, SetHwResources1, SetShaderDebugger, api_status_offset,
 };
 use belfry_abi::regs::{Register, gc};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::asic::{LaunchControl, MesFrames};
-use crate::mes::{Frame, HardwareResources, QueueRequest, ShaderDebugger};
+use crate::mes::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
 
-pub(super) const FRAMES: MesFrames = MesFrames {
+pub(in crate::asic) const FRAMES: MesFrames = MesFrames {
+    encode: |frame| *frame,
     set_hw_resources,
     query_status,
+    set_hw_resources_1,
     add_queue,
+    map_scheduler,
     remove_queue,
     set_shader_debugger,
     flush_shader_debugger,
@@ -61,6 +64,26 @@ fn set_hw_resources(frame: &mut Frame, resources: &HardwareResources) {
 fn query_status(frame: &mut Frame) {
     fill(frame, Opcode::QUERY_SCHEDULER_STATUS, |frame: &mut QueryStatus| {
         frame.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
+    });
+}
+
+/// What firmware takes beside the first frame: nothing, but it wants to be told.
+fn set_hw_resources_1(frame: &mut Frame) {
+    fill(frame, Opcode::SET_HW_RSRC_1, |frame: &mut SetHwResources1| {
+        frame.header = Header::new(Opcode::SET_HW_RSRC_1);
+    });
+}
+
+/// `mes_v12_0_map_legacy_queue`.
+fn map_scheduler(frame: &mut Frame, ring: &SchedulerRing) {
+    fill(frame, Opcode::ADD_QUEUE, |frame: &mut AddQueue| {
+        frame.header = Header::new(Opcode::ADD_QUEUE);
+        (frame.pipe_id, frame.queue_id) = (ring.pipe, 0);
+        frame.doorbell_offset = ring.doorbell;
+        frame.mqd_addr = ring.mqd.into();
+        frame.wptr_addr = ring.wptr.into();
+        frame.queue_type = QueueType::SCHQ.0;
+        frame.flags = AddQueueFlags::MAP_LEGACY_KQ;
     });
 }
 

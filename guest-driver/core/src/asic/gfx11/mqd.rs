@@ -1,7 +1,7 @@
 //! MQDs of gfx11 (`kfd_mqd_manager_v11.c`, `gfx_v11_0_compute_mqd_init`, `mes_v11_0_mqd_init`).
 
 use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
-use belfry_abi::mqd::{HEADER, SDMA_DUMMY_DEFAULT, SdmaRbCntl};
+use belfry_abi::mqd::{HEADER, SDMA_DUMMY_DEFAULT, SdmaMqd, SdmaRbCntl};
 use belfry_abi::regs::{Register, gc};
 
 use crate::asic::{KernelRing, MqdManager, UserQueue, UserRing};
@@ -13,7 +13,7 @@ use crate::sdma::SdmaPlace;
 /// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
 const TRAP_PRESENT: u32 = 1 << 6;
 
-pub(super) const MANAGER: MqdManager = MqdManager {
+pub(in crate::asic) const MANAGER: MqdManager = MqdManager {
     init,
     update,
     init_sdma,
@@ -92,18 +92,27 @@ fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
 }
 
 fn init_sdma(image: &mut Image, queue: &UserQueue<'_>, place: SdmaPlace) -> Result<()> {
+    init_sdma_mqd(image.sdma()?, queue, place);
+    Ok(())
+}
+
+/// Fills the MQD of a new SDMA queue, without what an update writes.
+pub(in crate::asic) fn init_sdma_mqd(mqd: &mut SdmaMqd, queue: &UserQueue<'_>, place: SdmaPlace) {
     let &UserQueue { args, doorbell, .. } = queue;
-    let mqd = image.sdma()?;
     mqd.set_rptr_report(args.read_pointer_address);
     mqd.set_wptr_poll(args.write_pointer_address);
     mqd.sdmax_rlcx_doorbell_offset = doorbell.dwords() << 2;
     mqd.sdmax_rlcx_dummy_reg = SDMA_DUMMY_DEFAULT;
     (mqd.sdma_engine_id, mqd.sdma_queue_id) = (place.engine, place.queue);
-    Ok(())
 }
 
 fn update_sdma(image: &mut Image, ring: &UserRing) -> Result<()> {
-    let mqd = image.sdma()?;
+    update_sdma_mqd(image.sdma()?, ring);
+    Ok(())
+}
+
+/// Fills what an update may change.
+pub(in crate::asic) fn update_sdma_mqd(mqd: &mut SdmaMqd, ring: &UserRing) {
     let mut control = SdmaRbCntl::from_bits(0);
     control.set_rb_size((ring.size / 4).ilog2() as u8);
     control.set_rptr_writeback_enable(true);
@@ -111,7 +120,6 @@ fn update_sdma(image: &mut Image, ring: &UserRing) -> Result<()> {
     control.set_f32_wptr_poll_enable(true);
     mqd.sdmax_rlcx_rb_cntl = control;
     mqd.set_ring_base(ring.base);
-    Ok(())
 }
 
 fn set_cus(image: &mut Image, engines: &[u32; 8]) -> Result<()> {

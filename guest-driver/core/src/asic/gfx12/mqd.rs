@@ -1,0 +1,58 @@
+//! MQDs of gfx12 (`kfd_mqd_manager_v12.c`): the compute MQD is that of gfx11 in all that a driver puts in, that of an SDMA queue
+//! has its fields elsewhere.
+
+use belfry_abi::mqd::SdmaMqd;
+use zerocopy::FromZeros;
+
+use crate::asic::gfx11::{self, MQD_MANAGER};
+use crate::asic::{MqdManager, UserQueue, UserRing};
+use crate::errno::Result;
+use crate::mqd::Image;
+use crate::sdma::SdmaPlace;
+
+pub(super) const MANAGER: MqdManager = MqdManager { init_sdma, update_sdma, ..MQD_MANAGER };
+
+fn init_sdma(image: &mut Image, queue: &UserQueue<'_>, place: SdmaPlace) -> Result<()> {
+    let mut mqd = SdmaMqd::new_zeroed();
+    gfx11::init_sdma_mqd(&mut mqd, queue, place);
+    mqd.write_v12(image.sdma_dwords()?);
+    Ok(())
+}
+
+fn update_sdma(image: &mut Image, ring: &UserRing) -> Result<()> {
+    let dwords = image.sdma_dwords()?;
+    let mut mqd = SdmaMqd::from_v12(dwords);
+    gfx11::update_sdma_mqd(&mut mqd, ring);
+    mqd.write_v12(dwords);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use belfry_abi::doorbell::DoorbellIndex;
+    use belfry_abi::kfd::queue::CreateQueueArgs;
+
+    use super::*;
+
+    #[test]
+    fn mqd_of_an_sdma_queue_has_its_fields_where_gfx12_has_them() {
+        let args = CreateQueueArgs {
+            read_pointer_address: 0x7_0000_1010,
+            write_pointer_address: 0x7_0000_1008,
+            ..Default::default()
+        };
+        let mut image = Image::zeroed().unwrap();
+        let queue = UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(0x401) };
+        init_sdma(&mut image, &queue, SdmaPlace { engine: 1, queue: 2 }).unwrap();
+        // A saved read pointer, which an update leaves alone.
+        image.sdma_dwords().unwrap()[3] = 55;
+        update_sdma(&mut image, &UserRing { base: 0x7_0000_2000, size: 1 << 20, priority: 15, aql: false })
+            .unwrap();
+        let dwords = *image.sdma_dwords().unwrap();
+        assert_eq!(dwords[..4], [18 << 1 | 1 << 11 | 1 << 12 | 6 << 16, 0x0700_0020, 0, 55]);
+        assert_eq!((dwords[7], dwords[8]), (0x1010, 7), "RB_RPTR_ADDR");
+        assert_eq!((dwords[24], dwords[25]), (0x1008, 7), "RB_WPTR_POLL_ADDR");
+        assert_eq!((dwords[17], dwords[23]), (0x802 << 2, 0xf), "DOORBELL_OFFSET, DUMMY_REG");
+        assert_eq!((dwords[126], dwords[127]), (1, 2));
+    }
+}

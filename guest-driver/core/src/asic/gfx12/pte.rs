@@ -1,0 +1,40 @@
+//! Page-table entries of gfx12 (`gmc_v12_0_get_vm_pte`; bits: [`belfry_abi::gpuvm::gfx12`]).
+
+use belfry_abi::gpuvm::gfx12::{PTE_IS_PTE, pte_mtype};
+use belfry_abi::gpuvm::{
+    MTYPE_NC, MTYPE_UC, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
+};
+
+use crate::asic::{PageRights, PteFormat};
+
+pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PTE_IS_PTE, table: PTE_VALID };
+
+fn page(rights: PageRights) -> u64 {
+    let mut bits = PTE_VALID;
+    let flags = [
+        (rights.readable, PTE_READABLE),
+        (rights.writable, PTE_WRITEABLE),
+        (rights.executable, PTE_EXECUTABLE),
+        (rights.system, PTE_SYSTEM | PTE_SNOOPED),
+    ];
+    for (_, flag) in flags.into_iter().filter(|(set, _)| *set) {
+        bits |= flag;
+    }
+    bits | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_those_of_the_rights() {
+        let none =
+            PageRights { readable: true, writable: false, executable: false, system: false, uncached: false };
+        assert_eq!(page(none), 0x21);
+        assert_eq!(page(PageRights { writable: true, executable: true, ..none }), 0x71);
+        assert_eq!(page(PageRights { system: true, ..none }), 0x27);
+        assert_eq!(page(PageRights { uncached: true, ..none }), 3 << 54 | 0x21);
+        assert_eq!(FORMAT.huge, 1 << 63);
+    }
+}
