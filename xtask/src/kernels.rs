@@ -27,8 +27,8 @@ const OCML: &[&str] = &[
     "oclc_wavefrontsize64_off",
 ];
 
-/// The processors that kernels are compiled for, with the sources that use what a processor does not have.
-const PROCESSORS: &[(&str, &[&str])] = &[("gfx1100", &[]), ("gfx1201", &["gridsync", "matrix"])];
+/// The processors that kernels are compiled for.
+const PROCESSORS: &[&str] = &["gfx1100", "gfx1201"];
 
 /// Programs whose results are compared, bit by bit, with those of the same source on the processor.
 const PROGRAMS: &str = "tests/programs";
@@ -37,7 +37,10 @@ const PROGRAMS: &str = "tests/programs";
 const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", PROGRAMS, "device/tests/fixtures"];
 
 /// The driver's trap handlers, by processor, without extension: each is assembled to the bytes of its code.
-const TRAP_HANDLERS: &[(&str, &str)] = &[("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler")];
+const TRAP_HANDLERS: &[(&str, &str)] = &[
+    ("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler"),
+    ("gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler"),
+];
 /// What takes the code out of an object.
 const OBJCOPY: &str = "llvm-objcopy-19";
 
@@ -84,7 +87,7 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
     for source in &sources {
         let stem =
             source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
-        for (processor, _) in PROCESSORS.iter().filter(|(_, without)| !without.contains(&stem)) {
+        for processor in PROCESSORS {
             let name = format!("{stem}.{processor}.hsaco");
             let built = scratch.join(&name);
             compile(folder, stem, (processor, &options), &built)?;

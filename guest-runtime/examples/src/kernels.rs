@@ -41,7 +41,10 @@ macro_rules! kernels {
         #[doc = concat!("`", $file, ".cl`.")]
         pub const $name: Source = Source {
             name: $file,
-            objects: &[("gfx1100", include_bytes!(concat!("../../kernels/", $file, ".gfx1100.hsaco")))],
+            objects: &[
+                ("gfx1100", include_bytes!(concat!("../../kernels/", $file, ".gfx1100.hsaco"))),
+                ("gfx1201", include_bytes!(concat!("../../kernels/", $file, ".gfx1201.hsaco"))),
+            ],
         };
     )*
 
@@ -88,6 +91,6 @@ mod tests {
             }
         }
         let error = super::VECADD.object("gfx9000").unwrap_err().to_string();
-        assert_eq!(error, "vecadd.cl is compiled for gfx1100, not for gfx9000");
+        assert_eq!(error, "vecadd.cl is compiled for gfx1100, gfx1201, not for gfx9000");
     }
 }
