@@ -9,8 +9,8 @@ mod sync;
 
 pub use copy::{
     ConstantFill, ConstantFillHeader, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin,
-    CopyParameter, Subwin, SubwinDepth, SubwinHeader, SubwinOrigin, SubwinRectDepth, WriteHeader,
-    WriteUntiled, WriteUntiledCount,
+    CopyLinearV7, CopyParameter, Subwin, SubwinDepth, SubwinDepthV7, SubwinHeader, SubwinOrigin,
+    SubwinOriginV7, SubwinRectDepth, WriteHeader, WriteUntiled, WriteUntiledCount,
 };
 pub use sync::{
     Atomic, AtomicHeader, CondExe, Fence, GcrReq, Indirect, IndirectHeader, POLL_RETRY_FOREVER, PollRegmem,

@@ -60,6 +60,16 @@ pub struct CopyLinear {
     pub dst_hi: u32,
 }
 
+/// Linear copy of SDMA 7 whose header has [`CopyHeader::cpv`] (linux `sdma_v7_0.c`, `sdma_v7_0_emit_copy_buffer`).
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
+#[repr(C)]
+pub struct CopyLinearV7 {
+    /// The copy.
+    pub copy: CopyLinear,
+    /// How the bytes are compressed (DCC); 0 where they are not.
+    pub dcc: u32,
+}
+
 /// Linear copy to two destinations, `SDMA_PKT_COPY_BROADCAST_LINEAR`.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
 #[repr(C)]
@@ -113,10 +123,32 @@ word! {
     SubwinRectDepth {
         /// Slices less one.
         pub z, set_z: 12, 0;
+        /// The same on SDMA 7.
+        pub z_v7, set_z_v7: 13, 0;
         /// Byte order of the destination.
         pub u8, dst_sw, set_dst_sw: 17, 16;
         /// Byte order of the source.
         pub u8, src_sw, set_src_sw: 25, 24;
+    }
+}
+
+word! {
+    /// [`SubwinOrigin`] on SDMA 7.
+    SubwinOriginV7 {
+        /// Column.
+        pub x, set_x: 15, 0;
+        /// Row.
+        pub y, set_y: 31, 16;
+    }
+}
+
+word! {
+    /// [`SubwinDepth`] on SDMA 7.
+    SubwinDepthV7 {
+        /// Slice.
+        pub z, set_z: 13, 0;
+        /// Elements from one row to the next, less one.
+        pub pitch, set_pitch: 31, 16;
     }
 }
 
@@ -128,11 +160,11 @@ pub struct Subwin {
     pub addr_lo: u32,
     /// Address, high half.
     pub addr_hi: u32,
-    /// Column and row.
-    pub origin: SubwinOrigin,
-    /// Slice and pitch.
-    pub depth: SubwinDepth,
-    /// Elements from one slice to the next less one, in bits 27:0.
+    /// Column and row: a [`SubwinOrigin`], or a [`SubwinOriginV7`].
+    pub origin: u32,
+    /// Slice and pitch: a [`SubwinDepth`], or a [`SubwinDepthV7`].
+    pub depth: u32,
+    /// Elements from one slice to the next less one; in bits 27:0 before SDMA 7.
     pub slice_pitch: u32,
 }
 
@@ -146,9 +178,9 @@ pub struct CopyLinearSubwin {
     pub src: Subwin,
     /// Destination.
     pub dst: Subwin,
-    /// Width and height less one.
-    pub rect: SubwinOrigin,
-    /// Slices less one, and byte orders.
+    /// Width and height less one: a [`SubwinOrigin`], or a [`SubwinOriginV7`].
+    pub rect: u32,
+    /// Slices less one (13 bits, 14 on SDMA 7), and byte orders.
     pub rect_depth: SubwinRectDepth,
 }
 
@@ -222,6 +254,7 @@ pub struct ConstantFill {
 
 const _: () = {
     assert!(size_of::<CopyLinear>() == 7 * 4);
+    assert!(size_of::<CopyLinearV7>() == 8 * 4);
     assert!(size_of::<CopyBroadcastLinear>() == 9 * 4);
     assert!(size_of::<CopyLinearSubwin>() == 13 * 4);
     assert!(size_of::<WriteUntiled>() == 4 * 4);

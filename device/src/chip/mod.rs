@@ -13,6 +13,7 @@ mod model;
 mod mqd;
 mod navi;
 mod pte;
+mod sdma;
 mod shader;
 
 use std::fmt::Debug;
@@ -26,9 +27,10 @@ pub use firmware::{Firmware, MesFirmware, MesFrames};
 pub use interrupts::{InterruptFormat, PageFault, SqInterrupt};
 pub use kernel::{DescriptorError, KernelRules};
 pub use model::{DEFAULT, MODELS, Model, UnknownChip};
-pub use mqd::{MqdLayout, SdmaMqdForm};
+pub use mqd::MqdLayout;
 pub use navi::Navi;
 pub use pte::{Entry, Page, PteFormat, Table};
+pub use sdma::{SdmaMqdForm, SdmaPackets, SdmaRules};
 pub use shader::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
 
@@ -103,8 +105,8 @@ pub struct Generation {
     pub kernel: KernelRules,
     /// Where a queue's state is in its MQD.
     pub mqd: MqdLayout,
-    /// Where the state of an SDMA queue is in its MQD.
-    pub sdma_mqd: SdmaMqdForm,
+    /// What SDMA engines take.
+    pub sdma: SdmaRules,
     /// Registers that packets of user queues reach.
     pub user_registers: UserRegisters,
     /// Entries of page tables.

@@ -32,12 +32,3 @@ pub struct MqdLayout {
     /// Counters of the global wave sync, one for each resource.
     pub gws: usize,
 }
-
-/// Form of the MQDs of SDMA queues.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum SdmaMqdForm {
-    /// `struct v11_sdma_mqd`.
-    V11,
-    /// `struct v12_sdma_mqd`.
-    V12,
-}

@@ -113,7 +113,7 @@ pub(crate) struct Ports {
 impl Ports {
     /// What SDMA queues run in.
     pub(crate) fn sdma_env(&self) -> SdmaEnv {
-        SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers) }
+        SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers), packets: self.chip.sdma.packets }
     }
 
     fn trace(&self, event: TraceEvent) {

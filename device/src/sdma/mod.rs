@@ -18,6 +18,7 @@ use std::sync::Arc;
 use belfry_abi::sdma::Header;
 use zerocopy::IntoBytes;
 
+use crate::chip::SdmaPackets;
 use crate::cp::CpEnv;
 use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
@@ -67,6 +68,8 @@ pub struct SdmaEnv {
     pub cp: CpEnv,
     /// The threads of the engines.
     pub movers: Arc<Movers>,
+    /// Form of packets.
+    pub packets: SdmaPackets,
 }
 
 /// An SDMA queue on a hardware slot.
@@ -214,7 +217,7 @@ impl SdmaQueue {
         let Some(&first) = head.first() else { return Ok(Step::Empty) };
         let header = Header::from_bits(first);
         let overrun = |dwords| SdmaError::Overrun { header, dwords, left: most };
-        let Some(dwords) = packets::length(head)? else {
+        let Some(dwords) = packets::length(self.env.packets, head)? else {
             return if most < packets::HEAD as u64 || self.context.buffer.is_some() {
                 Err(overrun(packets::HEAD as u32))
             } else {
@@ -229,7 +232,7 @@ impl SdmaQueue {
         }
         let mut packet = vec![0; dwords as usize];
         self.read(0, &mut packet)?;
-        let skip = match self.execute(&packets::parse(&packet)?, budget)? {
+        let skip = match self.execute(&packets::parse(self.env.packets, &packet)?, budget)? {
             Effect::Done => 0,
             Effect::Part => return Ok(Step::Part),
             Effect::Waits => return Ok(Step::Waits),

@@ -1,14 +1,15 @@
 //! What each packet is, and what it does.
 
 use belfry_abi::sdma::{
-    Atomic, CondExe, ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin, Fence,
-    GcrReq, Header, Indirect, Op, PollRegmem, SUB_OP_LINEAR, Timestamp, Trap, WriteUntiled,
-    WriteUntiledCount, copy_sub_op, timestamp_sub_op,
+    Atomic, CondExe, ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin,
+    CopyLinearV7, Fence, GcrReq, Header, Indirect, Op, PollRegmem, SUB_OP_LINEAR, Timestamp, Trap,
+    WriteUntiled, WriteUntiledCount, copy_sub_op, timestamp_sub_op,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::error::{SdmaError, memory};
 use super::transfer::{Transfer, quad, refuse};
+use crate::chip::SdmaPackets;
 use crate::pm4;
 use crate::vm::AddressSpace;
 
@@ -46,8 +47,13 @@ pub(super) enum Packet {
     Caches,
 }
 
+/// Whether a linear copy ends with a word about compression.
+fn has_dcc(form: SdmaPackets, first: u32) -> bool {
+    form == SdmaPackets::V7 && CopyHeader::from_bits(first).cpv()
+}
+
 /// Dwords of the packet that begins with these; `None` when there are too few to say. No dword at all is no packet.
-pub(super) fn length(head: &[u32]) -> Result<Option<u32>, SdmaError> {
+pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, SdmaError> {
     let Some(&first) = head.first() else { return Ok(None) };
     let header = Header::from_bits(first);
     let bytes = match (Op(header.op()), header.sub_op()) {
@@ -55,6 +61,7 @@ pub(super) fn length(head: &[u32]) -> Result<Option<u32>, SdmaError> {
         (Op::COPY, copy_sub_op::LINEAR) if CopyHeader::from_bits(first).broadcast() => {
             size_of::<CopyBroadcastLinear>()
         }
+        (Op::COPY, copy_sub_op::LINEAR) if has_dcc(form, first) => size_of::<CopyLinearV7>(),
         (Op::COPY, copy_sub_op::LINEAR) => size_of::<CopyLinear>(),
         (Op::COPY, copy_sub_op::LINEAR_SUB_WIND) => size_of::<CopyLinearSubwin>(),
         (Op::WRITE, SUB_OP_LINEAR) => {
@@ -84,16 +91,21 @@ fn exact<T: FromBytes>(dwords: &[u32]) -> Result<T, SdmaError> {
 }
 
 /// Takes a whole packet apart.
-pub(super) fn parse(dwords: &[u32]) -> Result<Packet, SdmaError> {
+pub(super) fn parse(form: SdmaPackets, dwords: &[u32]) -> Result<Packet, SdmaError> {
     let first = dwords.first().copied().unwrap_or(0);
     let header = Header::from_bits(first);
     Ok(match Op(header.op()) {
         Op::NOP => Packet::Nop,
         Op::COPY if header.sub_op() == copy_sub_op::LINEAR_SUB_WIND => {
-            Packet::Transfer(Transfer::rows(&exact::<CopyLinearSubwin>(dwords)?)?)
+            Packet::Transfer(Transfer::rows(form, &exact::<CopyLinearSubwin>(dwords)?)?)
         }
         Op::COPY if CopyHeader::from_bits(first).broadcast() => {
             Packet::Transfer(Transfer::broadcast(&exact::<CopyBroadcastLinear>(dwords)?)?)
+        }
+        Op::COPY if has_dcc(form, first) => {
+            let packet: CopyLinearV7 = exact(dwords)?;
+            refuse("COPY dcc", packet.dcc)?;
+            Packet::Transfer(Transfer::copy(&packet.copy)?)
         }
         Op::COPY => Packet::Transfer(Transfer::copy(&exact::<CopyLinear>(dwords)?)?),
         Op::WRITE => {
@@ -156,4 +168,45 @@ pub(super) fn atomic(packet: &Atomic, space: &AddressSpace) -> Result<bool, Sdma
     let values = [quad(packet.src_lo, packet.src_hi), quad(packet.cmp_lo, packet.cmp_hi)];
     let held = pm4::atomic(space, at, op, values).ok_or(field)?.map_err(memory("ATOMIC"))?;
     Ok(held || !loops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A copy of a box of 3 x 2 elements of 4 bytes, from column 5 of row 1.
+    fn subwin(form: SdmaPackets) -> Vec<u32> {
+        let pitch = match form {
+            SdmaPackets::V6 => 99 << 13,
+            SdmaPackets::V7 => 99 << 16,
+        };
+        let header = u32::from(Op::COPY.0) | u32::from(copy_sub_op::LINEAR_SUB_WIND) << 8 | 2 << 29;
+        vec![header, 0x1000, 0, 1 << 16 | 5, pitch, 999, 0x9000, 0, 0, pitch, 999, 1 << 16 | 2, 0]
+    }
+
+    #[test]
+    fn boxes_are_the_same_in_the_fields_of_either_version() {
+        let [old, new] = [SdmaPackets::V6, SdmaPackets::V7].map(|form| {
+            let packet = subwin(form);
+            assert_eq!(length(form, &packet[..HEAD]), Ok(Some(13)));
+            parse(form, &packet).unwrap()
+        });
+        assert_eq!(old, new);
+        let Packet::Transfer(transfer) = new else { panic!("a transfer") };
+        assert_eq!(transfer.bytes(), 3 * 2 * 4);
+    }
+
+    #[test]
+    fn linear_copies_of_sdma_7_have_a_word_about_compression_if_their_policies_count() {
+        let header = u32::from(Op::COPY.0);
+        let plain = [header, 15, 0, 0x1000, 0, 0x2000, 0];
+        let with = [header | 1 << 19, 15, 0, 0x1000, 0, 0x2000, 0, 0];
+        assert_eq!(length(SdmaPackets::V7, &plain[..HEAD]), Ok(Some(7)));
+        assert_eq!(length(SdmaPackets::V7, &with[..HEAD]), Ok(Some(8)));
+        assert_eq!(length(SdmaPackets::V6, &with[..HEAD]), Ok(Some(7)));
+        assert_eq!(parse(SdmaPackets::V7, &with), parse(SdmaPackets::V7, &plain));
+        let compressed = [&with[..7], &[1]].concat();
+        let field = SdmaError::Field { what: "COPY dcc", value: 1 };
+        assert_eq!(parse(SdmaPackets::V7, &compressed), Err(field));
+    }
 }

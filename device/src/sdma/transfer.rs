@@ -2,9 +2,11 @@
 
 use belfry_abi::sdma::{
     ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin, CopyParameter, Subwin,
+    SubwinDepth, SubwinDepthV7, SubwinOrigin, SubwinOriginV7,
 };
 
 use super::error::{SdmaError, memory};
+use crate::chip::SdmaPackets;
 use crate::vm::AddressSpace;
 
 /// Bytes moved at a time.
@@ -37,13 +39,40 @@ pub(super) struct Rows {
     slice: u64,
 }
 
+/// Column and row, or width and height less one.
+fn origin(packets: SdmaPackets, bits: u32) -> (u32, u32) {
+    match packets {
+        SdmaPackets::V6 => {
+            let origin = SubwinOrigin::from_bits(bits);
+            (origin.x(), origin.y())
+        }
+        SdmaPackets::V7 => {
+            let origin = SubwinOriginV7::from_bits(bits);
+            (origin.x(), origin.y())
+        }
+    }
+}
+
+/// Slice, and elements from one row to the next and from one slice to the next, less one.
+fn depth(packets: SdmaPackets, image: &Subwin) -> (u32, u32, u32) {
+    match packets {
+        SdmaPackets::V6 => {
+            let depth = SubwinDepth::from_bits(image.depth);
+            (depth.z(), depth.pitch(), image.slice_pitch & 0xfff_ffff)
+        }
+        SdmaPackets::V7 => {
+            let depth = SubwinDepthV7::from_bits(image.depth);
+            (depth.z(), depth.pitch(), image.slice_pitch)
+        }
+    }
+}
+
 impl Rows {
-    fn of(image: &Subwin, log2: u8) -> Self {
-        let (pitch, slice) =
-            (u64::from(image.depth.pitch()) + 1, u64::from(image.slice_pitch & 0xfff_ffff) + 1);
-        let elements = u64::from(image.depth.z()) * slice
-            + u64::from(image.origin.y()) * pitch
-            + u64::from(image.origin.x());
+    fn of(packets: SdmaPackets, image: &Subwin, log2: u8) -> Self {
+        let (x, y) = origin(packets, image.origin);
+        let (z, pitch, slice) = depth(packets, image);
+        let (pitch, slice) = (u64::from(pitch) + 1, u64::from(slice) + 1);
+        let elements = u64::from(z) * slice + u64::from(y) * pitch + u64::from(x);
         let address = quad(image.addr_lo, image.addr_hi);
         Self { first: address.wrapping_add(elements << log2), pitch: pitch << log2, slice: slice << log2 }
     }
@@ -103,18 +132,23 @@ impl Transfer {
         })
     }
 
-    pub(super) fn rows(packet: &CopyLinearSubwin) -> Result<Self, SdmaError> {
+    pub(super) fn rows(packets: SdmaPackets, packet: &CopyLinearSubwin) -> Result<Self, SdmaError> {
         let log2 = packet.header.elementsize();
         refuse("COPY tmz", packet.header.tmz())?;
         refuse("COPY elementsize", if log2 > 4 { log2 } else { 0 })?;
         refuse("COPY src_sw", packet.rect_depth.src_sw())?;
         refuse("COPY dst_sw", packet.rect_depth.dst_sw())?;
-        let height = u64::from(packet.rect.y()) + 1;
+        let (width, height) = origin(packets, packet.rect);
+        let height = u64::from(height) + 1;
+        let slices = match packets {
+            SdmaPackets::V6 => packet.rect_depth.z(),
+            SdmaPackets::V7 => packet.rect_depth.z_v7(),
+        };
         Ok(Self::Rows {
-            from: Rows::of(&packet.src, log2),
-            to: Rows::of(&packet.dst, log2),
-            width: (u64::from(packet.rect.x()) + 1) << log2,
-            rows: height * (u64::from(packet.rect_depth.z()) + 1),
+            from: Rows::of(packets, &packet.src, log2),
+            to: Rows::of(packets, &packet.dst, log2),
+            width: (u64::from(width) + 1) << log2,
+            rows: height * (u64::from(slices) + 1),
             height,
         })
     }

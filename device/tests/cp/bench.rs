@@ -170,7 +170,11 @@ impl Bench {
 
     /// What SDMA queues run in.
     pub(crate) fn sdma_env(&self) -> SdmaEnv {
-        SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers) }
+        SdmaEnv {
+            cp: self.env.clone(),
+            movers: Arc::clone(&self.movers),
+            packets: gfx1100::GENERATION.sdma.packets,
+        }
     }
 
     /// Maps fresh zeroed memory; a page without a mapping follows.

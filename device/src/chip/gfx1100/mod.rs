@@ -13,7 +13,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, UserRegisters,
+    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, SdmaPackets,
+    SdmaRules, UserRegisters,
 };
 pub use ips::dword;
 pub(super) use shader::RULES as SHADER_RULES;
@@ -42,7 +43,7 @@ pub static GENERATION: Generation = Generation {
     shader: shader::RULES,
     kernel: kernel::RULES,
     mqd: mqd::LAYOUT,
-    sdma_mqd: SdmaMqdForm::V11,
+    sdma: SdmaRules { mqd: SdmaMqdForm::V11, packets: SdmaPackets::V6 },
     user_registers: USER_REGISTERS,
     pte: PteFormat::Gfx11,
     interrupts: interrupts::FORMAT,

@@ -9,7 +9,10 @@ use belfry_abi::regs::layout;
 use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
-use super::{Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, gfx1100};
+use super::{
+    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, SdmaPackets,
+    SdmaRules, gfx1100,
+};
 
 /// What a configuration names.
 pub static MODEL: Model = Model {
@@ -35,7 +38,7 @@ pub static GENERATION: Generation = Generation {
     shader: shader::RULES,
     kernel: kernel::RULES,
     mqd: gfx1100::GENERATION.mqd,
-    sdma_mqd: SdmaMqdForm::V12,
+    sdma: SdmaRules { mqd: SdmaMqdForm::V12, packets: SdmaPackets::V7 },
     user_registers: gfx1100::USER_REGISTERS,
     pte: PteFormat::Gfx12,
     interrupts: gfx1100::GENERATION.interrupts,

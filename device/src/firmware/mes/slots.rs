@@ -113,7 +113,7 @@ impl Mes {
             return Err(GuestError::AddQueueOtherProcess);
         }
         let mut queue = if QueueType(frame.queue_type) == QueueType::SDMA {
-            Queue::new_sdma(ports.chip.sdma_mqd, kernel, frame)?
+            Queue::new_sdma(ports.chip.sdma.mqd, kernel, frame)?
         } else {
             Queue::new(ports, kernel, frame)?
         };

@@ -103,7 +103,7 @@ impl Queue {
     }
 
     fn image<'a>(&self, ports: &Ports, space: &'a AddressSpace) -> SdmaImage<'a> {
-        SdmaImage { form: ports.chip.sdma_mqd, space, address: self.mqd }
+        SdmaImage { form: ports.chip.sdma.mqd, space, address: self.mqd }
     }
 
     /// Writes a queue's place to its MQD.

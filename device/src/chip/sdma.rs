@@ -1,0 +1,29 @@
+//! What SDMA engines take: MQDs and packets.
+
+/// The SDMA engines of a generation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SdmaRules {
+    /// Form of the MQDs of their queues.
+    pub mqd: SdmaMqdForm,
+    /// Form of packets.
+    pub packets: SdmaPackets,
+}
+
+/// Form of the MQDs of SDMA queues.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SdmaMqdForm {
+    /// `struct v11_sdma_mqd`.
+    V11,
+    /// `struct v12_sdma_mqd`.
+    V12,
+}
+
+/// Form of packets, where it differs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SdmaPackets {
+    /// SDMA 6: linux `sdma_v6_0_0_pkt_open.h`.
+    V6,
+    /// SDMA 7: boxes have wider fields, and linear copies may have a word about compression. No public header has the places of
+    /// the wider fields: these are those that ROCr fills in for gfx12.
+    V7,
+}
