@@ -47,10 +47,10 @@ const fn moved(ip: Ip, (segment, from): (u8, u32), count: u32, to: u32) -> Moved
 /// Navi 31: GC 11.0, MMHUB 3.0, OSSSYS 6.0.
 pub const GFX11: Layout = Layout(&[]);
 
-/// Navi 48: GC 12.0, MMHUB 4.1, OSSSYS 7.0.
+/// Navi 48: GC 12.0, MMHUB 4.1, OSSSYS 7.0, NBIF 6.3.
 ///
 /// Source: linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_12_0_0_offset.h`, `mmhub_4_1_0_offset.h`,
-/// `osssys_7_0_0_offset.h`. `GCVM_L2_PROTECTION_FAULT_STATUS` is `GCVM_L2_PROTECTION_FAULT_STATUS_LO32` there.
+/// `osssys_7_0_0_offset.h`, `nbif_6_3_1_offset.h`. `GCVM_L2_PROTECTION_FAULT_STATUS` is `GCVM_L2_PROTECTION_FAULT_STATUS_LO32` there.
 pub const GFX12: Layout = Layout(&[
     // GCVM_L2_PROTECTION_FAULT_CNTL, _STATUS, _ADDR_LO32 and _ADDR_HI32.
     moved(Ip::GC, (0, 0x15c4), 1, 0x15cc),
@@ -69,6 +69,8 @@ pub const GFX12: Layout = Layout(&[
     moved(Ip::OSSSYS, (0, 0x81), 2, 0x83),
     moved(Ip::OSSSYS, (0, 0x83), 2, 0x81),
     moved(Ip::OSSSYS, (0, 0x8f), 2, 0x8d),
+    // RCC_STRAP0_RCC_DEV0_EPF0_STRAP0.
+    moved(Ip::NBIF, (2, 0x16), 1, 0x1c),
 ]);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The kernel's own headers: MQD, MES frames and register offsets.
 
-use belfry_abi::regs::{self, Description};
+use belfry_abi::regs::layout::{self, Layout};
+use belfry_abi::regs::{self, Description, Ip, Offset};
 use belfry_abi::{mes, mqd};
 
 use super::{Group, layout};
@@ -289,13 +290,81 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
         ),
     ];
     groups.push(("sdma-mqd", sdma_mqd()));
-    groups.push(("gc", registers("\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::ALL)));
-    groups.push(("mmhub", registers("\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::ALL)));
-    groups.push(("mp", registers("\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::ALL)));
-    groups.push(("nbio", registers("\"asic_reg/nbio/nbio_4_3_0_offset.h\"", regs::nbio::ALL)));
-    groups.push(("osssys", registers("\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::ALL)));
-    groups.push(("smuio", registers("\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::ALL)));
+    groups.push(("mes-v12", mes_v12()));
+    let (gfx11, gfx12) = (layout::GFX11, layout::GFX12);
+    let files: [(&str, &str, Ip, &[Description], Layout); 10] = [
+        ("gc", "\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::IP, regs::gc::ALL, gfx11),
+        ("gc-12", "\"asic_reg/gc/gc_12_0_0_offset.h\"", regs::gc::IP, regs::gc::ALL, gfx12),
+        ("mmhub", "\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::IP, regs::mmhub::ALL, gfx11),
+        ("mmhub-4", "\"asic_reg/mmhub/mmhub_4_1_0_offset.h\"", regs::mmhub::IP, regs::mmhub::ALL, gfx12),
+        ("mp", "\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::IP, regs::mp::ALL, gfx11),
+        ("nbio", "\"asic_reg/nbio/nbio_4_3_0_offset.h\"", regs::nbio::IP, regs::nbio::ALL, gfx11),
+        ("nbif", "\"asic_reg/nbif/nbif_6_3_1_offset.h\"", regs::nbio::IP, regs::nbio::ALL, gfx12),
+        ("osssys", "\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::IP, regs::osssys::ALL, gfx11),
+        ("osssys-7", "\"asic_reg/oss/osssys_7_0_0_offset.h\"", regs::osssys::IP, regs::osssys::ALL, gfx12),
+        ("smuio", "\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::IP, regs::smuio::ALL, gfx11),
+    ];
+    groups.extend(files.map(|(name, header, ip, all, layout)| (name, registers(header, ip, all, layout))));
     groups
+}
+
+/// Where fields of version 12 lie that version 11 has elsewhere: a frame with a mark in the field is converted, and the mark is
+/// looked for where the header has the field.
+fn mes_v12() -> Group {
+    macro_rules! field {
+        ($c_type:literal, $opcode:ident, $frame:ident.$field:ident) => {
+            ($c_type, mes::Opcode::$opcode, core::mem::offset_of!(mes::$frame, $field), stringify!($field))
+        };
+    }
+    let fields = [
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.doorbell_offset),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.mqd_addr),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.wptr_addr),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.queue_type),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.gds_size),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.trap_handler_addr),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.vm_context_cntl),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.api_status),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.tma_addr),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.sch_id),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.timestamp),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.pipe_id),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.queue_id),
+        field!("MESAPI__ADD_QUEUE", ADD_QUEUE, AddQueue.alignment_mode_setting),
+        field!("MESAPI__REMOVE_QUEUE", REMOVE_QUEUE, RemoveQueue.gang_context_addr),
+        field!("MESAPI__REMOVE_QUEUE", REMOVE_QUEUE, RemoveQueue.api_status),
+        field!("MESAPI__REMOVE_QUEUE", REMOVE_QUEUE, RemoveQueue.pipe_id),
+        field!("MESAPI__REMOVE_QUEUE", REMOVE_QUEUE, RemoveQueue.tf_addr),
+        field!("MESAPI__REMOVE_QUEUE", REMOVE_QUEUE, RemoveQueue.queue_type),
+        field!("MESAPI_SET_HW_RESOURCES", SET_HW_RSRC, SetHwResources.g_sch_ctx_gpu_mc_ptr),
+        field!("MESAPI_SET_HW_RESOURCES", SET_HW_RSRC, SetHwResources.api_status),
+        field!("MESAPI_SET_HW_RESOURCES_1", SET_HW_RSRC_1, SetHwResources1.api_status),
+        field!("MESAPI_SET_HW_RESOURCES_1", SET_HW_RSRC_1, SetHwResources1.timestamp),
+        field!("MESAPI__SUSPEND", SUSPEND, Suspend.suspend_fence_addr),
+        field!("MESAPI__SUSPEND", SUSPEND, Suspend.api_status),
+        field!("MESAPI__RESUME", RESUME, Resume.api_status),
+        field!("MESAPI__QUERY_MES_STATUS", QUERY_SCHEDULER_STATUS, QueryStatus.api_status),
+        field!("MESAPI__MISC", MISC, Misc.api_status),
+        field!("MESAPI__UPDATE_ROOT_PAGE_TABLE", UPDATE_ROOT_PAGE_TABLE, UpdateRootPageTable.api_status),
+        field!("MESAPI__SET_SCHEDULING_CONFIG", SET_SCHEDULING_CONFIG, SetSchedulingConfig.api_status),
+        field!(
+            "MESAPI__SET_SCHEDULING_CONFIG",
+            SET_SCHEDULING_CONFIG,
+            SetSchedulingConfig.process_quantum_for_level
+        ),
+    ];
+    let conditions = fields.map(|(c_type, opcode, at, field)| {
+        let mut frame = [0; mes::FRAME_SIZE];
+        frame[..4].copy_from_slice(&mes::Header::new(opcode).0.to_le_bytes());
+        frame[at] = 0xff;
+        let place = mes::v12::from_v11(&frame)[4..].iter().position(|&byte| byte == 0xff);
+        let place = place.map_or(0, |place| place + 4);
+        (
+            format!("__builtin_offsetof(union {c_type}, {field}) == {place}"),
+            format!("{field} of {c_type} is not at {place:#x}"),
+        )
+    });
+    Group { includes: vec!["\"mes_v12_api_def.h\""], conditions: conditions.into(), ..Group::default() }
 }
 
 /// The MQD of SDMA queues.
@@ -345,12 +414,18 @@ fn sdma_mqd() -> Group {
 }
 
 /// Every register's segment and offset are the published ones.
-fn registers(header: &'static str, all: &[Description]) -> Group {
+fn registers(header: &'static str, ip: Ip, all: &[Description], layout: Layout) -> Group {
     let conditions = all
         .iter()
         .map(|register| {
-            let name = published(register.name);
-            let (segment, offset) = (register.at.segment, register.at.dword);
+            let name = match register.name {
+                "GCVM_L2_PROTECTION_FAULT_STATUS" if layout == layout::GFX12 => {
+                    "GCVM_L2_PROTECTION_FAULT_STATUS_LO32".to_owned()
+                }
+                "CC_GC_SA_UNIT_DISABLE" if layout == layout::GFX12 => "GRBM_CC_GC_SA_UNIT_DISABLE".to_owned(),
+                name => published(name),
+            };
+            let Offset { segment, dword: offset } = layout.place(ip, register.at);
             (
                 format!("reg{name} == {offset} && reg{name}_BASE_IDX == {segment}"),
                 format!("{name} is not at {segment}:{offset:#x}"),
