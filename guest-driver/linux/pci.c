@@ -65,6 +65,8 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	dev->pdev = pdev;
 	pci_set_drvdata(pdev, dev);
 	mutex_init(&dev->frames_lock);
+	mutex_init(&dev->pages_lock);
+	INIT_LIST_HEAD(&dev->pages);
 	err = init_srcu_struct(&dev->users);
 	if (err)
 		return err;
@@ -150,6 +152,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	drm_dev_unplug(&dev->drm); /* from here on nothing touches a BAR, and no fault maps one */
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
+	belfry_pages_unmap(dev);
 	pci_free_irq_vectors(pdev);
 	unmap_bars(dev);
 	pci_clear_master(pdev);

@@ -44,6 +44,8 @@ struct os_device {
 	atomic_long_t counts[BELFRY_COUNTS];
 	struct belfry_frames *frames; /* of processes in VRAM; NULL before anybody asked, an error where there are none */
 	struct mutex frames_lock;
+	struct list_head pages; /* system memory that is mapped for the device */
+	struct mutex pages_lock;
 	int irq;
 	struct work_struct irq_work; /* goes on where the interrupt thread stopped */
 };
@@ -86,6 +88,9 @@ extern struct workqueue_struct *belfry_pin_wq;
 
 /* pci.c */
 extern struct pci_driver belfry_pci_driver;
+
+/* pages.c */
+void belfry_pages_unmap(struct os_device *dev);
 
 /* irq.c */
 int belfry_irq_alloc(struct os_device *dev);
