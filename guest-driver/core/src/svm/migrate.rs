@@ -60,11 +60,24 @@ impl<O: Os> Process<O> {
             let count = ((part.end - part.start) / PAGE_SIZE) as usize;
             let mut frames = self.device.vram.take_frames(count);
             let short = frames.len() < count;
-            let moved = self.device.hw.os().move_to_vram(self.key(), part.start, &mut frames);
+            let moved = self.svm_move_to_vram(part.start, count, &mut frames);
             self.device.vram.give_frames_back(frames.into_iter().map(|frame| (frame, PAGE_SIZE)));
             // The rest of the range finds no VRAM either.
             (moved, short)
         })
+    }
+
+    /// Moves the pages of a piece. Somebody may hold one for a moment, a processor's list of pages for example: what stays is
+    /// tried again while that helps.
+    fn svm_move_to_vram(&self, start: u64, count: usize, frames: &mut Vec<u64>) -> Result<usize> {
+        let mut moved = 0;
+        loop {
+            let more = self.device.hw.os().move_to_vram(self.key(), start, frames)?;
+            moved += more;
+            if more == 0 || moved >= count || frames.is_empty() {
+                return Ok(moved);
+            }
+        }
     }
 
     fn svm_to_system(&self, migration: &Migration) -> bool {
