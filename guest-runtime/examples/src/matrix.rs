@@ -25,25 +25,46 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     Ok(())
 }
 
-/// D = A * B + C with the registers as the instruction wants them (RDNA3 ISA guide, 7.9).
+/// Where the instruction has the elements of its matrices, in a wave of 32 lanes.
+struct Layout {
+    /// Values of k that a lane of A and of B holds.
+    depth: usize,
+    /// Which value of k the `item`th one of a lane is.
+    k: fn(lane: usize, item: usize) -> usize,
+    /// Which row of C the `item`th element of a lane is in.
+    row: fn(lane: usize, item: usize) -> usize,
+}
+
+/// RDNA3 ISA guide, 7.9: both halves of the wave hold the same of A and of B.
+const GFX11: Layout = Layout { depth: TILE, k: |_, item| item, row: |lane, item| 2 * item + lane / TILE };
+/// RDNA4 ISA guide, 7.9: the halves of the wave share the values of k, and the rows of C.
+const GFX12: Layout = Layout {
+    depth: TILE / 2,
+    k: |lane, item| 8 * (item / 4) + 4 * (lane / TILE) + item % 4,
+    row: |lane, item| ROWS * (lane / TILE) + item,
+};
+
+/// D = A * B + C with the registers as the instruction wants them.
 fn single(gpu: &Gpu, queue: &Queue) -> anyhow::Result<()> {
+    let Layout { depth, k, row } = if gpu.agent().gfx_name().starts_with("gfx12") { GFX12 } else { GFX11 };
     let mut random = Random::new(8);
     let mut small = || random.whole(8);
     let a: Vec<f32> = (0..TILE * TILE).map(|_| small()).collect();
     let b: Vec<f32> = (0..TILE * TILE).map(|_| small()).collect();
     let c: Vec<f32> = (0..TILE * TILE).map(|_| small()).collect();
-    // Lane l holds row l % 16 of A and column l % 16 of B: both halves of the wave hold the same.
-    let mut a_lanes = vec![f16::ZERO; LANES * TILE];
-    let mut b_lanes = vec![f16::ZERO; LANES * TILE];
+    // Lane l holds row l % 16 of A and column l % 16 of B.
+    let mut a_lanes = vec![f16::ZERO; LANES * depth];
+    let mut b_lanes = vec![f16::ZERO; LANES * depth];
     let mut c_lanes = vec![0f32; LANES * ROWS];
     let mut expected = vec![0f32; LANES * ROWS];
     for lane in 0..LANES {
-        for k in 0..TILE {
-            a_lanes[lane * TILE + k] = f16::from_f32(a[lane % TILE * TILE + k]);
-            b_lanes[lane * TILE + k] = f16::from_f32(b[k * TILE + lane % TILE]);
+        for item in 0..depth {
+            let k = k(lane, item);
+            a_lanes[lane * depth + item] = f16::from_f32(a[lane % TILE * TILE + k]);
+            b_lanes[lane * depth + item] = f16::from_f32(b[k * TILE + lane % TILE]);
         }
         for i in 0..ROWS {
-            let (row, column) = (2 * i + lane / TILE, lane % TILE);
+            let (row, column) = (row(lane, i), lane % TILE);
             let sum: f32 = (0..TILE).map(|k| a[row * TILE + k] * b[k * TILE + column]).sum();
             c_lanes[lane * ROWS + i] = c[row * TILE + column];
             expected[lane * ROWS + i] = c[row * TILE + column] + sum;

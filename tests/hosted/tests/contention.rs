@@ -29,7 +29,7 @@ fn waves_and_processor_update_the_same_words_exactly() {
     let words = gpu.gtt().buffer_from(&[0u32; 8]).unwrap();
     let wide = gpu.gtt().buffer_from(&[0u64; 2]).unwrap();
     let queue = gpu.queue().unwrap();
-    let contend = gpu.load(belfry_test_roles::PROBE).unwrap().kernel("contend").unwrap();
+    let contend = gpu.load(belfry_test_roles::probe(gpu)).unwrap().kernel("contend").unwrap();
     let word = |index: usize| {
         let pointer = std::ptr::with_exposed_provenance_mut::<u32>(words.address() as usize);
         // SAFETY: the buffer outlives the closure, its address is the processor's too, and while the kernel runs its words
@@ -87,7 +87,7 @@ fn workgroups_that_wait_for_each_other_progress() {
     for (workers, deterministic) in [(1, None), (2, None), (1, Some(3))] {
         let runtime = process(GpuConfig { workers, deterministic, ..GpuConfig::default() });
         let gpu = runtime.gpu();
-        let module = gpu.load(belfry_test_roles::PROBE).unwrap();
+        let module = gpu.load(belfry_test_roles::probe(gpu)).unwrap();
         let queue = gpu.queue().unwrap();
         let (groups, rounds) = (32u32, 3u32);
         let arrived = gpu.gtt().buffer_from(&[0u32]).unwrap();

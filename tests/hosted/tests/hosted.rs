@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use belfry_device::GpuConfig;
+use belfry_device::chip::{self, Model};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
 /// A GPU of its own for one test.
 fn gpu() -> Arc<HostedGpu> {
-    HostedGpu::new(GpuConfig { vram_size: 64 << 20, ..GpuConfig::default() }).unwrap()
+    gpu_of(chip::DEFAULT)
+}
+
+/// One of a chip.
+fn gpu_of(chip: &'static Model) -> Arc<HostedGpu> {
+    HostedGpu::new(GpuConfig { chip, vram_size: 64 << 20, ..GpuConfig::default() }).unwrap()
 }
 
 /// A process on that GPU.
@@ -29,10 +35,13 @@ macro_rules! examples {
     ($($test:ident: $name:literal;)*) => {$(
         #[test]
         fn $test() {
-            let gpu = gpu();
-            let mut out = Vec::new();
-            belfry_examples::run($name, &process(&gpu), &[], &mut out)
-                .unwrap_or_else(|error| panic!("{}: {error:?}\n{}", $name, String::from_utf8_lossy(&out)));
+            for chip in chip::MODELS {
+                let gpu = gpu_of(chip);
+                let mut out = Vec::new();
+                belfry_examples::run($name, &process(&gpu), &[], &mut out).unwrap_or_else(|error| {
+                    panic!("{} on {chip}: {error:?}\n{}", $name, String::from_utf8_lossy(&out))
+                });
+            }
         }
     )*
         /// Examples that take no arguments; `launch` has tests of its own.
@@ -69,7 +78,8 @@ fn grid_sync_succeeds_beside_kernels_that_do_not_end() {
     let spins = runtimes.each_ref().map(|runtime| {
         let words = [0, 1].map(|_| runtime.gpu().gtt().buffer_from(&[0u32]).unwrap());
         let queue = runtime.gpu().queue().unwrap();
-        let spin = runtime.gpu().load(belfry_test_roles::PROBE).unwrap().kernel("spin").unwrap();
+        let spin =
+            runtime.gpu().load(belfry_test_roles::probe(runtime.gpu())).unwrap().kernel("spin").unwrap();
         let completion =
             spin.launch(&queue).grid(32).block(32).args((&words[0], &words[1])).submit().unwrap();
         while words[1].get(0).unwrap() == 0 {
@@ -96,14 +106,17 @@ fn every_example_has_a_test() {
 
 #[test]
 fn all_examples_run_in_one_process_with_a_line_each() {
-    let gpu = gpu();
-    let mut out = Vec::new();
-    belfry_examples::run("all", &process(&gpu), &[], &mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    for name in TESTED {
-        assert!(text.lines().any(|line| line.starts_with(name) && line.contains(" ok ")), "{name}: {text}");
+    for chip in chip::MODELS {
+        let gpu = gpu_of(chip);
+        let mut out = Vec::new();
+        belfry_examples::run("all", &process(&gpu), &[], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for name in TESTED {
+            let ok = text.lines().any(|line| line.starts_with(name) && line.contains(" ok "));
+            assert!(ok, "{name} on {chip}: {text}");
+        }
+        assert_eq!(text.lines().count(), TESTED.len(), "{chip}: {text}");
     }
-    assert_eq!(text.lines().count(), TESTED.len(), "{text}");
 }
 
 #[test]
@@ -138,7 +151,8 @@ fn process_that_goes_away_with_its_queue_running_leaves_the_next_one_working() {
         let stop = runtime.gpu().gtt().buffer_from(&[0u32]).unwrap();
         let begun = runtime.gpu().gtt().buffer_from(&[0u32]).unwrap();
         let queue = runtime.gpu().queue().unwrap();
-        let spin = runtime.gpu().load(belfry_test_roles::PROBE).unwrap().kernel("spin").unwrap();
+        let spin =
+            runtime.gpu().load(belfry_test_roles::probe(runtime.gpu())).unwrap().kernel("spin").unwrap();
         let completion = spin.launch(&queue).grid(32).block(32).args((&stop, &begun)).submit().unwrap();
         while begun.get(0).unwrap() == 0 {
             std::thread::yield_now();
@@ -155,7 +169,7 @@ fn read_only_memory_cannot_be_written_and_unmapped_memory_not_touched() {
     let gpu = gpu();
     let runtime = process(&gpu);
     let queue = runtime.gpu().queue().unwrap();
-    let poke = runtime.gpu().load(belfry_test_roles::PROBE).unwrap().kernel("poke").unwrap();
+    let poke = runtime.gpu().load(belfry_test_roles::probe(runtime.gpu())).unwrap().kernel("poke").unwrap();
     let error = poke.launch(&queue).grid(1).block(1).args((0x1234_5000u64, 7u32)).run().unwrap_err();
     assert!(error.to_string().contains("0x12345000"), "{error}");
     assert!(role(&gpu, "work", &[]).unwrap().contains("verified"));

@@ -1,7 +1,7 @@
 //! OpenCL programs on the whole path, against the same sources compiled for the processor.
 //!
 //! Each `tests/programs/*.cl` has a kernel `program` whose work-items turn words of input into words of output. The
-//! committed gfx1100 object runs hosted; clang compiles the same source for x86, where a harness runs it with a
+//! committed object of each chip runs hosted; clang compiles the same source for x86, where a harness runs it with a
 //! thread for each work-item of a group, so that barriers work. The outputs must be equal bit for bit, except for
 //! the words a program leaves to the precision of the hardware.
 
@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use belfry_device::GpuConfig;
+use belfry_device::chip::{self, Model};
 use belfry_hosted_tests::compiler;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
@@ -160,9 +161,16 @@ fn input() -> Vec<u32> {
 fn compare(name: &str, precision: Precision) {
     let input = input();
     let cpu = on_processor(name, &input);
-    let gpu = on_belfry(name, &input);
-    assert_eq!(cpu.len(), gpu.len());
     assert!(cpu.iter().any(|word| *word != 0), "{name} computes nothing");
+    for chip in chip::MODELS {
+        let gpu = on_belfry(name, chip, &input);
+        assert_eq!(cpu.len(), gpu.len());
+        assert_close(&format!("{name} on {chip}"), precision, &input, (&cpu, &gpu));
+    }
+}
+
+/// Both results are the same, as far as the program is precise.
+fn assert_close(name: &str, precision: Precision, input: &[u32], (cpu, gpu): (&[u32], &[u32])) {
     let wrong: Vec<usize> = (0..cpu.len()).filter(|at| !close(gpu[*at], cpu[*at], precision)).collect();
     let listed: Vec<String> = wrong
         .iter()
@@ -195,10 +203,10 @@ fn close(gpu: u32, cpu: u32, precision: Precision) -> bool {
 }
 
 /// Runs the committed object hosted.
-fn on_belfry(name: &str, input: &[u32]) -> Vec<u32> {
-    let object = std::fs::read(folder().join(format!("{name}.gfx1100.hsaco"))).unwrap();
+fn on_belfry(name: &str, chip: &'static Model, input: &[u32]) -> Vec<u32> {
+    let object = std::fs::read(folder().join(format!("{name}.{chip}.hsaco"))).unwrap();
     let gpu: Arc<HostedGpu> =
-        HostedGpu::new(GpuConfig { vram_size: 64 << 20, ..GpuConfig::default() }).unwrap();
+        HostedGpu::new(GpuConfig { chip, vram_size: 64 << 20, ..GpuConfig::default() }).unwrap();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu).unwrap()).unwrap();
     let gpu = runtime.gpu();
     let from = gpu.vram().buffer_from(input).unwrap();
@@ -211,7 +219,7 @@ fn on_belfry(name: &str, input: &[u32]) -> Vec<u32> {
         .block(GROUP)
         .args((&to, &from))
         .run()
-        .unwrap_or_else(|error| panic!("{name}: {error}"));
+        .unwrap_or_else(|error| panic!("{name} on {chip}: {error}"));
     to.to_vec()
 }
 

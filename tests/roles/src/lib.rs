@@ -21,10 +21,25 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use belfry_runtime::{Condition, Runtime};
+use belfry_runtime::{Condition, Gpu, Runtime};
 
-/// The code object of `tests/kernels/probe.cl`.
-pub const PROBE: &[u8] = include_bytes!("../../kernels/probe.gfx1100.hsaco");
+/// The code objects of `tests/kernels/probe.cl`.
+const PROBES: &[(&str, &[u8])] = &[
+    ("gfx1100", include_bytes!("../../kernels/probe.gfx1100.hsaco")),
+    ("gfx1201", include_bytes!("../../kernels/probe.gfx1201.hsaco")),
+];
+
+/// The code object of `tests/kernels/probe.cl` for a GPU.
+///
+/// # Panics
+///
+/// It is not compiled for its processor.
+#[must_use]
+pub fn probe(gpu: &Gpu) -> &'static [u8] {
+    let name = gpu.agent().gfx_name();
+    let found = PROBES.iter().find(|(processor, _)| *processor == name);
+    found.map_or_else(|| panic!("probe.cl is not compiled for {name}"), |(_, object)| object)
+}
 
 /// Words a role's buffers have.
 const WORDS: usize = 1024;
@@ -84,7 +99,7 @@ pub fn work(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
     let source = gpu.vram().buffer_from(&from)?;
     let target = gpu.gtt().buffer::<u32>(WORDS)?;
     let queue = gpu.queue()?;
-    let peek = gpu.load(PROBE)?.kernel("peek")?;
+    let peek = gpu.load(probe(gpu))?.kernel("peek")?;
     peek.launch(&queue).grid(WORDS as u32).block(256).arg(&target).arg(source.address()).run()?;
     ensure!(target.to_vec() == from, "the copy differs from what was copied");
     writeln!(out, "work: {WORDS} words verified")?;
@@ -115,7 +130,7 @@ pub fn steal(runtime: &Runtime, victim: u64, out: &mut dyn Write) -> Result<()> 
     let gpu = runtime.gpu();
     let loot = gpu.gtt().buffer_from(&[0u32; WORDS])?;
     let queue = gpu.queue()?;
-    let peek = gpu.load(PROBE)?.kernel("peek")?;
+    let peek = gpu.load(probe(gpu))?.kernel("peek")?;
     let result = peek.launch(&queue).grid(WORDS as u32).block(256).arg(&loot).arg(victim).run();
     ensure!(!loot.to_vec().contains(&SECRET), "read another process's memory at {victim:#x}");
     let Err(error) = result else { bail!("reading {victim:#x} of another process did not fail") };
@@ -134,7 +149,7 @@ pub fn spin(runtime: &Runtime, started: &Path) -> Result<()> {
     let gpu = runtime.gpu();
     let (stop, begun) = (gpu.gtt().buffer_from(&[0u32])?, gpu.gtt().buffer_from(&[0u32])?);
     let queue = gpu.queue()?;
-    let kernel = gpu.load(PROBE)?.kernel("spin")?;
+    let kernel = gpu.load(probe(gpu))?.kernel("spin")?;
     let completion = kernel.launch(&queue).grid(32).block(32).args((&stop, &begun)).submit()?;
     let deadline = Instant::now() + PATIENCE;
     while begun.get(0)? == 0 {
@@ -155,7 +170,7 @@ pub fn illegal(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
     let gpu = runtime.gpu();
     let words = gpu.gtt().buffer_from(&[0u32; 2])?;
     let queue = gpu.queue()?;
-    let kernel = gpu.load(PROBE)?.kernel("illegal")?;
+    let kernel = gpu.load(probe(gpu))?.kernel("illegal")?;
     let Err(error) = kernel.launch(&queue).grid(1).block(1).arg(&words).run() else {
         bail!("an instruction that does not exist was run")
     };

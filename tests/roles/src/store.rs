@@ -12,7 +12,7 @@ use belfry_abi::kfd::memory::AllocFlags;
 use belfry_runtime::Runtime;
 
 use crate::nodes::{Mapping, Nodes};
-use crate::{PATIENCE, PROBE, publish, work};
+use crate::{PATIENCE, probe, publish, work};
 
 /// Words a kernel stores, so many that it takes its time.
 const WORDS: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub fn store(runtime: &Runtime, shared: &Path, started: &Path) -> Result<()> {
     let user = nodes.alloc(address, SIZE, AllocFlags::USERPTR | AllocFlags::COHERENT, address)?;
     nodes.map(nr::MAP_MEMORY_TO_GPU, user.handle)?;
     let queue = runtime.gpu().queue()?;
-    let kernel = runtime.gpu().load(PROBE)?.kernel("poke")?;
+    let kernel = runtime.gpu().load(probe(runtime.gpu()))?.kernel("poke")?;
     for first in (1u32..).step_by(DEPTH as usize) {
         let submitted: Vec<_> = (first..first + DEPTH)
             .map(|value| kernel.launch(&queue).grid(WORDS as u32).block(256).args((address, value)).submit())

@@ -21,7 +21,7 @@ use belfry_abi::kfd::svm::*;
 use belfry_runtime::{Buffer, Completion, Condition, Kernel, KernelArg, Queue, Runtime};
 
 use crate::nodes::{Nodes, PAGE};
-use crate::{PATIENCE, PROBE, publish};
+use crate::{PATIENCE, publish};
 
 /// Words of a page.
 const WORDS: usize = PAGE / 4;
@@ -164,7 +164,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(runtime: &Runtime, told: &'a (dyn Fn(i32) + Sync)) -> Result<Self> {
         let gpu = runtime.gpu();
-        let probe = gpu.load(PROBE)?;
+        let probe = gpu.load(crate::probe(gpu))?;
         Ok(Self {
             nodes: Nodes::open(told)?,
             queue: gpu.queue()?,
