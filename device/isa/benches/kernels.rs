@@ -42,7 +42,7 @@ const LISTED: usize = 12;
 
 fn measure(backend: Backend, name: &str, count: bool) {
     let mut gpu = Gpu::new(backend, 64 << 20);
-    let kernel = gpu.load(BENCH, name);
+    let kernel = gpu.load_object(BENCH, name);
     let n = 1 << 21;
     let buffers: [u64; 3] = core::array::from_fn(|_| gpu.buffer(&vec![1.0_f32; n]));
     let [c, a, b] = buffers;

@@ -160,7 +160,8 @@ impl CodeCache {
         }
     }
 
-    pub(crate) fn arch(&self) -> Arch {
+    /// Instruction set of the code.
+    pub fn arch(&self) -> Arch {
         self.code.arch
     }
 

@@ -93,8 +93,9 @@ impl Wave {
         true
     }
 
-    /// Goes back to the `s_barrier` that it waits at: it comes to the barrier again.
+    /// Goes back to the `s_barrier` or `s_barrier_wait` that it waits at: it comes to the barrier again.
     pub fn back_to_barrier(&mut self) {
         self.pc = self.stopped_at;
+        self.takes_back_wait();
     }
 }

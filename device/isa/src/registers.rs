@@ -62,6 +62,15 @@ hardware_registers! {
     HwId2,
     IbSts2,
     ShaderCycles,
+    WaveStatus,
+    StatePriv,
+    ExcpFlagPriv,
+    ExcpFlagUser,
+    TrapCtrl,
+    SchedMode,
+    ShaderCyclesLow,
+    ShaderCyclesHigh,
+    PerfSnapshot,
 }
 
 impl HardwareRegister {
@@ -70,10 +79,30 @@ impl HardwareRegister {
         HardwareRegister::ALL.get(usize::from(number)).copied()
     }
 
+    /// Whether it shows which float exceptions were raised.
+    pub(crate) fn shows_exceptions(self) -> bool {
+        matches!(self, HardwareRegister::TrapSts | HardwareRegister::ExcpFlagUser)
+    }
+
     /// Whether `s_setreg_b32` may name it.
     pub(crate) fn is_writable(self) -> bool {
-        use HardwareRegister::{FlatScratchHigh, FlatScratchLow, IbSts, Mode, Status, TrapSts};
-        matches!(self, Mode | Status | TrapSts | IbSts | FlatScratchLow | FlatScratchHigh)
+        use HardwareRegister::{
+            ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, IbSts, Mode, SchedMode, StatePriv,
+            Status, TrapCtrl, TrapSts,
+        };
+        matches!(
+            self,
+            Mode | Status
+                | TrapSts
+                | IbSts
+                | FlatScratchLow
+                | FlatScratchHigh
+                | StatePriv
+                | ExcpFlagPriv
+                | ExcpFlagUser
+                | TrapCtrl
+                | SchedMode
+        )
     }
 }
 
@@ -93,6 +122,16 @@ pub(crate) struct RegisterFile {
     pub(crate) m0: u8,
     /// `EXEC`, a pair.
     pub(crate) exec: u8,
+    /// Bits of `MODE` that exist.
+    pub(crate) mode: u32,
+    /// Bits of what is kept as the `MODE` of other architectures that a wave never has set.
+    pub(crate) absent_mode: u32,
+    /// Bits that a wave has set in what is kept as its `MODE` and that do not exist: it behaves as if they were.
+    pub(crate) implied_mode: u32,
+    /// Bits of what is kept as its `MODE` that other registers have: `EXCP_EN` and `TRAP_AFTER_INST_EN`.
+    pub(crate) trap_mode: u32,
+    /// First bit of the trap identifier in `ttmp1:ttmp0` when a trap handler is entered.
+    pub(crate) trap_id: u32,
     /// Numbers of the hardware registers there are.
     pub(crate) hardware: &'static [(u8, HardwareRegister)],
 }
@@ -107,6 +146,12 @@ const GFX11: RegisterFile = {
         null: Some(124),
         m0: 125,
         exec: 126,
+        // `FP_ROUND` to `TRAP_AFTER_INST_EN`, `EXCP_EN`, `FP16_OVFL`, `DISABLE_PERF`.
+        mode: 0x089f_ffff,
+        absent_mode: 0,
+        implied_mode: 0,
+        trap_mode: 0,
+        trap_id: 48,
         hardware: &[
             (1, Mode),
             (2, Status),
@@ -125,19 +170,39 @@ const GFX11: RegisterFile = {
     }
 };
 
-/// As GFX11 but for the hardware registers: `STATUS` and `TRAPSTS` are split.
+/// As GFX11 but for the hardware registers: `STATUS` and `TRAPSTS` are split, and `MODE` has lost `DX10_CLAMP`, which always
+/// counts as set, and `IEEE`, which does not. Sources: LLVM `SIDefines.h`, linux `amdkfd/cwsr_trap_handler_gfx12.asm`.
 const GFX12: RegisterFile = {
     use HardwareRegister::*;
     RegisterFile {
+        // `FP_ROUND`, `FP_DENORM`, `FP16_OVFL`, `SCALAR_PREFETCH_EN`, `DISABLE_PERF`.
+        mode: 0x0980_00ff,
+        absent_mode: 1 << 9,
+        implied_mode: 1 << 8,
+        trap_mode: 0x1ff << 12 | 1 << 11,
+        trap_id: 60,
         hardware: &[
             (1, Mode),
+            (2, WaveStatus),
+            (4, StatePriv),
             (5, GprAlloc),
             (6, LdsAlloc),
             (7, IbSts),
+            (10, PerfSnapshot),
+            (11, PerfSnapshot),
+            (12, PerfSnapshot),
+            (15, PerfSnapshot),
+            (16, PerfSnapshot),
+            (17, ExcpFlagPriv),
+            (18, ExcpFlagUser),
+            (19, TrapCtrl),
             (20, FlatScratchLow),
             (21, FlatScratchHigh),
             (23, HwId1),
             (24, HwId2),
+            (26, SchedMode),
+            (29, ShaderCyclesLow),
+            (30, ShaderCyclesHigh),
         ],
         ..GFX11
     }
@@ -160,6 +225,11 @@ impl Arch {
 }
 
 impl RegisterFile {
+    /// What is kept as the `MODE` of a wave that begins with `mode`, exceptions included.
+    pub(crate) fn internal_mode(&self, mode: u32) -> u32 {
+        mode & !self.absent_mode | self.implied_mode
+    }
+
     /// Where scalar register `number` is kept; `None` for `NULL` and for what is no register.
     pub(crate) fn slot(&self, number: u8) -> Option<usize> {
         let within = |first: u8, count: u8| number.checked_sub(first).filter(|n| *n < count).map(usize::from);

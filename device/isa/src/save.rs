@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, WaveSize};
 use crate::registers::slot;
@@ -41,8 +42,10 @@ pub struct SavedWave {
     handler: TrapHandler,
     doorbell: u32,
     saved_exec: [u32; 2],
-    /// Address of the last `s_barrier`.
+    /// Address of the last `s_barrier`, `s_barrier_wait` or `s_trap`.
     stopped_at: u64,
+    barriers_taken: [u32; BARRIERS],
+    waits_at: Option<u8>,
     writing: u64,
     done: u64,
     partly_done: [PartlyDone; 2],
@@ -114,6 +117,8 @@ impl Wave {
             doorbell: self.doorbell,
             saved_exec: self.saved_exec,
             stopped_at: self.stopped_at,
+            barriers_taken: self.barriers_taken,
+            waits_at: self.waits_at,
             writing: self.writing,
             done: self.done,
             partly_done: self.partly_done,
@@ -170,6 +175,7 @@ impl Wave {
         wave.doorbell = saved.doorbell;
         wave.saved_exec = saved.saved_exec;
         wave.stopped_at = saved.stopped_at;
+        (wave.barriers_taken, wave.waits_at) = (saved.barriers_taken, saved.waits_at);
         wave.writing = saved.writing;
         wave.done = saved.done;
         wave.partly_done = saved.partly_done;

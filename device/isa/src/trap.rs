@@ -96,7 +96,8 @@ impl Wave {
     /// Enters the trap handler; `false`, and nothing changed, when there is none, when the wave is in it already, or when
     /// the fault is the engine's own lack of an operation.
     ///
-    /// `ttmp0` and `ttmp1` then hold `PC[47:0]`, the trap identifier in bits 55:48 and the host's trap in bit 56. `PC` is
+    /// `ttmp0` and `ttmp1` then hold `PC[47:0]`, the trap identifier in bits 55:48 (gfx12: its low bits in 63:60) and the
+    /// host's trap in bit 56 (not on gfx12). `PC` is
     /// that of the `s_trap` or of the instruction that faulted, and that of the next one after a float exception.
     pub fn enter_trap(&mut self, cause: TrapCause<'_>) -> bool {
         if self.status & status::TRAP_EN == 0 || self.status & status::PRIV != 0 {
@@ -121,7 +122,7 @@ impl Wave {
                 None => return false,
             },
         }
-        self.set_pair(slot::TTMP0, pc & 0xffff_ffff_ffff | id << 48);
+        self.set_pair(slot::TTMP0, pc & 0xffff_ffff_ffff | id << self.file.trap_id);
         self.status |= status::PRIV;
         self.pc = self.handler.tba;
         self.stepped = false;

@@ -2,6 +2,7 @@
 
 mod show;
 
+use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
 pub use crate::registers::MAX_VGPRS;
@@ -173,8 +174,12 @@ pub struct Wave {
     pub(crate) partly_done: [PartlyDone; 2],
     /// What it has done with LDS since the last barrier (`exec/ds/order.rs`).
     pub(crate) lds_order: u8,
-    /// Address of the last `s_barrier` or `s_trap`.
+    /// Address of the last `s_barrier`, `s_barrier_wait` or `s_trap`.
     pub(crate) stopped_at: u64,
+    /// Completions of each split barrier that it has waited for; see `exec/barrier.rs`.
+    pub(crate) barriers_taken: [u32; BARRIERS],
+    /// The split barrier that it waits at.
+    pub(crate) waits_at: Option<u8>,
     /// What `MSG_RTN_SAVE_WAVE` answers while it is asked to save its context.
     pub(crate) context_slot: Option<u64>,
 }
@@ -209,6 +214,8 @@ impl Wave {
             partly_done: [PartlyDone::default(); 2],
             lds_order: 0,
             stopped_at: 0,
+            barriers_taken: [0; BARRIERS],
+            waits_at: None,
             context_slot: None,
             stops_at_return: false,
             looked: false,
@@ -242,7 +249,7 @@ impl Wave {
         self.vgpr_count = init.vgpr_count.min(self.file.vgprs);
         let shared = if self.halves == 1 { 0 } else { init.shared_vgprs };
         self.registers = self.vgpr_count.saturating_add(shared).min(self.file.vgprs);
-        self.mode = init.mode;
+        self.mode = self.file.internal_mode(init.mode);
         self.pc = init.pc;
         self.scratch_base = init.scratch_base;
         self.scratch_size = init.scratch_size_per_lane;
@@ -260,6 +267,7 @@ impl Wave {
             self.status |= if is_set { bit } else { 0 };
         }
         (self.context_slot, self.stops_at_return) = (None, false);
+        (self.barriers_taken, self.waits_at) = ([0; BARRIERS], None);
         (self.looked, self.stepped) = (false, false);
         self.done = 0;
         self.partly_done = [PartlyDone::default(); 2];
@@ -305,6 +313,16 @@ impl Wave {
     /// invalidated caches, since the last call: if it waits for one of them, that one has to run.
     pub fn take_looked(&mut self) -> bool {
         core::mem::take(&mut self.looked)
+    }
+
+    /// Whether it waits at a split barrier, and not at one that it comes to and waits at at once.
+    pub fn waits_at_split_barrier(&self) -> bool {
+        self.waits_at.is_some()
+    }
+
+    /// Goes on behind the split barrier that it waits at.
+    pub fn pass_split_barrier(&mut self) {
+        self.waits_at = None;
     }
 
     /// `M0`.

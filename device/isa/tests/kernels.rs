@@ -3,20 +3,35 @@
 mod common;
 
 use belfry_isa::exec::Profile;
-use belfry_isa::inst::Op;
+use belfry_isa::inst::{Arch, Op};
 use belfry_isa::lanes::Backend;
-use common::{Args, Gpu, Random};
+use common::{Args, Gpu, Objects, Random};
 
 macro_rules! fixture {
     ($name:literal) => {
-        include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco"))
+        &[
+            (
+                Arch::Gfx1100,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")),
+            ),
+            (
+                Arch::Gfx1201,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")),
+            ),
+        ]
     };
 }
 
 fn on_every_backend(test: impl Fn(Gpu)) {
+    for arch in Arch::ALL {
+        on_every_backend_of(arch, &test);
+    }
+}
+
+fn on_every_backend_of(arch: Arch, test: impl Fn(Gpu)) {
     for backend in Backend::all() {
-        println!("backend {:?}", backend.kind());
-        test(Gpu::new(backend, 16 << 20));
+        println!("{arch:?}, backend {:?}", backend.kind());
+        test(Gpu::of(arch, backend, 16 << 20));
     }
 }
 
@@ -85,7 +100,7 @@ fn matrix_products() {
     on_every_backend(|mut gpu| {
         let (a_va, b_va) = (gpu.buffer(&a), gpu.buffer(&b));
         let count = (n * n) as usize;
-        let bench = fixture!("bench");
+        let bench: Objects<'_> = fixture!("bench");
         for (name, groups, block) in
             [("gemm_naive", [n / 32, n / 8, 1], [32, 8, 1]), ("gemm_tiled", [n / 64, n / 64, 1], [256, 1, 1])]
         {
@@ -327,7 +342,7 @@ fn erf(x: f64) -> f64 {
 
 #[test]
 fn matrix_instruction() {
-    on_every_backend(|mut gpu| {
+    on_every_backend_of(Arch::Gfx1100, |mut gpu| {
         let mut random = Random(13);
         // Small multiples of 1/8, exact as halves.
         let mut tile =
@@ -370,7 +385,7 @@ fn matrix_instruction() {
 
 #[test]
 fn profiled_kernel_counts_what_it_executes() {
-    on_every_backend(|mut gpu| {
+    on_every_backend_of(Arch::Gfx1100, |mut gpu| {
         let buffers: [u64; 3] = core::array::from_fn(|_| gpu.buffer(&[0_u16; 512]));
         let [a, b, c] = buffers;
         let kernel = gpu.load(fixture!("wm"), "wm");

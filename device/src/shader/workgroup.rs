@@ -8,7 +8,7 @@ mod show;
 use std::fmt;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, Lds, Observer, Step, Stop};
+use belfry_isa::exec::{self, Barriers, Env, Lds, Observer, Step, Stop};
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -193,6 +193,7 @@ impl Workgroup {
         self.states.resize(self.count, State::Ready);
         self.next = 0;
         self.lds.reset(launch.lds_size);
+        self.lds.barriers = Barriers::new(self.count as u32);
         self.seat = Some(seat);
         if control.changes_launch() {
             self.begin_debugged(control);
@@ -254,6 +255,9 @@ impl Workgroup {
                 {
                     return Outcome::Failed(failure);
                 }
+                if self.states[wave] == State::AtBarrier && self.passes_split_barrier(wave) {
+                    self.states[wave] = State::Ready;
+                }
                 if self.states[wave] != State::Ready {
                     continue;
                 }
@@ -278,15 +282,32 @@ impl Workgroup {
             }
             if !ran {
                 // Every wave that has not ended waits at the barrier.
-                for state in &mut self.states {
-                    if *state == State::AtBarrier {
-                        *state = State::Ready;
-                    }
+                let waves = self.states.iter_mut().zip(&self.waves);
+                let mut opens = false;
+                for (state, _) in waves
+                    .filter(|(state, wave)| **state == State::AtBarrier && !wave.waits_at_split_barrier())
+                {
+                    *state = State::Ready;
+                    opens = true;
+                }
+                // Signals that never come: the waves wait until their queue is destroyed.
+                if !opens {
+                    return Outcome::Paused { asleep: true };
                 }
             } else if only_slept {
                 return Outcome::Paused { asleep: true };
             }
         }
+    }
+
+    /// Whether a wave that waits at a split barrier goes on.
+    fn passes_split_barrier(&mut self, wave: usize) -> bool {
+        let wave = &mut self.waves[wave];
+        let passes = wave.waits_at_split_barrier() && self.lds.barriers.lets_pass(wave);
+        if passes {
+            wave.pass_split_barrier();
+        }
+        passes
     }
 
     fn at_gws(&mut self, wave: usize, answer: Answer) -> Result<(), Box<WaveFailure>> {
@@ -336,6 +357,7 @@ impl Workgroup {
         match stop {
             Stop::EndProgram => {
                 self.states[index] = State::Ended;
+                self.lds.barriers.leave();
                 turn.stats.waves += 1;
             }
             Stop::Barrier => self.states[index] = State::AtBarrier,

@@ -1,6 +1,6 @@
 //! Read-modify-write functions shared by LDS, global and flat atomics.
 
-use super::float::{double, single};
+use super::float::{brain, double, half, single};
 
 /// An atomic function; [`Function::apply32`] and [`Function::apply64`] define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,19 @@ pub(crate) enum Function {
     MaxFloat,
     Wrap,
     ClampedSub,
+    /// Subtracts where that gives no negative number.
+    ConditionalSub,
+    /// Minimum, where a number wins over any NaN.
+    MinNumber,
+    MaxNumber,
+    /// Adds two halves of a word.
+    AddHalves,
+    /// Adds two `bfloat16` of a word.
+    AddBrains,
 }
 
 /// All, by number.
-const FUNCTIONS: [Function; 21] = {
+const FUNCTIONS: [Function; 26] = {
     use Function::*;
     [
         Add,
@@ -54,8 +63,23 @@ const FUNCTIONS: [Function; 21] = {
         MaxFloat,
         Wrap,
         ClampedSub,
+        ConditionalSub,
+        MinNumber,
+        MaxNumber,
+        AddHalves,
+        AddBrains,
     ]
 };
+
+/// Applies a function to the 16-bit parts of a word.
+fn pairs(a: u64, b: u64, f: impl Fn(u16, u16) -> u16) -> u64 {
+    let part = |shift: u32| u64::from(f((a >> shift) as u16, (b >> shift) as u16)) << shift;
+    part(0) | part(16)
+}
+
+fn add_brains(a: u16, b: u16) -> u16 {
+    brain::from_single(single::binary(brain::to_single(a), brain::to_single(b), |a, b| a + b))
+}
 
 /// Defines the new value for words of one width.
 macro_rules! apply {
@@ -115,6 +139,17 @@ macro_rules! apply {
                     }
                 }
                 Function::ClampedSub => old.saturating_sub(data),
+                Function::ConditionalSub => {
+                    if old >= data {
+                        old - data
+                    } else {
+                        old
+                    }
+                }
+                Function::MinNumber => $format::min_num(old, data),
+                Function::MaxNumber => $format::max_num(old, data),
+                Function::AddHalves => pairs(old.into(), data.into(), |a, b| half::binary(a, b, |a, b| a + b)) as $word,
+                Function::AddBrains => pairs(old.into(), data.into(), add_brains) as $word,
             }
         }
     };

@@ -8,16 +8,14 @@ use crate::wave::Wave;
 
 /// Bits of [`Di::imm`] of a buffer instruction.
 pub(crate) mod field {
-    /// Bits 11:0: byte offset of the instruction.
-    pub(crate) const OFFSET: u32 = 0xfff;
+    /// Bits 22:0: byte offset of the instruction.
+    pub(crate) const OFFSET: u32 = 0x7f_ffff;
+    /// First bit of the format number of MTBUF, which has seven.
+    pub(crate) const FORMAT: u32 = 23;
     /// VADDR holds an offset.
-    pub(crate) const OFFEN: u32 = 1 << 12;
+    pub(crate) const OFFEN: u32 = 1 << 30;
     /// VADDR holds an index.
-    pub(crate) const IDXEN: u32 = 1 << 13;
-    /// One more result register takes the residency status.
-    pub(crate) const TFE: u32 = 1 << 14;
-    /// First bit of the format number of MTBUF.
-    pub(crate) const FORMAT: u32 = 16;
+    pub(crate) const IDXEN: u32 = 1 << 31;
 }
 
 /// `OOB_SELECT`: what a bounds check compares.

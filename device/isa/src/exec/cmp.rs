@@ -8,6 +8,7 @@ use super::float::{double, half, single};
 use super::op::{Format, Reg, exec_half, per_backend, read};
 use super::{di::flag, float};
 use crate::lanes::{BackendKind, Lanes};
+use crate::registers::slot;
 use crate::wave::Wave;
 
 pub(crate) const LESS: u8 = 1;
@@ -119,6 +120,18 @@ classified! {
     ClassF16: u16, u16, F16, half::class;
     ClassF32: u32, u32, F32, single::class;
     ClassF64: u64, u32, F64, double::class;
+}
+
+/// Handler of a comparison of scalar registers.
+pub(crate) fn on_scalars<T: Compared>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let slow = d.flags & flag::SLOW != 0;
+    let bits = |n: usize| u64::from(d.src[n].scalar(w));
+    let (mut a, mut b) = (T::A::from_bits(bits(0)), T::B::from_bits(bits(1)));
+    if slow {
+        (a, b) = (float::flush_input(a, T::FORMAT, w.mode), float::flush_input(b, T::FORMAT, w.mode));
+    }
+    w.s[slot::SCC] = u32::from(T::scalar(a, b, d.aux));
+    Flow::NEXT
 }
 
 /// Lanes of one half for which the comparison is true, whatever EXEC.

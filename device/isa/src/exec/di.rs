@@ -151,6 +151,8 @@ pub(crate) mod flag {
     pub(crate) const INTEGERS: u8 = 16;
     /// Return the old value (atomics).
     pub(crate) const RETURN: u8 = 8;
+    /// One more result register takes the residency status.
+    pub(crate) const STATUS: u8 = 64;
     /// An infinite result is never an overflow.
     pub(crate) const NO_OVERFLOW: u8 = 32;
 }

@@ -133,12 +133,27 @@ fn operand(w: &Wave, source: &Source, code: u8, lane: u32) -> u64 {
     }
 }
 
+/// As an [element](element), for an operation on scalar registers, which is done once whatever EXEC.
+pub(crate) fn once(element: Di) -> Di {
+    Di { f: watch_once, ..element }
+}
+
+fn watch_once(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    watch_lanes(w, d, core::iter::once(0))
+}
+
 fn watch(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let [low, high] = [exec_half(w, 0), if w.halves == 2 { exec_half(w, 1) } else { 0 }];
+    let exec = u64::from(low) | u64::from(high) << 32;
+    watch_lanes(w, d, (0..64).filter(|lane| exec >> lane & 1 != 0))
+}
+
+fn watch_lanes(w: &mut Wave, d: &Di, lanes: impl Iterator<Item = u32>) -> Flow {
     let Some(&rule) = RULES.get(d.imm as usize & 0xff) else { return Flow::NEXT };
     let (input, output, arity) = (format(d.dst), format(d.dst2), (d.imm >> 8) as usize);
     let sign = 1u64 << (width(input) - 1);
     let mut raised = 0;
-    for lane in (0..w.halves * 32).filter(|lane| exec_half(w, lane >> 5) >> (lane & 31) & 1 != 0) {
+    for lane in lanes {
         let mut values = [0; 3];
         for (n, value) in values.iter_mut().enumerate().take(arity) {
             let source = &d.src[n];

@@ -9,6 +9,7 @@
 //! * `v_rcp`, `v_rsq`, `v_sqrt`, `v_exp`, `v_log`, `v_sin`, `v_cos` are tables of unpublished content in hardware, good to
 //!   1 ulp; here they are computed in double precision and rounded once.
 
+pub(crate) mod brain;
 pub(crate) mod half;
 mod mode;
 
@@ -87,6 +88,45 @@ macro_rules! float_format {
             #[inline(always)]
             pub(crate) fn max(a: Bits, b: Bits) -> Bits {
                 choose(a, b, |a, b| of(a) > of(b) || (of(a) == of(b) && a & SIGN == 0))
+            }
+            /// Minimum of numbers (gfx12): a number wins over any NaN, -0 is below +0.
+            #[inline(always)]
+            pub(crate) fn min_num(a: Bits, b: Bits) -> Bits {
+                number(a, b, min)
+            }
+            /// Maximum of numbers, the counterpart of [`min_num`].
+            #[inline(always)]
+            pub(crate) fn max_num(a: Bits, b: Bits) -> Bits {
+                number(a, b, max)
+            }
+            #[inline(always)]
+            fn number(a: Bits, b: Bits, f: impl Fn(Bits, Bits) -> Bits) -> Bits {
+                match (is_nan(a), is_nan(b)) {
+                    (true, true) => quiet(a),
+                    (true, false) => b,
+                    (false, true) => a,
+                    (false, false) => f(a, b),
+                }
+            }
+            /// Minimum of IEEE 754-2019 (gfx12): any NaN wins over a number, and a signalling one over a quiet one.
+            #[inline(always)]
+            pub(crate) fn minimum(a: Bits, b: Bits) -> Bits {
+                propagate(a, b, min)
+            }
+            /// Maximum, the counterpart of [`minimum`].
+            #[inline(always)]
+            pub(crate) fn maximum(a: Bits, b: Bits) -> Bits {
+                propagate(a, b, max)
+            }
+            #[inline(always)]
+            fn propagate(a: Bits, b: Bits, f: impl Fn(Bits, Bits) -> Bits) -> Bits {
+                if is_signaling(a) || (is_nan(a) && !is_signaling(b)) {
+                    quiet(a)
+                } else if is_nan(b) {
+                    quiet(b)
+                } else {
+                    f(a, b)
+                }
             }
             #[inline(always)]
             fn choose(a: Bits, b: Bits, first: impl Fn(Bits, Bits) -> bool) -> Bits {
@@ -213,6 +253,12 @@ macro_rules! float_format {
 
 float_format!(single, f32, u32, 23, 0xff, 127);
 float_format!(double, f64, u64, 52, 0x7ff, 1023);
+
+/// As [`med3_f32`], where a number wins over any NaN.
+pub(crate) fn med3_num_f32(a: u32, b: u32, c: u32) -> u32 {
+    use single::{is_nan, min_num};
+    if is_nan(a) || is_nan(b) || is_nan(c) { min_num(min_num(a, b), c) } else { med3_f32(a, b, c) }
+}
 
 /// Median of three single-precision numbers; with a NaN among them, their minimum.
 pub(crate) fn med3_f32(a: u32, b: u32, c: u32) -> u32 {

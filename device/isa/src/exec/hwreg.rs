@@ -1,14 +1,18 @@
 //! Hardware registers: `s_getreg_b32` and `s_setreg_b32`.
 //!
-//! `aux` is the [`HardwareRegister`], `imm` what the instruction says of its bits. Fields: `SQ_WAVE_*` of gfx11, as linux `amdkfd/cwsr_trap_handler_gfx10.asm`
-//! reads them.
+//! `aux` is the [`HardwareRegister`], `imm` what the instruction says of its bits. Fields: `SQ_WAVE_*` as linux
+//! `amdkfd/cwsr_trap_handler_gfx10.asm` (gfx11) and `cwsr_trap_handler_gfx12.asm` read them. A wave is kept in the fields of
+//! gfx11; the registers of gfx12 that hold the same elsewhere are in [`split`].
+
+mod split;
 
 use super::Stop;
 use super::control::{mask, set_mode};
 use super::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
-    self, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId1, HwId2, IbSts, IbSts2, LdsAlloc, Mode, ShMemBases,
-    ShaderCycles, Status, TrapSts,
+    self, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId1, HwId2, IbSts, IbSts2,
+    LdsAlloc, Mode, PerfSnapshot, SchedMode, ShMemBases, ShaderCycles, ShaderCyclesHigh, ShaderCyclesLow,
+    StatePriv, Status, TrapCtrl, TrapSts, WaveStatus,
 };
 use crate::registers::slot;
 use crate::trap::{status, trapsts};
@@ -22,9 +26,6 @@ const LDS_SIZE_SHIFT: u32 = 12;
 const VGPR_SHARED_SIZE_SHIFT: u32 = 24;
 /// `IB_STS2.WAVE64`.
 const WAVE64: u32 = 1 << 11;
-/// Bits of `MODE` that exist: `FP_ROUND` to `TRAP_AFTER_INST_EN`, `EXCP_EN`, `FP16_OVFL`, `DISABLE_PERF`.
-const MODE_BITS: u32 = 0x089f_ffff;
-
 /// Register number of a `hwreg` immediate.
 pub(crate) fn number(imm: u32) -> u32 {
     imm & 63
@@ -51,7 +52,7 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let Some(register) = HardwareRegister::from_number(d.aux) else { return Flow::NEXT };
     let (offset, count) = field(d.imm);
     let value = match register {
-        Mode => w.mode,
+        Mode => w.mode & !(w.file.implied_mode | w.file.trap_mode),
         Status => status_of(w),
         TrapSts => w.trapsts,
         GprAlloc => (w.vgpr_blocks() - 1) << VGPR_SIZE_SHIFT,
@@ -61,6 +62,15 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         }
         // Counters of outstanding operations: each instruction is over before the next begins.
         IbSts => 0,
+        WaveStatus => split::status(w),
+        StatePriv => split::state_priv(w, m),
+        ExcpFlagPriv => split::excp_flag_priv(w),
+        ExcpFlagUser => w.trapsts & trapsts::MATH,
+        TrapCtrl => split::trap_ctrl(w),
+        // Instructions are done in order whatever it says.
+        SchedMode | PerfSnapshot => 0,
+        ShaderCyclesLow => (m.clock)() as u32,
+        ShaderCyclesHigh => ((m.clock)() >> 32) as u32,
         ShMemBases => (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32,
         FlatScratchLow => w.scratch_base as u32,
         FlatScratchHigh => (w.scratch_base >> 32) as u32,
@@ -83,7 +93,8 @@ pub(crate) fn setreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let insert = |old: u32| old & !mask | value;
     match register {
         Mode => {
-            let flow = set_mode(w, insert(w.mode) & MODE_BITS, d);
+            let mode = insert(w.mode) & w.file.mode | w.mode & (w.file.implied_mode | w.file.trap_mode);
+            let flow = set_mode(w, mode, d);
             // The wave's next instruction is one that it enters its handler after.
             return if flow == Flow::LEAVE && w.steps() { m.stop_here(Stop::Budget) } else { flow };
         }
@@ -92,6 +103,22 @@ pub(crate) fn setreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             let new = insert(status_of(w));
             w.status = w.status & !status::WRITABLE | new & status::WRITABLE & !1;
             w.s[slot::SCC] = new & 1;
+        }
+        StatePriv if w.is_privileged() => {
+            let new = insert(split::state_priv(w, m));
+            split::set_state_priv(w, m, new);
+        }
+        ExcpFlagPriv if w.is_privileged() => {
+            let new = insert(split::excp_flag_priv(w));
+            split::set_excp_flag_priv(w, new);
+        }
+        ExcpFlagUser => {
+            w.trapsts = w.trapsts & !trapsts::MATH | insert(w.trapsts & trapsts::MATH) & trapsts::MATH;
+        }
+        TrapCtrl => {
+            let mode = split::with_trap_ctrl(w, insert(split::trap_ctrl(w)));
+            let flow = set_mode(w, mode, d);
+            return if flow == Flow::LEAVE && w.steps() { m.stop_here(Stop::Budget) } else { flow };
         }
         TrapSts => w.trapsts = insert(w.trapsts) & trapsts::ALL,
         FlatScratchLow => {

@@ -237,6 +237,23 @@ pub(crate) fn permlanex16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     permute(w, d, |lane| (lane ^ 16) & !15 | (select >> ((lane & 15) * 4) & 15) as u32)
 }
 
+/// `v_permlane16_var_b32`: the lane of the same row that the lane's second source says.
+pub(crate) fn permlane16_var(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    permute_by_lane(w, d, 0)
+}
+
+/// `v_permlanex16_var_b32`: the same of the other row of the pair.
+pub(crate) fn permlanex16_var(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    permute_by_lane(w, d, 16)
+}
+
+fn permute_by_lane(w: &mut Wave, d: &Di, other: u32) -> Flow {
+    let lanes = w.halves * 32;
+    let select: [u32; 64] =
+        core::array::from_fn(|lane| if (lane as u32) < lanes { d.src[1].lane(w, lane as u32) } else { 0 });
+    permute(w, d, |lane| (lane ^ other) & !15 | select[lane as usize & 63] & 15)
+}
+
 /// `v_permlane64_b32`: swaps the halves of a wave64, does nothing in a wave32.
 pub(crate) fn permlane64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     if w.halves == 1 {

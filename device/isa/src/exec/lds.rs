@@ -1,5 +1,6 @@
 //! Local data share of one workgroup.
 
+use super::barrier::Barriers;
 use crate::lanes::LDS_STORAGE;
 
 /// Bytes of LDS a workgroup can have.
@@ -14,6 +15,8 @@ const SLACK: usize = STORAGE - MAX_LDS_SIZE as usize;
 pub struct Lds {
     storage: Box<[u8; STORAGE]>,
     size: u32,
+    /// Split barriers of the workgroup, which is what else its waves share.
+    pub barriers: Barriers,
 }
 
 impl core::fmt::Debug for Lds {
@@ -31,10 +34,10 @@ impl Default for Lds {
 impl Lds {
     /// `size` bytes of zeros, at most [`MAX_LDS_SIZE`].
     pub fn new(size: u32) -> Self {
-        Lds { storage: Box::new([0; STORAGE]), size: size.min(MAX_LDS_SIZE) }
+        Lds { storage: Box::new([0; STORAGE]), size: size.min(MAX_LDS_SIZE), barriers: Barriers::new(1) }
     }
 
-    /// Makes it `size` bytes of zeros for the next workgroup.
+    /// Makes it `size` bytes of zeros for the next workgroup. Its barriers stay.
     pub fn reset(&mut self, size: u32) {
         let old = self.size as usize;
         self.storage[..old].fill(0);

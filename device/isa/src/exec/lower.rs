@@ -250,7 +250,7 @@ impl Lowering {
     fn lower(&mut self, inst: &Inst) -> Lowered {
         self.role = Role::Operation(inst.op);
         let properties = properties(inst.op);
-        if properties.looks(inst.mem.glc | inst.mem.dlc) {
+        if properties.looks(inst.mem.is_coherent()) {
             self.emit_extra(Di::new(control::look));
         }
         match properties.family {
@@ -267,11 +267,14 @@ impl Lowering {
         match family {
             Family::Nothing => Ok(()),
             Family::Scalar => self.scalar_alu(inst),
+            Family::ScalarFloat(op, definitions) => self.scalar_float(inst, op, definitions),
+            Family::ScalarComparison(operands, outcomes) => self.scalar_comparison(inst, operands, outcomes),
             Family::ExecMask(function, result, bits) => self.exec_mask(inst, function, result, bits),
             Family::ScalarRelative => self.scalar_relative(inst),
             Family::HalfLoop => self.half_loop(inst),
             Family::Control => self.control(inst),
             Family::ScalarMemory(dwords) => self.scalar_memory(inst, dwords),
+            Family::NarrowScalarMemory(part) => self.narrow_scalar_memory(inst, part),
             Family::Lds(operation) => self.lds(inst, operation),
             Family::LdsExchange(operation) => self.exchange(inst, operation),
             Family::GlobalWaveSync => self.global_wave_sync(inst),

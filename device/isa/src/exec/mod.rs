@@ -9,6 +9,7 @@ use crate::mem::{Apertures, Fault, Mmu, Tlb};
 use crate::wave::Wave;
 
 mod atomic;
+pub(crate) mod barrier;
 mod buffer;
 mod buffer_format;
 mod carry;
@@ -56,6 +57,7 @@ mod vop_half_count;
 mod vop_int;
 mod wmma;
 
+pub use barrier::Barriers;
 pub use coverage::{Coverage, coverage, supports};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
 pub use lds::{Lds, MAX_LDS_SIZE};
@@ -95,7 +97,8 @@ impl core::fmt::Debug for Env<'_> {
 pub enum Stop {
     /// `s_endpgm`: the wave is done.
     EndProgram,
-    /// `s_barrier`: continue when all waves of the workgroup have stopped here or ended.
+    /// `s_barrier`: continue when all waves of the workgroup have stopped here or ended. `s_barrier_wait`, of a wave that
+    /// [waits at a split barrier](Wave::waits_at_split_barrier): when [`Barriers::lets_pass`] it.
     Barrier,
     /// `s_sleep`: let others run.
     Sleep,

@@ -75,7 +75,7 @@ fn set(w: &mut Wave, d: &Di, n: u32, lane: u32, value: u32) {
 
 /// The residency status after the data: everything there is is resident.
 fn set_status(w: &mut Wave, d: &Di, registers: u32, lane: u32) {
-    if d.imm & field::TFE != 0 {
+    if d.flags & flag::STATUS != 0 {
         set(w, d, registers, lane, 0);
     }
 }

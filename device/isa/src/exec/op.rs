@@ -13,7 +13,7 @@ pub(crate) use value::{Reg, exec_half, read, split, write};
 
 use super::di::Handler;
 use crate::lanes::{BackendKind, Lanes};
-use scalar::scalar_handler;
+use scalar::{on_scalars, scalar_handler};
 use vector::{dual, unmodified, vector};
 
 /// Number format of an operation's operands, for modifiers and denormals.
@@ -138,6 +138,8 @@ pub(crate) struct Entry {
     pub(crate) dst_bits: u32,
     pub(crate) input: Format,
     pub(crate) output: Format,
+    /// The same on scalar registers, with any modifiers and modes.
+    pub(crate) on_scalars: Handler,
     /// The definition, on zero-extended bits: for tests.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by tests"))]
     pub(crate) scalar: fn(u64, u64, u64) -> u64,
@@ -156,6 +158,7 @@ impl Entry {
             dst_bits: O::D::BITS,
             input: O::INPUT,
             output: O::OUTPUT,
+            on_scalars: on_scalars::<O>,
             scalar: |a, b, c| O::scalar(O::A::from_bits(a), O::B::from_bits(b), O::C::from_bits(c)).bits(),
         }
     }

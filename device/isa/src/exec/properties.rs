@@ -31,6 +31,10 @@ pub(crate) enum Family {
     Nothing,
     /// A scalar operation with a definition.
     Scalar,
+    /// A scalar operation on floats, which is this vector operation on scalar registers.
+    ScalarFloat(Op, Definitions),
+    /// A comparison of floats in scalar registers: of what, and the outcomes for which it is true.
+    ScalarComparison(cmp::Operands, u8),
     /// `s_*_saveexec_*` and `s_*_wrexec_*`, of masks of this many bits.
     ExecMask(exec_mask::Function, exec_mask::Result, u32),
     /// A scalar move relative to `M0`.
@@ -41,6 +45,8 @@ pub(crate) enum Family {
     Control,
     /// Scalar loads of this many dwords.
     ScalarMemory(u32),
+    /// Scalar loads of less than a dword.
+    NarrowScalarMemory(Narrow),
     /// A vector operation with a definition in one of the tables.
     Vector(Definitions),
     /// A vector operation with a lane mask beside its registers.
@@ -153,6 +159,19 @@ pub(crate) struct Properties {
     pub(crate) integers: bool,
 }
 
+/// Operations of newer architectures that are older ones by another name. They have the older ones' rows.
+const SYNONYMS: &[(Op, Op)] = &[
+    (Op::S_ADD_CO_CI_U32, Op::S_ADDC_U32),
+    (Op::S_ADD_CO_I32, Op::S_ADD_I32),
+    (Op::S_ADD_CO_U32, Op::S_ADD_U32),
+    (Op::S_ADDK_CO_I32, Op::S_ADDK_I32),
+    (Op::S_SUB_CO_CI_U32, Op::S_SUBB_U32),
+    (Op::S_SUB_CO_I32, Op::S_SUB_I32),
+    (Op::S_SUB_CO_U32, Op::S_SUB_U32),
+    (Op::V_MAD_CO_I64_I32, Op::V_MAD_I64_I32),
+    (Op::V_MAD_CO_U64_U32, Op::V_MAD_U64_U32),
+];
+
 type Row = (Op, Properties);
 
 const fn of(family: Family) -> Properties {
@@ -229,7 +248,30 @@ const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
         }
         file += 1;
     }
+    let mut synonym = 0;
+    while synonym < SYNONYMS.len() {
+        let (op, older) = SYNONYMS[synonym];
+        assert!(!listed[op as usize], "a synonym has a row of its own");
+        table[op as usize] = table[older as usize];
+        synonym += 1;
+    }
     table
+}
+
+static MEANINGS: [Op; Op::COUNT] = {
+    let mut meanings = *Op::ALL;
+    let mut synonym = 0;
+    while synonym < SYNONYMS.len() {
+        let (op, older) = SYNONYMS[synonym];
+        meanings[op as usize] = older;
+        synonym += 1;
+    }
+    meanings
+};
+
+/// The operation that definitions have this one under.
+pub(crate) fn meaning(op: Op) -> Op {
+    MEANINGS[op as usize]
 }
 
 /// What is known of an operation.

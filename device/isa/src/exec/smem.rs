@@ -1,6 +1,7 @@
 //! Scalar memory loads.
 
 use super::di::{Di, Flow, Handler, Machine};
+use super::ds::narrow::Narrow;
 use crate::wave::Wave;
 
 /// `S_LOAD_*` of `N` dwords: SBASE pair in `src[0]`, SOFFSET in `src[1]`.
@@ -39,11 +40,7 @@ fn fetch<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di, va: u64) -> 
 
 /// `S_BUFFER_LOAD_*`: a buffer descriptor in four registers from `src[0]`; dwords out of range read as 0.
 fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let v = d.src[0].value as usize;
-    let base = w.pair(v) & 0xffff_ffff_ffff;
-    let stride = w.s[(v + 1) & 255] >> 16 & 0x3fff;
-    let records = u64::from(w.s[(v + 2) & 255]);
-    let size = if stride == 0 { records } else { records * u64::from(stride) };
+    let (base, size) = range(w, d);
     let offset = u64::from((d.imm & !3).wrapping_add(d.src[1].scalar(w) & !3));
     if offset + N as u64 * 4 <= size {
         return fetch::<N>(w, m, d, base.wrapping_add(offset));
@@ -64,11 +61,52 @@ fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flo
     Flow::NEXT
 }
 
+/// `S_LOAD_*` of 8 or 16 bits, packed as `aux`.
+pub(crate) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let offset = i64::from(d.imm.cast_signed()) + i64::from(d.src[1].scalar(w));
+    let va = d.src[0].scalar64(w).wrapping_add_signed(offset);
+    fetch_narrow(w, m, d, va)
+}
+
+/// `S_BUFFER_LOAD_*` of 8 or 16 bits, packed as `aux`; 0 out of range.
+pub(crate) fn buffer_load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (base, size) = range(w, d);
+    let offset = u64::from(d.imm.wrapping_add(d.src[1].scalar(w)));
+    if offset + u64::from(Narrow::unpack(d.aux).bytes) > size {
+        w.s[d.dst as usize & 255] = 0;
+        return Flow::NEXT;
+    }
+    fetch_narrow(w, m, d, base.wrapping_add(offset))
+}
+
+fn fetch_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di, va: u64) -> Flow {
+    let part = Narrow::unpack(d.aux);
+    let value =
+        if part.bytes == 1 { m.global.load::<u8>(va).map(u16::from) } else { m.global.load::<u16>(va) };
+    match value {
+        Ok(value) => {
+            w.s[d.dst as usize & 255] = part.merge(0, value);
+            Flow::NEXT
+        }
+        Err(fault) => m.memory_fault(fault, 0),
+    }
+}
+
+/// Base address and bytes of a buffer.
+fn range(w: &Wave, d: &Di) -> (u64, u64) {
+    let v = d.src[0].value as usize;
+    let base = w.pair(v) & 0xffff_ffff_ffff;
+    let stride = w.s[(v + 1) & 255] >> 16 & 0x3fff;
+    let records = u64::from(w.s[(v + 2) & 255]);
+    (base, if stride == 0 { records } else { records * u64::from(stride) })
+}
+
 /// Handler of a load of this many dwords, from the memory that an address or a buffer descriptor names.
 pub(crate) fn handler(is_buffer: bool, dwords: u32) -> Option<Handler> {
     let handlers: [Handler; 2] = match dwords {
         1 => [load::<1>, buffer_load::<1>],
         2 => [load::<2>, buffer_load::<2>],
+        3 => [load::<3>, buffer_load::<3>],
         4 => [load::<4>, buffer_load::<4>],
         8 => [load::<8>, buffer_load::<8>],
         16 => [load::<16>, buffer_load::<16>],

@@ -234,6 +234,9 @@ scalar_ops! {
     S_MUL_I32: (a: u32, b: u32, _scc, _old) -> u32, keeps { a.wrapping_mul(b) }
     S_MUL_HI_U32: (a: u32, b: u32, _scc, _old) -> u32, keeps { ((u64::from(a) * u64::from(b)) >> 32) as u32 }
     S_MUL_HI_I32: (a: u32, b: u32, _scc, _old) -> u32, keeps { ((i64::from(i(a)) * i64::from(i(b))) >> 32) as u32 }
+    S_MUL_U64: (a: u64, b: u64, _scc, _old) -> u64, keeps { a.wrapping_mul(b) }
+    S_ADD_NC_U64: (a: u64, b: u64, _scc, _old) -> u64, keeps { a.wrapping_add(b) }
+    S_SUB_NC_U64: (a: u64, b: u64, _scc, _old) -> u64, keeps { a.wrapping_sub(b) }
     S_PACK_LL_B32_B16: (a: u32, b: u32, _scc, _old) -> u32, keeps { a & 0xffff | b << 16 }
     S_PACK_LH_B32_B16: (a: u32, b: u32, _scc, _old) -> u32, keeps { a & 0xffff | b & 0xffff_0000 }
     S_PACK_HH_B32_B16: (a: u32, b: u32, _scc, _old) -> u32, keeps { a >> 16 | b & 0xffff_0000 }

@@ -102,6 +102,10 @@ pub(crate) fn entry(op: Op, clamp: bool) -> Option<(Handler, usize, Format)> {
         V_PK_MUL_F16 = F16 2 packed2 vop_f16::V_MUL_F16;
         V_PK_MIN_F16 = F16 2 packed2 vop_f16::V_MIN_F16;
         V_PK_MAX_F16 = F16 2 packed2 vop_f16::V_MAX_F16;
+        V_PK_MIN_NUM_F16 = F16 2 packed2 vop_f16::V_MIN_NUM_F16;
+        V_PK_MAX_NUM_F16 = F16 2 packed2 vop_f16::V_MAX_NUM_F16;
+        V_PK_MINIMUM_F16 = F16 2 packed2 vop_f16::V_MINIMUM_F16;
+        V_PK_MAXIMUM_F16 = F16 2 packed2 vop_f16::V_MAXIMUM_F16;
         V_PK_FMA_F16 = F16 3 packed3 vop_f16::V_FMA_F16;
         V_PK_FMAC_F16 = F16 3 packed3 vop_f16::V_FMAC_F16;
         V_PK_ADD_U16 = Bits 2 packed2 vop_int::V_ADD_NC_U16, vop_clamp::V_ADD_NC_U16;

@@ -20,6 +20,19 @@ vector_ops! {
     V_MED3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::med3(a, b, c) }
     V_MAXMIN_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::min(half::max(a, b), c) }
     V_MINMAX_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::max(half::min(a, b), c) }
+    V_MIN_NUM_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::min_num(a, b) }
+    V_MAX_NUM_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::max_num(a, b) }
+    V_MINIMUM_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::minimum(a, b) }
+    V_MAXIMUM_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::maximum(a, b) }
+    V_MIN3_NUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::min_num(half::min_num(a, b), c) }
+    V_MAX3_NUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::max_num(half::max_num(a, b), c) }
+    V_MAXMIN_NUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::min_num(half::max_num(a, b), c) }
+    V_MINMAX_NUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::max_num(half::min_num(a, b), c) }
+    V_MINIMUM3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::minimum(half::minimum(a, b), c) }
+    V_MAXIMUM3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::maximum(half::maximum(a, b), c) }
+    V_MAXIMUMMINIMUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::minimum(half::maximum(a, b), c) }
+    V_MINIMUMMAXIMUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::maximum(half::minimum(a, b), c) }
+    V_MED3_NUM_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::med3_num(a, b, c) }
     V_FLOOR_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::floor) }
     V_CEIL_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::ceil) }
     V_TRUNC_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::trunc) }

@@ -43,6 +43,39 @@ vector_ops! {
     V_MED3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { super::float::med3_f32(a, b, c) }
     V_MAXMIN_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min(single::max(a, b), c) }
     V_MINMAX_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max(single::min(a, b), c) }
+    V_MIN_NUM_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::min_num(a, b) }, lanes {
+        if L::unordered(a, b) != 0 {
+            return each2::<L>(a, b, single::min_num);
+        }
+        L::select(L::feq(a, b), L::or(a, b), L::select(L::flt(a, b), a, b))
+    }
+    V_MAX_NUM_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::max_num(a, b) }, lanes {
+        if L::unordered(a, b) != 0 {
+            return each2::<L>(a, b, single::max_num);
+        }
+        L::select(L::feq(a, b), L::and(a, b), L::select(L::flt(b, a), a, b))
+    }
+    V_MINIMUM_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::minimum(a, b) }, lanes {
+        if L::unordered(a, b) != 0 {
+            return each2::<L>(a, b, single::minimum);
+        }
+        L::select(L::feq(a, b), L::or(a, b), L::select(L::flt(a, b), a, b))
+    }
+    V_MAXIMUM_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::maximum(a, b) }, lanes {
+        if L::unordered(a, b) != 0 {
+            return each2::<L>(a, b, single::maximum);
+        }
+        L::select(L::feq(a, b), L::and(a, b), L::select(L::flt(b, a), a, b))
+    }
+    V_MIN3_NUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min_num(single::min_num(a, b), c) }
+    V_MAX3_NUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max_num(single::max_num(a, b), c) }
+    V_MAXMIN_NUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::min_num(single::max_num(a, b), c) }
+    V_MINMAX_NUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::max_num(single::min_num(a, b), c) }
+    V_MINIMUM3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::minimum(single::minimum(a, b), c) }
+    V_MAXIMUM3_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::maximum(single::maximum(a, b), c) }
+    V_MAXIMUMMINIMUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::minimum(single::maximum(a, b), c) }
+    V_MINIMUMMAXIMUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::maximum(single::minimum(a, b), c) }
+    V_MED3_NUM_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { super::float::med3_num_f32(a, b, c) }
     V_FLOOR_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::floor) }
     V_CEIL_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::ceil) }
     V_TRUNC_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::trunc) }

@@ -9,6 +9,10 @@ vector_ops! {
     V_FMA_F64: F64 -> F64, (a: u64, b: u64, c: u64) -> u64 { double::fma(a, b, c) }
     V_MIN_F64: F64 -> F64, (a: u64, b: u64) -> u64 { double::min(a, b) }
     V_MAX_F64: F64 -> F64, (a: u64, b: u64) -> u64 { double::max(a, b) }
+    V_MIN_NUM_F64: F64 -> F64, (a: u64, b: u64) -> u64 { double::min_num(a, b) }
+    V_MAX_NUM_F64: F64 -> F64, (a: u64, b: u64) -> u64 { double::max_num(a, b) }
+    V_MINIMUM_F64: F64 -> F64, (a: u64, b: u64) -> u64 { double::minimum(a, b) }
+    V_MAXIMUM_F64: F64 -> F64, (a: u64, b: u64) -> u64 { double::maximum(a, b) }
     V_FLOOR_F64: F64 -> F64, (a: u64) -> u64 { double::unary(a, f64::floor) }
     V_CEIL_F64: F64 -> F64, (a: u64) -> u64 { double::unary(a, f64::ceil) }
     V_TRUNC_F64: F64 -> F64, (a: u64) -> u64 { double::unary(a, f64::trunc) }

@@ -8,7 +8,7 @@
 //! of k, with one rounding to single precision for each.
 
 use super::di::{Di, Flow, Machine, flag};
-use super::float::{half, single};
+use super::float::{brain, half, single};
 use super::op::per_backend;
 use crate::lanes::Lanes;
 use crate::wave::{Chunk, Wave};
@@ -34,17 +34,6 @@ fn c_row(w: &Wave, d: &Di, r: u32) -> [u32; N] {
     } else {
         [d.src[2].scalar(w); N]
     }
-}
-
-fn bf16_to_single(bits: u16) -> u32 {
-    u32::from(bits) << 16
-}
-
-fn bf16_from_single(bits: u32) -> u16 {
-    if single::is_nan(bits) {
-        return (bits >> 16) as u16 | 0x40;
-    }
-    ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
 }
 
 /// Both 16-bit elements of each lane's register `k / 2`, as singles: element `k` of each lane.
@@ -125,7 +114,7 @@ fn write_halves(w: &mut Wave, d: &Di, result: &[[u32; N]; N], convert: impl Fn(u
 
 #[inline(always)]
 fn wide<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
-    let convert = if BRAIN { bf16_to_single } else { half::to_single };
+    let convert = if BRAIN { brain::to_single } else { half::to_single };
     let result = product::<L>(w, d, convert, |w, r| c_row(w, d, r).map(|word| modified(d, word)));
     write(w, d, &result);
     Flow::NEXT
@@ -134,11 +123,11 @@ fn wide<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
 #[inline(always)]
 fn narrow<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
     let shift = if d.flags & flag::DST_HIGH != 0 { 16 } else { 0 };
-    let convert = if BRAIN { bf16_to_single } else { half::to_single };
+    let convert = if BRAIN { brain::to_single } else { half::to_single };
     let result = product::<L>(w, d, convert, |w, r| {
         c_row(w, d, r).map(|word| modified(d, convert((word >> shift) as u16)))
     });
-    write_halves(w, d, &result, if BRAIN { bf16_from_single } else { half::from_single });
+    write_halves(w, d, &result, if BRAIN { brain::from_single } else { half::from_single });
     Flow::NEXT
 }
 

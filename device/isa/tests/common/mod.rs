@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, Lds, Profile, Stop};
+use belfry_isa::exec::{self, Barriers, Env, Lds, Profile, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::{Access, Apertures, Fault, FaultKind, Mapping, Mmu, Tlb};
@@ -123,6 +123,12 @@ macro_rules! plain {
 }
 plain!(u8 u16 u32 u64 i32 f32 f64);
 
+/// A kernel compiled for several architectures.
+pub(crate) type Objects<'a> = &'a [(Arch, &'a [u8])];
+
+/// `ttmp0`.
+const TTMP0: u8 = 108;
+
 /// A GPU: memory, an allocator, and a worker's state.
 pub(crate) struct Gpu {
     pub(crate) memory: Flat,
@@ -175,11 +181,15 @@ impl Args {
 
 impl Gpu {
     pub(crate) fn new(backend: Backend, bytes: usize) -> Self {
+        Gpu::of(Arch::Gfx1100, backend, bytes)
+    }
+
+    pub(crate) fn of(arch: Arch, backend: Backend, bytes: usize) -> Self {
         let mut gpu = Gpu {
             memory: Flat::new(bytes),
             next: BASE + 4096,
             tlb: Tlb::new(),
-            code: CodeCache::new(Arch::Gfx1100, backend),
+            code: CodeCache::new(arch, backend),
             lds: Lds::new(0),
             epoch: 0,
             scratch: 0,
@@ -207,8 +217,14 @@ impl Gpu {
         self.memory.read(va, count * T::SIZE).chunks(T::SIZE).map(T::get).collect()
     }
 
+    /// Loads the one of several code objects that is for this GPU, and finds a kernel in it.
+    pub(crate) fn load(&mut self, files: Objects<'_>, name: &str) -> Kernel {
+        let own = files.iter().find(|(arch, _)| *arch == self.code.arch());
+        self.load_object(own.expect("a code object of this architecture").1, name)
+    }
+
     /// Loads a code object at a page and finds a kernel in it.
-    pub(crate) fn load(&mut self, file: &[u8], name: &str) -> Kernel {
+    pub(crate) fn load_object(&mut self, file: &[u8], name: &str) -> Kernel {
         let object = object::File::parse(file).unwrap();
         let end = object.segments().map(|s| s.address() + s.size()).max().unwrap();
         self.next = self.next.next_multiple_of(4096);
@@ -251,8 +267,9 @@ impl Gpu {
             let id = [group % grid[0], group / grid[0] % grid[1], group / grid[0] / grid[1]];
             self.lds.reset(kernel.lds);
             let count = threads.div_ceil(lanes);
+            self.lds.barriers = Barriers::new(count);
             for n in 0..count {
-                let sgprs = user_sgprs(kernel, kernarg, id);
+                let sgprs = user_sgprs(self.code.arch(), kernel, kernarg, id);
                 let mut ids = [0; 64];
                 for (lane, slot) in (0..lanes).zip(&mut ids) {
                     let t = n * lanes + lane;
@@ -263,6 +280,7 @@ impl Gpu {
                 let left = threads - n * lanes;
                 let exec = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
                 let init = WaveInit {
+                    arch: self.code.arch(),
                     pc: kernel.entry,
                     exec,
                     wave_size,
@@ -278,6 +296,10 @@ impl Gpu {
                     Some(wave) => wave.restart(&init),
                     None => waves.push(Wave::new(&init)),
                 }
+                if self.code.arch() == Arch::Gfx1201 {
+                    waves[n as usize].set_sgpr(TTMP0 + 9, id[0]);
+                    waves[n as usize].set_sgpr(TTMP0 + 7, id[1] | id[2] << 16);
+                }
             }
             self.run_group(&mut waves[..count as usize])?;
             executed += waves[..count as usize].iter().map(|wave| wave.instructions).sum::<u64>();
@@ -290,9 +312,18 @@ impl Gpu {
         let mut ended = vec![false; waves.len()];
         while ended.iter().any(|ended| !ended) {
             for (wave, ended) in waves.iter_mut().zip(&mut ended).filter(|(_, ended)| !**ended) {
+                if wave.waits_at_split_barrier() {
+                    if !self.lds.barriers.lets_pass(wave) {
+                        continue;
+                    }
+                    wave.pass_split_barrier();
+                }
                 loop {
                     match self.step(wave, 100_000) {
-                        Stop::EndProgram => *ended = true,
+                        Stop::EndProgram => {
+                            *ended = true;
+                            self.lds.barriers.leave();
+                        }
                         Stop::Barrier => {}
                         Stop::Budget | Stop::Turn | Stop::Sleep => continue,
                         other => return Err(other),
@@ -346,7 +377,7 @@ fn mode(rsrc1: u32) -> u32 {
     ((rsrc1 >> 12) & 0xff) | (((rsrc1 >> 21) & 1) << 8) | (((rsrc1 >> 23) & 1) << 9)
 }
 
-fn user_sgprs(kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {
+fn user_sgprs(arch: Arch, kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {
     let mut sgprs = Vec::new();
     let mut pair = |bit: u16, value: u64, words: usize| {
         if kernel.properties & 1 << bit != 0 {
@@ -363,7 +394,8 @@ fn user_sgprs(kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {
     // The count of user SGPRs may be larger than what is enabled.
     sgprs.resize((kernel.rsrc2 >> 1 & 31) as usize, 0);
     for (n, value) in id.into_iter().enumerate() {
-        if kernel.rsrc2 >> (7 + n) & 1 != 0 {
+        // From gfx12 on they are in trap temporaries.
+        if arch == Arch::Gfx1100 && kernel.rsrc2 >> (7 + n) & 1 != 0 {
             sgprs.push(value);
         }
     }

@@ -5,6 +5,7 @@ mod buffers;
 mod common;
 mod context;
 mod debug;
+mod gfx12;
 mod halves;
 mod lds;
 mod modes;

@@ -1,7 +1,7 @@
 //! How the waves of a workgroup are saved and restored.
 
 use belfry_isa::context::ContextSlot;
-use belfry_isa::exec::{self, Env, Stop};
+use belfry_isa::exec::{self, Barriers, Env, Stop};
 
 use super::{MSG_INTERRUPT, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::context::{ContextError, SavedGroup, SavedWave, SwitchTurn, WaveStates};
@@ -102,6 +102,7 @@ impl Workgroup {
         workgroup.count = count as usize;
         workgroup.states.resize(workgroup.count, State::Ended);
         workgroup.lds.reset(launch.lds_size);
+        workgroup.lds.barriers = Barriers::new(group.waves.len() as u32);
         workgroup.seat = Some(seat);
         for (order, saved) in group.waves.iter().enumerate() {
             let index = saved.number as usize;
@@ -148,7 +149,8 @@ impl Workgroup {
                 Stop::Saved | Stop::TrapReturn => return Ok(false),
                 Stop::Halt if !wave.is_privileged() => return Ok(true),
                 // All waves of the workgroup are in the handler, and none of them is in it twice.
-                Stop::Budget | Stop::Turn | Stop::Sleep | Stop::Barrier => {}
+                Stop::Budget | Stop::Turn | Stop::Sleep => {}
+                Stop::Barrier => wave.pass_split_barrier(),
                 Stop::Message { id: MSG_INTERRUPT, m0 } => {
                     turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged: true });
                 }

@@ -1,6 +1,6 @@
 //! A paused workgroup as plain values.
 
-use belfry_isa::exec::Lds;
+use belfry_isa::exec::{Barriers, Lds};
 use belfry_isa::save::SavedWave;
 use belfry_isa::wave::Wave;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,7 @@ pub(in crate::shader) struct SavedWorkgroup {
     next: u32,
     #[serde(with = "serde_bytes")]
     lds: Vec<u8>,
+    barriers: Barriers,
     pub(in crate::shader) seat: SavedSeat,
 }
 
@@ -39,6 +40,7 @@ impl Workgroup {
             waves: waves.map(|(wave, state)| (wave.save(), *state)).collect(),
             next: self.next as u32,
             lds: self.lds.bytes().to_vec(),
+            barriers: self.lds.barriers,
             seat: self.seat.as_ref()?.save(),
         })
     }
@@ -70,6 +72,7 @@ impl Workgroup {
         let mut lds = Lds::default();
         lds.reset(launch.lds_size);
         lds.bytes_mut().copy_from_slice(&saved.lds);
+        lds.barriers = saved.barriers;
         Ok(Box::new(Self {
             chip,
             id: saved.id,

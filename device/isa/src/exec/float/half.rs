@@ -125,6 +125,46 @@ pub(crate) fn min(a: u16, b: u16) -> u16 {
 pub(crate) fn max(a: u16, b: u16) -> u16 {
     choose(a, b, |a, b| a > b, 0)
 }
+/// As for singles: a number wins over any NaN.
+#[inline(always)]
+fn number(a: u16, b: u16, f: impl Fn(u16, u16) -> u16) -> u16 {
+    match (is_nan(a), is_nan(b)) {
+        (true, true) => quiet(a),
+        (true, false) => b,
+        (false, true) => a,
+        (false, false) => f(a, b),
+    }
+}
+#[inline(always)]
+pub(crate) fn min_num(a: u16, b: u16) -> u16 {
+    number(a, b, min)
+}
+#[inline(always)]
+pub(crate) fn max_num(a: u16, b: u16) -> u16 {
+    number(a, b, max)
+}
+/// As for singles: any NaN wins over a number, and a signalling one over a quiet one.
+#[inline(always)]
+fn propagate(a: u16, b: u16, f: impl Fn(u16, u16) -> u16) -> u16 {
+    if is_signaling(a) || (is_nan(a) && !is_signaling(b)) {
+        quiet(a)
+    } else if is_nan(b) {
+        quiet(b)
+    } else {
+        f(a, b)
+    }
+}
+#[inline(always)]
+pub(crate) fn minimum(a: u16, b: u16) -> u16 {
+    propagate(a, b, min)
+}
+#[inline(always)]
+pub(crate) fn maximum(a: u16, b: u16) -> u16 {
+    propagate(a, b, max)
+}
+pub(crate) fn med3_num(a: u16, b: u16, c: u16) -> u16 {
+    if is_nan(a) || is_nan(b) || is_nan(c) { min_num(min_num(a, b), c) } else { med3(a, b, c) }
+}
 pub(crate) fn med3(a: u16, b: u16, c: u16) -> u16 {
     if is_nan(a) || is_nan(b) || is_nan(c) {
         return min(min(a, b), c);

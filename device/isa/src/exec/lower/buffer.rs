@@ -34,7 +34,7 @@ impl Lowering {
         if inst.dst.is_some() {
             di.flags |= flag::RETURN;
             if mem.tfe {
-                di.imm |= field::TFE;
+                di.flags |= flag::STATUS;
                 let result = if inst.src[3].is_some() { entry.count } else { entry.registers };
                 self.row(data, result + 1)?;
             }

@@ -3,12 +3,12 @@
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::control::{self, message};
-use crate::exec::di::{Handler, Kind, Source};
+use crate::exec::di::{Handler, Kind, Source, flag};
+use crate::exec::ds::narrow::Narrow;
 use crate::exec::op;
-use crate::exec::properties::{Space, properties};
-use crate::exec::{exec_mask, hwreg, smem, sop};
+use crate::exec::properties::{Definitions, Space, meaning, properties};
+use crate::exec::{barrier, cmp, exceptions, exec_mask, hwreg, rounded, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
-use crate::registers::HardwareRegister;
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_INTERRUPT: u32 = 1;
@@ -35,7 +35,7 @@ impl Lowering {
     }
 
     pub(super) fn scalar_alu(&mut self, inst: &Inst) -> Lowered {
-        let entry = sop::entry(inst.op).ok_or(Unsupported)?;
+        let entry = sop::entry(meaning(inst.op)).ok_or(Unsupported)?;
         let properties = properties(inst.op);
         let width = |bits: u32| Width { bits, format: op::Format::Bits, signed: properties.signed };
         let mut src = [Source::ZERO; 3];
@@ -94,6 +94,30 @@ impl Lowering {
                 self.emit(Di { dst, dst2, ..simple(handler) });
                 return Ok(());
             }
+            Op::S_BARRIER_SIGNAL | Op::S_BARRIER_SIGNAL_ISFIRST => {
+                let imm = barrier_number(inst.src[0])?;
+                let aux = u8::from(inst.op == Op::S_BARRIER_SIGNAL_ISFIRST);
+                self.emit(Di { imm, aux, ..Di::new(barrier::signal) });
+                return Ok(());
+            }
+            Op::S_BARRIER_WAIT => {
+                let here = self.address(self.at);
+                let (dst, dst2) = (here as u32, (here >> 32) as u32);
+                let imm = i32::from(inst.simm16()).cast_unsigned();
+                self.emit(Di { dst, dst2, imm, ..Di::new(barrier::wait) });
+                return Ok(());
+            }
+            Op::S_GET_BARRIER_STATE => {
+                let dst = self.scalar_destination(inst.dst, 1)?;
+                let imm = barrier_number(inst.src[0])?;
+                self.emit(Di { dst, imm, ..Di::new(barrier::state) });
+                return Ok(());
+            }
+            Op::S_SLEEP_VAR => {
+                self.source(inst.src[0], Width::B32)?;
+                self.emit_uncounted(simple(control::sleep));
+                return Ok(());
+            }
             Op::S_SLEEP => {
                 self.emit_uncounted(simple(control::sleep));
                 return Ok(());
@@ -139,7 +163,7 @@ impl Lowering {
             Op::S_GETREG_B32 => {
                 let register = self.file.hardware(hwreg::number(inst.imm)).ok_or(Unsupported)?;
                 let dst = self.scalar_destination(inst.dst, 1)?;
-                self.names_trapsts |= register == HardwareRegister::TrapSts;
+                self.names_trapsts |= register.shows_exceptions();
                 self.emit(Di { dst, aux: register as u8, ..simple(hwreg::getreg) });
                 return Ok(());
             }
@@ -183,6 +207,69 @@ impl Lowering {
         Ok(())
     }
 
+    /// An operation on floats in scalar registers, which is the vector operation `op`.
+    pub(super) fn scalar_float(&mut self, inst: &Inst, op: Op, definitions: Definitions) -> Lowered {
+        let entry =
+            rounded::entry(op, self.mode).or_else(|| definitions(op, self.backend)).ok_or(Unsupported)?;
+        let mut src = [Source::ZERO; 3];
+        for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
+            let width = Width { bits: entry.bits[n], format: entry.input, signed: false };
+            *slot = self.modified(inst.src[n], n, width, &inst.mods)?;
+            slot.high |= inst.op == Op::S_CVT_HI_F32_F16;
+        }
+        if self.records_exceptions()
+            && let Some(rule) = properties(inst.op).raises
+        {
+            self.watch(exceptions::once(exceptions::element(rule, &entry, src)));
+        }
+        let mut flags = self.float_flags(&[entry.input, entry.output])?;
+        if inst.mods.clamp && entry.output != op::Format::Bits {
+            flags |= flag::CLAMP;
+        }
+        let omod = self.omod(&inst.mods, entry.output);
+        let dst = self.scalar_destination(inst.dst, 1)?;
+        self.emit(Di { dst, src, flags, omod, ..Di::new(entry.on_scalars) });
+        Ok(())
+    }
+
+    /// A comparison of floats in scalar registers.
+    pub(super) fn scalar_comparison(
+        &mut self,
+        inst: &Inst,
+        operands: cmp::Operands,
+        outcomes: u8,
+    ) -> Lowered {
+        let (handler, bits, format): (Handler, u32, op::Format) = match operands {
+            cmp::Operands::F16 => (cmp::on_scalars::<cmp::F16>, 16, op::Format::F16),
+            cmp::Operands::F32 => (cmp::on_scalars::<cmp::F32>, 32, op::Format::F32),
+            _ => return Err(Unsupported),
+        };
+        let width = Width { bits, format, signed: false };
+        let src = [self.source(inst.src[0], width)?, self.source(inst.src[1], width)?, Source::ZERO];
+        if self.records_exceptions()
+            && let Some(rule) = properties(inst.op).raises
+        {
+            self.watch(exceptions::once(exceptions::uniform_element(rule, format, 2, src)));
+        }
+        let flags = self.float_flags(&[format])?;
+        self.emit(Di { src, flags, aux: outcomes, ..Di::new(handler) });
+        Ok(())
+    }
+
+    pub(super) fn narrow_scalar_memory(&mut self, inst: &Inst, part: Narrow) -> Lowered {
+        let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
+        let handler: Handler = if is_buffer { smem::buffer_load_narrow } else { smem::load_narrow };
+        let dst = self.scalar_destination(inst.dst, 1)?;
+        let src =
+            [self.source(inst.src[0], Width::B64)?, self.source(inst.src[1], Width::B32)?, Source::ZERO];
+        if is_buffer {
+            self.descriptor(inst.src[0])?;
+        }
+        let imm = inst.mem.offset.cast_unsigned();
+        self.emit(Di { dst, src, imm, aux: part.pack(), ..Di::new(handler) });
+        Ok(())
+    }
+
     pub(super) fn scalar_memory(&mut self, inst: &Inst, dwords: u32) -> Lowered {
         let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
         let handler = smem::handler(is_buffer, dwords).ok_or(Unsupported)?;
@@ -195,5 +282,13 @@ impl Lowering {
         let src = [base, offset, Source::ZERO];
         self.emit(Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
         Ok(())
+    }
+}
+
+/// The barrier that an instruction names: there are none whose numbers are in a register.
+fn barrier_number(operand: Operand) -> Result<u32, Unsupported> {
+    match operand {
+        Operand::InlineInt(number @ ..0) => Ok(i32::from(number).cast_unsigned()),
+        _ => Err(Unsupported),
     }
 }

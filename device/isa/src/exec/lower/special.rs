@@ -30,6 +30,8 @@ impl Lowering {
             }
             Op::V_PERMLANE16_B32 => lane::permlane16,
             Op::V_PERMLANEX16_B32 => lane::permlanex16,
+            Op::V_PERMLANE16_VAR_B32 => lane::permlane16_var,
+            Op::V_PERMLANEX16_VAR_B32 => lane::permlanex16_var,
             Op::V_PERMLANE64_B32 => lane::permlane64,
             Op::V_DOT4_I32_IU8 => vop3p::dot4_iu8,
             Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,

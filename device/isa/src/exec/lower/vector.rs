@@ -9,7 +9,7 @@ use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
-use crate::exec::properties::{Family, Properties, properties};
+use crate::exec::properties::{Family, Properties, meaning, properties};
 use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
@@ -186,25 +186,30 @@ impl Lowering {
     }
 
     /// The output multiplier of a result: there is none with `MODE.IEEE`, nor where denormal results are kept.
-    fn omod(&self, o: &Operation<'_>, format: Format) -> u8 {
+    pub(super) fn omod(&self, mods: &Mods, format: Format) -> u8 {
         let keeps_denormals = match format {
             Format::Bits => true,
             Format::F32 => self.mode & 2 << 4 != 0,
             Format::F16 | Format::F64 => self.mode & 2 << 6 != 0,
         };
-        if self.mode & IEEE != 0 || keeps_denormals { 0 } else { o.mods.omod }
+        if self.mode & IEEE != 0 || keeps_denormals { 0 } else { mods.omod }
     }
 
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
+        self.role = Role::Operation(o.op);
         let mut mods = *o.mods;
         if o.op == Op::V_FMAC_F16 {
             // The half that is written is the half that is added to.
             mods.op_sel = mods.op_sel & !4 | mods.op_sel >> 1 & 4;
         }
-        let o =
-            &Operation { src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])), mods: &mods, ..*o };
+        let op = meaning(o.op);
+        let o = &Operation {
+            op,
+            src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])),
+            mods: &mods,
+            ..*o
+        };
         let backend = self.backend;
-        self.role = Role::Operation(o.op);
         match properties(o.op).family {
             Family::Vector(definitions) => {
                 let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };
@@ -265,7 +270,7 @@ impl Lowering {
             flags |= flag::DST_HIGH;
         }
         let dst = self.row(o.dst, entry.dst_bits.div_ceil(32))?;
-        let omod = self.omod(o, entry.output);
+        let omod = self.omod(o.mods, entry.output);
         let unmodified = flags == 0 && omod == 0;
         let (first, others) = src[..entry.arity].split_at(1);
         let rest_plain = unmodified && others.iter().all(|s| s.is_plain_vector());
@@ -309,7 +314,7 @@ impl Lowering {
             Operand::None => slot::DUMP as u32,
             operand => self.scalar_destination(operand, self.halves)?,
         };
-        let omod = self.omod(o, entry.format);
+        let omod = self.omod(o.mods, entry.format);
         self.emit(Di { dst, dst2, src, imm: carry, flags, omod, ..Di::new(handler) });
         Ok(())
     }

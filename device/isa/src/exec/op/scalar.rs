@@ -137,3 +137,34 @@ pub(super) fn scalar_handler<O: VectorOp>(backend: BackendKind) -> Handler {
         _ => scalar_portable::<O>,
     }
 }
+
+/// Handler of an operation on scalar registers. A result of 16 bits is zero-extended.
+pub(super) fn on_scalars<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let a = scalar_source::<O::A>(w, d, 0, O::INPUT);
+    let b = if O::ARITY > 1 { scalar_source::<O::B>(w, d, 1, O::INPUT) } else { O::B::default() };
+    let c = if O::ARITY > 2 { scalar_source::<O::C>(w, d, 2, O::INPUT) } else { O::C::default() };
+    let mut r = O::scalar(a, b, c);
+    if d.flags & flag::SLOW != 0 {
+        r = float::flush_output(r, O::OUTPUT, w.mode);
+        if O::OUTPUT == Format::F16 && w.mode & float::FP16_OVFL != 0 {
+            r = float::limit_overflow(r, O::INPUT, &[a.bits(), b.bits(), c.bits()][..O::ARITY]);
+        }
+    }
+    if d.omod != 0 || d.flags & flag::CLAMP != 0 {
+        r = float::output_in_mode(r, O::OUTPUT, d.omod, d.flags & flag::CLAMP != 0, w.mode);
+    }
+    w.s[d.dst as usize & 255] = r.bits() as u32;
+    Flow::NEXT
+}
+
+/// Source `n` of an operation on scalar registers, modifiers applied.
+#[inline(always)]
+fn scalar_source<T: Reg>(w: &Wave, d: &Di, n: usize, format: Format) -> T {
+    let source = &d.src[n];
+    let word = source.scalar(w) >> if source.high { 16 } else { 0 };
+    let mut value = T::from_bits(u64::from(word));
+    if source.neg | source.abs {
+        value = value.modify(format, source);
+    }
+    if d.flags & flag::SLOW != 0 { float::flush_input(value, format, w.mode) } else { value }
+}

@@ -6,7 +6,9 @@ use crate::exec::{carry, cmp, vop_clamp, vop3p};
 use crate::inst::{Arch, Format};
 
 fn formats(op: Op) -> impl Iterator<Item = Format> {
-    crate::tables::patterns(Arch::Gfx1100)
+    Arch::ALL
+        .into_iter()
+        .flat_map(crate::tables::patterns)
         .filter(move |pattern| pattern.op == op)
         .map(|pattern| pattern.format)
 }
@@ -16,6 +18,7 @@ fn definitions_are_where_the_rows_say_and_nowhere_else() {
     let backend = BackendKind::Portable;
     for &op in Op::ALL {
         let row = properties(op);
+        let op = meaning(op);
         if let Family::Vector(definitions) = row.family {
             assert!(definitions(op, backend).is_some(), "{op:?}");
         }
@@ -50,7 +53,8 @@ fn columns_of_comparisons_and_memory_operations_are_those_that_mnemonics_name() 
             | Family::Lds(ds::Operation::Moves(moves))
             | Family::Buffer(mubuf::Operation::Moves(moves)) => {
                 let kind = name.split('_').rfind(|part| part.starts_with(['b', 'u', 'i', 'f'])).unwrap();
-                let bits: u32 = kind[1..].parse().unwrap();
+                let bits: u32 = kind.trim_start_matches(char::is_alphabetic).parse().unwrap();
+                let bits = if name.contains("_pk_") { bits * 2 } else { bits };
                 let half = match (name.contains("d16_hi"), name.contains("d16")) {
                     (true, _) => Some(Half::High),
                     (false, true) => Some(Half::Low),
@@ -64,6 +68,22 @@ fn columns_of_comparisons_and_memory_operations_are_those_that_mnemonics_name() 
                     }
                     Moves::Atomic(_, of) => assert_eq!(of, bits, "{name}"),
                 }
+            }
+            Family::NarrowScalarMemory(part) => {
+                let (kind, bits) = name.rsplit_once('_').unwrap().1.split_at(1);
+                let expected = (bits.parse::<u32>().unwrap(), kind == "i", None);
+                assert_eq!((part.bytes * 8, part.signed, part.half), expected, "{name}");
+            }
+            Family::ScalarComparison(operands, outcomes) => {
+                let (condition, kind) = name.strip_prefix("s_cmp_").unwrap().rsplit_once('_').unwrap();
+                assert_eq!(format!("{operands:?}"), kind.to_uppercase(), "{name}");
+                let true_for = ["lt", "eq", "gt", "u"].map(|outcome| outcomes >> place(outcome) & 1 != 0);
+                assert_eq!(true_for, relation(condition), "{name}");
+            }
+            Family::ScalarFloat(op, definitions) => {
+                assert!(definitions(op, BackendKind::Portable).is_some(), "{name}");
+                let own = name.trim_start_matches("v_").trim_start_matches("s_").replace("cvt_hi", "cvt");
+                assert_eq!(op.mnemonic(), format!("v_{own}"));
             }
             Family::ScalarMemory(dwords) => assert!(name.ends_with(&format!("_b{}", dwords * 32)), "{name}"),
             Family::ExecMask(_, _, bits) => assert!(name.ends_with(&format!("_b{bits}")), "{name}"),
