@@ -296,17 +296,21 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     let image = args.image.filter(|_| system.is_none());
     let root = image.map(Root::Named).or(args.root.map(Root::Path));
     let words: Vec<OsString> = args.program.iter().map(OsString::from).collect();
-    let suite = match Asked::new(Place::Guest, root.as_ref(), &words)? {
+    let mut suite = match Asked::new(Place::Guest, root.as_ref(), &words)? {
         Asked::Program => None,
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
+    let gpu = args.gpu.config()?;
+    if let Some(suite) = &mut suite {
+        suite.set_chip(gpu.chip);
+    }
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
         program: args.program,
         suite,
-        gpu: args.gpu.config()?,
+        gpu,
         doorbell: args.doorbell,
         machine: MachineOptions {
             cpus: args.machine.cpus,

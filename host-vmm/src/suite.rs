@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belfry_device::chip::Model;
 use belfry_guest::Guest;
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use belfry_suite::guest::Booted;
 use belfry_suite::request::is_suite;
-use belfry_suite::{Action, Exec, How, Plan, Ready, Request, console, has_program};
+use belfry_suite::{Action, Exec, How, Plan, Processor, Ready, Request, console, has_program};
 
 use crate::output::say;
 
@@ -96,6 +97,12 @@ impl Asked {
 }
 
 impl Suite {
+    /// Has it run on this chip.
+    pub fn set_chip(&mut self, chip: &Model) {
+        let device = chip.chip(chip.max_cus).identity().device;
+        self.plan.set_processor(Processor { name: chip.name, device });
+    }
+
     /// Compiles the programs that the cases need, in `tree`.
     ///
     /// # Errors

@@ -169,11 +169,14 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     gpu.deterministic = args.deterministic;
     gpu.validate()?;
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
-    let suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
+    let mut suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
         Asked::Program => None,
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
+    if let Some(suite) = &mut suite {
+        suite.set_chip(chip);
+    }
     ensure!(suite.is_none() || !args.json, "--json tells of one program, and a suite is many; leave it out");
     let device = args.of_device();
     let root = match args.image {

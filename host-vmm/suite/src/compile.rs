@@ -161,6 +161,7 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
 fn script(program: &Program) -> String {
     let source = program.source();
     let source = source.display();
+    let processor = &program.processor;
     let mut script = format!("cd {SOURCES}\n");
     for name in &program.embeds {
         let part = sources::kernels(program.language, name);
@@ -168,15 +169,17 @@ fn script(program: &Program) -> String {
         script += &match program.language {
             // A code object without the bundle around it that HIP wants, and without a library of device functions.
             Language::Hsa | Language::Thunk => format!(
-                "clang -x cl -cl-std=CL2.0 -target amdgcn-amd-amdhsa -mcpu=gfx1100 -nogpulib -O2 -Wall {part} \
+                "clang -x cl -cl-std=CL2.0 -target amdgcn-amd-amdhsa -mcpu={processor} -nogpulib -O2 -Wall {part} \
                  -o {MADE}/{name}.hsaco\n"
             ),
-            _ => format!("hipcc --offload-arch=gfx1100 -O2 -Wall --genco {part} -o {MADE}/{name}.hsaco\n"),
+            _ => {
+                format!("hipcc --offload-arch={processor} -O2 -Wall --genco {part} -o {MADE}/{name}.hsaco\n")
+            }
         };
     }
     script += &match program.language {
         Language::Hip | Language::ProcessHip => {
-            format!("hipcc --offload-arch=gfx1100 -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n")
+            format!("hipcc --offload-arch={processor} -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n")
         }
         // The processor's side of a comparison contracts nothing that the device's side does not.
         Language::OpenCl => {

@@ -30,7 +30,7 @@ pub mod verdict;
 
 pub use compile::has_program;
 pub use console::{Counts, How};
-pub use plan::{Plan, Ready, Test};
+pub use plan::{Plan, Processor, Ready, Test};
 pub use process::{Ended, Outcome};
 pub use request::{Action, Request};
 pub use runner::{Exec, Runner};

@@ -52,6 +52,39 @@ pub struct Plan {
     pub unknown: Vec<String>,
 }
 
+/// The GPU that the suite runs on, as its programs are compiled for it and its tools name it.
+#[derive(Debug, Clone, Copy)]
+pub struct Processor<'a> {
+    /// Name of the instruction set: `gfx` and major, minor and stepping, the last two as hexadecimal digits.
+    pub name: &'a str,
+    /// PCI device.
+    pub device: u16,
+}
+
+impl Processor<'_> {
+    /// The one that sources and tools name.
+    pub(crate) const WRITTEN: Processor<'static> = Processor { name: "gfx1100", device: 0x744c };
+
+    /// `gfx_target_version`: major * 10000 + minor * 100 + stepping.
+    fn target_version(&self) -> Option<u32> {
+        let digits = self.name.strip_prefix("gfx")?;
+        let (major, rest) = digits.split_at_checked(digits.len().checked_sub(2)?)?;
+        let rest = u32::from_str_radix(rest, 16).ok()?;
+        Some(major.parse::<u32>().ok()? * 10_000 + (rest >> 4) * 100 + (rest & 0xf))
+    }
+
+    /// A text about the one that is written, as one about this one.
+    fn instead(&self, text: &str) -> String {
+        let written = Self::WRITTEN;
+        let mut text = text.replace(written.name, self.name);
+        text = text.replace(&format!("{:#06x}", written.device), &format!("{:#06x}", self.device));
+        match (written.target_version(), self.target_version()) {
+            (Some(from), Some(to)) => text.replace(&from.to_string(), &to.to_string()),
+            _ => text,
+        }
+    }
+}
+
 /// What cases need to run: where the programs are, by their index.
 #[derive(Debug, Default)]
 pub struct Ready {
@@ -61,6 +94,20 @@ pub struct Ready {
 }
 
 impl Plan {
+    /// Has programs compiled for another processor, and tools name that.
+    pub fn set_processor(&mut self, processor: Processor<'_>) {
+        for program in &mut self.programs {
+            processor.name.clone_into(&mut program.processor);
+        }
+        for test in &mut self.tests {
+            if let What::Tool { argv, expected } = &mut test.what {
+                for text in argv.iter_mut().chain(&mut expected.says) {
+                    *text = processor.instead(text);
+                }
+            }
+        }
+    }
+
     /// Leaves out the cases that make no sense in a guest.
     pub fn keep_those_of_guests(&mut self) {
         let programs = &self.programs;
@@ -100,7 +147,7 @@ impl Plan {
         }
         for tool in TOOLS {
             let argv = tool.argv.iter().map(|&argument| argument.to_owned()).collect();
-            let expected = Expected { says: tool.says.to_vec() };
+            let expected = Expected { says: tool.says.iter().map(|&part| part.to_owned()).collect() };
             add(format!("tools::{}", tool.name), What::Tool { argv, expected });
         }
         Ok(Self { programs, tests, unknown: table.into_keys().collect() })
@@ -163,5 +210,20 @@ impl Ready {
             }
             What::Tool { argv, expected } => Ok((argv.clone(), expected.clone())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_about_one_processor_become_those_about_another() {
+        let navi48 = Processor { name: "gfx1201", device: 0x7550 };
+        let text = navi48.instead("gfx1100 gfx_target_version 110000 0x744c gfx000");
+        assert_eq!(text, "gfx1201 gfx_target_version 120001 0x7550 gfx000");
+        let mi300 = Processor { name: "gfx942", device: 0x74a1 };
+        assert_eq!(mi300.target_version(), Some(90_402));
+        assert_eq!(Processor { name: "gfx90a", ..mi300 }.target_version(), Some(90_010));
     }
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::plan::Processor;
+
 /// The sources and headers, by their paths below `tests/programs`.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
@@ -89,6 +91,8 @@ pub struct Program {
     pub cases: Vec<String>,
     /// Sources, beside it and without extension, whose code objects it embeds as `NAME.hsaco`.
     pub embeds: Vec<String>,
+    /// The processor that its kernels are compiled for.
+    pub processor: String,
 }
 
 impl Program {
@@ -178,7 +182,9 @@ pub fn programs() -> Result<Vec<Program>> {
                 let embedded = format!("\"{other}.hsaco\\\"");
                 parts.iter().any(|part| part.contains(&embedded))
             });
-            programs.push(Program { language, name: name.clone(), cases, embeds: embeds.cloned().collect() });
+            let embeds = embeds.cloned().collect();
+            let processor = Processor::WRITTEN.name.to_owned();
+            programs.push(Program { language, name: name.clone(), cases, embeds, processor });
         }
     }
     Ok(programs)

@@ -10,7 +10,7 @@ const SHOWN: usize = 8 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     /// What its standard output has to contain; all of it.
-    pub says: Vec<&'static str>,
+    pub says: Vec<String>,
 }
 
 /// A case that is as it should be.
@@ -57,7 +57,7 @@ fn failure(outcome: &Outcome, expected: &Expected) -> Option<String> {
     if outcome.ended != Ended::Status(0) {
         return Some(outcome.ended.to_string());
     }
-    let missing = expected.says.iter().find(|part| !outcome.stdout.contains(*part))?;
+    let missing = expected.says.iter().find(|part| !outcome.stdout.contains(part.as_str()))?;
     Some(format!("exit status 0, but its output has no {missing:?}"))
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn success_that_does_not_say_what_it_should_fails() {
-        let expected = Expected { says: vec!["gfx1100", "amdgcn"] };
+        let expected = Expected { says: vec!["gfx1100".to_owned(), "amdgcn".to_owned()] };
         assert_eq!(
             judge(&outcome(Ended::Status(0), "amdgcn gfx1100", ""), &expected, None),
             Ok(Verdict::Passed)
