@@ -132,6 +132,8 @@ pub(crate) struct RegisterFile {
     pub(crate) trap_mode: u32,
     /// First bit of the trap identifier in `ttmp1:ttmp0` when a trap handler is entered.
     pub(crate) trap_id: u32,
+    /// Matrix instructions find A and B in the first sixteen lanes, and copies in the others.
+    pub(crate) copies_matrices: bool,
     /// Numbers of the hardware registers there are.
     pub(crate) hardware: &'static [(u8, HardwareRegister)],
 }
@@ -152,6 +154,7 @@ const GFX11: RegisterFile = {
         implied_mode: 0,
         trap_mode: 0,
         trap_id: 48,
+        copies_matrices: true,
         hardware: &[
             (1, Mode),
             (2, Status),
@@ -181,6 +184,7 @@ const GFX12: RegisterFile = {
         implied_mode: 1 << 8,
         trap_mode: 0x1ff << 12 | 1 << 11,
         trap_id: 60,
+        copies_matrices: false,
         hardware: &[
             (1, Mode),
             (2, WaveStatus),

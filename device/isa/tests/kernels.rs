@@ -342,7 +342,14 @@ fn erf(x: f64) -> f64 {
 
 #[test]
 fn matrix_instruction() {
-    on_every_backend_of(Arch::Gfx1100, |mut gpu| {
+    for arch in Arch::ALL {
+        matrix_instruction_of(arch);
+    }
+}
+
+fn matrix_instruction_of(arch: Arch) {
+    on_every_backend_of(arch, |mut gpu| {
+        let spread = arch == Arch::Gfx1201;
         let mut random = Random(13);
         // Small multiples of 1/8, exact as halves.
         let mut tile =
@@ -355,17 +362,22 @@ fn matrix_instruction() {
             let bits = x.to_bits();
             ((bits >> 16 & 0x8000) | ((bits >> 23 & 255) - 112) << 10 | bits >> 13 & 0x3ff) as u16
         };
-        // Lane l: row l of A, column l of B, and every second element of column l of C.
+        // Lane l of gfx1100 has row l of A, column l of B, and every second element of column l of C; of gfx1201 it
+        // has half the row, half the column, and consecutive elements.
+        let per_lane = if spread { 8 } else { 16 };
+        let inner = |lane: usize, n: usize| if spread { n / 4 * 8 + lane / 16 * 4 + n % 4 } else { n };
+        let row = |lane: usize, r: usize| if spread { lane / 16 * 8 + r } else { 2 * r + lane / 16 };
         let mut a_lanes = vec![0_u16; 512];
         let mut b_lanes = vec![0_u16; 512];
         let mut c_lanes = vec![0.0_f32; 256];
         for lane in 0..32 {
-            for k in 0..16 {
-                a_lanes[lane * 16 + k] = half(a[lane % 16 * 16 + k]);
-                b_lanes[lane * 16 + k] = half(b[k * 16 + lane % 16]);
+            for n in 0..per_lane {
+                let k = inner(lane, n);
+                a_lanes[lane * per_lane + n] = half(a[lane % 16 * 16 + k]);
+                b_lanes[lane * per_lane + n] = half(b[k * 16 + lane % 16]);
             }
             for r in 0..8 {
-                c_lanes[lane * 8 + r] = c[(2 * r + lane / 16) * 16 + lane % 16];
+                c_lanes[lane * 8 + r] = c[row(lane, r) * 16 + lane % 16];
             }
         }
         let (a_va, b_va, c_va) = (gpu.buffer(&a_lanes), gpu.buffer(&b_lanes), gpu.buffer(&c_lanes));
@@ -374,7 +386,7 @@ fn matrix_instruction() {
         let result = gpu.fetch::<f32>(c_va, 256);
         for lane in 0..32 {
             for r in 0..8 {
-                let (row, col) = (2 * r + lane / 16, lane % 16);
+                let (row, col) = (row(lane, r), lane % 16);
                 let expected =
                     (0..16).fold(c[row * 16 + col], |sum, k| sum + a[row * 16 + k] * b[k * 16 + col]);
                 assert_eq!(result[lane * 8 + r], expected, "row {row} column {col}");
@@ -385,7 +397,7 @@ fn matrix_instruction() {
 
 #[test]
 fn profiled_kernel_counts_what_it_executes() {
-    on_every_backend_of(Arch::Gfx1100, |mut gpu| {
+    on_every_backend(|mut gpu| {
         let buffers: [u64; 3] = core::array::from_fn(|_| gpu.buffer(&[0_u16; 512]));
         let [a, b, c] = buffers;
         let kernel = gpu.load(fixture!("wm"), "wm");

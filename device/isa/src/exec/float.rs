@@ -10,6 +10,7 @@
 //!   1 ulp; here they are computed in double precision and rounded once.
 
 pub(crate) mod brain;
+pub(crate) mod byte;
 pub(crate) mod half;
 mod mode;
 

@@ -42,6 +42,7 @@ mod qsad;
 pub(crate) mod resume;
 mod rounded;
 mod shared;
+mod small;
 mod smem;
 mod soft;
 mod sop;
@@ -56,6 +57,7 @@ mod vop_f64;
 mod vop_half_count;
 mod vop_int;
 mod wmma;
+mod wmma_spread;
 
 pub use barrier::Barriers;
 pub use coverage::{Coverage, coverage, supports};

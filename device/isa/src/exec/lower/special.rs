@@ -5,7 +5,7 @@ use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
-use crate::exec::{control, dot, lane, vop3p, wmma};
+use crate::exec::{control, dot, lane, small, vop3p, wmma, wmma_spread};
 use crate::inst::{Op, Operand};
 
 impl Lowering {
@@ -37,6 +37,18 @@ impl Lowering {
             Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,
             Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16 => return self.mix(o),
             Op::V_MQSAD_U32_U8 => return self.wide_sad(o),
+            Op::V_CVT_F32_FP8 => return self.small_floats(o, small::to_single, 0),
+            Op::V_CVT_F32_BF8 => return self.small_floats(o, small::to_single, 1),
+            Op::V_CVT_PK_F32_FP8 => return self.small_floats(o, small::to_singles, 0),
+            Op::V_CVT_PK_F32_BF8 => return self.small_floats(o, small::to_singles, 1),
+            Op::V_CVT_PK_FP8_F32 => return self.small_floats(o, small::from_singles, 0),
+            Op::V_CVT_PK_BF8_F32 => return self.small_floats(o, small::from_singles, 1),
+            Op::V_CVT_SR_FP8_F32 => return self.small_floats(o, small::by_chance, 0),
+            Op::V_CVT_SR_BF8_F32 => return self.small_floats(o, small::by_chance, 1),
+            Op::V_DOT4_F32_FP8_FP8 => return self.small_floats(o, small::dot4, 0),
+            Op::V_DOT4_F32_BF8_FP8 => return self.small_floats(o, small::dot4, 1),
+            Op::V_DOT4_F32_FP8_BF8 => return self.small_floats(o, small::dot4, 2),
+            Op::V_DOT4_F32_BF8_BF8 => return self.small_floats(o, small::dot4, 3),
             Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>),
             Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>),
             _ => return Err(Unsupported),
@@ -103,7 +115,61 @@ impl Lowering {
         Ok(())
     }
 
+    /// A matrix instruction whose lanes hold no copies.
+    fn spread_matrix(&mut self, o: &Operation<'_>) -> Lowered {
+        let (number, shape) = wmma_spread::of(o.op).ok_or(Unsupported)?;
+        let [a, b, sum] = shape.registers(self.halves);
+        let mut src = [Source::ZERO; 3];
+        for (n, registers) in [a, b].into_iter().enumerate() {
+            let value = self.row(o.src[n], registers)?;
+            src[n] = Source { value, kind: Kind::Vector, neg: o.mods.neg >> n & 1 != 0, ..Source::ZERO };
+        }
+        let format = if shape.is_float() { Format::F32 } else { Format::Bits };
+        src[2] = match o.src[2] {
+            Operand::Vgpr(_) => {
+                let value = self.row(o.src[2], if shape.is_sparse() { 1 } else { sum })?;
+                Source { value, kind: Kind::Vector, ..Source::ZERO }
+            }
+            _ if shape.is_sparse() => return Err(Unsupported),
+            other => self.source(other, Width { bits: 32, format, signed: false })?,
+        };
+        src[2].neg = o.mods.neg & 4 != 0;
+        let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
+        let dst = self.row(o.dst, sum)?;
+        let imm = u32::from(o.mods.neg_hi & 7) | o.imm << 8;
+        let handler: Handler =
+            if shape.is_float() { wmma_spread::float(self.backend) } else { wmma_spread::integer };
+        self.emit(Di { dst, src, imm, aux: number, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    /// Conversions of floats of eight bits, and dot products of them.
+    fn small_floats(&mut self, o: &Operation<'_>, handler: Handler, aux: u8) -> Lowered {
+        let mut src = [Source::ZERO; 3];
+        for (n, source) in src.iter_mut().enumerate() {
+            let format = Format::F32;
+            *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
+        }
+        // Of a dot product `neg_hi` is the absolute value of the sum.
+        let dot = matches!(o.src[2], Operand::None);
+        if !dot {
+            (src[0].neg, src[1].neg) = (false, false);
+            src[2].abs = o.mods.neg_hi & 4 != 0;
+        }
+        let wide = matches!(o.op, Op::V_CVT_PK_F32_FP8 | Op::V_CVT_PK_F32_BF8);
+        // A byte, or the half of the source or of the destination.
+        let half = o.mods.op_sel & if wide { 1 } else { 8 } != 0;
+        let imm = if o.imm != 0 { o.imm } else { u32::from(half) };
+        let flags = self.float_flags(&[Format::F32])?;
+        let dst = self.row(o.dst, if wide { 2 } else { 1 })?;
+        self.emit(Di { dst, src, imm, aux, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
     pub(super) fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
+        if !self.file.copies_matrices {
+            return self.spread_matrix(o);
+        }
         let (handler, registers, aux): (Handler, u32, u8) = match o.op {
             Op::V_WMMA_F32_16X16X16_F16 => (wmma::f32_result::<false>(self.backend), 8, 0),
             Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),

@@ -23,6 +23,8 @@ pub(super) struct Operation<'a> {
     dst2: Operand,
     pub(super) src: [Operand; 3],
     pub(super) mods: &'a Mods,
+    /// [`Inst::imm`].
+    pub(super) imm: u32,
     /// Row that replaces `src[0]`.
     pub(super) permuted: Option<u32>,
 }
@@ -47,7 +49,8 @@ impl Lowering {
             None => None,
         };
         let (op, mods) = (inst.op, &inst.mods);
-        let operation = Operation { op, dst: inst.dst, dst2: inst.dst2, src: [a, b, c], mods, permuted };
+        let (dst, dst2, imm) = (inst.dst, inst.dst2, inst.imm);
+        let operation = Operation { op, dst, dst2, src: [a, b, c], mods, imm, permuted };
         self.with_shared_writes(inst, |lowering| lowering.operation(&operation))?;
         // A mask the instruction writes to EXEC itself stays.
         let to_exec = [inst.dst, inst.dst2].contains(&Operand::Sgpr(self.file.exec));
@@ -68,6 +71,7 @@ impl Lowering {
             dst2: Operand::None,
             src,
             mods: &mods,
+            imm: 0,
             permuted: None,
         };
         let x = operation(inst.op, inst.dst, [a, b, c]);

@@ -1,0 +1,152 @@
+//! Floats of eight bits, in the formats of the Open Compute Project ("OCP 8-bit Floating Point Specification"): E4M3 (`fp8`),
+//! which has no infinities, and E5M2 (`bf8`).
+
+use super::single;
+
+/// A format of eight bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Byte {
+    /// E4M3.
+    Fp8,
+    /// E5M2.
+    Bf8,
+}
+
+impl Byte {
+    /// The format with this number.
+    #[inline(always)]
+    pub(crate) fn from_number(number: u8) -> Byte {
+        if number & 1 == 0 { Byte::Fp8 } else { Byte::Bf8 }
+    }
+
+    /// Digits of the mantissa, and the bias of the exponent.
+    const fn shape(self) -> (u32, i32) {
+        match self {
+            Byte::Fp8 => (3, 7),
+            Byte::Bf8 => (2, 15),
+        }
+    }
+
+    /// The largest finite number, the infinity or NaN that an overflow gives, and a NaN.
+    const fn limits(self) -> (u8, u8, u8) {
+        match self {
+            Byte::Fp8 => (0x7e, 0x7f, 0x7f),
+            Byte::Bf8 => (0x7b, 0x7c, 0x7f),
+        }
+    }
+
+    /// As a single, exactly; every NaN is the quiet one of its sign.
+    pub(crate) fn to_single(self, bits: u8) -> u32 {
+        let (digits, bias) = self.shape();
+        let (largest, infinity, nan) = self.limits();
+        let (sign, magnitude) = (u32::from(bits >> 7) << 31, bits & 0x7f);
+        if magnitude > largest {
+            let is_infinite = magnitude == infinity && infinity != nan;
+            return sign | if is_infinite { single::INFINITY } else { single::INFINITY | single::QUIET };
+        }
+        let (exponent, fraction) =
+            (i32::from(magnitude >> digits), u32::from(magnitude) & ((1 << digits) - 1));
+        // A denormal is its fraction times the smallest step.
+        let (significand, power) = match exponent {
+            0 => (fraction, 1 - bias),
+            _ => (fraction | 1 << digits, exponent - bias),
+        };
+        let value = f64::from(significand) * 2f64.powi(power - digits as i32);
+        sign | (value as f32).to_bits()
+    }
+
+    /// From a single, rounded to nearest even; what is too large is the largest number with `limited`, otherwise an infinity
+    /// (E4M3: a NaN).
+    pub(crate) fn encoded(self, value: u32, limited: bool) -> u8 {
+        self.rounded(value, limited, |kept, rest, step| {
+            kept + u64::from(rest * 2 > step || (rest * 2 == step && kept & 1 != 0))
+        })
+    }
+
+    /// As [`Byte::encoded`], with the highest bits of `random` added behind the last digit and the rest cut off.
+    pub(crate) fn encoded_by_chance(self, value: u32, random: u32, limited: bool) -> u8 {
+        self.rounded(value, limited, |kept, rest, step| {
+            // `step` is a power of two: so many of the highest bits are below the last digit.
+            let bits = step.trailing_zeros().min(32);
+            let chance = (u64::from(random) << 32 >> 32) >> (32 - bits);
+            kept + u64::from(rest + (chance << (step.trailing_zeros() - bits)) >= step)
+        })
+    }
+
+    /// Rounds by a function of the digits kept, the rest below them, and what the last digit kept is worth.
+    fn rounded(self, value: u32, limited: bool, round: impl Fn(u64, u64, u64) -> u64) -> u8 {
+        let (digits, bias) = self.shape();
+        let (largest, infinity, nan) = self.limits();
+        let sign = (value >> 31 << 7) as u8;
+        if single::is_nan(value) {
+            return sign | nan;
+        }
+        let magnitude = value & !single::SIGN;
+        if magnitude == single::INFINITY {
+            return sign | infinity;
+        }
+        let exponent = (magnitude >> 23) as i32;
+        let fraction = u64::from(magnitude & 0x7f_ffff);
+        let (significand, power) =
+            if exponent == 0 { (fraction, -126) } else { (fraction | 1 << 23, exponent - 127) };
+        // Digits below those that are kept; more of them where the result is denormal.
+        let shift = (23 - digits) + (1 - bias - power).max(0).unsigned_abs();
+        if significand == 0 || shift > 60 {
+            return sign;
+        }
+        let step = 1u64 << shift;
+        let kept = round(significand >> shift, significand & (step - 1), step);
+        // The digit in front of the fraction counts as one of the exponent's: carries come out right.
+        let field = (power + bias - 1).max(0).unsigned_abs();
+        let bits = kept + (u64::from(field) << digits);
+        let overflows = bits > u64::from(largest);
+        sign | match (overflows, limited) {
+            (false, _) => bits as u8,
+            (true, true) => largest,
+            (true, false) => infinity,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_comes_back() {
+        for format in [Byte::Fp8, Byte::Bf8] {
+            let (largest, infinity, _) = format.limits();
+            for bits in 0..=255u8 {
+                let single = format.to_single(bits);
+                let expected = if bits & 0x7f > largest.max(infinity) { bits | 0x7f } else { bits };
+                assert_eq!(format.encoded(single, false), expected, "{format:?} {bits:#x}");
+                // No bits are below the last digit, so chance has nothing to do.
+                assert_eq!(format.encoded_by_chance(single, u32::MAX, true), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn known_numbers_convert() {
+        let fp8 = |value: f32| Byte::Fp8.encoded(value.to_bits(), false);
+        let bf8 = |value: f32| Byte::Bf8.encoded(value.to_bits(), false);
+        assert_eq!([1.0, -2.0, 448.0, 464.0, 465.0, 0.001].map(fp8), [0x38, 0xc0, 0x7e, 0x7e, 0x7f, 0x01]);
+        assert_eq!([1.0, 57344.0, 61439.0, 61440.0, -1e9].map(bf8), [0x3c, 0x7b, 0x7b, 0x7c, 0xfc]);
+        assert_eq!(Byte::Fp8.encoded(1e9f32.to_bits(), true), 0x7e);
+        assert_eq!(f32::from_bits(Byte::Fp8.to_single(0x01)), 1.0 / 512.0);
+        assert_eq!(f32::from_bits(Byte::Bf8.to_single(0x01)), 1.0 / 65536.0);
+        // Half way between 1 and 1.125.
+        assert_eq!(fp8(1.0625), 0x38);
+        assert_eq!(fp8(1.1875), 0x3a);
+    }
+
+    #[test]
+    fn chance_rounds_up_as_often_as_the_rest_is_large() {
+        let value = 1.03125f32.to_bits();
+        let up = (0..256u32)
+            .filter(|random| Byte::Fp8.encoded_by_chance(value, random << 24, false) == 0x39)
+            .count();
+        assert_eq!(up, 64, "a quarter of the step");
+    }
+}
