@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use belfry_image::{Cache, Progress};
 use sha2::{Digest as _, Sha256};
 
+use crate::plan::Processor;
 use crate::process::{self, Ended};
 use crate::sources::{self, Language, Program};
 
@@ -161,7 +162,10 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
 fn script(program: &Program) -> String {
     let source = program.source();
     let source = source.display();
-    let processor = &program.processor;
+    let Processor { name: processor, device } = program.processor;
+    let major = program.processor.target_version().unwrap_or(0) / 10_000;
+    // What a program may expect the GPU to be.
+    let gpu = format!("-DGPU_NAME='\"{processor}\"' -DGPU_MAJOR={major} -DGPU_DEVICE={device:#x}");
     let mut script = format!("cd {SOURCES}\n");
     for name in &program.embeds {
         let part = sources::kernels(program.language, name);
@@ -179,24 +183,26 @@ fn script(program: &Program) -> String {
     }
     script += &match program.language {
         Language::Hip | Language::ProcessHip => {
-            format!("hipcc --offload-arch={processor} -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n")
+            format!(
+                "hipcc --offload-arch={processor} {gpu} -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n"
+            )
         }
         // The processor's side of a comparison contracts nothing that the device's side does not.
         Language::OpenCl => {
-            format!("cc -O2 -Wall -Wextra -ffp-contract=off {source} -o {MADE}/program -lOpenCL -lm\n")
+            format!("cc {gpu} -O2 -Wall -Wextra -ffp-contract=off {source} -o {MADE}/program -lOpenCL -lm\n")
         }
         Language::LibDrm => {
             format!(
-                "cc -O1 -Wall -Wextra -I/usr/include/libdrm {source} -o {MADE}/program -ldrm_amdgpu -ldrm\n"
+                "cc {gpu} -O1 -Wall -Wextra -I/usr/include/libdrm {source} -o {MADE}/program -ldrm_amdgpu -ldrm\n"
             )
         }
         Language::Hsa => format!(
-            "cc -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsa-runtime64 -lpthread\n"
+            "cc {gpu} -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsa-runtime64 -lpthread\n"
         ),
         Language::Thunk => format!(
-            "cc -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsakmt -ldrm_amdgpu -ldrm -lpthread\n"
+            "cc {gpu} -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsakmt -ldrm_amdgpu -ldrm -lpthread\n"
         ),
-        Language::ProcessC => format!("cc -O1 -Wall -Wextra {source} -o {MADE}/program -lpthread\n"),
+        Language::ProcessC => format!("cc {gpu} -O1 -Wall -Wextra {source} -o {MADE}/program -lpthread\n"),
     };
     script
 }

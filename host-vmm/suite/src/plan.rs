@@ -53,20 +53,20 @@ pub struct Plan {
 }
 
 /// The GPU that the suite runs on, as its programs are compiled for it and its tools name it.
-#[derive(Debug, Clone, Copy)]
-pub struct Processor<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Processor {
     /// Name of the instruction set: `gfx` and major, minor and stepping, the last two as hexadecimal digits.
-    pub name: &'a str,
+    pub name: &'static str,
     /// PCI device.
     pub device: u16,
 }
 
-impl Processor<'_> {
+impl Processor {
     /// The one that sources and tools name.
-    pub(crate) const WRITTEN: Processor<'static> = Processor { name: "gfx1100", device: 0x744c };
+    pub(crate) const WRITTEN: Self = Self { name: "gfx1100", device: 0x744c };
 
     /// `gfx_target_version`: major * 10000 + minor * 100 + stepping.
-    fn target_version(&self) -> Option<u32> {
+    pub(crate) fn target_version(self) -> Option<u32> {
         let digits = self.name.strip_prefix("gfx")?;
         let (major, rest) = digits.split_at_checked(digits.len().checked_sub(2)?)?;
         let rest = u32::from_str_radix(rest, 16).ok()?;
@@ -74,7 +74,7 @@ impl Processor<'_> {
     }
 
     /// A text about the one that is written, as one about this one.
-    fn instead(&self, text: &str) -> String {
+    fn instead(self, text: &str) -> String {
         let written = Self::WRITTEN;
         let mut text = text.replace(written.name, self.name);
         text = text.replace(&format!("{:#06x}", written.device), &format!("{:#06x}", self.device));
@@ -95,9 +95,9 @@ pub struct Ready {
 
 impl Plan {
     /// Has programs compiled for another processor, and tools name that.
-    pub fn set_processor(&mut self, processor: Processor<'_>) {
+    pub fn set_processor(&mut self, processor: Processor) {
         for program in &mut self.programs {
-            processor.name.clone_into(&mut program.processor);
+            program.processor = processor;
         }
         for test in &mut self.tests {
             if let What::Tool { argv, expected } = &mut test.what {

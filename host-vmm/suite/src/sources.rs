@@ -92,7 +92,7 @@ pub struct Program {
     /// Sources, beside it and without extension, whose code objects it embeds as `NAME.hsaco`.
     pub embeds: Vec<String>,
     /// The processor that its kernels are compiled for.
-    pub processor: String,
+    pub processor: Processor,
 }
 
 impl Program {
@@ -183,7 +183,7 @@ pub fn programs() -> Result<Vec<Program>> {
                 parts.iter().any(|part| part.contains(&embedded))
             });
             let embeds = embeds.cloned().collect();
-            let processor = Processor::WRITTEN.name.to_owned();
+            let processor = Processor::WRITTEN;
             programs.push(Program { language, name: name.clone(), cases, embeds, processor });
         }
     }

@@ -32,7 +32,7 @@ struct Source {
         return log;
     }
     void compile(std::vector<const char*> options = {}) const {
-        options.push_back("--offload-arch=gfx1100");
+        options.push_back("--offload-arch=" GPU_NAME);
         hiprtcResult result = hiprtcCompileProgram(program, int(options.size()), options.data());
         if (result != HIPRTC_SUCCESS) FAIL("%s: %s", hiprtcGetErrorString(result), log().c_str());
     }

@@ -319,7 +319,7 @@ CASE(hiprtc_name_expressions_and_headers) {
     hiprtcProgram program;
     EQUAL(hiprtcCreateProgram(&program, source, "scale.hip", 1, &header, &header_name), HIPRTC_SUCCESS);
     for (const char* name : names) EQUAL(hiprtcAddNameExpression(program, name), HIPRTC_SUCCESS);
-    const char* options[] = {"--offload-arch=gfx1100"};
+    const char* options[] = {"--offload-arch=" GPU_NAME};
     EQUAL(hiprtcCompileProgram(program, 1, options), HIPRTC_SUCCESS);
     size_t size = 0;
     EQUAL(hiprtcGetCodeSize(program, &size), HIPRTC_SUCCESS);

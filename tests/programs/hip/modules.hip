@@ -158,7 +158,7 @@ CASE(hiprtc_compiles_and_runs) {
                 words[i] = power;
             }
         })";
-    const char* options[] = {"--offload-arch=gfx1100", "-DEXPONENT=7", "-O3"};
+    const char* options[] = {"--offload-arch=" GPU_NAME, "-DEXPONENT=7", "-O3"};
     auto code = compile(source, "powers.hip", options, 3);
     hipModule_t module;
     hipFunction_t powers;
@@ -226,7 +226,7 @@ CASE(device_properties) {
     HIP(hipGetDeviceCount(&count));
     EQUAL(count, 1);
     HIP(hipGetDeviceProperties(&properties, 0));
-    CHECK(strncmp(properties.gcnArchName, "gfx1100", 7) == 0, "%s", properties.gcnArchName);
+    CHECK(strncmp(properties.gcnArchName, GPU_NAME, strlen(GPU_NAME)) == 0, "%s", properties.gcnArchName);
     EQUAL(properties.major, 11);
     EQUAL(properties.minor, 0);
     EQUAL(properties.maxThreadsPerBlock, 1024);

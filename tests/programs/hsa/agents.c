@@ -50,14 +50,14 @@ CASE(gpu_is_described) {
     GOOD(hsa_agent_get_info(gpu, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_UUID, id));
     GOOD(hsa_agent_get_info(gpu, HSA_AGENT_INFO_WORKGROUP_MAX_DIM, size));
     GOOD(hsa_agent_get_info(gpu, HSA_AGENT_INFO_GRID_MAX_DIM, &grid));
-    CHECK(strcmp(name, "gfx1100") == 0, "it is %s", name);
+    CHECK(strcmp(name, GPU_NAME) == 0, "it is %s", name);
     CHECK(strncmp(id, "GPU-", 4) == 0, "its number is %s", id);
     EQUAL(number(gpu, HSA_AGENT_INFO_WAVEFRONT_SIZE), 32);
     EQUAL(number(gpu, HSA_AGENT_INFO_WORKGROUP_MAX_SIZE), 1024);
     EQUAL(number(gpu, HSA_AGENT_INFO_FEATURE), HSA_AGENT_FEATURE_KERNEL_DISPATCH);
     EQUAL(size[0], 1024);
     CHECK(grid.x >= 1u << 31, "a grid of %u", grid.x);
-    EQUAL(number(gpu, HSA_AMD_AGENT_INFO_CHIP_ID), 0x744c);
+    EQUAL(number(gpu, HSA_AMD_AGENT_INFO_CHIP_ID), GPU_DEVICE);
     CHECK(number(gpu, HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT) >= 2, "no compute units");
     EQUAL(number(gpu, HSA_AMD_AGENT_INFO_NUM_SIMDS_PER_CU), 2);
     CHECK(number(gpu, HSA_AMD_AGENT_INFO_MAX_WAVES_PER_CU) >= 16, "no waves");
@@ -93,7 +93,7 @@ CASE(processor_is_described) {
 static hsa_status_t count_handle(hsa_isa_t isa, void* count) {
     char name[64] = "";
     GOOD(hsa_isa_get_info_alt(isa, HSA_ISA_INFO_NAME, name));
-    if (strcmp(name, "amdgcn-amd-amdhsa--gfx1100") == 0) ++*(unsigned*)count;
+    if (strcmp(name, "amdgcn-amd-amdhsa--" GPU_NAME) == 0) ++*(unsigned*)count;
     return HSA_STATUS_SUCCESS;
 }
 
@@ -103,7 +103,7 @@ CASE(instructions_are_named) {
     hsa_isa_t isa;
     GOOD(hsa_agent_iterate_isas(gpu, count_handle, &count));
     EQUAL(count, 1);
-    GOOD(hsa_isa_from_name("amdgcn-amd-amdhsa--gfx1100", &isa));
+    GOOD(hsa_isa_from_name("amdgcn-amd-amdhsa--" GPU_NAME, &isa));
     GIVES(hsa_isa_from_name("amdgcn-amd-amdhsa--nothing", &isa), HSA_STATUS_ERROR_INVALID_ISA_NAME);
 }
 

@@ -5,7 +5,7 @@ CASE(device_tells_what_it_is) {
     struct device device = open_device();
     struct amdgpu_gpu_info gpu = {0};
     GOOD(amdgpu_query_gpu_info(device.handle, &gpu));
-    EQUAL(gpu.asic_id, 0x744cu);
+    EQUAL(gpu.asic_id, GPU_DEVICE);
     EQUAL(gpu.family_id, 145u);
     struct drm_amdgpu_info_hw_ip compute = {0}, copies = {0}, graphics = {0};
     GOOD(amdgpu_query_hw_ip_info(device.handle, AMDGPU_HW_IP_COMPUTE, 0, &compute));

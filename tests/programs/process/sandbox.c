@@ -32,7 +32,7 @@ CASE(sandbox_driver_without_userfaultfd) {
 }
 
 CASE(sandbox_rocminfo_without_userfaultfd) {
-    without_userfaultfd("rocminfo | grep -q gfx1100");
+    without_userfaultfd("rocminfo | grep -q " GPU_NAME);
 }
 
 static char* compile(const char* flags, const char* source) {
