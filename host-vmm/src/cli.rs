@@ -22,7 +22,7 @@ use belfry_image::rootfs::Root;
 use belfry_machine::signals::Signals;
 use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::scratch;
-use belfry_runtime::code_object::unbundle;
+use belfry_runtime::code_object::{CodeObjectError, unbundle};
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
 use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
@@ -378,10 +378,17 @@ fn list_chips() {
     }
 }
 
+/// The code objects of a file that are for the chips there are: of the usual one, if it has code for that.
+fn objects(content: &[u8]) -> Result<Vec<&[u8]>, CodeObjectError> {
+    let usual = unbundle(content, Some(chip::DEFAULT.name));
+    let others = || chip::MODELS.iter().find_map(|model| unbundle(content, Some(model.name)).ok());
+    usual.or_else(|error| others().ok_or(error))
+}
+
 fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
     let content = std::fs::read(file).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
-    for object in unbundle(&content, Some(chip::DEFAULT.name)).with_context(|| file.display().to_string())? {
+    for object in objects(&content).with_context(|| file.display().to_string())? {
         disasm::list(object, &mut text).with_context(|| file.display().to_string())?;
     }
     output::write(&text);

@@ -21,11 +21,42 @@ fn unknown_chip_is_refused_in_one_line_with_those_that_there_are() {
         let output = belfry(arguments);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");
         let said = text(output.stderr);
-        assert_eq!(said, "belfry: there is no chip \"gfx9000\": choose from gfx1100\n", "{arguments:?}");
+        assert_eq!(
+            said, "belfry: there is no chip \"gfx9000\": choose from gfx1100, gfx1201\n",
+            "{arguments:?}"
+        );
     }
-    let listed = belfry(&["chips"]);
-    assert!(listed.status.success() && text(listed.stdout).starts_with("gfx1100  Navi 31"));
+    let listed = text(belfry(&["chips"]).stdout);
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["gfx1100", "gfx1201"], "{listed}");
     for verb in ["run", "exec", "serve"] {
         assert!(text(belfry(&[verb, "--help"]).stdout).contains("--chip <NAME>"), "{verb}");
     }
+}
+
+#[test]
+fn every_chip_runs_programs_and_its_code_is_listed() {
+    let listed = text(belfry(&["chips"]).stdout);
+    for chip in listed.lines().filter_map(|line| line.split_whitespace().next()) {
+        let output = belfry(&["run", "--mode", "hosted", "--chip", chip, "--", "gpuinfo"]);
+        let said = text(output.stdout);
+        assert!(output.status.success() && said.contains(&format!("GPU {chip}")), "{chip}: {said}");
+        let output = belfry(&["run", "--mode", "hosted", "--chip", chip, "--", "vector-add", "1024"]);
+        assert!(output.status.success(), "{chip}: {}", text(output.stderr));
+        let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels");
+        let listing = belfry(&["disasm", &format!("{kernels}/vecadd.{chip}.hsaco")]);
+        let lines = text(listing.stdout);
+        assert!(lines.starts_with(&format!("target {chip}\n")), "{chip}: {}", text(listing.stderr));
+        assert!(lines.contains("s_endpgm"), "{chip}: {lines}");
+    }
+}
+
+#[test]
+fn code_of_another_chip_is_refused_by_name() {
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+    let arguments = ["run", "--mode", "hosted", "--chip", "gfx1201", "--", "launch", kernel, "--grid", "64"];
+    let output = belfry(&arguments);
+    let said = text(output.stderr) + &text(output.stdout);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("gfx1100") && said.contains("gfx1201"), "{said}");
 }

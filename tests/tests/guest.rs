@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use belfry_device::GpuConfig;
+use belfry_device::chip;
 use belfry_guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
 use belfry_image::Cache;
 use belfry_machine::{DiskConfig, DiskFormat};
@@ -68,6 +70,20 @@ fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_gues
     let exit =
         guest.wait(id, Duration::from_secs(1), &mut |_, data| said.push_str(&String::from_utf8_lossy(data)));
     panic!("{argv:?} did not announce itself in {announces}: {exit:?} {said}");
+}
+
+#[test]
+fn examples_run_on_chips_other_than_the_usual_one() {
+    for chip in chip::MODELS.iter().filter(|chip| **chip != chip::DEFAULT) {
+        let gpu = GpuConfig { chip, ..GpuConfig::default() };
+        let config = GuestConfig { gpu: Some(gpu), ..GuestConfig::default() };
+        let (mut guest, roles) = boot_with_roles_and(&config);
+        assert!(succeed(&mut guest, &["/bin/belfry-examples", "gpuinfo"]).contains(chip.name));
+        succeed(&mut guest, &["/bin/belfry-examples", "all"]);
+        assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+        finish(guest);
+    }
 }
 
 #[test]

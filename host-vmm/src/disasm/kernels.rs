@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use belfry_abi::kernel_descriptor::{ComputePgmRsrc1, ComputePgmRsrc2, ComputePgmRsrc3, KernelDescriptor};
+use belfry_device::chip::KernelRules;
 use belfry_runtime::code_object::{ArgumentKind, Hidden, KernelInfo};
 
 /// Exceptions of `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`, lowest bit first.
@@ -17,7 +18,7 @@ const EXCEPTIONS: [&str; 7] = [
 ];
 
 /// Describes a kernel in lines of a label and what it labels.
-pub(super) fn describe(kernel: &KernelInfo, descriptor: &KernelDescriptor) -> String {
+pub(super) fn describe(kernel: &KernelInfo, descriptor: &KernelDescriptor, rules: &KernelRules) -> String {
     let (rsrc1, rsrc2, rsrc3) =
         (descriptor.compute_pgm_rsrc1, descriptor.compute_pgm_rsrc2, descriptor.compute_pgm_rsrc3);
     let entry = kernel.descriptor.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
@@ -40,9 +41,12 @@ pub(super) fn describe(kernel: &KernelInfo, descriptor: &KernelDescriptor) -> St
     let required =
         kernel.required_workgroup.map(|[x, y, z]| format!(", exactly {x} x {y} x {z}")).unwrap_or_default();
     line("workgroup", format!("at most {} work-items{required}", kernel.max_workgroup));
-    line("sgprs", sgprs(descriptor).join(", "));
+    line("sgprs", sgprs(descriptor, rules).join(", "));
+    if !rules.workgroup_id_sgprs {
+        line("ttmps", "ttmp9 workgroup x, ttmp7 workgroup y, z << 16".to_owned());
+    }
     line("vgprs", work_item_ids(rsrc2).to_owned());
-    line("mode", mode(rsrc1, rsrc2).join(", "));
+    line("mode", mode((rules.mode)(descriptor), rsrc1, rsrc2).join(", "));
     line("rsrc", resources(rsrc1, rsrc2, rsrc3));
     line("kernarg", format!("{} bytes, aligned to {}", descriptor.kernarg_size, kernel.kernarg_align));
     for argument in &kernel.arguments {
@@ -76,7 +80,7 @@ fn wave(kernel: &KernelInfo, descriptor: &KernelDescriptor) -> String {
 }
 
 /// What each SGPR starts with, in order.
-fn sgprs(descriptor: &KernelDescriptor) -> Vec<String> {
+fn sgprs(descriptor: &KernelDescriptor, rules: &KernelRules) -> Vec<String> {
     let (properties, rsrc2) = (descriptor.kernel_code_properties, descriptor.compute_pgm_rsrc2);
     let user = [
         (properties.enable_sgpr_private_segment_buffer(), 4, "scratch buffer"),
@@ -111,7 +115,8 @@ fn sgprs(descriptor: &KernelDescriptor) -> Vec<String> {
         0 => {}
         unused => take(unused, "unused"),
     }
-    for (_, count, what) in system.into_iter().filter(|(enabled, ..)| *enabled) {
+    let system = system.into_iter().filter(|(enabled, ..)| *enabled && rules.workgroup_id_sgprs);
+    for (_, count, what) in system {
         take(count, what);
     }
     texts
@@ -125,7 +130,8 @@ fn work_item_ids(rsrc2: ComputePgmRsrc2) -> &'static str {
     }
 }
 
-fn mode(rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> Vec<String> {
+/// `MODE` at the start, and what else of the registers decides how code runs.
+fn mode(mode: u32, rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> Vec<String> {
     const ROUND: [&str; 4] = ["to nearest", "up", "down", "to zero"];
     const DENORMALS: [&str; 4] = ["flushed", "kept on input", "kept on output", "kept"];
     let float = rsrc1.float_mode() as usize;
@@ -134,8 +140,8 @@ fn mode(rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> Vec<String> {
         format!("f16 and f64 rounded {}, denormals {}", ROUND[float >> 2 & 3], DENORMALS[float >> 6 & 3]),
     ];
     let flags = [
-        (rsrc1.enable_dx10_clamp(), "DX10_CLAMP"),
-        (rsrc1.enable_ieee_mode(), "IEEE"),
+        (mode >> 8 & 1 != 0, "DX10_CLAMP"),
+        (mode >> 9 & 1 != 0, "IEEE"),
         (rsrc1.fp16_ovfl(), "FP16_OVFL"),
         (rsrc1.mem_ordered(), "MEM_ORDERED"),
         (rsrc1.fwd_progress(), "FWD_PROGRESS"),

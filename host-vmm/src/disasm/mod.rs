@@ -54,12 +54,13 @@ struct Function<'a> {
 pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
     let object = CodeObject::parse(file)?;
     let processor = object.target().split(':').next().unwrap_or_default();
-    let arch = Model::named(processor).map_err(DisasmError::Target)?.generation.arch;
+    let generation = Model::named(processor).map_err(DisasmError::Target)?.generation;
+    let arch = generation.arch;
     let elf = object::File::parse(file)?;
     writeln!(out, "target {}", object.target())?;
     for kernel in object.kernels() {
         if let Some(descriptor) = descriptor(&elf, kernel.descriptor) {
-            write!(out, "\n{}", kernels::describe(kernel, &descriptor))?;
+            write!(out, "\n{}", kernels::describe(kernel, &descriptor, &generation.kernel))?;
         }
     }
     for function in functions(&elf, &object)? {

@@ -227,7 +227,7 @@ CASE(device_properties) {
     EQUAL(count, 1);
     HIP(hipGetDeviceProperties(&properties, 0));
     CHECK(strncmp(properties.gcnArchName, GPU_NAME, strlen(GPU_NAME)) == 0, "%s", properties.gcnArchName);
-    EQUAL(properties.major, 11);
+    EQUAL(properties.major, GPU_MAJOR);
     EQUAL(properties.minor, 0);
     EQUAL(properties.maxThreadsPerBlock, 1024);
     EQUAL(properties.sharedMemPerBlock, 65536);

@@ -11,7 +11,6 @@ pub(super) const RULES: KernelRules =
 
 /// Fields that a descriptor leaves 0, beside those of all Navi chips.
 const ZERO: &[Field] = &[
-    (Register::Rsrc1, 1 << 23, "DISABLE_PERF", Owner::PacketProcessor),
     (Register::Rsrc2, 1 << 6, "ENABLE_DYNAMIC_VGPR", Owner::NoDynamicRegisters),
     (Register::Rsrc3, 0xf, "bits 3:0", Owner::Reserved),
     (Register::Rsrc3, 1 << 12, "bit 12", Owner::Reserved),
