@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Only steps whose name has this in it.
     #[arg(long)]
     only: Option<String>,
+    /// The chip that `belfry exec` has; of those that Debian 13 does not know, sid's images alone.
+    #[arg(long, value_name = "NAME", default_value = plan::USUAL)]
+    chip: String,
     /// Write the results as JSON on stdout, as well as the table on stderr.
     #[arg(long)]
     json: bool,
@@ -64,9 +67,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let logs = options.logs.clone().unwrap_or_else(|| root.join("target/rocm"));
     std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
     let belfry = build(root)?;
-    let runner = Runner { belfry, root: root.to_owned(), logs, limit: options.limit };
+    let runner =
+        Runner { belfry, root: root.to_owned(), logs, limit: options.limit, chip: options.chip.clone() };
     let wanted = |step: &Step| options.only.as_ref().is_none_or(|only| step.name.contains(only.as_str()));
-    let images = plan::images(options.long, options.only.as_deref());
+    let images = plan::images(options);
     let mut outcomes = Vec::new();
     for image in &images {
         let mut steps = image.steps.clone();
@@ -123,6 +127,7 @@ struct Runner {
     root: PathBuf,
     logs: PathBuf,
     limit: u32,
+    chip: String,
 }
 
 impl Runner {
@@ -148,7 +153,7 @@ impl Runner {
         let mut command = Command::new("timeout");
         // The whole group gets the signal, and what ignores it is killed.
         command.args(["--kill-after=10", &limit.to_string()]);
-        command.arg(&self.belfry).args(["exec", "--quiet", "--image", image, "--"]);
+        command.arg(&self.belfry).args(["exec", "--quiet", "--chip", &self.chip, "--image", image, "--"]);
         command
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::debugger;
+use super::{Options, debugger};
 
 /// Where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,12 @@ const ARCHITECTURES: &str = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-
 /// Models with random weights whose results on the GPU are compared with those on the processor.
 const MODELS: [&str; 6] = ["llama", "qwen3", "gemma3", "phi3", "mamba", "bert"];
 
+/// The chip that all images know.
+pub(super) const USUAL: &str = "gfx1100";
+
 /// The images of the short or of the long form. The debugger's has a step of its own name, and is of both if that is asked for.
-pub(super) fn images(long: bool, only: Option<&str>) -> Vec<Image> {
+pub(super) fn images(options: &Options) -> Vec<Image> {
+    let (long, only) = (options.long, options.only.as_deref());
     let tools =
         [&["rocminfo"][..], &["clinfo"], &["rocm-smi"], &["amd-smi", "list"], &["rocm_agent_enumerator"]];
     let suites = [&["hip-suite"][..], &["opencl-suite"], &["hsa-suite"]];
@@ -113,6 +117,9 @@ pub(super) fn images(long: bool, only: Option<&str>) -> Vec<Image> {
                 .collect(),
             lists: Some(operations),
         });
+    }
+    if options.chip != USUAL {
+        images.retain(|image| image.packages.map_or(image.name, |(base, _)| base) == "rocm-sid");
     }
     images
 }
