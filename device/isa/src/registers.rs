@@ -134,6 +134,8 @@ pub(crate) struct RegisterFile {
     pub(crate) trap_id: u32,
     /// Matrix instructions find A and B in the first sixteen lanes, and copies in the others.
     pub(crate) copies_matrices: bool,
+    /// Bytes that `LDS_ALLOC` counts LDS in.
+    pub(crate) lds_unit: u32,
     /// Numbers of the hardware registers there are.
     pub(crate) hardware: &'static [(u8, HardwareRegister)],
 }
@@ -155,6 +157,7 @@ const GFX11: RegisterFile = {
         trap_mode: 0,
         trap_id: 48,
         copies_matrices: true,
+        lds_unit: 256,
         hardware: &[
             (1, Mode),
             (2, Status),
@@ -185,6 +188,7 @@ const GFX12: RegisterFile = {
         trap_mode: 0x1ff << 12 | 1 << 11,
         trap_id: 60,
         copies_matrices: false,
+        lds_unit: 512,
         hardware: &[
             (1, Mode),
             (2, WaveStatus),

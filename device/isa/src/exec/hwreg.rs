@@ -20,7 +20,7 @@ use crate::wave::Wave;
 
 /// `GPR_ALLOC.VGPR_SIZE`: blocks of four registers, minus one.
 const VGPR_SIZE_SHIFT: u32 = 12;
-/// `LDS_ALLOC.LDS_SIZE`: units of 256 bytes.
+/// `LDS_ALLOC.LDS_SIZE`: units of [`RegisterFile::lds_unit`](crate::registers::RegisterFile::lds_unit).
 const LDS_SIZE_SHIFT: u32 = 12;
 /// `LDS_ALLOC.VGPR_SHARED_SIZE`: units of eight registers.
 const VGPR_SHARED_SIZE_SHIFT: u32 = 24;
@@ -57,7 +57,7 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         TrapSts => w.trapsts,
         GprAlloc => (w.vgpr_blocks() - 1) << VGPR_SIZE_SHIFT,
         LdsAlloc => {
-            m.lds.size().div_ceil(256) << LDS_SIZE_SHIFT
+            m.lds.size().div_ceil(w.file.lds_unit) << LDS_SIZE_SHIFT
                 | (u32::from(w.registers - w.vgpr_count) / 8) << VGPR_SHARED_SIZE_SHIFT
         }
         // Counters of outstanding operations: each instruction is over before the next begins.

@@ -139,6 +139,7 @@ impl Engine {
         self.lds.reset(state.lds.len() as u32);
         self.lds.bytes_mut().copy_from_slice(&state.lds);
         self.wave.restart(&WaveInit {
+            arch: state.arch,
             pc: state.pc,
             wave_size: state.wave(),
             exec: state.exec(),

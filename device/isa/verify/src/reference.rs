@@ -17,6 +17,8 @@ mod memory;
 mod number;
 mod packed;
 mod scalar;
+mod small;
+mod spread;
 pub mod state;
 mod transcendental;
 mod vector;
@@ -32,6 +34,7 @@ pub use state::{End, State};
 ///
 /// How the wave ended. After a fault the state is that of somewhere inside the instruction.
 pub fn execute(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let inst = &Inst { op: known_as(inst.op), ..*inst };
     let before = state.pc;
     state.pc = before.wrapping_add(u64::from(inst.size));
     let done = match inst.format {
@@ -53,6 +56,22 @@ pub fn execute(state: &mut State, inst: &Inst) -> Result<(), End> {
         state.pc = before;
     }
     done
+}
+
+/// The older name of an operation that has got another one.
+fn known_as(op: Op) -> Op {
+    match op {
+        Op::S_ADD_CO_U32 => Op::S_ADD_U32,
+        Op::S_SUB_CO_U32 => Op::S_SUB_U32,
+        Op::S_ADD_CO_I32 => Op::S_ADD_I32,
+        Op::S_SUB_CO_I32 => Op::S_SUB_I32,
+        Op::S_ADD_CO_CI_U32 => Op::S_ADDC_U32,
+        Op::S_SUB_CO_CI_U32 => Op::S_SUBB_U32,
+        Op::S_ADDK_CO_I32 => Op::S_ADDK_I32,
+        Op::V_MAD_CO_U64_U32 => Op::V_MAD_U64_U32,
+        Op::V_MAD_CO_I64_I32 => Op::V_MAD_I64_I32,
+        op => op,
+    }
 }
 
 /// Runs `code`, which lies at `base`, until it ends; `None` when it has not after `limit` instructions.

@@ -10,7 +10,7 @@ fn llvm_vectors_decode_and_encode() {
         for vectors in decode::fixtures(arch) {
             decode::vectors(vectors, &mut report);
         }
-        assert!(report.encode.checked() > 10_000, "{arch:?}: only {} instructions", report.encode.checked());
+        assert!(report.encode.checked() > 9_000, "{arch:?}: only {} instructions", report.encode.checked());
         assert_eq!(report.wrong(), 0, "{arch:?}: {}\n{}", report.text, report.encode);
     }
 }
@@ -27,17 +27,21 @@ fn what_decodes_encodes_to_the_same_bytes() {
 
 #[test]
 fn every_operation_equals_the_reference_on_every_backend() {
-    let report = semantics::run(Arch::Gfx1100, 3, 7, None);
-    assert!(report.tally.checked() > 15_000, "only {} cases", report.tally.checked());
-    assert_eq!(report.tally.wrong(), 0, "{report}");
-    assert!(report.exceptions() > 2_000, "TRAPSTS of only {} cases", report.exceptions());
-    assert_eq!(report.unchecked(), [""; 0]);
-    assert_eq!(report.faulted, report.absent, "operations without semantics fault by name");
+    for arch in Arch::ALL {
+        let report = semantics::run(arch, 3, 7, None);
+        assert!(report.tally.checked() > 15_000, "{arch:?}: only {} cases", report.tally.checked());
+        assert_eq!(report.tally.wrong(), 0, "{arch:?}: {report}");
+        assert!(report.exceptions() > 2_000, "{arch:?}: TRAPSTS of only {} cases", report.exceptions());
+        assert_eq!(report.unchecked(), [""; 0], "{arch:?}");
+        assert_eq!(report.faulted, report.absent, "{arch:?}: operations without semantics fault by name");
+    }
 }
 
 #[test]
 fn random_programs_equal_the_reference_on_every_backend() {
-    let report = programs::run(Arch::Gfx1100, 150, 7);
-    assert!(report.compared > 100, "{report}");
-    assert!(report.wrong.is_empty(), "{report}");
+    for arch in Arch::ALL {
+        let report = programs::run(arch, 150, 7);
+        assert!(report.compared > 100, "{arch:?}: {report}");
+        assert!(report.wrong.is_empty(), "{arch:?}: {report}");
+    }
 }

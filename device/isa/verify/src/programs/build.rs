@@ -76,7 +76,12 @@ fn is_drawable(op: Op) -> bool {
             | S_ENDPGM
             | S_ENDPGM_SAVED
             | S_BARRIER
+            | S_BARRIER_SIGNAL
+            | S_BARRIER_SIGNAL_ISFIRST
+            | S_BARRIER_WAIT
+            | S_GET_BARRIER_STATE
             | S_SLEEP
+            | S_SLEEP_VAR
             | S_SENDMSG
             | S_SENDMSGHALT
             | S_TRAP

@@ -1,6 +1,8 @@
 //! What read-modify-write operations make of the old value.
 
-use super::number::{F32, F64, Format, Rules, add, extreme, of};
+use super::number::{
+    B16, F16, F32, F64, Format, Rules, add, bf16_single, convert, extreme, extreme_number, of,
+};
 
 /// An atomic function by its name without type, and its type.
 #[derive(Clone, Debug)]
@@ -15,12 +17,20 @@ impl Function {
     /// Takes a name like `add_u32` or `cmpstore_f64` apart.
     pub(crate) fn parse(name: &str) -> Option<Function> {
         let (name, kind) = name.rsplit_once('_')?;
+        if name == "pk_add" {
+            let kind = kind.chars().next()?;
+            return Some(Function { name: name.to_owned(), kind, bits: 32 });
+        }
         let bits = kind.get(1..)?.parse().ok()?;
         let known = [
             "add",
             "sub",
             "rsub",
             "csub",
+            "cond_sub",
+            "sub_clamp",
+            "min_num",
+            "max_num",
             "inc",
             "dec",
             "min",
@@ -55,7 +65,18 @@ impl Function {
             "add" => old.wrapping_add(data),
             "sub" => old.wrapping_sub(data),
             "rsub" => data.wrapping_sub(old),
-            "csub" => old.saturating_sub(data),
+            "pk_add" => pairs(old, data, float),
+            "cond_sub" if old < data => old,
+            "cond_sub" => old - data,
+            "min_num" | "max_num" => {
+                let maximum = self.name == "max_num";
+                if self.bits == 32 {
+                    extreme_number::<F32>(old, data, Rules::IEEE, maximum)
+                } else {
+                    extreme_number::<F64>(old, data, Rules::IEEE, maximum)
+                }
+            }
+            "csub" | "sub_clamp" => old.saturating_sub(data),
             "inc" if old >= data => 0,
             "inc" => old + 1,
             "dec" if old == 0 || old > data => data,
@@ -91,6 +112,19 @@ impl Function {
         };
         value & mask
     }
+}
+
+/// Sums of two halves or two `bfloat16`.
+fn pairs(old: u64, data: u64, half: bool) -> u64 {
+    let sum = |shift: u32| {
+        let (a, b) = (old >> shift & 0xffff, data >> shift & 0xffff);
+        if half {
+            return add::<F16>(a, b, Rules::IEEE) << shift;
+        }
+        let sum = add::<F32>(bf16_single(a), bf16_single(b), Rules::IEEE);
+        convert::<F32, B16>(sum, Rules::IEEE, Rules::IEEE) << shift
+    };
+    sum(0) | sum(16)
 }
 
 fn same<F: Format>(a: u64, b: u64) -> bool {

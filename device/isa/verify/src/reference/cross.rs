@@ -56,6 +56,10 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Option<Result<(), End>> {
             permute_rows(state, inst);
             Ok(())
         }
+        V_PERMLANE16_VAR_B32 | V_PERMLANEX16_VAR_B32 => {
+            permute_rows(state, inst);
+            Ok(())
+        }
         V_PERMLANE64_B32 => {
             if state.lanes == 64 {
                 let before = state.clone();
@@ -91,10 +95,21 @@ fn permute_rows(state: &mut State, inst: &Inst) {
     let before = state.clone();
     let exec = before.exec();
     let (fetch_inactive, bound) = (inst.mods.op_sel & 1 != 0, inst.mods.op_sel & 2 != 0);
+    let (own, other) = match inst.op {
+        Op::V_PERMLANE16_VAR_B32 => (true, false),
+        Op::V_PERMLANEX16_VAR_B32 => (true, true),
+        op => (false, op == Op::V_PERMLANEX16_B32),
+    };
     let select = u64::from(before.scalar(inst.src[1])) | u64::from(before.scalar(inst.src[2])) << 32;
     for lane in before.active() {
-        let row = if inst.op == Op::V_PERMLANEX16_B32 { lane & !15 ^ 16 } else { lane & !15 };
-        let from = row | (select >> ((lane & 15) * 4) & 15) as u32;
+        let row = if other { lane & !15 ^ 16 } else { lane & !15 };
+        // Each lane's own number, or its four bits of a scalar one.
+        let number = if own {
+            source(&before, inst.src[1], lane) & 15
+        } else {
+            (select >> ((lane & 15) * 4) & 15) as u32
+        };
+        let from = row | number;
         let value = if fetch_inactive || exec >> from & 1 != 0 {
             source(&before, inst.src[0], from)
         } else if bound {

@@ -8,8 +8,8 @@ use rustc_apfloat::{Float, Round};
 
 use super::lane::{Lane, Out};
 use super::number::{
-    self as n, F16, F32, F64, Format, Rules, add, convert, extreme, fma, frexp, from_double, half_value,
-    integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
+    self as n, F16, F32, F64, Format, Rules, add, convert, extreme, extreme_number, extreme_or_nan, fma,
+    frexp, from_double, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
 };
 use super::transcendental::{self, Function};
 pub(crate) use division::with_mask;
@@ -74,6 +74,19 @@ pub(crate) enum Kind {
     Med3,
     Maxmin,
     Minmax,
+    MinNum,
+    MaxNum,
+    Min3Num,
+    Max3Num,
+    Med3Num,
+    MaxminNum,
+    MinmaxNum,
+    Minimum,
+    Maximum,
+    Minimum3,
+    Maximum3,
+    Minimummaximum,
+    Maximumminimum,
     Floor,
     Ceil,
     Trunc,
@@ -107,6 +120,19 @@ pub(crate) fn kind(name: &str) -> Option<(Kind, u32)> {
         "med3" => Med3,
         "maxmin" => Maxmin,
         "minmax" => Minmax,
+        "min_num" => MinNum,
+        "max_num" => MaxNum,
+        "min3_num" => Min3Num,
+        "max3_num" => Max3Num,
+        "med3_num" => Med3Num,
+        "maxmin_num" => MaxminNum,
+        "minmax_num" => MinmaxNum,
+        "minimum" => Minimum,
+        "maximum" => Maximum,
+        "minimum3" => Minimum3,
+        "maximum3" => Maximum3,
+        "minimummaximum" => Minimummaximum,
+        "maximumminimum" => Maximumminimum,
         "floor" => Floor,
         "ceil" => Ceil,
         "trunc" => Trunc,
@@ -154,12 +180,22 @@ impl Kind {
     pub(crate) fn sources(self) -> usize {
         match self {
             Kind::Add | Kind::Sub | Kind::Subrev | Kind::Mul | Kind::Min | Kind::Max => 2,
+            Kind::MinNum | Kind::MaxNum | Kind::Minimum | Kind::Maximum => 2,
             Kind::Fma
             | Kind::Min3
             | Kind::Max3
             | Kind::Med3
             | Kind::Maxmin
             | Kind::Minmax
+            | Kind::Min3Num
+            | Kind::Max3Num
+            | Kind::Med3Num
+            | Kind::MaxminNum
+            | Kind::MinmaxNum
+            | Kind::Minimum3
+            | Kind::Maximum3
+            | Kind::Minimummaximum
+            | Kind::Maximumminimum
             | Kind::DivFixup => 3,
             _ => 1,
         }
@@ -192,6 +228,8 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
     let round = |mode| integral::<F>(a(), r, mode);
     let min = |a, b| extreme::<F>(a, b, r, false);
     let max = |a, b| extreme::<F>(a, b, r, true);
+    let number = |a, b, maximum| extreme_number::<F>(a, b, r, maximum);
+    let or_nan = |a, b, maximum| extreme_or_nan::<F>(a, b, r, maximum);
     let value = match kind {
         Kind::Add => add::<F>(a(), b(), r),
         // The negation of a NaN must not show.
@@ -206,6 +244,22 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
         Kind::Med3 => med3::<F>(a(), b(), c(), r),
         Kind::Maxmin => min(max(a(), b()), c()),
         Kind::Minmax => max(min(a(), b()), c()),
+        Kind::MinNum => number(a(), b(), false),
+        Kind::MaxNum => number(a(), b(), true),
+        Kind::Min3Num => number(number(a(), b(), false), c(), false),
+        Kind::Max3Num => number(number(a(), b(), true), c(), true),
+        Kind::Med3Num if [a(), b(), c()].into_iter().any(is_nan::<F>) => {
+            number(number(a(), b(), false), c(), false)
+        }
+        Kind::Med3Num => med3::<F>(a(), b(), c(), r),
+        Kind::MaxminNum => number(number(a(), b(), true), c(), false),
+        Kind::MinmaxNum => number(number(a(), b(), false), c(), true),
+        Kind::Minimum => or_nan(a(), b(), false),
+        Kind::Maximum => or_nan(a(), b(), true),
+        Kind::Minimum3 => or_nan(or_nan(a(), b(), false), c(), false),
+        Kind::Maximum3 => or_nan(or_nan(a(), b(), true), c(), true),
+        Kind::Minimummaximum => or_nan(or_nan(a(), b(), false), c(), true),
+        Kind::Maximumminimum => or_nan(or_nan(a(), b(), true), c(), false),
         Kind::Floor => round(Round::TowardNegative),
         Kind::Ceil => round(Round::TowardPositive),
         Kind::Trunc => round(Round::TowardZero),

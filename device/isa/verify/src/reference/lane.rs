@@ -20,6 +20,8 @@ pub(crate) struct Vector {
     pub(crate) src: [Operand; 3],
     /// Modifiers.
     pub(crate) mods: Mods,
+    /// Byte of the source or destination.
+    pub(crate) byte: u32,
 }
 
 /// Where a lane's first source comes from.

@@ -163,6 +163,27 @@ pub(crate) fn extreme<F: Format>(a: u64, b: u64, rules: Rules, maximum: bool) ->
     flushed::<F>(picked, rules.flush_out)
 }
 
+/// Minimum or maximum of gfx12 where a number wins: against any NaN; the first of two NaNs is made quiet.
+pub(crate) fn extreme_number<F: Format>(a: u64, b: u64, rules: Rules, maximum: bool) -> u64 {
+    let [x, y] = [a, b].map(|x| flushed::<F>(x, rules.flush_in));
+    match (is_nan::<F>(x), is_nan::<F>(y)) {
+        (true, true) => quiet::<F>(x),
+        (true, false) => flushed::<F>(y, rules.flush_out),
+        (false, true) => flushed::<F>(x, rules.flush_out),
+        _ => extreme::<F>(a, b, rules, maximum),
+    }
+}
+
+/// Minimum or maximum of gfx12 where a NaN wins: the first signalling one, then the first quiet one.
+pub(crate) fn extreme_or_nan<F: Format>(a: u64, b: u64, rules: Rules, maximum: bool) -> u64 {
+    let [x, y] = [a, b].map(|x| flushed::<F>(x, rules.flush_in));
+    let find = |test: fn(u64) -> bool| [x, y].into_iter().find(|&x| test(x));
+    match find(|x| of::<F>(x).is_signaling()).or_else(|| find(is_nan::<F>)) {
+        Some(nan) => quiet::<F>(nan),
+        None => extreme::<F>(a, b, rules, maximum),
+    }
+}
+
 /// To another format.
 pub(crate) fn convert<A: Format + FloatConvert<B>, B: Format>(a: u64, from: Rules, to: Rules) -> u64 {
     let a = flushed::<A>(a, from.flush_in);

@@ -3,7 +3,10 @@
 use belfry_isa::inst::{Op, Operand};
 
 use super::lane::{Lane, Out};
-use super::number::{F16, F32, Rules, add, bf16_single, convert, extreme, fma, from_double, half_value, mul};
+use super::number::{
+    F16, F32, Rules, add, bf16_single, convert, extreme, extreme_number, extreme_or_nan, fma, from_double,
+    half_value, mul,
+};
 
 impl Lane<'_> {
     /// Source `n` of a packed operation as 32 bits: a float constant is one of 16 bits, in the low half.
@@ -86,6 +89,10 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
         V_PK_FMA_F16 | V_PK_FMAC_F16 => fma::<F16>(f(0), f(1), f(2), r),
         V_PK_MIN_F16 => extreme::<F16>(f(0), f(1), r, false),
         V_PK_MAX_F16 => extreme::<F16>(f(0), f(1), r, true),
+        V_PK_MIN_NUM_F16 => extreme_number::<F16>(f(0), f(1), r, false),
+        V_PK_MAX_NUM_F16 => extreme_number::<F16>(f(0), f(1), r, true),
+        V_PK_MINIMUM_F16 => extreme_or_nan::<F16>(f(0), f(1), r, false),
+        V_PK_MAXIMUM_F16 => extreme_or_nan::<F16>(f(0), f(1), r, true),
         _ => return None,
     };
     let sources = if matches!(l.vector.op, V_PK_FMA_F16 | V_PK_FMAC_F16) { 3 } else { 2 };
@@ -110,6 +117,9 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
     use Op::*;
     let mods = &l.vector.mods;
     let signed = [mods.neg & 1 != 0, mods.neg & 2 != 0];
+    if let Some(out) = super::small::dot(l) {
+        return Some(out);
+    }
     Some(match l.vector.op {
         V_DOT4_I32_IU8 => l.int(dot(l, 8, signed) + i128::from(l.i32(2)), 32, true),
         V_DOT8_I32_IU4 => l.int(dot(l, 4, signed) + i128::from(l.i32(2)), 32, true),
@@ -153,5 +163,5 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
 
 /// `v_wmma_*`: A, B and C as matrices of numbers, for [`super::matrix`].
 pub(crate) fn is_matrix(op: Op) -> bool {
-    op.mnemonic().starts_with("v_wmma_")
+    ["v_wmma_", "v_swmmac_"].iter().any(|start| op.mnemonic().starts_with(start))
 }

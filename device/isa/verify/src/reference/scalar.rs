@@ -1,6 +1,7 @@
 //! SOP1, SOP2, SOPC, SOPK, SOPP and SMEM.
 
 mod control;
+mod float;
 mod memory;
 
 use belfry_isa::inst::{Inst, Op, Operand};
@@ -25,6 +26,9 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
     if name.ends_with("_saveexec_b32") || name.ends_with("_saveexec_b64") || name.contains("_wrexec_") {
         exec_mask(state, inst, name);
         return Ok(());
+    }
+    if let Some(done) = float::run(state, inst, name) {
+        return done;
     }
     let signed = name.contains("i64");
     let a = state.scalar(inst.src[0]);
@@ -270,6 +274,9 @@ fn alu(
         S_BFM_B32 => Word(((1u32 << (a & 31)) - 1) << (b & 31)),
         S_BFM_B64 => Long(((1u64 << (a & 63)) - 1) << (b & 63)),
         S_MUL_I32 => Word(a.wrapping_mul(b)),
+        S_ADD_NC_U64 => Long(a64.wrapping_add(b64)),
+        S_SUB_NC_U64 => Long(a64.wrapping_sub(b64)),
+        S_MUL_U64 => Long(a64.wrapping_mul(b64)),
         S_MUL_HI_U32 => Word(((u64::from(a) * u64::from(b)) >> 32) as u32),
         S_MUL_HI_I32 => Word(((i64::from(ai) * i64::from(bi)) >> 32) as u32),
         S_LSHL1_ADD_U32 | S_LSHL2_ADD_U32 | S_LSHL3_ADD_U32 | S_LSHL4_ADD_U32 => {

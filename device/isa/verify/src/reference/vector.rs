@@ -4,12 +4,16 @@ use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
 
 use super::lane::{From, Lane, Out, Vector};
 use super::state::{EXEC, End, M0, State, VCC};
-use super::{compare, cross, flags, float, integer, matrix, packed};
+use super::{compare, cross, flags, float, integer, matrix, packed, small, spread};
 
 /// Runs a vector ALU instruction.
 pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
     if packed::is_matrix(inst.op) {
-        return matrix::run(state, inst);
+        let copies = crate::target::Facts::of(state.arch).matrices_have_copies;
+        return if copies { matrix::run(state, inst) } else { spread::run(state, inst) };
+    }
+    if inst.op.mnemonic().starts_with("v_s_") {
+        return to_scalar(state, inst);
     }
     if inst.format == Format::Vopd {
         return dual(state, inst);
@@ -27,6 +31,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         dst2: inst.dst2,
         src: [inst.src[0], inst.src[1], inst.src[2]],
         mods: inst.mods,
+        byte: inst.imm,
     };
     let lanes = lanes(state, inst);
     if let Some(comparison) = compare::parse(inst.op.mnemonic()) {
@@ -70,6 +75,28 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
     Ok(())
 }
 
+/// `v_s_*`: a function of scalars, whatever EXEC is.
+fn to_scalar(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let name = inst.op.mnemonic().trim_start_matches("v_s_");
+    let op = Op::ALL.iter().find(|op| op.mnemonic().strip_prefix("v_") == Some(name)).ok_or(End::Unknown)?;
+    let vector = Vector {
+        op: *op,
+        format: inst.format,
+        dst: Operand::None,
+        dst2: Operand::None,
+        src: [inst.src[0], inst.src[1], inst.src[2]],
+        mods: inst.mods,
+        byte: inst.imm,
+    };
+    let l = Lane { state, vector: &vector, lane: 0, from: From::Lane(0) };
+    let Some(Out::B16(value) | Out::B32(value)) = value(&l) else { return Err(End::Unknown) };
+    raise(state, &vector, &[(0, From::Lane(0))]);
+    if let Operand::Sgpr(dst) = inst.dst {
+        state.set_sgpr(dst, value as u32);
+    }
+    Ok(())
+}
+
 /// Records what an operation raises in these lanes.
 fn raise(state: &mut State, vector: &Vector, lanes: &[(u32, From)]) {
     if !state.records() {
@@ -82,11 +109,11 @@ fn raise(state: &mut State, vector: &Vector, lanes: &[(u32, From)]) {
 }
 
 /// The value of a lane.
-fn value(l: &Lane<'_>) -> Option<Out> {
+pub(super) fn value(l: &Lane<'_>) -> Option<Out> {
     if l.vector.format == Format::Vop3P || l.vector.op == Op::V_PK_FMAC_F16 {
         return packed::run(l);
     }
-    integer::run(l).or_else(|| float::run(l))
+    integer::run(l).or_else(|| small::run(l)).or_else(|| float::run(l))
 }
 
 /// Operations that give a bit for a lane mask as well.
@@ -149,6 +176,7 @@ fn dual(state: &mut State, inst: &Inst) -> Result<(), End> {
         dst2: Operand::None,
         src,
         mods: belfry_isa::inst::Mods { op_sel_hi: 7, ..Default::default() },
+        byte: 0,
     };
     let x = half(inst.op, inst.dst, [inst.src[0], inst.src[1], inst.src[2]]);
     let y = half(y.op, y.dst, y.src);

@@ -11,7 +11,7 @@ use crate::engine::{CODE, CODE_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
 use crate::reference::state::{BASE, M0, NULL, PRIVATE, SHARED};
-use crate::target::Target;
+use crate::target::{Facts, Target};
 
 /// `s_endpgm`.
 pub(crate) const END: u32 = 0xbfb0_0000;
@@ -19,11 +19,6 @@ pub(crate) const END: u32 = 0xbfb0_0000;
 pub(crate) const START: usize = CODE_SIZE / 2;
 /// Number of the hardware register `MODE`.
 const MODE: u32 = 1;
-/// Number of the hardware register `TRAPSTS`.
-const TRAPSTS: u32 = 3;
-/// Hardware registers that can be read: `STATUS`, `TRAPSTS`, `GPR_ALLOC`, `LDS_ALLOC`, `IB_STS`, `SH_MEM_BASES`,
-/// `FLAT_SCR_LO`, `FLAT_SCR_HI`, `HW_ID1`, `HW_ID2`, `IB_STS2`, `SHADER_CYCLES`.
-const HARDWARE: [u32; 12] = [2, TRAPSTS, 5, 6, 7, 15, 20, 21, 23, 24, 28, 29];
 /// Attempts at an instruction that can run.
 const ATTEMPTS: usize = 64;
 
@@ -154,11 +149,12 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
         // Two messages are a compute wave's.
         Op::S_SENDMSG | Op::S_SENDMSGHALT if random.one_in(2) => inst.imm = random.pick(&[1, 3]),
         Op::S_GETREG_B32 | Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => {
+            let facts = Facts::of(target.arch);
             let reads = inst.op == Op::S_GETREG_B32;
             let (offset, width) = (inst.imm >> 6 & 31, 1 + (inst.imm >> 11 & 31));
             let id = match random.below(4) {
-                0 | 1 if registers.hardware && reads => random.pick(&HARDWARE),
-                0 if registers.hardware => TRAPSTS,
+                0 | 1 if registers.hardware && reads => random.pick(facts.hardware),
+                0 if registers.hardware => facts.exceptions,
                 _ => MODE,
             };
             let (offset, width) = match id {
@@ -224,7 +220,7 @@ fn memory_fields(random: &mut Random, inst: &mut Inst) {
         Format::Global => inst.mem.offset %= 512,
         Format::Flat | Format::Scratch => inst.mem.offset %= 32,
         Format::Smem => inst.mem.offset %= 512,
-        Format::Mubuf | Format::Mtbuf => inst.mem.offset %= 40,
+        Format::Mubuf | Format::Mtbuf => inst.mem.offset = inst.mem.offset.abs() % 40,
         _ => {}
     }
     if inst.op.mnemonic().contains("atomic") {
@@ -287,7 +283,7 @@ pub(crate) fn state(random: &mut Random, inst: &Inst, target: Target) -> State {
         state.s[125] =
             random.below(6) as u32 | (random.below(6) as u32) << (16 * u32::from(random.one_in(2)));
     }
-    if inst.op.mnemonic().starts_with("v_wmma") {
+    if ["v_wmma", "v_swmmac"].iter().any(|start| inst.op.mnemonic().starts_with(start)) {
         matrix(&mut state, inst);
     }
     if matches!(inst.op, Op::S_SETPC_B64 | Op::S_SWAPPC_B64 | Op::S_RFE_B64)
@@ -305,7 +301,8 @@ fn matrix(state: &mut State, inst: &Inst) {
     if state.lanes == 64 {
         state.s[127] = u32::MAX;
     }
-    for source in &inst.src[..2] {
+    let copied = if Facts::of(state.arch).matrices_have_copies { 2 } else { 0 };
+    for source in &inst.src[..copied] {
         if let Operand::Vgpr(first) = source {
             for register in u32::from(*first)..u32::from(*first) + 8 {
                 for lane in 16..state.lanes {

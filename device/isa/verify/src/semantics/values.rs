@@ -1,12 +1,12 @@
 //! Values that operations are most often wrong for, and the state of a wave made of them.
 
-use belfry_isa::inst::WaveSize;
+use belfry_isa::inst::{Arch, WaveSize};
 
 use crate::engine::{CODE, DATA_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
 use crate::reference::state::BASE;
-use crate::target::Target;
+use crate::target::{Facts, Target};
 
 /// Words: integers, single precision, high halves of doubles.
 const WORDS: [u32; 58] = [
@@ -158,11 +158,12 @@ pub(crate) fn exec(random: &mut Random) -> u64 {
 
 /// `MODE`: mostly what compilers ask for, else any rounding, denormals, `DX10_CLAMP` and `IEEE`; now and then with
 /// `FP16_OVFL` and exceptions enabled.
-pub(crate) fn mode(random: &mut Random) -> u32 {
+pub(crate) fn mode(random: &mut Random, arch: Arch) -> u32 {
     let usual = if random.one_in(3) { random.word() & 0x3ff } else { 0x3f0 };
     let limit = if random.one_in(4) { 1 << 23 } else { 0 };
     let exceptions = if random.one_in(4) { random.word() & 0x7f << 12 } else { 0 };
-    usual | limit | exceptions
+    let (set, clear) = Facts::of(arch).fixed_mode;
+    (usual | limit | exceptions) & !clear | set
 }
 
 /// A wave full of edge values.
@@ -175,7 +176,7 @@ pub(crate) fn state(random: &mut Random, target: Target) -> State {
         s: [0; 128],
         scc: random.one_in(2),
         pc: CODE,
-        mode: mode(random),
+        mode: mode(random, target.arch),
         trapsts: Some(0),
         lds: (0..LDS_SIZE / 4).flat_map(|_| word(random).to_le_bytes()).collect(),
         memory: (0..DATA_SIZE / 4).flat_map(|_| word(random).to_le_bytes()).collect(),

@@ -4,6 +4,7 @@ use belfry_isa::inst::{Inst, Op, Operand};
 
 use super::super::state::{EXEC, End, M0, PRIVATE, SHARED, State, VCC};
 use super::relative;
+use crate::target::Facts;
 
 /// Branches, waits and what changes the program counter or `MODE`.
 pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> Result<(), End> {
@@ -16,6 +17,17 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         | S_WAITCNT
         | S_WAITCNT_DEPCTR
         | S_WAIT_IDLE
+        | S_WAIT_ALU
+        | S_WAIT_LOADCNT
+        | S_WAIT_STORECNT
+        | S_WAIT_SAMPLECNT
+        | S_WAIT_BVHCNT
+        | S_WAIT_EXPCNT
+        | S_WAIT_DSCNT
+        | S_WAIT_KMCNT
+        | S_WAIT_LOADCNT_DSCNT
+        | S_WAIT_STORECNT_DSCNT
+        | S_SINGLEUSE_VDST
         | S_WAIT_EVENT
         | S_SETPRIO
         | S_SET_INST_PREFETCH_DISTANCE
@@ -59,7 +71,7 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
             true
         }
         S_BARRIER => return Err(End::Stop("Barrier".to_owned())),
-        S_SLEEP => return Err(End::Stop("Sleep".to_owned())),
+        S_SLEEP | S_SLEEP_VAR => return Err(End::Stop("Sleep".to_owned())),
         S_SENDMSG_RTN_B32 | S_SENDMSG_RTN_B64 if inst.imm == 131 => {
             // The real-time clock, which stands still.
             if inst.op == S_SENDMSG_RTN_B32 {
@@ -127,8 +139,12 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
                 let value = hardware_register(state, id).ok_or(End::Unknown)?;
                 state.set_sgpr(dst, (value & mask) >> offset);
             } else if id == 1 {
-                state.mode = insert(state.mode);
-            } else if id == 3 {
+                // Bits that the register does not have stay as they behave.
+                let there = Facts::of(state.arch).mode;
+                state.mode = insert(state.mode) & there | state.mode & !there;
+            } else if id == Facts::of(state.arch).exceptions && id == 18 {
+                state.trapsts = state.trapsts.map(|old| insert(old) & 0x7f);
+            } else if id == Facts::of(state.arch).exceptions {
                 // Bits 8:0, 15:10, 20:16 and 28 are there.
                 state.trapsts = state.trapsts.map(|old| insert(old) & 0x101f_fdff);
             } else {
@@ -148,8 +164,26 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
 fn hardware_register(state: &State, id: u32) -> Option<u32> {
     const VALID: u32 = 1 << 16;
     const SCRATCH_EN: u32 = 1 << 29;
+    let facts = Facts::of(state.arch);
+    if !facts.hardware.contains(&id) && id != facts.exceptions && id != 1 {
+        return None;
+    }
+    if facts.splits_status {
+        let zero = |register: u8, bit: u32| u32::from(state.mask(register) == 0) << bit;
+        match id {
+            2 => return Some(zero(EXEC, 9) | zero(VCC, 10) | VALID | u32::from(state.lanes == 64) << 29),
+            // `STATE_PRIV`: SCC and `SCRATCH_EN`.
+            4 => return Some(u32::from(state.scc) << 9 | 1 << 16),
+            6 => return Some((state.lds.len() as u32 / 512) << 12),
+            // `EXCP_FLAG_PRIV`, `SCHED_MODE`, and the high half of a clock that stands.
+            17 | 26 | 30 => return Some(0),
+            18 => return Some(state.trapsts? & 0x7f),
+            19 => return Some(state.mode >> 12 & 0xff),
+            _ => {}
+        }
+    }
     Some(match id {
-        1 => state.mode,
+        1 => state.mode & facts.mode,
         2 => {
             let zero = |register: u8, bit: u32| u32::from(state.mask(register) == 0) << bit;
             u32::from(state.scc) | zero(EXEC, 9) | zero(VCC, 10) | VALID | SCRATCH_EN

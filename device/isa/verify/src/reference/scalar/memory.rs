@@ -2,6 +2,7 @@
 
 use belfry_isa::inst::{Inst, Operand};
 
+use super::super::memory::{Transfer, transfer};
 use super::super::state::{End, NULL, State};
 
 /// SMEM.
@@ -13,6 +14,9 @@ pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
     };
     if name.starts_with("s_atc_probe") {
         return Ok(());
+    }
+    if let Some(narrow) = transfer(name.trim_start_matches("s_")).filter(|narrow| narrow.bytes < 4) {
+        return one(state, inst, dst, narrow);
     }
     let dwords = match name.rsplit_once("_b") {
         Some((_, bits)) => bits.parse::<u32>().map_err(|_| End::Unknown)? / 32,
@@ -46,5 +50,30 @@ pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
     for (n, word) in (0..).zip(words) {
         state.set_sgpr(if dst == NULL { NULL } else { dst.wrapping_add(n) }, word);
     }
+    Ok(())
+}
+
+/// A load of 8 or 16 bits, at any address.
+fn one(state: &mut State, inst: &Inst, dst: u8, transfer: Transfer) -> Result<(), End> {
+    let Operand::Sgpr(base) = inst.src[0] else { return Err(End::Unknown) };
+    let soffset = if inst.src[1].is_some() { state.scalar(inst.src[1]) } else { 0 };
+    let value = if inst.op.mnemonic().contains("buffer") {
+        let descriptor = [0, 1, 2].map(|n| state.sgpr(base.wrapping_add(n)));
+        let address = u64::from(descriptor[0]) | u64::from(descriptor[1] & 0xffff) << 32;
+        let stride = u64::from(descriptor[1] >> 16 & 0x3fff);
+        let size = u64::from(descriptor[2]) * stride.max(1);
+        let offset = u64::from(soffset.wrapping_add(inst.mem.offset as u32));
+        if offset + transfer.bytes as u64 > size {
+            0
+        } else {
+            state.load_number(address.wrapping_add(offset), transfer.bytes)?
+        }
+    } else {
+        let offset = i64::from(soffset) + i64::from(inst.mem.offset);
+        state.load_number(state.pair(base).wrapping_add_signed(offset), transfer.bytes)?
+    };
+    let bits = 64 - 8 * transfer.bytes as u32;
+    let extended = ((value << bits) as i64 >> bits) as u64;
+    state.set_sgpr(dst, if transfer.signed { extended } else { value } as u32);
     Ok(())
 }
