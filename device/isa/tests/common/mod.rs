@@ -256,6 +256,12 @@ impl Gpu {
         args: &Args,
     ) -> Result<u64, Stop> {
         let kernarg = self.buffer(&args.0);
+        // The packet's sizes of groups, and of the grid in work-items.
+        let mut packet = [0_u32; 16];
+        packet[1] = block[0] | block[1] << 16;
+        packet[2] = block[2];
+        (0..3).for_each(|n| packet[3 + n] = grid[n] * block[n]);
+        let packet = self.buffer(&packet);
         self.epoch += 1;
         let wave_size = if kernel.properties & 1 << 10 != 0 { WaveSize::Wave32 } else { WaveSize::Wave64 };
         let lanes = if wave_size == WaveSize::Wave32 { 32 } else { 64 };
@@ -269,7 +275,7 @@ impl Gpu {
             let count = threads.div_ceil(lanes);
             self.lds.barriers = Barriers::new(count);
             for n in 0..count {
-                let sgprs = user_sgprs(self.code.arch(), kernel, kernarg, id);
+                let sgprs = user_sgprs(self.code.arch(), kernel, [packet, kernarg], id);
                 let mut ids = [0; 64];
                 for (lane, slot) in (0..lanes).zip(&mut ids) {
                     let t = n * lanes + lane;
@@ -377,7 +383,7 @@ fn mode(rsrc1: u32) -> u32 {
     ((rsrc1 >> 12) & 0xff) | (((rsrc1 >> 21) & 1) << 8) | (((rsrc1 >> 23) & 1) << 9)
 }
 
-fn user_sgprs(arch: Arch, kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u32> {
+fn user_sgprs(arch: Arch, kernel: &Kernel, [packet, kernarg]: [u64; 2], id: [u32; 3]) -> Vec<u32> {
     let mut sgprs = Vec::new();
     let mut pair = |bit: u16, value: u64, words: usize| {
         if kernel.properties & 1 << bit != 0 {
@@ -385,7 +391,7 @@ fn user_sgprs(arch: Arch, kernel: &Kernel, kernarg: u64, id: [u32; 3]) -> Vec<u3
         }
     };
     pair(0, 0, 4);
-    pair(1, 0, 2);
+    pair(1, packet, 2);
     pair(2, 0, 2);
     pair(3, kernarg, 2);
     pair(4, 0, 2);
