@@ -48,7 +48,8 @@ const fn halves(op: Op) -> u8 {
             | Op::V_ALIGNBIT_B32 | Op::V_ALIGNBYTE_B32
             | Op::V_MUL_LO_U16 | Op::V_MAX_I16 | Op::V_MAX_U16 | Op::V_MIN_I16 | Op::V_MIN_U16
             | Op::V_CVT_F16_I16 | Op::V_CVT_F16_U16 | Op::V_CVT_I32_I16 | Op::V_CVT_U32_U16
-            | Op::V_MAXMIN_F16 | Op::V_MINMAX_F16
+            | Op::V_MAXMIN_F16 | Op::V_MINMAX_F16 | Op::V_MAXMIN_NUM_F16 | Op::V_MINMAX_NUM_F16
+            | Op::V_MAXIMUMMINIMUM_F16 | Op::V_MINIMUMMAXIMUM_F16
             | Op::V_CMP_EQ_I16 | Op::V_CMP_EQ_U16 | Op::V_CMP_GE_I16 | Op::V_CMP_GE_U16
             | Op::V_CMP_GT_I16 | Op::V_CMP_GT_U16 | Op::V_CMP_LE_I16 | Op::V_CMP_LE_U16
             | Op::V_CMP_LT_I16 | Op::V_CMP_LT_U16 | Op::V_CMP_NE_I16 | Op::V_CMP_NE_U16
@@ -56,6 +57,7 @@ const fn halves(op: Op) -> u8 {
             | Op::V_CMPX_GT_I16 | Op::V_CMPX_GT_U16 | Op::V_CMPX_LE_I16 | Op::V_CMPX_LE_U16
             | Op::V_CMPX_LT_I16 | Op::V_CMPX_LT_U16 | Op::V_CMPX_NE_I16 | Op::V_CMPX_NE_U16 => 0b1111,
         Op::V_ADD_F16 | Op::V_SUB_F16 | Op::V_SUBREV_F16 | Op::V_MUL_F16 | Op::V_MAX_F16 | Op::V_MIN_F16
+            | Op::V_MAX_NUM_F16 | Op::V_MIN_NUM_F16 | Op::V_MAXIMUM_F16 | Op::V_MINIMUM_F16
             | Op::V_LDEXP_F16 | Op::V_CNDMASK_B16 => 0b1011,
         Op::V_CEIL_F16 | Op::V_COS_F16 | Op::V_EXP_F16 | Op::V_FLOOR_F16 | Op::V_FRACT_F16
             | Op::V_FREXP_EXP_I16_F16 | Op::V_FREXP_MANT_F16 | Op::V_LOG_F16 | Op::V_RCP_F16
