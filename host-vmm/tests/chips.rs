@@ -54,8 +54,9 @@ fn every_chip_runs_programs_and_its_code_is_listed() {
 #[test]
 fn code_of_another_chip_is_refused_by_name() {
     let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/vecadd.gfx1100.hsaco");
-    let arguments = ["run", "--mode", "hosted", "--chip", "gfx1201", "--", "launch", kernel, "--grid", "64"];
-    let output = belfry(&arguments);
+    let of_run = ["run", "--mode", "hosted", "--chip", "gfx1201", "--", "launch", kernel];
+    let of_launch = ["--kernel", "vecadd", "--grid", "64,1,1", "--block", "64,1,1"];
+    let output = belfry(&[&of_run[..], &of_launch].concat());
     let said = text(output.stderr) + &text(output.stdout);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("gfx1100") && said.contains("gfx1201"), "{said}");
