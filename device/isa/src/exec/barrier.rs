@@ -29,7 +29,7 @@ pub struct Barriers {
 }
 
 impl Barriers {
-    /// Nobody has signalled; `members` are the waves.
+    /// The barriers of a workgroup of `members` waves, none of which has signalled.
     #[must_use]
     pub fn new(members: u32) -> Barriers {
         Barriers { members, barriers: [Barrier::default(); BARRIERS] }

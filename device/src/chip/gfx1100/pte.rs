@@ -23,14 +23,20 @@ pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     if entry.prt() || entry.translate_further() {
         return Entry::Unmodelled;
     }
-    Entry::Page(Page {
+    Entry::Page(page(entry))
+}
+
+/// The page that an entry maps.
+#[inline]
+pub(in crate::chip) fn page(entry: PteFlags) -> Page {
+    Page {
         address: entry.address(),
         system: entry.system(),
         readable: entry.readable(),
         writable: entry.writeable(),
         executable: entry.executable(),
         fragment: entry.fragment(),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use belfry_abi::gpuvm::PteFlags;
 use belfry_abi::gpuvm::gfx12::{PTE_IS_PTE, PTE_PRT};
 
-use crate::chip::{Entry, Page, gfx1100};
+use crate::chip::{Entry, gfx1100};
 
 #[inline]
 pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
@@ -19,14 +19,7 @@ pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     if bits & PTE_PRT != 0 {
         return Entry::Unmodelled;
     }
-    Entry::Page(Page {
-        address: entry.address(),
-        system: entry.system(),
-        readable: entry.readable(),
-        writable: entry.writeable(),
-        executable: entry.executable(),
-        fragment: entry.fragment(),
-    })
+    Entry::Page(gfx1100::pte::page(entry))
 }
 
 #[cfg(test)]
@@ -34,7 +27,7 @@ mod tests {
     use belfry_abi::gpuvm::{MTYPE_UC, PDE_PTE, PTE_READABLE, PTE_SYSTEM, PTE_VALID, gfx12};
 
     use super::*;
-    use crate::chip::Table;
+    use crate::chip::{Page, Table};
 
     #[test]
     fn entries_above_the_last_level_are_tables_unless_they_say_otherwise() {

@@ -12,6 +12,7 @@ use belfry_abi::regs::layout;
 
 pub(super) use mes::FRAMES as MES_FRAMES;
 pub(super) use mqd::{MANAGER as MQD_MANAGER, init_sdma_mqd, update_sdma_mqd};
+pub(super) use pte::allowed;
 
 use super::{Apertures, Asic, DoorbellLayout, Product, SaveArea, SdmaLayout};
 use crate::os::PAGE_SIZE;

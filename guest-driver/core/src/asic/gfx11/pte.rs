@@ -10,20 +10,18 @@ use crate::asic::{PageRights, PteFormat};
 pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PDE_PTE, table: PTE_VALID };
 
 fn page(rights: PageRights) -> u64 {
-    let mut bits = PTE_VALID;
-    if rights.readable {
-        bits |= PTE_READABLE;
-    }
-    if rights.writable {
-        bits |= PTE_WRITEABLE;
-    }
-    if rights.executable {
-        bits |= PTE_EXECUTABLE;
-    }
-    if rights.system {
-        bits |= PTE_SYSTEM | PTE_SNOOPED;
-    }
-    bits | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
+    allowed(rights) | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
+}
+
+/// The bits of a page that all generations have in the same place: all but those of its memory type.
+pub(in crate::asic) fn allowed(rights: PageRights) -> u64 {
+    let flags = [
+        (rights.readable, PTE_READABLE),
+        (rights.writable, PTE_WRITEABLE),
+        (rights.executable, PTE_EXECUTABLE),
+        (rights.system, PTE_SYSTEM | PTE_SNOOPED),
+    ];
+    flags.into_iter().filter(|(set, _)| *set).fold(PTE_VALID, |bits, (_, flag)| bits | flag)
 }
 
 #[cfg(test)]

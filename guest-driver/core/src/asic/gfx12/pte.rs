@@ -1,26 +1,14 @@
 //! Page-table entries of gfx12 (`gmc_v12_0_get_vm_pte`; bits: [`belfry_abi::gpuvm::gfx12`]).
 
 use belfry_abi::gpuvm::gfx12::{PTE_IS_PTE, pte_mtype};
-use belfry_abi::gpuvm::{
-    MTYPE_NC, MTYPE_UC, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
-};
+use belfry_abi::gpuvm::{MTYPE_NC, MTYPE_UC, PTE_VALID};
 
-use crate::asic::{PageRights, PteFormat};
+use crate::asic::{PageRights, PteFormat, gfx11};
 
 pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PTE_IS_PTE, table: PTE_VALID };
 
 fn page(rights: PageRights) -> u64 {
-    let mut bits = PTE_VALID;
-    let flags = [
-        (rights.readable, PTE_READABLE),
-        (rights.writable, PTE_WRITEABLE),
-        (rights.executable, PTE_EXECUTABLE),
-        (rights.system, PTE_SYSTEM | PTE_SNOOPED),
-    ];
-    for (_, flag) in flags.into_iter().filter(|(set, _)| *set) {
-        bits |= flag;
-    }
-    bits | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
+    gfx11::allowed(rights) | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
 }
 
 #[cfg(test)]
