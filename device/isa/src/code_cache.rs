@@ -15,16 +15,20 @@ mod sync {
     pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 }
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use once::Once;
 
 use crate::exec::FaultCause;
 use crate::exec::di::{Di, Role};
 use crate::inst::Arch;
-use crate::lanes::Backend;
+use crate::lanes::{Backend, Tier};
 use crate::mem::{Apertures, Global};
+use crate::exec::exceptions::WATCHED;
+use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, MAX_ELEMENTS};
+use crate::tier1::form::Form;
 
 /// Most code one region takes in.
 pub(crate) const MAX_REGION_BYTES: usize = 256 << 10;
@@ -42,6 +46,14 @@ pub(crate) struct Region {
     pub(crate) code: Box<[Di]>,
     /// What each element of `code` executes.
     pub(crate) roles: Box<[Role]>,
+    /// What each element of `code` does, for compiled code.
+    pub(crate) forms: Box<[Form]>,
+    /// When it is compiled.
+    pub(crate) tier: Tier,
+    /// How much it was used, until it is compiled.
+    pub(crate) heat: AtomicU32,
+    /// Its machine code; nothing if it is not to have any.
+    pub(crate) compiled: OnceLock<Option<Compiled>>,
     /// Dword offset from `start` of each element of `code`.
     pub(crate) offsets: Box<[u32]>,
     /// Faults that reaching certain instructions raises.
@@ -72,6 +84,33 @@ impl Region {
         let mut next = [0; 4];
         let end = self.start.wrapping_add(self.bytes.len() as u64);
         !self.is_cut || global.fetch(end, &mut next).0 < next.len()
+    }
+
+    /// Its machine code, if it has any.
+    #[inline(always)]
+    pub(crate) fn machine_code(&self) -> Option<&Compiled> {
+        self.compiled.get()?.as_ref()
+    }
+
+    /// Counts a use of it by the interpreter, with so many instructions.
+    #[inline(always)]
+    pub(crate) fn was_used(&self, instructions: u64) {
+        let uses = 1 + u32::try_from(instructions / INSTRUCTIONS_OF_A_USE).unwrap_or(HOT);
+        if self.heat.fetch_add(uses, Ordering::Relaxed) >= HOT {
+            self.compile();
+        }
+    }
+
+    /// Compiles it, if it is to be and nobody has.
+    #[cold]
+    #[inline(never)]
+    fn compile(&self) {
+        self.heat.store(0, Ordering::Relaxed);
+        self.compiled.get_or_init(|| {
+            let compiles = self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && self.key.shared_from == 0;
+            let plain = self.key.mode & WATCHED == 0;
+            if compiles && plain { Compiled::new(&self.code, &self.forms, self.key.halves) } else { None }
+        });
     }
 
     /// Index of the instruction at `pc`.
@@ -245,6 +284,9 @@ impl CodeCache {
             |global, region| region.is_current(global),
             |global| crate::exec::lower::region(arch, backend, key, apertures, global),
         );
+        if backend.tier() == Tier::One {
+            region.compile();
+        }
         *(if is_new { &mut self.counts.lowered } else { &mut self.counts.shared }) += 1;
         self.regions.insert(key, (Arc::clone(&region), epoch));
         region

@@ -30,32 +30,58 @@ pub enum BackendKind {
     Avx512,
 }
 
-/// A [`BackendKind`] this host is known to have.
+/// Which code is compiled to machine code instead of interpreted; only [`BackendKind::Avx512`] can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// None.
+    Zero,
+    /// All of it, before it is first used.
+    One,
+    /// What is used often.
+    #[default]
+    Auto,
+}
+
+/// A [`BackendKind`] this host is known to have, and what of the code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Backend(BackendKind);
+pub struct Backend {
+    kind: BackendKind,
+    tier: Tier,
+}
 
 impl Backend {
-    /// The fastest this host has.
+    /// The fastest this host has; what is used often is compiled.
     pub fn detect() -> Self {
-        [BackendKind::Avx512, BackendKind::Avx2]
-            .into_iter()
-            .find_map(Self::force)
-            .unwrap_or(Backend(BackendKind::Portable))
+        let fastest = [BackendKind::Avx512, BackendKind::Avx2].into_iter().find_map(Self::force);
+        fastest.unwrap_or(Backend { kind: BackendKind::Portable, tier: Tier::Zero }).with_tier(Tier::Auto)
     }
 
-    /// The one asked for, `None` when this host does not have it.
+    /// The one asked for, `None` when this host does not have it. It compiles nothing.
     pub fn force(kind: BackendKind) -> Option<Self> {
-        supported(kind).then_some(Backend(kind))
+        supported(kind).then_some(Backend { kind, tier: Tier::Zero })
     }
 
-    /// Every backend this host has, slowest first.
+    /// The same kind, with what of the code is compiled.
+    #[must_use]
+    pub fn with_tier(self, tier: Tier) -> Self {
+        Backend { tier: if self.kind == BackendKind::Avx512 { tier } else { Tier::Zero }, ..self }
+    }
+
+    /// Every backend this host has, slowest first: those that compile nothing, then one that compiles everything.
     pub fn all() -> impl Iterator<Item = Self> {
-        [BackendKind::Portable, BackendKind::Avx2, BackendKind::Avx512].into_iter().filter_map(Self::force)
+        let kinds = [BackendKind::Portable, BackendKind::Avx2, BackendKind::Avx512];
+        let compiling = Self::force(BackendKind::Avx512).map(|backend| backend.with_tier(Tier::One));
+        kinds.into_iter().filter_map(Self::force).chain(compiling)
     }
 
-    /// Which one it is.
+    /// Which instructions it has.
     pub fn kind(self) -> BackendKind {
-        self.0
+        self.kind
+    }
+
+    /// What of the code is compiled.
+    pub fn tier(self) -> Tier {
+        self.tier
     }
 }
 

@@ -14,5 +14,6 @@ pub mod mem;
 mod registers;
 pub mod save;
 pub mod tables;
+mod tier1;
 pub mod trap;
 pub mod wave;

@@ -54,6 +54,17 @@ impl Flow {
         Flow(index + 1)
     }
 
+    /// Its number, by which compiled code knows it.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The flow with this [number](Flow::number).
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn from_number(number: u32) -> Flow {
+        Flow(number)
+    }
+
     /// Whether it came from [`Flow::to`].
     #[inline(always)]
     pub(crate) fn is_jump(self) -> bool {

@@ -12,6 +12,7 @@ use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::WaveSize;
 use crate::mem::{Access, Global};
+use crate::tier1::Compiled;
 use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
@@ -20,9 +21,48 @@ const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL;
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
-    run_with(wave, env, budget, |wave, machine, region, limit| {
-        run_region(wave, machine, region, limit, |_| {})
+    run_with(wave, env, budget, |wave, machine, region, limit| match region.machine_code() {
+        Some(code) => run_compiled(wave, machine, region, (limit, code)),
+        None => {
+            let before = wave.instructions;
+            let stop = run_region(wave, machine, region, limit, |_| {});
+            region.was_used(wave.instructions - before);
+            stop
+        }
     })
+}
+
+/// As [`run_region`], by machine code wherever that can be entered.
+fn run_compiled(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    (limit, code): (u64, &Compiled),
+) -> Option<Stop> {
+    let mut index = match begin(wave, machine, region) {
+        Ok(index) => index,
+        Err(stop) => return stop,
+    };
+    loop {
+        let (flow, at) = if code.begins_at(index) {
+            // SAFETY: the region's own code, which is made for backends with AVX-512 alone.
+            unsafe { code.run(wave, machine, &region.code, (limit, index)) }
+        } else {
+            let Some(di) = region.code.get(index) else { return Some(outside(region)) };
+            wave.instructions += u64::from(di.count);
+            // SAFETY: as in `run_region`.
+            (unsafe { (di.f)(wave, machine, di) }, index)
+        };
+        index = match flow {
+            Flow::NEXT => at + 1,
+            flow if flow.is_jump() => flow.index(),
+            flow => return end(wave, machine, region, at, flow),
+        };
+        if flow.is_jump() && wave.instructions >= limit {
+            wave.pc = region.pc_of(index);
+            return Some(Stop::Budget);
+        }
+    }
 }
 
 /// See [`super::run_profiled`].
@@ -147,30 +187,16 @@ fn run_region(
     limit: u64,
     mut executes: impl FnMut(usize),
 ) -> Option<Stop> {
-    let index = match entry(wave, region) {
+    let index = match begin(wave, machine, region) {
         Ok(index) => index,
-        Err(stop) => return Some(stop),
-    };
-    let index = if wave.is_partly_done() {
-        match go_on(wave, machine, region, index) {
-            Ok(index) => index,
-            Err(stop) => return stop,
-        }
-    } else {
-        index
+        Err(stop) => return stop,
     };
     let code = &region.code[..];
     let mut rest = code.get(index..).unwrap_or_default();
     let mut executed = wave.instructions;
     loop {
         // Every region ends with an element that leaves it, so there always is a next one.
-        let Some((di, next)) = rest.split_first() else {
-            let kind = FaultCause::IllegalInstruction {
-                bytes: Vec::new(),
-                text: String::from("outside the program"),
-            };
-            return Some(Stop::Fault(WaveFault { pc: region.pc_of(code.len()), kind }));
-        };
+        let Some((di, next)) = rest.split_first() else { return Some(outside(region)) };
         executed += u64::from(di.count);
         executes(rest.len());
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
@@ -191,6 +217,21 @@ fn run_region(
         wave.instructions = executed;
         return end(wave, machine, region, code.len() - rest.len(), flow);
     }
+}
+
+/// Where in a region a wave begins or goes on, with what an instruction that faulted has left done.
+#[inline(always)]
+fn begin(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region) -> Result<usize, Option<Stop>> {
+    let index = entry(wave, region).map_err(Some)?;
+    if wave.is_partly_done() { go_on(wave, machine, region, index) } else { Ok(index) }
+}
+
+/// What a wave stops with that comes behind the last element.
+#[cold]
+fn outside(region: &Region) -> Stop {
+    let kind =
+        FaultCause::IllegalInstruction { bytes: Vec::new(), text: String::from("outside the program") };
+    Stop::Fault(WaveFault { pc: region.pc_of(region.code.len()), kind })
 }
 
 /// Does the rest of a memory instruction that faulted, if that is the one at `index`; the index to go on at.

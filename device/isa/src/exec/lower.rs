@@ -11,6 +11,9 @@ mod special;
 mod tests;
 mod vector;
 
+use core::sync::atomic::AtomicU32;
+use std::sync::OnceLock;
+
 use super::FaultCause;
 use super::control;
 use super::di::{Di, Handler, Role, Source};
@@ -23,6 +26,7 @@ use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Apertures, Global};
 use crate::registers::RegisterFile;
+use crate::tier1::form::{Form, When};
 use crate::trap::EXCP_EN;
 
 /// An operation or operand the engine has no semantics for.
@@ -49,7 +53,7 @@ pub(crate) fn region(
     let leave = lowering.address(end);
     lowering.counted = false;
     lowering.role = Role::Step;
-    lowering.jump(control::branch, leave);
+    lowering.jump(control::branch, Form::Branch(When::Always), leave);
     bytes.truncate(end as usize * 4);
     lowering.resolve();
     Region {
@@ -57,6 +61,10 @@ pub(crate) fn region(
         bytes: bytes.into_boxed_slice(),
         code: lowering.code.into_boxed_slice(),
         roles: lowering.roles.into_boxed_slice(),
+        forms: lowering.forms.into_boxed_slice(),
+        tier: backend.tier(),
+        heat: AtomicU32::new(0),
+        compiled: OnceLock::new(),
         offsets: lowering.offsets.into_boxed_slice(),
         faults: lowering.faults.into_boxed_slice(),
         index: lowering.index.into_boxed_slice(),
@@ -102,8 +110,11 @@ struct Lowering {
     counted: bool,
     /// What the next element emitted executes.
     role: Role,
+    /// What the next element emitted does, for compiled code.
+    form: Form,
     code: Vec<Di>,
     roles: Vec<Role>,
+    forms: Vec<Form>,
     offsets: Vec<u32>,
     faults: Vec<FaultCause>,
     index: Vec<u32>,
@@ -142,8 +153,10 @@ impl Lowering {
             next: 0,
             counted: true,
             role: Role::Step,
+            form: Form::Call,
             code: Vec::new(),
             roles: Vec::new(),
+            forms: Vec::new(),
             offsets: Vec::new(),
             faults: Vec::new(),
             index: Vec::new(),
@@ -227,6 +240,7 @@ impl Lowering {
 
     /// Lowers one instruction, or makes it raise a fault.
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
+        self.form = Form::Call;
         let (elements, branches) = (self.code.len(), self.branches.len());
         let (vgprs, highest_at) = (self.vgprs, self.highest_at);
         (self.watches, self.copies_exec) = (false, false);
@@ -237,6 +251,7 @@ impl Lowering {
         if lowered.is_err() {
             self.code.truncate(elements);
             self.roles.truncate(elements);
+            self.forms.truncate(elements);
             self.offsets.truncate(elements);
             self.branches.truncate(branches);
             (self.vgprs, self.highest_at) = (vgprs, highest_at);
@@ -295,27 +310,35 @@ impl Lowering {
     /// Appends the element that executes the operation; the first such of an instruction counts it.
     fn emit(&mut self, di: Di) {
         let count = u8::from(core::mem::take(&mut self.counted));
-        self.push(Di { count, ..di }, self.role);
+        let form = core::mem::take(&mut self.form);
+        self.push(Di { count, ..di }, self.role, form);
+    }
+
+    /// As [`Lowering::emit`], of an element that does what its form says.
+    fn emit_as(&mut self, form: Form, di: Di) {
+        self.form = form;
+        self.emit(di);
     }
 
     /// Appends the element of an operation that does not count.
     fn emit_uncounted(&mut self, di: Di) {
-        self.push(Di { count: 0, ..di }, self.role);
+        self.push(Di { count: 0, ..di }, self.role, Form::Call);
     }
 
     /// Appends an element before or after the one that executes the operation.
     fn emit_extra(&mut self, di: Di) {
-        self.push(Di { count: 0, ..di }, Role::Step);
+        self.push(Di { count: 0, ..di }, Role::Step, Form::Call);
     }
 
-    fn push(&mut self, di: Di, role: Role) {
+    fn push(&mut self, di: Di, role: Role, form: Form) {
         self.code.push(di);
         self.roles.push(role);
+        self.forms.push(form);
         self.offsets.push(self.at);
     }
 
     /// Appends a jump to `target`.
-    fn jump(&mut self, handler: Handler, target: u64) {
+    fn jump(&mut self, handler: Handler, form: Form, target: u64) {
         self.branches.push((self.code.len(), target));
         let distance = target.wrapping_sub(self.start) / 4;
         if let Ok(offset) = u32::try_from(distance)
@@ -323,7 +346,7 @@ impl Lowering {
         {
             self.furthest = self.furthest.max(offset);
         }
-        self.emit(Di { dst: target as u32, dst2: (target >> 32) as u32, aux: 1, ..Di::new(handler) });
+        self.emit_as(form, Di { dst: target as u32, dst2: (target >> 32) as u32, aux: 1, ..Di::new(handler) });
     }
 
     /// Turns branches whose target is in the region into jumps to an index.

@@ -7,6 +7,7 @@ use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::movrel::{self, shifts};
 use crate::exec::{control, ds_exchange, qsad};
 use crate::inst::{Inst, Op, Operand};
+use crate::tier1::form::Form;
 use crate::wave::TEMP_ROW;
 
 impl Lowering {
@@ -140,7 +141,7 @@ impl Lowering {
         let prepare: Handler = if begins { control::half_loop_begin } else { control::half_loop_end };
         self.emit_extra(Di { dst, ..Di::new(prepare) });
         let target = inst.branch_target(self.address(self.at)).ok_or(Unsupported)?;
-        self.jump(control::branch_half_loop, target);
+        self.jump(control::branch_half_loop, Form::Call, target);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use crate::exec::op;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
 use crate::exec::{barrier, cmp, exceptions, exec_mask, hwreg, rounded, smem, sop};
 use crate::inst::{Format, Inst, Op, Operand};
+use crate::tier1::form::{Form, When};
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_INTERRUPT: u32 = 1;
@@ -52,7 +53,7 @@ impl Lowering {
         }
         let dst =
             if entry.dst_bits == 0 { 0 } else { self.scalar_destination(inst.dst, entry.dst_bits / 32)? };
-        self.emit(Di { dst, src, ..Di::new(entry.handler) });
+        self.emit_as(Form::Scalar(meaning(inst.op)), Di { dst, src, ..Di::new(entry.handler) });
         Ok(())
     }
 
@@ -64,18 +65,18 @@ impl Lowering {
             let part = |value: u32| Source { value, kind: Kind::Constant, ..Source::ZERO };
             Di { src: [di.src[0], part(next as u32), part((next >> 32) as u32)], ..di }
         };
-        let branch: Handler = match inst.op {
-            Op::S_BRANCH => control::branch,
-            Op::S_CBRANCH_SCC0 => control::branch_scc0,
-            Op::S_CBRANCH_SCC1 => control::branch_scc1,
-            Op::S_CBRANCH_VCCZ => control::branch_vccz,
-            Op::S_CBRANCH_VCCNZ => control::branch_vccnz,
-            Op::S_CBRANCH_EXECZ => control::branch_execz,
-            Op::S_CBRANCH_EXECNZ => control::branch_execnz,
+        let (branch, when): (Handler, When) = match inst.op {
+            Op::S_BRANCH => (control::branch, When::Always),
+            Op::S_CBRANCH_SCC0 => (control::branch_scc0, When::Scc(false)),
+            Op::S_CBRANCH_SCC1 => (control::branch_scc1, When::Scc(true)),
+            Op::S_CBRANCH_VCCZ => (control::branch_vccz, When::Vccz(true)),
+            Op::S_CBRANCH_VCCNZ => (control::branch_vccnz, When::Vccz(false)),
+            Op::S_CBRANCH_EXECZ => (control::branch_execz, When::Execz(true)),
+            Op::S_CBRANCH_EXECNZ => (control::branch_execnz, When::Execz(false)),
             Op::S_CALL_B64 => {
                 let dst = self.scalar_destination(inst.dst, 2)?;
                 self.emit_extra(Di { dst, ..link(Di::new(control::getpc)) });
-                control::branch
+                (control::branch, When::Always)
             }
             Op::S_SETKILL if inst.imm & 1 == 0 => return Ok(()),
             Op::S_ENDPGM_SAVED => {
@@ -188,7 +189,7 @@ impl Lowering {
             _ => return Err(Unsupported),
         };
         let target = inst.branch_target(self.address(self.at)).ok_or(Unsupported)?;
-        self.jump(branch, target);
+        self.jump(branch, Form::Branch(when), target);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use crate::exec::di::{Role, Source};
 use crate::exec::properties::{Family, properties};
 use crate::exec::shared::{self, lanes};
 use crate::inst::{Inst, Op, Operand};
+use crate::tier1::form::Form;
 
 impl Lowering {
     /// Takes note of shared registers among those of a destination, registers `start` to before `end`.
@@ -45,6 +46,7 @@ impl Lowering {
         let src = self.code.last().map_or([Source::ZERO; 3], |element| element.src);
         self.code.insert(before, Di { src, aux, ..Di::new(shared::note) });
         self.roles.insert(before, Role::Step);
+        self.forms.insert(before, Form::Call);
         self.offsets.insert(before, self.at);
         self.emit_extra(Di { dst: first.into(), dst2: end.into(), ..Di::new(shared::join) });
         Ok(())

@@ -7,6 +7,7 @@ use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
 use crate::exec::{control, dot, lane, small, vop3p, wmma, wmma_spread};
 use crate::inst::{Op, Operand};
+use crate::tier1::form::Form;
 
 impl Lowering {
     pub(super) fn special(&mut self, o: &Operation<'_>) -> Lowered {
@@ -82,7 +83,8 @@ impl Lowering {
         let handler: Handler = if half { lane::cndmask_b16 } else { lane::cndmask(self.backend) };
         let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
         let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, flags, ..Di::new(handler) });
+        let form = if half { Form::Call } else { Form::Select };
+        self.emit_as(form, Di { dst, src, flags, ..Di::new(handler) });
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use crate::exec::properties::{Family, Properties, meaning, properties};
 use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
+use crate::tier1::form::Form;
 use crate::trap::EXCP_EN;
 use crate::wave::TEMP_ROW;
 
@@ -121,7 +122,7 @@ impl Lowering {
         let src = [self.source(x.src[0], width)?, self.source(y.src[0], width)?, second(x_row)];
         let (dst, dst2) = (self.row(x.dst, 1)?, self.row(y.dst, 1)?);
         self.role = Role::Pair(x.op, y.op);
-        self.emit(Di { dst, dst2, src, imm: y_row, ..Di::new(f) });
+        self.emit_as(Form::Pair(x.op, y.op), Di { dst, dst2, src, imm: y_row, ..Di::new(f) });
         Ok(true)
     }
 
@@ -220,11 +221,15 @@ impl Lowering {
                 let high =
                     || if o.mods.op_sel & 4 != 0 { vop_half_count::entry(o.op, backend) } else { None };
                 let entry = rounded::entry(o.op, self.mode).or_else(clamped).or_else(high);
-                self.scalar_defined(o, &entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?)
+                let form = if entry.is_none() { Form::Vector(o.op) } else { Form::Call };
+                let entry = entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?;
+                self.scalar_defined(o, &entry, form)
             }
             Family::Carry => {
                 let clamped = if o.mods.clamp { carry_clamp::entry(o.op, backend) } else { None };
-                self.with_carry(o, &clamped.or_else(|| carry::entry(o.op, backend)).ok_or(Unsupported)?)
+                let form = if clamped.is_none() { Form::Carry(o.op) } else { Form::Call };
+                let entry = clamped.or_else(|| carry::entry(o.op, backend)).ok_or(Unsupported)?;
+                self.with_carry(o, &entry, form)
             }
             Family::Comparison(operands, outcomes) => self.comparison(o, operands, outcomes),
             Family::Packed => self.packed(o),
@@ -235,7 +240,7 @@ impl Lowering {
         }
     }
 
-    fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry) -> Lowered {
+    fn scalar_defined(&mut self, o: &Operation<'_>, entry: &Entry, form: Form) -> Lowered {
         let &Properties { raises, signed, integers, .. } = properties(o.op);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
@@ -289,11 +294,11 @@ impl Lowering {
         } else {
             entry.general
         };
-        self.emit(Di { dst, src, flags, omod, ..Di::new(f) });
+        self.emit_as(form, Di { dst, src, flags, omod, ..Di::new(f) });
         Ok(())
     }
 
-    fn with_carry(&mut self, o: &Operation<'_>, entry: &carry::CarryEntry) -> Lowered {
+    fn with_carry(&mut self, o: &Operation<'_>, entry: &carry::CarryEntry, form: Form) -> Lowered {
         let signed = properties(o.op).signed;
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
@@ -319,7 +324,7 @@ impl Lowering {
             operand => self.scalar_destination(operand, self.halves)?,
         };
         let omod = self.omod(o.mods, entry.format);
-        self.emit(Di { dst, dst2, src, imm: carry, flags, omod, ..Di::new(handler) });
+        self.emit_as(form, Di { dst, dst2, src, imm: carry, flags, omod, ..Di::new(handler) });
         Ok(())
     }
 
@@ -346,7 +351,8 @@ impl Lowering {
         let flags = self.float_flags(&[comparison.format]).unwrap_or_default();
         let dst = self.scalar_destination(o.dst, self.halves)?;
         let handler = if flags & flag::SLOW != 0 { comparison.slow } else { comparison.handler };
-        self.emit(Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(handler) });
+        let di = Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(handler) };
+        self.emit_as(Form::Compare(operands), di);
         Ok(())
     }
 

@@ -1,0 +1,403 @@
+//! An assembler for what compiled regions are made of: AVX-512 on whole registers, masks, and a little integer code.
+//!
+//! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
+//! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
+
+use super::encoding::{Evex, Vex};
+
+/// A 512-bit register, 0 to 31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Zmm(pub(super) u8);
+
+/// A mask register, 0 to 7; `K0` as a write mask means none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mask(pub(super) u8);
+
+/// No mask.
+pub(super) const K0: Mask = Mask(0);
+
+/// A general register by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Gpr {
+    Rax,
+    Rcx,
+    Rdx,
+    Rbx,
+    Rsp,
+    Rbp,
+    Rsi,
+    Rdi,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+}
+
+/// Memory at a displacement from a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At(pub(super) Gpr, pub(super) i32);
+
+/// The last source of a vector instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operand {
+    Register(Zmm),
+    /// 64 bytes.
+    Memory(At),
+    /// One dword for all lanes.
+    Splat(At),
+    /// One constant for all lanes.
+    Constant(u32),
+}
+
+impl From<Zmm> for Operand {
+    fn from(register: Zmm) -> Operand {
+        Operand::Register(register)
+    }
+}
+
+/// A place in the code, perhaps one that comes later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Label(u32);
+
+/// Conditions of jumps and `setcc`, by their numbers in opcodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Condition {
+    Overflow = 0,
+    Below = 2,
+    AboveOrEqual = 3,
+    Equal = 4,
+    NotEqual = 5,
+    BelowOrEqual = 6,
+    Above = 7,
+    Less = 12,
+    GreaterOrEqual = 13,
+    LessOrEqual = 14,
+    Greater = 15,
+}
+
+/// Two-operand integer instructions, by the numbers of their forms `r, r/m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Integer {
+    Add = 0x03,
+    Or = 0x0b,
+    Adc = 0x13,
+    Sbb = 0x1b,
+    And = 0x23,
+    Sub = 0x2b,
+    Xor = 0x33,
+    Cmp = 0x3b,
+    Mov = 0x8b,
+}
+
+/// Where a place is named.
+enum Target {
+    Label(Label),
+    /// A constant of the pool.
+    Constant(usize),
+}
+
+/// Code in the making.
+#[derive(Default)]
+pub(super) struct Assembler {
+    code: Vec<u8>,
+    /// Where each label is.
+    labels: Vec<Option<usize>>,
+    /// Displacements to fill in: where, from where on they count, to what.
+    open: Vec<(usize, usize, Target)>,
+    pool: Vec<u32>,
+}
+
+impl Assembler {
+    /// Bytes so far.
+    pub(super) fn position(&self) -> usize {
+        self.code.len()
+    }
+
+    pub(super) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() as u32 - 1)
+    }
+
+    /// Says that a label is here.
+    pub(super) fn bind(&mut self, label: Label) {
+        self.labels[label.0 as usize] = Some(self.code.len());
+    }
+
+    /// The code with its constants behind it, and where labels are in it.
+    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Option<usize>>) {
+        while !self.code.len().is_multiple_of(4) {
+            self.code.push(0xcc);
+        }
+        let pool = self.code.len();
+        for word in core::mem::take(&mut self.pool) {
+            self.code.extend(word.to_le_bytes());
+        }
+        for (at, from, target) in core::mem::take(&mut self.open) {
+            let to = match target {
+                Target::Label(label) => self.labels[label.0 as usize].expect("every label is bound"),
+                Target::Constant(index) => pool + index * 4,
+            };
+            let distance = (to as i64 - from as i64) as i32;
+            self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
+        }
+        (self.code, self.labels)
+    }
+
+    /// Where a label is in the list that [`Assembler::finish`] gives.
+    pub(super) fn index(label: Label) -> usize {
+        label.0 as usize
+    }
+
+    fn constant(&mut self, value: u32) -> usize {
+        if let Some(index) = self.pool.iter().position(|&word| word == value) {
+            return index;
+        }
+        self.pool.push(value);
+        self.pool.len() - 1
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.code.push(byte);
+    }
+
+    /// `ModRM`, `SIB` and displacement of a memory operand; a displacement of one byte counts in units of `scale`.
+    fn memory(&mut self, reg: u8, At(base, displacement): At, scale: i32) {
+        let base = base as u8;
+        let short = if displacement % scale == 0 { i8::try_from(displacement / scale).ok() } else { None };
+        let mode = if short.is_some() { 0x40 } else { 0x80 };
+        self.byte(mode | (reg & 7) << 3 | base & 7);
+        if base & 7 == 4 {
+            self.byte(0x24);
+        }
+        match short {
+            Some(byte) => self.byte(byte.cast_unsigned()),
+            None => self.code.extend(displacement.to_le_bytes()),
+        }
+    }
+
+    /// A vector instruction of 512 bits: `reg` and `second` are the operands in `ModRM.reg` and `vvvv`.
+    pub(super) fn evex(&mut self, op: Evex, reg: Zmm, second: Zmm, last: impl Into<Operand>) {
+        self.masked(op, reg, second, last, K0);
+    }
+
+    /// The same for the lanes of a mask; other lanes stay.
+    pub(super) fn masked(&mut self, op: Evex, reg: Zmm, second: Zmm, last: impl Into<Operand>, mask: Mask) {
+        self.vector(op, reg.0, second.0, last.into(), mask);
+    }
+
+    /// A comparison to a mask.
+    pub(super) fn compare(&mut self, op: Evex, to: Mask, first: Zmm, last: impl Into<Operand>, mask: Mask) {
+        self.vector(op, to.0, first.0, last.into(), mask);
+    }
+
+    /// A shift by a constant: `to` is in `vvvv`, and `ModRM.reg` extends the opcode.
+    pub(super) fn shift(&mut self, op: Evex, to: Zmm, from: Zmm, mask: Mask) {
+        self.vector(op, op.extension, to.0, Operand::Register(from), mask);
+    }
+
+    fn vector(&mut self, op: Evex, reg: u8, second: u8, last: Operand, Mask(mask): Mask) {
+        let (x, b) = match last {
+            Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
+            Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
+            Operand::Constant(_) => (0, 0),
+        };
+        let splat = u8::from(matches!(last, Operand::Splat(_) | Operand::Constant(_)) && !op.scalar);
+        let not = |bit: u8, at: u8| (!bit & 1) << at;
+        let p0 = not(reg >> 3, 7) | not(x, 6) | not(b, 5) | not(reg >> 4, 4) | op.map;
+        let p1 = u8::from(op.wide) << 7 | (!second & 15) << 3 | 4 | op.prefix;
+        let p2 = 2 << 5 | splat << 4 | not(second >> 4, 3) | mask;
+        self.code.extend([0x62, p0, p1, p2, op.opcode]);
+        match last {
+            Operand::Register(Zmm(number)) => self.byte(0xc0 | (reg & 7) << 3 | number & 7),
+            Operand::Memory(at) => self.memory(reg, at, 64),
+            Operand::Splat(at) => self.memory(reg, at, 4),
+            Operand::Constant(value) => {
+                self.byte((reg & 7) << 3 | 5);
+                let index = self.constant(value);
+                let at = self.code.len();
+                self.code.extend([0; 4]);
+                let end = at + 4 + usize::from(op.immediate.is_some());
+                self.open.push((at, end, Target::Constant(index)));
+            }
+        }
+        if let Some(value) = op.immediate {
+            self.byte(value);
+        }
+    }
+
+    /// A mask instruction on registers.
+    pub(super) fn mask(&mut self, op: Vex, reg: Mask, second: Mask, rm: Mask) {
+        self.code.extend([0xc4, 0xe0 | op.map, op.third(second.0), op.opcode]);
+        self.byte(0xc0 | (reg.0 & 7) << 3 | rm.0 & 7);
+    }
+
+    /// A mask instruction with memory.
+    pub(super) fn mask_at(&mut self, op: Vex, reg: Mask, at: At) {
+        let base = if at.0 as u8 >= 8 { 0 } else { 0x20 };
+        self.code.extend([0xc4, 0xc0 | base | op.map, op.third(0), op.opcode]);
+        self.memory(reg.0, at, 1);
+    }
+
+    fn rex(&mut self, wide: bool, reg: u8, rm: u8) {
+        let rex = 0x40 | u8::from(wide) << 3 | (reg >> 3) << 2 | rm >> 3;
+        if rex != 0x40 {
+            self.byte(rex);
+        }
+    }
+
+    /// `op to, [at]`.
+    pub(super) fn load(&mut self, op: Integer, wide: bool, to: Gpr, at: At) {
+        self.rex(wide, to as u8, at.0 as u8);
+        self.byte(op as u8);
+        self.memory(to as u8, at, 1);
+    }
+
+    /// `mov [at], from`.
+    pub(super) fn store(&mut self, wide: bool, at: At, from: Gpr) {
+        self.rex(wide, from as u8, at.0 as u8);
+        self.byte(0x89);
+        self.memory(from as u8, at, 1);
+    }
+
+    /// `lea to, [at]`.
+    pub(super) fn address(&mut self, to: Gpr, at: At) {
+        self.rex(true, to as u8, at.0 as u8);
+        self.byte(0x8d);
+        self.memory(to as u8, at, 1);
+    }
+
+    /// `op to, from`.
+    pub(super) fn integer(&mut self, op: Integer, wide: bool, to: Gpr, from: Gpr) {
+        self.rex(wide, to as u8, from as u8);
+        self.code.extend([op as u8, 0xc0 | (to as u8 & 7) << 3 | from as u8 & 7]);
+    }
+
+    /// `op to, value`, sign-extended where wide.
+    pub(super) fn immediate(&mut self, op: Integer, wide: bool, to: Gpr, value: u32) {
+        self.rex(wide, 0, to as u8);
+        let register = to as u8 & 7;
+        if op == Integer::Mov {
+            self.code.extend([0xc7, 0xc0 | register]);
+        } else {
+            let extension = op as u8 >> 3;
+            self.code.extend([0x81, 0xc0 | extension << 3 | register]);
+        }
+        self.code.extend(value.to_le_bytes());
+    }
+
+    /// `mov to, value` of 64 bits.
+    pub(super) fn constant64(&mut self, to: Gpr, value: u64) {
+        self.code.extend([0x48 | to as u8 >> 3, 0xb8 | to as u8 & 7]);
+        self.code.extend(value.to_le_bytes());
+    }
+
+    /// `mov dword [at], value`.
+    pub(super) fn store_immediate(&mut self, at: At, value: u32) {
+        self.rex(false, 0, at.0 as u8);
+        self.byte(0xc7);
+        self.memory(0, at, 1);
+        self.code.extend(value.to_le_bytes());
+    }
+
+    /// `cmp [at], value`, sign-extended where wide.
+    pub(super) fn compare_immediate(&mut self, wide: bool, at: At, value: i8) {
+        self.rex(wide, 0, at.0 as u8);
+        self.byte(0x83);
+        self.memory(7, at, 1);
+        self.byte(value.cast_unsigned());
+    }
+
+    /// `setcc` to a byte, which a word of zeros around it makes 0 or 1; a register below `Rsp`.
+    pub(super) fn set(&mut self, condition: Condition, to: Gpr) {
+        self.code.extend([0x0f, 0x90 | condition as u8, 0xc0 | to as u8 & 7]);
+        self.code.extend([0x0f, 0xb6, 0xc0 | (to as u8 & 7) << 3 | to as u8 & 7]);
+    }
+
+    /// `cmovcc to, from` of 64 bits.
+    pub(super) fn choose(&mut self, condition: Condition, to: Gpr, from: Gpr) {
+        self.rex(true, to as u8, from as u8);
+        self.code.extend([0x0f, 0x40 | condition as u8, 0xc0 | (to as u8 & 7) << 3 | from as u8 & 7]);
+    }
+
+    /// `imul to, from` of 32 bits.
+    pub(super) fn multiply(&mut self, to: Gpr, from: Gpr) {
+        self.rex(false, to as u8, from as u8);
+        self.code.extend([0x0f, 0xaf, 0xc0 | (to as u8 & 7) << 3 | from as u8 & 7]);
+    }
+
+    /// `shl`, `shr` (5) or `sar` (7) of `to` by `cl`; 4 is `shl`.
+    pub(super) fn shift_by_cl(&mut self, extension: u8, wide: bool, to: Gpr) {
+        self.rex(wide, 0, to as u8);
+        self.code.extend([0xd3, 0xc0 | extension << 3 | to as u8 & 7]);
+    }
+
+    /// The same by a constant.
+    pub(super) fn shift_by(&mut self, extension: u8, wide: bool, to: Gpr, count: u8) {
+        self.rex(wide, 0, to as u8);
+        self.code.extend([0xc1, 0xc0 | extension << 3 | to as u8 & 7, count]);
+    }
+
+    /// `test low, low` of 32 or 64 bits.
+    pub(super) fn test(&mut self, wide: bool, register: Gpr) {
+        self.rex(wide, register as u8, register as u8);
+        self.code.extend([0x85, 0xc0 | (register as u8 & 7) << 3 | register as u8 & 7]);
+    }
+
+    pub(super) fn not(&mut self, wide: bool, register: Gpr) {
+        self.rex(wide, 0, register as u8);
+        self.code.extend([0xf7, 0xd0 | register as u8 & 7]);
+    }
+
+    pub(super) fn jump(&mut self, to: Label) {
+        self.byte(0xe9);
+        self.displacement(to);
+    }
+
+    pub(super) fn jump_if(&mut self, condition: Condition, to: Label) {
+        self.code.extend([0x0f, 0x80 | condition as u8]);
+        self.displacement(to);
+    }
+
+    fn displacement(&mut self, to: Label) {
+        let at = self.code.len();
+        self.code.extend([0; 4]);
+        self.open.push((at, at + 4, Target::Label(to)));
+    }
+
+    /// `jmp register`.
+    pub(super) fn jump_register(&mut self, register: Gpr) {
+        self.rex(false, 0, register as u8);
+        self.code.extend([0xff, 0xe0 | register as u8 & 7]);
+    }
+
+    /// `call register`.
+    pub(super) fn call(&mut self, register: Gpr) {
+        self.rex(false, 0, register as u8);
+        self.code.extend([0xff, 0xd0 | register as u8 & 7]);
+    }
+
+    pub(super) fn push(&mut self, register: Gpr) {
+        self.rex(false, 0, register as u8);
+        self.byte(0x50 | register as u8 & 7);
+    }
+
+    pub(super) fn pop(&mut self, register: Gpr) {
+        self.rex(false, 0, register as u8);
+        self.byte(0x58 | register as u8 & 7);
+    }
+
+    pub(super) fn ret(&mut self) {
+        self.byte(0xc3);
+    }
+
+    pub(super) fn vzeroupper(&mut self) {
+        self.code.extend([0xc5, 0xf8, 0x77]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Memory that code is executed from: written first, then made executable, never both.
+
+#![expect(unsafe_code, reason = "maps memory and makes it executable")]
+
+use core::ptr::NonNull;
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+/// Code that can be executed and not changed.
+#[derive(Debug)]
+pub(super) struct CodeMemory {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the memory is never written after it was made, and belongs to nobody else.
+unsafe impl Send for CodeMemory {}
+// SAFETY: as above.
+unsafe impl Sync for CodeMemory {}
+
+impl CodeMemory {
+    /// Memory with this code; `None` where the system gives none, or none that may be executed.
+    pub(super) fn new(code: &[u8]) -> Option<CodeMemory> {
+        if code.is_empty() {
+            return None;
+        }
+        let size = code.len().next_multiple_of(4096);
+        // SAFETY: maps new memory, wherever there is room.
+        let start = unsafe {
+            mmap_anonymous(core::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        };
+        let memory = CodeMemory { start: NonNull::new(start.ok()?.cast())?, size };
+        // SAFETY: the mapping is this function's own, writable, and at least as long as the code.
+        let made = unsafe {
+            core::ptr::copy_nonoverlapping(code.as_ptr(), memory.start.as_ptr(), code.len());
+            mprotect(memory.start.as_ptr().cast(), size, MprotectFlags::READ | MprotectFlags::EXEC)
+        };
+        made.ok()?;
+        Some(memory)
+    }
+
+    /// Address of a byte of it.
+    pub(super) fn at(&self, offset: usize) -> *const u8 {
+        debug_assert!(offset < self.size);
+        self.start.as_ptr().wrapping_add(offset)
+    }
+
+    /// Bytes of memory it takes.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for CodeMemory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own; whoever executes it holds a reference.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
+    }
+}

@@ -1,0 +1,426 @@
+//! A region's code, from its elements.
+//!
+//! Elements fall into blocks: straight code that is entered at its first element alone. A block is there twice, for waves in
+//! which EXEC has all lanes and for others, and so are the ways from block to block; after whatever may have changed EXEC the
+//! way leads over a look at it. Within a block rows of vector registers are in registers of the processor, and at its end they
+//! are in memory. An element that has no template, or is not to be what its template says, is called as tier 0 does.
+
+use core::mem::offset_of;
+
+use super::asm::{Assembler, At, Condition, Gpr, Integer, Label, Mask};
+use super::body::{Body, Cold, EXEC, SCC, VCC, WAVE, scalar};
+use super::encoding::KMOVW;
+use super::form::{Form, When};
+use super::rows::{ROWS, Rows};
+use super::{scalar as scalars, template};
+use crate::exec::cmp::Operands;
+use crate::exec::di::{Di, Flow, Kind, Machine, flag};
+use crate::inst::Op;
+use crate::registers::slot;
+use crate::wave::Wave;
+
+const MACHINE: Gpr = Gpr::R12;
+/// The region's elements.
+const ELEMENTS: Gpr = Gpr::R13;
+/// Instructions that the wave has executed.
+const EXECUTED: Gpr = Gpr::R14;
+const LIMIT: Gpr = Gpr::R15;
+
+/// Registers that belong to the caller, in the order in which they are kept.
+const KEPT: [Gpr; 6] = [Gpr::Rbx, Gpr::Rbp, Gpr::R12, Gpr::R13, Gpr::R14, Gpr::R15];
+
+/// Machine code, and where in it the elements are that it can be entered at.
+pub(super) struct Code {
+    pub(super) bytes: Vec<u8>,
+    /// Offset of each element's code; `NO_ENTRY` within a block.
+    pub(super) entries: Box<[u32]>,
+}
+
+pub(super) const NO_ENTRY: u32 = u32::MAX;
+
+/// What a compiled region is made from.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) code: &'a [Di],
+    pub(super) forms: &'a [Form],
+    pub(super) halves: u32,
+}
+
+/// Handler call from compiled code: [`Flow`]'s number.
+pub(super) type Invoke = unsafe extern "sysv64" fn(&mut Wave, &mut Machine<'_>, &Di) -> u32;
+
+struct Compiler<'a> {
+    source: Source<'a>,
+    a: Assembler,
+    /// Rows that each element of the block at hand uses.
+    touched: Vec<Vec<u32>>,
+    /// Where each block is entered that EXEC may be anything for; of elements within blocks, nothing.
+    looks: Vec<Option<Label>>,
+    /// The blocks themselves, for all lanes and for some.
+    bodies: [Vec<Option<Label>>; 2],
+    exits: Vec<Exit>,
+    cold: Vec<Cold>,
+    common: Label,
+    invoke: u64,
+}
+
+/// A way out, with `Flow` in `Rax`.
+struct Exit {
+    label: Label,
+    element: usize,
+    /// Instructions of the block that are not counted yet.
+    uncounted: u32,
+    /// What `Rax` is to be, if it is not.
+    flow: Option<u32>,
+}
+
+/// Compiles a region.
+pub(super) fn compile(source: Source<'_>, invoke: Invoke) -> Code {
+    let mut a = Assembler::default();
+    let common = a.label();
+    let elements = source.code.len();
+    let mut compiler = Compiler {
+        source,
+        a,
+        touched: Vec::new(),
+        looks: vec![None; elements],
+        bodies: [vec![None; elements], vec![None; elements]],
+        exits: Vec::new(),
+        cold: Vec::new(),
+        common,
+        invoke: invoke as usize as u64,
+    };
+    compiler.all();
+    let looks = core::mem::take(&mut compiler.looks);
+    let (bytes, labels) = compiler.a.finish();
+    let place = |label: &Option<Label>| label.and_then(|label| labels[Assembler::index(label)]);
+    let entries = looks.iter().map(|label| place(label).map_or(NO_ENTRY, |at| at as u32)).collect();
+    Code { bytes, entries }
+}
+
+/// Whether compiled code does an element without its handler.
+pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
+    let plain = d.flags & (flag::SLOW | flag::CLAMP | flag::DST_HIGH) == 0 && d.omod == 0;
+    let overlaps = |registers: u32| {
+        let rows = registers * halves;
+        d.src.iter().any(|s| s.kind == Kind::Vector && s.value < d.dst + rows && d.dst < s.value + rows)
+    };
+    match form {
+        Form::Call => false,
+        Form::Vector(op) => match template::vector(op, d) {
+            Some(template::Template::Extreme(..)) => plain && (halves == 1 || !overlaps(1)),
+            Some(template::Template::ShiftPair) => plain && (halves == 1 || !overlaps(2)),
+            Some(_) => plain,
+            None => false,
+        },
+        Form::Pair(x, y) => {
+            let has = |op: Op| matches!(op, Op::V_FMAC_F32 | Op::V_MUL_F32 | Op::V_ADD_F32);
+            plain && halves == 1 && has(x) && has(y)
+        }
+        Form::Carry(Op::V_MAD_U64_U32) => plain && halves == 1 && d.dst2 == slot::DUMP as u32,
+        Form::Carry(op) => {
+            plain
+                && halves == 1
+                && matches!(
+                    op,
+                    Op::V_ADD_CO_U32
+                        | Op::V_SUB_CO_U32
+                        | Op::V_SUBREV_CO_U32
+                        | Op::V_ADD_CO_CI_U32
+                        | Op::V_SUB_CO_CI_U32
+                        | Op::V_SUBREV_CO_CI_U32
+                )
+        }
+        Form::Compare(operands) => {
+            plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32)
+        }
+        Form::Select => plain && d.src[2].kind == Kind::Scalar,
+        Form::Scalar(op) => scalars::has(op),
+        Form::Branch(_) => true,
+    }
+}
+
+/// Whether an element may change EXEC.
+fn changes_exec(form: Form, d: &Di, halves: u32) -> bool {
+    // The scalar destination may be a pair.
+    let to_exec = |register: u32| register + 1 >= EXEC && register < EXEC + 2;
+    match form {
+        Form::Call => true,
+        Form::Compare(_) => to_exec(d.dst),
+        Form::Scalar(_) => to_exec(d.dst),
+        Form::Carry(_) => halves == 2 || to_exec(d.dst2),
+        _ => false,
+    }
+}
+
+impl Compiler<'_> {
+    fn form(&self, at: usize) -> Form {
+        let form = self.source.forms[at];
+        let covered = is_covered(form, &self.source.code[at], self.source.halves);
+        if covered { form } else { Form::Call }
+    }
+
+    /// Elements that blocks begin with.
+    fn leaders(&self) -> Vec<bool> {
+        let elements = self.source.code.len();
+        let mut leaders = vec![false; elements];
+        let mut mark = |at: usize| {
+            if let Some(leader) = leaders.get_mut(at) {
+                *leader = true;
+            }
+        };
+        mark(0);
+        for (at, d) in self.source.code.iter().enumerate() {
+            let form = self.form(at);
+            if let Form::Branch(_) = form {
+                mark(at + 1);
+                if d.aux == 0 {
+                    mark(d.imm as usize);
+                }
+            } else if changes_exec(form, d, self.source.halves) {
+                mark(at + 1);
+            }
+        }
+        leaders
+    }
+
+    fn all(&mut self) {
+        let leaders = self.leaders();
+        for (at, _) in leaders.iter().enumerate().filter(|(_, leader)| **leader) {
+            self.looks[at] = Some(self.a.label());
+            self.bodies[0][at] = Some(self.a.label());
+            self.bodies[1][at] = Some(self.a.label());
+        }
+        self.prologue();
+        let mut first = 0;
+        while first < leaders.len() {
+            let next = (first + 1..leaders.len()).find(|&at| leaders[at]).unwrap_or(leaders.len());
+            let code = &self.source.code[first..next];
+            self.touched = (first..next)
+                .zip(code)
+                .map(|(at, d)| template::rows(self.form(at), d, self.source.halves))
+                .collect();
+            for masked in [false, true] {
+                self.block(first, next, masked);
+            }
+            first = next;
+        }
+        for at in 0..leaders.len() {
+            if leaders[at] {
+                self.look(at);
+            }
+        }
+        for cold in core::mem::take(&mut self.cold) {
+            self.cold_path(&cold);
+        }
+        for exit in core::mem::take(&mut self.exits) {
+            self.exit_path(&exit);
+        }
+        self.epilogue();
+    }
+
+    /// Keeps the caller's registers and goes to where its last argument says.
+    fn prologue(&mut self) {
+        let a = &mut self.a;
+        for register in KEPT {
+            a.push(register);
+        }
+        // The stack is aligned to 16 bytes at calls.
+        a.immediate(Integer::Sub, true, Gpr::Rsp, 8);
+        for (to, from) in [(WAVE, Gpr::Rdi), (MACHINE, Gpr::Rsi), (ELEMENTS, Gpr::Rdx), (LIMIT, Gpr::Rcx)] {
+            a.integer(Integer::Mov, true, to, from);
+        }
+        a.load(Integer::Mov, true, ROWS, At(WAVE, offset_of!(Wave, v) as i32));
+        a.load(Integer::Mov, true, EXECUTED, At(WAVE, offset_of!(Wave, instructions) as i32));
+        a.jump_register(Gpr::R8);
+    }
+
+    /// Goes back, with the element in `Rdx` and the flow in `Rax`.
+    fn epilogue(&mut self) {
+        self.a.bind(self.common);
+        let a = &mut self.a;
+        a.store(true, At(WAVE, offset_of!(Wave, instructions) as i32), EXECUTED);
+        a.shift_by(4, true, Gpr::Rdx, 32);
+        a.integer(Integer::Mov, false, Gpr::Rax, Gpr::Rax);
+        a.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
+        a.vzeroupper();
+        a.immediate(Integer::Add, true, Gpr::Rsp, 8);
+        for register in KEPT.into_iter().rev() {
+            a.pop(register);
+        }
+        a.ret();
+    }
+
+    fn exit(&mut self, element: usize, uncounted: u32, flow: Option<u32>) -> Label {
+        let label = self.a.label();
+        self.exits.push(Exit { label, element, uncounted, flow });
+        label
+    }
+
+    fn exit_path(&mut self, exit: &Exit) {
+        self.a.bind(exit.label);
+        self.count(exit.uncounted);
+        self.a.immediate(Integer::Mov, false, Gpr::Rdx, exit.element as u32);
+        if let Some(flow) = exit.flow {
+            self.a.immediate(Integer::Mov, false, Gpr::Rax, flow);
+        }
+        self.a.jump(self.common);
+    }
+
+    fn count(&mut self, instructions: u32) {
+        if instructions > 0 {
+            self.a.immediate(Integer::Add, true, EXECUTED, instructions);
+        }
+    }
+
+    /// Goes to the block that EXEC asks for.
+    fn look(&mut self, at: usize) {
+        let (Some(label), [Some(all), Some(some)]) = (self.looks[at], self.bodies.each_ref().map(|b| b[at]))
+        else {
+            unreachable!("blocks have labels");
+        };
+        self.a.bind(label);
+        self.a.compare_immediate(self.source.halves == 2, scalar(EXEC), -1);
+        self.a.jump_if(Condition::Equal, all);
+        self.a.jump(some);
+    }
+
+    /// Masks of EXEC, for blocks of waves with inactive lanes.
+    fn load_exec(&mut self) {
+        for chunk in 0..self.source.halves * 2 {
+            let At(base, displacement) = scalar(EXEC);
+            self.a.mask_at(KMOVW, Mask(1 + chunk as u8), At(base, displacement + chunk as i32 * 2));
+        }
+    }
+
+    fn block(&mut self, first: usize, next: usize, masked: bool) {
+        let Some(label) = self.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
+        self.a.bind(label);
+        if masked {
+            self.load_exec();
+        }
+        let source = self.source;
+        let forms: Vec<Form> = (first..next).map(|at| self.form(at)).collect();
+        let mut body = Body {
+            a: &mut self.a,
+            rows: Rows::default(),
+            masked,
+            halves: source.halves,
+            touched: &self.touched,
+            at: first,
+            first,
+            cold: &mut self.cold,
+        };
+        let mut uncounted = 0;
+        for (at, form) in (first..next).zip(forms) {
+            let d = &source.code[at];
+            body.at = at;
+            body.rows.unlock();
+            uncounted += u32::from(d.count);
+            match form {
+                Form::Vector(op) => body.vector(op, d),
+                Form::Pair(x, y) => body.pair((x, y), d),
+                Form::Carry(op) => body.carry(op, d),
+                Form::Compare(operands) => body.compare(operands, d),
+                Form::Select => body.select(d),
+                Form::Scalar(op) => scalars::emit(body.a, op, d),
+                Form::Branch(when) => {
+                    body.rows.flush(body.a);
+                    return self.branch(when, at, uncounted, masked);
+                }
+                Form::Call => {
+                    body.rows.flush(body.a);
+                    return self.call(at, uncounted);
+                }
+            }
+        }
+        body.rows.flush(body.a);
+        self.count(uncounted);
+        let last = next - 1;
+        let changed = changes_exec(self.form(last), &source.code[last], source.halves);
+        self.go(next, if changed { None } else { Some(masked) });
+    }
+
+    /// Goes to a block: to one for EXEC as it is known to be, or to a look at it.
+    fn go(&mut self, at: usize, masked: Option<bool>) {
+        let label = match masked {
+            Some(masked) => self.bodies[usize::from(masked)].get(at).copied().flatten(),
+            None => self.looks.get(at).copied().flatten(),
+        };
+        match label {
+            Some(label) => self.a.jump(label),
+            None => {
+                // Every region ends with an element that leaves it.
+                let label = self.exit(at.saturating_sub(1), 0, Some(Flow::LEAVE.number()));
+                self.a.jump(label);
+            }
+        }
+    }
+
+    fn branch(&mut self, when: When, at: usize, uncounted: u32, masked: bool) {
+        self.count(uncounted);
+        let wide = self.source.halves == 2;
+        let not_taken = self.a.label();
+        let unless = |set: bool| if set { Condition::Equal } else { Condition::NotEqual };
+        match when {
+            When::Always => {}
+            When::Scc(set) => {
+                self.a.compare_immediate(false, scalar(SCC), 0);
+                self.a.jump_if(unless(set), not_taken);
+            }
+            When::Vccz(zero) | When::Execz(zero) => {
+                let register = if matches!(when, When::Vccz(_)) { VCC } else { EXEC };
+                self.a.compare_immediate(wide, scalar(register), 0);
+                self.a.jump_if(unless(!zero), not_taken);
+            }
+        }
+        let d = self.source.code[at];
+        if d.aux == 0 {
+            self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
+            let budget = self.exit(at, 0, Some(Flow::to(d.imm).number()));
+            self.a.jump_if(Condition::AboveOrEqual, budget);
+            self.go(d.imm as usize, Some(masked));
+        } else {
+            self.a.constant64(Gpr::Rax, u64::from(d.dst) | u64::from(d.dst2) << 32);
+            self.a.store(true, At(WAVE, offset_of!(Wave, pc) as i32), Gpr::Rax);
+            let leave = self.exit(at, 0, Some(Flow::LEAVE.number()));
+            self.a.jump(leave);
+        }
+        self.a.bind(not_taken);
+        if when != When::Always {
+            self.go(at + 1, Some(masked));
+        }
+    }
+
+    /// Calls the handler of an element; its flow is in `Rax`.
+    fn invoke(&mut self, at: usize) {
+        let a = &mut self.a;
+        a.vzeroupper();
+        a.integer(Integer::Mov, true, Gpr::Rdi, WAVE);
+        a.integer(Integer::Mov, true, Gpr::Rsi, MACHINE);
+        a.address(Gpr::Rdx, At(ELEMENTS, (at * size_of::<Di>()) as i32));
+        a.constant64(Gpr::Rax, self.invoke);
+        a.call(Gpr::Rax);
+        a.test(false, Gpr::Rax);
+    }
+
+    fn call(&mut self, at: usize, uncounted: u32) {
+        self.count(uncounted);
+        self.invoke(at);
+        let exit = self.exit(at, 0, None);
+        self.a.jump_if(Condition::NotEqual, exit);
+        self.go(at + 1, None);
+    }
+
+    fn cold_path(&mut self, cold: &Cold) {
+        self.a.bind(cold.entry);
+        cold.before.write_back(&mut self.a);
+        self.invoke(cold.element);
+        // Templates are of operations whose handlers go on; only their ways differ.
+        if cold.masked {
+            self.load_exec();
+        }
+        cold.after.reload(&mut self.a);
+        self.a.jump(cold.back);
+    }
+}

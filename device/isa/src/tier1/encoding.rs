@@ -1,0 +1,112 @@
+//! Opcodes of the vector and mask instructions that compiled regions use.
+
+/// An instruction in EVEX encoding on 512 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Evex {
+    /// Opcode map: 1 for `0F`, 2 for `0F 38`, 3 for `0F 3A`.
+    pub(super) map: u8,
+    /// Prefix: 1 for `66`, 2 for `F3`, 3 for `F2`.
+    pub(super) prefix: u8,
+    pub(super) wide: bool,
+    pub(super) opcode: u8,
+    /// Opcode extension in `ModRM.reg`.
+    pub(super) extension: u8,
+    pub(super) immediate: Option<u8>,
+    /// Its memory operand is one element anyway (broadcasts).
+    pub(super) scalar: bool,
+}
+
+const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
+    Evex { map, prefix, wide: false, opcode, extension: 0, immediate: None, scalar: false }
+}
+
+impl Evex {
+    /// The same on 64-bit elements.
+    const fn wide(self) -> Evex {
+        Evex { wide: true, ..self }
+    }
+
+    /// The same with a constant.
+    pub(super) const fn by(self, immediate: u8) -> Evex {
+        Evex { immediate: Some(immediate), ..self }
+    }
+
+    const fn extended(self, extension: u8) -> Evex {
+        Evex { extension, ..self }
+    }
+}
+
+pub(super) const VMOVUPS_LOAD: Evex = evex(1, 0, 0x10);
+pub(super) const VMOVUPS_STORE: Evex = evex(1, 0, 0x11);
+pub(super) const VMOVDQA32: Evex = evex(1, 1, 0x6f);
+pub(super) const VPBROADCASTD: Evex = Evex { scalar: true, ..evex(2, 1, 0x58) };
+pub(super) const VPADDD: Evex = evex(1, 1, 0xfe);
+pub(super) const VPSUBD: Evex = evex(1, 1, 0xfa);
+pub(super) const VPANDD: Evex = evex(1, 1, 0xdb);
+pub(super) const VPORD: Evex = evex(1, 1, 0xeb);
+pub(super) const VPXORD: Evex = evex(1, 1, 0xef);
+pub(super) const VPMULLD: Evex = evex(2, 1, 0x40);
+pub(super) const VPMULUDQ: Evex = evex(1, 1, 0xf4).wide();
+pub(super) const VPMINUD: Evex = evex(2, 1, 0x3b);
+pub(super) const VPMAXUD: Evex = evex(2, 1, 0x3f);
+pub(super) const VPMINSD: Evex = evex(2, 1, 0x39);
+pub(super) const VPMAXSD: Evex = evex(2, 1, 0x3d);
+pub(super) const VPSLLVD: Evex = evex(2, 1, 0x47);
+pub(super) const VPSRLVD: Evex = evex(2, 1, 0x45);
+pub(super) const VPSRAVD: Evex = evex(2, 1, 0x46);
+pub(super) const VPSLLD: Evex = evex(1, 1, 0x72).extended(6);
+pub(super) const VPSRLD: Evex = evex(1, 1, 0x72).extended(2);
+pub(super) const VPSRAD: Evex = evex(1, 1, 0x72).extended(4);
+pub(super) const VPSRLQ: Evex = evex(1, 1, 0x73).extended(2).wide();
+pub(super) const VPSLLQ: Evex = evex(1, 1, 0x73).extended(6).wide();
+pub(super) const VPTERNLOGD: Evex = evex(3, 1, 0x25);
+pub(super) const VPCMPD: Evex = evex(3, 1, 0x1f);
+pub(super) const VPCMPUD: Evex = evex(3, 1, 0x1e);
+pub(super) const VCMPPS: Evex = evex(1, 0, 0xc2);
+pub(super) const VPBLENDMD: Evex = evex(2, 1, 0x64);
+pub(super) const VADDPS: Evex = evex(1, 0, 0x58);
+pub(super) const VMULPS: Evex = evex(1, 0, 0x59);
+pub(super) const VSUBPS: Evex = evex(1, 0, 0x5c);
+pub(super) const VMINPS: Evex = evex(1, 0, 0x5d);
+pub(super) const VMAXPS: Evex = evex(1, 0, 0x5f);
+pub(super) const VFMADD132PS: Evex = evex(2, 1, 0x98);
+pub(super) const VFMADD213PS: Evex = evex(2, 1, 0xa8);
+pub(super) const VFMADD231PS: Evex = evex(2, 1, 0xb8);
+pub(super) const VCVTDQ2PS: Evex = evex(1, 0, 0x5b);
+pub(super) const VCVTUDQ2PS: Evex = evex(1, 3, 0x7a);
+
+/// An instruction on masks, in VEX encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Vex {
+    pub(super) map: u8,
+    prefix: u8,
+    wide: bool,
+    long: bool,
+    pub(super) opcode: u8,
+}
+
+impl Vex {
+    /// The third byte, with the second operand.
+    pub(super) const fn third(self, second: u8) -> u8 {
+        (self.wide as u8) << 7 | (!second & 15) << 3 | (self.long as u8) << 2 | self.prefix
+    }
+}
+
+const fn vex(prefix: u8, wide: bool, long: bool, opcode: u8) -> Vex {
+    Vex { map: 1, prefix, wide, long, opcode }
+}
+
+/// `kmovw`, from a mask or memory.
+pub(super) const KMOVW: Vex = vex(0, false, false, 0x90);
+/// `kmovd` to memory.
+pub(super) const KMOVD_STORE: Vex = vex(1, true, false, 0x91);
+pub(super) const KUNPCKWD: Vex = vex(0, false, true, 0x4b);
+pub(super) const KORTESTW: Vex = vex(0, false, false, 0x98);
+pub(super) const KORW: Vex = vex(0, false, true, 0x45);
+pub(super) const KANDW: Vex = vex(0, false, true, 0x41);
+/// `kunpckdq`.
+pub(super) const KUNPCKDQ: Vex = vex(0, true, true, 0x4b);
+/// `kmovq` to memory.
+pub(super) const KMOVQ_STORE: Vex = vex(0, true, false, 0x91);
+/// `kmovw` from a general register, whose number stands for a mask's.
+pub(super) const KMOVW_FROM: Vex = vex(0, false, false, 0x92);

@@ -1,0 +1,41 @@
+//! What lowering tells of an element, for code that is to do the same without its handler.
+
+use crate::exec::cmp::Operands;
+use crate::inst::Op;
+
+/// What an element of a region does.
+///
+/// Everything but [`Form::Call`] says that the element does what the operation's definition says with the operands in
+/// the [`Di`](crate::exec::di::Di): no mode, modifier of the result or exception makes it anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// Whatever its handler does.
+    #[default]
+    Call,
+    /// A vector operation with a definition: `src` to the row `dst`.
+    Vector(Op),
+    /// Both operations of a VOPD: `src[0]` and `src[1]` are the first sources, rows `src[2].value` and `imm` the second ones, a
+    /// third is the destination `dst` or `dst2`.
+    Pair(Op, Op),
+    /// A vector operation that takes a lane mask from the scalar register `imm` and writes one to `dst2`.
+    Carry(Op),
+    /// A comparison to a lane mask in the scalar register `dst`, true for the outcomes in `aux`.
+    Compare(Operands),
+    /// `v_cndmask_b32`.
+    Select,
+    /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
+    Scalar(Op),
+    /// A branch to the element `imm`, or where `aux` is 1 to the address `dst2:dst`.
+    Branch(When),
+}
+
+/// When a branch is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    Scc(bool),
+    /// The mask in `VCC` is zero, or is not.
+    Vccz(bool),
+    /// The same of `EXEC`.
+    Execz(bool),
+}

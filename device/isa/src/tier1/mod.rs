@@ -1,0 +1,45 @@
+//! Tier 1: regions compiled to machine code of the host.
+//!
+//! The interpreter (tier 0) goes from handler to handler; a region that it has run often is compiled, and what its elements do is
+//! then done by code of its own, with vector registers kept in registers of the processor. The code does what the handlers
+//! do, to the bit, and stops where they stop: whatever an element has no template for is done by its handler, called from
+//! the code. See docs/tiers.md.
+//!
+//! There is one backend, for x86-64 with AVX-512. Other hosts stay in tier 0.
+
+pub(crate) mod form;
+
+#[cfg(target_arch = "x86_64")]
+mod asm;
+#[cfg(target_arch = "x86_64")]
+mod body;
+#[cfg(target_arch = "x86_64")]
+mod code_memory;
+#[cfg(target_arch = "x86_64")]
+mod compile;
+#[cfg(target_arch = "x86_64")]
+mod encoding;
+#[cfg(not(target_arch = "x86_64"))]
+mod none;
+#[cfg(target_arch = "x86_64")]
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod run;
+#[cfg(target_arch = "x86_64")]
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod template;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use none::Compiled;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use run::Compiled;
+
+/// Uses of a region, and hundreds of instructions executed in it, after which it is compiled.
+pub(crate) const HOT: u32 = 48;
+
+/// Instructions that count as one more use.
+pub(crate) const INSTRUCTIONS_OF_A_USE: u64 = 256;
+
+/// Most elements that a region is compiled with: larger ones stay in tier 0.
+pub(crate) const MAX_ELEMENTS: usize = 1 << 16;

@@ -1,0 +1,134 @@
+//! Which rows of vector registers are in registers of the processor, and which of those memory does not have yet.
+
+use super::asm::{Assembler, At, Gpr, Operand, Zmm};
+use super::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE};
+
+/// Where rows are: the wave's vector registers.
+pub(super) const ROWS: Gpr = Gpr::Rbp;
+
+/// Registers that no row is in; a row takes two.
+pub(super) const TEMPORARIES: u8 = 4;
+
+/// Rows that are in registers at a time.
+pub(super) const CAPACITY: usize = (32 - TEMPORARIES as usize) / 2;
+
+/// Half of a row in memory.
+pub(super) fn in_memory(row: u32, chunk: u8) -> At {
+    At(ROWS, row as i32 * 128 + i32::from(chunk) * 64)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    row: u32,
+    dirty: bool,
+}
+
+/// A row's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair(u8);
+
+impl Pair {
+    /// The register with sixteen lanes of the row.
+    pub(super) fn chunk(self, chunk: u8) -> Zmm {
+        Zmm(TEMPORARIES + self.0 * 2 + chunk)
+    }
+}
+
+/// The rows in registers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    places: [Option<Place>; CAPACITY],
+    /// Places that the element at hand uses.
+    locked: u16,
+}
+
+impl Rows {
+    /// Begins another element: what the last one used may go.
+    pub(super) fn unlock(&mut self) {
+        self.locked = 0;
+    }
+
+    fn find(&self, row: u32) -> Option<usize> {
+        self.places.iter().position(|place| place.is_some_and(|place| place.row == row))
+    }
+
+    /// The row, loaded if need be; `next_use` tells which row is needed last.
+    pub(super) fn load(&mut self, a: &mut Assembler, row: u32, next_use: impl Fn(u32) -> u32) -> Pair {
+        if let Some(at) = self.find(row) {
+            self.locked |= 1 << at;
+            return Pair(at as u8);
+        }
+        let pair = self.take(a, row, next_use);
+        self.fill(a, pair, row);
+        pair
+    }
+
+    /// A place for a row that is to be written, with what it was if only some lanes will be.
+    pub(super) fn define(&mut self, a: &mut Assembler, row: u32, keep: bool, next_use: impl Fn(u32) -> u32) -> Pair {
+        let pair = if keep {
+            self.load(a, row, next_use)
+        } else if let Some(at) = self.find(row) {
+            self.locked |= 1 << at;
+            Pair(at as u8)
+        } else {
+            self.take(a, row, next_use)
+        };
+        if let Some(place) = &mut self.places[usize::from(pair.0)] {
+            place.dirty = true;
+        }
+        pair
+    }
+
+    fn fill(&self, a: &mut Assembler, pair: Pair, row: u32) {
+        for chunk in 0..2 {
+            a.evex(VMOVUPS_LOAD, pair.chunk(chunk), Zmm(0), Operand::Memory(in_memory(row, chunk)));
+        }
+    }
+
+    fn take(&mut self, a: &mut Assembler, row: u32, next_use: impl Fn(u32) -> u32) -> Pair {
+        let free = self.places.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            let unlocked = (0..CAPACITY).filter(|at| self.locked >> at & 1 == 0);
+            let furthest = unlocked.max_by_key(|&at| self.places[at].map_or(u32::MAX, |place| next_use(place.row)));
+            furthest.expect("an element uses fewer rows than there are places")
+        });
+        if let Some(old) = self.places[at] {
+            store(a, Pair(at as u8), old);
+        }
+        self.places[at] = Some(Place { row, dirty: false });
+        self.locked |= 1 << at;
+        Pair(at as u8)
+    }
+
+    /// Brings memory up to date; everything stays where it is.
+    pub(super) fn write_back(&self, a: &mut Assembler) {
+        for (at, place) in self.places.iter().enumerate() {
+            if let Some(place) = place {
+                store(a, Pair(at as u8), *place);
+            }
+        }
+    }
+
+    /// Brings memory up to date and forgets everything.
+    pub(super) fn flush(&mut self, a: &mut Assembler) {
+        self.write_back(a);
+        *self = Rows::default();
+    }
+
+    /// Loads everything anew.
+    pub(super) fn reload(&self, a: &mut Assembler) {
+        for (at, place) in self.places.iter().enumerate() {
+            if let Some(place) = place {
+                self.fill(a, Pair(at as u8), place.row);
+            }
+        }
+    }
+}
+
+fn store(a: &mut Assembler, pair: Pair, place: Place) {
+    if place.dirty {
+        for chunk in 0..2 {
+            a.evex(VMOVUPS_STORE, pair.chunk(chunk), Zmm(0), Operand::Memory(in_memory(place.row, chunk)));
+        }
+    }
+}

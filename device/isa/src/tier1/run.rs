@@ -1,0 +1,71 @@
+//! Compiled regions, and how they are entered.
+
+#![expect(unsafe_code, reason = "runs code that was made for this")]
+
+use super::code_memory::CodeMemory;
+use super::compile::{NO_ENTRY, Source, compile};
+use super::form::Form;
+use crate::exec::di::{Di, Flow, Machine};
+use crate::wave::Wave;
+
+/// Entry of compiled code: the wave, the machine, the region's elements, the limit of instructions, and where to begin. It
+/// returns the flow in the low and the element in the high half.
+type Enter = unsafe extern "sysv64" fn(&mut Wave, &mut Machine<'_>, *const Di, u64, *const u8) -> u64;
+
+/// A region's machine code.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    memory: CodeMemory,
+    /// Offset of each element's code, if it can be entered there.
+    entries: Box<[u32]>,
+}
+
+/// Calls an element's handler.
+///
+/// # Safety
+///
+/// As for [`Handler`](crate::exec::di::Handler).
+unsafe extern "sysv64" fn invoke(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> u32 {
+    // SAFETY: the caller vouches for the handler.
+    unsafe { (d.f)(w, m, d) }.number()
+}
+
+impl Compiled {
+    /// Compiles the elements of a region; `None` where there is no memory for code.
+    pub(crate) fn new(code: &[Di], forms: &[Form], halves: u32) -> Option<Compiled> {
+        let made = compile(Source { code, forms, halves }, invoke);
+        Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries })
+    }
+
+    /// Bytes of memory the code takes.
+    pub(crate) fn size(&self) -> usize {
+        self.memory.size()
+    }
+
+    /// Whether the code can be entered at an element.
+    pub(crate) fn begins_at(&self, element: usize) -> bool {
+        self.entries.get(element).is_some_and(|&entry| entry != NO_ENTRY)
+    }
+
+    /// Runs from an element that the code [begins at](Compiled::begins_at) until the wave stops, leaves the region, or takes a
+    /// jump with its instructions used up; the flow, and the element it is of. The wave's instructions are counted.
+    ///
+    /// # Safety
+    ///
+    /// `code` are the elements that it was compiled from, lowered for a backend that the host has and that has AVX-512.
+    pub(crate) unsafe fn run(
+        &self,
+        wave: &mut Wave,
+        machine: &mut Machine<'_>,
+        code: &[Di],
+        (limit, element): (u64, usize),
+    ) -> (Flow, usize) {
+        let entry = self.memory.at(self.entries[element] as usize);
+        // SAFETY: the memory begins with the code's entry, which has this type.
+        let enter = unsafe { core::mem::transmute::<*const u8, Enter>(self.memory.at(0)) };
+        // SAFETY: the caller vouches for the elements; rows and scalar registers that templates name are of the wave's, whose
+        // numbers lowering has checked.
+        let result = unsafe { enter(wave, machine, code.as_ptr(), limit, entry) };
+        (Flow::from_number(result as u32), (result >> 32) as usize)
+    }
+}

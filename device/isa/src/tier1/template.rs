@@ -1,0 +1,181 @@
+//! Which operations compiled code does itself, and how.
+
+use super::encoding::*;
+use super::form::Form;
+use crate::exec::di::{Di, Kind, Source};
+use crate::inst::Op;
+
+/// How a vector operation is done on sixteen lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Template {
+    Move,
+    Not,
+    /// `op(a, b)`.
+    Two(Evex),
+    /// `op(b, a)`.
+    Swapped(Evex),
+    /// `op(a, b)` of singles.
+    Float(Evex),
+    /// `b - a` of singles.
+    ReverseSubtract,
+    /// `a * b + c` of singles, rounded once.
+    Fused,
+    /// The smaller or larger of two singles: what a comparison chooses, and what zeros of both signs become.
+    Extreme(Evex, Evex),
+    /// A function of the bits of `a`, `b` and `c`, as `vpternlogd` has it.
+    Bits(u8),
+    /// `second(first(a, b), c)`.
+    Chain(Evex, Evex),
+    /// `b` shifted by `a`, by lanes and by a constant.
+    Shift(Evex, Evex),
+    /// `op(a << b, c)`.
+    ShiftThen(Evex),
+    /// `(a + b) << c`.
+    AddShift,
+    /// Bits of `a` from `b` on, as many as `c` says: both are constants.
+    Extract,
+    /// `b:a` (the first source is the high part) shifted right by the constant `c`.
+    Align,
+    /// The product of 24 bits each, and a sum with it.
+    Multiply24,
+    MultiplyAdd24,
+    /// The high half of the product.
+    MultiplyHigh,
+    /// Sources are integers, the result is a single.
+    Convert(Evex),
+    /// A pair shifted left by a constant.
+    ShiftPair,
+}
+
+impl Template {
+    /// Sources it has.
+    pub(super) fn arity(self) -> usize {
+        match self {
+            Template::Move | Template::Not | Template::Convert(_) => 1,
+            Template::Two(_)
+            | Template::Swapped(_)
+            | Template::Float(_)
+            | Template::ReverseSubtract
+            | Template::Extreme(..)
+            | Template::Shift(..)
+            | Template::Multiply24
+            | Template::MultiplyHigh
+            | Template::ShiftPair => 2,
+            _ => 3,
+        }
+    }
+
+    /// Whether `neg` and `abs` of its sources mean something.
+    pub(super) fn is_float(self) -> bool {
+        matches!(
+            self,
+            Template::Float(_) | Template::ReverseSubtract | Template::Fused | Template::Extreme(..)
+        )
+    }
+}
+
+fn is_constant(source: &Source) -> bool {
+    matches!(source.kind, Kind::Constant | Kind::Signed)
+}
+
+/// How the vector operation `op` is done with the operands of `d`; `None` leaves it to the handler.
+pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
+    let constant = |n: usize| is_constant(&d.src[n]);
+    Some(match op {
+        Op::V_MOV_B32 => Template::Move,
+        Op::V_NOT_B32 => Template::Not,
+        Op::V_AND_B32 => Template::Two(VPANDD),
+        Op::V_OR_B32 => Template::Two(VPORD),
+        Op::V_XOR_B32 => Template::Two(VPXORD),
+        Op::V_OR3_B32 => Template::Bits(0xfe),
+        Op::V_XOR3_B32 => Template::Bits(0x96),
+        Op::V_AND_OR_B32 => Template::Bits(0xea),
+        Op::V_BFI_B32 => Template::Bits(0xca),
+        Op::V_ADD_NC_U32 | Op::V_ADD_NC_I32 => Template::Two(VPADDD),
+        Op::V_SUB_NC_U32 | Op::V_SUB_NC_I32 => Template::Two(VPSUBD),
+        Op::V_SUBREV_NC_U32 => Template::Swapped(VPSUBD),
+        Op::V_MUL_LO_U32 => Template::Two(VPMULLD),
+        Op::V_MIN_U32 => Template::Two(VPMINUD),
+        Op::V_MAX_U32 => Template::Two(VPMAXUD),
+        Op::V_MIN_I32 => Template::Two(VPMINSD),
+        Op::V_MAX_I32 => Template::Two(VPMAXSD),
+        Op::V_ADD3_U32 => Template::Chain(VPADDD, VPADDD),
+        Op::V_XAD_U32 => Template::Chain(VPXORD, VPADDD),
+        Op::V_MIN3_U32 => Template::Chain(VPMINUD, VPMINUD),
+        Op::V_MAX3_U32 => Template::Chain(VPMAXUD, VPMAXUD),
+        Op::V_MIN3_I32 => Template::Chain(VPMINSD, VPMINSD),
+        Op::V_MAX3_I32 => Template::Chain(VPMAXSD, VPMAXSD),
+        Op::V_MAXMIN_U32 => Template::Chain(VPMAXUD, VPMINUD),
+        Op::V_MINMAX_U32 => Template::Chain(VPMINUD, VPMAXUD),
+        Op::V_MAXMIN_I32 => Template::Chain(VPMAXSD, VPMINSD),
+        Op::V_MINMAX_I32 => Template::Chain(VPMINSD, VPMAXSD),
+        Op::V_LSHLREV_B32 => Template::Shift(VPSLLVD, VPSLLD),
+        Op::V_LSHRREV_B32 => Template::Shift(VPSRLVD, VPSRLD),
+        Op::V_ASHRREV_I32 => Template::Shift(VPSRAVD, VPSRAD),
+        Op::V_LSHL_ADD_U32 => Template::ShiftThen(VPADDD),
+        Op::V_LSHL_OR_B32 => Template::ShiftThen(VPORD),
+        Op::V_ADD_LSHL_U32 => Template::AddShift,
+        Op::V_BFE_U32 if constant(1) && constant(2) => Template::Extract,
+        Op::V_ALIGNBIT_B32 if constant(2) => Template::Align,
+        Op::V_MUL_U32_U24 => Template::Multiply24,
+        Op::V_MAD_U32_U24 => Template::MultiplyAdd24,
+        Op::V_MUL_HI_U32 => Template::MultiplyHigh,
+        Op::V_CVT_F32_I32 => Template::Convert(VCVTDQ2PS),
+        Op::V_CVT_F32_U32 => Template::Convert(VCVTUDQ2PS),
+        Op::V_ADD_F32 => Template::Float(VADDPS),
+        Op::V_SUB_F32 => Template::Float(VSUBPS),
+        Op::V_MUL_F32 => Template::Float(VMULPS),
+        Op::V_SUBREV_F32 => Template::ReverseSubtract,
+        Op::V_FMA_F32 | Op::V_FMAC_F32 | Op::V_FMAAK_F32 | Op::V_FMAMK_F32 => Template::Fused,
+        Op::V_MIN_F32 => Template::Extreme(VMINPS, VPORD),
+        Op::V_MAX_F32 => Template::Extreme(VMAXPS, VPANDD),
+        Op::V_LSHLREV_B64 if constant(0) && d.src[1].is_plain_vector() => Template::ShiftPair,
+        _ => return None,
+    })
+}
+
+/// Rows an element reads or writes, for the element's form and a wave of `halves`.
+pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
+    let mut rows = Vec::new();
+    let mut source = |n: usize, registers: u32| {
+        if d.src[n].kind == Kind::Vector {
+            rows.extend((0..registers * halves).map(|row| d.src[n].value + row));
+        }
+    };
+    let destination = |registers: u32| (0..registers * halves).map(|row| d.dst + row);
+    match form {
+        Form::Vector(op) => {
+            let template = vector(op, d);
+            let pair = template == Some(Template::ShiftPair);
+            for n in 0..template.map_or(0, Template::arity) {
+                source(n, if pair && n == 1 { 2 } else { 1 });
+            }
+            rows.extend(destination(if pair { 2 } else { 1 }));
+        }
+        Form::Pair(..) => {
+            source(0, 1);
+            source(1, 1);
+            rows.extend([d.src[2].value, d.imm, d.dst, d.dst2]);
+        }
+        Form::Carry(op) => {
+            let wide = op == Op::V_MAD_U64_U32;
+            source(0, 1);
+            source(1, 1);
+            if wide {
+                source(2, 2);
+            }
+            rows.extend(destination(if wide { 2 } else { 1 }));
+        }
+        Form::Compare(_) => {
+            source(0, 1);
+            source(1, 1);
+        }
+        Form::Select => {
+            source(0, 1);
+            source(1, 1);
+            rows.extend(destination(1));
+        }
+        Form::Call | Form::Scalar(_) | Form::Branch(_) => {}
+    }
+    rows
+}
