@@ -31,6 +31,14 @@ impl Default for Lds {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+impl Lds {
+    /// Where compiled code finds the pointer to its bytes.
+    pub(crate) const STORAGE: usize = core::mem::offset_of!(Lds, storage);
+    /// Where compiled code finds how many they are.
+    pub(crate) const SIZE: usize = core::mem::offset_of!(Lds, size);
+}
+
 impl Lds {
     /// `size` bytes of zeros, at most [`MAX_LDS_SIZE`].
     pub fn new(size: u32) -> Self {

@@ -6,17 +6,16 @@ use super::{Access, Fault, FaultKind, Mmu, Watch};
 const PAGE_BITS: u32 = 12;
 /// Bytes of the unit the TLB caches.
 pub(crate) const PAGE_SIZE: u64 = 1 << PAGE_BITS;
-const ENTRIES: usize = 1024;
 const NO_PAGE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(crate) struct Entry {
     /// Page number readable through this entry, or `NO_PAGE`.
-    read: u64,
+    pub(crate) read: u64,
     /// Page number writable through this entry, or `NO_PAGE`.
-    write: u64,
+    pub(crate) write: u64,
     /// Host address minus GPU virtual address.
-    delta: u64,
+    pub(crate) delta: u64,
 }
 
 /// A stretch of memory that one translation covered, as far as whole pages of it go.
@@ -41,7 +40,7 @@ const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
 /// from (fragments of 64 KiB, 2 MiB and more), so that walking memory does not mean walking its page tables.
 #[derive(Debug)]
 pub struct Tlb {
-    entries: Box<[Entry; ENTRIES]>,
+    pub(crate) entries: Box<[Entry; Tlb::ENTRIES]>,
     ranges: [Range; RANGES],
     /// Range to be replaced next.
     oldest: usize,
@@ -58,10 +57,17 @@ impl Default for Tlb {
 }
 
 impl Tlb {
+    /// Single pages it has, a power of two.
+    pub(crate) const ENTRIES: usize = 1024;
+
+    /// By how much the bits of a page's number are shifted that are mixed into the number of its entry: streams a power of two
+    /// apart must not share one.
+    pub(crate) const MIX: [u8; 2] = [10, 19];
+
     /// An empty TLB.
     pub fn new() -> Self {
         Tlb {
-            entries: Box::new([EMPTY; ENTRIES]),
+            entries: Box::new([EMPTY; Tlb::ENTRIES]),
             ranges: [NO_RANGE; RANGES],
             oldest: 0,
             owner: (0, 0),
@@ -199,10 +205,9 @@ impl Tlb {
 
 #[inline(always)]
 fn slot(page: u64) -> usize {
-    // Streams a power of two apart must not share a slot: mix the high page bits in.
-    let mixed = page ^ (page >> 10) ^ (page >> 19);
+    let mixed = page ^ (page >> Tlb::MIX[0]) ^ (page >> Tlb::MIX[1]);
     #[expect(clippy::cast_possible_truncation, reason = "masked to the table's size")]
-    let index = mixed as usize & (ENTRIES - 1);
+    let index = mixed as usize & (Tlb::ENTRIES - 1);
     index
 }
 

@@ -3,7 +3,7 @@
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
-use super::encoding::{Evex, Vex};
+use super::encoding::{Evex, VMOVD, Vex};
 
 /// A 512-bit register, 0 to 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,7 @@ pub(super) enum Gpr {
     R8,
     R9,
     R10,
-    R11,
-    R12,
+    R12 = 12,
     R13,
     R14,
     R15,
@@ -52,6 +51,8 @@ pub(super) enum Operand {
     Splat(At),
     /// One constant for all lanes.
     Constant(u32),
+    /// A constant for each lane.
+    Words(&'static [u32; 16]),
 }
 
 impl From<Zmm> for Operand {
@@ -101,6 +102,8 @@ enum Target {
     Label(Label),
     /// A constant of the pool.
     Constant(usize),
+    /// One of those for each lane.
+    Words(usize),
 }
 
 /// Code in the making.
@@ -112,14 +115,10 @@ pub(super) struct Assembler {
     /// Displacements to fill in: where, from where on they count, to what.
     open: Vec<(usize, usize, Target)>,
     pool: Vec<u32>,
+    words: Vec<&'static [u32; 16]>,
 }
 
 impl Assembler {
-    /// Bytes so far.
-    pub(super) fn position(&self) -> usize {
-        self.code.len()
-    }
-
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() as u32 - 1)
@@ -132,8 +131,12 @@ impl Assembler {
 
     /// The code with its constants behind it, and where labels are in it.
     pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Option<usize>>) {
-        while !self.code.len().is_multiple_of(4) {
+        while !self.code.len().is_multiple_of(64) {
             self.code.push(0xcc);
+        }
+        let words = self.code.len();
+        for words in core::mem::take(&mut self.words) {
+            self.code.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         }
         let pool = self.code.len();
         for word in core::mem::take(&mut self.pool) {
@@ -143,6 +146,7 @@ impl Assembler {
             let to = match target {
                 Target::Label(label) => self.labels[label.0 as usize].expect("every label is bound"),
                 Target::Constant(index) => pool + index * 4,
+                Target::Words(index) => words + index * 64,
             };
             let distance = (to as i64 - from as i64) as i32;
             self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
@@ -206,30 +210,48 @@ impl Assembler {
         let (x, b) = match last {
             Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
             Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
-            Operand::Constant(_) => (0, 0),
+            Operand::Constant(_) | Operand::Words(_) => (0, 0),
         };
         let splat = u8::from(matches!(last, Operand::Splat(_) | Operand::Constant(_)) && !op.scalar);
         let not = |bit: u8, at: u8| (!bit & 1) << at;
         let p0 = not(reg >> 3, 7) | not(x, 6) | not(b, 5) | not(reg >> 4, 4) | op.map;
         let p1 = u8::from(op.wide) << 7 | (!second & 15) << 3 | 4 | op.prefix;
-        let p2 = 2 << 5 | splat << 4 | not(second >> 4, 3) | mask;
+        let length = if op.short { 0 } else { 2 << 5 };
+        let p2 = length | splat << 4 | not(second >> 4, 3) | mask;
         self.code.extend([0x62, p0, p1, p2, op.opcode]);
         match last {
             Operand::Register(Zmm(number)) => self.byte(0xc0 | (reg & 7) << 3 | number & 7),
             Operand::Memory(at) => self.memory(reg, at, 64),
             Operand::Splat(at) => self.memory(reg, at, 4),
             Operand::Constant(value) => {
-                self.byte((reg & 7) << 3 | 5);
                 let index = self.constant(value);
-                let at = self.code.len();
-                self.code.extend([0; 4]);
-                let end = at + 4 + usize::from(op.immediate.is_some());
-                self.open.push((at, end, Target::Constant(index)));
+                self.in_pool(reg, op, Target::Constant(index));
+            }
+            Operand::Words(words) => {
+                let known = self.words.iter().position(|known| core::ptr::eq(*known, words));
+                let index = known.unwrap_or_else(|| {
+                    self.words.push(words);
+                    self.words.len() - 1
+                });
+                self.in_pool(reg, op, Target::Words(index));
             }
         }
         if let Some(value) = op.immediate {
             self.byte(value);
         }
+    }
+
+    /// `ModRM` and displacement of a constant.
+    fn in_pool(&mut self, reg: u8, op: Evex, target: Target) {
+        self.byte((reg & 7) << 3 | 5);
+        let at = self.code.len();
+        self.code.extend([0; 4]);
+        self.open.push((at, at + 4 + usize::from(op.immediate.is_some()), target));
+    }
+
+    /// The first lane of a register to a general register.
+    pub(super) fn first_lane(&mut self, to: Gpr, from: Zmm) {
+        self.vector(VMOVD, from.0, 0, Operand::Register(Zmm(to as u8)), K0);
     }
 
     /// A mask instruction on registers.
@@ -298,20 +320,27 @@ impl Assembler {
         self.code.extend(value.to_le_bytes());
     }
 
-    /// `mov dword [at], value`.
-    pub(super) fn store_immediate(&mut self, at: At, value: u32) {
-        self.rex(false, 0, at.0 as u8);
-        self.byte(0xc7);
-        self.memory(0, at, 1);
-        self.code.extend(value.to_le_bytes());
-    }
-
     /// `cmp [at], value`, sign-extended where wide.
     pub(super) fn compare_immediate(&mut self, wide: bool, at: At, value: i8) {
         self.rex(wide, 0, at.0 as u8);
         self.byte(0x83);
         self.memory(7, at, 1);
         self.byte(value.cast_unsigned());
+    }
+
+    /// `or byte [at], value` (1) or `cmp byte [at], value` (7), by the extension of the opcode.
+    pub(super) fn byte_immediate(&mut self, extension: u8, at: At, value: u8) {
+        self.rex(false, 0, at.0 as u8);
+        self.byte(0x80);
+        self.memory(extension, at, 1);
+        self.byte(value);
+    }
+
+    /// Has the processor fetch a cache line soon.
+    pub(super) fn prefetch(&mut self, at: At) {
+        self.rex(false, 0, at.0 as u8);
+        self.code.extend([0x0f, 0x18]);
+        self.memory(1, at, 1);
     }
 
     /// `setcc` to a byte, which a word of zeros around it makes 0 or 1; a register below `Rsp`.

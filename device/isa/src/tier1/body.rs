@@ -33,6 +33,42 @@ pub(super) struct Cold {
     pub(super) before: Rows,
     pub(super) after: Rows,
     pub(super) masked: bool,
+    /// Instructions of the block that are not counted yet.
+    pub(super) uncounted: u32,
+}
+
+/// A way out, with the flow in `Rax`.
+pub(super) struct Exit {
+    pub(super) label: Label,
+    pub(super) element: usize,
+    /// Instructions of the block that are not counted yet.
+    pub(super) uncounted: u32,
+    /// What `Rax` is to be, if it is not.
+    pub(super) flow: Option<u32>,
+}
+
+/// The machine.
+pub(super) const MACHINE: Gpr = Gpr::R12;
+/// The region's elements.
+pub(super) const ELEMENTS: Gpr = Gpr::R13;
+
+/// Masks of EXEC, for blocks of waves with inactive lanes.
+pub(super) fn load_exec(a: &mut Assembler, halves: u32) {
+    for chunk in 0..halves * 2 {
+        let At(base, displacement) = scalar(EXEC);
+        a.mask_at(KMOVW, Mask(1 + chunk as u8), At(base, displacement + chunk as i32 * 2));
+    }
+}
+
+/// Calls the handler of an element; its flow is in `Rax`, and the flags say whether the next element follows.
+pub(super) fn invoke(a: &mut Assembler, element: usize, invoke: u64) {
+    a.vzeroupper();
+    a.integer(Integer::Mov, true, Gpr::Rdi, WAVE);
+    a.integer(Integer::Mov, true, Gpr::Rsi, MACHINE);
+    a.address(Gpr::Rdx, At(ELEMENTS, (element * size_of::<Di>()) as i32));
+    a.constant64(Gpr::Rax, invoke);
+    a.call(Gpr::Rax);
+    a.test(false, Gpr::Rax);
 }
 
 /// A block in the making: straight code in which EXEC does not change.
@@ -47,11 +83,16 @@ pub(super) struct Body<'a> {
     /// The element at hand.
     pub(super) at: usize,
     pub(super) first: usize,
+    /// Instructions of the block up to that one.
+    pub(super) uncounted: u32,
     pub(super) cold: &'a mut Vec<Cold>,
+    pub(super) exits: &'a mut Vec<Exit>,
+    /// What calls handlers.
+    pub(super) invoke: u64,
 }
 
 impl Body<'_> {
-    fn load_row(&mut self, row: u32) -> Pair {
+    pub(super) fn load_row(&mut self, row: u32) -> Pair {
         let mut rows = core::mem::take(&mut self.rows);
         let later = &self.touched[self.at - self.first + 1..];
         let pair = rows.load(self.a, row, distance(later));
@@ -60,7 +101,7 @@ impl Body<'_> {
     }
 
     /// The place of a row that is written.
-    fn define(&mut self, row: u32) -> Pair {
+    pub(super) fn define(&mut self, row: u32) -> Pair {
         let mut rows = core::mem::take(&mut self.rows);
         let later = &self.touched[self.at - self.first + 1..];
         let pair = rows.define(self.a, row, self.masked, distance(later));
@@ -324,14 +365,39 @@ impl Body<'_> {
 
     /// Leaves the element to its handler if a lane is in either mask.
     fn leave_if_any(&mut self, k: Mask, l: Mask) -> Cold {
-        let (entry, back) = (self.a.label(), self.a.label());
+        let cold = self.leave();
         self.a.mask(KORTESTW, k, Mask(0), l);
-        self.a.jump_if(Condition::NotEqual, entry);
-        let (before, after) = (self.rows.clone(), Rows::default());
-        Cold { entry, back, element: self.at, before, after, masked: self.masked }
+        self.a.jump_if(Condition::NotEqual, cold.entry);
+        cold
     }
 
-    fn come_back(&mut self, mut cold: Cold) {
+    /// A way out to the handler. Nothing that it reads may be written before its last use.
+    pub(super) fn leave(&mut self) -> Cold {
+        let (entry, back) = (self.a.label(), self.a.label());
+        Cold {
+            entry,
+            back,
+            element: self.at,
+            before: self.rows.clone(),
+            after: Rows::default(),
+            masked: self.masked,
+            uncounted: self.uncounted,
+        }
+    }
+
+    /// The element by its handler, which leaves EXEC alone.
+    pub(super) fn by_handler(&mut self) {
+        self.rows.flush(self.a);
+        invoke(self.a, self.at, self.invoke);
+        let label = self.a.label();
+        self.exits.push(Exit { label, element: self.at, uncounted: self.uncounted, flow: None });
+        self.a.jump_if(Condition::NotEqual, label);
+        if self.masked {
+            load_exec(self.a, self.halves);
+        }
+    }
+
+    pub(super) fn come_back(&mut self, mut cold: Cold) {
         cold.after = self.rows.clone();
         self.a.bind(cold.back);
         self.cold.push(cold);

@@ -3,14 +3,39 @@
 #![expect(unsafe_code, reason = "maps memory and makes it executable")]
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+/// Most bytes of code that a process has at a time; beyond that, code stays in tier 0.
+const LIMIT: usize = 256 << 20;
+
+/// Bytes of code that the process has.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Part of what a process may have.
+#[derive(Debug)]
+struct Share(usize);
+
+impl Share {
+    fn of(bytes: usize) -> Option<Share> {
+        let add = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= LIMIT);
+        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Share(bytes))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 /// Code that can be executed and not changed.
 #[derive(Debug)]
 pub(super) struct CodeMemory {
     start: NonNull<u8>,
     size: usize,
+    _share: Share,
 }
 
 // SAFETY: the memory is never written after it was made, and belongs to nobody else.
@@ -25,11 +50,12 @@ impl CodeMemory {
             return None;
         }
         let size = code.len().next_multiple_of(4096);
+        let share = Share::of(size)?;
         // SAFETY: maps new memory, wherever there is room.
         let start = unsafe {
             mmap_anonymous(core::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };
-        let memory = CodeMemory { start: NonNull::new(start.ok()?.cast())?, size };
+        let memory = CodeMemory { start: NonNull::new(start.ok()?.cast())?, size, _share: share };
         // SAFETY: the mapping is this function's own, writable, and at least as long as the code.
         let made = unsafe {
             core::ptr::copy_nonoverlapping(code.as_ptr(), memory.start.as_ptr(), code.len());
@@ -45,10 +71,6 @@ impl CodeMemory {
         self.start.as_ptr().wrapping_add(offset)
     }
 
-    /// Bytes of memory it takes.
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
 }
 
 impl Drop for CodeMemory {

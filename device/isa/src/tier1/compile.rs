@@ -7,21 +7,17 @@
 
 use core::mem::offset_of;
 
-use super::asm::{Assembler, At, Condition, Gpr, Integer, Label, Mask};
-use super::body::{Body, Cold, EXEC, SCC, VCC, WAVE, scalar};
-use super::encoding::KMOVW;
+use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
+use super::body::{Body, Cold, ELEMENTS, EXEC, Exit, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar};
 use super::form::{Form, When};
-use super::rows::{ROWS, Rows};
-use super::{scalar as scalars, template};
+use super::rows::{CAPACITY, ROWS, Rows};
+use super::{memory, scalar as scalars, template};
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Flow, Kind, Machine, flag};
 use crate::inst::Op;
 use crate::registers::slot;
 use crate::wave::Wave;
 
-const MACHINE: Gpr = Gpr::R12;
-/// The region's elements.
-const ELEMENTS: Gpr = Gpr::R13;
 /// Instructions that the wave has executed.
 const EXECUTED: Gpr = Gpr::R14;
 const LIMIT: Gpr = Gpr::R15;
@@ -62,16 +58,6 @@ struct Compiler<'a> {
     cold: Vec<Cold>,
     common: Label,
     invoke: u64,
-}
-
-/// A way out, with `Flow` in `Rax`.
-struct Exit {
-    label: Label,
-    element: usize,
-    /// Instructions of the block that are not counted yet.
-    uncounted: u32,
-    /// What `Rax` is to be, if it is not.
-    flow: Option<u32>,
 }
 
 /// Compiles a region.
@@ -136,6 +122,9 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         }
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
+        Form::GlobalLoad(dwords) | Form::GlobalStore(dwords) => memory::has_global(dwords, halves),
+        Form::LdsLoad(dwords) => memory::has_lds_load(dwords, halves),
+        Form::LdsStore(dwords) => memory::has_lds_store(dwords, halves),
         Form::Branch(_) => true,
     }
 }
@@ -285,22 +274,15 @@ impl Compiler<'_> {
         self.a.jump(some);
     }
 
-    /// Masks of EXEC, for blocks of waves with inactive lanes.
-    fn load_exec(&mut self) {
-        for chunk in 0..self.source.halves * 2 {
-            let At(base, displacement) = scalar(EXEC);
-            self.a.mask_at(KMOVW, Mask(1 + chunk as u8), At(base, displacement + chunk as i32 * 2));
-        }
-    }
-
     fn block(&mut self, first: usize, next: usize, masked: bool) {
         let Some(label) = self.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
         self.a.bind(label);
         if masked {
-            self.load_exec();
+            load_exec(&mut self.a, self.source.halves);
         }
         let source = self.source;
         let forms: Vec<Form> = (first..next).map(|at| self.form(at)).collect();
+        let held = self.held(first, &forms, masked);
         let mut body = Body {
             a: &mut self.a,
             rows: Rows::default(),
@@ -309,14 +291,23 @@ impl Compiler<'_> {
             touched: &self.touched,
             at: first,
             first,
+            uncounted: 0,
             cold: &mut self.cold,
+            exits: &mut self.exits,
+            invoke: self.invoke,
         };
-        let mut uncounted = 0;
+        let round = held.map(|rows| {
+            body.rows.hold(body.a, &rows);
+            let label = body.a.label();
+            body.a.bind(label);
+            label
+        });
         for (at, form) in (first..next).zip(forms) {
             let d = &source.code[at];
             body.at = at;
             body.rows.unlock();
-            uncounted += u32::from(d.count);
+            body.uncounted += u32::from(d.count);
+            let uncounted = body.uncounted;
             match form {
                 Form::Vector(op) => body.vector(op, d),
                 Form::Pair(x, y) => body.pair((x, y), d),
@@ -324,7 +315,16 @@ impl Compiler<'_> {
                 Form::Compare(operands) => body.compare(operands, d),
                 Form::Select => body.select(d),
                 Form::Scalar(op) => scalars::emit(body.a, op, d),
+                form if masked && form.is_memory() => body.by_handler(),
+                Form::GlobalLoad(_) => body.global_load(d),
+                Form::GlobalStore(_) => body.global_store(d),
+                Form::LdsLoad(dwords) => body.lds_load(dwords, d),
+                Form::LdsStore(_) => body.lds_store(d),
                 Form::Branch(when) => {
+                    if let Some(round) = round {
+                        let rows = core::mem::take(&mut body.rows);
+                        return self.end_of_round(when, (at, uncounted), masked, (round, &rows));
+                    }
                     body.rows.flush(body.a);
                     return self.branch(when, at, uncounted, masked);
                 }
@@ -335,10 +335,49 @@ impl Compiler<'_> {
             }
         }
         body.rows.flush(body.a);
+        let uncounted = body.uncounted;
         self.count(uncounted);
         let last = next - 1;
         let changed = changes_exec(self.form(last), &source.code[last], source.halves);
         self.go(next, if changed { None } else { Some(masked) });
+    }
+
+    /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round
+    /// to round.
+    fn held(&self, first: usize, forms: &[Form], masked: bool) -> Option<Vec<u32>> {
+        let last = self.source.code.get(first + forms.len() - 1)?;
+        let loops = matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
+        let calls = forms.iter().any(|form| *form == Form::Call || masked && form.is_memory());
+        if !loops || calls {
+            return None;
+        }
+        let mut rows: Vec<u32> = self.touched.iter().flatten().copied().collect();
+        rows.sort_unstable();
+        rows.dedup();
+        (rows.len() <= CAPACITY).then_some(rows)
+    }
+
+    /// The end of a loop whose rows stay where they are.
+    fn end_of_round(
+        &mut self,
+        when: When,
+        (at, uncounted): (usize, u32),
+        masked: bool,
+        (round, rows): (Label, &Rows),
+    ) {
+        self.count(uncounted);
+        let (not_taken, used_up) = (self.a.label(), self.a.label());
+        self.jump_unless(when, not_taken);
+        self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
+        self.a.jump_if(Condition::Below, round);
+        self.a.jump(used_up);
+        self.a.bind(not_taken);
+        rows.write_back(&mut self.a);
+        self.go(at + 1, Some(masked));
+        self.a.bind(used_up);
+        rows.write_back(&mut self.a);
+        let budget = self.exit(at, 0, Some(Flow::to(self.source.code[at].imm).number()));
+        self.a.jump(budget);
     }
 
     /// Goes to a block: to one for EXEC as it is known to be, or to a look at it.
@@ -357,10 +396,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn branch(&mut self, when: When, at: usize, uncounted: u32, masked: bool) {
-        self.count(uncounted);
-        let wide = self.source.halves == 2;
-        let not_taken = self.a.label();
+    /// Goes to a label where a branch is not taken.
+    fn jump_unless(&mut self, when: When, not_taken: Label) {
         let unless = |set: bool| if set { Condition::Equal } else { Condition::NotEqual };
         match when {
             When::Always => {}
@@ -370,10 +407,16 @@ impl Compiler<'_> {
             }
             When::Vccz(zero) | When::Execz(zero) => {
                 let register = if matches!(when, When::Vccz(_)) { VCC } else { EXEC };
-                self.a.compare_immediate(wide, scalar(register), 0);
+                self.a.compare_immediate(self.source.halves == 2, scalar(register), 0);
                 self.a.jump_if(unless(!zero), not_taken);
             }
         }
+    }
+
+    fn branch(&mut self, when: When, at: usize, uncounted: u32, masked: bool) {
+        self.count(uncounted);
+        let not_taken = self.a.label();
+        self.jump_unless(when, not_taken);
         let d = self.source.code[at];
         if d.aux == 0 {
             self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
@@ -392,21 +435,9 @@ impl Compiler<'_> {
         }
     }
 
-    /// Calls the handler of an element; its flow is in `Rax`.
-    fn invoke(&mut self, at: usize) {
-        let a = &mut self.a;
-        a.vzeroupper();
-        a.integer(Integer::Mov, true, Gpr::Rdi, WAVE);
-        a.integer(Integer::Mov, true, Gpr::Rsi, MACHINE);
-        a.address(Gpr::Rdx, At(ELEMENTS, (at * size_of::<Di>()) as i32));
-        a.constant64(Gpr::Rax, self.invoke);
-        a.call(Gpr::Rax);
-        a.test(false, Gpr::Rax);
-    }
-
     fn call(&mut self, at: usize, uncounted: u32) {
         self.count(uncounted);
-        self.invoke(at);
+        invoke(&mut self.a, at, self.invoke);
         let exit = self.exit(at, 0, None);
         self.a.jump_if(Condition::NotEqual, exit);
         self.go(at + 1, None);
@@ -415,10 +446,11 @@ impl Compiler<'_> {
     fn cold_path(&mut self, cold: &Cold) {
         self.a.bind(cold.entry);
         cold.before.write_back(&mut self.a);
-        self.invoke(cold.element);
-        // Templates are of operations whose handlers go on; only their ways differ.
+        invoke(&mut self.a, cold.element, self.invoke);
+        let exit = self.exit(cold.element, cold.uncounted, None);
+        self.a.jump_if(Condition::NotEqual, exit);
         if cold.masked {
-            self.load_exec();
+            load_exec(&mut self.a, self.source.halves);
         }
         cold.after.reload(&mut self.a);
         self.a.jump(cold.back);

@@ -14,10 +14,12 @@ pub(super) struct Evex {
     pub(super) immediate: Option<u8>,
     /// Its memory operand is one element anyway (broadcasts).
     pub(super) scalar: bool,
+    /// It is of 128 bits.
+    pub(super) short: bool,
 }
 
 const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
-    Evex { map, prefix, wide: false, opcode, extension: 0, immediate: None, scalar: false }
+    Evex { map, prefix, wide: false, opcode, extension: 0, immediate: None, scalar: false, short: false }
 }
 
 impl Evex {
@@ -70,10 +72,14 @@ pub(super) const VSUBPS: Evex = evex(1, 0, 0x5c);
 pub(super) const VMINPS: Evex = evex(1, 0, 0x5d);
 pub(super) const VMAXPS: Evex = evex(1, 0, 0x5f);
 pub(super) const VFMADD132PS: Evex = evex(2, 1, 0x98);
-pub(super) const VFMADD213PS: Evex = evex(2, 1, 0xa8);
 pub(super) const VFMADD231PS: Evex = evex(2, 1, 0xb8);
 pub(super) const VCVTDQ2PS: Evex = evex(1, 0, 0x5b);
 pub(super) const VCVTUDQ2PS: Evex = evex(1, 3, 0x7a);
+
+/// `vmovd` to a general register.
+pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
+pub(super) const VPERMT2D: Evex = evex(2, 1, 0x7e);
+pub(super) const VSHUFI64X2: Evex = evex(3, 1, 0x43).wide();
 
 /// An instruction on masks, in VEX encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

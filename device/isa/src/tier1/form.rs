@@ -25,8 +25,23 @@ pub(crate) enum Form {
     Select,
     /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
     Scalar(Op),
+    /// A load of so many dwords from global memory to rows from `dst` on: `src[0]` and `src[2]` make the address, as `dst2` says.
+    GlobalLoad(u32),
+    /// A store of so many dwords from rows of `src[1]` on.
+    GlobalStore(u32),
+    /// A load of so many dwords from LDS at `src[0]` and `imm` to rows from `dst` on.
+    LdsLoad(u32),
+    /// A store of so many dwords from rows of `src[1]` on to LDS.
+    LdsStore(u32),
     /// A branch to the element `imm`, or where `aux` is 1 to the address `dst2:dst`.
     Branch(When),
+}
+
+impl Form {
+    /// Whether it is a load or a store.
+    pub(crate) fn is_memory(self) -> bool {
+        matches!(self, Form::GlobalLoad(_) | Form::GlobalStore(_) | Form::LdsLoad(_) | Form::LdsStore(_))
+    }
 }
 
 /// When a branch is taken.

@@ -19,6 +19,8 @@ mod code_memory;
 mod compile;
 #[cfg(target_arch = "x86_64")]
 mod encoding;
+#[cfg(target_arch = "x86_64")]
+mod memory;
 #[cfg(not(target_arch = "x86_64"))]
 mod none;
 #[cfg(target_arch = "x86_64")]

@@ -100,6 +100,16 @@ impl Rows {
         Pair(at as u8)
     }
 
+    /// Loads rows that stay for all of a loop; as one of its rounds writes them, memory counts as out of date.
+    pub(super) fn hold(&mut self, a: &mut Assembler, rows: &[u32]) {
+        for &row in rows {
+            self.load(a, row, |_| 0);
+        }
+        for place in self.places.iter_mut().flatten() {
+            place.dirty = true;
+        }
+    }
+
     /// Brings memory up to date; everything stays where it is.
     pub(super) fn write_back(&self, a: &mut Assembler) {
         for (at, place) in self.places.iter().enumerate() {

@@ -37,11 +37,6 @@ impl Compiled {
         Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries })
     }
 
-    /// Bytes of memory the code takes.
-    pub(crate) fn size(&self) -> usize {
-        self.memory.size()
-    }
-
     /// Whether the code can be entered at an element.
     pub(crate) fn begins_at(&self, element: usize) -> bool {
         self.entries.get(element).is_some_and(|&entry| entry != NO_ENTRY)

@@ -175,6 +175,14 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(1, 1);
             rows.extend(destination(1));
         }
+        Form::GlobalLoad(dwords) | Form::LdsLoad(dwords) => {
+            source(0, if matches!(form, Form::GlobalLoad(_)) && d.dst2 != 2 { 2 } else { 1 });
+            rows.extend(destination(dwords));
+        }
+        Form::GlobalStore(dwords) | Form::LdsStore(dwords) => {
+            source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
+            source(1, dwords);
+        }
         Form::Call | Form::Scalar(_) | Form::Branch(_) => {}
     }
     rows

@@ -6,8 +6,9 @@ use crate::exec::di::{Source, flag};
 use crate::exec::ds;
 use crate::exec::flat::{self, Form};
 use crate::exec::gws::{self, GwsOp};
-use crate::exec::properties::{Moves, Space, properties};
+use crate::exec::properties::{Effect, Moves, Space, properties};
 use crate::inst::Inst;
+use crate::tier1::form::Form as TierForm;
 
 impl Lowering {
     pub(super) fn lds(&mut self, inst: &Inst, operation: ds::Operation) -> Lowered {
@@ -40,11 +41,17 @@ impl Lowering {
             // Two dwords side by side are one element of two.
             di.f = ds::load_b64(self.backend);
             di.imm = (offset & 0xff) * 4;
+            self.form = TierForm::LdsLoad(2);
         } else if entry.unit > 0 {
             di.imm = (offset & 0xff) * entry.unit;
             di.dst2 = u32::from(inst.mem.offset1) * entry.unit;
         } else {
             di.imm = offset & 0xffff;
+            self.form = match (operation, effect) {
+                (ds::Operation::Moves(Moves::Dwords(n)), Some(Effect::Load)) => TierForm::LdsLoad(n),
+                (ds::Operation::Moves(Moves::Dwords(n)), Some(Effect::Store)) => TierForm::LdsStore(n),
+                _ => TierForm::Call,
+            };
         }
         self.emit(di);
         Ok(())
@@ -103,6 +110,11 @@ impl Lowering {
             di.dst = self.row(inst.dst, entry.dst)?;
             di.flags |= flag::RETURN;
         }
+        self.form = match (moves, effect, form) {
+            (Moves::Dwords(n), Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(n),
+            (Moves::Dwords(n), Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(n),
+            _ => TierForm::Call,
+        };
         self.emit(di);
         Ok(())
     }
