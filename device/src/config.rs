@@ -3,6 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use belfry_isa::lanes::Tier;
+
 use crate::activity::Activity;
 use crate::chip::{self, Model};
 use crate::time::TimeSource;
@@ -50,6 +52,8 @@ pub struct GpuConfig {
     /// The same program then executes the same instructions in the same order. What comes from outside is not part of that:
     /// processors writing to the same memory meanwhile, and queues taken off their slots while they are busy.
     pub deterministic: Option<u64>,
+    /// Which code of kernels is compiled to machine code of the host, where that has AVX-512.
+    pub tier: Tier,
     /// The time that it goes by.
     pub time: TimeSource,
     /// Where it counts the threads that execute waves.
@@ -76,6 +80,7 @@ impl Default for GpuConfig {
             quantum: Duration::from_millis(1),
             trace: None,
             deterministic: None,
+            tier: Tier::default(),
             time: TimeSource::default(),
             activity: Activity::default(),
         }

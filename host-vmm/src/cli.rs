@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
+use belfry_device::{GpuConfig, Tier};
 use belfry_guest::{Share, Stream};
 use belfry_image::Progress;
 use belfry_image::rootfs::Root;
@@ -36,7 +36,7 @@ use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
 use image::{ImageArgs, image};
-use size::{parse_memory, parse_size};
+use size::{parse_memory, parse_size, parse_tier};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
@@ -107,6 +107,10 @@ struct GpuArgs {
     /// Executes waves in an order that follows from this number alone, on one worker thread.
     #[arg(long, value_name = "SEED")]
     deterministic: Option<u64>,
+    /// Which code of kernels is compiled to machine code, where the processor has AVX-512: none, all of it, or what is used
+    /// often.
+    #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
+    tier: Tier,
     /// Writes the instructions of a wave, and the registers they change, to a file [default: stderr].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     trace_isa: Option<PathBuf>,
@@ -123,6 +127,7 @@ impl GpuArgs {
             config.workers = workers;
         }
         config.deterministic = self.deterministic;
+        config.tier = self.tier;
         config.validate()?;
         if let Some(path) = &self.trace_isa {
             config.trace = Some(Arc::new(IsaTrace::open(path, self.trace_wave)?));

@@ -23,12 +23,12 @@ use once::Once;
 
 use crate::exec::FaultCause;
 use crate::exec::di::{Di, Role};
+use crate::exec::exceptions::WATCHED;
 use crate::inst::Arch;
 use crate::lanes::{Backend, Tier};
 use crate::mem::{Apertures, Global};
-use crate::exec::exceptions::WATCHED;
-use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, MAX_ELEMENTS};
 use crate::tier1::form::Form;
+use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, MAX_ELEMENTS};
 
 /// Most code one region takes in.
 pub(crate) const MAX_REGION_BYTES: usize = 256 << 10;
@@ -107,7 +107,8 @@ impl Region {
     fn compile(&self) {
         self.heat.store(0, Ordering::Relaxed);
         self.compiled.get_or_init(|| {
-            let compiles = self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && self.key.shared_from == 0;
+            let compiles =
+                self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && self.key.shared_from == 0;
             let plain = self.key.mode & WATCHED == 0;
             if compiles && plain { Compiled::new(&self.code, &self.forms, self.key.halves) } else { None }
         });

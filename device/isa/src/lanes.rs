@@ -31,7 +31,7 @@ pub enum BackendKind {
 }
 
 /// Which code is compiled to machine code instead of interpreted; only [`BackendKind::Avx512`] can be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Tier {
     /// None.
     Zero,
@@ -40,6 +40,24 @@ pub enum Tier {
     /// What is used often.
     #[default]
     Auto,
+}
+
+impl Tier {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Tier); 3] = [("0", Tier::Zero), ("1", Tier::One), ("auto", Tier::Auto)];
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Tier> {
+        Tier::ALL.iter().find(|(known, _)| *known == name).map(|&(_, tier)| tier)
+    }
+}
+
+impl core::fmt::Display for Tier {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let name = Tier::ALL.iter().find(|(_, tier)| tier == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or_default())
+    }
 }
 
 /// A [`BackendKind`] this host is known to have, and what of the code is compiled.

@@ -12,9 +12,9 @@
 mod tlb;
 mod watch;
 
-pub(crate) use tlb::PAGE_SIZE;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use tlb::Entry as TlbEntry;
+pub(crate) use tlb::PAGE_SIZE;
 pub use tlb::Tlb;
 pub use watch::{Watch, WatchMode};
 

@@ -179,7 +179,7 @@ fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
         workers: if config.deterministic.is_some() { 1 } else { config.workers },
         topology: chip.topology(),
         chip: config.chip.generation,
-        backend: Backend::detect(),
+        backend: Backend::detect().with_tier(config.tier),
         deterministic: config.deterministic,
         trace: config.trace.clone(),
         activity: config.activity.clone(),

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use belfry_device::GpuConfig;
 use belfry_device::chip::Model;
+use belfry_device::{GpuConfig, Tier};
 use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,8 @@ pub struct Prepared {
     pub workers: usize,
     /// Seed of a deterministic schedule.
     pub deterministic: Option<u64>,
+    /// Which code of kernels is compiled.
+    pub tier: Tier,
     /// Bytes of system memory the driver may hand out.
     pub system_memory: u64,
     /// PCI domain.
@@ -113,6 +115,7 @@ impl Prepared {
             vram_size: self.vram,
             workers: self.workers,
             deterministic: self.deterministic,
+            tier: self.tier,
             quantum: Duration::from_millis(1),
             poll_doorbells,
             ..GpuConfig::default()
@@ -145,6 +148,7 @@ mod tests {
             vram: 1 << 28,
             workers: 1,
             deterministic: None,
+            tier: Tier::Auto,
             system_memory: 1 << 30,
             domain: 0,
             location_id: 0x100,

@@ -150,6 +150,7 @@ impl Settings {
             vram: 1 << 28,
             workers: 1,
             deterministic: None,
+            tier: belfry_device::Tier::Auto,
             system_memory: 1 << 30,
             domain: 0,
             location_id: 0x100,

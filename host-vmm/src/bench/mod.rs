@@ -12,7 +12,7 @@ pub mod vmm;
 
 use std::time::Duration;
 
-use belfry_device::GpuConfig;
+use belfry_device::{GpuConfig, Tier};
 use serde::Serialize;
 
 use crate::hosted::HostedError;
@@ -99,6 +99,8 @@ pub struct Measurement {
     /// Processor time of the worker threads per wave instruction in nanoseconds, median: unlike the other times it does
     /// not count what other programs take from the processors. 0 where the system does not tell.
     pub worker_ns_per_wave_instruction: f64,
+    /// The same with code interpreted alone, which other runs alternate with.
+    pub interpreted_worker_ns: f64,
     /// Wave instructions per second at the median.
     pub wave_instructions_per_second: f64,
     /// Runs that count.
@@ -194,9 +196,11 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     let scaling = machine::scaling(&options.workers, options.runs);
     let mut results = Vec::new();
     let mut benches = Vec::new();
+    let mut interpreting = Vec::new();
     let mut processors = Vec::new();
     for &workers in &options.workers {
         benches.push(Bench::new(&GpuConfig { workers, ..GpuConfig::default() })?);
+        interpreting.push(Bench::new(&GpuConfig { workers, tier: Tier::Zero, ..GpuConfig::default() })?);
         if options.vs_cpu {
             processors.push(Processors::new(workers)?);
         }
@@ -206,21 +210,26 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     for case in CASES.iter().filter(wanted) {
         let data = (case.data)();
         let failed = |source| BenchError::Kernel { kernel: case.name, source };
-        let mut prepared = Vec::new();
-        for bench in &benches {
-            let code = bench.code(case)?;
-            prepared.push(bench.prepare(case, code, &data).map_err(failed)?);
+        let (mut prepared, mut interpreted) = (Vec::new(), Vec::new());
+        for (benches, prepared) in [(&benches, &mut prepared), (&interpreting, &mut interpreted)] {
+            for bench in benches {
+                let code = bench.code(case)?;
+                prepared.push(bench.prepare(case, code, &data).map_err(failed)?);
+            }
         }
         let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
         let mut runs = vec![Vec::with_capacity(count); benches.len()];
+        let mut interpreted_runs = runs.clone();
         let cpu: Vec<_> = processors.iter().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
         let mut cpu_runs = vec![Vec::with_capacity(count); cpu.len()];
         for run in 0..=count {
             for (at, prepared) in prepared.iter().enumerate() {
                 let times = prepared.run().map_err(failed)?;
+                let interpreted = interpreted[at].run().map_err(failed)?;
                 let cpu_time = cpu.get(at).map(pocl::Prepared::run).transpose()?;
                 if run > 0 {
                     runs[at].push(times);
+                    interpreted_runs[at].push(interpreted);
                     cpu_runs.get_mut(at).into_iter().zip(cpu_time).for_each(|(runs, time)| runs.push(time));
                 }
             }
@@ -231,6 +240,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
                 verify(case.name, "the processor", &cpu.output()?, &data.expected)?;
             }
             let mut measurement = measurement(case.name, workers, &runs[at]);
+            measurement.interpreted_worker_ns = worker_ns(&interpreted_runs[at]);
             if at > 0 && !case.is_single() {
                 measurement.speedup = Some(ratio(&runs[0], &runs[at], |run| run.wall));
                 measurement.speedup_by_worker_time = undisturbed(&runs[0], &runs[at], workers);
@@ -252,7 +262,6 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
     let count = wave_instructions.max(1) as f64;
     let fastest = wall.clone().fold(f64::INFINITY, f64::min);
     let typical = median(wall.collect());
-    let busy = median(runs.iter().map(|run| run.busy.as_secs_f64()).collect());
     let doorbells: Vec<f64> =
         runs.iter().filter_map(|run| run.doorbell).map(|time| time.as_secs_f64() * 1e6).collect();
     Measurement {
@@ -262,7 +271,8 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
         median_ms: round(typical * 1e6) / 1e3,
         min_ms: round(fastest * 1e6) / 1e3,
         ns_per_wave_instruction: round(typical * 1e9 / count),
-        worker_ns_per_wave_instruction: round(busy * 1e9 / count),
+        worker_ns_per_wave_instruction: worker_ns(runs),
+        interpreted_worker_ns: 0.0,
         wave_instructions_per_second: (count / typical).round(),
         runs: runs.len(),
         speedup: None,
@@ -270,6 +280,12 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
         vs_cpu: None,
         doorbell_to_signal_us: (!doorbells.is_empty()).then(|| round(median(doorbells))),
     }
+}
+
+/// Processor time of the workers per wave instruction, in nanoseconds.
+fn worker_ns(runs: &[Run]) -> f64 {
+    let instructions = runs.last().map_or(0, |run| run.instructions).max(1) as f64;
+    round(median(runs.iter().map(|run| run.busy.as_secs_f64()).collect()) * 1e9 / instructions)
 }
 
 /// Median of the ratios of runs that followed each other.

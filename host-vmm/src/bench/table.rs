@@ -40,6 +40,7 @@ fn table(results: &Results) -> String {
         "min ms",
         "ns",
         "worker ns",
+        "interpreted",
         "target",
         "speedup",
         "by worker time",
@@ -53,7 +54,7 @@ fn table(results: &Results) -> String {
     text
 }
 
-fn cells(row: &Measurement) -> [String; 11] {
+fn cells(row: &Measurement) -> [String; 12] {
     let optional =
         |value: Option<f64>, unit: &str| value.map_or(String::new(), |value| format!("{value:.2}{unit}"));
     // A single dispatch has its own figure.
@@ -69,6 +70,7 @@ fn cells(row: &Measurement) -> [String; 11] {
         format!("{:.3}", row.min_ms),
         format!("{:.2}", row.ns_per_wave_instruction),
         worker,
+        format!("{:.2}", row.interpreted_worker_ns),
         targets::of_time(row),
         optional(row.speedup, ""),
         optional(row.speedup_by_worker_time, ""),

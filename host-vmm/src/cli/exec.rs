@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
+use belfry_device::{GpuConfig, Tier};
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
-use super::size::parse_size;
+use super::size::{parse_size, parse_tier};
 use crate::exec::{self, ExecOptions};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
@@ -52,6 +52,9 @@ pub(super) struct ExecArgs {
     /// Executes waves in an order that follows from this number alone, on one worker thread.
     #[arg(long, value_name = "SEED")]
     deterministic: Option<u64>,
+    /// Which code of kernels is compiled to machine code: none, all, or what is used often.
+    #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
+    tier: Tier,
     /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
     /// see them, but cannot use the GPU.
     #[arg(long)]
@@ -93,6 +96,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         vram: 1 << 30,
         workers: None,
         deterministic: None,
+        tier: Tier::Auto,
         namespace: false,
         json: false,
         quiet: false,
@@ -134,6 +138,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
             "--vram" => args.vram = parse_size(value).ok()?,
             "--workers" => args.workers = Some(value.parse().ok()?),
             "--deterministic" => args.deterministic = Some(value.parse().ok()?),
+            "--tier" => args.tier = Tier::named(value)?,
             _ => return None,
         }
     }
@@ -154,6 +159,9 @@ impl ExecArgs {
         if let Some(seed) = self.deterministic {
             add("--deterministic", seed.to_string());
         }
+        if self.tier != Tier::Auto {
+            add("--tier", self.tier.to_string());
+        }
         if self.namespace {
             options.push("--namespace".into());
         }
@@ -167,6 +175,7 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
     let mut gpu = GpuConfig { chip, cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
+    gpu.tier = args.tier;
     gpu.validate()?;
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
     let mut suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
@@ -224,6 +233,7 @@ mod tests {
             "belfry exec --chip=gfx9000",
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
+            "belfry exec --tier 0",
             "belfry exec --image rocm-sid -- rocminfo",
         ] {
             let words = words(line);
@@ -235,8 +245,9 @@ mod tests {
 
     #[test]
     fn device_of_a_suite_is_that_of_the_command_line() {
-        let line =
-            words("belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --namespace -- hip-suite");
+        let line = words(
+            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --namespace -- hip-suite",
+        );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
         again.extend(args.of_device());
@@ -261,6 +272,7 @@ mod tests {
             "belfry exec --root / --image rocm -- true",
             "belfry exec --vram 1X",
             "belfry exec --unknown 1 -- true",
+            "belfry exec --tier 2 -- true",
             "belfry exec -qq",
         ] {
             assert!(plain(&words(line)[2..]).is_none(), "{line}");

@@ -1,4 +1,6 @@
-//! Sizes on the command line.
+//! Sizes and tiers on the command line.
+
+use belfry_device::Tier;
 
 /// Reads a number of bytes with an optional K, M or G.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
@@ -12,6 +14,11 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size like 256M or 1G"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+/// Reads which code is compiled.
+pub(super) fn parse_tier(text: &str) -> Result<Tier, String> {
+    Tier::named(text).ok_or_else(|| format!("there is no tier {text}: choose from 0, 1, auto"))
 }
 
 /// Reads a guest's memory: what QEMU and Belfry's own machine both take.

@@ -176,6 +176,7 @@ impl ExecOptions {
             vram: self.gpu.vram_size,
             workers: self.gpu.workers,
             deterministic: self.gpu.deterministic,
+            tier: self.gpu.tier,
             system_memory: tree::machine_memory(),
             domain: 0,
             location_id: u32::from(place) << 8,

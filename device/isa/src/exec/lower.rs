@@ -92,6 +92,23 @@ fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering,
     Ok(lowering)
 }
 
+/// Elements of code that lies by itself, and their forms.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) fn for_test(arch: Arch, wave: WaveSize, bytes: &[u8]) -> (Vec<Di>, Vec<Form>) {
+    let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
+    let key = Key { pc: 0, halves, mode: crate::wave::Wave::DEFAULT_MODE, shared_from: 0 };
+    let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
+    while let Ok(inst) = decode_for(arch, wave, bytes.get(lowering.at as usize * 4..).unwrap_or_default()) {
+        lowering.begin(u32::from(inst.size) / 4);
+        lowering.one(&inst, bytes);
+        lowering.at = lowering.next;
+    }
+    let end = lowering.address(lowering.at);
+    lowering.jump(control::branch, Form::Branch(When::Always), end);
+    lowering.resolve();
+    (lowering.code, lowering.forms)
+}
+
 /// A region being lowered.
 struct Lowering {
     arch: Arch,
@@ -346,7 +363,10 @@ impl Lowering {
         {
             self.furthest = self.furthest.max(offset);
         }
-        self.emit_as(form, Di { dst: target as u32, dst2: (target >> 32) as u32, aux: 1, ..Di::new(handler) });
+        self.emit_as(
+            form,
+            Di { dst: target as u32, dst2: (target >> 32) as u32, aux: 1, ..Di::new(handler) },
+        );
     }
 
     /// Turns branches whose target is in the region into jumps to an index.

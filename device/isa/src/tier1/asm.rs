@@ -119,6 +119,11 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
+    /// Bytes so far.
+    pub(super) fn position(&self) -> usize {
+        self.code.len()
+    }
+
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() as u32 - 1)
@@ -131,6 +136,8 @@ impl Assembler {
 
     /// The code with its constants behind it, and where labels are in it.
     pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Option<usize>>) {
+        // Nothing runs on into the constants.
+        self.code.push(0xcc);
         while !self.code.len().is_multiple_of(64) {
             self.code.push(0xcc);
         }

@@ -70,7 +70,6 @@ impl CodeMemory {
         debug_assert!(offset < self.size);
         self.start.as_ptr().wrapping_add(offset)
     }
-
 }
 
 impl Drop for CodeMemory {

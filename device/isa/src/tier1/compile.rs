@@ -30,6 +30,9 @@ pub(super) struct Code {
     pub(super) bytes: Vec<u8>,
     /// Offset of each element's code; `NO_ENTRY` within a block.
     pub(super) entries: Box<[u32]>,
+    /// Bytes of instructions, before the constants.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by tests"))]
+    pub(super) instructions: usize,
 }
 
 pub(super) const NO_ENTRY: u32 = u32::MAX;
@@ -78,10 +81,11 @@ pub(super) fn compile(source: Source<'_>, invoke: Invoke) -> Code {
     };
     compiler.all();
     let looks = core::mem::take(&mut compiler.looks);
+    let instructions = compiler.a.position();
     let (bytes, labels) = compiler.a.finish();
     let place = |label: &Option<Label>| label.and_then(|label| labels[Assembler::index(label)]);
     let entries = looks.iter().map(|label| place(label).map_or(NO_ENTRY, |at| at as u32)).collect();
-    Code { bytes, entries }
+    Code { bytes, entries, instructions }
 }
 
 /// Whether compiled code does an element without its handler.
@@ -117,9 +121,7 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
                         | Op::V_SUBREV_CO_CI_U32
                 )
         }
-        Form::Compare(operands) => {
-            plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32)
-        }
+        Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
         Form::GlobalLoad(dwords) | Form::GlobalStore(dwords) => memory::has_global(dwords, halves),
@@ -194,10 +196,8 @@ impl Compiler<'_> {
             }
             first = next;
         }
-        for at in 0..leaders.len() {
-            if leaders[at] {
-                self.look(at);
-            }
+        for (at, _) in leaders.iter().enumerate().filter(|(_, leader)| **leader) {
+            self.look(at);
         }
         for cold in core::mem::take(&mut self.cold) {
             self.cold_path(&cold);
@@ -346,7 +346,8 @@ impl Compiler<'_> {
     /// to round.
     fn held(&self, first: usize, forms: &[Form], masked: bool) -> Option<Vec<u32>> {
         let last = self.source.code.get(first + forms.len() - 1)?;
-        let loops = matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
+        let loops =
+            matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
         let calls = forms.iter().any(|form| *form == Form::Call || masked && form.is_memory());
         if !loops || calls {
             return None;

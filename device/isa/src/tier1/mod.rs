@@ -31,6 +31,8 @@ mod run;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod template;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use none::Compiled;

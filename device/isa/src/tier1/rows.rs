@@ -64,7 +64,13 @@ impl Rows {
     }
 
     /// A place for a row that is to be written, with what it was if only some lanes will be.
-    pub(super) fn define(&mut self, a: &mut Assembler, row: u32, keep: bool, next_use: impl Fn(u32) -> u32) -> Pair {
+    pub(super) fn define(
+        &mut self,
+        a: &mut Assembler,
+        row: u32,
+        keep: bool,
+        next_use: impl Fn(u32) -> u32,
+    ) -> Pair {
         let pair = if keep {
             self.load(a, row, next_use)
         } else if let Some(at) = self.find(row) {
@@ -89,7 +95,8 @@ impl Rows {
         let free = self.places.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             let unlocked = (0..CAPACITY).filter(|at| self.locked >> at & 1 == 0);
-            let furthest = unlocked.max_by_key(|&at| self.places[at].map_or(u32::MAX, |place| next_use(place.row)));
+            let furthest =
+                unlocked.max_by_key(|&at| self.places[at].map_or(u32::MAX, |place| next_use(place.row)));
             furthest.expect("an element uses fewer rows than there are places")
         });
         if let Some(old) = self.places[at] {

@@ -17,7 +17,11 @@ enum Shape {
     ConditionalMove,
     Not,
     /// `SCC` is the carry, or says that the result is not zero; the second source is inverted first.
-    Two { op: Integer, scc: Scc, inverts: bool },
+    Two {
+        op: Integer,
+        scc: Scc,
+        inverts: bool,
+    },
     /// The result of `Two`, inverted.
     Inverted(Integer),
     Multiply,
@@ -141,7 +145,9 @@ fn set_scc(a: &mut Assembler, condition: Condition) {
 
 /// The code of a scalar operation.
 pub(super) fn emit(a: &mut Assembler, op: Op, d: &Di) {
-    let Some((shape, wide, [first, second])) = shape(op) else { unreachable!("only operations with a shape") };
+    let Some((shape, wide, [first, second])) = shape(op) else {
+        unreachable!("only operations with a shape")
+    };
     let (x, y) = (&d.src[first], &d.src[second]);
     match shape {
         Shape::Move => {

@@ -1,0 +1,202 @@
+//! Code that is made from kernels, looked at with another decoder, and its corners against tier 0.
+
+use std::collections::BTreeSet;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
+use super::compile::{Source, compile};
+use super::form::Form;
+use crate::exec::di::{Di, Machine};
+use crate::exec::lower;
+use crate::inst::{Arch, WaveSize};
+use crate::lanes::{Backend, BackendKind};
+use crate::wave::Wave;
+
+/// Kernels of the suite of measurements and of the examples.
+const KERNELS: [&[u8]; 4] = [
+    include_bytes!("../../../../guest-runtime/kernels/bench.gfx1100.hsaco"),
+    include_bytes!("../../../../guest-runtime/kernels/sort.gfx1100.hsaco"),
+    include_bytes!("../../../../guest-runtime/kernels/intmix.gfx1100.hsaco"),
+    include_bytes!("../../../../guest-runtime/kernels/bench.gfx1201.hsaco"),
+];
+
+extern "sysv64" fn nobody(_: &mut Wave, _: &mut Machine<'_>, _: &Di) -> u32 {
+    unreachable!("the code is not run")
+}
+
+/// Elements and forms of all kernels of an object.
+fn elements(object: &[u8]) -> Vec<(Vec<Di>, Vec<Form>)> {
+    let file = object::File::parse(object).unwrap();
+    let text = file.section_by_name(".text").unwrap();
+    let (base, bytes) = (text.address(), text.data().unwrap());
+    let arch = if object.windows(8).any(|word| word == b"-gfx1201") { Arch::Gfx1201 } else { Arch::Gfx1100 };
+    let functions = file.symbols().filter(|symbol| symbol.kind() == object::SymbolKind::Text);
+    functions
+        .filter(|symbol| symbol.size() > 0)
+        .map(|symbol| {
+            let at = (symbol.address() - base) as usize;
+            lower::for_test(arch, WaveSize::Wave32, &bytes[at..at + symbol.size() as usize])
+        })
+        .collect()
+}
+
+fn compiled(object: &[u8]) -> Vec<Vec<u8>> {
+    let all = elements(object);
+    let code = all.iter().map(|(code, forms)| compile(Source { code, forms, halves: 1 }, nobody));
+    code.map(|code| code.bytes[..code.instructions].to_vec()).collect()
+}
+
+fn decoded(code: &[u8]) -> Vec<Instruction> {
+    Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().collect()
+}
+
+#[test]
+fn kernels_are_mostly_covered() {
+    let (mut covered, mut all) = (0, 0);
+    for (code, forms) in KERNELS.iter().flat_map(|object| elements(object)) {
+        all += code.len();
+        covered +=
+            code.iter().zip(&forms).filter(|(d, form)| super::compile::is_covered(**form, d, 1)).count();
+    }
+    assert!(covered * 10 > all * 7, "{covered} of {all} elements");
+}
+
+#[test]
+fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
+    use Mnemonic::*;
+    let list = [
+        Adc,
+        Add,
+        And,
+        Call,
+        Cmove,
+        Cmp,
+        Imul,
+        Ja,
+        Jae,
+        Jb,
+        Jbe,
+        Je,
+        Jmp,
+        Jne,
+        Kandw,
+        Kmovd,
+        Kmovq,
+        Kmovw,
+        Kortestw,
+        Korw,
+        Kunpckdq,
+        Kunpckwd,
+        Lea,
+        Mov,
+        Movzx,
+        Not,
+        Or,
+        Pop,
+        Prefetcht0,
+        Push,
+        Ret,
+        Sar,
+        Sbb,
+        Seta,
+        Setae,
+        Setb,
+        Setbe,
+        Sete,
+        Setg,
+        Setge,
+        Setl,
+        Setle,
+        Setne,
+        Seto,
+        Shl,
+        Shr,
+        Sub,
+        Test,
+        Vaddps,
+        Vcmpps,
+        Vcvtdq2ps,
+        Vcvtudq2ps,
+        Vfmadd132ps,
+        Vfmadd231ps,
+        Vmaxps,
+        Vminps,
+        Vmovd,
+        Vmovdqa32,
+        Vmovups,
+        Vmulps,
+        Vpaddd,
+        Vpandd,
+        Vpblendmd,
+        Vpbroadcastd,
+        Vpcmpd,
+        Vpcmpud,
+        Vpermt2d,
+        Vpmaxsd,
+        Vpmaxud,
+        Vpminsd,
+        Vpminud,
+        Vpmulld,
+        Vpmuludq,
+        Vpord,
+        Vpslld,
+        Vpsllq,
+        Vpsllvd,
+        Vpsrad,
+        Vpsravd,
+        Vpsrld,
+        Vpsrlq,
+        Vpsrlvd,
+        Vpsubd,
+        Vpternlogd,
+        Vpxord,
+        Vshufi64x2,
+        Vsubps,
+        Vzeroupper,
+        Xor,
+    ];
+    let mut used = BTreeSet::new();
+    for code in KERNELS.iter().flat_map(|object| compiled(object)) {
+        for instruction in decoded(&code) {
+            let mnemonic = instruction.mnemonic();
+            assert!(list.contains(&mnemonic), "{mnemonic:?} at {:#x}", instruction.ip());
+            used.insert(format!("{mnemonic:?}"));
+        }
+    }
+    assert!(used.len() > 50, "{used:?}");
+}
+
+#[test]
+fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_lds() {
+    // Stores are to the wave, to its rows, to the caller's stack, and to what a TLB entry or LDS has as its host address.
+    let known = [Register::RBX, Register::RBP, Register::RSP, Register::RDX, Register::RAX];
+    for code in KERNELS.iter().flat_map(|object| compiled(object)) {
+        for instruction in decoded(&code) {
+            let stores = instruction.op0_kind() == OpKind::Memory
+                && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Prefetcht0);
+            if stores {
+                assert!(known.contains(&instruction.memory_base()), "{:?}", instruction.memory_base());
+                assert_eq!(instruction.memory_index(), Register::None);
+            }
+        }
+    }
+}
+
+#[test]
+fn jumps_lead_to_instructions() {
+    for code in KERNELS.iter().flat_map(|object| compiled(object)) {
+        let all = decoded(&code);
+        let starts: BTreeSet<u64> = all.iter().map(Instruction::ip).collect();
+        let jumps = all.iter().filter(|instruction| instruction.op0_kind() == OpKind::NearBranch64);
+        for jump in jumps {
+            assert!(starts.contains(&jump.near_branch_target()), "{:#x}", jump.ip());
+        }
+    }
+}
+
+#[test]
+fn host_with_avx512_has_a_backend_that_compiles() {
+    let compiling = Backend::all().filter(|backend| backend.tier() == crate::lanes::Tier::One).count();
+    assert_eq!(compiling, usize::from(Backend::force(BackendKind::Avx512).is_some()));
+}
