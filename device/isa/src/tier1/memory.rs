@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use super::asm::{At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
 use super::body::{Body, Cold, MACHINE, WAVE, scalar};
 use super::encoding::*;
+use super::masks::SAME;
 use super::rows::Pair;
 use crate::exec::Lds;
 use crate::exec::di::{Di, Machine};
@@ -15,8 +16,6 @@ use crate::wave::Wave;
 /// Masks for comparisons of both chunks.
 const FIRST: Mask = Mask(5);
 const SECOND: Mask = Mask(6);
-/// Predicate of `vpcmpud`.
-const SAME: u8 = 0;
 
 const fn steps(first: u32, step: u32) -> [u32; 16] {
     let mut steps = [0; 16];

@@ -20,6 +20,10 @@ mod compile;
 #[cfg(target_arch = "x86_64")]
 mod encoding;
 #[cfg(target_arch = "x86_64")]
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod masks;
+#[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(not(target_arch = "x86_64"))]
 mod none;

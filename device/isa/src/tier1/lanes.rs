@@ -1,0 +1,291 @@
+//! Vector operations on the lanes of registers.
+
+use super::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
+use super::body::{Body, Cold, ODD, SCRATCH};
+use super::encoding::*;
+use super::masks::{EQUAL, UNORDERED};
+use super::template::{self, Template};
+use crate::exec::di::{Di, Kind, Source};
+use crate::inst::Op;
+
+impl Body<'_> {
+    /// A vector operation.
+    pub(super) fn vector(&mut self, op: Op, d: &Di) {
+        let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
+        for half in 0..self.halves {
+            match template {
+                Template::ShiftPair => self.shift_pair(d, half),
+                Template::Extreme(op, zeros) => self.extreme(op, zeros, d, half),
+                _ => {
+                    self.load_sources(d, template.arity(), half);
+                    let pair = self.define(d.dst + half);
+                    for chunk in 0..2 {
+                        let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
+                        self.lanes(template, d, half, chunk, (to, mask));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sixteen lanes of an operation, to `to` where `mask` says.
+    fn lanes(&mut self, template: Template, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let float = template.is_float();
+        match template {
+            Template::Move => match self.operand(&d.src[0], false, half, chunk, t0) {
+                Operand::Register(from) => self.put(to, from, mask),
+                from => self.a.masked(VPBROADCASTD, to, Zmm(0), from, mask),
+            },
+            Template::Not => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.a.masked(VPXORD, to, a, Operand::Constant(u32::MAX), mask);
+            }
+            Template::Convert(op) => {
+                let a = self.operand(&d.src[0], false, half, chunk, t0);
+                self.a.masked(op, to, Zmm(0), a, mask);
+            }
+            Template::Two(op) | Template::Float(op) => {
+                let a = self.register(&d.src[0], float, half, chunk, t0);
+                let b = self.operand(&d.src[1], float, half, chunk, t1);
+                self.a.masked(op, to, a, b, mask);
+            }
+            Template::Swapped(op) => {
+                let b = self.register(&d.src[1], float, half, chunk, t1);
+                let a = self.operand(&d.src[0], float, half, chunk, t0);
+                self.a.masked(op, to, b, a, mask);
+            }
+            Template::ReverseSubtract => {
+                // a * -1 + b: the same number, and a NaN of `a` comes first.
+                let a = self.register(&d.src[0], float, half, chunk, t0);
+                let b = self.register(&d.src[1], float, half, chunk, t1);
+                self.put(t2, a, K0);
+                self.a.evex(VFMADD132PS, t2, b, Operand::Constant(0xbf80_0000));
+                self.put(to, t2, mask);
+            }
+            Template::Fused => self.fused(d, half, chunk, (to, mask)),
+            Template::Bits(function) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.put(t0, a, K0);
+                self.a.evex(VPTERNLOGD.by(function), t0, b, c);
+                self.put(to, t0, mask);
+            }
+            Template::Chain(first, second) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.operand(&d.src[1], false, half, chunk, t1);
+                self.a.evex(first, t0, a, b);
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.a.masked(second, to, t0, c, mask);
+            }
+            Template::Shift(by_lanes, by_constant) => {
+                if d.src[0].kind == Kind::Vector || d.src[0].kind == Kind::Scalar {
+                    let count = self.count(&d.src[0], half, chunk, t0);
+                    let b = self.register(&d.src[1], false, half, chunk, t1);
+                    self.a.masked(by_lanes, to, b, count, mask);
+                } else {
+                    let b = self.register(&d.src[1], false, half, chunk, t1);
+                    self.a.shift(by_constant.by(d.src[0].value as u8 & 31), to, b, mask);
+                }
+            }
+            Template::ShiftThen(op) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.shifted_left(&d.src[1], half, chunk, (t0, a));
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.a.masked(op, to, t0, c, mask);
+            }
+            Template::AddShift => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.operand(&d.src[1], false, half, chunk, t1);
+                self.a.evex(VPADDD, t0, a, b);
+                self.shifted_left(&d.src[2], half, chunk, (t0, t0));
+                self.put(to, t0, mask);
+            }
+            Template::Extract => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.a.shift(VPSRLD.by(d.src[1].value as u8 & 31), t0, a, K0);
+                let ones = !(u32::MAX << (d.src[2].value & 31));
+                self.a.masked(VPANDD, to, t0, Operand::Constant(ones), mask);
+            }
+            Template::Align => {
+                let count = d.src[2].value as u8 & 31;
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                if count == 0 {
+                    return self.put(to, b, mask);
+                }
+                self.a.shift(VPSLLD.by(32 - count), t0, a, K0);
+                self.a.shift(VPSRLD.by(count), t1, b, K0);
+                self.a.masked(VPORD, to, t0, t1, mask);
+            }
+            Template::Multiply24 | Template::MultiplyAdd24 => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                self.a.evex(VPANDD, t0, a, Operand::Constant(0xff_ffff));
+                self.a.evex(VPANDD, t1, b, Operand::Constant(0xff_ffff));
+                if template == Template::Multiply24 {
+                    return self.a.masked(VPMULLD, to, t0, t1, mask);
+                }
+                self.a.evex(VPMULLD, t0, t0, t1);
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.a.masked(VPADDD, to, t0, c, mask);
+            }
+            Template::MultiplyHigh => {
+                self.products(d, half, chunk);
+                self.put(to, t1, mask);
+            }
+            Template::ShiftPair | Template::Extreme(..) => unreachable!("done by halves"),
+        }
+    }
+
+    /// `a * b + c`: the form of the instruction decides which NaN comes first, `a`, `b`, then `c` in each of these.
+    fn fused(&mut self, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let [x, y, z] = &d.src;
+        let adds_to_itself = z.is_plain_vector() && z.value == d.dst;
+        if adds_to_itself {
+            let a = self.register(x, true, half, chunk, t0);
+            let b = self.operand(y, true, half, chunk, t1);
+            return self.a.masked(VFMADD231PS, to, a, b, mask);
+        }
+        let a = self.register(x, true, half, chunk, t0);
+        let c = self.register(z, true, half, chunk, t2);
+        let b = self.operand(y, true, half, chunk, t1);
+        // In place where that destroys no source, or where the source is the destination.
+        let in_place = mask == K0 && c != to && b != Operand::Register(to);
+        let at = if in_place || (mask == K0 && a == to) { to } else { t0 };
+        self.put(at, a, K0);
+        self.a.evex(VFMADD132PS, at, c, b);
+        self.put(to, at, mask);
+    }
+
+    /// A shift count of five bits.
+    fn count(&mut self, source: &Source, half: u32, chunk: u8, temporary: Zmm) -> Zmm {
+        let count = self.register(source, false, half, chunk, temporary);
+        self.a.evex(VPANDD, temporary, count, Operand::Constant(31));
+        temporary
+    }
+
+    fn shifted_left(&mut self, count: &Source, half: u32, chunk: u8, (to, from): (Zmm, Zmm)) {
+        if count.kind == Kind::Vector || count.kind == Kind::Scalar {
+            let count = self.count(count, half, chunk, Zmm(3));
+            self.a.evex(VPSLLVD, to, from, count);
+        } else {
+            self.a.shift(VPSLLD.by(count.value as u8 & 31), to, from, K0);
+        }
+    }
+
+    /// The smaller or larger of two: NaNs are left to the handler.
+    fn extreme(&mut self, op: Evex, zeros: Evex, d: &Di, half: u32) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let [k, l] = SCRATCH;
+        for (chunk, to) in [(0, k), (1, l)] {
+            let a = self.register(&d.src[0], true, half, chunk, t0);
+            let b = self.operand(&d.src[1], true, half, chunk, t1);
+            self.a.compare(VCMPPS.by(UNORDERED), to, a, b, self.exec(half, chunk));
+        }
+        let cold = self.leave_if_any(k, l);
+        let pair = self.define(d.dst + half);
+        for chunk in 0..2 {
+            let a = self.register(&d.src[0], true, half, chunk, t0);
+            let b = self.operand(&d.src[1], true, half, chunk, t1);
+            self.a.compare(VCMPPS.by(EQUAL), k, a, b, K0);
+            self.a.evex(op, t2, a, b);
+            self.a.masked(zeros, t2, a, b, k);
+            let mask = self.exec(half, chunk);
+            self.put(pair.chunk(chunk), t2, mask);
+        }
+        self.come_back(cold);
+    }
+
+    /// Leaves the element to its handler if a lane is in either mask.
+    fn leave_if_any(&mut self, k: Mask, l: Mask) -> Cold {
+        let cold = self.leave();
+        self.a.mask(KORTESTW, k, Mask(0), l);
+        self.a.jump_if(Condition::NotEqual, cold.entry);
+        cold
+    }
+
+    /// The low halves of 64-bit products to temporary 0, the high halves to 1; 2 and 3 are used.
+    pub(super) fn products(&mut self, d: &Di, half: u32, chunk: u8) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let a = self.register(&d.src[0], false, half, chunk, t0);
+        let b = self.register(&d.src[1], false, half, chunk, t3);
+        self.a.immediate(Integer::Mov, false, Gpr::Rax, 0xaaaa);
+        self.a.mask(KMOVW_FROM, ODD, Mask(0), Mask(0));
+        self.a.evex(VPMULUDQ, t1, a, b);
+        self.a.shift(VPSRLQ.by(32), t2, a, K0);
+        self.a.shift(VPSRLQ.by(32), t3, b, K0);
+        self.a.evex(VPMULUDQ, t2, t2, t3);
+        self.a.shift(VPSLLQ.by(32), t3, t2, K0);
+        self.put(t0, t1, K0);
+        self.put(t0, t3, ODD);
+        self.a.shift(VPSRLQ.by(32), t1, t1, K0);
+        self.put(t1, t2, ODD);
+    }
+
+    fn shift_pair(&mut self, d: &Di, half: u32) {
+        let (t0, t1) = (Zmm(0), Zmm(1));
+        let count = d.src[0].value as u8 & 63;
+        let low = self.load_row(d.src[1].value + half);
+        let high = self.load_row(d.src[1].value + half + self.halves);
+        let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + half + self.halves));
+        for chunk in 0..2 {
+            let (low, high, mask) = (low.chunk(chunk), high.chunk(chunk), self.exec(half, chunk));
+            let by = count & 31;
+            self.a.shift(VPSLLD.by(by), t0, low, K0);
+            if count < 32 {
+                self.a.shift(VPSLLD.by(by), t1, high, K0);
+                if by > 0 {
+                    self.a.shift(VPSRLD.by(32 - by), Zmm(2), low, K0);
+                    self.a.evex(VPORD, t1, t1, Zmm(2));
+                }
+                self.put(to_low.chunk(chunk), t0, mask);
+                self.put(to_high.chunk(chunk), t1, mask);
+            } else {
+                self.put(to_high.chunk(chunk), t0, mask);
+                self.a.evex(VPXORD, t1, t1, t1);
+                self.put(to_low.chunk(chunk), t1, mask);
+            }
+        }
+    }
+
+    /// Both operations of a VOPD: all sources are read before either result is written.
+    pub(super) fn pair(&mut self, (x, y): (Op, Op), d: &Di) {
+        let vector = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
+        let first = Di { src: [d.src[0], vector(d.src[2].value), vector(d.dst)], ..*d };
+        let second = Di { dst: d.dst2, src: [d.src[1], vector(d.imm), vector(d.dst2)], ..*d };
+        let reads = |d: &Di, row: u32| d.src.iter().any(|s| s.kind == Kind::Vector && s.value == row);
+        let (Some(of_x), Some(of_y)) = (template::vector(x, &first), template::vector(y, &second)) else {
+            unreachable!("only pairs with templates");
+        };
+        let clash = reads(&Di { src: [second.src[0], second.src[1], Source::ZERO], ..second }, d.dst);
+        self.load_sources(&first, of_x.arity(), 0);
+        self.load_sources(&second, of_y.arity(), 0);
+        let (place_x, place_y) = (self.define(d.dst), self.define(d.dst2));
+        for chunk in 0..2 {
+            let (to_x, to_y) = (place_x.chunk(chunk), place_y.chunk(chunk));
+            let mask = self.exec(0, chunk);
+            if clash {
+                self.put(Zmm(3), to_x, K0);
+                self.fused_or_two(of_x, &first, chunk, (Zmm(3), K0));
+                self.lanes(of_y, &second, 0, chunk, (to_y, mask));
+                self.put(to_x, Zmm(3), mask);
+            } else {
+                self.lanes(of_x, &first, 0, chunk, (to_x, mask));
+                self.lanes(of_y, &second, 0, chunk, (to_y, mask));
+            }
+        }
+    }
+
+    /// As [`Body::lanes`] for an operation of a pair, to a register that is not its row's.
+    fn fused_or_two(&mut self, template: Template, d: &Di, chunk: u8, to: (Zmm, Mask)) {
+        if template == Template::Fused {
+            let a = self.register(&d.src[0], true, 0, chunk, Zmm(0));
+            let b = self.operand(&d.src[1], true, 0, chunk, Zmm(1));
+            return self.a.masked(VFMADD231PS, to.0, a, b, to.1);
+        }
+        self.lanes(template, d, 0, chunk, to);
+    }
+}

@@ -1,0 +1,165 @@
+//! Operations that write or read masks of lanes: comparisons, selects, carries.
+
+use super::asm::{At, K0, Mask, Operand, Zmm};
+use super::body::{Body, ODD, SCRATCH, scalar};
+use super::encoding::*;
+use crate::exec::cmp::Operands;
+use crate::exec::di::{Di, Kind, Source};
+use crate::inst::Op;
+
+/// Predicates of `vpcmpd` and `vcmpps`.
+pub(super) const SAME: u8 = 0;
+const LESS: u8 = 1;
+pub(super) const EQUAL: u8 = 0;
+pub(super) const UNORDERED: u8 = 3;
+
+/// The predicate of integers for the outcomes less, equal and greater.
+fn integer_predicate(outcomes: u8) -> u8 {
+    [3, 1, 0, 2, 6, 4, 5, 7][usize::from(outcomes & 7)]
+}
+
+/// The predicate of singles, none of which signals for a quiet NaN, for these and unordered.
+fn float_predicate(outcomes: u8) -> u8 {
+    const PREDICATES: [u8; 16] =
+        [0x0b, 0x11, 0x00, 0x12, 0x1e, 0x0c, 0x1d, 0x07, 0x03, 0x19, 0x08, 0x1a, 0x16, 0x04, 0x15, 0x0f];
+    PREDICATES[usize::from(outcomes & 15)]
+}
+
+impl Body<'_> {
+    /// Joins the masks of two chunks in the first one.
+    fn join(&mut self, low: Mask, high: Mask) {
+        self.a.mask(KUNPCKWD, low, high, low);
+    }
+
+    /// A comparison.
+    pub(super) fn compare(&mut self, operands: Operands, d: &Di) {
+        let float = operands == Operands::F32;
+        let op = match operands {
+            Operands::F32 => VCMPPS.by(float_predicate(d.aux)),
+            Operands::I32 => VPCMPD.by(integer_predicate(d.aux)),
+            _ => VPCMPUD.by(integer_predicate(d.aux)),
+        };
+        let masks = [Mask(5), Mask(6), Mask(7)];
+        for half in 0..self.halves {
+            for chunk in 0..2 {
+                let a = self.register(&d.src[0], float, half, chunk, Zmm(0));
+                let b = self.operand(&d.src[1], float, half, chunk, Zmm(1));
+                let to = masks[half as usize + usize::from(chunk)];
+                self.a.compare(op, to, a, b, self.exec(half, chunk));
+            }
+            self.join(masks[half as usize], masks[half as usize + 1]);
+        }
+        if self.halves == 1 {
+            self.a.mask_at(KMOVD_STORE, masks[0], scalar(d.dst));
+        } else {
+            self.a.mask(KUNPCKDQ, masks[0], masks[1], masks[0]);
+            self.a.mask_at(KMOVQ_STORE, masks[0], scalar(d.dst));
+        }
+    }
+
+    /// `v_cndmask_b32`.
+    pub(super) fn select(&mut self, d: &Di) {
+        let k = SCRATCH[0];
+        for half in 0..self.halves {
+            self.load_sources(d, 2, half);
+            let pair = self.define(d.dst + half);
+            for chunk in 0..2 {
+                let At(base, displacement) = scalar(d.src[2].value + half);
+                self.a.mask_at(KMOVW, k, At(base, displacement + i32::from(chunk) * 2));
+                let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
+                let b = self.operand(&d.src[1], true, half, chunk, Zmm(1));
+                let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
+                if mask == K0 {
+                    self.a.masked(VPBLENDMD, to, a, b, k);
+                } else {
+                    self.a.masked(VPBLENDMD, Zmm(2), a, b, k);
+                    self.put(to, Zmm(2), mask);
+                }
+            }
+        }
+    }
+
+    /// A sum, difference or product with carry, in a wave with one half.
+    pub(super) fn carry(&mut self, op: Op, d: &Di) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let [k, l] = SCRATCH;
+        self.load_sources(d, if op == Op::V_MAD_U64_U32 { 3 } else { 2 }, 0);
+        if op == Op::V_MAD_U64_U32 && d.src[2].kind == Kind::Vector {
+            self.load_row(d.src[2].value + 1);
+        }
+        for chunk in 0..2 {
+            let mask = self.exec(0, chunk);
+            let out = [k, l][usize::from(chunk)];
+            if op == Op::V_MAD_U64_U32 {
+                self.products(d, 0, chunk);
+                let (low, high) = self.wide(&d.src[2], chunk);
+                self.a.evex(VPADDD, t2, t0, low);
+                self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
+                self.a.evex(VPADDD, t3, t1, high);
+                self.a.masked(VPADDD, t3, t3, Operand::Constant(1), ODD);
+                let (to_low, to_high) = (self.define(d.dst), self.define(d.dst + 1));
+                self.put(to_low.chunk(chunk), t2, mask);
+                self.put(to_high.chunk(chunk), t3, mask);
+                continue;
+            }
+            let (swap, subtract) = match op {
+                Op::V_SUBREV_CO_U32 | Op::V_SUBREV_CO_CI_U32 => (true, true),
+                Op::V_SUB_CO_U32 | Op::V_SUB_CO_CI_U32 => (false, true),
+                _ => (false, false),
+            };
+            let (first, second) = if swap { (1, 0) } else { (0, 1) };
+            let a = self.register(&d.src[first], false, 0, chunk, t0);
+            let b = self.operand(&d.src[second], false, 0, chunk, t1);
+            let carries = matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32);
+            self.a.evex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
+            // A carry is where the sum is less than a source, a borrow where one source is less than the other.
+            if subtract {
+                self.a.compare(VPCMPUD.by(LESS), out, a, b, mask);
+            } else {
+                self.a.compare(VPCMPUD.by(LESS), out, t2, a, mask);
+            }
+            if carries {
+                let At(base, displacement) = scalar(d.imm);
+                self.a.mask_at(KMOVW, ODD, At(base, displacement + i32::from(chunk) * 2));
+                let limit = if subtract { 0 } else { u32::MAX };
+                self.a.evex(VPBROADCASTD, t3, Zmm(0), Operand::Constant(limit));
+                // What the carry wraps.
+                let wraps = Mask(if self.masked { 3 } else { 1 });
+                self.a.compare(VPCMPUD.by(SAME), wraps, t2, t3, ODD);
+                if mask != K0 {
+                    self.a.mask(KANDW, wraps, wraps, mask);
+                }
+                self.a.mask(KORW, out, out, wraps);
+                let op = if subtract { VPSUBD } else { VPADDD };
+                self.a.masked(op, t2, t2, Operand::Constant(1), ODD);
+            }
+            let to = self.define(d.dst).chunk(chunk);
+            self.put(to, t2, mask);
+        }
+        if op != Op::V_MAD_U64_U32 {
+            self.join(k, l);
+            self.a.mask_at(KMOVD_STORE, k, scalar(d.dst2));
+        }
+    }
+
+    /// Both halves of a source of 64 bits in a wave with one half.
+    fn wide(&mut self, source: &Source, chunk: u8) -> (Operand, Operand) {
+        match source.kind {
+            Kind::Vector => {
+                let low = self.load_row(source.value).chunk(chunk);
+                let high = self.load_row(source.value + 1).chunk(chunk);
+                (low.into(), high.into())
+            }
+            Kind::Scalar => {
+                let At(base, displacement) = scalar(source.value);
+                (Operand::Splat(At(base, displacement)), Operand::Splat(At(base, displacement + 4)))
+            }
+            Kind::Signed => {
+                let high = if source.value >> 31 != 0 { u32::MAX } else { 0 };
+                (Operand::Constant(source.value), Operand::Constant(high))
+            }
+            Kind::High => (Operand::Constant(0), Operand::Constant(source.value)),
+            Kind::Constant => (Operand::Constant(source.value), Operand::Constant(0)),
+        }
+    }
+}
