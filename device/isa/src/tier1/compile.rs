@@ -124,9 +124,10 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
-        Form::GlobalLoad(dwords) | Form::GlobalStore(dwords) => memory::has_global(dwords, halves),
-        Form::LdsLoad(dwords) => memory::has_lds_load(dwords, halves),
-        Form::LdsStore(dwords) => memory::has_lds_store(dwords, halves),
+        Form::GlobalLoad(dwords)
+        | Form::GlobalStore(dwords)
+        | Form::LdsLoad(dwords)
+        | Form::LdsStore(dwords) => memory::has(dwords, halves),
         Form::Branch(_) => true,
     }
 }
@@ -316,10 +317,10 @@ impl Compiler<'_> {
                 Form::Select => body.select(d),
                 Form::Scalar(op) => scalars::emit(body.a, op, d),
                 form if masked && form.is_memory() => body.by_handler(),
-                Form::GlobalLoad(_) => body.global_load(d),
-                Form::GlobalStore(_) => body.global_store(d),
+                Form::GlobalLoad(dwords) => body.global_load(dwords, d),
+                Form::GlobalStore(dwords) => body.global_store(dwords, d),
                 Form::LdsLoad(dwords) => body.lds_load(dwords, d),
-                Form::LdsStore(_) => body.lds_store(d),
+                Form::LdsStore(dwords) => body.lds_store(dwords, d),
                 Form::Branch(when) => {
                     if let Some(round) = round {
                         let rows = core::mem::take(&mut body.rows);

@@ -78,7 +78,7 @@ pub(super) const VCVTUDQ2PS: Evex = evex(1, 3, 0x7a);
 
 /// `vmovd` to a general register.
 pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
-pub(super) const VPERMT2D: Evex = evex(2, 1, 0x7e);
+pub(super) const VPERMI2D: Evex = evex(2, 1, 0x76);
 pub(super) const VSHUFI64X2: Evex = evex(3, 1, 0x43).wide();
 
 /// An instruction on masks, in VEX encoding.

@@ -29,10 +29,50 @@ const fn steps(first: u32, step: u32) -> [u32; 16] {
 
 /// Addresses of 32 dwords, relative to the first.
 static DWORDS: [[u32; 16]; 2] = [steps(0, 4), steps(64, 4)];
-/// Addresses of sixteen elements sixteen bytes apart.
-static FOURTHS: [u32; 16] = steps(0, 16);
-/// Of eight elements of four dwords in two registers, the first dwords, then the second ones.
-static FIRST_TWO_OF_FOUR: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29];
+/// The same of elements of two dwords.
+static PAIRS: [[u32; 16]; 2] = [steps(0, 8), steps(128, 8)];
+/// The same of elements of four dwords.
+static FOURS: [[u32; 16]; 2] = [steps(0, 16), steps(256, 16)];
+
+/// Addresses of 32 elements of so many dwords.
+fn apart(dwords: u32) -> [&'static [u32; 16]; 2] {
+    match dwords {
+        1 => DWORDS.each_ref(),
+        2 => PAIRS.each_ref(),
+        _ => FOURS.each_ref(),
+    }
+}
+
+/// Of eight elements of four dwords in two registers, the first and the second dwords, or the third and the fourth ones.
+static PICK_OF_FOUR: [[u32; 16]; 2] = [two_of_four(0), two_of_four(2)];
+/// Of sixteen pairs in two registers, the first dwords, or the second ones.
+static PICK: [[u32; 16]; 2] = [steps(0, 2), steps(1, 2)];
+/// Dwords of two registers in turn: of the first eight lanes, or the others.
+static MIX: [[u32; 16]; 2] = [in_turn(0, 1), in_turn(8, 1)];
+/// Pairs of dwords of two registers in turn.
+static MIX_PAIRS: [[u32; 16]; 2] = [in_turn(0, 2), in_turn(8, 2)];
+
+const fn two_of_four(first: u32) -> [u32; 16] {
+    let mut pick = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        pick[lane] = first + (lane as u32 & 7) * 4 + lane as u32 / 8;
+        lane += 1;
+    }
+    pick
+}
+
+/// Groups of `size` dwords in turn of two registers, from a lane on.
+const fn in_turn(from: u32, size: u32) -> [u32; 16] {
+    let mut pick = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        let (group, within) = (lane as u32 / size, lane as u32 % size);
+        pick[lane] = from + group / 2 * size + within + (group & 1) * 16;
+        lane += 1;
+    }
+    pick
+}
 
 /// Bit of the wave's order of LDS accesses.
 const HAS_LOADED: u8 = 2;
@@ -125,68 +165,131 @@ impl Body<'_> {
         }
     }
 
-    /// Leaves where 32 dwords from the row's first address on wrap its low half.
-    fn leave_where_low_half_wraps(&mut self, cold: &Cold) {
-        self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - 128);
+    /// Leaves where 32 elements from the row's first address on wrap its low half.
+    fn leave_where_low_half_wraps(&mut self, dwords: u32, cold: &Cold) {
+        self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - dwords * 128);
         self.leave_if(Condition::Above, cold);
     }
 
-    /// A dword for each lane, one after the other or all the same.
-    pub(super) fn global_load(&mut self, d: &Di) {
+    /// An element of so many dwords for each lane, one after the other or all the same.
+    pub(super) fn global_load(&mut self, dwords: u32, d: &Di) {
         let low = self.load_row(d.src[0].value);
         if d.dst2 != 2 {
             self.load_row(d.src[0].value + 1);
         }
         let cold = self.leave();
-        let to = self.define(d.dst);
+        let to: Vec<Pair> = (0..dwords).map(|n| self.define(d.dst + n)).collect();
         self.global_base(d, &cold);
         self.a.first_lane(Gpr::Rax, low.chunk(0));
         self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), low.chunk(0));
-        self.compare_steps(low, Zmm(0), [&DWORDS[0], &DWORDS[1]]);
-        let (apart, done) = (self.a.label(), self.a.label());
-        self.leave_unless_all(apart);
-        self.leave_where_low_half_wraps(&cold);
+        self.compare_steps(low, Zmm(0), apart(dwords));
+        let (same, done) = (self.a.label(), self.a.label());
+        self.leave_unless_all(same);
+        self.leave_where_low_half_wraps(dwords, &cold);
         self.add_offset(d);
-        self.translate(128, false, &cold);
-        for chunk in 0..2 {
-            let at = At(Gpr::Rdx, i32::from(chunk) * 64);
-            self.a.evex(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), Operand::Memory(at));
+        self.translate(dwords * 128, false, &cold);
+        self.load_elements(Gpr::Rdx, &to);
+        if dwords == 1 {
+            // What the next wave loads with this instruction.
+            self.a.prefetch(At(Gpr::Rdx, 128));
+            self.a.prefetch(At(Gpr::Rdx, 192));
         }
-        // What the next wave loads with this instruction.
-        self.a.prefetch(At(Gpr::Rdx, 128));
-        self.a.prefetch(At(Gpr::Rdx, 192));
         self.a.jump(done);
-        self.a.bind(apart);
+        self.a.bind(same);
         self.compare_all(low, Zmm(0));
         self.leave_unless_all(cold.entry);
         self.add_offset(d);
-        self.translate(4, false, &cold);
-        self.a.evex(VPBROADCASTD, to.chunk(0), Zmm(0), Operand::Splat(At(Gpr::Rdx, 0)));
-        self.a.evex(VMOVDQA32, to.chunk(1), Zmm(0), to.chunk(0));
+        self.translate(dwords * 4, false, &cold);
+        for (n, to) in to.iter().enumerate() {
+            self.a.evex(VPBROADCASTD, to.chunk(0), Zmm(0), Operand::Splat(At(Gpr::Rdx, n as i32 * 4)));
+            self.a.evex(VMOVDQA32, to.chunk(1), Zmm(0), to.chunk(0));
+        }
         self.a.bind(done);
         self.come_back(cold);
     }
 
-    /// A dword of each lane, one after the other.
-    pub(super) fn global_store(&mut self, d: &Di) {
+    /// Rows from elements that follow each other from `base` on.
+    fn load_elements(&mut self, base: Gpr, to: &[Pair]) {
+        let at = |n: usize| Operand::Memory(At(base, n as i32 * 64));
+        for chunk in 0..2 {
+            let first = usize::from(chunk) * to.len();
+            match *to {
+                [to] => self.a.evex(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), at(first)),
+                [even, odd] => {
+                    self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(first));
+                    for (to, pick) in [(even, &PICK[0]), (odd, &PICK[1])] {
+                        self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(pick));
+                        self.a.evex(VPERMI2D, Zmm(1), Zmm(0), at(first + 1));
+                        self.a.evex(VMOVDQA32, to.chunk(chunk), Zmm(0), Zmm(1));
+                    }
+                }
+                [a, b, c, e] => {
+                    for (low, high, pick) in [(a, b, &PICK_OF_FOUR[0]), (c, e, &PICK_OF_FOUR[1])] {
+                        for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
+                            self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(first + n));
+                            self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(pick));
+                            self.a.evex(VPERMI2D, half, Zmm(0), at(first + n + 1));
+                        }
+                        self.a.evex(VSHUFI64X2.by(0x44), low.chunk(chunk), Zmm(1), Zmm(2));
+                        self.a.evex(VSHUFI64X2.by(0xee), high.chunk(chunk), Zmm(1), Zmm(2));
+                    }
+                }
+                _ => unreachable!("elements have one, two or four dwords"),
+            }
+        }
+    }
+
+    /// Rows to elements that follow each other from `base` on.
+    fn store_elements(&mut self, base: Gpr, from: &[Pair]) {
+        let at = |n: usize| Operand::Memory(At(base, n as i32 * 64));
+        for chunk in 0..2 {
+            let first = usize::from(chunk) * from.len();
+            match *from {
+                [from] => self.a.evex(VMOVUPS_STORE, from.chunk(chunk), Zmm(0), at(first)),
+                [even, odd] => {
+                    for n in 0..2 {
+                        self.mix(Zmm(0), &MIX[n], even.chunk(chunk), odd.chunk(chunk));
+                        self.a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), at(first + n));
+                    }
+                }
+                [a, b, c, e] => {
+                    for half in 0..2 {
+                        self.mix(Zmm(0), &MIX[half], a.chunk(chunk), b.chunk(chunk));
+                        self.mix(Zmm(1), &MIX[half], c.chunk(chunk), e.chunk(chunk));
+                        for n in 0..2 {
+                            self.mix(Zmm(2), &MIX_PAIRS[n], Zmm(0), Zmm(1));
+                            self.a.evex(VMOVUPS_STORE, Zmm(2), Zmm(0), at(first + half * 2 + n));
+                        }
+                    }
+                }
+                _ => unreachable!("elements have one, two or four dwords"),
+            }
+        }
+    }
+
+    /// Dwords of two registers, as `pick` numbers them.
+    fn mix(&mut self, to: Zmm, pick: &'static [u32; 16], first: Zmm, second: Zmm) {
+        self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(pick));
+        self.a.evex(VPERMI2D, to, first, second);
+    }
+
+    /// An element of so many dwords of each lane, one after the other.
+    pub(super) fn global_store(&mut self, dwords: u32, d: &Di) {
         let low = self.load_row(d.src[0].value);
         if d.dst2 != 2 {
             self.load_row(d.src[0].value + 1);
         }
-        let data = self.load_row(d.src[1].value);
+        let data: Vec<Pair> = (0..dwords).map(|n| self.load_row(d.src[1].value + n)).collect();
         let cold = self.leave();
         self.global_base(d, &cold);
         self.a.first_lane(Gpr::Rax, low.chunk(0));
         self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), low.chunk(0));
-        self.compare_steps(low, Zmm(0), [&DWORDS[0], &DWORDS[1]]);
+        self.compare_steps(low, Zmm(0), apart(dwords));
         self.leave_unless_all(cold.entry);
-        self.leave_where_low_half_wraps(&cold);
+        self.leave_where_low_half_wraps(dwords, &cold);
         self.add_offset(d);
-        self.translate(128, true, &cold);
-        for chunk in 0..2 {
-            let at = At(Gpr::Rdx, i32::from(chunk) * 64);
-            self.a.evex(VMOVUPS_STORE, data.chunk(chunk), Zmm(0), Operand::Memory(at));
-        }
+        self.translate(dwords * 128, true, &cold);
+        self.store_elements(Gpr::Rdx, &data);
         self.come_back(cold);
     }
 
@@ -230,8 +333,8 @@ impl Body<'_> {
         self.a.evex(VPBROADCASTD, Zmm(1), Zmm(0), address.chunk(1));
         self.a.compare(VPCMPUD.by(SAME), FIRST, address.chunk(0), Zmm(0), K0);
         self.a.compare(VPCMPUD.by(SAME), SECOND, address.chunk(1), Zmm(1), K0);
-        let (apart, done) = (self.a.label(), self.a.label());
-        self.leave_unless_all(apart);
+        let (different, done) = (self.a.label(), self.a.label());
+        self.leave_unless_all(different);
         for (chunk, base) in [(0, Gpr::Rax), (1, Gpr::Rcx)] {
             self.a.integer(Integer::Add, true, base, Gpr::R9);
             for (n, to) in to.iter().enumerate() {
@@ -240,73 +343,57 @@ impl Body<'_> {
             }
         }
         self.a.jump(done);
-        self.a.bind(apart);
-        match *to {
-            [to] => {
-                self.compare_steps(address, Zmm(0), [&DWORDS[0], &DWORDS[1]]);
-                self.leave_unless_all(cold.entry);
-                self.leave_out_of_range(124, &cold);
-                self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
-                for chunk in 0..2 {
-                    let at = At(Gpr::Rax, i32::from(chunk) * 64);
-                    self.a.evex(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), Operand::Memory(at));
-                }
+        self.a.bind(different);
+        let others = if dwords == 2 { self.a.label() } else { cold.entry };
+        self.compare_steps(address, Zmm(0), apart(dwords));
+        self.leave_unless_all(others);
+        self.leave_out_of_range(dwords as i32 * 124, &cold);
+        self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
+        self.load_elements(Gpr::Rax, &to);
+        if let [first, second] = *to {
+            self.a.jump(done);
+            self.a.bind(others);
+            // Both chunks the same pairs, sixteen bytes apart.
+            self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), address.chunk(0));
+            self.compare_steps(address, Zmm(0), [&FOURS[0], &FOURS[0]]);
+            self.leave_unless_all(cold.entry);
+            self.leave_out_of_range(240, &cold);
+            self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
+            for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
+                self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(Gpr::Rax, n * 64)));
+                self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(&PICK_OF_FOUR[0]));
+                self.a.evex(VPERMI2D, half, Zmm(0), Operand::Memory(At(Gpr::Rax, n * 64 + 64)));
             }
-            [first, second] => {
-                self.compare_steps(address, Zmm(0), [&FOURTHS, &FOURTHS]);
-                self.leave_unless_all(cold.entry);
-                self.leave_out_of_range(240, &cold);
-                self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
-                self.a.evex(VMOVUPS_LOAD, Zmm(3), Zmm(0), Operand::Words(&FIRST_TWO_OF_FOUR));
-                for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
-                    self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Memory(At(Gpr::Rax, n * 64)));
-                    self.a.evex(VPERMT2D, half, Zmm(3), Operand::Memory(At(Gpr::Rax, n * 64 + 64)));
-                }
-                self.a.evex(VSHUFI64X2.by(0x44), first.chunk(0), Zmm(1), Zmm(2));
-                self.a.evex(VSHUFI64X2.by(0xee), second.chunk(0), Zmm(1), Zmm(2));
-                for to in [first, second] {
-                    self.a.evex(VMOVDQA32, to.chunk(1), Zmm(0), to.chunk(0));
-                }
+            self.a.evex(VSHUFI64X2.by(0x44), first.chunk(0), Zmm(1), Zmm(2));
+            self.a.evex(VSHUFI64X2.by(0xee), second.chunk(0), Zmm(1), Zmm(2));
+            for to in [first, second] {
+                self.a.evex(VMOVDQA32, to.chunk(1), Zmm(0), to.chunk(0));
             }
-            _ => self.a.jump(cold.entry),
         }
         self.a.bind(done);
         self.come_back(cold);
     }
 
-    /// A dword of each lane to LDS, one after the other.
-    pub(super) fn lds_store(&mut self, d: &Di) {
+    /// An element of so many dwords of each lane to LDS, one after the other.
+    pub(super) fn lds_store(&mut self, dwords: u32, d: &Di) {
         let address = self.load_row(d.src[0].value);
-        let data = self.load_row(d.src[1].value);
+        let data: Vec<Pair> = (0..dwords).map(|n| self.load_row(d.src[1].value + n)).collect();
         let cold = self.leave();
         self.a.byte_immediate(7, At(WAVE, offset_of!(Wave, lds_order) as i32), MUST_STOP);
         self.leave_if(Condition::Equal, &cold);
-        self.lds(4, &cold);
+        self.lds(dwords * 4, &cold);
         self.lds_address((Gpr::Rax, address.chunk(0)), d, &cold);
         self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), address.chunk(0));
-        self.compare_steps(address, Zmm(0), [&DWORDS[0], &DWORDS[1]]);
+        self.compare_steps(address, Zmm(0), apart(dwords));
         self.leave_unless_all(cold.entry);
-        self.leave_out_of_range(124, &cold);
+        self.leave_out_of_range(dwords as i32 * 124, &cold);
         self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
-        for chunk in 0..2 {
-            let at = At(Gpr::Rax, i32::from(chunk) * 64);
-            self.a.evex(VMOVUPS_STORE, data.chunk(chunk), Zmm(0), Operand::Memory(at));
-        }
+        self.store_elements(Gpr::Rax, &data);
         self.come_back(cold);
     }
 }
 
-/// Whether compiled code does a load or store of global memory itself.
-pub(super) fn has_global(dwords: u32, halves: u32) -> bool {
-    dwords == 1 && halves == 1
-}
-
-/// Whether compiled code does a load of LDS itself.
-pub(super) fn has_lds_load(dwords: u32, halves: u32) -> bool {
+/// Whether compiled code does a load or store of global memory or LDS itself.
+pub(super) fn has(dwords: u32, halves: u32) -> bool {
     (dwords == 1 || dwords == 2 || dwords == 4) && halves == 1
-}
-
-/// Whether compiled code does a store to LDS itself.
-pub(super) fn has_lds_store(dwords: u32, halves: u32) -> bool {
-    dwords == 1 && halves == 1
 }

@@ -132,7 +132,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Vpbroadcastd,
         Vpcmpd,
         Vpcmpud,
-        Vpermt2d,
+        Vpermi2d,
         Vpmaxsd,
         Vpmaxud,
         Vpminsd,
