@@ -35,6 +35,34 @@ fn dispatch_runs_a_kernel_and_the_fence_comes_behind_it() {
 }
 
 #[test]
+fn dispatch_begins_at_the_workgroup_that_its_registers_name() {
+    let bench = Bench::new(2);
+    let mut ring = Ring::new(&bench, 512);
+    let (args, out, sums) = vectors(&bench, 1024);
+    let fence = bench.alloc(64, READ_WRITE);
+    let mut expected = vec![0; 1024];
+    // From the second workgroup up to the third; then none; then the last one, by its size in memory.
+    let sizes = bench.buffer(&[4u32, 1, 1]);
+    let indirect = packet(Opcode::DISPATCH_INDIRECT, &[&halves(sizes)[..], &[0x8001]].concat());
+    let begin = |at: u32| set(ComputeRegister::START_X, &[at, 0, 0]);
+    let runs = [
+        ([begin(1), direct([3, 1, 1], 0x8001)].concat(), 256..768),
+        ([begin(3), direct([3, 1, 1], 0x8001)].concat(), 0..0),
+        ([begin(3), indirect].concat(), 768..1024),
+        ([begin(3), direct([1, 1, 1], 0x8005)].concat(), 0..256),
+    ];
+    for (round, (run, items)) in (1..).zip(runs) {
+        ring.submit(
+            &bench,
+            &[program(&bench, "vecadd", [256, 1, 1], 0, args), run, release(fence, round, 0)],
+        );
+        ring.run_until(|| bench.u32s(fence, 1) == [round as u32]);
+        expected[items.clone()].copy_from_slice(&sums[items]);
+        assert!(bench.u32s(out, 1024) == expected, "round {round}");
+    }
+}
+
+#[test]
 fn dispatch_takes_its_size_from_memory_and_its_packets_from_a_buffer() {
     let bench = Bench::new(2);
     let mut ring = Ring::new(&bench, 64);
