@@ -2,6 +2,8 @@
 //!
 //! `BLESS=1 cargo test -p belfry-hosted-tests --test docs` writes them anew.
 
+mod proofs;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -46,13 +48,22 @@ fn ioctls() -> String {
          What the guest driver does with every command of `/dev/kfd`. A number outside the table is answered `ENOTTY`.\n\
          Commands of an older size are extended with zeros, and as much is copied back as the caller has room for.\n\n\
          *absent*: refused with the error, by a table beside the dispatch. *partial*: runs but for what is listed: what is\n\
-         refused with an error, and what is taken without effect. *built*: the driver refuses no part of it as not built.\n\n\
-         | number | command | bytes | state |\n| --- | --- | --- | --- |\n",
+         refused with an error, and what is taken without effect. *built*: the driver refuses no part of it as not built.\n\
+         A test that the last column names shows it, of each type of queue where there is a difference: `thunk::` are cases of\n\
+         [the suite](exec-suite.md), the others are in `guest-driver/hosted/tests` and `tests/hosted/tests`.\n\n\
+         | number | command | bytes | state | tests |\n| --- | --- | --- | --- | --- |\n",
     );
     for &(name, command) in COMMANDS {
-        let state = state(command);
-        let _ = writeln!(text, "| {:#04x} | {name} | {} | {state} |", ioc_nr(command), ioc_size(command));
+        let (state, tests) = (state(command), proofs::of(name));
+        let (number, size) = (ioc_nr(command), ioc_size(command));
+        let _ = writeln!(text, "| {number:#04x} | {name} | {size} | {state} | {tests} |");
     }
+    text.push_str(
+        "\nLinux has no commands for sampling program counters, for the profiler, for streaming performance counters or for\n\
+         access to storage: those numbers (0x83 to 0x87) are of AMD's own packages of the driver, and `ENOTTY` here as in Linux.\n\
+         So are 0x80 and 0x81, by which ROCr 6.1 shares memory between processes; under `belfry exec` these two are served\n\
+         ([exec.md](exec.md)).\n",
+    );
     text
 }
 
