@@ -13,6 +13,8 @@ use belfry_abi::kfd::queue::{
     KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI,
 };
+use belfry_abi::pm4::Opcode;
+use belfry_abi::sdma::{Op, copy_sub_op};
 use belfry_kfd_core::drm::REFUSED_QUERIES;
 use belfry_kfd_core::ioctl::{PARTIAL, REFUSED};
 use belfry_kfd_core::queue_manager::REFUSED_QUEUE_TYPES;
@@ -126,4 +128,25 @@ fn ioctl_table_is_the_drivers() {
 #[test]
 fn render_node_table_is_the_drivers() {
     check("render-node.md", &render_node());
+}
+
+#[test]
+fn page_of_packets_has_a_row_for_each_that_is_known() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/packets.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (pm4, sdma) = page.split_once("## SDMA").unwrap();
+    let names = |part: &str| -> Vec<String> {
+        let rows = part.lines().filter(|line| line.starts_with("| "));
+        let first = rows.filter_map(|row| row.split('|').nth(1));
+        let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+        first.flat_map(|cell| cell.split(word).map(str::to_owned).collect::<Vec<_>>()).collect()
+    };
+    let (pm4, sdma) = (names(pm4), names(sdma));
+    let missing = |known: Vec<&'static str>, rows: &[String]| -> Vec<_> {
+        known.into_iter().filter(|name| !rows.iter().any(|row| row == name)).collect()
+    };
+    assert_eq!(missing((0..=u8::MAX).filter_map(|op| Opcode(op).name()).collect(), &pm4), Vec::<&str>::new());
+    let operations = (0..=u8::MAX).filter_map(|op| Op(op).name());
+    let kinds = (0..=u8::MAX).filter_map(copy_sub_op::name);
+    assert_eq!(missing(operations.chain(kinds).collect(), &sdma), Vec::<&str>::new());
 }
