@@ -110,7 +110,7 @@ fn memory(what: &'static str) -> impl FnOnce(Fault) -> Error {
 }
 
 /// Whether a comparison of WAIT_REG_MEM holds.
-pub(crate) fn holds<T: Ord>(function: u8, value: T, reference: T) -> Result<bool, Error> {
+pub(crate) fn holds<T: Copy + Ord>(function: u8, value: T, reference: T) -> Result<bool, Error> {
     Ok(match function {
         0 => true,
         1 => value < reference,
