@@ -31,8 +31,10 @@ pub(super) const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
     ComputeRegister::STATIC_THREAD_MGMT_SE6,
     ComputeRegister::STATIC_THREAD_MGMT_SE7,
 ];
-/// `COMPUTE_PGM_RSRC1.PRIORITY`: a hint that no descriptor has.
-const PRIORITY: u32 = 0b11 << 10;
+/// What of `COMPUTE_PGM_RSRC1` descriptors leave to the packet processor and has no effect: `PRIORITY`, which is a hint, and
+/// `PRIV`. Drivers of PM4 set that so that their waves are not saved (tinygrad `ops_amd.py`); here waves are preempted
+/// whatever they are, and run as others do, without the registers of trap handlers.
+const WITHOUT_EFFECT: u32 = 0b11 << 10 | 1 << 20;
 /// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS and the trap handler.
 const FILLED_IN: u32 = 0x1ff << 15 | 1 << 6;
 
@@ -59,7 +61,7 @@ pub(super) fn prepare(
     let rsrc3 = registers.get(ComputeRegister::PGM_RSRC3);
     // Registers as a kernel descriptor has them: the same rules hold.
     let mut descriptor = KernelDescriptor::new_zeroed();
-    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !PRIORITY);
+    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !WITHOUT_EFFECT);
     descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !FILLED_IN);
     descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(rsrc3);
     let mut properties = KernelCodeProperties::from_bits(0);

@@ -1,5 +1,6 @@
 //! Dispatches from compute registers.
 
+use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_device::queue::{BlockedOn, Progress};
 
@@ -22,7 +23,14 @@ fn dispatch_runs_a_kernel_and_the_fence_comes_behind_it() {
     for (round, initiator) in [(1u32, THREADS), (2, 0x8001), (3, 0x8005)] {
         let (args, out, expected) = vectors(&bench, 1024);
         let dim = if initiator == THREADS { [1024, 1, 1] } else { [4, 1, 1] };
-        let packets = [program(&bench, "vecadd", [256, 1, 1], 0, args), direct(dim, initiator)];
+        let descriptor: KernelDescriptor = bench.space.read(bench.kernel("vecadd")).expect("mapped");
+        // PRIORITY and PRIV, which some drivers set.
+        let rsrc1 = descriptor.compute_pgm_rsrc1.bits() | 0b11 << 10 | 1 << 20;
+        let packets = [
+            program(&bench, "vecadd", [256, 1, 1], 0, args),
+            set(ComputeRegister::PGM_RSRC1, &[rsrc1]),
+            direct(dim, initiator),
+        ];
         ring.submit(&bench, &[packets.concat(), release(fence, round.into(), round)]);
         let done = || bench.interrupts.all().len() == round as usize;
         ring.run_until(done);

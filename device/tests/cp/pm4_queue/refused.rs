@@ -161,7 +161,7 @@ fn dispatches_that_cannot_be_launched_stop_their_queue() {
         ("workgroup", [set(ComputeRegister::NUM_THREAD_X, &[1025]), direct([9, 1, 1], THREADS)].concat()),
         ("grid", direct([u32::MAX, 1, 1], 0x8001)),
         ("entry point", [set(ComputeRegister::PGM_LO, &[9, 9]), direct([9, 1, 1], THREADS)].concat()),
-        ("PRIV", [set(ComputeRegister::PGM_RSRC1, &[1 << 20]), direct([9, 1, 1], THREADS)].concat()),
+        ("BULKY", [set(ComputeRegister::PGM_RSRC1, &[1 << 24]), direct([9, 1, 1], THREADS)].concat()),
         (
             "COMPUTE_STATIC_THREAD_MGMT",
             [set(ComputeRegister::STATIC_THREAD_MGMT_SE0, &[0]), direct([9, 1, 1], THREADS)].concat(),
