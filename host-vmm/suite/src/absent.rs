@@ -36,6 +36,8 @@ pub enum Where {
     Guests,
     /// With this major version of HIP: `(HIP 6)` for example.
     Hip(u32),
+    /// In a guest with this major version of HIP: `(guest, HIP 5)` for example.
+    GuestsWithHip(u32),
 }
 
 impl Where {
@@ -44,8 +46,16 @@ impl Where {
         match rest.trim() {
             "" => Some(Self::Everywhere),
             "(guest)" => Some(Self::Guests),
-            hip => Some(Self::Hip(hip.strip_prefix("(HIP ")?.strip_suffix(')')?.parse().ok()?)),
+            place => {
+                let version = |before| place.strip_prefix(before)?.strip_suffix(')')?.parse().ok();
+                version("(HIP ").map(Self::Hip).or_else(|| version("(guest, HIP ").map(Self::GuestsWithHip))
+            }
         }
+    }
+
+    /// Whether it is so in guests alone.
+    pub(crate) fn is_of_guests(self) -> bool {
+        matches!(self, Self::Guests | Self::GuestsWithHip(_))
     }
 }
 
@@ -99,7 +109,8 @@ mod tests {
         let text = "| case | other |\n| --- | --- |\n| `a` | b |\n\n\
                     | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no z |\n\
                     | `hip::y` (guest) | `hipErrorY` | no z |\n\
-                    | `hip::z` (HIP 6) | `hipErrorY` | no z |\n\nend | of\n";
+                    | `hip::z` (HIP 6) | `hipErrorY` | no z |\n\
+                    | `hip::zz` (guest, HIP 5) | `hipErrorY` | no z |\n\nend | of\n";
         let table = parse(text).unwrap();
         let absent = |case: &str, place| {
             let absent = Absent { fails_with: "hipErrorY".into(), reason: "no z".into(), place };
@@ -109,6 +120,7 @@ mod tests {
             absent("hip::x", Where::Everywhere),
             absent("hip::y", Where::Guests),
             absent("hip::z", Where::Hip(6)),
+            absent("hip::zz", Where::GuestsWithHip(5)),
         ];
         assert_eq!(table, rows.into());
     }
