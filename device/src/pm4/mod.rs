@@ -322,6 +322,6 @@ mod tests {
             assert_eq!(header(bits), Err(Error::Type(bits)));
         }
         assert_eq!(header(0xc002_3f01), Err(Error::Predicate(Opcode::INDIRECT_BUFFER)));
-        assert_eq!(header(2 << 30 | 1).map(Pm4Header::packet_type), Ok(2));
+        assert_eq!(header(2 << 30 | 1).map(|header| header.packet_type()), Ok(2));
     }
 }
