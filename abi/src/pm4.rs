@@ -12,7 +12,7 @@ bitfield! {
     #[repr(transparent)]
     pub struct Pm4Header(u32);
     impl Debug;
-    /// Predicated.
+    /// Predicated, by the engines for graphics; reserved for those of compute queues.
     pub predicate, set_predicate: 0;
     /// Compute shader type.
     pub shader_type, set_shader_type: 1;
@@ -138,6 +138,8 @@ opcodes! {
     WAIT_REG_MEM64 = 0x93;
     /// Invalidates TLBs of a PASID.
     INVALIDATE_TLBS = 0x98;
+    /// Writes shader registers, some of them within what the kernel allows.
+    SET_SH_REG_INDEX = 0x9b;
     /// What the queue manager may use.
     SET_RESOURCES = 0xa0;
     /// Process of the following queues (gfx9).
@@ -158,7 +160,7 @@ mod queues;
 
 pub use compute::{
     COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegister, DispatchDirect, DispatchIndirect,
-    DispatchInitiator, SH_REG_START,
+    DispatchInitiator, SH_REG_INDEX_CU_MASK, SH_REG_START, SetShReg,
 };
 pub use memory::{
     ATOMIC_MEM_LOOP, AcquireMem, AtomicMem, AtomicMemControl, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2,
@@ -166,7 +168,7 @@ pub use memory::{
     CS_PARTIAL_FLUSH, CondExec, CopyData, CopyDataControl, DmaData, DmaDataCommand, DmaDataControl,
     EventWrite, IndirectBuffer, IndirectBufferControl, ReleaseMem, ReleaseMemControl, ReleaseMemSelect,
     WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER,
-    WaitRegMem, WaitRegMemControl, WriteData, WriteDataControl,
+    WaitRegMem, WaitRegMem64, WaitRegMemControl, WriteData, WriteDataControl,
 };
 pub use queues::{
     InvalidateTlbsControl, MapQueues, MapQueuesControl, QueryStatus, QueryStatusControl, SetResources,

@@ -99,24 +99,41 @@ operations! {
 
 /// Kinds of [`Op::COPY`].
 pub mod copy_sub_op {
-    /// Bytes, in order.
-    pub const LINEAR: u8 = 0;
-    /// Between a linear and a tiled image.
-    pub const TILED: u8 = 1;
-    /// Structures of arrays.
-    pub const SOA: u8 = 3;
-    /// A box of a linear image.
-    pub const LINEAR_SUB_WIND: u8 = 4;
-    /// A box of a tiled image.
-    pub const TILED_SUB_WIND: u8 = 5;
-    /// A box of a tiled image into another.
-    pub const T2T_SUB_WIND: u8 = 6;
-    /// Pages that have been written.
-    pub const DIRTY_PAGE: u8 = 7;
-    /// Physical addresses.
-    pub const LINEAR_PHY: u8 = 8;
-    /// A box of a large linear image.
-    pub const LINEAR_SUB_WIND_LARGE: u8 = 36;
+    macro_rules! kinds {
+        ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
+            $($(#[$doc])* pub const $name: u8 = $value;)*
+
+            /// Name in the header without `SDMA_SUBOP_COPY_`, if it has one.
+            #[must_use]
+            pub const fn name(kind: u8) -> Option<&'static str> {
+                match kind {
+                    $($value => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+
+    kinds! {
+        /// Bytes, in order.
+        LINEAR = 0;
+        /// Between a linear and a tiled image.
+        TILED = 1;
+        /// Structures of arrays.
+        SOA = 3;
+        /// A box of a linear image.
+        LINEAR_SUB_WIND = 4;
+        /// A box of a tiled image.
+        TILED_SUB_WIND = 5;
+        /// A box of a tiled image into another.
+        T2T_SUB_WIND = 6;
+        /// Pages that have been written.
+        DIRTY_PAGE = 7;
+        /// Physical addresses.
+        LINEAR_PHY = 8;
+        /// A box of a large linear image.
+        LINEAR_SUB_WIND_LARGE = 36;
+    }
 }
 
 /// Kind of [`Op::WRITE`] and [`Op::CONST_FILL`]: bytes, in order.

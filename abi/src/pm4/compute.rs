@@ -44,6 +44,20 @@ pub struct DispatchIndirect {
     pub initiator: DispatchInitiator,
 }
 
+word! {
+    /// First word of SET_SH_REG and SET_SH_REG_INDEX.
+    SetShReg {
+        /// First register, by its distance from [`SH_REG_START`] in dwords.
+        pub u16, register, set_register: 15, 0;
+        /// Of SET_SH_REG_INDEX: 0 as SET_SH_REG, or [`SH_REG_INDEX_CU_MASK`] (PAL
+        /// `gfx9_plus_merged_f32_mec_pm4_packets.h`, `MEC_SET_SH_REG_INDEX_index_enum`).
+        pub u8, index, set_index: 31, 28;
+    }
+}
+
+/// Index of SET_SH_REG_INDEX: of a mask of compute units, only those that the kernel allows the queue are taken.
+pub const SH_REG_INDEX_CU_MASK: u8 = 3;
+
 /// First register SET_SH_REG counts from, `PACKET3_SET_SH_REG_START`, as an absolute dword index.
 pub const SH_REG_START: u32 = 0x2c00;
 

@@ -44,7 +44,7 @@ word! {
         pub u8, function, set_function: 2, 0;
         /// 0 register, 1 memory.
         pub u8, mem_space, set_mem_space: 5, 4;
-        /// 0 wait, 1 write then wait for another register.
+        /// 0 wait, 1 write then wait for another register, 3 wait for memory, where the queue may be preempted.
         pub u8, operation, set_operation: 7, 6;
         /// Engine.
         pub u8, engine, set_engine: 9, 8;
@@ -65,6 +65,28 @@ pub struct WaitRegMem {
     pub reference: u32,
     /// Applied to the value first.
     pub mask: u32,
+    /// Cycles between looks.
+    pub poll_interval: u32,
+}
+
+/// Body of WAIT_REG_MEM64 (PAL `gfx9_plus_merged_f32_mec_pm4_packets.h`, `PM4_MEC_WAIT_REG_MEM64`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct WaitRegMem64 {
+    /// First word.
+    pub control: WaitRegMemControl,
+    /// Memory address, low half, a multiple of 8.
+    pub addr_lo: u32,
+    /// Memory address, high half.
+    pub addr_hi: u32,
+    /// Compared with, low half.
+    pub reference_lo: u32,
+    /// Compared with, high half.
+    pub reference_hi: u32,
+    /// Applied to the value first, low half.
+    pub mask_lo: u32,
+    /// Applied to the value first, high half.
+    pub mask_hi: u32,
     /// Cycles between looks.
     pub poll_interval: u32,
 }
@@ -319,6 +341,7 @@ const _: () = {
     assert!(size_of::<DmaData>() == 6 * 4);
     assert!(size_of::<WriteData>() == 3 * 4);
     assert!(size_of::<WaitRegMem>() == 6 * 4);
+    assert!(size_of::<WaitRegMem64>() == 8 * 4);
     assert!(size_of::<IndirectBuffer>() == 3 * 4);
     assert!(size_of::<CopyData>() == 5 * 4);
     assert!(size_of::<ReleaseMem>() == 7 * 4);

@@ -278,6 +278,7 @@ mod tests {
             workgroup_info_sgpr: false,
             workitem_id_dims: 0,
             grid: [64, 1, 1],
+            start: [0; 3],
             workgroup: [64, 1, 1],
             lds_size: 1024,
             scratch: None,

@@ -82,6 +82,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         workgroup_info_sgpr: ids && rsrc2.enable_sgpr_workgroup_info(),
         workitem_id_dims: rsrc2.enable_vgpr_workitem_id(),
         grid: [0; 3],
+        start: [0; 3],
         workgroup: [0; 3],
         lds_size: 0,
         scratch: None,

@@ -70,6 +70,8 @@ pub struct Pm4Queue {
     state: Arc<QueueState>,
     shader: Arc<ShaderEngine>,
     registers: ComputeRegisters,
+    /// The compute units of its MQD when it was mapped, by shader engine.
+    allowed_cus: [u32; 8],
     /// Next dword of the ring.
     read_index: u64,
     /// What the read pointer was last reported as.
@@ -133,11 +135,13 @@ impl Pm4Queue {
         registers: &[u32],
     ) -> Pm4Queue {
         let shader = ShaderQueue::new(space, config.apertures, gws);
+        let registers = ComputeRegisters::of(registers);
         Pm4Queue {
             config,
             state: Arc::new(QueueState::new(shader, config.identity, env)),
             shader: Arc::clone(&env.shader),
-            registers: ComputeRegisters::of(registers),
+            allowed_cus: launch::STATIC_THREAD_MGMT.map(|mask| registers.get(mask)),
+            registers,
             read_index: config.read_index,
             reported: None,
             buffers: Execution::default(),

@@ -14,6 +14,15 @@ pub enum Error {
     /// An operation that does not exist, or that this stream does not take.
     #[error("PM4 operation {} is not modelled", name(*.0))]
     Operation(Opcode),
+    /// A packet that depends on a condition of graphics.
+    #[error("{} with a predicate: queues of compute have none, COND_EXEC is theirs", name(*.0))]
+    Predicate(Opcode),
+    /// An event that writes counters.
+    #[error("EVENT_WRITE of event {event:#x} to memory is not modelled: no counters are behind it")]
+    CounterEvent {
+        /// `VGT_EVENT_TYPE`.
+        event: u8,
+    },
     /// A body that is too short or too long for the operation.
     #[error("{} has {dwords} body dwords", name(*.opcode))]
     Length {
@@ -44,7 +53,7 @@ pub enum Error {
     #[error("{0} of a register is not modelled in this buffer")]
     Registers(&'static str),
     /// A register that packets of this queue may not touch, or that is not modelled.
-    #[error("{packet} of register {index:#x} is not modelled: this queue does not reach it")]
+    #[error("{packet} of register {index:#x} is not modelled: {}", reach(*.index))]
     Register {
         /// The packet.
         packet: &'static str,
@@ -97,12 +106,25 @@ fn name(opcode: Opcode) -> String {
     opcode.name().map_or_else(|| format!("{:#04x}", opcode.0), str::to_owned)
 }
 
+/// Why packets do not reach a register, by the space it is in (linux `nvd.h`, `PACKET3_SET_*_REG_START` and `_END`; the
+/// counters are the `*_PERFCOUNTER*` of linux `gc_11_0_0_offset.h`).
+fn reach(index: u32) -> &'static str {
+    match index {
+        0x2c00..0x3000 => "it is no register of compute",
+        0xa000..0xb000 => "it is one of graphics",
+        0xc000..0xd000 => "no user configuration register of that number has an effect here",
+        0xd000..0xe000 => "there are no performance counters",
+        _ => "it is privileged, and no packet of a user queue reaches it",
+    }
+}
+
 impl Error {
     /// Which kind of error it is, to count it by.
     pub(crate) fn kind(&self) -> GuestError {
         match self {
             Self::Type(_) => GuestError::Pm4Type,
             Self::Operation(_) => GuestError::Pm4Opcode,
+            Self::Predicate(_) | Self::CounterEvent { .. } => GuestError::Pm4Unmodelled,
             Self::Length { .. } | Self::Overrun { .. } | Self::Skip { .. } => GuestError::Pm4Length,
             Self::Selector { .. } | Self::Registers(_) | Self::Register { .. } | Self::Field { .. } => {
                 GuestError::Pm4Unmodelled

@@ -14,7 +14,7 @@ use belfry_abi::pm4::{
     AcquireMem, AtomicMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2, COPY_DATA_SRC_GPU_CLOCK,
     COPY_DATA_SRC_IMMEDIATE, COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CondExec, CopyData, DmaData,
     IndirectBuffer, Opcode, Pm4Header, ReleaseMem, WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY,
-    WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem, WriteData,
+    WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem, WaitRegMem64, WriteData,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -76,9 +76,16 @@ pub(crate) enum Effect {
 }
 
 /// The header in these bits.
+///
+/// The predicate is one of graphics, and reserved in packets for compute (PAL `gfx9_plus_merged_f32_mec_pm4_packets.h`,
+/// `PM4_MEC_TYPE_3_HEADER`): who sets it relies on a condition that nothing here looks at.
 pub(crate) fn header(bits: u32) -> Result<Pm4Header, Error> {
     let header = Pm4Header::from_bits(bits);
-    if matches!(header.packet_type(), 2 | 3) { Ok(header) } else { Err(Error::Type(bits)) }
+    match header.packet_type() {
+        3 if header.predicate() => Err(Error::Predicate(header.opcode())),
+        2 | 3 => Ok(header),
+        _ => Err(Error::Type(bits)),
+    }
 }
 
 /// Reads a body that is exactly as long as its structure.
@@ -103,7 +110,7 @@ fn memory(what: &'static str) -> impl FnOnce(Fault) -> Error {
 }
 
 /// Whether a comparison of WAIT_REG_MEM holds.
-pub(crate) fn holds(function: u8, value: u32, reference: u32) -> Result<bool, Error> {
+pub(crate) fn holds<T: Copy + Ord>(function: u8, value: T, reference: T) -> Result<bool, Error> {
     Ok(match function {
         0 => true,
         1 => value < reference,
@@ -127,6 +134,7 @@ pub(crate) fn execute(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Res
         Opcode::INDIRECT_BUFFER => return Ok(Effect::Enter(exact(opcode, body)?)),
         Opcode::WRITE_DATA => write_data(body, port)?,
         Opcode::WAIT_REG_MEM => return wait_reg_mem(&exact(opcode, body)?, port),
+        Opcode::WAIT_REG_MEM64 => return wait_reg_mem64(&exact(opcode, body)?, port),
         Opcode::COPY_DATA => copy_data(&exact(opcode, body)?, port)?,
         Opcode::RELEASE_MEM => release_mem(&exact(opcode, body)?, port)?,
         Opcode::SET_UCONFIG_REG => set_uconfig_reg(body, port)?,
@@ -176,10 +184,7 @@ fn wait_reg_mem(packet: &WaitRegMem, port: &mut impl Port) -> Result<Effect, Err
         value => return Err(Error::Selector { what: "WAIT_REG_MEM space", value }),
     };
     let value = if of_memory {
-        if control.operation() != 0 {
-            let value = control.operation();
-            return Err(Error::Selector { what: "WAIT_REG_MEM of memory with operation", value });
-        }
+        check_memory_wait("WAIT_REG_MEM of memory with operation", control.operation())?;
         let at = quad(packet.addr_lo & !3, packet.addr_hi);
         port.memory().load_u32(at).map_err(memory("WAIT_REG_MEM"))?
     } else {
@@ -201,6 +206,26 @@ fn wait_reg_mem(packet: &WaitRegMem, port: &mut impl Port) -> Result<Effect, Err
     } else {
         Err(Error::Refused(GuestError::WaitForever))
     }
+}
+
+/// Of memory alone: registers have 32 bits, and no public source says which two of them a wait for 64 looks at.
+fn wait_reg_mem64(packet: &WaitRegMem64, port: &impl Port) -> Result<Effect, Error> {
+    let control = packet.control;
+    if control.mem_space() != 1 {
+        return Err(Error::Selector { what: "WAIT_REG_MEM64 space", value: control.mem_space() });
+    }
+    check_memory_wait("WAIT_REG_MEM64 with operation", control.operation())?;
+    let at = quad(packet.addr_lo & !7, packet.addr_hi);
+    let value = port.memory().load_u64(at).map_err(memory("WAIT_REG_MEM64"))?;
+    let (reference, mask) =
+        (quad(packet.reference_lo, packet.reference_hi), quad(packet.mask_lo, packet.mask_hi));
+    let over = holds(control.function(), value & mask, reference)?;
+    Ok(if over { Effect::Done } else { Effect::Wait })
+}
+
+/// A wait for memory is one, preemptable or not: every queue that waits here can be preempted.
+fn check_memory_wait(what: &'static str, operation: u8) -> Result<(), Error> {
+    if matches!(operation, 0 | 3) { Ok(()) } else { Err(Error::Selector { what, value: operation }) }
 }
 
 fn copy_data(packet: &CopyData, port: &mut impl Port) -> Result<(), Error> {
@@ -296,5 +321,7 @@ mod tests {
         for bits in [0, 1 << 30] {
             assert_eq!(header(bits), Err(Error::Type(bits)));
         }
+        assert_eq!(header(0xc002_3f01), Err(Error::Predicate(Opcode::INDIRECT_BUFFER)));
+        assert_eq!(header(2 << 30 | 1).map(|header| header.packet_type()), Ok(2));
     }
 }

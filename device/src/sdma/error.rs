@@ -1,6 +1,6 @@
 //! Why a queue of a copy engine stopped.
 
-use belfry_abi::sdma::{Header, Op};
+use belfry_abi::sdma::{Header, Op, copy_sub_op};
 
 use crate::vm::Fault;
 
@@ -18,7 +18,7 @@ pub struct SdmaStopped {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SdmaError {
     /// An operation that does not exist, or is not modelled.
-    #[error("{} is not modelled", name(*.0))]
+    #[error("{} is not modelled{}", name(*.0), why(*.0))]
     Operation(Header),
     /// A packet that is longer than what it is in.
     #[error("{} of {dwords} dwords in a ring or buffer with {left}", name(*.header))]
@@ -77,7 +77,25 @@ pub enum SdmaError {
 fn name(header: Header) -> String {
     let op = Op(header.op());
     let name = op.name().map_or_else(|| format!("operation {:#04x}", op.0), str::to_owned);
-    if header.sub_op() == 0 { name } else { format!("{name} of kind {}", header.sub_op()) }
+    match (op, header.sub_op()) {
+        (_, 0) => name,
+        (Op::COPY, kind) if let Some(kind) = copy_sub_op::name(kind) => format!("{name} of kind {kind}"),
+        (_, kind) => format!("{name} of kind {kind}"),
+    }
+}
+
+/// Why a packet is not, where there is more to say than that.
+fn why(header: Header) -> &'static str {
+    match (Op(header.op()), header.sub_op()) {
+        (Op::COPY, copy_sub_op::TILED | copy_sub_op::TILED_SUB_WIND | copy_sub_op::T2T_SUB_WIND) => {
+            ": images are linear here, tiles have no layout"
+        }
+        (Op::COPY, copy_sub_op::LINEAR_PHY | copy_sub_op::DIRTY_PAGE) => ": only the kernel may name pages",
+        (Op::PTEPDE | Op::GPUVM_INV | Op::SRBM_WRITE | Op::PRE_EXE | Op::DUMMY_TRAP, _) => {
+            ": it is for the kernel's rings, and the driver sends none"
+        }
+        _ => "",
+    }
 }
 
 impl SdmaError {

@@ -51,8 +51,10 @@ pub struct Launch {
     pub workgroup_info_sgpr: bool,
     /// Work-item IDs in `v0`: 0 x, 1 x and y, 2 x, y and z.
     pub workitem_id_dims: u32,
-    /// Work-items of the grid.
+    /// Work-items of the grid, counted from its origin wherever its workgroups begin.
     pub grid: [u32; 3],
+    /// Identifier of the first workgroup; those before it do not run.
+    pub start: [u32; 3],
     /// Work-items of a workgroup; none is 0 and there are at most [`MAX_WORKGROUP_SIZE`] in all.
     pub workgroup: [u32; 3],
     /// Bytes of LDS of a workgroup.
@@ -77,10 +79,20 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Workgroups in each dimension; the last ones may be partial.
+    /// Workgroups in each dimension, from [`Launch::start`] on; the last ones may be partial.
     #[must_use]
     pub fn workgroups(&self) -> [u32; 3] {
-        core::array::from_fn(|dim| self.grid[dim].div_ceil(self.workgroup[dim].max(1)))
+        core::array::from_fn(|dim| self.end(dim).saturating_sub(self.start[dim]))
+    }
+
+    /// The identifier behind the last workgroup's in a dimension.
+    fn end(&self, dim: usize) -> u32 {
+        self.grid[dim].div_ceil(self.workgroup[dim].max(1))
+    }
+
+    /// Whether a workgroup of this identifier runs.
+    pub(super) fn has_workgroup(&self, id: [u32; 3]) -> bool {
+        (0..3).all(|dim| (self.start[dim]..self.end(dim)).contains(&id[dim]))
     }
 
     /// All workgroups; `None` if they are more than 64 bits can count.
@@ -93,8 +105,9 @@ impl Launch {
     #[must_use]
     pub fn workgroup_id(&self, index: u64) -> [u32; 3] {
         let [x, y, _] = self.workgroups().map(u64::from);
-        // Each quotient or remainder is below a 32-bit count.
-        [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
+        let [first_x, first_y, first_z] = self.start;
+        // Each quotient or remainder is below a 32-bit count, and each sum below the end of its dimension.
+        [first_x + (index % x) as u32, first_y + (index / x % y) as u32, first_z + (index / x / y) as u32]
     }
 
     /// Work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
@@ -259,6 +272,7 @@ mod tests {
             workgroup_info_sgpr: true,
             workitem_id_dims: 2,
             grid: [10, 5, 3],
+            start: [0; 3],
             workgroup: [4, 4, 2],
             lds_size: 0,
             scratch: None,
@@ -288,6 +302,19 @@ mod tests {
             })
             .sum();
         assert_eq!(items, 10 * 5 * 3);
+    }
+
+    #[test]
+    fn workgroups_begin_at_the_start_and_end_with_the_grid() {
+        let launch = Launch { start: [1, 1, 0], ..launch() };
+        assert_eq!((launch.workgroups(), launch.workgroup_count()), ([2, 1, 2], Some(4)));
+        let ids: Vec<_> = (0..4).map(|index| launch.workgroup_id(index)).collect();
+        assert_eq!(ids, [[1, 1, 0], [2, 1, 0], [1, 1, 1], [2, 1, 1]]);
+        assert!(ids.iter().all(|&id| launch.has_workgroup(id)));
+        assert!(![[0, 1, 0], [1, 0, 0], [3, 1, 0], [1, 1, 2]].into_iter().any(|id| launch.has_workgroup(id)));
+        assert_eq!((launch.extent([1, 1, 0]), launch.extent([2, 1, 1])), ([4, 1, 2], [2, 1, 1]));
+        let beyond = Launch { start: [3, 0, 0], ..launch };
+        assert_eq!(beyond.workgroup_count(), Some(0));
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl Ring {
         Ring { cp, config, dwords, written: 0 }
     }
 
+    /// The queue as it is mapped with other compute registers, at the end of what was submitted.
+    fn with_registers(&self, bench: &Bench, registers: &[u32]) -> Pm4Queue {
+        let config = Pm4Config { read_index: self.written, ..self.config };
+        Pm4Queue::new(config, Arc::clone(&bench.space), Arc::default(), &bench.env, registers)
+    }
+
     /// Writes dwords without telling the queue.
     fn put(&mut self, bench: &Bench, dwords: &[u32]) {
         for &dword in dwords {

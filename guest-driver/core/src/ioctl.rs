@@ -84,7 +84,12 @@ pub const REFUSED: &[Refused] = &[
         errno: Errno::EPERM,
         reason: "deprecated, refused by Linux too",
     },
-    Refused { command: nr::CRIU_OP, errno: Errno::EOPNOTSUPP, reason: "not built" },
+    Refused {
+        command: nr::CRIU_OP,
+        errno: Errno::EOPNOTSUPP,
+        reason: "for every operation and whatever the caller's rights: queues and memory of a process cannot be made again \
+                 under their old numbers, so that nothing could be restored",
+    },
 ];
 
 /// A command that runs, and what of it does nothing.

@@ -5,7 +5,9 @@ mod common;
 
 use std::sync::atomic::Ordering;
 
-use belfry_abi::kfd::aperture::{GetProcessAperturesNewArgs, ProcessDeviceApertures};
+use belfry_abi::kfd::aperture::{
+    GetProcessAperturesArgs, GetProcessAperturesNewArgs, ProcessDeviceApertures,
+};
 use belfry_abi::kfd::event::{
     EventData, KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_SIGNAL, KFD_IOC_WAIT_RESULT_COMPLETE,
     KFD_IOC_WAIT_RESULT_TIMEOUT, MemoryExceptionData, WaitEventsArgs,
@@ -38,6 +40,10 @@ fn version_apertures_and_clocks_are_those_of_the_real_interface() {
     assert_eq!(apertures[0].lds_base, 1 << 48);
     assert_eq!(apertures[0].gpuvm_limit, (1 << 47) - 1);
     assert_eq!(apertures[1], ProcessDeviceApertures::default());
+    let mut all = GetProcessAperturesArgs::default();
+    client.ioctl(nr::GET_PROCESS_APERTURES, &mut all).unwrap();
+    assert_eq!((all.num_of_nodes, all.process_apertures[0]), (1, apertures[0]));
+    assert_eq!(all.process_apertures[1], ProcessDeviceApertures::default());
 
     let clocks = |gpu_id| {
         let mut args = GetClockCountersArgs { gpu_id, ..Default::default() };

@@ -16,6 +16,7 @@
 //! | `mmap`, `lseek` of memory that processes share | its pages, its size | `hooks/memory.rs`, `hooks/files.rs` |
 //! | `munmap`, `mremap`, `mprotect` of memory the GPU uses | the driver is told first | `hooks/memory.rs` |
 //! | `exec`, `posix_spawn` | the same with this library in the environment | `hooks/process.rs` |
+//! | `dlsym` in the C library | the function of this library, where there is one | `hooks/lookup.rs` |
 //!
 //! # Rules
 //!

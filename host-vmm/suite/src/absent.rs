@@ -36,6 +36,8 @@ pub enum Where {
     Guests,
     /// With this major version of HIP: `(HIP 6)` for example.
     Hip(u32),
+    /// In a guest with this major version of HIP: `(guest, HIP 5)` for example.
+    GuestsWithHip(u32),
 }
 
 impl Where {
@@ -44,8 +46,16 @@ impl Where {
         match rest.trim() {
             "" => Some(Self::Everywhere),
             "(guest)" => Some(Self::Guests),
-            hip => Some(Self::Hip(hip.strip_prefix("(HIP ")?.strip_suffix(')')?.parse().ok()?)),
+            place => {
+                let version = |before| place.strip_prefix(before)?.strip_suffix(')')?.parse().ok();
+                version("(HIP ").map(Self::Hip).or_else(|| version("(guest, HIP ").map(Self::GuestsWithHip))
+            }
         }
+    }
+
+    /// Whether it is so in guests alone.
+    pub(crate) fn is_of_guests(self) -> bool {
+        matches!(self, Self::Guests | Self::GuestsWithHip(_))
     }
 }
 
@@ -76,8 +86,9 @@ fn parse(text: &str) -> Result<BTreeMap<String, Absent>> {
         ensure!(cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()), "{DOCUMENT}: row {line:?}");
         let (case, rest) = cells[0].split_once(' ').unwrap_or((cells[0], ""));
         let place = Where::of(rest).with_context(|| format!("{DOCUMENT}: where is row {line:?} true?"))?;
-        let [case, fails_with, reason] =
-            [case, cells[1], cells[2]].map(|cell| cell.trim_matches('`').to_owned());
+        // A reason is a sentence that may end with code.
+        let [case, fails_with] = [case, cells[1]].map(|cell| cell.trim_matches('`').to_owned());
+        let reason = cells[2].to_owned();
         let twice = table.insert(case, Absent { fails_with, reason, place });
         ensure!(twice.is_none(), "{DOCUMENT}: two rows for the case of {line:?}");
     }
@@ -97,18 +108,21 @@ mod tests {
     #[test]
     fn rows_are_those_of_the_right_table() {
         let text = "| case | other |\n| --- | --- |\n| `a` | b |\n\n\
-                    | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no z |\n\
+                    | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no `z` |\n\
                     | `hip::y` (guest) | `hipErrorY` | no z |\n\
-                    | `hip::z` (HIP 6) | `hipErrorY` | no z |\n\nend | of\n";
+                    | `hip::z` (HIP 6) | `hipErrorY` | no z |\n\
+                    | `hip::zz` (guest, HIP 5) | `hipErrorY` | no z |\n\nend | of\n";
         let table = parse(text).unwrap();
         let absent = |case: &str, place| {
-            let absent = Absent { fails_with: "hipErrorY".into(), reason: "no z".into(), place };
+            let reason = if case == "hip::x" { "no `z`" } else { "no z" };
+            let absent = Absent { fails_with: "hipErrorY".into(), reason: reason.into(), place };
             (case.to_owned(), absent)
         };
         let rows = [
             absent("hip::x", Where::Everywhere),
             absent("hip::y", Where::Guests),
             absent("hip::z", Where::Hip(6)),
+            absent("hip::zz", Where::GuestsWithHip(5)),
         ];
         assert_eq!(table, rows.into());
     }

@@ -12,8 +12,10 @@ use crate::runner::Runner;
 
 /// Where the guest has the programs.
 const PROGRAMS: &str = "/tmp/suite";
-/// What they find in their environment.
-const ENVIRONMENT: [&str; 2] = ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp"];
+/// What they find in their environment. Since version 6.2 ROCr then shares memory of processes by DMA-bufs, which Linux has,
+/// instead of ioctls, which it has not.
+const ENVIRONMENT: [&str; 3] =
+    ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "HSA_ENABLE_IPC_MODE_LEGACY=0"];
 const SIGKILL: i32 = 9;
 
 /// A guest with a root file system and the driver loaded, as a runner.

@@ -122,7 +122,7 @@ impl Plan {
     /// Has cases pass that are absent in guests alone.
     pub fn leave_guests_out(&mut self) {
         for test in &mut self.tests {
-            test.absent.take_if(|absent| absent.place == Where::Guests);
+            test.absent.take_if(|absent| absent.place.is_of_guests());
         }
     }
 
@@ -195,7 +195,7 @@ impl Ready {
         let (argv, expected) = self.command(test).map_err(|error| format!("{error:#}"))?;
         let outcome = runner.run(&argv, limit).map_err(|error| format!("it could not be run: {error:#}"))?;
         let absent = test.absent.as_ref().filter(|absent| match absent.place {
-            Where::Hip(major) => self.hip == Some(major),
+            Where::Hip(major) | Where::GuestsWithHip(major) => self.hip == Some(major),
             Where::Everywhere | Where::Guests => true,
         });
         judge(&outcome, &expected, absent)

@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <ftw.h>
 #include <fts.h>
 #include <glob.h>
@@ -333,6 +334,31 @@ CASE(path_tools_of_coreutils) {
     EQUAL(shell("exec 5<>/dev/kfd && test \"$(readlink /proc/self/fd/5)\" = /dev/kfd"), 0);
     EQUAL(shell("test \"$(ls " TOPOLOGY "/nodes | tr '\\n' ' ')\" = '0 1 '"), 0);
     EQUAL(shell("tar -C /sys/class/kfd/kfd -cf - topology/nodes/1/gpu_id | tar -xOf - | grep -q [1-9]"), 0);
+}
+
+// What Python's ctypes does: the C library is opened by its name, and asked for its functions.
+CASE(functions_of_the_c_library_that_are_looked_up_in_it) {
+    void* library = dlopen("libc.so.6", RTLD_NOW);
+    CHECK(library, "%s", dlerror());
+    int (*open_it)(const char*, int, ...) = (int (*)(const char*, int, ...))dlsym(library, "open");
+    int (*control)(int, unsigned long, ...) = (int (*)(int, unsigned long, ...))dlsym(library, "ioctl");
+    int (*status)(const char*, struct stat*) = (int (*)(const char*, struct stat*))dlsym(library, "stat");
+    CHECK(open_it && control && status, "%s", dlerror());
+    struct stat s;
+    EQUAL(status("/dev/kfd", &s), 0);
+    CHECK(S_ISCHR(s.st_mode), "mode %o", s.st_mode);
+    int fd = open_it("/dev/kfd", O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, "%s", strerror(errno));
+    uint32_t version[2] = {0, 0};
+    EQUAL(control(fd, GET_VERSION, version), 0);
+    EQUAL(version[0], 1);
+    EQUAL(close(fd), 0);
+    // Others are the C library's, and what is not there is said as ever.
+    CHECK(dlsym(library, "qsort") == dlsym(RTLD_DEFAULT, "qsort"), "qsort");
+    EQUAL((long)dlsym(library, "no_such_function"), 0);
+    CHECK(strstr(dlerror(), "no_such_function"), "the error names it");
+    // The next library behind the program itself is the one that was loaded before, not the one behind that.
+    CHECK(dlsym(RTLD_NEXT, "open") == dlsym(RTLD_DEFAULT, "open"), "the place of the caller counts");
 }
 
 // What does not concern the GPU is as it was.

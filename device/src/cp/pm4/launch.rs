@@ -21,7 +21,7 @@ use crate::vm::AddressSpace;
 /// Unit of `COMPUTE_PGM_RSRC2.LDS_SIZE` in bytes.
 const LDS_UNIT: u32 = 512;
 /// Which compute units waves may use, by shader engine.
-const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
+pub(super) const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
     ComputeRegister::STATIC_THREAD_MGMT_SE0,
     ComputeRegister::STATIC_THREAD_MGMT_SE1,
     ComputeRegister::STATIC_THREAD_MGMT_SE2,
@@ -31,10 +31,21 @@ const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
     ComputeRegister::STATIC_THREAD_MGMT_SE6,
     ComputeRegister::STATIC_THREAD_MGMT_SE7,
 ];
-/// `COMPUTE_PGM_RSRC1.PRIORITY`: a hint that no descriptor has.
-const PRIORITY: u32 = 0b11 << 10;
+/// What of `COMPUTE_PGM_RSRC1` descriptors leave to the packet processor and has no effect: `PRIORITY`, which is a hint, and
+/// `PRIV`. Drivers of PM4 set that so that their waves are not saved (tinygrad `ops_amd.py`); here waves are preempted
+/// whatever they are, and run as others do, without the registers of trap handlers.
+const WITHOUT_EFFECT: u32 = 0b11 << 10 | 1 << 20;
 /// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS and the trap handler.
 const FILLED_IN: u32 = 0x1ff << 15 | 1 << 6;
+
+/// Work-items of a dispatch, all counted from the origin of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    grid: [u32; 3],
+    workgroup: [u32; 3],
+    /// Identifier of the first workgroup.
+    start: [u32; 3],
+}
 
 /// Works out how the waves of a dispatch start; `None` for one of no workgroups.
 pub(super) fn prepare(
@@ -44,13 +55,13 @@ pub(super) fn prepare(
 ) -> Result<Option<Prepared>, Cause> {
     let initiator = DispatchInitiator::from_bits(registers.get(ComputeRegister::DISPATCH_INITIATOR));
     check(initiator, registers)?;
-    let Some((grid, workgroup)) = sizes(initiator, registers)? else { return Ok(None) };
+    let Some(Sizes { grid, workgroup, start }) = sizes(initiator, registers)? else { return Ok(None) };
     let rsrc1 = registers.get(ComputeRegister::PGM_RSRC1);
     let rsrc2 = registers.get(ComputeRegister::PGM_RSRC2);
     let rsrc3 = registers.get(ComputeRegister::PGM_RSRC3);
     // Registers as a kernel descriptor has them: the same rules hold.
     let mut descriptor = KernelDescriptor::new_zeroed();
-    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !PRIORITY);
+    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !WITHOUT_EFFECT);
     descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !FILLED_IN);
     descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(rsrc3);
     let mut properties = KernelCodeProperties::from_bits(0);
@@ -74,6 +85,7 @@ pub(super) fn prepare(
         entry,
         user_sgprs: user_sgprs.to_vec(),
         grid,
+        start,
         workgroup,
         lds_size: lds_size.next_multiple_of(chip.shader.lds_granule),
         cus: CuMask(STATIC_THREAD_MGMT.map(|register| registers.get(register))),
@@ -96,19 +108,25 @@ fn check(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<(
     if !modelled {
         return refused("COMPUTE_DISPATCH_INITIATOR", initiator.bits());
     }
-    let start = registers.three(ComputeRegister::START_X);
-    match start.into_iter().find(|&start| start != 0) {
-        Some(start) if !initiator.force_start_at_000() => refused("dispatch with COMPUTE_START", start),
+    // No public source says whether a start is in workgroups or in work-items where the sizes are in work-items.
+    match start(initiator, registers).into_iter().find(|&start| start != 0) {
+        Some(start) if initiator.use_thread_dimensions() => {
+            refused("dispatch in work-items with COMPUTE_START", start)
+        }
         _ => Ok(()),
     }
 }
 
-/// Work-items of the grid and of a workgroup; `None` for a grid without any.
-#[expect(clippy::type_complexity, reason = "two sizes")]
-fn sizes(
-    initiator: DispatchInitiator,
-    registers: &ComputeRegisters,
-) -> Result<Option<([u32; 3], [u32; 3])>, Cause> {
+/// Where the workgroups of a dispatch begin.
+fn start(initiator: DispatchInitiator, registers: &ComputeRegisters) -> [u32; 3] {
+    if initiator.force_start_at_000() { [0; 3] } else { registers.three(ComputeRegister::START_X) }
+}
+
+/// Sizes of a dispatch; `None` for one without any workgroup.
+///
+/// The sizes of a dispatch that begins behind the origin are ends and not counts (mesa `radv_cmd_buffer.c`,
+/// `radv_emit_dispatch_packets`).
+fn sizes(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<Option<Sizes>, Cause> {
     let dim = registers.three(ComputeRegister::DIM_X);
     let threads = registers.three(ComputeRegister::NUM_THREAD_X);
     let workgroup = threads.map(|threads| threads & 0xffff);
@@ -117,11 +135,12 @@ fn sizes(
         // Each has 16 bits.
         return Err(Cause::WorkgroupSize(workgroup.map(|size| size as u16)));
     }
-    if dim.contains(&0) {
+    let start = start(initiator, registers);
+    if (0..3).any(|at| dim[at] <= start[at]) {
         return Ok(None);
     }
     if initiator.use_thread_dimensions() {
-        return Ok(Some((dim, workgroup)));
+        return Ok(Some(Sizes { grid: dim, workgroup, start }));
     }
     let mut grid = [0; 3];
     for at in 0..3 {
@@ -131,7 +150,7 @@ fn sizes(
         let size = dim[at].checked_mul(workgroup[at]).map(|size| size - missing);
         grid[at] = size.ok_or(Cause::Dimensions { dimensions: 3, grid: dim })?;
     }
-    Ok(Some((grid, workgroup)))
+    Ok(Some(Sizes { grid, workgroup, start }))
 }
 
 #[cfg(test)]
@@ -150,11 +169,12 @@ mod tests {
     #[test]
     fn sizes_are_in_workgroups_or_in_work_items() {
         let of = |bits, dim, threads| sizes(DispatchInitiator::from_bits(bits), &registers(dim, threads));
-        assert_eq!(of(1, [3, 2, 1], [8, 4, 2]), Ok(Some(([24, 8, 2], [8, 4, 2]))));
-        assert_eq!(of(0x21, [3, 2, 1], [8, 4, 2]), Ok(Some(([3, 2, 1], [8, 4, 2]))));
+        let from_origin = |grid| Ok(Some(Sizes { grid, workgroup: [8, 4, 2], start: [0; 3] }));
+        assert_eq!(of(1, [3, 2, 1], [8, 4, 2]), from_origin([24, 8, 2]));
+        assert_eq!(of(0x21, [3, 2, 1], [8, 4, 2]), from_origin([3, 2, 1]));
         let partial = [8 | 5 << 16, 4, 2 | 2 << 16];
-        assert_eq!(of(3, [3, 2, 1], partial), Ok(Some(([21, 8, 2], [8, 4, 2]))), "the last one has 5");
-        assert_eq!(of(1, [3, 2, 1], partial), Ok(Some(([24, 8, 2], [8, 4, 2]))), "not enabled");
+        assert_eq!(of(3, [3, 2, 1], partial), from_origin([21, 8, 2]), "the last one has 5");
+        assert_eq!(of(1, [3, 2, 1], partial), from_origin([24, 8, 2]), "not enabled");
         assert_eq!(of(1, [3, 0, 1], [8, 4, 2]), Ok(None));
         assert!(matches!(of(1, [1 << 30, 1, 1], [8, 1, 1]), Err(Cause::Dimensions { .. })));
         for threads in [[0, 1, 1], [1025, 1, 1], [0xffff, 0xffff, 0xffff]] {
@@ -172,7 +192,20 @@ mod tests {
             assert!(matches!(checked(bits, &registers), Err(Cause::Ring(_))), "{bits:#x}");
         }
         registers.set(ComputeRegister::START_Y, 2);
-        assert!(matches!(checked(1, &registers), Err(Cause::Ring(_))));
-        assert!(checked(1 | 1 << 2, &registers).is_ok());
+        assert!(matches!(checked(0x21, &registers), Err(Cause::Ring(_))), "in work-items");
+        assert!(checked(1, &registers).is_ok() && checked(0x25, &registers).is_ok());
+    }
+
+    #[test]
+    fn sizes_of_a_dispatch_that_begins_behind_the_origin_are_ends() {
+        let mut registers = registers([5, 2, 1], [8 | 3 << 16, 4, 2]);
+        registers.set(ComputeRegister::START_X, 2);
+        let of = |bits, registers: &ComputeRegisters| sizes(DispatchInitiator::from_bits(bits), registers);
+        let expected = |grid, start| Ok(Some(Sizes { grid, workgroup: [8, 4, 2], start }));
+        assert_eq!(of(1, &registers), expected([40, 8, 2], [2, 0, 0]));
+        assert_eq!(of(3, &registers), expected([35, 8, 2], [2, 0, 0]), "the last one has 3");
+        assert_eq!(of(5, &registers), expected([40, 8, 2], [0; 3]), "forced to the origin");
+        registers.set(ComputeRegister::START_X, 5);
+        assert_eq!(of(1, &registers), Ok(None));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belfry_abi::pm4::{
     CS_PARTIAL_FLUSH, ComputeRegister, DispatchDirect, DispatchIndirect, DispatchInitiator, EventWrite,
-    IndirectBuffer, Opcode, ReleaseMem, SH_REG_START,
+    IndirectBuffer, Opcode, ReleaseMem, SH_REG_INDEX_CU_MASK, SH_REG_START, SetShReg,
 };
 
 use super::dispatch::Pm4Dispatch;
@@ -20,6 +20,11 @@ use crate::pm4::{self, Effect, Error, Port};
 use crate::queue::BlockedOn;
 use crate::shader::{Launch, ScratchPool};
 use crate::vm::AddressSpace;
+
+/// Registers that a driver sets and that have no effect here, as absolute dword indices: `COMPUTE_DISPATCH_TUNNEL`, which is
+/// about speed, and `TA_CS_BC_BASE_ADDR` with its upper half, border colours of images, which nothing reads (mesa
+/// `ac_cmdbuf.c`, `gfx10_init_compute_preamble_state`, `gfx12_init_compute_preamble_state`).
+const WITHOUT_EFFECT: [u32; 3] = [SH_REG_START + 0x27d, 0xc380, 0xc381];
 
 /// What is left to do after a packet.
 pub(super) enum Outcome {
@@ -69,7 +74,7 @@ impl Port for Reach<'_> {
             return Ok(());
         }
         // Markers of a thread trace, and there is none.
-        if self.allowed.thread_trace_userdata.contains(&index) {
+        if self.allowed.thread_trace_userdata.contains(&index) || WITHOUT_EFFECT.contains(&index) {
             return Ok(());
         }
         Err(Error::Register { packet, index })
@@ -93,7 +98,7 @@ impl Pm4Queue {
         }
         let (opcode, body) = (packet.header.opcode(), &packet.body[..]);
         match opcode {
-            Opcode::SET_SH_REG => self.set_sh_reg(body).map_err(ring)?,
+            Opcode::SET_SH_REG | Opcode::SET_SH_REG_INDEX => self.set_sh_reg(opcode, body)?,
             Opcode::DISPATCH_DIRECT => {
                 let DispatchDirect { dim, initiator } = pm4::exact(opcode, body).map_err(ring)?;
                 return self.dispatch(dim, initiator);
@@ -106,7 +111,11 @@ impl Pm4Queue {
                 return self.dispatch(dim, packet.initiator);
             }
             Opcode::EVENT_WRITE => {
-                // One with an address writes counters, which are not modelled.
+                let event: EventWrite = pm4::prefix(opcode, body).map_err(ring)?;
+                // One with an address writes counters.
+                if body.len() == 3 {
+                    return Err(ring(Error::CounterEvent { event: event.event_type() }));
+                }
                 let event: EventWrite = pm4::exact(opcode, body).map_err(ring)?;
                 if event.event_type() == CS_PARTIAL_FLUSH && self.has_running_dispatches() {
                     return Ok(Outcome::Blocked(BlockedOn::Dispatches));
@@ -154,16 +163,30 @@ impl Pm4Queue {
         result.map_err(ring)
     }
 
-    fn set_sh_reg(&mut self, body: &[u32]) -> Result<(), Error> {
+    /// SET_SH_REG, and SET_SH_REG_INDEX, whose masks of compute units are within the one that the queue was mapped with.
+    fn set_sh_reg(&mut self, opcode: Opcode, body: &[u32]) -> Result<(), Cause> {
+        let name = opcode.name().unwrap_or_default();
         let Some((&start, values)) = body.split_first() else {
-            return Err(Error::Length { opcode: Opcode::SET_SH_REG, dwords: 0 });
+            return Err(ring(Error::Length { opcode, dwords: 0 }));
         };
-        for (register, &value) in ((start & 0xffff)..).zip(values) {
-            if !self.registers.set(ComputeRegister(register), value) {
-                return Err(Error::Register { packet: "SET_SH_REG", index: SH_REG_START + register });
-            }
+        let start = SetShReg::from_bits(start);
+        let within_mask = match start.index() {
+            0 => false,
+            SH_REG_INDEX_CU_MASK if opcode == Opcode::SET_SH_REG_INDEX => true,
+            value => return Err(ring(Error::Field { what: "index of SET_SH_REG", value: value.into() })),
+        };
+        for (register, &value) in (u32::from(start.register())..).map(ComputeRegister).zip(values) {
+            let allowed = if within_mask { self.allowed_cus(register)? } else { u32::MAX };
+            self.with_reach(|reach| reach.write_register(name, SH_REG_START + register.0, value & allowed))?;
         }
         Ok(())
+    }
+
+    /// The compute units that the kernel allows, by the register with their mask.
+    fn allowed_cus(&self, register: ComputeRegister) -> Result<u32, Cause> {
+        let at = launch::STATIC_THREAD_MGMT.iter().position(|&mask| mask == register);
+        let refused = Error::Field { what: "mask of compute units in register", value: register.0 };
+        at.map(|at| self.allowed_cus[at]).ok_or(ring(refused))
     }
 
     /// Starts a dispatch, once there is room for it.

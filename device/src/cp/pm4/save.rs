@@ -31,6 +31,7 @@ pub(crate) struct SavedPm4 {
     /// Number of its address space.
     space: u32,
     registers: ComputeRegisters,
+    allowed_cus: [u32; 8],
     read_index: u64,
     reported: Option<u64>,
     buffers: Execution,
@@ -79,6 +80,7 @@ impl Pm4Queue {
             config: self.config,
             space: spaces.number(self.state.shader.space()),
             registers: self.registers.clone(),
+            allowed_cus: self.allowed_cus,
             read_index: self.read_index,
             reported: self.reported,
             buffers: self.buffers.clone(),
@@ -130,6 +132,7 @@ impl Pm4Queue {
             state,
             shader: Arc::clone(&env.shader),
             registers: saved.registers.clone(),
+            allowed_cus: saved.allowed_cus,
             read_index: saved.read_index,
             reported: saved.reported,
             buffers: saved.buffers.clone(),

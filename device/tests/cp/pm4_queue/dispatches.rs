@@ -1,5 +1,6 @@
 //! Dispatches from compute registers.
 
+use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_device::queue::{BlockedOn, Progress};
 
@@ -22,7 +23,14 @@ fn dispatch_runs_a_kernel_and_the_fence_comes_behind_it() {
     for (round, initiator) in [(1u32, THREADS), (2, 0x8001), (3, 0x8005)] {
         let (args, out, expected) = vectors(&bench, 1024);
         let dim = if initiator == THREADS { [1024, 1, 1] } else { [4, 1, 1] };
-        let packets = [program(&bench, "vecadd", [256, 1, 1], 0, args), direct(dim, initiator)];
+        let descriptor: KernelDescriptor = bench.space.read(bench.kernel("vecadd")).expect("mapped");
+        // PRIORITY and PRIV, which some drivers set.
+        let rsrc1 = descriptor.compute_pgm_rsrc1.bits() | 0b11 << 10 | 1 << 20;
+        let packets = [
+            program(&bench, "vecadd", [256, 1, 1], 0, args),
+            set(ComputeRegister::PGM_RSRC1, &[rsrc1]),
+            direct(dim, initiator),
+        ];
         ring.submit(&bench, &[packets.concat(), release(fence, round.into(), round)]);
         let done = || bench.interrupts.all().len() == round as usize;
         ring.run_until(done);
@@ -32,6 +40,34 @@ fn dispatch_runs_a_kernel_and_the_fence_comes_behind_it() {
     let doorbell = ring.config.identity.doorbell;
     assert_eq!(bench.interrupts.all(), [1, 2, 3].map(|round| Interrupt::Eop(doorbell, round)));
     ring.drain(&bench);
+}
+
+#[test]
+fn dispatch_begins_at_the_workgroup_that_its_registers_name() {
+    let bench = Bench::new(2);
+    let mut ring = Ring::new(&bench, 512);
+    let (args, out, sums) = vectors(&bench, 1024);
+    let fence = bench.alloc(64, READ_WRITE);
+    let mut expected = vec![0; 1024];
+    // From the second workgroup up to the third; then none; then the last one, by its size in memory.
+    let sizes = bench.buffer(&[4u32, 1, 1]);
+    let indirect = packet(Opcode::DISPATCH_INDIRECT, &[&halves(sizes)[..], &[0x8001]].concat());
+    let begin = |at: u32| set(ComputeRegister::START_X, &[at, 0, 0]);
+    let runs = [
+        ([begin(1), direct([3, 1, 1], 0x8001)].concat(), 256..768),
+        ([begin(3), direct([3, 1, 1], 0x8001)].concat(), 0..0),
+        ([begin(3), indirect].concat(), 768..1024),
+        ([begin(3), direct([1, 1, 1], 0x8005)].concat(), 0..256),
+    ];
+    for (round, (run, items)) in (1..).zip(runs) {
+        ring.submit(
+            &bench,
+            &[program(&bench, "vecadd", [256, 1, 1], 0, args), run, release(fence, round, 0)],
+        );
+        ring.run_until(|| bench.u32s(fence, 1) == [round as u32]);
+        expected[items.clone()].copy_from_slice(&sums[items]);
+        assert!(bench.u32s(out, 1024) == expected, "round {round}");
+    }
 }
 
 #[test]

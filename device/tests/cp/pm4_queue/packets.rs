@@ -107,6 +107,68 @@ fn waits_are_looked_at_again_until_memory_holds_and_keep_nobody_else() {
 }
 
 #[test]
+fn waits_for_64_bits_compare_all_of_them() {
+    let (bench, mut ring, data) = memory();
+    let wait64 = |function: u32, reference: u64, mask: u64, operation: u32| {
+        let control = function | 1 << 4 | operation << 6;
+        let body = [&[control][..], &halves(data), &halves(reference), &halves(mask), &[4]].concat();
+        packet(Opcode::WAIT_REG_MEM64, &body)
+    };
+    bench.space.store_u64(data, 0x1_0000_0002).expect("mapped");
+    ring.submit(
+        &bench,
+        &[
+            // More than fits 32 bits, of which the low halves compare the other way round.
+            wait64(6, 0xffff_ffff, u64::MAX, 0),
+            wait64(1, 0x2_0000_0001, u64::MAX, 3),
+            wait64(3, 0x1_0000_0000, 0xffff_ffff_0000_0000, 0),
+            write(data + 8, &[1]),
+            wait64(3, 0x7_0000_0002, u64::MAX, 0),
+            write(data + 8, &[2]),
+        ],
+    );
+    assert_eq!(ring.settle(), Progress::Blocked(BlockedOn::Memory));
+    assert_eq!(bench.u32s(data + 8, 1), [1]);
+    bench.space.store_u32(data + 4, 7).expect("mapped");
+    ring.drain(&bench);
+    assert_eq!(bench.u32s(data + 8, 1), [2]);
+}
+
+/// What mesa sends at the beginning of a compute queue's commands (`ac_init_compute_preamble_state`).
+#[test]
+fn preamble_of_a_graphics_driver_is_taken_and_its_masks_stay_within_the_kernels() {
+    let (bench, mut ring, data) = memory();
+    let mask = 0x216;
+    let get = |at: u64, register: u32| {
+        packet(Opcode::COPY_DATA, &[&[5 << 8, 0x2c00 + register, 0][..], &halves(at)].concat())
+    };
+    let indexed =
+        |index: u32, value: u32| packet(Opcode::SET_SH_REG_INDEX, &[index << 28 | mask, value, 0xf]);
+    ring.submit(
+        &bench,
+        &[
+            packet(Opcode::SET_SH_REG, &[0x204, 0, 0, 0]),
+            packet(Opcode::SET_SH_REG, &[0x27d, 0]),
+            packet(Opcode::SET_UCONFIG_REG, &[0x380, 0x1234, 0x5]),
+            indexed(0, 0x3_0003),
+            get(data, mask),
+            indexed(3, 0xffff_ffff),
+            get(data + 4, mask),
+            get(data + 8, mask + 1),
+        ],
+    );
+    ring.drain(&bench);
+    assert_eq!(bench.u32s(data, 3), [0x3_0003, u32::MAX, 0xf], "the kernel allows all");
+
+    let mut registers = super::all_cus();
+    registers[(mask - 0x200) as usize] = 0x5;
+    ring.cp = ring.with_registers(&bench, &registers);
+    ring.submit(&bench, &[indexed(3, 0x3), get(data, mask), indexed(3, 0xe), get(data + 4, mask)]);
+    ring.drain(&bench);
+    assert_eq!(bench.u32s(data, 2), [1, 4]);
+}
+
+#[test]
 fn registers_that_user_queues_have_are_written_and_waited_for() {
     let (bench, mut ring, data) = memory();
     let (request, done) = (0xe26, 0xe27);

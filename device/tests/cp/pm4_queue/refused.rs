@@ -12,7 +12,19 @@ const UNSUPPORTED: u32 = 20;
 
 #[test]
 fn packets_that_are_not_modelled_stop_their_queue_by_name() {
-    let rows: [(&str, Vec<u32>); 18] = [
+    let predicated = packet(Opcode::NOP, &[0]).into_iter().enumerate();
+    let predicated = predicated.map(|(at, dword)| dword | u32::from(at == 0)).collect();
+    let wait64 = |control: u32| packet(Opcode::WAIT_REG_MEM64, &[control, 0xe27, 0, 0, 0, 1, 0, 0]);
+    let rows: [(&str, Vec<u32>); 27] = [
+        ("NOP with a predicate", predicated),
+        ("EVENT_WRITE of event 0x1e to memory", packet(Opcode::EVENT_WRITE, &[0x21e, 0, 0])),
+        ("WAIT_REG_MEM64 space 0", wait64(3)),
+        ("WAIT_REG_MEM64 with operation 1", wait64(3 | 1 << 4 | 1 << 6)),
+        ("WAIT_REG_MEM64 has 6", packet(Opcode::WAIT_REG_MEM64, &[3 | 1 << 4, 0, 0, 0, 0, 0])),
+        ("SET_SH_REG_INDEX of register 0x2c00", packet(Opcode::SET_SH_REG_INDEX, &[0, 1])),
+        ("index of SET_SH_REG 0x1", packet(Opcode::SET_SH_REG_INDEX, &[1 << 28 | 0x216, 1])),
+        ("index of SET_SH_REG 0x3", packet(Opcode::SET_SH_REG, &[3 << 28 | 0x216, 1])),
+        ("compute units in register 0x20c", packet(Opcode::SET_SH_REG_INDEX, &[3 << 28 | 0x20c, 1])),
         ("operation 0xff", packet(Opcode(0xff), &[0])),
         ("MEM_SEMAPHORE", packet(Opcode::MEM_SEMAPHORE, &[0, 0])),
         ("SET_CONTEXT_REG", packet(Opcode::SET_CONTEXT_REG, &[0, 0])),
@@ -21,11 +33,14 @@ fn packets_that_are_not_modelled_stop_their_queue_by_name() {
         ("RELEASE_MEM has 3", packet(Opcode::RELEASE_MEM, &[0; 3])),
         ("RELEASE_MEM data 4", packet(Opcode::RELEASE_MEM, &[0, 4 << 29, 0, 0, 0, 0, 0])),
         ("RELEASE_MEM interrupt 5", packet(Opcode::RELEASE_MEM, &[0, 5 << 24, 0, 0, 0, 0, 0])),
-        ("EVENT_WRITE has 3", packet(Opcode::EVENT_WRITE, &[0x1e, 0, 0])),
+        ("EVENT_WRITE has 2", packet(Opcode::EVENT_WRITE, &[7, 0])),
         ("SET_SH_REG of register 0x2c00", packet(Opcode::SET_SH_REG, &[0, 1])),
         ("SET_SH_REG of register 0x2e50", set(ComputeRegister::USER_DATA_15, &[1, 2])),
-        ("SET_UCONFIG_REG of register 0xc200", packet(Opcode::SET_UCONFIG_REG, &[0x200, 1])),
-        ("WRITE_DATA of register 0x1000", packet(Opcode::WRITE_DATA, &[0, 0x1000, 0, 1])),
+        (
+            "0xc200 is not modelled: no user configuration register",
+            packet(Opcode::SET_UCONFIG_REG, &[0x200, 1]),
+        ),
+        ("0x1000 is not modelled: it is privileged", packet(Opcode::WRITE_DATA, &[0, 0x1000, 0, 1])),
         ("COPY_DATA of register 0x1000", packet(Opcode::COPY_DATA, &[5 << 8, 0x1000, 0, 0, 0])),
         ("function 7", packet(Opcode::WAIT_REG_MEM, &[7, 0xe27, 0, 0, 0, 0])),
         ("never comes", packet(Opcode::WAIT_REG_MEM, &[3, 0xe27, 0, 1, 1, 0])),
@@ -57,7 +72,9 @@ fn packets_that_are_not_modelled_stop_their_queue_by_name() {
 fn memory_that_is_not_there_stops_its_queue_with_a_fault() {
     let bench = Bench::new(1);
     let nowhere = 0x6666_0000_0000;
-    let rows: [(&str, Vec<u32>); 7] = [
+    let wait64 = [&[3 | 1 << 4][..], &halves(nowhere), &[0, 1, u32::MAX, u32::MAX, 4]].concat();
+    let rows: [(&str, Vec<u32>); 8] = [
+        ("WAIT_REG_MEM64", packet(Opcode::WAIT_REG_MEM64, &wait64)),
         ("WRITE_DATA", write(nowhere, &[1])),
         ("indirect buffer", enter(nowhere, 4, 0)),
         ("RELEASE_MEM", super::release(nowhere, 1, 0)),
@@ -140,11 +157,11 @@ fn dispatches_that_cannot_be_launched_stop_their_queue() {
     let rows: [(&str, Vec<u32>); 10] = [
         ("COMPUTE_DISPATCH_INITIATOR 0x0", direct([256, 1, 1], 0)),
         ("COMPUTE_DISPATCH_INITIATOR 0x4021", direct([256, 1, 1], 0x4021)),
-        ("COMPUTE_START 0x3", [set(ComputeRegister::START_X, &[3]), direct([9, 1, 1], 0x8001)].concat()),
+        ("COMPUTE_START 0x3", [set(ComputeRegister::START_X, &[3]), direct([9, 1, 1], THREADS)].concat()),
         ("workgroup", [set(ComputeRegister::NUM_THREAD_X, &[1025]), direct([9, 1, 1], THREADS)].concat()),
         ("grid", direct([u32::MAX, 1, 1], 0x8001)),
         ("entry point", [set(ComputeRegister::PGM_LO, &[9, 9]), direct([9, 1, 1], THREADS)].concat()),
-        ("PRIV", [set(ComputeRegister::PGM_RSRC1, &[1 << 20]), direct([9, 1, 1], THREADS)].concat()),
+        ("BULKY", [set(ComputeRegister::PGM_RSRC1, &[1 << 24]), direct([9, 1, 1], THREADS)].concat()),
         (
             "COMPUTE_STATIC_THREAD_MGMT",
             [set(ComputeRegister::STATIC_THREAD_MGMT_SE0, &[0]), direct([9, 1, 1], THREADS)].concat(),

@@ -11,6 +11,7 @@ mod find;
 mod fts;
 mod ioctl;
 mod links;
+mod lookup;
 mod memory;
 mod process;
 mod signals;

@@ -2,6 +2,8 @@
 //!
 //! `BLESS=1 cargo test -p belfry-hosted-tests --test docs` writes them anew.
 
+mod proofs;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -11,6 +13,8 @@ use belfry_abi::kfd::queue::{
     KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI,
 };
+use belfry_abi::pm4::Opcode;
+use belfry_abi::sdma::{Op, copy_sub_op};
 use belfry_kfd_core::drm::REFUSED_QUERIES;
 use belfry_kfd_core::ioctl::{PARTIAL, REFUSED};
 use belfry_kfd_core::queue_manager::REFUSED_QUEUE_TYPES;
@@ -46,13 +50,22 @@ fn ioctls() -> String {
          What the guest driver does with every command of `/dev/kfd`. A number outside the table is answered `ENOTTY`.\n\
          Commands of an older size are extended with zeros, and as much is copied back as the caller has room for.\n\n\
          *absent*: refused with the error, by a table beside the dispatch. *partial*: runs but for what is listed: what is\n\
-         refused with an error, and what is taken without effect. *built*: the driver refuses no part of it as not built.\n\n\
-         | number | command | bytes | state |\n| --- | --- | --- | --- |\n",
+         refused with an error, and what is taken without effect. *built*: the driver refuses no part of it as not built.\n\
+         A test that the last column names shows it, of each type of queue where there is a difference: `thunk::` are cases of\n\
+         [the suite](exec-suite.md), the others are in `guest-driver/hosted/tests` and `tests/hosted/tests`.\n\n\
+         | number | command | bytes | state | tests |\n| --- | --- | --- | --- | --- |\n",
     );
     for &(name, command) in COMMANDS {
-        let state = state(command);
-        let _ = writeln!(text, "| {:#04x} | {name} | {} | {state} |", ioc_nr(command), ioc_size(command));
+        let (state, tests) = (state(command), proofs::of(name));
+        let (number, size) = (ioc_nr(command), ioc_size(command));
+        let _ = writeln!(text, "| {number:#04x} | {name} | {size} | {state} | {tests} |");
     }
+    text.push_str(
+        "\nLinux has no commands for sampling program counters, for the profiler, for streaming performance counters or for\n\
+         access to storage: those numbers (0x83 to 0x87) are of AMD's own packages of the driver, and `ENOTTY` here as in Linux.\n\
+         So are 0x80 and 0x81, by which ROCr 6.1 shares memory between processes; under `belfry exec` these two are served\n\
+         ([exec.md](exec.md)).\n",
+    );
     text
 }
 
@@ -115,4 +128,25 @@ fn ioctl_table_is_the_drivers() {
 #[test]
 fn render_node_table_is_the_drivers() {
     check("render-node.md", &render_node());
+}
+
+#[test]
+fn page_of_packets_has_a_row_for_each_that_is_known() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/packets.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (pm4, sdma) = page.split_once("## SDMA").unwrap();
+    let names = |part: &str| -> Vec<String> {
+        let rows = part.lines().filter(|line| line.starts_with("| "));
+        let first = rows.filter_map(|row| row.split('|').nth(1));
+        let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+        first.flat_map(|cell| cell.split(word).map(str::to_owned).collect::<Vec<_>>()).collect()
+    };
+    let (pm4, sdma) = (names(pm4), names(sdma));
+    let missing = |known: Vec<&'static str>, rows: &[String]| -> Vec<_> {
+        known.into_iter().filter(|name| !rows.iter().any(|row| row == name)).collect()
+    };
+    assert_eq!(missing((0..=u8::MAX).filter_map(|op| Opcode(op).name()).collect(), &pm4), Vec::<&str>::new());
+    let operations = (0..=u8::MAX).filter_map(|op| Op(op).name());
+    let kinds = (0..=u8::MAX).filter_map(copy_sub_op::name);
+    assert_eq!(missing(operations.chain(kinds).collect(), &sdma), Vec::<&str>::new());
 }
