@@ -101,6 +101,11 @@ impl Region {
         }
     }
 
+    /// Whether it writes registers that the halves of a wave share.
+    fn shares_registers(&self) -> bool {
+        self.key.second_from != 0 && self.arch.registers().unified.is_none()
+    }
+
     /// Compiles it, if it is to be and nobody has.
     #[cold]
     #[inline(never)]
@@ -108,7 +113,7 @@ impl Region {
         self.heat.store(0, Ordering::Relaxed);
         self.compiled.get_or_init(|| {
             let compiles =
-                self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && self.key.shared_from == 0;
+                self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && !self.shares_registers();
             let plain = self.key.mode & WATCHED == 0;
             if compiles && plain { Compiled::new(&self.code, &self.forms, self.key.halves) } else { None }
         });
@@ -141,8 +146,9 @@ pub(crate) struct Key {
     pub(crate) halves: u32,
     /// `MODE` bits that change lowering.
     pub(crate) mode: u32,
-    /// First vector register the halves share; 0 when they share none.
-    pub(crate) shared_from: u16,
+    /// First vector register of the second kind: of those the halves share, or of the accumulation registers, whichever the
+    /// architecture has; 0 when there are none.
+    pub(crate) second_from: u16,
 }
 
 /// Lowered code of one address space, for every worker that runs waves in it.

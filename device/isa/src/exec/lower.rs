@@ -3,6 +3,7 @@
 mod buffer;
 mod memory;
 mod operand;
+mod prepare;
 mod rare;
 mod scalar;
 mod shared;
@@ -85,7 +86,8 @@ pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) 
 /// An instruction lowered by itself.
 fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering, Unsupported> {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    let key = Key { pc: 0, halves, mode, shared_from: 0 };
+    let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
+    let key = Key { pc: 0, halves, mode, second_from };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     lowering.begin(u32::from(inst.size) / 4);
     lowering.lower(inst)?;
@@ -96,7 +98,7 @@ fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering,
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) fn for_test(arch: Arch, wave: WaveSize, bytes: &[u8]) -> (Vec<Di>, Vec<Form>) {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    let key = Key { pc: 0, halves, mode: crate::wave::Wave::DEFAULT_MODE, shared_from: 0 };
+    let key = Key { pc: 0, halves, mode: crate::wave::Wave::DEFAULT_MODE, second_from: 0 };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     while let Ok(inst) = decode_for(arch, wave, bytes.get(lowering.at as usize * 4..).unwrap_or_default()) {
         lowering.begin(u32::from(inst.size) / 4);
@@ -145,10 +147,16 @@ struct Lowering {
     is_cut: bool,
     /// First vector register the halves share; 0 when they share none.
     shared_from: u16,
+    /// First accumulation register; 0 when there are none.
+    accumulators_from: u16,
+    /// A register beyond those of its kind that the instruction being lowered names, and how many there are.
+    beyond: Option<(u16, u16)>,
     /// Vector registers the instruction being lowered writes.
     destinations: [Operand; 2],
     /// Registers among them that the halves share, from the first to before the last.
     shared_writes: Option<(u16, u16)>,
+    /// Whether the instruction being lowered writes `FLAT_SCRATCH`.
+    moves_scratch: bool,
     /// Whether the instruction being lowered records exceptions.
     watches: bool,
     /// Whether sources of the instruction being lowered that name EXEC are read from a copy.
@@ -183,9 +191,12 @@ impl Lowering {
             highest_at: 0,
             names_trapsts: false,
             is_cut: false,
-            shared_from: key.shared_from,
+            shared_from: if arch.registers().unified.is_some() { 0 } else { key.second_from },
+            accumulators_from: if arch.registers().unified.is_some() { key.second_from } else { 0 },
+            beyond: None,
             destinations: [Operand::None; 2],
             shared_writes: None,
+            moves_scratch: false,
             watches: false,
             copies_exec: false,
         }
@@ -260,8 +271,9 @@ impl Lowering {
         self.form = Form::Call;
         let (elements, branches) = (self.code.len(), self.branches.len());
         let (vgprs, highest_at) = (self.vgprs, self.highest_at);
-        (self.watches, self.copies_exec) = (false, false);
-        let lowered = self.lower(inst);
+        (self.watches, self.copies_exec, self.beyond) = (false, false, None);
+        self.moves_scratch = false;
+        let lowered = self.lower(inst).and_then(|()| self.take_scratch(elements));
         if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
             self.emit_extra(Di::new(exceptions::check));
         }
@@ -275,7 +287,10 @@ impl Lowering {
             self.counted = true;
             let size = usize::from(inst.size).min(bytes.len());
             let text = Disassembly::new(*inst, self.arch, self.wave).to_string();
-            self.raise(FaultCause::Unimplemented { op: inst.op, bytes: bytes[..size].to_vec(), text });
+            self.raise(match self.beyond {
+                Some((register, allocated)) => FaultCause::RegisterOutOfRange { register, allocated, text },
+                None => FaultCause::Unimplemented { op: inst.op, bytes: bytes[..size].to_vec(), text },
+            });
         }
     }
 
@@ -311,10 +326,22 @@ impl Lowering {
             Family::LdsExchange(operation) => self.exchange(inst, operation),
             Family::GlobalWaveSync => self.global_wave_sync(inst),
             Family::Flat(moves) => self.flat(inst, moves),
+            Family::FlatToLds(moves) => self.flat_to_lds(inst, moves),
             Family::ByLane => self.by_lane(inst),
             Family::Buffer(operation) => self.buffer(inst, operation),
             _ => Err(Unsupported),
         }
+    }
+
+    /// Emits what follows an instruction that has written `FLAT_SCRATCH`; a jump that does is not supported.
+    fn take_scratch(&mut self, first: usize) -> Lowered {
+        if self.moves_scratch {
+            if self.branches.last().is_some_and(|(element, _)| *element >= first) {
+                return Err(Unsupported);
+            }
+            self.emit_extra(Di::new(control::take_scratch));
+        }
+        Ok(())
     }
 
     fn raise(&mut self, fault: FaultCause) {

@@ -12,12 +12,13 @@ use belfry_isa::encode::{encode, ignored_bits};
 use belfry_isa::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
 
 use crate::tally::Tally;
+use crate::target::Facts;
 use llvm_mc::Listed;
 use sample::{DWORDS, Sample, Samples};
 
-const BOTH: [WaveSize; 2] = [WaveSize::Wave32, WaveSize::Wave64];
-/// Samples given to one `llvm-mc`.
+/// Samples given to one `llvm-mc`, and to one that crashes on some.
 const BATCH: usize = 20_000;
+const SMALL_BATCH: usize = 500;
 
 /// What the decode oracle found.
 #[derive(Clone, Debug)]
@@ -67,8 +68,9 @@ impl Report {
 pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> {
     llvm_mc::check()?;
     let samples: Vec<Sample> = Samples::new(report.arch, seed).take(words / DWORDS).collect();
-    for wave in BOTH {
-        for chunk in samples.chunks(BATCH) {
+    for &wave in report.arch.wave_sizes() {
+        let batch = if Facts::of(report.arch).is_gfx9 { SMALL_BATCH } else { BATCH };
+        for chunk in samples.chunks(batch) {
             compare(wave, chunk, report)?;
         }
     }
@@ -78,7 +80,7 @@ pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> 
 /// Checks `encode(decode(x)) == x` for `words` random dwords, without `llvm-mc`.
 pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
     for sample in Samples::new(report.arch, seed).take(words / DWORDS) {
-        for wave in BOTH {
+        for &wave in report.arch.wave_sizes() {
             if let Ok(inst) = decode_for(report.arch, wave, &sample) {
                 round_trip(wave, &inst, &sample, report);
             }
@@ -89,6 +91,10 @@ pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
 /// The vectors of LLVM's tests, and instructions of compiled kernels, that are kept beside the decoder's tests.
 pub fn fixtures(arch: Arch) -> [&'static str; 2] {
     match arch {
+        Arch::Gfx942 => [
+            include_str!("../../tests/data/llvm-gfx9.txt"),
+            include_str!("../../tests/data/kernels-gfx9.txt"),
+        ],
         Arch::Gfx1100 => [
             include_str!("../../tests/data/llvm-gfx11.txt"),
             include_str!("../../tests/data/kernels-gfx11.txt"),
@@ -110,7 +116,7 @@ pub fn vectors(fixture: &str, report: &mut Report) {
         };
         let code: Vec<u8> =
             (0..hex.len() / 2).filter_map(|at| u8::from_str_radix(&hex[at * 2..][..2], 16).ok()).collect();
-        for wave in BOTH {
+        for &wave in report.arch.wave_sizes() {
             if matches!((waves, wave), ("32", WaveSize::Wave64) | ("64", WaveSize::Wave32)) {
                 continue;
             }
@@ -185,6 +191,10 @@ fn compare_one(
             );
             return;
         }
+        if expected.is_some_and(|theirs| no_tuple(&theirs.text)) {
+            report.exception(NO_TUPLE);
+            return;
+        }
         let mut same = expected.is_some_and(|theirs| theirs.text == mine);
         if !same && expected.is_some_and(|theirs| vcc_outside(&theirs.text) == mine) {
             same = true;
@@ -202,8 +212,21 @@ fn compare_one(
         decoded.push((inst, code.to_vec(), mine));
     }
     if let Some(listed) = theirs.next() {
+        if no_tuple(&listed.text) {
+            report.exception(NO_TUPLE);
+            return;
+        }
         report.text.count("missed", Some(format!("{} {wave:?}: llvm-mc: {:?}", hex(sample), listed.text)));
     }
+}
+
+/// Why an accumulator that is a scalar register is not compared.
+const NO_TUPLE: &str =
+    "matrices of 32 registers that are scalar ones: LLVM lists one register and that it is invalid";
+
+/// Whether `llvm-mc` lists a scalar register, which is invalid, where 32 vector registers belong.
+fn no_tuple(text: &str) -> bool {
+    text.contains("_1024' register class*/")
 }
 
 /// The text with an implied `vcc` behind the bars of the operand before it.
