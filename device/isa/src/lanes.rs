@@ -170,6 +170,14 @@ pub(crate) trait Lanes: 'static {
     fn fmul(a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, rounded once.
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger of each byte of both.
+    fn max_bytes(a: Self::V, b: Self::V) -> Self::V;
+    /// Numbers between -2^31 and 2^31 as integers, rounded towards zero; anything for others.
+    fn truncated(a: Self::V) -> Self::V;
+    /// As [`Lanes::truncated`], rounded towards minus infinity.
+    fn floored(a: Self::V) -> Self::V;
+    /// Integers as numbers, rounded to nearest even.
+    fn numbers(a: Self::V) -> Self::V;
     /// `a` in the lanes of `mask`, `b` elsewhere.
     fn select(mask: u16, a: Self::V, b: Self::V) -> Self::V;
     fn eq(a: Self::V, b: Self::V) -> u16;

@@ -32,6 +32,7 @@ pub(crate) mod hwreg;
 mod lane;
 mod lds;
 pub(crate) mod lower;
+mod mfma;
 mod movrel;
 mod mubuf;
 mod observe;

@@ -79,7 +79,7 @@ pub(crate) fn by_chance(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 
 /// `v_dot4_f32_*`: four products added to a single, one after the other. `aux` has the formats of both factors.
 pub(crate) fn dot4(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let formats = [Byte::from_number(d.aux), Byte::from_number(d.aux >> 1)];
+    let formats = [Byte::from_number(d.aux & 1), Byte::from_number(d.aux >> 1 & 1)];
     for_each_active(w, |w, lane| {
         let [a, b] =
             [0, 1].map(|n| d.src[n].lane(w, lane).to_le_bytes().map(|bits| formats[n].to_single(bits)));

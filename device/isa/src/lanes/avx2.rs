@@ -183,6 +183,25 @@ impl Lanes for Avx2 {
         ])
     }
     #[inline(always)]
+    fn max_bytes(a: V, b: V) -> V {
+        intrinsic!([_mm256_max_epu8(a[0], b[0]), _mm256_max_epu8(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn truncated(a: V) -> V {
+        intrinsic!([_mm256_cvttps_epi32(float(a[0])), _mm256_cvttps_epi32(float(a[1]))])
+    }
+    #[inline(always)]
+    fn floored(a: V) -> V {
+        intrinsic!([
+            _mm256_cvtps_epi32(_mm256_floor_ps(float(a[0]))),
+            _mm256_cvtps_epi32(_mm256_floor_ps(float(a[1])))
+        ])
+    }
+    #[inline(always)]
+    fn numbers(a: V) -> V {
+        intrinsic!([int(_mm256_cvtepi32_ps(a[0])), int(_mm256_cvtepi32_ps(a[1]))])
+    }
+    #[inline(always)]
     fn select(mask: u16, a: V, b: V) -> V {
         let mask = expand(mask);
         intrinsic!([_mm256_blendv_epi8(b[0], a[0], mask[0]), _mm256_blendv_epi8(b[1], a[1], mask[1])])

@@ -146,6 +146,22 @@ impl Lanes for Avx512 {
         intrinsic!(int(_mm512_fmadd_ps(float(a), float(b), float(c))))
     }
     #[inline(always)]
+    fn max_bytes(a: V, b: V) -> V {
+        intrinsic!(_mm512_max_epu8(a, b))
+    }
+    #[inline(always)]
+    fn truncated(a: V) -> V {
+        intrinsic!(_mm512_cvttps_epi32(float(a)))
+    }
+    #[inline(always)]
+    fn floored(a: V) -> V {
+        intrinsic!(_mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(float(a)))
+    }
+    #[inline(always)]
+    fn numbers(a: V) -> V {
+        intrinsic!(int(_mm512_cvtepi32_ps(a)))
+    }
+    #[inline(always)]
     fn select(mask: u16, a: V, b: V) -> V {
         intrinsic!(_mm512_mask_blend_epi32(mask, b, a))
     }

@@ -1,0 +1,247 @@
+//! Sixteen elements of D at a time.
+//!
+//! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest product,
+//! everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly, become integers in
+//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that are
+//! infinities, NaNs or tiny, is not done here.
+
+use super::super::float::single;
+use super::convert::{EMPTIES, EMPTY, Matrix, POWERS};
+use crate::lanes::Lanes;
+use crate::wave::Chunk;
+
+/// Numbers of rules, as constants of types.
+pub(super) mod rule {
+    pub(in super::super) const CHAIN: u8 = 0;
+    pub(in super::super) const EIGHTS: u8 = 1;
+    pub(in super::super) const FOURS: u8 = 2;
+    pub(in super::super) const HALVES: u8 = 3;
+    pub(in super::super) const INTEGERS: u8 = 4;
+}
+
+/// Products that a rule adds at a time.
+pub(super) const fn group_of(rule: u8) -> usize {
+    match rule {
+        rule::EIGHTS => 8,
+        rule::FOURS => 4,
+        rule::HALVES => 16,
+        _ => 1,
+    }
+}
+
+/// Sums, and the lanes of each that are to be done again.
+pub(super) struct Sums<L: Lanes, const R: usize> {
+    pub(super) value: [L::V; R],
+    pub(super) again: [u16; R],
+}
+
+/// 2^-24 of what the largest product begins with, as the factor that makes integers.
+#[inline(always)]
+fn scale<L: Lanes>(power: L::V) -> L::V {
+    L::shl(L::sub(L::splat(127 + 24 + POWERS), power), L::splat(23))
+}
+
+/// Adds a sum of products, an integer, to C.
+#[inline(always)]
+fn finish<L: Lanes, const HALVES: bool>(
+    sum: L::V,
+    power: L::V,
+    scale: L::V,
+    c: L::V,
+    again: &mut u16,
+) -> L::V {
+    let scaled = L::fmul(c, scale);
+    let magnitude = L::and(scaled, L::splat(!single::SIGN));
+    // 2^30: the sum has less than 30 digits, too.
+    let near = L::flt(magnitude, L::splat(0x4e80_0000)) & !L::eq(power, L::splat(EMPTY));
+    let mut whole = L::floored(scaled);
+    if HALVES {
+        // Less than a half: more than 25 bits below.
+        whole = L::select(L::flt(magnitude, L::splat(0x3f00_0000)), L::splat(0), whole);
+    }
+    let back = L::shl(L::sub(power, L::splat(POWERS + 24 - 127)), L::splat(23));
+    let result = L::fmul(L::numbers(L::add(sum, whole)), back);
+    if near == u16::MAX {
+        return result;
+    }
+    let (large, undone) = finish_large::<L>(sum, power, c);
+    *again |= undone & !near;
+    L::select(near, result, large)
+}
+
+/// As [`finish`] for a C that begins at least six bits above the largest product, or where there are no products; and the
+/// lanes where it is something else.
+#[inline(always)]
+fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
+    let field = L::and(L::shr(c, L::splat(23)), L::splat(0xff));
+    let digits = L::or(L::and(c, L::splat(0x7f_ffff)), L::splat(0x80_0000));
+    let digits = L::shl(digits, L::splat(4));
+    let sign = L::sar(c, L::splat(31));
+    let digits = L::sub(L::xor(digits, sign), sign);
+    // The sum in units of 31 bits below C, then of 27 bits with a last one for what is below.
+    let below = L::sub(L::add(field, L::splat(POWERS - 127 - 6)), power);
+    let below = L::min_i(L::max_i(below, L::splat(0)), L::splat(31));
+    let sum = L::sar(L::shl(sum, L::splat(1)), below);
+    let rest = L::min_u(L::and(sum, L::splat(15)), L::splat(1));
+    let sum = L::or(L::sar(sum, L::splat(4)), rest);
+    let result = L::fmul(L::numbers(L::add(digits, sum)), L::shl(L::sub(field, L::splat(27)), L::splat(23)));
+    let zero = L::eq(L::shl(c, L::splat(1)), L::splat(0));
+    let unusual = L::lt_u(L::splat(254 - 28), L::sub(field, L::splat(28)));
+    (L::select(zero, L::splat(0), result), unusual & !zero)
+}
+
+/// A sum of products scaled to integers.
+#[inline(always)]
+fn add_product<L: Lanes>(sum: L::V, a: L::V, b: L::V, scale: L::V) -> L::V {
+    L::add(sum, L::truncated(L::fmul(L::fmul(a, b), scale)))
+}
+
+/// Both sums in the units of the larger power, and that power.
+#[inline(always)]
+fn join<L: Lanes>(sums: [L::V; 2], powers: [L::V; 2]) -> (L::V, L::V) {
+    let power = L::max_u(powers[0], powers[1]);
+    let most = L::splat(31);
+    let first = L::sar(sums[0], L::min_u(L::sub(power, powers[0]), most));
+    let second = L::sar(sums[1], L::min_u(L::sub(power, powers[1]), most));
+    (L::add(first, second), power)
+}
+
+/// Where a row of four and sixteen columns of D are.
+#[derive(Clone, Copy)]
+pub(super) struct Quad {
+    /// Fours of rows, and sixteens of columns.
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Vectors that the lines of A and B take.
+    pub(super) strides: [usize; 2],
+    /// Elements of a row of A.
+    pub(super) count: usize,
+}
+
+/// Byte `n` of each word.
+#[inline(always)]
+fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
+    L::and(L::shr(words, L::splat(8 * n as u32)), L::splat(0xff))
+}
+
+/// Four rows of sixteen columns of D, from those of C.
+#[inline(always)]
+pub(super) fn quad<L: Lanes, const RULE: u8, const N: usize>(
+    a: &Matrix<N>,
+    b: &Matrix<N>,
+    at: Quad,
+    c: [L::V; 4],
+) -> Sums<L, 4> {
+    let mut sums = Sums { value: c, again: [0; 4] };
+    let group = group_of(RULE);
+    let left = |k: usize| (k * at.strides[0] + at.rows / 4) % N;
+    let right = |k: usize| (k * at.strides[1] + at.columns) % N;
+    let row = at.rows % 4;
+    let mut start = 0;
+    while start < at.count {
+        if RULE == rule::CHAIN || RULE == rule::INTEGERS {
+            let b = L::load(&b.value[right(start)]);
+            for r in 0..4 {
+                let a = L::splat(a.value[left(start)].0[row * 4 + r]);
+                sums.value[r] = match RULE {
+                    rule::CHAIN => L::fma(a, b, sums.value[r]),
+                    _ => L::add(sums.value[r], L::mul(a, b)),
+                };
+            }
+            start += 1;
+            continue;
+        }
+        let mut powers = [L::splat(EMPTIES); 2];
+        for n in 0..group {
+            let part = if RULE == rule::HALVES { n % 2 } else { 0 };
+            let k = start + n;
+            let power = L::add(L::splat(a.packed[left(k)][row]), L::load(&b.power[right(k)]));
+            powers[part] = L::max_bytes(powers[part], power);
+        }
+        for r in 0..4 {
+            let powers = [byte::<L>(powers[0], r), byte::<L>(powers[1], r)];
+            let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
+            let mut parts = [L::splat(0); 2];
+            for n in 0..group {
+                let part = if RULE == rule::HALVES { n % 2 } else { 0 };
+                let k = start + n;
+                let a = L::splat(a.value[left(k)].0[row * 4 + r]);
+                let b = L::load(&b.value[right(k)]);
+                parts[part] = add_product::<L>(parts[part], a, b, scales[part]);
+            }
+            let c = sums.value[r];
+            let again = &mut sums.again[r];
+            sums.value[r] = if RULE == rule::HALVES {
+                let (sum, power) = join::<L>(parts, powers);
+                finish::<L, true>(sum, power, scale::<L>(power), c, again)
+            } else {
+                finish::<L, false>(parts[0], powers[0], scales[0], c, again)
+            };
+        }
+        start += group;
+    }
+    if RULE == rule::CHAIN {
+        for r in 0..4 {
+            sums.again[r] = L::unordered(sums.value[r], sums.value[r]);
+        }
+    }
+    sums
+}
+
+/// An element of A for sixteen columns, and which elements of B it is multiplied with.
+#[derive(Clone, Copy)]
+pub(super) struct Term {
+    pub(super) value: Chunk,
+    pub(super) power: Chunk,
+    pub(super) column: usize,
+}
+
+impl Term {
+    pub(super) const ZERO: Term = Term { value: Chunk([0; 16]), power: Chunk([0; 16]), column: 0 };
+}
+
+/// Sixteen elements of a row of D, from those of C.
+#[inline(always)]
+pub(super) fn line<L: Lanes, const RULE: u8, const N: usize>(
+    terms: &[Term],
+    b: &Matrix<N>,
+    c: L::V,
+) -> Sums<L, 1> {
+    let mut sums = Sums { value: [c], again: [0] };
+    let group = group_of(RULE);
+    for terms in terms.chunks_exact(group) {
+        if RULE == rule::CHAIN || RULE == rule::INTEGERS {
+            let (a, b) = (L::load(&terms[0].value), L::load(&b.value[terms[0].column % N]));
+            sums.value[0] = match RULE {
+                rule::CHAIN => L::fma(a, b, sums.value[0]),
+                _ => L::add(sums.value[0], L::mul(a, b)),
+            };
+            continue;
+        }
+        let mut powers = [L::splat(EMPTY); 2];
+        for n in 0..group {
+            let part = if RULE == rule::HALVES { n % 2 } else { 0 };
+            let power = L::add(L::load(&terms[n].power), L::load(&b.power[terms[n].column % N]));
+            powers[part] = L::max_u(powers[part], L::and(power, L::splat(0xff)));
+        }
+        let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
+        let mut parts = [L::splat(0); 2];
+        for n in 0..group {
+            let part = if RULE == rule::HALVES { n % 2 } else { 0 };
+            let (a, b) = (L::load(&terms[n].value), L::load(&b.value[terms[n].column % N]));
+            parts[part] = add_product::<L>(parts[part], a, b, scales[part]);
+        }
+        let c = sums.value[0];
+        let again = &mut sums.again[0];
+        sums.value[0] = if RULE == rule::HALVES {
+            let (sum, power) = join::<L>(parts, powers);
+            finish::<L, true>(sum, power, scale::<L>(power), c, again)
+        } else {
+            finish::<L, false>(parts[0], powers[0], scales[0], c, again)
+        };
+    }
+    if RULE == rule::CHAIN {
+        sums.again[0] = L::unordered(sums.value[0], sums.value[0]);
+    }
+    sums
+}
