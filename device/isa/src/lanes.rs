@@ -172,6 +172,19 @@ pub(crate) trait Lanes: 'static {
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger of each byte of both.
     fn max_bytes(a: Self::V, b: Self::V) -> Self::V;
+    /// The low bytes of all words, four in each.
+    #[inline(always)]
+    fn low_bytes(a: Self::V) -> [u32; 4] {
+        let bytes = Self::to_array(a);
+        let mut words = [0; 4];
+        for i in 0..4 {
+            words[i] = bytes[4 * i] & 0xff
+                | (bytes[4 * i + 1] & 0xff) << 8
+                | (bytes[4 * i + 2] & 0xff) << 16
+                | bytes[4 * i + 3] << 24;
+        }
+        words
+    }
     /// Numbers between -2^31 and 2^31 as integers, rounded towards zero; anything for others.
     fn truncated(a: Self::V) -> Self::V;
     /// As [`Lanes::truncated`], rounded towards minus infinity.

@@ -34,14 +34,20 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// As `imm`.
+    /// As in [`Inst::imm`](crate::inst::Inst::imm).
     pub(crate) const fn word(self) -> u32 {
-        self.cbsz & 7 | (self.abid & 15) << 3 | (self.blgp & 7) << 7
+        self.cbsz & 7 | (self.abid & 15) << 4 | (self.blgp & 7) << 8
+    }
+
+    /// The inverse of [`Control::word`].
+    #[inline(always)]
+    pub(crate) const fn encoded(word: u32) -> Control {
+        Control { cbsz: word & 7, abid: word >> 4 & 15, blgp: word >> 8 & 7 }
     }
 
     #[inline(always)]
     const fn of(d: &Di) -> Control {
-        Control { cbsz: d.imm & 7, abid: d.imm >> 3 & 15, blgp: d.imm >> 7 & 7 }
+        Control::encoded(d.imm)
     }
 }
 

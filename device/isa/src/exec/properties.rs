@@ -5,6 +5,7 @@
 //! in it twice refused, when the crate is compiled.
 
 mod compare;
+mod matrix;
 mod memory;
 mod scalar;
 #[cfg(test)]
@@ -168,6 +169,9 @@ const SYNONYMS: &[(Op, Op)] = &[
     (Op::S_SUB_CO_CI_U32, Op::S_SUBB_U32),
     (Op::S_SUB_CO_I32, Op::S_SUB_I32),
     (Op::S_SUB_CO_U32, Op::S_SUB_U32),
+    (Op::V_ACCVGPR_MOV_B32, Op::V_MOV_B32),
+    (Op::V_ACCVGPR_READ_B32, Op::V_MOV_B32),
+    (Op::V_ACCVGPR_WRITE_B32, Op::V_MOV_B32),
     (Op::V_MAD_CO_I64_I32, Op::V_MAD_I64_I32),
     (Op::V_MAD_CO_U64_U32, Op::V_MAD_U64_U32),
 ];
@@ -230,7 +234,7 @@ impl Properties {
     }
 }
 
-static TABLE: [Properties; Op::COUNT] = table(&[scalar::ROWS, vector::ROWS, compare::ROWS, memory::ROWS]);
+static TABLE: [Properties; Op::COUNT] = table(&[scalar::ROWS, vector::ROWS, matrix::ROWS, compare::ROWS, memory::ROWS]);
 
 const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
     let mut table = [of(Family::Absent); Op::COUNT];

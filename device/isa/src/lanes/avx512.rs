@@ -150,6 +150,12 @@ impl Lanes for Avx512 {
         intrinsic!(_mm512_max_epu8(a, b))
     }
     #[inline(always)]
+    fn low_bytes(a: V) -> [u32; 4] {
+        let mut words = [0; 4];
+        intrinsic!(_mm_storeu_si128(words.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a)));
+        words
+    }
+    #[inline(always)]
     fn truncated(a: V) -> V {
         intrinsic!(_mm512_cvttps_epi32(float(a)))
     }

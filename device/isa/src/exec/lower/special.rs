@@ -5,7 +5,7 @@ use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
-use crate::exec::{control, dot, lane, small, vop3p, wmma, wmma_spread};
+use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_spread};
 use crate::inst::{Op, Operand};
 
 impl Lowering {
@@ -167,6 +167,9 @@ impl Lowering {
     }
 
     pub(super) fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
+        if let Some((number, shape)) = mfma::named(o.op.mnemonic()) {
+            return self.multiplied(o, number, shape);
+        }
         if !self.file.copies_matrices {
             return self.spread_matrix(o);
         }

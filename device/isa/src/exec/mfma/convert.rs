@@ -168,7 +168,7 @@ pub(super) fn read<L: Lanes, const N: usize>(
                     }
                     let power = powers::<L>(element, value, &mut range);
                     if is_left {
-                        pack(L::to_array(power), &mut matrix.packed[n]);
+                        matrix.packed[n] = L::low_bytes(power);
                     } else {
                         L::store(&mut matrix.power[n], spread::<L>(power));
                     }
@@ -177,11 +177,4 @@ pub(super) fn read<L: Lanes, const N: usize>(
         }
     }
     range
-}
-
-#[inline(always)]
-fn pack(bytes: [u32; 16], words: &mut [u32; 4]) {
-    for i in 0..4 {
-        words[i] = bytes[4 * i] | bytes[4 * i + 1] << 8 | bytes[4 * i + 2] << 16 | bytes[4 * i + 3] << 24;
-    }
 }

@@ -210,3 +210,27 @@ fn a_constant_can_be_c() {
     assert_eq!(wave.v.row(di.dst + 7)[0].0, expected.0);
     assert!(!single::is_nan(expected.0[0]));
 }
+
+#[test]
+fn timing() {
+    for name in [
+        "v_mfma_f32_16x16x16_f16", "v_mfma_f32_32x32x8_f16", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x4_f32", "v_mfma_f32_32x32x2_f32",
+        "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_i32_16x16x32_i8", "v_mfma_f64_16x16x4_f64", "v_mfma_f32_16x16x8_xf32", "v_mfma_f32_4x4x4_16b_f16",
+        "v_smfmac_f32_16x16x32_f16",
+    ] {
+        let (number, shape) = named(name).unwrap();
+        for backend in Backend::all() {
+            let mut wave = wave(shape, 0, &mut Random(3));
+            let before = wave.clone();
+            let di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
+            let mut best = f64::MAX;
+            for _ in 0..20 {
+                wave = before.clone();
+                let start = std::time::Instant::now();
+                super::super::tests::call_often(di.f, &mut wave, &di, 100);
+                best = best.min(start.elapsed().as_nanos() as f64 / 100.0);
+            }
+            println!("{name} {:?} {best}", backend.kind());
+        }
+    }
+}
