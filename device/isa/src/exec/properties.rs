@@ -8,6 +8,7 @@ mod compare;
 mod matrix;
 mod memory;
 mod scalar;
+mod synonyms;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -56,6 +57,8 @@ pub(crate) enum Family {
     Comparison(cmp::Operands, u8),
     /// Two halves of a register at once.
     Packed,
+    /// Two singles, or registers, at once.
+    Pair,
     /// A vector move relative to `M0`.
     Relative,
     /// What else looks at vector registers in a way of its own.
@@ -70,6 +73,8 @@ pub(crate) enum Family {
     GlobalWaveSync,
     /// FLAT, GLOBAL, SCRATCH.
     Flat(Moves),
+    /// GLOBAL and SCRATCH, from memory to LDS.
+    FlatToLds(Moves),
     /// Global memory addressed by lane.
     ByLane,
     /// MUBUF, MTBUF.
@@ -85,6 +90,7 @@ impl Family {
                 | Family::Carry
                 | Family::Comparison(..)
                 | Family::Packed
+                | Family::Pair
                 | Family::Relative
                 | Family::Special
                 | Family::Matrix
@@ -169,9 +175,6 @@ const SYNONYMS: &[(Op, Op)] = &[
     (Op::S_SUB_CO_CI_U32, Op::S_SUBB_U32),
     (Op::S_SUB_CO_I32, Op::S_SUB_I32),
     (Op::S_SUB_CO_U32, Op::S_SUB_U32),
-    (Op::V_ACCVGPR_MOV_B32, Op::V_MOV_B32),
-    (Op::V_ACCVGPR_READ_B32, Op::V_MOV_B32),
-    (Op::V_ACCVGPR_WRITE_B32, Op::V_MOV_B32),
     (Op::V_MAD_CO_I64_I32, Op::V_MAD_I64_I32),
     (Op::V_MAD_CO_U64_U32, Op::V_MAD_U64_U32),
 ];
@@ -234,7 +237,19 @@ impl Properties {
     }
 }
 
-static TABLE: [Properties; Op::COUNT] = table(&[scalar::ROWS, vector::ROWS, matrix::ROWS, compare::ROWS, memory::ROWS]);
+const fn with_synonyms(mut table: [Properties; Op::COUNT], synonyms: &[(Op, Op)]) -> [Properties; Op::COUNT] {
+    let mut synonym = 0;
+    while synonym < synonyms.len() {
+        let (op, other) = synonyms[synonym];
+        assert!(matches!(table[op as usize].family, Family::Absent), "a synonym has a row of its own");
+        table[op as usize] = table[other as usize];
+        synonym += 1;
+    }
+    table
+}
+
+static TABLE: [Properties; Op::COUNT] =
+    table(&[scalar::ROWS, vector::ROWS, matrix::ROWS, compare::ROWS, memory::ROWS]);
 
 const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
     let mut table = [of(Family::Absent); Op::COUNT];
@@ -252,22 +267,19 @@ const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
         }
         file += 1;
     }
-    let mut synonym = 0;
-    while synonym < SYNONYMS.len() {
-        let (op, older) = SYNONYMS[synonym];
-        assert!(!listed[op as usize], "a synonym has a row of its own");
-        table[op as usize] = table[older as usize];
-        synonym += 1;
-    }
-    table
+    with_synonyms(with_synonyms(table, SYNONYMS), synonyms::GFX9)
 }
 
 static MEANINGS: [Op; Op::COUNT] = {
     let mut meanings = *Op::ALL;
     let mut synonym = 0;
-    while synonym < SYNONYMS.len() {
-        let (op, older) = SYNONYMS[synonym];
-        meanings[op as usize] = older;
+    while synonym < SYNONYMS.len() + synonyms::GFX9.len() {
+        let (op, other) = if synonym < SYNONYMS.len() {
+            SYNONYMS[synonym]
+        } else {
+            synonyms::GFX9[synonym - SYNONYMS.len()]
+        };
+        meanings[op as usize] = other;
         synonym += 1;
     }
     meanings
