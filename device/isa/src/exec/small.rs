@@ -1,4 +1,4 @@
-//! Operations with floats of eight bits (gfx12): conversions and dot products.
+//! Operations with floats of eight bits (gfx12, gfx942): conversions and dot products. `aux` is the format's number.
 //!
 //! `MODE.FP16_OVFL` limits what overflows to the largest finite number, as it does for halves.
 
@@ -8,6 +8,9 @@ use super::float::{self, FP16_OVFL, single};
 use super::lane::for_each_active;
 use super::op::Format;
 use crate::wave::Wave;
+
+/// Bit of a format's number: that of CDNA3.
+pub(crate) const FNUZ: u8 = 2;
 
 /// A float source of a lane, its modifiers applied.
 fn source(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {

@@ -151,31 +151,34 @@ pub(super) fn quad<L: Lanes, const RULE: u8, const N: usize>(
             start += 1;
             continue;
         }
+        let parts = if RULE == rule::HALVES { 2 } else { 1 };
         let mut powers = [L::splat(EMPTIES); 2];
-        for n in 0..group {
-            let part = if RULE == rule::HALVES { n % 2 } else { 0 };
-            let k = start + n;
-            let power = L::add(L::splat(a.packed[left(k)][row]), L::load(&b.power[right(k)]));
-            powers[part] = L::max_bytes(powers[part], power);
+        for n in 0..group / parts {
+            for part in 0..parts {
+                let k = start + n * parts + part;
+                let power = L::add(L::splat(a.packed[left(k)][row]), L::load(&b.power[right(k)]));
+                powers[part] = L::max_bytes(powers[part], power);
+            }
         }
         for r in 0..4 {
             let powers = [byte::<L>(powers[0], r), byte::<L>(powers[1], r)];
             let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
-            let mut parts = [L::splat(0); 2];
-            for n in 0..group {
-                let part = if RULE == rule::HALVES { n % 2 } else { 0 };
-                let k = start + n;
-                let a = L::splat(a.value[left(k)].0[row * 4 + r]);
-                let b = L::load(&b.value[right(k)]);
-                parts[part] = add_product::<L>(parts[part], a, b, scales[part]);
+            let mut products = [L::splat(0); 2];
+            for n in 0..group / parts {
+                for part in 0..parts {
+                    let k = start + n * parts + part;
+                    let a = L::splat(a.value[left(k)].0[row * 4 + r]);
+                    let b = L::load(&b.value[right(k)]);
+                    products[part] = add_product::<L>(products[part], a, b, scales[part]);
+                }
             }
             let c = sums.value[r];
             let again = &mut sums.again[r];
             sums.value[r] = if RULE == rule::HALVES {
-                let (sum, power) = join::<L>(parts, powers);
+                let (sum, power) = join::<L>(products, powers);
                 finish::<L, true>(sum, power, scale::<L>(power), c, again)
             } else {
-                finish::<L, false>(parts[0], powers[0], scales[0], c, again)
+                finish::<L, false>(products[0], powers[0], scales[0], c, again)
             };
         }
         start += group;
@@ -218,26 +221,31 @@ pub(super) fn line<L: Lanes, const RULE: u8, const N: usize>(
             };
             continue;
         }
+        let parts = if RULE == rule::HALVES { 2 } else { 1 };
         let mut powers = [L::splat(EMPTY); 2];
-        for n in 0..group {
-            let part = if RULE == rule::HALVES { n % 2 } else { 0 };
-            let power = L::add(L::load(&terms[n].power), L::load(&b.power[terms[n].column % N]));
-            powers[part] = L::max_u(powers[part], L::and(power, L::splat(0xff)));
+        for n in 0..group / parts {
+            for part in 0..parts {
+                let term = &terms[n * parts + part];
+                let power = L::add(L::load(&term.power), L::load(&b.power[term.column % N]));
+                powers[part] = L::max_u(powers[part], L::and(power, L::splat(0xff)));
+            }
         }
         let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
-        let mut parts = [L::splat(0); 2];
-        for n in 0..group {
-            let part = if RULE == rule::HALVES { n % 2 } else { 0 };
-            let (a, b) = (L::load(&terms[n].value), L::load(&b.value[terms[n].column % N]));
-            parts[part] = add_product::<L>(parts[part], a, b, scales[part]);
+        let mut products = [L::splat(0); 2];
+        for n in 0..group / parts {
+            for part in 0..parts {
+                let term = &terms[n * parts + part];
+                let (a, b) = (L::load(&term.value), L::load(&b.value[term.column % N]));
+                products[part] = add_product::<L>(products[part], a, b, scales[part]);
+            }
         }
         let c = sums.value[0];
         let again = &mut sums.again[0];
         sums.value[0] = if RULE == rule::HALVES {
-            let (sum, power) = join::<L>(parts, powers);
+            let (sum, power) = join::<L>(products, powers);
             finish::<L, true>(sum, power, scale::<L>(power), c, again)
         } else {
-            finish::<L, false>(parts[0], powers[0], scales[0], c, again)
+            finish::<L, false>(products[0], powers[0], scales[0], c, again)
         };
     }
     if RULE == rule::CHAIN {

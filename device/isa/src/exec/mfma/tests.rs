@@ -214,17 +214,35 @@ fn a_constant_can_be_c() {
 #[test]
 fn timing() {
     for name in [
-        "v_mfma_f32_16x16x16_f16", "v_mfma_f32_32x32x8_f16", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x4_f32", "v_mfma_f32_32x32x2_f32",
-        "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_i32_16x16x32_i8", "v_mfma_f64_16x16x4_f64", "v_mfma_f32_16x16x8_xf32", "v_mfma_f32_4x4x4_16b_f16",
+        "v_mfma_f32_16x16x16_f16",
+        "v_mfma_f32_32x32x8_f16",
+        "v_mfma_f32_16x16x16_bf16",
+        "v_mfma_f32_16x16x4_f32",
+        "v_mfma_f32_32x32x2_f32",
+        "v_mfma_f32_16x16x32_fp8_fp8",
+        "v_mfma_i32_16x16x32_i8",
+        "v_mfma_f64_16x16x4_f64",
+        "v_mfma_f32_16x16x8_xf32",
+        "v_mfma_f32_4x4x4_16b_f16",
         "v_smfmac_f32_16x16x32_f16",
     ] {
         let (number, shape) = named(name).unwrap();
+        let only = std::env::var("ONLY").unwrap_or_default();
+        if !only.is_empty() && only != name {
+            continue;
+        }
         for backend in Backend::all() {
+            if !only.is_empty() && format!("{:?}", backend.kind()) != "Avx512" {
+                continue;
+            }
             let mut wave = wave(shape, 0, &mut Random(3));
             let before = wave.clone();
-            let di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
+            let mut di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
+            if std::env::var("ZERO").is_ok() {
+                di.src[2] = Source { value: 1f32.to_bits(), ..Source::ZERO };
+            }
             let mut best = f64::MAX;
-            for _ in 0..20 {
+            for _ in 0..if only.is_empty() { 20 } else { 5000 } {
                 wave = before.clone();
                 let start = std::time::Instant::now();
                 super::super::tests::call_often(di.f, &mut wave, &di, 100);

@@ -1,11 +1,17 @@
-//! Matrix operations of CDNA3.
+//! Matrix operations and dot products of CDNA3.
 
-use super::Family::Matrix;
-use super::{Row, of};
+use super::Family::{Matrix, Special};
+use super::{Family, Row, of};
+use crate::exec::dot;
 use crate::inst::Op;
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
+    (Op::V_DOT2_I32_I16, of(Special)),
+    (Op::V_DOT2_U32_U16, of(Special)),
+    (Op::V_DOT2C_I32_I16, of(Family::Vector(dot::entry))),
+    (Op::V_DOT4_I32_I8, of(Family::Vector(dot::entry))),
+    (Op::V_DOT8_I32_I4, of(Family::Vector(dot::entry))),
     (Op::V_MFMA_F32_16X16X16_BF16, of(Matrix)),
     (Op::V_MFMA_F32_16X16X16_F16, of(Matrix)),
     (Op::V_MFMA_F32_16X16X1_4B_F32, of(Matrix)),

@@ -290,3 +290,57 @@ fn signed_sum(c: u64, pairs: &[(u64, u64)]) -> u64 {
     let sum = pairs.iter().fold(i64::from(c as i32), |sum, (a, b)| sum + wide(*a) * wide(*b));
     sum as u64 & 0xffff_ffff
 }
+
+/// Runs a matrix instruction.
+pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let matrix = Matrix::named(inst.op.mnemonic()).ok_or(End::Unknown)?;
+    let fields = Fields { cbsz: inst.imm & 7, abid: inst.imm >> 4 & 15, blgp: inst.imm >> 8 & 7 };
+    let (Some(a), Some(b), Some(d)) = (register(inst.src[0]), register(inst.src[1]), register(inst.dst)) else {
+        return Err(End::Unknown);
+    };
+    let third = register(inst.src[2]);
+    let places = Places { matrix, fields, a, b, third, d };
+    let width = if matrix.is_double() { 64 } else { 32 };
+    let before = state.clone();
+    for block in 0..matrix.blocks {
+        for i in 0..matrix.m {
+            for j in 0..matrix.n {
+                let at = [block, i, j];
+                let (number, lane) = matrix.sum(at);
+                let c = match third {
+                    _ if matrix.sparse => element(&before, places.d, width, number, lane),
+                    Some(base) => element(&before, base, width, number, lane),
+                    None => constant(&before, inst.src[2], width),
+                };
+                let pairs = places.pairs(&before, at);
+                let value = places.sum(c, &pairs);
+                for n in 0..width / 32 {
+                    let register = places.d + number * (width / 32) + n;
+                    state.set_vgpr(register, lane, (value >> (32 * n)) as u32);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Places<'_> {
+    /// An element of D.
+    fn sum(&self, c: u64, pairs: &[(u64, u64)]) -> u64 {
+        let kinds = self.matrix.types;
+        match kinds[0] {
+            "f64" => {
+                let sign = |n: u32| u64::from(self.fields.blgp >> n & 1) << 63;
+                pairs.iter().fold(c ^ sign(2), |sum, (a, b)| {
+                    fma::<F64>(a ^ sign(0), b ^ sign(1), sum, Rules::IEEE)
+                })
+            }
+            "f32" => pairs.iter().fold(c, |sum, (a, b)| fma::<F32>(*a, *b, sum, Rules::IEEE)),
+            "i8" => signed_sum(c, pairs),
+            _ => {
+                let groups = pairs.chunks(self.matrix.group());
+                u64::from(groups.fold(c as u32, |sum, pairs| group(kinds, pairs, sum)))
+            }
+        }
+    }
+}
