@@ -172,6 +172,30 @@ pub(crate) trait Lanes: 'static {
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger of each byte of both.
     fn max_bytes(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger of each half of both.
+    fn max_halves(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller of each half of both.
+    fn min_halves(a: Self::V, b: Self::V) -> Self::V;
+    /// Byte `N` of each word four times.
+    #[inline(always)]
+    fn byte_everywhere<const N: u32>(a: Self::V) -> Self::V {
+        let byte = Self::and(Self::shr(a, Self::splat(8 * N)), Self::splat(0xff));
+        let twice = Self::or(byte, Self::shl(byte, Self::splat(8)));
+        Self::or(twice, Self::shl(twice, Self::splat(16)))
+    }
+    /// The halves of each word as singles. NaNs and infinities come out as numbers of at least 65536, or as themselves.
+    #[inline(always)]
+    fn wide_halves(a: Self::V) -> [Self::V; 2] {
+        // A denormal single is the same multiple of the smallest number as a denormal half: scaling makes it normal.
+        let scale = Self::splat((127 + 112) << 23);
+        let sign = Self::splat(1 << 31);
+        let low = Self::shl(Self::and(a, Self::splat(0x7fff)), Self::splat(13));
+        let high = Self::shr(Self::and(a, Self::splat(0x7fff_0000)), Self::splat(3));
+        [
+            Self::or(Self::fmul(low, scale), Self::and(Self::shl(a, Self::splat(16)), sign)),
+            Self::or(Self::fmul(high, scale), Self::and(a, sign)),
+        ]
+    }
     /// The low bytes of all words, four in each.
     #[inline(always)]
     fn low_bytes(a: Self::V) -> [u32; 4] {

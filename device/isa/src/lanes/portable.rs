@@ -131,6 +131,14 @@ impl Lanes for Portable {
         })
     }
     #[inline(always)]
+    fn max_halves(a: V, b: V) -> V {
+        map2(a, b, |a, b| (a & 0xffff).max(b & 0xffff) | (a >> 16).max(b >> 16) << 16)
+    }
+    #[inline(always)]
+    fn min_halves(a: V, b: V) -> V {
+        map2(a, b, |a, b| (a & 0xffff).min(b & 0xffff) | (a >> 16).min(b >> 16) << 16)
+    }
+    #[inline(always)]
     fn truncated(a: V) -> V {
         a.map(|a| (f32::from_bits(a) as i32).cast_unsigned())
     }

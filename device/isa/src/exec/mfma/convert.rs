@@ -12,23 +12,40 @@ const BIAS: u32 = 31;
 /// [`EMPTY`] in every byte.
 pub(super) const EMPTIES: u32 = EMPTY * 0x0101_0101;
 /// Less than any sum of two powers, and more than any of a power and a zero's.
-pub(super) const EMPTY: u32 = 130;
+pub(super) const EMPTY: u32 = 129;
 /// The sum of two powers is larger by this than the product's exponent.
 pub(super) const POWERS: u32 = 2 * (127 - BIAS);
 
-/// A block of A or B: elements of sixteen lines in each vector, those of the same k one after the other.
-pub(super) struct Matrix<const N: usize> {
+/// Vectors of a block of A or B at most.
+pub(super) const VECTORS: usize = 64;
+
+/// A block of A: elements of sixteen rows in each vector, those of the same k one after the other.
+pub(super) struct Left {
     /// Singles, or integers.
-    pub(super) value: [Chunk; N],
-    /// Of each element the exponent, in all bytes: [`BIAS`] less than in a single; 0 for zeros.
-    pub(super) power: [Chunk; N],
-    /// The same of four lines in the bytes of each word.
-    pub(super) packed: [[u32; 4]; N],
+    pub(super) value: [Chunk; VECTORS],
+    /// Of each element the exponent: [`BIAS`] less than in a single; 0 for zeros. Four rows are in the bytes of each word.
+    pub(super) power: [[u32; 4]; VECTORS],
 }
 
-impl<const N: usize> Matrix<N> {
-    pub(super) const ZERO: Self =
-        Matrix { value: [Chunk([0; 16]); N], power: [Chunk([0; 16]); N], packed: [[0; 4]; N] };
+/// A block of B: elements of sixteen columns in each vector.
+pub(super) struct Right {
+    pub(super) value: [Chunk; VECTORS],
+    /// As of A, in all bytes of each element's word.
+    pub(super) power: [Chunk; VECTORS],
+}
+
+impl Left {
+    pub(super) const ZERO: Left = Left { value: [Chunk([0; 16]); VECTORS], power: [[0; 4]; VECTORS] };
+}
+
+impl Right {
+    pub(super) const ZERO: Right = Right { value: [Chunk([0; 16]); VECTORS], power: [Chunk([0; 16]); VECTORS] };
+}
+
+/// What is read.
+pub(super) enum Matrix<'a> {
+    Left(&'a mut Left),
+    Right(&'a mut Right),
 }
 
 /// Which part of a matrix is read.
@@ -50,13 +67,15 @@ pub(super) struct Block {
 pub(super) struct Range<L: Lanes> {
     largest: L::V,
     least: L::V,
+    /// Of words with two halves.
+    halves: L::V,
     odd: bool,
 }
 
 impl<L: Lanes> Range<L> {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Range { largest: L::splat(0), least: L::splat(u32::MAX), odd: false }
+        Range { largest: L::splat(0), least: L::splat(u32::MAX), halves: L::splat(0), odd: false }
     }
 
     #[inline(always)]
@@ -65,7 +84,11 @@ impl<L: Lanes> Range<L> {
         let most = if matches!(element, Element::Half) { 142 } else { FIELDS[1] };
         let above = L::lt_u(L::splat((most + 1 << 24) - 1), self.largest);
         let below = L::lt_u(self.least, L::splat((FIELDS[0] << 24) - 1));
-        !self.odd && above | below == 0
+        let infinite = L::and(
+            L::add(self.halves, L::splat(0x0400_0400)),
+            L::splat(0x8000_8000),
+        );
+        !self.odd && above | below == 0 && L::eq(infinite, L::splat(0)) == u16::MAX
     }
 }
 
@@ -131,50 +154,86 @@ pub(super) fn powers<L: Lanes>(element: Element, value: L::V, range: &mut Range<
     L::select(L::eq(magnitude, zero), zero, L::sub(field, L::splat(BIAS)))
 }
 
-/// The same byte four times.
+/// As [`powers`] of the halves in each word, both in a half of their word.
 #[inline(always)]
-pub(super) fn spread<L: Lanes>(power: L::V) -> L::V {
-    let twice = L::or(power, L::shl(power, L::splat(8)));
-    L::or(twice, L::shl(twice, L::splat(16)))
+fn powers_of_halves<L: Lanes>(word: L::V, range: &mut Range<L>) -> L::V {
+    let magnitude = L::and(word, L::splat(0x7fff_7fff));
+    range.halves = L::max_halves(range.halves, magnitude);
+    let one = L::min_halves(magnitude, L::splat(0x0001_0001));
+    let field = L::and(L::shr(magnitude, L::splat(10)), L::splat(0x001f_001f));
+    // 64 more than the field, which is 15 more than the exponent.
+    L::or(L::max_halves(field, one), L::shl(one, L::splat(6)))
 }
 
-/// Reads a block; of its powers those that the left matrix, or the right one, is read by.
+/// What [`powers_of_halves`] are too small by, of two factors: the right one makes up for it, also if it is zero.
+const HALVES_DIFFER: u32 = POWERS - 2 * (64 + 15);
+
+/// Reads a block, and whether all of its elements have powers.
 #[inline(always)]
-pub(super) fn read<L: Lanes, const N: usize>(
-    w: &Wave,
-    element: Element,
-    at: &Block,
-    is_left: bool,
-    matrix: &mut Matrix<N>,
-) -> Range<L> {
-    let mut range = Range::new();
+pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: Matrix<'_>) -> bool {
+    let mut range = Range::<L>::new();
     let own = at.count * at.lines * at.blocks / 64;
     let per = 32 / element.bits().min(32);
     let chunks = at.lines / 16;
-    let with_powers = !matches!(element, Element::Byte | Element::Single);
     for group in 0..at.count / own {
         for chunk in 0..chunks {
             let sixteen = source_lanes(at.pattern, chunks * (at.block + at.blocks * group) + chunk);
             for register in 0..own / per {
                 let row = w.v.row(at.base + register * 2 + sixteen / 2);
                 let word = L::load(&row[(sixteen & 1) as usize]);
+                let first = ((group * own + register * per) * chunks + chunk) as usize;
+                if matches!(element, Element::Half) {
+                    let values = L::wide_halves(word);
+                    let power = powers_of_halves::<L>(word, &mut range);
+                    put_halves::<L>(&mut into, [first, first + chunks as usize], values, power);
+                    continue;
+                }
                 for sub in 0..per {
-                    let k = group * own + register * per + sub;
-                    let n = (k * chunks + chunk) as usize % N;
+                    let n = first + (sub * chunks) as usize;
                     let value = convert::<L>(element, word, sub);
-                    L::store(&mut matrix.value[n], value);
-                    if !with_powers {
-                        continue;
-                    }
-                    let power = powers::<L>(element, value, &mut range);
-                    if is_left {
-                        matrix.packed[n] = L::low_bytes(power);
-                    } else {
-                        L::store(&mut matrix.power[n], spread::<L>(power));
-                    }
+                    put::<L>(element, &mut into, n % VECTORS, value, &mut range);
                 }
             }
         }
     }
-    range
+    range.is_kept(element)
+}
+
+#[inline(always)]
+fn put<L: Lanes>(element: Element, into: &mut Matrix<'_>, n: usize, value: L::V, range: &mut Range<L>) {
+    let with_powers = !matches!(element, Element::Byte | Element::Single);
+    match into {
+        Matrix::Left(left) => {
+            L::store(&mut left.value[n], value);
+            if with_powers {
+                left.power[n] = L::low_bytes(powers::<L>(element, value, range));
+            }
+        }
+        Matrix::Right(right) => {
+            L::store(&mut right.value[n], value);
+            if with_powers {
+                L::store(&mut right.power[n], L::byte_everywhere::<0>(powers::<L>(element, value, range)));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn put_halves<L: Lanes>(into: &mut Matrix<'_>, places: [usize; 2], values: [L::V; 2], power: L::V) {
+    let [low, high] = [places[0] % VECTORS, places[1] % VECTORS];
+    match into {
+        Matrix::Left(left) => {
+            L::store(&mut left.value[low], values[0]);
+            L::store(&mut left.value[high], values[1]);
+            left.power[low] = L::low_bytes(power);
+            left.power[high] = L::low_bytes(L::shr(power, L::splat(16)));
+        }
+        Matrix::Right(right) => {
+            L::store(&mut right.value[low], values[0]);
+            L::store(&mut right.value[high], values[1]);
+            let power = L::add(power, L::splat(HALVES_DIFFER * 0x0001_0001));
+            L::store(&mut right.power[low], L::byte_everywhere::<0>(power));
+            L::store(&mut right.power[high], L::byte_everywhere::<2>(power));
+        }
+    }
 }

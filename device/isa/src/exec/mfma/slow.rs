@@ -61,15 +61,20 @@ fn value(element: Element, bits: u32) -> u32 {
     }
 }
 
-/// The column of A that has element `k` of those of row `i` that are there.
-pub(super) fn column(w: &Wave, d: &Di, shape: &Shape, i: u32, k: u32) -> u32 {
+/// Which two of each four elements of a row of A are there, of those that a lane has: two bits for each.
+#[inline(always)]
+pub(super) fn columns(w: &Wave, d: &Di, shape: &Shape, lane: u32) -> u32 {
     let control = Control::of(d);
     let own = shape.in_lane(shape.m, shape.kept());
-    let (number, lane) = shape.factor_place(shape.m, shape.kept(), 0, i, k);
     // Without CBSZ, ABID chooses among as many indices as there is room for.
     let set = if control.cbsz == 0 { control.abid % (16 / own) } else { 0 };
-    let index = w.v.lane(d.src[2].value + lane / 32, lane & 31);
-    k / 2 * 4 + (index >> ((set * own + number) * 2) & 3)
+    w.v.lane(d.src[2].value + lane / 32, lane & 31) >> (set * own * 2)
+}
+
+/// The column of A that has element `k` of those of row `i` that are there.
+fn column(w: &Wave, d: &Di, shape: &Shape, i: u32, k: u32) -> u32 {
+    let (number, lane) = shape.factor_place(shape.m, shape.kept(), 0, i, k);
+    k / 2 * 4 + (columns(w, d, shape, lane) >> (number * 2) & 3)
 }
 
 fn terms(w: &Wave, d: &Di, shape: &Shape, (block, i, j): (u32, u32, u32)) -> Terms {

@@ -6,7 +6,7 @@
 //! infinities, NaNs or tiny, is not done here.
 
 use super::super::float::single;
-use super::convert::{EMPTIES, EMPTY, Matrix, POWERS};
+use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, VECTORS};
 use crate::lanes::Lanes;
 use crate::wave::Chunk;
 
@@ -41,35 +41,37 @@ fn scale<L: Lanes>(power: L::V) -> L::V {
     L::shl(L::sub(L::splat(127 + 24 + POWERS), power), L::splat(23))
 }
 
-/// Adds a sum of products, an integer, to C.
+/// Adds a sum of products, an integer, to C, unless that is large; and an integer with the sign bit set where it is.
 #[inline(always)]
-fn finish<L: Lanes, const HALVES: bool>(
-    sum: L::V,
-    power: L::V,
-    scale: L::V,
-    c: L::V,
-    again: &mut u16,
-) -> L::V {
+fn finish<L: Lanes, const HALVES: bool>(sum: L::V, power: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
     let scaled = L::fmul(c, scale);
-    let magnitude = L::and(scaled, L::splat(!single::SIGN));
-    // 2^30: the sum has less than 30 digits, too.
-    let near = L::flt(magnitude, L::splat(0x4e80_0000)) & !L::eq(power, L::splat(EMPTY));
     let mut whole = L::floored(scaled);
+    // Whatever is no number of less than 31 digits has become -2^31.
+    let large = L::add(whole, L::splat(1 << 30));
     if HALVES {
         // Less than a half: more than 25 bits below.
+        let magnitude = L::and(scaled, L::splat(!single::SIGN));
         whole = L::select(L::flt(magnitude, L::splat(0x3f00_0000)), L::splat(0), whole);
     }
     let back = L::shl(L::sub(power, L::splat(POWERS + 24 - 127)), L::splat(23));
-    let result = L::fmul(L::numbers(L::add(sum, whole)), back);
-    if near == u16::MAX {
-        return result;
-    }
-    let (large, undone) = finish_large::<L>(sum, power, c);
-    *again |= undone & !near;
-    L::select(near, result, large)
+    (L::fmul(L::numbers(L::add(sum, whole)), back), large)
 }
 
-/// As [`finish`] for a C that begins at least six bits above the largest product, or where there are no products; and the
+/// The lanes with a C that is large, or without products.
+#[inline(always)]
+fn left_out<L: Lanes>(large: L::V, power: L::V) -> u16 {
+    L::lt_i(large, L::splat(0)) | L::eq(power, L::splat(EMPTY))
+}
+
+/// Does the lanes of `mask` another way, those of `again` not at all.
+#[inline(always)]
+fn mend<L: Lanes>(result: &mut L::V, mask: u16, [sum, power, c]: [L::V; 3], again: &mut u16) {
+    let (large, undone) = finish_large::<L>(sum, power, c);
+    *again |= undone & mask;
+    *result = L::select(mask, large, *result);
+}
+
+/// The sum with a C that begins at least six bits above the largest product, or where there are no products; and the
 /// lanes where it is something else.
 #[inline(always)]
 fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
@@ -106,7 +108,7 @@ fn join<L: Lanes>(sums: [L::V; 2], powers: [L::V; 2]) -> (L::V, L::V) {
     (L::add(first, second), power)
 }
 
-/// Where a row of four and sixteen columns of D are.
+/// Where four rows and sixteen columns of D are.
 #[derive(Clone, Copy)]
 pub(super) struct Quad {
     /// Fours of rows, and sixteens of columns.
@@ -126,62 +128,68 @@ fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
 
 /// Four rows of sixteen columns of D, from those of C.
 #[inline(always)]
-pub(super) fn quad<L: Lanes, const RULE: u8, const N: usize>(
-    a: &Matrix<N>,
-    b: &Matrix<N>,
-    at: Quad,
-    c: [L::V; 4],
-) -> Sums<L, 4> {
+pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
     let mut sums = Sums { value: c, again: [0; 4] };
     let group = group_of(RULE);
-    let left = |k: usize| (k * at.strides[0] + at.rows / 4) % N;
-    let right = |k: usize| (k * at.strides[1] + at.columns) % N;
-    let row = at.rows % 4;
+    let (left, right, row) = (at.rows / 4, at.columns, at.rows % 4);
     let mut start = 0;
     while start < at.count {
+        let from = (start * at.strides[0] + left, start * at.strides[1] + right);
+        start += group;
         if RULE == rule::CHAIN || RULE == rule::INTEGERS {
-            let b = L::load(&b.value[right(start)]);
+            let b = L::load(&b.value[from.1 % VECTORS]);
             for r in 0..4 {
-                let a = L::splat(a.value[left(start)].0[row * 4 + r]);
+                let a = L::splat(a.value[from.0 % VECTORS].0[row * 4 + r]);
                 sums.value[r] = match RULE {
                     rule::CHAIN => L::fma(a, b, sums.value[r]),
                     _ => L::add(sums.value[r], L::mul(a, b)),
                 };
             }
-            start += 1;
             continue;
         }
         let parts = if RULE == rule::HALVES { 2 } else { 1 };
         let mut powers = [L::splat(EMPTIES); 2];
         for n in 0..group / parts {
             for part in 0..parts {
-                let k = start + n * parts + part;
-                let power = L::add(L::splat(a.packed[left(k)][row]), L::load(&b.power[right(k)]));
-                powers[part] = L::max_bytes(powers[part], power);
+                let k = n * parts + part;
+                let a = L::splat(a.power[(from.0 + k * at.strides[0]) % VECTORS][row]);
+                let b = L::load(&b.power[(from.1 + k * at.strides[1]) % VECTORS]);
+                powers[part] = L::max_bytes(powers[part], L::add(a, b));
             }
         }
+        let mut totals = [L::splat(0); 4];
+        let mut tops = [L::splat(0); 4];
+        let before = sums.value;
+        let mut large = L::splat(0);
         for r in 0..4 {
             let powers = [byte::<L>(powers[0], r), byte::<L>(powers[1], r)];
             let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
             let mut products = [L::splat(0); 2];
             for n in 0..group / parts {
                 for part in 0..parts {
-                    let k = start + n * parts + part;
-                    let a = L::splat(a.value[left(k)].0[row * 4 + r]);
-                    let b = L::load(&b.value[right(k)]);
+                    let k = n * parts + part;
+                    let a = L::splat(a.value[(from.0 + k * at.strides[0]) % VECTORS].0[row * 4 + r]);
+                    let b = L::load(&b.value[(from.1 + k * at.strides[1]) % VECTORS]);
                     products[part] = add_product::<L>(products[part], a, b, scales[part]);
                 }
             }
-            let c = sums.value[r];
-            let again = &mut sums.again[r];
-            sums.value[r] = if RULE == rule::HALVES {
-                let (sum, power) = join::<L>(products, powers);
-                finish::<L, true>(sum, power, scale::<L>(power), c, again)
+            let high;
+            (sums.value[r], high) = if RULE == rule::HALVES {
+                (totals[r], tops[r]) = join::<L>(products, powers);
+                finish::<L, true>(totals[r], tops[r], scale::<L>(tops[r]), before[r])
             } else {
-                finish::<L, false>(products[0], powers[0], scales[0], c, again)
+                (totals[r], tops[r]) = (products[0], powers[0]);
+                finish::<L, false>(totals[r], tops[r], scales[0], before[r])
             };
+            large = L::or(large, L::or(high, L::sub(L::sub(tops[r], L::splat(EMPTY)), L::splat(1))));
         }
-        start += group;
+        if L::lt_i(large, L::splat(0)) != 0 {
+            for r in 0..4 {
+                let whole = L::floored(L::fmul(before[r], scale::<L>(tops[r])));
+                let mask = left_out::<L>(L::add(whole, L::splat(1 << 30)), tops[r]);
+                mend::<L>(&mut sums.value[r], mask, [totals[r], tops[r], before[r]], &mut sums.again[r]);
+            }
+        }
     }
     if RULE == rule::CHAIN {
         for r in 0..4 {
@@ -205,16 +213,12 @@ impl Term {
 
 /// Sixteen elements of a row of D, from those of C.
 #[inline(always)]
-pub(super) fn line<L: Lanes, const RULE: u8, const N: usize>(
-    terms: &[Term],
-    b: &Matrix<N>,
-    c: L::V,
-) -> Sums<L, 1> {
+pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V) -> Sums<L, 1> {
     let mut sums = Sums { value: [c], again: [0] };
     let group = group_of(RULE);
     for terms in terms.chunks_exact(group) {
         if RULE == rule::CHAIN || RULE == rule::INTEGERS {
-            let (a, b) = (L::load(&terms[0].value), L::load(&b.value[terms[0].column % N]));
+            let (a, b) = (L::load(&terms[0].value), L::load(&b.value[terms[0].column % VECTORS]));
             sums.value[0] = match RULE {
                 rule::CHAIN => L::fma(a, b, sums.value[0]),
                 _ => L::add(sums.value[0], L::mul(a, b)),
@@ -226,7 +230,7 @@ pub(super) fn line<L: Lanes, const RULE: u8, const N: usize>(
         for n in 0..group / parts {
             for part in 0..parts {
                 let term = &terms[n * parts + part];
-                let power = L::add(L::load(&term.power), L::load(&b.power[term.column % N]));
+                let power = L::add(L::load(&term.power), L::load(&b.power[term.column % VECTORS]));
                 powers[part] = L::max_u(powers[part], L::and(power, L::splat(0xff)));
             }
         }
@@ -235,18 +239,24 @@ pub(super) fn line<L: Lanes, const RULE: u8, const N: usize>(
         for n in 0..group / parts {
             for part in 0..parts {
                 let term = &terms[n * parts + part];
-                let (a, b) = (L::load(&term.value), L::load(&b.value[term.column % N]));
+                let (a, b) = (L::load(&term.value), L::load(&b.value[term.column % VECTORS]));
                 products[part] = add_product::<L>(products[part], a, b, scales[part]);
             }
         }
         let c = sums.value[0];
-        let again = &mut sums.again[0];
-        sums.value[0] = if RULE == rule::HALVES {
-            let (sum, power) = join::<L>(products, powers);
-            finish::<L, true>(sum, power, scale::<L>(power), c, again)
-        } else {
-            finish::<L, false>(products[0], powers[0], scales[0], c, again)
+        let (total, top) = match RULE {
+            rule::HALVES => join::<L>(products, powers),
+            _ => (products[0], powers[0]),
         };
+        let high;
+        (sums.value[0], high) = match RULE {
+            rule::HALVES => finish::<L, true>(total, top, scale::<L>(top), c),
+            _ => finish::<L, false>(total, top, scale::<L>(top), c),
+        };
+        let mask = left_out::<L>(high, top);
+        if mask != 0 {
+            mend::<L>(&mut sums.value[0], mask, [total, top, c], &mut sums.again[0]);
+        }
     }
     if RULE == rule::CHAIN {
         sums.again[0] = L::unordered(sums.value[0], sums.value[0]);
