@@ -183,18 +183,10 @@ pub(crate) trait Lanes: 'static {
         let twice = Self::or(byte, Self::shl(byte, Self::splat(8)));
         Self::or(twice, Self::shl(twice, Self::splat(16)))
     }
-    /// The halves of each word as singles. NaNs and infinities come out as numbers of at least 65536, or as themselves.
+    /// The halves of each word as singles, if the backend has an instruction for that.
     #[inline(always)]
-    fn wide_halves(a: Self::V) -> [Self::V; 2] {
-        // A denormal single is the same multiple of the smallest number as a denormal half: scaling makes it normal.
-        let scale = Self::splat((127 + 112) << 23);
-        let sign = Self::splat(1 << 31);
-        let low = Self::shl(Self::and(a, Self::splat(0x7fff)), Self::splat(13));
-        let high = Self::shr(Self::and(a, Self::splat(0x7fff_0000)), Self::splat(3));
-        [
-            Self::or(Self::fmul(low, scale), Self::and(Self::shl(a, Self::splat(16)), sign)),
-            Self::or(Self::fmul(high, scale), Self::and(a, sign)),
-        ]
+    fn wide_halves(_a: Self::V) -> Option<[Self::V; 2]> {
+        None
     }
     /// The low bytes of all words, four in each.
     #[inline(always)]

@@ -169,18 +169,22 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
-    fn wide_halves(a: V) -> [V; 2] {
+    fn wide_halves(a: V) -> Option<[V; 2]> {
         intrinsic!({
             // All low halves, then all high ones.
-            let even = _mm512_setr_epi32(
-                0x2_0000, 0x6_0004, 0xa_0008, 0xe_000c, 0x12_0010, 0x16_0014, 0x1a_0018, 0x1e_001c, 0x3_0001,
-                0x7_0005, 0xb_0009, 0xf_000d, 0x13_0011, 0x17_0015, 0x1b_0019, 0x1f_001d,
+            let low = _mm512_setr_epi32(
+                0x2_0000, 0x6_0004, 0xa_0008, 0xe_000c, 0x12_0010, 0x16_0014, 0x1a_0018, 0x1e_001c, 0, 0, 0, 0,
+                0, 0, 0, 0,
             );
-            let sorted = _mm512_permutexvar_epi16(even, a);
-            [
+            let order = _mm512_inserti64x4::<1>(
+                low,
+                _mm256_add_epi32(_mm512_castsi512_si256(low), _mm256_set1_epi32(0x1_0001)),
+            );
+            let sorted = _mm512_permutexvar_epi16(order, a);
+            Some([
                 int(_mm512_cvtph_ps(_mm512_castsi512_si256(sorted))),
                 int(_mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(sorted))),
-            ]
+            ])
         })
     }
     #[inline(always)]

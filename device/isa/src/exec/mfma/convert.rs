@@ -92,11 +92,16 @@ impl<L: Lanes> Range<L> {
     }
 }
 
-/// A number with the exponent's bias of fewer bits: a denormal single is the same multiple of the smallest number as a denormal
-/// one of few bits, and scaling makes both normal.
+/// A number of a format whose exponent has a smaller bias than that of singles, by `less`, and is moved to the place of theirs.
+///
+/// A denormal number is calculated as the difference to the smallest normal one: hosts are slow with denormal singles.
 #[inline(always)]
-fn scaled<L: Lanes>(magnitude: L::V, sign: L::V, scale: u32) -> L::V {
-    L::or(L::fmul(magnitude, L::splat(scale << 23)), L::and(sign, L::splat(single::SIGN)))
+fn biased<L: Lanes>(magnitude: L::V, sign: L::V, less: u32) -> L::V {
+    let normal = L::add(magnitude, L::splat(less << 23));
+    let least = L::splat((less + 1) << 23);
+    let denormal = L::fsub(L::add(magnitude, least), least);
+    let number = L::select(L::lt_u(magnitude, L::splat(1 << 23)), denormal, normal);
+    L::or(number, L::and(sign, L::splat(single::SIGN)))
 }
 
 /// Element `sub` of each word, as a single or an integer. Infinities and NaNs do not come out as such.
@@ -106,11 +111,11 @@ pub(super) fn convert<L: Lanes>(element: Element, word: L::V, sub: u32) -> L::V 
     match (element, sub) {
         (Element::Half, 0) => {
             let magnitude = L::shl(L::and(word, L::splat(0x7fff)), L::splat(13));
-            scaled::<L>(magnitude, L::shl(word, L::splat(16)), 127 + 112)
+            biased::<L>(magnitude, L::shl(word, L::splat(16)), 127 - 15)
         }
         (Element::Half, _) => {
             let magnitude = L::shr(L::and(word, L::splat(0x7fff_0000)), L::splat(3));
-            scaled::<L>(magnitude, word, 127 + 112)
+            biased::<L>(magnitude, word, 127 - 15)
         }
         (Element::Brain, 0) => L::shl(word, L::splat(16)),
         (Element::Brain, _) => L::and(word, L::splat(0xffff_0000)),
@@ -118,12 +123,12 @@ pub(super) fn convert<L: Lanes>(element: Element, word: L::V, sub: u32) -> L::V 
         (Element::Fp8, _) => {
             let moved = if sub < 3 { L::shl(word, L::splat(at(20))) } else { L::shr(word, L::splat(4)) };
             let magnitude = L::and(moved, L::splat(0x7f << 20));
-            scaled::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 + 119)
+            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 - 8)
         }
         (Element::Bf8, _) => {
             let moved = if sub < 3 { L::shl(word, L::splat(at(21))) } else { L::shr(word, L::splat(3)) };
             let magnitude = L::and(moved, L::splat(0x7f << 21));
-            scaled::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 + 111)
+            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 - 16)
         }
         (Element::Byte, _) => L::sar(L::shl(word, L::splat(at(24))), L::splat(24)),
         (Element::Single | Element::Double, _) => word,
@@ -183,7 +188,10 @@ pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: M
                 let word = L::load(&row[(sixteen & 1) as usize]);
                 let first = ((group * own + register * per) * chunks + chunk) as usize;
                 if matches!(element, Element::Half) {
-                    let values = L::wide_halves(word);
+                    let values = match L::wide_halves(word) {
+                        Some(values) => values,
+                        None => [convert::<L>(Element::Half, word, 0), convert::<L>(Element::Half, word, 1)],
+                    };
                     let power = powers_of_halves::<L>(word, &mut range);
                     put_halves::<L>(&mut into, [first, first + chunks as usize], values, power);
                     continue;
