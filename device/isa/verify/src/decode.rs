@@ -12,11 +12,13 @@ use belfry_isa::encode::{encode, ignored_bits};
 use belfry_isa::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
 
 use crate::tally::Tally;
+use crate::target::Facts;
 use llvm_mc::Listed;
 use sample::{DWORDS, Sample, Samples};
 
-/// Samples given to one `llvm-mc`.
+/// Samples given to one `llvm-mc`, and to one that crashes on some.
 const BATCH: usize = 20_000;
+const SMALL_BATCH: usize = 500;
 
 /// What the decode oracle found.
 #[derive(Clone, Debug)]
@@ -67,7 +69,8 @@ pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> 
     llvm_mc::check()?;
     let samples: Vec<Sample> = Samples::new(report.arch, seed).take(words / DWORDS).collect();
     for &wave in report.arch.wave_sizes() {
-        for chunk in samples.chunks(BATCH) {
+        let batch = if Facts::of(report.arch).is_gfx9 { SMALL_BATCH } else { BATCH };
+        for chunk in samples.chunks(batch) {
             compare(wave, chunk, report)?;
         }
     }

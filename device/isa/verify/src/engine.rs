@@ -145,6 +145,11 @@ impl Engine {
             exec: state.exec(),
             vgprs: &state.v,
             vgpr_count: state.v.len() as u16,
+            accum_offset: if state.facts().is_gfx9 {
+                (state.v.len() - state.facts().accumulators) as u16
+            } else {
+                0
+            },
             mode: state.mode,
             scratch_base: state.scratch,
             scratch_size_per_lane: state.scratch_size,
@@ -186,9 +191,16 @@ impl Engine {
             memory: read(&self.memory.data),
             ..*state
         };
-        for (number, lanes) in (0..).zip(&mut after.v) {
+        let own = after.v.len() - state.facts().accumulators;
+        let (registers, accumulators) = after.v.split_at_mut(own);
+        for (number, lanes) in (0..).zip(registers) {
             for (lane, value) in (0..state.lanes).zip(lanes) {
                 *value = wave.vgpr(number, lane);
+            }
+        }
+        for (number, lanes) in (0..).zip(accumulators) {
+            for (lane, value) in (0..state.lanes).zip(lanes) {
+                *value = wave.agpr(number, lane);
             }
         }
         (end, after)

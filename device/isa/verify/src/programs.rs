@@ -10,7 +10,7 @@ mod build;
 use std::fmt;
 
 use belfry_isa::disasm::{Disassembly, disassemble};
-use belfry_isa::inst::{Arch, WaveSize};
+use belfry_isa::inst::Arch;
 use belfry_isa::lanes::BackendKind;
 use belfry_isa::tables::{Pattern, patterns};
 
@@ -74,7 +74,8 @@ pub fn run(arch: Arch, count: usize, seed: u64) -> Report {
 /// Draws, runs and compares the program of one seed.
 fn one(arch: Arch, seed: u64, patterns: &[Vec<Pattern>], engines: &mut [Engine], report: &mut Report) {
     let mut random = Random::new(seed);
-    let wave = if seed.is_multiple_of(2) { WaveSize::Wave32 } else { WaveSize::Wave64 };
+    let sizes = arch.wave_sizes();
+    let wave = sizes[seed as usize % sizes.len()];
     let target = Target { arch, wave };
     let program = Program::draw(&mut random, target, patterns);
     let mut state = values::state(&mut random, target);
@@ -156,5 +157,3 @@ fn listing(code: &[u8], target: Target) -> String {
     }
     out
 }
-
-pub(crate) use case::END;

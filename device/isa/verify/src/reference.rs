@@ -10,6 +10,7 @@ mod cross;
 mod exact;
 mod flags;
 mod float;
+mod gfx9;
 mod integer;
 mod lane;
 mod matrix;
@@ -34,8 +35,17 @@ pub use state::{End, State};
 ///
 /// How the wave ended. After a fault the state is that of somewhere inside the instruction.
 pub fn execute(state: &mut State, inst: &Inst) -> Result<(), End> {
-    let inst = &Inst { op: known_as(inst.op), ..*inst };
     let before = state.pc;
+    let facts = state.facts();
+    let zeroes = facts.is_gfx9 && gfx9::zeroes(inst);
+    let inst = &if facts.is_gfx9 { gfx9::indexed(state, inst)? } else { *inst };
+    let mut inst =
+        Inst { op: if facts.is_gfx9 { gfx9::known_as(inst.op) } else { known_as(inst.op) }, ..*inst };
+    if facts.is_gfx9 && inst.op.mnemonic().starts_with("ds_cmpstore_") {
+        // Here the first is the one that is compared.
+        inst.src.swap(1, 2);
+    }
+    let inst = &inst;
     state.pc = before.wrapping_add(u64::from(inst.size));
     let done = match inst.format {
         Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => scalar::run(state, inst),
@@ -46,7 +56,7 @@ pub fn execute(state: &mut State, inst: &Inst) -> Result<(), End> {
         | Format::Vop3
         | Format::Vop3Sd
         | Format::Vop3P
-        | Format::Vopd => vector::run(state, inst),
+        | Format::Vopd => vector::run(state, inst, zeroes),
         Format::Ds => memory::ds(state, inst),
         Format::Flat | Format::Global | Format::Scratch => memory::flat(state, inst),
         Format::Mubuf | Format::Mtbuf => buffer::run(state, inst),

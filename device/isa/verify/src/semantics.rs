@@ -10,7 +10,7 @@ use belfry_isa::decode::decode_for;
 use belfry_isa::disasm::Disassembly;
 use belfry_isa::encode::encode;
 use belfry_isa::exec::coverage;
-use belfry_isa::inst::{Arch, Dpp, Inst, WaveSize};
+use belfry_isa::inst::{Arch, Dpp, Inst};
 use belfry_isa::lanes::BackendKind;
 use belfry_isa::tables::{Pattern, patterns};
 
@@ -19,8 +19,8 @@ use crate::engine::{CODE_SIZE, Engine};
 use crate::random::Random;
 use crate::reference::{self, End, State};
 use crate::tally::Tally;
-use crate::target::Target;
-pub(crate) use case::{END, START};
+use crate::target::{Facts, Target};
+pub(crate) use case::START;
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -149,6 +149,7 @@ impl fmt::Display for Report {
 fn encoding(inst: &Inst) -> String {
     let format = name(inst.format);
     match inst.dpp {
+        None if inst.sdwa.is_some() => format!("{format} SDWA"),
         None => format,
         Some(Dpp::Dpp8(_)) => format!("{format} DPP8"),
         Some(Dpp::Dpp16(_)) => format!("{format} DPP16"),
@@ -182,7 +183,7 @@ pub fn run(arch: Arch, cases: usize, seed: u64, only: Option<&str>) -> Report {
             absent(&mut random, arch, &pattern, &mut engines, &mut report);
             continue;
         }
-        for target in Target::both(arch) {
+        for target in Target::all(arch) {
             for _ in 0..cases {
                 one(&mut random, &pattern, target, &mut engines, &mut report);
             }
@@ -191,7 +192,7 @@ pub fn run(arch: Arch, cases: usize, seed: u64, only: Option<&str>) -> Report {
     // What has met nothing but faults gets more tries.
     let rare: BTreeSet<&str> = report.unchecked_operations().map(|(_, operation)| operation).collect();
     for pattern in patterns(arch).filter(|pattern| rare.contains(pattern.op.mnemonic())) {
-        for target in Target::both(arch) {
+        for target in Target::all(arch) {
             for _ in 0..RARE {
                 one(&mut random, &pattern, target, &mut engines, &mut report);
             }
@@ -202,16 +203,17 @@ pub fn run(arch: Arch, cases: usize, seed: u64, only: Option<&str>) -> Report {
 
 /// Checks that an operation without semantics stops the wave with its name.
 fn absent(random: &mut Random, arch: Arch, pattern: &Pattern, engines: &mut [Engine], report: &mut Report) {
-    let state = values::state(random, Target { arch, wave: WaveSize::Wave32 });
+    let state = values::state(random, Target { arch, wave: arch.wave_sizes()[0] });
     let state = State { pc: state.pc + START as u64, ..state };
     // DPP8 is marked by an operand.
     for marker in [0, 0xe9, 0xe9 << 32] {
         let bits = pattern.value | marker & !pattern.mask;
-        let Ok(inst) = decode_for(arch, WaveSize::Wave32, &bits.to_le_bytes()) else { continue };
+        let Ok(inst) = decode_for(arch, arch.wave_sizes()[0], &bits.to_le_bytes()) else { continue };
         if inst.op != pattern.op {
             continue;
         }
-        let mut code = END.to_le_bytes().repeat(CODE_SIZE / 4);
+        let end = Facts::of(arch).words.end;
+        let mut code = end.to_le_bytes().repeat(CODE_SIZE / 4);
         let size = usize::from(inst.size);
         code[START..START + size].copy_from_slice(&bits.to_le_bytes()[..size]);
         for engine in engines.iter_mut() {
@@ -231,7 +233,7 @@ fn one(random: &mut Random, pattern: &Pattern, target: Target, engines: &mut [En
     let Some(inst) = case::instruction(random, pattern, target, case::ALL) else { return };
     let Ok(encoded) = encode(target.arch, &inst) else { return };
     let state = case::state(random, &inst, target);
-    let mut code = END.to_le_bytes().repeat(CODE_SIZE / 4);
+    let mut code = Facts::of(target.arch).words.end.to_le_bytes().repeat(CODE_SIZE / 4);
     code[START..START + encoded.bytes().len()].copy_from_slice(encoded.bytes());
     let encoding = encoding(&inst);
     let mut expected = state.clone();
@@ -324,8 +326,10 @@ mod tests {
 
     #[test]
     fn exceptions_count_as_a_difference_when_they_are_known() {
-        let state =
-            values::state(&mut Random::new(1), Target { arch: Arch::Gfx1100, wave: WaveSize::Wave32 });
+        let state = values::state(
+            &mut Random::new(1),
+            Target { arch: Arch::Gfx1100, wave: belfry_isa::inst::WaveSize::Wave32 },
+        );
         let got = State { trapsts: Some(1), ..state.clone() };
         assert_eq!(difference(&got, &got, &state), None);
         let known = State { trapsts: Some(33), ..state.clone() };

@@ -12,9 +12,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// Both sizes of waves.
-    pub fn both(arch: Arch) -> [Target; 2] {
-        [WaveSize::Wave32, WaveSize::Wave64].map(|wave| Target { arch, wave })
+    /// All sizes of waves.
+    pub fn all(arch: Arch) -> impl Iterator<Item = Target> {
+        arch.wave_sizes().iter().map(move |&wave| Target { arch, wave })
     }
 }
 
@@ -33,9 +33,65 @@ pub struct Facts {
     pub matrices_have_copies: bool,
     /// Bits that what is kept as `MODE` has and has not, whatever a program says.
     pub fixed_mode: (u32, u32),
+    /// The instructions after GFX9: other numbers of registers and operations, other names.
+    pub is_gfx9: bool,
+    /// Number of `M0`.
+    pub m0: u8,
+    /// Number of `NULL`; where there is none, of no register.
+    pub null: u8,
+    /// Accumulation registers of a wave.
+    pub accumulators: usize,
+    /// Words of instructions that programs are made with.
+    pub words: Words,
 }
 
+/// Words of instructions without their operands, and numbers of SOPP operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// `s_endpgm`.
+    pub end: u32,
+    /// `v_and_b32`, `v_or_b32` with a literal for the first source.
+    pub v_and: u32,
+    /// As above.
+    pub v_or: u32,
+    /// `s_and_b32` with a literal for the second source.
+    pub s_and: u32,
+    /// `s_addk_i32`.
+    pub s_addk: u32,
+    /// `s_and_saveexec_b32`, and of 64 bits.
+    pub saveexec: [u32; 2],
+    /// `s_branch`, and on SCC, VCC and EXEC, in the order of their numbers.
+    pub branches: [u32; 7],
+}
+
+const GFX11_WORDS: Words = Words {
+    end: 0xbfb0_0000,
+    v_and: 0x3600_00ff,
+    v_or: 0x3800_00ff,
+    s_and: 0x8b00_ff00,
+    s_addk: 0xb780_0000,
+    saveexec: [0x20, 0x21],
+    branches: [0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26],
+};
+
+const GFX9_WORDS: Words = Words {
+    end: 0xbf81_0000,
+    v_and: 0x2600_00ff,
+    v_or: 0x2800_00ff,
+    s_and: 0x8600_ff00,
+    s_addk: 0xb700_0000,
+    saveexec: [0x20, 0x20],
+    branches: [2, 4, 5, 6, 7, 8, 9],
+};
+
 impl Facts {
+    /// Whether a memory operation says what it moves in dwords, bytes and shorts, or doubles by `_x2`.
+    pub fn is_old_name(name: &str) -> bool {
+        let moved = ["dword", "byte", "short"].iter().any(|part| name.contains(part));
+        let bare = name.contains("_atomic_") && !name.ends_with(|last: char| last.is_ascii_digit());
+        moved || bare || name.ends_with("_x2")
+    }
+
     /// Those of an instruction set.
     pub const fn of(arch: Arch) -> Facts {
         match arch {
@@ -48,6 +104,11 @@ impl Facts {
                 splits_status: false,
                 matrices_have_copies: true,
                 fixed_mode: (0, 0),
+                is_gfx9: false,
+                m0: 125,
+                null: 124,
+                accumulators: 0,
+                words: GFX11_WORDS,
             },
             Arch::Gfx1201 => Facts {
                 mode: 0x0980_00ff,
@@ -59,6 +120,25 @@ impl Facts {
                 splits_status: true,
                 matrices_have_copies: false,
                 fixed_mode: (1 << 8, 1 << 9),
+                is_gfx9: false,
+                m0: 125,
+                null: 124,
+                accumulators: 0,
+                words: GFX11_WORDS,
+            },
+            Arch::Gfx942 => Facts {
+                mode: 0xff9f_ffff,
+                // `STATUS`, `TRAPSTS`, `HW_ID`, `GPR_ALLOC`, `LDS_ALLOC`, `IB_STS`, `SH_MEM_BASES`, `TBA`, `TMA`, `XCC_ID`.
+                hardware: &[2, 3, 4, 5, 6, 7, 15, 16, 17, 18, 19, 20],
+                exceptions: 3,
+                splits_status: false,
+                matrices_have_copies: false,
+                fixed_mode: (0, 0),
+                is_gfx9: true,
+                m0: 124,
+                null: 255,
+                accumulators: 32,
+                words: GFX9_WORDS,
             },
         }
     }

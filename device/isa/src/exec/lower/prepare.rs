@@ -6,6 +6,7 @@ use super::{Di, Lowering, Unsupported};
 use crate::encoding::{Flags, Tables};
 use crate::exec::di::{Kind, Source};
 use crate::exec::index::{self, GPR_IDX_EN};
+use crate::exec::properties::{Family, properties};
 use crate::exec::{lane, sdwa};
 use crate::inst::{Inst, Op, Operand, Sdwa};
 use crate::tables::{Place, operand_types};
@@ -81,6 +82,9 @@ impl Lowering {
 
     /// Registers relative to `M0`.
     fn indexed(&mut self, inst: &Inst, prepared: &mut Prepared) -> Result<(), Unsupported> {
+        if inst.op == Op::V_SWAP_B32 || matches!(properties(inst.op).family, Family::Matrix) {
+            return Err(Unsupported);
+        }
         let types = operand_types(self.arch, inst);
         let registers = |place: Place| {
             types

@@ -62,6 +62,8 @@ fn run(arch: Arch, wave: WaveSize, mode: &str, input: String) -> Result<Output> 
         .args([mode, "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
         .args((arch.wave_sizes().len() > 1).then_some(attributes))
         .arg(format!("-mcpu={}", arch.name()))
+        // Some code crashes it: what it says then takes a second, and is not read.
+        .env("LLVM_DISABLE_SYMBOLIZATION", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

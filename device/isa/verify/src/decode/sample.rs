@@ -6,6 +6,7 @@ use belfry_isa::inst::{Arch, Format, WaveSize};
 use belfry_isa::tables::{Pattern, patterns};
 
 use crate::random::Random;
+use crate::target::Facts;
 
 /// Bytes of a sample: the longest instruction with its literal and room for what follows it.
 pub const SAMPLE: usize = 16;
@@ -65,6 +66,14 @@ impl Iterator for Samples {
                 && let Ok(inst) = decode(self.arch, &bits.to_le_bytes())
             {
                 bits &= !ignored_bits(self.arch, WaveSize::Wave32, &inst);
+            }
+        }
+        if Facts::of(self.arch).is_gfx9 && bits & 0x1ff == 0xf9 && bits >> 31 & 1 == 0 {
+            // SDWA: `llvm-mc` crashes on numbers beyond the last part of a register.
+            for (at, last) in [(40, 7), (43, 3), (48, 7), (56, 7)] {
+                if bits >> at & last == last {
+                    bits ^= 1 << at;
+                }
             }
         }
         Some(bits.to_le_bytes())

@@ -7,16 +7,16 @@ use belfry_isa::exec::coverage;
 use belfry_isa::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
 use belfry_isa::tables::Pattern;
 
-use super::{END, case};
+use super::case;
 use crate::engine::CODE_SIZE;
 use crate::random::Random;
 use crate::reference::State;
 use crate::reference::state::BASE;
-use crate::target::Target;
+use crate::target::{Facts, Target, Words};
 use case::Registers;
 
 /// Registers the drawn instructions use; the rest are the frame's.
-const FREE: Registers = Registers { vector: 56, scalar: 88, hardware: false };
+const FREE: Registers = Registers { vector: 56, scalar: 84, hardware: false };
 /// Vector registers an address is made in.
 const ADDRESS: u8 = 60;
 /// EXEC of the whole program.
@@ -36,7 +36,7 @@ const POINTER: u8 = 96;
 /// Counter of loops.
 const COUNTER: u8 = 98;
 /// A buffer descriptor.
-const DESCRIPTOR: u8 = 100;
+const DESCRIPTOR: u8 = 84;
 
 /// A program and where its instructions are.
 #[derive(Clone, Debug)]
@@ -66,9 +66,9 @@ fn is_drawable(op: Op) -> bool {
     use Op::*;
     let name = op.mnemonic();
     let jumps = name.contains("branch") || name.contains("pc_b64") || name.contains("subvector");
-    let relative = name.contains("movrel") || name.contains("swaprel");
+    let relative = name.contains("movrel") || name.contains("swaprel") || name.contains("gpr_idx");
     // Lanes that meet there store in no stated order.
-    let unordered = name.starts_with("ds_store_2addr");
+    let unordered = name.starts_with("ds_store_2addr") || name.starts_with("ds_write2");
     let stops = matches!(
         op,
         S_CALL_B64
@@ -101,7 +101,7 @@ impl Program {
         }
         let (mut code, places) = (builder.code, builder.places);
         while code.len() < CODE_SIZE {
-            code.extend(END.to_le_bytes());
+            code.extend(Facts::of(target.arch).words.end.to_le_bytes());
         }
         Program { code, places }
     }
@@ -133,6 +133,10 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    fn words(&self) -> Words {
+        Facts::of(self.target.arch).words
+    }
+
     fn bytes(&mut self, bytes: &[u8]) {
         self.places.push(self.code.len()..self.code.len() + bytes.len());
         self.code.extend(bytes);
@@ -165,13 +169,13 @@ impl Builder<'_> {
     /// `v_and_b32` of a random register and a mask.
     fn masked(&mut self, dst: u8, mask: u32) {
         let src = self.random.below(FREE.vector as usize) as u32;
-        self.with_literal(0x3600_00ff | u32::from(dst) << 17 | src << 9, mask);
+        self.with_literal(self.words().v_and | u32::from(dst) << 17 | src << 9, mask);
     }
 
     /// `v_or_b32` with a constant.
     fn or(&mut self, register: u8, value: u32) {
         let register = u32::from(register);
-        self.with_literal(0x3800_00ff | register << 17 | register << 9, value);
+        self.with_literal(self.words().v_or | register << 17 | register << 9, value);
     }
 
     fn block(&mut self) {
@@ -194,11 +198,11 @@ impl Builder<'_> {
     /// Code for the lanes in a mask: `VCC`, as an earlier instruction left it.
     fn conditional(&mut self) {
         self.straight(4);
-        let op = if self.target.wave == WaveSize::Wave32 { 0x20 } else { 0x21 };
+        let op = self.words().saveexec[usize::from(self.target.wave == WaveSize::Wave64)];
         // s_and_saveexec_b32/b64
         self.word(0xbe80_0000 | u32::from(SAVED) << 16 | op << 8 | 106);
         let from = self.code.len();
-        self.sopp(0x25, 0);
+        self.sopp(self.words().branches[5], 0);
         self.straight(8);
         self.land(from);
         self.move_mask(126, SAVED);
@@ -215,7 +219,8 @@ impl Builder<'_> {
     fn skipped(&mut self) {
         self.straight(5);
         let from = self.code.len();
-        let op = self.random.pick(&[0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26]);
+        let branches = self.words().branches;
+        let op = self.random.pick(&branches);
         self.sopp(op, 0);
         self.straight(8);
         self.land(from);
@@ -229,10 +234,10 @@ impl Builder<'_> {
         let start = self.code.len();
         self.straight(8);
         // s_addk_i32 -1, s_cmp_lg_u32 0, s_cbranch_scc1
-        self.word(0xb780_ffff | u32::from(COUNTER) << 16);
+        self.word(self.words().s_addk | 0xffff | u32::from(COUNTER) << 16);
         self.word(0xbf07_8000 | u32::from(COUNTER));
         let distance = (start as i32 - self.code.len() as i32) / 4 - 1;
-        self.sopp(0x22, distance);
+        self.sopp(self.words().branches[2], distance);
     }
 
     /// One drawn instruction, with what makes its addresses.
@@ -265,11 +270,11 @@ impl Builder<'_> {
                 self.masked(ADDRESS, 0x3f8);
                 inst.src[0] = Operand::Vgpr(ADDRESS);
                 let m0 = self.random.below(256) as u16 * 4;
-                self.movk(125, m0);
+                self.movk(Facts::of(self.target.arch).m0, m0);
             }
             Format::Ds => {
                 let m0 = self.random.below(256) as u16 * 4;
-                self.movk(125, m0);
+                self.movk(Facts::of(self.target.arch).m0, m0);
             }
             Format::Global | Format::Flat => {
                 if inst.src[2].is_some() {
@@ -306,7 +311,7 @@ impl Builder<'_> {
                 if inst.src[1].is_some() {
                     let source = self.random.below(FREE.scalar as usize) as u32;
                     // s_and_b32
-                    self.with_literal(0x8b00_ff00 | u32::from(OFFSET) << 16 | source, 0xfc);
+                    self.with_literal(self.words().s_and | u32::from(OFFSET) << 16 | source, 0xfc);
                     inst.src[1] = Operand::Sgpr(OFFSET);
                 }
             }
@@ -319,7 +324,7 @@ impl Builder<'_> {
                     inst.src[0] = Operand::Vgpr(ADDRESS);
                 }
                 let m0 = self.random.below(256) as u16 * 4;
-                self.movk(125, m0);
+                self.movk(Facts::of(self.target.arch).m0, m0);
             }
             _ => {}
         }

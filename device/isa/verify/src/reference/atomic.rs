@@ -61,6 +61,7 @@ impl Function {
         let (old, data, other) = (old & mask, data & mask, other & mask);
         let float = self.kind == 'f';
         let value = match self.name.as_str() {
+            "add" if float && self.bits == 64 => add::<F64>(old, data, Rules::IEEE),
             "add" if float => add::<F32>(old, data, Rules::IEEE),
             "add" => old.wrapping_add(data),
             "sub" => old.wrapping_sub(data),

@@ -3,9 +3,10 @@
 use belfry_isa::inst::{Format, Inst, Operand};
 
 use super::atomic::Function;
+use super::gfx9::buffer_format;
 use super::memory::{Transfer, put, take, transfer};
 use super::number::{F16, F32, Rules, convert, from_double, half_value};
-use super::state::{End, M0, NULL, State};
+use super::state::{End, State};
 
 /// A descriptor's fields.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +26,11 @@ struct Descriptor {
 impl Descriptor {
     fn read(state: &State, inst: &Inst) -> Result<Descriptor, End> {
         let Operand::Sgpr(at) = inst.src[1] else { return Err(End::Unknown) };
-        let word = [0, 1, 2, 3].map(|n| if at == NULL { 0 } else { state.sgpr(at + n) });
+        let word = [0, 1, 2, 3].map(|n| if at == state.null() { 0 } else { state.sgpr(at + n) });
         let soffset = u64::from(state.scalar(inst.src[2]));
+        if state.facts().is_gfx9 {
+            return Ok(Descriptor::older(word, soffset));
+        }
         Ok(Descriptor {
             base: (u64::from(word[0]) | u64::from(word[1] & 0xffff) << 32).wrapping_add(soffset),
             stride: u64::from(word[1] >> 16 & 0x3fff),
@@ -38,6 +42,28 @@ impl Descriptor {
             format: word[3] >> 12 & 63,
             select: [0, 3, 6, 9].map(|shift| word[3] >> shift & 7),
         })
+    }
+
+    /// A descriptor of GFX9: whether it is checked by record or by byte follows from stride and swizzle.
+    fn older(word: [u32; 4], soffset: u64) -> Descriptor {
+        let field = |n: usize, low: u32, bits: u32| word[n] >> low & ((1 << bits) - 1);
+        let by_thread = field(3, 23, 1) == 1;
+        let data_format = field(3, 15, 4);
+        let stride = u64::from(field(1, 16, 14) + if by_thread { data_format << 14 } else { 0 });
+        let swizzled = field(1, 31, 1) == 1;
+        let by_record = stride > 0 && swizzled;
+        let records = u64::from(word[2]);
+        Descriptor {
+            base: (u64::from(word[0]) | u64::from(field(1, 0, 16)) << 32).wrapping_add(soffset),
+            stride,
+            records: if by_record { records } else { records.saturating_sub(soffset) },
+            element: if swizzled { 4 } else { 0 },
+            index_stride: 8 << field(3, 21, 2),
+            add_thread: by_thread,
+            check: if by_record { 0 } else { 3 },
+            format: if by_thread { 0 } else { buffer_format(data_format, field(3, 12, 3)) },
+            select: [0, 3, 6, 9].map(|low| field(3, low, 3)),
+        }
     }
 
     /// Address of `bytes` at an index and offset; `None` when they are outside.
@@ -67,14 +93,15 @@ impl Descriptor {
 /// Runs a buffer instruction.
 pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
     let mnemonic = inst.op.mnemonic();
-    if mnemonic.contains("_inv") {
+    if mnemonic.contains("_inv") || mnemonic.contains("_wb") {
         return Ok(());
     }
     let (_, name) = mnemonic.split_once("buffer_").ok_or(End::Unknown)?;
     let descriptor = Descriptor::read(state, inst)?;
     let vdata = match (inst.dst, inst.src[3]) {
-        (Operand::Vgpr(register), _) | (_, Operand::Vgpr(register)) => u32::from(register),
-        _ => 0,
+        (operand @ (Operand::Vgpr(_) | Operand::Agpr(_)), _) | (_, operand) => {
+            state.vector_register(operand).unwrap_or_default()
+        }
     };
     for lane in state.active() {
         let vaddr = match inst.src[0] {
@@ -89,7 +116,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         let access = Access { descriptor, index, offset, lane, vdata };
         let loaded = if let Some(name) = name.strip_prefix("atomic_") {
             access.atomic(state, inst, name)?
-        } else if name.starts_with("load_lds") {
+        } else if name.starts_with("load_lds") || inst.mem.lds {
             access.load_lds(state, name, inst.mem.offset as u32)?;
             0
         } else if name.contains("format") {
@@ -193,7 +220,10 @@ impl Access {
                 _ => raw as u32,
             }
         };
-        let at = (state.sgpr(M0) & 0xffff) + offset + self.lane * 4;
+        let at = (state.m0() & 0xffff) + offset + self.lane * 4;
+        if state.facts().is_gfx9 && at as usize + 4 > state.lds.len() {
+            return Ok(());
+        }
         state.lds_store(at, &value.to_le_bytes())
     }
 
@@ -210,7 +240,11 @@ impl Access {
     /// `format_x` to `format_xyzw`, with descriptor formats (MUBUF) or the instruction's own (MTBUF).
     fn formatted(&self, state: &mut State, inst: &Inst, name: &str) -> Result<u32, End> {
         let typed = inst.format == Format::Mtbuf;
-        let format = if typed { u32::from(inst.mem.format) } else { self.descriptor.format };
+        let format = match u32::from(inst.mem.format) {
+            _ if !typed => self.descriptor.format,
+            format if state.facts().is_gfx9 => buffer_format(format & 15, format >> 4),
+            format => format,
+        };
         let letters = name.rsplit_once('_').map_or("", |(_, letters)| letters).len();
         let (d16, high) = (name.contains("d16"), name.contains("d16_hi"));
         let layout = Layout::of(format);
@@ -251,6 +285,7 @@ impl Access {
             }
             for (n, pair) in (0..).zip(halves.chunks(2)) {
                 let old = state.vgpr(self.vdata + n, self.lane);
+                let old = if state.facts().is_gfx9 { 0 } else { old };
                 let upper = pair.get(1).map_or(old & 0xffff_0000, |value| value << 16);
                 state.set_vgpr(self.vdata + n, self.lane, pair[0] | upper);
             }

@@ -1,6 +1,6 @@
 //! One lane of a vector ALU instruction: its sources as the operation wants them and its result.
 
-use belfry_isa::inst::{FloatConst, Format, Mods, Op, Operand};
+use belfry_isa::inst::{FloatConst, Format, Mods, Op, Operand, Sdwa};
 
 use super::number::{self, F16, F32, F64, Rules};
 use super::state::{State, float_constant};
@@ -22,6 +22,10 @@ pub(crate) struct Vector {
     pub(crate) mods: Mods,
     /// Byte of the source or destination.
     pub(crate) byte: u32,
+    /// Parts of registers.
+    pub(crate) sdwa: Option<Sdwa>,
+    /// A result of 16 bits leaves zeros above it.
+    pub(crate) zeroes: bool,
 }
 
 /// Where a lane's first source comes from.
@@ -69,14 +73,24 @@ enum Raw {
 
 impl Lane<'_> {
     fn raw(&self, n: usize) -> Raw {
+        if let (Some(sdwa), Operand::Vgpr(_) | Operand::Sgpr(_), 0..=1) =
+            (self.vector.sdwa, self.vector.src[n], n)
+        {
+            let word = match self.vector.src[n] {
+                Operand::Vgpr(register) => self.state.vgpr(u32::from(register), self.lane),
+                other => self.state.scalar(other),
+            };
+            return Raw::Bits(u64::from(super::gfx9::source_part(sdwa, n, word)));
+        }
         match self.vector.src[n] {
-            Operand::Vgpr(register) => {
+            operand @ (Operand::Vgpr(_) | Operand::Agpr(_)) => {
+                let register = self.state.vector_register(operand).unwrap_or_default();
                 let lane = match (n, self.from) {
                     (0, From::Zero) => return Raw::Bits(0),
                     (0, From::Lane(lane)) => lane,
                     _ => self.lane,
                 };
-                Raw::Bits(self.state.vpair(u32::from(register), lane))
+                Raw::Bits(self.state.vpair(register, lane))
             }
             Operand::InlineInt(value) => Raw::Int(value),
             Operand::InlineFloat(value) => Raw::Float(value),

@@ -4,13 +4,10 @@ use belfry_isa::exec::{GwsOp, GwsRequest, Stop};
 use belfry_isa::inst::{Format, Inst, Op, Operand};
 
 use super::atomic::Function;
-use super::state::{End, M0, NULL, PRIVATE, SHARED, State, number};
+use super::state::{End, PRIVATE, SHARED, State, number};
 
-fn register(operand: Operand) -> u32 {
-    match operand {
-        Operand::Vgpr(register) => u32::from(register),
-        _ => 0,
-    }
+fn register(state: &State, operand: Operand) -> u32 {
+    state.vector_register(operand).unwrap_or_default()
 }
 
 /// Where an access goes.
@@ -102,6 +99,8 @@ pub(crate) fn put(state: &mut State, dst: u32, lane: u32, transfer: Transfer, by
     let old = state.vgpr(dst, lane);
     let value = match transfer.half {
         None => value,
+        // Memory with ECC loads whole registers.
+        Some(high) if state.facts().is_gfx9 => (value & 0xffff) << if high { 16 } else { 0 },
         Some(false) => old & 0xffff_0000 | value & 0xffff,
         Some(true) => old & 0xffff | value << 16,
     };
@@ -158,11 +157,14 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
         return Ok(());
     }
     let (_, name) = mnemonic.split_once('_').ok_or(End::Unknown)?;
+    if let Some(moved) = name.strip_prefix("load_lds_") {
+        return to_lds(state, inst, moved);
+    }
     for lane in state.active() {
         let place = address(state, inst, lane, name.contains("addtid"));
         if let Some(name) = name.strip_prefix("atomic_") {
             let function = Function::parse(name).ok_or(End::Unknown)?;
-            let src = register(inst.src[1]);
+            let src = register(state, inst.src[1]);
             let first = data(state, src, lane, function.bits);
             let second = if function.has_two() {
                 data(state, src + function.bits / 32, lane, function.bits)
@@ -171,18 +173,42 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
             };
             let old = update(state, place, lane, &function, [first, second])?;
             if inst.mem.glc {
-                set(state, register(inst.dst), lane, function.bits, old);
+                set(state, register(state, inst.dst), lane, function.bits, old);
             }
             continue;
         }
         let transfer = transfer(name).ok_or(End::Unknown)?;
         if name.starts_with("load") {
             let bytes = load(state, place, lane, transfer.bytes)?;
-            put(state, register(inst.dst), lane, transfer, &bytes);
+            put(state, register(state, inst.dst), lane, transfer, &bytes);
         } else {
-            let bytes = take(state, register(inst.src[1]), lane, transfer);
+            let bytes = take(state, register(state, inst.src[1]), lane, transfer);
             store(state, place, lane, &bytes)?;
         }
+    }
+    Ok(())
+}
+
+/// A load to LDS: a dword for each lane, side by side from `M0` and the offset on.
+fn to_lds(state: &mut State, inst: &Inst, moved: &str) -> Result<(), End> {
+    let (bytes, signed) = match moved {
+        "dword" => (4, false),
+        "ubyte" => (1, false),
+        "sbyte" => (1, true),
+        "ushort" => (2, false),
+        "sshort" => (2, true),
+        _ => return Err(End::Unknown),
+    };
+    let mut words = Vec::new();
+    for lane in state.active() {
+        let raw = number(&load(state, address(state, inst, lane, false), lane, bytes)?);
+        let unused = 64 - bytes as u32 * 8;
+        let value = if signed { ((raw << unused) as i64 >> unused) as u32 } else { raw as u32 };
+        words.push((lane, value));
+    }
+    let first = (state.m0() & 0xffff).wrapping_add(inst.mem.offset as u32);
+    for (lane, word) in words {
+        ds_store(state, first.wrapping_add(lane * 4), &word.to_le_bytes())?;
     }
     Ok(())
 }
@@ -190,24 +216,25 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
 /// The address of a lane.
 fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) -> Place {
     let offset = i64::from(inst.mem.offset);
-    let saddr = inst.src[2].is_some() && inst.src[2] != Operand::Sgpr(NULL);
+    let saddr = inst.src[2].is_some() && inst.src[2] != Operand::Sgpr(state.null());
     match inst.format {
         Format::Global if by_thread => {
             let base = if saddr { state.scalar64(inst.src[2], false) } else { 0 };
             Place::Global(base.wrapping_add_signed(offset).wrapping_add(u64::from(lane) * 4))
         }
         Format::Global if saddr => {
-            let vector = state.vgpr(register(inst.src[0]), lane);
+            let vector = state.vgpr(register(state, inst.src[0]), lane);
             let base = state.scalar64(inst.src[2], false);
             Place::Global(base.wrapping_add(u64::from(vector)).wrapping_add_signed(offset))
         }
         Format::Scratch => {
-            let vector = if inst.src[0].is_some() { state.vgpr(register(inst.src[0]), lane) } else { 0 };
+            let vector =
+                if inst.src[0].is_some() { state.vgpr(register(state, inst.src[0]), lane) } else { 0 };
             let scalar = if saddr { state.scalar(inst.src[2]) } else { 0 };
             Place::Private(vector.wrapping_add(scalar).wrapping_add(inst.mem.offset as u32))
         }
         _ => {
-            let va = state.vpair(register(inst.src[0]), lane).wrapping_add_signed(offset);
+            let va = state.vpair(register(state, inst.src[0]), lane).wrapping_add_signed(offset);
             match va >> 32 {
                 _ if inst.format == Format::Global => Place::Global(va),
                 window if window == SHARED >> 32 => Place::Lds(va as u32),
@@ -249,9 +276,9 @@ fn global_wave_sync(state: &State, inst: &Inst) -> Option<GwsRequest> {
         Op::DS_GWS_SEMA_RELEASE_ALL => (GwsOp::SemaReleaseAll, false),
         _ => return None,
     };
-    let resource = ((state.sgpr(M0) >> 16 & 63) + (inst.mem.offset as u32 & 63)) & 63;
+    let resource = ((state.m0() >> 16 & 63) + (inst.mem.offset as u32 & 63)) & 63;
     let lane = state.active().next().unwrap_or(0);
-    let value = if has_data { state.vgpr(register(inst.src[1]), lane) } else { 0 };
+    let value = if has_data { state.vgpr(register(state, inst.src[1]), lane) } else { 0 };
     Some(GwsRequest { op, resource: resource as u8, value })
 }
 
@@ -264,13 +291,13 @@ pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
     if inst.mem.gds {
         return Err(End::Unknown);
     }
-    let dst = register(inst.dst);
-    let (data0, data1) = (register(inst.src[1]), register(inst.src[2]));
+    let dst = register(state, inst.dst);
+    let (data0, data1) = (register(state, inst.src[1]), register(state, inst.src[2]));
     let offset = inst.mem.offset as u32;
     match inst.op {
         Op::DS_NOP => return Ok(()),
         Op::DS_APPEND | Op::DS_CONSUME => {
-            let address = (state.sgpr(M0) & 0xffff).wrapping_add(offset);
+            let address = (state.m0() & 0xffff).wrapping_add(offset);
             let count = state.exec().count_ones();
             if count > 0 {
                 aligned(address, 4)?;
@@ -292,9 +319,9 @@ pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
     }
     for lane in state.active() {
         let base = if name.contains("addtid") {
-            (state.sgpr(M0) & 0xffff).wrapping_add(lane * 4)
+            (state.m0() & 0xffff).wrapping_add(lane * 4)
         } else {
-            state.vgpr(register(inst.src[0]), lane)
+            state.vgpr(register(state, inst.src[0]), lane)
         };
         let at = base.wrapping_add(offset);
         if name.contains("2addr") {
@@ -347,8 +374,8 @@ fn two(state: &mut State, inst: &Inst, name: &str, lane: u32, base: u32) -> Resu
         base.wrapping_add(inst.mem.offset as u32 * unit),
         base.wrapping_add(u32::from(inst.mem.offset1) * unit),
     ];
-    let (dst, bits) = (register(inst.dst), bytes * 8);
-    let values = [1, 2].map(|n| data(state, register(inst.src[n]), lane, bits).to_le_bytes());
+    let (dst, bits) = (register(state, inst.dst), bytes * 8);
+    let values = [1, 2].map(|n| data(state, register(state, inst.src[n]), lane, bits).to_le_bytes());
     let mut old = [0; 2];
     let both = at.iter().all(|&at| inside(state, at, bytes));
     if name.starts_with("storexchg") {
@@ -383,11 +410,11 @@ fn exchange(state: &mut State, inst: &Inst) {
     let before = state.clone();
     let exec = before.exec();
     let offset = inst.mem.offset as u32;
-    let (dst, address) = (register(inst.dst), register(inst.src[0]));
+    let (dst, address) = (register(state, inst.dst), register(state, inst.src[0]));
     let value =
         |register: u32, lane: u32| if exec >> lane & 1 != 0 { before.vgpr(register, lane) } else { 0 };
     let target = |lane: u32| lane & 32 | (before.vgpr(address, lane).wrapping_add(offset) / 4 % 32);
-    let src = register(inst.src[1]);
+    let src = register(state, inst.src[1]);
     match inst.op {
         Op::DS_BPERMUTE_B32 => {
             for lane in before.active() {

@@ -6,7 +6,7 @@ mod memory;
 
 use belfry_isa::inst::{Inst, Op, Operand};
 
-use super::state::{EXEC, End, M0, NULL, State};
+use super::state::{EXEC, End, State};
 pub(crate) use memory::memory;
 
 /// A result, which may also be the condition's.
@@ -40,7 +40,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         (Operand::Sgpr(number), _) => number,
         // SOPK that reads its destination.
         (Operand::None, Operand::Sgpr(number)) => number,
-        _ => NULL,
+        _ => state.null(),
     };
     let mut scc = None;
     let result = alu(state, inst, dst, [a, b], [a64, b64], &mut scc)
@@ -211,6 +211,8 @@ fn alu(
         }
         S_BREV_B32 => Word((0..32).fold(0, |r, n| r | (a >> n & 1) << (31 - n))),
         S_BREV_B64 => Long((0..64).fold(0, |r, n| r | (a64 >> n & 1) << (63 - n))),
+        S_FF0_I32_B32 => Word(find(32, |n| a >> n & 1 == 0)),
+        S_FF0_I32_B64 => Word(find(64, |n| a64 >> n & 1 == 0)),
         S_CTZ_I32_B32 => Word(find(32, |n| a >> n & 1 != 0)),
         S_CTZ_I32_B64 => Word(find(64, |n| a64 >> n & 1 != 0)),
         S_CLZ_I32_U32 => Word(find(32, |n| a >> (31 - n) & 1 != 0)),
@@ -296,11 +298,11 @@ fn alu(
         S_PACK_HL_B32_B16 => Word(a >> 16 | b << 16),
         S_MOVRELS_B32 => {
             let Operand::Sgpr(from) = inst.src[0] else { return None };
-            Word(relative(state, from, state.sgpr(M0)).map_or(0, |from| state.sgpr(from)))
+            Word(relative(state, from, state.m0()).map_or(0, |from| state.sgpr(from)))
         }
         S_MOVRELS_B64 => {
             let Operand::Sgpr(from) = inst.src[0] else { return None };
-            let there = relative(state, from, state.sgpr(M0)).filter(|&from| from < 105);
+            let there = relative(state, from, state.m0()).filter(|&from| from < 105);
             Long(there.map_or(0, |from| state.pair(from)))
         }
         op => {

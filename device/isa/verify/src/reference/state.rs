@@ -2,14 +2,12 @@
 
 use belfry_isa::inst::{Arch, FloatConst, Operand, WaveSize};
 
+use crate::target::Facts;
+
 /// Number of `VCC`.
 pub const VCC: u8 = 106;
-/// Number of `M0`.
-pub const M0: u8 = 125;
 /// Number of `EXEC`.
 pub const EXEC: u8 = 126;
-/// Number of `NULL`.
-pub const NULL: u8 = 124;
 
 /// Where the sandbox memory starts in the address space.
 pub const BASE: u64 = 0x7_0000_0000;
@@ -67,6 +65,32 @@ pub struct State {
 }
 
 impl State {
+    /// What differs between instruction sets.
+    pub fn facts(&self) -> Facts {
+        Facts::of(self.arch)
+    }
+
+    /// `M0`.
+    pub fn m0(&self) -> u32 {
+        self.sgpr(self.facts().m0)
+    }
+
+    /// The number of `NULL`, or of no register.
+    pub fn null(&self) -> u8 {
+        self.facts().null
+    }
+
+    /// The number of an operand's first vector register: accumulation registers follow the others.
+    pub fn vector_register(&self, operand: Operand) -> Option<u32> {
+        match operand {
+            Operand::Vgpr(register) => Some(u32::from(register)),
+            Operand::Agpr(register) => {
+                Some(u32::from(register) + (self.v.len() - self.facts().accumulators) as u32)
+            }
+            _ => None,
+        }
+    }
+
     /// The wave size.
     pub fn wave(&self) -> WaveSize {
         if self.lanes == 32 { WaveSize::Wave32 } else { WaveSize::Wave64 }
@@ -103,26 +127,26 @@ impl State {
     /// Writes a lane mask.
     pub fn set_mask(&mut self, register: u8, value: u64) {
         self.set_sgpr(register, value as u32);
-        if self.lanes == 64 && register != NULL {
+        if self.lanes == 64 && register != self.null() {
             self.set_sgpr(register + 1, (value >> 32) as u32);
         }
     }
 
     /// A scalar register; `NULL` is 0.
     pub fn sgpr(&self, register: u8) -> u32 {
-        if register == NULL { 0 } else { self.s[usize::from(register & 127)] }
+        if register == self.null() { 0 } else { self.s[usize::from(register & 127)] }
     }
 
     /// Writes a scalar register; `NULL` stays 0.
     pub fn set_sgpr(&mut self, register: u8, value: u32) {
-        if register != NULL {
+        if register != self.null() {
             self.s[usize::from(register & 127)] = value;
         }
     }
 
     /// Two scalar registers.
     pub fn pair(&self, register: u8) -> u64 {
-        if register == NULL {
+        if register == self.null() {
             return 0;
         }
         u64::from(self.sgpr(register)) | u64::from(self.sgpr(register + 1)) << 32
@@ -130,7 +154,7 @@ impl State {
 
     /// Writes two scalar registers.
     pub fn set_pair(&mut self, register: u8, value: u64) {
-        if register != NULL {
+        if register != self.null() {
             self.set_sgpr(register, value as u32);
             self.set_sgpr(register + 1, (value >> 32) as u32);
         }
@@ -170,7 +194,9 @@ impl State {
     /// A scalar operand of 64 bits; a literal is extended with its sign when `signed`.
     pub fn scalar64(&self, operand: Operand, signed: bool) -> u64 {
         match operand {
-            Operand::Sgpr(number @ (M0 | 127)) => u64::from(self.sgpr(number)),
+            Operand::Sgpr(number) if number == self.facts().m0 || number == 127 => {
+                u64::from(self.sgpr(number))
+            }
             Operand::Sgpr(number) => self.pair(number),
             Operand::InlineInt(value) => i64::from(value) as u64,
             Operand::InlineFloat(value) => value.f64_bits(),

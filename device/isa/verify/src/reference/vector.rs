@@ -3,11 +3,11 @@
 use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
 
 use super::lane::{From, Lane, Out, Vector};
-use super::state::{EXEC, End, M0, State, VCC};
-use super::{compare, cross, flags, float, integer, matrix, packed, small, spread};
+use super::state::{EXEC, End, State, VCC};
+use super::{compare, cross, flags, float, gfx9, integer, matrix, packed, small, spread};
 
 /// Runs a vector ALU instruction.
-pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
+pub(crate) fn run(state: &mut State, inst: &Inst, zeroes: bool) -> Result<(), End> {
     if packed::is_matrix(inst.op) {
         let copies = crate::target::Facts::of(state.arch).matrices_have_copies;
         return if copies { matrix::run(state, inst) } else { spread::run(state, inst) };
@@ -32,6 +32,8 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         src: [inst.src[0], inst.src[1], inst.src[2]],
         mods: inst.mods,
         byte: inst.imm,
+        sdwa: inst.sdwa,
+        zeroes,
     };
     let lanes = lanes(state, inst);
     if let Some(comparison) = compare::parse(inst.op.mnemonic()) {
@@ -45,7 +47,12 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
             Operand::Sgpr(register) => register,
             _ => VCC,
         };
-        state.set_mask(if comparison.to_exec { EXEC } else { register }, mask);
+        if !comparison.to_exec || state.facts().is_gfx9 {
+            state.set_mask(register, mask);
+        }
+        if comparison.to_exec {
+            state.set_mask(EXEC, mask);
+        }
         return Ok(());
     }
     let mut results = Vec::with_capacity(lanes.len());
@@ -87,6 +94,8 @@ fn to_scalar(state: &mut State, inst: &Inst) -> Result<(), End> {
         src: [inst.src[0], inst.src[1], inst.src[2]],
         mods: inst.mods,
         byte: inst.imm,
+        sdwa: None,
+        zeroes: false,
     };
     let l = Lane { state, vector: &vector, lane: 0, from: From::Lane(0) };
     let Some(Out::B16(value) | Out::B32(value)) = value(&l) else { return Err(End::Unknown) };
@@ -110,7 +119,10 @@ fn raise(state: &mut State, vector: &Vector, lanes: &[(u32, From)]) {
 
 /// The value of a lane.
 pub(super) fn value(l: &Lane<'_>) -> Option<Out> {
-    if l.vector.format == Format::Vop3P || l.vector.op == Op::V_PK_FMAC_F16 {
+    if let Some(out) = gfx9::pair(l) {
+        return Some(out);
+    }
+    if l.vector.format == Format::Vop3P && l.vector.op != Op::V_MOV_B32 || l.vector.op == Op::V_PK_FMAC_F16 {
         return packed::run(l);
     }
     integer::run(l).or_else(|| small::run(l)).or_else(|| float::run(l))
@@ -143,9 +155,16 @@ fn with_mask(l: &Lane<'_>) -> Option<(Out, bool)> {
 
 /// Writes a lane's result.
 fn write(state: &mut State, vector: &Vector, lane: u32, out: Out) {
-    let Operand::Vgpr(register) = vector.dst else { return };
-    let register = u32::from(register);
+    let Some(register) = state.vector_register(vector.dst) else { return };
+    if let Some(sdwa) = vector.sdwa
+        && let Out::B16(value) | Out::B32(value) = out
+    {
+        let value = if let Out::B16(_) = out { value as u32 & 0xffff } else { value as u32 };
+        let value = gfx9::with_part(sdwa, state.vgpr(register, lane), value);
+        return state.set_vgpr(register, lane, value);
+    }
     match out {
+        Out::B16(value) if vector.zeroes => state.set_vgpr(register, lane, value as u32 & 0xffff),
         Out::B16(value) => {
             let old = state.vgpr(register, lane);
             let value = value as u32 & 0xffff;
@@ -177,6 +196,8 @@ fn dual(state: &mut State, inst: &Inst) -> Result<(), End> {
         src,
         mods: belfry_isa::inst::Mods { op_sel_hi: 7, ..Default::default() },
         byte: 0,
+        sdwa: None,
+        zeroes: false,
     };
     let x = half(inst.op, inst.dst, [inst.src[0], inst.src[1], inst.src[2]]);
     let y = half(y.op, y.dst, y.src);
@@ -214,7 +235,8 @@ pub(super) fn lanes(state: &State, inst: &Inst) -> Vec<(u32, From)> {
                     return None;
                 }
                 let amount = u32::from(dpp.ctrl & 15);
-                let from = match dpp.ctrl {
+                let own = state.facts().is_gfx9.then(|| gfx9::permuted(dpp.ctrl, lane)).flatten();
+                let later = || match dpp.ctrl {
                     0..=0xff => Some(lane & !3 | u32::from(dpp.ctrl) >> ((lane & 3) * 2) & 3),
                     0x101..=0x10f => Some(at + amount).filter(|&at| at < 16).map(|at| row + at),
                     0x111..=0x11f => at.checked_sub(amount).map(|at| row + at),
@@ -225,6 +247,7 @@ pub(super) fn lanes(state: &State, inst: &Inst) -> Vec<(u32, From)> {
                     0x160..=0x16f => Some(row + (at ^ amount)),
                     _ => None,
                 };
+                let from = own.unwrap_or_else(later);
                 match from.filter(|&from| dpp.fetch_inactive || active(from)) {
                     Some(from) => Some((lane, From::Lane(from))),
                     None if dpp.bound_ctrl => Some((lane, From::Zero)),
@@ -237,5 +260,5 @@ pub(super) fn lanes(state: &State, inst: &Inst) -> Vec<(u32, From)> {
 
 /// `M0`, for relative moves.
 pub(super) fn m0(state: &State) -> u32 {
-    state.sgpr(M0)
+    state.m0()
 }

@@ -10,11 +10,9 @@ use super::values;
 use crate::engine::{CODE, CODE_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
-use crate::reference::state::{BASE, M0, NULL, PRIVATE, SHARED};
+use crate::reference::state::{BASE, PRIVATE, SHARED};
 use crate::target::{Facts, Target};
 
-/// `s_endpgm`.
-pub(crate) const END: u32 = 0xbfb0_0000;
 /// Byte of the code where the instruction is.
 pub(crate) const START: usize = CODE_SIZE / 2;
 /// Number of the hardware register `MODE`.
@@ -78,6 +76,8 @@ pub(crate) fn instruction(
 fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Registers) -> bool {
     let types = operand_types(target.arch, inst);
     let inst_format = inst.format;
+    let null = Facts::of(target.arch).null;
+    let last_scalar = if Facts::of(target.arch).is_gfx9 { 102 } else { 106 };
     for operand in &types {
         let words = width(operand, target);
         let destination = matches!(operand.place, Place::Dst | Place::Dst2 | Place::DualDst);
@@ -87,12 +87,22 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
                 let last = registers.vector - words;
                 *slot = Operand::Vgpr((u32::from(*number) % (last + 1)) as u8);
             }
+            Operand::Agpr(number) => {
+                let last = Facts::of(target.arch).accumulators as u32 - words;
+                *slot = Operand::Agpr((u32::from(*number) % (last + 1)) as u8);
+            }
+            // No register, whatever LLVM lists it as.
+            Operand::Sgpr(125) if Facts::of(target.arch).is_gfx9 => return false,
             // Trap temporaries are for trap handlers only.
             Operand::Sgpr(number @ 108..=123) => *slot = Operand::Sgpr(*number - 108),
             // A result wider than these is cut off in no documented way.
             Operand::Sgpr(106..=127) if words > 2 && destination => return false,
             // A descriptor or address in NULL.
-            &mut Operand::Sgpr(NULL) if words > 1 && !destination && memory(inst_format) => return false,
+            &mut Operand::Sgpr(number)
+                if number == null && words > 1 && !destination && memory(inst_format) =>
+            {
+                return false;
+            }
             Operand::LdsDirect | Operand::PopsExitingWaveId => return false,
             Operand::SharedBase
             | Operand::SharedLimit
@@ -106,7 +116,9 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
                 return false;
             }
             // Results and lane masks are in registers.
-            slot if (destination || operand.mask) && !matches!(slot, Operand::Vgpr(_) | Operand::Sgpr(_)) => {
+            slot if (destination || operand.mask)
+                && !matches!(slot, Operand::Vgpr(_) | Operand::Agpr(_) | Operand::Sgpr(_)) =>
+            {
                 return false;
             }
             _ => {}
@@ -119,8 +131,10 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
         if let Some(Operand::Sgpr(number @ 0..=105)) = slot_of(inst, operand.place)
             && let Some(slot) = slot_mut(inst, operand.place)
         {
-            let number =
-                (u32::from(number) % registers.scalar).min(registers.scalar - words) / aligned * aligned;
+            let number = {
+                let scalar = registers.scalar.min(last_scalar);
+                (u32::from(number) % scalar).min(scalar - words) / aligned * aligned
+            };
             *slot = Operand::Sgpr(number as u8);
         }
     }
@@ -131,7 +145,11 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
             2 => 0x101 + dpp.ctrl % 15,
             3 => 0x111 + dpp.ctrl % 15,
             4 => 0x121 + dpp.ctrl % 15,
+            5 if Facts::of(target.arch).is_gfx9 && random.one_in(2) => {
+                random.pick(&[0x130, 0x134, 0x138, 0x13c, 0x142, 0x143])
+            }
             5 => 0x140 + dpp.ctrl % 2,
+            _ if Facts::of(target.arch).is_gfx9 => 0x150 + dpp.ctrl % 16,
             6 => 0x150 + dpp.ctrl % 16,
             _ => 0x160 + dpp.ctrl % 16,
         };
@@ -202,11 +220,11 @@ fn memory_fields(random: &mut Random, inst: &mut Inst) {
                 // All modes alike.
                 let mode = random.pick(&[0, 0x8000, 0xc000, 0xe000]);
                 inst.mem.offset = inst.mem.offset & 0x1fff | mode;
-            } else if inst.op.mnemonic().contains("2addr") {
-                let limit = if inst.op.mnemonic().contains("stride64") { 4 } else { 64 };
+            } else if has_two(inst) {
+                let limit = if is_strided(inst) { 4 } else { 64 };
                 inst.mem.offset %= limit;
                 inst.mem.offset1 %= limit as u8;
-                if inst.op.mnemonic().contains("store_2addr") && limit == 64 {
+                if stores_two(inst) && limit == 64 {
                     inst.mem.offset1 = inst.mem.offset as u8 + 64;
                 }
             } else {
@@ -279,7 +297,17 @@ pub(crate) fn state(random: &mut Random, inst: &Inst, target: Target) -> State {
             state.set_pair(register, value);
         }
     }
-    if inst.op.mnemonic().contains("rel") {
+    let facts = Facts::of(state.arch);
+    let is_vector = matches!(
+        inst.format,
+        Format::Vop1 | Format::Vop2 | Format::Vopc | Format::Vop3 | Format::Vop3Sd | Format::Vop3P
+    );
+    if facts.is_gfx9 && is_vector && inst.sdwa.is_none() && inst.op != Op::V_SWAP_B32 && random.one_in(8) {
+        // Registers relative to M0.
+        state.mode |= 1 << 27;
+        state.s[usize::from(facts.m0)] = random.below(12) as u32 | (random.below(16) as u32) << 12;
+    }
+    if inst.op.mnemonic().contains("movrel") || inst.op.mnemonic().contains("swaprel") {
         state.s[125] =
             random.below(6) as u32 | (random.below(6) as u32) << (16 * u32::from(random.one_in(2)));
     }
@@ -314,19 +342,47 @@ fn matrix(state: &mut State, inst: &Inst) {
     }
 }
 
+/// Whether a DS instruction has two addresses, whether their unit is 64 elements, and whether it stores to both.
+fn has_two(inst: &Inst) -> bool {
+    ["2addr", "read2", "write2", "wrxchg2"].iter().any(|part| inst.op.mnemonic().contains(part))
+}
+
+fn is_strided(inst: &Inst) -> bool {
+    inst.op.mnemonic().contains("stride64") || inst.op.mnemonic().contains("2st64")
+}
+
+fn stores_two(inst: &Inst) -> bool {
+    inst.op.mnemonic().contains("store_2addr") || inst.op.mnemonic().contains("write2")
+}
+
 /// Bytes an access takes at most.
 fn bytes(inst: &Inst) -> u32 {
-    let name = inst.op.mnemonic().replace("stride64", "");
+    let name = inst.op.mnemonic().replace("stride64", "").replace("2st64", "");
+    let name = if inst.format == Format::Ds || !Facts::is_old_name(&name) { name } else { old_width(&name) };
     [("b512", 64), ("b256", 32), ("b128", 16), ("b96", 12), ("64", 8), ("8", 1), ("16", 2)]
         .iter()
         .find(|(text, _)| name.contains(text))
         .map_or(4, |(_, bytes)| *bytes)
 }
 
+/// The width of what an operation moves, of those that say it in dwords, bytes and shorts.
+fn old_width(name: &str) -> String {
+    let widths = [
+        ("dwordx16", "b512"),
+        ("dwordx8", "b256"),
+        ("dwordx4", "b128"),
+        ("dwordx3", "b96"),
+        ("dwordx2", "64"),
+    ];
+    let small = [("_x2", "64"), ("byte", "8"), ("short", "16")];
+    let found = widths.iter().chain(&small).find(|(old, _)| name.contains(old));
+    found.map_or(String::from("b32"), |(_, new)| (*new).to_owned())
+}
+
 /// Whether it reads, modifies and writes, for which addresses must be aligned.
 fn is_atomic(inst: &Inst) -> bool {
     let name = inst.op.mnemonic();
-    let plain = name.contains("load") || name.contains("store_");
+    let plain = ["load", "store_", "ds_read", "ds_write"].iter().any(|part| name.contains(part));
     name.contains("atomic") || (name.starts_with("ds_") && !plain)
 }
 
@@ -400,9 +456,10 @@ fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
             if let Operand::Sgpr(soffset) = inst.src[2] {
                 state.set_sgpr(soffset, random.below(32) as u32 * 8);
             }
-            state.s[125] = random.below(256) as u32 * 4;
-            if inst.src[2] == Operand::Sgpr(M0) {
-                state.s[125] &= 0xf8;
+            let m0 = Facts::of(state.arch).m0;
+            state.s[usize::from(m0)] = random.below(256) as u32 * 4;
+            if inst.src[2] == Operand::Sgpr(m0) {
+                state.s[usize::from(m0)] &= 0xf8;
             }
             let Operand::Vgpr(vaddr) = inst.src[0] else { return };
             for lane in 0..state.lanes {
@@ -431,11 +488,12 @@ fn flat_scalar(inst: &Inst, state: &mut State) {
 fn lds(random: &mut Random, inst: &Inst, state: &mut State) {
     let name = inst.op.mnemonic();
     // Room for the offset and what two addresses add to it.
-    let room = if name.contains("2addr") { 3 * 512 + 512 } else { 512 };
+    let room = if has_two(inst) { 3 * 512 + 512 } else { 512 };
     if name.contains("addtid") || matches!(inst.op, Op::DS_APPEND | Op::DS_CONSUME) {
         // Now and then across the end of LDS, or behind it.
+        let m0 = &mut state.s[usize::from(Facts::of(state.arch).m0)];
         let first = if random.one_in(4) { LDS_SIZE as u32 - 320 } else { 0 };
-        state.s[125] = first + random.below(512) as u32 * 4;
+        *m0 = first + random.below(512) as u32 * 4;
         return;
     }
     if matches!(inst.op, Op::DS_SWIZZLE_B32) {
@@ -443,7 +501,7 @@ fn lds(random: &mut Random, inst: &Inst, state: &mut State) {
     }
     let Operand::Vgpr(address) = inst.src[0] else { return };
     // A few lanes meet at one address now and then.
-    if name.starts_with("ds_store_2addr") {
+    if stores_two(inst) {
         // Lanes whose elements meet would store them in no stated order.
         for lane in 0..state.lanes {
             state.set_vgpr(u32::from(address), lane, (lane ^ 5) * bytes(inst));
@@ -481,7 +539,7 @@ fn descriptor(random: &mut Random, operand: Operand, state: &mut State) {
     state.set_sgpr(at + 2, records);
     let add_thread = u32::from(random.one_in(8));
     let selects = if random.one_in(2) { 0b111_110_101_100 } else { random.word() & 0xfff };
-    let format = random.below(64) as u32;
+    let format = random.below(if Facts::of(state.arch).is_gfx9 { 128 } else { 64 }) as u32;
     let index_stride = random.below(4) as u32;
     state.set_sgpr(
         at + 3,

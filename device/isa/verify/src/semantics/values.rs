@@ -168,11 +168,12 @@ pub(crate) fn mode(random: &mut Random, arch: Arch) -> u32 {
 
 /// A wave full of edge values.
 pub(crate) fn state(random: &mut Random, target: Target) -> State {
+    let facts = Facts::of(target.arch);
     let lanes = if target.wave == WaveSize::Wave32 { 32 } else { 64 };
     let mut state = State {
         arch: target.arch,
         lanes,
-        v: vec![[0; 64]; VGPRS],
+        v: vec![[0; 64]; VGPRS + facts.accumulators],
         s: [0; 128],
         scc: random.one_in(2),
         pc: CODE,
@@ -190,12 +191,12 @@ pub(crate) fn state(random: &mut Random, target: Target) -> State {
     }
     for (number, register) in state.s.iter_mut().enumerate() {
         // Trap temporaries belong to the trap handler, and there is no register behind NULL.
-        if number < 108 || number == 125 {
+        if number < 108 || number == usize::from(facts.m0) {
             *register = word(random);
         }
     }
     if random.one_in(2) {
-        state.s[125] %= 8;
+        state.s[usize::from(facts.m0)] %= 8;
     }
     let exec = exec(random);
     state.s[126] = exec as u32;

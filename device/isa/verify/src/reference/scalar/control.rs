@@ -2,13 +2,17 @@
 
 use belfry_isa::inst::{Inst, Op, Operand};
 
-use super::super::state::{EXEC, End, M0, PRIVATE, SHARED, State, VCC};
+use super::super::gfx9;
+use super::super::state::{EXEC, End, PRIVATE, SHARED, State, VCC};
 use super::relative;
 use crate::target::Facts;
 
 /// Branches, waits and what changes the program counter or `MODE`.
 pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> Result<(), End> {
     use Op::*;
+    if gfx9::set_index(state, inst) {
+        return Ok(());
+    }
     let target = state.pc.wrapping_add_signed(i64::from(k) * 4);
     let taken = match inst.op {
         S_NOP
@@ -111,7 +115,7 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         }
         S_MOVRELD_B32 | S_MOVRELD_B64 | S_MOVRELSD_2_B32 => {
             let Operand::Sgpr(to) = inst.dst else { return Err(End::Unknown) };
-            let m0 = state.sgpr(M0);
+            let m0 = state.m0();
             if inst.op == S_MOVRELSD_2_B32 {
                 let Operand::Sgpr(from) = inst.src[0] else { return Err(End::Unknown) };
                 let value = relative(state, from, m0 & 0x3ff).map_or(0, |from| state.sgpr(from));
@@ -135,6 +139,7 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
             let mask = (((1u64 << width) - 1) << offset) as u32;
             let value = state.scalar(inst.src[0]);
             let insert = |old: u32| old & !mask | value << offset & mask;
+            let facts = Facts::of(state.arch);
             if inst.op == S_GETREG_B32 {
                 let value = hardware_register(state, id).ok_or(End::Unknown)?;
                 state.set_sgpr(dst, (value & mask) >> offset);
@@ -145,8 +150,12 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
             } else if id == Facts::of(state.arch).exceptions && id == 18 {
                 state.trapsts = state.trapsts.map(|old| insert(old) & 0x7f);
             } else if id == Facts::of(state.arch).exceptions {
-                // Bits 8:0, 15:10, 20:16 and 28 are there.
-                state.trapsts = state.trapsts.map(|old| insert(old) & 0x101f_fdff);
+                // Bits 8:0, 15:10, 20:16 and 28 are there; of GFX9 bits 22 and 25 in place of 16 and 20.
+                state.trapsts = state.trapsts.map(|old| {
+                    let new =
+                        if facts.is_gfx9 { kept_trapsts(insert(shown_trapsts(old))) } else { insert(old) };
+                    new & 0x101f_fdff
+                });
             } else {
                 return Err(End::Unknown);
             }
@@ -158,6 +167,16 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         state.pc = target;
     }
     Ok(())
+}
+
+/// `TRAPSTS` as GFX9 shows it: `HOST_TRAP` and `TRAP_AFTER_INST` are in other bits.
+fn shown_trapsts(kept: u32) -> u32 {
+    kept & !(1 << 16 | 1 << 20) | (kept >> 16 & 1) << 22 | (kept >> 20 & 1) << 25
+}
+
+/// The other way.
+fn kept_trapsts(shown: u32) -> u32 {
+    shown & !(1 << 16 | 1 << 20 | 1 << 22 | 1 << 25) | (shown >> 22 & 1) << 16 | (shown >> 25 & 1) << 20
 }
 
 /// What a hardware register reads as; `None` when it is not known.
@@ -188,7 +207,14 @@ fn hardware_register(state: &State, id: u32) -> Option<u32> {
             let zero = |register: u8, bit: u32| u32::from(state.mask(register) == 0) << bit;
             u32::from(state.scc) | zero(EXEC, 9) | zero(VCC, 10) | VALID | SCRATCH_EN
         }
+        3 if facts.is_gfx9 => shown_trapsts(state.trapsts?),
         3 => state.trapsts?,
+        4 | 16..=20 if facts.is_gfx9 => 0,
+        5 if facts.is_gfx9 => {
+            let own = (state.v.len() - facts.accumulators) as u32;
+            (state.v.len() as u32 / 8 - 1) << 6 | (own / 4 - 1) << 12
+        }
+        6 if facts.is_gfx9 => (state.lds.len() as u32 / 512) << 12,
         // Vector registers in units of four, minus one.
         5 => (state.v.len() as u32 / 4 - 1) << 12,
         // LDS in units of 256 bytes.

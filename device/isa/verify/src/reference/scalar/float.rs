@@ -3,7 +3,7 @@
 use belfry_isa::inst::{Format, Inst, Mods, Op, Operand};
 
 use super::super::lane::{From, Lane, Out, Vector};
-use super::super::state::{End, NULL, State};
+use super::super::state::{End, State};
 use super::super::{compare, flags, vector};
 
 /// The vector operation, and the `op_sel` it has.
@@ -28,8 +28,17 @@ pub(super) fn run(state: &mut State, inst: &Inst, name: &str) -> Option<Result<(
         src[2] = inst.dst;
     }
     let mods = Mods { op_sel, op_sel_hi: 7, ..Mods::default() };
-    let vector =
-        Vector { op, format: Format::Vop3, dst: Operand::None, dst2: Operand::None, src, mods, byte: 0 };
+    let vector = Vector {
+        op,
+        format: Format::Vop3,
+        dst: Operand::None,
+        dst2: Operand::None,
+        src,
+        mods,
+        byte: 0,
+        sdwa: None,
+        zeroes: false,
+    };
     let l = Lane { state, vector: &vector, lane: 0, from: From::Lane(0) };
     let raised = flags::raised(&l);
     if let Some(comparison) = compare::parse(op.mnemonic()) {
@@ -42,7 +51,7 @@ pub(super) fn run(state: &mut State, inst: &Inst, name: &str) -> Option<Result<(
         return Some(Err(End::Unknown));
     };
     state.raise(raised);
-    let dst = if let Operand::Sgpr(number) = inst.dst { number } else { NULL };
+    let dst = if let Operand::Sgpr(number) = inst.dst { number } else { state.null() };
     state.set_sgpr(dst, value as u32);
     Some(Ok(()))
 }

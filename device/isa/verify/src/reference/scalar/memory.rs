@@ -3,7 +3,7 @@
 use belfry_isa::inst::{Inst, Operand};
 
 use super::super::memory::{Transfer, transfer};
-use super::super::state::{End, NULL, State};
+use super::super::state::{End, State};
 
 /// SMEM.
 pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
@@ -12,6 +12,11 @@ pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
         // Cache control and probes.
         return if name.contains("load") { Err(End::Unknown) } else { Ok(()) };
     };
+    if matches!(inst.op, belfry_isa::inst::Op::S_MEMTIME | belfry_isa::inst::Op::S_MEMREALTIME) {
+        // The clock stands.
+        state.set_pair(dst, 0);
+        return Ok(());
+    }
     if name.starts_with("s_atc_probe") {
         return Ok(());
     }
@@ -48,7 +53,7 @@ pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
         }
     }
     for (n, word) in (0..).zip(words) {
-        state.set_sgpr(if dst == NULL { NULL } else { dst.wrapping_add(n) }, word);
+        state.set_sgpr(if dst == state.null() { state.null() } else { dst.wrapping_add(n) }, word);
     }
     Ok(())
 }
