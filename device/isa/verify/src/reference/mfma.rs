@@ -11,6 +11,7 @@ mod fixed;
 
 use belfry_isa::inst::{Inst, Operand};
 
+use super::fnuz::{BF8, FP8};
 use super::number::{F16, F32, F64, Rules, bf16_single, convert, fma};
 use super::state::{End, State, float_constant};
 use fixed::Fixed;
@@ -67,7 +68,7 @@ impl<'a> Matrix<'a> {
         if self.is_double() && self.blocks == 4 {
             return (0, 16 * i + 4 * block + j);
         }
-        let high = if self.is_double() { 1 } else { 4 };
+        let high: u32 = if self.is_double() { 1 } else { 4 };
         let side = (64 * high).div_ceil(m * n);
         let wide = 64 / side / n;
         let groups = m / (high * wide);
@@ -105,17 +106,6 @@ fn element(state: &State, base: u32, bits: u32, number: u32, lane: u32) -> u64 {
     u64::from(state.vgpr(base + number / each, lane)) >> (number % each * bits) & ((1 << bits) - 1)
 }
 
-/// A float of eight bits: no infinities, no negative zero.
-fn byte(bits: u64, mantissa: u32, bias: i32) -> f64 {
-    if bits == 0x80 {
-        return f64::NAN;
-    }
-    let (field, fraction) = (bits as i32 >> mantissa & (0x7f >> mantissa), bits & ((1 << mantissa) - 1));
-    let hidden = if field == 0 { 0 } else { 1 << mantissa };
-    let value = (fraction + hidden) as f64 * 2f64.powi(field.max(1) - bias - mantissa as i32);
-    if bits >> 7 != 0 { -value } else { value }
-}
-
 /// An element as a number, and the exponent that it has as one of its format.
 fn number(kind: &str, bits: u64) -> (f64, i32) {
     let single = |bits: u64| f64::from(f32::from_bits(bits as u32));
@@ -124,8 +114,8 @@ fn number(kind: &str, bits: u64) -> (f64, i32) {
         "bf16" => (single(bf16_single(bits)), -126),
         "xf32" if single(bits).is_nan() => (f64::NAN, -126),
         "xf32" => (single(bits >> 13 << 13), -126),
-        "fp8" => (byte(bits, 3, 8), -7),
-        "bf8" => (byte(bits, 2, 16), -15),
+        "fp8" => (FP8.number(bits as u8), -7),
+        "bf8" => (BF8.number(bits as u8), -15),
         _ => (single(bits), -126),
     };
     (value, exponent(value).max(least))
@@ -201,14 +191,6 @@ fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32) -> u32 {
     let dropped = is_byte && c_exponent < top - 25;
     let c = if dropped { Fixed::ZERO } else { exact(c).floor(top - 24) };
     sum.floor(top - 31).plus(c).single()
-}
-
-/// An operand's first register.
-fn register(operand: Operand) -> Option<u32> {
-    match operand {
-        Operand::Vgpr(register) => Some(u32::from(register)),
-        _ => None,
-    }
 }
 
 /// Fields of the encoding.
@@ -291,12 +273,13 @@ fn signed_sum(c: u64, pairs: &[(u64, u64)]) -> u64 {
     sum as u64 & 0xffff_ffff
 }
 
-/// Runs a matrix instruction.
-pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
-    let matrix = Matrix::named(inst.op.mnemonic()).ok_or(End::Unknown)?;
+/// Runs a matrix instruction; `None` when it is none.
+pub(crate) fn run(state: &mut State, inst: &Inst) -> Option<Result<(), End>> {
+    let matrix = Matrix::named(inst.op.mnemonic())?;
     let fields = Fields { cbsz: inst.imm & 7, abid: inst.imm >> 4 & 15, blgp: inst.imm >> 8 & 7 };
+    let register = |operand: Operand| state.vector_register(operand);
     let (Some(a), Some(b), Some(d)) = (register(inst.src[0]), register(inst.src[1]), register(inst.dst)) else {
-        return Err(End::Unknown);
+        return Some(Err(End::Unknown));
     };
     let third = register(inst.src[2]);
     let places = Places { matrix, fields, a, b, third, d };
@@ -321,7 +304,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
             }
         }
     }
-    Ok(())
+    Some(Ok(()))
 }
 
 impl Places<'_> {
