@@ -203,7 +203,7 @@ pub(crate) trait Lanes: 'static {
     }
     /// Numbers between -2^31 and 2^31 as integers, rounded towards zero; anything for others.
     fn truncated(a: Self::V) -> Self::V;
-    /// As [`Lanes::truncated`], rounded towards minus infinity.
+    /// As [`Lanes::truncated`], rounded towards minus infinity; for others, NaNs among them, the least or the largest integer.
     fn floored(a: Self::V) -> Self::V;
     /// Integers as numbers, rounded to nearest even.
     fn numbers(a: Self::V) -> Self::V;

@@ -94,12 +94,8 @@ fn set(wave: &mut Wave, row: u32, lane: u32, bits: u32, value: u64) {
     }
 }
 
-pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
-    call_often(handler, wave, di, 1);
-}
-
 #[expect(unsafe_code, reason = "handlers are compiled for a backend the host has")]
-pub(super) fn call_often(handler: Handler, wave: &mut Wave, di: &Di, times: u32) {
+pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
     let (mut tlb, mut lds) = (Tlb::new(), Lds::new(0));
     let mut machine = Machine {
         global: Global { mmu: &Nothing, tlb: &mut tlb },
@@ -109,11 +105,9 @@ pub(super) fn call_often(handler: Handler, wave: &mut Wave, di: &Di, times: u32)
         stop: None,
         refetch: false,
     };
-    for _ in 0..times {
-        // SAFETY: the handler came from a `Backend`.
-        let flow = unsafe { handler(wave, &mut machine, di) };
-        assert_eq!(flow, super::di::Flow::NEXT);
-    }
+    // SAFETY: the handler came from a `Backend`.
+    let flow = unsafe { handler(wave, &mut machine, di) };
+    assert_eq!(flow, super::di::Flow::NEXT);
 }
 
 /// The result a handler left in a lane.

@@ -173,8 +173,8 @@ impl Lanes for Avx512 {
         intrinsic!({
             // All low halves, then all high ones.
             let low = _mm512_setr_epi32(
-                0x2_0000, 0x6_0004, 0xa_0008, 0xe_000c, 0x12_0010, 0x16_0014, 0x1a_0018, 0x1e_001c, 0, 0, 0, 0,
-                0, 0, 0, 0,
+                0x2_0000, 0x6_0004, 0xa_0008, 0xe_000c, 0x12_0010, 0x16_0014, 0x1a_0018, 0x1e_001c, 0, 0, 0,
+                0, 0, 0, 0, 0,
             );
             let order = _mm512_inserti64x4::<1>(
                 low,

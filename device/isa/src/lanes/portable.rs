@@ -144,7 +144,10 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn floored(a: V) -> V {
-        a.map(|a| (f32::from_bits(a).floor() as i32).cast_unsigned())
+        a.map(|a| {
+            let number = f32::from_bits(a);
+            if number.is_nan() { i32::MIN.cast_unsigned() } else { (number.floor() as i32).cast_unsigned() }
+        })
     }
     #[inline(always)]
     fn numbers(a: V) -> V {

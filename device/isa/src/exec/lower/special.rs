@@ -153,8 +153,11 @@ impl Lowering {
             *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
         }
         // Of a dot product `neg_hi` is the absolute value of the sum.
-        let dot = matches!(o.src[2], Operand::None);
-        if !dot {
+        let dot = matches!(
+            o.op,
+            Op::V_DOT4_F32_FP8_FP8 | Op::V_DOT4_F32_FP8_BF8 | Op::V_DOT4_F32_BF8_FP8 | Op::V_DOT4_F32_BF8_BF8
+        );
+        if dot {
             (src[0].neg, src[1].neg) = (false, false);
             src[2].abs = o.mods.neg_hi & 4 != 0;
         }

@@ -39,7 +39,8 @@ impl Left {
 }
 
 impl Right {
-    pub(super) const ZERO: Right = Right { value: [Chunk([0; 16]); VECTORS], power: [Chunk([0; 16]); VECTORS] };
+    pub(super) const ZERO: Right =
+        Right { value: [Chunk([0; 16]); VECTORS], power: [Chunk([0; 16]); VECTORS] };
 }
 
 /// What is read.
@@ -84,10 +85,7 @@ impl<L: Lanes> Range<L> {
         let most = if matches!(element, Element::Half) { 142 } else { FIELDS[1] };
         let above = L::lt_u(L::splat((most + 1 << 24) - 1), self.largest);
         let below = L::lt_u(self.least, L::splat((FIELDS[0] << 24) - 1));
-        let infinite = L::and(
-            L::add(self.halves, L::splat(0x0400_0400)),
-            L::splat(0x8000_8000),
-        );
+        let infinite = L::and(L::add(self.halves, L::splat(0x0400_0400)), L::splat(0x8000_8000));
         !self.odd && above | below == 0 && L::eq(infinite, L::splat(0)) == u16::MAX
     }
 }

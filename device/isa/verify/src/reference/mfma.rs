@@ -142,9 +142,8 @@ const NAN: u32 = 0xffc0_0000;
 /// The sum of products cut off at 24 bits below the largest exponent, and that.
 fn cut(terms: &[(f64, i32)]) -> (Fixed, i32) {
     let largest = terms.iter().map(|term| term.1).max().unwrap_or(-126);
-    let sum = terms.iter().fold(Fixed::ZERO, |sum, (value, _)| {
-        sum.plus(exact(*value).towards_zero(largest - 24))
-    });
+    let sum =
+        terms.iter().fold(Fixed::ZERO, |sum, (value, _)| sum.plus(exact(*value).towards_zero(largest - 24)));
     (sum, largest)
 }
 
@@ -260,10 +259,8 @@ impl Places<'_> {
 /// What an operand that is no register is.
 fn constant(state: &State, operand: Operand, bits: u32) -> u64 {
     match operand {
-        Operand::InlineInt(value) => i64::from(value) as u64 & (u64::MAX >> (64 - bits)),
         Operand::InlineFloat(value) => float_constant(value, bits),
-        Operand::Literal(value) => u64::from(value),
-        other => u64::from(state.scalar(other)),
+        other => state.scalar64(other, true) & (u64::MAX >> (64 - bits)),
     }
 }
 
@@ -278,7 +275,8 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Option<Result<(), End>> {
     let matrix = Matrix::named(inst.op.mnemonic())?;
     let fields = Fields { cbsz: inst.imm & 7, abid: inst.imm >> 4 & 15, blgp: inst.imm >> 8 & 7 };
     let register = |operand: Operand| state.vector_register(operand);
-    let (Some(a), Some(b), Some(d)) = (register(inst.src[0]), register(inst.src[1]), register(inst.dst)) else {
+    let (Some(a), Some(b), Some(d)) = (register(inst.src[0]), register(inst.src[1]), register(inst.dst))
+    else {
         return Some(Err(End::Unknown));
     };
     let third = register(inst.src[2]);
@@ -314,9 +312,9 @@ impl Places<'_> {
         match kinds[0] {
             "f64" => {
                 let sign = |n: u32| u64::from(self.fields.blgp >> n & 1) << 63;
-                pairs.iter().fold(c ^ sign(2), |sum, (a, b)| {
-                    fma::<F64>(a ^ sign(0), b ^ sign(1), sum, Rules::IEEE)
-                })
+                pairs
+                    .iter()
+                    .fold(c ^ sign(2), |sum, (a, b)| fma::<F64>(a ^ sign(0), b ^ sign(1), sum, Rules::IEEE))
             }
             "f32" => pairs.iter().fold(c, |sum, (a, b)| fma::<F32>(*a, *b, sum, Rules::IEEE)),
             "i8" => signed_sum(c, pairs),
