@@ -81,8 +81,8 @@ fn measure(backend: Backend, number: u32, third: u32) -> f64 {
         wave.restart(&init);
         for register in 0..17 {
             for lane in 0..64 {
-                // Halves, bytes and singles with exponents near zero.
-                let word = (random.next() >> 32) as u32 & 0xbfff_8fff | 0x3800_3800;
+                // Halves, bytes and singles with exponents near zero, and no NaNs.
+                let word = (random.next() >> 32) as u32 & 0xbfff_8fff | 0x3801_3801;
                 wave.set_vgpr(register, lane, word);
             }
         }

@@ -153,8 +153,8 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                     continue;
                 }
                 let mut c = [L::splat(0); 4];
-                for r in 0..4 {
-                    c[r] = sum_lanes::<L>(w, d, shape, first + r, sixteen);
+                for (r, c) in c.iter_mut().enumerate() {
+                    *c = sum_lanes::<L>(w, d, shape, first + r, sixteen);
                 }
                 let at = Quad { rows, columns, strides, count: shape.k as usize };
                 let sums = sum::quad::<L, RULE>(&bench.a, &bench.b, at, c);

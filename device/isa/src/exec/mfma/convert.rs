@@ -83,7 +83,7 @@ impl<L: Lanes> Range<L> {
     pub(super) fn is_kept(&self, element: Element) -> bool {
         // The largest half has the exponent field 142; those of infinities and NaNs come out as 143.
         let most = if matches!(element, Element::Half) { 142 } else { FIELDS[1] };
-        let above = L::lt_u(L::splat((most + 1 << 24) - 1), self.largest);
+        let above = L::lt_u(L::splat(((most + 1) << 24) - 1), self.largest);
         let below = L::lt_u(self.least, L::splat((FIELDS[0] << 24) - 1));
         let infinite = L::and(L::add(self.halves, L::splat(0x0400_0400)), L::splat(0x8000_8000));
         !self.odd && above | below == 0 && L::eq(infinite, L::splat(0)) == u16::MAX

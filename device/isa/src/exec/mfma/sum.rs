@@ -150,11 +150,11 @@ pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [
         let parts = if RULE == rule::HALVES { 2 } else { 1 };
         let mut powers = [L::splat(EMPTIES); 2];
         for n in 0..group / parts {
-            for part in 0..parts {
+            for (part, top) in powers.iter_mut().enumerate().take(parts) {
                 let k = n * parts + part;
                 let a = L::splat(a.power[(from.0 + k * at.strides[0]) % VECTORS][row]);
                 let b = L::load(&b.power[(from.1 + k * at.strides[1]) % VECTORS]);
-                powers[part] = L::max_bytes(powers[part], L::add(a, b));
+                *top = L::max_bytes(*top, L::add(a, b));
             }
         }
         let mut totals = [L::splat(0); 4];
