@@ -145,6 +145,26 @@ fn double_at(w: &Wave, base: u32, number: u32, lane: u32) -> u64 {
     u64::from(w.v.lane(row, lane & 31)) | u64::from(w.v.lane(row + 2, lane & 31)) << 32
 }
 
+/// A row of D: chains of fused multiply-adds, of which those that end in a NaN are done again for its bits.
+#[inline(always)]
+fn row_of_doubles(a: &[[u64; 16]; 4], b: &[[u64; 16]; 4], i: usize, start: [u64; 16]) -> [u64; 16] {
+    let mut sums = start.map(f64::from_bits);
+    for k in 0..4 {
+        let a = f64::from_bits(a[k][i]);
+        for j in 0..16 {
+            sums[j] = a.mul_add(f64::from_bits(b[k][j]), sums[j]);
+        }
+    }
+    let mut results = [0; 16];
+    for j in 0..16 {
+        results[j] = sums[j].to_bits();
+        if sums[j].is_nan() {
+            results[j] = (0..4).fold(start[j], |sum, k| double::fma(a[k][i], b[k][j], sum));
+        }
+    }
+    results
+}
+
 /// `v_mfma_f64_*`.
 #[inline(always)]
 pub(super) fn doubles<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) -> Flow {
@@ -152,24 +172,34 @@ pub(super) fn doubles<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) -> Flow {
     let sign = |n: usize| if d.src[n].neg { double::SIGN } else { 0 };
     let signs = [sign(0), sign(1), sign(2)];
     let mut results = [[0u64; 64]; 4];
+    let (m, n) = (shape.m.min(16), shape.n.min(16));
     for block in 0..shape.blocks {
         let source = shape.source_block(block, control.cbsz, control.abid);
-        for i in 0..shape.m {
-            for j in 0..shape.n {
+        let (mut a, mut b) = ([[0u64; 16]; 4], [[0u64; 16]; 4]);
+        for k in 0..shape.k.min(4) {
+            for i in 0..m {
+                let (at, of) = shape.factor_place(shape.m, shape.k, source, i, k);
+                a[k as usize][i as usize] = double_at(w, d.src[0].value, at, of) ^ signs[0];
+            }
+            for j in 0..n {
+                let (at, of) = shape.factor_place(shape.n, shape.k, block, j, k);
+                b[k as usize][j as usize] = double_at(w, d.src[1].value, at, of) ^ signs[1];
+            }
+        }
+        for i in 0..m {
+            let mut sums = [0u64; 16];
+            for j in 0..n {
                 let (number, lane) = shape.sum_place(block, i, j);
                 let c = match d.src[2].kind {
                     Kind::Vector => double_at(w, d.src[2].value, number, lane),
                     _ => d.src[2].scalar64(w),
                 };
-                let mut sum = c ^ signs[2];
-                for k in 0..shape.k {
-                    let (at, of) = shape.factor_place(shape.m, shape.k, source, i, k);
-                    let a = double_at(w, d.src[0].value, at, of) ^ signs[0];
-                    let (at, of) = shape.factor_place(shape.n, shape.k, block, j, k);
-                    let b = double_at(w, d.src[1].value, at, of) ^ signs[1];
-                    sum = double::fma(a, b, sum);
-                }
-                results[number as usize % 4][lane as usize % 64] = sum;
+                sums[j as usize] = c ^ signs[2];
+            }
+            let sums = row_of_doubles(&a, &b, i as usize, sums);
+            for j in 0..n {
+                let (number, lane) = shape.sum_place(block, i, j);
+                results[number as usize % 4][lane as usize % 64] = sums[j as usize];
             }
         }
     }
