@@ -336,6 +336,9 @@ impl Reader {
         if let Some(literal) = self.literal {
             return Ok(literal);
         }
+        if self.bytes > 4 && self.file.flat_scratch.is_some() {
+            return Err(self.invalid()); // No literal follows eight bytes on gfx9.
+        }
         if self.bytes + 4 > self.code.available {
             return Err(truncated(self.bytes + 4, self.code.available));
         }

@@ -381,7 +381,9 @@ impl RegisterFile {
             _ => 4,
         };
         let first = bank.start + (number - bank.start) / align * align;
-        (u32::from(first) + width <= u32::from(bank.end)).then_some(first)
+        // `FLAT_SCRATCH` and `XNACK_MASK` end a tuple that begins before them.
+        let more = if bank.start == 0 && self.flat_scratch.is_some() { 4 } else { 0 };
+        (u32::from(first) + width <= u32::from(bank.end) + more).then_some(first)
     }
 
     /// Whether an operand of any width may begin with this register outside the [banks](Self::bank).

@@ -191,6 +191,10 @@ fn compare_one(
             );
             return;
         }
+        if expected.is_some_and(|theirs| no_tuple(&theirs.text)) {
+            report.exception(NO_TUPLE);
+            return;
+        }
         let mut same = expected.is_some_and(|theirs| theirs.text == mine);
         if !same && expected.is_some_and(|theirs| vcc_outside(&theirs.text) == mine) {
             same = true;
@@ -208,8 +212,21 @@ fn compare_one(
         decoded.push((inst, code.to_vec(), mine));
     }
     if let Some(listed) = theirs.next() {
+        if no_tuple(&listed.text) {
+            report.exception(NO_TUPLE);
+            return;
+        }
         report.text.count("missed", Some(format!("{} {wave:?}: llvm-mc: {:?}", hex(sample), listed.text)));
     }
+}
+
+/// Why an accumulator that is a scalar register is not compared.
+const NO_TUPLE: &str =
+    "matrices of 32 registers that are scalar ones: LLVM lists one register and that it is invalid";
+
+/// Whether `llvm-mc` lists a scalar register, which is invalid, where 32 vector registers belong.
+fn no_tuple(text: &str) -> bool {
+    text.contains("_1024' register class*/")
 }
 
 /// The text with an implied `vcc` behind the bars of the operand before it.

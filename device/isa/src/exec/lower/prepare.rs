@@ -82,7 +82,9 @@ impl Lowering {
 
     /// Registers relative to `M0`.
     fn indexed(&mut self, inst: &Inst, prepared: &mut Prepared) -> Result<(), Unsupported> {
-        if inst.op == Op::V_SWAP_B32 || matches!(properties(inst.op).family, Family::Matrix) {
+        if matches!(inst.op, Op::V_SWAP_B32 | Op::V_WRITELANE_B32)
+            || matches!(properties(inst.op).family, Family::Matrix)
+        {
             return Err(Unsupported);
         }
         let types = operand_types(self.arch, inst);

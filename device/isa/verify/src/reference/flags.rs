@@ -262,8 +262,22 @@ fn packed(l: &Lane<'_>) -> Option<u32> {
         V_PK_MIN_F16 | V_PK_MAX_F16 | V_PK_MIN_NUM_F16 | V_PK_MAX_NUM_F16 | V_PK_MINIMUM_F16
         | V_PK_MAXIMUM_F16 => both(Kind::Min, 2),
         V_FMA_MIX_F32 | V_FMA_MIXLO_F16 | V_FMA_MIXHI_F16 => return mixed(l),
+        V_PK_ADD_F32 => pair(l, Kind::Add, 2),
+        V_PK_MUL_F32 => pair(l, Kind::Mul, 2),
+        V_PK_FMA_F32 => pair(l, Kind::Fma, 3),
         // Dot products raise none.
         _ => 0,
+    })
+}
+
+/// What an operation on two singles of each source raises.
+fn pair(l: &Lane<'_>, kind: Kind, sources: usize) -> u32 {
+    let rules = l.single();
+    [false, true].into_iter().fold(0, |raised, high| {
+        let values: Vec<u64> = (0..sources)
+            .map(|n| flushed::<F32>(super::gfx9::single_of(l, n, high), rules.flush_in))
+            .collect();
+        raised | arithmetic::<F32>(kind, &values, rules.round)
     })
 }
 

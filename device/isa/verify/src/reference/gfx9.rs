@@ -148,7 +148,7 @@ pub(crate) fn indexed(state: &State, inst: &Inst) -> Result<Inst, End> {
     if state.mode & INDEXED == 0 || !vector {
         return Ok(*inst);
     }
-    if inst.sdwa.is_some() || inst.op == Op::V_SWAP_B32 {
+    if inst.sdwa.is_some() || matches!(inst.op, Op::V_SWAP_B32 | Op::V_WRITELANE_B32) {
         return Err(End::Unknown);
     }
     let m0 = state.m0();
@@ -286,27 +286,32 @@ pub(crate) fn with_part(sdwa: Sdwa, old: u32, result: u32) -> u32 {
     }
 }
 
+/// One of the two words of a source. Constants are the same for both.
+fn word_of(l: &Lane<'_>, n: usize, select: u8) -> u32 {
+    let registers = matches!(l.vector.src[n], Operand::Vgpr(_) | Operand::Agpr(_) | Operand::Sgpr(_));
+    match registers {
+        true if select >> n & 1 != 0 => (l.u64(n) >> 32) as u32,
+        true => l.u64(n) as u32,
+        false => l.u32(n),
+    }
+}
+
+/// A source of `v_pk_*_f32` for one of its two results.
+pub(crate) fn single_of(l: &Lane<'_>, n: usize, high: bool) -> u64 {
+    let mods = &l.vector.mods;
+    let (select, neg) = if high { (mods.op_sel_hi, mods.neg_hi) } else { (mods.op_sel, mods.neg) };
+    u64::from(word_of(l, n, select) ^ if neg >> n & 1 != 0 { 0x8000_0000 } else { 0 })
+}
+
 /// `v_pk_*_f32` and `v_pk_mov_b32`.
 pub(crate) fn pair(l: &Lane<'_>) -> Option<Out> {
-    let mods = &l.vector.mods;
-    let word = |n: usize, select: u8| {
-        let constant = !matches!(l.vector.src[n], Operand::Vgpr(_) | Operand::Agpr(_) | Operand::Sgpr(_));
-        let bits = l.u64(n);
-        // Constants are the same for both.
-        if constant {
-            l.u32(n)
-        } else if select >> n & 1 != 0 {
-            (bits >> 32) as u32
-        } else {
-            bits as u32
-        }
-    };
     if l.vector.op == Op::V_PK_MOV_B32 {
-        return Some(Out::B64(u64::from(word(0, mods.op_sel)) | u64::from(word(1, mods.op_sel)) << 32));
+        let word = |n| u64::from(word_of(l, n, l.vector.mods.op_sel));
+        return Some(Out::B64(word(0) | word(1) << 32));
     }
     let rules = l.single();
-    let half = |select: u8, neg: u8| {
-        let f = |n: usize| u64::from(word(n, select) ^ if neg >> n & 1 != 0 { 0x8000_0000 } else { 0 });
+    let half = |high: bool| {
+        let f = |n: usize| single_of(l, n, high);
         let value = match l.vector.op {
             Op::V_PK_FMA_F32 => fma::<F32>(f(0), f(1), f(2), rules),
             Op::V_PK_MUL_F32 => mul::<F32>(f(0), f(1), rules),
@@ -318,8 +323,7 @@ pub(crate) fn pair(l: &Lane<'_>) -> Option<Out> {
             _ => None,
         }
     };
-    let (low, high) = (half(mods.op_sel, mods.neg)?, half(mods.op_sel_hi, mods.neg_hi)?);
-    Some(Out::B64(low & 0xffff_ffff | high << 32))
+    Some(Out::B64(half(false)? & 0xffff_ffff | half(true)? << 32))
 }
 
 /// Number among the formats of later descriptors for a data format and a number format.

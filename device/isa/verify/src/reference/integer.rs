@@ -74,6 +74,7 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
     let (h, s) = (|n| i128::from(l.u16(n)), |n| i128::from(l.i16(n)));
     match l.vector.op {
         V_MOV_B32 => word(u(0)),
+        V_MOV_B64 => Some(Out::B64(l.u64(0))),
         V_MOV_B16 => half(l.u16(0)),
         V_NOT_B32 => word(!u(0)),
         V_NOT_B16 => half(!l.u16(0)),
@@ -115,6 +116,7 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
         V_SUB_NC_I32 => Some(l.int(swide(0) - swide(1), 32, true)),
         V_ADD_NC_U16 => Some(l.int(h(0) + h(1), 16, false)),
         V_SUB_NC_U16 => Some(l.int(h(0) - h(1), 16, false)),
+        V_SUBREV_U16 => Some(l.int(h(1) - h(0), 16, false)),
         V_ADD_NC_I16 => Some(l.int(s(0) + s(1), 16, true)),
         V_SUB_NC_I16 => Some(l.int(s(0) - s(1), 16, true)),
         V_MUL_LO_U16 => half(l.u16(0).wrapping_mul(l.u16(1))),
@@ -157,6 +159,7 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
         V_MINMAX_U32 => word(u(0).min(u(1)).max(u(2))),
         V_ADD3_U32 => word(u(0).wrapping_add(u(1)).wrapping_add(u(2))),
         V_LSHL_ADD_U32 => word((u(0) << (u(1) & 31)).wrapping_add(u(2))),
+        V_LSHL_ADD_U64 => Some(Out::B64((l.u64(0) << (u(1) & 7)).wrapping_add(l.u64(2)))),
         V_ADD_LSHL_U32 => word(u(0).wrapping_add(u(1)) << (u(2) & 31)),
         V_LSHL_OR_B32 => word(u(0) << (u(1) & 31) | u(2)),
         V_AND_OR_B32 => word(u(0) & u(1) | u(2)),

@@ -302,7 +302,8 @@ fn alu(
         }
         S_MOVRELS_B64 => {
             let Operand::Sgpr(from) = inst.src[0] else { return None };
-            let there = relative(state, from, state.m0()).filter(|&from| from < 105);
+            let there =
+                relative(state, from, state.m0()).filter(|&from| u32::from(from) + 1 < registers(state));
             Long(there.map_or(0, |from| state.pair(from)))
         }
         op => {
@@ -333,10 +334,15 @@ fn alu(
     })
 }
 
+/// Scalar registers that are numbered `s0` and on.
+fn registers(state: &State) -> u32 {
+    if state.facts().is_gfx9 { 102 } else { 106 }
+}
+
 /// A register number plus an offset, when such an SGPR exists.
-fn relative(_state: &State, base: u8, offset: u32) -> Option<u8> {
+fn relative(state: &State, base: u8, offset: u32) -> Option<u8> {
     let number = u32::from(base).checked_add(offset)?;
-    (number < 106).then_some(number as u8)
+    (number < registers(state)).then_some(number as u8)
 }
 
 /// SOPK.

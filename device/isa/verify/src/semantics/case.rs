@@ -302,13 +302,18 @@ pub(crate) fn state(random: &mut Random, inst: &Inst, target: Target) -> State {
         inst.format,
         Format::Vop1 | Format::Vop2 | Format::Vopc | Format::Vop3 | Format::Vop3Sd | Format::Vop3P
     );
-    if facts.is_gfx9 && is_vector && inst.sdwa.is_none() && inst.op != Op::V_SWAP_B32 && random.one_in(8) {
+    if facts.is_gfx9
+        && is_vector
+        && inst.sdwa.is_none()
+        && !matches!(inst.op, Op::V_SWAP_B32 | Op::V_WRITELANE_B32)
+        && random.one_in(8)
+    {
         // Registers relative to M0.
         state.mode |= 1 << 27;
         state.s[usize::from(facts.m0)] = random.below(12) as u32 | (random.below(16) as u32) << 12;
     }
     if inst.op.mnemonic().contains("movrel") || inst.op.mnemonic().contains("swaprel") {
-        state.s[125] =
+        state.s[usize::from(facts.m0)] =
             random.below(6) as u32 | (random.below(6) as u32) << (16 * u32::from(random.one_in(2)));
     }
     if ["v_wmma", "v_swmmac"].iter().any(|start| inst.op.mnemonic().starts_with(start)) {

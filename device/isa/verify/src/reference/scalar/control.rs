@@ -125,7 +125,7 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
             } else if let Some(to) = relative(state, to, m0) {
                 if inst.op == S_MOVRELD_B32 {
                     state.set_sgpr(to, state.scalar(inst.src[0]));
-                } else if to < 105 {
+                } else if u32::from(to) + 1 < super::registers(state) {
                     state.set_pair(to, a64);
                 }
             }
