@@ -347,6 +347,7 @@ macro_rules! names {
     ($($variant:ident $text:literal,)*) => {
         /// Name of an operand, after LLVM's.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(clippy::upper_case_acronyms, reason = "names are LLVM's")]
         pub(crate) enum Name { $($variant,)* }
 
         impl Name {

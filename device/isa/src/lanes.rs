@@ -214,6 +214,43 @@ pub(crate) trait Lanes: 'static {
     fn fmul(a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, rounded once.
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger of each byte of both.
+    fn max_bytes(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger of each half of both.
+    fn max_halves(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller of each half of both.
+    fn min_halves(a: Self::V, b: Self::V) -> Self::V;
+    /// Byte `N` of each word four times.
+    #[inline(always)]
+    fn byte_everywhere<const N: u32>(a: Self::V) -> Self::V {
+        let byte = Self::and(Self::shr(a, Self::splat(8 * N)), Self::splat(0xff));
+        let twice = Self::or(byte, Self::shl(byte, Self::splat(8)));
+        Self::or(twice, Self::shl(twice, Self::splat(16)))
+    }
+    /// The halves of each word as singles, if the backend has an instruction for that.
+    #[inline(always)]
+    fn wide_halves(_a: Self::V) -> Option<[Self::V; 2]> {
+        None
+    }
+    /// The low bytes of all words, four in each.
+    #[inline(always)]
+    fn low_bytes(a: Self::V) -> [u32; 4] {
+        let bytes = Self::to_array(a);
+        let mut words = [0; 4];
+        for i in 0..4 {
+            words[i] = bytes[4 * i] & 0xff
+                | (bytes[4 * i + 1] & 0xff) << 8
+                | (bytes[4 * i + 2] & 0xff) << 16
+                | bytes[4 * i + 3] << 24;
+        }
+        words
+    }
+    /// Numbers between -2^31 and 2^31 as integers, rounded towards zero; anything for others.
+    fn truncated(a: Self::V) -> Self::V;
+    /// As [`Lanes::truncated`], rounded towards minus infinity; for others, NaNs among them, the least or the largest integer.
+    fn floored(a: Self::V) -> Self::V;
+    /// Integers as numbers, rounded to nearest even.
+    fn numbers(a: Self::V) -> Self::V;
     /// `a` in the lanes of `mask`, `b` elsewhere.
     fn select(mask: u16, a: Self::V, b: Self::V) -> Self::V;
     fn eq(a: Self::V, b: Self::V) -> u16;

@@ -163,6 +163,8 @@ pub(crate) struct RegisterFile {
     pub(crate) old_descriptors: bool,
     /// Results of 16 bits leave zeros in the upper half of their register.
     pub(crate) zeroes_halves: bool,
+    /// Floats of eight bits have the formats of CDNA3, without infinities and negative zero.
+    pub(crate) old_bytes: bool,
     /// Bytes that `LDS_ALLOC` counts LDS in.
     pub(crate) lds_unit: u32,
     /// Numbers of the hardware registers there are.
@@ -196,6 +198,7 @@ const GFX11: RegisterFile = {
         permutes_rows: false,
         old_descriptors: false,
         zeroes_halves: false,
+        old_bytes: false,
         lds_unit: 256,
         hardware: &[
             (1, Mode),
@@ -238,6 +241,7 @@ const GFX9: RegisterFile = {
         permutes_rows: true,
         old_descriptors: true,
         zeroes_halves: true,
+        old_bytes: true,
         lds_unit: 512,
         hardware: &[
             (1, Mode),

@@ -67,6 +67,7 @@ programs! {
     int_mix: Exact;
     mandelbrot: Exact;
     matrix_int: Exact;
+    mfma: Exact;
     n_body: Exact;
     private_array: Exact;
     round_double: Exact;

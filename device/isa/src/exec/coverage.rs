@@ -88,6 +88,7 @@ const V0: u64 = 256;
 fn plain(form: &Form, operand: Operand) -> u64 {
     match (operand.decode, operand.name) {
         (Decode::Src | Decode::SrcDeferred | Decode::SrcT16, _) if operand.class.starts_with('V') => V0,
+        (Decode::SrcAv | Decode::SrcAgpr, _) => V0,
         (Decode::Imm, Name::Simm16) => match form.op {
             // Hardware register 1, all 32 bits: MODE.
             Op::S_GETREG_B32 | Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => 0xf801,
@@ -115,8 +116,8 @@ fn scalar(form: &Form, operand: Operand) -> u64 {
 fn constant(form: &Form, operand: Operand) -> u64 {
     // The inline constant 1.
     let source = operand.class.contains("VS_") || operand.class.starts_with("VISrc");
-    let source = source || operand.class.starts_with("SSrc");
-    if source && operand.decode == Decode::Src { 129 } else { plain(form, operand) }
+    let source = source || operand.class.starts_with("SSrc") || operand.class.starts_with("AReg");
+    if source && matches!(operand.decode, Decode::Src | Decode::SrcAgpr) { 129 } else { plain(form, operand) }
 }
 
 fn modifiers(form: &Form, operand: Operand) -> u64 {

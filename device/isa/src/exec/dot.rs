@@ -1,6 +1,6 @@
-//! Dot products of two 16-bit floats.
+//! Dot products: of two 16-bit floats, and of signed integers.
 //!
-//! The products are exact; the first sum is rounded to double precision, which loses nothing for halves, the last to the
+//! The products of floats are exact; the first sum is rounded to double precision, which loses nothing for halves, the last to the
 //! result's format.
 
 use super::di::{Di, Flow, Machine, flag};
@@ -37,6 +37,38 @@ vector_ops! {
         let product = |shift: u32| brain((a >> shift) as u16) * brain((b >> shift) as u16);
         brain_from_double(brain(c) + product(0) + product(16))
     }
+    V_DOT2C_I32_I16: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 16).wrapping_add(i64::from(c)) as u32 }
+    V_DOT4_I32_I8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 8).wrapping_add(i64::from(c)) as u32 }
+    V_DOT8_I32_I4: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 4).wrapping_add(i64::from(c)) as u32 }
+}
+
+/// The sum of the products of signed elements of so many bits.
+#[inline(always)]
+pub(super) fn signed(a: u32, b: u32, bits: u32) -> i64 {
+    let element =
+        |word: u32, n: u32| i64::from((word << (32 - bits - n * bits)).cast_signed() >> (32 - bits));
+    (0..32 / bits).map(|n| element(a, n) * element(b, n)).sum()
+}
+
+/// `v_dot2_i32_i16` (`aux` 1) and `v_dot2_u32_u16`: as [`dot2`], without signs.
+pub(crate) fn dot2_integers(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let is_signed = d.aux != 0;
+    for_each_active(w, |w, lane| {
+        let part = |n: usize, second: bool| {
+            let word = d.src[n].lane(w, lane);
+            let high = if second { d.imm >> n & 1 != 0 } else { d.src[n].high };
+            let bits = (if high { word >> 16 } else { word }) as u16;
+            if is_signed { i64::from(bits.cast_signed()) } else { i64::from(bits) }
+        };
+        let c = d.src[2].lane(w, lane);
+        let c = if is_signed { i64::from(c.cast_signed()) } else { i64::from(c) };
+        let sum = part(0, false) * part(1, false) + part(0, true) * part(1, true) + c;
+        let (least, most) =
+            if is_signed { (i64::from(i32::MIN), i64::from(i32::MAX)) } else { (0, i64::from(u32::MAX)) };
+        let sum = if d.flags & flag::CLAMP != 0 { sum.clamp(least, most) } else { sum };
+        w.v.set_lane(d.dst + lane / 32, lane & 31, sum as u32);
+    });
+    Flow::NEXT
 }
 
 /// `v_dot2_f32_f16` and, with `BRAIN`, `v_dot2_f32_bf16`: `op_sel` chooses the halves of the first product, `op_sel_hi`

@@ -1,6 +1,7 @@
 //! Lowering: decoded instructions to handlers with their operands resolved.
 
 mod buffer;
+mod matrix;
 mod memory;
 mod operand;
 mod prepare;

@@ -33,6 +33,7 @@ pub(crate) mod index;
 mod lane;
 mod lds;
 pub(crate) mod lower;
+mod mfma;
 mod movrel;
 mod mubuf;
 mod observe;

@@ -5,6 +5,7 @@
 //! in it twice refused, when the crate is compiled.
 
 mod compare;
+mod matrix;
 mod memory;
 mod scalar;
 mod synonyms;
@@ -247,7 +248,8 @@ const fn with_synonyms(mut table: [Properties; Op::COUNT], synonyms: &[(Op, Op)]
     table
 }
 
-static TABLE: [Properties; Op::COUNT] = table(&[scalar::ROWS, vector::ROWS, compare::ROWS, memory::ROWS]);
+static TABLE: [Properties; Op::COUNT] =
+    table(&[scalar::ROWS, vector::ROWS, matrix::ROWS, compare::ROWS, memory::ROWS]);
 
 const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
     let mut table = [of(Family::Absent); Op::COUNT];

@@ -1,4 +1,4 @@
-//! Operations with floats of eight bits (gfx12): conversions and dot products.
+//! Operations with floats of eight bits (gfx12, gfx942): conversions and dot products. `aux` is the format's number.
 //!
 //! `MODE.FP16_OVFL` limits what overflows to the largest finite number, as it does for halves.
 
@@ -8,6 +8,9 @@ use super::float::{self, FP16_OVFL, single};
 use super::lane::for_each_active;
 use super::op::Format;
 use crate::wave::Wave;
+
+/// Bit of a format's number: that of CDNA3.
+pub(crate) const FNUZ: u8 = 2;
 
 /// A float source of a lane, its modifiers applied.
 fn source(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
@@ -79,7 +82,7 @@ pub(crate) fn by_chance(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 
 /// `v_dot4_f32_*`: four products added to a single, one after the other. `aux` has the formats of both factors.
 pub(crate) fn dot4(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let formats = [Byte::from_number(d.aux), Byte::from_number(d.aux >> 1)];
+    let formats = [Byte::from_number(d.aux & 1), Byte::from_number(d.aux >> 1 & 1)];
     for_each_active(w, |w, lane| {
         let [a, b] =
             [0, 1].map(|n| d.src[n].lane(w, lane).to_le_bytes().map(|bits| formats[n].to_single(bits)));

@@ -1,5 +1,6 @@
 //! Integer operations with the `clamp` modifier: the result saturates instead of wrapping.
 
+use super::dot::signed;
 use super::op::vector_ops;
 use super::qsad::packed;
 
@@ -41,6 +42,9 @@ vector_ops! {
         let sum = a.to_le_bytes().iter().zip(b.to_le_bytes()).map(|(a, b)| u64::from(*a) * u64::from(b)).sum::<u64>();
         clamp_u32(sum + u64::from(c))
     }
+    V_DOT4_I32_I8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { clamp_i32(signed(a, b, 8) + i(c)) }
+    V_DOT8_I32_I4: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { clamp_i32(signed(a, b, 4) + i(c)) }
+    V_DOT2C_I32_I16: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { clamp_i32(signed(a, b, 16) + i(c)) }
     V_DOT8_U32_U4: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
         clamp_u32((0..8).map(|n| u64::from(a >> (n * 4) & 15) * u64::from(b >> (n * 4) & 15)).sum::<u64>() + u64::from(c))
     }

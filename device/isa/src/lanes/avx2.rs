@@ -183,6 +183,44 @@ impl Lanes for Avx2 {
         ])
     }
     #[inline(always)]
+    fn max_bytes(a: V, b: V) -> V {
+        intrinsic!([_mm256_max_epu8(a[0], b[0]), _mm256_max_epu8(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn max_halves(a: V, b: V) -> V {
+        intrinsic!([_mm256_max_epu16(a[0], b[0]), _mm256_max_epu16(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn min_halves(a: V, b: V) -> V {
+        intrinsic!([_mm256_min_epu16(a[0], b[0]), _mm256_min_epu16(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn byte_everywhere<const N: u32>(a: V) -> V {
+        intrinsic!({
+            let words = _mm256_set_epi32(12, 8, 4, 0, 12, 8, 4, 0);
+            let bytes = _mm256_mullo_epi32(
+                _mm256_add_epi32(words, _mm256_set1_epi32(N.cast_signed())),
+                _mm256_set1_epi32(0x0101_0101),
+            );
+            [_mm256_shuffle_epi8(a[0], bytes), _mm256_shuffle_epi8(a[1], bytes)]
+        })
+    }
+    #[inline(always)]
+    fn truncated(a: V) -> V {
+        intrinsic!([_mm256_cvttps_epi32(float(a[0])), _mm256_cvttps_epi32(float(a[1]))])
+    }
+    #[inline(always)]
+    fn floored(a: V) -> V {
+        intrinsic!([
+            _mm256_cvtps_epi32(_mm256_floor_ps(float(a[0]))),
+            _mm256_cvtps_epi32(_mm256_floor_ps(float(a[1])))
+        ])
+    }
+    #[inline(always)]
+    fn numbers(a: V) -> V {
+        intrinsic!([int(_mm256_cvtepi32_ps(a[0])), int(_mm256_cvtepi32_ps(a[1]))])
+    }
+    #[inline(always)]
     fn select(mask: u16, a: V, b: V) -> V {
         let mask = expand(mask);
         intrinsic!([_mm256_blendv_epi8(b[0], a[0], mask[0]), _mm256_blendv_epi8(b[1], a[1], mask[1])])

@@ -146,6 +146,66 @@ impl Lanes for Avx512 {
         intrinsic!(int(_mm512_fmadd_ps(float(a), float(b), float(c))))
     }
     #[inline(always)]
+    fn max_bytes(a: V, b: V) -> V {
+        intrinsic!(_mm512_max_epu8(a, b))
+    }
+    #[inline(always)]
+    fn max_halves(a: V, b: V) -> V {
+        intrinsic!(_mm512_max_epu16(a, b))
+    }
+    #[inline(always)]
+    fn min_halves(a: V, b: V) -> V {
+        intrinsic!(_mm512_min_epu16(a, b))
+    }
+    #[inline(always)]
+    fn byte_everywhere<const N: u32>(a: V) -> V {
+        intrinsic!({
+            let words = _mm512_set_epi32(12, 8, 4, 0, 12, 8, 4, 0, 12, 8, 4, 0, 12, 8, 4, 0);
+            let bytes = _mm512_mullo_epi32(
+                _mm512_add_epi32(words, _mm512_set1_epi32(N.cast_signed())),
+                _mm512_set1_epi32(0x0101_0101),
+            );
+            _mm512_shuffle_epi8(a, bytes)
+        })
+    }
+    #[inline(always)]
+    fn wide_halves(a: V) -> Option<[V; 2]> {
+        intrinsic!({
+            // All low halves, then all high ones.
+            let low = _mm512_setr_epi32(
+                0x2_0000, 0x6_0004, 0xa_0008, 0xe_000c, 0x12_0010, 0x16_0014, 0x1a_0018, 0x1e_001c, 0, 0, 0,
+                0, 0, 0, 0, 0,
+            );
+            let order = _mm512_inserti64x4::<1>(
+                low,
+                _mm256_add_epi32(_mm512_castsi512_si256(low), _mm256_set1_epi32(0x1_0001)),
+            );
+            let sorted = _mm512_permutexvar_epi16(order, a);
+            Some([
+                int(_mm512_cvtph_ps(_mm512_castsi512_si256(sorted))),
+                int(_mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(sorted))),
+            ])
+        })
+    }
+    #[inline(always)]
+    fn low_bytes(a: V) -> [u32; 4] {
+        let mut words = [0; 4];
+        intrinsic!(_mm_storeu_si128(words.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a)));
+        words
+    }
+    #[inline(always)]
+    fn truncated(a: V) -> V {
+        intrinsic!(_mm512_cvttps_epi32(float(a)))
+    }
+    #[inline(always)]
+    fn floored(a: V) -> V {
+        intrinsic!(_mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(float(a)))
+    }
+    #[inline(always)]
+    fn numbers(a: V) -> V {
+        intrinsic!(int(_mm512_cvtepi32_ps(a)))
+    }
+    #[inline(always)]
     fn select(mask: u16, a: V, b: V) -> V {
         intrinsic!(_mm512_mask_blend_epi32(mask, b, a))
     }

@@ -124,6 +124,36 @@ impl Lanes for Portable {
         })
     }
     #[inline(always)]
+    fn max_bytes(a: V, b: V) -> V {
+        map2(a, b, |a, b| {
+            let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+            u32::from_le_bytes(core::array::from_fn(|i| a[i].max(b[i])))
+        })
+    }
+    #[inline(always)]
+    fn max_halves(a: V, b: V) -> V {
+        map2(a, b, |a, b| (a & 0xffff).max(b & 0xffff) | (a >> 16).max(b >> 16) << 16)
+    }
+    #[inline(always)]
+    fn min_halves(a: V, b: V) -> V {
+        map2(a, b, |a, b| (a & 0xffff).min(b & 0xffff) | (a >> 16).min(b >> 16) << 16)
+    }
+    #[inline(always)]
+    fn truncated(a: V) -> V {
+        a.map(|a| (f32::from_bits(a) as i32).cast_unsigned())
+    }
+    #[inline(always)]
+    fn floored(a: V) -> V {
+        a.map(|a| {
+            let number = f32::from_bits(a);
+            if number.is_nan() { i32::MIN.cast_unsigned() } else { (number.floor() as i32).cast_unsigned() }
+        })
+    }
+    #[inline(always)]
+    fn numbers(a: V) -> V {
+        a.map(|a| (a.cast_signed() as f32).to_bits())
+    }
+    #[inline(always)]
     fn select(mask: u16, a: V, b: V) -> V {
         core::array::from_fn(|i| if mask >> i & 1 != 0 { a[i] } else { b[i] })
     }

@@ -1,6 +1,7 @@
 //! Oracle b: every operation that the engine has semantics for, against the reference and across the backends.
 
 pub(crate) mod case;
+mod matrix;
 pub(crate) mod values;
 
 use std::collections::{BTreeMap, BTreeSet};

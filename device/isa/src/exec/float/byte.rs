@@ -1,5 +1,6 @@
 //! Floats of eight bits, in the formats of the Open Compute Project ("OCP 8-bit Floating Point Specification"): E4M3 (`fp8`),
-//! which has no infinities, and E5M2 (`bf8`).
+//! which has no infinities, and E5M2 (`bf8`); and those of CDNA3, which have an exponent bias that is larger by one, no infinities,
+//! no negative zero, and one NaN in its place ("FNUZ").
 
 use super::single;
 
@@ -11,13 +12,30 @@ pub(crate) enum Byte {
     Fp8,
     /// E5M2.
     Bf8,
+    /// E4M3 of CDNA3.
+    Fp8Fnuz,
+    /// E5M2 of CDNA3.
+    Bf8Fnuz,
 }
+
+/// The NaN of the formats of CDNA3.
+const FNUZ_NAN: u8 = 0x80;
 
 impl Byte {
     /// The format with this number.
     #[inline(always)]
     pub(crate) fn from_number(number: u8) -> Byte {
-        if number & 1 == 0 { Byte::Fp8 } else { Byte::Bf8 }
+        match number & 3 {
+            0 => Byte::Fp8,
+            1 => Byte::Bf8,
+            2 => Byte::Fp8Fnuz,
+            _ => Byte::Bf8Fnuz,
+        }
+    }
+
+    /// Whether it is a format of CDNA3.
+    const fn is_fnuz(self) -> bool {
+        matches!(self, Byte::Fp8Fnuz | Byte::Bf8Fnuz)
     }
 
     /// Digits of the mantissa, and the bias of the exponent.
@@ -25,14 +43,17 @@ impl Byte {
         match self {
             Byte::Fp8 => (3, 7),
             Byte::Bf8 => (2, 15),
+            Byte::Fp8Fnuz => (3, 8),
+            Byte::Bf8Fnuz => (2, 16),
         }
     }
 
-    /// The largest finite number, the infinity or NaN that an overflow gives, and a NaN.
+    /// Without their signs the largest finite number, the infinity or NaN that an overflow gives, and a NaN.
     const fn limits(self) -> (u8, u8, u8) {
         match self {
             Byte::Fp8 => (0x7e, 0x7f, 0x7f),
             Byte::Bf8 => (0x7b, 0x7c, 0x7f),
+            Byte::Fp8Fnuz | Byte::Bf8Fnuz => (0x7f, FNUZ_NAN, FNUZ_NAN),
         }
     }
 
@@ -41,6 +62,9 @@ impl Byte {
         let (digits, bias) = self.shape();
         let (largest, infinity, nan) = self.limits();
         let (sign, magnitude) = (u32::from(bits >> 7) << 31, bits & 0x7f);
+        if self.is_fnuz() && bits == FNUZ_NAN {
+            return single::INFINITY | single::QUIET;
+        }
         if magnitude > largest {
             let is_infinite = magnitude == infinity && infinity != nan;
             return sign | if is_infinite { single::INFINITY } else { single::INFINITY | single::QUIET };
@@ -78,6 +102,8 @@ impl Byte {
     fn rounded(self, value: u32, limited: bool, round: impl Fn(u64, u64, u64) -> u64) -> u8 {
         let (digits, bias) = self.shape();
         let (largest, infinity, nan) = self.limits();
+        // Neither the NaN nor zero has a sign in the formats of CDNA3.
+        let unsigned = self.is_fnuz();
         let sign = (value >> 31 << 7) as u8;
         if single::is_nan(value) {
             return sign | nan;
@@ -93,7 +119,7 @@ impl Byte {
         // Digits below those that are kept; more of them where the result is denormal.
         let shift = (23 - digits) + (1 - bias - power).max(0).unsigned_abs();
         if significand == 0 || shift > 60 {
-            return sign;
+            return if unsigned { 0 } else { sign };
         }
         let step = 1u64 << shift;
         let kept = round(significand >> shift, significand & (step - 1), step);
@@ -102,6 +128,7 @@ impl Byte {
         let bits = kept + (u64::from(field) << digits);
         let overflows = bits > u64::from(largest);
         sign | match (overflows, limited) {
+            (false, _) if bits == 0 && unsigned => return 0,
             (false, _) => bits as u8,
             (true, true) => largest,
             (true, false) => infinity,
@@ -115,11 +142,12 @@ mod tests {
 
     #[test]
     fn every_byte_comes_back() {
-        for format in [Byte::Fp8, Byte::Bf8] {
+        for format in [Byte::Fp8, Byte::Bf8, Byte::Fp8Fnuz, Byte::Bf8Fnuz] {
             let (largest, infinity, _) = format.limits();
             for bits in 0..=255u8 {
                 let single = format.to_single(bits);
-                let expected = if bits & 0x7f > largest.max(infinity) { bits | 0x7f } else { bits };
+                let is_nan = bits & 0x7f > largest.max(infinity);
+                let expected = if is_nan && !format.is_fnuz() { bits | 0x7f } else { bits };
                 assert_eq!(format.encoded(single, false), expected, "{format:?} {bits:#x}");
                 // No bits are below the last digit, so chance has nothing to do.
                 assert_eq!(format.encoded_by_chance(single, u32::MAX, true), expected);
@@ -139,6 +167,21 @@ mod tests {
         // Half way between 1 and 1.125.
         assert_eq!(fp8(1.0625), 0x38);
         assert_eq!(fp8(1.1875), 0x3a);
+    }
+
+    #[test]
+    fn known_numbers_convert_on_cdna3() {
+        let fp8 = |value: f32| Byte::Fp8Fnuz.encoded(value.to_bits(), false);
+        let bf8 = |value: f32| Byte::Bf8Fnuz.encoded(value.to_bits(), false);
+        assert_eq!(
+            [1.0, -2.0, 240.0, 247.9, 248.0, 1.0 / 1024.0].map(fp8),
+            [0x40, 0xc8, 0x7f, 0x7f, 0x80, 0x01]
+        );
+        assert_eq!([1.0, 57344.0, 61439.0, 61440.0, -1e9].map(bf8), [0x40, 0x7f, 0x7f, 0x80, 0x80]);
+        assert_eq!([-0.0, -1e-9, f32::INFINITY, f32::NAN].map(fp8), [0, 0, 0x80, 0x80]);
+        assert_eq!(Byte::Fp8Fnuz.encoded((-1e9f32).to_bits(), true), 0xff);
+        assert_eq!(f32::from_bits(Byte::Bf8Fnuz.to_single(0x01)), 1.0 / 131_072.0);
+        assert!(f32::from_bits(Byte::Bf8Fnuz.to_single(0x80)).is_nan());
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Lowering {
         Ok(())
     }
 
-    /// Dot products added to a single.
-    pub(super) fn dot2(&mut self, o: &Operation<'_>, handler: Handler) -> Lowered {
+    /// Dot products of halves of registers.
+    pub(super) fn dot2(&mut self, o: &Operation<'_>, handler: Handler, aux: u8) -> Lowered {
         let mut src = [Source::ZERO; 3];
         for (n, source) in src.iter_mut().enumerate() {
             let bit = |mask: u8| mask >> n & 1 != 0;
@@ -70,7 +70,7 @@ impl Lowering {
         let imm = u32::from(o.mods.op_sel_hi & 7) | u32::from(o.mods.neg_hi & 7) << 3;
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, imm, flags, ..Di::new(handler) });
+        self.emit(Di { dst, src, imm, flags, aux, ..Di::new(handler) });
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
-use crate::exec::{control, dot, lane, small, vop3p, wmma, wmma_spread};
+use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_spread};
 use crate::inst::{Op, Operand};
 use crate::tier1::form::Form;
 
@@ -50,8 +50,10 @@ impl Lowering {
             Op::V_DOT4_F32_BF8_FP8 => return self.small_floats(o, small::dot4, 1),
             Op::V_DOT4_F32_FP8_BF8 => return self.small_floats(o, small::dot4, 2),
             Op::V_DOT4_F32_BF8_BF8 => return self.small_floats(o, small::dot4, 3),
-            Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>),
-            Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>),
+            Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>, 0),
+            Op::V_DOT2_I32_I16 => return self.dot2(o, dot::dot2_integers, 1),
+            Op::V_DOT2_U32_U16 => return self.dot2(o, dot::dot2_integers, 0),
+            Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>, 0),
             _ => return Err(Unsupported),
         };
         let mut src = [Source::ZERO; 3];
@@ -153,15 +155,25 @@ impl Lowering {
             *source = self.operand(o, n, Width { bits: 32, format, signed: false })?;
         }
         // Of a dot product `neg_hi` is the absolute value of the sum.
-        let dot = matches!(o.src[2], Operand::None);
-        if !dot {
+        let dot = matches!(
+            o.op,
+            Op::V_DOT4_F32_FP8_FP8 | Op::V_DOT4_F32_FP8_BF8 | Op::V_DOT4_F32_BF8_FP8 | Op::V_DOT4_F32_BF8_BF8
+        );
+        if dot {
             (src[0].neg, src[1].neg) = (false, false);
             src[2].abs = o.mods.neg_hi & 4 != 0;
         }
         let wide = matches!(o.op, Op::V_CVT_PK_F32_FP8 | Op::V_CVT_PK_F32_BF8);
-        // A byte, or the half of the source or of the destination.
+        // A byte, or the half of the source or of the destination. Where `op_sel` says which byte, bit 3 is its number's high one.
         let half = o.mods.op_sel & if wide { 1 } else { 8 } != 0;
-        let imm = if o.imm != 0 { o.imm } else { u32::from(half) };
+        let byte = u32::from(o.mods.op_sel >> 2 & 1) | u32::from(half) << 1;
+        let by_chance = matches!(o.op, Op::V_CVT_SR_FP8_F32 | Op::V_CVT_SR_BF8_F32);
+        let imm = match o.imm {
+            0 if by_chance && self.file.old_bytes => byte,
+            0 => u32::from(half),
+            imm => imm,
+        };
+        let aux = if self.file.old_bytes { aux | small::FNUZ } else { aux };
         let flags = self.float_flags(&[Format::F32])?;
         let dst = self.row(o.dst, if wide { 2 } else { 1 })?;
         self.emit(Di { dst, src, imm, aux, flags, ..Di::new(handler) });
@@ -169,6 +181,9 @@ impl Lowering {
     }
 
     pub(super) fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
+        if let Some((number, shape)) = mfma::named(o.op.mnemonic()) {
+            return self.multiplied(o, number, shape);
+        }
         if !self.file.copies_matrices {
             return self.spread_matrix(o);
         }

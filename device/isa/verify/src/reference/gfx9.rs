@@ -53,6 +53,7 @@ const NAMES: &[(&str, &str)] = &[
     ("v_accvgpr_read_b32", "v_mov_b32"),
     ("v_accvgpr_write_b32", "v_mov_b32"),
     ("v_accvgpr_mov_b32", "v_mov_b32"),
+    ("v_dot2c_f32_f16", "v_dot2acc_f32_f16"),
     ("v_cmp_tru_", "v_cmp_t_"),
     ("v_cmpx_tru_", "v_cmpx_t_"),
     ("ds_cmpst_", "ds_cmpstore_"),

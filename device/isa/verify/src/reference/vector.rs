@@ -4,10 +4,13 @@ use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
 
 use super::lane::{From, Lane, Out, Vector};
 use super::state::{EXEC, End, State, VCC};
-use super::{compare, cross, flags, float, gfx9, integer, matrix, packed, small, spread};
+use super::{compare, cross, flags, float, fnuz, gfx9, integer, matrix, mfma, packed, small, spread};
 
 /// Runs a vector ALU instruction.
 pub(crate) fn run(state: &mut State, inst: &Inst, zeroes: bool) -> Result<(), End> {
+    if let Some(done) = mfma::run(state, inst) {
+        return done;
+    }
     if packed::is_matrix(inst.op) {
         let copies = crate::target::Facts::of(state.arch).matrices_have_copies;
         return if copies { matrix::run(state, inst) } else { spread::run(state, inst) };
@@ -119,7 +122,12 @@ fn raise(state: &mut State, vector: &Vector, lanes: &[(u32, From)]) {
 
 /// The value of a lane.
 pub(super) fn value(l: &Lane<'_>) -> Option<Out> {
-    if let Some(out) = gfx9::pair(l) {
+    if let Some(out) = gfx9::pair(l).or_else(|| fnuz::dot(l)) {
+        return Some(out);
+    }
+    if l.state.facts().is_gfx9
+        && let Some(out) = fnuz::run(l)
+    {
         return Some(out);
     }
     if l.vector.format == Format::Vop3P && l.vector.op != Op::V_MOV_B32 || l.vector.op == Op::V_PK_FMAC_F16 {

@@ -319,6 +319,7 @@ pub(crate) fn state(random: &mut Random, inst: &Inst, target: Target) -> State {
     if ["v_wmma", "v_swmmac"].iter().any(|start| inst.op.mnemonic().starts_with(start)) {
         matrix(&mut state, inst);
     }
+    super::matrix::fill(random, &mut state, inst);
     if matches!(inst.op, Op::S_SETPC_B64 | Op::S_SWAPPC_B64 | Op::S_RFE_B64)
         && let Operand::Sgpr(register) = inst.src[0]
     {

@@ -1,0 +1,245 @@
+//! Matrices as the vectors that products are made of.
+
+use super::super::float::single;
+use super::shape::{Element, source_lanes};
+use crate::lanes::Lanes;
+use crate::wave::{Chunk, Wave};
+
+/// Exponent fields of singles that [powers](Matrix::power) are made of: between 2^-30 and 2^30.
+const FIELDS: [u32; 2] = [97, 157];
+/// What a power is larger by than a single's exponent field is smaller.
+const BIAS: u32 = 31;
+/// [`EMPTY`] in every byte.
+pub(super) const EMPTIES: u32 = EMPTY * 0x0101_0101;
+/// Less than any sum of two powers, and more than any of a power and a zero's.
+pub(super) const EMPTY: u32 = 129;
+/// The sum of two powers is larger by this than the product's exponent.
+pub(super) const POWERS: u32 = 2 * (127 - BIAS);
+
+/// Vectors of a block of A or B at most.
+pub(super) const VECTORS: usize = 64;
+
+/// A block of A: elements of sixteen rows in each vector, those of the same k one after the other.
+pub(super) struct Left {
+    /// Singles, or integers.
+    pub(super) value: [Chunk; VECTORS],
+    /// Of each element the exponent: [`BIAS`] less than in a single; 0 for zeros. Four rows are in the bytes of each word.
+    pub(super) power: [[u32; 4]; VECTORS],
+}
+
+/// A block of B: elements of sixteen columns in each vector.
+pub(super) struct Right {
+    pub(super) value: [Chunk; VECTORS],
+    /// As of A, in all bytes of each element's word.
+    pub(super) power: [Chunk; VECTORS],
+}
+
+impl Left {
+    pub(super) const ZERO: Left = Left { value: [Chunk([0; 16]); VECTORS], power: [[0; 4]; VECTORS] };
+}
+
+impl Right {
+    pub(super) const ZERO: Right =
+        Right { value: [Chunk([0; 16]); VECTORS], power: [Chunk([0; 16]); VECTORS] };
+}
+
+/// What is read.
+pub(super) enum Matrix<'a> {
+    Left(&'a mut Left),
+    Right(&'a mut Right),
+}
+
+/// Which part of a matrix is read.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// Row of its first register.
+    pub(super) base: u32,
+    /// 16 or 32.
+    pub(super) lines: u32,
+    /// Elements of a line.
+    pub(super) count: u32,
+    pub(super) block: u32,
+    pub(super) blocks: u32,
+    /// `BLGP`.
+    pub(super) pattern: u32,
+}
+
+/// Whether all elements seen have powers.
+pub(super) struct Range<L: Lanes> {
+    largest: L::V,
+    least: L::V,
+    /// Of words with two halves.
+    halves: L::V,
+    odd: bool,
+}
+
+impl<L: Lanes> Range<L> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Range { largest: L::splat(0), least: L::splat(u32::MAX), halves: L::splat(0), odd: false }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_kept(&self, element: Element) -> bool {
+        // The largest half has the exponent field 142; those of infinities and NaNs come out as 143.
+        let most = if matches!(element, Element::Half) { 142 } else { FIELDS[1] };
+        let above = L::lt_u(L::splat(((most + 1) << 24) - 1), self.largest);
+        let below = L::lt_u(self.least, L::splat((FIELDS[0] << 24) - 1));
+        let infinite = L::and(L::add(self.halves, L::splat(0x0400_0400)), L::splat(0x8000_8000));
+        !self.odd && above | below == 0 && L::eq(infinite, L::splat(0)) == u16::MAX
+    }
+}
+
+/// A number of a format whose exponent has a smaller bias than that of singles, by `less`, and is moved to the place of theirs.
+///
+/// A denormal number is calculated as the difference to the smallest normal one: hosts are slow with denormal singles.
+#[inline(always)]
+fn biased<L: Lanes>(magnitude: L::V, sign: L::V, less: u32) -> L::V {
+    let normal = L::add(magnitude, L::splat(less << 23));
+    let least = L::splat((less + 1) << 23);
+    let denormal = L::fsub(L::add(magnitude, least), least);
+    let number = L::select(L::lt_u(magnitude, L::splat(1 << 23)), denormal, normal);
+    L::or(number, L::and(sign, L::splat(single::SIGN)))
+}
+
+/// Element `sub` of each word, as a single or an integer. Infinities and NaNs do not come out as such.
+#[inline(always)]
+pub(super) fn convert<L: Lanes>(element: Element, word: L::V, sub: u32) -> L::V {
+    let at = |shift: u32| shift.wrapping_sub(8 * sub);
+    match (element, sub) {
+        (Element::Half, 0) => {
+            let magnitude = L::shl(L::and(word, L::splat(0x7fff)), L::splat(13));
+            biased::<L>(magnitude, L::shl(word, L::splat(16)), 127 - 15)
+        }
+        (Element::Half, _) => {
+            let magnitude = L::shr(L::and(word, L::splat(0x7fff_0000)), L::splat(3));
+            biased::<L>(magnitude, word, 127 - 15)
+        }
+        (Element::Brain, 0) => L::shl(word, L::splat(16)),
+        (Element::Brain, _) => L::and(word, L::splat(0xffff_0000)),
+        (Element::Xf32, _) => L::and(word, L::splat(0xffff_e000)),
+        (Element::Fp8, _) => {
+            let moved = if sub < 3 { L::shl(word, L::splat(at(20))) } else { L::shr(word, L::splat(4)) };
+            let magnitude = L::and(moved, L::splat(0x7f << 20));
+            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 - 8)
+        }
+        (Element::Bf8, _) => {
+            let moved = if sub < 3 { L::shl(word, L::splat(at(21))) } else { L::shr(word, L::splat(3)) };
+            let magnitude = L::and(moved, L::splat(0x7f << 21));
+            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 - 16)
+        }
+        (Element::Byte, _) => L::sar(L::shl(word, L::splat(at(24))), L::splat(24)),
+        (Element::Single | Element::Double, _) => word,
+    }
+}
+
+/// The powers of singles, and whether there are any they do not have.
+#[inline(always)]
+pub(super) fn powers<L: Lanes>(element: Element, value: L::V, range: &mut Range<L>) -> L::V {
+    let magnitude = L::shl(value, L::splat(1));
+    range.largest = L::max_u(range.largest, magnitude);
+    range.least = L::min_u(range.least, L::sub(magnitude, L::splat(1)));
+    let least = match element {
+        Element::Half => 127 - 14,
+        Element::Fp8 => 127 - 7,
+        Element::Bf8 => 127 - 15,
+        _ => 0,
+    };
+    if matches!(element, Element::Fp8 | Element::Bf8) {
+        // The NaN has come out as a negative zero.
+        range.odd |= L::eq(value, L::splat(single::SIGN)) != 0;
+    }
+    let mut field = L::shr(magnitude, L::splat(24));
+    if least != 0 {
+        field = L::max_u(field, L::splat(least));
+    }
+    let zero = L::splat(0);
+    L::select(L::eq(magnitude, zero), zero, L::sub(field, L::splat(BIAS)))
+}
+
+/// As [`powers`] of the halves in each word, both in a half of their word.
+#[inline(always)]
+fn powers_of_halves<L: Lanes>(word: L::V, range: &mut Range<L>) -> L::V {
+    let magnitude = L::and(word, L::splat(0x7fff_7fff));
+    range.halves = L::max_halves(range.halves, magnitude);
+    let one = L::min_halves(magnitude, L::splat(0x0001_0001));
+    let field = L::and(L::shr(magnitude, L::splat(10)), L::splat(0x001f_001f));
+    // 64 more than the field, which is 15 more than the exponent.
+    L::or(L::max_halves(field, one), L::shl(one, L::splat(6)))
+}
+
+/// What [`powers_of_halves`] are too small by, of two factors: the right one makes up for it, also if it is zero.
+const HALVES_DIFFER: u32 = POWERS - 2 * (64 + 15);
+
+/// Reads a block, and whether all of its elements have powers.
+#[inline(always)]
+pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: Matrix<'_>) -> bool {
+    let mut range = Range::<L>::new();
+    let own = at.count * at.lines * at.blocks / 64;
+    let per = 32 / element.bits().min(32);
+    let chunks = at.lines / 16;
+    for group in 0..at.count / own {
+        for chunk in 0..chunks {
+            let sixteen = source_lanes(at.pattern, chunks * (at.block + at.blocks * group) + chunk);
+            for register in 0..own / per {
+                let row = w.v.row(at.base + register * 2 + sixteen / 2);
+                let word = L::load(&row[(sixteen & 1) as usize]);
+                let first = ((group * own + register * per) * chunks + chunk) as usize;
+                if matches!(element, Element::Half) {
+                    let values = match L::wide_halves(word) {
+                        Some(values) => values,
+                        None => [convert::<L>(Element::Half, word, 0), convert::<L>(Element::Half, word, 1)],
+                    };
+                    let power = powers_of_halves::<L>(word, &mut range);
+                    put_halves::<L>(&mut into, [first, first + chunks as usize], values, power);
+                    continue;
+                }
+                for sub in 0..per {
+                    let n = first + (sub * chunks) as usize;
+                    let value = convert::<L>(element, word, sub);
+                    put::<L>(element, &mut into, n % VECTORS, value, &mut range);
+                }
+            }
+        }
+    }
+    range.is_kept(element)
+}
+
+#[inline(always)]
+fn put<L: Lanes>(element: Element, into: &mut Matrix<'_>, n: usize, value: L::V, range: &mut Range<L>) {
+    let with_powers = !matches!(element, Element::Byte | Element::Single);
+    match into {
+        Matrix::Left(left) => {
+            L::store(&mut left.value[n], value);
+            if with_powers {
+                left.power[n] = L::low_bytes(powers::<L>(element, value, range));
+            }
+        }
+        Matrix::Right(right) => {
+            L::store(&mut right.value[n], value);
+            if with_powers {
+                L::store(&mut right.power[n], L::byte_everywhere::<0>(powers::<L>(element, value, range)));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn put_halves<L: Lanes>(into: &mut Matrix<'_>, places: [usize; 2], values: [L::V; 2], power: L::V) {
+    let [low, high] = [places[0] % VECTORS, places[1] % VECTORS];
+    match into {
+        Matrix::Left(left) => {
+            L::store(&mut left.value[low], values[0]);
+            L::store(&mut left.value[high], values[1]);
+            left.power[low] = L::low_bytes(power);
+            left.power[high] = L::low_bytes(L::shr(power, L::splat(16)));
+        }
+        Matrix::Right(right) => {
+            L::store(&mut right.value[low], values[0]);
+            L::store(&mut right.value[high], values[1]);
+            let power = L::add(power, L::splat(HALVES_DIFFER * 0x0001_0001));
+            L::store(&mut right.power[low], L::byte_everywhere::<0>(power));
+            L::store(&mut right.power[high], L::byte_everywhere::<2>(power));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Sixteen elements of D at a time.
+//!
+//! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest product,
+//! everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly, become integers in
+//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that are
+//! infinities, NaNs or tiny, is not done here.
+
+use super::super::float::single;
+use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, VECTORS};
+use crate::lanes::Lanes;
+use crate::wave::Chunk;
+
+/// Numbers of rules, as constants of types.
+pub(super) mod rule {
+    pub(in super::super) const CHAIN: u8 = 0;
+    pub(in super::super) const EIGHTS: u8 = 1;
+    pub(in super::super) const FOURS: u8 = 2;
+    pub(in super::super) const HALVES: u8 = 3;
+    pub(in super::super) const INTEGERS: u8 = 4;
+}
+
+/// Products that a rule adds at a time.
+pub(super) const fn group_of(rule: u8) -> usize {
+    match rule {
+        rule::EIGHTS => 8,
+        rule::FOURS => 4,
+        rule::HALVES => 16,
+        _ => 1,
+    }
+}
+
+/// Sums, and the lanes of each that are to be done again.
+pub(super) struct Sums<L: Lanes, const R: usize> {
+    pub(super) value: [L::V; R],
+    pub(super) again: [u16; R],
+}
+
+/// 2^-24 of what the largest product begins with, as the factor that makes integers.
+#[inline(always)]
+fn scale<L: Lanes>(power: L::V) -> L::V {
+    L::shl(L::sub(L::splat(127 + 24 + POWERS), power), L::splat(23))
+}
+
+/// Adds a sum of products, an integer, to C, unless that is large; and an integer with the sign bit set where it is.
+#[inline(always)]
+fn finish<L: Lanes, const HALVES: bool>(sum: L::V, power: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
+    let scaled = L::fmul(c, scale);
+    let mut whole = L::floored(scaled);
+    // Whatever is no number of less than 31 digits has become -2^31.
+    let large = L::add(whole, L::splat(1 << 30));
+    if HALVES {
+        // Less than a half: more than 25 bits below.
+        let magnitude = L::and(scaled, L::splat(!single::SIGN));
+        whole = L::select(L::flt(magnitude, L::splat(0x3f00_0000)), L::splat(0), whole);
+    }
+    let back = L::shl(L::sub(power, L::splat(POWERS + 24 - 127)), L::splat(23));
+    (L::fmul(L::numbers(L::add(sum, whole)), back), large)
+}
+
+/// The lanes with a C that is large, or without products.
+#[inline(always)]
+fn left_out<L: Lanes>(large: L::V, power: L::V) -> u16 {
+    L::lt_i(large, L::splat(0)) | L::eq(power, L::splat(EMPTY))
+}
+
+/// Does the lanes of `mask` another way, those of `again` not at all.
+#[inline(always)]
+fn mend<L: Lanes>(result: &mut L::V, mask: u16, [sum, power, c]: [L::V; 3], again: &mut u16) {
+    let (large, undone) = finish_large::<L>(sum, power, c);
+    *again |= undone & mask;
+    *result = L::select(mask, large, *result);
+}
+
+/// The sum with a C that begins at least six bits above the largest product, or where there are no products; and the
+/// lanes where it is something else.
+#[inline(always)]
+fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
+    let field = L::and(L::shr(c, L::splat(23)), L::splat(0xff));
+    let digits = L::or(L::and(c, L::splat(0x7f_ffff)), L::splat(0x80_0000));
+    let digits = L::shl(digits, L::splat(4));
+    let sign = L::sar(c, L::splat(31));
+    let digits = L::sub(L::xor(digits, sign), sign);
+    // The sum in units of 31 bits below C, then of 27 bits with a last one for what is below.
+    let below = L::sub(L::add(field, L::splat(POWERS - 127 - 6)), power);
+    let below = L::min_i(L::max_i(below, L::splat(0)), L::splat(31));
+    let sum = L::sar(L::shl(sum, L::splat(1)), below);
+    let rest = L::min_u(L::and(sum, L::splat(15)), L::splat(1));
+    let sum = L::or(L::sar(sum, L::splat(4)), rest);
+    let result = L::fmul(L::numbers(L::add(digits, sum)), L::shl(L::sub(field, L::splat(27)), L::splat(23)));
+    let zero = L::eq(L::shl(c, L::splat(1)), L::splat(0));
+    let unusual = L::lt_u(L::splat(254 - 28), L::sub(field, L::splat(28)));
+    (L::select(zero, L::splat(0), result), unusual & !zero)
+}
+
+/// A sum of products scaled to integers.
+#[inline(always)]
+fn add_product<L: Lanes>(sum: L::V, a: L::V, b: L::V, scale: L::V) -> L::V {
+    L::add(sum, L::truncated(L::fmul(L::fmul(a, b), scale)))
+}
+
+/// Both sums in the units of the larger power, and that power.
+#[inline(always)]
+fn join<L: Lanes>(sums: [L::V; 2], powers: [L::V; 2]) -> (L::V, L::V) {
+    let power = L::max_u(powers[0], powers[1]);
+    let most = L::splat(31);
+    let first = L::sar(sums[0], L::min_u(L::sub(power, powers[0]), most));
+    let second = L::sar(sums[1], L::min_u(L::sub(power, powers[1]), most));
+    (L::add(first, second), power)
+}
+
+/// Where four rows and sixteen columns of D are.
+#[derive(Clone, Copy)]
+pub(super) struct Quad {
+    /// Fours of rows, and sixteens of columns.
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Vectors that the lines of A and B take.
+    pub(super) strides: [usize; 2],
+    /// Elements of a row of A.
+    pub(super) count: usize,
+}
+
+/// Byte `n` of each word.
+#[inline(always)]
+fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
+    L::and(L::shr(words, L::splat(8 * n as u32)), L::splat(0xff))
+}
+
+/// Four rows of sixteen columns of D, from those of C.
+#[inline(always)]
+pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
+    let mut sums = Sums { value: c, again: [0; 4] };
+    let group = group_of(RULE);
+    let (left, right, row) = (at.rows / 4, at.columns, at.rows % 4);
+    let mut start = 0;
+    while start < at.count {
+        let from = (start * at.strides[0] + left, start * at.strides[1] + right);
+        start += group;
+        if RULE == rule::CHAIN || RULE == rule::INTEGERS {
+            let b = L::load(&b.value[from.1 % VECTORS]);
+            for r in 0..4 {
+                let a = L::splat(a.value[from.0 % VECTORS].0[row * 4 + r]);
+                sums.value[r] = match RULE {
+                    rule::CHAIN => L::fma(a, b, sums.value[r]),
+                    _ => L::add(sums.value[r], L::mul(a, b)),
+                };
+            }
+            continue;
+        }
+        let parts = if RULE == rule::HALVES { 2 } else { 1 };
+        let mut powers = [L::splat(EMPTIES); 2];
+        for n in 0..group / parts {
+            for (part, top) in powers.iter_mut().enumerate().take(parts) {
+                let k = n * parts + part;
+                let a = L::splat(a.power[(from.0 + k * at.strides[0]) % VECTORS][row]);
+                let b = L::load(&b.power[(from.1 + k * at.strides[1]) % VECTORS]);
+                *top = L::max_bytes(*top, L::add(a, b));
+            }
+        }
+        let mut totals = [L::splat(0); 4];
+        let mut tops = [L::splat(0); 4];
+        let before = sums.value;
+        let mut large = L::splat(0);
+        for r in 0..4 {
+            let powers = [byte::<L>(powers[0], r), byte::<L>(powers[1], r)];
+            let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
+            let mut products = [L::splat(0); 2];
+            for n in 0..group / parts {
+                for part in 0..parts {
+                    let k = n * parts + part;
+                    let a = L::splat(a.value[(from.0 + k * at.strides[0]) % VECTORS].0[row * 4 + r]);
+                    let b = L::load(&b.value[(from.1 + k * at.strides[1]) % VECTORS]);
+                    products[part] = add_product::<L>(products[part], a, b, scales[part]);
+                }
+            }
+            let high;
+            (sums.value[r], high) = if RULE == rule::HALVES {
+                (totals[r], tops[r]) = join::<L>(products, powers);
+                finish::<L, true>(totals[r], tops[r], scale::<L>(tops[r]), before[r])
+            } else {
+                (totals[r], tops[r]) = (products[0], powers[0]);
+                finish::<L, false>(totals[r], tops[r], scales[0], before[r])
+            };
+            large = L::or(large, L::or(high, L::sub(L::sub(tops[r], L::splat(EMPTY)), L::splat(1))));
+        }
+        if L::lt_i(large, L::splat(0)) != 0 {
+            for r in 0..4 {
+                let whole = L::floored(L::fmul(before[r], scale::<L>(tops[r])));
+                let mask = left_out::<L>(L::add(whole, L::splat(1 << 30)), tops[r]);
+                mend::<L>(&mut sums.value[r], mask, [totals[r], tops[r], before[r]], &mut sums.again[r]);
+            }
+        }
+    }
+    if RULE == rule::CHAIN {
+        for r in 0..4 {
+            sums.again[r] = L::unordered(sums.value[r], sums.value[r]);
+        }
+    }
+    sums
+}
+
+/// An element of A for sixteen columns, and which elements of B it is multiplied with.
+#[derive(Clone, Copy)]
+pub(super) struct Term {
+    pub(super) value: Chunk,
+    pub(super) power: Chunk,
+    pub(super) column: usize,
+}
+
+impl Term {
+    pub(super) const ZERO: Term = Term { value: Chunk([0; 16]), power: Chunk([0; 16]), column: 0 };
+}
+
+/// Sixteen elements of a row of D, from those of C.
+#[inline(always)]
+pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V) -> Sums<L, 1> {
+    let mut sums = Sums { value: [c], again: [0] };
+    let group = group_of(RULE);
+    for terms in terms.chunks_exact(group) {
+        if RULE == rule::CHAIN || RULE == rule::INTEGERS {
+            let (a, b) = (L::load(&terms[0].value), L::load(&b.value[terms[0].column % VECTORS]));
+            sums.value[0] = match RULE {
+                rule::CHAIN => L::fma(a, b, sums.value[0]),
+                _ => L::add(sums.value[0], L::mul(a, b)),
+            };
+            continue;
+        }
+        let parts = if RULE == rule::HALVES { 2 } else { 1 };
+        let mut powers = [L::splat(EMPTY); 2];
+        for n in 0..group / parts {
+            for part in 0..parts {
+                let term = &terms[n * parts + part];
+                let power = L::add(L::load(&term.power), L::load(&b.power[term.column % VECTORS]));
+                powers[part] = L::max_u(powers[part], L::and(power, L::splat(0xff)));
+            }
+        }
+        let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
+        let mut products = [L::splat(0); 2];
+        for n in 0..group / parts {
+            for part in 0..parts {
+                let term = &terms[n * parts + part];
+                let (a, b) = (L::load(&term.value), L::load(&b.value[term.column % VECTORS]));
+                products[part] = add_product::<L>(products[part], a, b, scales[part]);
+            }
+        }
+        let c = sums.value[0];
+        let (total, top) = match RULE {
+            rule::HALVES => join::<L>(products, powers),
+            _ => (products[0], powers[0]),
+        };
+        let high;
+        (sums.value[0], high) = match RULE {
+            rule::HALVES => finish::<L, true>(total, top, scale::<L>(top), c),
+            _ => finish::<L, false>(total, top, scale::<L>(top), c),
+        };
+        let mask = left_out::<L>(high, top);
+        if mask != 0 {
+            mend::<L>(&mut sums.value[0], mask, [total, top, c], &mut sums.again[0]);
+        }
+    }
+    if RULE == rule::CHAIN {
+        sums.again[0] = L::unordered(sums.value[0], sums.value[0]);
+    }
+    sums
+}

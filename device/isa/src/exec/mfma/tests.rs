@@ -1,0 +1,212 @@
+//! Whole instructions on a wave's registers: vectors against elements one at a time.
+
+use super::super::di::{Di, Kind, Source};
+use super::super::float::single;
+use super::super::tests::call;
+use super::shape::{Element, SHAPES};
+use super::*;
+use crate::inst::WaveSize;
+use crate::lanes::Backend;
+use crate::wave::WaveInit;
+
+/// First registers of A, B, and of C and D.
+const PLACES: [u32; 3] = [0, 32, 64];
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+
+    /// A single of some kind.
+    fn single(&mut self, kind: u32) -> u32 {
+        let sign = self.next() << 31;
+        let fraction = self.next() & 0x7f_ffff;
+        let near = 127 - 8 + self.next() % 16;
+        match kind {
+            // Numbers near one, also with few digits; large and small ones; anything.
+            0 => sign | near << 23 | fraction,
+            1 => sign | near << 23 | fraction & 0x7c_0000,
+            2 => sign | (self.next() % 255) << 23 | fraction,
+            3 if self.next().is_multiple_of(3) => sign,
+            3 => sign | (67 + self.next() % 120) << 23 | fraction,
+            _ => self.next() << 16 ^ self.next(),
+        }
+    }
+
+    /// An element in its format.
+    fn element(&mut self, element: Element, kind: u32) -> u32 {
+        use super::super::float::byte::Byte;
+        use super::super::float::{brain, half};
+        let value = self.single(kind);
+        match element {
+            Element::Half => u32::from(half::from_single(value)),
+            Element::Brain => u32::from(brain::from_single(value)),
+            Element::Fp8 => u32::from(Byte::Fp8Fnuz.encoded(value, kind < 4)),
+            Element::Bf8 => u32::from(Byte::Bf8Fnuz.encoded(value, kind < 4)),
+            Element::Byte => self.next() & 0xff,
+            Element::Single | Element::Xf32 | Element::Double => value,
+        }
+    }
+}
+
+/// A wave whose registers have random elements of an instruction's formats.
+fn wave(shape: &Shape, kind: u32, random: &mut Random) -> Wave {
+    let init =
+        WaveInit { wave_size: WaveSize::Wave64, exec: u64::MAX, vgpr_count: 256, ..WaveInit::default() };
+    let mut wave = Wave::new(&init);
+    let sizes = shape.registers();
+    for (n, element) in [shape.a, shape.b].into_iter().enumerate() {
+        for register in PLACES[n]..PLACES[n] + sizes[n] {
+            for lane in 0..64 {
+                let per = 32 / element.bits().min(32);
+                let word = (0..per)
+                    .fold(0, |word, sub| word | random.element(element, kind) << (sub * element.bits() % 32));
+                wave.v.set_lane(register * 2 + lane / 32, lane & 31, word);
+            }
+        }
+    }
+    for register in PLACES[2]..PLACES[2] + sizes[2] {
+        for lane in 0..64 {
+            // Of some kinds C is much larger than the products, or zero.
+            let value = match random.next() % 4 {
+                0 if kind == 3 => 0,
+                1 => random.single(kind) & !(0xff << 23) | (127 + random.next() % 60) << 23,
+                _ => random.single(kind),
+            };
+            wave.v.set_lane(register * 2 + lane / 32, lane & 31, value);
+        }
+    }
+    for lane in 0..64 {
+        wave.v.set_lane(INDEX * 2 + lane / 32, lane & 31, random.next() ^ random.next() << 16);
+    }
+    wave
+}
+
+/// The index's register.
+const INDEX: u32 = 120;
+
+fn lowered(number: usize, control: Control, handler: Handler) -> Di {
+    let vector = |register: u32| Source { value: register * 2, kind: Kind::Vector, ..Source::ZERO };
+    let third = if SHAPES[number].sparse { INDEX } else { PLACES[2] };
+    Di {
+        dst: PLACES[2] * 2,
+        src: [vector(PLACES[0]), vector(PLACES[1]), vector(third)],
+        aux: number as u8,
+        imm: control.word(),
+        ..Di::new(handler)
+    }
+}
+
+#[test]
+fn sums_are_where_rows_of_sixteen_lanes_are_taken_from() {
+    for shape in SHAPES.iter().filter(|shape| !shape.is_double()) {
+        let [_, _, registers] = shape.registers();
+        let mut seen = vec![0; (registers * 64) as usize];
+        for (block, i, j) in elements(shape) {
+            let (register, lane) = shape.sum_place(block, i, j);
+            seen[(register * 64 + lane) as usize] += 1;
+            let first = if shape.n == 4 { lane / 16 * 4 } else { block };
+            let at = slow::Sixteen { block: first, register: register as usize, sixteen: lane as usize / 16 };
+            assert_eq!(at.element(shape, lane % 16), (block, i, j), "{shape:?}");
+        }
+        assert!(seen.iter().all(|count| *count == 1), "{shape:?}");
+    }
+}
+
+fn elements(shape: &Shape) -> impl Iterator<Item = (u32, u32, u32)> {
+    let (m, n) = (shape.m, shape.n);
+    (0..shape.blocks * m * n).map(move |at| (at / n / m, at / n % m, at % n))
+}
+
+#[test]
+fn vectors_give_what_elements_one_at_a_time_do() {
+    let mut random = Random(1);
+    for (number, shape) in SHAPES.iter().enumerate().filter(|(_, shape)| !shape.is_double()) {
+        for kind in 0..5 {
+            let before = wave(shape, kind, &mut random);
+            let control = match kind {
+                0 => Control::default(),
+                _ => Control { cbsz: random.next() % 5, abid: random.next() % 16, blgp: random.next() % 8 },
+            };
+            let di = lowered(number, control, leave);
+            let [_, _, registers] = shape.registers();
+            let mut expected = Vec::new();
+            for register in 0..registers as usize {
+                for sixteen in 0..4 {
+                    let per_block = (registers / shape.blocks).max(1);
+                    let block = if shape.n == 4 { sixteen as u32 * 4 } else { register as u32 / per_block };
+                    expected.push(slow::lanes(
+                        &before,
+                        &di,
+                        shape,
+                        slow::Sixteen { block, register, sixteen },
+                    ));
+                }
+            }
+            for backend in Backend::all() {
+                let mut after = before.clone();
+                let di = lowered(number, control, shape.handler(backend.kind()));
+                call(di.f, &mut after, &di);
+                for (n, expected) in expected.iter().enumerate() {
+                    let row = after.v.row(di.dst + n as u32 / 2);
+                    assert_eq!(
+                        row[n % 2].0,
+                        expected.0,
+                        "{} kind {kind} {control:?} {n} {backend:?}",
+                        shape.name()
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn leave(_w: &mut Wave, _m: &mut super::super::di::Machine<'_>, _d: &Di) -> Flow {
+    Flow::NEXT
+}
+
+#[test]
+fn doubles_are_chains_of_fused_operations() {
+    let (number, shape) = named("v_mfma_f64_4x4x4_4b_f64").unwrap();
+    for backend in Backend::all() {
+        let mut wave = wave(shape, 0, &mut Random(2));
+        let write = |wave: &mut Wave, register: u32, lane: u32, value: f64| {
+            let bits = value.to_bits();
+            wave.v.set_lane(register * 2 + lane / 32, lane & 31, bits as u32);
+            wave.v.set_lane(register * 2 + 2 + lane / 32, lane & 31, (bits >> 32) as u32);
+        };
+        for lane in 0..64 {
+            write(&mut wave, PLACES[0], lane, f64::from(lane + 1));
+            write(&mut wave, PLACES[1], lane, 1.0 / f64::from(lane + 1));
+            write(&mut wave, PLACES[2], lane, 100.0);
+        }
+        let mut di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
+        di.src[2].neg = true;
+        call(di.f, &mut wave, &di);
+        for (block, i, j) in elements(shape) {
+            let lane = 16 * i + 4 * block + j;
+            let expected = (0..4u32).fold(-100f64, |sum, k| {
+                let (a, b) = (i + 4 * block + 16 * k, j + 4 * block + 16 * k);
+                f64::from(a + 1).mul_add(1.0 / f64::from(b + 1), sum)
+            });
+            let bits = u64::from(wave.v.lane(di.dst + lane / 32, lane & 31))
+                | u64::from(wave.v.lane(di.dst + 2 + lane / 32, lane & 31)) << 32;
+            assert_eq!(f64::from_bits(bits), expected, "{block} {i} {j} {backend:?}");
+        }
+    }
+}
+
+#[test]
+fn a_constant_can_be_c() {
+    let (number, shape) = named("v_mfma_f32_16x16x16_f16").unwrap();
+    let mut wave = wave(shape, 1, &mut Random(3));
+    let mut di = lowered(usize::from(number), Control::default(), shape.handler(Backend::detect().kind()));
+    di.src[2] = Source { value: 1f32.to_bits(), ..Source::ZERO };
+    let expected = slow::lanes(&wave, &di, shape, slow::Sixteen { block: 0, register: 3, sixteen: 2 });
+    call(di.f, &mut wave, &di);
+    assert_eq!(wave.v.row(di.dst + 7)[0].0, expected.0);
+    assert!(!single::is_nan(expected.0[0]));
+}
