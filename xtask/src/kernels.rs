@@ -14,7 +14,7 @@ const LINKER: &str = "ld.lld-19";
 const BITCODE: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
 /// The device libraries `ocml.cl` links. The 1030 variant is the nearest that Debian packages for gfx11 and gfx12: it says
-/// only which instructions exist (FMA, no daz), and they are the same here.
+/// only which instructions exist (FMA, no daz), and they are the same here. For gfx942 it is the 940 variant, of waves of 64.
 const OCML: &[&str] = &[
     "ocml",
     "ockl",
@@ -28,7 +28,10 @@ const OCML: &[&str] = &[
 ];
 
 /// The processors that kernels are compiled for.
-const PROCESSORS: &[&str] = &["gfx1100", "gfx1201"];
+const PROCESSORS: &[&str] = &["gfx942", "gfx1100", "gfx1201"];
+
+/// Sources of what a processor does not have.
+const ABSENT: &[(&str, &str)] = &[("matrix", "gfx942")];
 
 /// Programs whose results are compared, bit by bit, with those of the same source on the processor.
 const PROGRAMS: &str = "tests/programs";
@@ -88,6 +91,9 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
         let stem =
             source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
         for processor in PROCESSORS {
+            if ABSENT.contains(&(stem, processor)) {
+                continue;
+            }
             let name = format!("{stem}.{processor}.hsaco");
             let built = scratch.join(&name);
             compile(folder, stem, (processor, &options), &built)?;
@@ -160,6 +166,11 @@ fn compile(
     }
     if stem == "ocml" {
         for library in OCML {
+            let library = match (processor, *library) {
+                ("gfx942", "oclc_isa_version_1030") => "oclc_isa_version_940",
+                ("gfx942", "oclc_wavefrontsize64_off") => "oclc_wavefrontsize64_on",
+                (_, library) => library,
+            };
             let path = format!("{BITCODE}/{library}.bc");
             ensure!(
                 Path::new(&path).exists(),
