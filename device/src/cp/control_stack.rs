@@ -272,6 +272,7 @@ mod tests {
             wave_size,
             vgpr_count: 24,
             shared_vgprs: 0,
+            accum_offset: 0,
             mode: 0,
             user_sgprs: Vec::new(),
             workgroup_id_sgprs: [false; 3],
@@ -287,6 +288,7 @@ mod tests {
             doorbell: 0,
             wgp_mode: false,
             cus: crate::chip::CuMask::ALL,
+            shares: None,
             queue_ids: [0; 2],
             packet: 0,
         }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
+use belfry_abi::regs::Ip;
 use belfry_isa::lanes::Backend;
 
 use super::{Gpu, Resources};
-use crate::blocks::{Gc, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
+use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
@@ -20,7 +21,7 @@ use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::HqdBanks;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
-use crate::sdma::{self, Movers};
+use crate::sdma::Movers;
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
@@ -57,7 +58,7 @@ impl Gpu {
         let doorbells = Doorbells::new(resources.doorbells)
             .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
         let doorbells = Arc::new(doorbells);
-        let chip: Arc<dyn Chip> = config.chip.chip(config.cus).into();
+        let chip: Arc<dyn Chip> = config.chip.chip(config.shape()).into();
         let generation = config.chip.generation;
         let counters = Arc::new(Counters::default());
         let wake = Arc::new(Wake::default());
@@ -69,7 +70,8 @@ impl Gpu {
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts =
             Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer, generation.pte));
-        let hqds = Arc::new(HqdBanks::default());
+        let xccs = chip.topology().xccs as u8;
+        let hqds = Arc::new(HqdBanks::new(xccs));
         let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), config.trace.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
@@ -81,22 +83,33 @@ impl Gpu {
             Arc::clone(&control),
         ));
 
-        let windows = Arc::new(Windows::new(&*chip));
-        let ports = GcPorts {
-            contexts: Arc::clone(&contexts),
-            hqds: Arc::clone(&hqds),
-            doorbells: Arc::clone(&doorbells),
-            wake: Arc::clone(&wake),
-            activity: config.activity.clone(),
-        };
-        let blocks: Vec<Box<dyn Block>> = vec![
-            Box::new(Gc::new(ports, chip.topology(), generation.firmware.mes_version())),
-            Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer)),
+        let windows = Arc::new(Windows::new(&*chip, generation.register_bar));
+        let mut blocks: Vec<Box<dyn Block>> = vec![
+            Box::new(Athub::new(Arc::clone(&contexts))),
             Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
             Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
             Box::new(Smuio::new(clock.clone())),
             Box::new(Mp0::default()),
         ];
+        for xcc in 0..xccs {
+            let ports = GcPorts {
+                contexts: Arc::clone(&contexts),
+                hqds: Arc::clone(&hqds),
+                doorbells: Arc::clone(&doorbells),
+                wake: Arc::clone(&wake),
+                activity: config.activity.clone(),
+            };
+            let core = GcCore {
+                xcc,
+                topology: chip.topology(),
+                mes_version: generation.firmware.mes_version(),
+                resets: generation.resets,
+            };
+            blocks.push(Box::new(Gc::new(ports, core)));
+        }
+        for hub in chip.ips().iter().filter(|block| block.ip == Ip::MMHUB) {
+            blocks.push(Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer, hub.instance)));
+        }
         let registers = Arc::new(RegisterFile::new(
             Arc::clone(&chip),
             blocks,
@@ -115,7 +128,7 @@ impl Gpu {
             counters: Arc::clone(&counters),
         };
         // A device that repeats itself exactly does one thing after the other.
-        let engines = if config.deterministic.is_some() { 0 } else { sdma::ENGINES };
+        let engines = if config.deterministic.is_some() { 0 } else { chip.sdma_engines() };
         let movers = Arc::new(Movers::new(engines.into()).map_err(Error::Thread)?);
         let waker = Arc::clone(&wake);
         let env = CpEnv {
@@ -126,6 +139,7 @@ impl Gpu {
         };
         let firmware = firmware::scheduler(Ports {
             chip: generation,
+            sdma_engines: chip.sdma_engines(),
             registers: Arc::clone(&registers),
             contexts: Arc::clone(&contexts),
             hqds: Arc::clone(&hqds),

@@ -78,7 +78,7 @@ pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, Sdm
         (Op::TIMESTAMP, timestamp_sub_op::SET | timestamp_sub_op::GET | timestamp_sub_op::GET_GLOBAL) => {
             size_of::<Timestamp>()
         }
-        (Op::GCR_REQ, kind) if GCR_SUB_OPS.contains(&kind) => size_of::<GcrReq>(),
+        (Op::GCR_REQ, kind) if form != SdmaPackets::V4 && GCR_SUB_OPS.contains(&kind) => size_of::<GcrReq>(),
         _ => return Err(SdmaError::Operation(header)),
     };
     Ok(Some(bytes as u32 / 4))
@@ -177,7 +177,7 @@ mod tests {
     /// A copy of a box of 3 x 2 elements of 4 bytes, from column 5 of row 1.
     fn subwin(form: SdmaPackets) -> Vec<u32> {
         let pitch = match form {
-            SdmaPackets::V6 => 99 << 13,
+            SdmaPackets::V4 | SdmaPackets::V6 => 99 << 13,
             SdmaPackets::V7 => 99 << 16,
         };
         let header = u32::from(Op::COPY.0) | u32::from(copy_sub_op::LINEAR_SUB_WIND) << 8 | 2 << 29;

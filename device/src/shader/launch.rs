@@ -10,7 +10,7 @@ use belfry_isa::wave::{Wave, WaveInit};
 
 use super::placement::Need;
 use super::scratch::ScratchPool;
-use crate::chip::{CuMask, Generation, ShaderRules};
+use crate::chip::{CuMask, Generation, ShaderRules, XccShares};
 
 /// Work-items a workgroup can have.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
@@ -41,6 +41,8 @@ pub struct Launch {
     pub vgpr_count: u16,
     /// VGPRs that the halves of a wave64 share, numbered from `vgpr_count` on.
     pub shared_vgprs: u16,
+    /// The first of the VGPRs that matrices accumulate in, on chips that number them apart.
+    pub accum_offset: u16,
     /// `MODE` register.
     pub mode: u32,
     /// SGPRs the packet processor preloads, `s0..`, at most 16.
@@ -72,6 +74,8 @@ pub struct Launch {
     pub wgp_mode: bool,
     /// The compute units that its waves may use.
     pub cus: CuMask,
+    /// How workgroups are dealt to graphics cores; `None` where there is one.
+    pub shares: Option<XccShares>,
     /// The hardware queue and the VMID: bits of `HW_ID1` and `HW_ID2`.
     pub queue_ids: [u32; 2],
     /// Where in the ring its packet is, in packets.
@@ -108,6 +112,15 @@ impl Launch {
         let [first_x, first_y, first_z] = self.start;
         // Each quotient or remainder is below a 32-bit count, and each sum below the end of its dimension.
         [first_x + (index % x) as u32, first_y + (index / x % y) as u32, first_z + (index / x / y) as u32]
+    }
+
+    /// The number of the graphics core of a workgroup, where they are dealt to several: its waves tell it whatever room they have.
+    fn core_id(&self, id: [u32; 3]) -> Option<u32> {
+        let shares = self.shares?;
+        let [x, y, _] = self.workgroups().map(u64::from);
+        let [own_x, own_y, own_z] = id.map(u64::from);
+        // Workgroups are counted by 64 bits.
+        Some(shares.core(own_x + x * (own_y + y * own_z)).into())
     }
 
     /// Work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
@@ -232,11 +245,12 @@ impl Launch {
             vgprs: core::slice::from_ref(v0),
             vgpr_count: self.vgpr_count,
             shared_vgprs: self.shared_vgprs,
+            accum_offset: self.accum_offset,
             mode: self.mode,
             scratch_base,
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
             hw_id1: self.queue_ids[0] | seat.hw_ids[0],
-            hw_id2: self.queue_ids[1] | seat.hw_ids[1],
+            hw_id2: self.queue_ids[1] | self.core_id(id).unwrap_or(seat.hw_ids[1]),
             trap: self.trap,
             doorbell: self.doorbell,
             in_workgroup: waves > 1,
@@ -266,6 +280,7 @@ mod tests {
             wave_size: WaveSize::Wave32,
             vgpr_count: 8,
             shared_vgprs: 0,
+            accum_offset: 0,
             mode: 0x3f0,
             user_sgprs: vec![0xa, 0xb],
             workgroup_id_sgprs: [true, false, true],
@@ -281,6 +296,7 @@ mod tests {
             doorbell: 0,
             wgp_mode: false,
             cus: CuMask::ALL,
+            shares: None,
             queue_ids: [0; 2],
             packet: 0,
         }

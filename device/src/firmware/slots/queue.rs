@@ -1,4 +1,4 @@
-//! One user queue as the MES knows it, on a hardware slot or waiting for one.
+//! One user queue as the firmware knows it, on a hardware slot or waiting for one.
 
 mod save;
 mod sdma;
@@ -11,14 +11,15 @@ use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 
 use super::life::{Activity, Life, Rest, Slot, Wait};
-use super::place::{Place, Pool};
-use super::quanta::Asked;
+use super::new::{NewQueue, WritePointer};
+use super::{Asked, Place, Pool};
 use crate::chip::CuMask;
 use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, Mqd, Progress, QueueEngine, QueueIdentity,
+    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, HqdId, Mqd, MqdSet, Progress, QueueEngine,
+    QueueIdentity,
 };
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
@@ -43,13 +44,15 @@ pub(super) struct Queue {
     pub(super) pool: Pool,
     /// MQD, in VMID 0.
     mqd: u64,
-    /// Write pointer, in VMID 0.
-    wptr: u64,
+    /// Write pointer.
+    pub(super) wptr: WritePointer,
     /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
     trap: (u64, u64),
     /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
     /// no other queue is.
     pub(super) exclusive: bool,
+    /// It stays when all others are taken off.
+    pub(super) is_static: bool,
     /// Its global wave sync; while the queue has no engine, the counters are in the MQD.
     gws: Arc<Gws>,
     /// How long it asked to keep a slot that others wait for.
@@ -59,44 +62,47 @@ pub(super) struct Queue {
     life: Life,
 }
 
-fn read_mqd(ports: &Ports, space: &AddressSpace, address: u64) -> Result<Mqd, GuestError> {
-    Mqd::read(&ports.chip.mqd, space, address)
-}
-
 impl Queue {
-    /// Reads and checks the MQD of a queue to be added.
+    /// Its MQDs, one for each graphics core.
+    fn mqds(&self, ports: &Ports, kernel: &AddressSpace) -> Result<MqdSet, GuestError> {
+        MqdSet::read(&ports.chip.mqd, kernel, self.mqd, ports.hqds.xccs())
+    }
+
+    /// Reads and checks the MQD of a queue to be added; `pointer` is the space that its write pointer is in.
     pub(super) fn new(
         ports: &Ports,
-        space: &AddressSpace,
-        frame: &belfry_abi::mes::AddQueue,
+        kernel: &AddressSpace,
+        pointer: Option<&AddressSpace>,
+        new: &NewQueue,
     ) -> Result<Self, GuestError> {
-        let mqd = read_mqd(ports, space, frame.mqd_addr.get())?;
+        let mqds = MqdSet::read(&ports.chip.mqd, kernel, new.mqd, ports.hqds.xccs())?;
+        mqds.shares()?;
+        let mqd = mqds.first();
         let mut hqd = Hqd::new();
-        hqd.load(&mqd);
+        hqd.load(mqd);
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
             return Err(GuestError::MqdRingSize);
         }
-        let exclusive = frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED);
-        let suspended = frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED);
         let gws = Arc::new(Gws::default());
-        gws.grant(exclusive);
+        gws.grant(new.exclusive);
         Ok(Self {
-            doorbell: frame.doorbell_offset,
-            process: frame.process_context_addr.get(),
-            gang: frame.gang_context_addr.get(),
+            doorbell: new.doorbell,
+            process: new.process.key,
+            gang: new.gang,
             pool: Pool::Compute,
-            mqd: frame.mqd_addr.get(),
-            wptr: frame.wptr_addr.get(),
+            mqd: new.mqd,
+            wptr: new.wptr,
             // The first one has no bits 7:0.
-            trap: (frame.trap_handler_addr.get() & !0xff, frame.tma_addr.get()),
-            exclusive,
+            trap: (new.trap.0 & !0xff, new.trap.1),
+            exclusive: new.exclusive,
+            is_static: new.is_static,
             gws,
-            asked: Asked::new(frame),
+            asked: new.asked,
             turn: 0,
             life: Life::Unmapped {
-                wait: if suspended { Wait::Resume } else { Wait::Slot },
+                wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest {
-                    read_index: Self::first_index(space, &hqd, frame.wptr_addr.get()),
+                    read_index: Self::first_index(pointer, &hqd, new.wptr.address),
                     saved: mqd.context().is_some(),
                 },
             },
@@ -104,16 +110,13 @@ impl Queue {
     }
 
     /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
-    fn first_index(space: &AddressSpace, hqd: &Hqd, wptr: u64) -> u64 {
+    fn first_index(space: Option<&AddressSpace>, hqd: &Hqd, wptr: u64) -> u64 {
         let low = u64::from(hqd.pq_rptr());
-        let written = if wptr == 0 { Ok(0) } else { space.load_u64(wptr) };
-        match written {
-            Ok(written) => {
-                let index = written & !0xffff_ffff | low;
-                if index > written { index.checked_sub(1 << 32).unwrap_or(low) } else { index }
-            }
-            Err(_) => low,
-        }
+        let written = space.filter(|_| wptr != 0).map_or(Some(0), |space| space.load_u64(wptr).ok());
+        written.map_or(low, |written| {
+            let index = written & !0xffff_ffff | low;
+            if index > written { index.checked_sub(1 << 32).unwrap_or(low) } else { index }
+        })
     }
 
     /// The hardware queue it is on.
@@ -143,16 +146,16 @@ impl Queue {
         }
     }
 
-    /// Whether a slot would be of use to it.
-    pub(super) fn wants_slot(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> bool {
+    /// Whether a slot would be of use to it; `pointer` is the space that its write pointer is in.
+    pub(super) fn wants_slot(&self, ports: &Ports, pointer: Option<&AddressSpace>) -> bool {
         let Life::Unmapped { wait, rest } = &self.life else { return false };
         match wait {
             Wait::Resume => false,
             Wait::Slot => true,
             Wait::Doorbell if rest.saved => true,
             Wait::Doorbell => {
-                let written =
-                    kernel.filter(|_| self.wptr != 0).and_then(|space| space.load_u64(self.wptr).ok());
+                let at = self.wptr.address;
+                let written = pointer.filter(|_| at != 0).and_then(|space| space.load_u64(at).ok());
                 match written {
                     Some(written) => written > rest.read_index,
                     None => ports.doorbells.is_rung(self.doorbell),
@@ -176,11 +179,13 @@ impl Queue {
                 return self.map_sdma(ports, kernel, space, (engine, queue), (vmid, pasid));
             }
         };
-        let found = space
-            .ok_or(GuestError::ProcessWithoutTables)
-            .and_then(|space| Ok((space, read_mqd(ports, kernel, self.mqd)?)));
-        let (rest, space, mut mqd) = match (self.end(), found) {
-            (Life::Unmapped { rest, .. }, Ok((space, mqd))) => (rest, space, mqd),
+        let found = space.ok_or(GuestError::ProcessWithoutTables).and_then(|space| {
+            let mqds = self.mqds(ports, kernel)?;
+            let shares = mqds.shares()?;
+            Ok((space, mqds, shares))
+        });
+        let (rest, space, mut mqds, shares) = match (self.end(), found) {
+            (Life::Unmapped { rest, .. }, Ok((space, mqds, shares))) => (rest, space, mqds, shares),
             (life @ Life::Unmapped { .. }, Err(refusal)) => {
                 life.stop();
                 return Err(refusal);
@@ -190,11 +195,12 @@ impl Queue {
                 return Err(GuestError::QueueNotWaiting);
             }
         };
-        let (area, saved) = (mqd.context_area(), mqd.context());
+        let (area, saved) = (mqds.context_area(), mqds.first().context());
         // What is restored is in the area no longer.
-        mqd.set_context(None);
+        mqds.first_mut().set_context(None);
+        let mqd = mqds.first();
         let mut hqd = Hqd::new();
-        hqd.load(&mqd);
+        hqd.load(mqd);
         let identity = QueueIdentity {
             me: id.me,
             pipe: id.pipe,
@@ -204,21 +210,24 @@ impl Queue {
             doorbell: self.doorbell,
         };
         self.gws.set_counters(&mqd.gws());
-        if saved.is_some() && !mqd.write(kernel, self.mqd) {
+        if saved.is_some() && !mqds.write(kernel) {
             return Err(GuestError::MqdUnmapped);
         }
-        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps(), mqd.cus()));
+        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps()));
+        let config = AqlConfig { cus: mqds.cus(), shares, ..config };
         let context = saved.map(|offsets| (area.as_ref(), offsets));
-        let engine = self.engine(ports, space, config, (&hqd, &mqd), context).map_err(|error| {
-            log::warn!(target: "gpu::mes", "not restored doorbell={:#x} {error}", self.doorbell);
+        let engine = self.engine(ports, space, config, (&hqd, mqd), context).map_err(|error| {
+            log::warn!(target: "gpu::slots", "not restored doorbell={:#x} {error}", self.doorbell);
             GuestError::ContextNotRestored
         })?;
-        ports.hqds.hqd(id, |hqd| {
-            hqd.load(&mqd);
-            hqd.set_vmid(vmid);
-            hqd.set_doorbell(self.doorbell);
-            hqd.activate();
-        });
+        for (xcc, mqd) in mqds.each() {
+            ports.hqds.hqd_of(xcc, id, |hqd| {
+                hqd.load(mqd);
+                hqd.set_vmid(vmid);
+                hqd.set_doorbell(self.doorbell);
+                hqd.activate();
+            });
+        }
         let slot = Slot { id: place, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         Ok(())
@@ -241,8 +250,17 @@ impl Queue {
             };
             return Ok(Box::new(engine));
         }
-        let AqlConfig { identity, ring_base, rptr_report, wptr_poll, read_index, apertures, trap, .. } =
-            config;
+        let AqlConfig {
+            identity,
+            ring_base,
+            rptr_report,
+            wptr_poll,
+            read_index,
+            apertures,
+            trap,
+            shares,
+            ..
+        } = config;
         let ring_dwords = hqd.pq_dwords().unwrap_or(0);
         let config = Pm4Config {
             identity,
@@ -253,6 +271,7 @@ impl Queue {
             read_index,
             apertures,
             trap,
+            shares,
         };
         let engine = match context {
             None => Pm4Queue::new(config, space, gws, env, mqd.compute()),
@@ -267,7 +286,7 @@ impl Queue {
         ports: &Ports,
         hqd: &Hqd,
         identity: QueueIdentity,
-        (read_index, takes_traps, cus): (u64, bool, CuMask),
+        (read_index, takes_traps): (u64, bool),
     ) -> AqlConfig {
         let vmid = identity.vmid;
         let ShaderMemory { bases, config } = ports.contexts.shader_memory(vmid);
@@ -287,7 +306,8 @@ impl Queue {
             rptr_report: hqd.rptr_report_addr(),
             wptr_poll: hqd.wptr_poll_addr(),
             read_index,
-            cus,
+            cus: CuMask::ALL,
+            shares: None,
             apertures: Apertures {
                 shared_base: u64::from(bases >> 16) << 48,
                 private_base: u64::from(bases & 0xffff) << 48,
@@ -337,7 +357,7 @@ impl Queue {
             Life::Mapped { slot, mut engine, activity } => {
                 engine.suspend();
                 let read_index = engine.read_index();
-                let area = kernel.and_then(|kernel| read_mqd(ports, kernel, self.mqd).ok()?.context_area());
+                let area = kernel.and_then(|kernel| self.mqds(ports, kernel).ok()?.context_area());
                 let registers = engine.compute_registers().map(<[u32]>::to_vec);
                 self.life = match engine.save(area.as_ref()) {
                     Ok(offsets) => {
@@ -369,12 +389,24 @@ impl Queue {
             ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
             return;
         };
-        let hqd = ports.hqds.hqd(id, |hqd| {
-            hqd.set_pointers(read_index, hqd.pq_wptr());
-            hqd.deactivate();
-            *hqd
-        });
-        self.save(ports, kernel, &hqd, &saved);
+        for xcc in 0..ports.hqds.xccs() {
+            ports.hqds.hqd_of(xcc, id, |hqd| {
+                hqd.set_pointers(read_index, hqd.pq_wptr());
+                hqd.deactivate();
+            });
+        }
+        self.save(ports, kernel, id, &saved);
+        ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+    }
+
+    /// Takes the queue off its slot without saving what it has begun: its place in the ring is lost, too.
+    pub(super) fn drop_work(&mut self, ports: &Ports) {
+        if let Some(Place::Compute(id)) = self.slot() {
+            for xcc in 0..ports.hqds.xccs() {
+                ports.hqds.hqd_of(xcc, id, |hqd| hqd.deactivate());
+            }
+        }
+        self.end().stop();
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 
@@ -406,20 +438,22 @@ impl Queue {
         &self,
         ports: &Ports,
         kernel: Option<&AddressSpace>,
-        hqd: &Hqd,
+        id: HqdId,
         (offsets, registers): &(Option<ContextOffsets>, Option<Vec<u32>>),
     ) {
         let saved = kernel.is_some_and(|space| {
-            Mqd::read_unchecked(&ports.chip.mqd, space, self.mqd).is_ok_and(|mut mqd| {
-                hqd.save(&mut mqd);
-                mqd.set_context(*offsets);
+            let xccs = ports.hqds.xccs();
+            MqdSet::read_unchecked(&ports.chip.mqd, space, self.mqd, xccs).is_ok_and(|mut mqds| {
+                mqds.save(|xcc| ports.hqds.hqd_of(xcc, id, |hqd| *hqd));
+                mqds.set_context(*offsets);
+                let mqd = mqds.first_mut();
                 if let Some(registers) = registers {
                     mqd.set_compute(registers);
                 }
                 if let Some(counters) = self.gws.counters() {
                     mqd.set_gws(&counters);
                 }
-                mqd.write(space, self.mqd)
+                mqds.write(space)
             })
         });
         if !saved {
