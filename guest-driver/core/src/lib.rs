@@ -47,6 +47,7 @@ mod queue;
 pub mod queue_manager;
 mod rate_limit;
 mod registers;
+mod scheduler;
 mod sdma;
 mod show;
 mod smi;

@@ -18,11 +18,11 @@ use crate::asic::UserQueue;
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::memory::BoKind;
-use crate::mes::QueueRequest;
 use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
+use crate::scheduler::QueueRequest;
 use crate::sdma::SdmaPlace;
 use crate::trap_handler;
 
@@ -213,7 +213,7 @@ impl<O: Os> Process<O> {
             queue.change_mqd(|image| (mqd.set_takes_traps)(image, state.takes_traps))?;
         }
         let request = self.request(state, queue, space.root(), context.gpu_address());
-        self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
+        self.device.with_scheduler(self.epoch, |scheduler| scheduler.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
             queue.life = Life::Mapped;
         }
@@ -250,7 +250,7 @@ impl<O: Os> Process<O> {
         };
         let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
         let gang = queue.buffer.gpu_address() + GANG_CONTEXT;
-        match self.device.with_mes(self.epoch, |mes| mes.remove_queue(offset, gang)) {
+        match self.device.with_scheduler(self.epoch, |scheduler| scheduler.remove_queue(offset, gang)) {
             Ok(()) => queue.life = Life::Off,
             // A reset took the queue off already, or the device is wedged, and keeps what it may still use.
             Err(Errno::EIO) => queue.life = Life::Lost,

@@ -7,14 +7,14 @@ mod pte;
 
 use belfry_abi::gpuvm::{PRIVATE_APERTURE_HI16, SHARED_APERTURE_HI16};
 use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_11_0_0, AMDGPU_VRAM_TYPE_GDDR6};
-use belfry_abi::pci::doorbell;
+use belfry_abi::pci::{REGISTER_BAR_SIZE, doorbell};
 use belfry_abi::regs::layout;
 
 pub(super) use mes::FRAMES as MES_FRAMES;
 pub(super) use mqd::{MANAGER as MQD_MANAGER, init_sdma_mqd, update_sdma_mqd};
 pub(super) use pte::allowed;
 
-use super::{Apertures, Asic, DoorbellLayout, Product, SaveArea, SdmaLayout};
+use super::{Apertures, Asic, DoorbellLayout, Firmware, Fuses, MesFirmware, Product, SaveArea, SdmaLayout};
 use crate::os::PAGE_SIZE;
 
 /// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).
@@ -25,9 +25,13 @@ pub(super) const GFX1100: Asic = Asic {
     gc: (11, 0, 0),
     gfx_target_version: 110_000,
     registers: layout::GFX11,
+    register_bytes: REGISTER_BAR_SIZE,
+    packet_registers: u32::MAX,
+    // Work group processors of two.
+    fuses: Fuses { cus: 2, arrays: true },
     mqd: mqd::MANAGER,
-    mes: mes::FRAMES,
-    scheduler_on_both_pipes: false,
+    kernel_me: 3,
+    firmware: Firmware::Mes(MesFirmware { frames: mes::FRAMES, on_both_pipes: false }),
     pte: pte::FORMAT,
     interrupt: interrupt::decode,
     doorbells: DoorbellLayout {

@@ -8,7 +8,7 @@ use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_12_0_0, AMDGPU_VRAM_TYPE_GDDR6};
 use belfry_abi::regs::layout;
 
 use super::gfx11::GFX1100;
-use super::{Asic, Product};
+use super::{Asic, Firmware, MesFirmware, Product};
 
 pub(super) static GFX1201: Asic = Asic {
     name: "gfx1201",
@@ -16,8 +16,7 @@ pub(super) static GFX1201: Asic = Asic {
     gfx_target_version: 120_001,
     registers: layout::GFX12,
     mqd: mqd::MANAGER,
-    mes: mes::FRAMES,
-    scheduler_on_both_pipes: true,
+    firmware: Firmware::Mes(MesFirmware { frames: mes::FRAMES, on_both_pipes: true }),
     pte: pte::FORMAT,
     trap_handler: include_bytes!("gfx12/trap_handler.bin"),
     // As a Radeon RX 9070 XT reports them.

@@ -16,8 +16,9 @@ use belfry_abi::regs::layout::Layout;
 
 use crate::discovery::Config;
 use crate::errno::Result;
-use crate::mes::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
+use crate::mes::{Frame, HardwareResources, SchedulerRing};
 use crate::mqd::Image;
+use crate::scheduler::{QueueRequest, ShaderDebugger};
 use crate::sdma::SdmaPlace;
 
 /// IP version of a graphics core: major, minor, revision.
@@ -33,13 +34,18 @@ pub(crate) struct Asic {
     pub(crate) gfx_target_version: u32,
     /// Where registers lie in its blocks.
     pub(crate) registers: Layout,
+    /// Bytes of the BAR that has them.
+    pub(crate) register_bytes: u64,
+    /// Bits of a register's number that count in packets of a graphics core, which is the only one it can reach.
+    pub(crate) packet_registers: u32,
+    /// Which compute units are there.
+    pub(crate) fuses: Fuses,
     /// Contents of MQDs.
     pub(crate) mqd: MqdManager,
-    /// Frames of the scheduler's firmware.
-    pub(crate) mes: MesFrames,
-    /// The scheduler's firmware runs on both pipes of its micro engine: the second one maps the first one's ring. Otherwise
-    /// the kernel interface queue does.
-    pub(crate) scheduler_on_both_pipes: bool,
+    /// Micro engine of the kernel's own queues: the kernel interface queue, on pipe 1, and the scheduler's ring, on pipe 0.
+    pub(crate) kernel_me: u32,
+    /// Firmware that schedules.
+    pub(crate) firmware: Firmware,
     /// Entries of page tables.
     pub(crate) pte: PteFormat,
     /// What the entries of the interrupt ring mean.
@@ -68,6 +74,28 @@ pub(crate) struct Asic {
     pub(crate) trap_handler: &'static [u8],
     /// What it is said to be made of.
     pub(crate) product: Product,
+}
+
+/// How the fuses tell of compute units.
+pub(crate) struct Fuses {
+    /// Compute units of a bit of `CC_GC_SHADER_ARRAY_CONFIG`.
+    pub(crate) cus: u32,
+    /// Whole shader arrays may be off, which `CC_GC_SA_UNIT_DISABLE` tells.
+    pub(crate) arrays: bool,
+}
+
+/// Firmware that schedules queues.
+pub(crate) enum Firmware {
+    /// The micro engine scheduler.
+    Mes(MesFirmware),
+}
+
+/// The micro engine scheduler.
+pub(crate) struct MesFirmware {
+    pub(crate) frames: MesFrames,
+    /// It runs on both pipes of its micro engine: the second one maps the first one's ring. Otherwise the kernel interface queue
+    /// does.
+    pub(crate) on_both_pipes: bool,
 }
 
 /// Fills MQDs (`struct mqd_manager`).
@@ -113,6 +141,10 @@ pub(crate) struct UserRing {
 /// A ring of the kernel's own: GPU addresses in VMID 0, sizes in bytes.
 pub(crate) struct KernelRing {
     pub(crate) mqd: u64,
+    /// Bytes to the MQD of the next graphics core that runs the ring.
+    pub(crate) mqd_stride: u32,
+    /// The graphics core with this MQD reports the read pointer; there is one for each ring.
+    pub(crate) leads: bool,
     pub(crate) base: u64,
     pub(crate) size: u32,
     pub(crate) rptr: u64,
@@ -156,8 +188,19 @@ pub(crate) struct PteFormat {
     pub(crate) page: fn(PageRights) -> u64,
     /// Added to those for a huge page above the last level.
     pub(crate) huge: u64,
-    /// Bits of an entry that leads to a table in VRAM, and of a root.
-    pub(crate) table: u64,
+    /// Bits of what leads to a table in VRAM, by the table's level: entries lead to those of levels 0 to 2, and to the one of
+    /// level 3, the root, a register does.
+    pub(crate) tables: [u64; LEVELS],
+}
+
+/// Levels of page tables.
+pub(crate) const LEVELS: usize = 4;
+
+impl PteFormat {
+    /// Bits of a root.
+    pub(crate) const fn root(&self) -> u64 {
+        self.tables[LEVELS - 1]
+    }
 }
 
 /// What a page allows, and where it is.

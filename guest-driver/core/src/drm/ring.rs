@@ -19,9 +19,9 @@ use crate::asic::{PageRights, UserQueue, UserRing};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::gart::KernelBuffer;
-use crate::mes::QueueRequest;
 use crate::mqd::Image;
 use crate::os::{Os, PAGE_SIZE};
+use crate::scheduler::QueueRequest;
 use crate::sdma::SdmaPlace;
 use crate::space::{END_VA, Space, UPPER_HALF};
 use crate::trap_handler;
@@ -192,7 +192,7 @@ impl<O: Os> Ring<O> {
             aql: false,
             gws: false,
         };
-        device.with_mes(hardware.epoch(), |mes| mes.add_queue(&request))
+        device.with_scheduler(hardware.epoch(), |scheduler| scheduler.add_queue(&request))
     }
 
     /// Takes the queue off the scheduler, and gives back what it had.
@@ -202,7 +202,9 @@ impl<O: Os> Ring<O> {
     /// `ETIME` when the scheduler hangs.
     pub(crate) fn stop(self, device: &Device<O>, space: &Space<O>, hardware: &mut Hardware<O>) -> Result<()> {
         let gang = self.buffer.gpu_address() + GANG as u64;
-        let result = match device.with_mes(hardware.epoch(), |mes| mes.remove_queue(self.doorbell, gang)) {
+        let result = match device
+            .with_scheduler(hardware.epoch(), |scheduler| scheduler.remove_queue(self.doorbell, gang))
+        {
             // A reset took it off already, or the device is gone.
             Err(Errno::EIO | Errno::ENODEV) => Ok(()),
             result => result,

@@ -57,9 +57,9 @@ pub(crate) const BASES: [(Ip, &[u32]); 5] = [
 
 /// The register map of [`BASES`].
 pub(crate) fn registers() -> RegisterMap {
-    let mut map = RegisterMap::new(crate::asic::ANY.registers);
+    let mut map = RegisterMap::new(crate::asic::ANY.registers, crate::asic::ANY.register_bytes);
     for ((ip, bases), (_, all)) in BASES.into_iter().zip(RegisterMap::BLOCKS) {
-        map.set(ip, all, bases).unwrap();
+        map.add(ip, all, bases).unwrap();
     }
     map
 }

@@ -10,7 +10,8 @@ use belfry_abi::regs::{Register, gc};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::asic::{LaunchControl, MesFrames};
-use crate::mes::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
+use crate::mes::{Frame, HardwareResources, SchedulerRing};
+use crate::scheduler::{QueueRequest, ShaderDebugger};
 
 pub(in crate::asic) const FRAMES: MesFrames = MesFrames {
     encode: |frame| *frame,
