@@ -340,6 +340,21 @@ pub const QUEUE_PROPERTIES_ENABLE_PROFILING: u32 = 1 << 3;
 /// `AMD_QUEUE_PROPERTIES_USE_SCRATCH_ONCE`.
 pub const QUEUE_PROPERTIES_USE_SCRATCH_ONCE: u32 = 1 << 4;
 
+word! {
+    /// `COMPUTE_TMPRING_SIZE` of gfx9: how many waves have how much scratch memory.
+    ///
+    /// Source: linux `gc_9_4_3_sh_mask.h`, `COMPUTE_TMPRING_SIZE__*`; `WAVESIZE` counts [`TMPRING_WAVESIZE_UNIT_GFX9`] bytes.
+    TmpringSizeGfx9 {
+        /// Waves of one XCC that may hold scratch memory.
+        pub waves, set_waves: 11, 0;
+        /// Scratch memory of one wave in units of 1 KiB.
+        pub wavesize, set_wavesize: 24, 12;
+    }
+}
+
+/// Bytes in a unit of [`TmpringSizeGfx9::wavesize`].
+pub const TMPRING_WAVESIZE_UNIT_GFX9: u64 = 1024;
+
 bitfield! {
     /// `COMPUTE_TMPRING_SIZE` of gfx11: how many waves have how much scratch memory.
     ///

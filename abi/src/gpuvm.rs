@@ -1,4 +1,4 @@
-//! GPU virtual memory: page-directory and page-table entries of gfx11, and in [`gfx12`] what gfx12 has elsewhere.
+//! GPU virtual memory: page-directory and page-table entries of gfx11, and in [`gfx12`] and [`gfx9`] what those have elsewhere.
 //!
 //! 48-bit addresses, 4 KiB pages, four levels PDB2 -> PDB1 -> PDB0 -> PTB of nine bits each. VMID 0 (the kernel's GART) is
 //! flat: its base points at page-table entries directly, beside the frame-buffer aperture that maps VRAM linearly.
@@ -147,6 +147,33 @@ pub mod gfx12 {
     #[must_use]
     pub const fn pte_mtype(mtype: u64) -> u64 {
         (mtype & 3) << 54
+    }
+}
+
+/// Bits of gfx9 that gfx11 has elsewhere or not at all; all others are in the same place.
+///
+/// MI300X walks PDB2, PDB1, PDB0 and PTB, as Navi does, but its `PAGE_TABLE_DEPTH` is 2 and its `PAGE_TABLE_BLOCK_SIZE` 9, because
+/// the driver sets `translate_further`. An entry of a PDB1 has 9 in its bits 63:59 ([`PDE_BFS_SHIFT`](gfx9::PDE_BFS_SHIFT)).
+/// An entry of a PDB0 leads to a PTB if it has [`PTE_TF`], and maps 2 MiB itself if it has not. An entry above maps a page if it
+/// has [`PDE_PTE`].
+///
+/// Source: linux `amdgpu_vm.h` (`AMDGPU_PTE_MTYPE_VG10`, `AMDGPU_PDE_BFS`), `gmc_v9_0.c` (`gmc_v9_0_get_vm_pde`).
+pub mod gfx9 {
+    /// log2 of the entries of the table that a PDB1 entry leads to, `AMDGPU_PDE_BFS`: bits 63:59.
+    pub const PDE_BFS_SHIFT: u32 = 59;
+    /// `MTYPE_RW`: cached, and coherent within the GPU alone.
+    pub const MTYPE_RW: u64 = 1;
+
+    /// `AMDGPU_PDE_BFS(entries)`.
+    #[must_use]
+    pub const fn pde_bfs(log2_entries: u64) -> u64 {
+        (log2_entries & 0x1f) << PDE_BFS_SHIFT
+    }
+
+    /// Memory type, `AMDGPU_PTE_MTYPE_VG10(flags, mtype)`: [`MTYPE_NC`](super::MTYPE_NC), [`MTYPE_RW`], [`MTYPE_CC`](super::MTYPE_CC), [`MTYPE_UC`](super::MTYPE_UC).
+    #[must_use]
+    pub const fn pte_mtype(mtype: u64) -> u64 {
+        (mtype & 3) << 57
     }
 }
 

@@ -75,6 +75,18 @@ impl IhEntry {
         self.pasid as u16
     }
 
+    /// Bits 23:16 of the fourth dword: die or XCC that the interrupt comes from, on chips of several dies ([`node`]).
+    #[must_use]
+    pub const fn node(&self) -> u8 {
+        (self.pasid >> 16) as u8
+    }
+
+    /// The entry of another node.
+    #[must_use]
+    pub const fn from_node(self, node: u8) -> Self {
+        Self { pasid: self.pasid & !(0xff << 16) | (node as u32) << 16, ..self }
+    }
+
     /// 48-bit timestamp in ticks of the 100 MHz counter.
     #[must_use]
     pub const fn timestamp(&self) -> u64 {
@@ -103,6 +115,42 @@ impl Client {
     pub const UTCL2: Self = Self(0x1b);
 }
 
+/// Clients of MI300X (`enum soc15_ih_clientid`) that Navi does not have.
+impl Client {
+    /// `SOC15_IH_CLIENTID_SE0SH`; SE1 to SE3 follow.
+    pub const SE0SH: Self = Self(0x0a);
+    /// `SOC15_IH_CLIENTID_VMC1`.
+    pub const VMC1: Self = Self(0x06);
+    /// `SOC15_IH_CLIENTID_SDMA0` to `SDMA3`: engine e is client e % 4 of the die e / 4 (linux `sdma_v4_4_2.c`,
+    /// `sdma_v4_4_2_seq_to_irq_id`).
+    pub const SDMA: [Self; 4] = [Self(0x08), Self(0x09), Self(0x01), Self(0x04)];
+}
+
+/// Nodes of MI300X, as its interrupt entries number them (linux `amdgpu_amdkfd.h`, `kfd_int_process_v9.c`).
+pub mod node {
+    /// The node of an accelerator die.
+    #[must_use]
+    pub const fn of_die(die: u8) -> u8 {
+        4 * die
+    }
+
+    /// The node of a physical XCC, of which each die has two.
+    #[must_use]
+    pub const fn of_xcc(xcc: u8) -> u8 {
+        4 * (xcc / 2) + 1 + xcc % 2
+    }
+
+    /// The physical XCC of a node; `None` for a die itself.
+    #[must_use]
+    pub const fn xcc(node: u8) -> Option<u8> {
+        match node % 4 {
+            1 => Some(node / 4 * 2),
+            2 => Some(node / 4 * 2 + 1),
+            _ => None,
+        }
+    }
+}
+
 /// What happened, within a [`Client`] (`GFX_11_0_0__SRCID__*`); open.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Source(pub u8);
@@ -112,6 +160,8 @@ impl Source {
     pub const UTCL2_FAULT: Self = Self(0);
     /// `SDMA_TRAP`.
     pub const SDMA_TRAP: Self = Self(49);
+    /// `SDMA0_4_0__SRCID__SDMA_TRAP` of gfx9 (linux `ivsrcid/sdma0/irqsrcs_sdma0_4_0.h`).
+    pub const SDMA4_TRAP: Self = Self(224);
     /// `SDMA_QUEUE_HANG`.
     pub const SDMA_QUEUE_HANG: Self = Self(55);
     /// `CP_EOP_INTERRUPT`.
@@ -141,4 +191,53 @@ pub mod sq_encoding {
     pub const INST: u32 = 1;
     /// An error of the shader.
     pub const ERROR: u32 = 2;
+}
+
+/// Context words of SQ interrupts on gfx9 (linux `kfd_int_process_v9.c`, `SQ_INTERRUPT_WORD_*`): one word of 44 bits, which
+/// `data[0]` and bits 7:0 of `data[1]` have, with [`sq_encoding`] in bits 27:26.
+pub mod sq_gfx9 {
+    /// `SQ_INTERRUPT_WORD_WAVE_CTXID.PRIV`.
+    pub const PRIVILEGED: u32 = 1 << 13;
+    /// Place of the encoding in `data[0]`.
+    pub const ENCODING_SHIFT: u32 = 26;
+    /// Place of an error's type in its 24 bits of payload.
+    pub const ERROR_TYPE_SHIFT: u32 = 20;
+
+    /// Words with 24 bits of payload, which are in bits 11:0 and 31:28 of the first and 7:0 of the second.
+    #[must_use]
+    pub const fn words(encoding: u32, payload: u32) -> [u32; 2] {
+        let low = payload & 0xfff | (payload >> 12 & 0xf) << 28;
+        [low | (encoding & 3) << ENCODING_SHIFT, payload >> 16 & 0xff]
+    }
+
+    /// The encoding, and the payload.
+    #[must_use]
+    pub const fn parts(words: [u32; 2]) -> (u32, u32) {
+        let payload = words[0] & 0xfff | (words[0] >> 28) << 12 | (words[1] & 0xff) << 16;
+        (words[0] >> ENCODING_SHIFT & 3, payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_those_of_two_xccs_per_die() {
+        assert_eq!([0, 1, 2, 3, 6, 7].map(node::of_xcc), [1, 2, 5, 6, 13, 14]);
+        assert_eq!([0, 1, 2, 4, 14].map(node::xcc), [None, Some(0), Some(1), None, Some(7)]);
+        let entry =
+            IhEntry::new(Client::SE0SH, Source::SQ_INTERRUPT, 0, 3, 0x8001).from_node(node::of_xcc(3));
+        assert_eq!((entry.node(), entry.pasid(), entry.pasid), (6, 0x8001, 0x6_8001));
+        assert_eq!(entry.from_node(0).pasid, 0x8001);
+    }
+
+    #[test]
+    fn words_of_gfx9_have_their_payload_around_the_place() {
+        let words = sq_gfx9::words(sq_encoding::INST, 0x12_3456);
+        assert_eq!(words, [3 << 28 | 1 << 26 | 0x456, 0x12]);
+        assert_eq!(sq_gfx9::parts(words), (sq_encoding::INST, 0x12_3456));
+        // The driver's own bits do not count.
+        assert_eq!(sq_gfx9::parts([words[0] | sq_gfx9::PRIVILEGED, 0x12]), (1, 0x12_3456));
+    }
 }

@@ -35,7 +35,7 @@ pub struct KernelDescriptor {
     pub compute_pgm_rsrc2: ComputePgmRsrc2,
     /// [`KernelCodeProperties`].
     pub kernel_code_properties: KernelCodeProperties,
-    /// Kernel arguments preloaded into SGPRs (gfx90a, gfx940); zero on gfx11.
+    /// Kernel arguments preloaded into SGPRs on gfx90a and gfx940, [`KernargPreload`]; zero on others.
     pub kernarg_preload: u16,
     /// Reserved, zero.
     pub reserved3: [u8; 4],
@@ -120,6 +120,35 @@ bitfield! {
 }
 
 bitfield! {
+    /// `COMPUTE_PGM_RSRC3` of gfx90a and gfx940.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct ComputePgmRsrc3Gfx90a(u32);
+    impl Debug;
+    /// `ACCUM_OFFSET`: the accumulation registers begin at register 4 * n + 4 of the wave's own.
+    pub accum_offset, set_accum_offset: 5, 0;
+    /// `TG_SPLIT`: waves of a workgroup may be on several compute units.
+    pub tg_split, set_tg_split: 16;
+}
+
+bitfield! {
+    /// `kernarg_preload` of gfx90a and gfx940: kernel arguments that a wave finds in its user SGPRs, behind the others. The
+    /// wave starts [`KERNARG_PRELOAD_ENTRY`] bytes behind the kernel's entry if there are any.
+    #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+    #[repr(transparent)]
+    pub struct KernargPreload(u16);
+    impl Debug;
+    /// `KERNARG_PRELOAD_SPEC_LENGTH`: dwords.
+    pub length, set_length: 6, 0;
+    /// `KERNARG_PRELOAD_SPEC_OFFSET`: the first one's place in the arguments, in dwords.
+    pub offset, set_offset: 15, 7;
+}
+
+/// Bytes from a kernel's entry to the code for waves that find arguments in SGPRs; before it is code that loads them
+/// (LLVM AMDGPUUsage, "Preloaded Kernel Arguments").
+pub const KERNARG_PRELOAD_ENTRY: u64 = 256;
+
+bitfield! {
     /// `kernel_code_properties`: which user SGPRs are set up, in this order.
     #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
     #[repr(transparent)]
@@ -166,7 +195,10 @@ macro_rules! raw_bits {
         }
     )* };
 }
-raw_bits!(ComputePgmRsrc1: u32, ComputePgmRsrc2: u32, ComputePgmRsrc3: u32, KernelCodeProperties: u16);
+raw_bits!(
+    ComputePgmRsrc1: u32, ComputePgmRsrc2: u32, ComputePgmRsrc3: u32, ComputePgmRsrc3Gfx90a: u32,
+    KernelCodeProperties: u16, KernargPreload: u16
+);
 
 const _: () = {
     use core::mem::offset_of;

@@ -9,6 +9,7 @@
 //! - **HQD / MQD**: hardware queue descriptor (registers) and memory queue descriptor (its image in memory) ([`mqd`]).
 //! - **MES**: micro engine scheduler, the firmware that maps queues on gfx11 ([`mes`]).
 //! - **KIQ**: kernel interface queue, the privileged queue that brings the MES ring up ([`pm4`]).
+//! - **HIQ / HWS**: hardware interface queue, and the firmware that maps queues on gfx9 by its packets ([`pm4`]).
 //! - **IH**: interrupt handler, a ring of 32-byte entries in memory behind one MSI-X vector ([`ih`]).
 //! - **SDMA**: system DMA, the copy engines and their queues ([`sdma`]).
 //! - **GPUVM / VMID / PASID**: GPU virtual memory, the 4-bit context it runs under, and the process behind it ([`gpuvm`]).
@@ -19,6 +20,7 @@
 mod word;
 
 pub mod aql;
+pub mod discovery;
 pub mod doorbell;
 pub mod gpuvm;
 pub mod ih;

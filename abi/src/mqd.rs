@@ -7,6 +7,8 @@
 
 mod sdma;
 mod sdma_v12;
+mod sdma_v9;
+pub mod v9;
 
 use core::mem::{offset_of, size_of};
 

@@ -71,3 +71,53 @@ pub mod doorbell {
     /// Number of the last doorbell of a slice that is not for compute queues (`LAST_NON_CP`).
     pub const LAST_NON_CP: u32 = 0x18f;
 }
+
+/// Doorbells of the kernel's own slice on MI300X (`AMDGPU_DOORBELL_LAYOUT1_*`, in units of 64 bits).
+///
+/// Linux `amdgpu_doorbell.h`, `enum AMDGPU_DOORBELL_ASSIGNMENT_LAYOUT1`.
+pub mod doorbell_layout1 {
+    use crate::doorbell::DoorbellIndex;
+
+    /// `KIQ_START` of XCC 0; those of others are [`XCC_RANGE`] further each.
+    pub const KIQ: DoorbellIndex = DoorbellIndex::of_number(0x000);
+    /// `HIQ`, which all XCCs of a partition read.
+    pub const HIQ: DoorbellIndex = DoorbellIndex::of_number(0x001);
+    /// `DIQ`.
+    pub const DIQ: DoorbellIndex = DoorbellIndex::of_number(0x002);
+    /// `MEC_RING_START` of XCC 0; seven more follow.
+    pub const MEC_RING0: DoorbellIndex = DoorbellIndex::of_number(0x008);
+    /// Doorbells of one XCC (`XCC1_KIQ_START`).
+    pub const XCC_RANGE: u32 = 0x20;
+    /// `sDMA_ENGINE_START`; engine n is [`SDMA_RANGE`] * n further.
+    pub const SDMA_ENGINE0: DoorbellIndex = DoorbellIndex::of_number(0x100);
+    /// Doorbells of one engine (`sdma_doorbell_range` / 2).
+    pub const SDMA_RANGE: u32 = 0xa;
+    /// `IH`: the read pointer of interrupt ring 0.
+    pub const IH: DoorbellIndex = DoorbellIndex::of_number(0x1a0);
+    /// Number of the first doorbell of a slice that is not for compute queues (`FIRST_NON_CP`).
+    pub const FIRST_NON_CP: u32 = 0x100;
+    /// Number of the last doorbell of a slice that is not for compute queues (`LAST_NON_CP`).
+    pub const LAST_NON_CP: u32 = 0x1e8;
+
+    /// The KIQ's doorbell of an XCC.
+    #[must_use]
+    pub const fn kiq(xcc: u32) -> DoorbellIndex {
+        DoorbellIndex::of_number(xcc * XCC_RANGE)
+    }
+}
+
+/// What MI300X has elsewhere or larger than the Navi chips.
+pub mod mi300x {
+    /// PCI device id of MI300X.
+    pub const DEVICE_ID: u16 = 0x74a1;
+    /// Processing accelerator.
+    pub const CLASS: u32 = 0x12_0000;
+    /// Bytes of [`BAR_REGISTERS`](super::BAR_REGISTERS).
+    pub const REGISTER_BAR_SIZE: u64 = 2 << 20;
+    /// Where the mmio remap page is put by the driver (linux `nbio_v7_9.c`).
+    pub const HDP_REMAP_OFFSET: u64 = 0x1_a000;
+    /// Where the MSI-X table sits in [`BAR_REGISTERS`](super::BAR_REGISTERS): no register of 8 XCCs, 16 SDMA engines and 4 memory hubs is there.
+    pub const MSIX_TABLE_OFFSET: u64 = 0x2_0000;
+    /// Where the MSI-X pending bits sit.
+    pub const MSIX_PBA_OFFSET: u64 = 0x2_2000;
+}

@@ -153,12 +153,17 @@ opcodes! {
 }
 
 mod compute;
+mod hws;
 mod memory;
 mod queues;
 
 pub use compute::{
     COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegister, DispatchDirect, DispatchIndirect,
     DispatchInitiator, SH_REG_START,
+};
+pub use hws::{
+    AcquireMemGfx9, HwsMapQueuesControl, MapProcess, MapProcessControl, MapProcessResources, PredExec,
+    RunList, RunListControl,
 };
 pub use memory::{
     ATOMIC_MEM_LOOP, AcquireMem, AtomicMem, AtomicMemControl, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2,

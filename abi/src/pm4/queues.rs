@@ -9,6 +9,8 @@ word! {
         pub u16, vmid_mask, set_vmid_mask: 15, 0;
         /// Unmap latency.
         pub u8, unmap_latency, set_unmap_latency: 23, 16;
+        /// Processes with and without retry of faults may run at a time (gfx9).
+        pub enb_xnack_retry_disable_check, set_enb_xnack_retry_disable_check: 28;
         /// 0 KIQ, 1 HIQ, 2 no HIQ.
         pub u8, queue_type, set_queue_type: 31, 29;
     }

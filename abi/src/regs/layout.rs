@@ -1,9 +1,17 @@
 //! Where registers lie in blocks of other versions.
 //!
 //! [`Register::AT`](super::Register::AT) is the place of a register in the blocks of Navi 31, and by that place everybody
-//! knows it. Later versions of a block have moved some of their registers: a [`Layout`] says where to.
+//! knows it. Other versions of a block have some of their registers elsewhere: a [`Layout`] says where. Registers that Navi 31
+//! does not have are known by the place in segments from [`OWN`] on, which no chip has; the layout of a chip that has them
+//! leads from there to the segments of the block.
 
 use super::{Ip, Offset};
+
+/// First of the segments by which registers are known that Navi 31 does not have: `OWN + n` stands for segment n.
+pub const OWN: u8 = 0x80;
+
+/// The place of registers that the blocks of a layout do not have: no block has this segment.
+pub const NOWHERE: Offset = Offset { segment: u8::MAX, dword: 0 };
 
 /// Registers of a block that lie elsewhere, and follow each other in both places.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +41,12 @@ impl Layout {
             .unwrap_or(at)
     }
 
+    /// Whether the blocks have the register whose place on Navi 31 is `at`.
+    #[must_use]
+    pub fn has(self, ip: Ip, at: Offset) -> bool {
+        self.place(ip, at).segment < OWN
+    }
+
     /// Every run of registers that lies elsewhere.
     #[must_use]
     pub const fn moved(self) -> &'static [Moved] {
@@ -42,6 +56,21 @@ impl Layout {
 
 const fn moved(ip: Ip, (segment, from): (u8, u32), count: u32, to: u32) -> Moved {
     Moved { ip, from: Offset { segment, dword: from }, count, to: Offset { segment, dword: to } }
+}
+
+const fn elsewhere(ip: Ip, (segment, from): (u8, u32), count: u32, to: (u8, u32)) -> Moved {
+    let to = Offset { segment: to.0, dword: to.1 };
+    Moved { ip, from: Offset { segment, dword: from }, count, to }
+}
+
+const fn absent(ip: Ip, (segment, dword): (u8, u32)) -> Moved {
+    Moved { ip, from: Offset { segment, dword }, count: 1, to: NOWHERE }
+}
+
+/// A segment of registers that Navi 31 does not have.
+const fn own(ip: Ip, segment: u8) -> Moved {
+    let from = Offset { segment: OWN + segment, dword: 0 };
+    Moved { ip, from, count: 0x10000, to: Offset { segment, dword: 0 } }
 }
 
 /// Navi 31: GC 11.0, MMHUB 3.0, OSSSYS 6.0.
@@ -73,10 +102,65 @@ pub const GFX12: Layout = Layout(&[
     moved(Ip::NBIF, (2, 0x16), 1, 0x1c),
 ]);
 
+/// MI300X: GC 9.4.3, MMHUB 1.8, OSSSYS 4.4.2, NBIO 7.9, ATHUB 1.8, SMUIO 13.0.3.
+///
+/// Source: linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_9_4_3_offset.h`, `mmhub_1_8_0_offset.h`, `osssys_4_4_2_offset.h`,
+/// `nbio_7_9_0_offset.h`, `athub_1_8_0_offset.h`, `smuio_13_0_3_offset.h`. Registers of the hubs have no prefix there
+/// (`VM_CONTEXT0_CNTL`, `MC_VM_FB_LOCATION_BASE`).
+pub const GFX9: Layout = Layout(&[
+    own(Ip::GC, 0),
+    own(Ip::GC, 1),
+    own(Ip::MMHUB, 0),
+    own(Ip::OSSSYS, 0),
+    own(Ip::ATHUB, 0),
+    own(Ip::NBIF, 0),
+    own(Ip::NBIF, 2),
+    // GRBM_STATUS, CP_STAT, and fuses of shader arrays, which gfx9 has in one register.
+    moved(Ip::GC, (0, 0xda4), 1, 0x4),
+    moved(Ip::GC, (0, 0xf40), 1, 0x1a0),
+    absent(Ip::GC, (0, 0xfe9)),
+    moved(Ip::GC, (0, 0x100f), 1, 0x26f),
+    // CC_RB_BACKEND_DISABLE, GB_ADDR_CONFIG.
+    moved(Ip::GC, (0, 0x13dd), 2, 0x63d),
+    // MC_VM_FB_OFFSET.
+    moved(Ip::GC, (0, 0x15a7), 1, 0x947),
+    // VM_L2_PROTECTION_FAULT_CNTL to _ADDR_HI32.
+    moved(Ip::GC, (0, 0x15c4), 7, 0x827),
+    // MC_VM_FB_LOCATION_BASE and _TOP.
+    moved(Ip::GC, (0, 0x1678), 2, 0x95c),
+    // VM_CONTEXT0_CNTL to the last VM_CONTEXTn_PAGE_TABLE_END_ADDR.
+    moved(Ip::GC, (0, 0x1688), 0xcb, 0x860),
+    // CP_MEC_DOORBELL_RANGE_LOWER and _UPPER, CP_PQ_WPTR_POLL_CNTL, CP_PQ_STATUS.
+    moved(Ip::GC, (0, 0x1dfc), 2, 0x105c),
+    moved(Ip::GC, (0, 0x1e23), 1, 0x1083),
+    moved(Ip::GC, (0, 0x1e58), 1, 0x10b8),
+    // CP_MQD_BASE_ADDR to CP_HQD_PQ_WPTR_HI.
+    moved(Ip::GC, (0, 0x1fa9), 0x38, 0x1245),
+    // TCP_WATCH0_ADDR_H to TCP_WATCH3_ADDR_L.
+    moved(Ip::GC, (0, 0x2048), 0xb, 0x12a0),
+    // GRBM_GFX_CNTL, RLC_SAFE_MODE, RLC_CP_SCHEDULERS, SH_MEM_BASES, SH_MEM_CONFIG.
+    elsewhere(Ip::GC, (1, 0x900), 1, (0, 0x22)),
+    moved(Ip::GC, (1, 0x980), 1, 0x4c05),
+    moved(Ip::GC, (1, 0x98a), 1, 0x4caa),
+    elsewhere(Ip::GC, (1, 0x9e3), 1, (0, 0x30a)),
+    elsewhere(Ip::GC, (1, 0x9e4), 1, (0, 0x30d)),
+    // There is no MES, and the RLC loads no other firmware.
+    absent(Ip::GC, (1, 0x2807)),
+    absent(Ip::GC, (1, 0x2849)),
+    absent(Ip::GC, (1, 0x4e82)),
+    // VM_CONTEXT0_CNTL to the last VM_CONTEXTn_PAGE_TABLE_END_ADDR.
+    moved(Ip::MMHUB, (0, 0x740), 0xcb, 0xba0),
+    // MC_VM_FB_OFFSET, MC_VM_FB_LOCATION_BASE and _TOP.
+    moved(Ip::MMHUB, (0, 0x8d7), 1, 0xc87),
+    moved(Ip::MMHUB, (0, 0x8ec), 2, 0xc9c),
+    // GOLDEN_TSC_COUNT_UPPER and _LOWER.
+    elsewhere(Ip::SMUIO, (1, 0x2d), 2, (2, 0x2d)),
+]);
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::regs::{Description, Register, gc, mmhub, osssys};
+    use crate::regs::{Description, Register, gc, gfx9, mmhub, nbio, osssys, smuio};
 
     #[test]
     fn registers_are_where_their_layout_has_them() {
@@ -92,14 +176,36 @@ mod tests {
     }
 
     #[test]
+    fn registers_of_mi300x_are_where_its_headers_have_them() {
+        let gc = |at| GFX9.place(Ip::GC, at);
+        let at = |segment, dword| Offset { segment, dword };
+        assert_eq!(gc(gc::GRBM_GFX_CNTL::AT), at(0, 0x22));
+        assert_eq!(gc(gc::CP_HQD_PQ_WPTR_HI::AT), at(0, 0x127c));
+        assert_eq!(gc(gc::GCVM_INVALIDATE_ENG0_ACK::AT.plus(17)), at(0, 0x8a6));
+        assert_eq!(gc(gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32::AT.plus(30)), at(0, 0x92a));
+        assert_eq!(gc(gfx9::gc::CP_HYP_XCP_CTL::AT), at(1, 0x5828));
+        assert_eq!(GFX9.place(Ip::ATHUB, gfx9::athub::ATC_VMID0_PASID_MAPPING::AT), at(0, 0x3f));
+        assert!(!GFX9.has(Ip::GC, gc::CP_MES_CNTL::AT) && GFX11.has(Ip::GC, gc::CP_MES_CNTL::AT));
+        assert!(!GFX11.has(Ip::GC, gfx9::gc::CP_MEC_CNTL::AT) && GFX9.has(Ip::GC, gfx9::gc::CP_MEC_CNTL::AT));
+    }
+
+    #[test]
     fn no_two_registers_share_a_place() {
-        let blocks: [(Ip, &[Description]); 3] =
-            [(Ip::GC, gc::ALL), (Ip::MMHUB, mmhub::ALL), (Ip::OSSSYS, osssys::ALL)];
-        for (ip, registers) in blocks {
-            for register in registers {
-                let place = GFX12.place(ip, register.at);
-                let others = registers.iter().filter(|other| GFX12.place(ip, other.at) == place);
-                assert_eq!(others.count(), 1, "{}", register.name);
+        let blocks: [(Ip, &[&[Description]]); 5] = [
+            (Ip::GC, &[gc::ALL, gfx9::gc::ALL]),
+            (Ip::MMHUB, &[mmhub::ALL, gfx9::mmhub::ALL]),
+            (Ip::OSSSYS, &[osssys::ALL, gfx9::osssys::ALL]),
+            (Ip::NBIF, &[nbio::ALL, gfx9::nbio::ALL]),
+            (Ip::SMUIO, &[smuio::ALL]),
+        ];
+        for layout in [GFX11, GFX12, GFX9] {
+            for (ip, tables) in blocks {
+                let registers = || tables.iter().copied().flatten().filter(|row| layout.has(ip, row.at));
+                for register in registers() {
+                    let place = layout.place(ip, register.at);
+                    let others = registers().filter(|other| layout.place(ip, other.at) == place);
+                    assert_eq!(others.count(), 1, "{}", register.name);
+                }
             }
         }
     }

@@ -183,6 +183,8 @@ macro_rules! registers {
 
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod gc;
+#[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
+pub mod gfx9;
 pub mod layout;
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod mmhub;
