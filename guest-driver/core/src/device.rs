@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use belfry_abi::pci;
+use belfry_abi::regs::gfx9::athub;
 use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
 
+use crate::asic::PasidTable;
 use crate::discovery::{Config, discover};
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
@@ -41,6 +42,8 @@ pub(crate) struct Device<O: Os> {
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
     pub(crate) sdma: SdmaQueues,
+    /// Compute queues made so far.
+    pub(crate) queues_made: AtomicU32,
     /// Address watches that processes have, a bit for each.
     pub(crate) watches: AtomicU32,
     pub(crate) smi: Mutex<O, Clients<O>>,
@@ -121,6 +124,7 @@ impl<O: Os> Device<O> {
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
             sdma: SdmaQueues::new(config.sdma_engines, &hw.asic().sdma),
+            queues_made: AtomicU32::new(0),
             watches: AtomicU32::new(0),
             smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
@@ -146,9 +150,13 @@ impl<O: Os> Device<O> {
         let mut aperture = nbio::RCC_DOORBELL_APER_EN(0);
         aperture.set_bif_doorbell_aper_en(true);
         hw.write(aperture);
-        hw.write(nbio::REMAP_HDP_MEM_FLUSH_CNTL(pci::HDP_REMAP_OFFSET as u32));
-        hw.write(nbio::REMAP_HDP_REG_FLUSH_CNTL(pci::HDP_REMAP_OFFSET as u32 + 4));
+        let remap = hw.asic().hdp_remap as u32;
+        hw.write(nbio::REMAP_HDP_MEM_FLUSH_CNTL(remap));
+        hw.write(nbio::REMAP_HDP_REG_FLUSH_CNTL(remap + 4));
         self.gart.enable();
+        if let Some(control) = hw.asic().vm_context {
+            self.gart.enable_processes(control);
+        }
         self.flush_gart()?;
         for xcc in hw.xccs() {
             for vmid in 0..VMIDS {
@@ -272,7 +280,7 @@ impl<O: Os> Device<O> {
         self.hw.write_barrier();
         let mut vmids = 0;
         for vmid in self.hw.asic().first_kfd_vmid..VMIDS {
-            if self.hw.read_at::<osssys::IH_VMID_0_LUT>(vmid).pasid() == u32::from(pasid) {
+            if self.pasid_of(vmid) == u32::from(pasid) {
                 vmids |= 1 << vmid;
             }
         }
@@ -280,6 +288,17 @@ impl<O: Os> Device<O> {
             return Ok(());
         }
         self.invalidate_gc(vmids)
+    }
+
+    /// The process that firmware has given a VMID to; 0 for none.
+    fn pasid_of(&self, vmid: u32) -> u32 {
+        match self.hw.asic().pasids {
+            PasidTable::InterruptHandler => self.hw.read_at::<osssys::IH_VMID_0_LUT>(vmid).pasid(),
+            PasidTable::AddressTranslation => {
+                let mapping = self.hw.read_at::<athub::ATC_VMID0_PASID_MAPPING>(vmid);
+                if mapping.valid() { mapping.pasid() } else { 0 }
+            }
+        }
     }
 
     /// Has the hubs of all graphics cores drop translations, and waits for each.

@@ -77,6 +77,9 @@ pub struct Config {
 fn register_map<O: Os>(os: &O, asic: &Asic, blocks: &[Block]) -> Result<RegisterMap> {
     let mut map = RegisterMap::new(asic.registers, asic.register_bytes);
     for (ip, registers) in RegisterMap::BLOCKS {
+        if !map.needs(ip, registers) {
+            continue;
+        }
         let mut instances: Vec<&Block> =
             blocks.iter().filter(|block| block.ip == ip && !block.harvested).collect();
         instances.sort_by_key(|block| block.instance);

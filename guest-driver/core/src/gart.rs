@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use belfry_abi::gpuvm::PTE_ADDRESS_MASK;
+use belfry_abi::gpuvm::{PAGE_SHIFT, PTE_ADDRESS_MASK, VA_BITS};
 use belfry_abi::regs::{gc, mmhub};
 
 use crate::asic::PageRights;
+use crate::device::VMIDS;
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
 use crate::os::{LockRank, Os, PAGE_SIZE, SystemPages};
@@ -75,6 +76,24 @@ impl<O: Os> Gart<O> {
             cntl.set_enable_context(true);
             cntl.set_page_table_depth(0);
             hub.write(cntl);
+        }
+    }
+
+    /// Programs of the VMIDs of processes, in all hubs, what firmware does not: that they translate all addresses, in tables of
+    /// the chip's form (`gfxhub_v1_2_xcc_setup_vmid_config`).
+    pub(crate) fn enable_processes(&self, control: u32) {
+        let last = (1 << (VA_BITS - PAGE_SHIFT)) - 1;
+        for vmid in 1..VMIDS {
+            for xcc in self.hw.xccs() {
+                xcc.write_at(vmid, gc::GCVM_CONTEXT0_CNTL(control));
+                xcc.write_pair_at::<gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(vmid, 0);
+                xcc.write_pair_at::<gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(vmid, last);
+            }
+            for hub in self.hw.mm_hubs() {
+                hub.write_at(vmid, mmhub::MMVM_CONTEXT0_CNTL(control));
+                hub.write_pair_at::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(vmid, 0);
+                hub.write_pair_at::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(vmid, last);
+            }
         }
     }
 

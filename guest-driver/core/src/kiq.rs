@@ -5,6 +5,7 @@
 //! `gfx_v11_0_ring_test_ring`); packets: `amdgpu/nvd.h` (`PACKET3_*`).
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::doorbell::DoorbellIndex;
@@ -108,6 +109,35 @@ impl<O: Os> KernelQueue<O> {
             self.buffer.write(number * MQD_STRIDE, image.bytes());
         }
         Ok(())
+    }
+
+    /// Forgets which queues firmware could not stop (`queue_doorbell_id0`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn clear_culprits(&self) -> Result<()> {
+        for number in 0..self.xccs {
+            let mut image = Image::zeroed()?;
+            self.buffer.read(number * MQD_STRIDE, image.bytes_mut());
+            image.mqd()?.queue_doorbell_id[0] = 0;
+            self.buffer.write(number * MQD_STRIDE, image.bytes());
+        }
+        Ok(())
+    }
+
+    /// Doorbells of the queues that firmware could not stop, by graphics core; 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn culprits(&self) -> Result<Vec<u32>> {
+        let culprit = |number| {
+            let mut image = Image::zeroed()?;
+            self.buffer.read(number * MQD_STRIDE, image.bytes_mut());
+            Ok(image.mqd()?.queue_doorbell_id[0])
+        };
+        (0..self.xccs).map(culprit).collect()
     }
 
     /// Address of the MQD of a graphics core.

@@ -30,6 +30,7 @@ pub mod drm;
 pub mod errno;
 mod event;
 mod gart;
+mod hiq;
 mod hw;
 mod interrupt;
 pub mod ioctl;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use belfry_abi::regs::layout::Layout;
-use belfry_abi::regs::{Description, Ip, Register, gc, mmhub, nbio, osssys, smuio};
+use belfry_abi::regs::{Description, Ip, Register, gc, gfx9, mmhub, nbio, osssys, smuio};
 
 use crate::errno::{Errno, Result};
 
@@ -11,6 +11,9 @@ use crate::errno::{Errno, Result};
 const SEGMENTS: usize = 8;
 /// Most registers of an array that begins at a declared one: two for each of 16 VMIDs.
 const LONGEST_ARRAY: u32 = 32;
+
+/// Registers of a block, in several tables.
+pub(crate) type Tables = &'static [&'static [Description]];
 
 /// Dword bases of a block's segments; those that it does not have are 0.
 type Bases = [u32; SEGMENTS];
@@ -27,23 +30,39 @@ pub(crate) struct RegisterMap {
     osssys: Vec<Bases>,
     nbif: Vec<Bases>,
     smuio: Vec<Bases>,
+    athub: Vec<Bases>,
 }
 
 impl RegisterMap {
     /// The blocks the map has, and the registers of each that the driver knows.
-    pub(crate) const BLOCKS: [(Ip, &'static [Description]); 5] = [
-        (gc::IP, gc::ALL),
-        (mmhub::IP, mmhub::ALL),
-        (osssys::IP, osssys::ALL),
-        (nbio::IP, nbio::ALL),
-        (smuio::IP, smuio::ALL),
+    pub(crate) const BLOCKS: [(Ip, Tables); 6] = [
+        (gc::IP, &[gc::ALL, gfx9::gc::ALL]),
+        (mmhub::IP, &[mmhub::ALL, gfx9::mmhub::ALL]),
+        (osssys::IP, &[osssys::ALL, gfx9::osssys::ALL]),
+        (nbio::IP, &[nbio::ALL, gfx9::nbio::ALL]),
+        (smuio::IP, &[smuio::ALL]),
+        (gfx9::athub::IP, &[gfx9::athub::ALL]),
     ];
 
     /// A map of blocks that have no bases yet, with registers in a BAR of `bytes`.
     pub(crate) fn new(layout: Layout, bytes: u64) -> Self {
         let end = u32::try_from(bytes / 4).unwrap_or(u32::MAX);
         let none = Vec::new;
-        Self { layout, end, gc: none(), mmhub: none(), osssys: none(), nbif: none(), smuio: none() }
+        Self {
+            layout,
+            end,
+            gc: none(),
+            mmhub: none(),
+            osssys: none(),
+            nbif: none(),
+            smuio: none(),
+            athub: none(),
+        }
+    }
+
+    /// Whether any of these registers is in the device.
+    pub(crate) fn needs(&self, ip: Ip, tables: Tables) -> bool {
+        tables.iter().copied().flatten().any(|register| self.layout.has(ip, register.at))
     }
 
     /// Adds the bases of the next instance of one of [`BLOCKS`](Self::BLOCKS).
@@ -51,8 +70,8 @@ impl RegisterMap {
     /// # Errors
     ///
     /// `EINVAL` unless every register the driver knows of the block has a segment, and lies in the BAR; `ENOMEM`.
-    pub(crate) fn add(&mut self, ip: Ip, registers: &[Description], bases: &[u32]) -> Result<()> {
-        for register in registers {
+    pub(crate) fn add(&mut self, ip: Ip, tables: Tables, bases: &[u32]) -> Result<()> {
+        for register in tables.iter().copied().flatten().filter(|register| self.layout.has(ip, register.at)) {
             let at = self.layout.place(ip, register.at);
             let base = bases.iter().take(SEGMENTS).nth(usize::from(at.segment));
             let base = *base.ok_or(Errno::EINVAL)?;
@@ -76,6 +95,7 @@ impl RegisterMap {
             Ip::OSSSYS => &mut self.osssys,
             Ip::NBIF => &mut self.nbif,
             Ip::SMUIO => &mut self.smuio,
+            Ip::ATHUB => &mut self.athub,
             _ => return None,
         })
     }
@@ -87,6 +107,7 @@ impl RegisterMap {
             Ip::OSSSYS => &self.osssys,
             Ip::NBIF => &self.nbif,
             Ip::SMUIO => &self.smuio,
+            Ip::ATHUB => &self.athub,
             _ => &[],
         }
     }
@@ -124,7 +145,7 @@ mod tests {
     #[test]
     fn registers_are_where_the_layout_has_them() {
         let mut map = RegisterMap::new(layout::GFX12, REGISTER_BAR_SIZE);
-        map.add(Ip::GC, gc::ALL, &[0x1260, 0xa000]).unwrap();
+        map.add(Ip::GC, &[gc::ALL], &[0x1260, 0xa000]).unwrap();
         assert_eq!(map.dword::<gc::GRBM_GFX_CNTL>(), 0xa900);
         assert_eq!(map.dword::<gc::GCVM_CONTEXT0_CNTL>(), 0x1260 + 0x1624);
     }
@@ -134,7 +155,7 @@ mod tests {
         let mut map = RegisterMap::new(layout::GFX11, REGISTER_BAR_SIZE);
         let mut add = |bases: &[u32]| {
             map = RegisterMap::new(layout::GFX11, REGISTER_BAR_SIZE);
-            map.add(Ip::GC, gc::ALL, bases)
+            map.add(Ip::GC, &[gc::ALL], bases)
         };
         assert_eq!(add(&[0x1260, 0xa000]), Ok(()));
         assert_eq!(add(&[0x1260]), Err(Errno::EINVAL), "no second segment");

@@ -8,11 +8,14 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::asic::{Firmware, LaunchControl};
 use crate::errno::Result;
 use crate::gart::Gart;
+use crate::hiq::Hiq;
 use crate::hw::Hw;
 use crate::mes::Mes;
 use crate::os::Os;
+use crate::sdma::SdmaPlace;
 
 /// A queue that the scheduler is to run: addresses in VMID 0 but for the trap handler's.
+#[derive(Clone, Copy)]
 pub(crate) struct QueueRequest {
     pub(crate) pasid: u16,
     /// Root of the process's page tables, in the form of their entries.
@@ -26,8 +29,8 @@ pub(crate) struct QueueRequest {
     pub(crate) ring_dwords: u32,
     pub(crate) trap_handler: u64,
     pub(crate) trap_memory: u64,
-    /// It is one of an SDMA engine.
-    pub(crate) sdma: bool,
+    /// The hardware queue of an SDMA engine that it is for.
+    pub(crate) sdma: Option<SdmaPlace>,
     /// Its packets are AQL.
     pub(crate) aql: bool,
     /// It has the global wave sync, and runs alone.
@@ -35,6 +38,7 @@ pub(crate) struct QueueRequest {
 }
 
 /// What a debugger wants of the waves of a process.
+#[derive(Clone, Copy)]
 pub(crate) struct ShaderDebugger {
     /// Address of the process's context.
     pub(crate) process_context: u64,
@@ -85,5 +89,6 @@ pub(crate) trait Scheduler: Send {
 pub(crate) fn new<O: Os>(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Box<dyn Scheduler>> {
     match &hw.asic().firmware {
         Firmware::Mes(firmware) => Ok(Box::new(Mes::new(hw.clone(), gart, firmware)?)),
+        Firmware::Hiq(packets) => Ok(Box::new(Hiq::new(hw.clone(), gart, packets)?)),
     }
 }

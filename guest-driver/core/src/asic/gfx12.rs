@@ -36,10 +36,11 @@ pub(super) static GFX1201: Asic = Asic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discovery::Config;
 
     #[test]
     fn save_area_of_the_full_chip_is_the_measured_one() {
-        let area = (GFX1201.save_area)(64);
+        let area = (GFX1201.save_area)(&Config { cus: 64, ..Config::default() });
         assert_eq!((area.ctl_stack_size, area.cwsr_size), (28672, 30_699_520));
         assert_eq!(area.debug_memory_size, 65536);
     }
