@@ -162,6 +162,8 @@ impl Source {
     pub const SDMA_TRAP: Self = Self(49);
     /// `SDMA0_4_0__SRCID__SDMA_TRAP` of gfx9 (linux `ivsrcid/sdma0/irqsrcs_sdma0_4_0.h`).
     pub const SDMA4_TRAP: Self = Self(224);
+    /// `SDMA0_4_0__SRCID__SDMA_FROZEN` of gfx9.
+    pub const SDMA4_FROZEN: Self = Self(245);
     /// `SDMA_QUEUE_HANG`.
     pub const SDMA_QUEUE_HANG: Self = Self(55);
     /// `CP_EOP_INTERRUPT`.

@@ -28,7 +28,7 @@ pub const DOORBELL_BAR_SIZE: u64 = 2 << 20;
 /// Bytes of [`BAR_REGISTERS`].
 pub const REGISTER_BAR_SIZE: u64 = 1 << 20;
 
-/// Where the MSI-X table sits in [`BAR_REGISTERS`].
+/// Where the MSI-X table sits in [`BAR_REGISTERS`]; on MI300X, over registers of graphics pipelines.
 pub const MSIX_TABLE_OFFSET: u64 = 0xe_0000;
 /// Where the MSI-X pending bits sit in [`BAR_REGISTERS`].
 pub const MSIX_PBA_OFFSET: u64 = 0xe_8000;
@@ -116,8 +116,4 @@ pub mod mi300x {
     pub const REGISTER_BAR_SIZE: u64 = 2 << 20;
     /// Where the mmio remap page is put by the driver (linux `nbio_v7_9.c`).
     pub const HDP_REMAP_OFFSET: u64 = 0x1_a000;
-    /// Where the MSI-X table sits in [`BAR_REGISTERS`](super::BAR_REGISTERS): no register of 8 XCCs, 16 SDMA engines and 4 memory hubs is there.
-    pub const MSIX_TABLE_OFFSET: u64 = 0x2_0000;
-    /// Where the MSI-X pending bits sit.
-    pub const MSIX_PBA_OFFSET: u64 = 0x2_2000;
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::activity::Activity;
-use crate::chip::{self, Model};
+use crate::chip::{self, Model, Shape};
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
@@ -23,8 +23,10 @@ pub enum MsixTable {
 pub struct GpuConfig {
     /// Which chip it is.
     pub chip: &'static Model,
-    /// Compute units: even, 2 to the most the chip has.
+    /// Compute units, in all: a multiple of [`Model::cu_step`] for each graphics core, at most as many as the chip has.
     pub cus: u32,
+    /// Graphics cores (XCCs), at most as many as the chip has.
+    pub xccs: u32,
     /// Bytes of VRAM: a power of two in the range of the chip, [`Model::vram`].
     pub vram_size: u64,
     /// Shader worker threads, 1 to 256.
@@ -67,7 +69,8 @@ impl Default for GpuConfig {
     fn default() -> Self {
         Self {
             chip: chip::DEFAULT,
-            cus: 8,
+            cus: chip::DEFAULT.default.cus,
+            xccs: chip::DEFAULT.default.xccs,
             vram_size: 256 << 20,
             workers: processors().min(8),
             msix_table: MsixTable::Host,
@@ -85,11 +88,21 @@ impl Default for GpuConfig {
 /// Why a configuration was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// [`GpuConfig::cus`] is odd or out of range.
-    #[error("{cus} compute units: must be even, 2 to {most}")]
+    /// [`GpuConfig::cus`] is out of range, or no multiple of what each graphics core can have.
+    #[error("{cus} compute units: must be a multiple of {step}, {step} to {most}")]
     Cus {
         /// What was asked for.
         cus: u32,
+        /// The least, of which others are multiples.
+        step: u32,
+        /// The most, for as many graphics cores.
+        most: u32,
+    },
+    /// [`GpuConfig::xccs`] is out of range.
+    #[error("{xccs} XCCs: must be 1 to {most}")]
+    Xccs {
+        /// What was asked for.
+        xccs: u32,
         /// What the chip has.
         most: u32,
     },
@@ -109,15 +122,25 @@ pub enum ConfigError {
 }
 
 impl GpuConfig {
+    /// How much there is of the chip.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        Shape { xccs: self.xccs, cus: self.cus }
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors
     ///
     /// The first value that is out of range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let most = self.chip.max_cus;
-        if self.cus < 2 || self.cus > most || !self.cus.is_multiple_of(2) {
-            return Err(ConfigError::Cus { cus: self.cus, most });
+        let (chip, Shape { xccs, cus }) = (self.chip, self.shape());
+        if !(1..=chip.max_xccs).contains(&xccs) {
+            return Err(ConfigError::Xccs { xccs, most: chip.max_xccs });
+        }
+        if !chip.can_be(self.shape()) {
+            let most = chip.max_cus / chip.max_xccs * xccs;
+            return Err(ConfigError::Cus { cus, step: chip.cu_step * xccs, most });
         }
         let (size, vram) = (self.vram_size, &self.chip.vram);
         if !size.is_power_of_two() || !vram.contains(&size) {

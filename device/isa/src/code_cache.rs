@@ -101,8 +101,9 @@ pub(crate) struct Key {
     pub(crate) halves: u32,
     /// `MODE` bits that change lowering.
     pub(crate) mode: u32,
-    /// First vector register the halves share; 0 when they share none.
-    pub(crate) shared_from: u16,
+    /// First vector register of the second kind: of those the halves share, or of the accumulation registers, whichever the
+    /// architecture has; 0 when there are none.
+    pub(crate) second_from: u16,
 }
 
 /// Lowered code of one address space, for every worker that runs waves in it.

@@ -6,7 +6,7 @@
 mod number;
 
 use crate::disasm::fields;
-use crate::encoding::{Decode, Flags, Form, Kind, Name, Segment, Table, Tables};
+use crate::encoding::{Decode, Flags, Form, Kind, Name, OperandSpec, Print, Segment, Table, Tables};
 use crate::halves;
 use crate::inst::{
     Arch, DecodeError, Dual, FloatConst, Format, Inst, MemFields, Mods, Op, Operand, WaveSize,
@@ -18,6 +18,8 @@ use crate::tables::notation::Notation;
 const DPP8_FI: [u64; 2] = [0xe9, 0xea];
 /// Source number that asks for a literal.
 const LITERAL: u32 = 255;
+/// Bit of an operand that makes it an accumulation register.
+const ACC: u32 = 1 << 9;
 
 /// Decodes the instruction at the start of `bytes`, for a wave of 32 lanes.
 ///
@@ -163,10 +165,12 @@ impl Reader {
             src: [Operand::None; 4],
             mods: Mods { op_sel_hi: 7, ..Mods::default() },
             dpp: None,
+            sdwa: None,
             mem: MemFields {
                 offen: flags.has(Flags::OFFEN),
                 idxen: flags.has(Flags::IDXEN),
                 tfe: flags.has(Flags::TFE),
+                lds: flags.has(Flags::LDS),
                 glc: flags.has(Flags::RTN) && !form.format.is_image(),
                 ..MemFields::default()
             },
@@ -196,6 +200,7 @@ impl Reader {
                 }
             }
         }
+        self.sign_extensions(&mut inst, specs);
         inst.mods.op_sel |= halves::read(self.tables, form, self.code.bits);
         self.implied(&mut inst);
         if form.format == Format::Mimg {
@@ -219,6 +224,22 @@ impl Reader {
         match kind.decode {
             Decode::Vgpr if kind.class == "VGPR_32_Lo128" => Ok(self.half(inst, name, value)),
             Decode::Vgpr => self.vgpr(value, width),
+            Decode::Agpr => self.agpr(value, width),
+            Decode::Av if value & ACC != 0 => self.agpr(value & 0xff, width),
+            Decode::Av => self.vgpr(value & 0xff, width),
+            Decode::AvMemory if value & ACC != 0 || self.follows_accumulator(inst, name) => {
+                self.agpr(value & 0xff, width)
+            }
+            Decode::AvMemory => self.vgpr(value & 0xff, width),
+            Decode::SrcAgpr if value >= 256 => self.agpr(value - 256, width),
+            Decode::SrcAv if value & ACC != 0 && value & 256 != 0 => self.agpr(value & 0xff, width),
+            Decode::SrcAv => self.source(value & !ACC, width, false),
+            Decode::SrcAgpr => self.source(value, width, false),
+            Decode::SdwaSrc if value < 256 => self.vgpr(value, width),
+            Decode::SdwaSrc if value - 256 == LITERAL => Err(self.invalid()),
+            Decode::SdwaSrc => self.source(value - 256, width, false),
+            Decode::SdwaVopcDst if value & 0x80 == 0 => Ok(Operand::Sgpr(self.file.vcc)),
+            Decode::SdwaVopcDst => self.source(value & 0x7f, 2, false),
             Decode::VgprT16 => Ok(self.half(inst, name, value)),
             Decode::SrcT16 if value >= 256 => Ok(self.half(inst, name, value - 256)),
             Decode::Src if value >= 256 && kind.class == "VS_32_Lo128" => {
@@ -255,6 +276,23 @@ impl Reader {
             return Err(self.invalid());
         }
         Ok(Operand::Vgpr(low8(number)))
+    }
+
+    fn agpr(&self, number: u32, width: u32) -> Result<Operand, DecodeError> {
+        self.vgpr(number, width)?;
+        Ok(Operand::Agpr(low8(number)))
+    }
+
+    /// Whether an operand of a memory instruction is an accumulation register because the one before it is.
+    #[expect(clippy::unused_self, reason = "one of the operand readers")]
+    fn follows_accumulator(&self, inst: &Inst, name: Name) -> bool {
+        let before = match (name, inst.format) {
+            (Name::Data1, _) => inst.src[1],
+            (Name::Data0, _) => inst.dst,
+            (Name::Vdata, format) if !format.is_buffer() => inst.dst,
+            _ => Operand::None,
+        };
+        matches!(before, Operand::Agpr(_))
     }
 
     /// Source number `value`, `width` registers wide.
@@ -325,7 +363,8 @@ impl Reader {
             Name::Src2 | Name::Soffset | Name::Ssamp | Name::Samp | Name::Saddr | Name::Data1 => {
                 inst.src[2] = operand;
             }
-            Name::Src3 => inst.src[3] = operand,
+            Name::Src3 | Name::Idx => inst.src[3] = operand,
+            Name::Sdata => inst.src[2] = operand,
             Name::Vdata => match inst.format {
                 Format::Mubuf | Format::Mtbuf | Format::Mimg | Format::Vimage | Format::Vsample => {
                     if flags.has(Flags::DATA_OUT) {
@@ -377,7 +416,13 @@ impl Reader {
         let flags = self.form.flags;
         let (vcc, exec) = (Operand::Sgpr(self.file.vcc), Operand::Sgpr(self.file.exec));
         match inst.format {
-            Format::Vopc | Format::Vop3 if flags.has(Flags::DEF_EXEC) => inst.dst = exec,
+            Format::Vopc | Format::Vop3 if flags.has(Flags::DEF_EXEC) => {
+                // Older comparisons write another mask as well.
+                if inst.dst.is_none() && flags.has(Flags::DEF_VCC) {
+                    inst.dst = vcc;
+                }
+                *(if inst.dst.is_none() { &mut inst.dst } else { &mut inst.dst2 }) = exec;
+            }
             Format::Vopc if inst.dst.is_none() && flags.has(Flags::DEF_VCC) => inst.dst = vcc,
             Format::Vop2 => {
                 if flags.has(Flags::DEF_VCC) {
@@ -387,6 +432,8 @@ impl Reader {
                     inst.src[2] = vcc;
                 }
             }
+            // A scalar atomic that returns has its data where the old value goes.
+            Format::Smem if flags.has(Flags::RTN) => inst.src[2] = inst.dst,
             // The barrier in `M0`.
             Format::Sop1 if inst.src[0].is_none() && inst.op.names_barrier() => {
                 inst.src[0] = Operand::Sgpr(self.file.m0);
@@ -405,6 +452,18 @@ impl Reader {
             }
             if flags.has(Flags::ACC_Y) {
                 dual.src[2] = dual.dst;
+            }
+        }
+    }
+
+    /// Brings the modifiers of parts of integers, which are sign extensions, where [`Inst`] has them.
+    fn sign_extensions(&self, inst: &mut Inst, specs: &[OperandSpec]) {
+        let Some(sdwa) = &mut inst.sdwa else { return };
+        for (bit, name) in [(1, Name::Src0Modifiers), (2, Name::Src1Modifiers)] {
+            let extends = |spec: &OperandSpec| spec.0 == name && self.tables.kind(*spec).print == Print::IntMods;
+            if specs.iter().any(extends) {
+                sdwa.sext |= inst.mods.neg & bit;
+                inst.mods.neg &= !bit;
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::decode::decode_for;
 use crate::encoding::{CachePolicy, Decode, Flags, Form, Kind, Name, OperandSpec, Print, Tables};
 use crate::inst::{Arch, DecodeError, Dpp, Format, Inst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
-use crate::tables::notation::Notation;
+use crate::tables::notation::{Notation, Style};
 
 /// Assembler text of one instruction, by its `Display`.
 #[derive(Clone, Copy, Debug)]
@@ -201,6 +201,7 @@ impl Printer<'_> {
         let Some(spec) = self.spec(source) else { return Ok(()) };
         let kind = self.tables.kind(spec);
         let neg = self.inst.mods.neg & bit != 0;
+        let sext = neg || self.inst.sdwa.is_some_and(|sdwa| sdwa.sext & bit != 0);
         let abs = self.inst.mods.abs & bit != 0;
         let (open, close) = match print {
             Print::FpMods => {
@@ -217,7 +218,7 @@ impl Printer<'_> {
                     (false, false, _) => ("", ""),
                 }
             }
-            _ if neg => ("sext(", ")"),
+            _ if sext => ("sext(", ")"),
             _ => ("", ""),
         };
         out.write_str(open)?;
@@ -309,6 +310,15 @@ impl Printer<'_> {
             }
             Print::Swizzle => symbolic::swizzle(out, mem.offset.cast_unsigned()),
             Print::CPol if self.tables.cache_policy == CachePolicy::Hints => self.cache_policy(out),
+            Print::CPol if self.tables.cache_policy == CachePolicy::Scopes => {
+                let first = if inst.format == Format::Smem { " glc" } else { " sc0" };
+                for (set, text) in [(mem.glc, first), (mem.slc, " nt"), (mem.dlc, " sc1")] {
+                    if set {
+                        out.write_str(text)?;
+                    }
+                }
+                Ok(())
+            }
             Print::CPol => {
                 for (set, text) in [(mem.glc, " glc"), (mem.slc, " slc"), (mem.dlc, " dlc")] {
                     if set {
@@ -316,6 +326,9 @@ impl Printer<'_> {
                     }
                 }
                 Ok(())
+            }
+            Print::BufferFormat if self.notation.style == Style::Gfx9 => {
+                symbolic::split_format(out, mem.format)
             }
             Print::BufferFormat => symbolic::buffer_format(out, mem.format),
             Print::DPP8
@@ -335,7 +348,21 @@ impl Printer<'_> {
             Print::Hwreg => symbolic::hwreg(out, self.notation, imm),
             Print::SendMsg => symbolic::message(out, self.notation, imm),
             Print::DepCtr => symbolic::dep_ctr(out, imm),
-            Print::SWaitCnt => symbolic::wait_count(out, imm),
+            Print::SWaitCnt => symbolic::wait_count(out, self.notation, imm),
+            Print::GPRIdxMode => symbolic::index_mode(out, imm),
+            Print::CBSZ if imm & 7 != 0 => write!(out, " cbsz:{}", imm & 7),
+            Print::ABID if imm >> 4 & 15 != 0 => write!(out, " abid:{}", imm >> 4 & 15),
+            Print::BLGP if imm >> 8 & 7 != 0 => {
+                let bit = |bit: u32| imm >> (8 + bit) & 1;
+                if inst.op.negates_by_blgp() {
+                    write!(out, " neg:[{},{},{}]", bit(0), bit(1), bit(2))
+                } else {
+                    write!(out, " blgp:{}", imm >> 8 & 7)
+                }
+            }
+            Print::SDWADstSel | Print::SDWADstUnused | Print::SDWASrc0Sel | Print::SDWASrc1Sel => {
+                self.sub_dword(out, kind.print)
+            }
             Print::WaitVDST => write!(out, " wait_vdst:{}", imm >> 16 & 15),
             Print::WaitVAVDst => write!(out, " wait_va_vdst:{}", imm >> 16 & 15),
             Print::WaitVMVSrc => write!(out, " wait_vm_vsrc:{}", imm >> 20 & 15),
@@ -370,6 +397,28 @@ impl Printer<'_> {
         )
     }
 
+    /// Whether the first operands have registers of 64 bits.
+    fn has_wide_registers(&self) -> bool {
+        [Name::Vdst, Name::Src0, Name::Src1]
+            .into_iter()
+            .filter_map(|name| self.spec(name))
+            .any(|spec| self.tables.kind(spec).width == 2)
+    }
+
+    /// Parts of registers.
+    fn sub_dword(&self, out: Out<'_, '_>, print: Print) -> fmt::Result {
+        let sdwa = self.inst.sdwa.unwrap_or_default();
+        match print {
+            Print::SDWADstSel => write!(out, "dst_sel:{}", symbolic::part(sdwa.dst_sel)),
+            Print::SDWADstUnused => {
+                let names = ["UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE"];
+                write!(out, "dst_unused:{}", names.get(usize::from(sdwa.dst_unused)).unwrap_or(&""))
+            }
+            Print::SDWASrc0Sel => write!(out, "src0_sel:{}", symbolic::part(sdwa.src_sel[0])),
+            _ => write!(out, "src1_sel:{}", symbolic::part(sdwa.src_sel[1])),
+        }
+    }
+
     fn dpp(&self, out: Out<'_, '_>, print: Print) -> fmt::Result {
         match (self.inst.dpp, print) {
             (Some(Dpp::Dpp8(dpp)), Print::DPP8) => {
@@ -382,7 +431,16 @@ impl Printer<'_> {
                 }
                 out.write_char(']')
             }
-            (Some(Dpp::Dpp16(dpp)), Print::DPPCtrl) => symbolic::dpp_control(out, dpp.ctrl),
+            (Some(Dpp::Dpp16(dpp)), Print::DPPCtrl) => {
+                // Only one permutation is there for registers of 64 bits, and only where it has this name.
+                if self.notation.style == Style::Gfx9
+                    && !matches!(dpp.ctrl, 0x150..=0x15f)
+                    && self.has_wide_registers()
+                {
+                    return out.write_str(" /* DP ALU dpp only supports row_newbcast */");
+                }
+                symbolic::dpp_control(out, self.notation.style, dpp.ctrl)
+            }
             (Some(Dpp::Dpp16(dpp)), Print::DppRowMask) => write!(out, " row_mask:{:#x}", dpp.row_mask),
             (Some(Dpp::Dpp16(dpp)), Print::DppBankMask) => write!(out, " bank_mask:{:#x}", dpp.bank_mask),
             (Some(Dpp::Dpp16(dpp)), Print::DppBoundCtrl) if dpp.bound_ctrl => out.write_str(" bound_ctrl:1"),

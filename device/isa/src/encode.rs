@@ -70,12 +70,17 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
                 let operand = fields::operand(form, inst, spec.0, kind);
                 if let (
                     Operand::Literal(literal),
-                    Decode::Src | Decode::SrcT16 | Decode::Sgpr | Decode::Bool,
+                    Decode::Src
+                    | Decode::SrcT16
+                    | Decode::Sgpr
+                    | Decode::Bool
+                    | Decode::SrcAv
+                    | Decode::SrcAgpr,
                 ) = (operand, kind.decode)
                 {
                     trailing = Some(literal);
                 }
-                source(kind, operand).ok_or(EncodeError::Operand {
+                source(kind, arch.registers().vcc, operand).ok_or(EncodeError::Operand {
                     op: inst.op,
                     name: spec.0.text(),
                     operand,
@@ -114,7 +119,11 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
         let operand = || fields::operand(form, inst, spec.0, kind);
         let unread = match kind.decode {
             Decode::Bool if wave == WaveSize::Wave64 => misalignment(file, operand(), 2),
-            Decode::Sgpr | Decode::Src => misalignment(file, operand(), kind.width),
+            Decode::Sgpr | Decode::Src | Decode::SrcAgpr => misalignment(file, operand(), kind.width),
+            Decode::SrcAv if matches!(operand(), Operand::Vgpr(_) | Operand::Agpr(_)) => 0,
+            Decode::SrcAv => 1 << 9 | misalignment(file, operand(), kind.width),
+            Decode::SdwaVopcDst if operand() == Operand::Sgpr(file.vcc) => 0xff,
+            Decode::SdwaVopcDst => misalignment(file, operand(), 2),
             _ => 0,
         };
         read |= scatter(0, field, !unread);
@@ -156,16 +165,37 @@ pub(crate) fn scatter(bits: u128, field: &[Segment], value: u32) -> u128 {
 }
 
 /// The number of a register or constant in a field of `kind`.
-fn source(kind: &Kind, operand: Operand) -> Option<u32> {
+fn source(kind: &Kind, vcc: u8, operand: Operand) -> Option<u32> {
     let vgpr = match kind.decode {
-        Decode::Vgpr | Decode::VgprT16 | Decode::VopdDstY => 0,
+        Decode::Vgpr | Decode::VgprT16 | Decode::VopdDstY | Decode::Av | Decode::AvMemory | Decode::Agpr => 0,
         _ => 256,
     };
+    if kind.decode == Decode::SdwaSrc {
+        return match operand {
+            Operand::Vgpr(number) => Some(number.into()),
+            // The bit of what is no VGPR is where others have that of VGPRs.
+            other => source_number(256, other).map(|number| number + 256),
+        };
+    }
+    let acc = match kind.decode {
+        Decode::Av | Decode::AvMemory | Decode::SrcAv => 1 << 9,
+        _ => 0,
+    };
+    match operand {
+        Operand::Agpr(number) => Some(acc + vgpr + u32::from(number)),
+        Operand::Sgpr(number) if kind.decode == Decode::SdwaVopcDst && number == vcc => Some(0),
+        Operand::Sgpr(number) if kind.decode == Decode::SdwaVopcDst => Some(0x80 | u32::from(number)),
+        Operand::Literal(value) if kind.decode == Decode::Literal => Some(value),
+        other => source_number(vgpr, other),
+    }
+}
+
+/// The number of a register or constant among sources, VGPRs from `vgpr` on.
+fn source_number(vgpr: u32, operand: Operand) -> Option<u32> {
     Some(match operand {
         Operand::Vgpr(number) => vgpr + u32::from(number),
-        Operand::Literal(value) if kind.decode == Decode::Literal => value,
         _ if vgpr == 0 => return None,
-        Operand::None => return None,
+        Operand::None | Operand::Agpr(_) => return None,
         Operand::Sgpr(number) => u32::from(number),
         Operand::InlineInt(value @ 0..) => 128 + u32::from(value.unsigned_abs()),
         Operand::InlineInt(value) => 192 + u32::from(value.unsigned_abs()),
@@ -193,7 +223,18 @@ fn number(policy: CachePolicy, inst: &Inst, name: Name) -> u32 {
         Name::Src2Modifiers => modifiers(inst, 2),
         Name::Clamp => bit(inst.mods.clamp),
         Name::Omod => u32::from(inst.mods.omod),
-        Name::Simm16 | Name::Sdata | Name::Src0 => inst.imm,
+        Name::Simm16 | Name::Sdata | Name::Src0 | Name::Src1 | Name::Cbsz => inst.imm,
+        Name::Abid => inst.imm >> 4,
+        Name::Blgp => inst.imm >> 8,
+        Name::DstSel | Name::DstUnused | Name::Src0Sel | Name::Src1Sel => {
+            let sdwa = inst.sdwa.unwrap_or_default();
+            u32::from(match name {
+                Name::DstSel => sdwa.dst_sel,
+                Name::DstUnused => sdwa.dst_unused,
+                Name::Src0Sel => sdwa.src_sel[0],
+                _ => sdwa.src_sel[1],
+            })
+        }
         Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm,
         Name::Imm => match inst.src[0] {
             Operand::Literal(value) => value,
@@ -203,6 +244,7 @@ fn number(policy: CachePolicy, inst: &Inst, name: Name) -> u32 {
         Name::Offset1 => u32::from(mem.offset1),
         Name::Cpol => match policy {
             CachePolicy::Bits => bit(mem.glc) | bit(mem.slc) << 1 | bit(mem.dlc) << 2,
+            CachePolicy::Scopes => bit(mem.glc) | bit(mem.slc) << 1 | bit(mem.dlc) << 4,
             CachePolicy::Hints => u32::from(mem.th) | u32::from(mem.scope) << 3,
         },
         Name::Gds => bit(mem.gds),
@@ -247,5 +289,6 @@ fn modifiers(inst: &Inst, source: u32) -> u32 {
     } else {
         (bit(mods.abs), u32::from(mods.op_sel) >> 3 & 1)
     };
-    bit(mods.neg) | second << 1 | bit(mods.op_sel) << 2 | fourth << 3
+    let sext = inst.sdwa.map_or(0, |sdwa| bit(sdwa.sext));
+    bit(mods.neg) | sext | second << 1 | bit(mods.op_sel) << 2 | fourth << 3
 }

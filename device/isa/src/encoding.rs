@@ -1,6 +1,6 @@
 //! The shape of the generated encoding tables.
 //!
-//! A table file (`tables/gfx11.rs`, `tables/gfx12.rs`) lists the *forms* of every operation: the bits that are fixed, where each operand's
+//! A table file (`tables/gfx9.rs`, `tables/gfx11.rs`, `tables/gfx12.rs`) lists the *forms* of every operation: the bits that are fixed, where each operand's
 //! bits are and what kind of operand it is, and the assembler syntax. `decode` and `disasm` are interpreters of these
 //! tables, so a further architecture of the family is a further table.
 
@@ -10,6 +10,8 @@ use crate::inst::{Arch, Format, Op};
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) cache_policy: CachePolicy,
+    /// VOP3 has `OPSEL` for all operations of 16 bits.
+    pub(crate) has_halves: bool,
     /// In the order they are searched: long encodings first, because a long form can hide behind a short one's opcode.
     pub(crate) tables: &'static [Table],
     pub(crate) groups: &'static [Group],
@@ -25,6 +27,7 @@ impl Tables {
     /// The tables of an architecture.
     pub(crate) fn of(arch: Arch) -> &'static Tables {
         match arch {
+            Arch::Gfx942 => &crate::tables::gfx9::GFX9,
             Arch::Gfx1100 => &crate::tables::gfx11::GFX11,
             Arch::Gfx1201 => &crate::tables::gfx12::GFX12,
         }
@@ -51,6 +54,8 @@ impl Tables {
 pub(crate) enum CachePolicy {
     /// A bit for each cache to bypass: GLC, SLC, DLC.
     Bits,
+    /// SC0, NT and SC1: two bits of a scope, and a hint.
+    Scopes,
     /// A temporal hint and a scope.
     Hints,
 }
@@ -133,6 +138,9 @@ impl Flags {
     /// Its temporal hint is one of atomics.
     pub(crate) const ATOMIC: Flags = Flags(1 << 18);
 
+    /// Buffer operation with `lds`.
+    pub(crate) const LDS: Flags = Flags(1 << 19);
+
     /// Whether all bits of `other` are set.
     pub(crate) const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
@@ -212,6 +220,20 @@ pub(crate) enum Decode {
     Imm,
     /// A VGPR number.
     Vgpr,
+    /// The number of an accumulation register.
+    Agpr,
+    /// The number of a vector register, bit 9 saying whether it is an accumulation register.
+    Av,
+    /// As `Av`, in a memory instruction: the operand that has the bit has it for the others as well.
+    AvMemory,
+    /// A source whose vector registers are accumulation registers if bit 9 is set.
+    SrcAv,
+    /// A source whose vector registers are accumulation registers.
+    SrcAgpr,
+    /// A source of SDWA: a VGPR, or with bit 8 set anything else but a literal.
+    SdwaSrc,
+    /// Destination of a comparison in SDWA: `VCC`, or with bit 7 set the SGPRs with this number.
+    SdwaVopcDst,
     /// An SGPR number or one of the special registers below 128.
     Sgpr,
     /// A source: SGPR, constant, literal or VGPR.
@@ -301,6 +323,14 @@ pub(crate) enum Print {
     ByteSel,
     IndexKey16bit,
     IndexKey8bit,
+    SDWADstSel,
+    SDWADstUnused,
+    SDWASrc0Sel,
+    SDWASrc1Sel,
+    CBSZ,
+    ABID,
+    BLGP,
+    GPRIdxMode,
     InterpAttr,
     InterpAttrChan,
     ExpTgt,
@@ -334,14 +364,14 @@ macro_rules! names {
 }
 
 names! {
-    A16 "a16", Addr "addr", Attr "attr", Attrchan "attrchan", BankMask "bank_mask", BoundCtrl "bound_ctrl",
-    ByteSel "byte_sel", Clamp "clamp", Cpol "cpol", D16 "d16", Data0 "data0", Data1 "data1", Dim "dim", Dmask "dmask", Dpp8 "dpp8",
-    DppCtrl "dpp_ctrl", En "en", Fi "fi", Format "format", Gds "gds", Imm "imm", ImmDeferred "immDeferred",
+    A16 "a16", Abid "abid", Addr "addr", Attr "attr", Attrchan "attrchan", BankMask "bank_mask", Blgp "blgp", BoundCtrl "bound_ctrl",
+    ByteSel "byte_sel", Cbsz "cbsz", Clamp "clamp", Cpol "cpol", D16 "d16", Data0 "data0", Data1 "data1", Dim "dim", Dmask "dmask", Dpp8 "dpp8",
+    DppCtrl "dpp_ctrl", DstSel "dst_sel", DstUnused "dst_unused", En "en", Fi "fi", Format "format", Gds "gds", Idx "idx", Imm "imm", ImmDeferred "immDeferred",
     IndexKey8bit "index_key_8bit", IndexKey16bit "index_key_16bit",
     Lwe "lwe", NegHi "neg_hi", NegLo "neg_lo", Offset "offset", Offset0 "offset0", Offset1 "offset1", Omod "omod",
     OpSel "op_sel", OpSelHi "op_sel_hi", R128 "r128", RowMask "row_mask", Rsrc "rsrc", Saddr "saddr", Samp "samp", Sbase "sbase",
-    Sdata "sdata", Sdst "sdst", Simm16 "simm16", Soffset "soffset", Src0 "src0", Src0Modifiers "src0_modifiers",
-    Src0X "src0X", Src0Y "src0Y", Src1 "src1", Src1Modifiers "src1_modifiers", Src2 "src2",
+    Sdata "sdata", Sdst "sdst", Simm16 "simm16", Soffset "soffset", Src0 "src0", Src0Modifiers "src0_modifiers", Src0Sel "src0_sel",
+    Src0X "src0X", Src0Y "src0Y", Src1 "src1", Src1Modifiers "src1_modifiers", Src1Sel "src1_sel", Src2 "src2",
     Src2Modifiers "src2_modifiers", Src3 "src3", Srsrc "srsrc", Ssamp "ssamp", Tfe "tfe", Tgt "tgt", Unorm "unorm",
     Vaddr "vaddr", Vaddr0 "vaddr0", Vaddr1 "vaddr1", Vaddr2 "vaddr2", Vaddr3 "vaddr3", Vaddr4 "vaddr4", Vcc "vcc",
     Vdata "vdata", Vdst "vdst", VdstX "vdstX", VdstY "vdstY", Vsrc1X "vsrc1X", Vsrc1Y "vsrc1Y", Waitexp "waitexp",

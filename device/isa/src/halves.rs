@@ -15,7 +15,7 @@ const SHIFT: u32 = 11;
 
 /// The bits of a form's encoding that say which halves it takes, where no operand has them.
 pub(crate) fn field(tables: &Tables, form: &Form) -> u128 {
-    if form.format != Format::Vop3 {
+    if form.format != Format::Vop3 || !tables.has_halves {
         return 0;
     }
     let halves = u128::from(halves(form.op)) << SHIFT;

@@ -39,6 +39,8 @@ pub use crate::tables::op::Op;
 /// Instruction set of a code object, chosen by the device and not by the guest's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
+    /// CDNA 3, `gfx942` (MI300X).
+    Gfx942,
     /// RDNA 3, `gfx1100` (Navi 31).
     Gfx1100,
     /// RDNA 4, `gfx1201` (Navi 48).
@@ -47,13 +49,22 @@ pub enum Arch {
 
 impl Arch {
     /// All of them.
-    pub const ALL: [Arch; 2] = [Arch::Gfx1100, Arch::Gfx1201];
+    pub const ALL: [Arch; 3] = [Arch::Gfx942, Arch::Gfx1100, Arch::Gfx1201];
 
     /// LLVM's name of the processor.
     pub const fn name(self) -> &'static str {
         match self {
+            Arch::Gfx942 => "gfx942",
             Arch::Gfx1100 => "gfx1100",
             Arch::Gfx1201 => "gfx1201",
+        }
+    }
+
+    /// Sizes of its waves.
+    pub const fn wave_sizes(self) -> &'static [WaveSize] {
+        match self {
+            Arch::Gfx942 => &[WaveSize::Wave64],
+            Arch::Gfx1100 | Arch::Gfx1201 => &[WaveSize::Wave32, WaveSize::Wave64],
         }
     }
 }
@@ -117,10 +128,15 @@ impl Op {
     /// Place among the sources of the constant that is part of the encoding: `a * K + b`, `a * b + K`.
     pub(crate) const fn constant_place(self) -> Option<usize> {
         match self {
-            Op::V_FMAMK_F32 | Op::V_FMAMK_F16 | Op::S_FMAMK_F32 => Some(1),
-            Op::V_FMAAK_F32 | Op::V_FMAAK_F16 | Op::S_FMAAK_F32 => Some(2),
+            Op::V_FMAMK_F32 | Op::V_FMAMK_F16 | Op::S_FMAMK_F32 | Op::V_MADMK_F16 => Some(1),
+            Op::V_FMAAK_F32 | Op::V_FMAAK_F16 | Op::S_FMAAK_F32 | Op::V_MADAK_F16 => Some(2),
             _ => None,
         }
+    }
+
+    /// Whether `BLGP` of a matrix operation says which operands are negated.
+    pub(crate) const fn negates_by_blgp(self) -> bool {
+        matches!(self, Op::V_MFMA_F64_16X16X4_F64 | Op::V_MFMA_F64_4X4X4_4B_F64)
     }
 
     /// Whether its source is the number of a barrier.
@@ -144,7 +160,7 @@ pub struct Inst {
     pub op: Op,
     /// The encoding it came from.
     pub format: Format,
-    /// Bytes it occupies, literal and DPP dword included: 4, 8 or 12 on gfx11.
+    /// Bytes it occupies, literal and DPP or SDWA dword included: 4, 8 or 12 on gfx11.
     pub size: u8,
     /// Index of the instruction's form in its architecture's table: mnemonic spelling, register widths, asm syntax.
     pub form: u16,
@@ -158,6 +174,8 @@ pub struct Inst {
     pub mods: Mods,
     /// Lane permutation of `src[0]`.
     pub dpp: Option<Dpp>,
+    /// Parts of registers that the instruction reads and writes.
+    pub sdwa: Option<Sdwa>,
     /// Fields of memory instructions.
     pub mem: MemFields,
     /// Number that is no operand, by format:
@@ -166,6 +184,7 @@ pub struct Inst {
     /// * LDSDIR: `attr | attr_chan << 8 | wait_vdst << 16 | wait_vsrc << 20`;
     /// * VOP3 of 8-bit floats: `byte_sel`, the byte that is read or written;
     /// * VOP3P `V_SWMMAC_*`: `index_key`, which part of the indices applies;
+    /// * VOP3P `V_MFMA_*` and `V_SMFMAC_*`: `cbsz | abid << 4 | blgp << 8`;
     /// * SMEM `S_PREFETCH_*`: the length;
     /// * VINTERP: `wait_exp`;
     /// * EXP: `target | enable << 8`;
@@ -226,6 +245,8 @@ pub enum Operand {
     None,
     /// `v0..v255`.
     Vgpr(u8),
+    /// `a0..a255`: an accumulation register, where the architecture has them.
+    Agpr(u8),
     /// A scalar register by its number in the architecture, which is below 128. On gfx11: 0-105 `s0`-`s105`, 106 and 107
     /// `VCC`, 108-123 `ttmp0`-`ttmp15`, 124 `NULL`, 125 `M0`, 126 and 127 `EXEC`.
     Sgpr(u8),
@@ -417,6 +438,24 @@ impl Dpp8 {
     }
 }
 
+/// Sub-dword addressing: parts of registers as operands (SDWA).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sdwa {
+    /// Part of the destination that is written, see [`Sdwa::DWORD`]. VOPC, which writes a mask, has none: a dword.
+    pub dst_sel: u8,
+    /// What becomes of the rest of the destination: 0 zeros, 1 the sign of the result, 2 what it was.
+    pub dst_unused: u8,
+    /// Part of `src[0]` and `src[1]` that is read.
+    pub src_sel: [u8; 2],
+    /// Sources, a bit for each, whose part is sign-extended.
+    pub sext: u8,
+}
+
+impl Sdwa {
+    /// Numbers of parts: 0 to 3 are bytes, 4 and 5 are halves, and this is all of it.
+    pub const DWORD: u8 = 6;
+}
+
 /// Fields of memory instructions; all zero for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemFields {
@@ -428,11 +467,11 @@ pub struct MemFields {
     pub offset1: u8,
     /// MTBUF: buffer format number.
     pub format: u8,
-    /// Globally coherent; on atomics of every architecture: return the old value.
+    /// Globally coherent, SC0 on gfx942; on atomics of every architecture: return the old value.
     pub glc: bool,
-    /// System level coherent (streaming hint).
+    /// System level coherent (streaming hint), NT on gfx942.
     pub slc: bool,
-    /// Device level coherent.
+    /// Device level coherent, SC1 on gfx942.
     pub dlc: bool,
     /// Temporal hint, where there are hints and scopes in place of the three bits above. On atomics bit 0, which asks for the
     /// old value, is [`MemFields::glc`] as well.
@@ -447,6 +486,8 @@ pub struct MemFields {
     pub idxen: bool,
     /// Texture fail enable: one more destination register gets the residency status.
     pub tfe: bool,
+    /// MUBUF: the data goes to LDS.
+    pub lds: bool,
 }
 
 impl MemFields {

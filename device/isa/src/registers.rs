@@ -13,6 +13,10 @@ use crate::inst::Arch;
 
 /// Where a wave keeps scalar registers and what is read as one. The first 128 are numbered as on gfx11.
 pub(crate) mod slot {
+    /// `FLAT_SCRATCH` where it is a scalar register.
+    pub(crate) const FLAT_SCRATCH: usize = 102;
+    /// `XNACK_MASK` where it is a scalar register.
+    pub(crate) const XNACK_MASK: usize = 104;
     pub(crate) const VCC: usize = 106;
     pub(crate) const TTMP0: usize = 108;
     pub(crate) const M0: usize = 125;
@@ -71,6 +75,12 @@ hardware_registers! {
     ShaderCyclesLow,
     ShaderCyclesHigh,
     PerfSnapshot,
+    HwId,
+    TbaLow,
+    TbaHigh,
+    TmaLow,
+    TmaHigh,
+    XccId,
 }
 
 impl HardwareRegister {
@@ -109,8 +119,10 @@ impl HardwareRegister {
 /// Registers of an architecture, by the numbers its instructions have for them.
 #[derive(Debug)]
 pub(crate) struct RegisterFile {
-    /// Vector registers a wave can have.
+    /// Vector registers that instructions can name, of each kind.
     pub(crate) vgprs: u16,
+    /// Accumulation registers follow the vector registers of a wave, in one allocation of at most this many.
+    pub(crate) unified: Option<u16>,
     /// Scalar registers `s0..` a wave has.
     pub(crate) sgprs: u8,
     /// `VCC`, a pair.
@@ -119,6 +131,11 @@ pub(crate) struct RegisterFile {
     pub(crate) ttmp0: u8,
     /// Reads as 0, and drops what is written; not everywhere.
     pub(crate) null: Option<u8>,
+    /// No register, although LLVM's disassembler lists it as `null`.
+    pub(crate) listed_null: Option<u8>,
+    /// `FLAT_SCRATCH` and `XNACK_MASK`, pairs, where they are scalar registers.
+    pub(crate) flat_scratch: Option<u8>,
+    pub(crate) xnack_mask: Option<u8>,
     pub(crate) m0: u8,
     /// `EXEC`, a pair.
     pub(crate) exec: u8,
@@ -134,6 +151,12 @@ pub(crate) struct RegisterFile {
     pub(crate) trap_id: u32,
     /// Matrix instructions find A and B in the first sixteen lanes, and copies in the others.
     pub(crate) copies_matrices: bool,
+    /// Where the number of the workgroup on its compute unit is: bits of `HW_ID1` (`HW_ID` on gfx942) and of `HW_ID2`.
+    pub(crate) workgroup_id: [u32; 2],
+    /// Bits of `TRAPSTS` that are elsewhere than on gfx11: where they are, and where they are there.
+    pub(crate) moved_trapsts: &'static [(u8, u8)],
+    /// Results of 16 bits leave zeros in the upper half of their register.
+    pub(crate) zeroes_halves: bool,
     /// Bytes that `LDS_ALLOC` counts LDS in.
     pub(crate) lds_unit: u32,
     /// Numbers of the hardware registers there are.
@@ -144,10 +167,14 @@ const GFX11: RegisterFile = {
     use HardwareRegister::*;
     RegisterFile {
         vgprs: 256,
+        unified: None,
         sgprs: 106,
         vcc: 106,
         ttmp0: 108,
         null: Some(124),
+        listed_null: None,
+        flat_scratch: None,
+        xnack_mask: None,
         m0: 125,
         exec: 126,
         // `FP_ROUND` to `TRAP_AFTER_INST_EN`, `EXCP_EN`, `FP16_OVFL`, `DISABLE_PERF`.
@@ -157,6 +184,9 @@ const GFX11: RegisterFile = {
         trap_mode: 0,
         trap_id: 48,
         copies_matrices: true,
+        workgroup_id: [0, 31 << 16],
+        moved_trapsts: &[],
+        zeroes_halves: false,
         lds_unit: 256,
         hardware: &[
             (1, Mode),
@@ -173,6 +203,50 @@ const GFX11: RegisterFile = {
             (28, IbSts2),
             (29, ShaderCycles),
         ],
+    }
+};
+
+/// Vector registers and accumulation registers are one allocation, and there is no `NULL`. Sources: LLVM `SIDefines.h`,
+/// `AMDGPU.td` (`FeatureISAVersion9_4_Common`); `MODE`, linux `gc_9_4_3_sh_mask.h` (`SQ_WAVE_MODE`).
+const GFX9: RegisterFile = {
+    use HardwareRegister::*;
+    RegisterFile {
+        unified: Some(512),
+        sgprs: 102,
+        null: None,
+        listed_null: Some(125),
+        flat_scratch: Some(102),
+        xnack_mask: Some(104),
+        m0: 124,
+        // `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`, `LOD_CLAMPED`, `DEBUG_EN`, `EXCP_EN`, `FP16_OVFL`, `POPS_PACKER0/1`,
+        // `DISABLE_PERF`, `GPR_IDX_EN`, `VSKIP`, `CSP`.
+        mode: 0xff9f_ffff,
+        copies_matrices: false,
+        workgroup_id: [15 << 16, 0],
+        // `HOST_TRAP` and `TRAP_AFTER_INST`.
+        moved_trapsts: &[(22, 16), (25, 20)],
+        zeroes_halves: true,
+        lds_unit: 512,
+        hardware: &[
+            (1, Mode),
+            (2, Status),
+            (3, TrapSts),
+            (4, HwId),
+            (5, GprAlloc),
+            (6, LdsAlloc),
+            (7, IbSts),
+            (15, ShMemBases),
+            (16, TbaLow),
+            (17, TbaHigh),
+            (18, TmaLow),
+            (19, TmaHigh),
+            (20, XccId),
+            (21, PerfSnapshot),
+            (22, PerfSnapshot),
+            (23, PerfSnapshot),
+            (24, PerfSnapshot),
+        ],
+        ..GFX11
     }
 };
 
@@ -217,17 +291,20 @@ const GFX12: RegisterFile = {
 };
 
 /// The files of all architectures.
-static FILES: [RegisterFile; 2] = [GFX11, GFX12];
+static FILES: [RegisterFile; 3] = [GFX9, GFX11, GFX12];
 
-/// Most vector registers a wave of any architecture can have.
+/// Most vector registers an instruction of any architecture can name.
 pub const MAX_VGPRS: u16 = GFX11.vgprs;
+/// Most vector registers a wave of any architecture can have, accumulation registers included.
+pub const MAX_ALLOCATION: u16 = 512;
 
 impl Arch {
     /// Its registers.
     pub(crate) fn registers(self) -> &'static RegisterFile {
         match self {
-            Arch::Gfx1100 => &FILES[0],
-            Arch::Gfx1201 => &FILES[1],
+            Arch::Gfx942 => &FILES[0],
+            Arch::Gfx1100 => &FILES[1],
+            Arch::Gfx1201 => &FILES[2],
         }
     }
 }
@@ -246,6 +323,8 @@ impl RegisterFile {
         }
         within(0, self.sgprs)
             .or_else(|| within(self.vcc, 2).map(|n| slot::VCC + n))
+            .or_else(|| within(self.flat_scratch?, 2).map(|n| slot::FLAT_SCRATCH + n))
+            .or_else(|| within(self.xnack_mask?, 2).map(|n| slot::XNACK_MASK + n))
             .or_else(|| within(self.ttmp0, TTMPS as u8).map(|n| slot::TTMP0 + n))
             .or_else(|| within(self.m0, 1).map(|n| slot::M0 + n))
             .or_else(|| within(self.exec, 2).map(|n| slot::EXEC + n))
@@ -291,12 +370,23 @@ impl RegisterFile {
 
     /// Whether an operand of any width may begin with this register outside the [banks](Self::bank).
     pub(crate) fn begins_any_width(&self, number: u8) -> bool {
-        number == self.vcc || number == self.exec || Some(number) == self.null
+        let pairs = [Some(self.vcc), Some(self.exec), self.flat_scratch, self.xnack_mask];
+        pairs.contains(&Some(number)) || self.is_null(number)
+    }
+
+    /// Whether a number is listed as `null`.
+    pub(crate) fn is_null(&self, number: u8) -> bool {
+        Some(number) == self.null || Some(number) == self.listed_null
+    }
+
+    /// Vector registers that a wave can have in all.
+    pub(crate) fn allocation(&self) -> u16 {
+        self.unified.unwrap_or(self.vgprs)
     }
 
     /// Whether the number is that of a scalar register or of `NULL`.
     pub(crate) fn names(&self, number: u8) -> bool {
-        Some(number) == self.null || self.slot(number).is_some()
+        self.is_null(number) || self.slot(number).is_some()
     }
 
     /// The hardware register with a number.
@@ -323,6 +413,18 @@ impl fmt::Display for ScalarName {
             1 => write!(f, "{prefix}{first}"),
             width => write!(f, "{prefix}[{first}:{}]", first + usize::from(width) - 1),
         };
+        let pair = |f: &mut fmt::Formatter<'_>, name: &str, first: u8| match (self.number - first, self.width) {
+            (0, 2..) => f.write_str(name),
+            (0, _) => write!(f, "{name}_lo"),
+            _ => write!(f, "{name}_hi"),
+        };
+        for (name, first) in [("flat_scratch", self.file.flat_scratch), ("xnack_mask", self.file.xnack_mask)] {
+            if let Some(first) = first
+                && (first..first + 2).contains(&self.number)
+            {
+                return pair(f, name, first);
+            }
+        }
         match (self.file.slot(self.number), self.width) {
             (Some(slot::VCC), 1) => f.write_str("vcc_lo"),
             (Some(slot::VCC), _) => f.write_str("vcc"),

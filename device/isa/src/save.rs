@@ -25,6 +25,8 @@ pub struct SavedWave {
     vgpr_count: u16,
     /// With those that its halves share.
     registers: u16,
+    /// First accumulation register among its own, where there are any.
+    accumulators_from: u16,
     /// Rows of 32 lanes in little-endian words, in the order of the registers, two rows for each of a wave64.
     #[serde(with = "serde_bytes")]
     vgprs: Vec<u8>,
@@ -65,6 +67,9 @@ pub enum Error {
         /// With those that its halves share.
         all: u16,
     },
+    /// The architecture has no waves of this size.
+    #[error("no waves of {0:?}")]
+    Size(WaveSize),
     /// The contents of the registers are not as many as the registers.
     #[error("{found} bytes of {what} registers where the wave has {expected}")]
     Contents {
@@ -101,6 +106,7 @@ impl Wave {
             size: if self.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
             vgpr_count: self.vgpr_count,
             registers: self.registers,
+            accumulators_from: self.accumulators_from,
             vgprs: chunks.flat_map(|chunk| chunk.0).flat_map(u32::to_le_bytes).collect(),
             sgprs: self.s[..SCALARS].to_vec(),
             scc: self.scc(),
@@ -137,15 +143,19 @@ impl Wave {
     pub fn restore(arch: Arch, saved: &SavedWave) -> Result<Self, Error> {
         let file = arch.registers();
         let (own, all) = (saved.vgpr_count, saved.registers);
-        let shares = saved.size == WaveSize::Wave64;
-        if all > file.vgprs || own > all || (own != all && !shares) {
+        let shares = saved.size == WaveSize::Wave64 && file.unified.is_none();
+        if all > file.allocation() || own > all || (own != all && !shares) {
             return Err(Error::Vgprs { own, all });
+        }
+        if !arch.wave_sizes().contains(&saved.size) {
+            return Err(Error::Size(saved.size));
         }
         let mut wave = Wave::new(&WaveInit {
             arch,
             wave_size: saved.size,
             vgpr_count: own,
             shared_vgprs: all - own,
+            accum_offset: saved.accumulators_from,
             ..WaveInit::default()
         });
         let contents = |what, found, expected| match found == expected {

@@ -5,12 +5,13 @@ mod show;
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
-pub use crate::registers::MAX_VGPRS;
+pub use crate::registers::{MAX_ALLOCATION, MAX_VGPRS};
 use crate::registers::{RegisterFile, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
+use zerocopy::FromZeros;
 
 /// Sixteen lanes of a vector register.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub(crate) struct Chunk(pub(crate) [u32; 16]);
 
@@ -18,9 +19,9 @@ pub(crate) struct Chunk(pub(crate) [u32; 16]);
 pub(crate) type Row = [Chunk; 2];
 
 /// First scratch row for operand preparation: behind two rows for each register of the largest file.
-pub(crate) const TEMP_ROW: usize = MAX_VGPRS as usize * 2;
+pub(crate) const TEMP_ROW: usize = MAX_ALLOCATION as usize * 2;
 /// Rows of a wave. A power of two, so that masking an index proves it in range.
-pub(crate) const ROWS: usize = (TEMP_ROW + 8).next_power_of_two();
+pub(crate) const ROWS: usize = (TEMP_ROW + 64).next_power_of_two();
 const ZERO_ROW: Row = [Chunk([0; 16]); 2];
 
 /// The vector registers.
@@ -29,10 +30,9 @@ pub(crate) struct Vgprs(Box<[Row; ROWS]>);
 
 impl Vgprs {
     fn new() -> Self {
-        let rows: Box<[Row]> = vec![ZERO_ROW; ROWS].into_boxed_slice();
-        match rows.try_into() {
+        match <[Row; ROWS]>::new_box_zeroed() {
             Ok(rows) => Vgprs(rows),
-            Err(_) => unreachable!("the slice was made with this length"),
+            Err(error) => panic!("no memory for the registers of a wave: {error:?}"),
         }
     }
 
@@ -74,21 +74,25 @@ pub struct WaveInit<'a> {
     pub sgprs: &'a [u32],
     /// `v0..`, one array of lanes each; a wave32 uses the first 32.
     pub vgprs: &'a [[u32; 64]],
-    /// Vector registers allocated, at most as many as the architecture has (256 on gfx11); using one beyond stops the wave.
+    /// Vector registers allocated, at most as many as the architecture has (256 on gfx11; 512 on gfx942, accumulation registers
+    /// included); using one beyond stops the wave.
     pub vgpr_count: u16,
+    /// How many of them are `v0..`: those from there on are `a0..` (gfx942; `COMPUTE_PGM_RSRC3.ACCUM_OFFSET` in units of 4,
+    /// plus 4).
+    pub accum_offset: u16,
     /// Further vector registers, numbered from `vgpr_count` on, of 32 lanes that both halves of a wave64 share
     /// (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT` in units of 8); as many together at most. A wave32 has none.
     pub shared_vgprs: u16,
     /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
     /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
     pub mode: u32,
-    /// `FLAT_SCRATCH`: GPU virtual address of this wave's scratch, wave offset included.
+    /// `FLAT_SCRATCH`: GPU virtual address of this wave's scratch, wave offset included. On gfx942 its registers begin with it.
     pub scratch_base: u64,
     /// Bytes of scratch each lane has; 0 when it has none.
     pub scratch_size_per_lane: u32,
-    /// `HW_ID1` as `s_getreg_b32` shows it.
+    /// `HW_ID1` as `s_getreg_b32` shows it; `HW_ID` on gfx942.
     pub hw_id1: u32,
-    /// `HW_ID2` as `s_getreg_b32` shows it.
+    /// `HW_ID2` as `s_getreg_b32` shows it; `XCC_ID` on gfx942.
     pub hw_id2: u32,
     /// The process's trap handler; without one exceptions are recorded and traps stop the wave.
     pub trap: Option<TrapHandler>,
@@ -111,6 +115,7 @@ impl Default for WaveInit<'_> {
             vgprs: &[],
             vgpr_count: arch.registers().vgprs,
             shared_vgprs: 0,
+            accum_offset: 0,
             mode: Wave::DEFAULT_MODE,
             scratch_base: 0,
             scratch_size_per_lane: 0,
@@ -149,6 +154,8 @@ pub struct Wave {
     pub(crate) vgpr_count: u16,
     /// Vector registers it can name: its own, then those its halves share.
     pub(crate) registers: u16,
+    /// First accumulation register, where the architecture has them.
+    pub(crate) accumulators_from: u16,
     /// Whether float operations record their exceptions.
     pub(crate) watched: bool,
     /// Runs end when it comes out of its trap handler.
@@ -197,6 +204,7 @@ impl Wave {
             halves: 1,
             vgpr_count: 0,
             registers: 0,
+            accumulators_from: 0,
             mode: 0,
             pc: 0,
             scratch_base: 0,
@@ -236,8 +244,11 @@ impl Wave {
 
     /// Sits elsewhere on the GPU from now on: `HW_ID1`, and the `WG_ID` of `HW_ID2` (bits 20:16).
     pub fn move_to(&mut self, hw_id1: u32, group: u32) {
-        const WG_ID: u32 = 31 << 16;
-        self.hw_id = [hw_id1, self.hw_id[1] & !WG_ID | group & WG_ID];
+        let moved = [hw_id1, self.hw_id[1]];
+        self.hw_id = core::array::from_fn(|n| {
+            let mask = self.file.workgroup_id[n];
+            moved[n] & !mask | group & mask
+        });
     }
 
     fn launch(&mut self, init: &WaveInit<'_>) {
@@ -246,9 +257,16 @@ impl Wave {
             WaveSize::Wave64 => 2,
         };
         self.file = init.arch.registers();
-        self.vgpr_count = init.vgpr_count.min(self.file.vgprs);
-        let shared = if self.halves == 1 { 0 } else { init.shared_vgprs };
-        self.registers = self.vgpr_count.saturating_add(shared).min(self.file.vgprs);
+        let most = self.file.allocation();
+        self.vgpr_count = init.vgpr_count.min(most);
+        let unified = self.file.unified.is_some();
+        let shared = if self.halves == 1 || unified { 0 } else { init.shared_vgprs };
+        self.registers = self.vgpr_count.saturating_add(shared).min(most);
+        self.accumulators_from = match init.accum_offset {
+            _ if !unified => 0,
+            0 => self.vgpr_count.min(self.file.vgprs),
+            offset => offset.min(self.file.vgprs),
+        };
         self.mode = self.file.internal_mode(init.mode);
         self.pc = init.pc;
         self.scratch_base = init.scratch_base;
@@ -275,6 +293,9 @@ impl Wave {
         self.instructions = 0;
         for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().zip(init.sgprs) {
             *register = *value;
+        }
+        if self.file.flat_scratch.is_some() {
+            self.set_pair(slot::FLAT_SCRATCH, init.scratch_base);
         }
         self.set_pair(slot::INV_TWO_PI, FloatConst::InvTwoPi.f64_bits());
         self.set_pair(slot::EXEC, if self.halves == 1 { init.exec & 0xffff_ffff } else { init.exec });
@@ -369,6 +390,30 @@ impl Wave {
                 self.v.set_lane(row ^ 1, lane & 31, value);
             }
         }
+    }
+
+    /// One lane of an accumulation register; 0 where there are none.
+    pub fn agpr(&self, register: u8, lane: u32) -> u32 {
+        self.accumulator(register, lane).map_or(0, |row| self.v.lane(row, lane & 31))
+    }
+
+    /// Sets one lane of an accumulation register.
+    pub fn set_agpr(&mut self, register: u8, lane: u32, value: u32) {
+        if let Some(row) = self.accumulator(register, lane) {
+            self.v.set_lane(row, lane & 31, value);
+        }
+    }
+
+    /// Row of an accumulation register that is there.
+    fn accumulator(&self, register: u8, lane: u32) -> Option<u32> {
+        let number = self.accumulators_from + u16::from(register);
+        let there = self.file.unified.is_some() && number < self.registers && lane < self.lanes();
+        there.then(|| u32::from(number) * self.halves + lane / 32)
+    }
+
+    /// First vector register of the second kind, those shared by halves or those for accumulation; 0 when there are none.
+    pub(crate) fn second_from(&self) -> u16 {
+        if self.has_shared_vgprs() { self.vgpr_count } else { self.accumulators_from }
     }
 
     /// Whether its halves share vector registers.

@@ -6,7 +6,6 @@ use belfry_isa::inst::{Arch, DecodeError, Inst, Op, WaveSize};
 use belfry_isa::tables::patterns;
 use proptest::prelude::*;
 
-const BOTH: [WaveSize; 2] = [WaveSize::Wave32, WaveSize::Wave64];
 
 fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len())
@@ -32,9 +31,9 @@ fn check(arch: Arch, fixture: &str) -> (usize, Vec<String>) {
         let (waves, hex, expected) =
             (fields.next().expect("waves"), fields.next().expect("bytes"), fields.next().expect("text"));
         let waves: &[WaveSize] = match waves {
-            "32" => &BOTH[..1],
-            "64" => &BOTH[1..],
-            _ => &BOTH,
+            "32" => &[WaveSize::Wave32],
+            "64" => &[WaveSize::Wave64],
+            _ => &[WaveSize::Wave32, WaveSize::Wave64],
         };
         for &wave in waves {
             count += 1;
@@ -58,11 +57,12 @@ fn check(arch: Arch, fixture: &str) -> (usize, Vec<String>) {
 #[test]
 fn compiled_kernels_disassemble_as_llvm_does() {
     for (arch, fixture) in [
+        (Arch::Gfx942, include_str!("data/kernels-gfx9.txt")),
         (Arch::Gfx1100, include_str!("data/kernels-gfx11.txt")),
         (Arch::Gfx1201, include_str!("data/kernels-gfx12.txt")),
     ] {
         let (count, wrong) = check(arch, fixture);
-        assert!(count > 2_000, "only {count} instructions in the fixture");
+        assert!(count > 1_500, "only {count} instructions in the fixture");
         assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
     }
 }
@@ -70,11 +70,12 @@ fn compiled_kernels_disassemble_as_llvm_does() {
 #[test]
 fn llvm_vectors_disassemble_as_llvm_does() {
     for (arch, fixture) in [
+        (Arch::Gfx942, include_str!("data/llvm-gfx9.txt")),
         (Arch::Gfx1100, include_str!("data/llvm-gfx11.txt")),
         (Arch::Gfx1201, include_str!("data/llvm-gfx12.txt")),
     ] {
         let (count, wrong) = check(arch, fixture);
-        assert!(count > 4_000, "only {count} instructions in the fixture");
+        assert!(count > 2_000, "only {count} instructions in the fixture");
         assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
     }
 }
@@ -90,7 +91,7 @@ fn every_pattern_decodes_to_its_operation() {
 fn unreachable(arch: Arch) -> Vec<Op> {
     // Zero operands are registers 0 throughout, but for DPP8, whose marker is part of an operand.
     for pattern in patterns(arch) {
-        for wave in BOTH {
+        for &wave in arch.wave_sizes() {
             for marker in [0, 0xe9, 0xe9 << 32] {
                 let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
                 if let Ok(inst) = decode_for(arch, wave, &code)
@@ -102,7 +103,7 @@ fn unreachable(arch: Arch) -> Vec<Op> {
         }
     }
     let decoded = |pattern: &belfry_isa::tables::Pattern| {
-        BOTH.iter().any(|&wave| {
+        arch.wave_sizes().iter().any(|&wave| {
             [0, 0xe9, 0xe9 << 32].iter().any(|marker| {
                 let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
                 decode_for(arch, wave, &code).is_ok_and(|inst| inst.op == pattern.op)
@@ -161,7 +162,7 @@ fn listing_covers_the_code_and_names_branch_targets() {
 
 /// Every instruction set in waves of both sizes.
 fn targets() -> impl Iterator<Item = (Arch, WaveSize)> {
-    Arch::ALL.into_iter().flat_map(|arch| BOTH.map(|wave| (arch, wave)))
+    Arch::ALL.into_iter().flat_map(|arch| arch.wave_sizes().iter().map(move |&wave| (arch, wave)))
 }
 
 proptest! {

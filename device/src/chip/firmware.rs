@@ -5,7 +5,13 @@
 pub enum Firmware {
     /// The micro engine scheduler, which the kernel interface queue brings up.
     Mes(MesFirmware),
+    /// The hardware scheduler of the compute micro engines, which takes packets of the HIQ.
+    Hws(HwsFirmware),
 }
+
+/// A hardware scheduler.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HwsFirmware;
 
 impl Firmware {
     /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
@@ -13,6 +19,7 @@ impl Firmware {
     pub const fn mes_version(self) -> u32 {
         match self {
             Self::Mes(mes) => mes.version,
+            Self::Hws(_) => 0,
         }
     }
 
@@ -21,6 +28,7 @@ impl Firmware {
     pub const fn is_on_both_pipes(self) -> bool {
         match self {
             Self::Mes(mes) => mes.on_both_pipes,
+            Self::Hws(_) => false,
         }
     }
 }

@@ -26,6 +26,15 @@ pub struct PageFault {
     pub permission: bool,
 }
 
+/// The part of the chip that an entry is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A graphics core, by its physical number.
+    Xcc(u8),
+    /// An SDMA engine.
+    Engine(u8),
+}
+
 /// Form of a chip's entries, beside the 32 bytes that all of them have.
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptFormat {
@@ -36,11 +45,13 @@ pub struct InterruptFormat {
     /// A wave tells something.
     pub sq: (Client, Source),
     /// A packet of an SDMA queue asks for an interrupt.
-    pub sdma_trap: (Client, Source),
+    pub sdma_trap: fn(engine: u8) -> (Client, Source),
     /// A packet of an SDMA queue was refused.
-    pub sdma_stopped: (Client, Source),
+    pub sdma_stopped: fn(engine: u8) -> (Client, Source),
     /// An access did not translate.
-    pub page_fault: (Client, Source),
+    pub page_fault: fn(Origin) -> (Client, Source),
+    /// Number of the node that an entry is from; 0 on chips that do not number them.
+    pub node: fn(Origin) -> u8,
     /// Ring id of the packet processor's entries: micro engine, pipe, queue.
     pub cp_ring: fn(me: u8, pipe: u8, queue: u8) -> u8,
     /// Ring id of an SDMA queue's entries: engine, queue.

@@ -1,6 +1,7 @@
 //! What a kernel descriptor may ask for.
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_abi::pm4::ComputeRegister;
 
 /// Why a kernel descriptor is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,10 +37,18 @@ pub struct KernelRules {
     /// The workgroup's identifier and information are in scalar registers, if the descriptor asks for them. Otherwise they are
     /// in the trap temporaries of every wave.
     pub workgroup_id_sgprs: bool,
+    /// Kernel arguments are preloaded into user SGPRs, if the descriptor asks for them.
+    pub preloads_arguments: bool,
+    /// A wave can have 32 lanes.
+    pub has_wave32: bool,
+    /// Register of packets that stands for `COMPUTE_PGM_RSRC3`.
+    pub rsrc3: ComputeRegister,
     /// Checks what a descriptor must leave alone.
     pub check: fn(&KernelDescriptor) -> Result<(), DescriptorError>,
     /// Vector registers a lane has to itself, and those that the halves of a wave share; too many are the error.
     pub vgprs: fn(&KernelDescriptor) -> Result<(u16, u16), u32>,
+    /// The first of the vector registers that matrices accumulate in, on chips that number them apart.
+    pub accum_offset: fn(&KernelDescriptor) -> u16,
     /// `MODE` register at the start of a wave.
     pub mode: fn(&KernelDescriptor) -> u32,
 }

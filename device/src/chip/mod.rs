@@ -4,9 +4,11 @@
 //! and where their registers are. What chips of one generation share is in a [`Generation`], a static of plain tables and
 //! codecs. Code that needs a part of it is given that part once, and looks nothing up per instruction or per access.
 
+mod bar;
 mod firmware;
 pub mod gfx1100;
 pub mod gfx1201;
+pub mod gfx942;
 mod interrupts;
 mod kernel;
 mod model;
@@ -22,33 +24,37 @@ use belfry_abi::regs::layout::Layout;
 use belfry_abi::regs::{Ip, Offset};
 use belfry_isa::inst::Arch;
 
+pub use bar::RegisterBar;
 pub use belfry_pci::Identity;
-pub use firmware::{Firmware, MesFirmware, MesFrames};
-pub use interrupts::{InterruptFormat, PageFault, SqInterrupt};
+pub use firmware::{Firmware, HwsFirmware, MesFirmware, MesFrames};
+pub use interrupts::{InterruptFormat, Origin, PageFault, SqInterrupt};
 pub use kernel::{DescriptorError, KernelRules};
-pub use model::{DEFAULT, MODELS, Model, UnknownChip};
-pub use mqd::MqdLayout;
+pub use model::{DEFAULT, MODELS, Model, Shape, UnknownChip};
+pub use mqd::{MqdLayout, XccFields};
 pub use navi::Navi;
 pub use pte::{Entry, Page, PteFormat, Table};
 pub use sdma::{SdmaMqdForm, SdmaPackets, SdmaRules};
-pub use shader::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
+pub use shader::{CuMask, MAX_ENGINES, QueuePlace, ShaderRules, TmpRing, WavePlace};
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
 
-/// How the compute units are laid out.
+/// How the compute units are laid out: graphics cores (XCCs) that are alike, each with as many processors, which are work group
+/// processors, or compute units where there are none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Topology {
-    /// Shader engines.
+    /// Graphics cores.
+    pub xccs: u32,
+    /// Shader engines of a core.
     pub shader_engines: u32,
     /// Shader arrays per engine.
     pub arrays_per_engine: u32,
-    /// Work group processors per array the chip is built with; some may be fused off.
+    /// Processors per array the chip is built with; some may be fused off.
     pub wgps_per_array: u32,
-    /// Work group processors that work, in all.
+    /// Processors of a core that work.
     pub wgps: u32,
 }
 
 impl Topology {
-    /// Work group processors that work in one array, counted over all engines.
+    /// Processors that work in one array, counted over all engines of a core.
     #[must_use]
     pub fn active_wgps(&self, array: u32) -> u32 {
         let arrays = self.shader_engines * self.arrays_per_engine;
@@ -78,6 +84,11 @@ impl IpBlock {
     /// The first of its kind, which works.
     const fn new(ip: Ip, version: [u8; 3], bases: &'static [u32]) -> Self {
         Self { ip, instance: 0, version, bases, harvested: false }
+    }
+
+    /// Another one of the kind.
+    const fn instance(self, instance: u8, bases: &'static [u32]) -> Self {
+        Self { instance, bases, ..self }
     }
 }
 
@@ -113,6 +124,12 @@ pub struct Generation {
     pub pte: PteFormat,
     /// Entries of the interrupt ring.
     pub interrupts: InterruptFormat,
+    /// The BAR of the registers.
+    pub register_bar: RegisterBar,
+    /// Where a register of packets is on a graphics core: packets name all registers as those of the first core.
+    pub local_register: fn(index: u32, xcc: u8) -> u32,
+    /// Values after reset that some registers of the graphics core have instead of those of Navi 31.
+    pub resets: &'static [(Offset, u32)],
 }
 
 /// One chip: identity, static tables, and the constants its registers read as.
@@ -124,7 +141,12 @@ pub trait Chip: Debug + Send + Sync {
     fn topology(&self) -> Topology;
 
     /// Every IP block.
-    fn ips(&self) -> &'static [IpBlock];
+    fn ips(&self) -> &[IpBlock];
+
+    /// SDMA engines.
+    fn sdma_engines(&self) -> u8 {
+        2
+    }
 
     /// Where registers lie in the blocks.
     fn registers(&self) -> Layout;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::{Chip, Generation, gfx1100, gfx1201};
+use super::{Chip, Generation, gfx942, gfx1100, gfx1201};
 
 /// A chip that can be had.
 pub struct Model {
@@ -15,12 +15,35 @@ pub struct Model {
     pub modelled: &'static str,
     /// What it has in common with others of its generation.
     pub generation: &'static Generation,
+    /// What of it there is unless a configuration asks for more.
+    pub default: Shape,
     /// Most compute units it can have.
     pub max_cus: u32,
+    /// Compute units come in this number: a work group processor has two.
+    pub cu_step: u32,
+    /// Most graphics cores it can have.
+    pub max_xccs: u32,
     /// Least and most bytes of VRAM it can have.
     pub vram: RangeInclusive<u64>,
-    /// Makes one with this many compute units.
-    pub(super) make: fn(cus: u32) -> Box<dyn Chip>,
+    /// Makes one of this shape.
+    pub(super) make: fn(Shape) -> Box<dyn Chip>,
+}
+
+/// How much there is of a chip.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shape {
+    /// Graphics cores; there is one on chips that do not number them.
+    pub xccs: u32,
+    /// Compute units, in all.
+    pub cus: u32,
+}
+
+impl Shape {
+    /// One graphics core with this many compute units.
+    #[must_use]
+    pub const fn one(cus: u32) -> Self {
+        Self { xccs: 1, cus }
+    }
 }
 
 impl fmt::Debug for Model {
@@ -30,7 +53,7 @@ impl fmt::Debug for Model {
 }
 
 /// Every model.
-pub static MODELS: &[&Model] = &[&gfx1100::MODEL, &gfx1201::MODEL];
+pub static MODELS: &[&Model] = &[&gfx942::MODEL, &gfx1100::MODEL, &gfx1201::MODEL];
 
 /// The model of a configuration that names none.
 pub static DEFAULT: &Model = &gfx1100::MODEL;
@@ -66,10 +89,20 @@ impl Model {
         model.copied().ok_or_else(|| UnknownChip { name: name.to_owned() })
     }
 
-    /// One with this many compute units.
+    /// Whether it can have this shape.
     #[must_use]
-    pub fn chip(&self, cus: u32) -> Box<dyn Chip> {
-        (self.make)(cus)
+    pub fn can_be(&self, shape: Shape) -> bool {
+        let Shape { xccs, cus } = shape;
+        let steps = self.cu_step.max(1) * xccs;
+        (1..=self.max_xccs).contains(&xccs)
+            && (steps..=self.max_cus / self.max_xccs * xccs).contains(&cus)
+            && cus.is_multiple_of(steps)
+    }
+
+    /// One of this shape.
+    #[must_use]
+    pub fn chip(&self, shape: Shape) -> Box<dyn Chip> {
+        (self.make)(shape)
     }
 }
 
@@ -96,9 +129,18 @@ mod tests {
         for model in MODELS {
             let found = Model::named(model.name).expect("it is in the list");
             assert_eq!(found, *model);
-            assert_eq!(model.chip(model.max_cus).topology().wgps * 2, model.max_cus);
+            let whole = Shape { xccs: model.max_xccs, cus: model.max_cus };
+            assert!(model.can_be(model.default) && model.can_be(whole), "{model}");
+            let topology = model.chip(whole).topology();
+            assert_eq!(topology.wgps * topology.xccs * model.cu_step, model.max_cus);
+            assert!(!model.can_be(Shape { xccs: 0, cus: 8 }) && !model.can_be(Shape { xccs: 9, cus: 72 }));
         }
+        assert!(
+            gfx942::MODEL.can_be(Shape { xccs: 8, cus: 8 })
+                && !gfx942::MODEL.can_be(Shape { xccs: 8, cus: 12 })
+        );
+        assert!(!gfx1100::MODEL.can_be(Shape::one(3)));
         let error = Model::named("gfx9000").expect_err("no such chip");
-        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx1100, gfx1201");
+        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx942, gfx1100, gfx1201");
     }
 }

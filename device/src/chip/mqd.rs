@@ -18,7 +18,7 @@ pub struct MqdLayout {
     /// `COMPUTE_PGM_RSRC2`, whose bit 6 says that waves take traps.
     pub rsrc2: usize,
     /// Which compute units waves may use, for each shader engine (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on).
-    pub thread_mgmt: [usize; 8],
+    pub thread_mgmt: &'static [usize],
     /// Context save area, low and high (`CP_HQD_CTX_SAVE_BASE_ADDR`).
     pub save_base: [usize; 2],
     /// Its size (`CP_HQD_CTX_SAVE_SIZE`).
@@ -31,4 +31,21 @@ pub struct MqdLayout {
     pub waves_offset: usize,
     /// Counters of the global wave sync, one for each resource.
     pub gws: usize,
+    /// Waves take traps if their process has a handler, whatever the MQD says.
+    pub traps_by_process: bool,
+    /// Where the fields of queues on several graphics cores are.
+    pub xccs: Option<XccFields>,
+}
+
+/// Fields of the MQDs of a queue that is on several graphics cores, in dwords.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct XccFields {
+    /// The core's share of the workgroups.
+    pub logic_id: usize,
+    /// Workgroups in a row that one core takes.
+    pub chunk: usize,
+    /// The core that executes the ring of a PM4 queue.
+    pub target: usize,
+    /// Bytes from the MQD of one core to that of the next.
+    pub stride: usize,
 }

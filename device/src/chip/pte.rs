@@ -1,10 +1,12 @@
 //! Entries of page tables: what the walker asks of them, and which format a chip has.
 
-use super::{gfx1100, gfx1201};
+use super::{gfx942, gfx1100, gfx1201};
 
 /// Format of a chip's page-table entries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PteFormat {
+    /// gfx9 with `translate_further`.
+    Gfx9,
     /// gfx11, `AMDGPU_PTE_*` without the bits of gfx12.
     Gfx11,
     /// gfx12, `AMDGPU_PTE_*_GFX12`.
@@ -56,8 +58,19 @@ impl PteFormat {
     #[must_use]
     pub fn entry(self, bits: u64, level: u32) -> Entry {
         match self {
+            Self::Gfx9 => gfx942::pte::entry(bits, level),
             Self::Gfx11 => gfx1100::pte::entry(bits, level),
             Self::Gfx12 => gfx1201::pte::entry(bits, level),
+        }
+    }
+
+    /// Levels of directories and log2 of the pages of a PTB, of a context with these fields in its `CNTL`; `None` for what the
+    /// model does not have.
+    #[must_use]
+    pub fn shape(self, depth: u32, block_size: u32) -> Option<(u32, u32)> {
+        match self {
+            Self::Gfx9 => gfx942::pte::shape(depth, block_size),
+            Self::Gfx11 | Self::Gfx12 => Some((depth, block_size + 9)),
         }
     }
 
@@ -66,8 +79,8 @@ impl PteFormat {
     #[must_use]
     pub fn root(self, bits: u64) -> Table {
         match self {
-            // The same on both.
-            Self::Gfx11 | Self::Gfx12 => gfx1100::pte::table(bits),
+            // The same on all.
+            Self::Gfx9 | Self::Gfx11 | Self::Gfx12 => gfx1100::pte::table(bits),
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct SdmaRules {
 /// Form of the MQDs of SDMA queues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SdmaMqdForm {
+    /// `struct v9_sdma_mqd`.
+    V9,
     /// `struct v11_sdma_mqd`.
     V11,
     /// `struct v12_sdma_mqd`.
@@ -21,6 +23,8 @@ pub enum SdmaMqdForm {
 /// Form of packets, where it differs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SdmaPackets {
+    /// SDMA 4: linux `vega10_sdma_pkt_open.h`. There is no `GCR_REQ`.
+    V4,
     /// SDMA 6: linux `sdma_v6_0_0_pkt_open.h`.
     V6,
     /// SDMA 7: boxes have wider fields, and linear copies may have a word about compression. No public header has the places of

@@ -49,22 +49,31 @@ pub struct ShaderRules {
     pub enabled_cus: fn(&CuMask, WavePlace) -> u32,
     /// Decodes `COMPUTE_TMPRING_SIZE`.
     pub tmp_ring: fn(u32) -> TmpRing,
+    /// Bytes in a unit of the scratch memory of a wave.
+    pub scratch_granule: u64,
+    /// Each graphics core has its own part of a queue's scratch memory.
+    pub scratch_by_xcc: bool,
 }
 
 /// The compute units that waves of a queue may use: a register for each shader engine
-/// (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on), laid out as the chip has it.
+/// (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on), of one graphics core after the other, laid out as the chip has it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
-pub struct CuMask(pub [u32; 8]);
+pub struct CuMask(pub [u32; MAX_ENGINES]);
+
+/// Most shader engines of all graphics cores.
+pub const MAX_ENGINES: usize = 32;
 
 impl CuMask {
     /// All compute units.
-    pub const ALL: CuMask = CuMask([u32::MAX; 8]);
+    pub const ALL: CuMask = CuMask([u32::MAX; MAX_ENGINES]);
 }
 
 /// Where a wave is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WavePlace {
-    /// Shader engine.
+    /// Graphics core.
+    pub xcc: u32,
+    /// Shader engine of the core.
     pub engine: u32,
     /// Shader array of the engine.
     pub array: u32,

@@ -31,6 +31,11 @@ pub trait CpInterrupts: Send + Sync {
 
     /// UTCL2 fault: the packet processor or a wave touched an address that does not translate.
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault);
+
+    /// The same from an SDMA engine, which translates in the hub of its die where there are several.
+    fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {
+        self.vm_fault(queue, fault);
+    }
 }
 
 /// Environment shared by all queues of a device; cheap to clone.

@@ -20,7 +20,7 @@ use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::HqdBanks;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
-use crate::sdma::{self, Movers};
+use crate::sdma::Movers;
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
@@ -57,7 +57,7 @@ impl Gpu {
         let doorbells = Doorbells::new(resources.doorbells)
             .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
         let doorbells = Arc::new(doorbells);
-        let chip: Arc<dyn Chip> = config.chip.chip(config.cus).into();
+        let chip: Arc<dyn Chip> = config.chip.chip(config.shape()).into();
         let generation = config.chip.generation;
         let counters = Arc::new(Counters::default());
         let wake = Arc::new(Wake::default());
@@ -69,7 +69,8 @@ impl Gpu {
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts =
             Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer, generation.pte));
-        let hqds = Arc::new(HqdBanks::default());
+        let xccs = chip.topology().xccs as u8;
+        let hqds = Arc::new(HqdBanks::new(xccs));
         let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), config.trace.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
@@ -81,7 +82,7 @@ impl Gpu {
             Arc::clone(&control),
         ));
 
-        let windows = Arc::new(Windows::new(&*chip));
+        let windows = Arc::new(Windows::new(&*chip, generation.register_bar));
         let ports = GcPorts {
             contexts: Arc::clone(&contexts),
             hqds: Arc::clone(&hqds),
@@ -115,7 +116,7 @@ impl Gpu {
             counters: Arc::clone(&counters),
         };
         // A device that repeats itself exactly does one thing after the other.
-        let engines = if config.deterministic.is_some() { 0 } else { sdma::ENGINES };
+        let engines = if config.deterministic.is_some() { 0 } else { chip.sdma_engines() };
         let movers = Arc::new(Movers::new(engines.into()).map_err(Error::Thread)?);
         let waker = Arc::clone(&wake);
         let env = CpEnv {
@@ -126,6 +127,7 @@ impl Gpu {
         };
         let firmware = firmware::scheduler(Ports {
             chip: generation,
+            sdma_engines: chip.sdma_engines(),
             registers: Arc::clone(&registers),
             contexts: Arc::clone(&contexts),
             hqds: Arc::clone(&hqds),

@@ -87,7 +87,7 @@ impl Gpu {
         let size = match bar {
             pci::BAR_VRAM => self.config.vram_size,
             pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
-            pci::BAR_REGISTERS => pci::REGISTER_BAR_SIZE,
+            pci::BAR_REGISTERS => self.config.chip.generation.register_bar.size,
             _ => return Err(IoError::NoSuchBar(bar)),
         };
         match offset.checked_add(len as u64) {

@@ -81,6 +81,7 @@ type Result<T, E = SnapshotError> = std::result::Result<T, E>;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct SavedConfig {
     chip: String,
+    xccs: u32,
     cus: u32,
     vram_size: u64,
     deterministic: Option<u64>,
@@ -117,6 +118,7 @@ impl SavedConfig {
     fn of(config: &GpuConfig) -> Self {
         Self {
             chip: config.chip.name.to_owned(),
+            xccs: config.xccs,
             cus: config.cus,
             vram_size: config.vram_size,
             deterministic: config.deterministic,
@@ -132,6 +134,7 @@ impl SavedConfig {
         let seed = |seed: Option<u64>| seed.map_or("none".to_owned(), |seed| seed.to_string());
         for (field, saved, given) in [
             ("chip", self.chip.clone(), other.chip.clone()),
+            ("xccs", self.xccs.to_string(), other.xccs.to_string()),
             ("cus", self.cus.to_string(), other.cus.to_string()),
             ("vram_size", self.vram_size.to_string(), other.vram_size.to_string()),
             ("deterministic", seed(self.deterministic), seed(other.deterministic)),
@@ -153,6 +156,7 @@ impl SavedGpu {
         GpuConfig {
             // A chip that there is not was refused when the bytes were read.
             chip: Model::named(&saved.chip).unwrap_or(chip::DEFAULT),
+            xccs: saved.xccs,
             cus: saved.cus,
             vram_size: saved.vram_size,
             deterministic: saved.deterministic,

@@ -14,8 +14,10 @@ use crate::vm::{AddressSpace, Contexts};
 
 /// `PACKET3_MAP_QUEUES_ENGINE_SEL`: compute.
 const ENGINE_COMPUTE: u8 = 0;
-/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the MES.
-const ENGINE_MES: u8 = 5;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the MES, on its own micro engine.
+pub(crate) const ENGINE_MES: u8 = 5;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL` on gfx9: the HIQ, on a queue of the compute micro engines.
+pub(crate) const ENGINE_HIQ: u8 = 1;
 /// `PACKET3_SET_RESOURCES_QUEUE_TYPE`: the resources are the KIQ's.
 const RESOURCES_OF_KIQ: u8 = 0;
 /// `PACKET3_INVALIDATE_TLBS_DST_SEL`: by PASID.
@@ -55,6 +57,12 @@ pub(crate) struct Kiq<'a> {
     pub(crate) clock: &'a Clock,
     /// Compute queues SET_RESOURCES gave, a bit each.
     pub(crate) queue_mask: u64,
+    /// The engine whose ring it maps.
+    pub(crate) engine: u8,
+    /// Where a register is that packets name.
+    pub(crate) register: fn(index: u32, xcc: u8) -> u32,
+    /// The graphics core it is of.
+    pub(crate) xcc: u8,
 }
 
 impl Port for Kiq<'_> {
@@ -63,11 +71,11 @@ impl Port for Kiq<'_> {
     }
 
     fn read_register(&mut self, _packet: &'static str, index: u32) -> Result<u32, Error> {
-        Ok(self.registers.read(index))
+        Ok(self.registers.read((self.register)(index, self.xcc)))
     }
 
     fn write_register(&mut self, _packet: &'static str, index: u32, value: u32) -> Result<(), Error> {
-        self.registers.write(index, value);
+        self.registers.write((self.register)(index, self.xcc), value);
         Ok(())
     }
 
@@ -89,7 +97,7 @@ impl Kiq<'_> {
         let opcode = header.opcode();
         match opcode {
             Opcode::SET_RESOURCES => set_resources(body).map(Some),
-            Opcode::MAP_QUEUES => map_queues(body, self.queue_mask).map(Some),
+            Opcode::MAP_QUEUES => map_queues(body, self.queue_mask, self.engine).map(Some),
             Opcode::UNMAP_QUEUES => unmap_queues(body).map(Some),
             Opcode::INVALIDATE_TLBS => self.invalidate_tlbs(body).map(|()| None),
             Opcode::QUERY_STATUS => self.query_status(body).map(|()| None),
@@ -140,11 +148,11 @@ fn unmap_queues(body: &[u32]) -> Result<Request, Error> {
 }
 
 /// `queue_mask` has four pipes of eight queues for each micro engine (`amdgpu_queue_mask_bit_to_set_resource_bit`).
-fn map_queues(body: &[u32], queue_mask: u64) -> Result<Request, Error> {
+fn map_queues(body: &[u32], queue_mask: u64, engine: u8) -> Result<Request, Error> {
     let packet: MapQueues = pm4::prefix(Opcode::MAP_QUEUES, body)?;
     let control = packet.control;
     match control.engine_sel() {
-        ENGINE_MES => {}
+        own if own == engine => {}
         ENGINE_COMPUTE => {
             let bit = (control.me() & 1) * 32 + control.pipe() * 8 + control.queue();
             return Err(Error::Refused(if queue_mask >> bit & 1 == 0 {
@@ -157,7 +165,7 @@ fn map_queues(body: &[u32], queue_mask: u64) -> Result<Request, Error> {
     }
     // The packet counts micro engines from the first compute one: 2 is what registers call 3.
     let id = HqdId { me: (control.me() & 3) + 1, pipe: control.pipe(), queue: control.queue() };
-    if id.me != HqdId::MES.me {
+    if (id.me == HqdId::MES.me) != (engine == ENGINE_MES) || id.me > HqdId::MES.me {
         return Err(Error::Refused(GuestError::MapQueuesMicroEngine));
     }
     let mqd = pm4::quad(packet.mqd_addr_lo, packet.mqd_addr_hi);
@@ -172,12 +180,21 @@ mod tests {
     fn map_queues_names_the_scheduler_s_queue() {
         // As gfx11_kiq_map_queues writes it for the ring on pipe 0.
         let control = 2 << 18 | 5 << 26 | 1 << 29;
-        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0).expect("well formed");
+        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0, ENGINE_MES);
+        let request = request.expect("well formed");
         assert_eq!(
             request,
             Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: DoorbellIndex::from_dwords(0x16) }
         );
-        assert!(map_queues(&[control], 0).is_err());
+        assert!(map_queues(&[control], 0, ENGINE_MES).is_err());
+        // As kgd_gfx_v9_hiq_mqd_load writes it for the first queue of the second micro engine.
+        let control = 1 << 18 | 1 << 26 | 1 << 29;
+        let body = [control, 2 << 2, 0x1000, 0x80, 0, 0];
+        let hiq = HqdId { me: 2, pipe: 0, queue: 0 };
+        let Ok(Request::Map { id, .. }) = map_queues(&body, 0, ENGINE_HIQ) else { panic!("refused") };
+        assert_eq!(id, hiq);
+        // Each takes its own alone.
+        assert_eq!(map_queues(&body, 0, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesEngine)));
     }
 
     #[test]
@@ -185,8 +202,8 @@ mod tests {
         // The second queue of the third pipe of the second micro engine.
         let body = [1 << 18 | 2 << 16 | 1 << 13, 0, 0, 0, 0, 0];
         let given = 1 << (32 + 2 * 8 + 1);
-        assert_eq!(map_queues(&body, !given), Err(Error::Refused(GuestError::MapQueuesNotGiven)));
-        assert_eq!(map_queues(&body, given), Err(Error::Refused(GuestError::MapQueuesCompute)));
+        assert_eq!(map_queues(&body, !given, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesNotGiven)));
+        assert_eq!(map_queues(&body, given, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesCompute)));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! [`FirmwareScheduler`] is the seam: the device's thread knows no more of a scheduler than that. On chips with a micro
 //! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler()`] makes the chip's.
 
+mod hws;
 mod kiq;
 mod mes;
 mod rings;
 mod save;
 mod scheduler;
+mod slots;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ use crate::stats::Counters;
 use crate::threads::Wake;
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::{Contexts, SpaceList, Spaces};
+use hws::HwsScheduler;
 pub(crate) use save::SavedFirmware;
 use scheduler::MesScheduler;
 
@@ -85,6 +88,7 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
 pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
     match ports.chip.firmware {
         Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes)),
+        Firmware::Hws(_) => Box::new(HwsScheduler::new(ports)),
     }
 }
 
@@ -92,6 +96,8 @@ pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
 pub(crate) struct Ports {
     /// What the chip's generation decides.
     pub(crate) chip: &'static Generation,
+    /// SDMA engines.
+    pub(crate) sdma_engines: u8,
     pub(crate) registers: Arc<RegisterFile>,
     pub(crate) contexts: Arc<Contexts>,
     pub(crate) hqds: Arc<HqdBanks>,

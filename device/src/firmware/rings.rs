@@ -1,8 +1,14 @@
 //! A kernel ring that is being served.
 
+use belfry_abi::pm4::Pm4Header;
+
 use super::Ports;
+use super::kiq::MAX_PACKET;
+use crate::guest_error::GuestError;
+use crate::pm4;
 use crate::queue::Ring;
 use crate::save::Broken;
+use crate::vm::AddressSpace;
 
 /// [`Running`] as plain values.
 pub(super) type SavedRunning = (Ring, u32, Option<u64>, bool);
@@ -32,6 +38,31 @@ impl Running {
 
     pub(super) fn new(ring: Ring, activation: u32) -> Self {
         Self { ring, activation, seen: None, dead: false }
+    }
+
+    /// Takes the next packet of a ring of PM4 packets, if all of it is there.
+    pub(super) fn next_packet(
+        &mut self,
+        space: &AddressSpace,
+    ) -> Result<Option<(Pm4Header, Vec<u32>)>, GuestError> {
+        let available = self.ring.available();
+        if self.dead || available == 0 {
+            return Ok(None);
+        }
+        let mut header = [0];
+        self.ring.peek(space, 0, &mut header).map_err(|_| GuestError::KiqRingUnmapped)?;
+        let header = pm4::header(header[0]).map_err(|error| error.kind())?;
+        let length = 1 + u64::from(header.body_dwords());
+        if length > MAX_PACKET {
+            return Err(GuestError::Pm4PacketLength);
+        }
+        if length > available {
+            return Ok(None);
+        }
+        let mut body = vec![0; length as usize - 1];
+        self.ring.peek(space, 1, &mut body).map_err(|_| GuestError::KiqRingUnmapped)?;
+        self.ring.consume(length);
+        Ok(Some((header, body)))
     }
 
     /// Takes the doorbell's value, if it has changed.

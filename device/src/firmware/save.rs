@@ -2,21 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mes::SavedMes;
 use super::rings::SavedRunning;
+use super::slots::SavedSlots;
 use crate::queue::HqdId;
 
-/// The kernel's rings, and the MES.
+/// The kernel's rings, and the queues.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedFirmware {
-    pub(super) rings: Vec<(HqdId, SavedRunning)>,
+    /// By graphics core and hardware queue.
+    pub(super) rings: Vec<(u8, HqdId, SavedRunning)>,
+    /// Which of them is the HIQ, where there is one.
+    pub(super) hiq: Option<HqdId>,
     pub(super) queue_mask: u64,
-    pub(super) mes: SavedMes,
+    pub(super) slots: SavedSlots,
 }
 
 impl SavedFirmware {
     /// Waves in progress.
     pub(crate) fn waves(&self) -> usize {
-        self.mes.waves()
+        self.slots.waves()
     }
 }

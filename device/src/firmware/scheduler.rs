@@ -7,14 +7,14 @@ use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE, v12};
 use belfry_abi::pm4::SetResources;
 use zerocopy::IntoBytes;
 
-use super::kiq::{Kiq, MAX_PACKET, Request as KiqRequest};
-use super::mes::Mes;
+use super::kiq::{ENGINE_MES, Kiq, Request as KiqRequest};
+use super::mes;
 use super::rings::Running;
+use super::slots::Slots;
 use super::{FirmwareScheduler, Ports, SavedFirmware, Served, Turn};
 use crate::chip::{MesFirmware, MesFrames};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
-use crate::pm4;
 use crate::queue::{HqdId, Mqd, Ring, seed_doorbell};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 pub(super) struct MesScheduler {
     rings: BTreeMap<HqdId, Running>,
     firmware: MesFirmware,
-    mes: Mes,
+    mes: Slots,
     /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
     queue_mask: u64,
     ports: Ports,
@@ -70,9 +70,10 @@ impl FirmwareScheduler for MesScheduler {
 
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
         SavedFirmware {
-            rings: self.rings.iter().map(|(&id, running)| (id, running.save())).collect(),
+            rings: self.rings.iter().map(|(&id, running)| (0, id, running.save())).collect(),
+            hiq: None,
             queue_mask: self.queue_mask,
-            mes: self.mes.save(spaces),
+            slots: self.mes.save(spaces),
         }
     }
 
@@ -82,18 +83,19 @@ impl FirmwareScheduler for MesScheduler {
         spaces: &Spaces,
         restoring: &mut Restoring,
     ) -> Result<(), Broken> {
-        for (id, running) in &saved.rings {
+        for (xcc, id, running) in &saved.rings {
+            check("graphics core of a kernel's ring", *xcc, *xcc == 0)?;
             check("micro engine of a kernel's ring", id.me, [HqdId::KIQ, HqdId::MES].contains(id))?;
             self.rings.insert(*id, Running::restored(running.clone())?);
         }
         self.queue_mask = saved.queue_mask;
-        self.mes.restore(&self.ports, &saved.mes, spaces, restoring)
+        self.mes.restore(&self.ports, &saved.slots, spaces, restoring)
     }
 }
 
 impl MesScheduler {
     pub(super) fn new(ports: Ports, firmware: MesFirmware) -> Self {
-        Self { rings: BTreeMap::new(), firmware, mes: Mes::default(), queue_mask: 0, ports }
+        Self { rings: BTreeMap::new(), firmware, mes: Slots::default(), queue_mask: 0, ports }
     }
 
     /// Starts and stops what the driver has started and stopped through registers.
@@ -192,29 +194,16 @@ impl MesScheduler {
 
     /// Executes one packet of the KIQ; whether there was one.
     fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
-        let available = running.ring.available();
-        if running.dead || available == 0 {
-            return Ok(false);
-        }
-        let mut header = [0];
-        running.ring.peek(space, 0, &mut header).map_err(|_| GuestError::KiqRingUnmapped)?;
-        let header = pm4::header(header[0]).map_err(|error| error.kind())?;
-        let length = 1 + u64::from(header.body_dwords());
-        if length > MAX_PACKET {
-            return Err(GuestError::Pm4PacketLength);
-        }
-        if length > available {
-            return Ok(false);
-        }
-        let mut body = vec![0; length as usize - 1];
-        running.ring.peek(space, 1, &mut body).map_err(|_| GuestError::KiqRingUnmapped)?;
-        running.ring.consume(length);
+        let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
         let mut kiq = Kiq {
             registers: &self.ports.registers,
             contexts: &self.ports.contexts,
             space,
             clock: &self.ports.env.clock,
             queue_mask: self.queue_mask,
+            engine: ENGINE_MES,
+            register: self.ports.chip.local_register,
+            xcc: 0,
         };
         match kiq.execute(header, &body) {
             Ok(None) => {}
@@ -309,7 +298,7 @@ impl MesScheduler {
         if self.firmware.frames == MesFrames::V12 {
             frame = v12::to_v11(&frame);
         }
-        self.mes.execute(&self.ports, space, id, &frame);
+        mes::execute(&mut self.mes, &self.ports, space, id, &frame);
         Ok(true)
     }
 }

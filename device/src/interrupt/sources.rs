@@ -6,13 +6,16 @@ use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{Client, IhEntry, Source};
 
 use super::Interrupts;
-use crate::chip::{InterruptFormat, PageFault, SqInterrupt};
+use crate::chip::{InterruptFormat, Origin, PageFault, SqInterrupt};
 use crate::cp::CpInterrupts;
 use crate::guest_error::GuestError;
 use crate::queue::QueueIdentity;
 use crate::stats::Counters;
 use crate::time::Clock;
 use crate::vm::{Contexts, Fault, fault_page};
+
+/// The graphics core that tells of queues that are on several: the first one.
+const FIRST: Origin = Origin::Xcc(0);
 
 /// Turns what happens on queues into ring entries.
 #[derive(Clone)]
@@ -36,50 +39,24 @@ impl Sources {
         let (client, source) = self.format.bad_opcode;
         let mut entry = IhEntry::new(client, source, 0, 0, 0);
         entry.data[0] = (self.format.bad_opcode_word)(0, doorbell.dwords());
-        self.push(entry);
+        self.push(entry.from_node((self.format.node)(FIRST)));
     }
 
     /// Pushes an entry of a user's queue.
-    fn tell(&self, (client, source): (Client, Source), queue: &QueueIdentity, (ring, data): (u8, [u32; 4])) {
+    fn tell(
+        &self,
+        (client, source): (Client, Source),
+        queue: &QueueIdentity,
+        (ring, data): (u8, [u32; 4]),
+        origin: Origin,
+    ) {
         let mut entry = IhEntry::new(client, source, ring, queue.vmid, queue.pasid as u16);
         entry.data = data;
-        self.push(entry);
+        self.push(entry.from_node((self.format.node)(origin)));
     }
 
-    /// Ring id of the packet processor's entries.
-    fn cp_ring(&self, queue: &QueueIdentity) -> u8 {
-        (self.format.cp_ring)(queue.me, queue.pipe, queue.queue)
-    }
-}
-
-impl CpInterrupts for Sources {
-    fn cp_eop(&self, queue: &QueueIdentity, event_id: u32) {
-        self.tell(self.format.cp_eop, queue, (self.cp_ring(queue), [event_id, 0, 0, 0]));
-    }
-
-    fn sq_interrupt(&self, queue: &QueueIdentity, interrupt: SqInterrupt) {
-        self.tell(self.format.sq, queue, (0, (self.format.sq_words)(interrupt)));
-    }
-
-    fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
-        self.counters
-            .error(GuestError::PacketRefused, format_args!("doorbell={:#x} code={code}", queue.doorbell));
-        let word = (self.format.bad_opcode_word)(code, queue.doorbell_id());
-        self.tell(self.format.bad_opcode, queue, (self.cp_ring(queue), [word, 0, 0, 0]));
-    }
-
-    fn sdma_trap(&self, queue: &QueueIdentity, context: u32) {
-        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
-        self.tell(self.format.sdma_trap, queue, (ring, [context, 0, 0, 0]));
-    }
-
-    fn sdma_stopped(&self, queue: &QueueIdentity) {
-        self.counters.error(GuestError::SdmaPacketRefused, format_args!("doorbell={:#x}", queue.doorbell));
-        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
-        self.tell(self.format.sdma_stopped, queue, (ring, [queue.doorbell_id(), 0, 0, 0]));
-    }
-
-    fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
+    /// Keeps a page fault in the hub's registers, and tells of it.
+    fn fault(&self, queue: &QueueIdentity, fault: &Fault, origin: Origin) {
         let write = fault.access.is_write();
         let page = fault_page(fault);
         self.counters.error(
@@ -92,6 +69,49 @@ impl CpInterrupts for Sources {
         self.contexts.record_fault(queue.vmid, fault);
         let permission = fault.kind.is_permission();
         let words = (self.format.page_fault_words)(PageFault { page, write, permission });
-        self.tell(self.format.page_fault, queue, words);
+        self.tell((self.format.page_fault)(origin), queue, words, origin);
+    }
+
+    /// Ring id of the packet processor's entries.
+    fn cp_ring(&self, queue: &QueueIdentity) -> u8 {
+        (self.format.cp_ring)(queue.me, queue.pipe, queue.queue)
+    }
+}
+
+impl CpInterrupts for Sources {
+    fn cp_eop(&self, queue: &QueueIdentity, event_id: u32) {
+        self.tell(self.format.cp_eop, queue, (self.cp_ring(queue), [event_id, 0, 0, 0]), FIRST);
+    }
+
+    fn sq_interrupt(&self, queue: &QueueIdentity, interrupt: SqInterrupt) {
+        self.tell(self.format.sq, queue, (0, (self.format.sq_words)(interrupt)), FIRST);
+    }
+
+    fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
+        self.counters
+            .error(GuestError::PacketRefused, format_args!("doorbell={:#x} code={code}", queue.doorbell));
+        let word = (self.format.bad_opcode_word)(code, queue.doorbell_id());
+        self.tell(self.format.bad_opcode, queue, (self.cp_ring(queue), [word, 0, 0, 0]), FIRST);
+    }
+
+    fn sdma_trap(&self, queue: &QueueIdentity, context: u32) {
+        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
+        let source = (self.format.sdma_trap)(queue.me);
+        self.tell(source, queue, (ring, [context, 0, 0, 0]), Origin::Engine(queue.me));
+    }
+
+    fn sdma_stopped(&self, queue: &QueueIdentity) {
+        self.counters.error(GuestError::SdmaPacketRefused, format_args!("doorbell={:#x}", queue.doorbell));
+        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
+        let source = (self.format.sdma_stopped)(queue.me);
+        self.tell(source, queue, (ring, [queue.doorbell_id(), 0, 0, 0]), Origin::Engine(queue.me));
+    }
+
+    fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
+        self.fault(queue, fault, FIRST);
+    }
+
+    fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {
+        self.fault(queue, fault, Origin::Engine(queue.me));
     }
 }

@@ -38,7 +38,7 @@ impl ConfigSpace {
         for (number, size, wide) in [
             (pci::BAR_VRAM, config.vram_size, true),
             (pci::BAR_DOORBELLS, pci::DOORBELL_BAR_SIZE, true),
-            (pci::BAR_REGISTERS, pci::REGISTER_BAR_SIZE, false),
+            (pci::BAR_REGISTERS, config.chip.generation.register_bar.size, false),
         ] {
             space.0.bar(&BarLayout { number, size, wide });
         }

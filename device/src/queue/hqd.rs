@@ -189,49 +189,79 @@ impl Hqd {
     }
 }
 
-/// Every queue's registers: what drivers write through the banked registers and what firmware loads from MQDs.
+/// Queues of one graphics core.
+const QUEUES: usize = 4 * 4 * 8;
+
+/// Every queue's registers, of each graphics core: what drivers write through the banked registers and what firmware loads from
+/// MQDs.
 pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>, rank::HqdBanks>);
 
 /// The queues that are active.
 impl std::fmt::Debug for HqdBanks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries((0..4).flat_map(|me| self.active(me))).finish()
+        let active = (0..self.xccs()).flat_map(|xcc| (0..4).map(move |me| (xcc, me)));
+        let active = active
+            .flat_map(|(xcc, me)| self.active_of(xcc, me).into_iter().map(move |(id, hqd)| ((xcc, id), hqd)));
+        f.debug_map().entries(active).finish()
     }
 }
 
 impl Default for HqdBanks {
     fn default() -> Self {
-        Self(Mutex::new(Self::empty()))
+        Self::new(1)
     }
 }
 
 impl HqdBanks {
-    pub(super) fn empty() -> Box<[Hqd]> {
-        vec![Hqd::EMPTY; 4 * 4 * 8].into_boxed_slice()
+    /// Banks of so many graphics cores.
+    pub(crate) fn new(xccs: u8) -> Self {
+        Self(Mutex::new(Self::empty(xccs)))
+    }
+
+    pub(super) fn empty(xccs: u8) -> Box<[Hqd]> {
+        vec![Hqd::EMPTY; usize::from(xccs.max(1)) * QUEUES].into_boxed_slice()
+    }
+
+    /// Graphics cores.
+    pub(crate) fn xccs(&self) -> u8 {
+        (self.lock().len() / QUEUES) as u8
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Box<[Hqd]>, rank::HqdBanks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `operation` on a queue's registers.
+    /// Runs `operation` on a queue's registers on the first graphics core.
     pub(crate) fn hqd<R>(&self, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
-        operation(&mut self.lock()[id.index()])
+        self.hqd_of(0, id, operation)
     }
 
-    /// Copies of the registers of a micro engine's queues that are active or asked to stop.
+    /// Runs `operation` on a queue's registers on a graphics core; one that there is not is the first one.
+    pub(crate) fn hqd_of<R>(&self, xcc: u8, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
+        let mut banks = self.lock();
+        let at = (usize::from(xcc) * QUEUES + id.index()) % banks.len();
+        operation(&mut banks[at])
+    }
+
+    /// Copies of the registers of a micro engine's queues that are active or asked to stop, on the first graphics core.
     pub(crate) fn active(&self, me: u8) -> Vec<(HqdId, Hqd)> {
+        self.active_of(0, me)
+    }
+
+    /// The same on a graphics core.
+    pub(crate) fn active_of(&self, xcc: u8, me: u8) -> Vec<(HqdId, Hqd)> {
         let banks = self.lock();
+        let first = usize::from(xcc) * QUEUES;
         (0..32u8)
             .map(|at| HqdId { me, pipe: at >> 3, queue: at & 7 })
-            .map(|id| (id, banks[id.index()]))
+            .filter_map(|id| Some((id, *banks.get(first + id.index())?)))
             .filter(|(_, hqd)| hqd.is_active())
             .collect()
     }
 
     /// Back to power on: no queue is active.
     pub(crate) fn reset(&self) {
-        *self.lock() = Self::empty();
+        self.lock().fill(Hqd::EMPTY);
     }
 }
 

@@ -84,12 +84,16 @@ impl Mqd {
 
     /// Whether its waves take traps.
     pub(crate) fn takes_traps(&self) -> bool {
-        self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
+        self.layout.traps_by_process || self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
     }
 
     /// The compute units its waves may use.
     pub(crate) fn cus(&self) -> CuMask {
-        CuMask(self.layout.thread_mgmt.map(|dword| self.dwords[dword]))
+        let mut mask = CuMask::ALL;
+        for (engine, &dword) in mask.0.iter_mut().zip(self.layout.thread_mgmt) {
+            *engine = self.dwords[dword];
+        }
+        mask
     }
 
     /// Its context save area, if it has one.

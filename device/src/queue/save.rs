@@ -9,7 +9,7 @@ use crate::save::{Broken, count};
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct SavedHqd {
     /// Its position among all queues.
-    at: u8,
+    at: u16,
     activation: u32,
     registers: Vec<u32>,
 }
@@ -35,7 +35,7 @@ impl HqdBanks {
 
     /// Takes over the registers of another device's queues.
     pub(crate) fn restore(&self, saved: &SavedHqds) -> Result<(), Broken> {
-        let mut banks = Self::empty();
+        let mut banks = Self::empty(self.xccs());
         for SavedHqd { at, activation, registers } in &saved.0 {
             let none = || Broken { field: "number of a hardware queue", value: (*at).into() };
             let hqd = banks.get_mut(usize::from(*at)).ok_or_else(none)?;

@@ -53,6 +53,7 @@ impl SdmaImage<'_> {
 
     fn fields(&self, dwords: &Image) -> SdmaMqd {
         match self.form {
+            SdmaMqdForm::V9 => SdmaMqd::from_v9(dwords),
             SdmaMqdForm::V11 => transmute!(*dwords),
             SdmaMqdForm::V12 => SdmaMqd::from_v12(dwords),
         }
@@ -84,6 +85,7 @@ impl SdmaImage<'_> {
             (data[at], data[at + 1]) = (value as u32, (value >> 32) as u32);
         }
         match self.form {
+            SdmaMqdForm::V9 => mqd.write_v9(&mut dwords),
             SdmaMqdForm::V11 => dwords = transmute!(mqd),
             SdmaMqdForm::V12 => mqd.write_v12(&mut dwords),
         }

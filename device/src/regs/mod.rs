@@ -13,7 +13,7 @@ mod windows;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use belfry_abi::pci::{BAR_REGISTERS, REGISTER_BAR_SIZE};
+use belfry_abi::pci::BAR_REGISTERS;
 use belfry_abi::regs::{Ip, Offset};
 
 use crate::chip::Chip;
@@ -26,9 +26,6 @@ pub(crate) use storage::{Storage, named};
 use unmodelled::Unmodelled;
 pub(crate) use windows::Windows;
 use windows::{Target, Window};
-
-/// Registers BAR5 decodes.
-const REGISTERS: u32 = (REGISTER_BAR_SIZE / 4) as u32;
 
 /// Registers that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -111,7 +108,7 @@ impl RegisterFile {
         memory: Arc<Memory>,
         counters: Arc<Counters>,
     ) -> Self {
-        let mut table = vec![0; REGISTERS as usize].into_boxed_slice();
+        let mut table = vec![0; windows.registers() as usize].into_boxed_slice();
         let mut segments: Vec<Segment> = Vec::new();
         for (position, block) in blocks.iter().enumerate() {
             let (ip, instance) = block.ip();
@@ -135,6 +132,11 @@ impl RegisterFile {
         }
         let unmodelled = Unmodelled::default();
         Self { blocks, segments, table, windows, unmodelled, memory, chip, counters }
+    }
+
+    /// Whether the BAR decodes an absolute dword index.
+    fn decodes(&self, dword: u32) -> bool {
+        (dword as usize) < self.table.len()
     }
 
     /// The block that answers an absolute dword index, and what it calls the register.
@@ -181,7 +183,12 @@ impl RegisterFile {
 
     /// Reads a register of the first instance of its block; 0 where the chip has none.
     pub(crate) fn get(&self, ip: Ip, at: Offset) -> u32 {
-        self.chip.dword(ip, 0, at).map_or(0, |dword| self.read(dword))
+        self.get_of(ip, 0, at)
+    }
+
+    /// Reads a register of an instance of its block; 0 where the chip has none.
+    pub(crate) fn get_of(&self, ip: Ip, instance: u8, at: Offset) -> u32 {
+        self.chip.dword(ip, instance, at).map_or(0, |dword| self.read(dword))
     }
 
     /// Reads the register at an absolute dword index; beyond the BAR: 0.
@@ -196,7 +203,7 @@ impl RegisterFile {
     fn read_direct(&self, dword: u32) -> u32 {
         match self.resolve(dword) {
             Some(resolved) => resolved.block.read(resolved.at),
-            None if dword < REGISTERS => {
+            None if self.decodes(dword) => {
                 self.unmodelled.read_near(dword, || unmodelled::near_name(&*self.chip, dword))
             }
             None => 0,
@@ -232,7 +239,7 @@ impl RegisterFile {
             Some(resolved) => resolved.block.write(resolved.at, value),
             // What the guest wrote through BAR0 is already where the engines look: ordering is all there is to do.
             None if dword == self.windows.memory_flush() => fence(Ordering::SeqCst),
-            None if dword < REGISTERS => {
+            None if self.decodes(dword) => {
                 self.unmodelled.write_near(dword, value, || unmodelled::near_name(&*self.chip, dword));
             }
             None => {}

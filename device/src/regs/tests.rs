@@ -9,7 +9,7 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
 use super::*;
 use crate::chip::gfx1100::{self, dword};
-use crate::chip::{Identity, IpBlock, Topology};
+use crate::chip::{Identity, IpBlock, RegisterBar, Topology};
 
 /// Two graphics cores of two segments each, as on a chip with several of them.
 const IPS: &[IpBlock] = &[core(0, &[0x2000, 0xa000]), core(1, &[0x1_2000, 0x1_a000])];
@@ -30,7 +30,7 @@ impl Chip for TwoCores {
         gfx1100::chip(2).topology()
     }
 
-    fn ips(&self) -> &'static [IpBlock] {
+    fn ips(&self) -> &[IpBlock] {
         IPS
     }
 
@@ -115,7 +115,7 @@ fn file(chip: Arc<dyn Chip>) -> (RegisterFile, Asked) {
     let block = |instance| -> Box<dyn Block> {
         Box::new(Core { instance, storage: Storage::new(REGISTERS), asked: Arc::clone(&asked) })
     };
-    let windows = Arc::new(Windows::new(&*chip));
+    let windows = Arc::new(Windows::new(&*chip, RegisterBar::NAVI));
     let blocks = vec![block(0), block(1)];
     (RegisterFile::new(chip, blocks, windows, memory, Arc::default()), asked)
 }
@@ -154,7 +154,7 @@ fn register_that_nobody_claims_stores_and_is_counted_by_name() {
     assert_eq!(file.read(0x77), 0);
 }
 
-const REGISTERS_END: u32 = super::REGISTERS;
+const REGISTERS_END: u32 = RegisterBar::NAVI.registers();
 
 #[test]
 fn width_that_registers_do_not_take_is_refused() {

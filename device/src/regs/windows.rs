@@ -3,14 +3,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use belfry_abi::pci::{HDP_REMAP_OFFSET, REGISTER_BAR_SIZE};
 use belfry_abi::regs::nbio::{
     self, MM_DATA, MM_INDEX, MM_INDEX_HI, PCIE_DATA2, PCIE_INDEX2, REMAP_HDP_MEM_FLUSH_CNTL, RSMU_DATA,
     RSMU_INDEX,
 };
 use belfry_abi::regs::{Offset, Register};
 
-use crate::chip::Chip;
+use crate::chip::{Chip, RegisterBar};
 
 /// A data register behind which something else lies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,10 +43,11 @@ pub(crate) struct Windows {
     rsmu_index: AtomicU32,
     pcie_index: AtomicU32,
     memory_flush: AtomicU32,
+    bar: RegisterBar,
 }
 
 impl Windows {
-    pub(crate) fn new(chip: &dyn Chip) -> Self {
+    pub(crate) fn new(chip: &dyn Chip, bar: RegisterBar) -> Self {
         let dword = |at: Offset| chip.dword(nbio::IP, 0, at);
         Self {
             data: [
@@ -60,7 +60,13 @@ impl Windows {
             rsmu_index: AtomicU32::default(),
             pcie_index: AtomicU32::default(),
             memory_flush: AtomicU32::default(),
+            bar,
         }
+    }
+
+    /// Registers that the BAR decodes.
+    pub(super) fn registers(&self) -> u32 {
+        self.bar.registers()
     }
 
     fn register(&self, at: Offset) -> Option<&AtomicU32> {
@@ -106,7 +112,7 @@ impl Windows {
         match index {
             // A window onto a window: the hardware would not do that, and nothing good comes of it.
             byte if self.open(byte / 4).is_some() => Target::Nothing,
-            byte if u64::from(byte) < REGISTER_BAR_SIZE => Target::Register(byte / 4),
+            byte if u64::from(byte) < self.bar.size => Target::Register(byte / 4),
             byte => Target::Far(byte & !3),
         }
     }
@@ -114,7 +120,7 @@ impl Windows {
     /// Absolute dword index of the register whose write flushes what the host wrote to VRAM.
     pub(super) fn memory_flush(&self) -> u32 {
         match self.memory_flush.load(Ordering::Acquire) {
-            0 => (HDP_REMAP_OFFSET / 4) as u32,
+            0 => (self.bar.hdp_remap / 4) as u32,
             offset => offset / 4,
         }
     }

@@ -33,8 +33,8 @@ use packets::Packet;
 pub(crate) use save::SavedSdma;
 use transfer::{quad, refuse};
 
-/// SDMA engines of a GPU.
-pub const ENGINES: u8 = 2;
+/// Most SDMA engines of a GPU.
+pub const MAX_ENGINES: u8 = 16;
 /// Packets executed before other queues have their turn.
 const PACKETS_PER_SERVICE: usize = 256;
 /// Bytes moved before other queues have their turn.
@@ -163,7 +163,7 @@ impl SdmaQueue {
     fn fail(&mut self, error: SdmaError) -> Progress<SdmaStopped> {
         let identity = &self.config.identity;
         match error.fault() {
-            Some(fault) => self.env.cp.interrupts.vm_fault(identity, &fault),
+            Some(fault) => self.env.cp.interrupts.sdma_fault(identity, &fault),
             None => self.env.cp.interrupts.sdma_stopped(identity),
         }
         let error = SdmaStopped { packet: self.read_index, error };

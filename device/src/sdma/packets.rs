@@ -177,7 +177,7 @@ mod tests {
     /// A copy of a box of 3 x 2 elements of 4 bytes, from column 5 of row 1.
     fn subwin(form: SdmaPackets) -> Vec<u32> {
         let pitch = match form {
-            SdmaPackets::V6 => 99 << 13,
+            SdmaPackets::V4 | SdmaPackets::V6 => 99 << 13,
             SdmaPackets::V7 => 99 << 16,
         };
         let header = u32::from(Op::COPY.0) | u32::from(copy_sub_op::LINEAR_SUB_WIND) << 8 | 2 << 29;

@@ -42,7 +42,7 @@ pub(super) struct Rows {
 /// Column and row, or width and height less one.
 fn origin(packets: SdmaPackets, bits: u32) -> (u32, u32) {
     match packets {
-        SdmaPackets::V6 => {
+        SdmaPackets::V4 | SdmaPackets::V6 => {
             let origin = SubwinOrigin::from_bits(bits);
             (origin.x(), origin.y())
         }
@@ -56,7 +56,7 @@ fn origin(packets: SdmaPackets, bits: u32) -> (u32, u32) {
 /// Slice, and elements from one row to the next and from one slice to the next, less one.
 fn depth(packets: SdmaPackets, image: &Subwin) -> (u32, u32, u32) {
     match packets {
-        SdmaPackets::V6 => {
+        SdmaPackets::V4 | SdmaPackets::V6 => {
             let depth = SubwinDepth::from_bits(image.depth);
             (depth.z(), depth.pitch(), image.slice_pitch & 0xfff_ffff)
         }
@@ -141,7 +141,7 @@ impl Transfer {
         let (width, height) = origin(packets, packet.rect);
         let height = u64::from(height) + 1;
         let slices = match packets {
-            SdmaPackets::V6 => packet.rect_depth.z(),
+            SdmaPackets::V4 | SdmaPackets::V6 => packet.rect_depth.z(),
             SdmaPackets::V7 => packet.rect_depth.z_v7(),
         };
         Ok(Self::Rows {

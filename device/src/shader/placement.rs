@@ -118,13 +118,14 @@ impl fmt::Debug for Floor {
 impl Floor {
     pub(super) fn new(topology: Topology, rules: &'static ShaderRules) -> Floor {
         let mut processors = Vec::new();
-        for engine in 0..topology.shader_engines {
-            for array in 0..topology.arrays_per_engine {
-                for processor in 0..topology.active_wgps(engine * topology.arrays_per_engine + array) {
-                    let at = WavePlace { engine, array, processor, ..WavePlace::default() };
-                    let (simds, lds) = ([Simd::default(); MAX_SIMDS], [0; MAX_CUS]);
-                    processors.push(Processor { simds, lds, groups: 0, at });
-                }
+        let arrays = topology.shader_engines * topology.arrays_per_engine;
+        let places = (0..topology.xccs).flat_map(|xcc| (0..arrays).map(move |array| (xcc, array)));
+        for (xcc, at) in places {
+            let (engine, array) = (at / topology.arrays_per_engine, at % topology.arrays_per_engine);
+            for processor in 0..topology.active_wgps(at) {
+                let at = WavePlace { xcc, engine, array, processor, ..WavePlace::default() };
+                let (simds, lds) = ([Simd::default(); MAX_SIMDS], [0; MAX_CUS]);
+                processors.push(Processor { simds, lds, groups: 0, at });
             }
         }
         Floor { rules, processors, next: 0 }
@@ -224,6 +225,7 @@ mod tests {
     use belfry_isa::inst::WaveSize;
 
     use super::*;
+    use crate::chip::MAX_ENGINES;
     use crate::chip::gfx1100::GENERATION;
 
     const RULES: &ShaderRules = &GENERATION.shader;
@@ -234,7 +236,13 @@ mod tests {
 
     fn topology(wgps: u32) -> Topology {
         let arrays = if wgps == 1 { 1 } else { 2 };
-        Topology { shader_engines: 1, arrays_per_engine: arrays, wgps_per_array: wgps / arrays, wgps }
+        Topology {
+            xccs: 1,
+            shader_engines: 1,
+            arrays_per_engine: arrays,
+            wgps_per_array: wgps / arrays,
+            wgps,
+        }
     }
 
     fn floor(wgps: u32) -> Floor {
@@ -355,15 +363,15 @@ mod tests {
             (found, [on(0), on(1)])
         };
         let both = [true, true];
-        assert_eq!(places([0x0000_000c; 8], true), (vec![(0, 1)], both));
-        assert_eq!(places([0x0003_0000; 8], false), (vec![(1, 0)], both));
-        assert_eq!(places([0x0003_000c; 8], true), (vec![(0, 1), (1, 0)], both));
+        assert_eq!(places([0x0000_000c; MAX_ENGINES], true), (vec![(0, 1)], both));
+        assert_eq!(places([0x0003_0000; MAX_ENGINES], false), (vec![(1, 0)], both));
+        assert_eq!(places([0x0003_000c; MAX_ENGINES], true), (vec![(0, 1), (1, 0)], both));
         // Half a processor has its compute unit for workgroups that need no more.
-        assert_eq!(places([2; 8], false), (vec![(0, 0)], [false, true]));
-        assert_eq!(places([2; 8], true), (vec![], [false; 2]));
+        assert_eq!(places([2; MAX_ENGINES], false), (vec![(0, 0)], [false, true]));
+        assert_eq!(places([2; MAX_ENGINES], true), (vec![], [false; 2]));
         // Processors that there are not, engines that there are not.
-        assert_eq!(places([0xfff0_fff0; 8], false), (vec![], [false; 2]));
-        let mut other = [0; 8];
+        assert_eq!(places([0xfff0_fff0; MAX_ENGINES], false), (vec![], [false; 2]));
+        let mut other = [0; MAX_ENGINES];
         other[1] = u32::MAX;
         assert_eq!(places(other, false), (vec![], [false; 2]));
     }

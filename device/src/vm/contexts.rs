@@ -96,12 +96,16 @@ impl State {
         }
     }
 
-    /// The root the tables describe; a disabled context translates nothing, but VMID 0 still reaches the frame buffer.
+    /// The root that the tables of a VMID describe.
     fn root(&self, vmid: usize, format: PteFormat) -> Option<Root> {
-        let tables = self.contexts.get(vmid)?.tables;
+        self.root_of(vmid == 0, self.contexts.get(vmid)?.tables, format)
+    }
+
+    /// The root that tables describe; a disabled context translates nothing, but VMID 0 still reaches the frame buffer.
+    fn root_of(&self, kernel: bool, tables: Tables, format: PteFormat) -> Option<Root> {
         let cntl = GCVM_CONTEXT0_CNTL::from_bits(tables.cntl);
         let mib16 = |field: u32| u64::from(field & 0xff_ffff) << 24;
-        let kind = if vmid == 0 {
+        let kind = if kernel {
             RootKind::Vmid0 {
                 fb_start: mib16(self.frame_buffer.base),
                 fb_end: mib16(self.frame_buffer.top) | 0xff_ffff,
@@ -114,8 +118,7 @@ impl State {
         };
         let (start, end) =
             if cntl.enable_context() { (tables.start << 12, tables.end << 12 | 0xfff) } else { (1, 0) };
-        let depth = cntl.page_table_depth();
-        let block_size = cntl.page_table_block_size() + 9;
+        let (depth, block_size) = format.shape(cntl.page_table_depth(), cntl.page_table_block_size())?;
         Some(Root { base: tables.base, depth, block_size, start, end, kind, format })
     }
 }
@@ -210,6 +213,12 @@ impl Contexts {
     pub(crate) fn map_process(&self, vmid: u8, pasid: u16, tables: Tables) {
         self.set_pasid(vmid, pasid);
         self.change(vmid, |mapped| *mapped = tables);
+    }
+
+    /// An address space of a process that has no VMID yet; `None` if its tables describe none.
+    pub(crate) fn process_space(&self, tables: Tables) -> Option<Arc<AddressSpace>> {
+        let root = self.lock().root_of(false, tables, self.format)?;
+        AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok().map(Arc::new)
     }
 
     /// Gives a VMID an address space that has been made before, if its tables still describe the same one.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
-use belfry_device::Gpu;
+use belfry_device::{Gpu, GpuConfig};
 use belfry_device::lock::{Mutex, rank};
 use belfry_pci::BarLayout;
 
@@ -16,11 +16,11 @@ use super::pci::{Bar, Function};
 const INTERRUPT_LINE: usize = 0x3c;
 
 /// The three BARs.
-fn bars(vram: u64) -> [BarLayout; 3] {
+fn bars(config: &GpuConfig) -> [BarLayout; 3] {
     [
-        BarLayout { number: pci::BAR_VRAM, size: vram, wide: true },
+        BarLayout { number: pci::BAR_VRAM, size: config.vram_size, wide: true },
         BarLayout { number: pci::BAR_DOORBELLS, size: pci::DOORBELL_BAR_SIZE, wide: true },
-        BarLayout { number: pci::BAR_REGISTERS, size: pci::REGISTER_BAR_SIZE, wide: false },
+        BarLayout { number: pci::BAR_REGISTERS, size: config.chip.generation.register_bar.size, wide: false },
     ]
 }
 
@@ -41,7 +41,7 @@ impl GpuFunction {
         vram: Window,
         doorbells: Option<Doorbells>,
     ) -> Self {
-        let bars = bars(gpu.config().vram_size);
+        let bars = bars(gpu.config());
         // What firmware leaves for those who do not read the ACPI tables.
         gpu.config_write(INTERRUPT_LINE, &[vectors.line() as u8]);
         let messages = GpuMessages::new(Arc::clone(&gpu), vectors);

@@ -153,7 +153,7 @@ pub fn serve_gpu(
     doorbell: DoorbellMode,
 ) -> Result<Server<GpuFunction>, SetupError> {
     let config = GpuConfig { poll_doorbells: doorbell == DoorbellMode::Polled, ..config };
-    let vram_size = config.vram_size;
+    let (vram_size, register_size) = (config.vram_size, config.chip.generation.register_bar.size);
     let (vram, vram_region) = BarMemory::new("VRAM", vram_size)?;
     let (doorbells, doorbell_region) = BarMemory::new("doorbells", pci::DOORBELL_BAR_SIZE)?;
     // SAFETY: the regions are in this frame.
@@ -171,7 +171,7 @@ pub fn serve_gpu(
     let regions = Regions::new(
         (vram_size, Some(vram_file)),
         (pci::DOORBELL_BAR_SIZE, mapped_doorbells),
-        pci::REGISTER_BAR_SIZE,
+        register_size,
     );
     let function = Arc::new(GpuFunction { gpu, vram, doorbells });
     Ok(Server::bind(path, function, regions, irqs, system)?)

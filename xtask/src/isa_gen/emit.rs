@@ -90,8 +90,8 @@ use crate::inst::{Format, Format::*, Op, Op::*};
         &mut out,
         format_args!("/// Tables of `{processor}`.\npub(crate) static {family}: Tables = Tables {{"),
     );
-    let policy = if tables.target.has_temporal_hints { "Hints" } else { "Bits" };
-    line(&mut out, format_args!("    cache_policy: CachePolicy::{policy},"));
+    line(&mut out, format_args!("    cache_policy: CachePolicy::{:?},", tables.target.cache_policy));
+    line(&mut out, format_args!("    has_halves: {},", tables.target.has_halves));
     out.push_str(
         "    tables: &TABLES,
     groups: &GROUPS,
@@ -210,12 +210,18 @@ const fn form(value: u128, op: Op, format: Format, syntax: u16, operands: u16, f
     Form { value, op, dual: None, format, syntax, operands, flags: Flags(flags) }
 }
 
+",
+    );
+    if forms.iter().any(|form| form.starts_with("dual(")) {
+        out.push_str(
+            "\
 const fn dual(value: u128, op: Op, op_y: Op, syntax: u16, operands: u16, flags: u32) -> Form {
     Form { value, op, dual: Some(op_y), format: Vopd, syntax, operands, flags: Flags(flags) }
 }
 
 ",
-    );
+        );
+    }
     array(out, "Encodings, sorted by value within each group.", "FORMS", "Form", forms.into_iter());
     array(out, "Shapes of the image instructions, sorted by form.", "IMAGES", "Image", images.into_iter());
 }

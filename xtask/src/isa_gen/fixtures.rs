@@ -30,7 +30,8 @@ pub(crate) fn run(root: &Path, work: &Path) -> Result<()> {
     let mut files = Vec::new();
     for target in &TARGETS {
         files.push((format!("kernels-{}.txt", target.file), kernels(root, target)?));
-        files.push((format!("llvm-{}.txt", target.file), vectors(&tree, target)?));
+        let vectors = if target.has_own_tests { vectors(&tree, target)? } else { judged(&tree, target)? };
+        files.push((format!("llvm-{}.txt", target.file), vectors));
     }
     for (name, text) in files {
         let path = directory.join(name);
@@ -62,6 +63,14 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
     for path in sources {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let object = path.with_extension(format!("{processor}.hsaco"));
+        if target.only_waves_of_64 {
+            let object = scratch.join(format!("{stem}.hsaco"));
+            // Some kernels are of what this processor does not have.
+            if stem != "ocml" && compile(target, &path, &object)? {
+                listing(&mut out, &mut seen, (target, "64"), &object, &scratch)?;
+            }
+            continue;
+        }
         if !object.exists() {
             // A kernel of what this processor does not have.
             continue;
@@ -69,23 +78,31 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
         listing(&mut out, &mut seen, (target, "32"), &object, &scratch)?;
         if WAVE64.contains(&stem.as_str()) {
             let object = scratch.join(format!("{stem}.w64.hsaco"));
-            let mut compiler = Command::new("clang-19");
-            if stem != "bench" {
-                compiler.arg("-include").arg(folder.join("hdr.h"));
-            }
-            let status = compiler
-                .args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-O2"])
-                .arg(format!("-mcpu={processor}"))
-                .args(["-mwavefrontsize64", "-nogpulib", "-Wno-everything", "-o"])
-                .args([&object, &path])
-                .status()
-                .context("running clang-19")?;
-            ensure!(status.success(), "{} does not compile for waves of 64", path.display());
+            let compiles = compile(target, &path, &object)?;
+            ensure!(compiles, "{} does not compile for waves of 64", path.display());
             listing(&mut out, &mut seen, (target, "64"), &object, &scratch)?;
         }
     }
     fs::remove_dir_all(&scratch)?;
     Ok(out)
+}
+
+/// Compiles a kernel for waves of 64; whether it does.
+fn compile(target: &Target, source: &Path, object: &Path) -> Result<bool> {
+    let mut compiler = Command::new("clang-19");
+    if source.file_stem().is_none_or(|stem| stem != "bench") {
+        compiler.arg("-include").arg(source.with_file_name("hdr.h"));
+    }
+    let status = compiler
+        .args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-O2"])
+        .arg(format!("-mcpu={}", target.processor))
+        .args((!target.only_waves_of_64).then_some("-mwavefrontsize64"))
+        .args(["-nogpulib", "-Wno-everything", "-o"])
+        .args([object, source])
+        .stderr(Stdio::null())
+        .status()
+        .context("running clang-19")?;
+    Ok(status.success())
 }
 
 /// Adds the instructions of an object's `.text`.
@@ -112,7 +129,7 @@ fn listing(
     let output = Command::new("llvm-mc-19")
         .args(["--disassemble", "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
         .arg(format!("-mcpu={}", target.processor))
-        .arg(format!("-mattr={sizes}"))
+        .args((!target.only_waves_of_64).then(|| format!("-mattr={sizes}")))
         .arg(&input)
         .stderr(Stdio::null())
         .output()
@@ -136,6 +153,92 @@ fn listing(
     }
     ensure!(rest.is_empty(), "llvm-mc-19 encodes {} differently", object.display());
     Ok(())
+}
+
+/// A sample of the encodings in LLVM's tests of older processors, those that this one has too, with its texts.
+fn judged(tree: &Path, target: &Target) -> Result<String> {
+    let processor = target.processor;
+    let mut out = format!(
+        "# Every eighth encoding in LLVM 19's tests of gfx9 below test/MC that {processor} has, with the text that llvm-mc gives it\n\
+         # for that, written by `cargo xtask isa fixtures`.\n\
+         #\n\
+         # Part of the LLVM Project, under the Apache License v2.0 with LLVM Exceptions.\n\
+         # See https://llvm.org/LICENSE.txt for license information.\n\
+         # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n",
+    );
+    let mut codes = Vec::new();
+    for directory in ["llvm/test/MC/Disassembler/AMDGPU", "llvm/test/MC/AMDGPU"] {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(tree.join(directory))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        files.retain(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            target.vectors.iter().any(|prefix| name.starts_with(prefix))
+        });
+        files.sort();
+        ensure!(!files.is_empty(), "no tests in {directory}");
+        for path in files {
+            for line in fs::read_to_string(&path)?.lines() {
+                let Some((_, rest)) = line.split_once("encoding: [") else { continue };
+                if let Some((bytes, _)) = rest.split_once(']')
+                    && let Ok(code) = hex(bytes)
+                    && !codes.contains(&code)
+                {
+                    codes.push(code);
+                }
+            }
+        }
+    }
+    for codes in codes.chunks(2_000) {
+        for (code, text) in codes.iter().zip(texts(processor, codes)?).step_by(STRIDE) {
+            if let Some(text) = text.filter(|text| !text.contains("/*Invalid")) {
+                writeln!(out, "64\t{code}\t{text}")?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// What `llvm-mc` calls each code; `None` for what is not one instruction.
+fn texts(processor: &str, codes: &[String]) -> Result<Vec<Option<String>>> {
+    const END: &str = "[0x5a,0x5a,0x8d,0xbf]\n";
+    const END_TEXT: &str = "s_sethalt 0x5a5a";
+    let mut input = String::new();
+    for code in codes {
+        let bytes: Vec<String> = (0..code.len() / 2).map(|at| format!("0x{}", &code[at * 2..][..2])).collect();
+        writeln!(input, "[{}]", bytes.join(","))?;
+        input.push_str(END);
+    }
+    let scratch = std::env::temp_dir().join(format!("belfry-isa-{}.txt", std::process::id()));
+    fs::write(&scratch, input)?;
+    let output = Command::new("llvm-mc-19")
+        .args(["--disassemble", "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
+        .arg(format!("-mcpu={processor}"))
+        .arg(&scratch)
+        .stderr(Stdio::null())
+        .output()
+        .context("running llvm-mc-19")?;
+    fs::remove_file(&scratch)?;
+    if output.status.code().is_none() {
+        // Some code crashes it.
+        let (left, right) = codes.split_at(codes.len() / 2);
+        return match codes.len() {
+            1 => Ok(vec![None]),
+            _ => Ok([texts(processor, left)?, texts(processor, right)?].concat()),
+        };
+    }
+    let (mut all, mut current) = (Vec::new(), Vec::new());
+    for line in String::from_utf8(output.stdout)?.lines() {
+        match encoded(line) {
+            Some((END_TEXT, _)) => {
+                let lines: Vec<String> = std::mem::take(&mut current);
+                all.push(if let [text] = &lines[..] { Some(text.clone()) } else { None });
+            }
+            Some((text, _)) => current.push(text.to_owned()),
+            None => {}
+        }
+    }
+    ensure!(all.len() == codes.len(), "llvm-mc-19 listed {} of {} instructions", all.len(), codes.len());
+    Ok(all)
 }
 
 /// A sample of LLVM's disassembler tests for the target's family.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::records::{Bit, Record, Records};
-use super::target::Target;
+use super::target::{CachePolicy, Target};
 
 /// Bits of `TSFlags` (`SIInstrFormats.td`).
 mod ts {
@@ -14,6 +14,7 @@ mod ts {
     pub(super) const VOPC: usize = 9;
     pub(super) const VOP3: usize = 10;
     pub(super) const VOP3P: usize = 12;
+    pub(super) const SDWA: usize = 14;
     pub(super) const DPP: usize = 15;
     pub(super) const FLAT: usize = 24;
     pub(super) const GATHER4: usize = 37;
@@ -46,9 +47,9 @@ mod ts {
 }
 
 /// Names of a form's flags, in the order of their bits in `encoding::Flags`.
-const FLAGS: [&str; 19] = [
+const FLAGS: [&str; 20] = [
     "W32", "W64", "PACKED", "OPSEL", "WMMA", "RTN", "DEF_VCC", "DEF_EXEC", "USE_VCC", "ACC", "ACC_Y",
-    "SDST_IN", "DATA_OUT", "DATA_IN", "OFFEN", "IDXEN", "TFE", "STORES", "ATOMIC",
+    "SDST_IN", "DATA_OUT", "DATA_IN", "OFFEN", "IDXEN", "TFE", "STORES", "ATOMIC", "LDS",
 ];
 
 /// How an operand is read and printed: `encoding::Kind`.
@@ -191,7 +192,7 @@ impl Tables {
         let format = format(name, record, &operands[..destinations])?;
         let syntax = Syntax::of(records, name, record, format, &operands)?;
         let mut flags = flags(record, format, &operands, destinations, &bits);
-        if records.target.has_temporal_hints && syntax.names().contains("cpol") {
+        if records.target.cache_policy == CachePolicy::Hints && syntax.names().contains("cpol") {
             // The names of the hints differ.
             let atomic = record.flag(ts::IS_ATOMIC_RET) || record.flag(ts::IS_ATOMIC_NO_RET);
             flags.extend(
@@ -208,6 +209,9 @@ impl Tables {
             flags.extend(set.map(|(_, flag)| flag));
             if text.ends_with(" tfe") {
                 flags.push("TFE");
+            }
+            if text.ends_with(" lds") {
+                flags.push("LDS");
             }
         }
         let flags = FLAGS
@@ -244,6 +248,10 @@ impl Tables {
         let mut seen = BTreeSet::new();
         for &(definition, name) in operands {
             if !seen.insert(name) {
+                continue;
+            }
+            // LLVM's disassembler does not look at the bit where there is no global data share.
+            if name == "gds" && !records.has("FeatureGDS") {
                 continue;
             }
             let source = matches!(name, "src0" | "src1" | "src2");
@@ -317,14 +325,14 @@ impl Syntax {
             text = format!("{} {text}", suffix(record));
         }
         let generation = format!("_{}", records.target.file);
-        let base = name.strip_suffix(generation.as_str()).unwrap_or(name);
+        let base = name.strip_suffix(generation.as_str()).or_else(|| name.strip_suffix("_vi")).unwrap_or(name);
         let short =
             ["_e32", "_dpp", "_dpp8"].iter().find_map(|form| base.strip_suffix(form)).unwrap_or_default();
         let carries = matches!(short, "V_ADD_CO_CI_U32" | "V_SUB_CO_CI_U32" | "V_SUBREV_CO_CI_U32");
         if carries {
             text = text.replacen("$vdst", "$vdst, $vcc", 1);
         }
-        if carries || short == "V_CNDMASK_B32" {
+        if carries || short == "V_CNDMASK_B32" && !text.ends_with("vcc") && !text.contains("vcc ") {
             let source = if text.contains("$src1_modifiers") { "$src1_modifiers" } else { "$src1" };
             text = text.replacen(source, &format!("{source}, $vcc"), 1);
         }
@@ -359,6 +367,7 @@ fn suffix(record: &Record) -> &'static str {
         (true, false) if !single => "_e64",
         (true, false) => "",
         (false, true) => "_dpp",
+        (false, false) if record.flag(ts::SDWA) => "_sdwa",
         (false, false) if (record.flag(ts::VOP1) || record.flag(ts::VOP2)) && !single => "_e32",
         (false, false) => "",
     }
@@ -444,8 +453,8 @@ fn kind(records: &Records<'_>, name: &str, definition: &str) -> Result<Kind> {
     let imm = record.operand_type();
     let imm = if imm == "OPERAND_INLINE_SPLIT_BARRIER_INT32" { "OPERAND_REG_INLINE_C_INT32" } else { imm };
     let imm = imm.strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {
-        let kind =
-            kind.trim_start_matches("IMM_").trim_start_matches("INLINE_C_").trim_end_matches("_DEFERRED");
+        let kind = ["IMM_", "INLINE_C_", "INLINE_AC_"].iter().find_map(|prefix| kind.strip_prefix(prefix));
+        let kind = kind.context("constants of no type")?.trim_end_matches("_DEFERRED");
         Ok(match kind {
             "INT16" => "Int16",
             "INT32" => "Int32",
@@ -457,10 +466,14 @@ fn kind(records: &Records<'_>, name: &str, definition: &str) -> Result<Kind> {
             "V2INT16" => "V2Int16",
             "V2FP16" => "V2Fp16",
             "V2BF16" => "V2Bf16",
+            "V2INT32" => "Int32",
+            "V2FP32" => "Fp32",
             _ => bail!("constants of type {kind}"),
         })
     })?;
     let (decode, width) = decode(record.decoder_method(), class)?;
+    // Only here do memory instructions reach accumulation registers.
+    let decode = if decode == "AvMemory" && !records.holds("isGFX90APlus") { "Vgpr" } else { decode };
     Ok(Kind { decode, width, imm, print: print.to_owned(), class: class.unwrap_or_default().to_owned() })
 }
 
@@ -480,7 +493,13 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
         "decodeOperand_VSrcT16" => ("Src", width),
         "decodeSrcRegOrImmDeferred9" => ("SrcDeferred", operand_width),
         "decodeOperand_VSrc_f64" => ("Src", 2),
-        "decodeAVLdSt" | "DecodeVGPR_32RegisterClass" | "DecodeVGPR_16RegisterClass" => ("Vgpr", width),
+        "decodeAVLdSt" => ("AvMemory", operand_width),
+        "decodeAV10" => ("Av", operand_width),
+        "decodeSrcAV10" => ("SrcAv", operand_width),
+        "decodeSrcA9" | "decodeSrcRegOrImmA9" => ("SrcAgpr", operand_width),
+        "decodeSDWASrc16" | "decodeSDWASrc32" => ("SdwaSrc", width.max(1)),
+        "decodeSDWAVopcDst" => ("SdwaVopcDst", width),
+        "DecodeVGPR_32RegisterClass" | "DecodeVGPR_16RegisterClass" => ("Vgpr", width),
         "DecodeVGPR_16_Lo128RegisterClass" => ("VgprT16", width),
         "decodeOperand_VSrcT16_Lo128" => ("SrcT16", width),
         "decodeBoolReg" => ("Bool", width),
@@ -490,6 +509,7 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
         "decodeOperand_KImmFP" => ("Literal", width),
         "" | "decodeSOPPBrTarget" | "decodeSMEMOffset" | "decodeDpp8FI" | "decodeVersionImm" => match class {
             Some(class) if class.starts_with("SReg") => ("Sgpr", width),
+            Some(class) if class.starts_with("AReg") || class.starts_with("AGPR") => ("Agpr", width),
             Some(_) => ("Vgpr", width),
             None => ("Imm", 0),
         },

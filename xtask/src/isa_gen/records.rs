@@ -274,8 +274,13 @@ impl Records<'_> {
         self.records.values().filter_map(Record::image)
     }
 
+    /// Whether the processor has a feature.
+    pub(crate) fn has(&self, feature: &str) -> bool {
+        self.features.contains(feature)
+    }
+
     /// Whether the processor satisfies an assembler predicate.
-    fn holds(&self, predicate: &str) -> bool {
+    pub(crate) fn holds(&self, predicate: &str) -> bool {
         let Some(record) = self.records.get(predicate) else { return false };
         record.matcher != 1 || record.condition.is_null() || self.condition(&record.condition)
     }

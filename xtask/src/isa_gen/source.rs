@@ -50,6 +50,7 @@ pub(crate) fn tree(work: &Path) -> Result<PathBuf> {
         "*/llvm/lib/Target/AMDGPU/*",
         "*/llvm/include/*",
         "*/llvm/test/MC/Disassembler/AMDGPU/*",
+        "*/llvm/test/MC/AMDGPU/*",
     ]))?;
     unpacked(work)?.context("the source package holds no AMDGPU target")
 }

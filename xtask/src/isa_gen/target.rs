@@ -9,12 +9,51 @@ pub(crate) struct Target {
     pub(crate) file: &'static str,
     /// Decoder tables LLVM's disassembler searches for it, in its order, with the length in bytes of each.
     pub(crate) namespaces: &'static [(u64, &'static str)],
-    /// Cache policies are written as temporal hint and scope (`th:`, `scope:`).
-    pub(crate) has_temporal_hints: bool,
+    /// How cache policies are written.
+    pub(crate) cache_policy: CachePolicy,
+    /// VOP3 has `OPSEL` for all operations of 16 bits.
+    pub(crate) has_halves: bool,
+    /// It has no waves of 32.
+    pub(crate) only_waves_of_64: bool,
+    /// LLVM has tests with its texts; those of older processors hold as far as it has their instructions.
+    pub(crate) has_own_tests: bool,
+    /// What files of LLVM's tests that hold code for it begin with.
+    pub(crate) vectors: &'static [&'static str],
 }
 
-/// All of them. In LLVM 19 both use the `FAKE16` forms, whose 16-bit operands have the names of whole registers.
-pub(crate) static TARGETS: [Target; 2] = [
+/// `encoding::CachePolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CachePolicy {
+    /// `glc`, `slc`, `dlc`.
+    Bits,
+    /// `sc0`, `nt`, `sc1`.
+    Scopes,
+    /// `th:`, `scope:`.
+    Hints,
+}
+
+/// All of them. In LLVM 19 those after GFX10 use the `FAKE16` forms, whose 16-bit operands have the names of whole registers.
+pub(crate) static TARGETS: [Target; 3] = [
+    Target {
+        processor: "gfx942",
+        file: "gfx9",
+        namespaces: &[
+            (8, "GFX9_DL"),
+            (8, "GFX940"),
+            (8, "GFX90A"),
+            (8, "GFX8"),
+            (8, "GFX9"),
+            (4, "GFX8"),
+            (4, "AMDGPU"),
+            (4, "GFX9"),
+            (4, "GFX90A"),
+        ],
+        cache_policy: CachePolicy::Scopes,
+        has_halves: false,
+        only_waves_of_64: true,
+        has_own_tests: false,
+        vectors: &["gfx9", "mai-gfx9", "flat-scratch-gfx9", "flat-gfx9"],
+    },
     Target {
         processor: "gfx1100",
         file: "gfx11",
@@ -28,7 +67,11 @@ pub(crate) static TARGETS: [Target; 2] = [
             (4, "GFX11"),
             (4, "GFX11_FAKE16"),
         ],
-        has_temporal_hints: false,
+        cache_policy: CachePolicy::Bits,
+        has_halves: true,
+        only_waves_of_64: false,
+        has_own_tests: true,
+        vectors: &["gfx11_"],
     },
     Target {
         processor: "gfx1201",
@@ -44,7 +87,11 @@ pub(crate) static TARGETS: [Target; 2] = [
             (4, "GFX12"),
             (4, "GFX12_FAKE16"),
         ],
-        has_temporal_hints: true,
+        cache_policy: CachePolicy::Hints,
+        has_halves: true,
+        only_waves_of_64: false,
+        has_own_tests: true,
+        vectors: &["gfx12_"],
     },
 ];
 

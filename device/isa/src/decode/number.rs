@@ -2,7 +2,7 @@
 
 use super::{DPP8_FI, DecodeError, Reader, low8};
 use crate::encoding::{CachePolicy, Name, Segment};
-use crate::inst::{Dpp, Dpp8, Dpp16, Format, Inst, Mods, Op, Operand};
+use crate::inst::{Dpp, Dpp8, Dpp16, Format, Inst, Mods, Op, Operand, Sdwa};
 
 impl Reader {
     /// Puts a number where [`Inst`] keeps it.
@@ -25,6 +25,8 @@ impl Reader {
             Name::Imm => inst.src[0] = Operand::Literal(value),
             // The message of `s_sendmsg_rtn_*`.
             Name::Src0 => inst.imm = value,
+            // The index mode of `s_set_gpr_idx_on`.
+            Name::Src1 => inst.imm = value,
             Name::Offset => {
                 let bits = field.iter().map(|&Segment(_, _, len)| u32::from(len)).sum();
                 // The formats of 24 bits are signed. Of FLAT with fewer LLVM reads 13; the format has 12 and no sign.
@@ -39,6 +41,11 @@ impl Reader {
                     inst.mem.glc |= value & 1 != 0;
                     inst.mem.slc = value & 2 != 0;
                     inst.mem.dlc = value & 4 != 0;
+                }
+                CachePolicy::Scopes => {
+                    inst.mem.glc |= value & 1 != 0;
+                    inst.mem.slc = value & 2 != 0;
+                    inst.mem.dlc = value & 16 != 0;
                 }
                 CachePolicy::Hints => {
                     inst.mem.th = low8(value & 7) | u8::from(inst.mem.glc);
@@ -58,6 +65,12 @@ impl Reader {
             Name::Attrchan => inst.imm |= value << 8,
             Name::Waitvdst => inst.imm |= value << 16,
             Name::Waitvsrc => inst.imm |= value << 20,
+            Name::DstSel | Name::DstUnused | Name::Src0Sel | Name::Src1Sel => {
+                self.sub_dword(inst, name, value)?;
+            }
+            Name::Cbsz => inst.imm |= value,
+            Name::Abid => inst.imm |= value << 4,
+            Name::Blgp => inst.imm |= value << 8,
             Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm = value,
             Name::Dmask => inst.imm |= value,
             Name::Dim => inst.imm |= value << 4,
@@ -95,6 +108,22 @@ impl Reader {
             set(2, |mods| &mut mods.abs, bit);
             set(8, |mods| &mut mods.op_sel, 8);
         }
+    }
+
+    /// Fields of the SDWA dword. The last number of each is none.
+    fn sub_dword(&self, inst: &mut Inst, name: Name, value: u32) -> Result<(), DecodeError> {
+        let sdwa = inst.sdwa.get_or_insert(Sdwa { dst_sel: Sdwa::DWORD, src_sel: [Sdwa::DWORD; 2], ..Sdwa::default() });
+        let (field, most) = match name {
+            Name::DstSel => (&mut sdwa.dst_sel, 6),
+            Name::DstUnused => (&mut sdwa.dst_unused, 2),
+            Name::Src0Sel => (&mut sdwa.src_sel[0], 6),
+            _ => (&mut sdwa.src_sel[1], 6),
+        };
+        if value > most {
+            return Err(self.invalid());
+        }
+        *field = low8(value);
+        Ok(())
     }
 
     fn fetch_inactive(&self, inst: &mut Inst, value: u32) -> Result<(), DecodeError> {

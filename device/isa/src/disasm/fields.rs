@@ -17,7 +17,8 @@ pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Oper
         Name::Srsrc | Name::Rsrc | Name::Data0 => inst.src[1],
         Name::Soffset if inst.format == Format::Smem => inst.src[1],
         Name::Src2 | Name::Soffset | Name::Ssamp | Name::Samp | Name::Saddr | Name::Data1 => inst.src[2],
-        Name::Src3 => inst.src[3],
+        Name::Src3 | Name::Idx => inst.src[3],
+        Name::Sdata => inst.src[2],
         Name::Vdata => match inst.format {
             format if !format.is_buffer() && !format.is_image() => inst.src[1],
             _ if form.flags.has(Flags::DATA_OUT) => inst.dst,

@@ -17,6 +17,7 @@ impl Printer<'_> {
                 WaveSize::Wave32 => 1,
                 WaveSize::Wave64 => 2,
             },
+            Decode::SdwaVopcDst => 2,
             _ => kind.width,
         };
         match value {
@@ -56,6 +57,8 @@ pub(super) fn register(
     match value {
         Operand::Vgpr(number) if width <= 1 => write!(out, "v{number}"),
         Operand::Vgpr(number) => write!(out, "v[{number}:{}]", u32::from(number) + u32::from(width) - 1),
+        Operand::Agpr(number) if width <= 1 => write!(out, "a{number}"),
+        Operand::Agpr(number) => write!(out, "a[{number}:{}]", u32::from(number) + u32::from(width) - 1),
         Operand::Sgpr(number) => write!(out, "{}", file.name(number, width)),
         Operand::SharedBase => out.write_str("src_shared_base"),
         Operand::SharedLimit => out.write_str("src_shared_limit"),
@@ -86,9 +89,10 @@ fn in_class(file: &RegisterFile, class: &str, value: Operand) -> bool {
     match value {
         Operand::Vgpr(number) => match class {
             "VGPR_32_Lo128" | "VS_32_Lo128" | "VGPR_16_Lo128" | "VS_16_Lo128" => number < 128,
-            _ => !class.starts_with("SReg"),
+            _ => !class.starts_with("SReg") && !class.starts_with("AReg") && class != "AGPR_32",
         },
-        Operand::Sgpr(number) if Some(number) == file.null => true,
+        Operand::Agpr(_) => class.starts_with('A'),
+        Operand::Sgpr(number) if file.is_null(number) => true,
         Operand::Sgpr(number) => scalar(class, number),
         Operand::LdsDirect => class.is_empty() || class.starts_with("VS_") || class.ends_with("OrLds_32"),
         _ => true,

@@ -7,11 +7,14 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use super::Out;
-use crate::tables::notation::Notation;
+use crate::tables::notation::{Notation, Style};
 
 /// `vmcnt(0) lgkmcnt(0)`: counters at their maximum are left out, unless all are.
-pub(super) fn wait_count(out: Out<'_, '_>, imm: u32) -> fmt::Result {
-    let counters = [("vmcnt", imm >> 10 & 63, 63), ("expcnt", imm & 7, 7), ("lgkmcnt", imm >> 4 & 63, 63)];
+pub(super) fn wait_count(out: Out<'_, '_>, notation: &Notation, imm: u32) -> fmt::Result {
+    let counters = notation.wait_counters.map(|(name, [low, bits, high, more])| {
+        let part = |first: u8, bits: u8| imm >> first & ((1 << bits) - 1);
+        (name, part(low, bits) | part(high, more) << bits, (1u32 << (bits + more)) - 1)
+    });
     let all = counters.iter().all(|(_, value, max)| value == max);
     list(
         out,
@@ -103,12 +106,62 @@ pub(super) fn hwreg(out: Out<'_, '_>, notation: &Notation, imm: u32) -> fmt::Res
 
 /// `sendmsg(MSG_INTERRUPT)`.
 pub(super) fn message(out: Out<'_, '_>, notation: &Notation, imm: u32) -> fmt::Result {
+    if notation.style == Style::Gfx9 {
+        return message_with_operation(out, notation, imm);
+    }
     let id = imm & 0xff;
     match notation.message(id) {
         Some(name) => write!(out, "sendmsg({name})"),
         None if id == imm => write!(out, "sendmsg({id}, 0, 0)"),
         None => write!(out, "{imm}"),
     }
+}
+
+/// `sendmsg(MSG_GS, GS_OP_CUT, 1)`: the operation in bits 6:4, the stream in bits 9:8.
+fn message_with_operation(out: Out<'_, '_>, notation: &Notation, imm: u32) -> fmt::Result {
+    const GS: u32 = 2;
+    const GS_DONE: u32 = 3;
+    const SYSMSG: u32 = 15;
+    let (id, operation, stream) = (imm & 15, imm >> 4 & 7, imm >> 8 & 3);
+    let operation_name = match (id, operation) {
+        (GS | GS_DONE, 1) => Some("GS_OP_CUT"),
+        (GS | GS_DONE, 2) => Some("GS_OP_EMIT"),
+        (GS | GS_DONE, 3) => Some("GS_OP_EMIT_CUT"),
+        (GS_DONE, 0) => Some("GS_OP_NOP"),
+        (SYSMSG, 1) => Some("SYSMSG_OP_ECC_ERR_INTERRUPT"),
+        (SYSMSG, 2) => Some("SYSMSG_OP_REG_RD"),
+        (SYSMSG, 4) => Some("SYSMSG_OP_TTRACE_PC"),
+        _ => None,
+    };
+    let has_operation = matches!(id, GS | GS_DONE | SYSMSG);
+    let has_stream = matches!(id, GS | GS_DONE) && operation != 0;
+    let named = notation.message(id).filter(|_| stream == 0 || has_stream);
+    match (named, operation_name) {
+        (Some(name), Some(operation)) if has_stream => write!(out, "sendmsg({name}, {operation}, {stream})"),
+        (Some(name), Some(operation)) => write!(out, "sendmsg({name}, {operation})"),
+        (Some(name), None) if !has_operation && operation == 0 => write!(out, "sendmsg({name})"),
+        _ if imm == id | operation << 4 | stream << 8 => write!(out, "sendmsg({id}, {operation}, {stream})"),
+        _ => write!(out, "{imm}"),
+    }
+}
+
+/// `gpr_idx(SRC0,DST)`.
+pub(super) fn index_mode(out: Out<'_, '_>, mode: u32) -> fmt::Result {
+    if mode & !15 != 0 {
+        return write!(out, "{mode:#x}");
+    }
+    out.write_str("gpr_idx(")?;
+    let named = ["SRC0", "SRC1", "SRC2", "DST"].into_iter().enumerate().filter(|(bit, _)| mode >> bit & 1 != 0);
+    for (index, (_, name)) in named.enumerate() {
+        out.write_str(if index == 0 { "" } else { "," })?;
+        out.write_str(name)?;
+    }
+    out.write_char(')')
+}
+
+/// Part of a register: `BYTE_0`.
+pub(super) fn part(part: u8) -> &'static str {
+    ["BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD"].get(usize::from(part)).unwrap_or(&"")
 }
 
 /// Temporal hint of an atomic; `None` for one without a name.
@@ -164,9 +217,19 @@ pub(super) fn version(out: Out<'_, '_>, imm: u32) -> fmt::Result {
 }
 
 /// `quad_perm:[0,1,2,3]`, `row_shr:1`, ….
-pub(super) fn dpp_control(out: Out<'_, '_>, ctrl: u16) -> fmt::Result {
+pub(super) fn dpp_control(out: Out<'_, '_>, style: Style, ctrl: u16) -> fmt::Result {
     let low = ctrl & 15;
     match ctrl {
+        0x130 if style == Style::Gfx9 => out.write_str("wave_shl:1"),
+        0x134 if style == Style::Gfx9 => out.write_str("wave_rol:1"),
+        0x138 if style == Style::Gfx9 => out.write_str("wave_shr:1"),
+        0x13c if style == Style::Gfx9 => out.write_str("wave_ror:1"),
+        0x142 if style == Style::Gfx9 => out.write_str("row_bcast:15"),
+        0x143 if style == Style::Gfx9 => out.write_str("row_bcast:31"),
+        0x150..=0x15f if style == Style::Gfx9 => write!(out, "row_newbcast:{low}"),
+        0x160..=0x16f if style == Style::Gfx9 => {
+            out.write_str("/* row_xmask is not supported on ASICs earlier than GFX10 */")
+        }
         0..=0xff => {
             write!(out, "quad_perm:[{},{},{},{}]", ctrl & 3, ctrl >> 2 & 3, ctrl >> 4 & 3, ctrl >> 6 & 3)
         }
@@ -263,6 +326,43 @@ pub(super) fn buffer_format(out: Out<'_, '_>, format: u8) -> fmt::Result {
             }
         }
     }
+}
+
+/// ` format:[BUF_DATA_FORMAT_32,BUF_NUM_FORMAT_FLOAT]`: those that are the default are left out.
+pub(super) fn split_format(out: Out<'_, '_>, format: u8) -> fmt::Result {
+    const DATA: [&str; 16] = [
+        "INVALID",
+        "8",
+        "16",
+        "8_8",
+        "32",
+        "16_16",
+        "10_11_11",
+        "11_11_10",
+        "10_10_10_2",
+        "2_10_10_10",
+        "8_8_8_8",
+        "32_32",
+        "16_16_16_16",
+        "32_32_32",
+        "32_32_32_32",
+        "RESERVED_15",
+    ];
+    const NUMBER: [&str; 8] =
+        ["UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT"];
+    let (data, number) = (usize::from(format & 15), usize::from(format >> 4 & 7));
+    if (data, number) == (1, 0) {
+        return Ok(());
+    }
+    out.write_str(" format:[")?;
+    if data != 1 {
+        write!(out, "BUF_DATA_FORMAT_{}", DATA[data])?;
+        out.write_str(if number == 0 { "" } else { "," })?;
+    }
+    if number != 0 {
+        write!(out, "BUF_NUM_FORMAT_{}", NUMBER[number])?;
+    }
+    out.write_char(']')
 }
 
 /// Target of `exp`.

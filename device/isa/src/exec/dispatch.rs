@@ -15,8 +15,8 @@ use crate::mem::{Access, Global};
 use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
-/// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`, `FP16_OVFL`.
-const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL;
+/// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`, `FP16_OVFL`, `GPR_IDX_EN`.
+const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL | crate::exec::index::GPR_IDX_EN;
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
@@ -72,7 +72,7 @@ fn run_with(
     let limit = wave.instructions.saturating_add(budget);
     loop {
         let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
-        let key = Key { pc: wave.pc, halves: wave.halves, mode, shared_from: shared_from(wave) };
+        let key = Key { pc: wave.pc, halves: wave.halves, mode, second_from: wave.second_from() };
         let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
         if region.names_trapsts && !wave.watched && !wave.is_privileged() {
             wave.watched = true;
@@ -96,11 +96,6 @@ fn run_with(
 
 fn is_fetch_fault(stop: &Stop) -> bool {
     matches!(stop, Stop::Fault(WaveFault { kind: FaultCause::Memory { fault, .. }, .. }) if fault.access == Access::Execute)
-}
-
-/// First vector register the halves share; 0 when they share none.
-fn shared_from(wave: &Wave) -> u16 {
-    if wave.has_shared_vgprs() { wave.vgpr_count } else { 0 }
 }
 
 /// What else lowering looks at: whether exceptions are recorded, and which of them trap.

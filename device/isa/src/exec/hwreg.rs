@@ -10,9 +10,9 @@ use super::Stop;
 use super::control::{mask, set_mode};
 use super::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
-    self, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId1, HwId2, IbSts, IbSts2,
-    LdsAlloc, Mode, PerfSnapshot, SchedMode, ShMemBases, ShaderCycles, ShaderCyclesHigh, ShaderCyclesLow,
-    StatePriv, Status, TrapCtrl, TrapSts, WaveStatus,
+    self, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId, HwId1, HwId2, IbSts,
+    IbSts2, LdsAlloc, Mode, PerfSnapshot, SchedMode, ShMemBases, ShaderCycles, ShaderCyclesHigh,
+    ShaderCyclesLow, StatePriv, Status, TbaHigh, TbaLow, TmaHigh, TmaLow, TrapCtrl, TrapSts, WaveStatus, XccId,
 };
 use crate::registers::slot;
 use crate::trap::{status, trapsts};
@@ -47,6 +47,20 @@ pub(crate) fn status_of(w: &Wave) -> u32 {
         | u32::from(mask(w, slot::VCC) == 0) << status::VCCZ
 }
 
+/// `TRAPSTS` as the architecture has it.
+fn trapsts_of(w: &Wave) -> u32 {
+    let moved = w.file.moved_trapsts;
+    let kept = moved.iter().fold(w.trapsts, |bits, (_, kept)| bits & !(1 << kept));
+    moved.iter().fold(kept, |bits, (own, kept)| bits | (w.trapsts >> kept & 1) << own)
+}
+
+/// What is kept of a `TRAPSTS` of the architecture.
+fn trapsts_from(w: &Wave, value: u32) -> u32 {
+    let moved = w.file.moved_trapsts;
+    let kept = moved.iter().fold(value, |bits, (own, kept)| bits & !(1 << kept | 1 << own));
+    moved.iter().fold(kept, |bits, (own, kept)| bits | (value >> own & 1) << kept)
+}
+
 /// `s_getreg_b32`.
 pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let Some(register) = HardwareRegister::from_number(d.aux) else { return Flow::NEXT };
@@ -54,7 +68,14 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let value = match register {
         Mode => w.mode & !(w.file.implied_mode | w.file.trap_mode),
         Status => status_of(w),
-        TrapSts => w.trapsts,
+        TrapSts => trapsts_of(w),
+        HwId => w.hw_id[0],
+        XccId => w.hw_id[1],
+        // Addresses of 256 bytes.
+        TbaLow => (w.handler.tba >> 8) as u32,
+        TbaHigh => (w.handler.tba >> 40) as u32,
+        TmaLow => (w.handler.tma >> 8) as u32,
+        TmaHigh => (w.handler.tma >> 40) as u32,
         GprAlloc => (w.vgpr_blocks() - 1) << VGPR_SIZE_SHIFT,
         LdsAlloc => {
             m.lds.size().div_ceil(w.file.lds_unit) << LDS_SIZE_SHIFT
@@ -120,7 +141,7 @@ pub(crate) fn setreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             let flow = set_mode(w, mode, d);
             return if flow == Flow::LEAVE && w.steps() { m.stop_here(Stop::Budget) } else { flow };
         }
-        TrapSts => w.trapsts = insert(w.trapsts) & trapsts::ALL,
+        TrapSts => w.trapsts = trapsts_from(w, insert(trapsts_of(w))) & trapsts::ALL,
         FlatScratchLow => {
             w.scratch_base = w.scratch_base & !0xffff_ffff | u64::from(insert(w.scratch_base as u32));
         }

@@ -77,7 +77,8 @@ pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) 
 /// An instruction lowered by itself.
 fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering, Unsupported> {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    let key = Key { pc: 0, halves, mode, shared_from: 0 };
+    let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
+    let key = Key { pc: 0, halves, mode, second_from };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     lowering.begin(u32::from(inst.size) / 4);
     lowering.lower(inst)?;
@@ -117,6 +118,10 @@ struct Lowering {
     is_cut: bool,
     /// First vector register the halves share; 0 when they share none.
     shared_from: u16,
+    /// First accumulation register; 0 when there are none.
+    accumulators_from: u16,
+    /// A register beyond those of its kind that the instruction being lowered names, and how many there are.
+    beyond: Option<(u16, u16)>,
     /// Vector registers the instruction being lowered writes.
     destinations: [Operand; 2],
     /// Registers among them that the halves share, from the first to before the last.
@@ -153,7 +158,9 @@ impl Lowering {
             highest_at: 0,
             names_trapsts: false,
             is_cut: false,
-            shared_from: key.shared_from,
+            shared_from: if arch.registers().unified.is_some() { 0 } else { key.second_from },
+            accumulators_from: if arch.registers().unified.is_some() { key.second_from } else { 0 },
+            beyond: None,
             destinations: [Operand::None; 2],
             shared_writes: None,
             watches: false,
@@ -229,7 +236,7 @@ impl Lowering {
     fn one(&mut self, inst: &Inst, bytes: &[u8]) {
         let (elements, branches) = (self.code.len(), self.branches.len());
         let (vgprs, highest_at) = (self.vgprs, self.highest_at);
-        (self.watches, self.copies_exec) = (false, false);
+        (self.watches, self.copies_exec, self.beyond) = (false, false, None);
         let lowered = self.lower(inst);
         if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
             self.emit_extra(Di::new(exceptions::check));
@@ -243,7 +250,10 @@ impl Lowering {
             self.counted = true;
             let size = usize::from(inst.size).min(bytes.len());
             let text = Disassembly::new(*inst, self.arch, self.wave).to_string();
-            self.raise(FaultCause::Unimplemented { op: inst.op, bytes: bytes[..size].to_vec(), text });
+            self.raise(match self.beyond {
+                Some((register, allocated)) => FaultCause::RegisterOutOfRange { register, allocated, text },
+                None => FaultCause::Unimplemented { op: inst.op, bytes: bytes[..size].to_vec(), text },
+            });
         }
     }
 

@@ -28,6 +28,7 @@ mod exec_mask;
 mod flat;
 mod float;
 mod gws;
+pub(crate) mod index;
 pub(crate) mod hwreg;
 mod lane;
 mod lds;

@@ -15,6 +15,7 @@ use crate::inst::{Format, Format::*, Op, Op::*};
 /// Tables of `gfx1100`.
 pub(crate) static GFX11: Tables = Tables {
     cache_policy: CachePolicy::Bits,
+    has_halves: true,
     tables: &TABLES,
     groups: &GROUPS,
     forms: &FORMS,

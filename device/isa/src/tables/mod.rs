@@ -2,6 +2,7 @@
 
 pub(crate) mod gfx11;
 pub(crate) mod gfx12;
+pub(crate) mod gfx9;
 pub(crate) mod notation;
 pub mod op;
 
@@ -90,6 +91,8 @@ pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
             Name::Srsrc | Name::Data0 => Place::Src(1),
             Name::Soffset if inst.format == Format::Smem => Place::Src(1),
             Name::Src2 | Name::Soffset | Name::Saddr | Name::Data1 => Place::Src(2),
+            Name::Sdata => Place::Src(2),
+            Name::Idx => Place::Src(3),
             Name::Vdata if buffer && form.flags.has(Flags::DATA_OUT) => Place::Dst,
             Name::Vdata if buffer => Place::Src(3),
             Name::Vdata => Place::Src(1),
@@ -119,7 +122,7 @@ pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
                 place: place(spec.0)?,
                 words: kind.width,
                 constant: kind.imm,
-                mask: kind.decode == Decode::Bool,
+                mask: matches!(kind.decode, Decode::Bool | Decode::SdwaVopcDst),
                 float_modifiers: modifiers(spec.0),
             })
         })

@@ -26,12 +26,26 @@ pub(crate) struct Notation {
     hardware_registers: &'static [(u8, &'static str)],
     /// Messages of `s_sendmsg` and `s_sendmsg_rtn` by number.
     messages: &'static [(u8, &'static str)],
+    /// Counters of `s_waitcnt`: name, first bit, first bit of what is above, and how many bits each has.
+    pub(crate) wait_counters: [(&'static str, [u8; 4]); 3],
+    /// How it is written, where that changed with GFX10.
+    pub(crate) style: Style,
+}
+
+/// How permutations of DPP, messages and buffer formats are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Permutations across rows, messages with operations, a data and a number format.
+    Gfx9,
+    /// Permutations within rows, messages alone, one format.
+    Gfx10,
 }
 
 impl Notation {
     /// The names of an architecture.
     pub(crate) fn of(arch: Arch) -> &'static Notation {
         match arch {
+            Arch::Gfx942 => &GFX9,
             Arch::Gfx1100 => &GFX11,
             Arch::Gfx1201 => &GFX12,
         }
@@ -66,6 +80,67 @@ fn named(names: &[(u8, &'static str)], number: u32) -> Option<&'static str> {
 const fn encoding(bits: u32, value: u32, name: &'static str, bytes: usize) -> Encoding {
     Encoding { bits, value, name, bytes }
 }
+
+/// Counters of GFX11, which GFX12 does not have.
+const GFX11_COUNTERS: [(&str, [u8; 4]); 3] =
+    [("vmcnt", [10, 6, 0, 0]), ("expcnt", [0, 3, 0, 0]), ("lgkmcnt", [4, 6, 0, 0])];
+
+static GFX9: Notation = Notation {
+    encodings: &[&[
+        encoding(9, 0b1_0111_1101, "SOP1", 4),
+        encoding(9, 0b1_0111_1110, "SOPC", 4),
+        encoding(9, 0b1_0111_1111, "SOPP", 4),
+        encoding(7, 0x7c >> 1, "VOPC", 4),
+        encoding(7, 0x7e >> 1, "VOP1", 4),
+        encoding(1, 0, "VOP2", 4),
+        encoding(4, 0xb, "SOPK", 4),
+        encoding(2, 0x80 >> 6, "SOP2", 4),
+        encoding(6, 0xc0 >> 2, "SMEM", 8),
+        encoding(6, 0xc4 >> 2, "EXP", 8),
+        encoding(9, 0b1_1010_0111, "VOP3P", 8),
+        encoding(6, 0xd0 >> 2, "VOP3", 8),
+        encoding(6, 0xd4 >> 2, "VINTRP", 4),
+        encoding(6, 0xd8 >> 2, "DS", 8),
+        encoding(6, 0xdc >> 2, "FLAT", 8),
+        encoding(6, 0xe0 >> 2, "MUBUF", 8),
+        encoding(6, 0xe8 >> 2, "MTBUF", 8),
+        encoding(6, 0xf0 >> 2, "MIMG", 8),
+    ]],
+    hardware_registers: &[
+        (1, "HW_REG_MODE"),
+        (2, "HW_REG_STATUS"),
+        (3, "HW_REG_TRAPSTS"),
+        (4, "HW_REG_HW_ID"),
+        (5, "HW_REG_GPR_ALLOC"),
+        (6, "HW_REG_LDS_ALLOC"),
+        (7, "HW_REG_IB_STS"),
+        (15, "HW_REG_SH_MEM_BASES"),
+        (16, "HW_REG_TBA_LO"),
+        (17, "HW_REG_TBA_HI"),
+        (18, "HW_REG_TMA_LO"),
+        (19, "HW_REG_TMA_HI"),
+        (20, "HW_REG_XCC_ID"),
+        (21, "HW_REG_SQ_PERF_SNAPSHOT_DATA"),
+        (22, "HW_REG_SQ_PERF_SNAPSHOT_DATA1"),
+        (23, "HW_REG_SQ_PERF_SNAPSHOT_PC_LO"),
+        (24, "HW_REG_SQ_PERF_SNAPSHOT_PC_HI"),
+    ],
+    messages: &[
+        (1, "MSG_INTERRUPT"),
+        (2, "MSG_GS"),
+        (3, "MSG_GS_DONE"),
+        (4, "MSG_SAVEWAVE"),
+        (5, "MSG_STALL_WAVE_GEN"),
+        (6, "MSG_HALT_WAVES"),
+        (7, "MSG_ORDERED_PS_DONE"),
+        (8, "MSG_EARLY_PRIM_DEALLOC"),
+        (9, "MSG_GS_ALLOC_REQ"),
+        (10, "MSG_GET_DOORBELL"),
+        (15, "MSG_SYSMSG"),
+    ],
+    wait_counters: [("vmcnt", [0, 4, 14, 2]), ("expcnt", [4, 3, 0, 0]), ("lgkmcnt", [8, 4, 0, 0])],
+    style: Style::Gfx9,
+};
 
 /// Encodings of both GFX11 and GFX12.
 const COMMON: &[Encoding] = &[
@@ -129,6 +204,8 @@ static GFX11: Notation = Notation {
         (133, "MSG_RTN_GET_TBA"),
         (134, "MSG_RTN_GET_TBA_TO_PC"),
     ],
+    wait_counters: GFX11_COUNTERS,
+    style: Style::Gfx10,
 };
 
 static GFX12: Notation = Notation {
@@ -183,4 +260,6 @@ static GFX12: Notation = Notation {
         (134, "MSG_RTN_GET_TBA_TO_PC"),
         (135, "MSG_RTN_GET_SE_AID_ID"),
     ],
+    wait_counters: GFX11_COUNTERS,
+    style: Style::Gfx10,
 };

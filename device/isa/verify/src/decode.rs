@@ -15,7 +15,6 @@ use crate::tally::Tally;
 use llvm_mc::Listed;
 use sample::{DWORDS, Sample, Samples};
 
-const BOTH: [WaveSize; 2] = [WaveSize::Wave32, WaveSize::Wave64];
 /// Samples given to one `llvm-mc`.
 const BATCH: usize = 20_000;
 
@@ -67,7 +66,7 @@ impl Report {
 pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> {
     llvm_mc::check()?;
     let samples: Vec<Sample> = Samples::new(report.arch, seed).take(words / DWORDS).collect();
-    for wave in BOTH {
+    for &wave in report.arch.wave_sizes() {
         for chunk in samples.chunks(BATCH) {
             compare(wave, chunk, report)?;
         }
@@ -78,7 +77,7 @@ pub fn random_words(words: usize, seed: u64, report: &mut Report) -> Result<()> 
 /// Checks `encode(decode(x)) == x` for `words` random dwords, without `llvm-mc`.
 pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
     for sample in Samples::new(report.arch, seed).take(words / DWORDS) {
-        for wave in BOTH {
+        for &wave in report.arch.wave_sizes() {
             if let Ok(inst) = decode_for(report.arch, wave, &sample) {
                 round_trip(wave, &inst, &sample, report);
             }
@@ -89,6 +88,9 @@ pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
 /// The vectors of LLVM's tests, and instructions of compiled kernels, that are kept beside the decoder's tests.
 pub fn fixtures(arch: Arch) -> [&'static str; 2] {
     match arch {
+        Arch::Gfx942 => {
+            [include_str!("../../tests/data/llvm-gfx9.txt"), include_str!("../../tests/data/kernels-gfx9.txt")]
+        }
         Arch::Gfx1100 => [
             include_str!("../../tests/data/llvm-gfx11.txt"),
             include_str!("../../tests/data/kernels-gfx11.txt"),
@@ -110,7 +112,7 @@ pub fn vectors(fixture: &str, report: &mut Report) {
         };
         let code: Vec<u8> =
             (0..hex.len() / 2).filter_map(|at| u8::from_str_radix(&hex[at * 2..][..2], 16).ok()).collect();
-        for wave in BOTH {
+        for &wave in report.arch.wave_sizes() {
             if matches!((waves, wave), ("32", WaveSize::Wave64) | ("64", WaveSize::Wave32)) {
                 continue;
             }

@@ -16,15 +16,16 @@ const PRIVILEGED: u32 = 1 << 26;
 /// `SQ_INTERRUPT_WORD_WAVE_CTXID1.ENCODING`.
 const ENCODING_SHIFT: u32 = 6;
 
-pub(super) const FORMAT: InterruptFormat = InterruptFormat {
+pub(in crate::chip) const FORMAT: InterruptFormat = InterruptFormat {
     cp_eop: (Client::GRBM_CP, Source::CP_EOP_INTERRUPT),
     bad_opcode: (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR),
     sq: (Client::GFX, Source::SQ_INTERRUPT),
-    sdma_trap: (Client::GFX, Source::SDMA_TRAP),
+    sdma_trap: |_| (Client::GFX, Source::SDMA_TRAP),
     // What hardware raises for a bad packet of a user queue, no public source says: the driver is told of a queue that does
     // not get on, by the source that `irqsrcs_gfx_11_0_0.h` has for that.
-    sdma_stopped: (Client::GFX, Source::SDMA_QUEUE_HANG),
-    page_fault: (Client::GFX, Source::UTCL2_FAULT),
+    sdma_stopped: |_| (Client::GFX, Source::SDMA_QUEUE_HANG),
+    page_fault: |_| (Client::GFX, Source::UTCL2_FAULT),
+    node: |_| 0,
     cp_ring,
     sdma_ring,
     bad_opcode_word,

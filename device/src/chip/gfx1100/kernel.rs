@@ -1,13 +1,23 @@
 //! What a kernel descriptor may ask for on gfx11.
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_abi::pm4::ComputeRegister;
 use belfry_isa::wave::MAX_VGPRS;
 
 use crate::chip::navi::{self, Field, Owner, Register};
 use crate::chip::{DescriptorError, KernelRules};
 
-pub(super) const RULES: KernelRules =
-    KernelRules { max_user_sgprs: 16, workgroup_id_sgprs: true, check, vgprs, mode };
+pub(super) const RULES: KernelRules = KernelRules {
+    max_user_sgprs: 16,
+    workgroup_id_sgprs: true,
+    preloads_arguments: false,
+    has_wave32: true,
+    rsrc3: ComputeRegister::PGM_RSRC3,
+    check,
+    vgprs,
+    accum_offset: |_| 0,
+    mode,
+};
 
 /// Vector registers in a unit of `SHARED_VGPR_COUNT`.
 const SHARED_GRANULE: u32 = 8;

@@ -13,10 +13,12 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, SdmaPackets,
-    SdmaRules, UserRegisters,
+    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, RegisterBar, SdmaMqdForm,
+    SdmaPackets, SdmaRules, Shape, UserRegisters,
 };
+pub(super) use interrupts::FORMAT as INTERRUPTS;
 pub use ips::dword;
+pub(super) use mqd::LAYOUT as GENERATION_MQD;
 pub(super) use shader::RULES as SHADER_RULES;
 
 /// What a configuration names.
@@ -25,10 +27,13 @@ pub static MODEL: Model = Model {
     product: "Navi 31, Radeon RX 7900 XTX",
     modelled: "compute: AQL queues, MES, KIQ",
     generation: &GENERATION,
+    default: Shape::one(8),
     max_cus: SPEC.cus(),
+    cu_step: 2,
+    max_xccs: 1,
     // Room for the tables and firmware at the top; a card has 24 GiB, which is no power of two, as the size of a BAR is.
     vram: 16 << 20..=16 << 30,
-    make: |cus| Box::new(chip(cus)),
+    make: |shape| Box::new(chip(shape.cus)),
 };
 
 /// GC 11.0.0.
@@ -47,6 +52,9 @@ pub static GENERATION: Generation = Generation {
     user_registers: USER_REGISTERS,
     pte: PteFormat::Gfx11,
     interrupts: interrupts::FORMAT,
+    register_bar: RegisterBar::NAVI,
+    local_register: |index, _| index,
+    resets: &[],
 };
 
 /// `BIF_BX_PF0_GPU_HDP_FLUSH_*` of linux `nbio_4_3_0_offset.h`, `SQ_THREAD_TRACE_USERDATA_*` of `gc_11_0_0_offset.h`.

@@ -13,14 +13,14 @@ macro_rules! dword {
     };
 }
 
-pub(super) const LAYOUT: MqdLayout = MqdLayout {
+pub(in crate::chip) const LAYOUT: MqdLayout = MqdLayout {
     header: HEADER,
     hqd_first: dword!(cp_mqd_base_addr_lo),
     hqd_dwords: dword!(cp_hqd_pq_wptr_hi) - dword!(cp_mqd_base_addr_lo) + 1,
     compute_first: dword!(compute_dispatch_initiator),
     compute_dwords: dword!(compute_user_data) + 16 - dword!(compute_dispatch_initiator),
     rsrc2: dword!(compute_pgm_rsrc2),
-    thread_mgmt: [
+    thread_mgmt: &[
         dword!(compute_static_thread_mgmt_se0),
         dword!(compute_static_thread_mgmt_se1),
         dword!(compute_static_thread_mgmt_se2),
@@ -36,4 +36,6 @@ pub(super) const LAYOUT: MqdLayout = MqdLayout {
     stack_offset: dword!(cp_hqd_cntl_stack_offset),
     waves_offset: dword!(cp_hqd_wg_state_offset),
     gws: dword!(gws),
+    traps_by_process: false,
+    xccs: None,
 };

@@ -26,6 +26,8 @@ pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     workgroup_of,
     enabled_cus,
     tmp_ring,
+    scratch_granule: TMPRING_WAVESIZE_UNIT,
+    scratch_by_xcc: false,
 };
 
 const _: () = assert!(RULES.fits_engine());
@@ -35,7 +37,7 @@ const TTMP8: u8 = 108 + 8;
 
 /// `HW_ID1`: WAVE_ID 4:0, SIMD_ID 9:8, WGP_ID 13:10, SA_ID 16, SE_ID 20:18. `HW_ID2`: WG_ID 20:16.
 fn place_ids(place: WavePlace) -> [u32; 2] {
-    let WavePlace { engine, array, processor, simd, slot, group } = place;
+    let WavePlace { engine, array, processor, simd, slot, group, .. } = place;
     [slot | simd << 8 | processor << 10 | array << 16 | engine << 18, group << 16]
 }
 
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn ids_of_a_wave_are_in_the_fields_of_both_registers() {
-        let place = WavePlace { engine: 5, array: 1, processor: 3, simd: 2, slot: 15, group: 31 };
+        let place = WavePlace { xcc: 0, engine: 5, array: 1, processor: 3, simd: 2, slot: 15, group: 31 };
         assert_eq!(place_ids(place), [5 << 18 | 1 << 16 | 3 << 10 | 2 << 8 | 15, 31 << 16]);
         let queue = QueuePlace { me: 1, pipe: 3, queue: 7, vmid: 15 };
         assert_eq!(queue_ids(queue), [0, 15 << 24 | 1 << 8 | 3 << 4 | 7]);

@@ -10,8 +10,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, SdmaMqdForm, SdmaPackets,
-    SdmaRules, gfx1100,
+    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, RegisterBar, SdmaMqdForm,
+    SdmaPackets, SdmaRules, Shape, gfx1100,
 };
 
 /// What a configuration names.
@@ -20,9 +20,12 @@ pub static MODEL: Model = Model {
     product: "Navi 48, Radeon RX 9070 XT",
     modelled: "compute: AQL queues, MES on both pipes",
     generation: &GENERATION,
+    default: Shape::one(8),
     max_cus: SPEC.cus(),
+    cu_step: 2,
+    max_xccs: 1,
     vram: 16 << 20..=16 << 30,
-    make: |cus| Box::new(chip(cus)),
+    make: |shape| Box::new(chip(shape.cus)),
 };
 
 /// GC 12.0.1. What is not here is as on gfx11: the HQD's order, the compute MQD as far as firmware goes by it, the interrupts,
@@ -42,6 +45,9 @@ pub static GENERATION: Generation = Generation {
     user_registers: gfx1100::USER_REGISTERS,
     pte: PteFormat::Gfx12,
     interrupts: gfx1100::GENERATION.interrupts,
+    register_bar: RegisterBar::NAVI,
+    local_register: |index, _| index,
+    resets: &[],
 };
 
 pub(super) static SPEC: Spec = Spec {

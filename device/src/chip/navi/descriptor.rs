@@ -27,6 +27,8 @@ pub(in crate::chip) enum Owner {
     NoPreload,
     /// Kernels that allocate vector registers while they run.
     NoDynamicRegisters,
+    /// None: every wave has 64 lanes.
+    Wave64,
     /// Graphics pipelines.
     Graphics,
     /// None.
@@ -86,19 +88,28 @@ impl Owner {
             Owner::FlatScratch => "flat scratch is architected, a descriptor leaves it 0",
             Owner::NoPreload => "reserved, as kernel arguments are not preloaded",
             Owner::NoDynamicRegisters => "dynamic vector registers are not modelled",
+            Owner::Wave64 => "every wave has 64 lanes",
             Owner::Graphics => "compute kernels leave it 0",
             Owner::Reserved => "reserved",
         }
     }
 }
 
-/// Checks what a descriptor must leave alone: these fields beside those of all chips.
+/// Checks what a descriptor must leave alone: these fields beside those of all Navi chips.
 pub(in crate::chip) fn check(descriptor: &KernelDescriptor, fields: &[Field]) -> Result<(), DescriptorError> {
+    check_fields(descriptor, &[ZERO_OF_NAVI, fields])
+}
+
+/// Checks what a descriptor must leave alone: the fields of these tables, and reserved bytes.
+pub(in crate::chip) fn check_fields(
+    descriptor: &KernelDescriptor,
+    tables: &[&[Field]],
+) -> Result<(), DescriptorError> {
     let bytes = [&descriptor.reserved0[..], &descriptor.reserved1, &descriptor.reserved3];
     if bytes.concat().iter().any(|&byte| byte != 0) {
         return Err(DescriptorError::ReservedBytes);
     }
-    for &(register, mask, field, owner) in ZERO_OF_NAVI.iter().chain(fields) {
+    for &(register, mask, field, owner) in tables.iter().copied().flatten() {
         let value = register.of(descriptor);
         if value & mask != 0 {
             let (register, reason) = (register.name(), owner.reason());

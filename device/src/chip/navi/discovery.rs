@@ -31,25 +31,36 @@ pub(in crate::chip) struct GcInfo {
     pub(in crate::chip) gl2_kib: u32,
 }
 
+/// Form of the table of blocks.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::chip) struct DieTable {
+    /// `ip_discovery_header.version`.
+    pub(in crate::chip) version: u16,
+    /// Where a byte of flags is and what it holds, where bases have 64 bits.
+    pub(in crate::chip) flags: Option<(usize, u8)>,
+}
+
+/// Version 3, bases of 32 bits.
+const FORM: DieTable = DieTable { version: 3, flags: None };
+
 /// The whole table.
 pub(super) fn table(spec: &Spec, topology: &Topology) -> Vec<u8> {
-    let ips = ip_table(spec.ips);
-    let gc = gc_table(&spec.gc, topology);
-    let harvest = harvest_table(spec.ips);
-    let total = BINARY_HEADER_SIZE + (ips.len() + gc.len() + harvest.len()) as u16;
+    binary([ip_table(FORM, spec.ips), gc_table(&spec.gc, topology), harvest_table(spec.ips)])
+}
 
+/// The header, and the tables of blocks, of the graphics core and of what is fused off.
+pub(in crate::chip) fn binary(tables: [Vec<u8>; 3]) -> Vec<u8> {
+    let total = BINARY_HEADER_SIZE + tables.iter().map(Vec::len).sum::<usize>() as u16;
     let mut rest = total.to_le_bytes().to_vec();
     let mut offset = BINARY_HEADER_SIZE;
-    for part in [&ips, &gc, &harvest] {
+    for part in &tables {
         for field in [offset, checksum(part), part.len() as u16, 0] {
             rest.extend(field.to_le_bytes());
         }
         offset += part.len() as u16;
     }
     rest.extend([0; 24]); // VCN info, MALL and NPS tables: absent
-    rest.extend(ips);
-    rest.extend(gc);
-    rest.extend(harvest);
+    rest.extend(tables.concat());
 
     let mut binary = BINARY_SIGNATURE.to_le_bytes().to_vec();
     for field in [1, 3, checksum(&rest)] {
@@ -63,17 +74,22 @@ fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum: u16, &byte| sum.wrapping_add(byte.into()))
 }
 
-fn ip_table(blocks: &[IpBlock]) -> Vec<u8> {
+pub(in crate::chip) fn ip_table(form: DieTable, blocks: &[IpBlock]) -> Vec<u8> {
     let mut ips = Vec::new();
     for ip in blocks {
         ips.extend(ip.ip.0.to_le_bytes());
         ips.extend([ip.instance, ip.bases.len() as u8]);
         ips.extend(ip.version);
         ips.push(0);
-        ips.extend(ip.bases.iter().flat_map(|base| base.to_le_bytes()));
+        for &base in ip.bases {
+            match form.flags {
+                Some(_) => ips.extend(u64::from(base).to_le_bytes()),
+                None => ips.extend(base.to_le_bytes()),
+            }
+        }
     }
     let mut table = DISCOVERY_SIGNATURE.to_le_bytes().to_vec();
-    table.extend(3u16.to_le_bytes());
+    table.extend(form.version.to_le_bytes());
     table.extend((IP_HEADER_SIZE + 4 + ips.len() as u16).to_le_bytes());
     table.extend(0u32.to_le_bytes());
     table.extend(1u16.to_le_bytes()); // one die
@@ -81,9 +97,23 @@ fn ip_table(blocks: &[IpBlock]) -> Vec<u8> {
         table.extend(field.to_le_bytes());
     }
     table.resize(IP_HEADER_SIZE.into(), 0);
+    if let Some((at, flags)) = form.flags
+        && let Some(byte) = table.get_mut(at)
+    {
+        *byte = flags;
+    }
     table.extend(0u16.to_le_bytes()); // die 0
     table.extend((blocks.len() as u16).to_le_bytes());
     table.extend(ips);
+    table
+}
+
+/// `gpu_info_header` of a table with as many bytes behind it.
+pub(in crate::chip) fn gc_header([major, minor]: [u16; 2], bytes: usize) -> Vec<u8> {
+    let mut table = GC_SIGNATURE.to_le_bytes().to_vec();
+    table.extend(major.to_le_bytes());
+    table.extend(minor.to_le_bytes());
+    table.extend((12 + bytes as u32).to_le_bytes());
     table
 }
 
@@ -122,15 +152,12 @@ fn gc_table(gc: &GcInfo, topology: &Topology) -> Vec<u8> {
         gc.gl1_kib,                  // gc_gl1c_size_per_instance, KiB
         gc.gl2_kib,                  // gc_gl2c_per_gpu, KiB
     ];
-    let mut table = GC_SIGNATURE.to_le_bytes().to_vec();
-    table.extend(1u16.to_le_bytes());
-    table.extend(2u16.to_le_bytes());
-    table.extend((12 + fields.len() as u32 * 4).to_le_bytes());
+    let mut table = gc_header([1, 2], fields.len() * 4);
     table.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
     table
 }
 
-fn harvest_table(blocks: &[IpBlock]) -> Vec<u8> {
+pub(in crate::chip) fn harvest_table(blocks: &[IpBlock]) -> Vec<u8> {
     let mut table = HARVEST_SIGNATURE.to_le_bytes().to_vec();
     table.extend(0u32.to_le_bytes());
     for block in blocks.iter().filter(|block| block.harvested) {
@@ -156,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_driver_accepts_signatures_and_checksums() {
-        let topology = Topology { shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
+        let topology =
+            Topology { xccs: 1, shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
         let table = table(&gfx1100::SPEC, &topology);
         assert_eq!(table.len(), 696);
         assert_eq!(u32_at(&table, 0), BINARY_SIGNATURE);
@@ -176,7 +204,8 @@ mod tests {
 
     #[test]
     fn blocks_are_found_by_walking_the_die() {
-        let topology = Topology { shader_engines: 1, arrays_per_engine: 2, wgps_per_array: 2, wgps: 4 };
+        let topology =
+            Topology { xccs: 1, shader_engines: 1, arrays_per_engine: 2, wgps_per_array: 2, wgps: 4 };
         let table = table(&gfx1100::SPEC, &topology);
         let die = usize::from(u16_at(&table, usize::from(BINARY_HEADER_SIZE) + 16));
         assert_eq!((u16_at(&table, die), u16_at(&table, die + 2)), (0, 13));

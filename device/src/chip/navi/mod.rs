@@ -10,8 +10,8 @@ pub(super) mod tests_of_descriptors;
 use belfry_abi::regs::layout::Layout;
 
 use super::{Chip, Identity, IpBlock, Topology};
-pub(super) use descriptor::{Field, Owner, Register, check, vgprs};
-pub(super) use discovery::GcInfo;
+pub(super) use descriptor::{Field, Owner, Register, check, check_fields, vgprs};
+pub(super) use discovery::{DieTable, GcInfo, binary, gc_header, harvest_table, ip_table};
 pub(super) use names::Names;
 
 /// Work group processors of a shader array.
@@ -54,7 +54,7 @@ impl Navi {
         let arrays_per_engine = if wgps == 1 { 1 } else { 2 };
         let shader_engines = wgps.div_ceil(arrays_per_engine * WGPS_PER_ARRAY);
         let wgps_per_array = wgps.div_ceil(arrays_per_engine * shader_engines);
-        Self { spec, topology: Topology { shader_engines, arrays_per_engine, wgps_per_array, wgps } }
+        Self { spec, topology: Topology { xccs: 1, shader_engines, arrays_per_engine, wgps_per_array, wgps } }
     }
 }
 
@@ -67,7 +67,7 @@ impl Chip for Navi {
         self.topology
     }
 
-    fn ips(&self) -> &'static [IpBlock] {
+    fn ips(&self) -> &[IpBlock] {
         self.spec.ips
     }
 
@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn whole_chips_are_navi_31_and_navi_48() {
-        let whole = Topology { shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
+        let whole =
+            Topology { xccs: 1, shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
         assert_eq!(gfx1100::chip(96).topology(), whole);
         assert_eq!(gfx1201::chip(64).topology(), Topology { shader_engines: 4, wgps: 32, ..whole });
     }

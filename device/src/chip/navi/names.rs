@@ -33,7 +33,7 @@ impl Names {
     }
 
     /// Name of the register at an absolute dword index.
-    pub(super) fn name(&self, index: u32) -> Option<&'static str> {
+    pub(in crate::chip) fn name(&self, index: u32) -> Option<&'static str> {
         self.table().get(&index).copied()
     }
 }

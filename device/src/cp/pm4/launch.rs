@@ -47,7 +47,7 @@ pub(super) fn prepare(
     let Some((grid, workgroup)) = sizes(initiator, registers)? else { return Ok(None) };
     let rsrc1 = registers.get(ComputeRegister::PGM_RSRC1);
     let rsrc2 = registers.get(ComputeRegister::PGM_RSRC2);
-    let rsrc3 = registers.get(ComputeRegister::PGM_RSRC3);
+    let rsrc3 = registers.get(chip.kernel.rsrc3);
     // Registers as a kernel descriptor has them: the same rules hold.
     let mut descriptor = KernelDescriptor::new_zeroed();
     descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !PRIORITY);
@@ -76,13 +76,25 @@ pub(super) fn prepare(
         grid,
         workgroup,
         lds_size: lds_size.next_multiple_of(chip.shader.lds_granule),
-        cus: CuMask(STATIC_THREAD_MGMT.map(|register| registers.get(register))),
+        cus: cus(registers, chip),
         ..launch
     };
     dispatch::check(&launch, 3, chip)?;
     let scratch_per_wave =
         if rsrc2.enable_private_segment() { scratch(registers, chip).wave_bytes } else { 0 };
     Ok(Some(Prepared { launch, scratch_per_wave }))
+}
+
+/// The compute units that its waves may use: those of the engines that the chip has registers for, on each graphics core alike.
+fn cus(registers: &ComputeRegisters, chip: &Generation) -> CuMask {
+    let engines = STATIC_THREAD_MGMT.len().min(chip.mqd.thread_mgmt.len());
+    let mut mask = CuMask::ALL;
+    for core in mask.0.chunks_mut(engines) {
+        for (engine, register) in core.iter_mut().zip(STATIC_THREAD_MGMT) {
+            *engine = registers.get(register);
+        }
+    }
+    mask
 }
 
 /// Scratch memory of a dispatch. `COMPUTE_TMPRING_SIZE.WAVES` is for each shader engine; as many slots are used in all.

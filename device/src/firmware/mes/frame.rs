@@ -9,8 +9,8 @@ use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc;
 use zerocopy::FromBytes;
 
-use super::slots::Mes;
 use crate::firmware::Ports;
+use crate::firmware::slots::{Asked, Kind, NewProcess, NewQueue, Place, Shape, Slots, Whose, WritePointer};
 use crate::guest_error::GuestError;
 use crate::queue::{HqdId, Mqd, seed_doorbell};
 use crate::stats::{Counters, count};
@@ -26,10 +26,16 @@ fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
 }
 
 /// A frame as it is in a ring, in the layout of version 11.
-pub(crate) type RingFrame = [u8; FRAME_SIZE];
+pub(in crate::firmware) type RingFrame = [u8; FRAME_SIZE];
 
 /// Executes one frame of a ring, and writes its fence if that went well.
-pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) {
+pub(in crate::firmware) fn execute(
+    mes: &mut Slots,
+    ports: &Ports,
+    space: &AddressSpace,
+    ring: HqdId,
+    frame: &RingFrame,
+) {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
     let outcome = run(mes, ports, space, ring, frame);
     ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
@@ -43,7 +49,7 @@ pub(crate) fn execute(mes: &mut Mes, ports: &Ports, space: &AddressSpace, ring: 
     }
 }
 
-fn run(mes: &mut Mes, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) -> Result {
+fn run(mes: &mut Slots, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) -> Result {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
     if header.kind() != Header::TYPE_SCHEDULER {
         return Err(GuestError::MesFrameType);
@@ -90,17 +96,17 @@ fn unmodelled<const N: usize>(counters: &Counters, fields: [(&'static str, bool)
     }
 }
 
-fn set_hw_resources(mes: &mut Mes, counters: &Counters, frame: &SetHwResources) -> Result {
+fn set_hw_resources(mes: &mut Slots, counters: &Counters, frame: &SetHwResources) -> Result {
     // VMID 0 is the kernel's own and never the scheduler's to give away.
     let vmids = frame.vmid_mask_gfxhub & 0xfffe;
     if vmids == 0 {
         return Err(GuestError::ResourcesWithoutVmids);
     }
-    let mut masks = [0; 4];
-    for (mask, &given) in masks.iter_mut().zip(&frame.compute_hqd_mask) {
-        *mask = given as u8;
-    }
-    mes.configure(vmids, masks, frame.sdma_hqd_mask)?;
+    // Queues of pipes 0 to 3 of the first micro engine, and of the SDMA engines.
+    let pipes = frame.compute_hqd_mask.iter().take(4).zip(0..);
+    let compute = pipes.fold(0, |mask, (&pipe, at)| mask | u64::from(pipe as u8) << (8 * at));
+    let sdma = (0..).zip(frame.sdma_hqd_mask).flat_map(|(engine, mask)| Place::sdma(engine, mask));
+    mes.configure(vmids, Place::compute(compute).chain(sdma).collect())?;
     unmodelled(
         counters,
         [
@@ -130,7 +136,7 @@ fn set_hw_resources_1(counters: &Counters, frame: &SetHwResources1) {
 }
 
 /// Of the fields the firmware takes the quanta alone; see [`SetSchedulingConfig`].
-fn set_scheduling_config(mes: &mut Mes, counters: &Counters, frame: &SetSchedulingConfig) {
+fn set_scheduling_config(mes: &mut Slots, counters: &Counters, frame: &SetSchedulingConfig) {
     mes.quanta.set_levels(frame.process_quantum_for_level.map(|quantum| quantum.get()));
     let grace = frame.grace_period_other_levels.iter().chain(&frame.process_grace_period_same_level);
     unmodelled(
@@ -142,7 +148,7 @@ fn set_scheduling_config(mes: &mut Mes, counters: &Counters, frame: &SetScheduli
     );
 }
 
-fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
+fn add_queue(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
     if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ) {
         return map_kernel_queue(ports, space, frame);
     }
@@ -157,7 +163,7 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
     if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
         return Err(GuestError::AddQueueProtected);
     }
-    mes.add(ports, space, frame)?;
+    mes.add(ports, space, &new_queue(frame))?;
     let flags = frame.flags;
     let has_gws = flags.contains(AddQueueFlags::EXCLUSIVELY_SCHEDULED);
     let is_sdma = QueueType(frame.queue_type) == QueueType::SDMA;
@@ -172,6 +178,40 @@ fn add_queue(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &AddQueu
         ],
     );
     Ok(())
+}
+
+/// What firmware takes of a frame.
+fn new_queue(frame: &AddQueue) -> NewQueue {
+    NewQueue {
+        doorbell: frame.doorbell_offset,
+        process: NewProcess {
+            key: frame.process_context_addr.get(),
+            pasid: frame.process_id as u16,
+            base: frame.page_table_base_addr.get(),
+            shape: Some(Shape {
+                cntl: frame.vm_context_cntl,
+                range: (frame.process_va_start.get(), frame.process_va_end.get()),
+            }),
+            shader: None,
+        },
+        gang: frame.gang_context_addr.get(),
+        kind: if QueueType(frame.queue_type) == QueueType::SDMA { Kind::Sdma(None) } else { Kind::Compute },
+        mqd: frame.mqd_addr.get(),
+        wptr: WritePointer { address: frame.wptr_addr.get(), whose: Whose::Kernel },
+        trap: (frame.trap_handler_addr.get(), frame.tma_addr.get()),
+        exclusive: frame.flags.contains(AddQueueFlags::EXCLUSIVELY_SCHEDULED),
+        suspended: frame.flags.contains(AddQueueFlags::IS_GANG_SUSPENDED),
+        is_static: false,
+        asked: asked(frame),
+    }
+}
+
+fn asked(frame: &AddQueue) -> Asked {
+    Asked {
+        gang: frame.gang_quantum.get(),
+        process: frame.process_quantum.get(),
+        level: frame.gang_global_priority_level,
+    }
 }
 
 /// The firmware of both pipes maps the scheduler's own ring, which its driver asks the second pipe for; the other queues of the
@@ -196,7 +236,7 @@ fn map_kernel_queue(ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Re
     Ok(())
 }
 
-fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
+fn remove_queue(mes: &mut Slots, ports: &Ports, frame: &RemoveQueue) -> Result {
     let own = ports.hqds.hqd(HqdId::MES, |hqd| hqd.is_active() && hqd.doorbell() == frame.doorbell_offset);
     if frame.flags.contains(RemoveQueueFlags::UNMAP_LEGACY_QUEUE)
         && ports.chip.firmware.is_on_both_pipes()
@@ -215,7 +255,7 @@ fn remove_queue(mes: &mut Mes, ports: &Ports, frame: &RemoveQueue) -> Result {
     mes.remove(ports, frame.doorbell_offset)
 }
 
-fn suspend(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Suspend) -> Result {
+fn suspend(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &Suspend) -> Result {
     let gang = (frame.suspend_all_gangs & 1 == 0).then(|| frame.gang_context_addr.get());
     mes.suspend(ports, gang)?;
     if frame.suspend_fence_addr.get() != 0 {
@@ -226,7 +266,7 @@ fn suspend(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Suspend) 
     Ok(())
 }
 
-fn misc(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
+fn misc(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &Misc) -> Result {
     let [first, second, third, fourth, fifth, ..] = frame.data;
     match MiscOpcode(frame.opcode) {
         MiscOpcode::QUERY_STATUS => Ok(()),
@@ -251,7 +291,7 @@ fn misc(mes: &mut Mes, ports: &Ports, space: &AddressSpace, frame: &Misc) -> Res
 /// What a debugger wants of the waves of a process, which may have no queue yet. Each access of memory and each operation is over
 /// before the next begins, as `SINGLE_MEMOP` and `SINGLE_ALU_OP` ask for, and waves have their trap handler whatever `trap_en`
 /// says.
-fn set_shader_debugger(mes: &mut Mes, ports: &Ports, frame: &SetShaderDebugger) -> Result {
+fn set_shader_debugger(mes: &mut Slots, ports: &Ports, frame: &SetShaderDebugger) -> Result {
     if frame.flags & SetShaderDebugger::PROCESS_CTX_FLUSH != 0 {
         let forgotten = mes.set_debug(frame.process_context_addr, None);
         debug_assert!(forgotten, "there is room for less");
@@ -311,16 +351,15 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-    use crate::firmware::mes::quanta::Asked;
 
     #[test]
     fn scheduling_config_sets_the_quanta_of_queues_that_ask_for_none() {
-        let (mut mes, mut config) = (Mes::default(), SetSchedulingConfig::new_zeroed());
+        let (mut mes, mut config) = (Slots::default(), SetSchedulingConfig::new_zeroed());
         config.process_quantum_for_level = [1, 20, 300, 4000, 50_000].map(Into::into);
         set_scheduling_config(&mut mes, &Counters::default(), &config);
         let mut frame = AddQueue::new_zeroed();
         frame.gang_global_priority_level = 3;
-        let quantum = |frame: &AddQueue| mes.quanta.of(Asked::new(frame), Duration::ZERO);
+        let quantum = |frame: &AddQueue| mes.quanta.of(asked(frame), Duration::ZERO);
         assert_eq!(quantum(&frame), Duration::from_micros(400));
         frame.gang_quantum = 70.into();
         assert_eq!(quantum(&frame), Duration::from_micros(7));

@@ -4,11 +4,5 @@
 //! and named, and its fence is not written: the driver sees what it sees when firmware does not answer.
 
 mod frame;
-mod life;
-mod place;
-mod process;
-mod quanta;
-mod queue;
-mod slots;
 
-pub(crate) use slots::{Mes, SavedMes};
+pub(super) use frame::execute;

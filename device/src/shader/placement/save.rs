@@ -85,7 +85,8 @@ mod tests {
     use crate::shader::placement::{Floor, Need};
 
     fn floor() -> Floor {
-        let topology = Topology { shader_engines: 1, arrays_per_engine: 1, wgps_per_array: 2, wgps: 2 };
+        let topology =
+            Topology { xccs: 1, shader_engines: 1, arrays_per_engine: 1, wgps_per_array: 2, wgps: 2 };
         Floor::new(topology, &GENERATION.shader)
     }
 

@@ -24,13 +24,24 @@ impl Width {
 impl Lowering {
     /// Row of a vector register of `registers` registers.
     pub(super) fn row(&mut self, operand: Operand, registers: u32) -> Result<u32, Unsupported> {
-        let Operand::Vgpr(register) = operand else { return Err(Unsupported) };
+        let (register, kind) = match operand {
+            Operand::Vgpr(register) => (u16::from(register), 0..self.accumulators_from),
+            Operand::Agpr(register) if self.file.unified.is_some() => {
+                (self.accumulators_from + u16::from(register), self.accumulators_from..self.file.allocation())
+            }
+            _ => return Err(Unsupported),
+        };
         let end = u32::from(register) + registers;
-        let end = u16::try_from(end).ok().filter(|end| *end <= self.file.vgprs).ok_or(Unsupported)?;
+        let most = u32::from(kind.start + self.file.vgprs);
+        let end = u16::try_from(end).ok().filter(|_| end <= most).ok_or(Unsupported)?;
+        if self.file.unified.is_some() && end > kind.end {
+            self.beyond = Some((end - 1 - kind.start, kind.end - kind.start));
+            return Err(Unsupported);
+        }
         if end > self.vgprs {
             (self.vgprs, self.highest_at) = (end, self.at);
         }
-        self.note_shared(operand, u16::from(register), end);
+        self.note_shared(operand, register, end);
         Ok(u32::from(register) * self.halves)
     }
 
@@ -39,7 +50,7 @@ impl Lowering {
         let source = |kind: Kind, value: u32| Ok(Source { value, kind, ..Source::ZERO });
         match operand {
             Operand::None => Ok(Source::ZERO),
-            Operand::Vgpr(_) => {
+            Operand::Vgpr(_) | Operand::Agpr(_) => {
                 let row = self.row(operand, width.bits.div_ceil(32))?;
                 source(Kind::Vector, row)
             }

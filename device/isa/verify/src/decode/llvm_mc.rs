@@ -11,7 +11,12 @@ use belfry_isa::inst::{Arch, WaveSize};
 use super::sample::Sample;
 
 /// Ends a sample in the listings: `s_sethalt 0x5a5a`, as unlikely as any word in random code.
-const END: [u8; 4] = [0x5a, 0x5a, 0x82, 0xbf];
+const fn end(arch: Arch) -> [u8; 4] {
+    match arch {
+        Arch::Gfx942 => [0x5a, 0x5a, 0x8d, 0xbf],
+        Arch::Gfx1100 | Arch::Gfx1201 => [0x5a, 0x5a, 0x82, 0xbf],
+    }
+}
 /// Its text.
 const END_TEXT: &str = "s_sethalt 0x5a5a";
 
@@ -54,7 +59,8 @@ fn run(arch: Arch, wave: WaveSize, mode: &str, input: String) -> Result<Output> 
         WaveSize::Wave64 => "-mattr=-wavefrontsize32,+wavefrontsize64",
     };
     let mut child = Command::new(&program)
-        .args([mode, "-triple=amdgcn-amd-amdhsa", "-show-encoding", attributes])
+        .args([mode, "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
+        .args((arch.wave_sizes().len() > 1).then_some(attributes))
         .arg(format!("-mcpu={}", arch.name()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -88,7 +94,7 @@ fn listed(line: &str) -> Option<Listed> {
 pub fn disassemble(arch: Arch, wave: WaveSize, samples: &[Sample]) -> Result<Option<Vec<Vec<Listed>>>> {
     let mut input = String::new();
     for sample in samples {
-        for bytes in [&sample[..], &END] {
+        for bytes in [&sample[..], &end(arch)] {
             input.push('[');
             for byte in bytes {
                 write!(input, "{byte:#04x},")?;

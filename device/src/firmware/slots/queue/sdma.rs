@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use belfry_abi::mes::{AddQueue, AddQueueFlags};
-
 use super::Queue;
 use crate::chip::SdmaMqdForm;
 use crate::firmware::Ports;
-use crate::firmware::mes::life::{Activity, Life, Rest, Slot, Wait};
-use crate::firmware::mes::place::{Place, Pool};
-use crate::firmware::mes::quanta::Asked;
+use crate::firmware::slots::life::{Activity, Life, Rest, Slot, Wait};
+use crate::firmware::slots::{NewQueue, Place, Pool};
 use crate::guest_error::GuestError;
 use crate::queue::sdma_mqd::{self, SdmaImage};
 use crate::queue::{DmaContext, QueueEngine, QueueIdentity};
@@ -20,30 +17,33 @@ use crate::vm::AddressSpace;
 impl Queue {
     /// Reads and checks the MQD of an SDMA queue to be added.
     ///
-    /// The driver chooses the engine, and writes its number into the MQD beside what hardware reads. Hardware knows a queue's
-    /// engine by the doorbell, whose place within the process's slice belongs to that engine; both say the same.
-    pub(in crate::firmware::mes) fn new_sdma(
+    /// The driver chooses the engine, and writes its number into the MQD beside what hardware reads, unless it gives it with the
+    /// queue. Hardware knows a queue's engine by the doorbell, whose place within the process's slice belongs to that engine; all
+    /// say the same.
+    pub(in crate::firmware) fn new_sdma(
         form: SdmaMqdForm,
         space: &AddressSpace,
-        frame: &AddQueue,
+        new: &NewQueue,
+        engine: Option<u8>,
     ) -> Result<Self, GuestError> {
-        let mqd = SdmaImage { form, space, address: frame.mqd_addr.get() }.read()?;
-        let pool = Pool::of_engine(mqd.sdma_engine_id).ok_or(GuestError::AddQueueSdma)?;
-        let suspended = frame.flags.contains(AddQueueFlags::IS_GANG_SUSPENDED);
+        let mqd = SdmaImage { form, space, address: new.mqd }.read()?;
+        let engine = engine.map_or(mqd.sdma_engine_id, u32::from);
+        let pool = Pool::of_engine(engine).ok_or(GuestError::AddQueueSdma)?;
         Ok(Self {
-            doorbell: frame.doorbell_offset,
-            process: frame.process_context_addr.get(),
-            gang: frame.gang_context_addr.get(),
+            doorbell: new.doorbell,
+            process: new.process.key,
+            gang: new.gang,
             pool,
-            mqd: frame.mqd_addr.get(),
-            wptr: frame.wptr_addr.get(),
+            mqd: new.mqd,
+            wptr: new.wptr,
             trap: (0, 0),
             exclusive: false,
+            is_static: new.is_static,
             gws: Arc::new(Gws::default()),
-            asked: Asked::new(frame),
+            asked: new.asked,
             turn: 0,
             life: Life::Unmapped {
-                wait: if suspended { Wait::Resume } else { Wait::Slot },
+                wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest { read_index: mqd.read_pointer(), saved: sdma_mqd::context(&mqd).is_busy() },
             },
         })

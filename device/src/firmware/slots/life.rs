@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::place::Place;
+use super::Place;
 #[cfg(doc)]
-use super::queue::Queue;
+use super::Queue;
 use crate::queue::QueueEngine;
 
 /// Where a queue is between ADD_QUEUE and REMOVE_QUEUE.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belfry_abi::doorbell::DoorbellIndex;
 use serde::{Deserialize, Serialize};
 
-use super::{Activity, Asked, Life, Pool, Queue, Rest, Slot, Wait};
+use super::{Activity, Asked, Life, Pool, Queue, Rest, Slot, Wait, WritePointer};
 use crate::cp::{AqlQueue, Pm4Queue, SavedAql, SavedPm4};
 use crate::firmware::Ports;
 use crate::queue::QueueEngine;
@@ -17,16 +17,17 @@ use crate::vm::{SpaceList, Spaces};
 
 /// A queue between ADD_QUEUE and REMOVE_QUEUE.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(in crate::firmware::mes) struct SavedQueue {
+pub(in crate::firmware) struct SavedQueue {
     #[serde(with = "crate::save::doorbell")]
     doorbell: DoorbellIndex,
     process: u64,
     gang: u64,
     pool: Pool,
     mqd: u64,
-    wptr: u64,
+    wptr: WritePointer,
     trap: (u64, u64),
     exclusive: bool,
+    is_static: bool,
     gws: SavedGws,
     asked: Asked,
     turn: u64,
@@ -62,7 +63,7 @@ impl SavedEngine {
 
 impl SavedQueue {
     /// Waves in progress.
-    pub(in crate::firmware::mes) fn waves(&self) -> usize {
+    pub(in crate::firmware) fn waves(&self) -> usize {
         match &self.life {
             SavedLife::Mapped(_, engine, _) => engine.waves(),
             SavedLife::Unmapped(..) | SavedLife::Failed(..) => 0,
@@ -83,10 +84,10 @@ fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<Saved
 }
 
 /// What restoring a queue goes by.
-pub(in crate::firmware::mes) struct With<'a> {
-    pub(in crate::firmware::mes) ports: &'a Ports,
-    pub(in crate::firmware::mes) spaces: &'a Spaces,
-    pub(in crate::firmware::mes) restoring: &'a mut Restoring,
+pub(in crate::firmware) struct With<'a> {
+    pub(in crate::firmware) ports: &'a Ports,
+    pub(in crate::firmware) spaces: &'a Spaces,
+    pub(in crate::firmware) restoring: &'a mut Restoring,
 }
 
 impl With<'_> {
@@ -107,7 +108,7 @@ fn check_slot(slot: Slot, pool: Pool) -> Result<Slot, Broken> {
 }
 
 impl Queue {
-    pub(in crate::firmware::mes) fn snapshot(&self, spaces: &mut SpaceList) -> SavedQueue {
+    pub(in crate::firmware) fn snapshot(&self, spaces: &mut SpaceList) -> SavedQueue {
         let life = match &self.life {
             Life::Unmapped { wait, rest } => SavedLife::Unmapped(*wait, *rest),
             Life::Mapped { slot, engine, activity } => save_engine(&**engine, spaces)
@@ -125,6 +126,7 @@ impl Queue {
             wptr: self.wptr,
             trap: self.trap,
             exclusive: self.exclusive,
+            is_static: self.is_static,
             gws: self.gws.save(),
             asked: self.asked,
             turn: self.turn,
@@ -132,7 +134,7 @@ impl Queue {
         }
     }
 
-    pub(in crate::firmware::mes) fn restored(saved: &SavedQueue, mut with: With<'_>) -> Result<Self, Broken> {
+    pub(in crate::firmware) fn restored(saved: &SavedQueue, mut with: With<'_>) -> Result<Self, Broken> {
         let doorbell = saved.doorbell;
         let exists = doorbell.number().is_some() && doorbell.is_whole();
         check("doorbell of a queue", doorbell.dwords(), exists)?;
@@ -158,6 +160,7 @@ impl Queue {
             wptr: saved.wptr,
             trap: saved.trap,
             exclusive: saved.exclusive,
+            is_static: saved.is_static,
             gws,
             asked: saved.asked,
             turn: counter("turn of a queue", saved.turn)?,

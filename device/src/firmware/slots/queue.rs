@@ -1,4 +1,4 @@
-//! One user queue as the MES knows it, on a hardware slot or waiting for one.
+//! One user queue as the firmware knows it, on a hardware slot or waiting for one.
 
 mod save;
 mod sdma;
@@ -11,8 +11,8 @@ use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 
 use super::life::{Activity, Life, Rest, Slot, Wait};
-use super::place::{Place, Pool};
-use super::quanta::Asked;
+use super::new::{NewQueue, WritePointer};
+use super::{Asked, Place, Pool};
 use crate::chip::CuMask;
 use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
@@ -43,13 +43,15 @@ pub(super) struct Queue {
     pub(super) pool: Pool,
     /// MQD, in VMID 0.
     mqd: u64,
-    /// Write pointer, in VMID 0.
-    wptr: u64,
+    /// Write pointer.
+    pub(super) wptr: WritePointer,
     /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
     trap: (u64, u64),
     /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
     /// no other queue is.
     pub(super) exclusive: bool,
+    /// It stays when all others are taken off.
+    pub(super) is_static: bool,
     /// Its global wave sync; while the queue has no engine, the counters are in the MQD.
     gws: Arc<Gws>,
     /// How long it asked to keep a slot that others wait for.
@@ -64,39 +66,39 @@ fn read_mqd(ports: &Ports, space: &AddressSpace, address: u64) -> Result<Mqd, Gu
 }
 
 impl Queue {
-    /// Reads and checks the MQD of a queue to be added.
+    /// Reads and checks the MQD of a queue to be added; `pointer` is the space that its write pointer is in.
     pub(super) fn new(
         ports: &Ports,
-        space: &AddressSpace,
-        frame: &belfry_abi::mes::AddQueue,
+        kernel: &AddressSpace,
+        pointer: Option<&AddressSpace>,
+        new: &NewQueue,
     ) -> Result<Self, GuestError> {
-        let mqd = read_mqd(ports, space, frame.mqd_addr.get())?;
+        let mqd = read_mqd(ports, kernel, new.mqd)?;
         let mut hqd = Hqd::new();
         hqd.load(&mqd);
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
             return Err(GuestError::MqdRingSize);
         }
-        let exclusive = frame.flags.contains(belfry_abi::mes::AddQueueFlags::EXCLUSIVELY_SCHEDULED);
-        let suspended = frame.flags.contains(belfry_abi::mes::AddQueueFlags::IS_GANG_SUSPENDED);
         let gws = Arc::new(Gws::default());
-        gws.grant(exclusive);
+        gws.grant(new.exclusive);
         Ok(Self {
-            doorbell: frame.doorbell_offset,
-            process: frame.process_context_addr.get(),
-            gang: frame.gang_context_addr.get(),
+            doorbell: new.doorbell,
+            process: new.process.key,
+            gang: new.gang,
             pool: Pool::Compute,
-            mqd: frame.mqd_addr.get(),
-            wptr: frame.wptr_addr.get(),
+            mqd: new.mqd,
+            wptr: new.wptr,
             // The first one has no bits 7:0.
-            trap: (frame.trap_handler_addr.get() & !0xff, frame.tma_addr.get()),
-            exclusive,
+            trap: (new.trap.0 & !0xff, new.trap.1),
+            exclusive: new.exclusive,
+            is_static: new.is_static,
             gws,
-            asked: Asked::new(frame),
+            asked: new.asked,
             turn: 0,
             life: Life::Unmapped {
-                wait: if suspended { Wait::Resume } else { Wait::Slot },
+                wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest {
-                    read_index: Self::first_index(space, &hqd, frame.wptr_addr.get()),
+                    read_index: Self::first_index(pointer, &hqd, new.wptr.address),
                     saved: mqd.context().is_some(),
                 },
             },
@@ -104,16 +106,13 @@ impl Queue {
     }
 
     /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
-    fn first_index(space: &AddressSpace, hqd: &Hqd, wptr: u64) -> u64 {
+    fn first_index(space: Option<&AddressSpace>, hqd: &Hqd, wptr: u64) -> u64 {
         let low = u64::from(hqd.pq_rptr());
-        let written = if wptr == 0 { Ok(0) } else { space.load_u64(wptr) };
-        match written {
-            Ok(written) => {
-                let index = written & !0xffff_ffff | low;
-                if index > written { index.checked_sub(1 << 32).unwrap_or(low) } else { index }
-            }
-            Err(_) => low,
-        }
+        let written = space.filter(|_| wptr != 0).map_or(Some(0), |space| space.load_u64(wptr).ok());
+        written.map_or(low, |written| {
+            let index = written & !0xffff_ffff | low;
+            if index > written { index.checked_sub(1 << 32).unwrap_or(low) } else { index }
+        })
     }
 
     /// The hardware queue it is on.
@@ -143,16 +142,16 @@ impl Queue {
         }
     }
 
-    /// Whether a slot would be of use to it.
-    pub(super) fn wants_slot(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> bool {
+    /// Whether a slot would be of use to it; `pointer` is the space that its write pointer is in.
+    pub(super) fn wants_slot(&self, ports: &Ports, pointer: Option<&AddressSpace>) -> bool {
         let Life::Unmapped { wait, rest } = &self.life else { return false };
         match wait {
             Wait::Resume => false,
             Wait::Slot => true,
             Wait::Doorbell if rest.saved => true,
             Wait::Doorbell => {
-                let written =
-                    kernel.filter(|_| self.wptr != 0).and_then(|space| space.load_u64(self.wptr).ok());
+                let at = self.wptr.address;
+                let written = pointer.filter(|_| at != 0).and_then(|space| space.load_u64(at).ok());
                 match written {
                     Some(written) => written > rest.read_index,
                     None => ports.doorbells.is_rung(self.doorbell),
@@ -210,7 +209,7 @@ impl Queue {
         let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps(), mqd.cus()));
         let context = saved.map(|offsets| (area.as_ref(), offsets));
         let engine = self.engine(ports, space, config, (&hqd, &mqd), context).map_err(|error| {
-            log::warn!(target: "gpu::mes", "not restored doorbell={:#x} {error}", self.doorbell);
+            log::warn!(target: "gpu::slots", "not restored doorbell={:#x} {error}", self.doorbell);
             GuestError::ContextNotRestored
         })?;
         ports.hqds.hqd(id, |hqd| {
@@ -375,6 +374,15 @@ impl Queue {
             *hqd
         });
         self.save(ports, kernel, &hqd, &saved);
+        ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+    }
+
+    /// Takes the queue off its slot without saving what it has begun: its place in the ring is lost, too.
+    pub(super) fn drop_work(&mut self, ports: &Ports) {
+        if let Some(Place::Compute(id)) = self.slot() {
+            ports.hqds.hqd(id, |hqd| hqd.deactivate());
+        }
+        self.end().stop();
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 

@@ -6,28 +6,33 @@
 //! slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose quantum is
 //! over goes behind the queues that wait.
 
+mod life;
+mod new;
+mod place;
+mod process;
+mod quanta;
+mod queue;
 mod save;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::mes::{AddQueue, QueueType};
 
-use super::frame::{self, RingFrame};
-use super::place::{Place, Pool};
-use super::process::Process;
-use super::quanta::Quanta;
-use super::queue::Queue;
 use crate::doorbell::Owner;
 use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
 use crate::queue::HqdId;
 use crate::stats::count;
 use crate::trace::TraceEvent;
-use crate::vm::{AddressSpace, DebugSettings, Tables};
+use crate::vm::{AddressSpace, DebugSettings};
+pub(super) use new::{Kind, NewProcess, NewQueue, Shape, Whose, WritePointer};
+pub(super) use place::{Place, Pool};
+use process::Process;
+pub(super) use quanta::{Asked, Quanta};
+use queue::Queue;
 
-pub(crate) use save::SavedMes;
+pub(crate) use save::SavedSlots;
 
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
@@ -36,16 +41,25 @@ const MAX_DEBUGGERS: usize = 1 << 16;
 /// How soon to look again at a queue that waits for a value in memory, at first and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// What SET_HW_RSRC gave.
+/// What queues are taken off by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakeOff {
+    pub(super) doorbell: DoorbellIndex,
+    pub(super) pasid: u16,
+    /// It stays unless it is named, or all are.
+    pub(super) is_static: bool,
+}
+
+/// What the driver gave: by SET_HW_RSRC, or by SET_RESOURCES.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct Hardware {
     vmids: u32,
     slots: Vec<Place>,
 }
 
-/// The scheduler.
+/// Queues, processes, and the hardware that they share.
 #[derive(Debug, Default)]
-pub(crate) struct Mes {
+pub(super) struct Slots {
     hardware: Option<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<DoorbellIndex, Queue>,
@@ -56,28 +70,22 @@ pub(crate) struct Mes {
     poll: Duration,
 }
 
-impl Mes {
-    /// Executes one frame of a ring.
-    pub(crate) fn execute(&mut self, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) {
-        frame::execute(self, ports, space, ring, frame);
-    }
-
+impl Slots {
     /// Whether any queue is known.
-    pub(crate) fn has_queues(&self) -> bool {
+    pub(super) fn has_queues(&self) -> bool {
         !self.queues.is_empty()
     }
 
     /// Whether one of its queues is on this slot.
-    pub(crate) fn is_on(&self, id: HqdId) -> bool {
+    pub(super) fn is_on(&self, id: HqdId) -> bool {
         self.queues.values().any(|queue| queue.slot() == Some(Place::Compute(id)))
     }
 
-    /// What SET_HW_RSRC gives: VMIDs, and hardware queues of the compute pipes 0 to 3 and of the SDMA engines.
-    pub(super) fn configure(&mut self, vmids: u32, masks: [u8; 4], sdma: [u32; 2]) -> Result<(), GuestError> {
+    /// What the driver gives: VMIDs, and hardware queues.
+    pub(super) fn configure(&mut self, vmids: u32, slots: Vec<Place>) -> Result<(), GuestError> {
         if !self.queues.is_empty() {
             return Err(GuestError::ResourcesInUse);
         }
-        let slots = Place::given(masks, sdma);
         if !slots.iter().any(|slot| slot.pool() == Pool::Compute) {
             return Err(GuestError::ResourcesWithoutQueues);
         }
@@ -85,16 +93,22 @@ impl Mes {
         Ok(())
     }
 
+    /// The VMIDs that processes get, one bit each; none before the driver has given any.
+    pub(super) fn vmids(&self) -> u32 {
+        self.hardware.as_ref().map_or(0, |hardware| hardware.vmids)
+    }
+
+    /// Adds a queue, which gets a slot at once if there is one.
     pub(super) fn add(
         &mut self,
         ports: &Ports,
         kernel: &AddressSpace,
-        frame: &AddQueue,
+        new: &NewQueue,
     ) -> Result<(), GuestError> {
         if self.hardware.is_none() {
             return Err(GuestError::AddQueueTooEarly);
         }
-        let doorbell = frame.doorbell_offset;
+        let doorbell = new.doorbell;
         if doorbell.number().is_none() || !doorbell.is_whole() {
             return Err(GuestError::AddQueueDoorbell);
         }
@@ -104,18 +118,22 @@ impl Mes {
         if self.queues.len() >= MAX_QUEUES {
             return Err(GuestError::AddQueueTooMany);
         }
-        if frame.process_va_start.get() > frame.process_va_end.get() || frame.process_va_end.get() >= 1 << 36
+        if let Some(Shape { range: (start, end), .. }) = new.process.shape
+            && (start > end || end >= 1 << 36)
         {
             return Err(GuestError::AddQueueRange);
         }
-        let key = frame.process_context_addr.get();
-        if self.processes.get(&key).is_some_and(|process| !process.agrees(frame)) {
+        let key = new.process.key;
+        if self.processes.get(&key).is_some_and(|process| !process.agrees(&new.process)) {
             return Err(GuestError::AddQueueOtherProcess);
         }
-        let mut queue = if QueueType(frame.queue_type) == QueueType::SDMA {
-            Queue::new_sdma(ports.chip.sdma.mqd, kernel, frame)?
-        } else {
-            Queue::new(ports, kernel, frame)?
+        let known = self.processes.get(&key);
+        let fresh = if known.is_none() { Some(self.process(ports, &new.process)) } else { None };
+        let space = known.or(fresh.as_ref()).and_then(|process| process.space.as_deref());
+        let pointer = new.wptr.space(kernel, space);
+        let mut queue = match new.kind {
+            Kind::Compute => Queue::new(ports, kernel, pointer, new)?,
+            Kind::Sdma(engine) => Queue::new_sdma(ports.chip.sdma.mqd, kernel, new, engine)?,
         };
         if self.slots(queue.pool) == 0 {
             return Err(GuestError::AddQueueSdma);
@@ -123,13 +141,64 @@ impl Mes {
         // Behind those that wait already.
         self.turns += 1;
         queue.turn = self.turns;
-        let process = self.processes.entry(key).or_insert_with(|| Process::new(frame));
-        process.queues += 1;
+        if let Some(process) = fresh {
+            self.processes.insert(key, process);
+        }
+        if let Some(process) = self.processes.get_mut(&key) {
+            process.queues += 1;
+        }
         ports.doorbells.own(doorbell, Owner::Process);
         self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
         self.fill_slots(ports, kernel);
         Ok(())
+    }
+
+    /// A process that has no queue yet. Where the write pointers of its queues are in its own memory, it has an address space before
+    /// it has a VMID.
+    fn process(&self, ports: &Ports, new: &NewProcess) -> Process {
+        let mut process = Process::new(new);
+        if new.shape.is_none() {
+            let any = self.vmids().trailing_zeros() as u8;
+            process.space = ports.contexts.process_space(process.tables(ports.contexts.tables(any)));
+        }
+        process
+    }
+
+    /// Takes off the queues that `which` says, for good, in the order of their doorbells; with `reset`, what they have begun is
+    /// dropped. How many they were.
+    pub(super) fn take_off(&mut self, ports: &Ports, reset: bool, which: impl Fn(&TakeOff) -> bool) -> usize {
+        let pasid = |key| self.processes.get(&key).map_or(0, |process| process.pasid);
+        let off: Vec<DoorbellIndex> = self
+            .queues
+            .values()
+            .map(|queue| TakeOff {
+                doorbell: queue.doorbell,
+                pasid: pasid(queue.process),
+                is_static: queue.is_static,
+            })
+            .filter(|queue| which(queue))
+            .map(|queue| queue.doorbell)
+            .collect();
+        let kernel = ports.contexts.space(0);
+        for &doorbell in &off {
+            let Some(mut queue) = self.queues.remove(&doorbell) else { continue };
+            if reset {
+                queue.drop_work(ports);
+            } else {
+                queue.unmap(ports, kernel.as_deref());
+            }
+            let key = queue.process;
+            queue.stop();
+            ports.doorbells.own(doorbell, Owner::Nobody);
+            self.leave(ports, key);
+        }
+        off.len()
+    }
+
+    /// Whether a queue that stays when the others are taken off has this doorbell.
+    pub(super) fn has_static(&self, doorbell: DoorbellIndex) -> bool {
+        self.queues.get(&doorbell).is_some_and(|queue| queue.is_static)
     }
 
     pub(super) fn remove(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Result<(), GuestError> {
@@ -200,7 +269,7 @@ impl Mes {
     }
 
     /// Serves every queue once, and gives slots to those that wait.
-    pub(crate) fn pass(&mut self, ports: &Ports) -> Turn {
+    pub(super) fn pass(&mut self, ports: &Ports) -> Turn {
         let mut turn = Turn::WhenWoken;
         let mut polls = false;
         for queue in self.queues.values_mut().filter(|queue| queue.is_mapped()) {
@@ -222,7 +291,7 @@ impl Mes {
     }
 
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
-    pub(crate) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
+    pub(super) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
         let vmids = self.hardware.as_ref()?.vmids.count_ones() as usize;
         let pool = self.queues.get(&doorbell)?.pool;
         let alike = self.queues.values().filter(|queue| queue.pool == pool).count();
@@ -240,7 +309,11 @@ impl Mes {
 
     /// Doorbells of the queues that want a slot, in the order of their turns.
     fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<DoorbellIndex> {
-        let waiting = self.queues.values().filter(|queue| queue.wants_slot(ports, Some(kernel)));
+        let pointer = |queue: &Queue| {
+            let process = self.processes.get(&queue.process);
+            queue.wptr.space(kernel, process.and_then(|process| process.space.as_deref()))
+        };
+        let waiting = self.queues.values().filter(|queue| queue.wants_slot(ports, pointer(queue)));
         let mut waiting: Vec<_> = waiting.map(|queue| (queue.turn, queue.doorbell)).collect();
         waiting.sort_unstable();
         waiting.into_iter().map(|(_, doorbell)| doorbell).collect()
@@ -328,9 +401,11 @@ impl Mes {
         let vmid = if free != 0 { free.trailing_zeros() as u8 } else { self.steal_vmid(ports, kernel)? };
         let process = self.processes.get_mut(&key)?;
         process.vmid = Some(vmid);
-        let (start, end) = process.range;
-        let tables = Tables { cntl: process.cntl, base: process.base, start, end };
+        let tables = process.tables(ports.contexts.tables(vmid));
         ports.contexts.map_process(vmid, process.pasid, tables);
+        if let Some(memory) = process.shader {
+            ports.contexts.change_shader_memory(vmid, |shader| *shader = memory);
+        }
         match &process.space {
             // The space comes back with the code the shader engine knows, but without what was cached while nobody could flush it.
             Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
@@ -432,7 +507,7 @@ impl Mes {
     }
 
     /// Stops every queue and forgets everything.
-    pub(crate) fn reset(&mut self, ports: &Ports) {
+    pub(super) fn reset(&mut self, ports: &Ports) {
         for queue in std::mem::take(&mut self.queues).into_values() {
             queue.stop();
         }
@@ -445,7 +520,7 @@ impl Mes {
     }
 
     /// Keeps waves where they are, or lets them go on.
-    pub(crate) fn hold(&mut self, held: bool) {
+    pub(super) fn hold(&mut self, held: bool) {
         for queue in self.queues.values_mut() {
             queue.hold(held);
         }

@@ -2,16 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hardware, MAX_DEBUGGERS, MAX_QUEUES, Mes, Process, Quanta, Queue};
+use super::queue::{SavedQueue, With};
+use super::{Hardware, MAX_DEBUGGERS, MAX_QUEUES, Process, Quanta, Queue, Shape, Slots};
 use crate::firmware::Ports;
-use crate::firmware::mes::queue::{SavedQueue, With};
 use crate::save::{Broken, check, count, counter};
 use crate::shader::Restoring;
-use crate::vm::{DebugSettings, SpaceList, Spaces, VMIDS};
+use crate::vm::{DebugSettings, ShaderMemory, SpaceList, Spaces, VMIDS};
+
+/// Hardware queues at most: those of two micro engines, and of all SDMA engines.
+const MAX_SLOTS: usize = 64 + crate::sdma::MAX_ENGINES as usize * 8;
 
 /// The scheduler. Its pace of looking at memory is not part of it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct SavedMes {
+pub(crate) struct SavedSlots {
     hardware: Option<Hardware>,
     /// By the address of each one's context.
     processes: Vec<(u64, SavedProcess)>,
@@ -27,32 +30,32 @@ pub(crate) struct SavedMes {
 struct SavedProcess {
     pasid: u16,
     base: u64,
-    range: (u64, u64),
-    cntl: u32,
+    shape: Option<Shape>,
+    shader: Option<ShaderMemory>,
     vmid: Option<u8>,
     /// Number of its address space.
     space: Option<u32>,
 }
 
-impl SavedMes {
+impl SavedSlots {
     /// Waves in progress.
     pub(crate) fn waves(&self) -> usize {
         self.queues.iter().map(SavedQueue::waves).sum()
     }
 }
 
-impl Mes {
+impl Slots {
     /// The scheduler with its queues, while the shader engine is held.
-    pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedMes {
+    pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedSlots {
         let mut process = |process: &Process| SavedProcess {
             pasid: process.pasid,
             base: process.base,
-            range: process.range,
-            cntl: process.cntl,
+            shape: process.shape,
+            shader: process.shader,
             vmid: process.vmid,
             space: process.space.as_ref().map(|space| spaces.number(space)),
         };
-        SavedMes {
+        SavedSlots {
             hardware: self.hardware.clone(),
             processes: self.processes.iter().map(|(&key, one)| (key, process(one))).collect(),
             queues: self.queues.values().map(|queue| queue.snapshot(spaces)).collect(),
@@ -66,12 +69,12 @@ impl Mes {
     pub(crate) fn restore(
         &mut self,
         ports: &Ports,
-        saved: &SavedMes,
+        saved: &SavedSlots,
         spaces: &Spaces,
         restoring: &mut Restoring,
     ) -> Result<(), Broken> {
         if let Some(Hardware { slots, .. }) = &saved.hardware {
-            count("hardware queues of the scheduler", slots.len(), (1..=48).contains(&slots.len()))?;
+            count("hardware queues of the scheduler", slots.len(), (1..=MAX_SLOTS).contains(&slots.len()))?;
             slots.iter().try_for_each(|slot| slot.check())?;
         }
         count("queues", saved.queues.len(), saved.queues.len() <= MAX_QUEUES)?;
@@ -102,9 +105,9 @@ impl Mes {
 
 impl SavedProcess {
     fn restored(&self, spaces: &Spaces) -> Result<Process, Broken> {
-        let Self { pasid, base, range, cntl, vmid, space } = *self;
+        let Self { pasid, base, shape, shader, vmid, space } = *self;
         check("VMID of a process", vmid.unwrap_or(0), usize::from(vmid.unwrap_or(1)) < VMIDS)?;
         let space = space.map(|number| spaces.get(number)).transpose()?;
-        Ok(Process { pasid, base, range, cntl, vmid, space, queues: 0 })
+        Ok(Process { pasid, base, shape, shader, vmid, space, queues: 0 })
     }
 }

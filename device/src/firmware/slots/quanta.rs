@@ -2,44 +2,37 @@
 
 use std::time::Duration;
 
-use belfry_abi::mes::{AMD_PRIORITY_NUM_LEVELS, AddQueue};
+use belfry_abi::mes::AMD_PRIORITY_NUM_LEVELS;
 
 /// The longest quantum, in units of 100 ns: one second.
 const MAX: u64 = 10_000_000;
 
 /// What a driver asked for a queue; quanta in units of 100 ns, 0 for none.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
-pub(super) struct Asked {
-    gang: u64,
-    process: u64,
-    level: u32,
-}
-
-impl Asked {
-    pub(super) fn new(frame: &AddQueue) -> Self {
-        Self {
-            gang: frame.gang_quantum.get(),
-            process: frame.process_quantum.get(),
-            level: frame.gang_global_priority_level,
-        }
-    }
+pub(in crate::firmware) struct Asked {
+    /// Of its gang.
+    pub(in crate::firmware) gang: u64,
+    /// Of its process.
+    pub(in crate::firmware) process: u64,
+    /// Level of its priority, whose quantum counts where there is no other.
+    pub(in crate::firmware) level: u32,
 }
 
 /// Quanta of the priority levels, for queues that ask for none.
 #[derive(Clone, Debug, Default, serde::Deserialize, serde::Serialize)]
-pub(super) struct Quanta {
+pub(in crate::firmware) struct Quanta {
     levels: [u64; AMD_PRIORITY_NUM_LEVELS],
 }
 
 impl Quanta {
     /// What SET_SCHEDULING_CONFIG gave, in units of 100 ns.
-    pub(super) fn set_levels(&mut self, levels: [u64; AMD_PRIORITY_NUM_LEVELS]) {
+    pub(in crate::firmware) fn set_levels(&mut self, levels: [u64; AMD_PRIORITY_NUM_LEVELS]) {
         self.levels = levels;
     }
 
     /// A queue's quantum: its gang's, else its process's, else its level's; `floor` at least, so that no driver can make
     /// slots thrash.
-    pub(super) fn of(&self, asked: Asked, floor: Duration) -> Duration {
+    pub(in crate::firmware) fn of(&self, asked: Asked, floor: Duration) -> Duration {
         let level = self.levels.get(asked.level as usize).copied().unwrap_or(0);
         let units = [asked.gang, asked.process, level].into_iter().find(|&units| units != 0);
         Duration::from_nanos(units.unwrap_or(0).min(MAX) * 100).max(floor)

@@ -1,0 +1,92 @@
+//! What a driver says of a queue that it adds, whichever firmware it says it to.
+
+use belfry_abi::doorbell::DoorbellIndex;
+
+use super::Asked;
+use crate::vm::{AddressSpace, ShaderMemory};
+
+/// A queue that is added.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::firmware) struct NewQueue {
+    pub(in crate::firmware) doorbell: DoorbellIndex,
+    pub(in crate::firmware) process: NewProcess,
+    /// Key of the gang.
+    pub(in crate::firmware) gang: u64,
+    pub(in crate::firmware) kind: Kind,
+    /// MQD, in VMID 0.
+    pub(in crate::firmware) mqd: u64,
+    pub(in crate::firmware) wptr: WritePointer,
+    /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
+    pub(in crate::firmware) trap: (u64, u64),
+    /// Alone on the compute pipes, with the global wave sync.
+    pub(in crate::firmware) exclusive: bool,
+    /// On no slot until its gang is resumed.
+    pub(in crate::firmware) suspended: bool,
+    /// It stays when all others are taken off.
+    pub(in crate::firmware) is_static: bool,
+    /// How long it asks to keep a slot that others wait for.
+    pub(in crate::firmware) asked: Asked,
+}
+
+/// The process of a queue that is added.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::firmware) struct NewProcess {
+    /// What the driver knows it by.
+    pub(in crate::firmware) key: u64,
+    pub(in crate::firmware) pasid: u16,
+    /// `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
+    pub(in crate::firmware) base: u64,
+    /// The rest of its context; `None` where the driver has programmed it for all VMIDs.
+    pub(in crate::firmware) shape: Option<Shape>,
+    /// `SH_MEM_BASES` and `SH_MEM_CONFIG`; `None` where the driver has programmed them for all VMIDs.
+    pub(in crate::firmware) shader: Option<ShaderMemory>,
+}
+
+/// Shape of the page tables of a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
+pub(in crate::firmware) struct Shape {
+    /// `GCVM_CONTEXTn_CNTL`.
+    pub(in crate::firmware) cntl: u32,
+    /// First and last virtual page.
+    pub(in crate::firmware) range: (u64, u64),
+}
+
+/// Kind of a queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::firmware) enum Kind {
+    /// Of the compute pipes.
+    Compute,
+    /// Of an SDMA engine: this one, or the one that its MQD names.
+    Sdma(Option<u8>),
+}
+
+/// Where a queue's write pointer is while nobody reads its registers.
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
+pub(in crate::firmware) struct WritePointer {
+    /// 0 for none.
+    pub(in crate::firmware) address: u64,
+    pub(in crate::firmware) whose: Whose,
+}
+
+/// Whose address it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
+pub(in crate::firmware) enum Whose {
+    /// VMID 0's.
+    Kernel,
+    /// The process's.
+    Process,
+}
+
+impl WritePointer {
+    /// The space that the address is in.
+    pub(super) fn space<'a>(
+        self,
+        kernel: &'a AddressSpace,
+        process: Option<&'a AddressSpace>,
+    ) -> Option<&'a AddressSpace> {
+        match self.whose {
+            Whose::Kernel => Some(kernel),
+            Whose::Process => process,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Processes as the scheduler knows them: page tables, PASID, and the VMID they run under while they do.
+
+use std::sync::Arc;
+
+use super::new::{NewProcess, Shape};
+use crate::vm::{AddressSpace, ShaderMemory, Tables};
+
+/// One process.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) pasid: u16,
+    /// `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
+    pub(super) base: u64,
+    /// The rest of its context, unless that is what registers say.
+    pub(super) shape: Option<Shape>,
+    /// Its apertures, unless those are what registers say.
+    pub(super) shader: Option<ShaderMemory>,
+    /// The VMID it holds.
+    pub(super) vmid: Option<u8>,
+    /// Its address space, once it has had a VMID, or needs one before.
+    pub(super) space: Option<Arc<AddressSpace>>,
+    /// Queues added and not removed.
+    pub(super) queues: u32,
+}
+
+impl Process {
+    pub(super) fn new(new: &NewProcess) -> Self {
+        let NewProcess { pasid, base, shape, shader, .. } = *new;
+        Self { pasid, base, shape, shader, vmid: None, space: None, queues: 0 }
+    }
+
+    /// Whether a driver means the same process.
+    pub(super) fn agrees(&self, new: &NewProcess) -> bool {
+        self.pasid == new.pasid && self.base == new.base
+    }
+
+    /// Its page tables, in a context that has these registers.
+    pub(super) fn tables(&self, context: Tables) -> Tables {
+        match self.shape {
+            Some(Shape { cntl, range: (start, end) }) => Tables { cntl, base: self.base, start, end },
+            None => Tables { base: self.base, ..context },
+        }
+    }
+}
