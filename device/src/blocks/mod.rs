@@ -14,6 +14,7 @@ macro_rules! shows_registers {
     };
 }
 
+mod athub;
 mod gc;
 mod invalidation;
 mod mmhub;
@@ -22,7 +23,8 @@ mod nbif;
 mod osssys;
 mod smuio;
 
-pub(crate) use gc::{Gc, GcPorts};
+pub(crate) use athub::Athub;
+pub(crate) use gc::{Gc, GcCore, GcPorts};
 pub(crate) use mmhub::Mmhub;
 pub(crate) use mp::Mp0;
 pub(crate) use nbif::Nbif;

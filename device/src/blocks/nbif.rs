@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use belfry_abi::regs::gfx9::{
+    self,
+    nbio::{PARTITION_COMPUTE_STATUS, PARTITION_MEM_STATUS},
+};
+use belfry_abi::regs::layout::OWN;
 use belfry_abi::regs::nbio::{self, RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN};
 use belfry_abi::regs::{Ip, Offset, Register};
 
@@ -12,6 +17,8 @@ use crate::regs::{Block, Run, Storage, Windows};
 /// The bus interface.
 pub(crate) struct Nbif {
     storage: Storage,
+    /// Registers that only chips of gfx9 have.
+    storage_gfx9: Storage,
     windows: Arc<Windows>,
     doorbells: Arc<Doorbells>,
     vram_size: u64,
@@ -19,7 +26,8 @@ pub(crate) struct Nbif {
 
 impl Nbif {
     pub(crate) fn new(windows: Arc<Windows>, doorbells: Arc<Doorbells>, vram_size: u64) -> Self {
-        let bus = Self { storage: Storage::new(nbio::ALL), windows, doorbells, vram_size };
+        let (storage, storage_gfx9) = (Storage::new(nbio::ALL), Storage::new(gfx9::nbio::ALL));
+        let bus = Self { storage, storage_gfx9, windows, doorbells, vram_size };
         bus.reset();
         bus
     }
@@ -33,14 +41,24 @@ impl Block for Nbif {
     }
 
     fn claims(&self) -> Vec<Run> {
-        self.storage.claims()
+        [self.storage.claims(), self.storage_gfx9.claims()].concat()
     }
 
     fn read(&self, at: Offset) -> u32 {
+        if at.segment >= OWN {
+            return self.storage_gfx9.read(at);
+        }
         self.windows.read(at).unwrap_or_else(|| self.storage.read(at))
     }
 
     fn write(&self, at: Offset, value: u32) {
+        if at.segment >= OWN {
+            // There is one partition: a driver that asks for another reads that it has not got it.
+            if ![PARTITION_COMPUTE_STATUS::AT, PARTITION_MEM_STATUS::AT].contains(&at) {
+                self.storage_gfx9.write(at, value);
+            }
+            return;
+        }
         if self.windows.write(at, value) {
             return;
         }
@@ -51,11 +69,12 @@ impl Block for Nbif {
     }
 
     fn kept(&self) -> Vec<&AtomicU32> {
-        self.storage.kept()
+        [self.storage.kept(), self.storage_gfx9.kept()].concat()
     }
 
     fn reset(&self) {
         self.storage.reset();
+        self.storage_gfx9.reset();
         self.storage.set(RCC_CONFIG_MEMSIZE::from_bits((self.vram_size >> 20) as u32));
     }
 }

@@ -51,8 +51,6 @@ pub struct ShaderRules {
     pub tmp_ring: fn(u32) -> TmpRing,
     /// Bytes in a unit of the scratch memory of a wave.
     pub scratch_granule: u64,
-    /// Each graphics core has its own part of a queue's scratch memory.
-    pub scratch_by_xcc: bool,
 }
 
 /// The compute units that waves of a queue may use: a register for each shader engine

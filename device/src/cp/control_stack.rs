@@ -272,6 +272,7 @@ mod tests {
             wave_size,
             vgpr_count: 24,
             shared_vgprs: 0,
+            accum_offset: 0,
             mode: 0,
             user_sgprs: Vec::new(),
             workgroup_id_sgprs: [false; 3],

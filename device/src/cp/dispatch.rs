@@ -3,14 +3,17 @@
 //! Source: LLVM AMDGPUUsage, "Kernel Descriptor" and "Initial Kernel Execution State".
 
 use belfry_abi::aql::{AmdQueue, KernelDispatchPacket};
-use belfry_abi::kernel_descriptor::{KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernelDescriptor};
+use belfry_abi::kernel_descriptor::{
+    KERNARG_PRELOAD_ENTRY, KERNEL_CODE_ENTRY_ALIGN, KERNEL_DESCRIPTOR_ALIGN, KernargPreload, KernelDescriptor,
+};
 use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::Access;
+use zerocopy::IntoBytes as _;
 
 use super::error::{Cause, KernelError};
 use crate::chip::{CuMask, Generation};
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, Fault};
 
 /// A dispatch packet where it lies in its ring.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +51,12 @@ pub(super) fn prepare(
     let rsrc2 = descriptor.compute_pgm_rsrc2;
     let launch = of_kernel(&descriptor, chip)?;
     let launch = Launch {
-        entry,
-        user_sgprs: user_sgprs(source, &descriptor, chip.kernel.max_user_sgprs)?,
+        entry: if preload(&descriptor, chip).is_some() {
+            entry.wrapping_add(KERNARG_PRELOAD_ENTRY)
+        } else {
+            entry
+        },
+        user_sgprs: user_sgprs(source, &descriptor, chip, |at, bytes| space.read_bytes(at, bytes))?,
         grid,
         workgroup,
         lds_size: packet.group_segment_size.next_multiple_of(chip.shader.lds_granule),
@@ -58,7 +65,7 @@ pub(super) fn prepare(
     check(&launch, packet.setup & 3, chip)?;
     let private = if rsrc2.enable_private_segment() { packet.private_segment_size } else { 0 };
     let scratch_per_wave = u64::from(private) * u64::from(launch.lanes());
-    Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(256) })
+    Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(chip.shader.scratch_granule) })
 }
 
 /// What of a launch follows from the kernel's descriptor; the rest is empty.
@@ -72,6 +79,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         wave_size: if wave32 { WaveSize::Wave32 } else { WaveSize::Wave64 },
         vgpr_count,
         shared_vgprs,
+        accum_offset: (chip.kernel.accum_offset)(descriptor),
         mode: (chip.kernel.mode)(descriptor),
         user_sgprs: Vec::new(),
         workgroup_id_sgprs: [
@@ -141,8 +149,20 @@ fn kernel(space: &AddressSpace, address: u64, chip: &Generation) -> Result<(Kern
     Ok((descriptor, entry))
 }
 
-/// Values of the user SGPRs the kernel asks for, in the fixed order.
-fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor, most: usize) -> Result<Vec<u32>, Cause> {
+/// Which kernel arguments are in user SGPRs, if any are.
+fn preload(descriptor: &KernelDescriptor, chip: &Generation) -> Option<KernargPreload> {
+    let preload = KernargPreload::from_bits(descriptor.kernarg_preload);
+    (chip.kernel.preloads_arguments && preload.length() != 0).then_some(preload)
+}
+
+/// Values of the user SGPRs the kernel asks for, in the fixed order; arguments are behind the others.
+fn user_sgprs(
+    source: Source<'_>,
+    descriptor: &KernelDescriptor,
+    chip: &Generation,
+    read: impl FnOnce(u64, &mut [u8]) -> Result<(), Fault>,
+) -> Result<Vec<u32>, Cause> {
+    let most = chip.kernel.max_user_sgprs;
     let properties = descriptor.kernel_code_properties;
     let mut sgprs = Vec::with_capacity(most);
     let pairs = [
@@ -158,6 +178,19 @@ fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor, most: usize) ->
         sgprs.push(source.packet.private_segment_size);
     }
     let count = descriptor.compute_pgm_rsrc2.user_sgpr_count() as usize;
+    if let Some(preload) = preload(descriptor, chip)
+        && sgprs.len() + usize::from(preload.length()) <= count.min(most)
+    {
+        let first = source.packet.kernarg_address.wrapping_add(u64::from(preload.offset()) * 4);
+        let mut arguments = vec![0u32; preload.length().into()];
+        read(first, arguments.as_mut_bytes())
+            .map_err(|fault| Cause::Memory { what: "preloaded kernel arguments", fault })?;
+        sgprs.extend(arguments);
+    } else if let Some(preload) = preload(descriptor, chip) {
+        let wanted = sgprs.len() + usize::from(preload.length());
+        let reason = KernelError::UserSgprs { declared: count, wanted, most };
+        return Err(Cause::KernelObject { address: source.packet.kernel_object, reason });
+    }
     if count > most || sgprs.len() > count {
         let reason = KernelError::UserSgprs { declared: count, wanted: sgprs.len(), most };
         return Err(Cause::KernelObject { address: source.packet.kernel_object, reason });
@@ -169,6 +202,8 @@ fn user_sgprs(source: Source<'_>, descriptor: &KernelDescriptor, most: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::{gfx942, gfx1100};
+    use crate::vm::FaultKind;
 
     fn packet() -> KernelDispatchPacket {
         KernelDispatchPacket {
@@ -253,9 +288,44 @@ mod tests {
         // All gfx11 has: 2 * 4 + 1 registers, and one more declared.
         descriptor.kernel_code_properties = KernelCodeProperties::from_bits(0b101_1110);
         descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(10 << 1);
-        let sgprs = user_sgprs(source, &descriptor, 16).expect("they fit");
+        let nothing = |_: u64, _: &mut [u8]| panic!("no arguments are read");
+        let navi = &gfx1100::GENERATION;
+        let sgprs = user_sgprs(source, &descriptor, navi, nothing).expect("they fit");
         assert_eq!(sgprs, [6, 5, 0xa, 9, 2, 1, 8, 7, 99, 0]);
         descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(8 << 1);
-        assert!(matches!(user_sgprs(source, &descriptor, 16), Err(Cause::KernelObject { .. })));
+        let refused = user_sgprs(source, &descriptor, navi, nothing);
+        assert!(matches!(refused, Err(Cause::KernelObject { .. })));
+    }
+
+    #[test]
+    fn preloaded_arguments_are_behind_the_other_user_sgprs() {
+        use belfry_abi::kernel_descriptor::{ComputePgmRsrc2, KernelCodeProperties};
+        use zerocopy::FromZeros;
+        let mut packet = packet();
+        packet.kernarg_address = 0x1_0000_0100;
+        let source = Source { packet: &packet, address: 0, index: 0, queue: None };
+        let mut descriptor = KernelDescriptor::new_zeroed();
+        // The address of the arguments, and four dwords of them from the third on.
+        descriptor.kernel_code_properties = KernelCodeProperties::from_bits(1 << 3);
+        descriptor.kernarg_preload = 2 << 7 | 4;
+        let chip = &gfx942::GENERATION;
+        let sgprs = |count: u32| {
+            let mut descriptor = descriptor;
+            descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(count << 1);
+            user_sgprs(source, &descriptor, chip, |at, bytes| {
+                assert_eq!(at, 0x1_0000_0108);
+                bytes.copy_from_slice([7u32, 8, 9, 10].as_bytes());
+                Ok(())
+            })
+        };
+        assert_eq!(sgprs(8).expect("they fit"), [0x100, 1, 7, 8, 9, 10, 0, 0]);
+        assert!(matches!(sgprs(5), Err(Cause::KernelObject { .. })), "no room for them");
+        assert_eq!(preload(&descriptor, chip).map(|preload| preload.length()), Some(4));
+        assert!(preload(&descriptor, &gfx1100::GENERATION).is_none());
+        // An address that does not translate is the queue's error.
+        let missing = Fault::new(0x1_0000_0108, Access::Read, FaultKind::NotPresent);
+        descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(8 << 1);
+        let failed = user_sgprs(source, &descriptor, chip, |_, _| Err(missing));
+        assert!(matches!(failed, Err(Cause::Memory { .. })));
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
+use belfry_abi::regs::Ip;
 use belfry_isa::lanes::Backend;
 
 use super::{Gpu, Resources};
-use crate::blocks::{Gc, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
+use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
@@ -83,21 +84,32 @@ impl Gpu {
         ));
 
         let windows = Arc::new(Windows::new(&*chip, generation.register_bar));
-        let ports = GcPorts {
-            contexts: Arc::clone(&contexts),
-            hqds: Arc::clone(&hqds),
-            doorbells: Arc::clone(&doorbells),
-            wake: Arc::clone(&wake),
-            activity: config.activity.clone(),
-        };
-        let blocks: Vec<Box<dyn Block>> = vec![
-            Box::new(Gc::new(ports, chip.topology(), generation.firmware.mes_version())),
-            Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer)),
+        let mut blocks: Vec<Box<dyn Block>> = vec![
+            Box::new(Athub::new(Arc::clone(&contexts))),
             Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
             Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
             Box::new(Smuio::new(clock.clone())),
             Box::new(Mp0::default()),
         ];
+        for xcc in 0..xccs {
+            let ports = GcPorts {
+                contexts: Arc::clone(&contexts),
+                hqds: Arc::clone(&hqds),
+                doorbells: Arc::clone(&doorbells),
+                wake: Arc::clone(&wake),
+                activity: config.activity.clone(),
+            };
+            let core = GcCore {
+                xcc,
+                topology: chip.topology(),
+                mes_version: generation.firmware.mes_version(),
+                resets: generation.resets,
+            };
+            blocks.push(Box::new(Gc::new(ports, core)));
+        }
+        for hub in chip.ips().iter().filter(|block| block.ip == Ip::MMHUB) {
+            blocks.push(Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer, hub.instance)));
+        }
         let registers = Arc::new(RegisterFile::new(
             Arc::clone(&chip),
             blocks,

@@ -10,12 +10,16 @@ use super::Run;
 pub(crate) struct Storage {
     registers: &'static [Description],
     values: Box<[AtomicU32]>,
+    /// Values after reset that the table has otherwise.
+    resets: &'static [(Offset, u32)],
 }
 
 /// The registers that have another value than after reset, by name.
 impl std::fmt::Debug for Storage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(named(self.registers, |at| self.read(at), |register| register.reset)).finish()
+        f.debug_map()
+            .entries(named(self.registers, |at| self.read(at), |register| self.reset_value(register)))
+            .finish()
     }
 }
 
@@ -51,7 +55,19 @@ pub(crate) fn named(
 impl Storage {
     /// Registers with their values after reset; the table is sorted by offset, as every `ALL` is.
     pub(crate) fn new(registers: &'static [Description]) -> Self {
-        Self { registers, values: registers.iter().map(|register| AtomicU32::new(register.reset)).collect() }
+        let values = registers.iter().map(|register| AtomicU32::new(register.reset)).collect();
+        Self { registers, values, resets: &[] }
+    }
+
+    /// The same with other values after reset of some registers.
+    pub(crate) fn with_resets(registers: &'static [Description], resets: &'static [(Offset, u32)]) -> Self {
+        let storage = Self { resets, ..Self::new(registers) };
+        storage.reset();
+        storage
+    }
+
+    fn reset_value(&self, register: &Description) -> u32 {
+        self.resets.iter().find(|(at, _)| *at == register.at).map_or(register.reset, |&(_, value)| value)
     }
 
     /// A run for each register.
@@ -97,7 +113,7 @@ impl Storage {
     /// Back to the values after reset.
     pub(crate) fn reset(&self) {
         for (value, register) in self.values.iter().zip(self.registers) {
-            value.store(register.reset, Ordering::Release);
+            value.store(self.reset_value(register), Ordering::Release);
         }
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, Sdm
         (Op::TIMESTAMP, timestamp_sub_op::SET | timestamp_sub_op::GET | timestamp_sub_op::GET_GLOBAL) => {
             size_of::<Timestamp>()
         }
-        (Op::GCR_REQ, kind) if GCR_SUB_OPS.contains(&kind) => size_of::<GcrReq>(),
+        (Op::GCR_REQ, kind) if form != SdmaPackets::V4 && GCR_SUB_OPS.contains(&kind) => size_of::<GcrReq>(),
         _ => return Err(SdmaError::Operation(header)),
     };
     Ok(Some(bytes as u32 / 4))

@@ -41,6 +41,8 @@ pub struct Launch {
     pub vgpr_count: u16,
     /// VGPRs that the halves of a wave64 share, numbered from `vgpr_count` on.
     pub shared_vgprs: u16,
+    /// The first of the VGPRs that matrices accumulate in, on chips that number them apart.
+    pub accum_offset: u16,
     /// `MODE` register.
     pub mode: u32,
     /// SGPRs the packet processor preloads, `s0..`, at most 16.
@@ -219,6 +221,7 @@ impl Launch {
             vgprs: core::slice::from_ref(v0),
             vgpr_count: self.vgpr_count,
             shared_vgprs: self.shared_vgprs,
+            accum_offset: self.accum_offset,
             mode: self.mode,
             scratch_base,
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
@@ -253,6 +256,7 @@ mod tests {
             wave_size: WaveSize::Wave32,
             vgpr_count: 8,
             shared_vgprs: 0,
+            accum_offset: 0,
             mode: 0x3f0,
             user_sgprs: vec![0xa, 0xb],
             workgroup_id_sgprs: [true, false, true],

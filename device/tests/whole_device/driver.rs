@@ -22,7 +22,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapReg
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::context::TRAP_HANDLER;
-use rings::KernelRing;
+pub use rings::KernelRing;
 pub use user_queue::UserQueue;
 
 pub const VRAM: u64 = 64 << 20;
@@ -329,6 +329,8 @@ pub struct Process {
     /// The driver's trap handler in its memory; 0 for none.
     pub trap_handler: u64,
     next_va: u64,
+    /// What entries of a directory have beside the address, by its level.
+    directory: fn(level: u32) -> u64,
 }
 
 impl Process {
@@ -338,14 +340,19 @@ impl Process {
             driver.write(dword::<gc::SH_MEM_BASES>(), 0x0001_0002);
         }
         driver.select(0, 0, 0, 0);
-        let root = driver.alloc_vram(4096);
-        driver.put_vram(root, &[0; 4096]);
-        let context = 0x10_0000 + u64::from(pasid) * 0x1000;
-        let mut process = Self { pasid, root, context, trap_handler: 0, next_va: 0x7f00_0000_0000 };
+        let mut process = Self::with(driver, pasid, |_| 0);
         let (memory, va) = process.alloc(driver, TRAP_HANDLER.len() as u64);
         driver.ram.write_slice(TRAP_HANDLER, GuestAddress(memory)).unwrap();
         process.trap_handler = va;
         process
+    }
+
+    /// A process without a trap handler, whose directories have these bits.
+    pub fn with(driver: &mut Driver, pasid: u16, directory: fn(level: u32) -> u64) -> Self {
+        let root = driver.alloc_vram(4096);
+        driver.put_vram(root, &[0; 4096]);
+        let context = 0x10_0000 + u64::from(pasid) * 0x1000;
+        Self { pasid, root, context, trap_handler: 0, next_va: 0x7f00_0000_0000, directory }
     }
 
     pub fn root(&self) -> u64 {
@@ -363,7 +370,7 @@ impl Process {
             if next & PTE_VALID == 0 {
                 let page = driver.alloc_vram(4096);
                 driver.put_vram(page, &[0; 4096]);
-                next = page | PTE_VALID;
+                next = page | PTE_VALID | (self.directory)(level);
                 driver.put_vram(entry, &next.to_le_bytes());
             }
             assert_eq!(next & PDE_PTE, 0);

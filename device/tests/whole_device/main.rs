@@ -8,6 +8,7 @@ mod bringup;
 mod context;
 mod driver;
 mod exclusive;
+mod hws;
 mod inspect;
 mod kernels;
 mod kiq;

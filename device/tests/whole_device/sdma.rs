@@ -17,12 +17,12 @@ use crate::save::guest::config;
 const RING: u64 = 4096;
 
 /// A queue of the driver in miniature whose packets are SDMA's.
-struct Sdma {
-    queue: UserQueue,
+pub struct Sdma {
+    pub queue: UserQueue,
     written: u64,
 }
 
-fn packet(op: Op, body: &[u32]) -> Vec<u32> {
+pub fn packet(op: Op, body: &[u32]) -> Vec<u32> {
     [&[Header::new(op, 0).bits()], body].concat()
 }
 
@@ -30,15 +30,15 @@ fn halves(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
-fn copy(from: u64, to: u64, bytes: u32) -> Vec<u32> {
+pub fn copy(from: u64, to: u64, bytes: u32) -> Vec<u32> {
     packet(Op::COPY, &[&[bytes - 1, 0][..], &halves(from), &halves(to)].concat())
 }
 
-fn fence(at: u64, value: u32) -> Vec<u32> {
+pub fn fence(at: u64, value: u32) -> Vec<u32> {
     packet(Op::FENCE, &[&halves(at)[..], &[value]].concat())
 }
 
-fn trap(context: u32) -> Vec<u32> {
+pub fn trap(context: u32) -> Vec<u32> {
     packet(Op::TRAP, &[context])
 }
 
@@ -49,14 +49,14 @@ fn wait(at: u64, value: u32) -> Vec<u32> {
     dwords
 }
 
-fn mqd(driver: &Driver, queue: &UserQueue) -> SdmaMqd {
+pub fn mqd(driver: &Driver, queue: &UserQueue) -> SdmaMqd {
     let mut bytes = [0; 512];
     driver.ram.read_slice(&mut bytes, GuestAddress(queue.mqd_memory)).unwrap();
     SdmaMqd::read_from_bytes(&bytes).unwrap()
 }
 
 impl Sdma {
-    fn new(driver: &mut Driver, process: &mut Process, doorbell: u32, engine: u32) -> Self {
+    pub fn new(driver: &mut Driver, process: &mut Process, doorbell: u32, engine: u32) -> Self {
         let queue = UserQueue::new(driver, process, doorbell);
         let compute = {
             let mut bytes = [0; 2048];
@@ -89,7 +89,7 @@ impl Sdma {
         assert!(self.try_add(driver, process));
     }
 
-    fn put(&mut self, driver: &Driver, packets: &[Vec<u32>]) {
+    pub fn put(&mut self, driver: &Driver, packets: &[Vec<u32>]) {
         for dword in packets.concat() {
             driver.put_ram(self.queue.ring + self.written % RING, &dword);
             self.written += 4;

@@ -10,6 +10,8 @@ use belfry_abi::regs::gc::{
     GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, GRBM_STATUS, RLC_SAFE_MODE, SH_MEM_BASES,
     SH_MEM_CONFIG,
 };
+use belfry_abi::regs::gfx9::{self, gc::CP_HYP_XCP_CTL};
+use belfry_abi::regs::layout::OWN;
 use belfry_abi::regs::{Ip, Offset, Register};
 
 use crate::activity::Activity;
@@ -31,20 +33,43 @@ pub(crate) struct GcPorts {
     pub(crate) activity: Activity,
 }
 
+/// Which graphics core it is, and of which kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GcCore {
+    /// Its number.
+    pub(crate) xcc: u8,
+    pub(crate) topology: Topology,
+    /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
+    pub(crate) mes_version: u32,
+    /// Values after reset that differ.
+    pub(crate) resets: &'static [(Offset, u32)],
+}
+
 /// One graphics core.
 pub(crate) struct Gc {
     storage: Storage,
+    /// Registers that only chips of gfx9 have.
+    storage_gfx9: Storage,
     hub: Hub,
     ports: GcPorts,
-    topology: Topology,
-    /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
-    mes_version: u32,
+    core: GcCore,
 }
 
 impl Gc {
-    pub(crate) fn new(ports: GcPorts, topology: Topology, mes_version: u32) -> Self {
+    pub(crate) fn new(ports: GcPorts, core: GcCore) -> Self {
         let hub = Hub::new(Arc::clone(&ports.contexts));
-        Self { storage: Storage::new(gc::ALL), hub, ports, topology, mes_version }
+        let storage = Storage::with_resets(gc::ALL, core.resets);
+        let core = Self { storage, storage_gfx9: Storage::new(gfx9::gc::ALL), hub, ports, core };
+        core.reset_partition();
+        core
+    }
+
+    /// All cores are one partition.
+    fn reset_partition(&self) {
+        let mut partition = CP_HYP_XCP_CTL::default();
+        partition.set_num_xcc_in_xcp(self.core.topology.xccs);
+        partition.set_virtual_xcc_id(self.core.xcc.into());
+        self.storage_gfx9.set(partition);
     }
 
     /// The queue and the VMID whose banks are selected.
@@ -58,7 +83,7 @@ impl Gc {
     /// The selected shader array's fuses.
     fn shader_array_config(&self) -> CC_GC_SHADER_ARRAY_CONFIG {
         let select: GRBM_GFX_INDEX = self.storage.get();
-        let topology = self.topology;
+        let topology = self.core.topology;
         let engine = if select.se_broadcast_writes() { 0 } else { select.se_index() };
         let array = if select.sa_broadcast_writes() { 0 } else { select.sa_index() };
         let active = if engine < topology.shader_engines && array < topology.arrays_per_engine {
@@ -73,7 +98,7 @@ impl Gc {
 
     fn write_hqd(&self, at: Offset, value: u32) {
         let GcPorts { hqds, doorbells, wake, .. } = &self.ports;
-        hqds.hqd(self.selected().0, |hqd| match at {
+        hqds.hqd_of(self.core.xcc, self.selected().0, |hqd| match at {
             CP_HQD_ACTIVE::AT if value & 1 == 1 => {
                 hqd.activate();
                 // Before anybody sees the queue, its doorbell loses what an earlier owner left there.
@@ -93,11 +118,12 @@ shows_registers!(Gc, storage);
 
 impl Block for Gc {
     fn ip(&self) -> (Ip, u8) {
-        (gc::IP, 0)
+        (gc::IP, self.core.xcc)
     }
 
     fn claims(&self) -> Vec<Run> {
         let mut claims = self.storage.claims();
+        claims.extend(self.storage_gfx9.claims());
         claims.push(Run { first: HQD_FIRST, count: HQD_REGISTERS });
         claims.extend(self.hub.claims());
         claims
@@ -107,7 +133,7 @@ impl Block for Gc {
         let (hqd, vmid) = self.selected();
         match at {
             _ if at.element(HQD_FIRST, HQD_REGISTERS).is_some() => {
-                self.ports.hqds.hqd(hqd, |hqd| hqd.read(at))
+                self.ports.hqds.hqd_of(self.core.xcc, hqd, |hqd| hqd.read(at))
             }
             GRBM_STATUS::AT => {
                 let mut status = GRBM_STATUS::default();
@@ -117,7 +143,8 @@ impl Block for Gc {
             SH_MEM_BASES::AT => self.ports.contexts.shader_memory(vmid).bases,
             SH_MEM_CONFIG::AT => self.ports.contexts.shader_memory(vmid).config,
             CC_GC_SHADER_ARRAY_CONFIG::AT => self.shader_array_config().bits(),
-            CP_MES_GP3_LO::AT if hqd.me == HqdId::MES.me && hqd.pipe < 2 => self.mes_version,
+            CP_MES_GP3_LO::AT if hqd.me == HqdId::MES.me && hqd.pipe < 2 => self.core.mes_version,
+            _ if at.segment >= OWN => self.storage_gfx9.read(at),
             _ => self.hub.read(at).unwrap_or_else(|| self.storage.read(at)),
         }
     }
@@ -143,6 +170,9 @@ impl Block for Gc {
                 }
                 self.storage.set(cntl);
             }
+            // Drivers choose the partition through the security processor; the model has one.
+            CP_HYP_XCP_CTL::AT => {}
+            _ if at.segment >= OWN => self.storage_gfx9.write(at, value),
             _ => {
                 if !self.hub.write(at, value) {
                     self.storage.write(at, value);
@@ -152,11 +182,13 @@ impl Block for Gc {
     }
 
     fn kept(&self) -> Vec<&AtomicU32> {
-        [self.storage.kept(), self.hub.kept()].concat()
+        [self.storage.kept(), self.storage_gfx9.kept(), self.hub.kept()].concat()
     }
 
     fn reset(&self) {
         self.storage.reset();
+        self.storage_gfx9.reset();
+        self.reset_partition();
         self.hub.reset();
     }
 }

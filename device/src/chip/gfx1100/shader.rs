@@ -27,7 +27,6 @@ pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     enabled_cus,
     tmp_ring,
     scratch_granule: TMPRING_WAVESIZE_UNIT,
-    scratch_by_xcc: false,
 };
 
 const _: () = assert!(RULES.fits_engine());

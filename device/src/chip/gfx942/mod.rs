@@ -39,7 +39,7 @@ pub const WHOLE: Shape = Shape { xccs: ips::XCCS, cus: ips::XCCS * 38 };
 
 /// GC 9.4.3.
 pub static GENERATION: Generation = Generation {
-    arch: Arch::Gfx1100,
+    arch: Arch::Gfx942,
     firmware: Firmware::Hws(HwsFirmware),
     shader: shader::RULES,
     kernel: kernel::RULES,

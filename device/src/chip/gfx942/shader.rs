@@ -21,7 +21,6 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     enabled_cus,
     tmp_ring,
     scratch_granule: TMPRING_WAVESIZE_UNIT_GFX9,
-    scratch_by_xcc: true,
     // The workgroup information, and what trap temporaries hold: as on gfx11.
     ..gfx1100::SHADER_RULES
 };

@@ -17,7 +17,7 @@ impl Driver {
     }
 
     /// Waits as [`eventually`] does, and lets a device without threads work.
-    pub(super) fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
+    pub fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
         eventually(what, || {
             if self.on_caller {
                 self.gpu.pass();

@@ -17,18 +17,18 @@ use super::Driver;
 
 /// A ring in guest memory, seen through the GART.
 #[derive(Clone, Copy, Default)]
-pub(super) struct KernelRing {
+pub struct KernelRing {
     memory: u64,
     dwords: u64,
     wptr: u64,
     rptr_memory: u64,
     wptr_memory: u64,
-    doorbell: DoorbellIndex,
-    mqd: u64,
+    pub doorbell: DoorbellIndex,
+    pub mqd: u64,
 }
 
 impl Driver {
-    fn kernel_ring(&mut self, bytes: u64, doorbell: DoorbellIndex) -> (KernelRing, ComputeMqd) {
+    pub fn kernel_ring(&mut self, bytes: u64, doorbell: DoorbellIndex) -> (KernelRing, ComputeMqd) {
         let (memory, address) = self.gart_alloc(bytes);
         let (page, page_address) = self.gart_alloc(4096);
         let (mqd_memory, mqd_address) = self.gart_alloc(4096);
@@ -57,7 +57,7 @@ impl Driver {
         (ring, mqd)
     }
 
-    fn submit(&self, ring: &mut KernelRing, dwords: &[u32]) {
+    pub fn submit(&self, ring: &mut KernelRing, dwords: &[u32]) {
         for &dword in dwords {
             let at = ring.memory + (ring.wptr % ring.dwords) * 4;
             self.ram.store(dword, GuestAddress(at), Ordering::Relaxed).unwrap();
