@@ -460,7 +460,8 @@ impl Reader {
     fn sign_extensions(&self, inst: &mut Inst, specs: &[OperandSpec]) {
         let Some(sdwa) = &mut inst.sdwa else { return };
         for (bit, name) in [(1, Name::Src0Modifiers), (2, Name::Src1Modifiers)] {
-            let extends = |spec: &OperandSpec| spec.0 == name && self.tables.kind(*spec).print == Print::IntMods;
+            let extends =
+                |spec: &OperandSpec| spec.0 == name && self.tables.kind(*spec).print == Print::IntMods;
             if specs.iter().any(extends) {
                 sdwa.sext |= inst.mods.neg & bit;
                 inst.mods.neg &= !bit;

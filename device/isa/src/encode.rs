@@ -195,7 +195,7 @@ fn source_number(vgpr: u32, operand: Operand) -> Option<u32> {
     Some(match operand {
         Operand::Vgpr(number) => vgpr + u32::from(number),
         _ if vgpr == 0 => return None,
-        Operand::None | Operand::Agpr(_) => return None,
+        Operand::None | Operand::Agpr(_) | Operand::Prepared(_) => return None,
         Operand::Sgpr(number) => u32::from(number),
         Operand::InlineInt(value @ 0..) => 128 + u32::from(value.unsigned_abs()),
         Operand::InlineInt(value) => 192 + u32::from(value.unsigned_abs()),

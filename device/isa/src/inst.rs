@@ -247,6 +247,9 @@ pub enum Operand {
     Vgpr(u8),
     /// `a0..a255`: an accumulation register, where the architecture has them.
     Agpr(u8),
+    /// A register that lowering has prepared: no instruction names it.
+    #[doc(hidden)]
+    Prepared(u8),
     /// A scalar register by its number in the architecture, which is below 128. On gfx11: 0-105 `s0`-`s105`, 106 and 107
     /// `VCC`, 108-123 `ttmp0`-`ttmp15`, 124 `NULL`, 125 `M0`, 126 and 127 `EXEC`.
     Sgpr(u8),

@@ -155,6 +155,12 @@ pub(crate) struct RegisterFile {
     pub(crate) workgroup_id: [u32; 2],
     /// Bits of `TRAPSTS` that are elsewhere than on gfx11: where they are, and where they are there.
     pub(crate) moved_trapsts: &'static [(u8, u8)],
+    /// `s_sendmsg` has answers, which it leaves in `EXEC`.
+    pub(crate) answers_in_exec: bool,
+    /// DPP has the permutations across rows of gfx9.
+    pub(crate) permutes_rows: bool,
+    /// Buffer descriptors have a data format and a number format, and no kind of bounds check.
+    pub(crate) old_descriptors: bool,
     /// Results of 16 bits leave zeros in the upper half of their register.
     pub(crate) zeroes_halves: bool,
     /// Bytes that `LDS_ALLOC` counts LDS in.
@@ -186,6 +192,9 @@ const GFX11: RegisterFile = {
         copies_matrices: true,
         workgroup_id: [0, 31 << 16],
         moved_trapsts: &[],
+        answers_in_exec: false,
+        permutes_rows: false,
+        old_descriptors: false,
         zeroes_halves: false,
         lds_unit: 256,
         hardware: &[
@@ -225,6 +234,9 @@ const GFX9: RegisterFile = {
         workgroup_id: [15 << 16, 0],
         // `HOST_TRAP` and `TRAP_AFTER_INST`.
         moved_trapsts: &[(22, 16), (25, 20)],
+        answers_in_exec: true,
+        permutes_rows: true,
+        old_descriptors: true,
         zeroes_halves: true,
         lds_unit: 512,
         hardware: &[
@@ -413,12 +425,14 @@ impl fmt::Display for ScalarName {
             1 => write!(f, "{prefix}{first}"),
             width => write!(f, "{prefix}[{first}:{}]", first + usize::from(width) - 1),
         };
-        let pair = |f: &mut fmt::Formatter<'_>, name: &str, first: u8| match (self.number - first, self.width) {
+        let pair = |f: &mut fmt::Formatter<'_>, name: &str, first: u8| match (self.number - first, self.width)
+        {
             (0, 2..) => f.write_str(name),
             (0, _) => write!(f, "{name}_lo"),
             _ => write!(f, "{name}_hi"),
         };
-        for (name, first) in [("flat_scratch", self.file.flat_scratch), ("xnack_mask", self.file.xnack_mask)] {
+        for (name, first) in [("flat_scratch", self.file.flat_scratch), ("xnack_mask", self.file.xnack_mask)]
+        {
             if let Some(first) = first
                 && (first..first + 2).contains(&self.number)
             {

@@ -6,7 +6,6 @@ use belfry_isa::inst::{Arch, DecodeError, Inst, Op, WaveSize};
 use belfry_isa::tables::patterns;
 use proptest::prelude::*;
 
-
 fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len())
         .step_by(2)

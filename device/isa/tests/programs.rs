@@ -100,10 +100,15 @@ fn programs_give_the_same_on_every_architecture() {
         // Each may be four units off.
         let limit = if name == "approximate" { 8 } else { 0 };
         for kind in Backend::all().map(|backend| backend.kind()) {
-            let got = output(Arch::Gfx1201, backend(kind), name, &input);
-            for (at, (got, expected)) in got.iter().zip(&expected).enumerate() {
-                let same = got == expected || (limit > 0 && distance(*got, *expected) <= limit);
-                assert!(same, "{name}, {kind:?}: word {at} is {got:#010x}, not {expected:#010x}");
+            for arch in [Arch::Gfx942, Arch::Gfx1201] {
+                let got = output(arch, backend(kind), name, &input);
+                for (at, (got, expected)) in got.iter().zip(&expected).enumerate() {
+                    let same = got == expected || (limit > 0 && distance(*got, *expected) <= limit);
+                    assert!(
+                        same,
+                        "{name}, {arch:?}, {kind:?}: word {at} is {got:#010x}, not {expected:#010x}"
+                    );
+                }
             }
         }
     }

@@ -204,7 +204,8 @@ fn texts(processor: &str, codes: &[String]) -> Result<Vec<Option<String>>> {
     const END_TEXT: &str = "s_sethalt 0x5a5a";
     let mut input = String::new();
     for code in codes {
-        let bytes: Vec<String> = (0..code.len() / 2).map(|at| format!("0x{}", &code[at * 2..][..2])).collect();
+        let bytes: Vec<String> =
+            (0..code.len() / 2).map(|at| format!("0x{}", &code[at * 2..][..2])).collect();
         writeln!(input, "[{}]", bytes.join(","))?;
         input.push_str(END);
     }

@@ -325,7 +325,8 @@ impl Syntax {
             text = format!("{} {text}", suffix(record));
         }
         let generation = format!("_{}", records.target.file);
-        let base = name.strip_suffix(generation.as_str()).or_else(|| name.strip_suffix("_vi")).unwrap_or(name);
+        let base =
+            name.strip_suffix(generation.as_str()).or_else(|| name.strip_suffix("_vi")).unwrap_or(name);
         let short =
             ["_e32", "_dpp", "_dpp8"].iter().find_map(|form| base.strip_suffix(form)).unwrap_or_default();
         let carries = matches!(short, "V_ADD_CO_CI_U32" | "V_SUB_CO_CI_U32" | "V_SUBREV_CO_CI_U32");

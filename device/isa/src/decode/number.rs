@@ -112,7 +112,11 @@ impl Reader {
 
     /// Fields of the SDWA dword. The last number of each is none.
     fn sub_dword(&self, inst: &mut Inst, name: Name, value: u32) -> Result<(), DecodeError> {
-        let sdwa = inst.sdwa.get_or_insert(Sdwa { dst_sel: Sdwa::DWORD, src_sel: [Sdwa::DWORD; 2], ..Sdwa::default() });
+        let sdwa = inst.sdwa.get_or_insert(Sdwa {
+            dst_sel: Sdwa::DWORD,
+            src_sel: [Sdwa::DWORD; 2],
+            ..Sdwa::default()
+        });
         let (field, most) = match name {
             Name::DstSel => (&mut sdwa.dst_sel, 6),
             Name::DstUnused => (&mut sdwa.dst_unused, 2),

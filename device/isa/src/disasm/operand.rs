@@ -69,7 +69,11 @@ pub(super) fn register(
         Operand::Execz => out.write_str("src_execz"),
         Operand::Scc => out.write_str("src_scc"),
         Operand::LdsDirect => out.write_str("src_lds_direct"),
-        Operand::None | Operand::InlineInt(_) | Operand::InlineFloat(_) | Operand::Literal(_) => Ok(()),
+        Operand::None
+        | Operand::Prepared(_)
+        | Operand::InlineInt(_)
+        | Operand::InlineFloat(_)
+        | Operand::Literal(_) => Ok(()),
     }
 }
 

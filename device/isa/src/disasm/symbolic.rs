@@ -151,7 +151,8 @@ pub(super) fn index_mode(out: Out<'_, '_>, mode: u32) -> fmt::Result {
         return write!(out, "{mode:#x}");
     }
     out.write_str("gpr_idx(")?;
-    let named = ["SRC0", "SRC1", "SRC2", "DST"].into_iter().enumerate().filter(|(bit, _)| mode >> bit & 1 != 0);
+    let named =
+        ["SRC0", "SRC1", "SRC2", "DST"].into_iter().enumerate().filter(|(bit, _)| mode >> bit & 1 != 0);
     for (index, (_, name)) in named.enumerate() {
         out.write_str(if index == 0 { "" } else { "," })?;
         out.write_str(name)?;
@@ -161,7 +162,9 @@ pub(super) fn index_mode(out: Out<'_, '_>, mode: u32) -> fmt::Result {
 
 /// Part of a register: `BYTE_0`.
 pub(super) fn part(part: u8) -> &'static str {
-    ["BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD"].get(usize::from(part)).unwrap_or(&"")
+    ["BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD"]
+        .get(usize::from(part))
+        .unwrap_or(&"")
 }
 
 /// Temporal hint of an atomic; `None` for one without a name.
@@ -348,8 +351,7 @@ pub(super) fn split_format(out: Out<'_, '_>, format: u8) -> fmt::Result {
         "32_32_32_32",
         "RESERVED_15",
     ];
-    const NUMBER: [&str; 8] =
-        ["UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT"];
+    const NUMBER: [&str; 8] = ["UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT"];
     let (data, number) = (usize::from(format & 15), usize::from(format >> 4 & 7));
     if (data, number) == (1, 0) {
         return Ok(());

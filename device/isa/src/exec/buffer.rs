@@ -3,7 +3,8 @@
 //! The four words are laid out as `SQ_BUF_RSRC_WORD0..3` of gfx11: base address, stride and swizzle, number of records,
 //! and component selects, format, index stride and the kind of bounds check.
 
-use super::di::Di;
+use super::buffer_format::unified;
+use super::di::{Di, flag};
 use crate::wave::Wave;
 
 /// Bits of [`Di::imm`] of a buffer instruction.
@@ -62,6 +63,9 @@ impl Buffer {
         let at = d.src[1].value as usize;
         let word = |n: usize| w.s[(at + n) & 255];
         let (high, last) = (word(1), word(3));
+        if d.flags & flag::OLD_DESCRIPTOR != 0 {
+            return Buffer::old([word(0), high, word(2), last], u64::from(d.src[2].scalar(w)));
+        }
         Buffer {
             base: (u64::from(word(0)) | u64::from(high & 0xffff) << 32)
                 .wrapping_add(u64::from(d.src[2].scalar(w))),
@@ -80,6 +84,29 @@ impl Buffer {
                 _ => Check::Raw,
             },
             format: last >> 12 & 63,
+            select: [0, 3, 6, 9].map(|shift| last >> shift & 7),
+        }
+    }
+
+    /// A descriptor of gfx9 (`SQ_BUF_RSRC_WORD0..3` of gfx9: a data format, a number format and no kind of bounds check): without
+    /// stride or swizzle the offset is compared with the bytes there are, else the index with the records.
+    #[cold]
+    fn old([low, high, records, last]: [u32; 4], soffset: u64) -> Buffer {
+        let swizzles = high >> 31 != 0;
+        let add_thread = last >> 23 & 1 != 0;
+        let (data, number) = (last >> 15 & 15, last >> 12 & 7);
+        // With thread numbers the data format is the upper part of the stride.
+        let stride = u64::from(high >> 16 & 0x3fff) | if add_thread { u64::from(data) << 14 } else { 0 };
+        let structured = stride != 0 && swizzles;
+        Buffer {
+            base: (u64::from(low) | u64::from(high & 0xffff) << 32).wrapping_add(soffset),
+            stride,
+            records: u64::from(records).saturating_sub(if structured { 0 } else { soffset }),
+            element: swizzles.then_some(4),
+            index_stride: 8 << (last >> 21 & 3),
+            add_thread,
+            check: if structured { Check::Structured } else { Check::Raw },
+            format: if add_thread { 0 } else { unified(data, number) },
             select: [0, 3, 6, 9].map(|shift| last >> shift & 7),
         }
     }

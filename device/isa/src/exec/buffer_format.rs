@@ -37,6 +37,37 @@ const HALF: [Number; 7] = [
 /// The three kinds every 32-bit format has.
 const WORD: [Number; 3] = [Number::Uint, Number::Sint, Number::Float];
 
+/// The `BUF_FMT` number of gfx11 for a data format and a number format of older descriptors, 0 where there is none.
+pub(crate) fn unified(data: u32, number: u32) -> u32 {
+    const ALL: [u32; 8] = [0, 1, 2, 3, 4, 5, NONE, 6];
+    const INTEGER: [u32; 8] = [0, 1, 2, 3, 4, 5, NONE, NONE];
+    const WORD: [u32; 8] = [NONE, NONE, NONE, NONE, 0, 1, NONE, 2];
+    const FLOAT: [u32; 8] = [NONE, NONE, NONE, NONE, NONE, NONE, NONE, 0];
+    const PACKED: [u32; 8] = [0, 1, NONE, NONE, 2, 3, NONE, NONE];
+    const NONE: u32 = u32::MAX;
+    let (first, kinds) = match data {
+        1 => (1, INTEGER),
+        2 => (7, ALL),
+        3 => (14, INTEGER),
+        4 => (20, WORD),
+        5 => (23, ALL),
+        6 => (30, FLOAT),
+        7 => (31, FLOAT),
+        8 => (32, PACKED),
+        9 => (36, INTEGER),
+        10 => (42, INTEGER),
+        11 => (48, WORD),
+        12 => (51, ALL),
+        13 => (58, WORD),
+        14 => (61, WORD),
+        _ => return 0,
+    };
+    match kinds[number as usize & 7] {
+        NONE => 0,
+        kind => first + kind,
+    }
+}
+
 impl BufferFormat {
     /// The format with a `BUF_FMT` number of gfx11 (LLVM's `UfmtGFX11`), `None` for 0 and numbers without one.
     pub(crate) fn of(number: u32) -> Option<BufferFormat> {

@@ -236,6 +236,34 @@ pub(crate) fn sendmsg_rtn(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
+/// `s_sendmsg` of messages that are answered in EXEC.
+pub(crate) mod exec_message {
+    pub(crate) const SAVEWAVE: u32 = 4;
+    pub(crate) const GET_DOORBELL: u32 = 10;
+}
+
+/// `s_sendmsg` of [`exec_message`]s: where to save to, for a wave that is asked to, or the doorbell in the low half.
+pub(crate) fn answer_in_exec(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    if d.imm & 15 == exec_message::SAVEWAVE {
+        w.set_pair(slot::EXEC, w.context_slot.unwrap_or(0));
+    } else {
+        w.s[slot::EXEC] = w.doorbell;
+    }
+    Flow::NEXT
+}
+
+/// Follows an instruction that has written the registers of `FLAT_SCRATCH`.
+pub(crate) fn take_scratch(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    w.scratch_base = w.pair(slot::FLAT_SCRATCH);
+    Flow::NEXT
+}
+
+/// Follows a comparison that writes EXEC besides the mask in the registers `dst`.
+pub(crate) fn copy_to_exec(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    w.set_pair(slot::EXEC, w.pair(d.dst as usize));
+    Flow::NEXT
+}
+
 /// `s_round_mode`: `MODE` bits 3:0.
 pub(crate) fn round_mode(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     set_mode(w, w.mode & !0xf | d.imm & 0xf, d)

@@ -153,6 +153,8 @@ pub(crate) mod flag {
     pub(crate) const RETURN: u8 = 8;
     /// One more result register takes the residency status.
     pub(crate) const STATUS: u8 = 64;
+    /// The buffer descriptor is one of gfx9.
+    pub(crate) const OLD_DESCRIPTOR: u8 = 128;
     /// An infinite result is never an overflow.
     pub(crate) const NO_OVERFLOW: u8 = 32;
 }

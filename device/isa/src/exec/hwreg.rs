@@ -12,7 +12,8 @@ use super::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
     self, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId, HwId1, HwId2, IbSts,
     IbSts2, LdsAlloc, Mode, PerfSnapshot, SchedMode, ShMemBases, ShaderCycles, ShaderCyclesHigh,
-    ShaderCyclesLow, StatePriv, Status, TbaHigh, TbaLow, TmaHigh, TmaLow, TrapCtrl, TrapSts, WaveStatus, XccId,
+    ShaderCyclesLow, StatePriv, Status, TbaHigh, TbaLow, TmaHigh, TmaLow, TrapCtrl, TrapSts, WaveStatus,
+    XccId,
 };
 use crate::registers::slot;
 use crate::trap::{status, trapsts};
@@ -76,6 +77,11 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         TbaHigh => (w.handler.tba >> 40) as u32,
         TmaLow => (w.handler.tma >> 8) as u32,
         TmaHigh => (w.handler.tma >> 40) as u32,
+        // Blocks of eight registers, and where the accumulation registers begin in blocks of four.
+        GprAlloc if w.file.unified.is_some() => {
+            let block = |count: u16, size: u16| u32::from(count.div_ceil(size).max(1) - 1);
+            block(w.vgpr_count, 8) << 6 | block(w.accumulators_from, 4) << 12
+        }
         GprAlloc => (w.vgpr_blocks() - 1) << VGPR_SIZE_SHIFT,
         LdsAlloc => {
             m.lds.size().div_ceil(w.file.lds_unit) << LDS_SIZE_SHIFT

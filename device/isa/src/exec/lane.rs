@@ -1,6 +1,6 @@
 //! Operations that look across lanes or at lane masks: selects, lane reads and writes, permutations, DPP.
 
-use super::di::{Di, Flow, Machine, flag};
+use super::di::{Di, Flow, Machine, Source, flag};
 use super::op::{Format, exec_half, per_backend, read, split, write};
 use crate::lanes::Lanes;
 use crate::registers::slot;
@@ -298,6 +298,39 @@ pub(crate) fn dpp16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let ctrl = d.imm & 0x1ff;
     let written = |lane: u32| row_mask >> (lane >> 4) & 1 != 0 && bank_mask >> (lane >> 2 & 3) & 1 != 0;
     prepare(w, d, |lane| dpp16_source(ctrl, lane), written)
+}
+
+/// The same with the controls of gfx9: permutations across the rows of a wave of 64, and none by exclusive or.
+fn dpp16_source_gfx9(ctrl: u32, lane: u32) -> Option<u32> {
+    Some(match ctrl {
+        0x130 => (lane < 63).then_some(lane + 1)?,
+        0x134 => (lane + 1) & 63,
+        0x138 => lane.checked_sub(1)?,
+        0x13c => lane.wrapping_sub(1) & 63,
+        0x142 => (lane & !15).checked_sub(1)?,
+        0x143 => (lane >= 32).then_some(31)?,
+        0x160..=0x16f => return None,
+        _ => return dpp16_source(ctrl, lane),
+    })
+}
+
+/// As [`dpp16`], with the controls of gfx9.
+pub(crate) fn dpp16_gfx9(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (row_mask, bank_mask) = (d.imm >> dpp::ROW_MASK & 15, d.imm >> dpp::BANK_MASK & 15);
+    let ctrl = d.imm & 0x1ff;
+    let written = |lane: u32| row_mask >> (lane >> 4) & 1 != 0 && bank_mask >> (lane >> 2 & 3) & 1 != 0;
+    if d.aux != 0 {
+        // The second register of a source of 64 bits.
+        let exec = active(w);
+        let bound = d.imm >> dpp::FETCH_INACTIVE & 1 != 0;
+        for lane in 0..w.halves * 32 {
+            let source = dpp16_source_gfx9(ctrl, lane).filter(|&source| bound || exec >> source & 1 != 0);
+            let second = Source { value: d.src[0].value + w.halves, ..d.src[0] };
+            let value = source.map_or(0, |source| second.lane(w, source));
+            w.v.set_lane(d.dst + w.halves + lane / 32, lane & 31, value);
+        }
+    }
+    prepare(w, d, |lane| dpp16_source_gfx9(ctrl, lane), written)
 }
 
 /// Preparation of a DPP8 instruction, as [`dpp16`]; the selectors are in `dst2`.

@@ -3,6 +3,7 @@
 mod buffer;
 mod memory;
 mod operand;
+mod prepare;
 mod rare;
 mod scalar;
 mod shared;
@@ -126,6 +127,8 @@ struct Lowering {
     destinations: [Operand; 2],
     /// Registers among them that the halves share, from the first to before the last.
     shared_writes: Option<(u16, u16)>,
+    /// Whether the instruction being lowered writes `FLAT_SCRATCH`.
+    moves_scratch: bool,
     /// Whether the instruction being lowered records exceptions.
     watches: bool,
     /// Whether sources of the instruction being lowered that name EXEC are read from a copy.
@@ -163,6 +166,7 @@ impl Lowering {
             beyond: None,
             destinations: [Operand::None; 2],
             shared_writes: None,
+            moves_scratch: false,
             watches: false,
             copies_exec: false,
         }
@@ -237,7 +241,8 @@ impl Lowering {
         let (elements, branches) = (self.code.len(), self.branches.len());
         let (vgprs, highest_at) = (self.vgprs, self.highest_at);
         (self.watches, self.copies_exec, self.beyond) = (false, false, None);
-        let lowered = self.lower(inst);
+        self.moves_scratch = false;
+        let lowered = self.lower(inst).and_then(|()| self.take_scratch(elements));
         if lowered.is_ok() && self.watches && self.mode & EXCP_EN != 0 {
             self.emit_extra(Di::new(exceptions::check));
         }
@@ -289,10 +294,22 @@ impl Lowering {
             Family::LdsExchange(operation) => self.exchange(inst, operation),
             Family::GlobalWaveSync => self.global_wave_sync(inst),
             Family::Flat(moves) => self.flat(inst, moves),
+            Family::FlatToLds(moves) => self.flat_to_lds(inst, moves),
             Family::ByLane => self.by_lane(inst),
             Family::Buffer(operation) => self.buffer(inst, operation),
             _ => Err(Unsupported),
         }
+    }
+
+    /// Emits what follows an instruction that has written `FLAT_SCRATCH`; a jump that does is not supported.
+    fn take_scratch(&mut self, first: usize) -> Lowered {
+        if self.moves_scratch {
+            if self.branches.last().is_some_and(|(element, _)| *element >= first) {
+                return Err(Unsupported);
+            }
+            self.emit_extra(Di::new(control::take_scratch));
+        }
+        Ok(())
     }
 
     fn raise(&mut self, fault: FaultCause) {

@@ -7,6 +7,7 @@
 mod compare;
 mod memory;
 mod scalar;
+mod synonyms;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -55,6 +56,8 @@ pub(crate) enum Family {
     Comparison(cmp::Operands, u8),
     /// Two halves of a register at once.
     Packed,
+    /// Two singles, or registers, at once.
+    Pair,
     /// A vector move relative to `M0`.
     Relative,
     /// What else looks at vector registers in a way of its own.
@@ -69,6 +72,8 @@ pub(crate) enum Family {
     GlobalWaveSync,
     /// FLAT, GLOBAL, SCRATCH.
     Flat(Moves),
+    /// GLOBAL and SCRATCH, from memory to LDS.
+    FlatToLds(Moves),
     /// Global memory addressed by lane.
     ByLane,
     /// MUBUF, MTBUF.
@@ -84,6 +89,7 @@ impl Family {
                 | Family::Carry
                 | Family::Comparison(..)
                 | Family::Packed
+                | Family::Pair
                 | Family::Relative
                 | Family::Special
                 | Family::Matrix
@@ -230,6 +236,17 @@ impl Properties {
     }
 }
 
+const fn with_synonyms(mut table: [Properties; Op::COUNT], synonyms: &[(Op, Op)]) -> [Properties; Op::COUNT] {
+    let mut synonym = 0;
+    while synonym < synonyms.len() {
+        let (op, other) = synonyms[synonym];
+        assert!(matches!(table[op as usize].family, Family::Absent), "a synonym has a row of its own");
+        table[op as usize] = table[other as usize];
+        synonym += 1;
+    }
+    table
+}
+
 static TABLE: [Properties; Op::COUNT] = table(&[scalar::ROWS, vector::ROWS, compare::ROWS, memory::ROWS]);
 
 const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
@@ -248,22 +265,19 @@ const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
         }
         file += 1;
     }
-    let mut synonym = 0;
-    while synonym < SYNONYMS.len() {
-        let (op, older) = SYNONYMS[synonym];
-        assert!(!listed[op as usize], "a synonym has a row of its own");
-        table[op as usize] = table[older as usize];
-        synonym += 1;
-    }
-    table
+    with_synonyms(with_synonyms(table, SYNONYMS), synonyms::GFX9)
 }
 
 static MEANINGS: [Op; Op::COUNT] = {
     let mut meanings = *Op::ALL;
     let mut synonym = 0;
-    while synonym < SYNONYMS.len() {
-        let (op, older) = SYNONYMS[synonym];
-        meanings[op as usize] = older;
+    while synonym < SYNONYMS.len() + synonyms::GFX9.len() {
+        let (op, other) = if synonym < SYNONYMS.len() {
+            SYNONYMS[synonym]
+        } else {
+            synonyms::GFX9[synonym - SYNONYMS.len()]
+        };
+        meanings[op as usize] = other;
         synonym += 1;
     }
     meanings

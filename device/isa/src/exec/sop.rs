@@ -165,6 +165,8 @@ scalar_ops! {
     S_BCNT0_I32_B64: (a: u64, _b: u32, _scc, _old) -> u32, updates { nonzero(a.count_zeros()) }
     S_BCNT1_I32_B32: (a: u32, _b: u32, _scc, _old) -> u32, updates { nonzero(a.count_ones()) }
     S_BCNT1_I32_B64: (a: u64, _b: u32, _scc, _old) -> u32, updates { nonzero(a.count_ones()) }
+    S_FF0_I32_B32: (a: u32, _b: u32, _scc, _old) -> u32, keeps { if a == u32::MAX { u32::MAX } else { a.trailing_ones() } }
+    S_FF0_I32_B64: (a: u64, _b: u32, _scc, _old) -> u32, keeps { if a == u64::MAX { u32::MAX } else { a.trailing_ones() } }
     S_CTZ_I32_B32: (a: u32, _b: u32, _scc, _old) -> u32, keeps { if a == 0 { u32::MAX } else { a.trailing_zeros() } }
     S_CTZ_I32_B64: (a: u64, _b: u32, _scc, _old) -> u32, keeps { if a == 0 { u32::MAX } else { a.trailing_zeros() } }
     S_CLZ_I32_U32: (a: u32, _b: u32, _scc, _old) -> u32, keeps { if a == 0 { u32::MAX } else { a.leading_zeros() } }

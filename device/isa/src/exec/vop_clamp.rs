@@ -45,6 +45,7 @@ vector_ops! {
         clamp_u32((0..8).map(|n| u64::from(a >> (n * 4) & 15) * u64::from(b >> (n * 4) & 15)).sum::<u64>() + u64::from(c))
     }
     V_ADD_NC_U16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.saturating_add(b) }
+    V_SUBREV_U16: Bits -> Bits, (a: u16, b: u16) -> u16 { b.saturating_sub(a) }
     V_SUB_NC_U16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.saturating_sub(b) }
     V_ADD_NC_I16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.cast_signed().saturating_add(b.cast_signed()).cast_unsigned() }
     V_SUB_NC_I16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.cast_signed().saturating_sub(b.cast_signed()).cast_unsigned() }

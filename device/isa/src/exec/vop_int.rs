@@ -63,6 +63,7 @@ fn med3<T: Ord>(a: T, b: T, c: T) -> T {
 
 vector_ops! {
     V_MOV_B32: Bits -> Bits, (a: u32) -> u32 { a }, lanes { a }
+    V_MOV_B64: Bits -> Bits, (a: u64) -> u64 { a }
     V_NOT_B32: Bits -> Bits, (a: u32) -> u32 { !a }, lanes { L::not(a) }
     V_AND_B32: Bits -> Bits, (a: u32, b: u32) -> u32 { a & b }, lanes { L::and(a, b) }
     V_OR_B32: Bits -> Bits, (a: u32, b: u32) -> u32 { a | b }, lanes { L::or(a, b) }
@@ -85,6 +86,7 @@ vector_ops! {
     V_LSHL_ADD_U32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { a.wrapping_shl(b).wrapping_add(c) }, lanes { L::add(L::shl(a, b), c) }
     V_ADD_LSHL_U32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { a.wrapping_add(b).wrapping_shl(c) }, lanes { L::shl(L::add(a, b), c) }
     V_LSHL_OR_B32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { a.wrapping_shl(b) | c }, lanes { L::or(L::shl(a, b), c) }
+    V_LSHL_ADD_U64: Bits -> Bits, (a: u64, b: u32, c: u64) -> u64 { (a << (b & 7)).wrapping_add(c) }
     V_LSHLREV_B64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.wrapping_shl(a) }
     V_LSHRREV_B64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.wrapping_shr(a) }
     V_ASHRREV_I64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.cast_signed().wrapping_shr(a).cast_unsigned() }
@@ -184,6 +186,7 @@ vector_ops! {
     V_OR_B16: Bits -> Bits, (a: u16, b: u16) -> u16 { a | b }
     V_XOR_B16: Bits -> Bits, (a: u16, b: u16) -> u16 { a ^ b }
     V_ADD_NC_U16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.wrapping_add(b) }
+    V_SUBREV_U16: Bits -> Bits, (a: u16, b: u16) -> u16 { b.wrapping_sub(a) }
     V_SUB_NC_U16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.wrapping_sub(b) }
     V_ADD_NC_I16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.wrapping_add(b) }
     V_SUB_NC_I16: Bits -> Bits, (a: u16, b: u16) -> u16 { a.wrapping_sub(b) }

@@ -150,6 +150,7 @@ pub(crate) struct Kernel {
     pub(crate) private: u32,
     pub(crate) rsrc1: u32,
     pub(crate) rsrc2: u32,
+    pub(crate) rsrc3: u32,
     pub(crate) properties: u16,
 }
 
@@ -243,6 +244,7 @@ impl Gpu {
             private: word(4),
             rsrc1: word(48),
             rsrc2: word(52),
+            rsrc3: word(44),
             properties: u16::get(&bytes[56..58]),
         }
     }
@@ -265,7 +267,9 @@ impl Gpu {
         self.epoch += 1;
         let wave_size = if kernel.properties & 1 << 10 != 0 { WaveSize::Wave32 } else { WaveSize::Wave64 };
         let lanes = if wave_size == WaveSize::Wave32 { 32 } else { 64 };
-        let granule = if lanes == 32 { 8 } else { 4 };
+        let arch = self.code.arch();
+        let granule = if lanes == 32 || arch == Arch::Gfx942 { 8 } else { 4 };
+        let accum_offset = if arch == Arch::Gfx942 { ((kernel.rsrc3 & 63) + 1) * 4 } else { 0 };
         let threads = block.iter().product::<u32>();
         let mut executed = 0;
         let mut waves: Vec<Wave> = Vec::new();
@@ -293,6 +297,7 @@ impl Gpu {
                     sgprs: &sgprs,
                     vgprs: &[ids],
                     vgpr_count: u16::try_from(((kernel.rsrc1 & 63) + 1) * granule).unwrap(),
+                    accum_offset: accum_offset as u16,
                     mode: mode(kernel.rsrc1),
                     scratch_base: self.scratch + u64::from(n * lanes * kernel.private),
                     scratch_size_per_lane: kernel.private,
@@ -401,7 +406,7 @@ fn user_sgprs(arch: Arch, kernel: &Kernel, [packet, kernarg]: [u64; 2], id: [u32
     sgprs.resize((kernel.rsrc2 >> 1 & 31) as usize, 0);
     for (n, value) in id.into_iter().enumerate() {
         // From gfx12 on they are in trap temporaries.
-        if arch == Arch::Gfx1100 && kernel.rsrc2 >> (7 + n) & 1 != 0 {
+        if arch != Arch::Gfx1201 && kernel.rsrc2 >> (7 + n) & 1 != 0 {
             sgprs.push(value);
         }
     }

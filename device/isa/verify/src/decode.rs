@@ -88,9 +88,10 @@ pub fn random_round_trip(words: usize, seed: u64, report: &mut Report) {
 /// The vectors of LLVM's tests, and instructions of compiled kernels, that are kept beside the decoder's tests.
 pub fn fixtures(arch: Arch) -> [&'static str; 2] {
     match arch {
-        Arch::Gfx942 => {
-            [include_str!("../../tests/data/llvm-gfx9.txt"), include_str!("../../tests/data/kernels-gfx9.txt")]
-        }
+        Arch::Gfx942 => [
+            include_str!("../../tests/data/llvm-gfx9.txt"),
+            include_str!("../../tests/data/kernels-gfx9.txt"),
+        ],
         Arch::Gfx1100 => [
             include_str!("../../tests/data/llvm-gfx11.txt"),
             include_str!("../../tests/data/kernels-gfx11.txt"),

@@ -3,14 +3,16 @@
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::buffer::field;
+use crate::exec::buffer_format::unified;
 use crate::exec::di::{Kind, Source, flag};
-use crate::exec::mubuf;
-use crate::exec::properties::properties;
+use crate::exec::mubuf::{self, Packing};
+use crate::exec::properties::{Effect, Moves, properties};
 use crate::inst::Inst;
 
 impl Lowering {
     pub(super) fn buffer(&mut self, inst: &Inst, operation: mubuf::Operation) -> Lowered {
         let (_, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
+        let operation = if inst.mem.lds { to_lds(operation)? } else { operation };
         let entry = mubuf::entry(operation, effect).ok_or(Unsupported)?;
         let mem = &inst.mem;
         let mut src = [Source::ZERO; 3];
@@ -24,7 +26,7 @@ impl Lowering {
         src[2] = self.source(inst.src[2], Width::B32)?;
         let mut di = Di { src, aux: entry.aux, dst2: entry.count, ..Di::new(entry.handler) };
         di.imm = mem.offset.cast_unsigned() & field::OFFSET
-            | u32::from(mem.format) << field::FORMAT
+            | self.format(inst) << field::FORMAT
             | if mem.offen { field::OFFEN } else { 0 }
             | if mem.idxen { field::IDXEN } else { 0 };
         let data = if inst.dst.is_some() { inst.dst } else { inst.src[3] };
@@ -39,7 +41,40 @@ impl Lowering {
                 self.row(data, result + 1)?;
             }
         }
+        if self.file.old_descriptors {
+            di.flags |= flag::OLD_DESCRIPTOR;
+        }
         self.emit(di);
+        if effect == Effect::Load {
+            match operation {
+                mubuf::Operation::Moves(Moves::Part(part)) => self.keep_loaded_half(di.dst, part),
+                mubuf::Operation::Format { components, packing, .. }
+                    if self.file.zeroes_halves && packing != Packing::Whole && components % 2 == 1 =>
+                {
+                    let last = di.dst + (components - 1) / 2 * self.halves;
+                    self.keep_half(last, packing == Packing::High);
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
+
+    /// Number of the format that an instruction has, as gfx11 numbers them.
+    fn format(&self, inst: &Inst) -> u32 {
+        let format = u32::from(inst.mem.format);
+        if self.file.old_descriptors { unified(format & 15, format >> 4) } else { format }
+    }
+}
+
+/// The operation to LDS that a load is with `lds`.
+fn to_lds(operation: mubuf::Operation) -> Result<mubuf::Operation, Unsupported> {
+    Ok(match operation {
+        mubuf::Operation::Moves(Moves::Dwords(1)) => mubuf::Operation::DwordToLds,
+        mubuf::Operation::Moves(Moves::Part(part)) => mubuf::Operation::PartToLds(part),
+        mubuf::Operation::Format { typed: false, components: 1, packing: Packing::Whole } => {
+            mubuf::Operation::FormatToLds
+        }
+        _ => return Err(Unsupported),
+    })
 }

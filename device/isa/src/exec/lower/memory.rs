@@ -4,10 +4,12 @@ use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Source, flag};
 use crate::exec::ds;
+use crate::exec::ds::narrow::{Half, Narrow};
 use crate::exec::flat::{self, Form};
 use crate::exec::gws::{self, GwsOp};
-use crate::exec::properties::{Moves, Space, properties};
-use crate::inst::Inst;
+use crate::exec::lds;
+use crate::exec::properties::{Effect, Moves, Space, properties};
+use crate::inst::{Inst, Op, Operand};
 
 impl Lowering {
     pub(super) fn lds(&mut self, inst: &Inst, operation: ds::Operation) -> Lowered {
@@ -20,7 +22,9 @@ impl Lowering {
         if inst.src[0].is_some() {
             src[0] = self.source(inst.src[0], Width::B32)?;
         }
-        for (operand, slot) in inst.src[1..3].iter().zip(&mut src[1..]) {
+        let data =
+            if has_compared_first(inst.op) { [inst.src[2], inst.src[1]] } else { [inst.src[1], inst.src[2]] };
+        for (operand, slot) in data.iter().zip(&mut src[1..]) {
             if operand.is_some() {
                 let row = self.row(*operand, entry.data.max(1))?;
                 *slot = Source { value: row, kind: crate::exec::di::Kind::Vector, ..Source::ZERO };
@@ -47,6 +51,28 @@ impl Lowering {
             di.imm = offset & 0xffff;
         }
         self.emit(di);
+        if let ds::Operation::Moves(Moves::Part(part)) = operation
+            && effect == Some(Effect::Load)
+        {
+            self.keep_loaded_half(di.dst, part);
+        }
+        Ok(())
+    }
+
+    /// Where memory has ECC, a load of half a register leaves zeros in the other half.
+    pub(super) fn keep_loaded_half(&mut self, row: u32, part: Narrow) {
+        if let Some(half) = part.half.filter(|_| self.file.zeroes_halves) {
+            self.keep_half(row, half == Half::High);
+        }
+    }
+
+    /// GLOBAL and SCRATCH loads to LDS: first to a register of the engine's own.
+    pub(super) fn flat_to_lds(&mut self, inst: &Inst, moves: Moves) -> Lowered {
+        let loaded = Operand::Prepared(0);
+        self.flat(&Inst { dst: loaded, ..*inst }, moves)?;
+        let src = [self.source(loaded, Width::B32)?, Source::ZERO, Source::ZERO];
+        let imm = inst.mem.offset.cast_unsigned();
+        self.emit_extra(Di { src, imm, ..Di::new(lds::put_lanes) });
         Ok(())
     }
 
@@ -104,6 +130,24 @@ impl Lowering {
             di.flags |= flag::RETURN;
         }
         self.emit(di);
+        if let (Moves::Part(part), Effect::Load) = (moves, effect) {
+            self.keep_loaded_half(di.dst, part);
+        }
         Ok(())
     }
+}
+
+/// Whether the first data operand is the one that is compared with memory, and the second the one that is stored.
+fn has_compared_first(op: Op) -> bool {
+    matches!(
+        op,
+        Op::DS_CMPST_B32
+            | Op::DS_CMPST_B64
+            | Op::DS_CMPST_F32
+            | Op::DS_CMPST_F64
+            | Op::DS_CMPST_RTN_B32
+            | Op::DS_CMPST_RTN_B64
+            | Op::DS_CMPST_RTN_F32
+            | Op::DS_CMPST_RTN_F64
+    )
 }

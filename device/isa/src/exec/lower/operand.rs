@@ -1,5 +1,6 @@
 //! Operands to sources and destinations.
 
+use super::prepare::prepared_row;
 use super::{Lowering, Unsupported};
 use crate::exec::control;
 use crate::exec::di::{Kind, Source};
@@ -29,6 +30,7 @@ impl Lowering {
             Operand::Agpr(register) if self.file.unified.is_some() => {
                 (self.accumulators_from + u16::from(register), self.accumulators_from..self.file.allocation())
             }
+            Operand::Prepared(register) => return Ok(prepared_row(register, self.halves)),
             _ => return Err(Unsupported),
         };
         let end = u32::from(register) + registers;
@@ -50,7 +52,7 @@ impl Lowering {
         let source = |kind: Kind, value: u32| Ok(Source { value, kind, ..Source::ZERO });
         match operand {
             Operand::None => Ok(Source::ZERO),
-            Operand::Vgpr(_) | Operand::Agpr(_) => {
+            Operand::Vgpr(_) | Operand::Agpr(_) | Operand::Prepared(_) => {
                 let row = self.row(operand, width.bits.div_ceil(32))?;
                 source(Kind::Vector, row)
             }
@@ -138,12 +140,21 @@ impl Lowering {
     }
 
     /// A scalar destination of `registers` registers.
-    pub(super) fn scalar_destination(&self, operand: Operand, registers: u32) -> Result<u32, Unsupported> {
+    pub(super) fn scalar_destination(
+        &mut self,
+        operand: Operand,
+        registers: u32,
+    ) -> Result<u32, Unsupported> {
         let Operand::Sgpr(register) = operand else { return Err(Unsupported) };
         if Some(register) == self.file.null {
             return if registers <= 2 { Ok(slot::DUMP as u32) } else { Err(Unsupported) };
         }
-        self.file.slots(register, registers).map(|slot| slot as u32).ok_or(Unsupported)
+        let slot = self.file.slots(register, registers).ok_or(Unsupported)?;
+        let scratch = slot::FLAT_SCRATCH..slot::FLAT_SCRATCH + 2;
+        self.moves_scratch |= self.file.flat_scratch.is_some()
+            && slot < scratch.end
+            && slot + registers as usize > scratch.start;
+        Ok(slot as u32)
     }
 
     /// Whether an operand is `NULL`.

@@ -2,9 +2,10 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
-use crate::exec::control::{self, message};
+use crate::exec::control::{self, exec_message, message};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::ds::narrow::Narrow;
+use crate::exec::index::{self, change};
 use crate::exec::op;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
 use crate::exec::{barrier, cmp, exceptions, exec_mask, hwreg, rounded, smem, sop};
@@ -126,8 +127,17 @@ impl Lowering {
                 self.emit(simple(control::halt));
                 return Ok(());
             }
+            Op::S_SENDMSG
+                if self.file.answers_in_exec
+                    && matches!(inst.imm & 15, exec_message::SAVEWAVE | exec_message::GET_DOORBELL) =>
+            {
+                self.emit(simple(control::answer_in_exec));
+                return Ok(());
+            }
             // Nothing is waiting for the registers.
-            Op::S_SENDMSG if inst.imm & 0xff == MSG_DEALLOC_VGPRS => return Ok(()),
+            Op::S_SENDMSG if !self.file.answers_in_exec && inst.imm & 0xff == MSG_DEALLOC_VGPRS => {
+                return Ok(());
+            }
             // The other messages are for graphics stages, or for handlers that save and restore waves.
             Op::S_SENDMSG | Op::S_SENDMSGHALT if inst.imm & 0xff != MSG_INTERRUPT => return Err(Unsupported),
             Op::S_SENDMSG => {
@@ -140,6 +150,23 @@ impl Lowering {
             }
             Op::S_SENDMSGHALT => {
                 self.emit(Di { aux: 1, ..simple(control::sendmsg) });
+                return Ok(());
+            }
+            Op::S_MEMTIME | Op::S_MEMREALTIME => {
+                let dst = self.scalar_destination(inst.dst, 2)?;
+                let (imm, aux) = (message::GET_REALTIME, 64);
+                self.emit(Di { dst, imm, aux, ..Di::new(control::sendmsg_rtn) });
+                return Ok(());
+            }
+            Op::S_SET_GPR_IDX_ON | Op::S_SET_GPR_IDX_OFF | Op::S_SET_GPR_IDX_MODE | Op::S_SET_GPR_IDX_IDX => {
+                let aux = match inst.op {
+                    Op::S_SET_GPR_IDX_ON => change::INDEX | change::OPERANDS | change::ON,
+                    Op::S_SET_GPR_IDX_OFF => change::OFF,
+                    Op::S_SET_GPR_IDX_MODE => change::OPERANDS,
+                    _ => change::INDEX,
+                };
+                let src = [self.source(inst.src[0], Width::B32)?, Source::ZERO, Source::ZERO];
+                self.emit(after(Di { src, aux, ..simple(index::set) }));
                 return Ok(());
             }
             Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64 => return self.message_result(inst),

@@ -4,17 +4,21 @@ use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
-use crate::exec::di::{Kind, Role, Source, flag};
+use crate::exec::di::{Handler, Kind, Role, Source, flag};
 use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::properties::{Family, Properties, meaning, properties};
 use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
-use crate::inst::{Dpp, Inst, Mods, Op, Operand};
+use crate::inst::{Dpp, Dpp16, Inst, Mods, Op, Operand};
 use crate::registers::slot;
+use crate::tables::{OperandType, Place, operand_types};
 use crate::trap::EXCP_EN;
 use crate::wave::TEMP_ROW;
+
+/// The prepared register that the first result of a pair waits in.
+const LOW_RESULT: u8 = 16;
 
 /// One operation and its operands: an instruction, or half of a VOPD.
 pub(super) struct Operation<'a> {
@@ -27,18 +31,26 @@ pub(super) struct Operation<'a> {
     pub(super) imm: u32,
     /// Row that replaces `src[0]`.
     pub(super) permuted: Option<u32>,
+    /// A result of 16 bits leaves zeros in the upper half.
+    zeroes: bool,
 }
 
 impl Lowering {
     pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
-        let [a, b, c, _] = inst.src;
+        let mut prepared = self.prepare(inst)?;
+        let [a, b, c] = prepared.src;
         // EXEC as a source is what it was before the permutation took lanes away.
         let reads_exec = [b, c].into_iter().any(|source| source == Operand::Execz || self.is_exec(source));
         self.copies_exec = inst.dpp.is_some() && reads_exec;
         if self.copies_exec {
             self.emit_extra(Di::new(control::copy_exec));
         }
+        let pair = |operand: &OperandType| operand.place == Place::Src(0) && operand.words == 2;
         let permuted = match inst.dpp {
+            Some(Dpp::Dpp16(dpp)) if operand_types(self.arch, inst).iter().any(pair) => {
+                prepared.src[0] = self.permuted_pair(a, permutation_bits(&dpp))?;
+                None
+            }
             Some(dpp) => {
                 let row = match self.fetch_relative(inst)? {
                     Some(row) => row,
@@ -49,12 +61,14 @@ impl Lowering {
             None => None,
         };
         let (op, mods) = (inst.op, &inst.mods);
-        let (dst, dst2, imm) = (inst.dst, inst.dst2, inst.imm);
-        let operation = Operation { op, dst, dst2, src: [a, b, c], mods, imm, permuted };
+        let (dst, dst2, imm) = (prepared.dst, inst.dst2, inst.imm);
+        let zeroes = self.zeroes_half(inst);
+        let operation = Operation { op, dst, dst2, src: prepared.src, mods, imm, permuted, zeroes };
         self.with_shared_writes(inst, |lowering| lowering.operation(&operation))?;
+        self.finish(&prepared);
         // A mask the instruction writes to EXEC itself stays.
         let to_exec = [inst.dst, inst.dst2].contains(&Operand::Sgpr(self.file.exec));
-        if permuted.is_some() && !to_exec {
+        if inst.dpp.is_some() && !to_exec {
             self.emit_extra(Di::new(lane::restore_exec));
         }
         Ok(())
@@ -73,6 +87,7 @@ impl Lowering {
             mods: &mods,
             imm: 0,
             permuted: None,
+            zeroes: false,
         };
         let x = operation(inst.op, inst.dst, [a, b, c]);
         let y = operation(dual.op, dual.dst, dual.src);
@@ -131,12 +146,8 @@ impl Lowering {
         let dst = TEMP_ROW as u32;
         self.emit_extra(match permutation {
             Dpp::Dpp16(fields) => {
-                let imm = u32::from(fields.ctrl)
-                    | u32::from(fields.row_mask) << dpp::ROW_MASK
-                    | u32::from(fields.bank_mask) << dpp::BANK_MASK
-                    | u32::from(fields.bound_ctrl) << dpp::BOUND_CTRL
-                    | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE;
-                Di { dst, src, imm, ..Di::new(lane::dpp16) }
+                let handler: Handler = if self.file.permutes_rows { lane::dpp16_gfx9 } else { lane::dpp16 };
+                Di { dst, src, imm: permutation_bits(&fields), ..Di::new(handler) }
             }
             Dpp::Dpp8(fields) => {
                 let imm = 1 << dpp::BOUND_CTRL | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE;
@@ -228,6 +239,7 @@ impl Lowering {
             }
             Family::Comparison(operands, outcomes) => self.comparison(o, operands, outcomes),
             Family::Packed => self.packed(o),
+            Family::Pair => self.pair(o),
             Family::Relative => self.relative(o),
             Family::Special => self.special(o),
             Family::Matrix => self.matrix(o),
@@ -290,6 +302,9 @@ impl Lowering {
             entry.general
         };
         self.emit(Di { dst, src, flags, omod, ..Di::new(f) });
+        if o.zeroes && entry.dst_bits == 16 {
+            self.keep_half(dst, false);
+        }
         Ok(())
     }
 
@@ -347,6 +362,60 @@ impl Lowering {
         let dst = self.scalar_destination(o.dst, self.halves)?;
         let handler = if flags & flag::SLOW != 0 { comparison.slow } else { comparison.handler };
         self.emit(Di { dst, src, flags, aux: comparison.outcomes, ..Di::new(handler) });
+        if o.dst2 != Operand::None {
+            // EXEC gets the mask besides.
+            self.emit_extra(Di { dst, ..Di::new(control::copy_to_exec) });
+        }
+        Ok(())
+    }
+
+    /// Two operations on the halves of pairs: each reads its sources before either writes.
+    fn pair(&mut self, o: &Operation<'_>) -> Lowered {
+        let (op, moves) = match o.op {
+            Op::V_PK_FMA_F32 => (Op::V_FMA_F32, false),
+            Op::V_PK_MUL_F32 => (Op::V_MUL_F32, false),
+            Op::V_PK_ADD_F32 => (Op::V_ADD_F32, false),
+            _ => (Op::V_MOV_B32, true),
+        };
+        let bit = |mask: u8, n: usize| mask >> n & 1;
+        let half = |operand: Operand, second: u8| match operand {
+            Operand::Vgpr(register) => Operand::Vgpr(register.wrapping_add(second)),
+            Operand::Prepared(register) => Operand::Prepared(register + second),
+            Operand::Sgpr(register) => Operand::Sgpr(register + second),
+            other => other,
+        };
+        // All of each source is there.
+        for operand in o.src.into_iter().filter(|operand| operand.is_some()) {
+            self.source(operand, Width::B64)?;
+        }
+        let mods = &o.mods;
+        let sources = |select: u8| core::array::from_fn(|n| half(o.src[n], bit(select, n)));
+        let (low, high) = match moves {
+            true => (
+                [half(o.src[0], bit(mods.op_sel, 0)), Operand::None, Operand::None],
+                [half(o.src[1], bit(mods.op_sel, 1)), Operand::None, Operand::None],
+            ),
+            false => (sources(mods.op_sel), sources(mods.op_sel_hi)),
+        };
+        self.row(o.dst, 2)?;
+        let signs = |neg: u8| Mods {
+            neg: if moves { 0 } else { neg },
+            clamp: mods.clamp && !moves,
+            ..Mods::default()
+        };
+        let (low_mods, high_mods) = (signs(mods.neg), signs(mods.neg_hi));
+        let (first, second) = (half(o.dst, 0), half(o.dst, 1));
+        let part = |dst: Operand, src: [Operand; 3], mods| Operation { op, dst, src, mods, ..*o };
+        let copied = high.contains(&first);
+        let target = if copied { Operand::Prepared(LOW_RESULT) } else { first };
+        self.operation(&part(target, low, &low_mods))?;
+        self.operation(&part(second, high, &high_mods))?;
+        if copied {
+            let mov = vop_int::entry(Op::V_MOV_B32, self.backend).ok_or(Unsupported)?;
+            let from = self.source(target, Width::B32)?;
+            let dst = self.row(first, 1)?;
+            self.emit_extra(Di { dst, src: [from, Source::ZERO, Source::ZERO], ..Di::new(mov.general) });
+        }
         Ok(())
     }
 
@@ -394,6 +463,15 @@ fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
         }
         _ => operand,
     }
+}
+
+/// What the preparation of DPP has in `imm`.
+fn permutation_bits(fields: &Dpp16) -> u32 {
+    u32::from(fields.ctrl)
+        | u32::from(fields.row_mask) << dpp::ROW_MASK
+        | u32::from(fields.bank_mask) << dpp::BANK_MASK
+        | u32::from(fields.bound_ctrl) << dpp::BOUND_CTRL
+        | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE
 }
 
 fn bits_of(format: Format) -> u32 {

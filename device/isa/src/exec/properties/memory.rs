@@ -27,6 +27,11 @@ const fn scratch(effect: Effect, moves: Moves) -> Properties {
     of(Family::Flat(moves)).memory(Space::Scratch, effect)
 }
 
+/// A load to LDS.
+const fn to_lds(space: Space, moves: Moves) -> Properties {
+    of(Family::FlatToLds(moves)).memory(space, Load).coherent()
+}
+
 const fn by_lane(effect: Effect) -> Properties {
     of(ByLane).memory(Space::Global, effect).coherent()
 }
@@ -126,6 +131,27 @@ pub(super) const ROWS: &[Row] = &[
     (Op::BUFFER_STORE_FORMAT_XY, buffer(Buffer, Store, format(false, 2, Packing::Whole))),
     (Op::BUFFER_STORE_FORMAT_XYZ, buffer(Buffer, Store, format(false, 3, Packing::Whole))),
     (Op::BUFFER_STORE_FORMAT_XYZW, buffer(Buffer, Store, format(false, 4, Packing::Whole))),
+    (Op::FLAT_ATOMIC_ADD_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::AddFloat, 64))),
+    (Op::FLAT_ATOMIC_MAX_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::MaxFloat, 64))),
+    (Op::FLAT_ATOMIC_MIN_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::MinFloat, 64))),
+    (Op::GLOBAL_ATOMIC_ADD_F64, flat(Space::Global, Atomic, Moves::Atomic(Function::AddFloat, 64))),
+    (Op::GLOBAL_ATOMIC_MAX_F64, flat(Space::Global, Atomic, Moves::Atomic(Function::MaxFloat, 64))),
+    (Op::GLOBAL_ATOMIC_MIN_F64, flat(Space::Global, Atomic, Moves::Atomic(Function::MinFloat, 64))),
+    (Op::BUFFER_ATOMIC_ADD_F64, buffer(Buffer, Atomic, mubuf::Operation::Moves(Moves::Atomic(Function::AddFloat, 64)))),
+    (Op::BUFFER_ATOMIC_MAX_F64, buffer(Buffer, Atomic, mubuf::Operation::Moves(Moves::Atomic(Function::MaxFloat, 64)))),
+    (Op::BUFFER_ATOMIC_MIN_F64, buffer(Buffer, Atomic, mubuf::Operation::Moves(Moves::Atomic(Function::MinFloat, 64)))),
+    (Op::DS_ADD_F64, lds(Atomic, Operation::Moves(Moves::Atomic(Function::AddFloat, 64)))),
+    (Op::DS_ADD_RTN_F64, lds(Atomic, Operation::Returning(Function::AddFloat, 64))),
+    (Op::GLOBAL_LOAD_LDS_DWORD, to_lds(Space::Global, Moves::Dwords(1))),
+    (Op::SCRATCH_LOAD_LDS_DWORD, to_lds(Space::Scratch, Moves::Dwords(1))),
+    (Op::GLOBAL_LOAD_LDS_SBYTE, to_lds(Space::Global, Moves::Part(Narrow::I8))),
+    (Op::SCRATCH_LOAD_LDS_SBYTE, to_lds(Space::Scratch, Moves::Part(Narrow::I8))),
+    (Op::GLOBAL_LOAD_LDS_SSHORT, to_lds(Space::Global, Moves::Part(Narrow::I16))),
+    (Op::SCRATCH_LOAD_LDS_SSHORT, to_lds(Space::Scratch, Moves::Part(Narrow::I16))),
+    (Op::GLOBAL_LOAD_LDS_UBYTE, to_lds(Space::Global, Moves::Part(Narrow::U8))),
+    (Op::SCRATCH_LOAD_LDS_UBYTE, to_lds(Space::Scratch, Moves::Part(Narrow::U8))),
+    (Op::GLOBAL_LOAD_LDS_USHORT, to_lds(Space::Global, Moves::Part(Narrow::U16))),
+    (Op::SCRATCH_LOAD_LDS_USHORT, to_lds(Space::Scratch, Moves::Part(Narrow::U16))),
     (Op::DS_ADD_F32, lds(Atomic, Operation::Moves(Moves::Atomic(Function::AddFloat, 32)))),
     (Op::DS_ADD_RTN_F32, lds(Atomic, Operation::Returning(Function::AddFloat, 32))),
     (Op::DS_ADD_RTN_U32, lds(Atomic, Operation::Returning(Function::Add, 32))),

@@ -1,6 +1,6 @@
 //! Vector ALU instructions but comparisons.
 
-use super::Family::{Carry, Matrix, Nothing, Packed, Relative, Special};
+use super::Family::{Carry, Matrix, Nothing, Packed, Pair, Relative, Special};
 use super::{Definitions, Family, Properties, Row, of};
 use crate::exec::exceptions::Rule::{
     Add, Convert, DivFixup, Fma, FromSigned, FromUnsigned, IntegerReciprocal, Ldexp, Logarithm, Mul,
@@ -154,6 +154,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_LOG_F16, vector(vop_f16::entry).raises(Logarithm)),
     (Op::V_LOG_F32, vector(trans::entry).raises(Logarithm)),
     (Op::V_LSHL_ADD_U32, vector(vop_int::entry)),
+    (Op::V_LSHL_ADD_U64, vector(vop_int::entry)),
     (Op::V_LSHL_OR_B32, vector(vop_int::entry)),
     (Op::V_LSHLREV_B16, vector(vop_int::entry)),
     (Op::V_LSHLREV_B32, vector(vop_int::entry)),
@@ -243,6 +244,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_MINMAX_U32, vector(vop_int::entry)),
     (Op::V_MOV_B16, vector(vop_int::entry)),
     (Op::V_MOV_B32, vector(vop_int::entry)),
+    (Op::V_MOV_B64, vector(vop_int::entry)),
     (Op::V_MOVRELD_B32, of(Relative)),
     (Op::V_MOVRELS_B32, of(Relative)),
     (Op::V_MOVRELSD_2_B32, of(Relative)),
@@ -278,10 +280,12 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_PERMLANEX16_VAR_B32, of(Special)),
     (Op::V_PIPEFLUSH, of(Nothing)),
     (Op::V_PK_ADD_F16, of(Packed).raises(Add)),
+    (Op::V_PK_ADD_F32, of(Pair).raises(Add)),
     (Op::V_PK_ADD_I16, of(Packed)),
     (Op::V_PK_ADD_U16, of(Packed)),
     (Op::V_PK_ASHRREV_I16, of(Packed)),
     (Op::V_PK_FMA_F16, of(Packed).raises(Fma)),
+    (Op::V_PK_FMA_F32, of(Pair).raises(Fma)),
     (Op::V_PK_FMAC_F16, of(Packed).raises(Fma)),
     (Op::V_PK_LSHLREV_B16, of(Packed)),
     (Op::V_PK_LSHRREV_B16, of(Packed)),
@@ -297,7 +301,9 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_PK_MIN_NUM_F16, of(Packed).raises(Quiet)),
     (Op::V_PK_MIN_U16, of(Packed)),
     (Op::V_PK_MINIMUM_F16, of(Packed).raises(Quiet)),
+    (Op::V_PK_MOV_B32, of(Pair)),
     (Op::V_PK_MUL_F16, of(Packed).raises(Mul)),
+    (Op::V_PK_MUL_F32, of(Pair).raises(Mul)),
     (Op::V_PK_MUL_LO_U16, of(Packed)),
     (Op::V_PK_SUB_I16, of(Packed)),
     (Op::V_PK_SUB_U16, of(Packed)),
@@ -337,6 +343,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_SUBREV_F16, vector(vop_f16::entry).raises(SubRev)),
     (Op::V_SUBREV_F32, vector(vop_f32::entry).raises(SubRev)),
     (Op::V_SUBREV_NC_U32, vector(vop_int::entry)),
+    (Op::V_SUBREV_U16, vector(vop_int::entry)),
     (Op::V_SWAP_B32, of(Special)),
     (Op::V_SWAPREL_B32, of(Relative)),
     (Op::V_SWMMAC_BF16_16X16X32_BF16, of(Matrix)),
