@@ -50,6 +50,8 @@ guest_errors! {
     SchedulerQueue = "queue of the scheduler's engine that is not modelled",
     MqdWithoutRing = "the MQD has no ring",
     MqdHeader = "the MQD has the wrong header",
+    MqdStride = "MQD of a queue on several XCCs without the place of the others",
+    MqdXccs = "MQDs whose XCCs do not share all workgroups among them",
     MqdUnmapped = "MQD at an address that is not mapped",
     MqdRingSize = "MQD with an impossible ring size",
     RingWithoutAddress = "the ring has no address",

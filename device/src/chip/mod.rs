@@ -14,9 +14,11 @@ mod kernel;
 mod model;
 mod mqd;
 mod navi;
+mod pm4;
 mod pte;
 mod sdma;
 mod shader;
+mod xcc;
 
 use std::fmt::Debug;
 
@@ -32,10 +34,12 @@ pub use kernel::{DescriptorError, KernelRules};
 pub use model::{DEFAULT, MODELS, Model, Shape, UnknownChip};
 pub use mqd::{MqdLayout, XccFields};
 pub use navi::Navi;
+pub use pm4::Pm4Packets;
 pub use pte::{Entry, Page, PteFormat, Table};
 pub use sdma::{SdmaMqdForm, SdmaPackets, SdmaRules};
 pub use shader::{CuMask, MAX_ENGINES, QueuePlace, ShaderRules, TmpRing, WavePlace};
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
+pub use xcc::XccShares;
 
 /// How the compute units are laid out: graphics cores (XCCs) that are alike, each with as many processors, which are work group
 /// processors, or compute units where there are none.
@@ -116,6 +120,8 @@ pub struct Generation {
     pub kernel: KernelRules,
     /// Where a queue's state is in its MQD.
     pub mqd: MqdLayout,
+    /// What packets the command processor takes.
+    pub pm4: Pm4Packets,
     /// What SDMA engines take.
     pub sdma: SdmaRules,
     /// Registers that packets of user queues reach.

@@ -279,11 +279,19 @@ impl AqlQueue {
                 let mut context = indirect::Context {
                     space: self.state.space(),
                     now: self.state.now(),
+                    packets: self.shader.chip().pm4,
+                    xcc: execution.xcc(),
                     interrupts: Vec::new(),
                 };
-                let step = execution.step(&mut context)?;
+                let mut step = execution.step(&mut context)?;
                 for event in context.interrupts {
                     self.state.announce(complete::Completed { event: Some(event) });
+                }
+                // Each core of the queue executes the buffer.
+                let cores = self.config.shares.map_or(1, |shares| shares.count());
+                if step == indirect::Step::Done && execution.xcc() + 1 < cores {
+                    execution.on_next_core(header, &body)?;
+                    step = indirect::Step::More;
                 }
                 match step {
                     indirect::Step::Done => self.wait_or_complete(true, packet.completion_signal),
@@ -344,6 +352,7 @@ impl AqlQueue {
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
         launch.cus = self.config.cus;
+        launch.shares = self.config.shares;
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
     }
 

@@ -61,8 +61,9 @@ impl Scratch {
 
 /// Writes where indirect buffers are executed.
 pub(super) fn put_buffers(state: &mut Vec<u8>, execution: &Execution) {
-    put_number(state, execution.buffers().len() as u64);
-    for (address, dwords) in execution.buffers() {
+    let buffers = execution.buffers();
+    put_number(state, buffers.len() as u64);
+    for (address, dwords) in buffers {
         state.extend(address.to_le_bytes());
         state.extend(dwords.to_le_bytes());
     }

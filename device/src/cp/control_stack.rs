@@ -287,6 +287,7 @@ mod tests {
             doorbell: 0,
             wgp_mode: false,
             cus: crate::chip::CuMask::ALL,
+            shares: None,
             queue_ids: [0; 2],
             packet: 0,
         }

@@ -98,6 +98,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         doorbell: 0,
         wgp_mode: descriptor.compute_pgm_rsrc1.wgp_mode(),
         cus: CuMask::ALL,
+        shares: None,
         queue_ids: [0; 2],
         packet: 0,
     })

@@ -6,6 +6,7 @@
 use belfry_abi::pm4::{IndirectBuffer, Opcode, Pm4Header};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::chip::Pm4Packets;
 use crate::pm4::{self, Effect, Error, Port};
 use crate::save::{Broken, count};
 use crate::vm::{AddressSpace, Fault};
@@ -45,7 +46,12 @@ impl Packet {
 pub(super) struct Execution {
     /// Buffers entered, innermost last: next address, dwords left.
     stack: Vec<(u64, u32)>,
+    /// The graphics core that executes it: the first one, and then the others.
+    xcc: u8,
 }
+
+/// Place of the core's number beside the dwords left of the outermost buffer, in what is saved.
+const XCC_SHIFT: u32 = 24;
 
 /// What the packets reach: a process's memory and interrupt, and no registers.
 #[derive(Debug)]
@@ -53,6 +59,10 @@ pub(super) struct Context<'a> {
     pub(super) space: &'a AddressSpace,
     /// The 100 MHz counter, now.
     pub(super) now: u64,
+    /// Which packets there are.
+    pub(super) packets: Pm4Packets,
+    /// The graphics core that executes them.
+    pub(super) xcc: u8,
     /// Context identifiers of the interrupts asked for.
     pub(super) interrupts: Vec<u32>,
 }
@@ -74,6 +84,14 @@ impl Port for Context<'_> {
         self.now
     }
 
+    fn packets(&self) -> Pm4Packets {
+        self.packets
+    }
+
+    fn xcc(&self) -> u8 {
+        self.xcc
+    }
+
     fn interrupt(&mut self, context: u32) -> Result<(), Error> {
         self.interrupts.push(context);
         Ok(())
@@ -81,6 +99,17 @@ impl Port for Context<'_> {
 }
 
 impl Execution {
+    /// The core that executes it.
+    pub(super) fn xcc(&self) -> u8 {
+        self.xcc
+    }
+
+    /// Starts at the buffer of an INDIRECT_BUFFER packet, on the next core.
+    pub(super) fn on_next_core(&mut self, header: u32, body: &[u32; 3]) -> Result<(), Error> {
+        *self = Execution { xcc: self.xcc.saturating_add(1), ..Self::new(header, body)? };
+        Ok(())
+    }
+
     /// Starts at the buffer of an INDIRECT_BUFFER packet.
     pub(super) fn new(header: u32, body: &[u32; 3]) -> Result<Execution, Error> {
         let header = Pm4Header::from_bits(header);
@@ -107,13 +136,22 @@ impl Execution {
     }
 
     /// Where it is: buffers entered, innermost last: next address, dwords left.
-    pub(super) fn buffers(&self) -> &[(u64, u32)] {
-        &self.stack
+    pub(super) fn buffers(&self) -> Vec<(u64, u32)> {
+        let mut buffers = self.stack.clone();
+        if let Some((_, left)) = buffers.first_mut() {
+            *left |= u32::from(self.xcc) << XCC_SHIFT;
+        }
+        buffers
     }
 
     /// One that goes on in these buffers; `None` if it cannot be there.
-    pub(super) fn restored(stack: Vec<(u64, u32)>) -> Option<Execution> {
-        let mut execution = (stack.len() <= MAX_NESTING).then_some(Execution { stack })?;
+    pub(super) fn restored(mut stack: Vec<(u64, u32)>) -> Option<Execution> {
+        let mut xcc = 0;
+        if let Some((_, left)) = stack.first_mut() {
+            xcc = (*left >> XCC_SHIFT) as u8;
+            *left &= (1 << XCC_SHIFT) - 1;
+        }
+        let mut execution = (stack.len() <= MAX_NESTING).then_some(Execution { stack, xcc })?;
         execution.leave();
         Some(execution)
     }

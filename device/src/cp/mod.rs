@@ -28,7 +28,7 @@ pub use pm4::{Pm4Config, Pm4Queue};
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 
-use crate::chip::CuMask;
+use crate::chip::{CuMask, XccShares};
 use crate::queue::QueueIdentity;
 
 /// Scratch slots a queue may have; more waves than this are never resident.
@@ -55,4 +55,6 @@ pub struct AqlConfig {
     pub trap: Option<TrapHandler>,
     /// `COMPUTE_STATIC_THREAD_MGMT_SE0` and on of the MQD.
     pub cus: CuMask,
+    /// How workgroups are dealt to graphics cores; `None` where there is one.
+    pub shares: Option<XccShares>,
 }

@@ -24,6 +24,7 @@ use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::indirect::{Execution, Packet};
 use super::state::QueueState;
+use crate::chip::XccShares;
 use crate::pm4::{self, Error};
 use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine, QueueIdentity,
@@ -62,6 +63,8 @@ pub struct Pm4Config {
     pub apertures: Apertures,
     /// `SQ_SHADER_TBA` and `SQ_SHADER_TMA` of the process; `None` without a trap handler.
     pub trap: Option<TrapHandler>,
+    /// Which graphics core executes it, and has its workgroups; `None` where there is one.
+    pub shares: Option<XccShares>,
 }
 
 /// A PM4 queue on a hardware slot.

@@ -5,6 +5,7 @@ use belfry_abi::pm4::{
     InvalidateTlbsControl, MapQueues, Opcode, Pm4Header, QueryStatus, SetResources, UnmapQueues,
 };
 
+use crate::chip::Pm4Packets;
 use crate::guest_error::GuestError;
 use crate::pm4::{self, Effect, Error, Port};
 use crate::queue::HqdId;
@@ -63,6 +64,8 @@ pub(crate) struct Kiq<'a> {
     pub(crate) register: fn(index: u32, xcc: u8) -> u32,
     /// The graphics core it is of.
     pub(crate) xcc: u8,
+    /// Which packets it takes.
+    pub(crate) packets: Pm4Packets,
 }
 
 impl Port for Kiq<'_> {
@@ -81,6 +84,14 @@ impl Port for Kiq<'_> {
 
     fn now(&self) -> u64 {
         self.clock.ticks()
+    }
+
+    fn packets(&self) -> Pm4Packets {
+        self.packets
+    }
+
+    fn xcc(&self) -> u8 {
+        self.xcc
     }
 
     fn interrupt(&mut self, _context: u32) -> Result<(), Error> {

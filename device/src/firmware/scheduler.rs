@@ -204,6 +204,7 @@ impl MesScheduler {
             engine: ENGINE_MES,
             register: self.ports.chip.local_register,
             xcc: 0,
+            packets: self.ports.chip.pm4,
         };
         match kiq.execute(header, &body) {
             Ok(None) => {}

@@ -11,13 +11,14 @@ mod dma;
 mod error;
 
 use belfry_abi::pm4::{
-    AcquireMem, AtomicMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2, COPY_DATA_SRC_GPU_CLOCK,
-    COPY_DATA_SRC_IMMEDIATE, COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CondExec, CopyData, DmaData,
-    IndirectBuffer, Opcode, Pm4Header, ReleaseMem, WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY,
-    WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem, WriteData,
+    AcquireMem, AcquireMemGfx9, AtomicMem, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2,
+    COPY_DATA_SRC_GPU_CLOCK, COPY_DATA_SRC_IMMEDIATE, COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2, CondExec,
+    CopyData, DmaData, IndirectBuffer, Opcode, Pm4Header, PredExec, ReleaseMem, WRITE_DATA_DST_GL2,
+    WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem, WriteData,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::chip::Pm4Packets;
 use crate::guest_error::GuestError;
 use crate::vm::{AddressSpace, Fault};
 pub(crate) use atomic::{COMPARE_SWAP, perform as atomic};
@@ -53,6 +54,14 @@ pub(crate) trait Port {
 
     /// The 100 MHz counter, now.
     fn now(&self) -> u64;
+
+    /// Which packets it takes.
+    fn packets(&self) -> Pm4Packets;
+
+    /// The number of the graphics core that executes them, in its partition.
+    fn xcc(&self) -> u8 {
+        0
+    }
 
     /// Asks for the end-of-pipe interrupt with a context identifier.
     ///
@@ -121,14 +130,20 @@ pub(crate) fn execute(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Res
     match opcode {
         // A coherent model has no caches to act on and no pipeline to drain: the events complete at once.
         Opcode::NOP | Opcode::EVENT_WRITE | Opcode::PFP_SYNC_ME => {}
-        Opcode::ACQUIRE_MEM => {
-            let _: AcquireMem = exact(opcode, body)?;
+        Opcode::ACQUIRE_MEM => match port.packets() {
+            Pm4Packets::V9 => drop(exact::<AcquireMemGfx9>(opcode, body)?),
+            Pm4Packets::V10 => drop(exact::<AcquireMem>(opcode, body)?),
+        },
+        Opcode::PRED_EXEC if port.packets() == Pm4Packets::V9 => {
+            let packet: PredExec = exact(opcode, body)?;
+            let executes = u32::from(packet.virtual_xcc_id_select()) >> port.xcc() & 1 == 1;
+            return Ok(if executes { Effect::Done } else { Effect::Skip(packet.exec_count().into()) });
         }
         Opcode::INDIRECT_BUFFER => return Ok(Effect::Enter(exact(opcode, body)?)),
         Opcode::WRITE_DATA => write_data(body, port)?,
         Opcode::WAIT_REG_MEM => return wait_reg_mem(&exact(opcode, body)?, port),
         Opcode::COPY_DATA => copy_data(&exact(opcode, body)?, port)?,
-        Opcode::RELEASE_MEM => release_mem(&exact(opcode, body)?, port)?,
+        Opcode::RELEASE_MEM => release_mem(&release(port.packets(), body)?, port)?,
         Opcode::SET_UCONFIG_REG => set_uconfig_reg(body, port)?,
         Opcode::COND_EXEC => return cond_exec(&exact(opcode, body)?, port),
         Opcode::ATOMIC_MEM => {
@@ -231,6 +246,20 @@ fn copy_data(packet: &CopyData, port: &mut impl Port) -> Result<(), Error> {
             port.memory().store_u32(destination & !3, value as u32).map_err(failed)
         }
         value => Err(Error::Selector { what: "COPY_DATA to destination", value }),
+    }
+}
+
+/// Takes RELEASE_MEM apart.
+pub(crate) fn release(packets: Pm4Packets, body: &[u32]) -> Result<ReleaseMem, Error> {
+    const DWORDS: usize = size_of::<ReleaseMem>() / 4;
+    match <&[u32; DWORDS - 1]>::try_from(body) {
+        // Without the word that comes back in the interrupt.
+        Ok(short) if packets == Pm4Packets::V9 => {
+            let mut whole = [0; DWORDS];
+            whole[..DWORDS - 1].copy_from_slice(short);
+            exact(Opcode::RELEASE_MEM, &whole)
+        }
+        _ => exact(Opcode::RELEASE_MEM, body),
     }
 }
 

@@ -54,6 +54,11 @@ impl Mqd {
         space.write_bytes(address, self.dwords.as_bytes()).is_ok()
     }
 
+    /// A dword of it.
+    pub(crate) fn dword(&self, at: usize) -> u32 {
+        self.dwords.get(at).copied().unwrap_or(0)
+    }
+
     /// The registers of the hardware queue.
     pub(crate) fn hqd(&self) -> &[u32] {
         &self.dwords[self.layout.hqd_first..][..self.layout.hqd_dwords]

@@ -10,7 +10,7 @@ use belfry_isa::wave::{Wave, WaveInit};
 
 use super::placement::Need;
 use super::scratch::ScratchPool;
-use crate::chip::{CuMask, Generation, ShaderRules};
+use crate::chip::{CuMask, Generation, ShaderRules, XccShares};
 
 /// Work-items a workgroup can have.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
@@ -72,6 +72,8 @@ pub struct Launch {
     pub wgp_mode: bool,
     /// The compute units that its waves may use.
     pub cus: CuMask,
+    /// How workgroups are dealt to graphics cores; `None` where there is one.
+    pub shares: Option<XccShares>,
     /// The hardware queue and the VMID: bits of `HW_ID1` and `HW_ID2`.
     pub queue_ids: [u32; 2],
     /// Where in the ring its packet is, in packets.
@@ -97,6 +99,15 @@ impl Launch {
         let [x, y, _] = self.workgroups().map(u64::from);
         // Each quotient or remainder is below a 32-bit count.
         [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
+    }
+
+    /// The number of the graphics core of a workgroup, where they are dealt to several: its waves tell it whatever room they have.
+    fn core_id(&self, id: [u32; 3]) -> Option<u32> {
+        let shares = self.shares?;
+        let [x, y, _] = self.workgroups().map(u64::from);
+        let [own_x, own_y, own_z] = id.map(u64::from);
+        // Workgroups are counted by 64 bits.
+        Some(shares.core(own_x + x * (own_y + y * own_z)).into())
     }
 
     /// Work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
@@ -226,7 +237,7 @@ impl Launch {
             scratch_base,
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
             hw_id1: self.queue_ids[0] | seat.hw_ids[0],
-            hw_id2: self.queue_ids[1] | seat.hw_ids[1],
+            hw_id2: self.queue_ids[1] | self.core_id(id).unwrap_or(seat.hw_ids[1]),
             trap: self.trap,
             doorbell: self.doorbell,
             in_workgroup: waves > 1,
@@ -271,6 +282,7 @@ mod tests {
             doorbell: 0,
             wgp_mode: false,
             cus: CuMask::ALL,
+            shares: None,
             queue_ids: [0; 2],
             packet: 0,
         }

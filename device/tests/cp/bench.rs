@@ -260,6 +260,7 @@ impl Bench {
             wptr_poll: amd_queue + QUEUE_WRITE_DISPATCH_ID_OFFSET,
             read_index: 0,
             cus: CuMask::ALL,
+            shares: None,
             apertures: Apertures { shared_base: 1 << 48, private_base: 2 << 48 },
         };
         self.queue_of(config)

@@ -111,6 +111,7 @@ impl Ring {
             read_index: 0,
             apertures,
             trap,
+            shares: None,
         };
         let cp = Pm4Queue::new(config, Arc::clone(&bench.space), Arc::default(), &bench.env, &all_cus());
         Ring { cp, config, dwords, written: 0 }

@@ -13,8 +13,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, RegisterBar, SdmaMqdForm,
-    SdmaPackets, SdmaRules, Shape, UserRegisters,
+    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat, RegisterBar,
+    SdmaMqdForm, SdmaPackets, SdmaRules, Shape, UserRegisters,
 };
 pub(super) use interrupts::FORMAT as INTERRUPTS;
 pub use ips::dword;
@@ -48,6 +48,7 @@ pub static GENERATION: Generation = Generation {
     shader: shader::RULES,
     kernel: kernel::RULES,
     mqd: mqd::LAYOUT,
+    pm4: Pm4Packets::V10,
     sdma: SdmaRules { mqd: SdmaMqdForm::V11, packets: SdmaPackets::V6 },
     user_registers: USER_REGISTERS,
     pte: PteFormat::Gfx11,

@@ -10,8 +10,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, PteFormat, RegisterBar, SdmaMqdForm,
-    SdmaPackets, SdmaRules, Shape, gfx1100,
+    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat, RegisterBar,
+    SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
 };
 
 /// What a configuration names.
@@ -41,6 +41,7 @@ pub static GENERATION: Generation = Generation {
     shader: shader::RULES,
     kernel: kernel::RULES,
     mqd: gfx1100::GENERATION.mqd,
+    pm4: Pm4Packets::V10,
     sdma: SdmaRules { mqd: SdmaMqdForm::V12, packets: SdmaPackets::V7 },
     user_registers: gfx1100::USER_REGISTERS,
     pte: PteFormat::Gfx12,

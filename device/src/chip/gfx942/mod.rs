@@ -15,8 +15,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::Names;
 use super::{
-    Chip, Firmware, Generation, HwsFirmware, Identity, IpBlock, Model, PteFormat, RegisterBar, SdmaMqdForm,
-    SdmaPackets, SdmaRules, Shape, Topology, UserRegisters,
+    Chip, Firmware, Generation, HwsFirmware, Identity, IpBlock, Model, Pm4Packets, PteFormat, RegisterBar,
+    SdmaMqdForm, SdmaPackets, SdmaRules, Shape, Topology, UserRegisters,
 };
 
 /// What a configuration names.
@@ -44,6 +44,7 @@ pub static GENERATION: Generation = Generation {
     shader: shader::RULES,
     kernel: kernel::RULES,
     mqd: mqd::LAYOUT,
+    pm4: Pm4Packets::V9,
     sdma: SdmaRules { mqd: SdmaMqdForm::V9, packets: SdmaPackets::V4 },
     user_registers: USER_REGISTERS,
     pte: PteFormat::Gfx9,

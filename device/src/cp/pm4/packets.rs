@@ -10,7 +10,7 @@ use belfry_abi::pm4::{
 use super::dispatch::Pm4Dispatch;
 use super::registers::ComputeRegisters;
 use super::{MAX_STARTED, Pm4Queue, Started, launch, ring};
-use crate::chip::{TmpRing, UserRegisters};
+use crate::chip::{Pm4Packets, TmpRing, UserRegisters};
 use crate::cp::MAX_SCRATCH_SLOTS;
 use crate::cp::complete::Completed;
 use crate::cp::dispatch::Prepared;
@@ -36,6 +36,9 @@ pub(super) enum Outcome {
 struct Reach<'a> {
     space: &'a AddressSpace,
     now: u64,
+    packets: Pm4Packets,
+    /// The graphics core that executes the queue.
+    xcc: u8,
     allowed: &'static UserRegisters,
     registers: &'a mut ComputeRegisters,
     hdp_flush: &'a mut u32,
@@ -79,6 +82,14 @@ impl Port for Reach<'_> {
         self.now
     }
 
+    fn packets(&self) -> Pm4Packets {
+        self.packets
+    }
+
+    fn xcc(&self) -> u8 {
+        self.xcc
+    }
+
     fn interrupt(&mut self, context: u32) -> Result<(), Error> {
         self.interrupts.push(context);
         Ok(())
@@ -113,7 +124,7 @@ impl Pm4Queue {
                 }
             }
             Opcode::RELEASE_MEM => {
-                let packet: ReleaseMem = pm4::exact(opcode, body).map_err(ring)?;
+                let packet = pm4::release(self.shader.chip().pm4, body).map_err(ring)?;
                 if self.started.len() >= MAX_STARTED {
                     return Ok(Outcome::Blocked(BlockedOn::Dispatches));
                 }
@@ -142,6 +153,8 @@ impl Pm4Queue {
         let mut reach = Reach {
             space: self.state.space(),
             now: self.state.now(),
+            packets: self.shader.chip().pm4,
+            xcc: self.config.shares.map_or(0, |shares| shares.first()),
             allowed: &self.shader.chip().user_registers,
             registers: &mut self.registers,
             hdp_flush: &mut self.hdp_flush,
@@ -200,6 +213,7 @@ impl Pm4Queue {
     pub(super) fn complete_launch(&self, launch: &mut Launch) {
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
+        launch.shares = self.config.shares;
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
     }
 

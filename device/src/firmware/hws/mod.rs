@@ -244,6 +244,7 @@ impl HwsScheduler {
             engine: ENGINE_HIQ,
             register: self.ports.chip.local_register,
             xcc,
+            packets: self.ports.chip.pm4,
         };
         let done = match kiq.execute(header, &body) {
             Ok(None | Some(KiqRequest::Resources(_))) => Ok(()),
@@ -319,6 +320,7 @@ impl HwsScheduler {
             clock: &self.ports.env.clock,
             register: self.ports.chip.local_register,
             xccs: self.ports.hqds.xccs(),
+            packets: self.ports.chip.pm4,
         };
         let done = match hiq.execute(header, &body) {
             Ok(None) => Ok(()),

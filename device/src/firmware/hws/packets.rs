@@ -3,6 +3,7 @@
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pm4::{Opcode, Pm4Header, QueryStatus, RunList, SetResources, UnmapQueues};
 
+use crate::chip::Pm4Packets;
 use crate::guest_error::GuestError;
 use crate::pm4::{self, Effect, Error, Port};
 use crate::regs::RegisterFile;
@@ -53,6 +54,8 @@ pub(super) struct Hiq<'a> {
     pub(super) register: fn(index: u32, xcc: u8) -> u32,
     /// Graphics cores, each of which executes every packet.
     pub(super) xccs: u8,
+    /// Which packets it takes.
+    pub(super) packets: Pm4Packets,
 }
 
 impl Port for Hiq<'_> {
@@ -79,6 +82,10 @@ impl Port for Hiq<'_> {
 
     fn now(&self) -> u64 {
         self.clock.ticks()
+    }
+
+    fn packets(&self) -> Pm4Packets {
+        self.packets
     }
 
     fn interrupt(&mut self, _context: u32) -> Result<(), Error> {

@@ -18,7 +18,8 @@ use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, Mqd, Progress, QueueEngine, QueueIdentity,
+    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, HqdId, Mqd, MqdSet, Progress, QueueEngine,
+    QueueIdentity,
 };
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
@@ -61,11 +62,12 @@ pub(super) struct Queue {
     life: Life,
 }
 
-fn read_mqd(ports: &Ports, space: &AddressSpace, address: u64) -> Result<Mqd, GuestError> {
-    Mqd::read(&ports.chip.mqd, space, address)
-}
-
 impl Queue {
+    /// Its MQDs, one for each graphics core.
+    fn mqds(&self, ports: &Ports, kernel: &AddressSpace) -> Result<MqdSet, GuestError> {
+        MqdSet::read(&ports.chip.mqd, kernel, self.mqd, ports.hqds.xccs())
+    }
+
     /// Reads and checks the MQD of a queue to be added; `pointer` is the space that its write pointer is in.
     pub(super) fn new(
         ports: &Ports,
@@ -73,9 +75,11 @@ impl Queue {
         pointer: Option<&AddressSpace>,
         new: &NewQueue,
     ) -> Result<Self, GuestError> {
-        let mqd = read_mqd(ports, kernel, new.mqd)?;
+        let mqds = MqdSet::read(&ports.chip.mqd, kernel, new.mqd, ports.hqds.xccs())?;
+        mqds.shares()?;
+        let mqd = mqds.first();
         let mut hqd = Hqd::new();
-        hqd.load(&mqd);
+        hqd.load(mqd);
         if hqd.pq_dwords().is_none_or(|dwords| dwords * 4 < PACKET) {
             return Err(GuestError::MqdRingSize);
         }
@@ -175,11 +179,13 @@ impl Queue {
                 return self.map_sdma(ports, kernel, space, (engine, queue), (vmid, pasid));
             }
         };
-        let found = space
-            .ok_or(GuestError::ProcessWithoutTables)
-            .and_then(|space| Ok((space, read_mqd(ports, kernel, self.mqd)?)));
-        let (rest, space, mut mqd) = match (self.end(), found) {
-            (Life::Unmapped { rest, .. }, Ok((space, mqd))) => (rest, space, mqd),
+        let found = space.ok_or(GuestError::ProcessWithoutTables).and_then(|space| {
+            let mqds = self.mqds(ports, kernel)?;
+            let shares = mqds.shares()?;
+            Ok((space, mqds, shares))
+        });
+        let (rest, space, mut mqds, shares) = match (self.end(), found) {
+            (Life::Unmapped { rest, .. }, Ok((space, mqds, shares))) => (rest, space, mqds, shares),
             (life @ Life::Unmapped { .. }, Err(refusal)) => {
                 life.stop();
                 return Err(refusal);
@@ -189,11 +195,12 @@ impl Queue {
                 return Err(GuestError::QueueNotWaiting);
             }
         };
-        let (area, saved) = (mqd.context_area(), mqd.context());
+        let (area, saved) = (mqds.context_area(), mqds.first().context());
         // What is restored is in the area no longer.
-        mqd.set_context(None);
+        mqds.first_mut().set_context(None);
+        let mqd = mqds.first();
         let mut hqd = Hqd::new();
-        hqd.load(&mqd);
+        hqd.load(mqd);
         let identity = QueueIdentity {
             me: id.me,
             pipe: id.pipe,
@@ -203,21 +210,24 @@ impl Queue {
             doorbell: self.doorbell,
         };
         self.gws.set_counters(&mqd.gws());
-        if saved.is_some() && !mqd.write(kernel, self.mqd) {
+        if saved.is_some() && !mqds.write(kernel) {
             return Err(GuestError::MqdUnmapped);
         }
-        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps(), mqd.cus()));
+        let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps()));
+        let config = AqlConfig { cus: mqds.cus(), shares, ..config };
         let context = saved.map(|offsets| (area.as_ref(), offsets));
-        let engine = self.engine(ports, space, config, (&hqd, &mqd), context).map_err(|error| {
+        let engine = self.engine(ports, space, config, (&hqd, mqd), context).map_err(|error| {
             log::warn!(target: "gpu::slots", "not restored doorbell={:#x} {error}", self.doorbell);
             GuestError::ContextNotRestored
         })?;
-        ports.hqds.hqd(id, |hqd| {
-            hqd.load(&mqd);
-            hqd.set_vmid(vmid);
-            hqd.set_doorbell(self.doorbell);
-            hqd.activate();
-        });
+        for (xcc, mqd) in mqds.each() {
+            ports.hqds.hqd_of(xcc, id, |hqd| {
+                hqd.load(mqd);
+                hqd.set_vmid(vmid);
+                hqd.set_doorbell(self.doorbell);
+                hqd.activate();
+            });
+        }
         let slot = Slot { id: place, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         Ok(())
@@ -240,8 +250,17 @@ impl Queue {
             };
             return Ok(Box::new(engine));
         }
-        let AqlConfig { identity, ring_base, rptr_report, wptr_poll, read_index, apertures, trap, .. } =
-            config;
+        let AqlConfig {
+            identity,
+            ring_base,
+            rptr_report,
+            wptr_poll,
+            read_index,
+            apertures,
+            trap,
+            shares,
+            ..
+        } = config;
         let ring_dwords = hqd.pq_dwords().unwrap_or(0);
         let config = Pm4Config {
             identity,
@@ -252,6 +271,7 @@ impl Queue {
             read_index,
             apertures,
             trap,
+            shares,
         };
         let engine = match context {
             None => Pm4Queue::new(config, space, gws, env, mqd.compute()),
@@ -266,7 +286,7 @@ impl Queue {
         ports: &Ports,
         hqd: &Hqd,
         identity: QueueIdentity,
-        (read_index, takes_traps, cus): (u64, bool, CuMask),
+        (read_index, takes_traps): (u64, bool),
     ) -> AqlConfig {
         let vmid = identity.vmid;
         let ShaderMemory { bases, config } = ports.contexts.shader_memory(vmid);
@@ -286,7 +306,8 @@ impl Queue {
             rptr_report: hqd.rptr_report_addr(),
             wptr_poll: hqd.wptr_poll_addr(),
             read_index,
-            cus,
+            cus: CuMask::ALL,
+            shares: None,
             apertures: Apertures {
                 shared_base: u64::from(bases >> 16) << 48,
                 private_base: u64::from(bases & 0xffff) << 48,
@@ -336,7 +357,7 @@ impl Queue {
             Life::Mapped { slot, mut engine, activity } => {
                 engine.suspend();
                 let read_index = engine.read_index();
-                let area = kernel.and_then(|kernel| read_mqd(ports, kernel, self.mqd).ok()?.context_area());
+                let area = kernel.and_then(|kernel| self.mqds(ports, kernel).ok()?.context_area());
                 let registers = engine.compute_registers().map(<[u32]>::to_vec);
                 self.life = match engine.save(area.as_ref()) {
                     Ok(offsets) => {
@@ -368,19 +389,22 @@ impl Queue {
             ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
             return;
         };
-        let hqd = ports.hqds.hqd(id, |hqd| {
-            hqd.set_pointers(read_index, hqd.pq_wptr());
-            hqd.deactivate();
-            *hqd
-        });
-        self.save(ports, kernel, &hqd, &saved);
+        for xcc in 0..ports.hqds.xccs() {
+            ports.hqds.hqd_of(xcc, id, |hqd| {
+                hqd.set_pointers(read_index, hqd.pq_wptr());
+                hqd.deactivate();
+            });
+        }
+        self.save(ports, kernel, id, &saved);
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 
     /// Takes the queue off its slot without saving what it has begun: its place in the ring is lost, too.
     pub(super) fn drop_work(&mut self, ports: &Ports) {
         if let Some(Place::Compute(id)) = self.slot() {
-            ports.hqds.hqd(id, |hqd| hqd.deactivate());
+            for xcc in 0..ports.hqds.xccs() {
+                ports.hqds.hqd_of(xcc, id, |hqd| hqd.deactivate());
+            }
         }
         self.end().stop();
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
@@ -414,20 +438,22 @@ impl Queue {
         &self,
         ports: &Ports,
         kernel: Option<&AddressSpace>,
-        hqd: &Hqd,
+        id: HqdId,
         (offsets, registers): &(Option<ContextOffsets>, Option<Vec<u32>>),
     ) {
         let saved = kernel.is_some_and(|space| {
-            Mqd::read_unchecked(&ports.chip.mqd, space, self.mqd).is_ok_and(|mut mqd| {
-                hqd.save(&mut mqd);
-                mqd.set_context(*offsets);
+            let xccs = ports.hqds.xccs();
+            MqdSet::read_unchecked(&ports.chip.mqd, space, self.mqd, xccs).is_ok_and(|mut mqds| {
+                mqds.save(|xcc| ports.hqds.hqd_of(xcc, id, |hqd| *hqd));
+                mqds.set_context(*offsets);
+                let mqd = mqds.first_mut();
                 if let Some(registers) = registers {
                     mqd.set_compute(registers);
                 }
                 if let Some(counters) = self.gws.counters() {
                     mqd.set_gws(&counters);
                 }
-                mqd.write(space, self.mqd)
+                mqds.write(space)
             })
         });
         if !saved {

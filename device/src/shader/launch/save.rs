@@ -18,7 +18,11 @@ impl Launch {
         let sgprs = self.user_sgprs.len();
         count("user SGPRs", sgprs, sgprs <= chip.kernel.max_user_sgprs)?;
         let (own, shared) = (u32::from(self.vgpr_count), u32::from(self.shared_vgprs));
-        check("vector registers of a launch", own + shared, own + shared <= MAX_VGPRS.into())?;
+        // On some chips some of them are for matrices.
+        let most = if self.accum_offset == 0 { MAX_VGPRS.into() } else { rules.vgpr_rows.min(512) };
+        check("vector registers of a launch", own + shared, own + shared <= most)?;
+        let shares = self.shares.is_none_or(|shares| shares.is_possible());
+        check("shares of graphics cores", 0u32, shares)?;
         check("LDS of a workgroup", self.lds_size, self.fits_at_all(rules))
     }
 }
