@@ -238,7 +238,8 @@ const GFX9: RegisterFile = {
         permutes_rows: true,
         old_descriptors: true,
         zeroes_halves: true,
-        lds_unit: 512,
+        // 64 dwords.
+        lds_unit: 256,
         hardware: &[
             (1, Mode),
             (2, Status),
