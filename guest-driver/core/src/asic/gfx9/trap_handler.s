@@ -44,6 +44,15 @@
   s_lshl_b32 s10, s10, 8
 .endm
 
+// Goes on elsewhere, by way of s[14:15].
+.macro jump target
+  s_getpc_b64 s[14:15]
+.Lhere\@:
+  s_add_u32 s14, s14, \target - .Lhere\@
+  s_addc_u32 s15, s15, 0
+  s_setpc_b64 s[14:15]
+.endm
+
 .text
 .p2align 8
 .globl trap_handler
@@ -217,20 +226,11 @@ trap_handler:
 .Lsave_vectors_begin:
   s_cmp_lt_u32 s11, s1
   s_cbranch_scc1 .Lsave_vector
-  // a0 and on.
   s_sub_u32 s0, s0, s1
-  s_mov_b32 s11, 0
-  s_branch .Lsave_accumulators_begin
-.Lsave_accumulator:
-  s_set_gpr_idx_on s11, gpr_idx(SRC0)
-  v_accvgpr_read_b32 v0, a0
-  s_set_gpr_idx_off
-  buffer_store_dword v0, off, ttmp[12:15], s12
-  s_add_u32 s12, s12, 0x100
-  s_add_u32 s11, s11, 1
-.Lsave_accumulators_begin:
-  s_cmp_lt_u32 s11, s0
-  s_cbranch_scc1 .Lsave_accumulator
+  s_cmp_eq_u32 s0, 0
+  s_cbranch_scc1 .Lsaved
+  jump .Lsave_accumulators
+.Lsaved:
   s_waitcnt vmcnt(0)
   s_endpgm_saved
 
@@ -285,19 +285,10 @@ trap_handler:
   s_cmp_lt_u32 s11, s1
   s_cbranch_scc1 .Lrestore_vector
   s_sub_u32 s0, s0, s1
-  s_mov_b32 s11, 0
-  s_branch .Lrestore_accumulators_begin
-.Lrestore_accumulator:
-  buffer_load_dword v0, off, ttmp[12:15], s12
-  s_waitcnt vmcnt(0)
-  s_set_gpr_idx_on s11, gpr_idx(DST)
-  v_accvgpr_write_b32 a0, v0
-  s_set_gpr_idx_off
-  s_add_u32 s12, s12, 0x100
-  s_add_u32 s11, s11, 1
-.Lrestore_accumulators_begin:
-  s_cmp_lt_u32 s11, s0
-  s_cbranch_scc1 .Lrestore_accumulator
+  s_cmp_eq_u32 s0, 0
+  s_cbranch_scc1 .Lrestore_first_vectors
+  jump .Lrestore_accumulators
+.Lrestore_first_vectors:
   buffer_load_dword v0, off, ttmp[12:15], 0
   buffer_load_dword v1, off, ttmp[12:15], 0 offset:256
   buffer_load_dword v2, off, ttmp[12:15], 0 offset:512
@@ -332,6 +323,37 @@ trap_handler:
   s_waitcnt lgkmcnt(0)
   s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12
   s_rfe_b64 ttmp[0:1]
+
+  // Behind all else, so that waves without accumulation registers never come near an instruction that names one: saves a0 and
+  // on, s0 of them.
+.Lsave_accumulators:
+  s_mov_b32 s11, 0
+.Lsave_accumulator:
+  s_set_gpr_idx_on s11, gpr_idx(SRC0)
+  v_accvgpr_read_b32 v0, a0
+  s_set_gpr_idx_off
+  buffer_store_dword v0, off, ttmp[12:15], s12
+  s_add_u32 s12, s12, 0x100
+  s_add_u32 s11, s11, 1
+  s_cmp_lt_u32 s11, s0
+  s_cbranch_scc1 .Lsave_accumulator
+  s_waitcnt vmcnt(0)
+  s_endpgm_saved
+
+  // Restores a0 and on, s0 of them.
+.Lrestore_accumulators:
+  s_mov_b32 s11, 0
+.Lrestore_accumulator:
+  buffer_load_dword v0, off, ttmp[12:15], s12
+  s_waitcnt vmcnt(0)
+  s_set_gpr_idx_on s11, gpr_idx(DST)
+  v_accvgpr_write_b32 a0, v0
+  s_set_gpr_idx_off
+  s_add_u32 s12, s12, 0x100
+  s_add_u32 s11, s11, 1
+  s_cmp_lt_u32 s11, s0
+  s_cbranch_scc1 .Lrestore_accumulator
+  s_branch .Lrestore_first_vectors
 
   .p2align 6
   .rept 16
