@@ -3,6 +3,7 @@
 mod bench;
 mod exec;
 mod image;
+mod shape;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -92,8 +93,8 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct GpuArgs {
-    /// Which chip the GPU is; `belfry chips` lists them.
-    #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
+    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME[:xccs=N,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
     /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
@@ -117,8 +118,8 @@ struct GpuArgs {
 
 impl GpuArgs {
     fn config(&self) -> anyhow::Result<GpuConfig> {
-        let chip = Model::named(&self.chip)?;
-        let mut config = GpuConfig { chip, cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
+        let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
+        let mut config = shape::configure(&self.chip, plain)?;
         if let Some(workers) = self.workers {
             config.workers = workers;
         }
@@ -373,8 +374,9 @@ fn examine() -> anyhow::Result<u8> {
 }
 
 fn list_chips() {
-    for Model { name, product, modelled, max_cus, .. } in chip::MODELS {
-        say!("{name}  {product}, up to {max_cus} CUs; {modelled}");
+    for Model { name, product, modelled, max_cus, max_xccs, .. } in chip::MODELS {
+        let xccs = if *max_xccs > 1 { format!(" on up to {max_xccs} XCCs") } else { String::new() };
+        say!("{name}  {product}, up to {max_cus} CUs{xccs}; {modelled}");
     }
 }
 

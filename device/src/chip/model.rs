@@ -53,7 +53,7 @@ impl fmt::Debug for Model {
 }
 
 /// Every model.
-pub static MODELS: &[&Model] = &[&gfx942::MODEL, &gfx1100::MODEL, &gfx1201::MODEL];
+pub static MODELS: &[&Model] = &[&gfx1100::MODEL, &gfx942::MODEL, &gfx1201::MODEL];
 
 /// The model of a configuration that names none.
 pub static DEFAULT: &Model = &gfx1100::MODEL;
@@ -141,6 +141,6 @@ mod tests {
         );
         assert!(!gfx1100::MODEL.can_be(Shape::one(3)));
         let error = Model::named("gfx9000").expect_err("no such chip");
-        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx942, gfx1100, gfx1201");
+        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201");
     }
 }

@@ -32,7 +32,7 @@ pub fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str
 }
 
 /// Fills the hidden arguments of a one-dimensional launch, which start at `hidden` (code object version 5).
-fn hidden(driver: &Driver, hidden: u64, grid: u32, workgroup: u16) {
+pub fn hidden(driver: &Driver, hidden: u64, grid: u32, workgroup: u16) {
     driver.put_ram(hidden, &(grid / u32::from(workgroup)));
     driver.put_ram(hidden + 4, &1u32);
     driver.put_ram(hidden + 8, &1u32);

@@ -55,6 +55,8 @@ pub struct Prepared {
     /// Which chip.
     #[serde(with = "chip_name")]
     pub chip: &'static Model,
+    /// Graphics cores.
+    pub xccs: u32,
     /// Compute units.
     pub cus: u32,
     /// Bytes of VRAM.
@@ -109,6 +111,7 @@ impl Prepared {
     pub fn config(&self, poll_doorbells: bool) -> HostedConfig {
         let gpu = GpuConfig {
             chip: self.chip,
+            xccs: self.xccs,
             cus: self.cus,
             vram_size: self.vram,
             workers: self.workers,
@@ -141,6 +144,7 @@ mod tests {
     fn settings_name_their_chip_and_are_none_for_one_that_there_is_not() {
         let prepared = Prepared {
             chip: DEFAULT,
+            xccs: 1,
             cus: 4,
             vram: 1 << 28,
             workers: 1,

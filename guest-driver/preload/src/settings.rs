@@ -146,6 +146,7 @@ impl Settings {
         let paths: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
         let prepared = Prepared {
             chip: belfry_device::chip::DEFAULT,
+            xccs: 1,
             cus: 8,
             vram: 1 << 28,
             workers: 1,

@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
-use belfry_device::{Gpu, GpuConfig};
 use belfry_device::lock::{Mutex, rank};
+use belfry_device::{Gpu, GpuConfig};
 use belfry_pci::BarLayout;
 
 use super::doorbells::Doorbells;

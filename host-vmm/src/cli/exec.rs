@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
-use belfry_device::chip::{self, Model};
+use belfry_device::chip;
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
@@ -37,8 +37,8 @@ pub(super) struct ExecArgs {
     /// The root file system of that name, which is made of packages on first use; `belfry image --rootfs` lists them.
     #[arg(long, value_name = "NAME", conflicts_with = "root")]
     image: Option<String>,
-    /// Which chip the GPU is; `belfry chips` lists them.
-    #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
+    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME[:xccs=N,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
     /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
@@ -163,8 +163,9 @@ impl ExecArgs {
 
 /// Becomes the program, or runs it and tells what came of it.
 pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
-    let chip = Model::named(&args.chip)?;
-    let mut gpu = GpuConfig { chip, cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
+    let plain = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
+    let mut gpu = super::shape::configure(&args.chip, plain)?;
+    let chip = gpu.chip;
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.validate()?;

@@ -172,6 +172,7 @@ impl ExecOptions {
         let place = tree::free_place();
         Prepared {
             chip: self.gpu.chip,
+            xccs: self.gpu.xccs,
             cus: self.gpu.cus,
             vram: self.gpu.vram_size,
             workers: self.gpu.workers,

@@ -168,11 +168,8 @@ pub fn serve_gpu(
     };
     let gpu = Gpu::new(config, resources)?;
     let mapped_doorbells = (doorbell == DoorbellMode::Polled).then_some(doorbell_file);
-    let regions = Regions::new(
-        (vram_size, Some(vram_file)),
-        (pci::DOORBELL_BAR_SIZE, mapped_doorbells),
-        register_size,
-    );
+    let regions =
+        Regions::new((vram_size, Some(vram_file)), (pci::DOORBELL_BAR_SIZE, mapped_doorbells), register_size);
     let function = Arc::new(GpuFunction { gpu, vram, doorbells });
     Ok(Server::bind(path, function, regions, irqs, system)?)
 }

@@ -1,6 +1,7 @@
 //! Queues of MI300X, from the KIQ's registers to packets that complete.
 
 mod driver;
+mod kernels;
 mod refused;
 mod sdma;
 

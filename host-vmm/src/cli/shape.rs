@@ -1,0 +1,82 @@
+//! The chip on the command line: its name, and how much there is of it.
+
+use belfry_device::GpuConfig;
+use belfry_device::chip::{Model, UnknownChip};
+
+use super::size::parse_size;
+
+/// Why a chip cannot be had.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum ChipError {
+    /// There is none of this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownChip),
+    /// A part that no chip is made of.
+    #[error("{0:?} of --chip is not xccs=N, cus=N or vram=SIZE")]
+    Part(String),
+    /// A part that is there twice.
+    #[error("--chip has {0} twice")]
+    Twice(String),
+}
+
+/// What `--chip NAME[:xccs=N,cus=N,vram=SIZE]` asks for: parts that it does not name are as `config` has them, but for the
+/// number of graphics cores, which is the chip's usual one.
+pub(super) fn configure(text: &str, config: GpuConfig) -> Result<GpuConfig, ChipError> {
+    let (name, parts) = text.split_once(':').map_or((text, None), |(name, parts)| (name, Some(parts)));
+    let chip = Model::named(name)?;
+    let mut config = GpuConfig { chip, xccs: chip.default.xccs, ..config };
+    let mut seen = Vec::new();
+    for part in parts.into_iter().flat_map(|parts| parts.split(',')) {
+        let bad = || ChipError::Part(part.to_owned());
+        let (key, value) = part.split_once('=').ok_or_else(bad)?;
+        if seen.contains(&key) {
+            return Err(ChipError::Twice(key.to_owned()));
+        }
+        seen.push(key);
+        match key {
+            "xccs" => config.xccs = value.parse().map_err(|_| bad())?,
+            "cus" => config.cus = value.parse().map_err(|_| bad())?,
+            "vram" => config.vram_size = parse_size(value).map_err(|_| bad())?,
+            _ => return Err(bad()),
+        }
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(text: &str) -> Result<(&'static str, u32, u32, u64), ChipError> {
+        let config = configure(text, GpuConfig { cus: 16, vram_size: 1 << 28, ..GpuConfig::default() })?;
+        Ok((config.chip.name, config.xccs, config.cus, config.vram_size))
+    }
+
+    #[test]
+    fn parts_of_a_chip_are_those_that_are_named() {
+        assert_eq!(shape("gfx1201"), Ok(("gfx1201", 1, 16, 1 << 28)));
+        assert_eq!(shape("gfx942:xccs=8"), Ok(("gfx942", 8, 16, 1 << 28)));
+        assert_eq!(shape("gfx942:xccs=2,cus=4,vram=1G"), Ok(("gfx942", 2, 4, 1 << 30)));
+        assert_eq!(shape("gfx1100:cus=96"), Ok(("gfx1100", 1, 96, 1 << 28)));
+    }
+
+    #[test]
+    fn parts_that_are_none_are_refused_by_name() {
+        for text in ["gfx942:", "gfx942:xccs", "gfx942:wgps=2", "gfx942:cus=many", "gfx942:vram=1X"] {
+            assert!(matches!(shape(text), Err(ChipError::Part(_))), "{text}");
+        }
+        assert_eq!(shape("gfx942:cus=2,cus=4"), Err(ChipError::Twice("cus".to_owned())));
+        assert!(matches!(shape("gfx9000:cus=2"), Err(ChipError::Unknown(_))));
+    }
+
+    #[test]
+    fn shapes_that_a_chip_cannot_have_are_refused() {
+        let check = |text| configure(text, GpuConfig::default()).expect("well formed").validate();
+        assert_eq!(check("gfx942:xccs=8,cus=304"), Ok(()));
+        for text in
+            ["gfx942:xccs=9", "gfx942:xccs=0", "gfx942:xccs=8,cus=12", "gfx1100:xccs=2", "gfx942:cus=39"]
+        {
+            assert!(check(text).is_err(), "{text}");
+        }
+    }
+}
