@@ -80,9 +80,12 @@ fn register_map<O: Os>(os: &O, asic: &Asic, blocks: &[Block]) -> Result<Register
         if !map.needs(ip, registers) {
             continue;
         }
-        let mut instances: Vec<&Block> =
-            blocks.iter().filter(|block| block.ip == ip && !block.harvested).collect();
-        instances.sort_by_key(|block| block.instance);
+        // In their order, which the table need not have: a sort takes too much of a kernel's stack.
+        let mut instances: Vec<&Block> = Vec::new();
+        for number in 0..=u8::MAX {
+            let wanted = |block: &&Block| block.ip == ip && block.instance == number && !block.harvested;
+            instances.extend(blocks.iter().find(wanted));
+        }
         if instances.is_empty() {
             os.log(LogLevel::Error, format_args!("discovery: hardware block {} is missing", ip.0));
             return Err(Errno::ENODEV);

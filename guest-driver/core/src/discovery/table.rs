@@ -193,6 +193,6 @@ pub(super) fn graphics_core(bytes: &[u8], config: &mut Config) -> Result<()> {
     let plausible = (1..=16).contains(&config.shader_engines)
         && (1..=4).contains(&config.arrays_per_engine)
         && (1..=32).contains(&config.cus_per_array)
-        && (1..=32).contains(&config.cus_per_sqc);
+        && (1..=16).contains(&config.cus_per_sqc);
     if plausible { Ok(()) } else { Err(Errno::EINVAL) }
 }
