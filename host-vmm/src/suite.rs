@@ -99,7 +99,7 @@ impl Asked {
 impl Suite {
     /// Has it run on this chip.
     pub fn set_chip(&mut self, chip: &Model) {
-        let device = chip.chip(chip.max_cus).identity().device;
+        let device = chip.chip(chip.default).identity().device;
         self.plan.set_processor(Processor { name: chip.name, device });
     }
 
