@@ -193,7 +193,11 @@ impl<O: Os> Device<O> {
             | HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED;
         let watches =
             HSA_CAP_WATCH_POINTS_SUPPORTED | WATCHES.ilog2() << HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT;
-        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT | svm | debug | watches
+        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT
+            | svm
+            | debug
+            | watches
+            | self.hw.asic().capability
     }
 
     fn gpu_properties(&self) -> String {

@@ -70,6 +70,7 @@ pub(super) const GFX1100: Asic = Asic {
     // `gfx_v11_0_emit_mem_sync`.
     acquire_memory: &[0, u32::MAX, 0xff_ffff, 0, 0, 0xa, 0x4381],
     watch_control: mes::watch_control,
+    capability: 0,
     // Assembled from the file of that name by `cargo xtask kernels`.
     trap_handler: include_bytes!("gfx11/trap_handler.bin"),
     // As a 7900 XTX reports them.

@@ -83,6 +83,8 @@ pub(crate) struct Asic {
     pub(crate) acquire_memory: &'static [u32],
     /// `TCP_WATCHn_CNTL` of a watch that is valid, by its mode and the bits of the address that count.
     pub(crate) watch_control: fn(mode: u32, mask: u32) -> u32,
+    /// Capabilities that user space is told of beside those of all kinds (`HSA_CAP_*`).
+    pub(crate) capability: u32,
     /// The driver's trap handler: at most a page of code.
     pub(crate) trap_handler: &'static [u8],
     /// What it is said to be made of.
