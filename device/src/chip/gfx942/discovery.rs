@@ -14,7 +14,7 @@ const FORM: DieTable = DieTable { version: VERSION_4, flags: Some((FLAGS_OFFSET,
 
 /// The whole table.
 pub(super) fn table(ips: &[IpBlock], topology: &Topology) -> Vec<u8> {
-    binary([ip_table(FORM, ips), gc_table(topology), harvest_table(ips)])
+    binary(&[ip_table(FORM, ips), gc_table(topology), harvest_table(ips)])
 }
 
 /// `gc_info_v2_1`, of one XCC.

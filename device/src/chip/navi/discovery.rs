@@ -45,15 +45,15 @@ const FORM: DieTable = DieTable { version: 3, flags: None };
 
 /// The whole table.
 pub(super) fn table(spec: &Spec, topology: &Topology) -> Vec<u8> {
-    binary([ip_table(FORM, spec.ips), gc_table(&spec.gc, topology), harvest_table(spec.ips)])
+    binary(&[ip_table(FORM, spec.ips), gc_table(&spec.gc, topology), harvest_table(spec.ips)])
 }
 
 /// The header, and the tables of blocks, of the graphics core and of what is fused off.
-pub(in crate::chip) fn binary(tables: [Vec<u8>; 3]) -> Vec<u8> {
+pub(in crate::chip) fn binary(tables: &[Vec<u8>; 3]) -> Vec<u8> {
     let total = BINARY_HEADER_SIZE + tables.iter().map(Vec::len).sum::<usize>() as u16;
     let mut rest = total.to_le_bytes().to_vec();
     let mut offset = BINARY_HEADER_SIZE;
-    for part in &tables {
+    for part in tables {
         for field in [offset, checksum(part), part.len() as u16, 0] {
             rest.extend(field.to_le_bytes());
         }

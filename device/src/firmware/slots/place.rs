@@ -29,7 +29,7 @@ impl Place {
     /// Places of the compute pipes that a mask has: four pipes of eight queues for each of two micro engines, one bit each.
     pub(in crate::firmware) fn compute(mask: u64) -> impl Iterator<Item = Self> {
         (0..64u8)
-            .map(|at| HqdId { me: 1 + at / 32, pipe: at & 3, queue: at % 32 >> 2 })
+            .map(|at| HqdId { me: 1 + at / 32, pipe: at & 3, queue: (at % 32) >> 2 })
             .filter(move |id| mask >> ((id.me - 1) * 32 + id.pipe * 8 + id.queue) & 1 == 1)
             .map(Self::Compute)
     }
