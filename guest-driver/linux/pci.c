@@ -162,6 +162,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 
 static const struct pci_device_id belfry_pci_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x744c) }, /* Navi 31 */
+	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x74a1) }, /* MI300X */
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x7550) }, /* Navi 48 */
 	{ },
 };

@@ -13,6 +13,7 @@ use belfry_abi::sdma::{
 use belfry_abi::signal::SIGNAL_VALUE_OFFSET;
 use zerocopy::{FromZeros as _, IntoBytes};
 
+use crate::generation::Generation;
 use crate::gpu::GpuInner;
 use crate::memory::{Allocation, Buffer, HostAccess, MemoryKind, Pod};
 use crate::queue::QueueError;
@@ -22,8 +23,6 @@ use crate::signal::{Condition, Signal, SignalError};
 
 /// Bytes of the ring.
 const RING: u64 = 64 << 10;
-/// Most bytes of one packet (`SDMA_PKT_COPY_LINEAR`, COUNT).
-const MOST: u64 = 1 << 30;
 /// Where the pointers are in their page, a cache line each.
 const READ_POINTER: usize = 0;
 const WRITE_POINTER: usize = 64;
@@ -90,12 +89,13 @@ impl CopyQueue {
             let (what, value) = ("a copy to a buffer of elements", to.len() as u64);
             return Err(QueueError::Option { what, value, allowed: "at least as many as the source has" });
         }
-        for done in (0..bytes).step_by(MOST as usize) {
+        let most = Generation::of(&self.gpu.agent).most_copied;
+        for done in (0..bytes).step_by(most as usize) {
             let [src_lo, src_hi] = halves(from.address() + done);
             let [dst_lo, dst_hi] = halves(to.address() + done);
             let mut header = CopyHeader::from_bits(0);
             header.set_op(Op::COPY.0);
-            let count = (MOST.min(bytes - done) - 1) as u32;
+            let count = (most.min(bytes - done) - 1) as u32;
             let parameter = CopyParameter::from_bits(0);
             self.push(&CopyLinear { header, count, parameter, src_lo, src_hi, dst_lo, dst_hi })?;
         }
@@ -110,12 +110,13 @@ impl CopyQueue {
     /// [`QueueError::Timeout`] when the engine does not go on.
     pub fn fill(&mut self, to: &Buffer<u32>, value: u32) -> Result<(), QueueError> {
         let bytes = to.len() as u64 * 4;
-        for done in (0..bytes).step_by(MOST as usize) {
+        let most = Generation::of(&self.gpu.agent).most_copied;
+        for done in (0..bytes).step_by(most as usize) {
             let [dst_lo, dst_hi] = halves(to.address() + done);
             let mut header = ConstantFillHeader::from_bits(0);
             header.set_op(Op::CONST_FILL.0);
             header.set_fillsize(2);
-            let count = (MOST.min(bytes - done) - 1) as u32;
+            let count = (most.min(bytes - done) - 1) as u32;
             self.push(&ConstantFill { header, dst_lo, dst_hi, data: value, count })?;
         }
         self.uses.push(Arc::clone(to.allocation()));

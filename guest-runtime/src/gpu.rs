@@ -12,7 +12,7 @@ use crate::code_object::{CodeObject, unbundle};
 use crate::copy_queue::CopyQueue;
 use crate::kernarg::KernargPool;
 use crate::kernel::{Kernel, Module};
-use crate::memory::{Allocation, HostAccess, MemoryKind, Pool};
+use crate::memory::{Allocation, MemoryKind, Pool};
 use crate::process::{Process, lock};
 use crate::queue::doorbell::DoorbellPage;
 use crate::queue::{Queue, QueueError, QueueOptions, icache};
@@ -55,10 +55,7 @@ impl Gpu {
         agent: Agent,
         apertures: ProcessDeviceApertures,
     ) -> Result<Self, Error> {
-        let gpus = [agent.gpu_id];
-        let code =
-            Allocation::new(&process.kfd, &gpus, MemoryKind::Gtt, HostAccess::ReadWrite, icache::SIZE)?;
-        icache::write(&code);
+        let code = icache::make(&process.kfd, &agent)?;
         let inner = GpuInner {
             process: Arc::clone(process),
             kernargs: Arc::new(KernargPool::new(Arc::clone(&process.kfd), agent.gpu_id)),

@@ -12,8 +12,8 @@ use belfry_abi::kfd::memory::{
 };
 use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs, SetTrapHandlerArgs};
 use belfry_abi::kfd::queue::{
-    AllocQueueGwsArgs, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs,
-    SetCuMaskArgs, UpdateQueueArgs,
+    AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs, SetCuMaskArgs,
+    UpdateQueueArgs,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -251,14 +251,13 @@ impl Kfd {
     }
 
     /// What of the context save area of a queue that does not run is in use.
-    pub(crate) fn queue_wave_state(&self, queue_id: u32) -> Result<ContextSaveAreaHeader, KfdError> {
-        let mut header = ContextSaveAreaHeader::new_zeroed();
+    /// Has the headers of a queue's context save area, which begins at `area`, say what is saved there.
+    pub(crate) fn queue_wave_state(&self, queue_id: u32, area: u64) -> Result<(), KfdError> {
         let mut args = GetQueueWaveStateArgs::new_zeroed();
         args.queue_id = queue_id;
-        args.ctl_stack_address = (&raw mut header).expose_provenance() as u64;
-        // SAFETY: the kernel writes the beginning of a header to where one is.
-        unsafe { self.call("GET_QUEUE_WAVE_STATE", ioctl::GET_QUEUE_WAVE_STATE, &mut args) }?;
-        Ok(header)
+        args.ctl_stack_address = area;
+        // SAFETY: the kernel writes headers in the area, which is memory that nothing else of this process looks at.
+        unsafe { self.call("GET_QUEUE_WAVE_STATE", ioctl::GET_QUEUE_WAVE_STATE, &mut args) }
     }
 
     pub(crate) fn destroy_queue(&self, queue_id: u32) -> Result<(), KfdError> {

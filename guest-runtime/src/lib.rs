@@ -29,6 +29,7 @@
 
 pub mod code_object;
 pub mod copy_queue;
+mod generation;
 mod gpu;
 pub mod kernarg;
 pub mod kernel;

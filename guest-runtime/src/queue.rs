@@ -26,6 +26,7 @@ use belfry_abi::kfd::queue::{
 use belfry_abi::kfd::topology::NUM_GWS;
 use zerocopy::{FromZeros, transmute};
 
+use crate::generation::Generation;
 use crate::gpu::GpuInner;
 use crate::memory::{Allocation, HostAccess, MemoryKind};
 use crate::process::{MemoryFault, lock};
@@ -41,8 +42,6 @@ pub use completion::Completion;
 pub use error::QueueError;
 pub use stop::StopCode;
 
-/// Bytes of the end-of-pipe buffer KFD wants on gfx8 and later.
-const EOP_SIZE: usize = 4096;
 /// Packets a queue may have.
 const PACKETS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 /// Dependencies of one barrier packet.
@@ -101,7 +100,7 @@ pub(crate) struct QueueInner {
     open: RwLock<bool>,
     in_flight: Mutex<Vec<InFlight>>,
     stopped: OnceLock<(StopCode, Option<MemoryFault>)>,
-    _eop: Allocation,
+    _eop: Option<Allocation>,
     save_area: Allocation,
     readable_context: bool,
     priority: u32,
@@ -129,7 +128,10 @@ impl Queue {
         let packets = allocate(options.ring, HostAccess::ReadWrite, (size * AQL_PACKET_SIZE) as usize)?;
         packets.zero(0, packets.len());
         let control = allocate(MemoryKind::Gtt, HostAccess::ReadWrite, PAGE)?;
-        let eop = allocate(MemoryKind::Vram, HostAccess::None, EOP_SIZE)?;
+        let eop = match Generation::of(&gpu.agent).eop_size {
+            0 => None,
+            size => Some(allocate(MemoryKind::Vram, HostAccess::None, size)?),
+        };
         let area = SaveArea::of(&gpu.agent);
         // Nothing but the GPU touches it. VRAM costs no pages of the system, and system memory is the way out.
         let save_area = if options.readable_context {
@@ -151,8 +153,10 @@ impl Queue {
         args.queue_type = KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
         args.queue_percentage = KFD_MAX_QUEUE_PERCENTAGE;
         args.queue_priority = options.priority;
-        args.eop_buffer_address = eop.address();
-        args.eop_buffer_size = eop.len() as u64;
+        if let Some(eop) = &eop {
+            args.eop_buffer_address = eop.address();
+            args.eop_buffer_size = eop.len() as u64;
+        }
         args.ctx_save_restore_address = save_area.address();
         args.ctx_save_restore_size = area.save_restore;
         args.ctl_stack_size = area.ctl_stack;
@@ -279,10 +283,10 @@ impl Queue {
         let inner = &self.inner;
         loop {
             let scratch = inner.scratch.read().unwrap_or_else(PoisonError::into_inner);
-            if scratch.suffices(private, wavefront)? {
+            if scratch.suffices(&inner.gpu, private, wavefront)? {
                 let generation = inner.gpu.code_generation();
                 if inner.code_generation.load(Ordering::Acquire) < generation {
-                    inner.submit(&icache::packet(&inner.gpu.icache_invalidate))?;
+                    inner.submit(&icache::packet(&inner.gpu))?;
                     inner.code_generation.fetch_max(generation, Ordering::AcqRel);
                 }
                 inner.submit(packet)?;
@@ -327,7 +331,7 @@ impl QueueInner {
     /// Waits until the queue is empty, then gives it more scratch memory.
     fn grow_scratch(&self, private: u32, wavefront: u32) -> Result<(), QueueError> {
         let mut scratch = self.scratch.write().unwrap_or_else(PoisonError::into_inner);
-        if scratch.suffices(private, wavefront)? {
+        if scratch.suffices(&self.gpu, private, wavefront)? {
             return Ok(());
         }
         let done = Signal::new(&self.gpu.process, 1)?;

@@ -13,8 +13,7 @@ const LINKER: &str = "ld.lld-19";
 /// Where Debian's `rocm-device-libs` installs its bitcode.
 const BITCODE: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
-/// The device libraries `ocml.cl` links. The 1030 variant is the nearest that Debian packages for gfx11 and gfx12: it says
-/// only which instructions exist (FMA, no daz), and they are the same here. For gfx942 it is the 940 variant, of waves of 64.
+/// The device libraries `ocml.cl` links, beside those of its processor.
 const OCML: &[&str] = &[
     "ocml",
     "ockl",
@@ -22,16 +21,37 @@ const OCML: &[&str] = &[
     "oclc_correctly_rounded_sqrt_on",
     "oclc_daz_opt_off",
     "oclc_finite_only_off",
-    "oclc_isa_version_1030",
     "oclc_unsafe_math_off",
-    "oclc_wavefrontsize64_off",
 ];
 
-/// The processors that kernels are compiled for.
-const PROCESSORS: &[&str] = &["gfx942", "gfx1100", "gfx1201"];
+/// A processor that kernels are compiled for.
+struct Processor {
+    name: &'static str,
+    /// The same with the features that its programs count on, as ROCr names them.
+    target: &'static str,
+    /// The device libraries that know it. The 1030 variant is the nearest that Debian packages for gfx11 and gfx12, and the 940
+    /// variant for gfx942: they say only which instructions exist (FMA, no daz), and they are the same there.
+    libraries: [&'static str; 2],
+}
 
-/// Sources of what a processor does not have.
-const ABSENT: &[(&str, &str)] = &[("matrix", "gfx942")];
+/// The processors that kernels are compiled for.
+const PROCESSORS: &[Processor] = &[
+    Processor {
+        name: "gfx1100",
+        target: "gfx1100",
+        libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],
+    },
+    Processor {
+        name: "gfx942",
+        target: "gfx942:sramecc+:xnack-",
+        libraries: ["oclc_isa_version_940", "oclc_wavefrontsize64_on"],
+    },
+    Processor {
+        name: "gfx1201",
+        target: "gfx1201",
+        libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],
+    },
+];
 
 /// Programs whose results are compared, bit by bit, with those of the same source on the processor.
 const PROGRAMS: &str = "tests/programs";
@@ -42,6 +62,7 @@ const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", PROGRAMS, "
 /// The driver's trap handlers, by processor, without extension: each is assembled to the bytes of its code.
 const TRAP_HANDLERS: &[(&str, &str)] = &[
     ("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler"),
+    ("gfx942", "guest-driver/core/src/asic/gfx9/trap_handler"),
     ("gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler"),
 ];
 /// What takes the code out of an object.
@@ -91,10 +112,7 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
         let stem =
             source.file_stem().and_then(|stem| stem.to_str()).context("a source's name is not UTF-8")?;
         for processor in PROCESSORS {
-            if ABSENT.contains(&(stem, processor)) {
-                continue;
-            }
-            let name = format!("{stem}.{processor}.hsaco");
+            let name = format!("{stem}.{}.hsaco", processor.name);
             let built = scratch.join(&name);
             compile(folder, stem, (processor, &options), &built)?;
             let fresh = std::fs::read(&built)?;
@@ -153,24 +171,19 @@ fn refuse_stale(stale: &[String]) -> anyhow::Result<()> {
 fn compile(
     folder: &Path,
     stem: &str,
-    (processor, options): (&str, &[String]),
+    (processor, options): (&Processor, &[String]),
     output: &Path,
 ) -> anyhow::Result<()> {
     let mut command = Command::new(CLANG);
     command.current_dir(folder);
     command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa"]);
-    command.arg(format!("-mcpu={processor}"));
+    command.arg(format!("-mcpu={}", processor.target));
     command.args(["-mcode-object-version=5", "-O2", "-nogpulib"]);
     if stem != "bench" {
         command.args(options).args(["-include", "hdr.h"]);
     }
     if stem == "ocml" {
-        for library in OCML {
-            let library = match (processor, *library) {
-                ("gfx942", "oclc_isa_version_1030") => "oclc_isa_version_940",
-                ("gfx942", "oclc_wavefrontsize64_off") => "oclc_wavefrontsize64_on",
-                (_, library) => library,
-            };
+        for library in OCML.iter().chain(&processor.libraries) {
             let path = format!("{BITCODE}/{library}.bc");
             ensure!(
                 Path::new(&path).exists(),

@@ -34,10 +34,14 @@ uapi_struct! {
     }
 }
 
+/// Family of Vega and its successors, MI300X among them (`AMDGPU_FAMILY_AI`).
+pub const AMDGPU_FAMILY_AI: u32 = 141;
 /// Family of GC 11.0.0 (`AMDGPU_FAMILY_GC_11_0_0`).
 pub const AMDGPU_FAMILY_GC_11_0_0: u32 = 145;
 /// Family of GC 12.0.0 and 12.0.1 (`AMDGPU_FAMILY_GC_12_0_0`).
 pub const AMDGPU_FAMILY_GC_12_0_0: u32 = 152;
+/// HBM (`AMDGPU_VRAM_TYPE_HBM`).
+pub const AMDGPU_VRAM_TYPE_HBM: u32 = 6;
 /// GDDR6 (`AMDGPU_VRAM_TYPE_GDDR6`).
 pub const AMDGPU_VRAM_TYPE_GDDR6: u32 = 9;
 

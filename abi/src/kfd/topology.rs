@@ -20,6 +20,8 @@ pub const HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED: u32 = 0x0001_0
 pub const HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED: u32 = 0x0002_0000;
 /// The firmware does its part for debuggers (`HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED`).
 pub const HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED: u32 = 0x2000_0000;
+/// `HSA_CAP_SRAM_EDCSUPPORTED`: errors in the memories of the GPU itself are corrected.
+pub const HSA_CAP_SRAM_EDCSUPPORTED: u32 = 1 << 26;
 /// The SVM ioctl works (`HSA_CAP_SVMAPI_SUPPORTED`).
 pub const HSA_CAP_SVMAPI_SUPPORTED: u32 = 0x0800_0000;
 

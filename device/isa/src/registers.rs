@@ -242,7 +242,8 @@ const GFX9: RegisterFile = {
         old_descriptors: true,
         zeroes_halves: true,
         old_bytes: true,
-        lds_unit: 512,
+        // 64 dwords.
+        lds_unit: 256,
         hardware: &[
             (1, Mode),
             (2, Status),

@@ -24,9 +24,9 @@ use belfry_abi::kfd::event::MemoryExceptionData;
 use crate::asic::LaunchControl;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::mes::ShaderDebugger;
 use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, WorkItem};
 use crate::process::{Process, State};
+use crate::scheduler::ShaderDebugger;
 use crate::sync::Mutex;
 
 use tell::TellWork;
@@ -375,7 +375,8 @@ impl<O: Os> Process<O> {
             watches: *watches,
             flags: *flags,
         };
-        let result = self.device.with_mes(self.epoch, |mes| mes.set_shader_debugger(&request));
+        let result =
+            self.device.with_scheduler(self.epoch, |scheduler| scheduler.set_shader_debugger(&request));
         result.inspect_err(|&error| self.recover_after(error))
     }
 
@@ -434,7 +435,9 @@ impl<O: Os> Process<O> {
         self.device.put_watches(&mut state.debug.watches);
         if let Some(context) = state.context.as_ref().filter(|_| state.debug.applied) {
             // A device that does not answer forgets it with its reset.
-            let _ = self.device.with_mes(self.epoch, |mes| mes.flush_shader_debugger(context.gpu_address()));
+            let _ = self.device.with_scheduler(self.epoch, |scheduler| {
+                scheduler.flush_shader_debugger(context.gpu_address())
+            });
         }
     }
 

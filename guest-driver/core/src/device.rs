@@ -4,19 +4,20 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use belfry_abi::pci;
+use belfry_abi::regs::gfx9::athub;
 use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
 
+use crate::asic::PasidTable;
 use crate::discovery::{Config, discover};
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
 use crate::hw::{Hw, log};
 use crate::interrupt::IhRing;
-use crate::kiq::{self, select};
-use crate::mes::{Mapper, Mes};
+use crate::kiq::select;
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
+use crate::scheduler::{self, Scheduler};
 use crate::sdma::SdmaQueues;
 use crate::smi::Clients;
 use crate::sync::Mutex;
@@ -28,20 +29,6 @@ const VRAM_RESERVED: u64 = 2 << 20;
 const INVALIDATE_ENGINE: u32 = 17;
 const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
 pub(crate) const VMIDS: u32 = 16;
-
-/// The two queues that drive everything, together because the MES cannot be brought up without what maps its ring.
-struct Scheduler<O: Os> {
-    mapper: Mapper<O>,
-    mes: Mes<O>,
-}
-
-impl<O: Os> Scheduler<O> {
-    #[inline(never)]
-    fn new(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Box<Self>> {
-        let mapper = Mapper::new(hw.clone(), gart)?;
-        Ok(Box::new(Self { mapper, mes: Mes::new(hw.clone(), gart)? }))
-    }
-}
 
 /// One GPU.
 pub(crate) struct Device<O: Os> {
@@ -55,10 +42,12 @@ pub(crate) struct Device<O: Os> {
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
     pub(crate) sdma: SdmaQueues,
+    /// Compute queues made so far.
+    pub(crate) queues_made: AtomicU32,
     /// Address watches that processes have, a bit for each.
     pub(crate) watches: AtomicU32,
     pub(crate) smi: Mutex<O, Clients<O>>,
-    scheduler: Mutex<O, Option<Box<Scheduler<O>>>>,
+    scheduler: Mutex<O, Option<Box<dyn Scheduler>>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
     /// Counts recoveries: what was mapped before the last one is gone.
@@ -128,13 +117,14 @@ impl<O: Os> Device<O> {
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
         let gart = Gart::new(hw.clone(), &vram)?;
         let ih = IhRing::new(hw.clone(), &gart)?;
-        let scheduler = Scheduler::new(&hw, &gart)?;
+        let scheduler = scheduler::new(&hw, &gart)?;
         let memory = hw.os().cpu_info().memory_bytes;
         Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
             sdma: SdmaQueues::new(config.sdma_engines, &hw.asic().sdma),
+            queues_made: AtomicU32::new(0),
             watches: AtomicU32::new(0),
             smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
@@ -160,32 +150,37 @@ impl<O: Os> Device<O> {
         let mut aperture = nbio::RCC_DOORBELL_APER_EN(0);
         aperture.set_bif_doorbell_aper_en(true);
         hw.write(aperture);
-        hw.write(nbio::REMAP_HDP_MEM_FLUSH_CNTL(pci::HDP_REMAP_OFFSET as u32));
-        hw.write(nbio::REMAP_HDP_REG_FLUSH_CNTL(pci::HDP_REMAP_OFFSET as u32 + 4));
+        let remap = hw.asic().hdp_remap as u32;
+        hw.write(nbio::REMAP_HDP_MEM_FLUSH_CNTL(remap));
+        hw.write(nbio::REMAP_HDP_REG_FLUSH_CNTL(remap + 4));
         self.gart.enable();
-        self.flush_gart()?;
-        for vmid in 0..VMIDS {
-            select(hw, 0, 0, 0, vmid);
-            hw.write(gc::SH_MEM_BASES(hw.asic().apertures.sh_mem_bases()));
-            hw.write(gc::SH_MEM_CONFIG(hw.asic().sh_mem_config));
+        if let Some(control) = hw.asic().vm_context {
+            self.gart.enable_processes(control);
         }
-        select(hw, 0, 0, 0, 0);
-        hw.write(gc::CP_MEC_DOORBELL_RANGE_LOWER(0));
-        hw.write(gc::CP_MEC_DOORBELL_RANGE_UPPER(hw.os().doorbell_size() as u32 - 4));
+        self.flush_gart()?;
+        for xcc in hw.xccs() {
+            for vmid in 0..VMIDS {
+                select(&xcc, 0, 0, 0, vmid);
+                xcc.write(gc::SH_MEM_BASES(hw.asic().apertures.sh_mem_bases()));
+                xcc.write(gc::SH_MEM_CONFIG(hw.asic().sh_mem_config));
+            }
+            select(&xcc, 0, 0, 0, 0);
+            xcc.write(gc::CP_MEC_DOORBELL_RANGE_LOWER(0));
+            xcc.write(gc::CP_MEC_DOORBELL_RANGE_UPPER(hw.os().doorbell_size() as u32 - 4));
+        }
         if let Some(ih) = self.ih.lock().as_mut() {
             ih.start();
         }
         match self.scheduler.lock().as_mut() {
-            Some(scheduler) => scheduler.mes.start(&mut scheduler.mapper),
+            Some(scheduler) => scheduler.start(),
             None => Err(Errno::ENODEV),
         }
     }
 
     /// Quiets the device and gives back what it was using. Queues are gone already.
     pub(crate) fn stop(&self) {
-        if let Some(scheduler) = self.scheduler.lock().take() {
-            kiq::stop(&self.hw);
-            scheduler.mes.disable();
+        if let Some(mut scheduler) = self.scheduler.lock().take() {
+            scheduler.stop();
             // Dropped here, with the rings no longer in use.
         }
         if let Some(ih) = self.ih.lock().take() {
@@ -197,8 +192,8 @@ impl<O: Os> Device<O> {
 
     /// Address in VMID 0 and length of the scheduler's ring.
     #[cfg(test)]
-    pub(crate) fn mes_ring(&self) -> (u64, u64) {
-        self.scheduler.lock().as_ref().map(|scheduler| scheduler.mes.ring()).unwrap()
+    pub(crate) fn scheduler_ring(&self) -> (u64, u64) {
+        self.scheduler.lock().as_ref().map(|scheduler| scheduler.ring()).unwrap()
     }
 
     /// Counts recoveries.
@@ -215,13 +210,17 @@ impl<O: Os> Device<O> {
     /// # Errors
     ///
     /// `ENODEV` after removal, `EIO` when the device is beyond repair or was reset since `epoch`, else the request's.
-    pub(crate) fn with_mes(&self, epoch: u64, request: impl FnOnce(&mut Mes<O>) -> Result<()>) -> Result<()> {
+    pub(crate) fn with_scheduler(
+        &self,
+        epoch: u64,
+        request: impl FnOnce(&mut dyn Scheduler) -> Result<()>,
+    ) -> Result<()> {
         let mut scheduler = self.scheduler.lock();
         if self.wedged() || self.epoch() != epoch {
             return Err(Errno::EIO);
         }
         match scheduler.as_mut() {
-            Some(scheduler) => request(&mut scheduler.mes),
+            Some(scheduler) => request(&mut **scheduler),
             None => Err(Errno::ENODEV),
         }
     }
@@ -272,15 +271,7 @@ impl<O: Os> Device<O> {
     pub(crate) fn flush_gart(&self) -> Result<()> {
         let _engine = self.flush.lock();
         self.invalidate_gc(1)?;
-        let hw = &self.hw;
-        let mut request = mmhub::MMVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
-        request.set_per_vmid_invalidate_req(1);
-        hw.write_at(INVALIDATE_ENGINE, request);
-        hw.poll(FLUSH_TIMEOUT_NS, || {
-            hw.read_at::<mmhub::MMVM_INVALIDATE_ENG0_ACK>(INVALIDATE_ENGINE).per_vmid_invalidate_ack() & 1
-                != 0
-        })
-        .inspect_err(|_| log!(hw, Error, "timeout waiting for VM flush ACK of the MM hub"))
+        self.invalidate_mm(1)
     }
 
     /// Drops all translations of a process, in whatever VMIDs the scheduler runs it.
@@ -289,7 +280,7 @@ impl<O: Os> Device<O> {
         self.hw.write_barrier();
         let mut vmids = 0;
         for vmid in self.hw.asic().first_kfd_vmid..VMIDS {
-            if self.hw.read_at::<osssys::IH_VMID_0_LUT>(vmid).pasid() == u32::from(pasid) {
+            if self.pasid_of(vmid) == u32::from(pasid) {
                 vmids |= 1 << vmid;
             }
         }
@@ -299,16 +290,47 @@ impl<O: Os> Device<O> {
         self.invalidate_gc(vmids)
     }
 
+    /// The process that firmware has given a VMID to; 0 for none.
+    fn pasid_of(&self, vmid: u32) -> u32 {
+        match self.hw.asic().pasids {
+            PasidTable::InterruptHandler => self.hw.read_at::<osssys::IH_VMID_0_LUT>(vmid).pasid(),
+            PasidTable::AddressTranslation => {
+                let mapping = self.hw.read_at::<athub::ATC_VMID0_PASID_MAPPING>(vmid);
+                if mapping.valid() { mapping.pasid() } else { 0 }
+            }
+        }
+    }
+
+    /// Has the hubs of all graphics cores drop translations, and waits for each.
     fn invalidate_gc(&self, vmids: u32) -> Result<()> {
         let hw = &self.hw;
         let mut request = gc::GCVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
         request.set_per_vmid_invalidate_req(vmids);
-        hw.write_at(INVALIDATE_ENGINE, request);
-        hw.poll(FLUSH_TIMEOUT_NS, || {
-            hw.read_at::<gc::GCVM_INVALIDATE_ENG0_ACK>(INVALIDATE_ENGINE).per_vmid_invalidate_ack() & vmids
-                == vmids
-        })
-        .inspect_err(|_| log!(hw, Error, "timeout waiting for VM flush ACK of VMIDs {vmids:#x}"))
+        hw.xccs().for_each(|xcc| xcc.write_at(INVALIDATE_ENGINE, request));
+        for xcc in hw.xccs() {
+            hw.poll(FLUSH_TIMEOUT_NS, || {
+                let done = xcc.read_at::<gc::GCVM_INVALIDATE_ENG0_ACK>(INVALIDATE_ENGINE);
+                done.per_vmid_invalidate_ack() & vmids == vmids
+            })
+            .inspect_err(|_| log!(hw, Error, "timeout waiting for VM flush ACK of VMIDs {vmids:#x}"))?;
+        }
+        Ok(())
+    }
+
+    /// The same, of the hubs of what is outside of the graphics cores.
+    fn invalidate_mm(&self, vmids: u32) -> Result<()> {
+        let hw = &self.hw;
+        let mut request = mmhub::MMVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
+        request.set_per_vmid_invalidate_req(vmids);
+        hw.mm_hubs().for_each(|hub| hub.write_at(INVALIDATE_ENGINE, request));
+        for hub in hw.mm_hubs() {
+            hw.poll(FLUSH_TIMEOUT_NS, || {
+                let done = hub.read_at::<mmhub::MMVM_INVALIDATE_ENG0_ACK>(INVALIDATE_ENGINE);
+                done.per_vmid_invalidate_ack() & vmids == vmids
+            })
+            .inspect_err(|_| log!(hw, Error, "timeout waiting for VM flush ACK of the MM hub"))?;
+        }
+        Ok(())
     }
 
     /// The 100 MHz counter.

@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use belfry_abi::gpuvm::PTE_ADDRESS_MASK;
+use belfry_abi::gpuvm::{PAGE_SHIFT, PTE_ADDRESS_MASK, VA_BITS};
 use belfry_abi::regs::{gc, mmhub};
 
 use crate::asic::PageRights;
+use crate::device::VMIDS;
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
 use crate::os::{LockRank, Os, PAGE_SIZE, SystemPages};
@@ -49,32 +50,57 @@ impl<O: Os> Gart<O> {
                 self.write_entries(index * 512, chunk);
             }
         }
-        let base = self.table.offset() | self.hw.asic().pte.table;
+        let base = self.table.offset() | self.hw.asic().pte.root();
         let first = GART_START / PAGE_SIZE;
         let last = first + GART_PAGES as u64 - 1;
-        let hw = &self.hw;
-        hw.write_pair::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32>(base);
-        hw.write_pair::<gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(first);
-        hw.write_pair::<gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(last);
-        hw.write_pair::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32>(base);
-        hw.write_pair::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(
-            first,
-        );
-        hw.write_pair::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(last);
-        let mut cntl: gc::GCVM_CONTEXT0_CNTL = hw.read();
-        cntl.set_enable_context(true);
-        cntl.set_page_table_depth(0);
-        hw.write(cntl);
-        let mut cntl: mmhub::MMVM_CONTEXT0_CNTL = hw.read();
-        cntl.set_enable_context(true);
-        cntl.set_page_table_depth(0);
-        hw.write(cntl);
+        for xcc in self.hw.xccs() {
+            xcc.write_pair::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32>(base);
+            xcc.write_pair::<gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(first);
+            xcc.write_pair::<gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(last);
+        }
+        for hub in self.hw.mm_hubs() {
+            hub.write_pair::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32>(base);
+            hub.write_pair::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(
+                first,
+            );
+            hub.write_pair::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(last);
+        }
+        for xcc in self.hw.xccs() {
+            let mut cntl: gc::GCVM_CONTEXT0_CNTL = xcc.read();
+            cntl.set_enable_context(true);
+            cntl.set_page_table_depth(0);
+            xcc.write(cntl);
+        }
+        for hub in self.hw.mm_hubs() {
+            let mut cntl: mmhub::MMVM_CONTEXT0_CNTL = hub.read();
+            cntl.set_enable_context(true);
+            cntl.set_page_table_depth(0);
+            hub.write(cntl);
+        }
+    }
+
+    /// Programs of the VMIDs of processes, in all hubs, what firmware does not: that they translate all addresses, in tables of
+    /// the chip's form (`gfxhub_v1_2_xcc_setup_vmid_config`).
+    pub(crate) fn enable_processes(&self, control: u32) {
+        let last = (1 << (VA_BITS - PAGE_SHIFT)) - 1;
+        for vmid in 1..VMIDS {
+            for xcc in self.hw.xccs() {
+                xcc.write_at(vmid, gc::GCVM_CONTEXT0_CNTL(control));
+                xcc.write_pair_at::<gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(vmid, 0);
+                xcc.write_pair_at::<gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(vmid, last);
+            }
+            for hub in self.hw.mm_hubs() {
+                hub.write_at(vmid, mmhub::MMVM_CONTEXT0_CNTL(control));
+                hub.write_pair_at::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32>(vmid, 0);
+                hub.write_pair_at::<mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32, mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32>(vmid, last);
+            }
+        }
     }
 
     /// Turns VMID 0's translation off.
     pub(crate) fn disable(&self) {
-        self.hw.write(gc::GCVM_CONTEXT0_CNTL(0));
-        self.hw.write(mmhub::MMVM_CONTEXT0_CNTL(0));
+        self.hw.xccs().for_each(|xcc| xcc.write(gc::GCVM_CONTEXT0_CNTL(0)));
+        self.hw.mm_hubs().for_each(|hub| hub.write(mmhub::MMVM_CONTEXT0_CNTL(0)));
     }
 
     fn write_entries(&self, index: usize, entries: &[u64]) {

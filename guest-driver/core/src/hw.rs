@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::regs::Register;
+use belfry_abi::regs::{Ip, Register};
 
 use crate::asic::Asic;
 use crate::errno::{Errno, Result};
@@ -60,12 +60,9 @@ impl<O: Os> Hw<O> {
         self.read_at(0)
     }
 
-    /// Reads instance `index` of a register array with a stride of one dword.
+    /// Reads register `index` of an array with a stride of one dword.
     pub(crate) fn read_at<R: Register>(&self, index: u32) -> R {
-        if !self.alive() {
-            return R::from_bits(u32::MAX);
-        }
-        R::from_bits(self.os.reg_read((self.registers.dword::<R>() + index) * 4))
+        self.instance(0).read_at(index)
     }
 
     /// Writes a register.
@@ -73,17 +70,24 @@ impl<O: Os> Hw<O> {
         self.write_at(0, value);
     }
 
-    /// Writes instance `index` of a register array with a stride of one dword.
+    /// Writes register `index` of an array with a stride of one dword.
     pub(crate) fn write_at<R: Register>(&self, index: u32, value: R) {
-        if self.alive() {
-            self.os.reg_write((self.registers.dword::<R>() + index) * 4, value.bits());
-        }
+        self.instance(0).write_at(index, value);
     }
 
-    /// Writes the pair of registers `L` (low) and `H` (high).
-    pub(crate) fn write_pair<L: Register, H: Register>(&self, value: u64) {
-        self.write(L::from_bits(value as u32));
-        self.write(H::from_bits((value >> 32) as u32));
+    /// The registers of blocks that the device may have several of, of those with this number.
+    pub(crate) fn instance(&self, number: usize) -> Instance<'_, O> {
+        Instance { hw: self, number }
+    }
+
+    /// The registers of each graphics core (XCC).
+    pub(crate) fn xccs(&self) -> impl Iterator<Item = Instance<'_, O>> {
+        (0..self.registers.count(Ip::GC)).map(|number| self.instance(number))
+    }
+
+    /// The registers of each hub of all that is outside of the graphics cores.
+    pub(crate) fn mm_hubs(&self) -> impl Iterator<Item = Instance<'_, O>> {
+        (0..self.registers.count(Ip::MMHUB)).map(|number| self.instance(number))
     }
 
     pub(crate) fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
@@ -140,5 +144,60 @@ impl<O: Os> Hw<O> {
             }
         }
         Err(Errno::ETIME)
+    }
+}
+
+/// The registers of one of several blocks of a kind.
+pub(crate) struct Instance<'a, O: Os> {
+    hw: &'a Hw<O>,
+    number: usize,
+}
+
+impl<'a, O: Os> Instance<'a, O> {
+    pub(crate) fn hw(&self) -> &'a Hw<O> {
+        self.hw
+    }
+
+    /// Which of its kind.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Reads a register; all ones when the device is gone.
+    pub(crate) fn read<R: Register>(&self) -> R {
+        self.read_at(0)
+    }
+
+    /// Reads register `index` of an array with a stride of one dword.
+    pub(crate) fn read_at<R: Register>(&self, index: u32) -> R {
+        if !self.hw.alive() {
+            return R::from_bits(u32::MAX);
+        }
+        R::from_bits(self.hw.os.reg_read((self.hw.registers.dword_in::<R>(self.number) + index) * 4))
+    }
+
+    /// Writes a register.
+    pub(crate) fn write<R: Register>(&self, value: R) {
+        self.write_at(0, value);
+    }
+
+    /// Writes register `index` of an array with a stride of one dword.
+    pub(crate) fn write_at<R: Register>(&self, index: u32, value: R) {
+        if self.hw.alive() {
+            let dword = self.hw.registers.dword_in::<R>(self.number) + index;
+            self.hw.os.reg_write(dword * 4, value.bits());
+        }
+    }
+
+    /// Writes the pair of registers `L` (low) and `H` (high).
+    pub(crate) fn write_pair<L: Register, H: Register>(&self, value: u64) {
+        self.write(L::from_bits(value as u32));
+        self.write(H::from_bits((value >> 32) as u32));
+    }
+
+    /// Writes the pair `index` of an array of pairs that begins with the registers `L` (low) and `H` (high).
+    pub(crate) fn write_pair_at<L: Register, H: Register>(&self, index: u32, value: u64) {
+        self.write_at(2 * index, L::from_bits(value as u32));
+        self.write_at(2 * index, H::from_bits((value >> 32) as u32));
     }
 }

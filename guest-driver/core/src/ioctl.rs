@@ -254,12 +254,18 @@ fn set_cu_mask<O: Os>(process: &Arc<Process<O>>, args: &mut SetCuMaskArgs) -> Re
 }
 
 fn get_queue_wave_state<O: Os>(process: &Arc<Process<O>>, args: &mut GetQueueWaveStateArgs) -> Result<u32> {
-    let header = process.wave_state(args.queue_id)?;
-    args.ctl_stack_used_size = header.control_stack_size;
-    args.save_area_used_size = header.wave_state_size;
+    let states = process.wave_state(args.queue_id)?;
+    let first = states.headers.first().ok_or(Errno::EINVAL)?;
+    // Of the others the headers tell, which are as far from each other as their parts of the area.
+    args.ctl_stack_used_size = first.control_stack_size;
+    args.save_area_used_size = first.wave_state_size;
     // The control stack is in the save area, where user space finds it: what it is told is where.
-    let bytes = &header.as_bytes()[..WAVE_STATE_BYTES];
-    process.device.hw.os().copy_to_user(args.ctl_stack_address, bytes).map(|()| 0)
+    for (number, header) in (0u64..).zip(&states.headers) {
+        let at = number * u64::from(states.distance);
+        let at = args.ctl_stack_address.checked_add(at).ok_or(Errno::EFAULT)?;
+        process.device.hw.os().copy_to_user(at, &header.as_bytes()[..WAVE_STATE_BYTES])?;
+    }
+    Ok(0)
 }
 
 fn set_memory_policy<O: Os>(process: &Arc<Process<O>>, args: &mut SetMemoryPolicyArgs) -> Result<u32> {

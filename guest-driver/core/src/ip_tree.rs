@@ -50,9 +50,25 @@ fn number<T: core::str::FromStr + ToString>(name: &str) -> Result<T> {
 }
 
 impl Config {
-    fn instances(&self, kind: &str) -> Result<Vec<&Block>> {
+    /// The numbers of the dies.
+    fn dies(&self) -> Vec<u8> {
+        let mut dies: Vec<u8> = self.blocks.iter().map(|block| block.die).collect();
+        dies.sort_unstable();
+        dies.dedup();
+        dies
+    }
+
+    /// The blocks of a die.
+    fn die(&self, die: &str) -> Result<Vec<&Block>> {
+        let die: u8 = number(die)?;
+        let found: Vec<_> = self.blocks.iter().filter(|block| block.die == die).collect();
+        if found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
+    }
+
+    fn instances(&self, die: &str, kind: &str) -> Result<Vec<&Block>> {
         let kind: u16 = number(kind)?;
-        let found: Vec<_> = self.blocks.iter().filter(|block| block.ip.0 == kind).collect();
+        let mut found = self.die(die)?;
+        found.retain(|block| block.ip.0 == kind);
         if found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
     }
 
@@ -60,9 +76,9 @@ impl Config {
     pub(crate) fn ip_list(&self, path: &str) -> Result<Vec<String>> {
         match parts(path)[..] {
             [] => Ok(vec!["die/".to_string()]),
-            ["die"] => Ok(vec!["0/".to_string()]),
-            ["die", "0"] => {
-                let mut kinds: Vec<u16> = self.blocks.iter().map(|block| block.ip.0).collect();
+            ["die"] => Ok(self.dies().iter().map(|die| format!("{die}/")).collect()),
+            ["die", die] => {
+                let mut kinds: Vec<u16> = self.die(die)?.iter().map(|block| block.ip.0).collect();
                 kinds.sort_unstable();
                 kinds.dedup();
                 let mut names = vec!["num_ips".to_string()];
@@ -75,12 +91,12 @@ impl Config {
                 );
                 Ok(names)
             }
-            ["die", "0", kind] => {
-                Ok(self.instances(kind)?.iter().map(|block| format!("{}/", block.instance)).collect())
+            ["die", die, kind] => {
+                Ok(self.instances(die, kind)?.iter().map(|block| format!("{}/", block.instance)).collect())
             }
-            ["die", "0", kind, instance] => {
+            ["die", die, kind, instance] => {
                 let instance: u8 = number(instance)?;
-                if self.instances(kind)?.iter().any(|block| block.instance == instance) {
+                if self.instances(die, kind)?.iter().any(|block| block.instance == instance) {
                     Ok(FILES.map(ToString::to_string).to_vec())
                 } else {
                     Err(Errno::ENOENT)
@@ -93,10 +109,10 @@ impl Config {
     /// Reads a file of the tree.
     pub(crate) fn ip_read(&self, path: &str) -> Result<String> {
         match parts(path)[..] {
-            ["die", "0", "num_ips"] => Ok(format!("{}\n", self.blocks.len())),
-            ["die", "0", kind, instance, file] => {
+            ["die", die, "num_ips"] => Ok(format!("{}\n", self.die(die)?.len())),
+            ["die", die, kind, instance, file] => {
                 let instance: u8 = number(instance)?;
-                let instances = self.instances(kind)?;
+                let instances = self.instances(die, kind)?;
                 let block = instances.iter().find(|block| block.instance == instance).ok_or(Errno::ENOENT)?;
                 let (major, minor, revision) = block.version;
                 let mut text = String::new();
@@ -126,6 +142,7 @@ mod tests {
 
     fn config() -> Config {
         let block = |ip, instance, harvested, bases: &[u32]| Block {
+            die: 0,
             ip,
             instance,
             version: (11, 0, 3),

@@ -11,7 +11,6 @@ use belfry_abi::kfd::mmap::{
     KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MASK, KFD_MMAP_TYPE_MMIO,
     kfd_mmap_gpu_id,
 };
-use belfry_abi::pci::HDP_REMAP_OFFSET;
 
 use crate::card::{Card, Figures, Source};
 use crate::device::Device;
@@ -202,7 +201,7 @@ impl<O: Os> Kfd<O> {
                 Ok(MmapTarget::Doorbells { offset: process.doorbell_offset(), len })
             }
             KFD_MMAP_TYPE_MMIO if len == PAGE_SIZE => {
-                Ok(MmapTarget::MmioRemap { offset: HDP_REMAP_OFFSET, len })
+                Ok(MmapTarget::MmioRemap { offset: self.device.hw.asic().hdp_remap, len })
             }
             _ => Err(Errno::EINVAL),
         }

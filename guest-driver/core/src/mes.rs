@@ -11,13 +11,14 @@ use belfry_abi::mes::{ApiStatus, FRAME_SIZE};
 use belfry_abi::regs::{Ip, gc};
 use zerocopy::{IntoBytes, transmute};
 
-use crate::asic::{LaunchControl, MesFrames};
+use crate::asic::{MesFirmware, MesFrames};
 use crate::device::VMIDS;
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};
-use crate::kiq::{KIQ_ME, KernelQueue, Kiq, select};
+use crate::kiq::{self, KernelQueue, Kiq, select};
 use crate::os::Os;
+use crate::scheduler::{QueueRequest, Scheduler, ShaderDebugger};
 
 /// Pipes of a micro engine.
 const COMPUTE_PIPES: usize = 4;
@@ -65,39 +66,6 @@ pub(crate) struct HardwareResources {
     pub(crate) osssys: [u32; 8],
 }
 
-/// A queue that the scheduler is to run: addresses in VMID 0 but for the trap handler's.
-pub(crate) struct QueueRequest {
-    pub(crate) pasid: u16,
-    /// Root of the process's page tables, in the form of their entries.
-    pub(crate) root: u64,
-    pub(crate) process_context: u64,
-    pub(crate) gang_context: u64,
-    pub(crate) priority: u32,
-    pub(crate) doorbell: DoorbellIndex,
-    pub(crate) mqd: u64,
-    pub(crate) wptr: u64,
-    pub(crate) ring_dwords: u32,
-    pub(crate) trap_handler: u64,
-    pub(crate) trap_memory: u64,
-    /// It is one of an SDMA engine.
-    pub(crate) sdma: bool,
-    /// Its packets are AQL.
-    pub(crate) aql: bool,
-    /// It has the global wave sync, and runs alone.
-    pub(crate) gws: bool,
-}
-
-/// What a debugger wants of the waves of a process.
-pub(crate) struct ShaderDebugger {
-    /// Address of the process's context.
-    pub(crate) process_context: u64,
-    pub(crate) launch: LaunchControl,
-    /// `TCP_WATCHn_CNTL`.
-    pub(crate) watches: [u32; 4],
-    /// `KFD_DBG_TRAP_FLAG_*`.
-    pub(crate) flags: u32,
-}
-
 /// The scheduler's ring, as the firmware of both pipes is told to map it: addresses in VMID 0.
 pub(crate) struct SchedulerRing {
     pub(crate) pipe: u32,
@@ -109,15 +77,21 @@ pub(crate) struct SchedulerRing {
 /// A ring that takes frames, with the fence that they are answered by.
 pub(crate) struct FrameRing<O: Os> {
     hw: Arc<Hw<O>>,
+    firmware: &'static MesFirmware,
     queue: KernelQueue<O>,
     buffer: KernelBuffer<O>,
     fence: u64,
 }
 
 impl<O: Os> FrameRing<O> {
-    fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, doorbell: DoorbellIndex) -> Result<Self> {
-        let queue = KernelQueue::new(hw.clone(), gart, RING_SIZE, doorbell)?;
-        Ok(Self { hw, queue, buffer: gart.allocate(2)?, fence: 0 })
+    fn new(
+        hw: Arc<Hw<O>>,
+        gart: &Arc<Gart<O>>,
+        firmware: &'static MesFirmware,
+        doorbell: DoorbellIndex,
+    ) -> Result<Self> {
+        let queue = KernelQueue::new(hw.clone(), gart, RING_SIZE, doorbell, 1)?;
+        Ok(Self { hw, firmware, queue, buffer: gart.allocate(2)?, fence: 0 })
     }
 
     fn reset(&mut self) -> Result<()> {
@@ -134,7 +108,7 @@ impl<O: Os> FrameRing<O> {
     #[inline(never)]
     fn submit(&mut self, fill: impl FnOnce(&MesFrames, &mut Frame)) -> Result<()> {
         let mut frame = Frame { dwords: [0; FRAME_SIZE / 4], status: 0, name: "?" };
-        let frames = &self.hw.asic().mes;
+        let frames = &self.firmware.frames;
         fill(frames, &mut frame);
         self.fence += 1;
         let status = ApiStatus {
@@ -176,7 +150,7 @@ impl<O: Os> FrameRing<O> {
             osssys: *registers.bases(Ip::OSSSYS),
         };
         self.submit(|frames, frame| (frames.set_hw_resources)(frame, &resources))?;
-        if self.hw.asic().scheduler_on_both_pipes {
+        if self.firmware.on_both_pipes {
             self.submit(|frames, frame| (frames.set_hw_resources_1)(frame))?;
         }
         Ok(())
@@ -184,7 +158,7 @@ impl<O: Os> FrameRing<O> {
 }
 
 /// What maps the scheduler's ring.
-pub(crate) enum Mapper<O: Os> {
+enum Mapper<O: Os> {
     /// The kernel interface queue, by a packet.
     Kiq(Kiq<O>),
     /// The scheduler's firmware on the second pipe, by a frame.
@@ -192,12 +166,12 @@ pub(crate) enum Mapper<O: Os> {
 }
 
 impl<O: Os> Mapper<O> {
-    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
-        if !hw.asic().scheduler_on_both_pipes {
-            return Ok(Self::Kiq(Kiq::new(hw, gart)?));
-        }
+    fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, firmware: &'static MesFirmware) -> Result<Self> {
         let doorbell = hw.asic().doorbells.kiq;
-        Ok(Self::Firmware(FrameRing::new(hw, gart, doorbell)?))
+        if !firmware.on_both_pipes {
+            return Ok(Self::Kiq(Kiq::new(hw, gart, 0, doorbell)?));
+        }
+        Ok(Self::Firmware(FrameRing::new(hw, gart, firmware, doorbell)?))
     }
 
     /// Starts, and maps the scheduler's ring.
@@ -209,11 +183,12 @@ impl<O: Os> Mapper<O> {
         match self {
             Self::Kiq(kiq) => {
                 kiq.start()?;
-                kiq.map_mes(ring)
+                // Engine 5 (MES), micro engine field 2, pipe 0, queue 0.
+                kiq.map(ring, 5 << 26 | 2 << 18, "MES ring mapping")
             }
             Self::Firmware(second) => {
                 second.reset()?;
-                second.queue.start_by_registers()?;
+                second.queue.start_by_registers(0)?;
                 second.set_hw_resources(false)?;
                 let ring = SchedulerRing {
                     pipe: 0,
@@ -230,26 +205,15 @@ impl<O: Os> Mapper<O> {
 /// The scheduler.
 pub(crate) struct Mes<O: Os> {
     hw: Arc<Hw<O>>,
+    mapper: Mapper<O>,
     ring: FrameRing<O>,
 }
 
 impl<O: Os> Mes<O> {
-    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
+    pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>, firmware: &'static MesFirmware) -> Result<Self> {
         let doorbell = hw.asic().doorbells.scheduler;
-        Ok(Self { ring: FrameRing::new(hw.clone(), gart, doorbell)?, hw })
-    }
-
-    /// Starts the firmware, has its ring mapped, and hands over VMIDs and hardware queues.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` when there is no firmware, `ETIME` when it does not answer.
-    pub(crate) fn start(&mut self, mapper: &mut Mapper<O>) -> Result<()> {
-        self.ring.reset()?;
-        self.enable()?;
-        mapper.map(&self.ring.queue)?;
-        self.ring.set_hw_resources(true)?;
-        self.ring.submit(|frames, frame| (frames.query_status)(frame))
+        let mapper = Mapper::new(hw.clone(), gart, firmware)?;
+        Ok(Self { mapper, ring: FrameRing::new(hw.clone(), gart, firmware, doorbell)?, hw })
     }
 
     fn enable(&self) -> Result<()> {
@@ -263,9 +227,9 @@ impl<O: Os> Mes<O> {
         cntl.set_mes_pipe1_active(true);
         hw.write(cntl);
         hw.os().sleep_us(50);
-        select(hw, KIQ_ME, 0, 0, 0);
+        select(&hw.instance(0), hw.asic().kernel_me, 0, 0, 0);
         let version = hw.read::<gc::CP_MES_GP3_LO>().0;
-        select(hw, 0, 0, 0, 0);
+        select(&hw.instance(0), 0, 0, 0, 0);
         if version == 0 || version == u32::MAX {
             log!(hw, Error, "MES: no firmware (version register reads {version:#x})");
             return Err(Errno::ENODEV);
@@ -274,38 +238,49 @@ impl<O: Os> Mes<O> {
         Ok(())
     }
 
-    /// Address in VMID 0 and length of the ring.
-    #[cfg(test)]
-    pub(crate) fn ring(&self) -> (u64, u64) {
-        (self.ring.queue.ring_address(), RING_SIZE as u64)
-    }
-
     /// Stops the firmware.
-    pub(crate) fn disable(&self) {
+    fn disable(&self) {
         let mut cntl = gc::CP_MES_CNTL(0);
         cntl.set_mes_pipe0_reset(true);
         cntl.set_mes_pipe1_reset(true);
         cntl.set_mes_halt(true);
         self.hw.write(cntl);
     }
+}
 
-    /// Makes a queue known to the scheduler, which runs it.
-    pub(crate) fn add_queue(&mut self, queue: &QueueRequest) -> Result<()> {
+impl<O: Os> Scheduler for Mes<O> {
+    /// Starts the firmware, has its ring mapped, and hands over VMIDs and hardware queues.
+    fn start(&mut self) -> Result<()> {
+        self.ring.reset()?;
+        self.enable()?;
+        self.mapper.map(&self.ring.queue)?;
+        self.ring.set_hw_resources(true)?;
+        self.ring.submit(|frames, frame| (frames.query_status)(frame))
+    }
+
+    fn stop(&mut self) {
+        kiq::stop(&self.hw);
+        self.disable();
+    }
+
+    fn add_queue(&mut self, queue: &QueueRequest) -> Result<()> {
         self.ring.submit(|frames, frame| (frames.add_queue)(frame, queue))
     }
 
-    /// Sets what a debugger wants of the waves of a process.
-    pub(crate) fn set_shader_debugger(&mut self, debugger: &ShaderDebugger) -> Result<()> {
+    fn remove_queue(&mut self, doorbell: DoorbellIndex, gang: u64) -> Result<()> {
+        self.ring.submit(|frames, frame| (frames.remove_queue)(frame, doorbell, gang))
+    }
+
+    fn set_shader_debugger(&mut self, debugger: &ShaderDebugger) -> Result<()> {
         self.ring.submit(|frames, frame| (frames.set_shader_debugger)(frame, debugger))
     }
 
-    /// Has the scheduler forget that.
-    pub(crate) fn flush_shader_debugger(&mut self, process_context: u64) -> Result<()> {
+    fn flush_shader_debugger(&mut self, process_context: u64) -> Result<()> {
         self.ring.submit(|frames, frame| (frames.flush_shader_debugger)(frame, process_context))
     }
 
-    /// Stops a queue; its state is in its MQD afterwards.
-    pub(crate) fn remove_queue(&mut self, doorbell: DoorbellIndex, gang: u64) -> Result<()> {
-        self.ring.submit(|frames, frame| (frames.remove_queue)(frame, doorbell, gang))
+    #[cfg(test)]
+    fn ring(&self) -> (u64, u64) {
+        (self.ring.queue.ring_address(), RING_SIZE as u64)
     }
 }

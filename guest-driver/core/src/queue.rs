@@ -5,15 +5,15 @@ use core::fmt;
 use core::ops::Range;
 
 use belfry_abi::kfd::queue::{
-    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_MAX_QUEUE_PERCENTAGE,
-    KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
+    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
+    KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
 };
 
-use crate::asic::{MqdManager, SaveArea, UserRing};
+use crate::asic::{MqdManager, SaveArea, Share, UserRing};
 use crate::errno::{Errno, Result};
-use crate::gart::{GartMapping, KernelBuffer};
+use crate::gart::GartMapping;
 use crate::memory::{BoKind, Hold};
-use crate::mqd::Image;
+use crate::mqd::Mqds;
 use crate::os::{Os, PAGE_SIZE, check_user_range};
 use crate::process::State;
 use crate::sdma::SdmaPlace;
@@ -22,9 +22,10 @@ use crate::sdma::SdmaPlace;
 const MAX_CU_MASK_BITS: u32 = 1024;
 
 impl SaveArea {
-    /// Bytes of the whole area, of which the state takes `cwsr_size`.
+    /// Bytes of the whole area, of which the state of each graphics core takes `cwsr_size`.
     pub(crate) fn total(&self, cwsr_size: u32) -> u64 {
-        (u64::from(cwsr_size) + u64::from(self.debug_memory_size)).next_multiple_of(PAGE_SIZE)
+        let each = u64::from(cwsr_size) + u64::from(self.debug_memory_size);
+        (each * u64::from(self.copies)).next_multiple_of(PAGE_SIZE)
     }
 }
 
@@ -46,15 +47,17 @@ impl UserPlaces {
     /// As CREATE_QUEUE was given them.
     pub(crate) fn of(args: &CreateQueueArgs, sdma: bool) -> Self {
         let area = if sdma { (0, 0) } else { (args.ctx_save_restore_address, args.ctx_save_restore_size) };
+        let xgmi = args.queue_type == KFD_IOC_QUEUE_TYPE_SDMA_XGMI;
         Self {
             write_pointer: args.write_pointer_address,
             read_pointer: args.read_pointer_address,
             save_area: area.0,
             save_area_size: area.1,
-            queue_type: if sdma { KFD_IOC_QUEUE_TYPE_SDMA } else { args.queue_type },
+            queue_type: if sdma && !xgmi { KFD_IOC_QUEUE_TYPE_SDMA } else { args.queue_type },
             // There AQL is no type but a format, and the last number is that of queues of a named engine.
             sysfs_type: match args.queue_type {
                 KFD_IOC_QUEUE_TYPE_SDMA => 1,
+                KFD_IOC_QUEUE_TYPE_SDMA_XGMI => 4,
                 KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => 5,
                 _ => 0,
             },
@@ -74,8 +77,8 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) sdma: Option<SdmaPlace>,
     /// Index in the process's slice.
     pub(crate) doorbell: u32,
-    /// MQD and gang context.
-    pub(crate) buffer: KernelBuffer<O>,
+    /// Its MQDs, and what the scheduler keeps of it.
+    pub(crate) mqds: Mqds<O>,
     /// Write pointer in VMID 0.
     pub(crate) wptr: u64,
     pub(crate) _wptr_mapping: Option<GartMapping<O>>,
@@ -126,7 +129,7 @@ impl<O: Os> fmt::Debug for Queue<O> {
             .field("packets", &format_args!("{}", self.packets()))
             .field("sdma", &self.sdma)
             .field("doorbell", &format_args!("{}", self.doorbell))
-            .field("mqd", &format_args!("{:#x}", self.buffer.gpu_address()))
+            .field("mqd", &format_args!("{:#x}", self.mqds.address()))
             .field("write_pointer", &format_args!("{:#x}", self.wptr))
             .field("suspended", &self.suspended)
             .field("gws", &self.gws)
@@ -149,31 +152,25 @@ impl<O: Os> Queue<O> {
         self.ring_base != 0 && self.ring_size > 0 && self.percentage > 0
     }
 
-    /// Changes the state saved in the MQD, and leaves the rest of it alone.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; nothing is changed then.
-    pub(crate) fn change_mqd(&self, change: impl FnOnce(&mut Image) -> Result<()>) -> Result<()> {
-        let mut image = Image::zeroed()?;
-        self.buffer.read(0, image.bytes_mut());
-        change(&mut image)?;
-        self.buffer.write(0, image.bytes());
-        Ok(())
-    }
-
     /// Writes what UPDATE_QUEUE may change.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; nothing is changed then.
+    /// `ENOMEM`.
     pub(crate) fn update_mqd(&self, mqd: &MqdManager) -> Result<()> {
         let update = if self.sdma.is_some() { mqd.update_sdma } else { mqd.update };
-        self.change_mqd(|image| update(image, &self.ring()))
+        self.mqds.change(|image, share| update(image, &self.ring(share)))
     }
 
-    pub(crate) fn ring(&self) -> UserRing {
-        UserRing { base: self.ring_base, size: self.ring_size, priority: self.priority, aql: self.aql }
+    /// Its ring, as the graphics core of a share is told of it.
+    pub(crate) fn ring(&self, share: Share) -> UserRing {
+        UserRing {
+            base: self.ring_base,
+            size: self.ring_size,
+            priority: self.priority,
+            aql: self.aql,
+            leads: share.number == 0,
+        }
     }
 }
 

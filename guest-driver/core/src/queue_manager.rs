@@ -14,22 +14,20 @@ use belfry_abi::kfd::queue::{
     KFD_MAX_NUM_OF_QUEUES_PER_PROCESS, UpdateQueueArgs,
 };
 
-use crate::asic::UserQueue;
+use crate::asic::{CuMask, UserQueue};
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::memory::BoKind;
-use crate::mes::QueueRequest;
-use crate::mqd::Image;
+use crate::mqd::Mqds;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
-use crate::sdma::SdmaPlace;
+use crate::scheduler::QueueRequest;
+use crate::sdma::{SdmaChoice, SdmaPlace};
 use crate::trap_handler;
 
 use buffers::QueueBuffers;
 
-/// Offset of the gang context in the queue's buffer, behind the MQD's page.
-const GANG_CONTEXT: u64 = PAGE_SIZE;
 /// Smallest end-of-pipe buffer on gfx8 and later.
 const EOP_BUFFER_SIZE: u64 = 4096;
 /// A queue type of the interface that CREATE_QUEUE refuses, with the reason.
@@ -43,12 +41,19 @@ pub struct RefusedQueueType {
     pub reason: &'static str,
 }
 
+/// What of a queue's context save area is in use.
+pub(crate) struct WaveStates {
+    /// Of each graphics core.
+    pub(crate) headers: Vec<ContextSaveAreaHeader>,
+    /// Bytes from the part of one to that of the next.
+    pub(crate) distance: u32,
+}
+
 /// What a queue is to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Engine {
     Compute,
-    /// The SDMA engine of this number, or any.
-    Sdma(Option<u32>),
+    Sdma(SdmaChoice),
 }
 
 const fn refused(queue_type: u32, errno: Errno, reason: &'static str) -> RefusedQueueType {
@@ -72,8 +77,11 @@ impl<O: Os> Process<O> {
         check_properties(device.hw.os(), args)?;
         let engine = match args.queue_type {
             KFD_IOC_QUEUE_TYPE_COMPUTE | KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => Engine::Compute,
-            KFD_IOC_QUEUE_TYPE_SDMA => Engine::Sdma(None),
-            KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => Engine::Sdma(Some(args.sdma_engine_id)),
+            KFD_IOC_QUEUE_TYPE_SDMA => Engine::Sdma(SdmaChoice::Pcie),
+            KFD_IOC_QUEUE_TYPE_SDMA_XGMI if device.sdma.engines() > device.sdma.pcie_engines() => {
+                Engine::Sdma(SdmaChoice::Xgmi)
+            }
+            KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => Engine::Sdma(SdmaChoice::Engine(args.sdma_engine_id)),
             other => {
                 let refused = REFUSED_QUEUE_TYPES.iter().find(|refused| refused.queue_type == other);
                 return Err(refused.map_or(Errno::ENOTSUPP, |refused| refused.errno));
@@ -82,7 +90,7 @@ impl<O: Os> Process<O> {
         if args.gpu_id != u32::from(device.gpu_id) {
             return Err(Errno::EINVAL);
         }
-        if matches!(engine, Engine::Sdma(Some(engine)) if engine >= device.sdma.engines()) {
+        if matches!(engine, Engine::Sdma(SdmaChoice::Engine(engine)) if engine >= device.sdma.engines()) {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
@@ -126,8 +134,8 @@ impl<O: Os> Process<O> {
 
     /// Takes a doorbell, and for an SDMA queue the hardware queue that it belongs to.
     fn take_place(&self, state: &mut State<O>, engine: Engine) -> Result<(u32, Option<SdmaPlace>)> {
-        let Engine::Sdma(engine) = engine else { return Ok((state.doorbells.take()?, None)) };
-        let place = self.device.sdma.take(engine)?;
+        let Engine::Sdma(choice) = engine else { return Ok((state.doorbells.take()?, None)) };
+        let place = self.device.sdma.take(choice)?;
         match place.doorbell(&self.device.hw.asic().sdma) {
             Ok(doorbell) => Ok((doorbell, Some(place))),
             Err(error) => {
@@ -153,7 +161,7 @@ impl<O: Os> Process<O> {
         QueueBuffers { ring: ring_bo, bos, save_area }: QueueBuffers,
     ) -> Result<Box<Queue<O>>> {
         let device = &self.device;
-        let buffer = device.gart.allocate(2)?;
+        let mqds = Mqds::new(device, sdma.is_some())?;
         let wptr_bo = bos.first().and_then(|id| state.bos.get(id)).ok_or(Errno::EINVAL)?;
         let in_page = args.write_pointer_address % PAGE_SIZE;
         let (wptr, mapping) = match &wptr_bo.kind {
@@ -172,7 +180,7 @@ impl<O: Os> Process<O> {
             aql: args.queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
             sdma,
             doorbell,
-            buffer,
+            mqds,
             wptr,
             _wptr_mapping: mapping,
             _wptr_memory: wptr_bo.hold(),
@@ -185,14 +193,15 @@ impl<O: Os> Process<O> {
             gws: false,
             life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
-        let (base, doorbell) = (queue.buffer.gpu_address(), state.doorbells.index(doorbell));
+        let doorbell = state.doorbells.index(doorbell);
         let mqd = &device.hw.asic().mqd;
-        queue.change_mqd(|image| {
-            let new = UserQueue { mqd: base, args, doorbell };
+        queue.mqds.change(|image, share| {
+            let new = UserQueue { mqd: queue.mqds.address_of(share), args, doorbell, share };
+            let ring = queue.ring(share);
             match sdma {
-                None => (mqd.init)(image, &new).and_then(|()| (mqd.update)(image, &queue.ring())),
+                None => (mqd.init)(image, &new).and_then(|()| (mqd.update)(image, &ring)),
                 Some(place) => {
-                    (mqd.init_sdma)(image, &new, place).and_then(|()| (mqd.update_sdma)(image, &queue.ring()))
+                    (mqd.init_sdma)(image, &new, place).and_then(|()| (mqd.update_sdma)(image, &ring))
                 }
             }
         })?;
@@ -210,10 +219,10 @@ impl<O: Os> Process<O> {
         let (Some(space), Some(context)) = (&state.space, &state.context) else { return Err(Errno::ESRCH) };
         let mqd = &self.device.hw.asic().mqd;
         if queue.sdma.is_none() {
-            queue.change_mqd(|image| (mqd.set_takes_traps)(image, state.takes_traps))?;
+            queue.mqds.change(|image, _| (mqd.set_takes_traps)(image, state.takes_traps))?;
         }
         let request = self.request(state, queue, space.root(), context.gpu_address());
-        self.device.with_mes(self.epoch, |mes| mes.add_queue(&request))?;
+        self.device.with_scheduler(self.epoch, |scheduler| scheduler.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
             queue.life = Life::Mapped;
         }
@@ -226,16 +235,16 @@ impl<O: Os> Process<O> {
             pasid: self.pasid,
             root,
             process_context: context,
-            gang_context: queue.buffer.gpu_address() + GANG_CONTEXT,
+            gang_context: queue.mqds.gang_context(),
             priority: queue.priority,
             doorbell: state.doorbells.index(queue.doorbell),
-            mqd: queue.buffer.gpu_address(),
+            mqd: queue.mqds.address(),
             wptr: queue.wptr,
             ring_dwords: queue.ring_size / 4,
             // Whoever has an address space has it.
             trap_handler: trap_handler::TBA,
             trap_memory: trap_handler::TMA,
-            sdma: queue.sdma.is_some(),
+            sdma: queue.sdma,
             aql: queue.aql,
             gws: queue.gws,
         }
@@ -249,8 +258,8 @@ impl<O: Os> Process<O> {
             None => return Err(Errno::EINVAL),
         };
         let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
-        let gang = queue.buffer.gpu_address() + GANG_CONTEXT;
-        match self.device.with_mes(self.epoch, |mes| mes.remove_queue(offset, gang)) {
+        let gang = queue.mqds.gang_context();
+        match self.device.with_scheduler(self.epoch, |scheduler| scheduler.remove_queue(offset, gang)) {
             Ok(()) => queue.life = Life::Off,
             // A reset took the queue off already, or the device is wedged, and keeps what it may still use.
             Err(Errno::EIO) => queue.life = Life::Lost,
@@ -353,26 +362,27 @@ impl<O: Os> Process<O> {
         })
     }
 
-    /// GET_QUEUE_WAVE_STATE: what of a queue's context save area is in use (`get_wave_state`).
+    /// GET_QUEUE_WAVE_STATE: what of a queue's context save area is in use, of each graphics core (`get_wave_state`).
     ///
     /// # Errors
     ///
     /// `EFAULT` for an unknown id, `EINVAL` while the queue may run and for an SDMA queue, `EIO` when it was lost in a reset, `ENOMEM`.
-    pub(crate) fn wave_state(&self, id: u32) -> Result<ContextSaveAreaHeader> {
+    pub(crate) fn wave_state(&self, id: u32) -> Result<WaveStates> {
         self.wave_state_of(&self.state.lock(), id)
     }
 
     /// The same, of a process whose state is at hand.
-    pub(crate) fn wave_state_of(&self, state: &State<O>, id: u32) -> Result<ContextSaveAreaHeader> {
+    pub(crate) fn wave_state_of(&self, state: &State<O>, id: u32) -> Result<WaveStates> {
         let queue = state.queues.get(&id).ok_or(Errno::EFAULT)?;
         match queue.life {
             _ if queue.sdma.is_some() => Err(Errno::EINVAL),
             Life::Mapped => Err(Errno::EINVAL),
             Life::Lost => Err(Errno::EIO),
             Life::Off | Life::Evicted => {
-                let mut image = Image::zeroed()?;
-                queue.buffer.read(0, image.bytes_mut());
-                (self.device.hw.asic().mqd.wave_state)(&mut image)
+                let wave_state = self.device.hw.asic().mqd.wave_state;
+                let each = |share| wave_state(&mut queue.mqds.read(share)?);
+                let headers = queue.mqds.shares().map(each).collect::<Result<Vec<_>>>()?;
+                Ok(WaveStates { headers, distance: queue.user.save_area_size })
             }
         }
     }
@@ -389,14 +399,20 @@ impl<O: Os> Process<O> {
         if !state.queues.contains_key(&id) {
             return Err(Errno::EFAULT);
         }
-        let engines = (mqd.spread_cu_mask)(&self.device.config, bits, mask)?;
+        let mask = CuMask { bits, words: mask };
+        let spread = |xcc| (mqd.spread_cu_mask)(&self.device.config, &mask, xcc);
+        let xccs = self.device.config.xccs.max(1);
+        let engines = (0..xccs).map(spread).collect::<Result<Vec<_>>>()?;
         self.change_queue(&mut state, id, |state, id| {
             let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;
             if queue.sdma.is_some() {
                 // amdkfd takes the mask, and an SDMA queue has no place for it.
                 return Ok(());
             }
-            queue.change_mqd(|image| (mqd.set_cus)(image, &engines))
+            queue.mqds.change(|image, share| {
+                let engines = engines.get(share.number as usize).ok_or(Errno::EINVAL)?;
+                (mqd.set_cus)(image, engines)
+            })
         })
     }
 

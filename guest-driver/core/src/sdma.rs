@@ -1,13 +1,15 @@
 //! The hardware queues of the SDMA engines: which are taken, by all processes (`kfd_device_queue_manager.c`,
 //! `allocate_sdma_queue`).
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::asic::SdmaLayout;
 use crate::errno::{Errno, Result};
 
 /// Distance of the second half of a slice (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`).
 const MIRROR_OFFSET: u32 = 512;
+/// Most engines of any chip.
+const MAX_ENGINES: usize = 16;
 
 /// A queue of an SDMA engine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,57 +21,89 @@ pub(crate) struct SdmaPlace {
 impl SdmaPlace {
     /// Number of its doorbell in the slice of its process (`allocate_doorbell`).
     pub(crate) fn doorbell(self, layout: &SdmaLayout) -> Result<u32> {
-        let first = layout.doorbells.get(self.engine as usize).ok_or(Errno::EINVAL)?;
+        if self.engine >= layout.engines {
+            return Err(Errno::EINVAL);
+        }
+        let first = layout.first_doorbell + self.engine * layout.doorbells;
         Ok(first + (self.queue & 1) * MIRROR_OFFSET + (self.queue >> 1))
     }
 }
 
-/// The queues that processes can have. A queue's number is that of the queue on its engine, times the engines, plus the
-/// engine: numbers go around the engines.
+/// Which engine a queue may be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SdmaChoice {
+    /// Any of those for PCIe.
+    Pcie,
+    /// Any of those for links between GPUs.
+    Xgmi,
+    /// The one of this number.
+    Engine(u32),
+}
+
+/// The queues that processes can have.
 pub(crate) struct SdmaQueues {
     engines: u32,
-    /// How many there are.
-    all: u32,
-    free: AtomicU64,
+    pcie_engines: u32,
+    /// Free queues of each engine, one bit each.
+    free: [AtomicU32; MAX_ENGINES],
+    /// Those that are there at all.
+    mask: u32,
 }
 
 impl SdmaQueues {
     /// All queues of these engines that the layout leaves to processes.
     pub(crate) fn new(engines: u32, layout: &SdmaLayout) -> Self {
-        let engines = engines.min(layout.doorbells.len() as u32);
-        let given = |number: u32| layout.hqd_mask >> (number / engines.max(1)) & 1 == 1;
-        let free =
-            (0..engines * 8).filter(|&number| given(number)).fold(0u64, |free, number| free | 1 << number);
-        Self { engines, all: free.count_ones(), free: AtomicU64::new(free) }
+        let engines = engines.min(layout.engines).min(MAX_ENGINES as u32);
+        let free = core::array::from_fn(|engine| {
+            AtomicU32::new(if (engine as u32) < engines { layout.hqd_mask } else { 0 })
+        });
+        Self { engines, pcie_engines: layout.pcie_engines.min(engines), free, mask: layout.hqd_mask }
     }
 
+    /// All engines.
     pub(crate) fn engines(&self) -> u32 {
         self.engines
     }
 
-    /// Takes the first free queue, of this engine alone if one is named.
+    /// Those for transfers over PCIe.
+    pub(crate) fn pcie_engines(&self) -> u32 {
+        self.pcie_engines
+    }
+
+    /// Takes the first free queue: numbers go around the engines.
     ///
     /// # Errors
     ///
     /// `ENOMEM` when all are taken.
-    pub(crate) fn take(&self, engine: Option<u32>) -> Result<SdmaPlace> {
-        let wanted = |number: u32| engine.is_none_or(|engine| number % self.engines == engine);
-        let first = |free: u64| (0..u64::BITS).find(|&number| free >> number & 1 == 1 && wanted(number));
-        let taken = self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
-            first(free).map(|number| free & !(1 << number))
-        });
-        let number = taken.ok().and_then(first).ok_or(Errno::ENOMEM)?;
-        Ok(SdmaPlace { engine: number % self.engines, queue: number / self.engines })
+    pub(crate) fn take(&self, choice: SdmaChoice) -> Result<SdmaPlace> {
+        let engines = match choice {
+            SdmaChoice::Pcie => 0..self.pcie_engines,
+            SdmaChoice::Xgmi => self.pcie_engines..self.engines,
+            SdmaChoice::Engine(engine) if engine < self.engines => engine..engine + 1,
+            SdmaChoice::Engine(_) => return Err(Errno::ENOMEM),
+        };
+        for queue in 0..u32::BITS {
+            for engine in engines.clone() {
+                let bit = 1 << queue;
+                if self.free[engine as usize].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+                    return Ok(SdmaPlace { engine, queue });
+                }
+            }
+        }
+        Err(Errno::ENOMEM)
     }
 
     /// Returns how many are taken.
     pub(crate) fn taken(&self) -> u32 {
-        self.all - self.free.load(Ordering::Relaxed).count_ones()
+        let free: u32 = self.free.iter().map(|free| free.load(Ordering::Relaxed).count_ones()).sum();
+        self.engines * self.mask.count_ones() - free
     }
 
     /// Gives a queue back.
     pub(crate) fn put(&self, place: SdmaPlace) {
-        self.free.fetch_or(1 << (place.queue * self.engines + place.engine), Ordering::AcqRel);
+        if let Some(free) = self.free.get(place.engine as usize) {
+            free.fetch_or(1 << place.queue, Ordering::AcqRel);
+        }
     }
 }
 
@@ -83,16 +117,31 @@ mod tests {
         let queues = SdmaQueues::new(2, layout);
         let place = |engine, queue| Ok(SdmaPlace { engine, queue });
         let expected = (2..8).flat_map(|queue| [place(0, queue), place(1, queue)]);
-        assert!(expected.clone().all(|expected| queues.take(None) == expected));
-        assert_eq!(queues.take(None), Err(Errno::ENOMEM));
+        assert!(expected.clone().all(|expected| queues.take(SdmaChoice::Pcie) == expected));
+        assert_eq!(queues.take(SdmaChoice::Pcie), Err(Errno::ENOMEM));
         queues.put(SdmaPlace { engine: 1, queue: 5 });
-        assert_eq!(queues.take(Some(0)), Err(Errno::ENOMEM));
-        assert_eq!(queues.take(Some(1)), place(1, 5));
+        assert_eq!(queues.take(SdmaChoice::Engine(0)), Err(Errno::ENOMEM));
+        assert_eq!(queues.take(SdmaChoice::Engine(1)), place(1, 5));
         for place in expected.flatten() {
             queues.put(place);
         }
-        assert_eq!(queues.take(Some(1)), place(1, 2));
-        assert_eq!(SdmaQueues::new(0, layout).take(None), Err(Errno::ENOMEM));
+        assert_eq!(queues.take(SdmaChoice::Engine(1)), place(1, 2));
+        assert_eq!(SdmaQueues::new(0, layout).take(SdmaChoice::Pcie), Err(Errno::ENOMEM));
+    }
+
+    #[test]
+    fn engines_for_links_have_queues_of_their_own() {
+        let layout = SdmaLayout { engines: 16, pcie_engines: 2, hqd_mask: 0xff, ..crate::asic::ANY.sdma };
+        let queues = SdmaQueues::new(16, &layout);
+        assert_eq!((queues.engines(), queues.pcie_engines()), (16, 2));
+        let taken: u32 =
+            (0..).map_while(|_| queues.take(SdmaChoice::Xgmi).ok()).map(|place| place.engine).sum();
+        assert_eq!(taken, (2..16).sum::<u32>() * 8);
+        assert_eq!(queues.taken(), 14 * 8);
+        assert_eq!(queues.take(SdmaChoice::Engine(2)), Err(Errno::ENOMEM));
+        assert_eq!(queues.take(SdmaChoice::Pcie), Ok(SdmaPlace { engine: 0, queue: 0 }));
+        assert_eq!(queues.take(SdmaChoice::Engine(16)), Err(Errno::ENOMEM));
+        assert_eq!(SdmaQueues::new(1, &layout).take(SdmaChoice::Xgmi), Err(Errno::ENOMEM));
     }
 
     #[test]

@@ -11,14 +11,15 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use belfry_abi::kfd::topology::{
-    CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_DATA,
-    HSA_CACHE_TYPE_HSACU, HSA_CACHE_TYPE_INSTRUCTION, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT,
-    HSA_CAP_SVMAPI_SUPPORTED, HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
+    CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_HSACU,
+    HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT, HSA_CAP_SVMAPI_SUPPORTED,
+    HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
     HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED, HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED,
     HSA_CAP_WATCH_POINTS_SUPPORTED, HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT, HSA_MEM_HEAP_TYPE_FB_PUBLIC,
     HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
 };
 
+use crate::asic::Cache;
 use crate::debug::WATCHES;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
@@ -50,54 +51,9 @@ fn ip_path(path: &str) -> Option<&str> {
     path.strip_prefix(ip_tree::ROOT).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// One cache of the GPU.
-struct Cache {
-    level: u32,
-    kib: u32,
-    kind: u32,
-    simds: u32,
-    first_simd: u32,
-}
-
 impl<O: Os> Device<O> {
     fn caches(&self) -> Vec<Cache> {
-        let config = &self.config;
-        let mut caches = Vec::new();
-        let simds_per_cu = self.hw.asic().simds_per_cu;
-        let simds_per_array = config.cus_per_array * simds_per_cu;
-        for wgp in 0..config.cus / 2 {
-            let first_simd = wgp * 2 * simds_per_cu;
-            for (kib, kind) in [
-                (config.instruction_cache_kib, HSA_CACHE_TYPE_INSTRUCTION),
-                (config.scalar_cache_kib, HSA_CACHE_TYPE_DATA),
-            ] {
-                caches.push(Cache { level: 1, kib, kind, simds: 2 * simds_per_cu, first_simd });
-            }
-            for cu in 0..2 {
-                let first_simd = first_simd + cu * simds_per_cu;
-                caches.push(Cache {
-                    level: 1,
-                    kib: config.l1_kib,
-                    kind: HSA_CACHE_TYPE_DATA,
-                    simds: simds_per_cu,
-                    first_simd,
-                });
-            }
-        }
-        let simds = config.cus * simds_per_cu;
-        for first_simd in (0..simds).step_by(simds_per_array.max(1) as usize) {
-            let simds = simds_per_array.min(simds - first_simd);
-            caches.push(Cache {
-                level: 1,
-                kib: config.gl1_kib,
-                kind: HSA_CACHE_TYPE_DATA,
-                simds,
-                first_simd,
-            });
-        }
-        caches.push(Cache { level: 2, kib: config.l2_kib, kind: HSA_CACHE_TYPE_DATA, simds, first_simd: 0 });
-        caches.retain(|cache| cache.kib > 0);
-        caches
+        (self.hw.asic().caches)(&self.config, self.hw.asic())
     }
 
     /// Reads a file.
@@ -237,14 +193,18 @@ impl<O: Os> Device<O> {
             | HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED;
         let watches =
             HSA_CAP_WATCH_POINTS_SUPPORTED | WATCHES.ilog2() << HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT;
-        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT | svm | debug | watches
+        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT
+            | svm
+            | debug
+            | watches
+            | self.hw.asic().capability
     }
 
     fn gpu_properties(&self) -> String {
         let config = &self.config;
         let info = self.hw.os().device_info();
         let asic = self.hw.asic();
-        let area = (asic.save_area)(config.cus);
+        let area = (asic.save_area)(config);
         let mut lines = Lines::new();
         lines
             .line("cpu_cores_count", 0)
@@ -254,7 +214,7 @@ impl<O: Os> Device<O> {
         lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
         lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
         lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
-        lines.line("array_count", config.shader_engines * config.arrays_per_engine);
+        lines.line("array_count", config.xccs.max(1) * config.shader_engines * config.arrays_per_engine);
         lines.line("simd_arrays_per_engine", config.arrays_per_engine);
         lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", asic.simds_per_cu);
         lines.line("max_slots_scratch_cu", config.scratch_slots_per_cu);
@@ -263,8 +223,8 @@ impl<O: Os> Device<O> {
         lines.line("location_id", info.location_id).line("domain", info.domain);
         lines.line("drm_render_minor", info.render_minor).line("hive_id", 0);
         lines
-            .line("num_sdma_engines", self.sdma.engines())
-            .line("num_sdma_xgmi_engines", 0)
+            .line("num_sdma_engines", self.sdma.pcie_engines())
+            .line("num_sdma_xgmi_engines", self.sdma.engines() - self.sdma.pcie_engines())
             .line("num_sdma_queues_per_engine", asic.sdma.queues_per_engine());
         lines
             .line("num_cp_queues", asic.cp_queues)
@@ -276,7 +236,7 @@ impl<O: Os> Device<O> {
             .line("capability2", 0)
             .line("debug_prop", asic.product.debug_prop)
             .line("sdma_fw_version", asic.product.sdma_fw_version);
-        lines.line("unique_id", u64::from(self.gpu_id)).line("num_xcc", 1);
+        lines.line("unique_id", u64::from(self.gpu_id)).line("num_xcc", config.xccs);
         lines.line("max_engine_clk_ccompute", self.hw.os().cpu_info().max_clock_mhz);
         lines.0
     }

@@ -12,7 +12,7 @@ use core::fmt;
 use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PTE_ADDRESS_MASK};
 use zerocopy::IntoBytes;
 
-use crate::asic::PageRights;
+use crate::asic::{LEVELS, PageRights};
 use crate::errno::Result;
 use crate::os::Os;
 use crate::os::PAGE_SIZE;
@@ -23,7 +23,7 @@ const ENTRIES: usize = 1 << LEVEL_BITS;
 /// Bytes a PDB0 entry covers: a huge page.
 pub(crate) const HUGE: u64 = PAGE_SIZE << LEVEL_BITS;
 /// Level of the root (PDB2); PDB0 is 1, PTB is 0.
-const ROOT_LEVEL: u32 = 3;
+const ROOT_LEVEL: u32 = LEVELS as u32 - 1;
 /// Entries written at once from the stack.
 const BATCH: usize = 32;
 
@@ -34,6 +34,7 @@ fn index(va: u64, level: u32) -> usize {
 /// One table and the tables below it.
 struct Table<O: Os> {
     memory: VramMemory<O>,
+    level: u32,
     /// Tables below, by entry.
     children: BTreeMap<u16, Box<Table<O>>>,
     /// Entries that map memory themselves, one bit each.
@@ -41,9 +42,10 @@ struct Table<O: Os> {
 }
 
 impl<O: Os> Table<O> {
-    fn new(vram: &Arc<Vram<O>>) -> Result<Box<Self>> {
+    fn new(vram: &Arc<Vram<O>>, level: u32) -> Result<Box<Self>> {
         Ok(Box::new(Self {
             memory: vram.allocate(PAGE_SIZE, true)?,
+            level,
             children: BTreeMap::new(),
             mapped: [0; ENTRIES / 64],
         }))
@@ -51,7 +53,7 @@ impl<O: Os> Table<O> {
 
     /// What leads to it: an entry of a directory, or a root.
     fn entry(&self) -> u64 {
-        self.memory.offset() | self.memory.hw().asic().pte.table
+        self.memory.offset() | self.memory.hw().asic().pte.tables[self.level as usize % LEVELS]
     }
 
     fn write(&self, first: usize, entries: &[u64]) {
@@ -78,7 +80,7 @@ impl<O: Os> Table<O> {
     /// The table below entry `index`, made if need be.
     fn child(&mut self, vram: &Arc<Vram<O>>, index: usize) -> Result<&mut Table<O>> {
         if !self.children.contains_key(&(index as u16)) {
-            let table = Table::new(vram)?;
+            let table = Table::new(vram, self.level.saturating_sub(1))?;
             let entry = table.entry();
             self.write(index, &[entry]);
             self.children.insert(index as u16, table);
@@ -196,7 +198,7 @@ pub(crate) struct Vm<O: Os> {
 
 impl<O: Os> Vm<O> {
     pub(crate) fn new(vram: &Arc<Vram<O>>) -> Result<Self> {
-        Ok(Self { vram: vram.clone(), root: Table::new(vram)?, retired: Vec::new() })
+        Ok(Self { vram: vram.clone(), root: Table::new(vram, ROOT_LEVEL)?, retired: Vec::new() })
     }
 
     /// What goes into `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
@@ -271,7 +273,7 @@ impl<O: Os> Vm<O> {
         if !table.is_mapped(entry) {
             return Ok(());
         }
-        let mut leaf = Table::new(&self.vram)?;
+        let mut leaf = Table::new(&self.vram, 0)?;
         leaf.fill(0, ENTRIES, Some(pa), flags);
         // In this order: the walker sees either the huge page or all of the small ones.
         table.memory.hw().write_barrier();

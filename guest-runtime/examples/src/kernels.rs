@@ -43,6 +43,7 @@ macro_rules! kernels {
             name: $file,
             objects: &[
                 ("gfx1100", include_bytes!(concat!("../../kernels/", $file, ".gfx1100.hsaco"))),
+                ("gfx942", include_bytes!(concat!("../../kernels/", $file, ".gfx942.hsaco"))),
                 ("gfx1201", include_bytes!(concat!("../../kernels/", $file, ".gfx1201.hsaco"))),
             ],
         };
@@ -91,6 +92,6 @@ mod tests {
             }
         }
         let error = super::VECADD.object("gfx9000").unwrap_err().to_string();
-        assert_eq!(error, "vecadd.cl is compiled for gfx1100, gfx1201, not for gfx9000");
+        assert_eq!(error, "vecadd.cl is compiled for gfx1100, gfx942, gfx1201, not for gfx9000");
     }
 }

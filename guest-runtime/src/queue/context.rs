@@ -3,8 +3,9 @@
 use std::sync::PoisonError;
 
 use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_MAX_QUEUE_PERCENTAGE, UpdateQueueArgs};
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
+use super::save_area::SaveArea;
 use super::{Queue, QueueError, QueueInner};
 
 /// The state of a queue that was taken off the GPU, as the GPU wrote it to memory.
@@ -43,22 +44,29 @@ impl Queue {
     /// [readable](super::QueueOptions::readable_context).
     pub fn context(&self) -> Result<SavedContext, QueueError> {
         let inner = &self.inner;
-        let header = inner.gpu.process.kfd.queue_wave_state(inner.id)?;
         if !inner.readable_context {
             let allowed = "`readable_context` of its options";
             return Err(QueueError::Option { what: "context of a queue", value: inner.id.into(), allowed });
         }
-        let read = |end: u32, size: u32| {
-            let end = (end as usize).min(inner.save_area.len());
-            let mut bytes = vec![0u8; (size as usize).min(end)];
-            inner.save_area.read_bytes(end - bytes.len(), &mut bytes);
-            bytes
-        };
-        let ContextSaveAreaHeader { control_stack_offset, control_stack_size, .. } = header;
-        Ok(SavedContext {
-            control_stack: read(control_stack_offset.saturating_add(control_stack_size), control_stack_size),
-            waves: read(header.wave_state_offset, header.wave_state_size),
-        })
+        let area = &inner.save_area;
+        inner.gpu.process.kfd.queue_wave_state(inner.id, area.address())?;
+        let mut context = SavedContext { control_stack: Vec::new(), waves: Vec::new() };
+        // Each graphics core has a part of the area, with a header.
+        let distance = SaveArea::of(&inner.gpu.agent).save_restore as usize;
+        for start in (0..inner.gpu.agent.xccs.max(1) as usize).map(|number| number * distance) {
+            let mut header = ContextSaveAreaHeader::new_zeroed();
+            area.read_bytes(start, header.as_mut_bytes());
+            let read = |end: u32, size: u32| {
+                let end = (start + end as usize).min(area.len());
+                let mut bytes = vec![0u8; (size as usize).min(end)];
+                area.read_bytes(end - bytes.len(), &mut bytes);
+                bytes
+            };
+            let stack_end = header.control_stack_offset.saturating_add(header.control_stack_size);
+            context.control_stack.extend(read(stack_end, header.control_stack_size));
+            context.waves.extend(read(header.wave_state_offset, header.wave_state_size));
+        }
+        Ok(context)
     }
 }
 

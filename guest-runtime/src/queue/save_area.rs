@@ -30,10 +30,13 @@ pub(crate) struct SaveArea {
 impl SaveArea {
     /// The sizes for a GPU: the kernel's own where the topology names them, else by the kernel's formulas.
     pub(crate) fn of(agent: &Agent) -> Self {
-        let cus = u64::from(agent.compute_units());
+        // Each graphics core has a part of the same size.
+        let xccs = u64::from(agent.xccs.max(1));
+        let cus = u64::from(agent.compute_units()) / xccs;
         let gfx = agent.gfx_version;
+        let engines = u64::from(agent.arrays / agent.arrays_per_engine.max(1));
         let (waves, bytes_per_wave) =
-            if gfx >= 100_100 { (cus * 32, 12) } else { ((cus * 40).min(u64::from(agent.arrays) * 512), 8) };
+            if gfx >= 100_100 { (cus * 32, 12) } else { ((cus * 40).min(engines * 512), 8) };
         let page = PAGE as u64;
         let ctl_stack = (waves * bytes_per_wave + HEADER_BYTES).next_multiple_of(page);
         let data = cus * (vgpr_bytes(gfx) + SGPR_BYTES + LDS_BYTES + HWREG_BYTES);
@@ -42,7 +45,7 @@ impl SaveArea {
             (ctl_stack, save_restore) = (agent.ctl_stack_size.into(), agent.cwsr_size.into());
         }
         let debugger = (waves * DEBUGGER_BYTES_PER_WAVE).next_multiple_of(64);
-        let total = (save_restore + debugger).next_multiple_of(page) * u64::from(agent.xccs.max(1));
+        let total = ((save_restore + debugger) * xccs).next_multiple_of(page);
         Self {
             ctl_stack: u32::try_from(ctl_stack).unwrap_or(u32::MAX),
             save_restore: u32::try_from(save_restore).unwrap_or(u32::MAX),
@@ -73,6 +76,22 @@ mod tests {
         // Observed with ROCr on 96 compute units.
         let area = SaveArea::of(&gfx1100(96));
         assert_eq!(area, SaveArea { ctl_stack: 40960, save_restore: 46_047_232, total: 0x2c0_2000 });
+    }
+
+    #[test]
+    fn sizes_match_those_of_an_mi300x() {
+        let agent = Agent {
+            gfx_version: 90_402,
+            simds: 1216,
+            simds_per_cu: 4,
+            arrays: 32,
+            arrays_per_engine: 1,
+            xccs: 8,
+            ..Agent::default()
+        };
+        let area = SaveArea::of(&agent);
+        let total = 8 * (23_203_840 + 48640);
+        assert_eq!(area, SaveArea { ctl_stack: 12288, save_restore: 23_203_840, total });
     }
 
     #[test]

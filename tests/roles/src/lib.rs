@@ -26,6 +26,7 @@ use belfry_runtime::{Condition, Gpu, Runtime};
 /// The code objects of `tests/kernels/probe.cl`.
 const PROBES: &[(&str, &[u8])] = &[
     ("gfx1100", include_bytes!("../../kernels/probe.gfx1100.hsaco")),
+    ("gfx942", include_bytes!("../../kernels/probe.gfx942.hsaco")),
     ("gfx1201", include_bytes!("../../kernels/probe.gfx1201.hsaco")),
 ];
 

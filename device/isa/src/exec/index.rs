@@ -57,11 +57,14 @@ fn moved(w: &Wave, row: u32, aux: u8) -> Result<(u32, u32), FaultCause> {
     let (operand, registers) = (u32::from(aux & 3), u32::from(aux >> REGISTERS));
     let m0 = w.s[slot::M0];
     let index = if m0 >> (ENABLES + operand) & 1 != 0 { m0 & 0xff } else { 0 };
-    let first = row / w.halves + index;
-    if first + registers > u32::from(w.accumulators_from) {
+    let named = row / w.halves;
+    let first = named + index;
+    // Operands stay what they are: `v0..`, or behind those `a0..`.
+    let end = if named < u32::from(w.accumulators_from) { w.accumulators_from } else { w.vgpr_count };
+    if first + registers > u32::from(end) {
         return Err(FaultCause::RegisterOutOfRange {
             register: u16::try_from(first + registers - 1).unwrap_or(u16::MAX),
-            allocated: w.accumulators_from,
+            allocated: end,
             text: String::from("relative to M0"),
         });
     }

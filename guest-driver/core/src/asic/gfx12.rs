@@ -8,7 +8,7 @@ use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_12_0_0, AMDGPU_VRAM_TYPE_GDDR6};
 use belfry_abi::regs::layout;
 
 use super::gfx11::GFX1100;
-use super::{Asic, Product};
+use super::{Asic, Firmware, MesFirmware, Product};
 
 pub(super) static GFX1201: Asic = Asic {
     name: "gfx1201",
@@ -16,8 +16,7 @@ pub(super) static GFX1201: Asic = Asic {
     gfx_target_version: 120_001,
     registers: layout::GFX12,
     mqd: mqd::MANAGER,
-    mes: mes::FRAMES,
-    scheduler_on_both_pipes: true,
+    firmware: Firmware::Mes(MesFirmware { frames: mes::FRAMES, on_both_pipes: true }),
     pte: pte::FORMAT,
     trap_handler: include_bytes!("gfx12/trap_handler.bin"),
     // As a Radeon RX 9070 XT reports them.
@@ -37,10 +36,11 @@ pub(super) static GFX1201: Asic = Asic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discovery::Config;
 
     #[test]
     fn save_area_of_the_full_chip_is_the_measured_one() {
-        let area = (GFX1201.save_area)(64);
+        let area = (GFX1201.save_area)(&Config { cus: 64, ..Config::default() });
         assert_eq!((area.ctl_stack_size, area.cwsr_size), (28672, 30_699_520));
         assert_eq!(area.debug_memory_size, 65536);
     }

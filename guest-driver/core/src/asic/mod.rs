@@ -5,7 +5,9 @@
 
 mod gfx11;
 mod gfx12;
+mod gfx9;
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use belfry_abi::doorbell::DoorbellIndex;
@@ -16,8 +18,10 @@ use belfry_abi::regs::layout::Layout;
 
 use crate::discovery::Config;
 use crate::errno::Result;
-use crate::mes::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
+use crate::hiq::{RunList, RunProcess};
+use crate::mes::{Frame, HardwareResources, SchedulerRing};
 use crate::mqd::Image;
+use crate::scheduler::{QueueRequest, ShaderDebugger};
 use crate::sdma::SdmaPlace;
 
 /// IP version of a graphics core: major, minor, revision.
@@ -33,19 +37,30 @@ pub(crate) struct Asic {
     pub(crate) gfx_target_version: u32,
     /// Where registers lie in its blocks.
     pub(crate) registers: Layout,
+    /// Bytes of the BAR that has them.
+    pub(crate) register_bytes: u64,
+    /// Bits of a register's number that count in packets of a graphics core, which is the only one it can reach.
+    pub(crate) packet_registers: u32,
+    /// Which compute units are there.
+    pub(crate) fuses: Fuses,
     /// Contents of MQDs.
     pub(crate) mqd: MqdManager,
-    /// Frames of the scheduler's firmware.
-    pub(crate) mes: MesFrames,
-    /// The scheduler's firmware runs on both pipes of its micro engine: the second one maps the first one's ring. Otherwise
-    /// the kernel interface queue does.
-    pub(crate) scheduler_on_both_pipes: bool,
+    /// Micro engine of the kernel's own queues: the kernel interface queue, on pipe 1, and the scheduler's ring, on pipe 0.
+    pub(crate) kernel_me: u32,
+    /// Firmware that schedules.
+    pub(crate) firmware: Firmware,
     /// Entries of page tables.
     pub(crate) pte: PteFormat,
     /// What the entries of the interrupt ring mean.
     pub(crate) interrupt: fn(&IhEntry) -> Interrupt,
     /// Which doorbells the kernel has, and which no compute queue may have.
     pub(crate) doorbells: DoorbellLayout,
+    /// Where the page that flushes the host data path is put in the registers' BAR.
+    pub(crate) hdp_remap: u64,
+    /// Where firmware says which process has a VMID.
+    pub(crate) pasids: PasidTable,
+    /// `VM_CONTEXTn_CNTL` of VMIDs of processes, where firmware sets nothing of them but the root of the page tables.
+    pub(crate) vm_context: Option<u32>,
     /// First VMID of processes; they have all from there on.
     pub(crate) first_kfd_vmid: u32,
     /// Hardware queues of each compute pipe that the scheduler may use.
@@ -60,18 +75,71 @@ pub(crate) struct Asic {
     pub(crate) simds_per_cu: u32,
     /// Compute queues of the hardware that user space is told of (`num_cp_queues`).
     pub(crate) cp_queues: u32,
-    /// Sizes of a queue's context save area with this many compute units.
-    pub(crate) save_area: fn(cus: u32) -> SaveArea,
+    /// Sizes of a queue's context save area.
+    pub(crate) save_area: fn(&Config) -> SaveArea,
+    /// Caches that user space is told of.
+    pub(crate) caches: fn(&Config, &Asic) -> Vec<Cache>,
+    /// Body of ACQUIRE_MEM that makes all of memory be seen, code too.
+    pub(crate) acquire_memory: &'static [u32],
     /// `TCP_WATCHn_CNTL` of a watch that is valid, by its mode and the bits of the address that count.
     pub(crate) watch_control: fn(mode: u32, mask: u32) -> u32,
+    /// Capabilities that user space is told of beside those of all kinds (`HSA_CAP_*`).
+    pub(crate) capability: u32,
     /// The driver's trap handler: at most a page of code.
     pub(crate) trap_handler: &'static [u8],
     /// What it is said to be made of.
     pub(crate) product: Product,
 }
 
-/// Fills MQDs (`struct mqd_manager`).
+/// How the fuses tell of compute units.
+pub(crate) struct Fuses {
+    /// Compute units of a bit of `CC_GC_SHADER_ARRAY_CONFIG`.
+    pub(crate) cus: u32,
+    /// Whole shader arrays may be off, which `CC_GC_SA_UNIT_DISABLE` tells.
+    pub(crate) arrays: bool,
+}
+
+/// Registers that say which process has a VMID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PasidTable {
+    /// `IH_VMID_n_LUT`.
+    InterruptHandler,
+    /// `ATC_VMIDn_PASID_MAPPING`.
+    AddressTranslation,
+}
+
+/// Firmware that schedules queues.
+pub(crate) enum Firmware {
+    /// The micro engine scheduler.
+    Mes(MesFirmware),
+    /// The hardware scheduler, which takes packets from the HIQ.
+    Hiq(HiqPackets),
+}
+
+/// Packets of the hardware scheduler (`struct packet_manager_funcs`): each is added to those before.
+pub(crate) struct HiqPackets {
+    pub(crate) set_resources: fn(&mut Vec<u32>, vmids: u32, queues: u64),
+    pub(crate) map_process: fn(&mut Vec<u32>, &RunProcess),
+    pub(crate) map_queue: fn(&mut Vec<u32>, &QueueRequest),
+    pub(crate) run_list: fn(&mut Vec<u32>, &RunList),
+    /// Takes off all queues that are not static.
+    pub(crate) unmap_all: fn(&mut Vec<u32>),
+    /// Writes a value when all before is done.
+    pub(crate) query_status: fn(&mut Vec<u32>, address: u64, value: u64),
+}
+
+/// The micro engine scheduler.
+pub(crate) struct MesFirmware {
+    pub(crate) frames: MesFrames,
+    /// It runs on both pipes of its micro engine: the second one maps the first one's ring. Otherwise the kernel interface queue
+    /// does.
+    pub(crate) on_both_pipes: bool,
+}
+
+/// Fills MQDs (`struct mqd_manager`): where several graphics cores run a queue, the one of each.
 pub(crate) struct MqdManager {
+    /// Bytes from the MQD of a graphics core to that of the next, of a compute queue.
+    pub(crate) stride: fn(&Config) -> u32,
     /// Fills the MQD of a new queue, without what `update` writes (`init_mqd`).
     pub(crate) init: fn(&mut Image, &UserQueue<'_>) -> Result<()>,
     /// Fills what UPDATE_QUEUE may change (`update_mqd`).
@@ -82,8 +150,8 @@ pub(crate) struct MqdManager {
     pub(crate) update_sdma: fn(&mut Image, &UserRing) -> Result<()>,
     /// Sets the compute units of each shader engine the queue may use.
     pub(crate) set_cus: fn(&mut Image, &[u32; 8]) -> Result<()>,
-    /// Deals the bits of a CU mask out to the shader engines; `EINVAL` for a mask the chip cannot follow.
-    pub(crate) spread_cu_mask: fn(&Config, bits: u32, mask: &[u32]) -> Result<[u32; 8]>,
+    /// Deals the bits of a CU mask out to the shader engines of a graphics core; `EINVAL` for a mask the chip cannot follow.
+    pub(crate) spread_cu_mask: fn(&Config, &CuMask<'_>, xcc: u32) -> Result<[u32; 8]>,
     /// Sets whether waves enter the trap handler for traps and exceptions; for context saves they always do.
     pub(crate) set_takes_traps: fn(&mut Image, bool) -> Result<()>,
     /// What of the context save area is in use (`get_wave_state`).
@@ -92,12 +160,32 @@ pub(crate) struct MqdManager {
     pub(crate) init_kernel: fn(&mut Image, &KernelRing) -> Result<()>,
 }
 
+/// A mask of compute units, of which this many bits count.
+pub(crate) struct CuMask<'a> {
+    pub(crate) bits: u32,
+    pub(crate) words: &'a [u32],
+}
+
+/// Which of the graphics cores that run a queue an MQD is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Its number among them.
+    pub(crate) number: u32,
+    /// How many there are.
+    pub(crate) count: u32,
+    /// Which one begins with the first workgroups.
+    pub(crate) first: u32,
+    /// Bytes from one's MQD to the next one's.
+    pub(crate) stride: u32,
+}
+
 /// A new queue of a process.
 pub(crate) struct UserQueue<'a> {
     /// GPU address of the MQD.
     pub(crate) mqd: u64,
     pub(crate) args: &'a CreateQueueArgs,
     pub(crate) doorbell: DoorbellIndex,
+    pub(crate) share: Share,
 }
 
 /// The ring of a queue of a process.
@@ -108,11 +196,17 @@ pub(crate) struct UserRing {
     pub(crate) priority: u32,
     /// It holds AQL packets, otherwise PM4 (`KFD_QUEUE_FORMAT_*`).
     pub(crate) aql: bool,
+    /// The graphics core with this MQD reports the read pointer; there is one for each ring.
+    pub(crate) leads: bool,
 }
 
 /// A ring of the kernel's own: GPU addresses in VMID 0, sizes in bytes.
 pub(crate) struct KernelRing {
     pub(crate) mqd: u64,
+    /// Bytes to the MQD of the next graphics core that runs the ring.
+    pub(crate) mqd_stride: u32,
+    /// The graphics core with this MQD reports the read pointer; there is one for each ring.
+    pub(crate) leads: bool,
     pub(crate) base: u64,
     pub(crate) size: u32,
     pub(crate) rptr: u64,
@@ -156,8 +250,19 @@ pub(crate) struct PteFormat {
     pub(crate) page: fn(PageRights) -> u64,
     /// Added to those for a huge page above the last level.
     pub(crate) huge: u64,
-    /// Bits of an entry that leads to a table in VRAM, and of a root.
-    pub(crate) table: u64,
+    /// Bits of what leads to a table in VRAM, by the table's level: entries lead to those of levels 0 to 2, and to the one of
+    /// level 3, the root, a register does.
+    pub(crate) tables: [u64; LEVELS],
+}
+
+/// Levels of page tables.
+pub(crate) const LEVELS: usize = 4;
+
+impl PteFormat {
+    /// Bits of a root.
+    pub(crate) const fn root(&self) -> u64 {
+        self.tables[LEVELS - 1]
+    }
 }
 
 /// What a page allows, and where it is.
@@ -195,6 +300,8 @@ pub(crate) enum Interrupt {
 pub(crate) struct DoorbellLayout {
     /// The kernel interface queue, in the kernel's slice.
     pub(crate) kiq: DoorbellIndex,
+    /// Distance of that of the next graphics core.
+    pub(crate) kiq_stride: u32,
     /// The scheduler's ring, in the kernel's slice.
     pub(crate) scheduler: DoorbellIndex,
     /// First and last that are not for compute queues, in every half of every slice.
@@ -203,10 +310,17 @@ pub(crate) struct DoorbellLayout {
 
 /// Queues of the SDMA engines, and where their doorbells are in the slice of a process.
 pub(crate) struct SdmaLayout {
+    /// Major and minor IP version.
+    pub(crate) version: (u32, u32),
+    /// Most engines.
+    pub(crate) engines: u32,
+    /// How many of them are for transfers over PCIe, the first ones; the others are for links between GPUs (XGMI).
+    pub(crate) pcie_engines: u32,
     /// Hardware queues of each engine that the scheduler may use.
     pub(crate) hqd_mask: u32,
-    /// First doorbell of each engine, in 64-bit ones from the start of a slice.
-    pub(crate) doorbells: [u32; 2],
+    /// First doorbell of the first engine, in 64-bit ones from the start of a slice, and those of an engine.
+    pub(crate) first_doorbell: u32,
+    pub(crate) doorbells: u32,
 }
 
 impl SdmaLayout {
@@ -237,6 +351,18 @@ pub(crate) struct SaveArea {
     pub(crate) ctl_stack_size: u32,
     pub(crate) cwsr_size: u32,
     pub(crate) debug_memory_size: u32,
+    /// Graphics cores, each of which has as much.
+    pub(crate) copies: u32,
+}
+
+/// One cache of the GPU.
+pub(crate) struct Cache {
+    pub(crate) level: u32,
+    pub(crate) kib: u32,
+    pub(crate) kind: u32,
+    /// SIMDs that use it, and the first of them.
+    pub(crate) simds: u32,
+    pub(crate) first_simd: u32,
 }
 
 /// What a card says of itself beside what its tables say.
@@ -257,7 +383,7 @@ pub(crate) struct Product {
 }
 
 /// Every kind the driver knows.
-const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx12::GFX1201];
+const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx9::GFX942, &gfx12::GFX1201];
 
 /// What to do with a graphics core of this version, if the driver knows it.
 pub(crate) fn find(gc: GcVersion) -> Option<&'static Asic> {

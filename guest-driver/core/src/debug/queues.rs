@@ -67,9 +67,13 @@ impl<O: Os> Process<O> {
     /// Writes where a queue's waves are to the header of its context save area, as far as there is one.
     fn write_wave_state(&self, state: &State<O>, id: u32) {
         let Some(area) = state.queues.get(&id).map(|queue| queue.user.save_area) else { return };
-        if let Ok(header) = self.wave_state_of(state, id) {
-            // A program that has unmapped its area has no state that a debugger could look at.
-            let _ = self.device.hw.os().write_user(self.key(), area, &header.as_bytes()[..WAVE_STATE_BYTES]);
+        if let Ok(states) = self.wave_state_of(state, id) {
+            for (number, header) in (0u64..).zip(&states.headers) {
+                let at = area.wrapping_add(number * u64::from(states.distance));
+                // A program that has unmapped its area has no state that a debugger could look at.
+                let _ =
+                    self.device.hw.os().write_user(self.key(), at, &header.as_bytes()[..WAVE_STATE_BYTES]);
+            }
         }
     }
 

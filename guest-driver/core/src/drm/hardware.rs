@@ -9,7 +9,7 @@ use crate::doorbell::Doorbells;
 use crate::errno::Result;
 use crate::gart::KernelBuffer;
 use crate::os::Os;
-use crate::sdma::SdmaPlace;
+use crate::sdma::{SdmaChoice, SdmaPlace};
 
 /// What a file has on the device while it has rings.
 pub(crate) struct Hardware<O: Os> {
@@ -54,7 +54,7 @@ impl<O: Os> Hardware<O> {
         if id.kind != AMDGPU_HW_IP_DMA {
             return Ok((self.doorbells.take()?, None));
         }
-        let place = device.sdma.take(Some(id.ring))?;
+        let place = device.sdma.take(SdmaChoice::Engine(id.ring))?;
         match place.doorbell(&device.hw.asic().sdma) {
             Ok(number) => Ok((number, Some(place))),
             Err(error) => {

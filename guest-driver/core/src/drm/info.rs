@@ -19,8 +19,6 @@ use crate::space::{END_VA, UPPER_HALF};
 
 /// kHz of the golden counter.
 const COUNTER_KHZ: u32 = 100_000;
-/// Version of the SDMA engines that go with each graphics core the driver knows.
-const SDMA_VERSION: (u32, u32) = (6, 0);
 /// Most indirect buffers of one submission (`amdgpu_ring_max_ibs`): of graphics, of compute, of all others.
 const MAX_IBS: (u32, u32, u32) = (192, 125, 49);
 
@@ -141,14 +139,15 @@ impl<O: Os> Device<O> {
             ip_discovery_version: u32::from(major) << 16 | u32::from(minor) << 8 | u32::from(revision),
             ..Default::default()
         };
+        let sdma = self.hw.asic().sdma.version;
         let engine = match kind {
             AMDGPU_HW_IP_GFX | AMDGPU_HW_IP_COMPUTE => graphics,
             AMDGPU_HW_IP_DMA => DrmAmdgpuInfoHwIp {
-                hw_ip_version_major: SDMA_VERSION.0,
-                hw_ip_version_minor: SDMA_VERSION.1,
+                hw_ip_version_major: sdma.0,
+                hw_ip_version_minor: sdma.1,
                 ib_start_alignment: 256,
                 ib_size_alignment: 4,
-                ip_discovery_version: SDMA_VERSION.0 << 16 | SDMA_VERSION.1 << 8,
+                ip_discovery_version: sdma.0 << 16 | sdma.1 << 8,
                 ..Default::default()
             },
             _ => DrmAmdgpuInfoHwIp::default(),

@@ -19,21 +19,19 @@ use crate::asic::{PageRights, UserQueue, UserRing};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::gart::KernelBuffer;
-use crate::mes::QueueRequest;
-use crate::mqd::Image;
+use crate::mqd::Mqds;
 use crate::os::{Os, PAGE_SIZE};
+use crate::scheduler::QueueRequest;
 use crate::sdma::SdmaPlace;
 use crate::space::{END_VA, Space, UPPER_HALF};
 use crate::trap_handler;
 use crate::vram::VramMemory;
 
-/// Pages of a ring's buffer: MQD, gang context, pointers and fence, two of packets, end of pipe.
-const MQD: usize = 0;
-const GANG: usize = PAGE_SIZE as usize;
-const POINTERS: usize = 2 * PAGE_SIZE as usize;
-const PACKETS: usize = 3 * PAGE_SIZE as usize;
-const EOP: usize = 5 * PAGE_SIZE as usize;
-const PAGES: usize = 6;
+/// Pages of a ring's buffer: pointers and fence, two of packets, end of pipe.
+const POINTERS: usize = 0;
+const PACKETS: usize = PAGE_SIZE as usize;
+const EOP: usize = 3 * PAGE_SIZE as usize;
+const PAGES: usize = 4;
 /// Bytes of packets.
 const PACKET_BYTES: usize = EOP - PACKETS;
 /// In the page of pointers.
@@ -58,6 +56,7 @@ pub(crate) struct Ring<O: Os> {
     id: RingId,
     /// Where it is in the address space.
     va: u64,
+    mqds: Mqds<O>,
     buffer: KernelBuffer<O>,
     /// Where waves are saved, of a compute queue.
     save: Option<VramMemory<O>>,
@@ -86,10 +85,12 @@ impl<O: Os> Ring<O> {
         let index = if id.kind == AMDGPU_HW_IP_DMA { super::context::COMPUTE_RINGS } else { 0 } + id.ring;
         let va = END_VA + u64::from(index) * STRIDE;
         let buffer = device.gart.allocate(PAGES)?;
+        let mqds = Mqds::new(device, id.kind == AMDGPU_HW_IP_DMA)?;
         device.flush_gart()?;
         let (number, place) = hardware.take_doorbell(device, id)?;
         let doorbell = hardware.doorbell(number);
-        let mut ring = Self { id, va, buffer, save: None, doorbell, number, place, written: 0, fence: 0 };
+        let mut ring =
+            Self { id, va, mqds, buffer, save: None, doorbell, number, place, written: 0, fence: 0 };
         let started = ring.map(device, space).and_then(|()| ring.add(device, space, hardware));
         match started {
             Ok(()) => Ok(ring),
@@ -109,7 +110,7 @@ impl<O: Os> Ring<O> {
         let rights =
             PageRights { readable: true, writable: true, executable: false, system: true, uncached: true };
         if !self.is_dma() {
-            let area = (device.hw.asic().save_area)(device.config.cus);
+            let area = (device.hw.asic().save_area)(&device.config);
             let len = area.total(area.cwsr_size);
             if len > STRIDE - SAVE_AREA {
                 return Err(Errno::ENOMEM);
@@ -118,7 +119,7 @@ impl<O: Os> Ring<O> {
         }
         let mut state = space.lock();
         let flags = state.vm.page_bits(rights);
-        for page in POINTERS / PAGE_SIZE as usize..PAGES {
+        for page in 0..PAGES {
             let at = self.va + (page * PAGE_SIZE as usize) as u64;
             state.vm.map(at, self.buffer.bus(page), PAGE_SIZE, flags)?;
         }
@@ -135,7 +136,7 @@ impl<O: Os> Ring<O> {
 
     /// What CREATE_QUEUE would have been told.
     fn args(&self, device: &Device<O>) -> CreateQueueArgs {
-        let area = (device.hw.asic().save_area)(device.config.cus);
+        let area = (device.hw.asic().save_area)(&device.config);
         let common = CreateQueueArgs {
             ring_base_address: self.va + PACKETS as u64,
             ring_size: PACKET_BYTES as u32,
@@ -163,36 +164,40 @@ impl<O: Os> Ring<O> {
     fn add(&self, device: &Device<O>, space: &Space<O>, hardware: &Hardware<O>) -> Result<()> {
         let args = self.args(device);
         let mqd = &device.hw.asic().mqd;
-        let queue =
-            UserQueue { mqd: self.buffer.gpu_address() + MQD as u64, args: &args, doorbell: self.doorbell };
-        let ring =
-            UserRing { base: args.ring_base_address, size: args.ring_size, priority: PRIORITY, aql: false };
-        let mut image = Image::zeroed()?;
-        match self.place {
-            None => (mqd.init)(&mut image, &queue).and_then(|()| (mqd.update)(&mut image, &ring))?,
-            Some(place) => {
-                (mqd.init_sdma)(&mut image, &queue, place)
-                    .and_then(|()| (mqd.update_sdma)(&mut image, &ring))?;
+        self.mqds.change(|image, share| {
+            let queue =
+                UserQueue { mqd: self.mqds.address_of(share), args: &args, doorbell: self.doorbell, share };
+            let ring = UserRing {
+                base: args.ring_base_address,
+                size: args.ring_size,
+                priority: PRIORITY,
+                aql: false,
+                leads: share.number == 0,
+            };
+            match self.place {
+                None => (mqd.init)(image, &queue).and_then(|()| (mqd.update)(image, &ring)),
+                Some(place) => {
+                    (mqd.init_sdma)(image, &queue, place).and_then(|()| (mqd.update_sdma)(image, &ring))
+                }
             }
-        }
-        self.buffer.write(MQD, image.bytes());
+        })?;
         let request = QueueRequest {
             pasid: hardware.pasid(),
             root: space.root(),
             process_context: hardware.context(),
-            gang_context: self.buffer.gpu_address() + GANG as u64,
+            gang_context: self.mqds.gang_context(),
             priority: PRIORITY,
             doorbell: self.doorbell,
-            mqd: self.buffer.gpu_address() + MQD as u64,
+            mqd: self.mqds.address(),
             wptr: self.buffer.gpu_address() + (POINTERS + WPTR) as u64,
             ring_dwords: (PACKET_BYTES / 4) as u32,
             trap_handler: trap_handler::TBA,
             trap_memory: trap_handler::TMA,
-            sdma: self.is_dma(),
+            sdma: self.place,
             aql: false,
             gws: false,
         };
-        device.with_mes(hardware.epoch(), |mes| mes.add_queue(&request))
+        device.with_scheduler(hardware.epoch(), |scheduler| scheduler.add_queue(&request))
     }
 
     /// Takes the queue off the scheduler, and gives back what it had.
@@ -201,8 +206,10 @@ impl<O: Os> Ring<O> {
     ///
     /// `ETIME` when the scheduler hangs.
     pub(crate) fn stop(self, device: &Device<O>, space: &Space<O>, hardware: &mut Hardware<O>) -> Result<()> {
-        let gang = self.buffer.gpu_address() + GANG as u64;
-        let result = match device.with_mes(hardware.epoch(), |mes| mes.remove_queue(self.doorbell, gang)) {
+        let gang = self.mqds.gang_context();
+        let result = match device
+            .with_scheduler(hardware.epoch(), |scheduler| scheduler.remove_queue(self.doorbell, gang))
+        {
             // A reset took it off already, or the device is gone.
             Err(Errno::EIO | Errno::ENODEV) => Ok(()),
             result => result,
@@ -241,7 +248,7 @@ impl<O: Os> Ring<O> {
             ibs.for_each(|&ib| dma_ib(&mut packets, self.written, ib));
             dma_fence(&mut packets, fence, self.fence);
         } else {
-            compute_begin(&mut packets);
+            compute_begin(&mut packets, device.hw.asic().acquire_memory);
             ibs.for_each(|&ib| compute_ib(&mut packets, ib));
             compute_fence(&mut packets, fence, self.fence);
         }
@@ -271,9 +278,9 @@ fn packet(packets: &mut Vec<u32>, opcode: Opcode, body: &[u32]) {
     packets.extend_from_slice(body);
 }
 
-/// What the processor has written is to be seen, code too: all of memory, all caches (`gfx_v11_0_emit_mem_sync`).
-fn compute_begin(packets: &mut Vec<u32>) {
-    packet(packets, Opcode::ACQUIRE_MEM, &[0, u32::MAX, 0xff_ffff, 0, 0, 0xa, 0x4381]);
+/// What the processor has written is to be seen, code too: all of memory, all caches.
+fn compute_begin(packets: &mut Vec<u32>, acquire: &[u32]) {
+    packet(packets, Opcode::ACQUIRE_MEM, acquire);
 }
 
 /// `gfx_v11_0_ring_emit_ib_compute`; the queue's own VMID is meant.

@@ -77,7 +77,7 @@ fn interrupts_are_handled_while_processes_and_scheduler_are_busy() {
     let mut ended = false;
     bench
         .device
-        .with_mes(0, |_| {
+        .with_scheduler(0, |_| {
             ended = interrupt(&bench);
             Ok(())
         })

@@ -19,7 +19,7 @@ const USER: u64 = 0x10_0000;
 /// A process with user memory, a buffer object of five pages in system memory, and a queue over them.
 fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
     let process = bench.process(key);
-    let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
+    let area = (bench.device.hw.asic().save_area)(&bench.device.config);
     let save = 0x30_0000;
     bench.memory(&process, save, area.total(area.cwsr_size), AllocFlags::USERPTR);
     let mut args = queue_args(bench, &process, save);
@@ -30,7 +30,7 @@ fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
 
 /// A queue with a save area that the caller provides, and user memory for the rest of it.
 pub(crate) fn queue_args(bench: &Bench, process: &Arc<Process<FakeOs>>, save: u64) -> CreateQueueArgs {
-    let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
+    let area = (bench.device.hw.asic().save_area)(&bench.device.config);
     let (control, eop) = (0x20_0000, 0x1000_0000);
     bench.memory(process, USER, PAGE_SIZE, AllocFlags::USERPTR);
     bench.memory(process, control, PAGE_SIZE, AllocFlags::USERPTR);

@@ -52,7 +52,7 @@ impl<O: Os> Process<O> {
             }
             bos.push(state.queue_buffer(args.eop_buffer_address, args.eop_buffer_size)?);
         }
-        let area = (self.device.hw.asic().save_area)(self.device.config.cus);
+        let area = (self.device.hw.asic().save_area)(&self.device.config);
         if args.ctl_stack_size != area.ctl_stack_size || args.ctx_save_restore_size < area.cwsr_size {
             return Err(Errno::EINVAL);
         }

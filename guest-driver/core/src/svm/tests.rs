@@ -286,7 +286,7 @@ fn unmapped_memory_leaves_the_gpu_and_its_neighbours_stay() {
 /// A queue whose save area is shared virtual memory.
 fn with_queue(bench: &Bench) -> (Arc<Process<FakeOs>>, u64, u64) {
     let process = bench.process(1);
-    let area = (bench.device.hw.asic().save_area)(bench.device.config.cus);
+    let area = (bench.device.hw.asic().save_area)(&bench.device.config);
     let (va, size) = (VA + 64 * MIB, area.total(area.cwsr_size));
     let mut args = crate::process::queue_args(bench, &process, va);
     assert_eq!(process.create_queue(&mut args), Err(Errno::EINVAL), "nothing is there");

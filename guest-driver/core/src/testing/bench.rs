@@ -43,7 +43,7 @@ impl Bench {
             ih.start();
             ih.addresses()
         };
-        let (ring_address, size) = device.mes_ring();
+        let (ring_address, size) = device.scheduler_ring();
         *lock(&device.hw.os().scheduler) = Some(FakeScheduler { ring: ring_address, size, taken: 0 });
         Self { device, ring, wptr }
     }

@@ -57,9 +57,9 @@ pub(crate) const BASES: [(Ip, &[u32]); 5] = [
 
 /// The register map of [`BASES`].
 pub(crate) fn registers() -> RegisterMap {
-    let mut map = RegisterMap::new(crate::asic::ANY.registers);
+    let mut map = RegisterMap::new(crate::asic::ANY.registers, crate::asic::ANY.register_bytes);
     for ((ip, bases), (_, all)) in BASES.into_iter().zip(RegisterMap::BLOCKS) {
-        map.set(ip, all, bases).unwrap();
+        map.add(ip, all, bases).unwrap();
     }
     map
 }
@@ -75,6 +75,8 @@ pub(crate) type Trace = Arc<Mutex<Vec<&'static str>>>;
 
 /// Called with offset and value of every register that is written.
 type WriteHook = Box<dyn Fn(u32, u32) + Send + Sync>;
+/// Called with every doorbell that is rung, and its value.
+type DoorbellHook = Box<dyn Fn(&FakeOs, DoorbellOffset, u64) + Send + Sync>;
 
 pub(crate) struct FakeOs {
     vram: Mutex<Vec<u8>>,
@@ -85,6 +87,7 @@ pub(crate) struct FakeOs {
     pub(crate) log: Arc<Mutex<Vec<String>>>,
     pub(crate) trace: Trace,
     pub(crate) on_write: Mutex<Option<WriteHook>>,
+    pub(crate) on_doorbell: Mutex<Option<DoorbellHook>>,
     /// The device acknowledges no invalidation.
     pub(crate) deaf: Mutex<bool>,
     /// Who pinned memory, first one first.
@@ -110,6 +113,7 @@ impl FakeOs {
             log: Arc::default(),
             trace: Arc::default(),
             on_write: Mutex::default(),
+            on_doorbell: Mutex::default(),
             deaf: Mutex::default(),
             notices: Mutex::default(),
             users: Arc::default(),
@@ -273,6 +277,9 @@ impl Os for FakeOs {
     }
 
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
+        if let Some(hook) = &*lock(&self.on_doorbell) {
+            hook(self, offset, value);
+        }
         if offset == crate::asic::ANY.doorbells.scheduler.offset()
             && let Some(scheduler) = &mut *lock(&self.scheduler)
         {

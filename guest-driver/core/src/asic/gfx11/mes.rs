@@ -10,7 +10,8 @@ use belfry_abi::regs::{Register, gc};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::asic::{LaunchControl, MesFrames};
-use crate::mes::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
+use crate::mes::{Frame, HardwareResources, SchedulerRing};
+use crate::scheduler::{QueueRequest, ShaderDebugger};
 
 pub(in crate::asic) const FRAMES: MesFrames = MesFrames {
     encode: |frame| *frame,
@@ -103,7 +104,7 @@ fn add_queue(frame: &mut Frame, queue: &QueueRequest) {
         frame.doorbell_offset = queue.doorbell;
         frame.mqd_addr = queue.mqd.into();
         frame.wptr_addr = queue.wptr.into();
-        frame.queue_type = if queue.sdma { QueueType::SDMA.0 } else { QueueType::COMPUTE.0 };
+        frame.queue_type = if queue.sdma.is_some() { QueueType::SDMA.0 } else { QueueType::COMPUTE.0 };
         frame.gds_size = queue.ring_dwords;
         frame.trap_handler_addr = queue.trap_handler.into();
         frame.tma_addr = queue.trap_memory.into();
@@ -124,7 +125,7 @@ fn remove_queue(frame: &mut Frame, doorbell: DoorbellIndex, gang: u64) {
 }
 
 /// `SPI_GDBG_PER_VMID_CNTL`: LAUNCH_MODE 2:1, TRAP_EN 3, EXCP_EN 12:4, EXCP_REPLACE 13.
-fn launch_control(control: LaunchControl) -> u32 {
+pub(in crate::asic) fn launch_control(control: LaunchControl) -> u32 {
     let LaunchControl { trap_en, exceptions, replace, mode } = control;
     (mode & 3) << 1 | u32::from(trap_en) << 3 | (exceptions & 0x1ff) << 4 | u32::from(replace) << 13
 }

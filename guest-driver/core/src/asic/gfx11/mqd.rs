@@ -4,16 +4,19 @@ use belfry_abi::kfd::queue::{ContextSaveAreaHeader, KFD_IOC_QUEUE_TYPE_COMPUTE_A
 use belfry_abi::mqd::{HEADER, SDMA_DUMMY_DEFAULT, SdmaMqd, SdmaRbCntl};
 use belfry_abi::regs::{Register, gc};
 
-use crate::asic::{KernelRing, MqdManager, UserQueue, UserRing};
+use crate::asic::{CuMask, KernelRing, MqdManager, UserQueue, UserRing};
 use crate::discovery::Config;
 use crate::errno::{Errno, Result};
 use crate::mqd::Image;
+use crate::os::PAGE_SIZE;
 use crate::sdma::SdmaPlace;
 
 /// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
 const TRAP_PRESENT: u32 = 1 << 6;
 
 pub(in crate::asic) const MANAGER: MqdManager = MqdManager {
+    // There is one graphics core.
+    stride: |_| PAGE_SIZE as u32,
     init,
     update,
     init_sdma,
@@ -26,7 +29,7 @@ pub(in crate::asic) const MANAGER: MqdManager = MqdManager {
 };
 
 fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
-    let &UserQueue { mqd: base, args, doorbell: index } = queue;
+    let &UserQueue { mqd: base, args, doorbell: index, .. } = queue;
     let mqd = image.mqd()?;
     mqd.header = HEADER;
     mqd.compute_pipelinestat_enable = 1;
@@ -69,7 +72,7 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
 }
 
 fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
-    let &UserRing { base, size, priority, aql } = ring;
+    let &UserRing { base, size, priority, aql, .. } = ring;
     let mqd = image.mqd()?;
     let mut control = gc::CP_HQD_PQ_CONTROL(0);
     control.set_rptr_block_size(5);
@@ -129,7 +132,8 @@ fn set_cus(image: &mut Image, engines: &[u32; 8]) -> Result<()> {
 
 /// Deals the pairs of a CU mask of `bits` bits out to shader arrays, engine by engine, then array by array
 /// (`mqd_symmetrically_map_cu_mask`, gfx10 and later). A pair is a work group processor, and on or off as a whole.
-fn spread_cu_mask(config: &Config, bits: u32, mask: &[u32]) -> Result<[u32; 8]> {
+fn spread_cu_mask(config: &Config, mask: &CuMask<'_>, _xcc: u32) -> Result<[u32; 8]> {
+    let &CuMask { bits, words: mask } = mask;
     let pair = |index: u32| mask.get(index as usize / 32).map_or(0, |word| word >> (index % 32) & 3);
     if (0..bits).step_by(2).any(|index| matches!(pair(index), 1 | 2)) {
         return Err(Errno::EINVAL);
@@ -211,6 +215,9 @@ mod tests {
     use belfry_abi::doorbell::DoorbellIndex;
 
     use super::*;
+    use crate::asic::Share;
+
+    const ALONE: Share = Share { number: 0, count: 1, first: 0, stride: 4096 };
 
     #[test]
     fn mask_bits_alternate_between_engines_before_they_fill_one() {
@@ -222,10 +229,11 @@ mod tests {
             ..Config::default()
         };
         // Three pairs exist; the second one is off.
-        let engines = spread_cu_mask(&config, 32, &[!0b1100]).unwrap();
+        let spread = |bits, word| spread_cu_mask(&config, &CuMask { bits, words: &[word] }, 0);
+        let engines = spread(32, !0b1100).unwrap();
         assert_eq!(engines[..3], [0xf, 0, 0]);
-        assert_eq!(spread_cu_mask(&config, 2, &[3]).unwrap()[..2], [3, 0]);
-        assert_eq!(spread_cu_mask(&config, 32, &[0b1101]), Err(Errno::EINVAL), "half a processor");
+        assert_eq!(spread(2, 3).unwrap()[..2], [3, 0]);
+        assert_eq!(spread(32, 0b1101), Err(Errno::EINVAL), "half a processor");
     }
 
     #[test]
@@ -237,12 +245,16 @@ mod tests {
             queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
             ..Default::default()
         };
-        init(&mut image, &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3) })
-            .unwrap();
+        init(
+            &mut image,
+            &UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3), share: ALONE },
+        )
+        .unwrap();
         let mqd = image.mqd().unwrap();
         mqd.set_pq_wptr(77);
         mqd.cp_hqd_pq_rptr = 55;
-        update(&mut image, &UserRing { base: 0x7000, size: 4096, priority: 15, aql: true }).unwrap();
+        update(&mut image, &UserRing { base: 0x7000, size: 4096, priority: 15, aql: true, leads: true })
+            .unwrap();
         let mqd = image.mqd().unwrap();
         assert_eq!((mqd.pq_wptr(), mqd.cp_hqd_pq_rptr, mqd.pq_base()), (77, 55, 0x7000));
         assert_eq!(gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control).queue_size(), 9);
@@ -257,11 +269,15 @@ mod tests {
             ..Default::default()
         };
         let mut image = Image::zeroed().unwrap();
-        let queue = UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(0x401) };
+        let queue =
+            UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(0x401), share: ALONE };
         init_sdma(&mut image, &queue, SdmaPlace { engine: 1, queue: 2 }).unwrap();
         image.sdma().unwrap().set_read_pointer(55);
-        update_sdma(&mut image, &UserRing { base: 0x7_0000_2000, size: 1 << 20, priority: 15, aql: false })
-            .unwrap();
+        update_sdma(
+            &mut image,
+            &UserRing { base: 0x7_0000_2000, size: 1 << 20, priority: 15, aql: false, leads: true },
+        )
+        .unwrap();
         let mqd = *image.sdma().unwrap();
         // RB_SIZE 18, write pointer in memory, read pointer written back with a timer of 6.
         assert_eq!(mqd.sdmax_rlcx_rb_cntl.bits(), 18 << 1 | 1 << 11 | 1 << 12 | 6 << 16);
@@ -276,10 +292,12 @@ mod tests {
         let of = |queue_type| {
             let args = CreateQueueArgs { queue_type, read_pointer_address: 0x3008, ..Default::default() };
             let mut image = Image::zeroed().unwrap();
-            let queue = UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3) };
+            let queue =
+                UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(3), share: ALONE };
             init(&mut image, &queue).unwrap();
             let aql = queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
-            update(&mut image, &UserRing { base: 0x7000, size: 8192, priority: 7, aql }).unwrap();
+            update(&mut image, &UserRing { base: 0x7000, size: 8192, priority: 7, aql, leads: true })
+                .unwrap();
             *image.mqd().unwrap()
         };
         let (aql, mut pm4) = (of(KFD_IOC_QUEUE_TYPE_COMPUTE_AQL), of(KFD_IOC_QUEUE_TYPE_COMPUTE));

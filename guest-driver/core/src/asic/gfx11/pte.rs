@@ -5,9 +5,9 @@ use belfry_abi::gpuvm::{
     PTE_WRITEABLE, pte_mtype,
 };
 
-use crate::asic::{PageRights, PteFormat};
+use crate::asic::{LEVELS, PageRights, PteFormat};
 
-pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PDE_PTE, table: PTE_VALID };
+pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PDE_PTE, tables: [PTE_VALID; LEVELS] };
 
 fn page(rights: PageRights) -> u64 {
     allowed(rights) | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })

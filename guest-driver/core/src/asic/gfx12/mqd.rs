@@ -33,6 +33,9 @@ mod tests {
     use belfry_abi::kfd::queue::CreateQueueArgs;
 
     use super::*;
+    use crate::asic::Share;
+
+    const ALONE: Share = Share { number: 0, count: 1, first: 0, stride: 4096 };
 
     #[test]
     fn mqd_of_an_sdma_queue_has_its_fields_where_gfx12_has_them() {
@@ -42,12 +45,16 @@ mod tests {
             ..Default::default()
         };
         let mut image = Image::zeroed().unwrap();
-        let queue = UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(0x401) };
+        let queue =
+            UserQueue { mqd: 0x1000, args: &args, doorbell: DoorbellIndex::of_number(0x401), share: ALONE };
         init_sdma(&mut image, &queue, SdmaPlace { engine: 1, queue: 2 }).unwrap();
         // A saved read pointer, which an update leaves alone.
         image.sdma_dwords().unwrap()[3] = 55;
-        update_sdma(&mut image, &UserRing { base: 0x7_0000_2000, size: 1 << 20, priority: 15, aql: false })
-            .unwrap();
+        update_sdma(
+            &mut image,
+            &UserRing { base: 0x7_0000_2000, size: 1 << 20, priority: 15, aql: false, leads: true },
+        )
+        .unwrap();
         let dwords = *image.sdma_dwords().unwrap();
         assert_eq!(dwords[..4], [18 << 1 | 1 << 11 | 1 << 12 | 6 << 16, 0x0700_0020, 0, 55]);
         assert_eq!((dwords[7], dwords[8]), (0x1010, 7), "RB_RPTR_ADDR");

@@ -3,9 +3,9 @@
 use belfry_abi::gpuvm::gfx12::{PTE_IS_PTE, pte_mtype};
 use belfry_abi::gpuvm::{MTYPE_NC, MTYPE_UC, PTE_VALID};
 
-use crate::asic::{PageRights, PteFormat, gfx11};
+use crate::asic::{LEVELS, PageRights, PteFormat, gfx11};
 
-pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PTE_IS_PTE, table: PTE_VALID };
+pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PTE_IS_PTE, tables: [PTE_VALID; LEVELS] };
 
 fn page(rights: PageRights) -> u64 {
     gfx11::allowed(rights) | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })

@@ -1,0 +1,76 @@
+//! What the entries of the interrupt ring mean on gfx9 (`kfd_int_process_v9.c`).
+
+use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding, sq_gfx9};
+
+use crate::asic::Interrupt;
+
+/// Shader engines that are clients of their own.
+const SHADER_ENGINES: u8 = 4;
+
+fn is_shader(client: Client) -> bool {
+    client == Client::GRBM_CP || (Client::SE0SH.0..Client::SE0SH.0 + SHADER_ENGINES).contains(&client.0)
+}
+
+pub(super) fn decode(entry: &IhEntry) -> Interrupt {
+    let [first, second, ..] = entry.data;
+    match (entry.client(), entry.source()) {
+        (Client::GRBM_CP, Source::CP_EOP_INTERRUPT) => Interrupt::Signal(first),
+        (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => Interrupt::BadPacket(first),
+        (client, Source::SQ_INTERRUPT) if is_shader(client) => {
+            let (encoding, payload) = sq_gfx9::parts([first, second]);
+            match encoding {
+                sq_encoding::INST if first & sq_gfx9::PRIVILEGED != 0 => Interrupt::HandlerMessage(payload),
+                sq_encoding::INST => Interrupt::Signal(payload),
+                sq_encoding::ERROR => Interrupt::ShaderError(payload),
+                _ => Interrupt::Quiet,
+            }
+        }
+        (client, Source::SDMA4_TRAP) if Client::SDMA.contains(&client) => {
+            Interrupt::Signal(first & 0xfff_ffff)
+        }
+        (Client::VMC | Client::VMC1 | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
+            page: entry.fault_page(),
+            not_present: entry.ring() & FAULT_RING_VALID != 0,
+            write: entry.ring() & FAULT_RING_WRITE != 0,
+        },
+        _ => Interrupt::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_told_apart_by_client_source_and_encoding() {
+        let entry = |client, source, ring, data: [u32; 2]| {
+            let mut entry = IhEntry::new(client, source, ring, 8, 1);
+            entry.data[..2].copy_from_slice(&data);
+            decode(&entry)
+        };
+        assert_eq!(entry(Client::GRBM_CP, Source::CP_EOP_INTERRUPT, 0, [7, 0]), Interrupt::Signal(7));
+        let bad = entry(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, [5, 0]);
+        assert_eq!(bad, Interrupt::BadPacket(5));
+        // The third shader engine: doorbell 0x155 and trap code 0x2a in 24 bits, around the wave's place.
+        let payload = 0x155 | 0x2a << 10;
+        let words = sq_gfx9::words(sq_encoding::INST, payload);
+        let sq = |first, second| entry(Client(0xc), Source::SQ_INTERRUPT, 0, [first, second]);
+        assert_eq!(sq(words[0], words[1]), Interrupt::Signal(payload));
+        assert_eq!(sq(words[0] | sq_gfx9::PRIVILEGED, words[1]), Interrupt::HandlerMessage(payload));
+        assert_eq!(sq(2 << 26 | 9, 0), Interrupt::ShaderError(9));
+        assert_eq!(sq(0, 0), Interrupt::Quiet);
+        assert_eq!(entry(Client(0xe), Source::SQ_INTERRUPT, 0, [0; 2]), Interrupt::Unknown);
+        for client in Client::SDMA {
+            assert_eq!(entry(client, Source::SDMA4_TRAP, 0, [0xf000_0007, 0]), Interrupt::Signal(7));
+            assert_eq!(entry(client, Source::SDMA_TRAP, 0, [7, 0]), Interrupt::Unknown);
+        }
+        let fault = |client, ring| entry(client, Source::UTCL2_FAULT, ring, [0x1234, 0x21]);
+        let page = 0x1_0000_1234;
+        for client in [Client::VMC, Client::VMC1, Client::UTCL2] {
+            let present = Interrupt::PageFault { page, not_present: false, write: true };
+            assert_eq!(fault(client, FAULT_RING_WRITE), present);
+            let absent = Interrupt::PageFault { page, not_present: true, write: false };
+            assert_eq!(fault(client, FAULT_RING_VALID), absent);
+        }
+    }
+}
