@@ -219,6 +219,7 @@ impl Launch {
             vgprs: core::slice::from_ref(v0),
             vgpr_count: self.vgpr_count,
             shared_vgprs: self.shared_vgprs,
+            accum_offset: 0,
             mode: self.mode,
             scratch_base,
             scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
