@@ -281,6 +281,7 @@ pub enum Imm {
 
 /// How an operand is printed, after LLVM's printer methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::upper_case_acronyms, reason = "names are LLVM's")]
 pub(crate) enum Print {
     Operand,
     Branch,
@@ -347,7 +348,6 @@ macro_rules! names {
     ($($variant:ident $text:literal,)*) => {
         /// Name of an operand, after LLVM's.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(clippy::upper_case_acronyms, reason = "names are LLVM's")]
         pub(crate) enum Name { $($variant,)* }
 
         impl Name {
