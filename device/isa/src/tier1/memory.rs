@@ -247,17 +247,17 @@ impl Body<'_> {
             match *from {
                 [from] => self.a.evex(VMOVUPS_STORE, from.chunk(chunk), Zmm(0), at(first)),
                 [even, odd] => {
-                    for n in 0..2 {
-                        self.mix(Zmm(0), &MIX[n], even.chunk(chunk), odd.chunk(chunk));
+                    for (n, pick) in MIX.iter().enumerate() {
+                        self.mix(Zmm(0), pick, even.chunk(chunk), odd.chunk(chunk));
                         self.a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), at(first + n));
                     }
                 }
                 [a, b, c, e] => {
-                    for half in 0..2 {
-                        self.mix(Zmm(0), &MIX[half], a.chunk(chunk), b.chunk(chunk));
-                        self.mix(Zmm(1), &MIX[half], c.chunk(chunk), e.chunk(chunk));
-                        for n in 0..2 {
-                            self.mix(Zmm(2), &MIX_PAIRS[n], Zmm(0), Zmm(1));
+                    for (half, pick) in MIX.iter().enumerate() {
+                        self.mix(Zmm(0), pick, a.chunk(chunk), b.chunk(chunk));
+                        self.mix(Zmm(1), pick, c.chunk(chunk), e.chunk(chunk));
+                        for (n, pairs) in MIX_PAIRS.iter().enumerate() {
+                            self.mix(Zmm(2), pairs, Zmm(0), Zmm(1));
                             self.a.evex(VMOVUPS_STORE, Zmm(2), Zmm(0), at(first + half * 2 + n));
                         }
                     }
