@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of the tree that no compiler checks.
 
+mod chips;
 mod modules;
 
 use std::collections::BTreeMap;
@@ -95,13 +96,14 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(cycles(root)?);
     findings.extend(lengths(root)?);
     findings.extend(text(root)?);
+    findings.extend(choices(root)?);
     if !findings.is_empty() {
         bail!("tidy found {} problem(s):\n  {}", findings.len(), findings.join("\n  "));
     }
     // A reader that has left does not make the tree untidy.
     let _ = writeln!(
         std::io::stdout(),
-        "tidy: dependency arrows, module arrows, file lengths and texts are in order"
+        "tidy: dependency arrows, module arrows, choices by chip, file lengths and texts are in order"
     );
     Ok(())
 }
@@ -170,6 +172,16 @@ fn cycles(root: &Path) -> Result<Vec<String>> {
         ensure!(!sources.is_empty(), "{folder} has no sources: correct LAYERED (xtask/src/tidy.rs)");
         findings
             .extend(modules::findings(&sources).into_iter().map(|finding| format!("{folder}: {finding}")));
+    }
+    Ok(findings)
+}
+
+/// Chips decide in their own places.
+fn choices(root: &Path) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for path in tracked(root)?.into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
+        let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
+        findings.extend(chips::findings(&path, &text));
     }
     Ok(findings)
 }

@@ -15,6 +15,8 @@ pub(crate) const MAX_GROUPS: u32 = 32;
 /// Compute units of a generation. A processor is a work group processor, or a compute unit where there are none.
 #[derive(Clone, Copy, Debug)]
 pub struct ShaderRules {
+    /// First of the two bits of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
+    pub alignment_mode: u32,
     /// Waves a SIMD holds.
     pub wave_slots: u32,
     /// Vector registers of a SIMD, in rows of [`row_lanes`](Self::row_lanes) lanes.

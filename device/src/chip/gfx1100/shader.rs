@@ -9,6 +9,7 @@ use belfry_isa::wave::Wave;
 use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 
 pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
+    alignment_mode: 2,
     wave_slots: 16,
     vgpr_rows: 1536,
     vgpr_granule: 24,

@@ -7,6 +7,7 @@ use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT_GFX9, TmpringSizeGfx9};
 use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace, gfx1100};
 
 pub(super) const RULES: ShaderRules = ShaderRules {
+    alignment_mode: 3,
     wave_slots: 8,
     vgpr_rows: 512,
     vgpr_granule: 8,

@@ -27,7 +27,7 @@ use crate::vm::{AddressSpace, ShaderMemory};
 
 pub(super) use save::{SavedQueue, With};
 
-/// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`, bits 3:2.
+/// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
 const UNALIGNED: u32 = 3;
 /// Bytes of an AQL packet.
 const PACKET: u64 = 64;
@@ -290,7 +290,7 @@ impl Queue {
     ) -> AqlConfig {
         let vmid = identity.vmid;
         let ShaderMemory { bases, config } = ports.contexts.shader_memory(vmid);
-        let alignment = config >> 2 & 3;
+        let alignment = config >> ports.chip.shader.alignment_mode & 3;
         if alignment != UNALIGNED {
             ports.counters.unmodelled(
                 "SH_MEM_CONFIG alignment_mode other than UNALIGNED",
