@@ -31,6 +31,8 @@ const DISPATCHES: usize = 285;
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// The GPU, but for its workers.
+    pub gpu: GpuConfig,
     /// Numbers of worker threads.
     pub workers: Vec<usize>,
     /// Names of the kernels; none: all.
@@ -199,8 +201,9 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     let mut interpreting = Vec::new();
     let mut processors = Vec::new();
     for &workers in &options.workers {
-        benches.push(Bench::new(&GpuConfig { workers, ..GpuConfig::default() })?);
-        interpreting.push(Bench::new(&GpuConfig { workers, tier: Tier::Zero, ..GpuConfig::default() })?);
+        let gpu = GpuConfig { workers, ..options.gpu.clone() };
+        benches.push(Bench::new(&gpu)?);
+        interpreting.push(Bench::new(&GpuConfig { tier: Tier::Zero, ..gpu })?);
         if options.vs_cpu {
             processors.push(Processors::new(workers)?);
         }
@@ -381,13 +384,13 @@ impl std::fmt::Display for Machine {
 }
 
 /// Column titles of [`Measurement`]'s lines.
-pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns   wave instr/s  speedup, by worker time, vs CPU";
+pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns  interpreted   wave instr/s  speedup, by worker time, vs CPU";
 
 impl std::fmt::Display for Measurement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{:<12} {:>7} {:>18} {:>10.3} {:>10.3} {:>14.2} {:>10.2} {:>12.1} M",
+            "{:<12} {:>7} {:>18} {:>10.3} {:>10.3} {:>14.2} {:>10.2} {:>12.2} {:>12.1} M",
             self.name,
             self.workers,
             self.wave_instructions,
@@ -395,6 +398,7 @@ impl std::fmt::Display for Measurement {
             self.min_ms,
             self.ns_per_wave_instruction,
             self.worker_ns_per_wave_instruction,
+            self.interpreted_worker_ns,
             self.wave_instructions_per_second / 1e6
         )?;
         if let Some(speedup) = self.speedup {
@@ -460,7 +464,9 @@ mod tests {
 
     #[test]
     fn unknown_kernels_are_named_before_anything_runs() {
-        let options = Options { workers: vec![1], kernels: vec!["vsub".to_owned()], runs: 1, vs_cpu: false };
+        let kernels = vec!["vsub".to_owned()];
+        let gpu = GpuConfig::default();
+        let options = Options { gpu, workers: vec![1], kernels, runs: 1, vs_cpu: false };
         let error = isa(&options, |_| ()).unwrap_err();
         assert!(error.to_string().starts_with("there is no kernel vsub; there are: vadd, "), "{error}");
     }

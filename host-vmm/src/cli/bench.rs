@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use belfry_device::{GpuConfig, chip};
 use belfry_image::Progress;
 use clap::Subcommand;
 
+use super::shape::configure;
 use super::size::parse_size;
 use crate::bench;
 use crate::output::say;
@@ -15,6 +17,9 @@ use crate::output::say;
 pub(super) enum Suite {
     /// Executes the speed suite hosted, end to end.
     Isa {
+        /// Which chip the GPU is, and how much of it: NAME[:xccs=N,cus=N,vram=SIZE].
+        #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
+        chip: String,
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
@@ -79,8 +84,10 @@ pub(super) enum Suite {
 /// Numbers out of range, and what cannot be measured.
 pub(super) fn measure(what: Suite) -> anyhow::Result<u8> {
     match what {
-        Suite::Isa { json, workers, kernels, runs, vs_cpu, update } => {
-            measure_isa(json, update.as_deref(), &bench::Options { workers, kernels, runs, vs_cpu })
+        Suite::Isa { chip, json, workers, kernels, runs, vs_cpu, update } => {
+            let gpu = configure(&chip, GpuConfig::default())?;
+            gpu.validate()?;
+            measure_isa(json, update.as_deref(), &bench::Options { gpu, workers, kernels, runs, vs_cpu })
         }
         Suite::Sdma { json, size, runs } => measure_copies(json, size, runs),
         Suite::Vmm { json, samples } => measure_machine(json, samples),

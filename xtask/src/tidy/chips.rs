@@ -58,7 +58,8 @@ mod tests {
         assert!(found[0].starts_with("device/src/cp/aql.rs:2 "), "{found:?}");
         assert_eq!(findings(Path::new("device/src/chip/model.rs"), text), [""; 0]);
         assert_eq!(findings(Path::new("device/tests/cp/main.rs"), text), [""; 0]);
-        let compared = "if agent.name().starts_with(\"gfx12\") {\n#[cfg(test)]\nmod tests {\n a == \"gfx942\";";
+        let compared =
+            "if agent.name().starts_with(\"gfx12\") {\n#[cfg(test)]\nmod tests {\n a == \"gfx942\";";
         assert_eq!(findings(Path::new("host-vmm/src/run/mod.rs"), compared).len(), 1);
         assert_eq!(findings(Path::new("host-vmm/src/run/mod.rs"), "let arch = Arch::Gfx1100;\n"), [""; 0]);
     }
