@@ -8,6 +8,7 @@
 mod emit;
 mod fixtures;
 mod forms;
+mod operand;
 mod records;
 mod source;
 mod target;

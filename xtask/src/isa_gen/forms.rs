@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::operand::{Field, Kind, field, kind};
 use super::records::{Bit, Record, Records};
 use super::target::{CachePolicy, Target};
 
@@ -51,19 +52,6 @@ const FLAGS: [&str; 20] = [
     "W32", "W64", "PACKED", "OPSEL", "WMMA", "RTN", "DEF_VCC", "DEF_EXEC", "USE_VCC", "ACC", "ACC_Y",
     "SDST_IN", "DATA_OUT", "DATA_IN", "OFFEN", "IDXEN", "TFE", "STORES", "ATOMIC", "LDS",
 ];
-
-/// How an operand is read and printed: `encoding::Kind`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kind {
-    pub(crate) decode: &'static str,
-    pub(crate) width: u8,
-    pub(crate) imm: &'static str,
-    pub(crate) print: String,
-    pub(crate) class: String,
-}
-
-/// Where a field is: runs of (first bit in the instruction, first bit in the field, length).
-pub(crate) type Field = Vec<(u8, u8, u8)>;
 
 /// One encoding of an operation: `encoding::Form`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -270,25 +258,6 @@ impl Tables {
     }
 }
 
-/// Runs of bits that belong to the operand.
-fn field(bits: &[Bit], name: &str) -> Field {
-    let mut field = Field::new();
-    for (position, bit) in bits.iter().enumerate() {
-        let Bit::Of(operand, index) = bit else { continue };
-        let position = u8::try_from(position).unwrap_or(u8::MAX);
-        if operand != name {
-            continue;
-        }
-        match field.last_mut() {
-            Some((first, start, length)) if *first + *length == position && *start + *length == *index => {
-                *length += 1;
-            }
-            _ => field.push((position, *index, 1)),
-        }
-    }
-    field
-}
-
 /// Assembler syntax of an instruction.
 struct Syntax {
     op: String,
@@ -435,85 +404,4 @@ fn flags(
         (has("vdata") && !out("vdata") || has("vdata_in"), "DATA_IN"),
     ];
     flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect()
-}
-
-/// How the operand is read and printed.
-fn kind(records: &Records<'_>, name: &str, definition: &str) -> Result<Kind> {
-    let record = records.get(definition).with_context(|| format!("no operand {definition}"))?;
-    let class = records.register_class(definition);
-    let print = match record.print_method() {
-        _ if record.operand_type() == "OPERAND_PCREL" => "Branch",
-        Some("printOperandAndFPInputMods") => "FpMods",
-        Some("printOperandAndIntInputMods") if name.ends_with("_modifiers") => "IntMods",
-        _ if name.ends_with("_modifiers") => "Mods",
-        None | Some("printOperand" | "printRegularOperand" | "printVOPDst") => "Operand",
-        Some(lambda) if lambda.starts_with('[') => "NamedBit",
-        Some("printFORMAT") => "BufferFormat",
-        Some(method) => method.strip_prefix("print").unwrap_or(method),
-    };
-    let imm = record.operand_type();
-    let imm = if imm == "OPERAND_INLINE_SPLIT_BARRIER_INT32" { "OPERAND_REG_INLINE_C_INT32" } else { imm };
-    let imm = imm.strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {
-        let kind = ["IMM_", "INLINE_C_", "INLINE_AC_"].iter().find_map(|prefix| kind.strip_prefix(prefix));
-        let kind = kind.context("constants of no type")?.trim_end_matches("_DEFERRED");
-        Ok(match kind {
-            "INT16" => "Int16",
-            "INT32" => "Int32",
-            "INT64" => "Int64",
-            "FP16" => "Fp16",
-            "FP32" => "Fp32",
-            "FP64" => "Fp64",
-            "BF16" => "Bf16",
-            "V2INT16" => "V2Int16",
-            "V2FP16" => "V2Fp16",
-            "V2BF16" => "V2Bf16",
-            "V2INT32" => "Int32",
-            "V2FP32" => "Fp32",
-            _ => bail!("constants of type {kind}"),
-        })
-    })?;
-    let (decode, width) = decode(record.decoder_method(), class)?;
-    // Only here do memory instructions reach accumulation registers.
-    let decode = if decode == "AvMemory" && !records.holds("isGFX90APlus") { "Vgpr" } else { decode };
-    Ok(Kind { decode, width, imm, print: print.to_owned(), class: class.unwrap_or_default().to_owned() })
-}
-
-/// `encoding::Decode` of an operand and the registers it occupies.
-fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
-    // `SReg_64_XEXEC`: 64 bits. `SReg_1` is a lane mask, whose width is the wave's.
-    let bits = |class: &str| class.split('_').find_map(|part| part.parse::<u16>().ok());
-    let registers = |bits: u16| if bits == 1 { 0 } else { u8::try_from(bits / 32).unwrap_or(0).max(1) };
-    let width = class.and_then(bits).map_or(0, registers);
-    let (name, arguments) = method.split_once('<').unwrap_or((method, ""));
-    let operand_width = arguments
-        .split_once("OPW")
-        .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .map_or(width, registers);
-    Ok(match name {
-        "decodeSrcRegOrImm9" | "decodeSrcReg9" => ("Src", operand_width),
-        "decodeOperand_VSrcT16" => ("Src", width),
-        "decodeSrcRegOrImmDeferred9" => ("SrcDeferred", operand_width),
-        "decodeOperand_VSrc_f64" => ("Src", 2),
-        "decodeAVLdSt" => ("AvMemory", operand_width),
-        "decodeAV10" => ("Av", operand_width),
-        "decodeSrcAV10" => ("SrcAv", operand_width),
-        "decodeSrcA9" | "decodeSrcRegOrImmA9" => ("SrcAgpr", operand_width),
-        "decodeSDWASrc16" | "decodeSDWASrc32" => ("SdwaSrc", width.max(1)),
-        "decodeSDWAVopcDst" => ("SdwaVopcDst", width),
-        "DecodeVGPR_32RegisterClass" | "DecodeVGPR_16RegisterClass" => ("Vgpr", width),
-        "DecodeVGPR_16_Lo128RegisterClass" => ("VgprT16", width),
-        "decodeOperand_VSrcT16_Lo128" => ("SrcT16", width),
-        "decodeBoolReg" => ("Bool", width),
-        // Any source can be encoded, although only constants and `M0` have a meaning.
-        "decodeSplitBarrier" => ("Src", 1),
-        "decodeOperandVOPDDstY" => ("VopdDstY", width),
-        "decodeOperand_KImmFP" => ("Literal", width),
-        "" | "decodeSOPPBrTarget" | "decodeSMEMOffset" | "decodeDpp8FI" | "decodeVersionImm" => match class {
-            Some(class) if class.starts_with("SReg") => ("Sgpr", width),
-            Some(class) if class.starts_with("AReg") || class.starts_with("AGPR") => ("Agpr", width),
-            Some(_) => ("Vgpr", width),
-            None => ("Imm", 0),
-        },
-        _ => bail!("decoder method {method}"),
-    })
 }

@@ -1,5 +1,6 @@
 //! Oracle b: every operation that the engine has semantics for, against the reference and across the backends.
 
+mod addresses;
 pub(crate) mod case;
 mod matrix;
 pub(crate) mod values;
