@@ -33,8 +33,9 @@ fn absent(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => {
             "\
-Matrix instructions are listed where they are lowered. Scalar stores and atomics, scratch through scalar registers, fork and
-join of branches, VSKIP and what belongs to graphics are not there on purpose: compilers for the chip make none of them."
+Scalar stores and atomics, scratch through scalar registers, fork and join of branches, VSKIP and what belongs to graphics
+are not there on purpose: compilers for the chip make none of them. The 16-bit multiply-adds that are not fused (`v_mad_f16`,
+`v_mac_f16` and their like) are not there either: compilers make them only where 16-bit denormals are flushed."
         }
         Arch::Gfx1100 => {
             "\
