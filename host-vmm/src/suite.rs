@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use belfry_device::chip::Model;
+use belfry_device::chip::{Generation, Model};
 use belfry_guest::Guest;
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
+use belfry_isa::inst::WaveSize;
 use belfry_suite::guest::Booted;
 use belfry_suite::request::is_suite;
 use belfry_suite::{Action, Exec, How, Plan, Processor, Ready, Request, console, has_program};
@@ -100,7 +101,11 @@ impl Suite {
     /// Has it run on this chip.
     pub fn set_chip(&mut self, chip: &Model) {
         let device = chip.chip(chip.default).identity().device;
-        self.plan.set_processor(Processor { name: chip.name, device });
+        let Generation { arch, shader, .. } = chip.generation;
+        // HIP and OpenCL compile for the shortest waves there are.
+        let wave = if arch.wave_sizes().contains(&WaveSize::Wave32) { 32 } else { 64 };
+        let lds = shader.lds * u32::try_from(shader.cus).unwrap_or(1);
+        self.plan.set_processor(Processor { name: chip.name, device, wave, lds, images: arch.has_images() });
     }
 
     /// Compiles the programs that the cases need, in `tree`.

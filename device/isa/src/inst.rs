@@ -70,6 +70,11 @@ impl Arch {
             Arch::Gfx1100 | Arch::Gfx1201 => &[WaveSize::Wave32, WaveSize::Wave64],
         }
     }
+
+    /// Whether it has instructions that read and write images.
+    pub fn has_images(self) -> bool {
+        !crate::encoding::Tables::of(self).images.is_empty()
+    }
 }
 
 /// Lanes in a wave: the width of `VCC`, `EXEC` and of every lane mask an instruction names.

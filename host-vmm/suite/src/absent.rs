@@ -28,34 +28,53 @@ pub struct Absent {
 }
 
 /// Where a case is absent; elsewhere it passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Where {
-    /// Everywhere.
-    Everywhere,
-    /// In a guest: `(guest)` behind the case's name.
-    Guests,
-    /// With this major version of HIP: `(HIP 6)` for example.
-    Hip(u32),
-    /// In a guest with this major version of HIP: `(guest, HIP 5)` for example.
-    GuestsWithHip(u32),
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Where {
+    /// In guests alone: `guest`.
+    pub guests: bool,
+    /// On chips with image instructions alone (`images`), or on those without alone (`no images`).
+    pub images: Option<bool>,
+    /// With this major version of HIP alone: `HIP 6` for example.
+    pub hip: Option<u32>,
 }
 
 impl Where {
-    /// Takes what a row has behind the case's name.
+    /// Takes what a row has behind the case's name: nothing, or conditions in parentheses with commas between them, each
+    /// kind once.
     fn of(rest: &str) -> Option<Self> {
-        match rest.trim() {
-            "" => Some(Self::Everywhere),
-            "(guest)" => Some(Self::Guests),
-            place => {
-                let version = |before| place.strip_prefix(before)?.strip_suffix(')')?.parse().ok();
-                version("(HIP ").map(Self::Hip).or_else(|| version("(guest, HIP ").map(Self::GuestsWithHip))
+        let mut place = Self::default();
+        let rest = rest.trim();
+        if rest.is_empty() {
+            return Some(place);
+        }
+        for condition in rest.strip_prefix('(')?.strip_suffix(')')?.split(',').map(str::trim) {
+            let twice = match condition {
+                "guest" => std::mem::replace(&mut place.guests, true),
+                "images" => place.images.replace(true).is_some(),
+                "no images" => place.images.replace(false).is_some(),
+                version => {
+                    let version = version.strip_prefix("HIP ")?.parse().ok()?;
+                    place.hip.replace(version).is_some()
+                }
+            };
+            if twice {
+                return None;
             }
         }
+        Some(place)
     }
 
-    /// Whether it is so in guests alone.
-    pub(crate) fn is_of_guests(self) -> bool {
-        matches!(self, Self::Guests | Self::GuestsWithHip(_))
+    /// Whether it is so on a chip with or without images, with this major version of HIP.
+    pub(crate) fn holds(self, images: bool, hip: Option<u32>) -> bool {
+        self.images.is_none_or(|wanted| wanted == images) && (self.hip.is_none() || self.hip == hip)
+    }
+
+    /// Whether there is nowhere that both are true of.
+    fn excludes(self, other: Self) -> bool {
+        fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+            one.zip(other).is_some_and(|(one, other)| one != other)
+        }
+        differ(self.images, other.images) || differ(self.hip, other.hip)
     }
 }
 
@@ -72,15 +91,15 @@ pub fn hip_of(tree: &Path) -> Option<u32> {
 ///
 /// # Errors
 ///
-/// A document without such a table, and rows that are not of three cells.
-pub fn table() -> Result<BTreeMap<String, Absent>> {
+/// A document without such a table, rows that are not of three cells, and rows of one case that may both be true.
+pub fn table() -> Result<BTreeMap<String, Vec<Absent>>> {
     parse(TEXT)
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, Absent>> {
+fn parse(text: &str) -> Result<BTreeMap<String, Vec<Absent>>> {
     let mut lines = text.lines().skip_while(|line| cells(line) != HEAD);
     lines.next().with_context(|| format!("{DOCUMENT} has no table {}", HEAD.join(", ")))?;
-    let mut table = BTreeMap::new();
+    let mut table = BTreeMap::<String, Vec<Absent>>::new();
     for line in lines.skip(1).take_while(|line| line.starts_with('|')) {
         let cells = cells(line);
         ensure!(cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()), "{DOCUMENT}: row {line:?}");
@@ -89,8 +108,10 @@ fn parse(text: &str) -> Result<BTreeMap<String, Absent>> {
         // A reason is a sentence that may end with code.
         let [case, fails_with] = [case, cells[1]].map(|cell| cell.trim_matches('`').to_owned());
         let reason = cells[2].to_owned();
-        let twice = table.insert(case, Absent { fails_with, reason, place });
-        ensure!(twice.is_none(), "{DOCUMENT}: two rows for the case of {line:?}");
+        let rows = table.entry(case).or_default();
+        let alone = rows.iter().all(|row| row.place.excludes(place));
+        ensure!(alone, "{DOCUMENT}: two rows for the case of {line:?} that are true in one place");
+        rows.push(Absent { fails_with, reason, place });
     }
     Ok(table)
 }
@@ -111,18 +132,29 @@ mod tests {
                     | case | fails with | reason |\n| --- | --- | --- |\n| `hip::x` | `hipErrorY` | no `z` |\n\
                     | `hip::y` (guest) | `hipErrorY` | no z |\n\
                     | `hip::z` (HIP 6) | `hipErrorY` | no z |\n\
-                    | `hip::zz` (guest, HIP 5) | `hipErrorY` | no z |\n\nend | of\n";
+                    | `hip::zz` (guest, HIP 5) | `hipErrorY` | no z |\n\
+                    | `hip::i` (no images, HIP 5) | `hipErrorY` | no z |\n\
+                    | `hip::i` (images) | `hipErrorY` | no z |\n\nend | of\n";
         let table = parse(text).unwrap();
-        let absent = |case: &str, place| {
+        let absent = |case: &str, places: &[Where]| {
             let reason = if case == "hip::x" { "no `z`" } else { "no z" };
-            let absent = Absent { fails_with: "hipErrorY".into(), reason: reason.into(), place };
-            (case.to_owned(), absent)
+            let row = |&place| Absent { fails_with: "hipErrorY".into(), reason: reason.into(), place };
+            (case.to_owned(), places.iter().map(row).collect())
         };
+        let everywhere = Where::default();
+        let guests = Where { guests: true, ..everywhere };
         let rows = [
-            absent("hip::x", Where::Everywhere),
-            absent("hip::y", Where::Guests),
-            absent("hip::z", Where::Hip(6)),
-            absent("hip::zz", Where::GuestsWithHip(5)),
+            absent("hip::x", &[everywhere]),
+            absent("hip::y", &[guests]),
+            absent("hip::z", &[Where { hip: Some(6), ..everywhere }]),
+            absent("hip::zz", &[Where { hip: Some(5), ..guests }]),
+            absent(
+                "hip::i",
+                &[
+                    Where { images: Some(false), hip: Some(5), ..everywhere },
+                    Where { images: Some(true), ..everywhere },
+                ],
+            ),
         ];
         assert_eq!(table, rows.into());
     }
@@ -134,7 +166,21 @@ mod tests {
         assert!(parse(&format!("{head}| `a` | `b` |\n")).is_err());
         assert!(parse(&format!("{head}| `a` |  | c |\n")).is_err());
         assert!(parse(&format!("{head}| `a` (HIP) | `b` | c |\n")).is_err());
+        assert!(parse(&format!("{head}| `a` (HIP 5, HIP 6) | `b` | c |\n")).is_err());
+        assert!(parse(&format!("{head}| `a` (images, no images) | `b` | c |\n")).is_err());
         assert!(parse(&format!("{head}| `a` | `b` | c |\n| `a` | `d` | e |\n")).is_err());
+        assert!(parse(&format!("{head}| `a` (images) | `b` | c |\n| `a` (HIP 5) | `d` | e |\n")).is_err());
+    }
+
+    #[test]
+    fn row_holds_where_all_its_conditions_do() {
+        let of = |text| Where::of(text).unwrap();
+        assert!(of("").holds(true, None) && of("").holds(false, Some(5)));
+        assert!(of("(no images, HIP 5)").holds(false, Some(5)));
+        for (images, hip) in [(true, Some(5)), (false, Some(6)), (false, None)] {
+            assert!(!of("(no images, HIP 5)").holds(images, hip), "{images} {hip:?}");
+        }
+        assert!(of("(images)").holds(true, None) && !of("(images)").holds(false, None));
     }
 
     #[test]

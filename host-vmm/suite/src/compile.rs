@@ -162,10 +162,14 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
 fn script(program: &Program) -> String {
     let source = program.source();
     let source = source.display();
-    let Processor { name: processor, device } = program.processor;
-    let major = program.processor.target_version().unwrap_or(0) / 10_000;
+    let Processor { name: processor, device, wave, lds, images: _ } = program.processor;
+    let version = program.processor.target_version().unwrap_or(0);
+    let (major, minor) = (version / 10_000, version / 100 % 100);
     // What a program may expect the GPU to be.
-    let gpu = format!("-DGPU_NAME='\"{processor}\"' -DGPU_MAJOR={major} -DGPU_DEVICE={device:#x}");
+    let gpu = format!(
+        "-DGPU_NAME='\"{processor}\"' -DGPU_MAJOR={major} -DGPU_MINOR={minor} -DGPU_DEVICE={device:#x} -DGPU_WAVE={wave} \
+         -DGPU_LDS={lds}"
+    );
     let mut script = format!("cd {SOURCES}\n");
     for name in &program.embeds {
         let part = sources::kernels(program.language, name);

@@ -37,6 +37,7 @@ impl std::fmt::Display for Counts {
 
 /// What is known of cases that have run.
 struct Told<'a> {
+    ready: &'a Ready,
     line: &'a mut (dyn FnMut(&str) + Send),
     counts: Counts,
     failures: Vec<(&'a str, String)>,
@@ -52,7 +53,7 @@ impl<'a> Told<'a> {
             }
             Ok(Verdict::Absent) => {
                 self.counts.absent += 1;
-                let reason = test.absent.as_ref().map_or("", |absent| absent.reason.as_str());
+                let reason = self.ready.absent(test).map_or("", |absent| absent.reason.as_str());
                 (self.line)(&format!("{name} ... absent: {reason}"));
             }
             Err(report) => {
@@ -72,7 +73,7 @@ pub fn run(
     limit: Duration,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Counts {
-    let mut told = Told { line, counts: Counts::default(), failures: Vec::new() };
+    let mut told = Told { ready, line, counts: Counts::default(), failures: Vec::new() };
     match how {
         How::InTurn(runner) => {
             for test in tests {
@@ -96,7 +97,7 @@ pub fn run(
             });
         }
     }
-    let Told { line, counts, failures } = told;
+    let Told { line, counts, failures, .. } = told;
     for (name, report) in &failures {
         line(&format!("\n==== {name}: {report}"));
     }
@@ -137,9 +138,9 @@ mod tests {
         let known = Absent {
             fails_with: "hipErrorNotSupported".into(),
             reason: "not there".into(),
-            place: Where::Everywhere,
+            place: Where::default(),
         };
-        [("good", None), ("bad", None), ("absent", Some(known)), ("missing", None)]
+        [("good", vec![]), ("bad", vec![]), ("absent", vec![known]), ("missing", vec![])]
             .map(|(name, absent)| Test::of_command(name, &[name], absent))
             .into()
     }

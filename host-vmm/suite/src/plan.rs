@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use belfry_image::{Cache, Progress};
 
-use crate::absent::{self, Absent, Where};
+use crate::absent::{self, Absent};
 use crate::compile::compile;
 use crate::runner::Runner;
 use crate::sources::{Program, programs};
@@ -19,8 +19,8 @@ use crate::verdict::{Expected, Verdict, judge};
 pub struct Test {
     /// Its name, `hip::memcpy_2d` for example.
     pub name: String,
-    /// Its row in the table of absent cases.
-    pub absent: Option<Absent>,
+    /// Its rows in the table of absent cases, of which one at most is true in one place.
+    pub absent: Vec<Absent>,
     what: What,
 }
 
@@ -35,7 +35,7 @@ enum What {
 impl Test {
     /// A case that is a command and has to end with 0.
     #[cfg(test)]
-    pub(crate) fn of_command(name: &str, argv: &[&str], absent: Option<Absent>) -> Self {
+    pub(crate) fn of_command(name: &str, argv: &[&str], absent: Vec<Absent>) -> Self {
         let argv = argv.iter().map(|&word| word.to_owned()).collect();
         let what = What::Tool { argv, expected: Expected { says: Vec::new() } };
         Self { name: name.to_owned(), absent, what }
@@ -46,6 +46,7 @@ impl Test {
 #[derive(Debug, Clone)]
 pub struct Plan {
     programs: Vec<Program>,
+    processor: Processor,
     /// The cases, by group and as their sources have them.
     pub tests: Vec<Test>,
     /// Rows of the table of absent cases that name no case.
@@ -59,11 +60,18 @@ pub struct Processor {
     pub name: &'static str,
     /// PCI device.
     pub device: u16,
+    /// Lanes of the waves that compilers make for it unless told otherwise.
+    pub wave: u32,
+    /// Bytes of LDS that the workgroups of a work group processor share, or of a compute unit where there are none.
+    pub lds: u32,
+    /// Whether it has instructions that read and write images.
+    pub images: bool,
 }
 
 impl Processor {
     /// The one that sources and tools name.
-    pub(crate) const WRITTEN: Self = Self { name: "gfx1100", device: 0x744c };
+    pub(crate) const WRITTEN: Self =
+        Self { name: "gfx1100", device: 0x744c, wave: 32, lds: 128 << 10, images: true };
 
     /// `gfx_target_version`: major * 10000 + minor * 100 + stepping.
     pub(crate) fn target_version(self) -> Option<u32> {
@@ -91,11 +99,14 @@ pub struct Ready {
     places: BTreeMap<usize, PathBuf>,
     /// The major version of HIP in the root file system.
     hip: Option<u32>,
+    /// Whether the GPU has images.
+    images: bool,
 }
 
 impl Plan {
     /// Has programs compiled for another processor, and tools name that.
     pub fn set_processor(&mut self, processor: Processor) {
+        self.processor = processor;
         for program in &mut self.programs {
             program.processor = processor;
         }
@@ -122,7 +133,7 @@ impl Plan {
     /// Has cases pass that are absent in guests alone.
     pub fn leave_guests_out(&mut self) {
         for test in &mut self.tests {
-            test.absent.take_if(|absent| absent.place.is_of_guests());
+            test.absent.retain(|absent| !absent.place.guests);
         }
     }
 
@@ -136,7 +147,7 @@ impl Plan {
         let mut table = absent::table()?;
         let mut tests = Vec::new();
         let mut add = |name: String, what: What| {
-            let absent = table.remove(&name);
+            let absent = table.remove(&name).unwrap_or_default();
             tests.push(Test { name, absent, what });
         };
         for (index, program) in programs.iter().enumerate() {
@@ -150,7 +161,8 @@ impl Plan {
             let expected = Expected { says: tool.says.iter().map(|&part| part.to_owned()).collect() };
             add(format!("tools::{}", tool.name), What::Tool { argv, expected });
         }
-        Ok(Self { programs, tests, unknown: table.into_keys().collect() })
+        let unknown = table.into_keys().collect();
+        Ok(Self { programs, processor: Processor::WRITTEN, tests, unknown })
     }
 
     /// Compiles the programs that `tests` are cases of.
@@ -175,7 +187,8 @@ impl Plan {
         wanted.dedup();
         let programs: Vec<Program> = wanted.iter().map(|&index| self.programs[index].clone()).collect();
         let places = compile(&Cache::open()?, tree, &programs, progress)?;
-        Ok(Ready { places: wanted.into_iter().zip(places).collect(), hip: absent::hip_of(tree) })
+        let places = wanted.into_iter().zip(places).collect();
+        Ok(Ready { places, hip: absent::hip_of(tree), images: self.processor.images })
     }
 }
 
@@ -194,11 +207,12 @@ impl Ready {
     pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, String> {
         let (argv, expected) = self.command(test).map_err(|error| format!("{error:#}"))?;
         let outcome = runner.run(&argv, limit).map_err(|error| format!("it could not be run: {error:#}"))?;
-        let absent = test.absent.as_ref().filter(|absent| match absent.place {
-            Where::Hip(major) | Where::GuestsWithHip(major) => self.hip == Some(major),
-            Where::Everywhere | Where::Guests => true,
-        });
-        judge(&outcome, &expected, absent)
+        judge(&outcome, &expected, self.absent(test))
+    }
+
+    /// The row of the table of absent cases that is true of a case here.
+    pub(crate) fn absent<'a>(&self, test: &'a Test) -> Option<&'a Absent> {
+        test.absent.iter().find(|absent| absent.place.holds(self.images, self.hip))
     }
 
     fn command(&self, test: &Test) -> Result<(Vec<String>, Expected)> {
@@ -219,10 +233,10 @@ mod tests {
 
     #[test]
     fn texts_about_one_processor_become_those_about_another() {
-        let navi48 = Processor { name: "gfx1201", device: 0x7550 };
+        let navi48 = Processor { name: "gfx1201", device: 0x7550, ..Processor::WRITTEN };
         let text = navi48.instead("gfx1100 gfx_target_version 110000 0x744c gfx000");
         assert_eq!(text, "gfx1201 gfx_target_version 120001 0x7550 gfx000");
-        let mi300 = Processor { name: "gfx942", device: 0x74a1 };
+        let mi300 = Processor { name: "gfx942", device: 0x74a1, wave: 64, lds: 64 << 10, images: false };
         assert_eq!(mi300.target_version(), Some(90_402));
         assert_eq!(Processor { name: "gfx90a", ..mi300 }.target_version(), Some(90_010));
     }

@@ -104,7 +104,7 @@ mod tests {
         Absent {
             fails_with: "hipErrorInvalid".into(),
             reason: "no such thing".into(),
-            place: Where::Everywhere,
+            place: Where::default(),
         }
     }
 

@@ -291,12 +291,12 @@ CASE(matrix_product) {
 }
 
 __global__ void shuffle_kernel(uint32_t* out, const uint32_t* in) {
-    uint32_t lane = threadIdx.x % 32, value = in[threadIdx.x];
+    uint32_t lane = threadIdx.x % GPU_WAVE, value = in[threadIdx.x];
     uint32_t* to = out + threadIdx.x * 6;
-    to[0] = __shfl(value, (lane * 7 + 3) % 32);
+    to[0] = __shfl(value, (lane * 7 + 3) % GPU_WAVE);
     to[1] = __shfl_up(value, 5);
     to[2] = __shfl_down(value, 9);
-    to[3] = __shfl_xor(value, 0x15);
+    to[3] = __shfl_xor(value, 0x15 | GPU_WAVE / 2);
     to[4] = __shfl(value, 3, 8);
     to[5] = __shfl_xor(value, 2, 4);
 }
@@ -306,15 +306,15 @@ CASE(warp_shuffle) {
     Buffer<uint32_t> device(in), out(want.size());
     hipDeviceProp_t properties;
     HIP(hipGetDeviceProperties(&properties, 0));
-    EQUAL(properties.warpSize, 32);
+    EQUAL(properties.warpSize, GPU_WAVE);
     shuffle_kernel<<<1, 256>>>(out.data, device.data);
     FINISHED();
     for (uint32_t i = 0; i < 256; i++) {
-        uint32_t warp = i / 32 * 32, lane = i % 32, *to = &want[i * 6];
-        to[0] = in[warp + (lane * 7 + 3) % 32];
+        uint32_t warp = i / GPU_WAVE * GPU_WAVE, lane = i % GPU_WAVE, *to = &want[i * 6];
+        to[0] = in[warp + (lane * 7 + 3) % GPU_WAVE];
         to[1] = in[lane >= 5 ? i - 5 : i];
-        to[2] = in[lane + 9 < 32 ? i + 9 : i];
-        to[3] = in[warp + (lane ^ 0x15)];
+        to[2] = in[lane + 9 < GPU_WAVE ? i + 9 : i];
+        to[3] = in[warp + (lane ^ (0x15 | GPU_WAVE / 2))];
         to[4] = in[i / 8 * 8 + 3];
         to[5] = in[i ^ 2];
     }
@@ -322,37 +322,38 @@ CASE(warp_shuffle) {
 }
 
 __global__ void ballot_kernel(uint64_t* out, const uint32_t* in) {
-    uint32_t i = threadIdx.x;
-    uint64_t* to = out + i * 4;
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    uint64_t* to = out + i * 5;
     to[0] = __ballot(in[i] & 1);
     to[1] = __any(in[i] % 29 == 0);
     to[2] = __all(in[i] % 64 != 7);
-    to[3] = 0;
-    if (in[i] & 2) to[3] = __ballot(in[i] & 4) | uint64_t(__popcll(__ballot(1))) << 40;
+    to[3] = to[4] = 0;
+    if (in[i] & 2) {
+        to[3] = __ballot(in[i] & 4);
+        to[4] = __popcll(__ballot(1));
+    }
 }
 
 CASE(warp_ballot) {
-    Words in = noise(256, 25);
-    std::vector<uint64_t> want(256 * 4);
+    Words in = noise(1024, 25);
+    std::vector<uint64_t> want(in.size() * 5);
     Buffer<uint32_t> device(in);
     Buffer<uint64_t> out(want.size());
-    ballot_kernel<<<1, 256>>>(out.data, device.data);
+    ballot_kernel<<<4, 256>>>(out.data, device.data);
     FINISHED();
-    for (uint32_t i = 0; i < 256; i++) {
-        uint64_t* to = &want[i * 4];
-        uint64_t active = 0;
+    for (uint32_t i = 0; i < in.size(); i++) {
+        uint64_t* to = &want[i * 5];
         to[2] = 1;
-        for (uint32_t lane = 0; lane < 32; lane++) {
-            uint32_t value = in[i / 32 * 32 + lane];
+        for (uint32_t lane = 0; lane < GPU_WAVE; lane++) {
+            uint32_t value = in[i / GPU_WAVE * GPU_WAVE + lane];
             to[0] |= uint64_t(value & 1) << lane;
             to[1] |= value % 29 == 0;
             to[2] &= value % 64 != 7;
             if ((in[i] & 2) && (value & 2)) {
-                active++;
+                to[4]++;
                 to[3] |= uint64_t(value >> 2 & 1) << lane;
             }
         }
-        to[3] |= active << 40;
     }
     SAME_AS(out.read(), want);
 }

@@ -295,17 +295,17 @@ __global__ void with_dynamic_lds(uint32_t* words) {
     words[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
 }
 
-// More LDS means fewer blocks, never more than there is room for; a limit of the block is kept.
+// More LDS means fewer blocks, never more than there is room for; a limit of the block is kept, in whole waves.
 CASE(occupancy_follows_lds) {
     int blocks = 0, before = 1 << 30, grid = 0, block = 0;
     for (size_t lds = 8192; lds <= 65536; lds *= 2) {
         HIP(hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, with_dynamic_lds, 64, lds));
-        CHECK(blocks >= 1 && blocks <= before && size_t(blocks) <= 131072 / lds, "%d blocks with %zu bytes of LDS", blocks,
+        CHECK(blocks >= 1 && blocks <= before && size_t(blocks) <= GPU_LDS / lds, "%d blocks with %zu bytes of LDS", blocks,
               lds);
         before = blocks;
     }
     HIP(hipOccupancyMaxPotentialBlockSize(&grid, &block, with_dynamic_lds, 4096, 96));
-    CHECK(block <= 96 && block >= 32 && grid >= 1, "%d blocks of %d", grid, block);
+    CHECK(block <= (96 + GPU_WAVE - 1) / GPU_WAVE * GPU_WAVE && block >= GPU_WAVE && grid >= 1, "%d blocks of %d", grid, block);
     HIP_FAILS(hipOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, with_dynamic_lds, 64, 0), hipErrorInvalidValue);
 }
 

@@ -228,14 +228,14 @@ CASE(device_properties) {
     HIP(hipGetDeviceProperties(&properties, 0));
     CHECK(strncmp(properties.gcnArchName, GPU_NAME, strlen(GPU_NAME)) == 0, "%s", properties.gcnArchName);
     EQUAL(properties.major, GPU_MAJOR);
-    EQUAL(properties.minor, 0);
+    EQUAL(properties.minor, GPU_MINOR);
     EQUAL(properties.maxThreadsPerBlock, 1024);
     EQUAL(properties.sharedMemPerBlock, 65536);
-    EQUAL(properties.warpSize, 32);
+    EQUAL(properties.warpSize, GPU_WAVE);
     CHECK(properties.multiProcessorCount > 0 && properties.totalGlobalMem >= 64 << 20, "%d CUs, %zu bytes",
           properties.multiProcessorCount, properties.totalGlobalMem);
     HIP(hipDeviceGetAttribute(&value, hipDeviceAttributeWarpSize, 0));
-    EQUAL(value, 32);
+    EQUAL(value, GPU_WAVE);
     HIP(hipDeviceGetAttribute(&value, hipDeviceAttributeCooperativeLaunch, 0));
     EQUAL(value, 1);
     HIP(hipRuntimeGetVersion(&version));
