@@ -157,6 +157,8 @@ pub(crate) struct RegisterFile {
     pub(crate) moved_trapsts: &'static [(u8, u8)],
     /// `s_sendmsg` has answers, which it leaves in `EXEC`.
     pub(crate) answers_in_exec: bool,
+    /// Lanes among which `ds_permute_b32` and `ds_bpermute_b32` exchange, less one.
+    pub(crate) exchange_mask: u8,
     /// DPP has the permutations across rows of gfx9.
     pub(crate) permutes_rows: bool,
     /// Buffer descriptors have a data format and a number format, and no kind of bounds check.
@@ -195,6 +197,7 @@ const GFX11: RegisterFile = {
         workgroup_id: [0, 31 << 16],
         moved_trapsts: &[],
         answers_in_exec: false,
+        exchange_mask: 31,
         permutes_rows: false,
         old_descriptors: false,
         zeroes_halves: false,
@@ -238,6 +241,8 @@ const GFX9: RegisterFile = {
         // `HOST_TRAP` and `TRAP_AFTER_INST`.
         moved_trapsts: &[(22, 16), (25, 20)],
         answers_in_exec: true,
+        // All lanes of the wave: HIP's shuffles of 64 lanes are made of it.
+        exchange_mask: 63,
         permutes_rows: true,
         old_descriptors: true,
         zeroes_halves: true,

@@ -4,13 +4,14 @@ use crate::exec::di::{Di, Flow, Machine};
 use crate::exec::lane::for_each_active;
 use crate::wave::Wave;
 
-/// `ds_bpermute_b32`: each lane reads the data of the lane its address names; lanes that are off give 0.
+/// `ds_bpermute_b32`: each lane reads the data of the lane its address names, among as many as `aux` says; lanes that are off
+/// give 0.
 pub(super) fn bpermute(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let values: [u32; 64] = data(w, d);
-    // A wave64's halves permute among themselves.
+    let group = u32::from(d.aux);
     for_each_active(w, |w, lane| {
         let address = w.v.lane(d.src[0].value + lane / 32, lane & 31).wrapping_add(d.imm);
-        let source = lane & 32 | address >> 2 & 31;
+        let source = lane & !group | address >> 2 & group;
         w.v.set_lane(d.dst + lane / 32, lane & 31, values[source as usize & 63]);
     });
     Flow::NEXT
@@ -24,11 +25,11 @@ pub(super) fn data(w: &Wave, d: &Di) -> [u32; 64] {
 
 /// `ds_permute_b32`: each lane sends its data to the lane its address names; lanes that receive nothing get 0.
 pub(super) fn permute(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let values: [u32; 64] = data(w, d);
+    let (values, group) = (data(w, d), u32::from(d.aux));
     let mut received = [0; 64];
     for_each_active(w, |w, lane| {
         let address = w.v.lane(d.src[0].value + lane / 32, lane & 31).wrapping_add(d.imm);
-        received[(lane & 32 | address >> 2 & 31) as usize & 63] = values[lane as usize & 63];
+        received[(lane & !group | address >> 2 & group) as usize & 63] = values[lane as usize & 63];
     });
     for_each_active(w, |w, lane| w.v.set_lane(d.dst + lane / 32, lane & 31, received[lane as usize & 63]));
     Flow::NEXT

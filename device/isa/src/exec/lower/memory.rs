@@ -36,6 +36,9 @@ impl Lowering {
             di.dst = self.row(inst.dst, entry.dst)?;
             di.flags |= flag::RETURN;
         }
+        if matches!(operation, ds::Operation::Permute | ds::Operation::BackwardPermute) {
+            di.aux = self.file.exchange_mask;
+        }
         let offset = inst.mem.offset.cast_unsigned();
         if entry.dst == 2
             && entry.unit == 4

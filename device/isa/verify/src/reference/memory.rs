@@ -405,7 +405,7 @@ fn two(state: &mut State, inst: &Inst, name: &str, lane: u32, base: u32) -> Resu
     Ok(())
 }
 
-/// Exchanges of data between lanes; a lane that is off gives 0. A wave64 has two groups of 32.
+/// Exchanges of data between lanes; a lane that is off gives 0. A wave64 has two groups of 32, but for permutations of gfx9.
 fn exchange(state: &mut State, inst: &Inst) {
     let before = state.clone();
     let exec = before.exec();
@@ -413,7 +413,9 @@ fn exchange(state: &mut State, inst: &Inst) {
     let (dst, address) = (register(state, inst.dst), register(state, inst.src[0]));
     let value =
         |register: u32, lane: u32| if exec >> lane & 1 != 0 { before.vgpr(register, lane) } else { 0 };
-    let target = |lane: u32| lane & 32 | (before.vgpr(address, lane).wrapping_add(offset) / 4 % 32);
+    let named = |lane: u32| before.vgpr(address, lane).wrapping_add(offset) / 4;
+    let whole = before.facts().is_gfx9;
+    let target = |lane: u32| if whole { named(lane) % 64 } else { lane / 32 * 32 + named(lane) % 32 };
     let src = register(state, inst.src[1]);
     match inst.op {
         Op::DS_BPERMUTE_B32 => {
