@@ -42,7 +42,11 @@ fn boot_with_roles_and(config: &GuestConfig) -> (Guest, &'static str) {
 
 /// Runs a program that has to succeed and returns what it printed.
 fn succeed(guest: &mut Guest, argv: &[&str]) -> String {
-    let (exit, stdout, stderr) = guest.run(argv, LIMIT).unwrap();
+    succeed_within(guest, argv, LIMIT)
+}
+
+fn succeed_within(guest: &mut Guest, argv: &[&str], limit: Duration) -> String {
+    let (exit, stdout, stderr) = guest.run(argv, limit).unwrap();
     assert_eq!(exit.status, 0, "{argv:?} failed\n{stdout}{stderr}\n{}", guest.kernel_log().unwrap());
     stdout
 }
@@ -79,7 +83,8 @@ fn examples_run_on_chips_other_than_the_usual_one() {
         let config = GuestConfig { gpu: Some(gpu), ..GuestConfig::default() };
         let (mut guest, roles) = boot_with_roles_and(&config);
         assert!(succeed(&mut guest, &["/bin/belfry-examples", "gpuinfo"]).contains(chip.name));
-        succeed(&mut guest, &["/bin/belfry-examples", "all"]);
+        // Eighteen programs, under a translator, beside other guests.
+        succeed_within(&mut guest, &["/bin/belfry-examples", "all"], LIMIT * 3);
         assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));
         assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
         finish(guest);
