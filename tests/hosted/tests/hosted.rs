@@ -138,9 +138,11 @@ fn two_processes_cannot_reach_each_others_memory() {
 
 #[test]
 fn illegal_instruction_stops_its_queue_and_nothing_else() {
-    let gpu = gpu();
-    assert!(role(&gpu, "illegal", &[]).unwrap().contains("refused"));
-    assert!(role(&gpu, "work", &[]).unwrap().contains("verified"));
+    for chip in chip::MODELS {
+        let gpu = gpu_of(chip);
+        assert!(role(&gpu, "illegal", &[]).unwrap().contains("refused"), "{chip}");
+        assert!(role(&gpu, "work", &[]).unwrap().contains("verified"), "{chip}");
+    }
 }
 
 #[test]
