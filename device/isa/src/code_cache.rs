@@ -95,6 +95,10 @@ impl Region {
     /// Counts a use of it by the interpreter, with so many instructions.
     #[inline(always)]
     pub(crate) fn was_used(&self, instructions: u64) {
+        // A counter that every worker writes is only for code that may still be compiled.
+        if self.tier != Tier::Auto || self.compiled.get().is_some() {
+            return;
+        }
         let uses = 1 + u32::try_from(instructions / INSTRUCTIONS_OF_A_USE).unwrap_or(HOT);
         if self.heat.fetch_add(uses, Ordering::Relaxed) >= HOT {
             self.compile();
@@ -106,7 +110,7 @@ impl Region {
         self.key.second_from != 0 && self.arch.registers().unified.is_none()
     }
 
-    /// Compiles it, if it is to be and nobody has.
+    /// Makes its machine code, unless it was decided before whether it gets any.
     #[cold]
     #[inline(never)]
     fn compile(&self) {

@@ -90,20 +90,14 @@ pub(super) struct Body<'a> {
 
 impl Body<'_> {
     pub(super) fn load_row(&mut self, row: u32) -> Pair {
-        let mut rows = core::mem::take(&mut self.rows);
         let later = &self.touched[self.at - self.first + 1..];
-        let pair = rows.load(self.a, row, distance(later));
-        self.rows = rows;
-        pair
+        self.rows.load(self.a, row, distance(later))
     }
 
     /// The place of a row that is written.
     pub(super) fn define(&mut self, row: u32) -> Pair {
-        let mut rows = core::mem::take(&mut self.rows);
         let later = &self.touched[self.at - self.first + 1..];
-        let pair = rows.define(self.a, row, self.masked, distance(later));
-        self.rows = rows;
-        pair
+        self.rows.define(self.a, row, self.masked, distance(later))
     }
 
     /// Loads the rows of the first `count` sources, before a place is made for the result: it may be one of them.
