@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,6 @@ use belfry_kfd_hosted::prepared::{
     CARD_FILE, HWMON, Prepared, PreparedCard, SETTINGS_FILE, SHARED_FILE, SHARED_SIZE, card_path,
 };
 use belfry_kfd_hosted::{HostedGpu, HostedProcess};
-use sha2::{Digest as _, Sha256};
 
 use super::{ExecError, library};
 
@@ -74,13 +74,14 @@ pub(super) fn paths(bus: u8, render_minor: u32) -> Vec<String> {
 /// Makes the directory for a configuration, unless it is there; its path.
 pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, ExecError> {
     let text = serde_json::to_vec(settings)?;
-    let mut hash = Sha256::new();
-    hash.update(library::IDENTITY);
-    hash.update(&text);
+    // Directory and settings are the user's own, so that no one gains by a collision. A cryptographic digest asks the
+    // processor what it can do, which takes 10 us each time where a hypervisor answers.
+    let mut hash = DefaultHasher::new();
+    library::IDENTITY.hash(&mut hash);
+    text.hash(&mut hash);
     // The topology says how many processors there are.
-    hash.update(belfry_device::processors().to_le_bytes());
-    let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let path = directory.join(format!("tree-{id}"));
+    belfry_device::processors().hash(&mut hash);
+    let path = directory.join(format!("tree-{:016x}", hash.finish()));
     if path.join(SETTINGS_FILE).exists() {
         return Ok(path);
     }
