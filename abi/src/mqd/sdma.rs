@@ -2,7 +2,7 @@
 
 use core::mem::{offset_of, size_of};
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 use super::join;
 
@@ -120,7 +120,29 @@ const _: () = {
     assert!(offset_of!(SdmaMqd, sdma_engine_id) == 126 * 4);
 };
 
+/// Dwords of an MQD.
+pub(super) const DWORDS: usize = 128;
+
+/// Where a dword of [`SdmaMqd`] lies in another generation's MQD, if it is there.
+pub(super) type Place = fn(usize) -> Option<usize>;
+
 impl SdmaMqd {
+    /// The MQD whose dwords lie in their generation's places.
+    pub(super) fn from_places(place: Place, dwords: &[u32; DWORDS]) -> Self {
+        let own: [u32; DWORDS] = core::array::from_fn(|at| place(at).map_or(0, |place| dwords[place]));
+        transmute!(own)
+    }
+
+    /// Puts the fields into a generation's places; dwords that no field has stay as they are.
+    pub(super) fn write_places(&self, place: Place, dwords: &mut [u32; DWORDS]) {
+        let own: [u32; DWORDS] = transmute!(*self);
+        for (at, value) in own.into_iter().enumerate() {
+            if let Some(place) = place(at) {
+                dwords[place] = value;
+            }
+        }
+    }
+
     /// Ring address in bytes.
     #[must_use]
     pub const fn ring_base(&self) -> u64 {

@@ -3,12 +3,8 @@
 //! `struct v12_sdma_mqd` of linux `v12_structs.h` has the registers `SDMA0_QUEUE0_*` in their order on SDMA 7. What they
 //! mean is the same, therefore there is one type: [`SdmaMqd`].
 
-use zerocopy::transmute;
-
 use super::SdmaMqd;
-
-/// Dwords of an MQD.
-const DWORDS: usize = 128;
+use super::sdma::DWORDS;
 
 /// Where a dword of [`SdmaMqd`] lies on gfx12, if it is there.
 const fn place(dword: usize) -> Option<usize> {
@@ -36,18 +32,12 @@ impl SdmaMqd {
     /// The MQD whose dwords on gfx12 are these.
     #[must_use]
     pub fn from_v12(dwords: &[u32; DWORDS]) -> Self {
-        let own: [u32; DWORDS] = core::array::from_fn(|at| place(at).map_or(0, |place| dwords[place]));
-        transmute!(own)
+        Self::from_places(place, dwords)
     }
 
     /// Puts the fields where gfx12 has them; dwords that no field has stay as they are.
     pub fn write_v12(&self, dwords: &mut [u32; DWORDS]) {
-        let own: [u32; DWORDS] = transmute!(*self);
-        for (at, value) in own.into_iter().enumerate() {
-            if let Some(place) = place(at) {
-                dwords[place] = value;
-            }
-        }
+        self.write_places(place, dwords);
     }
 }
 

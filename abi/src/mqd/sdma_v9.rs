@@ -3,12 +3,8 @@
 //! `struct v9_sdma_mqd` of linux `v9_structs.h` has the registers `SDMA_RLC0_*` in their order on SDMA 4. What they mean is the
 //! same, therefore there is one type: [`SdmaMqd`].
 
-use zerocopy::transmute;
-
 use super::SdmaMqd;
-
-/// Dwords of an MQD.
-const DWORDS: usize = 128;
+use super::sdma::DWORDS;
 
 /// Where a dword of [`SdmaMqd`] lies on gfx9, if it is there.
 const fn place(dword: usize) -> Option<usize> {
@@ -35,18 +31,12 @@ impl SdmaMqd {
     /// The MQD whose dwords on gfx9 are these.
     #[must_use]
     pub fn from_v9(dwords: &[u32; DWORDS]) -> Self {
-        let own: [u32; DWORDS] = core::array::from_fn(|at| place(at).map_or(0, |place| dwords[place]));
-        transmute!(own)
+        Self::from_places(place, dwords)
     }
 
     /// Puts the fields where gfx9 has them; dwords that no field has stay as they are.
     pub fn write_v9(&self, dwords: &mut [u32; DWORDS]) {
-        let own: [u32; DWORDS] = transmute!(*self);
-        for (at, value) in own.into_iter().enumerate() {
-            if let Some(place) = place(at) {
-                dwords[place] = value;
-            }
-        }
+        self.write_places(place, dwords);
     }
 }
 

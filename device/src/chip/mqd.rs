@@ -31,8 +31,6 @@ pub struct MqdLayout {
     pub waves_offset: usize,
     /// Counters of the global wave sync, one for each resource.
     pub gws: usize,
-    /// Waves take traps if their process has a handler, whatever the MQD says.
-    pub traps_by_process: bool,
     /// Where the fields of queues on several graphics cores are.
     pub xccs: Option<XccFields>,
 }

@@ -51,7 +51,7 @@ pub(crate) enum Served {
     Idle,
     /// There may be more at once.
     Again,
-    /// A value in memory has to change, which nobody announces.
+    /// A value in memory has to change, and no doorbell or wake tells of it.
     Polls,
 }
 

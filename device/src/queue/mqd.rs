@@ -89,7 +89,7 @@ impl Mqd {
 
     /// Whether its waves take traps.
     pub(crate) fn takes_traps(&self) -> bool {
-        self.layout.traps_by_process || self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
+        self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
     }
 
     /// The compute units its waves may use.

@@ -38,7 +38,7 @@ pub(super) struct CodeMemory {
     _share: Share,
 }
 
-// SAFETY: the memory is never written after it was made, and belongs to nobody else.
+// SAFETY: the memory is never written after it was made, and no other value refers to this mapping.
 unsafe impl Send for CodeMemory {}
 // SAFETY: as above.
 unsafe impl Sync for CodeMemory {}
@@ -74,7 +74,8 @@ impl CodeMemory {
 
 impl Drop for CodeMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own; whoever executes it holds a reference.
+        // SAFETY: the mapping is this value's own, and no thread executes it: a thread that does
+        // borrows the region which owns the value.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
     }
 }

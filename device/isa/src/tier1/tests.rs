@@ -21,7 +21,7 @@ const KERNELS: [&[u8]; 4] = [
     include_bytes!("../../../../guest-runtime/kernels/bench.gfx1201.hsaco"),
 ];
 
-extern "sysv64" fn nobody(_: &mut Wave, _: &mut Machine<'_>, _: &Di) -> u32 {
+extern "sysv64" fn no_handler(_: &mut Wave, _: &mut Machine<'_>, _: &Di) -> u32 {
     unreachable!("the code is not run")
 }
 
@@ -43,7 +43,7 @@ fn elements(object: &[u8]) -> Vec<(Vec<Di>, Vec<Form>)> {
 
 fn compiled(object: &[u8]) -> Vec<Vec<u8>> {
     let all = elements(object);
-    let code = all.iter().map(|(code, forms)| compile(Source { code, forms, halves: 1 }, nobody));
+    let code = all.iter().map(|(code, forms)| compile(Source { code, forms, halves: 1 }, no_handler));
     code.map(|code| code.bytes[..code.instructions].to_vec()).collect()
 }
 

@@ -36,6 +36,5 @@ pub(in crate::chip) const LAYOUT: MqdLayout = MqdLayout {
     stack_offset: dword!(cp_hqd_cntl_stack_offset),
     waves_offset: dword!(cp_hqd_wg_state_offset),
     gws: dword!(gws),
-    traps_by_process: false,
     xccs: None,
 };

@@ -8,7 +8,6 @@ pub(super) const LAYOUT: MqdLayout = MqdLayout {
     // There are 4 engines on each XCC.
     thread_mgmt: &[23, 24, 26, 27],
     // Waves take traps if their process has a handler.
-    traps_by_process: false,
     xccs: Some(XccFields {
         logic_id: v9::COMPUTE_CURRENT_LOGIC_XCC_ID.0,
         chunk: v9::COMPUTE_TG_CHUNK_SIZE.0,

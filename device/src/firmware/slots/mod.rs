@@ -408,7 +408,8 @@ impl Slots {
             ports.contexts.change_shader_memory(vmid, |shader| *shader = memory);
         }
         match &process.space {
-            // The space comes back with the code the shader engine knows, but without what was cached while nobody could flush it.
+            // The space comes back with the code that the shader engine knows. Its cached translations go, because no flush
+            // reached them while the space had no VMID.
             Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
             _ => process.space = ports.contexts.space(vmid),
         }

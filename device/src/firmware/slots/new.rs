@@ -60,7 +60,7 @@ pub(in crate::firmware) enum Kind {
     Sdma(Option<u8>),
 }
 
-/// Where a queue's write pointer is while nobody reads its registers.
+/// Where the write pointer of a queue is while the queue is on no hardware slot.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) struct WritePointer {
     /// 0 for none.

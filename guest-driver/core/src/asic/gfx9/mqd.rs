@@ -102,26 +102,14 @@ fn init(image: &mut Image, queue: &UserQueue<'_>) -> Result<()> {
 }
 
 fn update(image: &mut Image, ring: &UserRing) -> Result<()> {
-    let &UserRing { base, size, priority, aql, leads } = ring;
+    (MQD_MANAGER.update)(image, ring)?;
     let mqd = image.mqd()?;
-    let mut control = gc::CP_HQD_PQ_CONTROL(UNORD_DISPATCH);
-    control.set_rptr_block_size(5);
-    control.set_queue_size((size / 4).ilog2() - 1);
-    if aql {
+    let mut control = gc::CP_HQD_PQ_CONTROL(mqd.cp_hqd_pq_control | UNORD_DISPATCH);
+    if ring.aql {
         control.0 |= WPP_CLAMP_EN;
-        control.set_no_update_rptr(!leads);
-        control.set_slot_based_wptr(2);
-        control.set_queue_full_en(true);
+        control.set_no_update_rptr(!ring.leads);
     }
     mqd.cp_hqd_pq_control = control.bits();
-    mqd.set_pq_base(base);
-    // `pipe_priority_map` of `kfd_mqd_manager.c`.
-    mqd.cp_hqd_pipe_priority = match priority {
-        0..=6 => 0,
-        7..=10 => 1,
-        _ => 2,
-    };
-    mqd.cp_hqd_queue_priority = priority;
     Ok(())
 }
 
