@@ -74,6 +74,7 @@ kernels! {
     TRANS = "trans";
     VECADD = "vecadd";
     WM = "wm";
+    WORK = "work";
 }
 
 #[cfg(test)]

@@ -1,9 +1,41 @@
 //! The kernels of the suite: how each is launched, on what, and what must come out.
 
-/// Source of a kernel that does nothing.
-pub(super) const EMPTY_SOURCE: &str = include_str!("../../../guest-runtime/kernels/empty.cl");
-/// Source of the other kernels.
-pub(super) const SOURCE: &str = include_str!("../../../guest-runtime/kernels/bench.cl");
+mod work;
+
+use belfry_examples::kernels;
+
+/// A source of kernels, and its code objects.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kernels {
+    /// `empty.cl`: a kernel that does nothing.
+    Empty,
+    /// `bench.cl`: each bounds one part of the engine.
+    Bench,
+    /// `work.cl`: what people run.
+    Work,
+}
+
+impl Kernels {
+    pub(super) const ALL: [Kernels; 3] = [Kernels::Empty, Kernels::Bench, Kernels::Work];
+
+    /// The source in OpenCL C.
+    pub(super) const fn source(self) -> &'static str {
+        match self {
+            Kernels::Empty => include_str!("../../../guest-runtime/kernels/empty.cl"),
+            Kernels::Bench => include_str!("../../../guest-runtime/kernels/bench.cl"),
+            Kernels::Work => include_str!("../../../guest-runtime/kernels/work.cl"),
+        }
+    }
+
+    /// What it was compiled to.
+    pub(super) const fn objects(self) -> &'static kernels::Source {
+        match self {
+            Kernels::Empty => &kernels::EMPTY,
+            Kernels::Bench => &kernels::BENCH,
+            Kernels::Work => &kernels::WORK,
+        }
+    }
+}
 
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +57,8 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     /// Name of the kernel.
     pub(super) kernel: &'static str,
+    /// What it is a kernel of.
+    pub(super) kernels: Kernels,
     /// Work-items of the grid.
     pub(super) grid: [u32; 2],
     /// Work-items of a workgroup.
@@ -32,6 +66,8 @@ pub(super) struct Case {
     pub(super) args: &'static [Arg],
     /// Launches of one run, one after the other: enough for a run to take some 50 ms and more.
     pub(super) repeats: u32,
+    /// By how much a result may differ from the expected one, as a share of it; 0: it is the same to the bit.
+    pub(super) tolerance: f32,
     pub(super) data: fn() -> Data,
 }
 
@@ -59,14 +95,21 @@ const REDUCE_GROUPS: u32 = 256;
 const ALU_GROUPS: u32 = 256;
 const ALU_STEPS: u32 = 2048;
 
-pub(super) const CASES: &[Case] = &[
+/// All kernels of the suite.
+pub(super) fn all() -> impl Iterator<Item = &'static Case> + Clone {
+    CASES.iter().chain(&work::CASES)
+}
+
+const CASES: &[Case] = &[
     Case {
         name: "vadd",
         kernel: "vadd",
+        kernels: Kernels::Bench,
         grid: [VADD, 1],
         block: [256, 1],
         args: &[Arg::Output, Arg::A, Arg::B],
         repeats: 12,
+        tolerance: 0.0,
         data: || {
             let a = small_numbers(VADD as usize, 3);
             let b = small_numbers(VADD as usize, 5);
@@ -77,28 +120,34 @@ pub(super) const CASES: &[Case] = &[
     Case {
         name: "gemm_naive",
         kernel: "gemm_naive",
+        kernels: Kernels::Bench,
         grid: [GEMM, GEMM],
         block: [32, 8],
         args: &[Arg::Output, Arg::A, Arg::B, Arg::Number(GEMM)],
         repeats: 3,
+        tolerance: 0.0,
         data: || product(GEMM as usize),
     },
     Case {
         name: "gemm_tiled",
         kernel: "gemm_tiled",
+        kernels: Kernels::Bench,
         grid: [GEMM_TILED / 64 * 256, GEMM_TILED / 64],
         block: [256, 1],
         args: &[Arg::Output, Arg::A, Arg::B, Arg::Number(GEMM_TILED)],
         repeats: 2,
+        tolerance: 0.0,
         data: || product(GEMM_TILED as usize),
     },
     Case {
         name: "reduce",
         kernel: "reduce",
+        kernels: Kernels::Bench,
         grid: [REDUCE_GROUPS * 256, 1],
         block: [256, 1],
         args: &[Arg::Output, Arg::A, Arg::Number(REDUCE), Arg::Number(REDUCE_GROUPS)],
         repeats: 6,
+        tolerance: 0.0,
         data: || {
             let a = small_numbers(REDUCE as usize, 7);
             let mut expected = vec![0.0; REDUCE_GROUPS as usize];
@@ -111,10 +160,12 @@ pub(super) const CASES: &[Case] = &[
     Case {
         name: "alu",
         kernel: "alu",
+        kernels: Kernels::Bench,
         grid: [ALU_GROUPS * 32, 1],
         block: [32, 1],
         args: &[Arg::Output, Arg::Number(ALU_STEPS)],
         repeats: 3,
+        tolerance: 0.0,
         data: || {
             let lanes: Vec<f32> = (0..32).map(|lane| alu(lane, ALU_STEPS)).collect();
             Data { expected: lanes.repeat(ALU_GROUPS as usize), ..Data::default() }
@@ -124,20 +175,24 @@ pub(super) const CASES: &[Case] = &[
     Case {
         name: "workgroups",
         kernel: "empty",
+        kernels: Kernels::Empty,
         grid: [WORKGROUPS * 32, 1],
         block: [32, 1],
         args: &[],
         repeats: 16,
+        tolerance: 0.0,
         data: Data::default,
     },
     // The time per wave instruction is that of a whole launch, from making its packet to seeing its signal.
     Case {
         name: "dispatch",
         kernel: "empty",
+        kernels: Kernels::Empty,
         grid: [32, 1],
         block: [32, 1],
         args: &[],
         repeats: 1,
+        tolerance: 0.0,
         data: Data::default,
     },
 ];
@@ -161,8 +216,7 @@ fn product(n: usize) -> Data {
     Data { a, b, expected }
 }
 
-/// What one lane of `alu` computes; halving is exact, so fused and separate operations agree.
-/// What the kernel `alu` writes in a lane after so many steps.
+/// What the kernel `alu` writes in a lane after so many steps; halving is exact, so fused and separate operations agree.
 pub(super) fn alu(lane: u16, steps: u32) -> f32 {
     let x = f32::from(lane);
     let mut y: [f32; 8] = std::array::from_fn(|index| x + index as f32);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_device::GpuConfig;
-use belfry_examples::kernels;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Buffer, Kernel, KernelArg, Queue, Runtime};
 use belfry_runtime_hosted::{Doorbells, HostedTransport};
@@ -41,8 +40,7 @@ impl Bench {
 
     /// The code object that has a case's kernel.
     pub(super) fn code(&self, case: &Case) -> anyhow::Result<&'static [u8]> {
-        let source = if case.kernel == "empty" { kernels::EMPTY } else { kernels::BENCH };
-        source.on(self.runtime.gpu())
+        case.kernels.objects().on(self.runtime.gpu())
     }
 
     pub(super) fn prepare(

@@ -16,7 +16,7 @@ use belfry_device::{GpuConfig, Tier};
 use serde::Serialize;
 
 use crate::hosted::HostedError;
-use cases::{CASES, Case};
+use cases::Case;
 use hosted::Bench;
 pub use machine::Scaling;
 pub use pocl::PoclError;
@@ -173,7 +173,7 @@ pub enum BenchError {
 }
 
 fn names() -> String {
-    CASES.iter().map(|case| case.name).collect::<Vec<_>>().join(", ")
+    cases::all().map(|case| case.name).collect::<Vec<_>>().join(", ")
 }
 
 /// One run's times.
@@ -191,7 +191,7 @@ struct Run {
 
 /// Runs every kernel of the suite with each number of workers; runs with different numbers alternate.
 pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<Results, BenchError> {
-    if let Some(unknown) = options.kernels.iter().find(|name| !CASES.iter().any(|case| case.name == **name)) {
+    if let Some(unknown) = options.kernels.iter().find(|name| !cases::all().any(|case| case.name == **name)) {
         return Err(BenchError::Unknown(unknown.clone()));
     }
     let before = load();
@@ -210,7 +210,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     }
     let wanted =
         |case: &&Case| options.kernels.is_empty() || options.kernels.iter().any(|name| name == case.name);
-    for case in CASES.iter().filter(wanted) {
+    for case in cases::all().filter(wanted) {
         let data = (case.data)();
         let failed = |source| BenchError::Kernel { kernel: case.name, source };
         let (mut prepared, mut interpreted) = (Vec::new(), Vec::new());
@@ -238,9 +238,9 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
             }
         }
         for (at, (prepared, &workers)) in prepared.iter().zip(&options.workers).enumerate() {
-            verify(case.name, "the GPU", &prepared.output(), &data.expected)?;
+            verify(case, "the GPU", &prepared.output(), &data.expected)?;
             if let Some(cpu) = cpu.get(at) {
-                verify(case.name, "the processor", &cpu.output()?, &data.expected)?;
+                verify(case, "the processor", &cpu.output()?, &data.expected)?;
             }
             let mut measurement = measurement(case.name, workers, &runs[at]);
             measurement.interpreted_worker_ns = worker_ns(&interpreted_runs[at]);
@@ -330,14 +330,15 @@ fn round(value: f64) -> f64 {
 }
 
 fn verify(
-    kernel: &'static str,
+    case: &'static Case,
     device: &'static str,
     output: &[f32],
     expected: &[f32],
 ) -> Result<(), BenchError> {
     for (index, (&actual, &expected)) in output.iter().zip(expected).enumerate() {
-        if actual.to_bits() != expected.to_bits() {
-            return Err(BenchError::Wrong { kernel, device, index, actual, expected });
+        let close = (actual - expected).abs() <= expected.abs() * case.tolerance;
+        if actual.to_bits() != expected.to_bits() && !(close && case.tolerance > 0.0) {
+            return Err(BenchError::Wrong { kernel: case.name, device, index, actual, expected });
         }
     }
     Ok(())

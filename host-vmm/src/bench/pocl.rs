@@ -15,7 +15,7 @@ use opencl3::platform::get_platforms;
 use opencl3::program::Program;
 use opencl3::types::{CL_TRUE, cl_mem_flags};
 
-use super::cases::{Arg, Case, Data, EMPTY_SOURCE, SOURCE};
+use super::cases::{Arg, Case, Data, Kernels};
 
 /// What the sources use of the GPU's own functions, in OpenCL's.
 const PRELUDE: &str = "
@@ -61,7 +61,8 @@ fn failed(what: &'static str) -> impl FnOnce(ClError) -> PoclError {
 pub(super) struct Processors {
     context: Context,
     queue: CommandQueue,
-    programs: [Program; 2],
+    /// In the order of [`Kernels::ALL`].
+    programs: Vec<Program>,
     /// The devices are given back last.
     _parts: Vec<SubDevice>,
 }
@@ -114,16 +115,16 @@ impl Processors {
         let context = Context::from_device(&device).map_err(failed("creating a context"))?;
         let queue = CommandQueue::create_default_with_properties(&context, 0, 0)
             .map_err(failed("creating a queue"))?;
-        let build = |source: &str| {
-            Program::create_and_build_from_source(&context, &format!("{PRELUDE}{source}"), "")
+        let build = |kernels: Kernels| {
+            Program::create_and_build_from_source(&context, &format!("{PRELUDE}{}", kernels.source()), "")
                 .map_err(|error| PoclError::Call { what: "compiling the kernels", error })
         };
-        let programs = [build(SOURCE)?, build(EMPTY_SOURCE)?];
+        let programs = Kernels::ALL.into_iter().map(build).collect::<Result<_, _>>()?;
         Ok(Self { context, queue, programs, _parts: parts })
     }
 
     pub(super) fn prepare(&self, case: &'static Case, data: &Data) -> Result<Prepared<'_>, PoclError> {
-        let program = &self.programs[usize::from(case.kernel == "empty")];
+        let program = &self.programs[case.kernels as usize];
         let kernel = Kernel::create(program, case.kernel).map_err(failed("finding a kernel"))?;
         let (a, b) = (self.buffer(&data.a)?, self.buffer(&data.b)?);
         let len = data.expected.len();

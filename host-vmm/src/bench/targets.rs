@@ -14,6 +14,8 @@ pub enum Figure {
     DoorbellToSignalUs,
     /// Times as fast as one worker, by the clock; larger is better.
     Speedup,
+    /// Time of the GPU over the time of the same source on the processor, through PoCL.
+    VsCpu,
 }
 
 /// A measurement against its target.
@@ -35,15 +37,24 @@ pub struct Verdict {
 
 /// Worker time per wave instruction, in nanoseconds.
 const WORKER_NS: &[(&str, f64)] = &[
-    ("vadd", 12.0),
-    ("gemm_naive", 8.0),
-    ("gemm_tiled", 6.0),
-    ("reduce", 10.0),
-    ("alu", 4.0),
-    ("workgroups", 500.0),
+    ("vadd", 2.5),
+    ("gemm_naive", 2.0),
+    ("gemm_tiled", 2.0),
+    ("reduce", 2.2),
+    ("alu", 0.8),
+    ("workgroups", 20.0),
+];
+/// Times the processor's own time.
+const VS_CPU: &[(&str, f64)] = &[
+    ("vadd", 3.0),
+    ("gemm_naive", 0.6),
+    ("gemm_tiled", 0.2),
+    ("reduce", 0.25),
+    ("alu", 0.25),
+    ("workgroups", 4.0),
 ];
 /// Doorbell to signal of an empty dispatch, in microseconds.
-const DISPATCH_US: f64 = 5.0;
+const DISPATCH_US: f64 = 1.5;
 /// Two workers over one.
 const SPEEDUP: f64 = 1.8;
 
@@ -59,13 +70,17 @@ impl Figure {
             }
             Figure::DoorbellToSignalUs => Some((row.doorbell_to_signal_us?, DISPATCH_US)),
             Figure::Speedup => Some((row.speedup.filter(|_| row.workers == 2)?, SPEEDUP)),
+            Figure::VsCpu => {
+                let (_, target) = VS_CPU.iter().find(|(name, _)| *name == row.name)?;
+                Some((row.vs_cpu?.ratio, *target))
+            }
         }
     }
 }
 
 /// All figures of a measurement that have a target.
 pub(super) fn judge(row: &Measurement) -> Vec<Verdict> {
-    let figures = [Figure::WorkerNs, Figure::DoorbellToSignalUs, Figure::Speedup];
+    let figures = [Figure::WorkerNs, Figure::DoorbellToSignalUs, Figure::Speedup, Figure::VsCpu];
     let judged = figures.into_iter().filter_map(|figure| {
         let (measured, target) = figure.of(row)?;
         let over = if figure == Figure::Speedup { target - measured } else { measured - target };
@@ -92,6 +107,9 @@ impl std::fmt::Display for Verdict {
             Figure::DoorbellToSignalUs => {
                 write!(f, "{kernel}, {workers}: doorbell to signal {measured:.2} us, target {target} us")?;
             }
+            Figure::VsCpu => {
+                write!(f, "{kernel}, {workers}: {measured:.2} x the processor's time, target {target} x")?;
+            }
             Figure::Speedup => {
                 write!(f, "{kernel}, {workers}: {measured:.2} times as fast as one, target {target}")?;
             }
@@ -107,7 +125,7 @@ impl std::fmt::Display for Verdict {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Run, measurement};
+    use super::super::{Run, VsCpu, measurement};
     use super::*;
 
     fn row(name: &'static str, workers: usize, nanoseconds: u64) -> Measurement {
@@ -118,23 +136,30 @@ mod tests {
 
     #[test]
     fn targets_are_met_or_missed_by_so_much() {
-        assert_eq!(judge(&row("vadd", 1, 12))[0].missed_by_percent, 0.0);
-        let missed = judge(&row("vadd", 1, 15));
-        assert_eq!(missed[0].missed_by_percent, 25.0);
-        assert_eq!(missed[0].to_string(), "vadd, 1 worker: 15.00 ns, target 12 ns, missed by 25.0 %");
+        assert_eq!(judge(&row("vadd", 1, 2))[0].missed_by_percent, 0.0);
+        let missed = judge(&row("vadd", 1, 5));
+        assert_eq!(missed[0].missed_by_percent, 100.0);
+        assert_eq!(missed[0].to_string(), "vadd, 1 worker: 5.00 ns, target 2.5 ns, missed by 100.0 %");
 
-        let mut two = row("alu", 2, 3);
+        let mut two = row("gemm_naive", 2, 2);
         two.speedup = Some(1.71);
         let judged = judge(&two);
         assert_eq!(judged.len(), 2);
         assert_eq!((judged[1].measured, judged[1].missed_by_percent), (1.71, 5.0));
         // The target is for two.
-        assert_eq!(judge(&Measurement { workers: 4, ..two }).len(), 1);
+        assert_eq!(judge(&Measurement { workers: 4, ..two.clone() }).len(), 1);
+
+        two.vs_cpu = Some(VsCpu { median_ms: 1.0, min_ms: 1.0, ratio: 0.75 });
+        let versus = judge(&two).pop().unwrap();
+        assert_eq!(
+            versus.to_string(),
+            "gemm_naive, 2 workers: 0.75 x the processor's time, target 0.6 x, missed by 25.0 %"
+        );
 
         let mut dispatch = row("dispatch", 1, 4000);
-        dispatch.doorbell_to_signal_us = Some(6.0);
+        dispatch.doorbell_to_signal_us = Some(1.8);
         assert_eq!(judge(&dispatch).len(), 1);
         assert_eq!(judge(&dispatch)[0].missed_by_percent, 20.0);
-        assert_eq!((of_time(&dispatch).as_str(), of_time(&two).as_str()), ("5 us", "4"));
+        assert_eq!((of_time(&dispatch).as_str(), of_time(&two).as_str()), ("1.5 us", "2"));
     }
 }
