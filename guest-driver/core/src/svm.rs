@@ -294,7 +294,7 @@ impl<O: Os> Process<O> {
     fn svm_map_area(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<u64>> {
         let os = self.device.hw.os();
         for _ in 0..TRIES {
-            let Some(UserArea { end, writable }) = os.user_area(self.key(), range.start)? else {
+            let Some(UserArea { end, writable, .. }) = os.user_area(self.key(), range.start)? else {
                 return Ok(None);
             };
             let area = range.start..end.max(range.start + PAGE_SIZE).min(range.end);

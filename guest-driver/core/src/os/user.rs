@@ -26,6 +26,8 @@ pub struct UserArea {
     pub end: u64,
     /// The program may write to it.
     pub writable: bool,
+    /// It is of a file.
+    pub file: bool,
 }
 
 /// Where a page of a program is.
