@@ -89,6 +89,8 @@ void os_unpin_user(struct os_pin *pin);
 /* Only from belfry_invalidated: pins the range again; the watch over it goes from old to the new pin. */
 int os_pin_renew(struct os_pin *old, struct os_pin **pin);
 u64 os_pin_bus(struct os_pin *pin, size_t index);
+/* Whether no change is on its way to belfry_invalidated. */
+bool os_pin_is_current(struct os_pin *pin);
 int os_copy_from_user(void *dst, u64 src, size_t len);
 int os_copy_to_user(u64 dst, const void *src, size_t len);
 bool os_user_range_ok(u64 va, u64 len);
@@ -189,6 +191,8 @@ bool os_target_is_traced(struct os_target *target);
 /* From now on belfry_exit is called for it; at most one caller at a time, in an ioctl. */
 int os_target_hold(struct os_target *target);
 void os_target_put(struct os_target *target);
+/* Whether the caller may checkpoint processes. */
+bool os_may_checkpoint(void);
 /* NULL: there is no such descriptor, or nobody may write to it. */
 struct os_event_file *os_event_file_get(int fd);
 void os_event_file_notify(struct os_event_file *event);

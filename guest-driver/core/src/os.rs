@@ -402,6 +402,9 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// `ESRCH` when there is none, or it has no address space.
     fn target(&self, pid: u32) -> Result<Self::Target>;
 
+    /// Returns whether the caller may checkpoint processes (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
+    fn may_checkpoint(&self) -> bool;
+
     /// Returns what the calling process's descriptor leads to.
     ///
     /// # Errors

@@ -133,6 +133,7 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn os_unpin_user(pin: *mut OsPin);
     pub(crate) fn os_pin_renew(old: *mut OsPin, pin: *mut *mut OsPin) -> i32;
+    pub(crate) fn os_pin_is_current(pin: *mut OsPin) -> bool;
     pub(crate) fn os_pin_bus(pin: *mut OsPin, index: usize) -> u64;
     pub(crate) fn os_copy_from_user(dst: *mut u8, src: u64, len: usize) -> i32;
     pub(crate) fn os_copy_to_user(dst: u64, src: *const u8, len: usize) -> i32;
@@ -263,6 +264,7 @@ unsafe extern "C" {
     pub(crate) fn os_target_is_traced(target: *mut OsTarget) -> bool;
     pub(crate) fn os_target_hold(target: *mut OsTarget) -> i32;
     pub(crate) fn os_target_put(target: *mut OsTarget);
+    pub(crate) safe fn os_may_checkpoint() -> bool;
     pub(crate) fn os_event_file_get(fd: i32) -> *mut OsEventFile;
     pub(crate) fn os_event_file_notify(event: *mut OsEventFile);
     pub(crate) fn os_event_file_put(event: *mut OsEventFile);

@@ -265,6 +265,10 @@ impl Os for LinuxOs {
         DebugTarget::get(self.dev, pid)
     }
 
+    fn may_checkpoint(&self) -> bool {
+        ffi::os_may_checkpoint()
+    }
+
     fn event_file(&self, fd: i32) -> Result<DebugFile> {
         DebugFile::get(fd)
     }

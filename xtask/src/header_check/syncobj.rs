@@ -1,6 +1,6 @@
-//! `drm/drm.h`: syncobjs, and what submissions of amdgpu say of them.
+//! `drm/drm.h`: syncobjs, and what submissions of amdgpu say of them; checkpoints of `linux/kfd_ioctl.h`.
 
-use belfry_abi::kfd::drm;
+use belfry_abi::kfd::{criu, drm};
 
 use super::{Constant, Group, constants, layout};
 
@@ -8,7 +8,7 @@ use super::{Constant, Group, constants, layout};
 const GROWN: [u32; 2] = [drm::DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD, drm::DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE];
 
 /// What the headers must agree with.
-pub fn group() -> Group {
+pub(super) fn group() -> Group {
     let commands: Vec<Constant> = constants![
         drm::DRM_IOCTL_SYNCOBJ_CREATE,
         drm::DRM_IOCTL_SYNCOBJ_DESTROY,
@@ -24,6 +24,11 @@ pub fn group() -> Group {
         drm::DRM_IOCTL_SYNCOBJ_EVENTFD,
     ];
     let others = constants![
+        criu::KFD_CRIU_OP_PROCESS_INFO,
+        criu::KFD_CRIU_OP_CHECKPOINT,
+        criu::KFD_CRIU_OP_UNPAUSE,
+        criu::KFD_CRIU_OP_RESTORE,
+        criu::KFD_CRIU_OP_RESUME,
         drm::DRM_SYNCOBJ_CREATE_SIGNALED,
         drm::DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE,
         drm::DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE,
@@ -42,13 +47,15 @@ pub fn group() -> Group {
         drm::AMDGPU_FENCE_TO_HANDLE_GET_SYNCOBJ_FD,
         drm::AMDGPU_FENCE_TO_HANDLE_GET_SYNC_FILE_FD,
     ];
-    let lasting = commands.into_iter().filter(|one| !GROWN.iter().any(|grown| one.value == u64::from(*grown)));
+    let lasting =
+        commands.into_iter().filter(|one| !GROWN.iter().any(|grown| one.value == u64::from(*grown)));
     Group {
-        includes: vec!["drm/amdgpu_drm.h"],
+        includes: vec!["<linux/kfd_ioctl.h>", "<drm/amdgpu_drm.h>"],
         layouts: vec![
             layout!("struct drm_syncobj_create", drm::DrmSyncobjCreate { handle, flags }),
             layout!("struct drm_syncobj_destroy", drm::DrmSyncobjCreate { handle, flags: "pad" }),
-            layout!("struct drm_syncobj_handle", drm::DrmSyncobjHandle { handle, flags, fd, pad }).fields_only(),
+            layout!("struct drm_syncobj_handle", drm::DrmSyncobjHandle { handle, flags, fd, pad })
+                .fields_only(),
             layout!(
                 "struct drm_syncobj_wait",
                 drm::DrmSyncobjWait {
@@ -84,7 +91,24 @@ pub fn group() -> Group {
             layout!("struct drm_syncobj_eventfd", drm::DrmSyncobjEventfd { handle, flags, point, fd, pad }),
             layout!("struct drm_amdgpu_cs_chunk_sem", drm::CsChunkSem { handle }),
             layout!("struct drm_amdgpu_cs_chunk_syncobj", drm::CsChunkSyncobj { handle, flags, point }),
-            layout!("union drm_amdgpu_fence_to_handle", drm::FenceToHandleIn { fence: "in.fence", what: "in.what" }),
+            layout!(
+                "union drm_amdgpu_fence_to_handle",
+                drm::FenceToHandleIn { fence: "in.fence", what: "in.what" }
+            ),
+            layout!(
+                "struct kfd_ioctl_criu_args",
+                criu::CriuArgs {
+                    devices,
+                    bos,
+                    priv_data,
+                    priv_data_size,
+                    num_devices,
+                    num_bos,
+                    num_objects,
+                    pid,
+                    op
+                }
+            ),
             layout!("struct drm_amdgpu_gem_userptr", drm::GemUserptrArgs { addr, size, flags, handle }),
         ],
         constants: lasting.chain(others).collect(),

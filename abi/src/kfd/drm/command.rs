@@ -82,8 +82,8 @@ uapi_struct! {
 mod tests {
     use super::*;
     use crate::kfd::drm::{
-        BoListIn, CsIn, CtxIn, DrmAmdgpuInfo, GemCreateIn, GemMetadataArgs, GemMmapArgs, GemOpArgs,
-        FenceToHandleIn, GemUserptrArgs, GemVaArgs, GemWaitIdleIn, VmIn, WaitCsIn, WaitFencesIn,
+        BoListIn, CsIn, CtxIn, DrmAmdgpuInfo, FenceToHandleIn, GemCreateIn, GemMetadataArgs, GemMmapArgs,
+        GemOpArgs, GemUserptrArgs, GemVaArgs, GemWaitIdleIn, VmIn, WaitCsIn, WaitFencesIn,
     };
     use crate::kfd::ioctl::{ioc_nr, ioc_size};
 

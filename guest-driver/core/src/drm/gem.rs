@@ -13,8 +13,8 @@ use zerocopy::IntoBytes;
 use super::Call;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::memory::{SystemMemory, UserArgs};
 use crate::memory::object::{Memory, Metadata, Object};
+use crate::memory::{SystemMemory, UserArgs};
 use crate::os::{AllocFlags, Backing, Os, PAGE_SIZE};
 
 /// Kinds of memory that are built.

@@ -45,13 +45,11 @@ pub struct Refused {
 }
 
 /// Commands that are in the interface and not built.
-pub const REFUSED: &[Refused] = &[
-    Refused {
-        command: nr::SCHED,
-        errno: Errno::EACCES,
-        reason: "only the master of a display may call it, and there is no display",
-    },
-];
+pub const REFUSED: &[Refused] = &[Refused {
+    command: nr::SCHED,
+    errno: Errno::EACCES,
+    reason: "only the master of a display may call it, and there is no display",
+}];
 
 /// A command that runs, and what of it is refused or does nothing; for the documentation.
 #[derive(Clone, Copy, Debug)]

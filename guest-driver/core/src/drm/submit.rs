@@ -159,7 +159,9 @@ impl Parser {
                 Ok(())
             }
             AMDGPU_CHUNK_ID_SYNCOBJ_IN => sems(data).try_for_each(|at| self.await_sync(call, at)),
-            AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT => points(data).try_for_each(|at| self.await_sync(call, at)),
+            AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT => {
+                points(data).try_for_each(|at| self.await_sync(call, at))
+            }
             AMDGPU_CHUNK_ID_SYNCOBJ_OUT => self.targets(call, sems(data)),
             AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL => self.targets(call, points(data)),
             _ => Err(Errno::EINVAL),

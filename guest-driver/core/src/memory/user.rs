@@ -5,8 +5,8 @@
 
 use alloc::sync::{Arc, Weak};
 
-use super::object::Object;
 use super::UserMemory;
+use super::object::Object;
 use crate::drm::{Client, Wanted};
 use crate::errno::{Errno, Result};
 use crate::os::{AllocFlags, Backing, BoPage, Change, Invalidate, Os, PAGE_SIZE, ProcessKey, UserPin};
@@ -14,6 +14,9 @@ use crate::sync::Mutex;
 
 /// How long a change of the memory waits for the work that uses it, as long as amdgpu waits for a ring.
 const CHANGE_NS: u64 = 10_000_000_000;
+
+/// How long a submission sleeps between two looks at a change that is on its way.
+const LOOK_US: u64 = 100;
 
 /// Which memory it is.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +73,22 @@ impl<O: Os> UserRange<O> {
     /// `EFAULT` for memory that is not there, `EPERM` for memory of a file that was not to be one and for memory that the
     /// program does not write to, `ENOMEM`.
     pub(crate) fn populate(&self) -> Result<()> {
-        if self.pinned.lock().is_some() {
-            return Ok(());
-        }
         let client = self.client.upgrade().ok_or(Errno::ENODEV)?;
         let device = client.device();
+        let start = device.hw.now_ns();
+        loop {
+            // Another reference, which may be the last one when it is dropped: without the lock.
+            let pinned = self.pinned.lock().clone();
+            match pinned {
+                None => break,
+                Some(memory) if memory.pin.is_current() => return Ok(()),
+                // The driver is about to hear of a change.
+                Some(_) if device.hw.now_ns().saturating_sub(start) < CHANGE_NS => {
+                    device.hw.os().sleep_us(LOOK_US);
+                }
+                Some(_) => return Err(Errno::EFAULT),
+            }
+        }
         let UserArgs { key, va, count, writable, anonymous } = self.args;
         match device.hw.os().user_area(key, va) {
             Ok(None) => return Err(Errno::EFAULT),

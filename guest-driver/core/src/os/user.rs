@@ -70,6 +70,11 @@ pub trait UserPin: Send + Sync {
     /// Returns the bus address of page `index`, which is below `count()`.
     fn bus(&self, index: usize) -> u64;
 
+    /// Returns whether no change is known that [`Invalidate::invalidated`] has not been told of yet.
+    fn is_current(&self) -> bool {
+        true
+    }
+
     /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
     ///
     /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing. This may take as long as

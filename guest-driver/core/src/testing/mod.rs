@@ -435,6 +435,10 @@ impl Os for FakeOs {
         Ok(FakeTarget(pid))
     }
 
+    fn may_checkpoint(&self) -> bool {
+        true
+    }
+
     fn event_file(&self, _: i32) -> Result<FakeEventFile> {
         Ok(FakeEventFile(self.woken.clone()))
     }

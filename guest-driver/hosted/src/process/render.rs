@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belfry_abi::kfd::drm::{
-    DRM_CAP_PRIME, DRM_CAP_SYNCOBJ, DRM_CAP_SYNCOBJ_TIMELINE, DRM_CAP_TIMESTAMP_MONOTONIC, DRM_COMMANDS, DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR,
-    DRM_DRIVER_NAME, DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_GET_CAP, DRM_IOCTL_PRIME_FD_TO_HANDLE,
-    DRM_IOCTL_PRIME_HANDLE_TO_FD, DRM_IOCTL_VERSION, DRM_PRIME_CAPS, DrmGemClose, DrmGetCap, DrmPrimeHandle,
+    DRM_CAP_PRIME, DRM_CAP_SYNCOBJ, DRM_CAP_SYNCOBJ_TIMELINE, DRM_CAP_TIMESTAMP_MONOTONIC, DRM_COMMANDS,
+    DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_GET_CAP,
+    DRM_IOCTL_PRIME_FD_TO_HANDLE, DRM_IOCTL_PRIME_HANDLE_TO_FD, DRM_IOCTL_VERSION, DRM_PRIME_CAPS,
+    DrmGemClose, DrmGetCap, DrmPrimeHandle,
 };
 use belfry_abi::kfd::ioctl::{IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::drm::{Client, Fence};
 use belfry_kfd_core::os::{
-    Awaited, Backing, DmaBuf as _, Gem as _, Os as _, ProcessKey, RenderFile, SyncExport, SyncPoint, SyncTarget,
-    Work,
+    Awaited, Backing, DmaBuf as _, Gem as _, Os as _, ProcessKey, RenderFile, SyncExport, SyncPoint,
+    SyncTarget, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 use zerocopy::{FromBytes, IntoBytes};

@@ -71,9 +71,8 @@ fn write_naming(file: &File, ib: Memory, (va, value): (u64, u32), handle: u32) -
         bo_info_size: 8,
         bo_info_ptr: &raw const entry as u64,
     };
-    let work = Work::default()
-        .ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE)
-        .chunk(AMDGPU_CHUNK_ID_BO_HANDLES, &list);
+    let work =
+        Work::default().ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE).chunk(AMDGPU_CHUNK_ID_BO_HANDLES, &list);
     let number = file.submit(&work)?;
     file.wait(number, AMDGPU_HW_IP_COMPUTE)
 }
@@ -110,8 +109,7 @@ fn memory_of_a_program_is_read_and_written_by_work_and_given_back() {
     op = GemOpArgs { handle, op: AMDGPU_GEM_OP_SET_PLACEMENT, value: VRAM };
     assert_eq!(file.call(GEM_OP, &mut op), Err(Errno::EPERM));
     let fence = CsChunkFence { handle, offset: 0 };
-    let work =
-        Work::default().ib(ib, dma.len(), AMDGPU_HW_IP_DMA).chunk(AMDGPU_CHUNK_ID_FENCE, &fence);
+    let work = Work::default().ib(ib, dma.len(), AMDGPU_HW_IP_DMA).chunk(AMDGPU_CHUNK_ID_FENCE, &fence);
     assert_eq!(file.submit(&work), Err(Errno::EINVAL), "no place for a fence");
     file.call(DRM_IOCTL_GEM_CLOSE, &mut DrmGemClose { handle, pad: 0 }).unwrap();
     assert_eq!(gpu.pinned_ranges(), before);
@@ -158,9 +156,8 @@ fn change_waits_for_the_work_that_uses_the_memory() {
         bo_info_size: 8,
         bo_info_ptr: &raw const entry as u64,
     };
-    let work = Work::default()
-        .ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE)
-        .chunk(AMDGPU_CHUNK_ID_BO_HANDLES, &list);
+    let work =
+        Work::default().ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE).chunk(AMDGPU_CHUNK_ID_BO_HANDLES, &list);
     let number = file.submit(&work).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -45,9 +45,11 @@ fn compute_and_a_copy_engine_work_in_one_submission() {
     // The last word of the copy is waited for on the other engine.
     let after = [wait_mem(to.va + PAGE - 4, PAGE as u32 / 4), write(from.va, 77)].concat();
     File::fill(compute, &after);
-    let work = Work::default()
-        .ib(dma, copied.len(), AMDGPU_HW_IP_DMA)
-        .ib(compute, after.len(), AMDGPU_HW_IP_COMPUTE);
+    let work = Work::default().ib(dma, copied.len(), AMDGPU_HW_IP_DMA).ib(
+        compute,
+        after.len(),
+        AMDGPU_HW_IP_COMPUTE,
+    );
     let number = file.submit(&work).unwrap();
     assert_eq!(file.wait(number, AMDGPU_HW_IP_COMPUTE), Ok(0));
     assert_eq!(from.words[0].load(Ordering::Acquire), 77);
@@ -64,9 +66,12 @@ fn fault_of_one_ring_ends_the_work_of_all() {
     File::fill(bad, &packets);
     let never = wait_mem(gate.va, 5);
     File::fill(waits, &never);
-    let work = Work::default()
-        .ib_on(bad, packets.len(), AMDGPU_HW_IP_COMPUTE, 3)
-        .ib_on(waits, never.len(), AMDGPU_HW_IP_COMPUTE, 0);
+    let work = Work::default().ib_on(bad, packets.len(), AMDGPU_HW_IP_COMPUTE, 3).ib_on(
+        waits,
+        never.len(),
+        AMDGPU_HW_IP_COMPUTE,
+        0,
+    );
     let number = file.submit(&work).unwrap();
     assert_eq!(file.wait(number, AMDGPU_HW_IP_COMPUTE), Err(Errno::ETIME));
 }

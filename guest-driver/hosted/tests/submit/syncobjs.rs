@@ -139,8 +139,8 @@ fn points_of_a_timeline_are_reached_in_order() {
     let file = File::open(&gpu);
     let timeline = file.syncobj(0);
     let [first, second, gate, data] = [(); 4].map(|()| file.memory(PAGE, GTT));
-    let work = gated(first, gate, (data.va, 1))
-        .chunk(AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL, &point(timeline, 10));
+    let work =
+        gated(first, gate, (data.va, 1)).chunk(AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL, &point(timeline, 10));
     file.submit(&work).unwrap();
     let packets = write(data.va + 4, 2);
     File::fill(second, &packets);
@@ -284,7 +284,8 @@ fn syncobjs_are_refused_as_drm_refuses_them() {
         let mut args = DrmSyncobjHandle { handle, flags, fd: -1, pad };
         assert_eq!(file.call(DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD, &mut args), Err(errno), "{what}");
     }
-    for (what, flags, fd) in [("no descriptor", 0, -1), ("a file", 0, 0), ("no sync file", 1, 0), ("a flag", 4, 0)]
+    for (what, flags, fd) in
+        [("no descriptor", 0, -1), ("a file", 0, 0), ("no sync file", 1, 0), ("a flag", 4, 0)]
     {
         assert_eq!(file.of_fd(syncobj, flags, fd), Err(inval), "{what}");
     }
@@ -320,9 +321,8 @@ fn syncobjs_are_refused_as_drm_refuses_them() {
     assert_eq!(file.submit(&twice), Err(inval), "two chunks of syncobjs that get it");
     let empty = good.clone().chunk(AMDGPU_CHUNK_ID_SYNCOBJ_IN, &sem(syncobj));
     assert_eq!(file.submit(&empty), Err(inval), "nothing is in it");
-    let destroy = |handle, flags| {
-        file.call(DRM_IOCTL_SYNCOBJ_DESTROY, &mut DrmSyncobjCreate { handle, flags })
-    };
+    let destroy =
+        |handle, flags| file.call(DRM_IOCTL_SYNCOBJ_DESTROY, &mut DrmSyncobjCreate { handle, flags });
     assert_eq!((destroy(syncobj, 1), destroy(syncobj, 0)), (Err(inval), Ok(0)));
     assert_eq!(destroy(syncobj, 0), Err(inval), "it is gone");
     let mut cap = DrmGetCap { capability: DRM_CAP_SYNCOBJ_TIMELINE, value: 0 };

@@ -29,7 +29,8 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
         let number = ioc_nr(request as u32);
         let is = |command: &u32| number == ioc_nr(*command);
         // What changes how much memory is used.
-        let publishes = which == node::Which::Kfd || [GEM_CREATE, GEM_USERPTR, DRM_IOCTL_GEM_CLOSE].iter().any(is);
+        let publishes =
+            which == node::Which::Kfd || [GEM_CREATE, GEM_USERPTR, DRM_IOCTL_GEM_CLOSE].iter().any(is);
         let waits = match which {
             node::Which::Kfd => is(&WAIT_EVENTS),
             _ => {
