@@ -354,6 +354,9 @@ impl Os for FakeOs {
     }
 
     fn user_area(&self, _: ProcessKey, va: u64) -> Result<Option<UserArea>> {
+        if *lock(&self.users.ended) {
+            return Err(Errno::ESRCH);
+        }
         Ok(self.users.area(va))
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Users {
     pub(crate) pages_arrive: Gate,
     /// Their address spaces are going away.
     pub(crate) gone: Mutex<bool>,
+    /// Their address spaces are gone.
+    pub(crate) ended: Mutex<bool>,
     /// Parts of their memory that are not there, or that they do not write to.
     pub(crate) holes: Mutex<Vec<Range<u64>>>,
     pub(crate) read_only: Mutex<Vec<Range<u64>>>,
