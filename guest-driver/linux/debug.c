@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* Debuggers: processes that they name, their descriptors, and the memory of a process from any thread. */
+#include <linux/capability.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
@@ -204,4 +205,9 @@ int os_access_user(u64 key, u64 va, void *data, size_t len, bool write)
 	}
 	mmput(mm);
 	return err;
+}
+
+bool os_may_checkpoint(void)
+{
+	return capable(CAP_CHECKPOINT_RESTORE) || capable(CAP_SYS_ADMIN);
 }

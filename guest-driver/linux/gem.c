@@ -134,6 +134,9 @@ static const struct vm_operations_struct gem_vm_ops = {
 
 static int gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 {
+	/* The program has it mapped already (amdgpu_gem_object_mmap). */
+	if (belfry_backing_is_user(to_os_gem(obj)->backing))
+		return -EPERM;
 	/*
 	 * A private copy of memory that the device writes would be of no use, and a frame map cannot have one. But
 	 * libhsakmt keeps the addresses of VRAM it does not touch with private mappings without access.

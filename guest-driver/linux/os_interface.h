@@ -26,6 +26,9 @@ struct os_dmabuf;     /* memory that processes share */
 struct os_smi;        /* descriptor that gives events */
 struct os_target;     /* a process that a debugger has named */
 struct os_event_file; /* a descriptor that a debugger is told of events by */
+struct os_fence;      /* end of work of the core, a struct dma_fence */
+struct os_await;      /* end of work that may be anybody's */
+struct os_sync_target; /* a syncobj that gets work */
 struct os_work;       /* something the core does later, on a worker thread */
 
 struct belfry_gpu;        /* the core's device */
@@ -34,6 +37,7 @@ struct belfry_client;     /* what the core has of an open render node */
 struct belfry_backing;    /* the core's pages behind a GEM object */
 struct belfry_invalidate; /* the core's callback of a pin or a mirror */
 struct belfry_smi;        /* the core's half of an os_smi */
+struct belfry_kick;       /* the core's callback of an os_await */
 struct belfry_work;       /* the core's half of an os_work */
 
 /* ---- pci.c: the function ---- */
@@ -85,6 +89,8 @@ void os_unpin_user(struct os_pin *pin);
 /* Only from belfry_invalidated: pins the range again; the watch over it goes from old to the new pin. */
 int os_pin_renew(struct os_pin *old, struct os_pin **pin);
 u64 os_pin_bus(struct os_pin *pin, size_t index);
+/* Whether no change is on its way to belfry_invalidated. */
+bool os_pin_is_current(struct os_pin *pin);
 int os_copy_from_user(void *dst, u64 src, size_t len);
 int os_copy_to_user(u64 dst, const void *src, size_t len);
 bool os_user_range_ok(u64 va, u64 len);
@@ -94,7 +100,7 @@ bool os_user_range_ok(u64 va, u64 len);
 /* Whether this kernel has what the others need, which else return -EOPNOTSUPP. */
 bool os_has_svm(void);
 /* What lies at va of the address space mm (a key of belfry_open): 0, -EFAULT for nothing or no memory, -ESRCH. */
-int os_user_area(u64 mm, u64 va, u64 *end, bool *writable);
+int os_user_area(u64 mm, u64 va, u64 *end, bool *writable, bool *file);
 /*
  * Looks count pages up from va, which lie in one area. Takes over `invalidate` in every case and calls
  * belfry_invalidate_drop on it in the end. -EAGAIN when the area is another one, or changes all the time.
@@ -142,6 +148,30 @@ void os_handle_put(struct os_gem *gem);
 /* What the object was made with; it lives as long. */
 struct belfry_backing *os_gem_backing(struct os_gem *gem);
 
+/* The key of the calling process's address space, as belfry_open gets it. */
+u64 os_caller(void);
+
+/* ---- fence.c: the end of work, and syncobjs ---- */
+
+int os_fence_new(struct os_fence **fence);
+/* Once. Takes locks of the kernel's that nothing sleeps with. error: 0 or -errno. */
+void os_fence_signal(struct os_fence *fence, int error);
+void os_fence_put(struct os_fence *fence);
+/*
+ * What is in a syncobj of the file. Takes over `kick` in every case, calls belfry_kick when it is over, and belfry_kick_drop
+ * in the end. -ENOENT for a bad handle, -EINVAL when nothing is there; flags: DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT waits.
+ */
+int os_sync_await(struct os_render_file *file, u32 handle, u64 point, u32 flags, struct belfry_kick *kick,
+		  struct os_await **await);
+bool os_await_is_over(struct os_await *await);
+void os_await_put(struct os_await *await);
+/* A syncobj of the file; -EINVAL for a bad handle. A point of 0 replaces what is in it. */
+int os_sync_target(struct os_render_file *file, u32 handle, u64 point, struct os_sync_target **target);
+void os_sync_target_put(struct os_sync_target *target, struct os_fence *fence);
+void os_sync_target_release(struct os_sync_target *target);
+/* fence: NULL for what is over; to: an AMDGPU_FENCE_TO_HANDLE_GET_*. */
+int os_sync_export(struct os_render_file *file, struct os_fence *fence, u32 to, u32 *out);
+
 /* ---- dmabuf.c: memory that processes share ---- */
 
 int os_dmabuf_export(struct os_gem *gem, struct os_dmabuf **dmabuf);
@@ -161,6 +191,8 @@ bool os_target_is_traced(struct os_target *target);
 /* From now on belfry_exit is called for it; at most one caller at a time, in an ioctl. */
 int os_target_hold(struct os_target *target);
 void os_target_put(struct os_target *target);
+/* Whether the caller may checkpoint processes. */
+bool os_may_checkpoint(void);
 /* NULL: there is no such descriptor, or nobody may write to it. */
 struct os_event_file *os_event_file_get(int fd);
 void os_event_file_notify(struct os_event_file *event);
@@ -320,6 +352,10 @@ ssize_t belfry_usage(struct belfry_gpu *gpu, char *text, size_t text_len);
 bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);
 void belfry_backing_drop(struct belfry_backing *backing);
 bool belfry_backing_is_exclusive(struct belfry_backing *backing);
+bool belfry_backing_is_user(struct belfry_backing *backing);
+/* Called with any lock, and with interrupts off. */
+void belfry_kick(struct belfry_kick *kick);
+void belfry_kick_drop(struct belfry_kick *kick);
 void belfry_invalidated(struct belfry_invalidate *invalidate);
 /* start to end is about to change, all of it unmapped or not, and changes when this returns. May be called with mmap_lock. */
 void belfry_changing(struct belfry_invalidate *invalidate, u64 start, u64 end, bool unmapped);

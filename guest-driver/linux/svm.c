@@ -42,7 +42,7 @@ bool belfry_area_is_memory(const struct vm_area_struct *vma)
 	return vma && !(vma->vm_flags & (VM_IO | VM_PFNMAP | VM_MIXEDMAP));
 }
 
-int os_user_area(u64 key, u64 va, u64 *end, bool *writable)
+int os_user_area(u64 key, u64 va, u64 *end, bool *writable, bool *file)
 {
 	struct mm_struct *mm = (struct mm_struct *)(uintptr_t)key;
 	struct vm_area_struct *vma;
@@ -55,6 +55,7 @@ int os_user_area(u64 key, u64 va, u64 *end, bool *writable)
 	if (belfry_area_is_memory(vma)) {
 		*end = vma->vm_end;
 		*writable = vma->vm_flags & VM_WRITE;
+		*file = vma->vm_file;
 		err = 0;
 	}
 	mmap_read_unlock(mm);
@@ -298,7 +299,7 @@ bool os_has_svm(void)
 	return false;
 }
 
-int os_user_area(u64 key, u64 va, u64 *end, bool *writable)
+int os_user_area(u64 key, u64 va, u64 *end, bool *writable, bool *file)
 {
 	return -EOPNOTSUPP;
 }

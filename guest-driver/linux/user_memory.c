@@ -18,6 +18,8 @@ struct pin_watch {
 	struct belfry_invalidate *invalidate;
 	u64 va;
 	bool orphan; /* given up from within its own work: the work frees it */
+	bool changed; /* since the pages were pinned last */
+	struct rcu_head rcu; /* for os_pin_is_current() */
 };
 
 struct os_pin {
@@ -34,7 +36,7 @@ struct os_pin {
 static void watch_free(struct pin_watch *watch)
 {
 	belfry_invalidate_drop(watch->invalidate);
-	kfree(watch);
+	kfree_rcu(watch, rcu);
 }
 
 static void watch_work(struct work_struct *work)
@@ -62,6 +64,7 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier, const struc
 	case MMU_NOTIFY_RELEASE:
 		return true;
 	default:
+		WRITE_ONCE(watch->changed, true);
 		queue_work(belfry_pin_wq, &watch->work);
 		return true;
 	}
@@ -215,6 +218,8 @@ int os_pin_renew(struct os_pin *old, struct os_pin **out)
 	pin = pin_new(old->dev, old->count, old->writable);
 	if (!pin)
 		return -ENOMEM;
+	/* A change from here on is heard of again. */
+	WRITE_ONCE(watch->changed, false);
 	err = -ESRCH;
 	if (mmget_not_zero(mm)) {
 		err = pin_pages(pin, mm, watch->va);
@@ -225,7 +230,7 @@ int os_pin_renew(struct os_pin *old, struct os_pin **out)
 		return err;
 	}
 	pin->watch = watch;
-	old->watch = NULL;
+	WRITE_ONCE(old->watch, NULL);
 	*out = pin;
 	return 0;
 }
@@ -248,6 +253,19 @@ void os_unpin_user(struct os_pin *pin)
 	kvfree(pin->pages);
 	os_device_put(pin->dev);
 	kfree(pin);
+}
+
+bool os_pin_is_current(struct os_pin *pin)
+{
+	struct pin_watch *watch;
+	bool current_pin;
+
+	/* The watch may go to another pin meanwhile, and away with that. */
+	rcu_read_lock();
+	watch = READ_ONCE(pin->watch);
+	current_pin = watch && !READ_ONCE(watch->changed);
+	rcu_read_unlock();
+	return current_pin;
 }
 
 u64 os_pin_bus(struct os_pin *pin, size_t index)

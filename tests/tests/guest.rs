@@ -267,6 +267,7 @@ fn bad_ioctls_are_refused_as_linux_refuses_them() {
 fn render_nodes_share_memory_and_refuse_as_amdgpu_does() {
     let (mut guest, roles) = boot_with_roles();
     assert!(succeed(&mut guest, &[roles, "render"]).contains("memory is shared between files"));
+    assert_eq!(succeed(&mut guest, &[roles, "syncobj"]), "syncobj: verified\n");
     assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
     finish(guest);
 }

@@ -5,11 +5,13 @@ mod command;
 mod gem;
 mod query;
 mod submit;
+mod syncobj;
 
 pub use command::*;
 pub use gem::*;
 pub use query::*;
 pub use submit::*;
+pub use syncobj::*;
 
 /// `DRM_IOCTL_VERSION`.
 pub const DRM_IOCTL_VERSION: u32 = 0xc040_6400;

@@ -33,6 +33,7 @@ macro_rules! uapi_struct {
 }
 
 pub mod aperture;
+pub mod criu;
 pub mod debug;
 pub mod drm;
 pub mod event;

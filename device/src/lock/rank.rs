@@ -64,6 +64,9 @@ ranks! {
     KfdObject = "KFD object",
     KfdRateLimit = "KFD rate limit",
     Gems = "Gems.by_offset",
+    SyncHandles = "Syncobjs.table",
+    SyncDescriptors = "Syncs.descriptors",
+    Syncobj = "Syncobj.content",
     Exports = "Exports.table",
     ArenaFree = "Arena.free",
     // Memory of programs, and their doorbells.

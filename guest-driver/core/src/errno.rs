@@ -47,6 +47,7 @@ errnos! {
     ENOSPC = 28, "No space left.";
     ERANGE = 34, "Result out of range.";
     ENODATA = 61, "No data available.";
+    EOVERFLOW = 75, "Value too large.";
     ENOSYS = 38, "Function not implemented.";
     ETIME = 62, "Timer expired.";
     EOPNOTSUPP = 95, "Operation not supported.";

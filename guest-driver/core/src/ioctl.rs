@@ -30,6 +30,7 @@ use belfry_abi::kfd::svm::{SvmArgs, SvmAttribute};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::aperture::apertures;
+use crate::criu::{self, criu};
 use crate::debug::dbg_trap;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf;
@@ -84,12 +85,6 @@ pub const REFUSED: &[Refused] = &[
         errno: Errno::EPERM,
         reason: "deprecated, refused by Linux too",
     },
-    Refused {
-        command: nr::CRIU_OP,
-        errno: Errno::EOPNOTSUPP,
-        reason: "for every operation and whatever the caller's rights: queues and memory of a process cannot be made again \
-                 under their old numbers, so that nothing could be restored",
-    },
 ];
 
 /// A command that runs, and what of it does nothing.
@@ -114,6 +109,7 @@ pub const PARTIAL: &[Partial] = &[
         missing: "a prefetch moves memory in guests and moves nothing hosted and under `exec`; a preferred location is remembered alone; EPERM in a guest whose kernel has no HMM_MIRROR",
     },
     Partial { command: nr::UPDATE_QUEUE, missing: "the device serves queues of every priority in turn" },
+    Partial { command: nr::CRIU_OP, missing: criu::MISSING },
     Partial { command: nr::EXPORT_DMABUF, missing: "EINVAL for doorbells and the flush page" },
 ];
 
@@ -161,6 +157,7 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::EXPORT_DMABUF => run!(export_dmabuf),
         nr::RUNTIME_ENABLE => run!(runtime_enable),
         nr::DBG_TRAP => run!(dbg_trap),
+        nr::CRIU_OP => run!(criu),
         _ => Action::Refuse(REFUSED.iter().find(|refused| refused.command == command)?.errno),
     };
     Some((command, action))
@@ -190,6 +187,10 @@ pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64)
         Action::Refuse(errno) => return Err(errno),
     };
     let os = process.device.hw.os();
+    // Before the arguments are looked at (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
+    if known == nr::CRIU_OP && !os.may_checkpoint() {
+        return Err(Errno::EACCES);
+    }
     let user_size = ioc_size(command);
     let mut bytes = Vec::new();
     let size = user_size.max(ioc_size(known));

@@ -22,6 +22,7 @@ extern crate alloc;
 mod aperture;
 mod asic;
 pub mod card;
+mod criu;
 mod debug;
 mod device;
 mod discovery;

@@ -4,6 +4,7 @@ pub(crate) mod dmabuf;
 mod map;
 pub(crate) mod object;
 mod show;
+mod user;
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -19,6 +20,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf::Imported;
 use crate::memory::object::{Memory, Object};
+pub(crate) use crate::memory::user::UserArgs;
 use crate::os::{
     AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin,
     check_user_range,

@@ -18,6 +18,7 @@ mod debug;
 mod lock;
 mod memory;
 mod smi;
+mod sync;
 mod user;
 mod work;
 
@@ -27,14 +28,17 @@ pub use debug::{EventFile, Target};
 pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
 pub use memory::{Backing, BoPage, DmaBuf, Gem, SystemPages};
 pub use smi::{SmiClient, SmiFile, Task};
+pub use sync::{Awaited, ForeignFence, SharedFence, SyncExport, SyncPoint, SyncTarget};
 pub(crate) use user::check_user_range;
 pub use user::{Change, Invalidate, UserArea, UserMirror, UserPage, UserPin};
 pub use work::{Work, WorkItem};
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::drm::Fence;
 use crate::errno::Result;
 
 /// Size of a page of system memory and of GPU memory, in bytes.
@@ -128,6 +132,37 @@ pub trait RenderFile {
     ///
     /// `ENOENT`.
     fn mmap_offset(&self, handle: u32) -> Result<u64>;
+
+    /// Returns the address space of who calls.
+    fn caller(&self) -> ProcessKey;
+
+    /// Makes the end of new work, which can be put into syncobjs of this file.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn fence_new(&self) -> Result<Arc<Fence>>;
+
+    /// Returns what is in a syncobj; `kick` runs when it is over, under any lock, and never waits.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a bad handle, `EINVAL` when nothing is there, `ETIME` and `ERESTARTSYS` when that was waited for.
+    fn sync_await(&self, at: SyncPoint, kick: Arc<dyn Work>) -> Result<Awaited>;
+
+    /// Returns a syncobj to put work into, at a point of it or in the place of what is there.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a bad handle, `ENOMEM`.
+    fn sync_target(&self, at: SyncPoint) -> Result<Box<dyn SyncTarget>>;
+
+    /// Makes work, `None` for what was over long ago, something that others wait for.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, `ENOMEM`.
+    fn sync_export(&self, fence: Option<&Arc<Fence>>, to: SyncExport) -> Result<u32>;
 }
 
 /// What the driver needs from the operating system.
@@ -366,6 +401,9 @@ pub trait Os: Send + Sync + Sized + 'static {
     ///
     /// `ESRCH` when there is none, or it has no address space.
     fn target(&self, pid: u32) -> Result<Self::Target>;
+
+    /// Returns whether the caller may checkpoint processes (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
+    fn may_checkpoint(&self) -> bool;
 
     /// Returns what the calling process's descriptor leads to.
     ///

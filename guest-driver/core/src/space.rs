@@ -273,6 +273,27 @@ impl<O: Os> Space<O> {
         Ok(unmapped)
     }
 
+    /// Writes the page tables of every mapping of a buffer object anew, whose pages are others now.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, when a part may not be mapped; `ETIME` when the device does not answer.
+    pub(crate) fn refresh(&self, backing: &Arc<dyn Backing>) -> Result<()> {
+        let mut state = self.state.lock();
+        let SpaceState { vm, ranges, .. } = &mut *state;
+        let mut result = Ok(());
+        for (&va, range) in &*ranges {
+            if let Range::File(mapping) = range
+                && identity(&mapping.backing) == identity(backing)
+            {
+                vm.unmap(va, mapping.len);
+                result = result.and(mapping.write(va, vm));
+            }
+        }
+        self.flush(&mut state)?;
+        result
+    }
+
     /// Takes a range for a buffer object of KFD; the caller maps it.
     ///
     /// # Errors
@@ -360,7 +381,8 @@ impl<O: Os> SpaceState<O> {
         }
         let (system, pa) = match mapping.backing.page((mapping.offset + (huge - start)) / PAGE_SIZE) {
             Some(BoPage::Vram(offset)) => (false, offset),
-            Some(BoPage::System { bus, .. }) => (true, bus),
+            Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => (true, bus),
+            Some(BoPage::User(None)) => return Ok(()),
             None => return Err(Errno::ENODEV),
         };
         let flags = self.vm.page_bits(PageRights { system, ..mapping.rights });
@@ -436,7 +458,7 @@ impl Mapping {
     }
 }
 
-/// Maps pages that may be of either kind, joining those that follow each other.
+/// Maps pages that may be of any kind, joining those that follow each other. What is not there is left out.
 ///
 /// # Errors
 ///
@@ -449,16 +471,20 @@ pub(crate) fn map_backing<O: Os>(
     rights: PageRights,
 ) -> Result<()> {
     let place = |index| match backing.page(index) {
-        Some(BoPage::Vram(offset)) => Ok((false, offset)),
-        Some(BoPage::System { bus, .. }) => Ok((true, bus)),
+        Some(BoPage::Vram(offset)) => Ok(Some((false, offset))),
+        Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => Ok(Some((true, bus))),
+        Some(BoPage::User(None)) => Ok(None),
         None => Err(Errno::ENODEV),
     };
     let (begin, end) = (bytes.start / PAGE_SIZE, bytes.end / PAGE_SIZE);
     let mut first = begin;
     while first < end {
-        let (system, start) = place(first)?;
+        let Some((system, start)) = place(first)? else {
+            first += 1;
+            continue;
+        };
         let mut next = first + 1;
-        while next < end && place(next)? == (system, start + (next - first) * PAGE_SIZE) {
+        while next < end && place(next)? == Some((system, start + (next - first) * PAGE_SIZE)) {
             next += 1;
         }
         let flags = vm.page_bits(PageRights { system, ..rights });

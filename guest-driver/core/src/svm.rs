@@ -54,6 +54,8 @@ pub(crate) struct Svm<O: Os> {
     pub(crate) quiesced: bool,
     /// How often in a row memory could not be mapped anew.
     failures: u32,
+    /// How often the memory has changed.
+    changes: u32,
     /// Bytes of ranges, charged like system memory.
     pub(crate) charged: u64,
     /// What was unmapped, and could not be dropped where that was told.
@@ -80,6 +82,7 @@ impl<O: Os> Svm<O> {
             watched: Mapped::new(),
             quiesced: false,
             failures: 0,
+            changes: 0,
             charged: 0,
             gone: Vec::new(),
         }
@@ -294,7 +297,7 @@ impl<O: Os> Process<O> {
     fn svm_map_area(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<u64>> {
         let os = self.device.hw.os();
         for _ in 0..TRIES {
-            let Some(UserArea { end, writable }) = os.user_area(self.key(), range.start)? else {
+            let Some(UserArea { end, writable, .. }) = os.user_area(self.key(), range.start)? else {
                 return Ok(None);
             };
             let area = range.start..end.max(range.start + PAGE_SIZE).min(range.end);

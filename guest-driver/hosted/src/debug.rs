@@ -97,3 +97,13 @@ impl EventFile for HostedEventFile {
         }
     }
 }
+
+/// Whether this process has `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN` (capabilities(7)).
+pub(crate) fn may_checkpoint() -> bool {
+    const ADMIN: u32 = 21;
+    const CHECKPOINT_RESTORE: u32 = 40;
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    effective & (1 << ADMIN | 1 << CHECKPOINT_RESTORE) != 0
+}

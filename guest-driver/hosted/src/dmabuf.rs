@@ -35,7 +35,7 @@ use crate::gpu::Bars;
 use crate::keeper::{Keeper, Kept};
 use crate::pins::Pins;
 use crate::sync::lock;
-use descriptor::Identity;
+pub(crate) use descriptor::Identity;
 use foreign::Foreign;
 use record::Record;
 
@@ -145,6 +145,7 @@ impl Exports {
             let at = match backing.page(index).ok_or(Errno::ENODEV)? {
                 BoPage::Vram(offset) => self.bars.vram.in_file(offset),
                 BoPage::System { cpu, .. } => system.in_file(cpu as u64 - system.address()),
+                BoPage::User(_) => return Err(Errno::EPERM),
             };
             match parts.last_mut() {
                 Some((start, len)) if *start + *len == at => *len += PAGE_SIZE,

@@ -19,6 +19,7 @@ use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
 use crate::shared::{Shared, memory_file};
 use crate::sync::lock;
+use crate::syncobj::Syncs;
 use crate::time::DriverTime;
 
 /// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
@@ -153,6 +154,7 @@ pub struct HostedGpu {
     pins: Arc<Pins>,
     gems: Arc<Gems>,
     exports: Arc<Exports>,
+    syncs: Arc<Syncs>,
     line: Arc<Line>,
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
     kfd: Mutex<Option<Arc<Kfd<HostedOs>>>, rank::HostedKfd>,
@@ -216,6 +218,7 @@ impl HostedGpu {
             pins,
             gems: Arc::default(),
             exports: Arc::new(exports),
+            syncs: Syncs::new(time.source()),
             line,
             thread: Mutex::new(Some(thread)),
             kfd: Mutex::new(None),
@@ -316,6 +319,10 @@ impl HostedGpu {
 
     pub(crate) fn exports(&self) -> &Exports {
         &self.exports
+    }
+
+    pub(crate) fn syncs(&self) -> &Arc<Syncs> {
+        &self.syncs
     }
 
     pub(crate) fn pins(&self) -> &Pins {

@@ -25,6 +25,7 @@ mod process;
 mod shared;
 mod smi;
 mod sync;
+mod syncobj;
 mod time;
 
 pub use belfry_kfd_core::{Errno, card};

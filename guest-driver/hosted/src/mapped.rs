@@ -53,7 +53,7 @@ pub(crate) fn area(address: u64, devices: &[u64]) -> Option<UserArea> {
     if found.file.2 != 0 && devices.iter().any(is_device) {
         return None;
     }
-    Some(UserArea { end: found.end, writable: found.writable })
+    Some(UserArea { end: found.end, writable: found.writable, file: found.file.2 != 0 })
 }
 
 /// The mapping at an address.
@@ -187,8 +187,8 @@ mod tests {
     fn areas_are_what_both_ways_find_and_device_memory_is_none() {
         let (base, [writable, read_only, hole]) = pages(0x30_0000_0000);
         for (at, expected) in [
-            (writable, Some(UserArea { end: read_only, writable: true })),
-            (read_only + 8, Some(UserArea { end: hole, writable: false })),
+            (writable, Some(UserArea { end: read_only, writable: true, file: false })),
+            (read_only + 8, Some(UserArea { end: hole, writable: false, file: false })),
             (hole, None),
         ] {
             assert_eq!(area(at, &[]), expected, "{:#x}", at - base);

@@ -390,6 +390,10 @@ impl Os for HostedOs {
         HostedTarget::of(pid, CALLER.get().map(|(_, key)| key))
     }
 
+    fn may_checkpoint(&self) -> bool {
+        crate::debug::may_checkpoint()
+    }
+
     fn event_file(&self, fd: i32) -> Result<HostedEventFile> {
         HostedEventFile::of(fd)
     }

@@ -3,6 +3,7 @@
 
 mod ipc;
 mod render;
+mod syncobj;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -23,6 +24,7 @@ use crate::gpu::HostedGpu;
 use crate::os::{HostedOs, Mappable, calling};
 use crate::sync::lock;
 use render::Objects;
+use syncobj::Syncobjs;
 
 /// Which device file a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +102,7 @@ pub struct HostedProcess {
     client: Arc<Client<HostedOs>>,
     /// Their handles.
     objects: Objects,
+    syncobjs: Syncobjs,
 }
 
 impl std::fmt::Debug for HostedProcess {
@@ -147,6 +150,7 @@ impl HostedProcess {
             handles: Handles::default(),
             client,
             objects: Objects::default(),
+            syncobjs: Syncobjs::default(),
         })
     }
 
@@ -267,6 +271,7 @@ impl HostedProcess {
         let locate = |page: u64| match backing.page(page).ok_or(Errno::EINVAL)? {
             BoPage::Vram(offset) => Ok(Piece::Vram(offset)),
             BoPage::System { cpu, .. } => Ok(Piece::System(cpu as u64 - system.address())),
+            BoPage::User(_) => Err(Errno::EPERM),
         };
         let first = inside / PAGE_SIZE;
         let count = size as u64 / PAGE_SIZE;

@@ -74,7 +74,6 @@ fn what_is_not_built_is_refused_for_every_argument() {
         let of = |refused: &&Refused| refused.command == command;
         REFUSED.iter().find(of).map(|refused| refused.errno)
     };
-    assert_eq!(errno(nr::CRIU_OP), Some(Errno::EOPNOTSUPP));
     assert_eq!(errno(nr::DBG_REGISTER_DEPRECATED), Some(Errno::EPERM));
 }
 

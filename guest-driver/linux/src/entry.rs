@@ -215,6 +215,17 @@ pub(crate) unsafe extern "C" fn belfry_backing_is_exclusive(backing: *const Arc<
     unsafe { &*backing }.is_exclusive()
 }
 
+/// Tells whether it is memory of a program, which is not mapped through the render node.
+///
+/// # Safety
+///
+/// As [`belfry_backing_is_exclusive`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_backing_is_user(backing: *const Arc<dyn Backing>) -> bool {
+    // SAFETY: as promised by the caller.
+    unsafe { &*backing }.is_user()
+}
+
 /// Tells where a page of a buffer object is.
 ///
 /// # Safety
@@ -227,9 +238,10 @@ pub(crate) unsafe extern "C" fn belfry_backing_page(
     page: *mut BelfryPage,
 ) -> bool {
     // SAFETY: as promised by the caller.
-    let found = unsafe { &*backing }.page(index).map(|found| match found {
-        BoPage::Vram(vram) => BelfryPage { vram, cpu: core::ptr::null_mut() },
-        BoPage::System { cpu, .. } => BelfryPage { vram: 0, cpu: cpu as *mut c_void },
+    let found = unsafe { &*backing }.page(index).and_then(|found| match found {
+        BoPage::Vram(vram) => Some(BelfryPage { vram, cpu: core::ptr::null_mut() }),
+        BoPage::System { cpu, .. } => Some(BelfryPage { vram: 0, cpu: cpu as *mut c_void }),
+        BoPage::User(_) => None,
     });
     let is_some = found.is_some();
     if let Some(found) = found {

@@ -37,6 +37,12 @@ opaque! {
     OsTarget;
     /// `struct os_event_file`.
     OsEventFile;
+    /// `struct os_fence`.
+    OsFence;
+    /// `struct os_await`.
+    OsAwait;
+    /// `struct os_sync_target`.
+    OsSyncTarget;
 }
 
 /// `struct os_device_info`.
@@ -127,13 +133,20 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn os_unpin_user(pin: *mut OsPin);
     pub(crate) fn os_pin_renew(old: *mut OsPin, pin: *mut *mut OsPin) -> i32;
+    pub(crate) fn os_pin_is_current(pin: *mut OsPin) -> bool;
     pub(crate) fn os_pin_bus(pin: *mut OsPin, index: usize) -> u64;
     pub(crate) fn os_copy_from_user(dst: *mut u8, src: u64, len: usize) -> i32;
     pub(crate) fn os_copy_to_user(dst: u64, src: *const u8, len: usize) -> i32;
     pub(crate) safe fn os_user_range_ok(va: u64, len: u64) -> bool;
 
     pub(crate) safe fn os_has_svm() -> bool;
-    pub(crate) fn os_user_area(mm: u64, va: u64, end: *mut u64, writable: *mut bool) -> i32;
+    pub(crate) fn os_user_area(
+        mm: u64,
+        va: u64,
+        end: *mut u64,
+        writable: *mut bool,
+        file: *mut bool,
+    ) -> i32;
     pub(crate) fn os_mirror_user(
         dev: *mut OsDevice,
         mm: u64,
@@ -193,6 +206,30 @@ unsafe extern "C" {
     pub(crate) fn os_handle_put(gem: *mut OsGem);
     pub(crate) fn os_gem_backing(gem: *mut OsGem) -> *mut c_void;
 
+    pub(crate) safe fn os_caller() -> u64;
+    pub(crate) fn os_fence_new(fence: *mut *mut OsFence) -> i32;
+    pub(crate) fn os_fence_signal(fence: *mut OsFence, error: i32);
+    pub(crate) fn os_fence_put(fence: *mut OsFence);
+    pub(crate) fn os_sync_await(
+        file: *mut OsRenderFile,
+        handle: u32,
+        point: u64,
+        flags: u32,
+        kick: *mut c_void,
+        out: *mut *mut OsAwait,
+    ) -> i32;
+    pub(crate) fn os_await_is_over(wait: *mut OsAwait) -> bool;
+    pub(crate) fn os_await_put(wait: *mut OsAwait);
+    pub(crate) fn os_sync_target(
+        file: *mut OsRenderFile,
+        handle: u32,
+        point: u64,
+        out: *mut *mut OsSyncTarget,
+    ) -> i32;
+    pub(crate) fn os_sync_target_put(target: *mut OsSyncTarget, fence: *mut OsFence);
+    pub(crate) fn os_sync_target_release(target: *mut OsSyncTarget);
+    pub(crate) fn os_sync_export(file: *mut OsRenderFile, fence: *mut OsFence, to: u32, out: *mut u32) -> i32;
+
     pub(crate) fn os_dmabuf_export(gem: *mut OsGem, dmabuf: *mut *mut OsDmabuf) -> i32;
     pub(crate) fn os_dmabuf_fd(dmabuf: *mut OsDmabuf, flags: u32) -> i32;
     pub(crate) fn os_dmabuf_get(dev: *mut OsDevice, fd: i32, dmabuf: *mut *mut OsDmabuf) -> i32;
@@ -227,6 +264,7 @@ unsafe extern "C" {
     pub(crate) fn os_target_is_traced(target: *mut OsTarget) -> bool;
     pub(crate) fn os_target_hold(target: *mut OsTarget) -> i32;
     pub(crate) fn os_target_put(target: *mut OsTarget);
+    pub(crate) safe fn os_may_checkpoint() -> bool;
     pub(crate) fn os_event_file_get(fd: i32) -> *mut OsEventFile;
     pub(crate) fn os_event_file_notify(event: *mut OsEventFile);
     pub(crate) fn os_event_file_put(event: *mut OsEventFile);

@@ -10,6 +10,7 @@ extern crate alloc;
 mod debug;
 mod entry;
 mod ffi;
+mod fence;
 mod files;
 mod memory;
 mod os;

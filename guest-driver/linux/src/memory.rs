@@ -94,6 +94,11 @@ impl UserPin for Pin {
         unsafe { ffi::os_pin_bus(self.raw.as_ptr(), index) }
     }
 
+    fn is_current(&self) -> bool {
+        // SAFETY: the pin lives as long as self.
+        unsafe { ffi::os_pin_is_current(self.raw.as_ptr()) }
+    }
+
     fn renew(&self) -> Result<Pin> {
         // SAFETY: the pin lives as long as self, and `out` is a valid place for the result.
         created(|out| unsafe { ffi::os_pin_renew(self.raw.as_ptr(), out) })

@@ -184,9 +184,11 @@ impl Os for LinuxOs {
     }
 
     fn user_area(&self, key: ProcessKey, va: u64) -> Result<Option<UserArea>> {
-        let mut area = UserArea { end: 0, writable: false };
+        let mut area = UserArea { end: 0, writable: false, file: false };
         // SAFETY: `key` came from an open file, which holds the address space; the structure takes the results.
-        match check(unsafe { ffi::os_user_area(key.0, va, &mut area.end, &mut area.writable) }) {
+        let result =
+            unsafe { ffi::os_user_area(key.0, va, &mut area.end, &mut area.writable, &mut area.file) };
+        match check(result) {
             Ok(()) => Ok(Some(area)),
             Err(Errno::EFAULT) => Ok(None),
             Err(error) => Err(error),
@@ -261,6 +263,10 @@ impl Os for LinuxOs {
 
     fn target(&self, pid: u32) -> Result<DebugTarget> {
         DebugTarget::get(self.dev, pid)
+    }
+
+    fn may_checkpoint(&self) -> bool {
+        ffi::os_may_checkpoint()
     }
 
     fn event_file(&self, fd: i32) -> Result<DebugFile> {

@@ -6,11 +6,14 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 
-use belfry_kfd_core::drm::Client;
+use belfry_kfd_core::drm::{Client, Fence};
 use belfry_kfd_core::errno::Result;
-use belfry_kfd_core::os::{Backing, RenderFile};
+use belfry_kfd_core::os::{
+    Awaited, Backing, ProcessKey, RenderFile, SyncExport, SyncPoint, SyncTarget, Work,
+};
 
 use crate::entry::{Gpu, status};
+use crate::fence::{Await, Target, fence_new, raw};
 use crate::ffi::{self, OsRenderFile};
 use crate::os::{LinuxOs, check, created};
 
@@ -58,6 +61,38 @@ impl RenderFile for Caller {
         let found = self.find(handle)?;
         // SAFETY: the object is held.
         Ok(unsafe { ffi::os_gem_mmap_offset(found.0.as_ptr()) })
+    }
+
+    fn caller(&self) -> ProcessKey {
+        ProcessKey(ffi::os_caller())
+    }
+
+    fn fence_new(&self) -> Result<Arc<Fence>> {
+        fence_new()
+    }
+
+    fn sync_await(&self, at: SyncPoint, kick: Arc<dyn Work>) -> Result<Awaited> {
+        // SAFETY: the file is valid during the ioctl.
+        unsafe { Await::new(self.0, at, kick) }.map(|wait| Awaited::Elsewhere(Arc::new(wait)))
+    }
+
+    fn sync_target(&self, at: SyncPoint) -> Result<Box<dyn SyncTarget>> {
+        // SAFETY: the file is valid during the ioctl.
+        let target = unsafe { Target::new(self.0, at) }?;
+        Ok(Box::new(target))
+    }
+
+    fn sync_export(&self, fence: Option<&Arc<Fence>>, to: SyncExport) -> Result<u32> {
+        let to = match to {
+            SyncExport::Syncobj => 0,
+            SyncExport::SyncobjFd => 1,
+            SyncExport::SyncFileFd => 2,
+        };
+        let fence = fence.map_or(Ok(core::ptr::null_mut()), |fence| raw(fence))?;
+        let mut out = 0;
+        // SAFETY: the file is valid during the ioctl, the fence is one of the core's or none, and `out` takes the result.
+        check(unsafe { ffi::os_sync_export(self.0, fence, to, &mut out) })?;
+        Ok(out)
     }
 }
 

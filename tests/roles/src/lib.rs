@@ -14,6 +14,7 @@ pub mod render;
 pub mod share;
 pub mod store;
 pub mod svm;
+pub mod syncobj;
 pub mod unbind;
 
 use std::io::Write;

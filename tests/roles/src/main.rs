@@ -15,6 +15,9 @@ fn main() -> Result<()> {
     if role == "share" {
         return belfry_test_roles::share::run(&mut std::io::stdout());
     }
+    if role == "syncobj" {
+        return belfry_test_roles::syncobj::run(&mut std::io::stdout());
+    }
     if role == "render" {
         return belfry_test_roles::render::run(&mut std::io::stdout());
     }

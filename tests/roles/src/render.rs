@@ -13,31 +13,31 @@ const PAGE: u64 = 4096;
 const VA: u64 = 0x4000_0000;
 
 /// Opens the render node.
-fn open() -> Result<File> {
+pub(crate) fn open() -> Result<File> {
     Ok(File::options().read(true).write(true).open("/dev/dri/renderD128")?)
 }
 
 /// Issues a command and returns its error number, 0 for success.
-fn call<T>(file: RawFd, command: u32, args: &mut T) -> i32 {
+pub(crate) fn call<T>(file: RawFd, command: u32, args: &mut T) -> i32 {
     // SAFETY: the structure is the one of the command.
     let result = unsafe { libc::ioctl(file, command.into(), std::ptr::from_mut(args)) };
     if result < 0 { std::io::Error::last_os_error().raw_os_error().unwrap_or(-1) } else { 0 }
 }
 
-fn succeed<T>(file: RawFd, command: u32, args: &mut T) -> Result<()> {
+pub(crate) fn succeed<T>(file: RawFd, command: u32, args: &mut T) -> Result<()> {
     let errno = call(file, command, args);
     ensure!(errno == 0, "command {command:#x} failed with {errno}");
     Ok(())
 }
 
-fn create(file: RawFd, domains: u64) -> Result<u32> {
+pub(crate) fn create(file: RawFd, domains: u64) -> Result<u32> {
     let mut args = GemCreateIn { bo_size: 2 * PAGE, domains, ..Default::default() };
     succeed(file, GEM_CREATE, &mut args)?;
     Ok(args.bo_size as u32)
 }
 
 /// Maps a buffer object of two pages for the processor.
-fn map(file: RawFd, handle: u32) -> Result<*mut u64> {
+pub(crate) fn map(file: RawFd, handle: u32) -> Result<*mut u64> {
     let mut args = GemMmapArgs { value: handle.into() };
     succeed(file, GEM_MMAP, &mut args)?;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -121,7 +121,7 @@ fn share(one: RawFd, other: RawFd, domain: u64) -> Result<()> {
 }
 
 /// Maps a buffer object for the GPU.
-fn map_gpu(file: RawFd, handle: u32, va: u64) -> Result<()> {
+pub(crate) fn map_gpu(file: RawFd, handle: u32, va: u64) -> Result<()> {
     let mut args = GemVaArgs {
         handle,
         operation: AMDGPU_VA_OP_MAP,

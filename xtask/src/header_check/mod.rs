@@ -8,6 +8,7 @@ mod debug;
 mod hsa;
 mod kernel;
 mod kfd;
+mod syncobj;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -149,6 +150,7 @@ pub fn check_user(linux: &Path, hsa: &Path) -> Result<usize> {
     linux_dirs.extend([linux.join("x86_64-linux-gnu")].into_iter().filter(|dir| dir.is_dir()));
     let mut held = kfd::group().check("kfd", &linux_dirs)?;
     held += debug::group().check("debug", &linux_dirs)?;
+    held += syncobj::group().check("syncobj", &linux_dirs)?;
     held += hsa::group().check("hsa", &[hsa.to_path_buf()])?;
     Ok(held)
 }

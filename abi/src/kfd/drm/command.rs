@@ -82,8 +82,8 @@ uapi_struct! {
 mod tests {
     use super::*;
     use crate::kfd::drm::{
-        BoListIn, CsIn, CtxIn, DrmAmdgpuInfo, GemCreateIn, GemMetadataArgs, GemMmapArgs, GemOpArgs,
-        GemVaArgs, GemWaitIdleIn, VmIn, WaitCsIn, WaitFencesIn,
+        BoListIn, CsIn, CtxIn, DrmAmdgpuInfo, FenceToHandleIn, GemCreateIn, GemMetadataArgs, GemMmapArgs,
+        GemOpArgs, GemUserptrArgs, GemVaArgs, GemWaitIdleIn, VmIn, WaitCsIn, WaitFencesIn,
     };
     use crate::kfd::ioctl::{ioc_nr, ioc_size};
 
@@ -105,6 +105,8 @@ mod tests {
             (GEM_WAIT_IDLE, size_of::<GemWaitIdleIn>()),
             (GEM_VA, size_of::<GemVaArgs>()),
             (GEM_OP, size_of::<GemOpArgs>()),
+            (GEM_USERPTR, size_of::<GemUserptrArgs>()),
+            (FENCE_TO_HANDLE, size_of::<FenceToHandleIn>()),
             (DRM_IOCTL_GEM_CLOSE, size_of::<DrmGemClose>()),
             (DRM_IOCTL_GET_CAP, size_of::<DrmGetCap>()),
             (DRM_IOCTL_PRIME_HANDLE_TO_FD, size_of::<DrmPrimeHandle>()),

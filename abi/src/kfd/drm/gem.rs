@@ -190,3 +190,32 @@ uapi_struct! {
         value @ 8: u64,
     }
 }
+
+bitflags::bitflags! {
+    /// What a buffer object of the caller's own memory is for (`AMDGPU_GEM_USERPTR_*`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct GemUserptrFlags: u32 {
+        /// The GPU does not write to it.
+        const READONLY = 1 << 0;
+        /// Memory of files is refused.
+        const ANONONLY = 1 << 1;
+        /// The memory has to be there now.
+        const VALIDATE = 1 << 2;
+        /// The driver is to hear of changes.
+        const REGISTER = 1 << 3;
+    }
+}
+
+uapi_struct! {
+    /// Arguments of `GEM_USERPTR` (`struct drm_amdgpu_gem_userptr`).
+    GemUserptrArgs: 24 {
+        /// User address, at the start of a page.
+        addr @ 0: u64,
+        /// Bytes, whole pages.
+        size @ 8: u64,
+        /// [`GemUserptrFlags`].
+        flags @ 16: u32,
+        /// The new handle.
+        handle @ 20: u32,
+    }
+}

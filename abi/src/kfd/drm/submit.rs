@@ -27,8 +27,16 @@ numbers! {
     AMDGPU_CHUNK_ID_IB = 1, "An indirect buffer.";
     AMDGPU_CHUNK_ID_FENCE = 2, "Where the program wants the fence written.";
     AMDGPU_CHUNK_ID_DEPENDENCIES = 3, "What has to be over first.";
+    AMDGPU_CHUNK_ID_SYNCOBJ_IN = 4, "Syncobjs whose work has to be over first.";
+    AMDGPU_CHUNK_ID_SYNCOBJ_OUT = 5, "Syncobjs that get this work.";
     AMDGPU_CHUNK_ID_BO_HANDLES = 6, "Buffer objects that are used.";
     AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES = 7, "What has to have begun first.";
+    AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT = 8, "Points of syncobjs that have to be over first.";
+    AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL = 9, "Points of syncobjs that are this work.";
+
+    AMDGPU_FENCE_TO_HANDLE_GET_SYNCOBJ = 0, "A new syncobj.";
+    AMDGPU_FENCE_TO_HANDLE_GET_SYNCOBJ_FD = 1, "A descriptor of a new syncobj.";
+    AMDGPU_FENCE_TO_HANDLE_GET_SYNC_FILE_FD = 2, "A descriptor of a sync file.";
 
     AMDGPU_CTX_QUERY2_FLAGS_RESET = 1 << 0, "There was a reset.";
     AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST = 1 << 1, "VRAM was lost.";
@@ -163,6 +171,38 @@ uapi_struct! {
         ctx_id @ 12: u32,
         /// Number of the submission.
         handle @ 16: u64,
+    }
+}
+
+uapi_struct! {
+    /// A syncobj of a submission (`struct drm_amdgpu_cs_chunk_sem`).
+    CsChunkSem: 4 {
+        /// The syncobj.
+        handle @ 0: u32,
+    }
+}
+
+uapi_struct! {
+    /// A point of a syncobj of a submission (`struct drm_amdgpu_cs_chunk_syncobj`).
+    CsChunkSyncobj: 16 {
+        /// The syncobj.
+        handle @ 0: u32,
+        /// `DRM_SYNCOBJ_WAIT_FLAGS_*`.
+        flags @ 4: u32,
+        /// The point, 0 for a syncobj without points.
+        point @ 8: u64,
+    }
+}
+
+uapi_struct! {
+    /// Arguments of `FENCE_TO_HANDLE` (the `in` part of `union drm_amdgpu_fence_to_handle`).
+    FenceToHandleIn: 32 {
+        /// The work.
+        fence @ 0: DrmAmdgpuFence,
+        /// `AMDGPU_FENCE_TO_HANDLE_GET_*`.
+        what @ 24: u32,
+        /// Padding.
+        pad @ 28: u32,
     }
 }
 

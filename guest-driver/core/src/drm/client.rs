@@ -1,14 +1,14 @@
 //! An open file of the render node (`struct amdgpu_fpriv`): its address space, its contexts, and its work.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::bo_list::Lists;
 use super::context::{Contexts, Record, RingId};
-use super::fence::{Fence, Wanted};
+use super::fence::{Dependency, Fence, Wanted};
 use super::hardware::Hardware;
 use super::ring::{Ib, Ring};
 use crate::asic::Interrupt;
@@ -31,7 +31,7 @@ pub(crate) struct Job {
     pub(crate) fence: Arc<Fence>,
     pub(crate) ibs: Vec<Ib>,
     /// What has to be over first.
-    pub(crate) dependencies: Vec<Arc<Fence>>,
+    pub(crate) dependencies: Vec<Dependency>,
     /// Where the program wants its number written, and the number.
     pub(crate) user_fence: Option<(Arc<dyn Backing>, u64, u64)>,
     /// What it uses.
@@ -78,6 +78,8 @@ pub(crate) struct ClientState<O: Os> {
     pub(crate) lists: Lists,
     hardware: Option<Hardware<O>>,
     lines: BTreeMap<RingId, Line<O>>,
+    /// Memory of programs that has handles.
+    programs: Vec<Weak<Object<O>>>,
     /// How often work was ended because of a fault.
     resets: u32,
     closed: bool,
@@ -86,6 +88,17 @@ pub(crate) struct ClientState<O: Os> {
 impl<O: Os> ClientState<O> {
     pub(crate) fn resets(&self) -> u32 {
         self.resets
+    }
+
+    /// Whether the file takes nothing any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Notes memory of a program, whose pages are given back with the file.
+    pub(crate) fn add_program(&mut self, object: &Arc<Object<O>>) {
+        self.programs.retain(|object| object.strong_count() > 0);
+        self.programs.push(Arc::downgrade(object));
     }
 }
 
@@ -100,6 +113,15 @@ pub struct Client<O: Os> {
     /// The golden counter at the last fault of its work, 0 for none.
     faulted_at: AtomicU64,
     work: O::WorkItem,
+}
+
+/// Has a file's work looked at; runs under any lock.
+pub(crate) struct Kick<O: Os>(pub(crate) Arc<Client<O>>);
+
+impl<O: Os> Work for Kick<O> {
+    fn run(&self) {
+        self.0.kick();
+    }
 }
 
 /// Goes on with the work of a file, away from the interrupt thread.
@@ -140,6 +162,7 @@ impl<O: Os> Client<O> {
             lists: Lists::default(),
             hardware: None,
             lines: BTreeMap::new(),
+            programs: Vec::new(),
             resets: 0,
             closed: false,
         };
@@ -203,13 +226,14 @@ impl<O: Os> Client<O> {
         self.work.queue();
     }
 
-    /// Queues a submission.
+    /// Queues a submission: work of several rings that begins together, with `leader` the one that others wait for
+    /// (`amdgpu_cs_submit`).
     ///
     /// # Errors
     ///
     /// `ENODEV` when the file or the device is gone, `ECANCELED` when the device was reset, and what keeps a ring from
-    /// being there. The job is given back then.
-    pub(crate) fn submit(&self, ring: RingId, context: u32, mut job: Job) -> Result<u64> {
+    /// being there. The jobs are given back then.
+    pub(crate) fn submit(&self, leader: RingId, context: u32, mut jobs: Vec<(RingId, Job)>) -> Result<u64> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(Errno::ENODEV);
@@ -217,17 +241,25 @@ impl<O: Os> Client<O> {
         if self.is_lost() || state.contexts.get(context)?.record.is_guilty() {
             return Err(Errno::ECANCELED);
         }
-        self.ensure_ring(&mut state, ring)?;
-        let number = state.contexts.get(context)?.timeline(ring).push(job.fence.clone());
-        if let Some((_, _, value)) = &mut job.user_fence {
+        for (ring, _) in &jobs {
+            self.ensure_ring(&mut state, *ring)?;
+        }
+        let others = jobs.iter().filter(|(ring, _)| *ring != leader);
+        let begun: Vec<_> = others.map(|(_, job)| Dependency::Begun(job.fence.clone())).collect();
+        let (_, first) = jobs.iter_mut().find(|(ring, _)| *ring == leader).ok_or(Errno::EINVAL)?;
+        first.dependencies.extend(begun);
+        let number = state.contexts.get(context)?.timeline(leader).push(first.fence.clone());
+        if let Some((_, _, value)) = &mut first.user_fence {
             *value = number;
         }
-        for backing in &job.objects {
-            if let Some(object) = Object::<O>::of(&**backing) {
-                object.use_it(self.id, &job.fence, &mut job.dependencies);
+        for (ring, mut job) in jobs {
+            for backing in &job.objects {
+                if let Some(object) = Object::<O>::of(&**backing) {
+                    object.use_it(self.id, &job.fence, &mut job.dependencies);
+                }
             }
+            state.lines.entry(ring).or_default().waiting.push_back(job);
         }
-        state.lines.entry(ring).or_default().waiting.push_back(job);
         drop(state);
         self.pump();
         Ok(number)
@@ -253,7 +285,7 @@ impl<O: Os> Client<O> {
     }
 
     /// Looks what is over, and hands over what is next.
-    pub(crate) fn pump(&self) {
+    pub fn pump(&self) {
         let mut over = Over::default();
         self.advance(&mut self.state.lock(), &mut over);
         self.tell(over);
@@ -283,8 +315,16 @@ impl<O: Os> Client<O> {
         }
         self.end_faulted(state, over);
         let ids: Vec<RingId> = state.lines.keys().copied().collect();
-        for id in ids {
+        // Work that begins may be what work of a ring before it waits for.
+        while self.hand_over(state, &ids, over) {}
+    }
+
+    /// Gives each ring what it can be given; returns whether there was anything.
+    fn hand_over(&self, state: &mut ClientState<O>, ids: &[RingId], over: &mut Over) -> bool {
+        let mut any = false;
+        for &id in ids {
             while let Some(job) = self.next(state, id, over) {
+                any = true;
                 // Before the device can begin: a fault of this work is not earlier.
                 let since = self.device.clock_counter() & TIMESTAMP;
                 let result = self.ensure_ring(state, id).and_then(|()| {
@@ -292,11 +332,15 @@ impl<O: Os> Client<O> {
                     ring.ok_or(Errno::EIO)?.submit(&self.device, &job.ibs)
                 });
                 match (result, state.lines.get_mut(&id)) {
-                    (Ok(()), Some(line)) => line.running = Some((job, since)),
+                    (Ok(()), Some(line)) => {
+                        job.fence.begin();
+                        line.running = Some((job, since));
+                    }
                     (result, _) => over.put::<O>(job, result),
                 }
             }
         }
+        any
     }
 
     /// The job that a ring can be given now. Work of a context that was to blame is ended.
@@ -313,7 +357,7 @@ impl<O: Os> Client<O> {
                 }
                 continue;
             }
-            let ready = job.dependencies.iter().all(|fence| fence.is_over());
+            let ready = job.dependencies.iter().all(Dependency::is_met);
             return if ready { line.waiting.pop_front() } else { None };
         }
     }
@@ -394,9 +438,11 @@ impl<O: Os> Client<O> {
     /// Stops the file's rings and ends its work, and takes no more. Idempotent.
     pub fn stop(&self) {
         let mut over = Over::default();
+        let programs;
         {
             let mut state = self.state.lock();
             state.closed = true;
+            programs = core::mem::take(&mut state.programs);
             self.end_all(&mut state, &mut over);
             let _ = self.device.flush_gart();
             if let Some(hardware) = state.hardware.take() {
@@ -410,6 +456,12 @@ impl<O: Os> Client<O> {
             }
         }
         self.tell(over);
+        // Programs may keep the handles, but no device reaches their pages any more.
+        for object in programs.iter().filter_map(Weak::upgrade) {
+            if let Some(range) = object.user() {
+                range.release(self);
+            }
+        }
     }
 
     /// The file is closed.

@@ -6,15 +6,15 @@ use belfry_abi::kfd::drm::{
     AMDGPU_GEM_DOMAIN_CPU, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_METADATA_BYTES,
     AMDGPU_GEM_METADATA_OP_GET_METADATA, AMDGPU_GEM_METADATA_OP_SET_METADATA,
     AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, AMDGPU_GEM_OP_SET_PLACEMENT, GemCreateFlags, GemCreateIn,
-    GemCreateOut, GemMetadataArgs, GemMmapArgs, GemOpArgs,
+    GemCreateOut, GemMetadataArgs, GemMmapArgs, GemOpArgs, GemUserptrArgs, GemUserptrFlags,
 };
 use zerocopy::IntoBytes;
 
 use super::Call;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::memory::SystemMemory;
 use crate::memory::object::{Memory, Metadata, Object};
+use crate::memory::{SystemMemory, UserArgs};
 use crate::os::{AllocFlags, Backing, Os, PAGE_SIZE};
 
 /// Kinds of memory that are built.
@@ -61,6 +61,37 @@ fn allocate<O: Os>(device: &Arc<Device<O>>, args: &GemCreateIn) -> Result<Memory
     }
 }
 
+/// GEM_USERPTR.
+///
+/// # Errors
+///
+/// `EINVAL` for what is not whole pages and for unknown flags, `EACCES` for memory that is written to and that the driver is not
+/// to hear of, `EOVERFLOW` for no bytes and for a range that wraps. With VALIDATE as [`UserRange::populate`].
+///
+/// [`UserRange::populate`]: crate::memory::object::Object::user
+pub(super) fn userptr<O: Os>(call: &Call<'_, O>, args: GemUserptrArgs) -> Result<GemUserptrArgs> {
+    if !(args.addr | args.size).is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    let flags = GemUserptrFlags::from_bits(args.flags).ok_or(Errno::EINVAL)?;
+    let writable = !flags.contains(GemUserptrFlags::READONLY);
+    if writable && !flags.contains(GemUserptrFlags::REGISTER) {
+        return Err(Errno::EACCES);
+    }
+    let end = args.addr.checked_add(args.size).filter(|_| args.size > 0).ok_or(Errno::EOVERFLOW)?;
+    let count = usize::try_from(args.size / PAGE_SIZE).map_err(|_| Errno::EOVERFLOW)?;
+    let inside = call.client.device().hw.os().user_range_ok(args.addr, end - args.addr);
+    let anonymous = flags.contains(GemUserptrFlags::ANONONLY);
+    let range = UserArgs { key: call.file.caller(), va: args.addr, count, writable, anonymous };
+    let object = Object::of_user(call.client, range)?;
+    call.client.lock().add_program(&object);
+    if flags.contains(GemUserptrFlags::VALIDATE) {
+        let range = object.user().filter(|_| inside).ok_or(Errno::EFAULT)?;
+        range.populate()?;
+    }
+    Ok(GemUserptrArgs { handle: call.file.handle_create(object)?, ..args })
+}
+
 /// GEM_MMAP.
 ///
 /// # Errors
@@ -69,7 +100,7 @@ fn allocate<O: Os>(device: &Arc<Device<O>>, args: &GemCreateIn) -> Result<Memory
 pub(super) fn mmap<O: Os>(call: &Call<'_, O>, args: GemMmapArgs) -> Result<GemMmapArgs> {
     let handle = args.value as u32;
     let backing = call.file.lookup(handle)?;
-    if Object::<O>::of(&*backing).is_some_and(Object::is_private) {
+    if backing.is_user() || Object::<O>::of(&*backing).is_some_and(Object::is_private) {
         return Err(Errno::EPERM);
     }
     Ok(GemMmapArgs { value: call.file.mmap_offset(handle)? })
@@ -111,7 +142,7 @@ pub(super) fn metadata<O: Os>(call: &Call<'_, O>, mut args: GemMetadataArgs) -> 
 ///
 /// # Errors
 ///
-/// `ENOENT` for a bad handle, `EINVAL` for an unknown operation, `EFAULT`.
+/// `ENOENT` for a bad handle, `EINVAL` for an unknown operation, `EPERM` for moving memory of a program, `EFAULT`.
 pub(super) fn op<O: Os>(call: &Call<'_, O>, args: &GemOpArgs) -> Result<()> {
     let backing = call.file.lookup(args.handle)?;
     let object = Object::<O>::of(&*backing);
@@ -120,6 +151,7 @@ pub(super) fn op<O: Os>(call: &Call<'_, O>, args: &GemOpArgs) -> Result<()> {
             let created = object.map_or_else(|| imported(&*backing), Object::created);
             call.client.device().hw.os().copy_to_user(args.value, created.as_bytes())
         }
+        AMDGPU_GEM_OP_SET_PLACEMENT if backing.is_user() => Err(Errno::EPERM),
         AMDGPU_GEM_OP_SET_PLACEMENT => {
             if let Some(object) = object {
                 object.set_placement(args.value & DOMAINS);

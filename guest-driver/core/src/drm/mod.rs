@@ -6,6 +6,7 @@
 mod bo_list;
 mod client;
 mod context;
+mod export;
 mod fence;
 mod gem;
 mod hardware;
@@ -24,7 +25,8 @@ use belfry_abi::kfd::ioctl::{ioc_nr, ioc_size};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 pub use client::Client;
-pub(crate) use fence::Fence;
+pub use fence::Fence;
+pub(crate) use fence::{Dependency, Wanted};
 pub(crate) use hardware::Hardware;
 pub use info::{REFUSED_QUERIES, RefusedQuery};
 
@@ -42,20 +44,12 @@ pub struct Refused {
     pub reason: &'static str,
 }
 
-const fn absent(command: u32, reason: &'static str) -> Refused {
-    Refused { command, errno: Errno::EINVAL, reason }
-}
-
-/// Commands that are in the interface and not built. `EINVAL` is what DRM answers for a number it does not know.
-pub const REFUSED: &[Refused] = &[
-    absent(nr::GEM_USERPTR, "not built: KFD gives the GPU memory of programs"),
-    absent(nr::FENCE_TO_HANDLE, "not built: no syncobjs"),
-    Refused {
-        command: nr::SCHED,
-        errno: Errno::EACCES,
-        reason: "only the master of a display may call it, and there is no display",
-    },
-];
+/// Commands that are in the interface and not built.
+pub const REFUSED: &[Refused] = &[Refused {
+    command: nr::SCHED,
+    errno: Errno::EACCES,
+    reason: "only the master of a display may call it, and there is no display",
+}];
 
 /// A command that runs, and what of it is refused or does nothing; for the documentation.
 #[derive(Clone, Copy, Debug)]
@@ -80,11 +74,16 @@ pub const PARTIAL: &[Partial] = &[
     },
     Partial {
         command: nr::CS,
-        missing: "rings of compute and of the copy engines; several rings in one submission, syncobjs and chunks of \
-                  graphics: EINVAL(22), not built; work that never ends is not ended before its file is closed",
+        missing: "rings of compute and of the copy engines; chunks of graphics: EINVAL(22), not built; work that never \
+                  ends is not ended before its file is closed",
     },
     Partial { command: nr::VM, missing: "a reserved VMID is as good as any: the scheduler gives them out" },
     Partial { command: nr::INFO, missing: "questions of the table below" },
+    Partial {
+        command: nr::GEM_USERPTR,
+        missing: "pages are pinned while they are in use, from the first mapping or submission on; a change waits ten \
+                  seconds at most for the work that uses them",
+    },
     Partial {
         command: nr::GEM_VA,
         missing: "flag PRT: EINVAL(22), not built; tables are written at once in spite of DELAY_UPDATE",
@@ -128,6 +127,8 @@ pub(crate) fn dispatch<O: Os>(
         nr::GEM_WAIT_IDLE => answer(data, |args| wait::wait_idle(call, args)),
         nr::GEM_VA => va::change(call, &read(data)?),
         nr::GEM_OP => gem::op(call, &read(data)?),
+        nr::GEM_USERPTR => answer(data, |args| gem::userptr(call, args)),
+        nr::FENCE_TO_HANDLE => answer(data, |args| export::fence_to_handle(call, &args)),
         _ => Err(REFUSED
             .iter()
             .find(|refused| refused.command == command)

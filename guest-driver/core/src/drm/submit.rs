@@ -1,25 +1,29 @@
 //! CS: submissions (`amdgpu_cs.c`).
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use belfry_abi::kfd::drm::{
     AMDGPU_CHUNK_ID_BO_HANDLES, AMDGPU_CHUNK_ID_DEPENDENCIES, AMDGPU_CHUNK_ID_FENCE, AMDGPU_CHUNK_ID_IB,
-    AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES, BoListIn, CsChunk, CsChunkDep, CsChunkFence, CsChunkIb, CsIn,
+    AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES, AMDGPU_CHUNK_ID_SYNCOBJ_IN, AMDGPU_CHUNK_ID_SYNCOBJ_OUT,
+    AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL, AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT, BoListIn, CsChunk,
+    CsChunkDep, CsChunkFence, CsChunkIb, CsChunkSem, CsChunkSyncobj, CsIn,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::bo_list::{self, List};
-use super::client::Job;
+use super::client::{Job, Kick};
 use super::context::RingId;
-use super::fence::{Fence, Wanted};
+use super::fence::{Dependency, Wanted};
 use super::info::max_ibs;
 use super::ring::Ib;
 use super::{Call, from_user};
 use crate::errno::{Errno, Result};
 use crate::memory::object::Object;
-use crate::os::{Backing, Os, PAGE_SIZE};
+use crate::os::{Awaited, Backing, Os, PAGE_SIZE, SyncPoint, SyncTarget};
 
 /// Chunks of a submission.
 const MAX_CHUNKS: u32 = 1024;
@@ -28,45 +32,78 @@ const MAX_CHUNK_DWORDS: u32 = 64 << 10;
 /// Dwords of an indirect buffer: what its packet has room for.
 const MAX_IB_DWORDS: u32 = 0xf_ffff;
 
+/// Rings of one submission (`AMDGPU_CS_GANG_SIZE`).
+const GANG_SIZE: usize = 4;
+
 /// A submission as far as it was read.
+#[derive(Default)]
 struct Parser {
-    ring: Option<RingId>,
-    ibs: Vec<Ib>,
+    /// Indirect buffers of each ring.
+    ibs: BTreeMap<RingId, Vec<Ib>>,
+    /// The ring that others wait for: the last one named.
+    leader: Option<RingId>,
     user_fence: Option<(Arc<dyn Backing>, u64, u64)>,
     list: Option<List>,
-    dependencies: Vec<Arc<Fence>>,
+    dependencies: Vec<Dependency>,
+    /// What gets this work.
+    targets: Option<Vec<Box<dyn SyncTarget>>>,
 }
 
 /// CS; returns the number of the submission.
 ///
 /// # Errors
 ///
-/// `EINVAL` for an unknown context, no chunks, chunks that are not taken, rings that are not there, `ECANCELED` for a context
-/// that was to blame for a fault, `ENOENT` for bad handles, `EFAULT`, `ENOMEM`, `ERESTARTSYS`.
+/// `EINVAL` for an unknown context, no chunks, chunks that are not taken, rings that are not there, syncobjs with nothing in them,
+/// `ECANCELED` for a context that was to blame for a fault, `ENOENT` for bad handles, `EPERM` for memory of another program,
+/// `EFAULT`, `ENOMEM`, `ETIME`, `ERESTARTSYS`.
 pub(super) fn submit<O: Os>(call: &Call<'_, O>, args: &CsIn) -> Result<u64> {
     let client = call.client;
     let record = client.lock().contexts.get(args.ctx_id)?.record.clone();
     if record.is_guilty() || client.is_lost() {
         return Err(Errno::ECANCELED);
     }
-    let mut parser =
-        Parser { ring: None, ibs: Vec::new(), user_fence: None, list: None, dependencies: Vec::new() };
+    let mut parser = Parser::default();
     parser.read(call, args)?;
-    let Parser { ring, ibs, user_fence, list, dependencies } = parser;
-    let ring = ring.ok_or(Errno::EINVAL)?;
+    let Parser { ibs, leader, mut user_fence, list, dependencies, targets } = parser;
+    let leader = leader.ok_or(Errno::EINVAL)?;
     let list = match (list, args.bo_list_handle) {
         (Some(_), handle) if handle != 0 => return Err(Errno::EINVAL),
         (None, handle) if handle != 0 => Some(client.lock().lists.get(handle)?),
         (list, _) => list,
     };
     // One context does not fill the memory with work.
-    let oldest = client.lock().contexts.get(args.ctx_id)?.timeline(ring).oldest();
+    let oldest = client.lock().contexts.get(args.ctx_id)?.timeline(leader).oldest();
     if let Some(oldest) = oldest {
         client.device().wait_fences(&[oldest], Wanted::All, None, || client.pump())?;
     }
     let objects = list.map_or_else(Vec::new, |list| list.to_vec());
-    let fence = Arc::new(Fence::new());
-    client.submit(ring, args.ctx_id, Job { context: record, fence, ibs, dependencies, user_fence, objects })
+    validate(call, &objects)?;
+    let mut jobs = Vec::new();
+    for (ring, ibs) in ibs {
+        let user_fence = if ring == leader { user_fence.take() } else { None };
+        let (context, fence) = (record.clone(), call.file.fence_new()?);
+        let (dependencies, objects) = (dependencies.clone(), objects.clone());
+        jobs.push((ring, Job { context, fence, ibs, dependencies, user_fence, objects }));
+    }
+    let fence = jobs.iter().find(|(ring, _)| *ring == leader).map(|(_, job)| job.fence.clone());
+    let number = client.submit(leader, args.ctx_id, jobs)?;
+    for (target, fence) in targets.into_iter().flatten().zip(core::iter::repeat(fence)) {
+        if let Some(fence) = &fence {
+            target.put(fence);
+        }
+    }
+    Ok(number)
+}
+
+/// Has memory of programs there that a submission names (`amdgpu_cs_parser_bos`).
+fn validate<O: Os>(call: &Call<'_, O>, objects: &[Arc<dyn Backing>]) -> Result<()> {
+    for range in objects.iter().filter_map(|object| Object::<O>::of(&**object)?.user()) {
+        if range.key() != call.file.caller() {
+            return Err(Errno::EPERM);
+        }
+        range.populate()?;
+    }
+    Ok(())
 }
 
 /// The structure at the front of a chunk.
@@ -108,33 +145,63 @@ impl Parser {
                 self.list = Some(bo_list::read(call, &args)?);
                 Ok(())
             }
-            // What is over has begun.
             AMDGPU_CHUNK_ID_DEPENDENCIES | AMDGPU_CHUNK_ID_SCHEDULED_DEPENDENCIES => {
                 for part in data.chunks_exact(size_of::<CsChunkDep>() / 4) {
                     let dependency: CsChunkDep = first(part)?;
                     let CsChunkDep { ip_type, ip_instance, ring, ctx_id, handle } = dependency;
                     let ring = RingId::new(ip_type, ip_instance, ring)?;
-                    self.dependencies.extend(call.client.lock().contexts.fence(ctx_id, ring, handle)?);
+                    let fence = call.client.lock().contexts.fence(ctx_id, ring, handle)?;
+                    self.dependencies.extend(fence.map(|fence| match id {
+                        AMDGPU_CHUNK_ID_DEPENDENCIES => Dependency::Over(fence),
+                        _ => Dependency::Begun(fence),
+                    }));
                 }
                 Ok(())
             }
+            AMDGPU_CHUNK_ID_SYNCOBJ_IN => sems(data).try_for_each(|at| self.await_sync(call, at)),
+            AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT => {
+                points(data).try_for_each(|at| self.await_sync(call, at))
+            }
+            AMDGPU_CHUNK_ID_SYNCOBJ_OUT => self.targets(call, sems(data)),
+            AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL => self.targets(call, points(data)),
             _ => Err(Errno::EINVAL),
         }
     }
 
     fn ib(&mut self, chunk: &CsChunkIb) -> Result<()> {
         let ring = RingId::new(chunk.ip_type, chunk.ip_instance, chunk.ring)?;
-        // Work of several rings that begins together is not built.
-        if self.ring.is_some_and(|before| before != ring) {
+        if !self.ibs.contains_key(&ring) && self.ibs.len() == GANG_SIZE {
             return Err(Errno::EINVAL);
         }
+        let ibs = self.ibs.entry(ring).or_default();
         let most = max_ibs().get(chunk.ip_type as usize).copied().unwrap_or(0);
         let dwords = chunk.ib_bytes / 4;
-        if self.ibs.len() as u32 >= most || dwords > MAX_IB_DWORDS {
+        if ibs.len() as u32 >= most || dwords > MAX_IB_DWORDS {
             return Err(Errno::EINVAL);
         }
-        self.ring = Some(ring);
-        self.ibs.push(Ib { va: chunk.va_start, dwords });
+        ibs.push(Ib { va: chunk.va_start, dwords });
+        self.leader = Some(ring);
+        Ok(())
+    }
+
+    /// What is in a syncobj has to be over first.
+    fn await_sync<O: Os>(&mut self, call: &Call<'_, O>, at: SyncPoint) -> Result<()> {
+        match call.file.sync_await(at, Arc::new(Kick(call.client.clone())))? {
+            Awaited::Here(fences) => self.dependencies.extend(fences.into_iter().map(Dependency::Over)),
+            Awaited::Elsewhere(fence) => self.dependencies.push(Dependency::Foreign(fence)),
+        }
+        Ok(())
+    }
+
+    /// Syncobjs get this work, of one chunk alone.
+    fn targets<O: Os>(&mut self, call: &Call<'_, O>, at: impl Iterator<Item = SyncPoint>) -> Result<()> {
+        if self.targets.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let targets = self.targets.insert(Vec::new());
+        for at in at {
+            targets.push(call.file.sync_target(at)?);
+        }
         Ok(())
     }
 
@@ -143,10 +210,26 @@ impl Parser {
         let offset = u64::from(chunk.offset);
         // A page of the driver's own memory, and inside of it.
         let fits = backing.size() == PAGE_SIZE && offset + 8 <= PAGE_SIZE && offset.is_multiple_of(8);
-        if !fits || Object::<O>::of(&*backing).is_none() {
+        if !fits || Object::<O>::of(&*backing).is_none_or(|object| object.user().is_some()) {
             return Err(Errno::EINVAL);
         }
         self.user_fence = Some((backing, offset, 0));
         Ok(())
     }
+}
+
+/// Syncobjs without points.
+fn sems(data: &[u32]) -> impl Iterator<Item = SyncPoint> {
+    data.chunks_exact(size_of::<CsChunkSem>() / 4).filter_map(|part| {
+        let CsChunkSem { handle } = first(part).ok()?;
+        Some(SyncPoint { handle, ..SyncPoint::default() })
+    })
+}
+
+/// Points of syncobjs.
+fn points(data: &[u32]) -> impl Iterator<Item = SyncPoint> {
+    data.chunks_exact(size_of::<CsChunkSyncobj>() / 4).filter_map(|part| {
+        let CsChunkSyncobj { handle, flags, point } = first(part).ok()?;
+        Some(SyncPoint { handle, point, flags })
+    })
 }

@@ -1,5 +1,6 @@
 //! Files of the render node on the bench: their page tables, and what they may ask for.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -15,7 +16,7 @@ use belfry_abi::kfd::drm::{
 use belfry_abi::kfd::memory::AllocFlags;
 
 use super::*;
-use crate::os::Backing;
+use crate::os::{Awaited, Backing, ProcessKey, SyncExport, SyncPoint, SyncTarget, Work};
 use crate::testing::{Bench, FakeOs, lock, walk};
 
 const PAGE: u64 = 4096;
@@ -45,6 +46,26 @@ impl RenderFile for File<'_> {
 
     fn mmap_offset(&self, handle: u32) -> Result<u64> {
         self.lookup(handle).map(|_| u64::from(handle) << 32)
+    }
+
+    fn caller(&self) -> ProcessKey {
+        ProcessKey(self.client.id())
+    }
+
+    fn fence_new(&self) -> Result<Arc<Fence>> {
+        Ok(Arc::new(Fence::new(None)))
+    }
+
+    fn sync_await(&self, _: SyncPoint, _: Arc<dyn Work>) -> Result<Awaited> {
+        Err(Errno::ENOENT)
+    }
+
+    fn sync_target(&self, _: SyncPoint) -> Result<Box<dyn SyncTarget>> {
+        Err(Errno::EINVAL)
+    }
+
+    fn sync_export(&self, _: Option<&Arc<Fence>>, _: SyncExport) -> Result<u32> {
+        Err(Errno::EMFILE)
     }
 }
 
@@ -92,6 +113,7 @@ impl<'a> File<'a> {
         match self.lookup(handle).unwrap().page(offset / PAGE).unwrap() {
             crate::os::BoPage::Vram(at) => at,
             crate::os::BoPage::System { bus, .. } => bus,
+            crate::os::BoPage::User(bus) => bus.unwrap(),
         }
     }
 }
@@ -210,7 +232,7 @@ fn process_and_file_share_one_address_space() {
     let place = walk(&bench.device.hw, root, VA + 4 * PAGE).unwrap().0;
     assert_eq!(place, file.place(handle, 0));
     // Another process does not get it, before this one is gone.
-    let other = bench.device.open_process(crate::os::ProcessKey(10)).unwrap();
+    let other = bench.device.open_process(ProcessKey(10)).unwrap();
     assert_eq!(other.acquire_vm(9), Err(Errno::EINVAL));
     bench.device.exit_process(process.key());
     assert_eq!(file.walk(VA), None, "what the process had is gone");

@@ -10,6 +10,7 @@ use belfry_abi::kfd::drm::{
 use super::Call;
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
+use crate::memory::object::Object;
 use crate::os::{Backing, Os, PAGE_SIZE};
 use crate::space::{END_VA, FIRST_VA, Mapping, VA_BITS};
 
@@ -38,6 +39,12 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
         AMDGPU_VA_OP_MAP | AMDGPU_VA_OP_REPLACE => {
             let backing = call.file.lookup(args.handle)?;
             check_range(args, va, &backing)?;
+            // Memory of a program that is not there yet is looked for again when work names it.
+            if let Some(range) = Object::<O>::of(&*backing).and_then(Object::user)
+                && range.key() == call.file.caller()
+            {
+                let _ = range.populate();
+            }
             let mapping =
                 Mapping { len: args.map_size, backing, offset: args.offset_in_bo, rights: rights(flags) };
             let (result, unmapped) = space.map(va, mapping, args.operation == AMDGPU_VA_OP_REPLACE);

@@ -25,7 +25,7 @@ impl<O: Os> Call<'_, O> {
         device.wait_fences(fences, wanted, until(device.hw.os(), time), || self.client.pump())
     }
 
-    fn fence(&self, fence: &DrmAmdgpuFence) -> Result<Option<Arc<Fence>>> {
+    pub(super) fn fence(&self, fence: &DrmAmdgpuFence) -> Result<Option<Arc<Fence>>> {
         let &DrmAmdgpuFence { ctx_id, ip_type, ip_instance, ring, seq_no } = fence;
         let mut state = self.client.lock();
         // A context that is not there is told before a ring that is not there.

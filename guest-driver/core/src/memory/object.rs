@@ -8,8 +8,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use belfry_abi::kfd::drm::{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, GemCreateFlags, GemCreateIn};
 
 use super::SystemMemory;
+use super::user::{UserArgs, UserRange};
 use crate::device::Device;
-use crate::drm::Fence;
+use crate::drm::{Client, Dependency, Fence};
 use crate::errno::{Errno, Result};
 use crate::gart::quad;
 use crate::os::{AllocFlags, Backing, BoPage, LockRank, Os, PAGE_SIZE};
@@ -28,6 +29,7 @@ pub(crate) struct Metadata {
 pub(crate) enum Memory<O: Os> {
     Vram(Arc<VramMemory<O>>),
     System(Arc<SystemMemory<O>>),
+    User(UserRange<O>),
 }
 
 /// A GEM object.
@@ -67,10 +69,32 @@ impl<O: Os> Object<O> {
                 (memory.size(), AMDGPU_GEM_DOMAIN_VRAM, flags)
             }
             Memory::System(memory) => (memory.size(), AMDGPU_GEM_DOMAIN_GTT, GemCreateFlags::empty()),
+            Memory::User(memory) => (memory.size(), AMDGPU_GEM_DOMAIN_GTT, GemCreateFlags::empty()),
         };
         let created =
             GemCreateIn { bo_size: size, alignment: PAGE_SIZE, domains, domain_flags: flags.bits() };
         Self::new(device, memory, created)
+    }
+
+    /// Makes memory of a program an object, which hears of its changes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn of_user(client: &Arc<Client<O>>, args: UserArgs) -> Result<Arc<Self>> {
+        let os = client.device().hw.os();
+        let (size, domains) = (args.count as u64 * PAGE_SIZE, AMDGPU_GEM_DOMAIN_GTT);
+        let created = GemCreateIn { bo_size: size, alignment: PAGE_SIZE, domains, domain_flags: 0 };
+        let metadata = Mutex::new(os, LockRank::Object, Metadata::default())?;
+        let users = Mutex::new(os, LockRank::Object, Vec::new())?;
+        let pinned = Mutex::new(os, LockRank::Object, None)?;
+        Ok(Arc::new_cyclic(|object| Self {
+            memory: Memory::User(UserRange::new(client, args, pinned, object.clone())),
+            created,
+            placement: AtomicU64::new(domains),
+            metadata,
+            users,
+        }))
     }
 
     /// The object behind memory, unless it is another process's.
@@ -83,6 +107,15 @@ impl<O: Os> Object<O> {
         match &self.memory {
             Memory::Vram(memory) => &**memory,
             Memory::System(memory) => &**memory,
+            Memory::User(memory) => memory,
+        }
+    }
+
+    /// The memory of a program that it is, if it is that.
+    pub(crate) fn user(&self) -> Option<&UserRange<O>> {
+        match &self.memory {
+            Memory::User(memory) => Some(memory),
+            _ => None,
         }
     }
 
@@ -103,13 +136,13 @@ impl<O: Os> Object<O> {
 
     /// Work of a file uses it from now on; what has to be over first is added to `dependencies`: the work of other files,
     /// unless they see to that themselves (`amdgpu_sync_resv`).
-    pub(crate) fn use_it(&self, file: u64, fence: &Arc<Fence>, dependencies: &mut Vec<Arc<Fence>>) {
+    pub(crate) fn use_it(&self, file: u64, fence: &Arc<Fence>, dependencies: &mut Vec<Dependency>) {
         let explicit = self.created.domain_flags & GemCreateFlags::EXPLICIT_SYNC.bits() != 0;
         let mut users = self.users.lock();
         users.retain(|(_, fence)| !fence.is_over());
         if !explicit {
             let others = users.iter().filter(|(other, _)| *other != file);
-            dependencies.extend(others.map(|(_, fence)| fence.clone()));
+            dependencies.extend(others.map(|(_, fence)| Dependency::Over(fence.clone())));
         }
         users.push((file, fence.clone()));
     }
@@ -150,6 +183,7 @@ impl<O: Os> Object<O> {
                 quad(memory.pages(), offset as usize).store(value, Ordering::Release);
                 Ok(())
             }
+            Memory::User(_) => Err(Errno::EINVAL),
         }
     }
 }
@@ -168,6 +202,10 @@ impl<O: Os> Backing for Object<O> {
     }
 
     fn is_exclusive(&self) -> bool {
-        self.created.domain_flags & GemCreateFlags::VM_ALWAYS_VALID.bits() != 0
+        self.is_user() || self.created.domain_flags & GemCreateFlags::VM_ALWAYS_VALID.bits() != 0
+    }
+
+    fn is_user(&self) -> bool {
+        self.user().is_some()
     }
 }

@@ -18,6 +18,8 @@ pub enum BoPage {
         /// Bus address of the page.
         bus: u64,
     },
+    /// Memory of a program, at this bus address while it is there: it has no kernel address, and nobody else maps it.
+    User(Option<u64>),
 }
 
 /// The pages behind a GEM object or a DMA-buf.
@@ -36,6 +38,11 @@ pub trait Backing: Any + Send + Sync {
 
     /// Returns whether it belongs to one address space; PRIME then refuses to share it.
     fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    /// Returns whether it is memory of a program, which has it mapped already; `mmap` is refused then.
+    fn is_user(&self) -> bool {
         false
     }
 }

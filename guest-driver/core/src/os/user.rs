@@ -26,6 +26,8 @@ pub struct UserArea {
     pub end: u64,
     /// The program may write to it.
     pub writable: bool,
+    /// It is of a file.
+    pub file: bool,
 }
 
 /// Where a page of a program is.
@@ -67,6 +69,11 @@ pub trait UserPin: Send + Sync {
 
     /// Returns the bus address of page `index`, which is below `count()`.
     fn bus(&self, index: usize) -> u64;
+
+    /// Returns whether no change is known that [`Invalidate::invalidated`] has not been told of yet.
+    fn is_current(&self) -> bool {
+        true
+    }
 
     /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
     ///

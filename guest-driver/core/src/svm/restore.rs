@@ -54,6 +54,7 @@ impl<O: Os> Process<O> {
             if state.phase == Phase::Dead {
                 return;
             }
+            state.svm.changes = state.svm.changes.wrapping_add(1);
             match (change.unmapped, change.held) {
                 (false, held) => {
                     let stale = state.svm.mapped.spoil(&range, held);
@@ -182,12 +183,12 @@ impl<O: Os> Process<O> {
 
     /// Maps everything stale anew and lets the queues go on; returns whether there is nothing left to do.
     fn svm_restore(self: &Arc<Self>) -> bool {
-        let (stale, gone) = {
+        let (stale, gone, changes) = {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
                 return true;
             }
-            (state.svm.mapped.stale(), core::mem::take(&mut state.svm.gone))
+            (state.svm.mapped.stale(), core::mem::take(&mut state.svm.gone), state.svm.changes)
         };
         drop(gone);
         for part in &stale {
@@ -201,8 +202,12 @@ impl<O: Os> Process<O> {
                 }
             }
         }
+        // What went with the address space is not stale any more, and queues that used it must not go on.
+        if self.device.hw.os().user_area(self.key(), 0) == Err(Errno::ESRCH) {
+            return true;
+        }
         let mut state = self.state.lock();
-        if !state.svm.mapped.stale().is_empty() {
+        if !state.svm.mapped.stale().is_empty() || state.svm.changes != changes {
             return false;
         }
         state.svm.failures = 0;

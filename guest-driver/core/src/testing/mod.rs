@@ -354,6 +354,9 @@ impl Os for FakeOs {
     }
 
     fn user_area(&self, _: ProcessKey, va: u64) -> Result<Option<UserArea>> {
+        if *lock(&self.users.ended) {
+            return Err(Errno::ESRCH);
+        }
         Ok(self.users.area(va))
     }
 
@@ -433,6 +436,10 @@ impl Os for FakeOs {
 
     fn target(&self, pid: u32) -> Result<FakeTarget> {
         Ok(FakeTarget(pid))
+    }
+
+    fn may_checkpoint(&self) -> bool {
+        true
     }
 
     fn event_file(&self, _: i32) -> Result<FakeEventFile> {

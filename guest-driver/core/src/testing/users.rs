@@ -18,9 +18,13 @@ pub(crate) struct Users {
     pub(crate) pages_arrive: Gate,
     /// Their address spaces are going away.
     pub(crate) gone: Mutex<bool>,
+    /// Their address spaces are gone.
+    pub(crate) ended: Mutex<bool>,
     /// Parts of their memory that are not there, or that they do not write to.
     pub(crate) holes: Mutex<Vec<Range<u64>>>,
     pub(crate) read_only: Mutex<Vec<Range<u64>>>,
+    /// Parts that are of files.
+    pub(crate) files: Mutex<Vec<Range<u64>>>,
     /// Parts that are there, and may not be touched.
     pub(crate) closed: Mutex<Vec<Range<u64>>>,
     /// The frames of VRAM that pages are in, by address.
@@ -51,7 +55,8 @@ impl Users {
         let writable = !read_only.iter().any(|range| range.contains(&va));
         let edges = holes.iter().chain(read_only.iter()).flat_map(|range| [range.start, range.end]);
         let end = edges.filter(|edge| *edge > va).min().unwrap_or(1 << 47);
-        Some(UserArea { end, writable })
+        let file = lock(&self.files).iter().any(|range| range.contains(&va));
+        Some(UserArea { end, writable, file })
     }
 
     /// Moves pages to frames, which are taken out of `frames`; returns how many.

@@ -19,8 +19,8 @@ pub(crate) const NAME: &std::ffi::CStr = c"belfry-memory";
 pub(crate) const LINK: &str = "/memfd:belfry-memory (deleted)";
 
 /// A file, whatever leads to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
@@ -42,7 +42,7 @@ impl From<&libc::stat> for Identity {
 }
 
 impl Identity {
-    pub(super) fn of(fd: RawFd) -> io::Result<Self> {
+    pub(crate) fn of(fd: RawFd) -> io::Result<Self> {
         stat(fd).map(|stat| Self::from(&stat))
     }
 }

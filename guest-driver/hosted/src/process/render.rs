@@ -7,14 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belfry_abi::kfd::drm::{
-    DRM_CAP_PRIME, DRM_CAP_TIMESTAMP_MONOTONIC, DRM_COMMANDS, DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR,
-    DRM_DRIVER_NAME, DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_GET_CAP, DRM_IOCTL_PRIME_FD_TO_HANDLE,
-    DRM_IOCTL_PRIME_HANDLE_TO_FD, DRM_IOCTL_VERSION, DRM_PRIME_CAPS, DrmGemClose, DrmGetCap, DrmPrimeHandle,
+    DRM_CAP_PRIME, DRM_CAP_SYNCOBJ, DRM_CAP_SYNCOBJ_TIMELINE, DRM_CAP_TIMESTAMP_MONOTONIC, DRM_COMMANDS,
+    DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_GET_CAP,
+    DRM_IOCTL_PRIME_FD_TO_HANDLE, DRM_IOCTL_PRIME_HANDLE_TO_FD, DRM_IOCTL_VERSION, DRM_PRIME_CAPS,
+    DrmGemClose, DrmGetCap, DrmPrimeHandle,
 };
 use belfry_abi::kfd::ioctl::{IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
 use belfry_device::lock::{Mutex, rank};
-use belfry_kfd_core::drm::Client;
-use belfry_kfd_core::os::{Backing, DmaBuf as _, Gem as _, Os as _, RenderFile};
+use belfry_kfd_core::drm::{Client, Fence};
+use belfry_kfd_core::os::{
+    Awaited, Backing, DmaBuf as _, Gem as _, Os as _, ProcessKey, RenderFile, SyncExport, SyncPoint,
+    SyncTarget, Work,
+};
 use belfry_kfd_core::{Errno, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -73,6 +77,27 @@ impl RenderFile for HostedProcess {
     fn mmap_offset(&self, handle: u32) -> Result<u64> {
         self.objects.with(handle, |object| object.gem.mmap_offset())
     }
+
+    fn caller(&self) -> ProcessKey {
+        self.key
+    }
+
+    fn fence_new(&self) -> Result<Arc<Fence>> {
+        Ok(self.new_fence())
+    }
+
+    /// Work of this process's GPU, whose end is heard of without being told.
+    fn sync_await(&self, at: SyncPoint, _kick: Arc<dyn Work>) -> Result<Awaited> {
+        self.awaited(at)
+    }
+
+    fn sync_target(&self, at: SyncPoint) -> Result<Box<dyn SyncTarget>> {
+        self.target(at)
+    }
+
+    fn sync_export(&self, fence: Option<&Arc<Fence>>, to: SyncExport) -> Result<u32> {
+        self.exported(fence, to)
+    }
 }
 
 impl HostedProcess {
@@ -92,7 +117,7 @@ impl HostedProcess {
                 let mut args: DrmGetCap = read(data)?;
                 args.value = match args.capability {
                     DRM_CAP_PRIME => DRM_PRIME_CAPS,
-                    DRM_CAP_TIMESTAMP_MONOTONIC => 1,
+                    DRM_CAP_TIMESTAMP_MONOTONIC | DRM_CAP_SYNCOBJ | DRM_CAP_SYNCOBJ_TIMELINE => 1,
                     // What DRM answers for a driver without a display.
                     _ => return Err(Errno::EOPNOTSUPP),
                 };
@@ -109,6 +134,9 @@ impl HostedProcess {
                 args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
             }),
             nr => {
+                if let Some(result) = self.syncobj_ioctl(request, arg) {
+                    return result;
+                }
                 let known = DRM_COMMANDS.iter().find(|&&(_, known)| ioc_nr(known) == nr);
                 let known = known.ok_or(Errno::EINVAL)?.1;
                 self.drm_call(known, request, arg, |data| self.kfd.drm_ioctl(&self.client, self, known, data))
@@ -117,7 +145,7 @@ impl HostedProcess {
     }
 
     /// Copies arguments in and the answer out, as `drm_ioctl` of the DRM core does: after an error, too.
-    fn drm_call(
+    pub(super) fn drm_call(
         &self,
         known: u32,
         request: u32,
@@ -190,6 +218,6 @@ impl HostedProcess {
 }
 
 /// The structure at the front of `data`.
-fn read<T: FromBytes>(data: &[u8]) -> Result<T> {
+pub(super) fn read<T: FromBytes>(data: &[u8]) -> Result<T> {
     T::read_from_prefix(data).map(|(args, _)| args).map_err(|_| Errno::EINVAL)
 }

@@ -6,7 +6,10 @@
 mod common;
 #[path = "../common/packets.rs"]
 mod packets;
+mod programs;
 mod refused;
+mod rings;
+mod syncobjs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

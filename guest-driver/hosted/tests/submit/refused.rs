@@ -20,6 +20,8 @@ fn submissions_are_refused_as_amdgpu_refuses_them() {
     let after = |words: [u32; 6]| with(AMDGPU_CHUNK_ID_DEPENDENCIES, &words);
     let (inval, context) = (Errno::EINVAL, file.context);
     let many = (0..126).fold(Work::default(), |work, _| work.ib(ib, 5, AMDGPU_HW_IP_COMPUTE));
+    let five = (0..3).fold(Work::default(), |work, ring| work.ib_on(ib, 5, AMDGPU_HW_IP_COMPUTE, ring));
+    let five = (0..2).fold(five, |work, ring| work.ib_on(ib, 5, AMDGPU_HW_IP_DMA, ring));
     for (what, work, errno) in [
         ("no chunks", Work::default(), inval),
         (
@@ -28,12 +30,15 @@ fn submissions_are_refused_as_amdgpu_refuses_them() {
             inval,
         ),
         ("an unknown chunk", with(99, &[0]), inval),
-        ("a syncobj", with(4, &[1]), inval),
+        ("a syncobj that is not there", with(AMDGPU_CHUNK_ID_SYNCOBJ_IN, &[1]), Errno::ENOENT),
+        ("a syncobj that is not there to get it", with(AMDGPU_CHUNK_ID_SYNCOBJ_OUT, &[1]), inval),
+        ("a point of no syncobj", with(AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_WAIT, &[1, 0, 1, 0]), Errno::ENOENT),
+        ("a point of no syncobj to be", with(AMDGPU_CHUNK_ID_SYNCOBJ_TIMELINE_SIGNAL, &[1, 0, 1, 0]), inval),
         ("half an indirect buffer", with(AMDGPU_CHUNK_ID_IB, &[0; 4]), inval),
         ("graphics", Work::default().ib(ib, 5, AMDGPU_HW_IP_GFX), inval),
         ("a fifth ring of compute", Work::default().ib_on(ib, 5, AMDGPU_HW_IP_COMPUTE, 4), inval),
         ("a third copy engine", Work::default().ib_on(ib, 5, AMDGPU_HW_IP_DMA, 2), inval),
-        ("two rings at once", good.clone().ib_on(ib, 5, AMDGPU_HW_IP_COMPUTE, 1), inval),
+        ("five rings at once", five, inval),
         ("too many indirect buffers", many, inval),
         ("a fence past its page", fence(page.handle, 4090), inval),
         ("a fence off alignment", fence(page.handle, 4), inval),

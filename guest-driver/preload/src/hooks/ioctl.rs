@@ -2,7 +2,10 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use belfry_abi::kfd::drm::{DRM_IOCTL_GEM_CLOSE, GEM_CREATE, GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES};
+use belfry_abi::kfd::drm::{
+    DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, DRM_IOCTL_SYNCOBJ_WAIT, GEM_CREATE, GEM_USERPTR,
+    GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES,
+};
 use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 
 use crate::inside::{inside, is_inside};
@@ -26,10 +29,14 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
         let number = ioc_nr(request as u32);
         let is = |command: &u32| number == ioc_nr(*command);
         // What changes how much memory is used.
-        let publishes = which == node::Which::Kfd || [GEM_CREATE, DRM_IOCTL_GEM_CLOSE].iter().any(is);
+        let publishes =
+            which == node::Which::Kfd || [GEM_CREATE, GEM_USERPTR, DRM_IOCTL_GEM_CLOSE].iter().any(is);
         let waits = match which {
             node::Which::Kfd => is(&WAIT_EVENTS),
-            _ => [WAIT_CS, WAIT_FENCES, GEM_WAIT_IDLE].iter().any(is),
+            _ => {
+                let syncobjs = [DRM_IOCTL_SYNCOBJ_WAIT, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT];
+                [WAIT_CS, WAIT_FENCES, GEM_WAIT_IDLE].iter().chain(&syncobjs).any(is)
+            }
         };
         let result = if waits { call() } else { inside(call) };
         if publishes && !waits {

@@ -154,7 +154,7 @@ const PROOFS: &[Proof] = &[
     },
     Proof {
         command: "CRIU_OP",
-        tests: &[("", "bad_ioctls::what_is_not_built_is_refused_for_every_argument")],
+        tests: &[("", "criu::rights_come_before_arguments_and_arguments_before_the_refusal")],
     },
     Proof {
         command: "AVAILABLE_MEMORY",

@@ -66,6 +66,24 @@ fn pages_that_are_about_to_go_leave_the_gpu_and_the_ranges_and_their_mirrors_go_
 }
 
 #[test]
+fn queues_of_an_address_space_that_goes_do_not_come_back_before_the_process_is_torn_down() {
+    let bench = Bench::new();
+    let (process, ..) = with_queue(&bench);
+    // Those of the queue's own buffers are about pins.
+    lock(&bench.os().notices).clear();
+    set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
+    // The end of an address space: it is released, and then each part is unmapped. The part that the queue is saved in
+    // would end the queue by itself.
+    *lock(&bench.os().users.ended) = true;
+    tell_before(&bench, VA, VA + 2 * PAGE, false);
+    tell_before(&bench, VA, VA + 2 * PAGE, true);
+    bench.os().run_work();
+    assert_eq!(queue_steps(&bench), ["add", "remove"], "a queue runs whose pages are gone");
+    bench.device.exit_process(process.key());
+    assert_eq!(queue_steps(&bench), ["add", "remove"]);
+}
+
+#[test]
 fn device_that_does_not_forget_pages_that_go_is_reset() {
     let bench = Bench::new();
     let (process, ..) = with_queue(&bench);

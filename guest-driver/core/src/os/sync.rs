@@ -1,0 +1,58 @@
+//! The end of work, as the operating system passes it on: syncobjs and sync files.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+
+use crate::drm::Fence;
+use crate::errno::Result;
+
+/// A place in a syncobj, as submissions name it (`struct drm_amdgpu_cs_chunk_syncobj`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncPoint {
+    /// Handle of the syncobj.
+    pub handle: u32,
+    /// The point, 0 for a syncobj without points.
+    pub point: u64,
+    /// `DRM_SYNCOBJ_WAIT_FLAGS_*`.
+    pub flags: u32,
+}
+
+/// Work that has to be over first.
+#[expect(missing_debug_implementations, reason = "work of others cannot be shown")]
+pub enum Awaited {
+    /// All of this work of the driver's own.
+    Here(Vec<Arc<Fence>>),
+    /// Work that may be anybody's.
+    Elsewhere(Arc<dyn ForeignFence>),
+}
+
+/// Work that may be anybody's. Dropping it ends the wait for it.
+pub trait ForeignFence: Send + Sync {
+    /// Returns whether it is over, however it ended.
+    fn is_over(&self) -> bool;
+}
+
+/// The operating system's side of the driver's own work.
+pub trait SharedFence: Any + Send + Sync {
+    /// It is over; told once. May be called under locks of the driver, and takes none of them.
+    fn signaled(&self, outcome: Result<()>);
+}
+
+/// A syncobj that will have work put into it. Dropping it leaves the syncobj as it is.
+pub trait SyncTarget {
+    /// Puts work into it.
+    fn put(self: Box<Self>, fence: &Arc<Fence>);
+}
+
+/// What work is made by FENCE_TO_HANDLE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncExport {
+    /// A handle of a new syncobj.
+    Syncobj,
+    /// A descriptor of a new syncobj.
+    SyncobjFd,
+    /// A descriptor of a sync file.
+    SyncFileFd,
+}
