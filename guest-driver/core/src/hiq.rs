@@ -214,11 +214,9 @@ impl<O: Os> Hiq<O> {
             self.list.word(at * 4).store(*packet, Ordering::Relaxed);
         }
         let list = RunList { address, dwords: packets.len() as u32, chain: false, processes };
-        let mut start = Vec::new();
-        (self.packets.run_list)(&mut start, &list);
-        self.ring.submit(&start);
         self.running = true;
-        Ok(())
+        // amdkfd does not wait. Here a queue listens to its doorbell before its process knows of it.
+        self.ask(|packets, out| (packets.run_list)(out, &list), "RUN_LIST")
     }
 
     /// Changes what runs.

@@ -197,6 +197,11 @@ impl Slots {
         off.len()
     }
 
+    /// Doorbells of the queues that do not stay when all are taken off.
+    pub(super) fn not_static(&self) -> impl Iterator<Item = DoorbellIndex> {
+        self.queues.values().filter(|queue| !queue.is_static).map(|queue| queue.doorbell)
+    }
+
     /// Whether a queue that stays when the others are taken off has this doorbell.
     pub(super) fn has_static(&self, doorbell: DoorbellIndex) -> bool {
         self.queues.get(&doorbell).is_some_and(|queue| queue.is_static)
