@@ -85,8 +85,8 @@ impl Driver<'_> {
         let mut body = [0; 20];
         body[0] = PASID | 10 << 25;
         body[1] = (TABLES | PTE_VALID) as u32;
-        // Apertures, unaligned accesses.
-        (body[3], body[4]) = (0x0001_0002, 3 << 2);
+        // Apertures, unaligned accesses, RETRY_DISABLE.
+        (body[3], body[4]) = (0x0001_0002, 3 << 3 | 1 << 12);
         packet(Opcode::MAP_PROCESS, &body)
     }
 

@@ -162,6 +162,7 @@ impl Slots {
         if new.shape.is_none() {
             let any = self.vmids().trailing_zeros() as u8;
             process.space = ports.contexts.process_space(process.tables(ports.contexts.tables(any)));
+            process.set_waiting(ports.chip);
         }
         process
     }
@@ -417,6 +418,7 @@ impl Slots {
             Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
             _ => process.space = ports.contexts.space(vmid),
         }
+        process.set_waiting(ports.chip);
         if let (Some(space), Some(settings)) = (&process.space, self.debuggers.get(&key)) {
             space.set_debug(settings);
         }

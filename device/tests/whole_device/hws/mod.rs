@@ -2,8 +2,10 @@
 
 mod driver;
 mod kernels;
+mod others;
 mod refused;
 mod sdma;
+mod xnack;
 
 use belfry_abi::aql::{BarrierPacket, PacketHeader, PacketType};
 use belfry_abi::regs::{gc, gfx9};
