@@ -26,6 +26,8 @@ struct Rig {
     process: Process,
     queue: UserQueue,
     list: Vec<u32>,
+    /// Pages that were told of, and are not mapped yet.
+    wanted: Vec<u64>,
 }
 
 impl Rig {
@@ -39,7 +41,7 @@ impl Rig {
             list[5] &= !(1 << 12);
         }
         hws.run(&list);
-        Self { hws, process, queue, list }
+        Self { hws, process, queue, list, wanted: Vec::new() }
     }
 
     /// Adds vectors, the last of which is not mapped: where that is, and the signal.
@@ -63,8 +65,8 @@ impl Rig {
         (c_va, done)
     }
 
-    /// The pages that waves are told to wait for, until there were so many entries.
-    fn told(&mut self, count: usize) -> Vec<u64> {
+    /// Waits until so many entries tell of pages.
+    fn told(&mut self, count: usize) {
         let mut seen = Vec::new();
         let driver = &mut self.hws.driver;
         eventually("faults are told of", || {
@@ -76,7 +78,7 @@ impl Rig {
             assert_eq!((entry.node(), entry.pasid()), (node::of_xcc(0), 0x8001));
             assert_eq!(entry.data[1] & (RETRY | WRITE), RETRY | WRITE, "a store that is tried again");
         }
-        seen.iter().map(page_of).collect()
+        self.wanted.extend(seen.iter().map(page_of));
     }
 
     /// Maps what was told of, page by page, until the kernel is done; how many pages that took.
@@ -85,7 +87,10 @@ impl Rig {
         let memory = self.hws.driver.alloc_ram(bytes);
         let mut mapped = std::collections::BTreeSet::new();
         while self.hws.driver.ram_u64(done + 8) != 0 {
-            for va in self.hws.driver.drain_interrupts().iter().map(page_of) {
+            let entries = self.hws.driver.drain_interrupts();
+            let faults = entries.iter().filter(|entry| entry.source() == Source::UTCL2_FAULT);
+            self.wanted.extend(faults.map(page_of));
+            for va in std::mem::take(&mut self.wanted) {
                 assert!((target..target + bytes).contains(&va), "{va:#x}");
                 if mapped.insert(va) {
                     self.process.map_page(&mut self.hws.driver, va, memory + (va - target));
