@@ -14,9 +14,9 @@ use belfry_abi::kfd::misc::{
 use belfry_abi::kfd::queue::{
     AllocQueueGwsArgs, CreateQueueArgs, GetQueueWaveStateArgs, SetCuMaskArgs, UpdateQueueArgs,
 };
-use belfry_kfd_core::ioctl::{REFUSED, Refused};
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
+use belfry_kfd_core::ioctl::{REFUSED, Refused};
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
 use common::{Client, PAGE, RW, gpu, reserve};
 

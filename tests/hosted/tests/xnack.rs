@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::misc::SetXnackModeArgs;
-use belfry_device::chip::gfx942;
 use belfry_device::GpuConfig;
+use belfry_device::chip::gfx942;
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
 use belfry_runtime::{KernelArg, Runtime};
 use belfry_runtime_hosted::HostedTransport;

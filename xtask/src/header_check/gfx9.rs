@@ -4,7 +4,7 @@ use belfry_abi::regs::layout::{self, Layout};
 use belfry_abi::regs::{self, Description, Ip, Offset};
 use belfry_abi::{gpuvm, ih, mqd, pm4};
 
-use super::{Defines, Group, layout};
+use super::{Defines, Group};
 
 /// One group per header.
 pub(super) fn groups() -> Vec<(&'static str, Group)> {
@@ -194,11 +194,9 @@ fn opcodes() -> Group {
         ("COPY_DATA", Opcode::COPY_DATA),
         ("SET_SH_REG", Opcode::SET_SH_REG),
         ("DISPATCH_DIRECT", Opcode::DISPATCH_DIRECT),
-        ("MAP_PROCESS", Opcode::MAP_PROCESS),
         ("MAP_QUEUES", Opcode::MAP_QUEUES),
         ("UNMAP_QUEUES", Opcode::UNMAP_QUEUES),
         ("QUERY_STATUS", Opcode::QUERY_STATUS),
-        ("RUN_LIST", Opcode::RUN_LIST),
         ("SET_RESOURCES", Opcode::SET_RESOURCES),
     ]
     .into_iter()
@@ -223,8 +221,11 @@ fn opcodes() -> Group {
     ] {
         conditions.push((format!("({macro_call}) == {bits:#x}"), format!("{macro_call} is not {bits:#x}")));
     }
+    for (name, opcode) in [("IT_MAP_PROCESS", Opcode::MAP_PROCESS), ("IT_RUN_LIST", Opcode::RUN_LIST)] {
+        conditions.push((format!("{name} == {:#x}", opcode.0), format!("{name} is not {:#x}", opcode.0)));
+    }
     let defines = vec![Defines { file: "../amdgpu/soc15d.h", prefix: "PACKET3_" }];
-    Group { defines, conditions, ..Group::default() }
+    Group { includes: vec!["\"../amdkfd/kfd_pm4_opcodes.h\""], defines, conditions, ..Group::default() }
 }
 
 /// Page-table entries.
@@ -255,7 +256,7 @@ fn entries() -> Group {
 /// Clients and sources of interrupts.
 fn interrupts() -> Group {
     use ih::{Client, Source};
-    let mut conditions: Vec<(String, String)> = [
+    let conditions: Vec<(String, String)> = [
         ("SOC15_IH_CLIENTID_GRBM_CP", Client::GRBM_CP.0),
         ("SOC15_IH_CLIENTID_SE0SH", Client::SE0SH.0),
         ("SOC15_IH_CLIENTID_SE3SH", Client::SE0SH.0 + 3),
@@ -275,17 +276,12 @@ fn interrupts() -> Group {
     .into_iter()
     .map(|(name, value)| (format!("{name} == {value:#x}"), format!("{name} is not {value:#x}")))
     .collect();
-    conditions.push((
-        format!("AMDGPU_GMC9_FAULT_SOURCE_DATA_RETRY == {:#x}", 1 << 7),
-        "the bit of retried faults".to_owned(),
-    ));
     Group {
         includes: vec![
             "\"soc15_ih_clientid.h\"",
             "\"ivsrcid/gfx/irqsrcs_gfx_9_0.h\"",
             "\"ivsrcid/sdma0/irqsrcs_sdma0_4_0.h\"",
         ],
-        defines: vec![Defines { file: "../amdgpu/amdgpu_gmc.h", prefix: "AMDGPU_GMC9_FAULT" }],
         conditions,
         ..Group::default()
     }

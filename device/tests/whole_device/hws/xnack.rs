@@ -11,7 +11,7 @@ use crate::kernels::{dispatch, hidden, load, signal};
 static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 
 const COUNT: u32 = 4096;
-/// Bits of context word 1 (`AMDGPU_GMC9_FAULT_SOURCE_DATA_RETRY` and `_WRITE`).
+/// Bits of context word 1 (linux `gmc_v9_0.c`, `gmc_v9_0_process_interrupt`).
 const RETRY: u32 = 1 << 7;
 const WRITE: u32 = 1 << 5;
 

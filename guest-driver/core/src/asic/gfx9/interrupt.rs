@@ -7,7 +7,7 @@ use crate::asic::Interrupt;
 /// Shader engines that are clients of their own.
 const SHADER_ENGINES: u8 = 4;
 
-/// `AMDGPU_GMC9_FAULT_SOURCE_DATA_RETRY`.
+/// `gmc_v9_0_process_interrupt` of linux `gmc_v9_0.c`: bit 7 of context word 1.
 const FAULT_RETRY: u32 = 1 << 7;
 
 fn is_shader(client: Client) -> bool {
