@@ -23,6 +23,8 @@ pub struct Stats {
     pub doorbells_polled: u64,
     /// Doorbell writes to offsets no queue owns.
     pub doorbells_unknown: u64,
+    /// Pages that the driver was told that waves wait for.
+    pub retry_faults: u64,
     /// Register reads.
     pub register_reads: u64,
     /// Register writes.
@@ -68,6 +70,7 @@ pub(crate) struct Counters {
     pub(crate) doorbells_woken: AtomicU64,
     pub(crate) doorbells_polled: AtomicU64,
     pub(crate) doorbells_unknown: AtomicU64,
+    pub(crate) retry_faults: AtomicU64,
     pub(crate) register_reads: AtomicU64,
     pub(crate) register_writes: AtomicU64,
     pub(crate) mes_frames: AtomicU64,
@@ -136,6 +139,7 @@ impl Counters {
         stats.doorbells_woken = get(&self.doorbells_woken);
         stats.doorbells_polled = get(&self.doorbells_polled);
         stats.doorbells_unknown = get(&self.doorbells_unknown);
+        stats.retry_faults = get(&self.retry_faults);
         stats.register_reads = get(&self.register_reads);
         stats.register_writes = get(&self.register_writes);
         stats.mes_frames = get(&self.mes_frames);

@@ -6,17 +6,17 @@
 
 #![no_main]
 
-use std::collections::VecDeque;
-use std::sync::LazyLock;
-
 use arbitrary::Arbitrary;
 use belfry_abi::aql::{
     AmdFormat, BarrierPacket, BarrierValuePacket, KernelDispatchPacket, PacketHeader, PacketType,
 };
 use belfry_fuzz::change::Change;
+use belfry_fuzz::chips::On;
 use belfry_fuzz::driver::{CODE, DATA, Driver, KERNARG, PACKETS, SCRATCH, USER_READ_ONLY, user};
-use belfry_fuzz::rig::Rig;
+use belfry_fuzz::memory::s_endpgm;
+use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
+use std::collections::VecDeque;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 const STEPS: usize = 32;
@@ -92,10 +92,9 @@ struct Queue<'a> {
     wild: bool,
 }
 
-static RIG: LazyLock<Rig> = LazyLock::new(Rig::new);
-
-fuzz_target!(|steps: Vec<Step>| {
-    RIG.reset();
+fuzz_target!(|on: On<Vec<Step>>| {
+    let On { chip, input: steps } = on;
+    RIG.choose(chip);
     let mut driver = Driver::new(&RIG);
     assert!(driver.add_queue(0), "a queue can be added");
     let signals = [1; SIGNALS as usize + 1];
@@ -138,14 +137,14 @@ impl Queue<'_> {
                 self.signals[usize::from(nth)] = (*value).into();
             }
             Step::Queue(change) => {
-                let [_, at, _] = Driver::queue(0);
+                let [_, at, _] = self.driver.queue(0);
                 let mut bytes: [u8; 256] = RIG.take(at);
                 change.apply(&mut bytes);
                 RIG.put(at, &bytes);
                 (self.exact, self.wild) = (false, true);
             }
             Step::Scratch { waves, size } => {
-                let [_, at, _] = Driver::queue(0);
+                let [_, at, _] = self.driver.queue(0);
                 RIG.put(at + 0x8c, &(u32::from(*waves) | u32::from(*size) << 12));
                 RIG.put(at + 0xa0, &[user(SCRATCH), 0x1_0000]);
             }
@@ -220,7 +219,7 @@ impl Queue<'_> {
                 let mut copy: [u8; 64] = RIG.take(descriptor);
                 copy[16..24].copy_from_slice(&0x100u64.to_le_bytes());
                 RIG.put(CODE + 0x8000, &copy);
-                RIG.put(CODE + 0x8100, &[0xbfb0_0000u32; 64]);
+                RIG.put(CODE + 0x8100, &[s_endpgm(RIG.choice.model.generation.arch); 64]);
                 RIG.put(CODE + 0x8100, &words[..words.len().min(60)]);
                 dispatch.kernel_object = user(CODE) + 0x8000;
                 RIG.put(KERNARG + 0x100, &[user(DATA), USER_READ_ONLY]);
@@ -278,7 +277,7 @@ impl Queue<'_> {
         assert_eq!(read, self.done, "packets that are done");
         let found: Vec<i64> = (1..=SIGNALS).map(|nth| self.driver.signal_value(nth.into())).collect();
         assert_eq!(found, self.signals[1..], "signals");
-        let [ring, ..] = Driver::queue(0);
+        let [ring, ..] = self.driver.queue(0);
         for nth in read.saturating_sub(PACKETS / 2)..read {
             let header = PacketHeader::from_bits(RIG.take(ring + nth % PACKETS * 64));
             assert_eq!(

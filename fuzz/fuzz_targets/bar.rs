@@ -3,17 +3,19 @@
 #![no_main]
 
 use belfry_abi::pci;
+use belfry_abi::regs::Register as _;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
 use belfry_device::ResetKind;
-use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::access::{Access, accesses};
+use belfry_fuzz::chips::Choice;
 use belfry_fuzz::device::Device;
 use libfuzzer_sys::fuzz_target;
 
 const BARS: [u8; 8] = [pci::BAR_REGISTERS, pci::BAR_DOORBELLS, pci::BAR_VRAM, pci::BAR_REGISTERS, 1, 3, 4, 6];
 
 fuzz_target!(|input: &[u8]| {
-    let device = Device::new();
+    let Some((chip, input)) = Choice::split(input) else { return };
+    let device = Device::of(chip);
     // As long as the function was never bus master, nothing but these accesses changes what is behind the BARs.
     let mut quiet = true;
     for access in accesses(input) {
@@ -50,7 +52,9 @@ fuzz_target!(|input: &[u8]| {
 fn write(device: &Device, bar: u8, access: &Access, quiet: bool) {
     let (offset, data) = (access.offset, access.data());
     let enabled = bar == pci::BAR_DOORBELLS && {
-        let register = device.bar_read(pci::BAR_REGISTERS, u64::from(dword::<RCC_DOORBELL_APER_EN>()) * 4, 4);
+        let chip = device.chip.model.chip(device.chip.shape);
+        let at = chip.dword(RCC_DOORBELL_APER_EN::IP, 0, RCC_DOORBELL_APER_EN::AT).expect("the chip has it");
+        let register = device.bar_read(pci::BAR_REGISTERS, u64::from(at) * 4, 4);
         register.is_some_and(|value| value[0] & 1 == 1)
     };
     let before = device.bar_read(bar, offset, data.len());

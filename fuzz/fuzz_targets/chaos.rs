@@ -10,13 +10,14 @@ use std::sync::LazyLock;
 use arbitrary::Arbitrary;
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::mes::Opcode;
-use belfry_abi::pci;
+use belfry_abi::regs::{gc, nbio, osssys};
 use belfry_device::ResetKind;
 use belfry_fuzz::allocation::{Counting, now};
 use belfry_fuzz::change::{Change, Word};
+use belfry_fuzz::chips::On;
 use belfry_fuzz::device::{COMMAND, FLR, FLR_BIT};
 use belfry_fuzz::driver::{BASE, CODE, DATA, Driver, QUEUES, SIZE};
-use belfry_fuzz::rig::Rig;
+use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _};
 use zerocopy::IntoBytes as _;
@@ -90,13 +91,13 @@ enum Step {
     Work(u8),
 }
 
-static RIG: LazyLock<Rig> = LazyLock::new(Rig::new);
 static BEFORE: LazyLock<usize> = LazyLock::new(now);
 
-fuzz_target!(|steps: Vec<Step>| {
+fuzz_target!(|on: On<Vec<Step>>| {
+    let On { chip, input: steps } = on;
+    RIG.make_all();
     LazyLock::force(&BEFORE);
-    RIG.gpu.resume();
-    RIG.reset();
+    RIG.choose(chip);
     let mut driver = Driver::new(&RIG);
     for nth in 0..2 {
         assert!(driver.add_queue(nth), "a queue can be added");
@@ -131,10 +132,17 @@ fn run(driver: &mut Driver<'_>, step: &Step) {
     let gpu = &RIG.gpu;
     match step {
         Step::Config { at, data, bytes } => gpu.config_write((*at).into(), &data[..usize::from(bytes % 5)]),
-        Step::Register { at, value } => RIG.write(at % (pci::REGISTER_BAR_SIZE as u32 / 4), value.value(0)),
+        Step::Register { at, value } => RIG.write(at % RIG.registers(), value.value(0)),
         Step::Known { block, at, value } => {
             // HQD, contexts, invalidation, interrupts, doorbells.
-            let first = [0x1fa9, 0x1688, 0x170b, 0x1727, 0x1080, 0xdc0][usize::from(block % 6)];
+            let first = match block % 6 {
+                0 => RIG.dword::<gc::CP_MQD_BASE_ADDR>(),
+                1 => RIG.dword::<gc::GCVM_CONTEXT0_CNTL>(),
+                2 => RIG.dword::<gc::GCVM_INVALIDATE_ENG0_SEM>(),
+                3 => RIG.dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>(),
+                4 => RIG.dword::<osssys::IH_RB_CNTL>(),
+                _ => RIG.dword::<nbio::RCC_DOORBELL_APER_EN>(),
+            };
             RIG.write(first + u32::from(*at), value.value(RIG.read(first + u32::from(*at))));
         }
         Step::Read { bar, at, bytes } => {
@@ -155,7 +163,16 @@ fn run(driver: &mut Driver<'_>, step: &Step) {
             driver.kiq(&packet);
         }
         Step::Add { queue: nth, changes } => {
-            let mut frame = Driver::add_frame(queue(*nth));
+            if RIG.choice.has_run_lists() {
+                let mut packet = driver.map_queue(queue(*nth));
+                changes.iter().take(4).for_each(|change| _ = change.apply(packet.as_mut_bytes()));
+                if changes.is_empty() {
+                    driver.prepare_queue(queue(*nth));
+                }
+                driver.add_listed(queue(*nth), &packet);
+                return;
+            }
+            let mut frame = driver.add_frame(queue(*nth));
             changes.iter().take(4).for_each(|change| _ = change.apply(frame.as_mut_bytes()));
             if changes.is_empty() {
                 driver.prepare_queue(queue(*nth));

@@ -9,7 +9,9 @@ use std::sync::LazyLock;
 use arbitrary::Arbitrary;
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_fuzz::allocation::{Counting, most_during};
+use belfry_fuzz::chips::{Choice, On};
 use belfry_fuzz::host::disasm;
+use belfry_isa::inst::Arch;
 use belfry_runtime::code_object::{CodeObject, unbundle};
 use libfuzzer_sys::fuzz_target;
 use object::elf::{FileHeader64, ProgramHeader64, SectionHeader64};
@@ -23,11 +25,16 @@ static ALLOCATOR: Counting = Counting;
 
 macro_rules! objects {
     ($($name:literal),*) => {
-        [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")).as_slice()),*]
+        [
+            [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")).as_slice()),*],
+            [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")).as_slice()),*],
+            [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx942.hsaco")).as_slice()),*],
+        ]
     };
 }
 
-static OBJECTS: [&[u8]; 8] =
+/// Of each instruction set: gfx1100, gfx1201, gfx942.
+static OBJECTS: [[&[u8]; 8]; 3] =
     objects!["empty", "vecadd", "wm", "hist", "reduce", "signals", "scratch", "gridsync"];
 /// What an accepted file may cost beyond its image, for every byte of it.
 const FACTOR: usize = 64;
@@ -98,8 +105,17 @@ struct Sample {
     metadata: Value,
 }
 
-static SAMPLES: LazyLock<Vec<Sample>> =
-    LazyLock::new(|| OBJECTS.iter().map(|file| Sample::new(file)).collect());
+static SAMPLES: LazyLock<[Vec<Sample>; 3]> =
+    LazyLock::new(|| OBJECTS.map(|files| files.iter().map(|file| Sample::new(file)).collect()));
+
+/// The samples of a chip.
+fn samples(chip: Choice) -> &'static [Sample] {
+    match chip.model.generation.arch {
+        Arch::Gfx1201 => &SAMPLES[1],
+        Arch::Gfx942 => &SAMPLES[2],
+        _ => &SAMPLES[0],
+    }
+}
 
 impl Sample {
     fn new(file: &'static [u8]) -> Self {
@@ -255,14 +271,17 @@ fn visit(value: &mut Value, left: &mut usize, operation: &mut dyn FnMut(&mut Val
     }
 }
 
-fuzz_target!(|input: Input| {
-    let file = SAMPLES[usize::from(input.object) % SAMPLES.len()].damaged(&input);
-    bundled(&file, &input);
+fuzz_target!(|on: On<Input>| {
+    let On { chip, input } = on;
+    let samples = samples(chip);
+    let file = samples[usize::from(input.object) % samples.len()].damaged(&input);
+    let name = chip.model.name;
+    bundled(name, &file, &input);
     let (parsed, most) = most_during(|| CodeObject::parse(&file));
     let image = parsed.as_ref().map_or(256 << 20, CodeObject::image_size);
     assert!(most <= image + FACTOR * file.len() + (64 << 10), "{most} bytes for a file of {}", file.len());
     match parsed {
-        Ok(object) => accepted(&file, &object, input.base),
+        Ok(object) => accepted((name, &file), &object, input.base),
         Err(error) => {
             assert!(!error.to_string().is_empty());
             assert!(disasm::list(&file, &mut Vec::new()).is_err(), "what is refused is not listed");
@@ -271,16 +290,16 @@ fuzz_target!(|input: Input| {
 });
 
 /// A bundle gives back what was put in, whatever is damaged in its table gives an error or a part of the file.
-fn bundled(code: &[u8], input: &Input) {
+fn bundled(target: &str, code: &[u8], input: &Input) {
     let mut bundle = b"__CLANG_OFFLOAD_BUNDLE__\x01\0\0\0\0\0\0\0".to_vec();
-    let name = b"hipv4-amdgcn-amd-amdhsa--gfx1100";
+    let name = format!("hipv4-amdgcn-amd-amdhsa--{target}");
     for word in [4096, code.len(), name.len()] {
         bundle.extend((word as u64).to_le_bytes());
     }
-    bundle.extend(name);
+    bundle.extend(name.as_bytes());
     bundle.resize(4096, 0);
     bundle.extend(code);
-    assert_eq!(unbundle(&bundle, Some("gfx1100")).ok(), (!code.is_empty()).then(|| vec![code]));
+    assert_eq!(unbundle(&bundle, Some(target)).ok(), (!code.is_empty()).then(|| vec![code]));
     for patch in &input.patches {
         if let Bits::Long(value) = patch.to {
             let at = 24 + usize::from(patch.at) % 64;
@@ -293,7 +312,7 @@ fn bundled(code: &[u8], input: &Input) {
 }
 
 /// What holds of a file that is accepted.
-fn accepted(file: &[u8], object: &CodeObject, base: u64) {
+fn accepted((target, file): (&str, &[u8]), object: &CodeObject, base: u64) {
     let size = object.image_size() as u64;
     assert!(size > 0 && size <= 256 << 20, "an image of {size} bytes");
     for kernel in object.kernels() {
@@ -328,7 +347,7 @@ fn accepted(file: &[u8], object: &CodeObject, base: u64) {
     let listed = disasm::list(file, &mut text);
     let text = String::from_utf8(text).expect("a listing is text");
     if listed.is_ok() {
-        assert!(text.starts_with("target gfx1100\n"), "{text:.40}");
+        assert!(text.starts_with(&format!("target {target}\n")), "{text:.40}");
         let elf = object::File::parse(file).expect("it was listed");
         let sections =
             elf.sections().filter_map(|section| section.data().ok()).map(<[u8]>::len).sum::<usize>();

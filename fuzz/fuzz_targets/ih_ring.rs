@@ -5,10 +5,8 @@
 
 #![no_main]
 
-use std::sync::LazyLock;
-
 use arbitrary::Arbitrary;
-use belfry_abi::ih::{Client, IhEntry, Source};
+use belfry_abi::ih::{Client, IhEntry, Source, node};
 use belfry_abi::pci::{self, doorbell};
 use belfry_abi::regs::Register;
 use belfry_abi::regs::osssys::{
@@ -16,14 +14,15 @@ use belfry_abi::regs::osssys::{
     IH_RB_WPTR_ADDR_LO,
 };
 use belfry_device::chip::gfx1100::dword;
+use belfry_fuzz::chips::On;
 use belfry_fuzz::device::COMMAND;
 use belfry_fuzz::driver::{BASE, Driver, GART, PROCESS, SIZE, kernel};
-use belfry_fuzz::rig::Rig;
+use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
 use vm_memory::{Bytes as _, GuestAddress};
 use zerocopy::IntoBytes as _;
 
-/// Where the ring's registers are, as absolute dword indices.
+/// The ring's registers, by where they are on Navi 31.
 mod at {
     use super::*;
 
@@ -35,6 +34,20 @@ mod at {
     pub const WPTR: u32 = dword::<IH_RB_WPTR>();
     pub const WPTR_ADDR_HI: u32 = dword::<IH_RB_WPTR_ADDR_HI>();
     pub const WPTR_ADDR_LO: u32 = dword::<IH_RB_WPTR_ADDR_LO>();
+}
+
+/// Where such a register is on the chip at hand, as an absolute dword index.
+fn place(register: u32) -> u32 {
+    match register {
+        at::DOORBELL_RPTR => RIG.dword::<IH_DOORBELL_RPTR>(),
+        at::BASE => RIG.dword::<IH_RB_BASE>(),
+        at::BASE_HI => RIG.dword::<IH_RB_BASE_HI>(),
+        at::CNTL => RIG.dword::<IH_RB_CNTL>(),
+        at::RPTR => RIG.dword::<IH_RB_RPTR>(),
+        at::WPTR => RIG.dword::<IH_RB_WPTR>(),
+        at::WPTR_ADDR_HI => RIG.dword::<IH_RB_WPTR_ADDR_HI>(),
+        _ => RIG.dword::<IH_RB_WPTR_ADDR_LO>(),
+    }
 }
 
 const ENTRY: u32 = 32;
@@ -121,10 +134,9 @@ struct Model {
     memory: Vec<u8>,
 }
 
-static RIG: LazyLock<Rig> = LazyLock::new(Rig::new);
-
-fuzz_target!(|steps: Vec<Step>| {
-    RIG.reset();
+fuzz_target!(|on: On<Vec<Step>>| {
+    let On { chip, input: steps } = on;
+    RIG.choose(chip);
     let mut driver = Driver::new(&RIG);
     let mut model = Model { armed: true, master: true, ..Model::default() };
     model.memory = window();
@@ -200,7 +212,8 @@ impl Model {
             }
             Step::Doorbell { offset, enable } => {
                 // The kernel's own rings keep theirs.
-                let offset = u32::from(offset) % 0x400 + 0x100;
+                let first = if RIG.choice.has_run_lists() { 0x200 } else { 0x100 };
+                let offset = u32::from(offset) % 0x400 + first;
                 self.write(at::DOORBELL_RPTR, offset | u32::from(enable) << 28);
             }
             Step::Raise(times) => (0..=times % 40).for_each(|_| self.raise(driver)),
@@ -222,7 +235,7 @@ impl Model {
     }
 
     fn write(&mut self, index: u32, value: u32) {
-        RIG.write(index, value);
+        RIG.write(place(index), value);
         let high = |value: u32, mask: u64| (u64::from(value) & mask) << 32;
         match index {
             at::CNTL => {
@@ -288,6 +301,11 @@ impl Model {
         if near(self.base, 1 << 18) || near(self.wptr_address, 4) {
             return;
         }
+        if !RIG.choice.has_kiq() {
+            // Firmware that takes frames tells nobody of those that it refuses.
+            driver.kiq(&[0; 64]);
+            return;
+        }
         driver.kiq(&[3 << 30 | 0xfe << 8, 0]);
         let Some(size) = self.size().filter(|_| self.cntl.rb_enable()) else { return };
         let before = self.wptr;
@@ -301,7 +319,8 @@ impl Model {
         }
         let address = self.base + u64::from(before);
         // The timestamp is the device's; all else is known.
-        let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0);
+        let node = if RIG.choice.has_run_lists() { node::of_xcc(0) } else { 0 };
+        let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0).from_node(node);
         entry.data[0] = driver.kiq.doorbell.dwords() & 0x3ff;
         let mut time = [0; 8];
         if address.checked_sub(kernel(WINDOW.0)).is_some_and(|at| at + 12 <= self.memory.len() as u64) {
@@ -326,8 +345,8 @@ impl Model {
 
     fn check(&mut self) {
         let bits = self.wptr | if self.overflow { OVERFLOW } else { 0 };
-        assert_eq!(RIG.read(at::WPTR), bits, "the write pointer");
-        assert_eq!(RIG.read(at::RPTR), self.rptr, "the read pointer");
+        assert_eq!(RIG.read(place(at::WPTR)), bits, "the write pointer");
+        assert_eq!(RIG.read(place(at::RPTR)), self.rptr, "the read pointer");
         assert_eq!(RIG.raised.take(), std::mem::take(&mut self.raised), "interrupts");
     }
 

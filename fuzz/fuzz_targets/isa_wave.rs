@@ -2,6 +2,7 @@
 
 #![no_main]
 
+use belfry_fuzz::chips::Choice;
 use belfry_fuzz::memory::{CODE, CODE_SIZE, DATA, DATA_SIZE, Memory};
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Env, Lds, Stop};
@@ -23,14 +24,15 @@ const LDS: u32 = 4096;
 const SCRATCH: u32 = 64;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&[flags, mode], code)) = input.split_first_chunk() else { return };
+    let Some((&[chip, flags, mode], code)) = input.split_first_chunk() else { return };
     if code.len() > CODE_SIZE {
         return;
     }
+    let arch = Choice::of(chip).model.generation.arch;
     let mut backends = Backend::all();
-    let first = backends.next().map(|backend| run(backend, flags, mode, code));
+    let first = backends.next().map(|backend| run((arch, backend), flags, mode, code));
     for backend in backends {
-        let other = run(backend, flags, mode, code);
+        let other = run((arch, backend), flags, mode, code);
         first.iter().for_each(|first| first.compare(&other, backend));
     }
 });
@@ -62,10 +64,10 @@ impl Left {
     }
 }
 
-fn run(backend: Backend, flags: u8, mode: u8, code: &[u8]) -> Left {
-    let mut memory = Memory::new(code);
-    let mut wave = Wave::new(&init(flags, mode));
-    let (mut tlb, mut cache) = (Tlb::new(), CodeCache::new(Arch::Gfx1100, backend));
+fn run((arch, backend): (Arch, Backend), flags: u8, mode: u8, code: &[u8]) -> Left {
+    let mut memory = Memory::new(arch, code);
+    let mut wave = Wave::new(&init(arch, flags, mode));
+    let (mut tlb, mut cache) = (Tlb::new(), CodeCache::new(arch, backend));
     let mut lds = Lds::new(if flags & 2 == 0 { LDS } else { 0 });
     let mut stops = Vec::new();
     while wave.instructions < BUDGET && stops.len() < STOPS {
@@ -98,7 +100,7 @@ fn run(backend: Backend, flags: u8, mode: u8, code: &[u8]) -> Left {
 }
 
 /// Registers that point at memory, so that random accesses have a chance to go through.
-fn init(flags: u8, mode: u8) -> WaveInit<'static> {
+fn init(arch: Arch, flags: u8, mode: u8) -> WaveInit<'static> {
     const DATA_LOW: u32 = DATA as u32;
     const DATA_HIGH: u32 = (DATA >> 32) as u32;
     const MIDDLE: u32 = DATA_LOW + DATA_SIZE as u32 / 2;
@@ -150,7 +152,7 @@ fn init(flags: u8, mode: u8) -> WaveInit<'static> {
     WaveInit {
         pc: CODE,
         exec: if flags & 4 == 0 { u64::MAX } else { 0x5555_ffff_0f0f_3333 },
-        wave_size: if flags & 1 == 0 { WaveSize::Wave32 } else { WaveSize::Wave64 },
+        wave_size: if flags & 1 == 0 && arch != Arch::Gfx942 { WaveSize::Wave32 } else { WaveSize::Wave64 },
         sgprs: &SGPRS,
         vgprs: REGISTERS,
         vgpr_count: if flags & 8 == 0 { 256 } else { 32 },

@@ -1,23 +1,22 @@
 //! Frames of every kind on the scheduler's ring, valid ones and ones with changed fields, against which queues there are.
 //!
-//! Each frame is counted once, answered exactly if it is counted as done, and whatever was sent before, the scheduler
+//! Chips with run lists have packets of the HIQ instead ([`belfry_fuzz::hiq`]). Each frame is counted once, answered exactly if it is counted as done, and whatever was sent before, the scheduler
 //! answers the next one; a queue listens to a doorbell from the frame that adds it to the one that removes it.
 
 #![no_main]
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
-
-use arbitrary::Arbitrary;
+use arbitrary::{Arbitrary, Unstructured};
 use belfry_abi::mes::{
     self, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueryStatus, Resume, SetHwResources, Suspend,
 };
 use belfry_abi::regs::gc;
-use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::change::{Change, Word};
+use belfry_fuzz::chips::Choice;
 use belfry_fuzz::driver::{CONTEXT, DATA, Driver, QUEUES, kernel};
-use belfry_fuzz::rig::Rig;
+use belfry_fuzz::hiq;
+use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
+use std::collections::BTreeSet;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 /// Frames of an input: each is a few passes of the scheduler.
@@ -75,10 +74,48 @@ struct Scheduler<'a> {
     wild: bool,
 }
 
-static RIG: LazyLock<Rig> = LazyLock::new(Rig::new);
+/// What the chip's scheduler takes.
+#[derive(Debug)]
+enum Input {
+    Frames(Vec<Step>),
+    Lists(Vec<hiq::Step>),
+}
 
-fuzz_target!(|steps: Vec<Step>| {
-    RIG.reset();
+/// An input with its chip.
+#[derive(Debug)]
+struct Chosen(Choice, Input);
+
+impl<'a> Arbitrary<'a> for Chosen {
+    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let chip = Choice::arbitrary(input)?;
+        let lists = chip.has_run_lists();
+        Ok(Self(
+            chip,
+            if lists { Input::Lists(input.arbitrary()?) } else { Input::Frames(input.arbitrary()?) },
+        ))
+    }
+
+    fn arbitrary_take_rest(mut input: Unstructured<'a>) -> arbitrary::Result<Self> {
+        let chip = Choice::arbitrary(&mut input)?;
+        let rest = if chip.has_run_lists() {
+            Input::Lists(Vec::arbitrary_take_rest(input)?)
+        } else {
+            Input::Frames(Vec::arbitrary_take_rest(input)?)
+        };
+        Ok(Self(chip, rest))
+    }
+}
+
+fuzz_target!(|chosen: Chosen| {
+    let Chosen(chip, input) = chosen;
+    RIG.choose(chip);
+    match input {
+        Input::Frames(steps) => frames(&steps),
+        Input::Lists(steps) => hiq::run(&RIG, &steps),
+    }
+});
+
+fn frames(steps: &[Step]) {
     let mut scheduler = Scheduler { driver: Driver::new(&RIG), listens: BTreeSet::new(), wild: false };
     for nth in 0..QUEUES {
         scheduler.driver.prepare_queue(nth);
@@ -95,7 +132,7 @@ fuzz_target!(|steps: Vec<Step>| {
     if wild {
         Driver::verify_anew(&RIG);
     }
-});
+}
 
 fn bytes(frame: &[u8]) -> [u8; FRAME_SIZE] {
     *frame.first_chunk().expect("a frame")
@@ -109,7 +146,7 @@ impl Scheduler<'_> {
     fn step(&mut self, step: &Step) {
         let (opcode, frame) = match step.what {
             What::Add(nth) => {
-                (Opcode::ADD_QUEUE, bytes(Driver::add_frame(usize::from(nth) % QUEUES).as_bytes()))
+                (Opcode::ADD_QUEUE, bytes(self.driver.add_frame(usize::from(nth) % QUEUES).as_bytes()))
             }
             What::Remove(nth) => {
                 (Opcode::REMOVE_QUEUE, bytes(Driver::remove_frame(usize::from(nth) % QUEUES).as_bytes()))
@@ -189,10 +226,11 @@ impl Scheduler<'_> {
         }
         match MiscOpcode(frame.opcode) {
             // Any register, one time out of four.
-            MiscOpcode::WRITE_REG if opcode < 0xc0 => frame.data[0] = dword::<gc::SCRATCH_REG0>(),
+            MiscOpcode::WRITE_REG if opcode < 0xc0 => frame.data[0] = RIG.dword::<gc::SCRATCH_REG0>(),
             MiscOpcode::WRITE_REG => self.wild = true,
             MiscOpcode::WAIT_REG_MEM if opcode < 0xc0 => {
-                (frame.data[3], frame.data[4]) = (dword::<gc::SCRATCH_REG0>(), dword::<gc::SCRATCH_REG0>());
+                (frame.data[3], frame.data[4]) =
+                    (RIG.dword::<gc::SCRATCH_REG0>(), RIG.dword::<gc::SCRATCH_REG0>());
             }
             MiscOpcode::WAIT_REG_MEM => self.wild = true,
             MiscOpcode::READ_REG => {

@@ -2,14 +2,13 @@
 
 #![no_main]
 
-use std::sync::LazyLock;
-
 use arbitrary::Arbitrary;
 use belfry_abi::mes::Opcode;
 use belfry_abi::mqd::{ComputeMqd, HEADER};
 use belfry_fuzz::change::Change;
+use belfry_fuzz::chips::On;
 use belfry_fuzz::driver::{Driver, QUEUES};
-use belfry_fuzz::rig::Rig;
+use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
 use zerocopy::IntoBytes as _;
 
@@ -45,10 +44,9 @@ enum Step {
     Settle(u8),
 }
 
-static RIG: LazyLock<Rig> = LazyLock::new(Rig::new);
-
-fuzz_target!(|input: Input| {
-    RIG.reset();
+fuzz_target!(|on: On<Input>| {
+    let On { chip, input } = on;
+    RIG.choose(chip);
     let mut driver = Driver::new(&RIG);
     let count = input.queues.len().min(QUEUES - 1);
     // What the frames say of the process must agree: once one says otherwise, others are refused for that.
@@ -77,8 +75,8 @@ fuzz_target!(|input: Input| {
 
 fn add(driver: &mut Driver<'_>, nth: usize, queue: &Queue, same: bool) {
     driver.prepare_queue(nth);
-    let [_, amd_queue, at] = Driver::queue(nth);
-    let mut mqd = Driver::mqd(nth);
+    let [_, amd_queue, at] = driver.queue(nth);
+    let mut mqd = driver.mqd(nth);
     queue.mqd.iter().take(8).for_each(|change| _ = change.apply(mqd.as_mut_bytes()));
     let registers = &mut mqd.as_mut_bytes()[REGISTERS.start * 4..REGISTERS.end * 4];
     queue.registers.iter().take(8).for_each(|change| _ = change.apply(registers));
@@ -86,12 +84,29 @@ fn add(driver: &mut Driver<'_>, nth: usize, queue: &Queue, same: bool) {
     let mut bytes: [u8; 256] = driver.rig.take(amd_queue);
     queue.amd_queue.iter().take(8).for_each(|change| _ = change.apply(&mut bytes));
     driver.rig.put(amd_queue, &bytes);
-    let mut frame = Driver::add_frame(nth);
-    // Not its first dword, which is the kind of frame.
-    queue.frame.iter().take(4).for_each(|change| _ = change.apply(&mut frame.as_mut_bytes()[4..]));
-    let added = driver.mes(&frame, Opcode::ADD_QUEUE);
+    let added = ask(driver, nth, &queue.frame);
+    if RIG.choice.has_run_lists() {
+        // The others are refused one by one; with several XCCs, where their MQDs are is a field of the first.
+        let one = RIG.choice.shape.xccs == 1;
+        assert!(!added || !same || possible(&mqd), "a queue with an impossible MQD");
+        assert!(added || !same || !one || !possible(&mqd), "a queue with a possible MQD is added");
+        return;
+    }
     assert!(!added || !same || possible(&mqd), "a queue with an impossible MQD");
     assert!(added || !same || !possible(&mqd), "a queue with a possible MQD is added");
+}
+
+/// Asks for a queue, by a frame or a packet with changes; whether there is one.
+fn ask(driver: &mut Driver<'_>, nth: usize, changes: &[Change]) -> bool {
+    // Not its first dword, which is the kind of frame or packet.
+    if RIG.choice.has_run_lists() {
+        let mut packet = driver.map_queue(nth);
+        changes.iter().take(4).for_each(|change| _ = change.apply(packet[1..].as_mut_bytes()));
+        return driver.add_listed(nth, &packet);
+    }
+    let mut frame = driver.add_frame(nth);
+    changes.iter().take(4).for_each(|change| _ = change.apply(&mut frame.as_mut_bytes()[4..]));
+    driver.mes(&frame, Opcode::ADD_QUEUE)
 }
 
 /// What a scheduler looks at before it takes a queue.
@@ -112,32 +127,32 @@ fn run(driver: &mut Driver<'_>, step: &Step, count: usize) {
             driver.packet(queue(nth), packet.as_bytes().first_chunk().expect("64 bytes"));
         }
         Step::Mqd(nth, change) => {
-            let [_, _, at] = Driver::queue(queue(nth));
+            let [_, _, at] = driver.queue(queue(nth));
             let mut mqd: ComputeMqd = driver.rig.take(at);
             change.apply(mqd.as_mut_bytes());
             driver.rig.put(at, &mqd);
         }
         Step::AmdQueue(nth, change) => {
-            let [_, at, _] = Driver::queue(queue(nth));
+            let [_, at, _] = driver.queue(queue(nth));
             let mut bytes: [u8; 256] = driver.rig.take(at);
             change.apply(&mut bytes);
             driver.rig.put(at, &bytes);
         }
         Step::Ring(nth, value) => driver.rig.ring(Driver::doorbell(queue(nth)).offset().bytes(), value),
         Step::Remove(nth) => remove(driver, queue(nth)),
-        Step::Add(nth) => _ = driver.mes(&Driver::add_frame(queue(nth)), Opcode::ADD_QUEUE),
+        Step::Add(nth) => _ = driver.add_prepared(queue(nth)),
         Step::Settle(turns) => _ = driver.rig.settle(usize::from(turns) % TURNS),
     }
 }
 
 /// Removes a queue: what that saves is within what an MQD has for it.
 fn remove(driver: &mut Driver<'_>, nth: usize) {
-    let [_, _, at] = Driver::queue(nth);
+    let [_, _, at] = driver.queue(nth);
     let before: [u32; 512] = driver.rig.take(at);
     driver.remove_queue(nth);
     let after: [u32; 512] = driver.rig.take(at);
     // Counters of the global wave sync.
-    let gws = std::mem::offset_of!(ComputeMqd, gws) / 4;
+    let gws = RIG.choice.model.generation.mqd.gws;
     for dword in 0..512 {
         let saved = REGISTERS.contains(&dword) || (gws..gws + 64).contains(&dword);
         assert!(saved || before[dword] == after[dword], "dword {dword} of the MQD was written");

@@ -11,6 +11,7 @@ use arbitrary::Arbitrary;
 use belfry_device::chip::PteFormat;
 use belfry_device::memory::{Location, Memory};
 use belfry_device::vm::{AddressSpace, Root, RootKind};
+use belfry_fuzz::chips::On;
 use belfry_fuzz::walker::{Physical, Walker};
 use belfry_isa::mem::{Access, Mmu};
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +24,6 @@ const RAM: [(u64, usize); 3] = [(0x1_0000, 0x4000), (0x1_4000, 0x2000), (0x8_000
 const APERTURE: u64 = 0xa000;
 const VALID: u64 = 1;
 const SYSTEM: u64 = 2;
-const PDE_PTE: u64 = 1 << 54;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -171,8 +171,9 @@ struct Pair {
     walker: Walker,
 }
 
-fuzz_target!(|input: Input| {
-    let root = input.root.root();
+fuzz_target!(|on: On<Input>| {
+    let On { chip, input } = on;
+    let root = Root { format: chip.model.generation.pte, ..input.root.root() };
     let space = AddressSpace::new(MEMORY.clone(), root, Arc::default());
     let possible = root.depth <= 3 && (9..=24).contains(&root.block_size);
     assert_eq!(space.is_ok(), possible, "{root:x?}");
@@ -247,11 +248,11 @@ impl Pair {
         for level in (0..=depth).rev() {
             let Some(at) = self.walker.entry(table, level, va) else { return };
             if level == 0 || level == u32::from(bottom) {
-                let huge = if level == 0 { 0 } else { PDE_PTE };
+                let huge = if level == 0 { 0 } else { self.walker.huge(level) };
                 self.put(at, leaf | huge);
                 return;
             }
-            table = tables[level as usize - 1].bits() & !PDE_PTE | VALID;
+            table = self.walker.directory(tables[level as usize - 1].bits() | VALID, level);
             self.put(at, table);
         }
     }

@@ -5,16 +5,14 @@
 
 #![no_main]
 
-use std::sync::LazyLock;
-
 use arbitrary::Arbitrary;
 use belfry_abi::aql::{AmdFormat, PacketHeader, PacketType};
 use belfry_abi::pm4::Opcode;
 use belfry_abi::regs::gc;
-use belfry_device::chip::gfx1100::dword;
 use belfry_fuzz::change::Word;
+use belfry_fuzz::chips::On;
 use belfry_fuzz::driver::{BUFFERS, DATA, Driver, kernel, user};
-use belfry_fuzz::rig::Rig;
+use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
 
 const STEPS: usize = 24;
@@ -111,10 +109,9 @@ struct Model<'a> {
     vague: bool,
 }
 
-static RIG: LazyLock<Rig> = LazyLock::new(Rig::new);
-
-fuzz_target!(|steps: Vec<Step>| {
-    RIG.reset();
+fuzz_target!(|on: On<Vec<Step>>| {
+    let On { chip, input: steps } = on;
+    RIG.choose(chip);
     let mut driver = Driver::new(&RIG);
     assert!(driver.add_queue(0), "a queue can be added");
     assert!(driver.add_pm4_queue(PM4), "and one of PM4 packets");
@@ -145,6 +142,8 @@ fuzz_target!(|steps: Vec<Step>| {
 impl Model<'_> {
     fn step(&mut self, step: &Step) {
         match step {
+            // A ring of frames.
+            Step::Kernel(_) | Step::Partial(..) if !RIG.choice.has_kiq() => {}
             Step::Kernel(packet) => {
                 let dwords = self.dwords(packet, kernel, true);
                 self.submit(&dwords);
@@ -179,6 +178,8 @@ impl Model<'_> {
             let Some(&header) = self.stream.get(self.taken) else { break };
             let length = match header >> 30 {
                 2 => 1,
+                // Predicated, which is not modelled.
+                3 if header & 1 != 0 => u64::MAX,
                 3 if header >> 16 & 0x3fff == 0x3fff && header >> 8 & 0xff == 0x10 => 1,
                 3 => u64::from(header >> 16 & 0x3fff) + 2,
                 _ => u64::MAX,
@@ -218,14 +219,14 @@ impl Model<'_> {
                 // From registers to registers only for those that do nothing.
                 let control = if for_kernel && control >> 8 & 0xf == 0 { control | 1 << 8 } else { *control };
                 let [from, to] = [source.address(of), target.address(of)];
-                let from = if for_kernel { [dword::<gc::SCRATCH_REG0>(), 0] } else { from };
+                let from = if for_kernel { [RIG.dword::<gc::SCRATCH_REG0>(), 0] } else { from };
                 packet(Opcode::COPY_DATA, &[control, from[0], from[1], to[0], to[1]])
             }
             Packet::Wait { control, at, reference, mask } => {
                 let mut control = u32::from(*control & 7) | u32::from(*control & 0x10);
                 let mut at = at.address(of);
                 if for_kernel && control & 0x10 == 0 {
-                    at = [dword::<gc::SCRATCH_REG0>(), dword::<gc::SCRATCH_REG0>()];
+                    at = [RIG.dword::<gc::SCRATCH_REG0>(), RIG.dword::<gc::SCRATCH_REG0>()];
                     control |= u32::from(*reference & 1) << 6;
                 }
                 packet(Opcode::WAIT_REG_MEM, &[control, at[0], at[1], (*reference).into(), *mask, 4])
@@ -244,7 +245,7 @@ impl Model<'_> {
                 packet(Opcode::INDIRECT_BUFFER, &[lo, hi, *control])
             }
             Packet::Register { wild, index, value } => {
-                let index = if *wild { (*index).into() } else { dword::<gc::SCRATCH_REG0>() };
+                let index = if *wild { (*index).into() } else { RIG.dword::<gc::SCRATCH_REG0>() };
                 self.wild |= *wild && for_kernel;
                 packet(Opcode::WRITE_DATA, &[0, index, 0, *value])
             }

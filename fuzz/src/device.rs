@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::chips::Choice;
 use belfry_abi::pci;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, IoError, MsixTable, Resources};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
@@ -46,6 +47,8 @@ pub struct Device {
     pub gpu: Arc<Gpu>,
     /// Its interrupts.
     pub raised: Arc<Raised>,
+    /// What it is.
+    pub chip: Choice,
 }
 
 impl Default for Device {
@@ -58,8 +61,14 @@ impl Device {
     /// A device as at power on.
     #[must_use]
     pub fn new() -> Self {
+        Self::of(Choice::of(0))
+    }
+
+    /// A device of a chip, as at power on.
+    #[must_use]
+    pub fn of(chip: Choice) -> Self {
         let raised = Arc::new(Raised::default());
-        Self { gpu: gpu(raised.clone(), false), raised }
+        Self { gpu: gpu_of(chip, raised.clone(), false), raised, chip }
     }
 
     /// All of configuration space.
@@ -82,7 +91,7 @@ impl Device {
     pub fn bar_read(&self, bar: u8, offset: u64, len: usize) -> Option<Vec<u8>> {
         let mut data = vec![0xa5; len];
         let result = self.gpu.bar_read(bar, offset, &mut data);
-        assert_eq!(result.err(), expected_error(bar, offset, len, false));
+        assert_eq!(result.err(), self.expected_error(bar, offset, len, false));
         if result.is_err() {
             assert!(data.iter().all(|&byte| byte == 0), "a read that failed gave {data:x?}");
         }
@@ -92,14 +101,45 @@ impl Device {
     /// Writes a BAR and checks that it is answered as it has to be; whether it was written.
     pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> bool {
         let result = self.gpu.bar_write(bar, offset, data);
-        assert_eq!(result.err(), expected_error(bar, offset, data.len(), true));
+        assert_eq!(result.err(), self.expected_error(bar, offset, data.len(), true));
         result.is_ok()
+    }
+
+    fn size(&self, bar: u8) -> Option<u64> {
+        Some(match bar {
+            pci::BAR_VRAM => VRAM,
+            pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
+            pci::BAR_REGISTERS => self.chip.model.generation.register_bar.size,
+            _ => return None,
+        })
+    }
+
+    /// What [`Gpu::bar_read`] and [`Gpu::bar_write`] say they refuse.
+    fn expected_error(&self, bar: u8, offset: u64, len: usize, write: bool) -> Option<IoError> {
+        let Some(size) = self.size(bar) else { return Some(IoError::NoSuchBar(bar)) };
+        if offset > size || len as u64 > size - offset {
+            return Some(IoError::OutOfRange { bar, offset, len });
+        }
+        let aligned = offset.is_multiple_of(4);
+        let taken = match bar {
+            pci::BAR_VRAM => true,
+            pci::BAR_DOORBELLS => matches!(len, 4 | 8) && offset.is_multiple_of(len as u64),
+            _ if is_msix(offset) => true,
+            _ if write => matches!(len, 4 | 8) && aligned,
+            _ => len == 8 && aligned || offset % 4 + len as u64 <= 4,
+        };
+        (!taken).then_some(IoError::Unsupported { bar, offset, len })
     }
 }
 
 /// A device with one shader worker that answers its own MSI-X table; the pin is one of its interrupts, or is not.
 #[must_use]
 pub fn gpu(interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
+    gpu_of(Choice::of(0), interrupts, pin)
+}
+
+/// The same of any chip.
+fn gpu_of(chip: Choice, interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
     let region = |bytes: u64| MmapRegion::new(bytes as usize).expect("memory for the device");
     let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM)]).expect("memory for the guest");
     let resources = Resources {
@@ -109,6 +149,9 @@ pub fn gpu(interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
         interrupts,
     };
     let config = GpuConfig {
+        chip: chip.model,
+        cus: chip.shape.cus,
+        xccs: chip.shape.xccs,
         vram_size: VRAM,
         workers: 1,
         msix_table: MsixTable::Device,
@@ -118,35 +161,9 @@ pub fn gpu(interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
     Gpu::new(config, resources).expect("a device")
 }
 
-fn size(bar: u8) -> Option<u64> {
-    Some(match bar {
-        pci::BAR_VRAM => VRAM,
-        pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
-        pci::BAR_REGISTERS => pci::REGISTER_BAR_SIZE,
-        _ => return None,
-    })
-}
-
 /// Whether an offset in the register BAR is in the message table or its pending bits.
 #[must_use]
 pub fn is_msix(offset: u64) -> bool {
     let table = pci::MSIX_TABLE_OFFSET..pci::MSIX_TABLE_OFFSET + 16 * u64::from(pci::MSIX_VECTORS);
     table.contains(&offset) || (pci::MSIX_PBA_OFFSET..pci::MSIX_PBA_OFFSET + 8).contains(&offset)
-}
-
-/// What [`Gpu::bar_read`] and [`Gpu::bar_write`] say they refuse.
-fn expected_error(bar: u8, offset: u64, len: usize, write: bool) -> Option<IoError> {
-    let Some(size) = size(bar) else { return Some(IoError::NoSuchBar(bar)) };
-    if offset > size || len as u64 > size - offset {
-        return Some(IoError::OutOfRange { bar, offset, len });
-    }
-    let aligned = offset.is_multiple_of(4);
-    let taken = match bar {
-        pci::BAR_VRAM => true,
-        pci::BAR_DOORBELLS => matches!(len, 4 | 8) && offset.is_multiple_of(len as u64),
-        _ if is_msix(offset) => true,
-        _ if write => matches!(len, 4 | 8) && aligned,
-        _ => len == 8 && aligned || offset % 4 + len as u64 <= 4,
-    };
-    (!taken).then_some(IoError::Unsupported { bar, offset, len })
 }

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: accesses made of bytes, a device to make them to, memory to run waves in, a driver in
+//! What the fuzz targets share: the chips that inputs choose, accesses made of bytes, a device to make them to, memory to run waves in, a driver in
 //! miniature, a client, a second page-table walker.
 //!
 //! Inputs that are accesses are records of fixed size: a mutation of one then leaves the others alone, and a recorded
@@ -8,8 +8,10 @@
 pub mod access;
 pub mod allocation;
 pub mod change;
+pub mod chips;
 pub mod device;
 pub mod driver;
+pub mod hiq;
 pub mod host;
 pub mod kvm;
 pub mod memory;

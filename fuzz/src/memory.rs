@@ -4,6 +4,7 @@
 
 use std::cell::UnsafeCell;
 
+use belfry_isa::inst::Arch;
 use belfry_isa::mem::{Access, Fault, FaultKind, Mapping, Mmu};
 
 /// Where the code is.
@@ -15,7 +16,12 @@ pub const DATA: u64 = CODE + 0x4000;
 /// Bytes of data.
 pub const DATA_SIZE: usize = 4 * PAGE;
 const PAGE: usize = 4096;
-const S_ENDPGM: u32 = 0xbfb0_0000;
+
+/// `s_endpgm` of an instruction set.
+#[must_use]
+pub fn s_endpgm(arch: Arch) -> u32 {
+    if arch == Arch::Gfx942 { 0xbf81_0000 } else { 0xbfb0_0000 }
+}
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
@@ -53,13 +59,13 @@ fn pages(content: impl IntoIterator<Item = u32>, bytes: usize) -> Box<[UnsafeCel
 impl Memory {
     /// Memory with code that ends, and with data that differs from place to place.
     #[must_use]
-    pub fn new(code: &[u8]) -> Self {
+    pub fn new(arch: Arch, code: &[u8]) -> Self {
         let words = code.chunks(4).map(|part| {
             let mut word = [0; 4];
             word[..part.len()].copy_from_slice(part);
             u32::from_le_bytes(word)
         });
-        let code = words.chain(std::iter::repeat(S_ENDPGM));
+        let code = words.chain(std::iter::repeat(s_endpgm(arch)));
         let data = (0..).map(|word: u32| word.wrapping_mul(0x9e37_79b9));
         Self { code: pages(code, CODE_SIZE), data: pages(data, DATA_SIZE) }
     }

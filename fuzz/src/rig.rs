@@ -1,23 +1,27 @@
-//! A device that works on the calling thread only, with its memory between guards; made once and reset for every input.
+//! A device that works on the calling thread only, with its memory between guards; made once of each chip, and reset for every
+//! input.
 
 #![expect(
     unsafe_code,
     reason = "gives the device parts of one mapping, so that what lies between can be guarded"
 )]
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use belfry_abi::pci;
 use belfry_abi::regs::Register;
-use belfry_device::chip::gfx1100::dword;
+use belfry_device::chip::Chip;
 use belfry_device::{Gpu, GpuConfig, MsixTable, ResetKind, Resources};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::chips::{CHOICES, Choice};
 use crate::device::{Raised, VRAM};
 
 /// Guest memory: where it is, and bytes.
-pub const RAM: [(u64, usize); 2] = [(0x10_0000, 0x8_0000), (0x40_0000, 0x1_0000)];
+pub const RAM: [(u64, usize); 3] = [(0x10_0000, 0x8_0000), (0x40_0000, 0x1_0000), (0x60_0000, 0x8_0000)];
 /// Bytes of a guard, before, between and after what the device is given.
 const GUARD: usize = 4096;
 const PATTERN: u8 = 0xa7;
@@ -86,9 +90,48 @@ impl Guarded {
     }
 }
 
+/// The rig of the chip that the input at hand has chosen.
+pub static RIG: Chosen = Chosen(AtomicUsize::new(0));
+
+static RIGS: [LazyLock<Rig>; CHOICES] = [
+    LazyLock::new(|| Rig::new(Choice::of(0))),
+    LazyLock::new(|| Rig::new(Choice::of(1))),
+    LazyLock::new(|| Rig::new(Choice::of(2))),
+    LazyLock::new(|| Rig::new(Choice::of(3))),
+];
+
+/// One of the rigs.
+#[derive(Debug)]
+pub struct Chosen(AtomicUsize);
+
+impl Chosen {
+    /// The rig is that of another chip from here on, as at power on.
+    pub fn choose(&self, chip: Choice) {
+        self.0.store(chip.nth, Ordering::Relaxed);
+        self.gpu.resume();
+        self.reset();
+    }
+
+    /// Makes all rigs now that are made when they are first used otherwise.
+    pub fn make_all(&self) {
+        RIGS.iter().for_each(|rig| _ = LazyLock::force(rig));
+    }
+}
+
+impl Deref for Chosen {
+    type Target = Rig;
+
+    fn deref(&self) -> &Rig {
+        &RIGS[self.0.load(Ordering::Relaxed) % CHOICES]
+    }
+}
+
 /// The device and its memory.
 #[derive(Debug)]
 pub struct Rig {
+    /// What it is.
+    pub choice: Choice,
+    chip: Box<dyn Chip>,
     /// The device.
     pub gpu: Arc<Gpu>,
     /// Its interrupts.
@@ -102,23 +145,17 @@ pub struct Rig {
     doorbells: Guarded,
 }
 
-impl Default for Rig {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Rig {
     /// A device as at power on.
-    #[must_use]
-    pub fn new() -> Self {
+    fn new(choice: Choice) -> Self {
         let memory = Guarded::new(&RAM.map(|(_, size)| size));
         let vram = Guarded::new(&[VRAM as usize]);
         let doorbells = Guarded::new(&[pci::DOORBELL_BAR_SIZE as usize]);
         let region = |nth: usize| {
             GuestRegionMmap::new(memory.part(nth), GuestAddress(RAM[nth].0)).expect("a range of addresses")
         };
-        let ram = GuestMemoryMmap::from_regions(vec![region(0), region(1)]).expect("ranges in order");
+        let ram =
+            GuestMemoryMmap::from_regions(vec![region(0), region(1), region(2)]).expect("ranges in order");
         let raised = Arc::new(Raised::default());
         let system = GuestMemoryAtomic::new(ram.clone());
         let resources = Resources {
@@ -128,9 +165,11 @@ impl Rig {
             interrupts: raised.clone(),
         };
         let config = GpuConfig {
+            chip: choice.model,
+            cus: choice.shape.cus,
+            xccs: choice.shape.xccs,
             vram_size: VRAM,
             workers: 1,
-            cus: 2,
             msix_table: MsixTable::Host,
             quantum: std::time::Duration::ZERO,
             deterministic: Some(1),
@@ -138,7 +177,8 @@ impl Rig {
         };
         let gpu = Gpu::new(config, resources).expect("a device");
         gpu.work_on_caller();
-        Self { gpu, raised, ram, system, memory, vram, doorbells }
+        let chip = choice.model.chip(choice.shape);
+        Self { choice, chip, gpu, raised, ram, system, memory, vram, doorbells }
     }
 
     /// Back to power on, with all memory zero.
@@ -202,14 +242,37 @@ impl Rig {
         self.write(index + 1, (value >> 32) as u32);
     }
 
+    /// Where a register of a block's first instance is, as an absolute dword index.
+    #[must_use]
+    pub fn dword<R: Register>(&self) -> u32 {
+        self.dword_of::<R>(0)
+    }
+
+    /// Where a register of any instance is.
+    #[must_use]
+    pub fn dword_of<R: Register>(&self, instance: u8) -> u32 {
+        self.chip.dword(R::IP, instance, R::AT).expect("the chip has it")
+    }
+
+    /// Registers there is room for.
+    #[must_use]
+    pub fn registers(&self) -> u32 {
+        (self.choice.model.generation.register_bar.size / 4) as u32
+    }
+
     /// Reads a register by its type.
     pub fn get<R: Register>(&self) -> R {
-        R::from_bits(self.read(dword::<R>()))
+        R::from_bits(self.read(self.dword::<R>()))
     }
 
     /// Writes a register by its type.
     pub fn set<R: Register>(&self, register: R) {
-        self.write(dword::<R>(), register.bits());
+        self.set_of(0, register);
+    }
+
+    /// Writes a register of any instance by its type.
+    pub fn set_of<R: Register>(&self, instance: u8, register: R) {
+        self.write(self.dword_of::<R>(instance), register.bits());
     }
 
     /// Writes a doorbell.

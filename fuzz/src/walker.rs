@@ -1,7 +1,8 @@
 //! A second page-table walker: from the published layout of the tables, one plain step after the other.
 //!
-//! Linux `amdgpu_vm.h` (entries), `amdgpu_vm_pt.c` (shifts). It has memory of its own, which is to be kept like the device's.
+//! Linux `amdgpu_vm.h` (entries), `amdgpu_vm_pt.c` (shifts), `gmc_v9_0.c` and `gmc_v12_0.c` (directories). It has memory of its own, which is to be kept like the device's.
 
+use belfry_device::chip::PteFormat;
 use belfry_device::vm::{FaultKind, Root, RootKind};
 use belfry_isa::mem::Access;
 
@@ -40,6 +41,14 @@ pub struct Block {
     pub at: Physical,
     /// Reading, writing, executing.
     pub permissions: [bool; 3],
+}
+
+/// What an entry is.
+enum Kind {
+    Page,
+    Table,
+    /// Something that is not modelled.
+    Other,
 }
 
 /// The walker.
@@ -136,17 +145,71 @@ impl Walker {
             if bits(entry, 0, 0) == 0 {
                 return Err((FaultKind::NotPresent, level));
             }
-            // A directory entry that is a page: PDE_PTE.
-            if level == 0 || bits(entry, 54, 54) == 1 {
-                return self.page(entry, level, va, access).map_err(|kind| (kind, level));
+            match self.kind(entry, level) {
+                Kind::Page => return self.page(entry, level, va, access).map_err(|kind| (kind, level)),
+                Kind::Table => {}
+                Kind::Other => return Err((FaultKind::Bus, level)),
             }
         }
         unreachable!("the last level is a page");
     }
 
+    /// What an entry is that is valid.
+    fn kind(&self, entry: u64, level: u32) -> Kind {
+        let is = |bit| bits(entry, bit, bit) == 1;
+        match (self.root.format, level) {
+            (_, 0) => Kind::Page,
+            // PDE_PTE.
+            (PteFormat::Gfx11, _) if is(54) => Kind::Page,
+            (PteFormat::Gfx11, _) => Kind::Table,
+            // IS_PTE.
+            (PteFormat::Gfx12, _) if is(63) => Kind::Page,
+            (PteFormat::Gfx12, _) => Kind::Table,
+            // TF: what is not translated further is a page.
+            (PteFormat::Gfx9, 1) if is(56) => Kind::Table,
+            (PteFormat::Gfx9, 1) => Kind::Page,
+            (PteFormat::Gfx9, _) if is(54) => Kind::Page,
+            // The entries of a PDB1 say how many a PDB0 has, BLOCK_FRAGMENT_SIZE: 512 alone are modelled.
+            (PteFormat::Gfx9, 2) if bits(entry, 59, 63) != 9 => Kind::Other,
+            (PteFormat::Gfx9, _) => Kind::Table,
+        }
+    }
+
+    /// Whether a page has something that is not modelled: PRT, and TF where it would lead further than a table.
+    fn is_unmodelled(&self, entry: u64, level: u32) -> bool {
+        let is = |bit| bits(entry, bit, bit) == 1;
+        match self.root.format {
+            PteFormat::Gfx11 => is(51) || is(56),
+            PteFormat::Gfx12 => is(56),
+            PteFormat::Gfx9 => is(51) || level == 0 && is(56),
+        }
+    }
+
+    /// What makes a page of an entry of a directory.
+    #[must_use]
+    pub fn huge(&self, level: u32) -> u64 {
+        match self.root.format {
+            PteFormat::Gfx11 => 1 << 54,
+            PteFormat::Gfx12 => 1 << 63,
+            PteFormat::Gfx9 if level == 1 => 0,
+            PteFormat::Gfx9 => 1 << 54,
+        }
+    }
+
+    /// An entry of a directory that leads to a table, from one that has the address.
+    #[must_use]
+    pub fn directory(&self, entry: u64, level: u32) -> u64 {
+        match self.root.format {
+            PteFormat::Gfx11 => entry & !(1 << 54),
+            PteFormat::Gfx12 => entry & !(1 << 63),
+            PteFormat::Gfx9 if level == 1 => entry | 1 << 56,
+            PteFormat::Gfx9 if level == 2 => entry & !(1 << 54 | 0x1f << 59) | 9 << 59,
+            PteFormat::Gfx9 => entry & !(1 << 54),
+        }
+    }
+
     fn page(&self, entry: u64, level: u32, va: u64, access: Access) -> Result<Block, FaultKind> {
-        // PRT and TF are not modelled.
-        if bits(entry, 51, 51) == 1 || bits(entry, 56, 56) == 1 {
+        if self.is_unmodelled(entry, level) {
             return Err(FaultKind::Bus);
         }
         let permissions = [5, 6, 4].map(|bit| bits(entry, bit, bit) == 1);

@@ -76,13 +76,19 @@ enum Verb {
     /// Fetches, builds and caches what a guest needs.
     Image(ImageArgs),
     /// Says what is there, what is missing, and the fix; exits with 1 where no mode of `run` can work.
-    Doctor,
+    Doctor {
+        #[command(flatten)]
+        chip: shape::ChipArg,
+    },
     /// Lists the chips that the GPU can be.
     Chips,
     /// Disassembles a code object.
     Disasm {
-        /// The code object.
+        /// The code object, or a bundle of several.
         file: PathBuf,
+        /// The chip whose code a bundle is searched for [default: the first of `belfry chips` that it has].
+        #[arg(long, value_name = "NAME", value_parser = shape::parse_name)]
+        chip: Option<&'static str>,
     },
     /// Measures.
     Bench {
@@ -262,12 +268,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Exec(args) => exec::execute(args),
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),
-        Verb::Doctor => examine(),
+        Verb::Doctor { chip } => examine(&chip),
         Verb::Chips => {
             list_chips();
             Ok(0)
         }
-        Verb::Disasm { file } => disassemble(&file),
+        Verb::Disasm { file, chip } => disassemble(&file, chip),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
@@ -372,8 +378,8 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     Ok(interrupted_status().unwrap_or(0))
 }
 
-fn examine() -> anyhow::Result<u8> {
-    let report = doctor::examine();
+fn examine(chip: &shape::ChipArg) -> anyhow::Result<u8> {
+    let report = doctor::examine(chip.config()?);
     say!("{report}");
     Ok(u8::from(!report.guest_possible() && !report.hosted_possible()))
 }
@@ -385,17 +391,20 @@ fn list_chips() {
     }
 }
 
-/// The code objects of a file that are for the chips there are: of the usual one, if it has code for that.
-fn objects(content: &[u8]) -> Result<Vec<&[u8]>, CodeObjectError> {
+/// The code objects of a file that are for a chip, or else for the chips there are: of the usual one, if it has code for that.
+fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<&'a [u8]>, CodeObjectError> {
+    if let Some(chip) = chip {
+        return unbundle(content, Some(chip));
+    }
     let usual = unbundle(content, Some(chip::DEFAULT.name));
     let others = || chip::MODELS.iter().find_map(|model| unbundle(content, Some(model.name)).ok());
     usual.or_else(|error| others().ok_or(error))
 }
 
-fn disassemble(file: &PathBuf) -> anyhow::Result<u8> {
+fn disassemble(file: &PathBuf, chip: Option<&str>) -> anyhow::Result<u8> {
     let content = std::fs::read(file).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
-    for object in objects(&content).with_context(|| file.display().to_string())? {
+    for object in objects(&content, chip).with_context(|| file.display().to_string())? {
         disasm::list(object, &mut text).with_context(|| file.display().to_string())?;
     }
     output::write(&text);

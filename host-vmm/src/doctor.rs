@@ -112,11 +112,11 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// Looks at everything.
+/// Looks at everything, for a GPU of this chip.
 #[must_use]
-pub fn examine() -> Report {
+pub fn examine(gpu: GpuConfig) -> Report {
     let mut report = Report::default();
-    hosted_mode(&mut report);
+    hosted_mode(&mut report, gpu);
     unmodified_programs(&mut report);
     let cache = cache(&mut report);
     let complete = cache.as_ref().is_some_and(|cache| {
@@ -136,8 +136,12 @@ pub fn examine() -> Report {
     report
 }
 
-fn hosted_mode(report: &mut Report) {
-    let config = GpuConfig { vram_size: 64 << 20, workers: 1, ..GpuConfig::default() };
+fn hosted_mode(report: &mut Report, gpu: GpuConfig) {
+    let config = GpuConfig { workers: 1, ..gpu };
+    let (chip, xccs, cus) = (config.chip, config.xccs, config.cus);
+    let cores = if xccs > 1 { format!(", {xccs} XCCs") } else { String::new() };
+    let vram = config.vram_size >> 20;
+    report.good("chip", format!("{chip} ({}){cores}, {cus} CUs, {vram} MiB of VRAM", chip.product));
     let arguments = ["1024".to_owned()];
     let limit = std::time::Duration::from_secs(60);
     let mut text = Vec::new();

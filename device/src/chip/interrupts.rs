@@ -24,6 +24,8 @@ pub struct PageFault {
     pub write: bool,
     /// The page is there and does not allow the access.
     pub permission: bool,
+    /// The access is tried again until it goes through.
+    pub retry: bool,
 }
 
 /// The part of the chip that an entry is from.

@@ -17,6 +17,9 @@ pub(crate) const MAX_GROUPS: u32 = 32;
 pub struct ShaderRules {
     /// First of the two bits of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
     pub alignment_mode: u32,
+    /// `SH_MEM_CONFIG.RETRY_DISABLE`, unless a process has which, waves wait for pages that they do not have (XNACK). 0 where waves
+    /// never wait.
+    pub retry_disable: u32,
     /// Waves a SIMD holds.
     pub wave_slots: u32,
     /// Vector registers of a SIMD, in rows of [`row_lanes`](Self::row_lanes) lanes.

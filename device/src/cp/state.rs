@@ -126,6 +126,7 @@ impl QueueState {
                     if privileged { SqInterrupt::HandlerMessage(m0) } else { SqInterrupt::Message(m0) };
                 self.interrupts.sq_interrupt(identity, interrupt);
             }
+            Notice::Waits(fault) => self.interrupts.vm_retry(identity, &fault),
             // The rest is the handler's to tell.
             Notice::Trapped(failure) => {
                 if let Some(fault) = failure.vm_fault() {

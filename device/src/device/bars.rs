@@ -106,7 +106,7 @@ impl Gpu {
             self.interrupts.set_rptr(value as u32);
             return;
         }
-        if !self.doorbells.is_owned(offset) {
+        if !self.doorbells.is_awaited(offset) {
             self.watch.unknown(format_args!("offset={offset:#x} value={value:#x}"));
         }
         self.wake.wake();
@@ -129,7 +129,7 @@ impl Gpu {
         if writes == 0 || !self.watch.lets_through(offset) {
             return;
         }
-        if !self.watch.woken(offset, writes) {
+        if !self.watch.woken(offset, writes) && !self.doorbells.is_awaited(offset) {
             self.watch.unknown(format_args!("offset={offset:#x} writes={writes}"));
         }
         self.wake.wake();

@@ -77,6 +77,8 @@ pub(crate) struct Doorbells {
     rung: Flags,
     /// The queue that listens has work.
     busy: Flags,
+    /// Its queue was taken off, and may be back before long.
+    away: Flags,
     enabled: AtomicBool,
     listener: OnceLock<Arc<dyn DoorbellListener>>,
 }
@@ -120,6 +122,7 @@ impl Doorbells {
             announced: Flags::new(),
             rung: Flags::new(),
             busy: Flags::new(),
+            away: Flags::new(),
             enabled: AtomicBool::new(false),
             listener: OnceLock::new(),
         })
@@ -246,6 +249,18 @@ impl Doorbells {
         }
     }
 
+    /// Says whether the queue of a doorbell without an owner may be back: what was rung meanwhile it finds in memory.
+    pub(crate) fn set_away(&self, doorbell: DoorbellIndex, away: bool) {
+        if let Some(at) = number(doorbell.offset()) {
+            self.away.set(at, away);
+        }
+    }
+
+    /// Whether the doorbell that an offset is in has an owner, or may have one again before long.
+    pub(crate) fn is_awaited(&self, offset: DoorbellOffset) -> bool {
+        number(offset).is_some_and(|at| self.owned.get(at) || self.away.get(at))
+    }
+
     /// Whether the doorbell that an offset is in has an owner.
     pub(crate) fn is_owned(&self, offset: DoorbellOffset) -> bool {
         number(offset).is_some_and(|at| self.owned.get(at))
@@ -305,6 +320,9 @@ impl Doorbells {
         for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
             for at in self.owned.of_page(page).collect::<Vec<_>>() {
                 self.give_up(at);
+            }
+            for at in self.away.of_page(page).collect::<Vec<_>>() {
+                self.away.set(at, false);
             }
         }
         self.enable(false);

@@ -10,7 +10,7 @@ use crate::chip::{InterruptFormat, Origin, PageFault, SqInterrupt};
 use crate::cp::CpInterrupts;
 use crate::guest_error::GuestError;
 use crate::queue::QueueIdentity;
-use crate::stats::Counters;
+use crate::stats::{Counters, count};
 use crate::time::Clock;
 use crate::vm::{Contexts, Fault, fault_page};
 
@@ -57,8 +57,6 @@ impl Sources {
 
     /// Keeps a page fault in the hub's registers, and tells of it.
     fn fault(&self, queue: &QueueIdentity, fault: &Fault, origin: Origin) {
-        let write = fault.access.is_write();
-        let page = fault_page(fault);
         self.counters.error(
             GuestError::PageFault,
             format_args!(
@@ -67,8 +65,13 @@ impl Sources {
             ),
         );
         self.contexts.record_fault(queue.vmid, fault);
+        self.tell_fault(queue, fault, origin, false);
+    }
+
+    fn tell_fault(&self, queue: &QueueIdentity, fault: &Fault, origin: Origin, retry: bool) {
+        let (page, write) = (fault_page(fault), fault.access.is_write());
         let permission = fault.kind.is_permission();
-        let words = (self.format.page_fault_words)(PageFault { page, write, permission });
+        let words = (self.format.page_fault_words)(PageFault { page, write, permission, retry });
         self.tell((self.format.page_fault)(origin), queue, words, origin);
     }
 
@@ -109,6 +112,11 @@ impl CpInterrupts for Sources {
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.fault(queue, fault, FIRST);
+    }
+
+    fn vm_retry(&self, queue: &QueueIdentity, fault: &Fault) {
+        count(&self.counters.retry_faults);
+        self.tell_fault(queue, fault, FIRST, true);
     }
 
     fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {

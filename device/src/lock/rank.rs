@@ -82,6 +82,7 @@ ranks! {
     ContextSpaces = "Contexts.spaces",
     // Waiting for slices; nobody who holds a lock below does that.
     QuiescenceTurn = "Quiescence.turn",
+    Waits = "Waits.pages",
     // What a turn takes.
     Submitter = "ShaderEngine.submitter",
     Engine = "Shared.state",

@@ -300,6 +300,8 @@ impl Worker {
             trace: shared.trace.as_deref(),
             // What handlers do on the way is not the program's.
             watches: false,
+            // Nor can it wait.
+            waits: None,
             chance: None,
             budget: &mut budget,
             stats: &mut self.stats,

@@ -17,6 +17,7 @@ use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::show::Few;
+use crate::vm::Fault;
 
 pub(super) use save::{Restored, SavedDispatch};
 
@@ -57,6 +58,8 @@ pub enum Notice {
         /// From its trap handler.
         privileged: bool,
     },
+    /// It waits for a page that its process has not told the GPU of.
+    Waits(Fault),
     /// It went into its trap handler for a fault.
     Trapped(Box<WaveFailure>),
 }

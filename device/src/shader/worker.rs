@@ -209,6 +209,7 @@ impl Worker {
                 dispatch: dispatch.number(),
                 trace: shared.trace.as_deref(),
                 watches: watched,
+                waits: space.waits(),
                 chance: chance.as_mut(),
                 budget: &mut budget,
                 stats: &mut self.stats,

@@ -8,7 +8,7 @@ mod show;
 use std::fmt;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Barriers, Env, Lds, Observer, Step, Stop};
+use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Observer, Step, Stop, WaveFault};
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -22,7 +22,7 @@ use super::queue::Seat;
 use super::stats::Local;
 use crate::chip::Generation;
 use crate::trace::{TraceSink, WaveId};
-use crate::vm::LaunchControl;
+use crate::vm::{LaunchControl, Waits};
 
 pub(super) use save::SavedWorkgroup;
 
@@ -124,6 +124,8 @@ pub(super) struct Turn<'a> {
     pub(super) trace: Option<&'a dyn TraceSink>,
     /// The TLB has address watches.
     pub(super) watches: bool,
+    /// What waves wait for, if they wait for pages at all.
+    pub(super) waits: Option<&'a Waits>,
     /// Decisions of a deterministic schedule.
     pub(super) chance: Option<&'a mut Chance>,
 }
@@ -381,6 +383,15 @@ impl Workgroup {
             // Only stopped for when there is a handler, and not from within it.
             Stop::Exception => {
                 wave.enter_trap(TrapCause::Exception);
+            }
+            Stop::Fault(WaveFault { kind: FaultCause::Memory { fault, .. }, .. })
+                if turn.waits.is_some() && Waits::may(&fault) =>
+            {
+                // The lanes that are done stay so: the wave tries the rest of the instruction when it has its turn again.
+                if turn.waits.is_some_and(|waits| waits.is_news(fault.va)) {
+                    turn.notices.push(Notice::Waits(fault));
+                }
+                return Ok(executed < SWITCH_COST);
             }
             Stop::Fault(fault) if wave.enter_trap(TrapCause::Fault(&fault.kind)) => {
                 turn.notices.push(Notice::Trapped(failure(Reason::Fault(fault))));

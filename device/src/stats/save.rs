@@ -17,19 +17,20 @@ const FIELDS: (usize, usize) = (256, 256);
 /// What was counted, but for the passes of the device's thread, which say more of the host than of the device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedCounters {
-    counters: [u64; 14],
+    counters: [u64; 15],
     /// Errors by name.
     errors: BTreeMap<String, u64>,
     unmodelled: BTreeMap<String, u64>,
 }
 
 impl Counters {
-    fn counted(&self) -> [&AtomicU64; 14] {
+    fn counted(&self) -> [&AtomicU64; 15] {
         [
             &self.doorbells_trapped,
             &self.doorbells_woken,
             &self.doorbells_polled,
             &self.doorbells_unknown,
+            &self.retry_faults,
             &self.register_reads,
             &self.register_writes,
             &self.mes_frames,

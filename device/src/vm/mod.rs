@@ -9,6 +9,7 @@
 mod contexts;
 mod debug;
 mod save;
+mod waits;
 mod walk;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
+pub(crate) use waits::Waits;
 pub use walk::Translation;
 
 /// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.
@@ -98,6 +100,7 @@ pub struct AddressSpace {
     quiescence: Quiescence,
     context: u64,
     debugger: debug::Debugger,
+    waits: Waits,
 }
 
 /// A span of work in an address space: while it lasts, what has been translated stays in place.
@@ -137,7 +140,18 @@ impl AddressSpace {
             quiescence: Quiescence::default(),
             context: NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed),
             debugger: debug::Debugger::default(),
+            waits: Waits::default(),
         })
+    }
+
+    /// Says whether waves of this space wait for pages that they do not have.
+    pub(crate) fn set_waiting(&self, on: bool) {
+        self.waits.set(on);
+    }
+
+    /// What waves of this space wait for; `None` if they do not wait.
+    pub(crate) fn waits(&self) -> Option<&Waits> {
+        self.waits.is_on().then_some(&self.waits)
     }
 
     /// Sets what a debugger wants of the waves of this space: launches and turns that begin later go by it.
@@ -179,6 +193,7 @@ impl AddressSpace {
         self.quiescence.wait_after(|| {
             self.generation.fetch_add(1, Ordering::SeqCst);
         });
+        self.waits.forget();
     }
 
     /// Walks the page tables for `va`.

@@ -360,7 +360,20 @@ impl Process {
     }
 
     /// Maps one page of guest memory.
-    fn map_page(&self, driver: &mut Driver, va: u64, memory: u64) {
+    pub fn map_page(&self, driver: &mut Driver, va: u64, memory: u64) {
+        let flags = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE;
+        self.set_page(driver, va, memory | flags);
+    }
+
+    /// Addresses of nothing, for so many bytes.
+    pub fn reserve(&mut self, bytes: u64) -> u64 {
+        let va = self.next_va;
+        self.next_va += bytes.next_multiple_of(4096) + 4096;
+        va
+    }
+
+    /// Writes the entry of a page.
+    pub fn set_page(&self, driver: &mut Driver, va: u64, entry: u64) {
         let mut table = self.root;
         for level in (1..4).rev() {
             let entry = table + (va >> (12 + 9 * level) & 0x1ff) * 8;
@@ -376,8 +389,7 @@ impl Process {
             assert_eq!(next & PDE_PTE, 0);
             table = next & 0xffff_ffff_f000;
         }
-        let flags = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE;
-        driver.put_vram(table + (va >> 12 & 0x1ff) * 8, &(memory | flags).to_le_bytes());
+        driver.put_vram(table + (va >> 12 & 0x1ff) * 8, &entry.to_le_bytes());
     }
 
     /// Guest memory mapped into the process: memory, virtual address.

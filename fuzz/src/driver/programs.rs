@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use belfry_abi::aql::{BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType};
+use belfry_isa::inst::Arch;
 use belfry_runtime::code_object::CodeObject;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
@@ -12,12 +13,18 @@ use crate::rig::Rig;
 /// Turns at waves of a well-behaved kernel.
 const TURNS: usize = 4096;
 
-static VECADD: LazyLock<(Vec<u8>, u64)> = LazyLock::new(|| {
-    let file = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+/// The kernel that adds vectors, for each instruction set: the image, and where its descriptor is.
+static VECADD: [LazyLock<(Vec<u8>, u64)>; 3] = [
+    LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco"))),
+    LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1201.hsaco"))),
+    LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco"))),
+];
+
+fn vecadd(file: &[u8]) -> (Vec<u8>, u64) {
     let object = CodeObject::parse(file).expect("a bundled kernel");
     let image = object.relocated(user(CODE)).expect("a bundled kernel");
     (image, object.kernel("vecadd").expect("it has it").descriptor)
-});
+}
 
 impl<'a> Driver<'a> {
     /// Sets a signal up that nobody sleeps on; its address for the process.
@@ -35,7 +42,12 @@ impl<'a> Driver<'a> {
 
     /// Puts the kernel that adds vectors into code memory: its descriptor's address.
     pub fn load_vecadd(&self) -> u64 {
-        let (image, descriptor) = &*VECADD;
+        let nth = match self.rig.choice.model.generation.arch {
+            Arch::Gfx1201 => 1,
+            Arch::Gfx942 => 2,
+            _ => 0,
+        };
+        let (image, descriptor) = &*VECADD[nth];
         self.rig.put(CODE, &image[..]);
         user(CODE) + descriptor
     }

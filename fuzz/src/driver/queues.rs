@@ -6,7 +6,7 @@ use belfry_abi::aql::AmdQueue;
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::gpuvm::PTE_VALID;
 use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue};
-use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::mqd::{ComputeMqd, v9};
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_abi::regs::{Register as _, gc};
 use zerocopy::FromZeros as _;
@@ -17,11 +17,13 @@ use super::{CONTEXT, Driver, MQD, PACKETS, PASID, QUEUE, TABLES, kernel, user};
 const QUEUE_AREA: u64 = 0x2000;
 
 impl Driver<'_> {
-    /// Where a queue's ring, `amd_queue_t` and MQD are.
+    /// Where a queue's ring, `amd_queue_t` and MQD are; of several MQDs, the first one.
     #[must_use]
-    pub fn queue(nth: usize) -> [u64; 3] {
+    pub fn queue(&self, nth: usize) -> [u64; 3] {
         let area = QUEUE + nth as u64 * QUEUE_AREA;
-        [area, area + 0x1000, MQD + nth as u64 * 0x1000]
+        let own = MQD + nth as u64 * 0x1000;
+        let mqd = if self.rig.choice.has_run_lists() { Self::listed_mqds(nth) } else { own };
+        [area, area + 0x1000, mqd]
     }
 
     /// A queue's doorbell.
@@ -32,8 +34,8 @@ impl Driver<'_> {
 
     /// A queue's MQD as KFD makes it.
     #[must_use]
-    pub fn mqd(nth: usize) -> ComputeMqd {
-        let [ring, queue, _] = Self::queue(nth);
+    pub fn mqd(&self, nth: usize) -> ComputeMqd {
+        let [ring, queue, _] = self.queue(nth);
         let mut mqd = ComputeMqd::new();
         mqd.set_static_thread_mgmt(&[u32::MAX; 8]);
         mqd.set_pq_base(user(ring));
@@ -53,21 +55,30 @@ impl Driver<'_> {
     /// Adds a queue of PM4 packets, whose ring has [`PACKETS`] times 16 dwords; whether that was answered.
     pub fn add_pm4_queue(&mut self, nth: usize) -> bool {
         self.prepare_queue(nth);
-        let [_, queue, at] = Self::queue(nth);
+        let [_, queue, at] = self.queue(nth);
         self.rig.put(queue, &[0u8; 4096]);
-        let mut mqd = Self::mqd(nth);
+        let mut mqd = self.mqd(nth);
         let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(mqd.cp_hqd_pq_control);
         control.set_slot_based_wptr(0);
         (mqd.cp_hqd_pq_control, mqd.cp_hqd_aql_control) = (control.bits(), 0);
         self.rig.put(at, &mqd);
-        let mut frame = Self::add_frame(nth);
+        if self.rig.choice.has_run_lists() {
+            // The first XCC executes it.
+            for xcc in 0..u64::from(self.rig.choice.shape.xccs) {
+                mqd.set_v9(v9::CP_MQD_STRIDE_SIZE, 4096);
+                self.rig.put(at + xcc * 4096, &mqd);
+            }
+            let map = self.map_queue(nth);
+            return self.add_listed(nth, &map);
+        }
+        let mut frame = self.add_frame(nth);
         frame.flags &= !AddQueueFlags::IS_AQL_QUEUE;
         self.mes(&frame, Opcode::ADD_QUEUE)
     }
 
     /// Puts dwords on the ring of a PM4 queue, and rings.
     pub fn dwords(&mut self, nth: usize, dwords: &[u32]) {
-        let [ring, queue, _] = Self::queue(nth);
+        let [ring, queue, _] = self.queue(nth);
         for dword in dwords {
             self.rig.put(ring + self.written[nth] % (PACKETS * 16) * 4, dword);
             self.written[nth] += 1;
@@ -78,7 +89,7 @@ impl Driver<'_> {
 
     /// Puts a queue's ring, `amd_queue_t` and MQD into memory, empty.
     pub fn prepare_queue(&mut self, nth: usize) {
-        let [ring, queue, mqd] = Self::queue(nth);
+        let [ring, queue, mqd] = self.queue(nth);
         for packet in 0..PACKETS {
             self.rig.put(ring + packet * 64, &1u16);
         }
@@ -87,14 +98,18 @@ impl Driver<'_> {
         amd.size = PACKETS as u32;
         amd.read_dispatch_id_field_base_byte_offset = 0x80;
         self.rig.put(queue, &amd);
-        self.rig.put(mqd, &Self::mqd(nth));
+        if self.rig.choice.has_run_lists() {
+            self.put_mqds(nth);
+        } else {
+            self.rig.put(mqd, &self.mqd(nth));
+        }
         self.written[nth] = 0;
     }
 
     /// The frame that adds a queue.
     #[must_use]
-    pub fn add_frame(nth: usize) -> AddQueue {
-        let [_, queue, mqd] = Self::queue(nth);
+    pub fn add_frame(&self, nth: usize) -> AddQueue {
+        let [_, queue, mqd] = self.queue(nth);
         let mut frame = AddQueue::new_zeroed();
         frame.header = Header::new(Opcode::ADD_QUEUE);
         frame.process_id = PASID;
@@ -128,11 +143,24 @@ impl Driver<'_> {
     /// Prepares a queue and adds it; whether that was answered.
     pub fn add_queue(&mut self, nth: usize) -> bool {
         self.prepare_queue(nth);
-        self.mes(&Self::add_frame(nth), Opcode::ADD_QUEUE)
+        self.add_prepared(nth)
+    }
+
+    /// Adds a queue as it is in memory; whether that was answered.
+    pub fn add_prepared(&mut self, nth: usize) -> bool {
+        if self.rig.choice.has_run_lists() {
+            let map = self.map_queue(nth);
+            return self.add_listed(nth, &map);
+        }
+        let frame = self.add_frame(nth);
+        self.mes(&frame, Opcode::ADD_QUEUE)
     }
 
     /// Removes a queue; whether that was answered.
     pub fn remove_queue(&mut self, nth: usize) -> bool {
+        if self.rig.choice.has_run_lists() {
+            return self.remove_listed(Self::doorbell(nth).offset().bytes());
+        }
         self.mes(&Self::remove_frame(nth), Opcode::REMOVE_QUEUE)
     }
 
@@ -141,12 +169,16 @@ impl Driver<'_> {
     pub fn listening(&self) -> BTreeSet<u64> {
         let pages = (0..DOORBELL_BAR_SIZE).step_by(4096);
         let all = pages.flat_map(|page| self.rig.gpu.doorbells(page)).map(|(offset, _)| offset);
-        let kernel = [self.kiq.doorbell.offset(), self.mes.doorbell.offset()];
+        let kernel = [&self.kiq, &self.mes].into_iter().chain(&self.others);
+        let kernel: Vec<DoorbellOffset> = kernel.map(|ring| ring.doorbell.offset()).collect();
         all.filter(|offset| !kernel.contains(offset)).map(DoorbellOffset::bytes).collect()
     }
 
     /// Removes the queue that listens to a doorbell, in bytes; whether that was answered.
     pub fn remove_doorbell(&mut self, offset: u64) -> bool {
+        if self.rig.choice.has_run_lists() {
+            return self.remove_listed(offset);
+        }
         let mut frame = Self::remove_frame(0);
         frame.doorbell_offset = DoorbellOffset::from_bytes(offset).index().unwrap_or_default();
         self.mes(&frame, Opcode::REMOVE_QUEUE)
@@ -154,7 +186,7 @@ impl Driver<'_> {
 
     /// Publishes a packet and rings.
     pub fn packet(&mut self, nth: usize, packet: &[u8; 64]) {
-        let [ring, queue, _] = Self::queue(nth);
+        let [ring, queue, _] = self.queue(nth);
         self.rig.put(ring + self.written[nth] % PACKETS * 64, packet);
         self.written[nth] += 1;
         self.rig.put(queue + 0x38, &self.written[nth]);
@@ -164,7 +196,7 @@ impl Driver<'_> {
     /// Packets published to a queue, and how many the device says it is done with.
     #[must_use]
     pub fn indices(&self, nth: usize) -> (u64, u64) {
-        let [_, queue, _] = Self::queue(nth);
+        let [_, queue, _] = self.queue(nth);
         (self.written[nth], self.rig.take(queue + 0x80))
     }
 }

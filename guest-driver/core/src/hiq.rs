@@ -161,11 +161,13 @@ impl<O: Os> Hiq<O> {
         for (context, queues) in &self.processes {
             let Some(first) = queues.first() else { continue };
             let debugger = self.debuggers.get(context);
+            // All queues of a process are created in the same mode.
+            let retries = asic.retry.filter(|_| first.xnack).map_or(0, |retry| retry.disable);
             let process = RunProcess {
                 pasid: first.pasid,
                 root: first.root,
                 sh_mem_bases: asic.apertures.sh_mem_bases(),
-                sh_mem_config: asic.sh_mem_config,
+                sh_mem_config: asic.sh_mem_config & !retries,
                 trap_handler: first.trap_handler,
                 trap_memory: first.trap_memory,
                 gws: queues.iter().any(|queue| queue.gws),
@@ -214,11 +216,9 @@ impl<O: Os> Hiq<O> {
             self.list.word(at * 4).store(*packet, Ordering::Relaxed);
         }
         let list = RunList { address, dwords: packets.len() as u32, chain: false, processes };
-        let mut start = Vec::new();
-        (self.packets.run_list)(&mut start, &list);
-        self.ring.submit(&start);
         self.running = true;
-        Ok(())
+        // amdkfd does not wait. Here a queue listens to its doorbell before its process knows of it.
+        self.ask(|packets, out| (packets.run_list)(out, &list), "RUN_LIST")
     }
 
     /// Changes what runs.

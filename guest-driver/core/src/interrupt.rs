@@ -200,6 +200,7 @@ impl<O: Os> Device<O> {
                     error_type: 0,
                 });
             }
+            Interrupt::PageRetry { page } => process.page_wanted(page * PAGE_SIZE),
             Interrupt::Quiet => {}
             Interrupt::Unknown => self.count_unhandled(entry),
         }

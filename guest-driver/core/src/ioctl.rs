@@ -442,12 +442,8 @@ fn svm<O: Os>(process: &Arc<Process<O>>, bytes: &mut [u8]) -> Result<u32> {
     result.map(|()| 0)
 }
 
-fn set_xnack_mode<O: Os>(_: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {
-    if args.xnack_enabled > 0 {
-        // No gfx10 or later retries faults.
-        return Err(Errno::EPERM);
-    }
-    args.xnack_enabled = 0;
+fn set_xnack_mode<O: Os>(process: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {
+    args.xnack_enabled = i32::from(process.set_xnack_mode(args.xnack_enabled)?);
     Ok(0)
 }
 

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use belfry_abi::kfd::event::{
@@ -38,6 +39,8 @@ pub struct Process<O: Os> {
     pub(crate) state: Mutex<O, State<O>>,
     /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
+    /// Pages that waves wait for and that nobody has looked at yet.
+    pub(crate) retries: Mutex<O, Vec<u64>>,
     fault_work: O::WorkItem,
     pub(crate) debug: Debug<O>,
     pub(crate) svm_work: O::WorkItem,
@@ -126,6 +129,8 @@ pub(crate) struct State<O: Os> {
     pub(crate) signal_handle: Option<u64>,
     /// The program has set a handler that traps go on to.
     pub(crate) takes_traps: bool,
+    /// Waves wait for pages that they do not have (XNACK).
+    pub(crate) xnack: bool,
     /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
     pub(crate) evicted: (u64, Option<u64>),
     /// Who has acquired the address space.
@@ -149,6 +154,7 @@ impl<O: Os> State<O> {
             context: None,
             signal_handle: None,
             takes_traps: false,
+            xnack: false,
             evicted: (0, None),
             task: None,
             svm: Svm::new(device.config.vram_size),
@@ -172,6 +178,7 @@ impl<O: Os> Process<O> {
             events: Events::new(os)?,
             state,
             fault: Mutex::new(os, LockRank::PendingFault, None)?,
+            retries: Mutex::new(os, LockRank::PendingFault, Vec::new())?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
             debug: Debug::new(device, pasid)?,
             svm_work: os.work_new(Arc::new(RestoreWork { device: device.clone(), pasid }))?,

@@ -247,6 +247,7 @@ impl<O: Os> Process<O> {
             sdma: queue.sdma,
             aql: queue.aql,
             gws: queue.gws,
+            xnack: state.xnack,
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct QueueRequest {
     pub(crate) aql: bool,
     /// It has the global wave sync, and runs alone.
     pub(crate) gws: bool,
+    /// Its process's waves wait for pages (XNACK).
+    pub(crate) xnack: bool,
 }
 
 /// What a debugger wants of the waves of a process.

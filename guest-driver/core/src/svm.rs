@@ -1,7 +1,7 @@
 //! Shared virtual memory: ranges of the program's own memory that the GPU reaches at the same addresses (`kfd_svm.c`).
 //!
-//! The SVM ioctl sets attributes of ranges. Where they give the GPU access, the pages are mirrored and mapped at once, as no
-//! GPU here retries faults (XNACK is off). A prefetch moves them to VRAM or back where the operating system has a way for
+//! The SVM ioctl sets attributes of ranges. Where they give the GPU access, the pages are mirrored and mapped at once, unless
+//! the process has its waves wait for pages (XNACK, `retry.rs`). A prefetch moves them to VRAM or back where the operating system has a way for
 //! that (`migrate.rs`); elsewhere it is remembered and moves nothing, as with amdkfd where VRAM was not registered as memory
 //! of the processor.
 //!
@@ -15,6 +15,7 @@ mod mapped;
 mod migrate;
 mod ranges;
 mod restore;
+mod retry;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -86,6 +87,11 @@ impl<O: Os> Svm<O> {
             charged: 0,
             gone: Vec::new(),
         }
+    }
+
+    /// Whether nothing has to be mapped anew or dropped.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.quiesced && self.gone.is_empty() && self.mapped.stale().is_empty()
     }
 
     /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
@@ -200,7 +206,7 @@ impl<O: Os> Process<O> {
         // From here on a failure leaves the rest done, and the last one is told.
         let mut result = Ok(());
         for part in concerned {
-            if !self.svm_prefetch(&part) && !changes {
+            if !self.svm_prefetch(&part) && !changes || self.svm_may_wait(&part) {
                 continue;
             }
             let mapped = self.svm_map_range(&part);

@@ -14,8 +14,10 @@ use belfry_abi::kfd::misc::{
 use belfry_abi::kfd::queue::{
     AllocQueueGwsArgs, CreateQueueArgs, GetQueueWaveStateArgs, SetCuMaskArgs, UpdateQueueArgs,
 };
+use belfry_device::GpuConfig;
+use belfry_device::chip::gfx942;
 use belfry_kfd_core::ioctl::{REFUSED, Refused};
-use belfry_kfd_hosted::{Errno, Node};
+use belfry_kfd_hosted::{Errno, HostedGpu, Node};
 use common::{Client, PAGE, RW, gpu, reserve};
 
 /// Pointers no argument structure can be at.
@@ -466,4 +468,19 @@ fn the_rest_is_refused_by_the_rules() {
         let result = unsafe { client.process.mmap(Node::Kfd, None, len, libc::PROT_READ, offset) };
         assert_eq!(result.err(), Some(expected), "{offset:#x}");
     }
+}
+
+#[test]
+fn process_says_whether_its_waves_wait_for_pages_before_it_has_queues() {
+    let config = GpuConfig { chip: &gfx942::MODEL, cus: 4, ..common::config() };
+    let client = Client::open(&HostedGpu::new(config).unwrap());
+    let mode = |xnack_enabled| {
+        let mut args = SetXnackModeArgs { xnack_enabled };
+        client.ioctl(nr::SET_XNACK_MODE, &mut args).map(|_| args.xnack_enabled)
+    };
+    assert_eq!([-1, 1, -1, 0, -1].map(mode), [Ok(0), Ok(1), Ok(1), Ok(0), Ok(0)]);
+    assert_eq!(mode(7), Ok(1));
+    let _queue = client.create_queue().unwrap();
+    assert_eq!([0, 1].map(mode), [Err(Errno::EBUSY); 2]);
+    assert_eq!(mode(-5), Ok(1));
 }

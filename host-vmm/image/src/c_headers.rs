@@ -14,6 +14,8 @@ use super::progress::Progress;
 const SERIES: &str = "6.12";
 /// Where the kernel keeps amdgpu's register and structure headers.
 const AMD_INCLUDE: &str = "drivers/gpu/drm/amd/include";
+/// Where it keeps those of its drivers: packets, page tables, doorbells.
+const AMD_DRIVERS: [&str; 2] = ["drivers/gpu/drm/amd/amdgpu", "drivers/gpu/drm/amd/amdkfd"];
 
 /// The user-visible headers.
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ pub fn kernel_headers_of_amdgpu(
     progress: &Progress,
 ) -> Result<PathBuf, FetchError> {
     let choose = |apt: &Apt| Ok((apt.exact(&[&format!("linux-source-{SERIES}")])?, BTreeMap::new()));
-    let (root, _) = obtain(cache, "linux-source", freshness, progress, &choose, &keep_amd_headers)?;
+    let (root, _) = obtain(cache, "linux-source-amd", freshness, progress, &choose, &keep_amd_headers)?;
     Ok(root.join(format!("linux-source-{SERIES}")).join(AMD_INCLUDE))
 }
 
@@ -55,12 +57,13 @@ pub fn kernel_headers_of_amdgpu(
 fn keep_amd_headers(root: &Path) -> Result<(), FetchError> {
     let archive = root.join(format!("usr/src/linux-source-{SERIES}.tar.xz"));
     let command = || format!("tar -xf {}", archive.display());
+    let parts = [AMD_INCLUDE].into_iter().chain(AMD_DRIVERS);
     let output = Command::new("tar")
         .arg("-C")
         .arg(root)
         .arg("-xf")
         .arg(&archive)
-        .arg(format!("linux-source-{SERIES}/{AMD_INCLUDE}"))
+        .args(parts.map(|part| format!("linux-source-{SERIES}/{part}")))
         .output()
         .map_err(|_| FetchError::Missing { program: "tar".into(), package: "tar and xz-utils" })?;
     if !output.status.success() {

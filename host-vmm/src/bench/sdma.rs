@@ -55,12 +55,9 @@ impl std::fmt::Display for Results {
 /// # Errors
 ///
 /// A GPU that cannot be made or has no room, and an engine that stops.
-pub fn sdma(bytes: usize, runs: usize) -> anyhow::Result<Results> {
+pub fn sdma(gpu: GpuConfig, bytes: usize, runs: usize) -> anyhow::Result<Results> {
     let before = load();
-    let config = GpuConfig {
-        vram_size: (4 * bytes as u64).next_power_of_two().max(256 << 20),
-        ..GpuConfig::default()
-    };
+    let config = GpuConfig { vram_size: (4 * bytes as u64).next_power_of_two().max(gpu.vram_size), ..gpu };
     let gpu = HostedGpu::new(config)?;
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
     let gpu = runtime.gpu();

@@ -76,9 +76,9 @@ impl fmt::Display for Results {
 /// # Errors
 ///
 /// A GPU that cannot be made or has no room, a queue that stops, and results that are wrong.
-pub fn sharing(processes: u32, queues: u32, time: Duration) -> anyhow::Result<Results> {
+pub fn sharing(gpu: GpuConfig, processes: u32, queues: u32, time: Duration) -> anyhow::Result<Results> {
     let before = load();
-    let gpu = HostedGpu::new(GpuConfig::default())?;
+    let gpu = HostedGpu::new(gpu)?;
     let runtimes = (0..processes)
         .map(|number| {
             let transport = HostedTransport::open(&gpu).with_context(|| format!("process {number}"))?;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use belfry_device::{GpuConfig, chip};
+use belfry_device::GpuConfig;
 use belfry_image::Progress;
 use clap::Subcommand;
 
-use super::shape::configure;
+use super::shape::ChipArg;
 use super::size::parse_size;
 use crate::bench;
 use crate::output::say;
@@ -17,9 +17,8 @@ use crate::output::say;
 pub(super) enum Suite {
     /// Executes the speed suite hosted, end to end.
     Isa {
-        /// Which chip the GPU is, and how much of it: NAME[:xccs=N,cus=N,vram=SIZE].
-        #[arg(long, value_name = "NAME", default_value = chip::DEFAULT.name)]
-        chip: String,
+        #[command(flatten)]
+        chip: ChipArg,
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
@@ -41,6 +40,8 @@ pub(super) enum Suite {
     },
     /// Copies and fills by the SDMA engines, hosted, and by the processor.
     Sdma {
+        #[command(flatten)]
+        chip: ChipArg,
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
@@ -62,6 +63,8 @@ pub(super) enum Suite {
     },
     /// Has several processes with several queues each share the GPU, and says how much of it each of them gets.
     Sharing {
+        #[command(flatten)]
+        chip: ChipArg,
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
@@ -85,14 +88,14 @@ pub(super) enum Suite {
 pub(super) fn measure(what: Suite) -> anyhow::Result<u8> {
     match what {
         Suite::Isa { chip, json, workers, kernels, runs, vs_cpu, update } => {
-            let gpu = configure(&chip, GpuConfig::default())?;
-            gpu.validate()?;
+            let gpu = chip.config()?;
             measure_isa(json, update.as_deref(), &bench::Options { gpu, workers, kernels, runs, vs_cpu })
         }
-        Suite::Sdma { json, size, runs } => measure_copies(json, size, runs),
+        Suite::Sdma { chip, json, size, runs } => measure_copies(chip.config()?, json, size, runs),
         Suite::Vmm { json, samples } => measure_machine(json, samples),
-        Suite::Sharing { json, processes, queues, seconds } => {
-            print(json, &bench::sharing::sharing(processes, queues, Duration::from_secs(seconds))?)
+        Suite::Sharing { chip, json, processes, queues, seconds } => {
+            let time = Duration::from_secs(seconds);
+            print(json, &bench::sharing::sharing(chip.config()?, processes, queues, time)?)
         }
     }
 }
@@ -141,13 +144,13 @@ fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> a
     Ok(0)
 }
 
-fn measure_copies(json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
+fn measure_copies(gpu: GpuConfig, json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {
     ensure!(
         (1 << 20..=1 << 30).contains(&size) && size.is_multiple_of(1 << 20),
         "size: whole megabytes, up to 1G"
     );
     ensure!((1..=10_000).contains(&runs), "runs: 1 to 10000");
-    let results = bench::sdma::sdma(usize::try_from(size)?, runs)?;
+    let results = bench::sdma::sdma(gpu, usize::try_from(size)?, runs)?;
     print(json, &results)
 }
 

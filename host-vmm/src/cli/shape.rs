@@ -1,7 +1,8 @@
 //! The chip on the command line: its name, and how much there is of it.
 
 use belfry_device::GpuConfig;
-use belfry_device::chip::{Model, UnknownChip};
+use belfry_device::chip::{self, Model, UnknownChip};
+use clap::Args;
 
 use super::size::parse_size;
 
@@ -17,6 +18,32 @@ pub(super) enum ChipError {
     /// A part that is there twice.
     #[error("--chip has {0} twice")]
     Twice(String),
+}
+
+/// A chip's name alone.
+pub(super) fn parse_name(text: &str) -> Result<&'static str, UnknownChip> {
+    Model::named(text).map(|model| model.name)
+}
+
+/// `--chip` of commands whose other options say nothing of the GPU.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ChipArg {
+    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME[:xccs=N,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
+    chip: String,
+}
+
+impl ChipArg {
+    /// The configuration of a GPU with it.
+    ///
+    /// # Errors
+    ///
+    /// A chip that there is not, or not of this shape.
+    pub(super) fn config(&self) -> anyhow::Result<GpuConfig> {
+        let config = configure(&self.chip, GpuConfig::default())?;
+        config.validate()?;
+        Ok(config)
+    }
 }
 
 /// What `--chip NAME[:xccs=N,cus=N,vram=SIZE]` asks for: parts that it does not name are as `config` has them, but for the

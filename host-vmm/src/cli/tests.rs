@@ -116,6 +116,31 @@ fn chip_is_the_one_that_is_named() {
 }
 
 #[test]
+fn chip_of_other_commands_is_checked_as_that_of_run() {
+    for model in chip::MODELS {
+        for command in
+            ["doctor", "bench isa", "bench sdma", "bench sharing", "run", "exec", "serve --socket x"]
+        {
+            assert!(
+                parse(&format!("belfry {command} --chip {model}:cus=4,vram=64M")).is_ok(),
+                "{command} {model}"
+            );
+        }
+        assert!(parse(&format!("belfry disasm x --chip {model}")).is_ok(), "{model}");
+    }
+    let Verb::Doctor { chip } = parse("belfry doctor --chip gfx942:xccs=8,cus=16").unwrap().command else {
+        panic!("not doctor")
+    };
+    let config = chip.config().unwrap();
+    assert_eq!((config.chip.name, config.xccs, config.cus), ("gfx942", 8, 16));
+    let Verb::Bench { what } = parse("belfry bench sdma --chip gfx942:xccs=9").unwrap().command else {
+        panic!("not bench")
+    };
+    assert!(bench::measure(what).unwrap_err().to_string().contains("XCCs"));
+    assert!(parse("belfry disasm x --chip gfx9000").is_err());
+}
+
+#[test]
 fn causes_are_named_once() {
     let cause = anyhow::anyhow!("disk full");
     assert_eq!(

@@ -436,7 +436,7 @@ fn registers(header: &'static str, ip: Ip, all: &[Description], layout: Layout) 
 }
 
 /// The header's name of a register: the bus interface's carry the instance and function they belong to.
-fn published(name: &'static str) -> String {
+pub(super) fn published(name: &'static str) -> String {
     let prefix = match name {
         "MM_INDEX" | "MM_DATA" | "MM_INDEX_HI" | "RSMU_INDEX" | "RSMU_DATA" => "BIF_BX_PF0_",
         "PCIE_INDEX2" | "PCIE_DATA2" | "BIOS_SCRATCH_7" => "BIF_BX0_",

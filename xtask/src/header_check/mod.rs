@@ -5,6 +5,7 @@
 //! (`v11_structs.h`, `mes_v11_api_def.h`, the register headers) by `cargo xtask header-check --kernel`.
 
 mod debug;
+mod gfx9;
 mod hsa;
 mod kernel;
 mod kfd;
@@ -57,6 +58,36 @@ macro_rules! constants {
 
 pub(crate) use {constants, layout};
 
+/// Macros of a header that cannot be included whole: its definitions of names with a prefix.
+#[derive(Debug)]
+pub struct Defines {
+    /// The file, from the first directory of headers.
+    file: &'static str,
+    prefix: &'static str,
+}
+
+impl Defines {
+    /// The definitions, with the lines that they go on to.
+    fn text(&self, include_dirs: &[PathBuf]) -> Result<String> {
+        let directory = include_dirs.first().context("no directory of headers")?;
+        let path = directory.join(self.file);
+        let header = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let mut text = String::new();
+        let mut goes_on = false;
+        for line in header.lines() {
+            let name =
+                line.trim_start().strip_prefix('#').and_then(|rest| rest.trim_start().strip_prefix("define"));
+            let begins = name.is_some_and(|name| name.trim_start().starts_with(self.prefix));
+            if begins || goes_on {
+                let _ = writeln!(text, "{line}");
+                goes_on = line.ends_with('\\');
+            }
+        }
+        ensure!(!text.is_empty(), "{} defines no {}", path.display(), self.prefix);
+        Ok(text)
+    }
+}
+
 /// What one group of headers must agree with.
 #[derive(Debug, Default)]
 pub struct Group {
@@ -64,6 +95,7 @@ pub struct Group {
     includes: Vec<&'static str>,
     /// Anything the headers need before or after them.
     prelude: String,
+    defines: Vec<Defines>,
     layouts: Vec<Layout>,
     constants: Vec<Constant>,
     /// Complete C conditions, with the message for when one does not hold.
@@ -79,9 +111,12 @@ impl Layout {
 
 impl Group {
     /// The C translation unit that holds only if every layout and constant agrees.
-    fn source(&self) -> String {
+    fn source(&self, include_dirs: &[PathBuf]) -> Result<String> {
         let mut text = String::from("#include <stddef.h>\n#include <stdint.h>\n#include <stdbool.h>\n");
         text.push_str(&self.prelude);
+        for defines in &self.defines {
+            text.push_str(&defines.text(include_dirs)?);
+        }
         for include in &self.includes {
             let _ = writeln!(text, "#include {include}");
         }
@@ -106,7 +141,7 @@ impl Group {
         for (condition, message) in &self.conditions {
             let _ = writeln!(text, "_Static_assert({condition}, \"{message}\");");
         }
-        text
+        Ok(text)
     }
 
     /// Number of assertions.
@@ -123,7 +158,7 @@ impl Group {
     fn check(&self, name: &str, include_dirs: &[PathBuf]) -> Result<usize> {
         let directory = tempfile::tempdir()?;
         let file = directory.path().join(format!("{name}.c"));
-        fs::write(&file, self.source())?;
+        fs::write(&file, self.source(include_dirs)?)?;
         let mut command = Command::new("cc");
         command.args(["-std=gnu11", "-fsyntax-only", "-w"]);
         for include_dir in include_dirs {
@@ -160,7 +195,7 @@ pub fn check_user(linux: &Path, hsa: &Path) -> Result<usize> {
 /// Returns the number of assertions that held.
 pub fn check_kernel(include: &Path) -> Result<usize> {
     let mut held = 0;
-    for (name, group) in kernel::groups() {
+    for (name, group) in kernel::groups().into_iter().chain(gfx9::groups()) {
         held += group.check(name, &[include.to_path_buf()])?;
     }
     Ok(held)

@@ -65,7 +65,7 @@ fn page_fault_words(fault: PageFault) -> (u8, [u32; 4]) {
         (true, false) => FAULT_RING_READ,
     };
     let high = (fault.page >> 32) as u32 & 0xf;
-    (ring, [fault.page as u32, high | u32::from(fault.write) << 5, 0, 0])
+    (ring, [fault.page as u32, high | u32::from(fault.write) << 5 | u32::from(fault.retry) << 7, 0, 0])
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(sq_words(SqInterrupt::Message(0xff12_3456)), [0x12_3456, 1 << 6, 0, 0]);
         assert_eq!(sq_words(SqInterrupt::HandlerMessage(7)), [1 << 26 | 7, 1 << 6, 0, 0]);
         assert_eq!(sq_words(SqInterrupt::MemoryViolation), [2 << 21, 2 << 6, 0, 0]);
-        let fault = PageFault { page: 0xf_1234_5678, write: true, permission: true };
+        let fault = PageFault { page: 0xf_1234_5678, write: true, permission: true, retry: false };
         assert_eq!(page_fault_words(fault), (1 << 5, [0x1234_5678, 0x2f, 0, 0]));
         assert_eq!(page_fault_words(PageFault { permission: false, ..fault }).0, 1 << 3);
         assert_eq!(page_fault_words(PageFault { write: false, ..fault }).0, 1 << 4);

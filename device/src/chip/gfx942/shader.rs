@@ -8,6 +8,7 @@ use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace, gfx1100};
 
 pub(super) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 3,
+    retry_disable: 1 << 12,
     wave_slots: 8,
     vgpr_rows: 512,
     vgpr_granule: 8,

@@ -49,6 +49,8 @@ pub(super) struct HwsScheduler {
     rings: BTreeMap<At, Running>,
     /// Where the HIQ is on every core that has been told of it.
     hiq: Option<HqdId>,
+    /// Doorbells of queues that the driver has taken off to change the list: the next one may have them.
+    away: Vec<DoorbellIndex>,
     slots: Slots,
     ports: Ports,
 }
@@ -86,6 +88,7 @@ impl FirmwareScheduler for HwsScheduler {
         self.slots.reset(&self.ports);
         self.rings.clear();
         self.hiq = None;
+        self.come_back();
     }
 
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
@@ -115,7 +118,7 @@ impl FirmwareScheduler for HwsScheduler {
 
 impl HwsScheduler {
     pub(super) fn new(ports: Ports) -> Self {
-        Self { rings: BTreeMap::new(), hiq: None, slots: Slots::default(), ports }
+        Self { rings: BTreeMap::new(), hiq: None, away: Vec::new(), slots: Slots::default(), ports }
     }
 
     /// The queue that a core's registers name as its KIQ.
@@ -376,14 +379,28 @@ impl HwsScheduler {
         Ok(())
     }
 
-    /// Takes queues off.
+    /// Takes queues off. A driver takes all of them off to change the list, and their processes know nothing of that.
     fn unmap(&mut self, which: &Which, reset: bool) {
+        if *which == Which::NotStatic && !reset {
+            // Before nobody listens to them.
+            for doorbell in self.slots.not_static() {
+                self.ports.doorbells.set_away(doorbell, true);
+                self.away.push(doorbell);
+            }
+        }
         self.slots.take_off(&self.ports, reset, |queue: &TakeOff| match which {
             Which::Doorbells(doorbells) => doorbells.contains(&queue.doorbell),
             Which::Pasid(pasid) => queue.pasid == *pasid,
             Which::All => true,
             Which::NotStatic => !queue.is_static,
         });
+    }
+
+    /// The queues that were taken off are on the new list, or gone.
+    fn come_back(&mut self) {
+        for doorbell in self.away.drain(..) {
+            self.ports.doorbells.set_away(doorbell, false);
+        }
     }
 
     /// Runs the queues of a list instead of those that run now.
@@ -419,6 +436,7 @@ impl HwsScheduler {
                 }
             }
         }
+        self.come_back();
         Ok(())
     }
 

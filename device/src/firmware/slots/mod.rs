@@ -162,6 +162,7 @@ impl Slots {
         if new.shape.is_none() {
             let any = self.vmids().trailing_zeros() as u8;
             process.space = ports.contexts.process_space(process.tables(ports.contexts.tables(any)));
+            process.set_waiting(ports.chip);
         }
         process
     }
@@ -195,6 +196,11 @@ impl Slots {
             self.leave(ports, key);
         }
         off.len()
+    }
+
+    /// Doorbells of the queues that do not stay when all are taken off.
+    pub(super) fn not_static(&self) -> impl Iterator<Item = DoorbellIndex> {
+        self.queues.values().filter(|queue| !queue.is_static).map(|queue| queue.doorbell)
     }
 
     /// Whether a queue that stays when the others are taken off has this doorbell.
@@ -413,6 +419,7 @@ impl Slots {
             Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
             _ => process.space = ports.contexts.space(vmid),
         }
+        process.set_waiting(ports.chip);
         if let (Some(space), Some(settings)) = (&process.space, self.debuggers.get(&key)) {
             space.set_debug(settings);
         }

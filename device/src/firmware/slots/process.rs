@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::new::{NewProcess, Shape};
+use crate::chip::Generation;
 use crate::vm::{AddressSpace, ShaderMemory, Tables};
 
 /// One process.
@@ -27,6 +28,14 @@ impl Process {
     pub(super) fn new(new: &NewProcess) -> Self {
         let NewProcess { pasid, base, shape, shader, .. } = *new;
         Self { pasid, base, shape, shader, vmid: None, space: None, queues: 0 }
+    }
+
+    /// Has its waves wait for pages, if its registers say so.
+    pub(super) fn set_waiting(&self, chip: &Generation) {
+        let disable = chip.shader.retry_disable;
+        if let (Some(space), Some(shader)) = (&self.space, self.shader) {
+            space.set_waiting(disable != 0 && shader.config & disable == 0);
+        }
     }
 
     /// Whether a driver means the same process.

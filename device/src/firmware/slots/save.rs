@@ -82,7 +82,9 @@ impl Slots {
         self.turns = counter("turn of the scheduler", saved.turns)?;
         self.quanta = saved.quanta.clone();
         for (key, process) in &saved.processes {
-            self.processes.insert(*key, process.restored(spaces)?);
+            let process = process.restored(spaces)?;
+            process.set_waiting(ports.chip);
+            self.processes.insert(*key, process);
         }
         count("debuggers", saved.debuggers.len(), saved.debuggers.len() <= MAX_DEBUGGERS)?;
         for &(key, settings) in &saved.debuggers {

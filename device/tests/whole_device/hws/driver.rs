@@ -275,8 +275,8 @@ pub fn map_process(process: &Process) -> Vec<u32> {
     let mut body = [0; 20];
     body[0] = u32::from(process.pasid) | 10 << 25;
     (body[1], body[2]) = (process.root() as u32, (process.root() >> 32) as u32);
-    // Apertures, unaligned accesses.
-    (body[3], body[4]) = (0x0001_0002, 3 << 2);
+    // Apertures, unaligned accesses, RETRY_DISABLE.
+    (body[3], body[4]) = (0x0001_0002, 3 << 3 | 1 << 12);
     packet(Opcode::MAP_PROCESS, &body)
 }
 

@@ -14,6 +14,16 @@ static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.
 
 const EIGHT: Shape = Shape { xccs: 8, cus: 8 };
 
+static EMPTY: &[u8] = include_bytes!("../../../../guest-runtime/kernels/empty.gfx942.hsaco");
+
+/// Puts a dispatch of a kernel that does nothing on a queue.
+pub(super) fn put_empty(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue) {
+    let kernel = load(&mut hws.driver, process, EMPTY, "empty.kd");
+    let (kernarg, kernarg_va) = process.alloc(&mut hws.driver, 4096);
+    hidden(&hws.driver, kernarg, 64, 64);
+    queue.put(&hws.driver, &dispatch(kernel, kernarg_va, 64, 64, 0));
+}
+
 /// Adds vectors on a chip of this shape.
 fn add_vectors(shape: Shape) {
     const COUNT: u32 = 40_000;
@@ -62,6 +72,17 @@ fn a_compiled_kernel_adds_vectors_on_eight_xccs() {
 
 /// Runs a buffer by a vendor packet, and waits until it has been executed.
 fn run_buffer(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue, words: &[u32]) {
+    let done = submit_buffer(hws, process, queue, words);
+    eventually("the buffer has been executed", || hws.driver.ram_u64(done + 8) == 0);
+}
+
+/// Puts a vendor packet with a buffer on a queue; where its signal is.
+pub(super) fn submit_buffer(
+    hws: &mut Hws,
+    process: &mut Process,
+    queue: &mut UserQueue,
+    words: &[u32],
+) -> u64 {
     let (memory, va) = process.alloc(&mut hws.driver, 4096);
     for (at, word) in (0..).zip(words) {
         hws.driver.put_ram(memory + at * 4, word);
@@ -75,7 +96,7 @@ fn run_buffer(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue, words
     jump.dw_remain = PM4_IB_DW_REMAIN;
     jump.completion_signal = done_va;
     queue.put(&hws.driver, &jump);
-    eventually("the buffer has been executed", || hws.driver.ram_u64(done + 8) == 0);
+    done
 }
 
 /// An addition of 1 to 32 bits of memory.
@@ -100,20 +121,6 @@ fn buffers_are_executed_by_every_xcc_and_predicated_packets_by_those_of_the_mask
         [acquire, increment(va), select(0b1), once.clone(), select(0b1100_0000), once.clone()].concat();
     run_buffer(&mut hws, &mut process, &mut queue, &words);
     assert_eq!((hws.driver.ram_u32(counter), hws.driver.ram_u32(counter + 4)), (8, 3));
-    // The longer form is another generation's.
-    let (memory, other) = process.alloc(&mut hws.driver, 4096);
-    let acquire = packet(Opcode::ACQUIRE_MEM, &[0; 7]);
-    for (at, word) in (0..).zip(&acquire) {
-        hws.driver.put_ram(memory + at * 4, word);
-    }
-    let mut jump = Pm4IbPacket::new_zeroed();
-    jump.header = PacketHeader::new(PacketType::VENDOR_SPECIFIC, true, 2, 2).bits();
-    jump.amd_format = AmdFormat::PM4_IB.0.into();
-    let body = [other as u32, (other >> 32) as u32, acquire.len() as u32 | 1 << 23];
-    jump.ib_jump.copy_from_slice(&packet(Opcode::INDIRECT_BUFFER, &body));
-    jump.dw_remain = PM4_IB_DW_REMAIN;
-    queue.put(&hws.driver, &jump);
-    eventually("its queue stops", || hws.errors("queue stopped") == 1);
 }
 
 #[test]

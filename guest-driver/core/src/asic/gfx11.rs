@@ -63,6 +63,8 @@ pub(super) const GFX1100: Asic = Asic {
     // `kfd_init_apertures_v9`.
     apertures: Apertures { lds: SHARED_APERTURE_HI16 << 48, scratch: PRIVATE_APERTURE_HI16 << 48 },
     sh_mem_config: SH_MEM_CONFIG,
+    // "GFXv10 and later GPUs do not support shader preemption during page faults" (`kfd_process_xnack_mode`).
+    retry: None,
     simds_per_cu: 2,
     cp_queues: 8,
     save_area,

@@ -6,19 +6,22 @@ mod mqd;
 mod packets;
 mod pte;
 
+use belfry_abi::gpuvm::{PTE_PRT, PTE_SYSTEM, PTE_VALID};
 use belfry_abi::kfd::drm::{AMDGPU_FAMILY_AI, AMDGPU_VRAM_TYPE_HBM};
 use belfry_abi::kfd::topology::HSA_CAP_SRAM_EDCSUPPORTED;
 use belfry_abi::pci::{doorbell_layout1, mi300x};
 use belfry_abi::regs::layout;
 
 use super::gfx11::GFX1100;
-use super::{Asic, DoorbellLayout, Firmware, Fuses, PasidTable, Product, SaveArea, SdmaLayout};
+use super::{Asic, DoorbellLayout, Firmware, Fuses, PasidTable, Product, Retry, SaveArea, SdmaLayout};
 use crate::discovery::Config;
 use crate::os::PAGE_SIZE;
 
-/// `SH_MEM_CONFIG`: unaligned access (`ALIGNMENT_MODE` 4:3), 8-bit floats as this chip has them (`F8_MODE` 8), faults are not
-/// retried (`RETRY_DISABLE` 12); `update_qpd_v9`.
-const SH_MEM_CONFIG: u32 = 3 << 3 | 1 << 8 | 1 << 12;
+/// `SH_MEM_CONFIG`: unaligned access (`ALIGNMENT_MODE` 4:3), 8-bit floats as this chip has them (`F8_MODE` 8), and faults are not
+/// retried unless the process wants that; `update_qpd_v9`.
+const SH_MEM_CONFIG: u32 = 3 << 3 | 1 << 8 | RETRY_DISABLE;
+/// `SH_MEM_CONFIG.RETRY_DISABLE`.
+const RETRY_DISABLE: u32 = 1 << 12;
 /// `VM_CONTEXTn_CNTL`: enabled, depth 2 and block size 9 (`translate_further`), every fault tells and stops its wave, and faults
 /// that may be retried are where their process wants that (`gfxhub_v1_2_xcc_setup_vmid_config`).
 const VM_CONTEXT_CNTL: u32 = 1 | 2 << 1 | 9 << 3 | 1 << 7 | 0x1ff_fe00;
@@ -60,6 +63,7 @@ pub(super) static GFX942: Asic = Asic {
         doorbells: doorbell_layout1::SDMA_RANGE,
     },
     sh_mem_config: SH_MEM_CONFIG,
+    retry: Some(Retry { disable: RETRY_DISABLE, refused: PTE_VALID | PTE_SYSTEM | PTE_PRT }),
     simds_per_cu: 4,
     cp_queues: 24,
     save_area,

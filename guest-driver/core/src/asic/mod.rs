@@ -71,6 +71,8 @@ pub(crate) struct Asic {
     pub(crate) apertures: Apertures,
     /// `SH_MEM_CONFIG` of every VMID.
     pub(crate) sh_mem_config: u32,
+    /// How faults are retried (XNACK), on chips whose waves wait for pages.
+    pub(crate) retry: Option<Retry>,
     /// SIMDs of a compute unit.
     pub(crate) simds_per_cu: u32,
     /// Compute queues of the hardware that user space is told of (`num_cp_queues`).
@@ -290,10 +292,21 @@ pub(crate) enum Interrupt {
     BadPacket(u32),
     /// An access of the GPU did not translate.
     PageFault { page: u64, not_present: bool, write: bool },
+    /// A wave waits for a page.
+    PageRetry { page: u64 },
     /// Something there is nothing to do about.
     Quiet,
     /// Nothing the driver knows.
     Unknown,
+}
+
+/// Faults that are retried until the page is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    /// What of `SH_MEM_CONFIG` a process has that is told of faults at once.
+    pub(crate) disable: u32,
+    /// Entry of a page at which nobody is to wait (`AMDGPU_VM_NORETRY_FLAGS_TF`).
+    pub(crate) refused: u64,
 }
 
 /// Doorbells, in 64-bit ones from the start of their slice.

@@ -196,6 +196,7 @@ impl<O: Os> Ring<O> {
             sdma: self.place,
             aql: false,
             gws: false,
+            xnack: false,
         };
         device.with_scheduler(hardware.epoch(), |scheduler| scheduler.add_queue(&request))
     }

@@ -192,6 +192,7 @@ fn queue(process: u16, doorbell: u32) -> QueueRequest {
         sdma: None,
         aql: true,
         gws: false,
+        xnack: false,
     }
 }
 

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use belfry_abi::kfd::svm::SvmAttribute;
 
-use super::attributes::{Attributes, Common};
+use super::attributes::{Access, Attributes, Common};
 
 /// Ranges of one process at most.
 pub(crate) const MAX_RANGES: usize = 1 << 16;
@@ -38,12 +38,19 @@ pub(crate) struct Ranges {
     by_start: BTreeMap<u64, SvmRange>,
     /// New ranges are divided at multiples of this, a power of two.
     piece: u64,
+    /// What the GPU may do with ranges of which that is not said.
+    access: Access,
 }
 
 impl Ranges {
     /// No ranges; new ones will be divided at multiples of `piece` bytes, a power of two.
     pub(crate) fn new(piece: u64) -> Self {
-        Self { by_start: BTreeMap::new(), piece }
+        Self { by_start: BTreeMap::new(), piece, access: Access::No }
+    }
+
+    /// What the GPU may do with new ranges of which that is not said: GPUs that retry faults have access.
+    pub(crate) fn set_default_access(&mut self, access: Access) {
+        self.access = access;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -108,7 +115,8 @@ impl Ranges {
             let mut at = gap.start;
             while at < gap.end {
                 let end = (at & !(self.piece - 1)).saturating_add(self.piece).min(gap.end);
-                let new = SvmRange { end, attributes: Attributes::default(), mapped: false, in_vram: false };
+                let attributes = Attributes { access: self.access, ..Attributes::default() };
+                let new = SvmRange { end, attributes, mapped: false, in_vram: false };
                 self.by_start.insert(at, new);
                 at = end;
             }

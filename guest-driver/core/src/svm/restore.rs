@@ -27,6 +27,12 @@ pub(crate) struct RestoreWork<O: Os> {
 
 impl<O: Os> Work for RestoreWork<O> {
     fn run(&self) {
+        if let Some(process) = self.device.process(self.pasid)
+            && process.svm_give_pages()
+            && process.state.lock().svm.is_at_rest()
+        {
+            return;
+        }
         self.device.hw.os().sleep_us(RESTORE_DELAY_US);
         if let Some(process) = self.device.process(self.pasid)
             && !process.svm_restore()

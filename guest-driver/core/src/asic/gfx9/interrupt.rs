@@ -7,6 +7,9 @@ use crate::asic::Interrupt;
 /// Shader engines that are clients of their own.
 const SHADER_ENGINES: u8 = 4;
 
+/// `gmc_v9_0_process_interrupt` of linux `gmc_v9_0.c`: bit 7 of context word 1.
+const FAULT_RETRY: u32 = 1 << 7;
+
 fn is_shader(client: Client) -> bool {
     client == Client::GRBM_CP || (Client::SE0SH.0..Client::SE0SH.0 + SHADER_ENGINES).contains(&client.0)
 }
@@ -27,6 +30,9 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
         }
         (client, Source::SDMA4_TRAP) if Client::SDMA.contains(&client) => {
             Interrupt::Signal(first & 0xfff_ffff)
+        }
+        (Client::VMC | Client::VMC1 | Client::UTCL2, Source::UTCL2_FAULT) if second & FAULT_RETRY != 0 => {
+            Interrupt::PageRetry { page: entry.fault_page() }
         }
         (Client::VMC | Client::VMC1 | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
             page: entry.fault_page(),
@@ -71,6 +77,8 @@ mod tests {
             assert_eq!(fault(client, FAULT_RING_WRITE), present);
             let absent = Interrupt::PageFault { page, not_present: true, write: false };
             assert_eq!(fault(client, FAULT_RING_VALID), absent);
+            let waits = entry(client, Source::UTCL2_FAULT, FAULT_RING_VALID, [0x1234, 0xa1]);
+            assert_eq!(waits, Interrupt::PageRetry { page });
         }
     }
 }

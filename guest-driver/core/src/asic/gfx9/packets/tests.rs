@@ -26,6 +26,7 @@ fn queue(engine: Option<u32>, gws: bool) -> QueueRequest {
         sdma: engine.map(|engine| SdmaPlace { engine, queue: 0 }),
         aql: true,
         gws,
+        xnack: false,
     }
 }
 

@@ -1,0 +1,164 @@
+//! Waves that wait for pages (XNACK): they are told of, and go on when the driver has mapped the page.
+
+use belfry_abi::ih::{Client, IhEntry, Source, node};
+use belfry_device::chip::Shape;
+
+use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of};
+use super::{SMALL, completes};
+use crate::driver::{Process, UserQueue, eventually};
+use crate::kernels::{dispatch, hidden, load, signal};
+
+static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
+
+const COUNT: u32 = 4096;
+/// Bits of context word 1 (linux `gmc_v9_0.c`, `gmc_v9_0_process_interrupt`).
+const RETRY: u32 = 1 << 7;
+const WRITE: u32 = 1 << 5;
+
+/// The page that an entry is about.
+fn page_of(entry: &IhEntry) -> u64 {
+    u64::from(entry.data[0]) << 12 | u64::from(entry.data[1] & 0xf) << 44
+}
+
+/// A process whose waves wait, with a queue on it.
+struct Rig {
+    hws: Hws,
+    process: Process,
+    queue: UserQueue,
+    list: Vec<u32>,
+    /// Pages that were told of, and are not mapped yet.
+    wanted: Vec<u64>,
+}
+
+impl Rig {
+    fn new(shape: Shape, waits: bool) -> Self {
+        let mut hws = Hws::up(shape);
+        let mut process = hws.process(0x8001);
+        let queue = hws.queue(&mut process, doorbell(1, 0));
+        let mut list = list_of(&hws, &process, &[&queue]);
+        if waits {
+            // SH_MEM_CONFIG.RETRY_DISABLE.
+            list[5] &= !(1 << 12);
+        }
+        hws.run(&list);
+        Self { hws, process, queue, list, wanted: Vec::new() }
+    }
+
+    /// Adds vectors, the last of which is not mapped: where that is, and the signal.
+    fn begin(&mut self) -> (u64, u64) {
+        let Self { hws, process, queue, .. } = self;
+        let kernel = load(&mut hws.driver, process, VECADD, "vecadd.kd");
+        let bytes = u64::from(COUNT) * 4;
+        let [(a, a_va), (b, b_va)] = [(); 2].map(|()| process.alloc(&mut hws.driver, bytes));
+        for i in 0..COUNT {
+            hws.driver.put_ram(a + u64::from(i) * 4, &(i as f32).to_bits());
+            hws.driver.put_ram(b + u64::from(i) * 4, &(i as f32 * 2.0).to_bits());
+        }
+        let c_va = process.reserve(bytes);
+        let (kernarg, kernarg_va) = process.alloc(&mut hws.driver, 4096);
+        for (at, value) in [(0, a_va), (8, b_va), (16, c_va), (24, COUNT.into())] {
+            hws.driver.set_ram_u64(kernarg + at, value);
+        }
+        hidden(&hws.driver, kernarg + 32, COUNT, 256);
+        let (done, done_va) = signal(&mut hws.driver, process, 0);
+        queue.put(&hws.driver, &dispatch(kernel, kernarg_va, COUNT, 256, done_va));
+        (c_va, done)
+    }
+
+    /// Waits until so many entries tell of pages.
+    fn told(&mut self, count: usize) {
+        let mut seen = Vec::new();
+        let driver = &mut self.hws.driver;
+        eventually("faults are told of", || {
+            seen.extend(driver.drain_interrupts());
+            seen.len() >= count
+        });
+        for entry in &seen {
+            assert_eq!((entry.client(), entry.source()), (Client::UTCL2, Source::UTCL2_FAULT));
+            assert_eq!((entry.node(), entry.pasid()), (node::of_xcc(0), 0x8001));
+            assert_eq!(entry.data[1] & (RETRY | WRITE), RETRY | WRITE, "a store that is tried again");
+        }
+        self.wanted.extend(seen.iter().map(page_of));
+    }
+
+    /// Maps what was told of, page by page, until the kernel is done; how many pages that took.
+    fn map_until(&mut self, target: u64, done: u64) -> usize {
+        let bytes = u64::from(COUNT) * 4;
+        let memory = self.hws.driver.alloc_ram(bytes);
+        let mut mapped = std::collections::BTreeSet::new();
+        while self.hws.driver.ram_u64(done + 8) != 0 {
+            let entries = self.hws.driver.drain_interrupts();
+            let faults = entries.iter().filter(|entry| entry.source() == Source::UTCL2_FAULT);
+            self.wanted.extend(faults.map(page_of));
+            for va in std::mem::take(&mut self.wanted) {
+                assert!((target..target + bytes).contains(&va), "{va:#x}");
+                if mapped.insert(va) {
+                    self.process.map_page(&mut self.hws.driver, va, memory + (va - target));
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        for i in 0..COUNT {
+            let sum = f32::from_bits(self.hws.driver.ram_u32(memory + u64::from(i) * 4));
+            assert!((sum - i as f32 * 3.0).abs() < f32::EPSILON, "element {i} is {sum}");
+        }
+        mapped.len()
+    }
+}
+
+#[test]
+fn wave_waits_for_a_page_and_goes_on_when_it_is_mapped() {
+    for shape in [SMALL, Shape { xccs: 8, cus: 8 }] {
+        let mut rig = Rig::new(shape, true);
+        let (target, done) = rig.begin();
+        let pages = rig.map_until(target, done);
+        assert_eq!(pages, 4, "each page of the result, once");
+        let stats = rig.hws.driver.gpu.stats();
+        assert_eq!(stats.errors, Default::default());
+        assert!(stats.retry_faults >= 4, "{}", stats.retry_faults);
+    }
+}
+
+#[test]
+fn queue_is_taken_off_and_comes_back_while_its_waves_wait() {
+    let mut rig = Rig::new(SMALL, true);
+    let (target, done) = rig.begin();
+    rig.told(1);
+    rig.hws.unmap(ALL_NOT_STATIC, &[]);
+    let mut other = rig.hws.process(0x8002);
+    let mut second = rig.hws.queue(&mut other, doorbell(2, 0));
+    let list = [rig.list.clone(), list_of(&rig.hws, &other, &[&second])].concat();
+    rig.hws.run(&list);
+    // Another process is not held up by one that waits.
+    completes(&mut rig.hws, &mut other, &mut second);
+    assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
+    rig.map_until(target, done);
+}
+
+#[test]
+fn wave_of_a_process_without_retries_fails_at_once() {
+    let mut rig = Rig::new(SMALL, false);
+    let (_, done) = rig.begin();
+    eventually("its queue stops", || rig.hws.errors("queue stopped") == 1);
+    assert_eq!(rig.hws.errors("page fault"), 1, "{:?}", rig.hws.driver.gpu.stats().errors);
+    assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
+    assert_eq!(rig.hws.driver.gpu.stats().retry_faults, 0);
+}
+
+#[test]
+fn page_that_the_driver_refuses_fails_the_wave_that_waits() {
+    let mut rig = Rig::new(SMALL, true);
+    let (target, done) = rig.begin();
+    rig.told(1);
+    // AMDGPU_VM_NORETRY_FLAGS_TF: valid, of the system, and partly resident.
+    for page in 0..4 {
+        rig.process.set_page(&mut rig.hws.driver, target + page * 4096, 1 << 51 | 0b11);
+    }
+    eventually("its queue stops", || rig.hws.errors("queue stopped") == 1);
+    assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
+    let mut other = rig.hws.process(0x8002);
+    let mut second = rig.hws.queue(&mut other, doorbell(2, 0));
+    let list = list_of(&rig.hws, &other, &[&second]);
+    rig.hws.run(&list);
+    completes(&mut rig.hws, &mut other, &mut second);
+}

@@ -1,0 +1,147 @@
+//! Faults that waves retry until the page is there (XNACK; `svm_range_restore_pages` of `kfd_svm.c`, `kfd_process_xnack_mode`).
+//!
+//! The mode is the process's, and off until it asks for it. While it is on, memory of ranges is mapped when a wave wants it, unless
+//! they say otherwise, and so is memory that no range was made for. What cannot be mapped gets an entry at which nobody waits: the
+//! fault is then one as without retries.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
+use belfry_abi::kfd::svm::{KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs};
+
+use super::attributes::Access;
+use crate::errno::{Errno, Result};
+use crate::os::{Os, PAGE_SIZE, WorkItem as _};
+use crate::process::{Phase, Process};
+
+/// Pages that are wanted and not looked at yet: the device tells again of those that are too many.
+const WANTED: usize = 256;
+/// Most that is mapped for one fault, as a power of two of pages.
+const GRANULARITY: u32 = 9;
+/// End of the addresses that a program has.
+const USER_END: u64 = 1 << 47;
+
+impl<O: Os> Process<O> {
+    /// SET_XNACK_MODE: sets the mode, or asks for it by a negative number; what it is then.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while there are queues, `EPERM` on chips whose waves do not wait.
+    pub(crate) fn set_xnack_mode(&self, mode: i32) -> Result<bool> {
+        let can = self.device.hw.asic().retry.is_some();
+        if mode > 0 && !can {
+            return Err(Errno::EPERM);
+        }
+        let mut state = self.state.lock();
+        if mode < 0 || !can {
+            return Ok(state.xnack);
+        }
+        if !state.queues.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        let on = mode > 0;
+        state.xnack = on;
+        state.svm.ranges.set_default_access(if on { Access::Yes } else { Access::No });
+        Ok(on)
+    }
+
+    /// Whether waves may wait for the pages of a range: it need not be mapped before.
+    pub(super) fn svm_may_wait(&self, range: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        state.xnack
+            && !state.svm.ranges.touching(range).any(|(_, one)| {
+                one.attributes.access == Access::InPlace
+                    || one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
+            })
+    }
+
+    /// A wave waits for a page.
+    pub(crate) fn page_wanted(&self, va: u64) {
+        let mut wanted = self.retries.lock();
+        if wanted.len() < WANTED && !wanted.contains(&va) && wanted.try_reserve(1).is_ok() {
+            wanted.push(va);
+        }
+        drop(wanted);
+        self.svm_work.queue();
+    }
+
+    /// Maps the pages that waves wait for; whether there were any.
+    pub(super) fn svm_give_pages(self: &Arc<Self>) -> bool {
+        let wanted: Vec<u64> = core::mem::take(&mut *self.retries.lock());
+        for &va in &wanted {
+            match self.svm_give_page(va) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                // It does not come to rest, or there is no room now: the wave goes on waiting, and the device tells again.
+                Err(Errno::EAGAIN | Errno::ENOMEM) => {}
+                Err(_) => self.svm_refuse_page(va),
+            }
+        }
+        !wanted.is_empty()
+    }
+
+    /// Maps what is around a page.
+    fn svm_give_page(self: &Arc<Self>, va: u64) -> Result<()> {
+        let page = va..va + PAGE_SIZE;
+        let known = {
+            let state = self.state.lock();
+            if state.phase == Phase::Dead {
+                return Err(Errno::ESRCH);
+            }
+            state.svm.ranges.touching(&page).next().map(|(start, one)| (start..one.end, one.attributes))
+        };
+        if let Some((range, attributes)) = known {
+            if attributes.access == Access::No {
+                return Err(Errno::EPERM);
+            }
+            let around = around(va, attributes.granularity);
+            let part = around.start.max(range.start)..around.end.min(range.end);
+            // The program may have less of it.
+            return self.svm_map_range(&part).or_else(|_| self.svm_map_range(&page));
+        }
+        // Memory of the program that nothing was said of (`svm_range_create_unregistered_range`).
+        let area = self.device.hw.os().user_area(self.key(), va)?.ok_or(Errno::EFAULT)?;
+        let whole = va..around(va, GRANULARITY).end.min(area.end.max(page.end));
+        self.svm_add_range(&whole).or_else(|_| self.svm_add_range(&page))?;
+        self.svm_map_range(&page)
+    }
+
+    /// Makes a range of which nothing is said.
+    fn svm_add_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
+        let args = SvmArgs {
+            start_addr: range.start,
+            size: range.end - range.start,
+            op: KFD_IOCTL_SVM_OP_SET_ATTR,
+            ..SvmArgs::default()
+        };
+        self.svm(&args, &mut [])
+    }
+
+    /// Nobody is to wait for a page.
+    fn svm_refuse_page(&self, va: u64) {
+        let refused = self.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
+        let result = refused.ok_or(Errno::EFAULT).and_then(|entry| {
+            let state = self.state.lock();
+            let space = state.space.as_ref().ok_or(Errno::ESRCH)?;
+            let mut tables = space.lock();
+            tables.vm.map_small(va, 0, PAGE_SIZE, entry)?;
+            space.flush(&mut tables)
+        });
+        if let Err(error) = result
+            && error != Errno::ESRCH
+        {
+            let failure =
+                MemoryExceptionFailure { not_present: 1, read_only: 0, no_execute: 0, imprecise: 0 };
+            let gpu_id = u32::from(self.device.gpu_id);
+            self.memory_fault(MemoryExceptionData { failure, va, gpu_id, error_type: 0 });
+        }
+    }
+}
+
+/// So many pages, as a power of two, around an address.
+fn around(va: u64, granularity: u32) -> Range<u64> {
+    let bytes = PAGE_SIZE << granularity.min(GRANULARITY);
+    let start = va & !(bytes - 1);
+    start..start.saturating_add(bytes)
+}
