@@ -3,7 +3,7 @@
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
-use super::encoding::{Evex, VMOVD, Vex};
+use super::encoding::{Evex, KMOVW_TO, VMOVD, VPBROADCASTD_FROM, Vex};
 
 /// A 512-bit register, 0 to 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(super) enum Operand {
     Constant(u32),
     /// A constant for each lane.
     Words(&'static [u32; 16]),
+    /// An element for each lane: its distance from a base is in a register.
+    Indexed(Gpr, Zmm),
 }
 
 impl From<Zmm> for Operand {
@@ -218,7 +220,10 @@ impl Assembler {
             Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
             Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
             Operand::Constant(_) | Operand::Words(_) => (0, 0),
+            Operand::Indexed(base, Zmm(index)) => (index >> 3 & 1, base as u8 >> 3),
         };
+        // The index has its fifth bit where that of `vvvv` is, which means nothing then.
+        let second = if let Operand::Indexed(_, Zmm(index)) = last { index & 16 } else { second };
         let splat = u8::from(matches!(last, Operand::Splat(_) | Operand::Constant(_)) && !op.scalar);
         let not = |bit: u8, at: u8| (!bit & 1) << at;
         let p0 = not(reg >> 3, 7) | not(x, 6) | not(b, 5) | not(reg >> 4, 4) | op.map;
@@ -228,7 +233,10 @@ impl Assembler {
         self.code.extend([0x62, p0, p1, p2, op.opcode]);
         match last {
             Operand::Register(Zmm(number)) => self.byte(0xc0 | (reg & 7) << 3 | number & 7),
-            Operand::Memory(at) => self.memory(reg, at, 64),
+            Operand::Memory(at) => self.memory(reg, at, op.unit),
+            Operand::Indexed(base, Zmm(index)) => {
+                self.code.extend([0x44 | (reg & 7) << 3, (index & 7) << 3 | base as u8 & 7, 0]);
+            }
             Operand::Splat(at) => self.memory(reg, at, 4),
             Operand::Constant(value) => {
                 let index = self.constant(value);
@@ -259,6 +267,16 @@ impl Assembler {
     /// The first lane of a register to a general register.
     pub(super) fn first_lane(&mut self, to: Gpr, from: Zmm) {
         self.vector(VMOVD, from.0, 0, Operand::Register(Zmm(to as u8)), K0);
+    }
+
+    /// A general register to all lanes.
+    pub(super) fn everywhere(&mut self, to: Zmm, from: Gpr) {
+        self.vector(VPBROADCASTD_FROM, to.0, 0, Operand::Register(Zmm(from as u8)), K0);
+    }
+
+    /// A mask to a general register, whose number stands for a mask's.
+    pub(super) fn mask_to(&mut self, to: Gpr, from: Mask) {
+        self.mask(KMOVW_TO, Mask(to as u8), Mask(0), from);
     }
 
     /// A mask instruction on registers.

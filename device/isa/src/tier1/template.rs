@@ -1,5 +1,6 @@
 //! Which operations compiled code does itself, and how.
 
+use super::elements::registers;
 use super::encoding::*;
 use super::form::Form;
 use crate::exec::di::{Di, Kind, Source};
@@ -175,13 +176,22 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(1, 1);
             rows.extend(destination(1));
         }
-        Form::GlobalLoad(dwords) | Form::LdsLoad(dwords) => {
+        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => {
             source(0, if matches!(form, Form::GlobalLoad(_)) && d.dst2 != 2 { 2 } else { 1 });
-            rows.extend(destination(dwords));
+            rows.extend(destination(registers(moves)));
         }
-        Form::GlobalStore(dwords) | Form::LdsStore(dwords) => {
+        Form::GlobalStore(moves) | Form::LdsStore(moves) => {
             source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
+            source(1, registers(moves));
+        }
+        Form::LdsLoadTwo(dwords) => {
+            source(0, 1);
+            rows.extend(destination(2 * dwords));
+        }
+        Form::LdsStoreTwo(dwords) => {
+            source(0, 1);
             source(1, dwords);
+            source(2, dwords);
         }
         Form::Call | Form::Scalar(_) | Form::Branch(_) => {}
     }

@@ -3,6 +3,7 @@
 mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
+mod compiled;
 mod context;
 mod debug;
 mod gfx12;
