@@ -24,7 +24,7 @@ mod dot;
 pub(crate) mod ds;
 mod ds_exchange;
 pub(crate) mod exceptions;
-mod exec_mask;
+pub(crate) mod exec_mask;
 mod flat;
 mod float;
 mod gws;
@@ -52,7 +52,7 @@ mod sop;
 #[cfg(test)]
 mod tests;
 mod trans;
-mod vop3p;
+pub(crate) mod vop3p;
 mod vop_clamp;
 mod vop_f16;
 mod vop_f32;

@@ -51,6 +51,8 @@ pub(super) enum Operand {
     Splat(At),
     /// One constant for all lanes.
     Constant(u32),
+    /// One constant of 64 bits for all pairs of lanes.
+    Constant64(u64),
     /// A constant for each lane.
     Words(&'static [u32; 16]),
     /// An element for each lane: its distance from a base is in a register.
@@ -176,6 +178,15 @@ impl Assembler {
         self.pool.len() - 1
     }
 
+    fn constant64_in_pool(&mut self, value: u64) -> usize {
+        let words = [value as u32, (value >> 32) as u32];
+        if let Some(index) = self.pool.windows(2).position(|two| two == words) {
+            return index;
+        }
+        self.pool.extend(words);
+        self.pool.len() - 2
+    }
+
     fn byte(&mut self, byte: u8) {
         self.code.push(byte);
     }
@@ -219,16 +230,17 @@ impl Assembler {
         let (x, b) = match last {
             Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
             Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
-            Operand::Constant(_) | Operand::Words(_) => (0, 0),
+            Operand::Constant(_) | Operand::Constant64(_) | Operand::Words(_) => (0, 0),
             Operand::Indexed(base, Zmm(index)) => (index >> 3 & 1, base as u8 >> 3),
         };
         // The index has its fifth bit where that of `vvvv` is, which means nothing then.
         let second = if let Operand::Indexed(_, Zmm(index)) = last { index & 16 } else { second };
-        let splat = u8::from(matches!(last, Operand::Splat(_) | Operand::Constant(_)) && !op.scalar);
+        let one = matches!(last, Operand::Splat(_) | Operand::Constant(_) | Operand::Constant64(_));
+        let splat = u8::from(one && !op.scalar || op.rounding.is_some());
         let not = |bit: u8, at: u8| (!bit & 1) << at;
         let p0 = not(reg >> 3, 7) | not(x, 6) | not(b, 5) | not(reg >> 4, 4) | op.map;
         let p1 = u8::from(op.wide) << 7 | (!second & 15) << 3 | 4 | op.prefix;
-        let length = if op.short { 0 } else { 2 << 5 };
+        let length = op.rounding.unwrap_or(if op.short { 0 } else { 2 }) << 5;
         let p2 = length | splat << 4 | not(second >> 4, 3) | mask;
         self.code.extend([0x62, p0, p1, p2, op.opcode]);
         match last {
@@ -237,9 +249,13 @@ impl Assembler {
             Operand::Indexed(base, Zmm(index)) => {
                 self.code.extend([0x44 | (reg & 7) << 3, (index & 7) << 3 | base as u8 & 7, 0]);
             }
-            Operand::Splat(at) => self.memory(reg, at, 4),
+            Operand::Splat(at) => self.memory(reg, at, if op.wide { 8 } else { 4 }),
             Operand::Constant(value) => {
                 let index = self.constant(value);
+                self.in_pool(reg, op, Target::Constant(index));
+            }
+            Operand::Constant64(value) => {
+                let index = self.constant64_in_pool(value);
                 self.in_pool(reg, op, Target::Constant(index));
             }
             Operand::Words(words) => {

@@ -8,14 +8,15 @@
 use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
-use super::body::{Body, Cold, ELEMENTS, EXEC, Exit, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar};
+use super::body::{
+    Body, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar,
+};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
-use super::{elements, memory, scalar as scalars, template};
+use super::{elements, half, memory, scalar as scalars, template};
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Flow, Kind, Machine, flag};
 use crate::inst::Op;
-use crate::registers::slot;
 use crate::wave::Wave;
 
 /// Instructions that the wave has executed.
@@ -107,12 +108,12 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
             let has = |op: Op| matches!(op, Op::V_FMAC_F32 | Op::V_MUL_F32 | Op::V_ADD_F32);
             plain && halves == 1 && has(x) && has(y)
         }
-        Form::Carry(Op::V_MAD_U64_U32) => plain && d.dst2 == slot::DUMP as u32,
         Form::Carry(op) => {
             plain
                 && matches!(
                     op,
-                    Op::V_ADD_CO_U32
+                    Op::V_MAD_U64_U32
+                        | Op::V_ADD_CO_U32
                         | Op::V_SUB_CO_U32
                         | Op::V_SUBREV_CO_U32
                         | Op::V_ADD_CO_CI_U32
@@ -123,7 +124,9 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
-        Form::Branch(_) => true,
+        Form::Packed(op) => plain && half::packed(op, d).is_some(),
+        Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
+        Form::Keep | Form::ExecMask { .. } | Form::Branch(_) => true,
         form => memory::has(form, false),
     }
 }
@@ -133,7 +136,7 @@ fn changes_exec(form: Form, d: &Di) -> bool {
     // The scalar destination may be a pair.
     let to_exec = |register: u32| register + 1 >= EXEC && register < EXEC + 2;
     match form {
-        Form::Call => true,
+        Form::Call | Form::ExecMask { .. } => true,
         Form::Compare(_) => to_exec(d.dst),
         Form::Scalar(_) => to_exec(d.dst),
         Form::Carry(_) => to_exec(d.dst2),
@@ -211,8 +214,7 @@ impl Compiler<'_> {
         for register in KEPT {
             a.push(register);
         }
-        // The stack is aligned to 16 bytes at calls.
-        a.immediate(Integer::Sub, true, Gpr::Rsp, 8);
+        a.immediate(Integer::Sub, true, Gpr::Rsp, FRAME);
         for (to, from) in [(WAVE, Gpr::Rdi), (MACHINE, Gpr::Rsi), (ELEMENTS, Gpr::Rdx), (LIMIT, Gpr::Rcx)] {
             a.integer(Integer::Mov, true, to, from);
         }
@@ -230,7 +232,7 @@ impl Compiler<'_> {
         a.integer(Integer::Mov, false, Gpr::Rax, Gpr::Rax);
         a.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
         a.vzeroupper();
-        a.immediate(Integer::Add, true, Gpr::Rsp, 8);
+        a.immediate(Integer::Add, true, Gpr::Rsp, FRAME);
         for register in KEPT.into_iter().rev() {
             a.pop(register);
         }
@@ -311,7 +313,11 @@ impl Compiler<'_> {
                 Form::Carry(op) => body.carry(op, d),
                 Form::Compare(operands) => body.compare(operands, d),
                 Form::Select => body.select(d),
+                Form::Packed(op) => body.packed(op, d),
+                Form::Mixed(narrows) => body.mixed(narrows, d),
+                Form::Keep => body.keep(d),
                 Form::Scalar(op) => scalars::emit(body.a, op, d),
+                Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
                 form if form.is_memory() && !memory::has(form, masked) => body.by_handler(),
                 Form::GlobalLoad(moves) => body.global_load(moves, d),
                 Form::GlobalStore(moves) => body.global_store(moves, d),

@@ -117,11 +117,16 @@ impl Body<'_> {
 
     /// Rows from elements of all lanes that follow each other from `base` on.
     pub(super) fn load_elements(&mut self, base: Gpr, moves: Moves, to: &[Pair]) {
+        let lanes: Vec<_> = self.sixteens().collect();
+        self.load_run(base, moves, to, &lanes);
+    }
+
+    /// The same for some sixteens of lanes, the first of which has its element at `base`.
+    pub(super) fn load_run(&mut self, base: Gpr, moves: Moves, to: &[Pair], lanes: &[(u32, u8)]) {
         if moves == Moves::Dwords(3) {
             self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(apart(12)));
         }
-        for (half, chunk) in self.sixteens() {
-            let first = half as i32 * 2 + i32::from(chunk);
+        for (first, &(half, chunk)) in (0..).zip(lanes) {
             let to = self.of_half(to, half);
             match moves {
                 Moves::Part(part) => {

@@ -24,8 +24,16 @@ pub(crate) enum Form {
     Compare(Operands),
     /// `v_cndmask_b32`.
     Select,
+    /// An operation on both halves of registers, as `imm` says for the high ones.
+    Packed(Op),
+    /// `v_fma_mix_f32`, or one to a half.
+    Mixed(bool),
+    /// The row `dst` keeps the bits `imm`.
+    Keep,
     /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
     Scalar(Op),
+    /// The function `aux` of `src[0]` and EXEC, of 64 bits if `wide`, to EXEC; the scalar register `dst` gets what EXEC was, or is.
+    ExecMask { saves: bool, wide: bool },
     /// A load from global memory to rows from `dst` on: `src[0]` and `src[2]` make the address, as `dst2` says.
     GlobalLoad(Moves),
     /// A store from rows of `src[1]` on.

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use super::asm::{At, Condition, Gpr, Integer, Label, Operand, Zmm};
+use super::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
 use super::body::{Body, Cold, MACHINE, WAVE};
 use super::elements::{apart, bytes, registers};
 use super::encoding::*;
@@ -136,6 +136,7 @@ impl Body<'_> {
                 }
                 self.a.jump(done);
                 self.a.bind(others);
+                self.lds_repeated(moves, (&address, &to), offsets, done);
             }
         }
         for &lanes in &sixteens {
@@ -148,6 +149,35 @@ impl Body<'_> {
         }
         self.a.bind(done);
         self.come_back(cold);
+    }
+
+    /// The same elements for each sixteen, which are gathered once; goes on elsewhere where they are not.
+    fn lds_repeated(
+        &mut self,
+        moves: Moves,
+        (address, to): (&[Pair], &[Pair]),
+        offsets: &[u32],
+        done: Label,
+    ) {
+        let others = self.a.label();
+        let first = address[0].chunk(0);
+        for lanes in self.sixteens() {
+            self.unlike(VPCMPUD.by(DIFFERENT), address[lanes.0 as usize].chunk(lanes.1), first, lanes);
+        }
+        self.leave_if_unlike(others);
+        // The address may be in a register that is loaded.
+        self.a.evex(VMOVDQA32, Zmm(1), Zmm(0), first);
+        for (to, &offset) in to.chunks(to.len() / offsets.len()).zip(offsets) {
+            let own = self.of_half(to, 0);
+            self.gather_sixteen((Gpr::R9, offset, Zmm(1)), moves, &own, (0, 0));
+            for (half, chunk) in self.sixteens().skip(1) {
+                for (to, from) in self.of_half(to, half).into_iter().zip(&own) {
+                    self.put(to.chunk(chunk), from.chunk(0), K0);
+                }
+            }
+        }
+        self.a.jump(done);
+        self.a.bind(others);
     }
 
     /// Dwords for each of 32 lanes: the same for all lanes of a chunk, or as matrix kernels have them; `others` is for the rest.

@@ -6,14 +6,17 @@ use super::encoding::*;
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
+use crate::registers::slot;
 
 /// Predicates of `vpcmpd` and `vcmpps`.
 pub(super) const SAME: u8 = 0;
-const LESS: u8 = 1;
+pub(super) const LESS: u8 = 1;
 pub(super) const DIFFERENT: u8 = 4;
 pub(super) const GREATER: u8 = 6;
 pub(super) const EQUAL: u8 = 0;
 pub(super) const UNORDERED: u8 = 3;
+/// Not less, or unordered; a quiet NaN does not signal.
+pub(super) const NOT_LESS: u8 = 0x15;
 
 /// The predicate of integers for the outcomes less, equal and greater.
 fn integer_predicate(outcomes: u8) -> u8 {
@@ -84,6 +87,7 @@ impl Body<'_> {
     /// A sum, difference or product with carry.
     pub(super) fn carry(&mut self, op: Op, d: &Di) {
         let wide = op == Op::V_MAD_U64_U32;
+        let out = d.dst2 != slot::DUMP as u32;
         for half in 0..self.halves {
             self.load_sources(d, if wide { 3 } else { 2 }, half);
             for chunk in 0..2 {
@@ -98,9 +102,20 @@ impl Body<'_> {
                 self.a.mask_at(KMOVD_STORE, SCRATCH[0], scalar(d.dst2));
             }
         }
-        if !wide && self.halves == 2 {
+        if out && (wide || self.halves == 2) {
             // After both halves: it may be the mask in.
-            self.a.store(true, scalar(d.dst2), Gpr::Rdx);
+            self.a.store(self.halves == 2, scalar(d.dst2), Gpr::Rdx);
+        }
+    }
+
+    /// Keeps the mask of a sixteen in `Rdx`, after those before it.
+    fn collect(&mut self, out: Mask, half: u32, chunk: u8) {
+        let sixteen = half as u8 * 2 + chunk;
+        let number = if sixteen == 0 { Gpr::Rdx } else { Gpr::Rax };
+        self.a.mask_to(number, out);
+        if sixteen > 0 {
+            self.a.shift_by(4, true, Gpr::Rax, sixteen * 16);
+            self.a.integer(Integer::Or, true, Gpr::Rdx, Gpr::Rax);
         }
     }
 
@@ -113,7 +128,20 @@ impl Body<'_> {
         self.a.evex(VPADDD, t2, t0, low);
         self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
         self.a.evex(VPADDD, t3, t1, high);
+        let ([out, wraps], has_out) = (SCRATCH, d.dst2 != slot::DUMP as u32);
+        if has_out {
+            self.a.compare(VPCMPUD.by(LESS), out, t3, t1, mask);
+        }
         self.a.masked(VPADDD, t3, t3, Operand::Constant(1), ODD);
+        if has_out {
+            // What the carry of the low words wraps.
+            self.a.compare(VPCMPUD.by(SAME), wraps, t3, Operand::Constant(0), ODD);
+            if mask != K0 {
+                self.a.mask(KANDW, wraps, wraps, mask);
+            }
+            self.a.mask(KORW, out, out, wraps);
+            self.collect(out, half, chunk);
+        }
         let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
         self.put(to_low.chunk(chunk), t2, mask);
         self.put(to_high.chunk(chunk), t3, mask);
@@ -163,18 +191,12 @@ impl Body<'_> {
         let to = self.define(d.dst + half).chunk(chunk);
         self.put(to, t2, mask);
         if !one {
-            let sixteen = half as u8 * 2 + chunk;
-            let number = if sixteen == 0 { Gpr::Rdx } else { Gpr::Rax };
-            self.a.mask_to(number, out);
-            if sixteen > 0 {
-                self.a.shift_by(4, true, Gpr::Rax, sixteen * 16);
-                self.a.integer(Integer::Or, true, Gpr::Rdx, Gpr::Rax);
-            }
+            self.collect(out, half, chunk);
         }
     }
 
     /// Both words of a source of 64 bits.
-    fn wide(&mut self, source: &Source, half: u32, chunk: u8) -> (Operand, Operand) {
+    pub(super) fn wide(&mut self, source: &Source, half: u32, chunk: u8) -> (Operand, Operand) {
         match source.kind {
             Kind::Vector => {
                 let low = self.load_row(source.value + half).chunk(chunk);

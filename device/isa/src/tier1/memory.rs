@@ -3,7 +3,7 @@
 
 use core::mem::offset_of;
 
-use super::asm::{At, Condition, Gpr, Integer, Operand, Zmm};
+use super::asm::{At, Condition, Gpr, Integer, Label, Operand, Zmm};
 use super::body::{Body, Cold, EXEC, MACHINE, scalar};
 use super::elements::{apart, bytes, registers};
 use super::encoding::*;
@@ -31,7 +31,7 @@ impl Body<'_> {
     }
 
     /// Leaves for a place unless the elements of so many bytes follow each other, from the first lane's address in temporary 0 on.
-    pub(super) fn leave_unless_apart(&mut self, rows: &[Pair], bytes: u32, to: super::asm::Label) {
+    pub(super) fn leave_unless_apart(&mut self, rows: &[Pair], bytes: u32, to: Label) {
         for (n, lanes) in (0..).zip(self.sixteens()) {
             let expected = Operand::Words(apart(bytes));
             let (from, to) = if n == 0 { (Zmm(0), Zmm(1)) } else { (Zmm(1), Zmm(1)) };
@@ -43,7 +43,7 @@ impl Body<'_> {
     }
 
     /// The same unless all active lanes have the value of a temporary.
-    pub(super) fn leave_unless_same(&mut self, rows: &[Pair], value: Zmm, to: super::asm::Label) {
+    pub(super) fn leave_unless_same(&mut self, rows: &[Pair], value: Zmm, to: Label) {
         for lanes in self.sixteens() {
             self.unlike(VPCMPUD.by(DIFFERENT), rows[lanes.0 as usize].chunk(lanes.1), value, lanes);
         }
@@ -178,6 +178,9 @@ impl Body<'_> {
                 self.a.bind(others);
             }
         }
+        if !self.masked && self.halves == 2 {
+            self.load_halves(moves, d, (&low, &to), (done, &cold));
+        }
         // Of parts whole dwords are read.
         self.one_page(d, &low, (bytes(moves).max(4), false), &cold);
         for lanes in self.sixteens() {
@@ -187,6 +190,66 @@ impl Body<'_> {
         }
         self.a.bind(done);
         self.come_back(cold);
+    }
+
+    /// Elements that follow each other, or are the same one, in each half by itself; goes on elsewhere where they do not.
+    fn load_halves(
+        &mut self,
+        moves: Moves,
+        d: &Di,
+        (low, to): (&[Pair], &[Pair]),
+        (done, cold): (Label, &Cold),
+    ) {
+        let lanes: Vec<_> = self.sixteens().collect();
+        let size = bytes(moves);
+        for same in [false, true] {
+            if same && !matches!(moves, Moves::Dwords(_)) {
+                continue;
+            }
+            let others = self.a.label();
+            for &(half, chunk) in &lanes {
+                let row = low[half as usize];
+                if chunk == 0 {
+                    self.a.evex(VPBROADCASTD, Zmm(2), Zmm(0), row.chunk(0));
+                }
+                let expected = match (same, chunk) {
+                    (true, _) => Zmm(2),
+                    (false, 0) => {
+                        self.a.evex(VPADDD, Zmm(2), Zmm(2), Operand::Words(apart(size)));
+                        Zmm(2)
+                    }
+                    (false, _) => {
+                        self.a.evex(VPADDD, Zmm(2), Zmm(2), Operand::Constant(size * 16));
+                        Zmm(2)
+                    }
+                };
+                self.unlike(VPCMPUD.by(DIFFERENT), row.chunk(chunk), expected, (half, chunk));
+            }
+            self.leave_if_unlike(others);
+            let all = if same { size } else { size * 32 };
+            // Both are translated before any register changes.
+            self.a.integer(Integer::Mov, true, Gpr::Rsi, Gpr::Rdx);
+            for (half, row) in low.iter().enumerate() {
+                self.a.first_lane(Gpr::Rax, row.chunk(0));
+                self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - all);
+                self.a.jump_if(Condition::Above, cold.entry);
+                if half == 1 {
+                    self.a.integer(Integer::Mov, true, Gpr::R8, Gpr::Rdx);
+                    self.a.integer(Integer::Mov, true, Gpr::Rdx, Gpr::Rsi);
+                }
+                self.add_offset(d);
+                self.translate(all, false, cold);
+            }
+            for (base, lanes) in [Gpr::R8, Gpr::Rdx].into_iter().zip(lanes.chunks(2)) {
+                if same {
+                    self.load_same(base, to, lanes);
+                } else {
+                    self.load_run(base, moves, to, lanes);
+                }
+            }
+            self.a.jump(done);
+            self.a.bind(others);
+        }
     }
 
     /// An element of each lane.

@@ -22,6 +22,8 @@ mod elements;
 #[cfg(target_arch = "x86_64")]
 mod encoding;
 #[cfg(target_arch = "x86_64")]
+mod half;
+#[cfg(target_arch = "x86_64")]
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod lds;

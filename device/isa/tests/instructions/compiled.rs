@@ -185,6 +185,9 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
         lanes(|_| 36),
         lanes(|lane| lane / 16 * 48 + 4),
         lanes(|lane| lane % 16 * 16 + 4),
+        lanes(|lane| lane % 32 * bytes + lane / 32 * 64),
+        lanes(|lane| lane / 32 * 72 + 8),
+        lanes(|lane| (lane % 32 * bytes + lane / 32 * PAGE) % (2 * room)),
         lanes(|lane| lane * 32 % room),
         lanes(|lane| 1003 - lane * 4),
         lanes(|lane| 100 + lane * 2),
@@ -207,7 +210,7 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
     for &hides in hides {
         for (n, addresses) in places.iter().enumerate() {
             // All sets of lanes where edges do not make too many of it.
-            let sets = if n < 11 { &EXECS[..] } else { &EXECS[..2] };
+            let sets = if n < 14 { &EXECS[..] } else { &EXECS[..2] };
             cases.extend(sets.iter().map(|&exec| Case { addresses: *addresses, exec, hides }));
         }
     }

@@ -1,5 +1,6 @@
 //! Single instructions and short programs, from assembled words, on every backend the host has.
 
+mod arithmetic;
 mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
