@@ -214,7 +214,7 @@ fn sign(shape: &Shape, d: &Di, n: usize, k: u32) -> u32 {
 /// Sixteen lanes of a register whose first row is `row`, from `first` on.
 #[inline(always)]
 fn sixteen(w: &Wave, row: u32, first: u32) -> &Chunk {
-    &w.v.row(row + first / 32)[(first / 16 & 1) as usize]
+    &w.v.row(row + first / 32)[((first / 16) & 1) as usize]
 }
 
 /// The elements of A (`n` 0) that are there, or of B: element k of sixteen rows or columns.
@@ -317,7 +317,7 @@ fn write<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, result: &[Chunk; N]) {
 fn write_row<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, halves: u32, (r, value): (u32, L::V)) {
     let (register, part, first) = sum_place(shape, halves, r);
     let row = d.dst + register * halves + first / 32;
-    let to = &mut w.v.row_mut(row)[(first / 16 & 1) as usize];
+    let to = &mut w.v.row_mut(row)[((first / 16) & 1) as usize];
     let bits = match shape.sum {
         Sum::Single | Sum::Integer => return L::store(to, value),
         Sum::Half => narrowed::<L, false>(value),

@@ -296,14 +296,14 @@ impl Body<'_> {
         for (chunk, (from_low, from_high)) in (0..).zip(words) {
             let mask = self.exec(half, chunk);
             // One may be where the other goes.
-            self.to_register(Zmm(0), from_low);
-            self.to_register(Zmm(1), from_high);
+            self.in_register(Zmm(0), from_low);
+            self.in_register(Zmm(1), from_high);
             self.put(low.chunk(chunk), Zmm(0), mask);
             self.put(high.chunk(chunk), Zmm(1), mask);
         }
     }
 
-    fn to_register(&mut self, to: Zmm, from: Operand) {
+    fn in_register(&mut self, to: Zmm, from: Operand) {
         match from {
             Operand::Register(from) => self.put(to, from, K0),
             from => self.a.evex(VPBROADCASTD, to, Zmm(0), from),
@@ -321,8 +321,8 @@ impl Body<'_> {
         for chunk in 0..2 {
             let mask = self.exec(half, chunk);
             let (low, high) = self.wide(&d.src[0], half, chunk);
-            self.to_register(t0, low);
-            self.to_register(t1, high);
+            self.in_register(t0, low);
+            self.in_register(t1, high);
             if count > 0 {
                 self.a.shift(VPSRLD.by(32 - count), t2, t0, K0);
                 self.a.shift(VPSLLD.by(count), t0, t0, K0);
