@@ -1,7 +1,7 @@
 //! Time per wave instruction of `bench.cl`'s kernels on a flat address space, for every backend of this host.
 //!
-//! Waits, hints and nops are not instructions; launching is included. Arguments select kernels and backends:
-//! `cargo bench -p belfry-isa -- gemm_tiled Avx512`. With `operations` among them, one more run of each counts what it
+//! Waits, hints and nops are not instructions; launching is included. Arguments select kernels, backends and chips:
+//! `cargo bench -p belfry-isa -- gemm_tiled Avx512 Gfx942`. With `operations` among them, one more run of each counts what it
 //! executes.
 
 #[path = "../tests/common/mod.rs"]
@@ -10,10 +10,14 @@ mod common;
 use std::time::{Duration, Instant};
 
 use belfry_isa::exec::Profile;
+use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 use common::{Args, Gpu};
 
-const BENCH: &[u8] = include_bytes!("../../../guest-runtime/kernels/bench.gfx1100.hsaco");
+const BENCH: [(Arch, &[u8]); 2] = [
+    (Arch::Gfx1100, include_bytes!("../../../guest-runtime/kernels/bench.gfx1100.hsaco")),
+    (Arch::Gfx942, include_bytes!("../../../guest-runtime/kernels/bench.gfx942.hsaco")),
+];
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
 
@@ -23,16 +27,20 @@ fn main() {
     let kernels = ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu"];
     let some_kernel = any(&kernels);
     let some_backend = Backend::all().any(|backend| any(&[&format!("{:?}", backend.kind())]));
+    let some_chip = any(&["Gfx1100", "Gfx942"]);
     println!(
-        "{:<10} {:<12} {:>14} {:>10} {:>10}",
-        "backend", "kernel", "instructions", "best ns", "median ns"
+        "{:<10} {:<5} {:<8} {:<12} {:>14} {:>10} {:>10}",
+        "backend", "tier", "chip", "kernel", "instructions", "best ns", "median ns"
     );
     for backend in Backend::all() {
         if some_backend && !any(&[&format!("{:?}", backend.kind())]) {
             continue;
         }
-        for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
-            measure(backend, name, any(&["operations"]));
+        for (arch, object) in BENCH.into_iter().filter(|(arch, _)| !some_chip || any(&[&format!("{arch:?}")]))
+        {
+            for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
+                measure(backend, (arch, object), name, any(&["operations"]));
+            }
         }
     }
 }
@@ -40,9 +48,9 @@ fn main() {
 /// Operations listed of each kernel.
 const LISTED: usize = 12;
 
-fn measure(backend: Backend, name: &str, count: bool) {
-    let mut gpu = Gpu::new(backend, 64 << 20);
-    let kernel = gpu.load_object(BENCH, name);
+fn measure(backend: Backend, (arch, object): (Arch, &[u8]), name: &str, count: bool) {
+    let mut gpu = Gpu::of(arch, backend, 64 << 20);
+    let kernel = gpu.load_object(object, name);
     let n = 1 << 21;
     let buffers: [u64; 3] = core::array::from_fn(|_| gpu.buffer(&vec![1.0_f32; n]));
     let [c, a, b] = buffers;
@@ -54,7 +62,7 @@ fn measure(backend: Backend, name: &str, count: bool) {
         "gemm_naive" => ([side / 32, side / 8, 1], [32, 8, 1], three.push(side)),
         "gemm_tiled" => ([side / 64, side / 64, 1], [256, 1, 1], three.push(side)),
         "reduce" => ([16, 1, 1], [256, 1, 1], Args::default().push(c).push(a).push(n as u32).push(16_u32)),
-        _ => ([4, 1, 1], [32, 1, 1], Args::default().push(c).push(200_000_u32)),
+        _ => ([4, 1, 1], [64, 1, 1], Args::default().push(c).push(200_000_u32)),
     };
     let mut times = Vec::new();
     let mut executed = 0;
@@ -65,7 +73,12 @@ fn measure(backend: Backend, name: &str, count: bool) {
     }
     times.sort_by(f64::total_cmp);
     let kind = format!("{:?}", backend.kind());
-    println!("{kind:<10} {name:<12} {executed:>14} {:>10.2} {:>10.2}", times[0], times[RUNS / 2]);
+    let (tier, chip) = (format!("{:?}", backend.tier()), format!("{arch:?}"));
+    println!(
+        "{kind:<10} {tier:<5} {chip:<8} {name:<12} {executed:>14} {:>10.2} {:>10.2}",
+        times[0],
+        times[RUNS / 2]
+    );
     if count {
         gpu.profile = Some(Profile::new());
         gpu.launch(&kernel, grid, block, &args).unwrap();

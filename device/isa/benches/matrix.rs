@@ -1,4 +1,4 @@
-//! Time of each matrix instruction of gfx942, on random numbers near one, for every backend of this host.
+//! Time of matrix instructions, on random numbers near one, for every backend of this host.
 //!
 //! C is zero, as where a sum begins, or what the last instruction left ("sum"): then it soon is much larger than the products.
 //! Arguments select operations and backends: `cargo bench -p belfry-isa --bench matrix -- f16 Avx512`.
@@ -15,26 +15,31 @@ use common::{Gpu, Random};
 
 /// Instructions of a loop, and how often it runs.
 const INSTRUCTIONS: u32 = 16;
-const ROUNDS: u32 = 400;
+const ROUNDS: u32 = 40;
 /// Repetitions, of which the fastest is printed.
-const RUNS: usize = 30;
+const RUNS: usize = 200;
 
-/// Names, and numbers in VOP3P-MAI.
-const OPERATIONS: [(&str, u32); 14] = [
-    ("f16 16x16x16", 0x4d),
-    ("f16 32x32x8", 0x4c),
-    ("f16 16x16x4_4b", 0x49),
-    ("f16 4x4x4_16b", 0x4a),
-    ("bf16 16x16x16", 0x61),
-    ("bf16 32x32x8", 0x60),
-    ("xf32 16x16x8", 0x3e),
-    ("f32 16x16x4", 0x45),
-    ("f32 32x32x2", 0x44),
-    ("f64 16x16x4", 0x6e),
-    ("i8 16x16x32", 0x57),
-    ("fp8 16x16x32", 0x73),
-    ("fp8 32x32x16", 0x77),
-    ("smfmac f16 16x16x32", 0x62),
+/// Names, and numbers in VOP3P-MAI of gfx942, or in VOP3P of the others.
+const OPERATIONS: [(Arch, &str, u32); 19] = [
+    (Arch::Gfx942, "f16 16x16x16", 0x4d),
+    (Arch::Gfx942, "f16 32x32x8", 0x4c),
+    (Arch::Gfx942, "f16 16x16x4_4b", 0x49),
+    (Arch::Gfx942, "f16 4x4x4_16b", 0x4a),
+    (Arch::Gfx942, "bf16 16x16x16", 0x61),
+    (Arch::Gfx942, "bf16 32x32x8", 0x60),
+    (Arch::Gfx942, "xf32 16x16x8", 0x3e),
+    (Arch::Gfx942, "f32 16x16x4", 0x45),
+    (Arch::Gfx942, "f32 32x32x2", 0x44),
+    (Arch::Gfx942, "f64 16x16x4", 0x6e),
+    (Arch::Gfx942, "i8 16x16x32", 0x57),
+    (Arch::Gfx942, "fp8 16x16x32", 0x73),
+    (Arch::Gfx942, "fp8 32x32x16", 0x77),
+    (Arch::Gfx942, "smfmac f16 16x16x32", 0x62),
+    (Arch::Gfx1100, "wmma f16", 0x40),
+    (Arch::Gfx1100, "wmma bf16", 0x41),
+    (Arch::Gfx1100, "wmma f16, f16 sum", 0x42),
+    (Arch::Gfx1201, "wmma f16, gfx12", 0x40),
+    (Arch::Gfx1201, "wmma bf16, gfx12", 0x41),
 ];
 
 fn main() {
@@ -44,43 +49,55 @@ fn main() {
     let (backends, names): (Vec<String>, Vec<String>) = arguments
         .into_iter()
         .partition(|word| Backend::all().any(|backend| format!("{:?}", backend.kind()) == *word));
-    println!("{:<10} {:<22} {:>10} {:>10}", "backend", "operation", "ns", "ns, sum");
+    println!("{:<10} {:<5} {:<22} {:>10} {:>10}", "backend", "tier", "operation", "ns", "ns, sum");
     for backend in Backend::all().filter(|backend| wanted(&format!("{:?}", backend.kind()), &backends)) {
-        for (name, number) in OPERATIONS.into_iter().filter(|(name, _)| wanted(name, &names)) {
-            let [zero, sum] = [0x80, 0x100].map(|third| measure(backend, number, third));
-            println!("{:<10} {name:<22} {zero:>10.0} {sum:>10.0}", format!("{:?}", backend.kind()));
+        for (arch, name, number) in OPERATIONS.into_iter().filter(|(_, name, _)| wanted(name, &names)) {
+            let [zero, sum] = [false, true].map(|adds| measure(backend, arch, number, adds));
+            let (kind, tier) = (format!("{:?}", backend.kind()), format!("{:?}", backend.tier()));
+            println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0}");
         }
     }
 }
 
-/// Nanoseconds of one instruction with A from v0, B from v8 on, D from a0 on.
-fn measure(backend: Backend, number: u32, third: u32) -> f64 {
+/// Nanoseconds of one instruction with A from v0, B from v8 on, D from v32 or a0 on, which is C too or C is zero.
+fn measure(backend: Backend, arch: Arch, number: u32, adds: bool) -> f64 {
+    let old = arch == Arch::Gfx942;
     // The third source of sparse ones is an index, v16.
-    let third = if (0x62..=0x6c).contains(&number) { 0x110 } else { third };
-    let instruction = [0xd380_8000 | number << 16, 0x100 | 0x108 << 9 | third << 18];
+    let third = match (old, adds) {
+        (true, _) if (0x62..=0x6c).contains(&number) => 0x110,
+        (_, false) => 0x80,
+        (true, true) => 0x100,
+        (false, true) => 0x120,
+    };
+    let instruction = match old {
+        true => [0xd380_8000 | number << 16, 0x100 | 0x108 << 9 | third << 18],
+        false => [0xcc00_4020 | number << 16, 0x1800_0000 | 0x100 | 0x108 << 9 | third << 18],
+    };
+    let [branch, end] = if old { [0xbf85_0000, 0xbf81_0000] } else { [0xbfa2_0000, 0xbfb0_0000] };
     // s_mov_b32 s0, ROUNDS; then the loop; s_sub_u32 s0, s0, 1; s_cmp_lg_u32 s0, 0; s_cbranch_scc1; s_endpgm.
     let mut code = vec![0xbe80_00ff, ROUNDS];
     code.extend(instruction.repeat(INSTRUCTIONS as usize));
     let back = (2 * INSTRUCTIONS + 3).wrapping_neg() & 0xffff;
-    code.extend([0x8080_8100, 0xbf07_8000, 0xbf85_0000 | back, 0xbf81_0000]);
-    let mut gpu = Gpu::of(Arch::Gfx942, backend, 1 << 20);
+    code.extend([0x8080_8100, 0xbf07_8000, branch | back, end]);
+    let mut gpu = Gpu::of(arch, backend, 1 << 20);
     let pc = gpu.buffer(&code);
     let init = WaveInit {
-        arch: Arch::Gfx942,
+        arch,
         pc,
         exec: u64::MAX,
-        wave_size: WaveSize::Wave64,
+        wave_size: if old { WaveSize::Wave64 } else { WaveSize::Wave32 },
         vgpr_count: 64,
-        accum_offset: 32,
+        accum_offset: if old { 32 } else { 0 },
         ..WaveInit::default()
     };
+    let lanes = if old { 64 } else { 32 };
     let mut random = Random(0x0123_4567_89ab_cdef);
     let mut best = f64::MAX;
     let mut wave = Wave::new(&init);
     for _ in 0..RUNS {
         wave.restart(&init);
         for register in 0..17 {
-            for lane in 0..64 {
+            for lane in 0..lanes {
                 // Halves, bytes and singles with exponents near zero, and no NaNs.
                 let word = (random.next() >> 32) as u32 & 0xbfff_8fff | 0x3801_3801;
                 wave.set_vgpr(register, lane, word);

@@ -232,6 +232,11 @@ pub(crate) trait Lanes: 'static {
     fn wide_halves(_a: Self::V) -> Option<[Self::V; 2]> {
         None
     }
+    /// Singles rounded to halves, to nearest even, in the low halves of words, if the backend has an instruction for that.
+    #[inline(always)]
+    fn narrow_halves(_a: Self::V) -> Option<Self::V> {
+        None
+    }
     /// The low bytes of all words, four in each.
     #[inline(always)]
     fn low_bytes(a: Self::V) -> [u32; 4] {

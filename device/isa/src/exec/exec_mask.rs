@@ -20,6 +20,26 @@ pub(crate) enum Function {
     OrNot1,
 }
 
+impl Function {
+    /// The inverse of its number in [`Di::aux`].
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn from_number(number: u8) -> Function {
+        const ALL: [Function; 10] = [
+            Function::And,
+            Function::Or,
+            Function::Xor,
+            Function::Nand,
+            Function::Nor,
+            Function::Xnor,
+            Function::AndNot0,
+            Function::AndNot1,
+            Function::OrNot0,
+            Function::OrNot1,
+        ];
+        ALL[usize::from(number) % ALL.len()]
+    }
+}
+
 /// What the destination gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Result {

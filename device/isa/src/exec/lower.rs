@@ -375,6 +375,11 @@ impl Lowering {
         self.push(Di { count: 0, ..di }, Role::Step, Form::Call);
     }
 
+    /// As [`Lowering::emit_extra`], of an element that does what its form says.
+    fn emit_extra_as(&mut self, form: Form, di: Di) {
+        self.push(Di { count: 0, ..di }, Role::Step, form);
+    }
+
     fn push(&mut self, di: Di, role: Role, form: Form) {
         self.code.push(di);
         self.roles.push(role);

@@ -11,13 +11,19 @@
 //! How hardware orders and rounds the sum is not public. As for gfx11, every product is exact and added in ascending order of
 //! k, with one rounding to single precision for each.
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators would put lane operations into closures without the backend"
+)]
+
 use super::di::{Di, Flow, Kind, Machine, flag};
 use super::float::byte::Byte;
 use super::float::{brain, half, single};
 use super::op::per_backend;
+use super::wmma::{both, narrowed, sums};
 use crate::inst::Op;
-use crate::lanes::Lanes;
-use crate::wave::Wave;
+use crate::lanes::{Lanes, Portable};
+use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
 /// Most elements of a row of A that are there, and of a column of B.
@@ -198,12 +204,6 @@ fn bits_at(w: &Wave, base: u32, bits: u32, number: u32, lane: u32) -> u32 {
     word >> (number % per * bits) & (u32::MAX >> (32 - bits))
 }
 
-/// The elements of A that are there: of each row the column and the value, and how many.
-struct Rows {
-    columns: [[u8; MOST_KEPT]; N],
-    values: [[u32; MOST_KEPT]; N],
-}
-
 /// Sign of a float source's element, which `neg` has for even ones and `neg_hi` for odd ones.
 #[inline(always)]
 fn sign(shape: &Shape, d: &Di, n: usize, k: u32) -> u32 {
@@ -211,43 +211,61 @@ fn sign(shape: &Shape, d: &Di, n: usize, k: u32) -> u32 {
     if shape.is_float() && negated { single::SIGN } else { 0 }
 }
 
-fn rows(w: &Wave, d: &Di, shape: &Shape) -> Rows {
+/// Sixteen lanes of a register whose first row is `row`, from `first` on.
+#[inline(always)]
+fn sixteen(w: &Wave, row: u32, first: u32) -> &Chunk {
+    &w.v.row(row + first / 32)[((first / 16) & 1) as usize]
+}
+
+/// The elements of A (`n` 0) that are there, or of B: element k of sixteen rows or columns.
+#[inline(always)]
+fn elements<L: Lanes, const MANY: usize>(w: &Wave, d: &Di, shape: &Shape, n: usize) -> [Chunk; MANY] {
+    let (element, count) = if n == 0 { (shape.a, shape.kept()) } else { (shape.b, shape.k) };
+    let bits = element.bits();
+    let mut elements = [Chunk([0; N]); MANY];
+    if bits == 16 {
+        for k in (0..count).step_by(2) {
+            // Both are in one register.
+            let (number, first) = place(bits, count, w.halves, k);
+            let word = L::load(sixteen(w, d.src[n].value + number / 2 * w.halves, first));
+            let both = match element {
+                Element::Brain => both::<L, true>(word),
+                _ => both::<L, false>(word),
+            };
+            for part in 0..2 {
+                let sign = L::splat(sign(shape, d, n, part));
+                let value = L::xor(both[part as usize], sign);
+                L::store(&mut elements[(k + part) as usize % MANY], value);
+            }
+        }
+        return elements;
+    }
+    for k in 0..count {
+        let (number, first) = place(bits, count, w.halves, k);
+        for (line, value) in (0..).zip(&mut elements[k as usize % MANY].0) {
+            let element_bits = bits_at(w, d.src[n].value, bits, number, first + line);
+            *value = element.value(element_bits, d.src[n].neg) ^ sign(shape, d, n, k);
+        }
+    }
+    elements
+}
+
+/// Of each row of a sparse A, the columns of its elements.
+fn columns(w: &Wave, d: &Di, shape: &Shape) -> [[u8; MOST_KEPT]; N] {
     let (bits, kept) = (shape.a.bits(), shape.kept());
-    let mut rows = Rows { columns: [[0; MOST_KEPT]; N], values: [[0; MOST_KEPT]; N] };
-    let index_bits = if shape.sparse { shape.index_bits(w.halves) } else { 0 };
+    let mut columns = [[0; MOST_KEPT]; N];
+    let index_bits = shape.index_bits(w.halves);
     let key = d.imm >> 8;
     for k in 0..kept {
         let (number, first) = place(bits, kept, w.halves, k);
         for i in 0..N as u32 {
             let lane = first + i;
-            let element = bits_at(w, d.src[0].value, bits, number, lane);
-            let value = shape.a.value(element, d.src[0].neg) ^ sign(shape, d, 0, k);
-            let column = if shape.sparse {
-                let index = w.v.lane(d.src[2].value + lane / 32, lane & 31);
-                let at = if index_bits < 32 { key * index_bits } else { 0 } + number * 2;
-                k / 2 * 4 + (index >> (at & 31) & 3)
-            } else {
-                k
-            };
-            rows.columns[i as usize][k as usize] = column as u8;
-            rows.values[i as usize][k as usize] = value;
+            let index = w.v.lane(d.src[2].value + lane / 32, lane & 31);
+            let at = if index_bits < 32 { key * index_bits } else { 0 } + number * 2;
+            columns[i as usize][k as usize] = (k / 2 * 4 + (index >> (at & 31) & 3)) as u8;
         }
     }
-    rows
-}
-
-/// Rows of B: element (k, j) of sixteen columns.
-fn columns(w: &Wave, d: &Di, shape: &Shape) -> [[u32; N]; MOST] {
-    let bits = shape.b.bits();
-    let mut b = [[0; N]; MOST];
-    for k in 0..shape.k {
-        let (number, first) = place(bits, shape.k, w.halves, k);
-        for (j, value) in (0..).zip(&mut b[k as usize]) {
-            let element = bits_at(w, d.src[1].value, bits, number, first + j);
-            *value = shape.b.value(element, d.src[1].neg) ^ sign(shape, d, 1, k);
-        }
-    }
-    b
+    columns
 }
 
 /// Row `r` of C or D whose first register is `base`: its register, its half of it in 16 bits, and the first of its lanes.
@@ -265,76 +283,146 @@ fn sum_place(shape: &Shape, halves: u32, r: u32) -> (u32, u32, u32) {
 }
 
 /// Row `r` of C, or of what D was before.
-fn start(w: &Wave, d: &Di, shape: &Shape, r: u32) -> [u32; N] {
-    let (register, part, first) = sum_place(shape, w.halves, r);
-    let from_register = |base: u32, j: u32| {
-        let lane = first + j;
-        w.v.lane(base + register * w.halves + lane / 32, lane & 31) >> (16 * part)
+#[inline(always)]
+fn start<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, halves: u32, r: u32) -> L::V {
+    let (register, part, first) = sum_place(shape, halves, r);
+    let from_register = |base: u32| *sixteen(w, base + register * halves, first);
+    let (word, part) = match (shape.sparse, d.src[2].kind) {
+        (true, _) => (L::load(&from_register(d.dst)), part as usize),
+        (false, Kind::Vector) => (L::load(&from_register(d.src[2].value)), part as usize),
+        (false, _) => (L::splat(d.src[2].scalar(w)), 0),
     };
-    core::array::from_fn(|j| {
-        let word = match (shape.sparse, d.src[2].kind) {
-            (true, _) => from_register(d.dst, j as u32),
-            (false, Kind::Vector) => from_register(d.src[2].value, j as u32),
-            (false, _) => d.src[2].scalar(w),
-        };
-        let value = match shape.sum {
-            Sum::Single => word,
-            Sum::Integer => return word,
-            Sum::Half => half::to_single(word as u16),
-            Sum::Brain => brain::to_single(word as u16),
-        };
-        // `neg_hi` is the absolute value, `neg` negates; a sparse one has no C to say it of.
-        let value = if !shape.sparse && d.imm & 4 != 0 { value & !single::SIGN } else { value };
-        if !shape.sparse && d.src[2].neg { value ^ single::SIGN } else { value }
-    })
+    let value = match shape.sum {
+        Sum::Single => word,
+        Sum::Integer => return word,
+        Sum::Half => both::<L, false>(word)[part],
+        Sum::Brain => both::<L, true>(word)[part],
+    };
+    // `neg_hi` is the absolute value, `neg` negates; a sparse one has no C to say it of.
+    if shape.sparse {
+        return value;
+    }
+    let value = if d.imm & 4 != 0 { L::and(value, L::splat(!single::SIGN)) } else { value };
+    if d.src[2].neg { L::xor(value, L::splat(single::SIGN)) } else { value }
 }
 
-fn write(w: &mut Wave, d: &Di, shape: &Shape, result: &[[u32; N]; N]) {
+#[inline(always)]
+fn write<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, result: &[Chunk; N]) {
     for (r, values) in (0..).zip(result) {
-        let (register, part, first) = sum_place(shape, w.halves, r);
-        for (j, value) in (0..).zip(values) {
-            let lane = first + j;
-            let row = d.dst + register * w.halves + lane / 32;
-            let word = match shape.sum {
-                Sum::Single | Sum::Integer => *value,
-                Sum::Half | Sum::Brain => {
-                    let bits = match shape.sum {
-                        Sum::Half => half::from_single(*value),
-                        _ => brain::from_single(*value),
-                    };
-                    w.v.lane(row, lane & 31) & !(0xffff << (16 * part)) | u32::from(bits) << (16 * part)
-                }
-            };
-            w.v.set_lane(row, lane & 31, word);
-        }
+        write_row::<L>(w, d, shape, w.halves, (r, L::load(values)));
     }
+}
+
+#[inline(always)]
+fn write_row<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, halves: u32, (r, value): (u32, L::V)) {
+    let (register, part, first) = sum_place(shape, halves, r);
+    let row = d.dst + register * halves + first / 32;
+    let to = &mut w.v.row_mut(row)[((first / 16) & 1) as usize];
+    let bits = match shape.sum {
+        Sum::Single | Sum::Integer => return L::store(to, value),
+        Sum::Half => narrowed::<L, false>(value),
+        Sum::Brain => narrowed::<L, true>(value),
+    };
+    let others = L::and(L::load(to), L::splat(!(0xffff << (16 * part))));
+    L::store(to, L::or(others, L::shl(bits, L::splat(16 * part))));
 }
 
 #[inline(always)]
 fn floats<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
-    let (rows, b) = (rows(w, d, shape), columns(w, d, shape));
-    let kept = shape.kept() as usize;
-    let mut result = [[0; N]; N];
-    for (r, result) in result.iter_mut().enumerate() {
-        let start = start(w, d, shape, r as u32);
-        let terms = || rows.columns[r].iter().zip(&rows.values[r]).take(kept);
-        let mut sum = L::from_array(start);
-        for (column, value) in terms() {
-            sum = L::fma(L::splat(*value), L::from_array(b[usize::from(*column) % MOST]), sum);
-        }
-        *result = L::to_array(sum);
-        if L::unordered(sum, sum) != 0 {
-            // NaNs by the policy of the scalar operations.
-            for (j, result) in result.iter_mut().enumerate() {
-                *result = terms().fold(start[j], |sum, (column, value)| {
-                    single::fma(*value, b[usize::from(*column) % MOST][j], sum)
-                });
-            }
+    match (shape.sparse, w.halves) {
+        (true, _) => sparse_floats::<L>(w, d, shape),
+        (_, 1) => dense_floats::<L, 1>(w, d, shape),
+        _ => dense_floats::<L, 2>(w, d, shape),
+    }
+    Flow::NEXT
+}
+
+#[inline(always)]
+fn sparse_floats<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) {
+    let a = elements::<L, MOST_KEPT>(w, d, shape, 0);
+    let b = elements::<L, MOST>(w, d, shape, 1);
+    let kept = (shape.kept() as usize).min(MOST_KEPT);
+    let mut result = [Chunk([0; N]); N];
+    sparse_rows::<L>(w, d, shape, (&a[..kept], &b), &mut result);
+    write::<L>(w, d, shape, &result);
+}
+
+/// The sixteen elements of each line of a dense matrix, in waves of so many halves.
+#[inline(always)]
+fn dense_elements<L: Lanes, const HALVES: u32>(w: &Wave, d: &Di, shape: &Shape, n: usize) -> [Chunk; N] {
+    match if n == 0 { shape.a } else { shape.b } {
+        Element::Half => pairs::<L, false, HALVES>(w, d, shape, n),
+        Element::Brain => pairs::<L, true, HALVES>(w, d, shape, n),
+        _ => elements::<L, N>(w, d, shape, n),
+    }
+}
+
+/// [`elements`] of sixteen bits, whose places the compiler knows.
+#[inline(always)]
+fn pairs<L: Lanes, const BRAIN: bool, const HALVES: u32>(
+    w: &Wave,
+    d: &Di,
+    shape: &Shape,
+    n: usize,
+) -> [Chunk; N] {
+    let signs = [sign(shape, d, n, 0), sign(shape, d, n, 1)];
+    let mut elements = [Chunk([0; N]); N];
+    for pair in 0..N / 2 {
+        let (number, first) = place(16, N as u32, HALVES, 2 * pair as u32);
+        let word = L::load(sixteen(w, d.src[n].value + number / 2 * HALVES, first));
+        let both = both::<L, BRAIN>(word);
+        for part in 0..2 {
+            L::store(&mut elements[2 * pair + part], L::xor(both[part], L::splat(signs[part])));
         }
     }
-    write(w, d, shape, &result);
-    Flow::NEXT
+    elements
+}
+
+/// All dense matrices of floats have sixteen elements in a line.
+#[inline(always)]
+fn dense_floats<L: Lanes, const HALVES: u32>(w: &mut Wave, d: &Di, shape: &Shape) {
+    let a = dense_elements::<L, HALVES>(w, d, shape, 0);
+    let b = dense_elements::<L, HALVES>(w, d, shape, 1);
+    let mut c = [L::splat(0); N];
+    for r in 0..N {
+        c[r] = start::<L>(w, d, shape, HALVES, r as u32);
+    }
+    let sums = sums::<L>(&a, &b, c);
+    for r in 0..N {
+        write_row::<L>(w, d, shape, HALVES, (r as u32, sums[r]));
+    }
+}
+
+/// One row after the other, each of which is multiplied with other elements of B.
+#[inline(always)]
+fn sparse_rows<L: Lanes>(
+    w: &Wave,
+    d: &Di,
+    shape: &Shape,
+    (a, b): (&[Chunk], &[Chunk; MOST]),
+    result: &mut [Chunk; N],
+) {
+    let columns = columns(w, d, shape);
+    for r in 0..N {
+        let c = start::<L>(w, d, shape, w.halves, r as u32);
+        let mut sum = c;
+        for k in 0..a.len() {
+            let column = usize::from(columns[r][k]) % MOST;
+            sum = L::fma(L::splat(a[k].0[r]), L::load(&b[column]), sum);
+        }
+        if L::unordered(sum, sum) != 0 {
+            // NaNs by the policy of the scalar operations.
+            let mut words = L::to_array(c);
+            for (j, word) in words.iter_mut().enumerate() {
+                *word = (0..a.len()).fold(*word, |sum, k| {
+                    single::fma(a[k].0[r], b[usize::from(columns[r][k]) % MOST].0[j], sum)
+                });
+            }
+            sum = L::from_array(words);
+        }
+        L::store(&mut result[r], sum);
+    }
 }
 
 per_backend! {
@@ -342,24 +430,32 @@ per_backend! {
     float [] [] |w, _m, d, L| floats::<L>(w, d)
 }
 
-/// Handler of a matrix instruction of integers, `aux` its number: A and B are signed where their `neg` bit is set.
-pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+#[inline(always)]
+fn integers<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
-    let (rows, b) = (rows(w, d, shape), columns(w, d, shape));
-    let kept = shape.kept() as usize;
+    let a = elements::<L, MOST_KEPT>(w, d, shape, 0);
+    let b = elements::<L, MOST>(w, d, shape, 1);
+    let sparse = shape.sparse.then(|| columns(w, d, shape));
+    let kept = (shape.kept() as usize).min(MOST_KEPT);
     let wide = |value: u32| i64::from(value.cast_signed());
-    let mut result = [[0; N]; N];
-    for (r, result) in result.iter_mut().enumerate() {
-        let start = start(w, d, shape, r as u32);
-        for (j, result) in result.iter_mut().enumerate() {
-            let terms = rows.columns[r].iter().zip(&rows.values[r]).take(kept);
-            let sum: i64 =
-                terms.map(|(column, value)| wide(*value) * wide(b[usize::from(*column) % MOST][j])).sum();
-            let total = sum + wide(start[j]);
+    let mut result = [Chunk([0; N]); N];
+    for r in 0..N {
+        let start = L::to_array(start::<L>(w, d, shape, w.halves, r as u32));
+        for j in 0..N {
+            let mut total = wide(start[j]);
+            for k in 0..kept {
+                let column = sparse.as_ref().map_or(k, |columns| usize::from(columns[r][k]) % MOST);
+                total += wide(a[k].0[r]) * wide(b[column].0[j]);
+            }
             let clamped = total.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-            *result = if d.flags & flag::CLAMP != 0 { clamped } else { total } as u32;
+            result[r].0[j] = if d.flags & flag::CLAMP != 0 { clamped } else { total } as u32;
         }
     }
-    write(w, d, shape, &result);
+    write::<L>(w, d, shape, &result);
     Flow::NEXT
+}
+
+/// Handler of a matrix instruction of integers, `aux` its number: A and B are signed where their `neg` bit is set.
+pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    integers::<Portable>(w, d)
 }

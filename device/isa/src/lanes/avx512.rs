@@ -188,6 +188,10 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
+    fn narrow_halves(a: V) -> Option<V> {
+        intrinsic!(Some(_mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(float(a)))))
+    }
+    #[inline(always)]
     fn low_bytes(a: V) -> [u32; 4] {
         let mut words = [0; 4];
         intrinsic!(_mm_storeu_si128(words.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a)));

@@ -3,7 +3,7 @@
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
-use super::encoding::{Evex, VMOVD, Vex};
+use super::encoding::{Evex, KMOVW_TO, VMOVD, VPBROADCASTD_FROM, Vex};
 
 /// A 512-bit register, 0 to 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,12 @@ pub(super) enum Operand {
     Splat(At),
     /// One constant for all lanes.
     Constant(u32),
+    /// One constant of 64 bits for all pairs of lanes.
+    Constant64(u64),
     /// A constant for each lane.
     Words(&'static [u32; 16]),
+    /// An element for each lane: its distance from a base is in a register.
+    Indexed(Gpr, Zmm),
 }
 
 impl From<Zmm> for Operand {
@@ -174,6 +178,15 @@ impl Assembler {
         self.pool.len() - 1
     }
 
+    fn constant64_in_pool(&mut self, value: u64) -> usize {
+        let words = [value as u32, (value >> 32) as u32];
+        if let Some(index) = self.pool.windows(2).position(|two| two == words) {
+            return index;
+        }
+        self.pool.extend(words);
+        self.pool.len() - 2
+    }
+
     fn byte(&mut self, byte: u8) {
         self.code.push(byte);
     }
@@ -217,21 +230,32 @@ impl Assembler {
         let (x, b) = match last {
             Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
             Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
-            Operand::Constant(_) | Operand::Words(_) => (0, 0),
+            Operand::Constant(_) | Operand::Constant64(_) | Operand::Words(_) => (0, 0),
+            Operand::Indexed(base, Zmm(index)) => (index >> 3 & 1, base as u8 >> 3),
         };
-        let splat = u8::from(matches!(last, Operand::Splat(_) | Operand::Constant(_)) && !op.scalar);
+        // The index has its fifth bit where that of `vvvv` is, which means nothing then.
+        let second = if let Operand::Indexed(_, Zmm(index)) = last { index & 16 } else { second };
+        let one = matches!(last, Operand::Splat(_) | Operand::Constant(_) | Operand::Constant64(_));
+        let splat = u8::from(one && !op.scalar || op.rounding.is_some());
         let not = |bit: u8, at: u8| (!bit & 1) << at;
         let p0 = not(reg >> 3, 7) | not(x, 6) | not(b, 5) | not(reg >> 4, 4) | op.map;
         let p1 = u8::from(op.wide) << 7 | (!second & 15) << 3 | 4 | op.prefix;
-        let length = if op.short { 0 } else { 2 << 5 };
+        let length = op.rounding.unwrap_or(if op.short { 0 } else { 2 }) << 5;
         let p2 = length | splat << 4 | not(second >> 4, 3) | mask;
         self.code.extend([0x62, p0, p1, p2, op.opcode]);
         match last {
             Operand::Register(Zmm(number)) => self.byte(0xc0 | (reg & 7) << 3 | number & 7),
-            Operand::Memory(at) => self.memory(reg, at, 64),
-            Operand::Splat(at) => self.memory(reg, at, 4),
+            Operand::Memory(at) => self.memory(reg, at, op.unit),
+            Operand::Indexed(base, Zmm(index)) => {
+                self.code.extend([0x44 | (reg & 7) << 3, (index & 7) << 3 | base as u8 & 7, 0]);
+            }
+            Operand::Splat(at) => self.memory(reg, at, if op.wide { 8 } else { 4 }),
             Operand::Constant(value) => {
                 let index = self.constant(value);
+                self.in_pool(reg, op, Target::Constant(index));
+            }
+            Operand::Constant64(value) => {
+                let index = self.constant64_in_pool(value);
                 self.in_pool(reg, op, Target::Constant(index));
             }
             Operand::Words(words) => {
@@ -259,6 +283,16 @@ impl Assembler {
     /// The first lane of a register to a general register.
     pub(super) fn first_lane(&mut self, to: Gpr, from: Zmm) {
         self.vector(VMOVD, from.0, 0, Operand::Register(Zmm(to as u8)), K0);
+    }
+
+    /// A general register to all lanes.
+    pub(super) fn everywhere(&mut self, to: Zmm, from: Gpr) {
+        self.vector(VPBROADCASTD_FROM, to.0, 0, Operand::Register(Zmm(from as u8)), K0);
+    }
+
+    /// A mask to a general register, whose number stands for a mask's.
+    pub(super) fn mask_to(&mut self, to: Gpr, from: Mask) {
+        self.mask(KMOVW_TO, Mask(to as u8), Mask(0), from);
     }
 
     /// A mask instruction on registers.

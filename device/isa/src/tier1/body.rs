@@ -14,7 +14,12 @@ pub(super) const SCRATCH: [Mask; 2] = [Mask(5), Mask(6)];
 /// A mask of every other lane, while it is needed.
 pub(super) const ODD: Mask = Mask(7);
 
-const SIGN: u32 = 0x8000_0000;
+pub(super) const SIGN: u32 = 0x8000_0000;
+
+/// Room for one vector register in the frame of compiled code.
+pub(super) const SPILL: At = At(Gpr::Rsp, 0);
+/// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
+pub(super) const FRAME: u32 = 64 + 8;
 
 /// A scalar register.
 pub(super) fn scalar(register: u32) -> At {

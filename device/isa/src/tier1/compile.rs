@@ -8,14 +8,15 @@
 use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
-use super::body::{Body, Cold, ELEMENTS, EXEC, Exit, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar};
+use super::body::{
+    Body, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar,
+};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
-use super::{memory, scalar as scalars, template};
+use super::{elements, half, memory, scalar as scalars, template};
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Flow, Kind, Machine, flag};
 use crate::inst::Op;
-use crate::registers::slot;
 use crate::wave::Wave;
 
 /// Instructions that the wave has executed.
@@ -107,13 +108,12 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
             let has = |op: Op| matches!(op, Op::V_FMAC_F32 | Op::V_MUL_F32 | Op::V_ADD_F32);
             plain && halves == 1 && has(x) && has(y)
         }
-        Form::Carry(Op::V_MAD_U64_U32) => plain && halves == 1 && d.dst2 == slot::DUMP as u32,
         Form::Carry(op) => {
             plain
-                && halves == 1
                 && matches!(
                     op,
-                    Op::V_ADD_CO_U32
+                    Op::V_MAD_U64_U32
+                        | Op::V_ADD_CO_U32
                         | Op::V_SUB_CO_U32
                         | Op::V_SUBREV_CO_U32
                         | Op::V_ADD_CO_CI_U32
@@ -124,23 +124,22 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
-        Form::GlobalLoad(dwords)
-        | Form::GlobalStore(dwords)
-        | Form::LdsLoad(dwords)
-        | Form::LdsStore(dwords) => memory::has(dwords, halves),
-        Form::Branch(_) => true,
+        Form::Packed(op) => plain && half::packed(op, d).is_some(),
+        Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
+        Form::Keep | Form::ExecMask { .. } | Form::Branch(_) => true,
+        form => memory::has(form, false),
     }
 }
 
 /// Whether an element may change EXEC.
-fn changes_exec(form: Form, d: &Di, halves: u32) -> bool {
+fn changes_exec(form: Form, d: &Di) -> bool {
     // The scalar destination may be a pair.
     let to_exec = |register: u32| register + 1 >= EXEC && register < EXEC + 2;
     match form {
-        Form::Call => true,
+        Form::Call | Form::ExecMask { .. } => true,
         Form::Compare(_) => to_exec(d.dst),
         Form::Scalar(_) => to_exec(d.dst),
-        Form::Carry(_) => halves == 2 || to_exec(d.dst2),
+        Form::Carry(_) => to_exec(d.dst2),
         _ => false,
     }
 }
@@ -169,7 +168,7 @@ impl Compiler<'_> {
                 if d.aux == 0 {
                     mark(d.imm as usize);
                 }
-            } else if changes_exec(form, d, self.source.halves) {
+            } else if changes_exec(form, d) {
                 mark(at + 1);
             }
         }
@@ -215,8 +214,7 @@ impl Compiler<'_> {
         for register in KEPT {
             a.push(register);
         }
-        // The stack is aligned to 16 bytes at calls.
-        a.immediate(Integer::Sub, true, Gpr::Rsp, 8);
+        a.immediate(Integer::Sub, true, Gpr::Rsp, FRAME);
         for (to, from) in [(WAVE, Gpr::Rdi), (MACHINE, Gpr::Rsi), (ELEMENTS, Gpr::Rdx), (LIMIT, Gpr::Rcx)] {
             a.integer(Integer::Mov, true, to, from);
         }
@@ -234,7 +232,7 @@ impl Compiler<'_> {
         a.integer(Integer::Mov, false, Gpr::Rax, Gpr::Rax);
         a.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
         a.vzeroupper();
-        a.immediate(Integer::Add, true, Gpr::Rsp, 8);
+        a.immediate(Integer::Add, true, Gpr::Rsp, FRAME);
         for register in KEPT.into_iter().rev() {
             a.pop(register);
         }
@@ -315,12 +313,18 @@ impl Compiler<'_> {
                 Form::Carry(op) => body.carry(op, d),
                 Form::Compare(operands) => body.compare(operands, d),
                 Form::Select => body.select(d),
+                Form::Packed(op) => body.packed(op, d),
+                Form::Mixed(narrows) => body.mixed(narrows, d),
+                Form::Keep => body.keep(d),
                 Form::Scalar(op) => scalars::emit(body.a, op, d),
-                form if masked && form.is_memory() => body.by_handler(),
-                Form::GlobalLoad(dwords) => body.global_load(dwords, d),
-                Form::GlobalStore(dwords) => body.global_store(dwords, d),
-                Form::LdsLoad(dwords) => body.lds_load(dwords, d),
-                Form::LdsStore(dwords) => body.lds_store(dwords, d),
+                Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
+                form if form.is_memory() && !memory::has(form, masked) => body.by_handler(),
+                Form::GlobalLoad(moves) => body.global_load(moves, d),
+                Form::GlobalStore(moves) => body.global_store(moves, d),
+                Form::LdsLoad(moves) => body.lds_load(moves, d),
+                Form::LdsStore(moves) => body.lds_store(elements::registers(moves), d),
+                Form::LdsLoadTwo(dwords) => body.lds_load_two(dwords, d),
+                Form::LdsStoreTwo(dwords) => body.lds_store_two(dwords, d),
                 Form::Branch(when) => {
                     if let Some(round) = round {
                         let rows = core::mem::take(&mut body.rows);
@@ -339,7 +343,7 @@ impl Compiler<'_> {
         let uncounted = body.uncounted;
         self.count(uncounted);
         let last = next - 1;
-        let changed = changes_exec(self.form(last), &source.code[last], source.halves);
+        let changed = changes_exec(self.form(last), &source.code[last]);
         self.go(next, if changed { None } else { Some(masked) });
     }
 
@@ -349,7 +353,8 @@ impl Compiler<'_> {
         let last = self.source.code.get(first + forms.len() - 1)?;
         let loops =
             matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
-        let calls = forms.iter().any(|form| *form == Form::Call || masked && form.is_memory());
+        let calls =
+            forms.iter().any(|form| *form == Form::Call || form.is_memory() && !memory::has(*form, masked));
         if !loops || calls {
             return None;
         }

@@ -16,10 +16,25 @@ pub(super) struct Evex {
     pub(super) scalar: bool,
     /// It is of 128 bits.
     pub(super) short: bool,
+    /// Bytes of its memory operand, in which displacements count.
+    pub(super) unit: i32,
+    /// How it rounds, if not as `MXCSR` says; its operands are registers then.
+    pub(super) rounding: Option<u8>,
 }
 
 const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
-    Evex { map, prefix, wide: false, opcode, extension: 0, immediate: None, scalar: false, short: false }
+    Evex {
+        map,
+        prefix,
+        wide: false,
+        opcode,
+        extension: 0,
+        immediate: None,
+        scalar: false,
+        short: false,
+        unit: 64,
+        rounding: None,
+    }
 }
 
 impl Evex {
@@ -33,8 +48,18 @@ impl Evex {
         Evex { immediate: Some(immediate), ..self }
     }
 
+    /// The same rounded down (1), up (2) or towards zero (3).
+    pub(super) const fn rounded(self, how: u8) -> Evex {
+        Evex { rounding: Some(how), ..self }
+    }
+
     const fn extended(self, extension: u8) -> Evex {
         Evex { extension, ..self }
+    }
+
+    /// The same with a memory operand of so many bytes.
+    const fn of_bytes(self, unit: i32) -> Evex {
+        Evex { unit, ..self }
     }
 }
 
@@ -76,10 +101,44 @@ pub(super) const VFMADD231PS: Evex = evex(2, 1, 0xb8);
 pub(super) const VCVTDQ2PS: Evex = evex(1, 0, 0x5b);
 pub(super) const VCVTUDQ2PS: Evex = evex(1, 3, 0x7a);
 
+pub(super) const VCVTTPS2DQ: Evex = evex(1, 2, 0x5b);
+pub(super) const VCVTTPS2UDQ: Evex = evex(1, 0, 0x78);
+
 /// `vmovd` to a general register.
 pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
 pub(super) const VPERMI2D: Evex = evex(2, 1, 0x76);
 pub(super) const VSHUFI64X2: Evex = evex(3, 1, 0x43).wide();
+
+/// `vpbroadcastd` from a general register, whose number stands for a vector register's.
+pub(super) const VPBROADCASTD_FROM: Evex = evex(2, 1, 0x7c);
+/// The lanes of a mask side by side; the destination is in `ModRM.rm`.
+pub(super) const VPCOMPRESSD: Evex = evex(2, 1, 0x8b);
+pub(super) const VPGATHERDD: Evex = evex(2, 1, 0x90);
+pub(super) const VPSCATTERDD: Evex = evex(2, 1, 0xa0);
+pub(super) const VPMOVSXBD: Evex = evex(2, 1, 0x21).of_bytes(16);
+pub(super) const VPMOVSXWD: Evex = evex(2, 1, 0x23).of_bytes(32);
+pub(super) const VPMOVZXBD: Evex = evex(2, 1, 0x31).of_bytes(16);
+pub(super) const VPMOVZXWD: Evex = evex(2, 1, 0x33).of_bytes(32);
+/// To memory.
+pub(super) const VPMOVDB: Evex = evex(2, 2, 0x31).of_bytes(16);
+pub(super) const VPMOVDW: Evex = evex(2, 2, 0x33).of_bytes(32);
+
+/// Halves side by side in half of a register to singles.
+pub(super) const VCVTPH2PS: Evex = evex(2, 1, 0x13);
+/// The inverse; the destination is in `ModRM.rm`.
+pub(super) const VCVTPS2PH: Evex = evex(3, 1, 0x1d);
+pub(super) const VPTESTMD: Evex = evex(2, 1, 0x27);
+pub(super) const VPBROADCASTQ: Evex = Evex { scalar: true, ..evex(2, 1, 0x59).wide() };
+pub(super) const VADDPD: Evex = evex(1, 1, 0x58).wide();
+pub(super) const VMULPD: Evex = evex(1, 1, 0x59).wide();
+pub(super) const VFMADD132PD: Evex = evex(2, 1, 0x98).wide();
+pub(super) const VPADDW: Evex = evex(1, 1, 0xfd);
+pub(super) const VPSUBW: Evex = evex(1, 1, 0xf9);
+pub(super) const VPMULLW: Evex = evex(1, 1, 0xd5);
+pub(super) const VPMINUW: Evex = evex(2, 1, 0x3a);
+pub(super) const VPMAXUW: Evex = evex(2, 1, 0x3e);
+pub(super) const VPMINSW: Evex = evex(1, 1, 0xea);
+pub(super) const VPMAXSW: Evex = evex(1, 1, 0xee);
 
 /// An instruction on masks, in VEX encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,3 +175,7 @@ pub(super) const KUNPCKDQ: Vex = vex(0, true, true, 0x4b);
 pub(super) const KMOVQ_STORE: Vex = vex(0, true, false, 0x91);
 /// `kmovw` from a general register, whose number stands for a mask's.
 pub(super) const KMOVW_FROM: Vex = vex(0, false, false, 0x92);
+/// `kmovw` to a general register, whose number stands for the first mask's.
+pub(super) const KMOVW_TO: Vex = vex(0, false, false, 0x93);
+/// All lanes, of three times the same mask.
+pub(super) const KXNORW: Vex = vex(0, false, true, 0x46);

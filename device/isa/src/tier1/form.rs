@@ -1,6 +1,7 @@
 //! What lowering tells of an element, for code that is to do the same without its handler.
 
 use crate::exec::cmp::Operands;
+use crate::exec::properties::Moves;
 use crate::inst::Op;
 
 /// What an element of a region does.
@@ -23,16 +24,28 @@ pub(crate) enum Form {
     Compare(Operands),
     /// `v_cndmask_b32`.
     Select,
+    /// An operation on both halves of registers, as `imm` says for the high ones.
+    Packed(Op),
+    /// `v_fma_mix_f32`, or one to a half.
+    Mixed(bool),
+    /// The row `dst` keeps the bits `imm`.
+    Keep,
     /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
     Scalar(Op),
-    /// A load of so many dwords from global memory to rows from `dst` on: `src[0]` and `src[2]` make the address, as `dst2` says.
-    GlobalLoad(u32),
-    /// A store of so many dwords from rows of `src[1]` on.
-    GlobalStore(u32),
-    /// A load of so many dwords from LDS at `src[0]` and `imm` to rows from `dst` on.
-    LdsLoad(u32),
-    /// A store of so many dwords from rows of `src[1]` on to LDS.
-    LdsStore(u32),
+    /// The function `aux` of `src[0]` and EXEC, of 64 bits if `wide`, to EXEC; the scalar register `dst` gets what EXEC was, or is.
+    ExecMask { saves: bool, wide: bool },
+    /// A load from global memory to rows from `dst` on: `src[0]` and `src[2]` make the address, as `dst2` says.
+    GlobalLoad(Moves),
+    /// A store from rows of `src[1]` on.
+    GlobalStore(Moves),
+    /// A load from LDS at `src[0]` and `imm` to rows from `dst` on.
+    LdsLoad(Moves),
+    /// A store from rows of `src[1]` on to LDS.
+    LdsStore(Moves),
+    /// Two loads of so many dwords from LDS, the second one at `src[0]` and `dst2`.
+    LdsLoadTwo(u32),
+    /// Two stores of so many dwords to LDS, the second one from rows of `src[2]` on at `src[0]` and `dst2`.
+    LdsStoreTwo(u32),
     /// A branch to the element `imm`, or where `aux` is 1 to the address `dst2:dst`.
     Branch(When),
 }
@@ -40,7 +53,11 @@ pub(crate) enum Form {
 impl Form {
     /// Whether it is a load or a store.
     pub(crate) fn is_memory(self) -> bool {
-        matches!(self, Form::GlobalLoad(_) | Form::GlobalStore(_) | Form::LdsLoad(_) | Form::LdsStore(_))
+        use Form::{GlobalLoad, GlobalStore, LdsLoad, LdsLoadTwo, LdsStore, LdsStoreTwo};
+        matches!(
+            self,
+            GlobalLoad(_) | GlobalStore(_) | LdsLoad(_) | LdsStore(_) | LdsLoadTwo(_) | LdsStoreTwo(_)
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use super::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
 use super::body::{Body, Cold, ODD, SCRATCH};
 use super::encoding::*;
-use super::masks::{EQUAL, UNORDERED};
+use super::masks::{EQUAL, LESS, NOT_LESS, UNORDERED};
 use super::template::{self, Template};
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
@@ -13,9 +13,18 @@ impl Body<'_> {
     pub(super) fn vector(&mut self, op: Op, d: &Di) {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
         for half in 0..self.halves {
+            // Nothing of one half is used in the other.
+            self.rows.unlock();
             match template {
                 Template::ShiftPair => self.shift_pair(d, half),
                 Template::Extreme(op, zeros) => self.extreme(op, zeros, d, half),
+                Template::MovePair => self.move_pair(d, half),
+                Template::ShiftAddPair => self.shift_add_pair(d, half),
+                Template::Halves(arithmetic) => self.of_halves(arithmetic, d, half),
+                Template::Doubles(arithmetic) => self.of_doubles(arithmetic, d, half),
+                Template::HalfToSingle => self.half_to_single(d, half),
+                Template::SingleToHalf => self.single_to_half(d, half),
+                Template::SinglesToHalves => self.singles_to_halves(d, half),
                 _ => {
                     self.load_sources(d, template.arity(), half);
                     let pair = self.define(d.dst + half);
@@ -131,11 +140,41 @@ impl Body<'_> {
                 let c = self.operand(&d.src[2], false, half, chunk, t2);
                 self.a.masked(VPADDD, to, t0, c, mask);
             }
+            Template::ConvertByte(byte) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.a.shift(VPSRLD.by(byte * 8), t0, a, K0);
+                self.a.evex(VPANDD, t0, t0, Operand::Constant(0xff));
+                self.a.masked(VCVTDQ2PS, to, Zmm(0), t0, mask);
+            }
+            Template::ToUnsigned => {
+                let a = self.register(&d.src[0], true, half, chunk, t0);
+                // Of a NaN and zero the second source is the larger one.
+                self.a.evex(VMAXPS, t0, a, Operand::Constant(0));
+                self.a.masked(VCVTTPS2UDQ, to, Zmm(0), t0, mask);
+            }
+            Template::ToSigned => {
+                let (a, [k, l]) = (self.register(&d.src[0], true, half, chunk, t0), SCRATCH);
+                // Not less than 2^31, or a NaN.
+                self.a.compare(VCMPPS.by(NOT_LESS), k, a, Operand::Constant(0x4f00_0000), K0);
+                self.a.compare(VCMPPS.by(UNORDERED), l, a, Operand::Register(a), K0);
+                self.a.evex(VCVTTPS2DQ, t1, Zmm(0), a);
+                self.a.masked(VPBROADCASTD, t1, Zmm(0), Operand::Constant(i32::MAX as u32), k);
+                self.a.masked(VPXORD, t1, t1, t1, l);
+                self.put(to, t1, mask);
+            }
             Template::MultiplyHigh => {
                 self.products(d, half, chunk);
                 self.put(to, t1, mask);
             }
-            Template::ShiftPair | Template::Extreme(..) => unreachable!("done by halves"),
+            Template::ShiftPair
+            | Template::Extreme(..)
+            | Template::MovePair
+            | Template::ShiftAddPair
+            | Template::Halves(_)
+            | Template::Doubles(_)
+            | Template::HalfToSingle
+            | Template::SingleToHalf
+            | Template::SinglesToHalves => unreachable!("done by halves"),
         }
     }
 
@@ -248,6 +287,55 @@ impl Body<'_> {
                 self.a.evex(VPXORD, t1, t1, t1);
                 self.put(to_low.chunk(chunk), t1, mask);
             }
+        }
+    }
+
+    fn move_pair(&mut self, d: &Di, half: u32) {
+        let words: Vec<_> = (0..2).map(|chunk| self.wide(&d.src[0], half, chunk)).collect();
+        let (low, high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
+        for (chunk, (from_low, from_high)) in (0..).zip(words) {
+            let mask = self.exec(half, chunk);
+            // One may be where the other goes.
+            self.in_register(Zmm(0), from_low);
+            self.in_register(Zmm(1), from_high);
+            self.put(low.chunk(chunk), Zmm(0), mask);
+            self.put(high.chunk(chunk), Zmm(1), mask);
+        }
+    }
+
+    fn in_register(&mut self, to: Zmm, from: Operand) {
+        match from {
+            Operand::Register(from) => self.put(to, from, K0),
+            from => self.a.evex(VPBROADCASTD, to, Zmm(0), from),
+        }
+    }
+
+    /// `v_lshl_add_u64` by a constant.
+    fn shift_add_pair(&mut self, d: &Di, half: u32) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let count = d.src[1].value as u8 & 7;
+        for source in [&d.src[0], &d.src[2]] {
+            self.wide(source, half, 0);
+        }
+        let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
+        for chunk in 0..2 {
+            let mask = self.exec(half, chunk);
+            let (low, high) = self.wide(&d.src[0], half, chunk);
+            self.in_register(t0, low);
+            self.in_register(t1, high);
+            if count > 0 {
+                self.a.shift(VPSRLD.by(32 - count), t2, t0, K0);
+                self.a.shift(VPSLLD.by(count), t0, t0, K0);
+                self.a.shift(VPSLLD.by(count), t1, t1, K0);
+                self.a.evex(VPORD, t1, t1, t2);
+            }
+            let (low, high) = self.wide(&d.src[2], half, chunk);
+            self.a.evex(VPADDD, t2, t0, low);
+            self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
+            self.a.evex(VPADDD, t1, t1, high);
+            self.a.masked(VPADDD, t1, t1, Operand::Constant(1), ODD);
+            self.put(to_low.chunk(chunk), t2, mask);
+            self.put(to_high.chunk(chunk), t1, mask);
         }
     }
 

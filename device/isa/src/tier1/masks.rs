@@ -1,17 +1,22 @@
 //! Operations that write or read masks of lanes: comparisons, selects, carries.
 
-use super::asm::{At, K0, Mask, Operand, Zmm};
+use super::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use super::body::{Body, ODD, SCRATCH, scalar};
 use super::encoding::*;
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
+use crate::registers::slot;
 
 /// Predicates of `vpcmpd` and `vcmpps`.
 pub(super) const SAME: u8 = 0;
-const LESS: u8 = 1;
+pub(super) const LESS: u8 = 1;
+pub(super) const DIFFERENT: u8 = 4;
+pub(super) const GREATER: u8 = 6;
 pub(super) const EQUAL: u8 = 0;
 pub(super) const UNORDERED: u8 = 3;
+/// Not less, or unordered; a quiet NaN does not signal.
+pub(super) const NOT_LESS: u8 = 0x15;
 
 /// The predicate of integers for the outcomes less, equal and greater.
 fn integer_predicate(outcomes: u8) -> u8 {
@@ -79,75 +84,123 @@ impl Body<'_> {
         }
     }
 
-    /// A sum, difference or product with carry, in a wave with one half.
+    /// A sum, difference or product with carry.
     pub(super) fn carry(&mut self, op: Op, d: &Di) {
-        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
-        let [k, l] = SCRATCH;
-        self.load_sources(d, if op == Op::V_MAD_U64_U32 { 3 } else { 2 }, 0);
-        if op == Op::V_MAD_U64_U32 && d.src[2].kind == Kind::Vector {
-            self.load_row(d.src[2].value + 1);
-        }
-        for chunk in 0..2 {
-            let mask = self.exec(0, chunk);
-            let out = [k, l][usize::from(chunk)];
-            if op == Op::V_MAD_U64_U32 {
-                self.products(d, 0, chunk);
-                let (low, high) = self.wide(&d.src[2], chunk);
-                self.a.evex(VPADDD, t2, t0, low);
-                self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
-                self.a.evex(VPADDD, t3, t1, high);
-                self.a.masked(VPADDD, t3, t3, Operand::Constant(1), ODD);
-                let (to_low, to_high) = (self.define(d.dst), self.define(d.dst + 1));
-                self.put(to_low.chunk(chunk), t2, mask);
-                self.put(to_high.chunk(chunk), t3, mask);
-                continue;
-            }
-            let (swap, subtract) = match op {
-                Op::V_SUBREV_CO_U32 | Op::V_SUBREV_CO_CI_U32 => (true, true),
-                Op::V_SUB_CO_U32 | Op::V_SUB_CO_CI_U32 => (false, true),
-                _ => (false, false),
-            };
-            let (first, second) = if swap { (1, 0) } else { (0, 1) };
-            let a = self.register(&d.src[first], false, 0, chunk, t0);
-            let b = self.operand(&d.src[second], false, 0, chunk, t1);
-            let carries = matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32);
-            self.a.evex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
-            // A carry is where the sum is less than a source, a borrow where one source is less than the other.
-            if subtract {
-                self.a.compare(VPCMPUD.by(LESS), out, a, b, mask);
-            } else {
-                self.a.compare(VPCMPUD.by(LESS), out, t2, a, mask);
-            }
-            if carries {
-                let At(base, displacement) = scalar(d.imm);
-                self.a.mask_at(KMOVW, ODD, At(base, displacement + i32::from(chunk) * 2));
-                let limit = if subtract { 0 } else { u32::MAX };
-                self.a.evex(VPBROADCASTD, t3, Zmm(0), Operand::Constant(limit));
-                // What the carry wraps.
-                let wraps = Mask(if self.masked { 3 } else { 1 });
-                self.a.compare(VPCMPUD.by(SAME), wraps, t2, t3, ODD);
-                if mask != K0 {
-                    self.a.mask(KANDW, wraps, wraps, mask);
+        let wide = op == Op::V_MAD_U64_U32;
+        let out = d.dst2 != slot::DUMP as u32;
+        for half in 0..self.halves {
+            self.load_sources(d, if wide { 3 } else { 2 }, half);
+            for chunk in 0..2 {
+                if wide {
+                    self.multiply_add(d, half, chunk);
+                } else {
+                    self.add_or_subtract(op, d, half, chunk);
                 }
-                self.a.mask(KORW, out, out, wraps);
-                let op = if subtract { VPSUBD } else { VPADDD };
-                self.a.masked(op, t2, t2, Operand::Constant(1), ODD);
             }
-            let to = self.define(d.dst).chunk(chunk);
-            self.put(to, t2, mask);
+            if !wide && self.halves == 1 {
+                self.join(SCRATCH[0], SCRATCH[1]);
+                self.a.mask_at(KMOVD_STORE, SCRATCH[0], scalar(d.dst2));
+            }
         }
-        if op != Op::V_MAD_U64_U32 {
-            self.join(k, l);
-            self.a.mask_at(KMOVD_STORE, k, scalar(d.dst2));
+        if out && (wide || self.halves == 2) {
+            // After both halves: it may be the mask in.
+            self.a.store(self.halves == 2, scalar(d.dst2), Gpr::Rdx);
         }
     }
 
-    /// Both halves of a source of 64 bits in a wave with one half.
-    fn wide(&mut self, source: &Source, chunk: u8) -> (Operand, Operand) {
+    /// Keeps the mask of a sixteen in `Rdx`, after those before it.
+    fn collect(&mut self, out: Mask, half: u32, chunk: u8) {
+        let sixteen = half as u8 * 2 + chunk;
+        let number = if sixteen == 0 { Gpr::Rdx } else { Gpr::Rax };
+        self.a.mask_to(number, out);
+        if sixteen > 0 {
+            self.a.shift_by(4, true, Gpr::Rax, sixteen * 16);
+            self.a.integer(Integer::Or, true, Gpr::Rdx, Gpr::Rax);
+        }
+    }
+
+    /// Sixteen lanes of `v_mad_u64_u32`.
+    fn multiply_add(&mut self, d: &Di, half: u32, chunk: u8) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let mask = self.exec(half, chunk);
+        self.products(d, half, chunk);
+        let (low, high) = self.wide(&d.src[2], half, chunk);
+        self.a.evex(VPADDD, t2, t0, low);
+        self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
+        self.a.evex(VPADDD, t3, t1, high);
+        let ([out, wraps], has_out) = (SCRATCH, d.dst2 != slot::DUMP as u32);
+        if has_out {
+            self.a.compare(VPCMPUD.by(LESS), out, t3, t1, mask);
+        }
+        self.a.masked(VPADDD, t3, t3, Operand::Constant(1), ODD);
+        if has_out {
+            // What the carry of the low words wraps.
+            self.a.compare(VPCMPUD.by(SAME), wraps, t3, Operand::Constant(0), ODD);
+            if mask != K0 {
+                self.a.mask(KANDW, wraps, wraps, mask);
+            }
+            self.a.mask(KORW, out, out, wraps);
+            self.collect(out, half, chunk);
+        }
+        let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
+        self.put(to_low.chunk(chunk), t2, mask);
+        self.put(to_high.chunk(chunk), t3, mask);
+    }
+
+    /// Sixteen lanes of a sum or difference; its carries are in a mask of the chunk's, or of a wave with two halves in `Rdx`.
+    fn add_or_subtract(&mut self, op: Op, d: &Di, half: u32, chunk: u8) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let mask = self.exec(half, chunk);
+        let one = self.halves == 1;
+        let out = if one { SCRATCH[usize::from(chunk)] } else { SCRATCH[0] };
+        let (swap, subtract) = match op {
+            Op::V_SUBREV_CO_U32 | Op::V_SUBREV_CO_CI_U32 => (true, true),
+            Op::V_SUB_CO_U32 | Op::V_SUB_CO_CI_U32 => (false, true),
+            _ => (false, false),
+        };
+        let (first, second) = if swap { (1, 0) } else { (0, 1) };
+        let a = self.register(&d.src[first], false, half, chunk, t0);
+        let b = self.operand(&d.src[second], false, half, chunk, t1);
+        let carries = matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32);
+        self.a.evex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
+        // A carry is where the sum is less than a source, a borrow where one source is less than the other.
+        if subtract {
+            self.a.compare(VPCMPUD.by(LESS), out, a, b, mask);
+        } else {
+            self.a.compare(VPCMPUD.by(LESS), out, t2, a, mask);
+        }
+        if carries {
+            let At(base, displacement) = scalar(d.imm + half);
+            self.a.mask_at(KMOVW, ODD, At(base, displacement + i32::from(chunk) * 2));
+            let limit = if subtract { 0 } else { u32::MAX };
+            self.a.evex(VPBROADCASTD, t3, Zmm(0), Operand::Constant(limit));
+            // What the carry wraps.
+            let wraps = match (one, self.masked) {
+                (false, _) => SCRATCH[1],
+                (true, true) => Mask(3),
+                (true, false) => Mask(1),
+            };
+            self.a.compare(VPCMPUD.by(SAME), wraps, t2, t3, ODD);
+            if mask != K0 {
+                self.a.mask(KANDW, wraps, wraps, mask);
+            }
+            self.a.mask(KORW, out, out, wraps);
+            let op = if subtract { VPSUBD } else { VPADDD };
+            self.a.masked(op, t2, t2, Operand::Constant(1), ODD);
+        }
+        let to = self.define(d.dst + half).chunk(chunk);
+        self.put(to, t2, mask);
+        if !one {
+            self.collect(out, half, chunk);
+        }
+    }
+
+    /// Both words of a source of 64 bits.
+    pub(super) fn wide(&mut self, source: &Source, half: u32, chunk: u8) -> (Operand, Operand) {
         match source.kind {
             Kind::Vector => {
-                let low = self.load_row(source.value).chunk(chunk);
-                let high = self.load_row(source.value + 1).chunk(chunk);
+                let low = self.load_row(source.value + half).chunk(chunk);
+                let high = self.load_row(source.value + self.halves + half).chunk(chunk);
                 (low.into(), high.into())
             }
             Kind::Scalar => {

@@ -18,9 +18,15 @@ mod code_memory;
 #[cfg(target_arch = "x86_64")]
 mod compile;
 #[cfg(target_arch = "x86_64")]
+mod elements;
+#[cfg(target_arch = "x86_64")]
 mod encoding;
 #[cfg(target_arch = "x86_64")]
+mod half;
+#[cfg(target_arch = "x86_64")]
 mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod lds;
 #[cfg(target_arch = "x86_64")]
 mod masks;
 #[cfg(target_arch = "x86_64")]

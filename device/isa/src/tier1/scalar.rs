@@ -1,8 +1,9 @@
 //! Scalar operations, on scalar registers in memory.
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer};
-use super::body::{SCC, scalar};
+use super::body::{EXEC, SCC, scalar};
 use crate::exec::di::{Di, Kind, Source};
+use crate::exec::exec_mask::Function;
 use crate::inst::Op;
 
 const A: Gpr = Gpr::Rax;
@@ -238,4 +239,41 @@ pub(super) fn emit(a: &mut Assembler, op: Op, d: &Di) {
             a.store(false, scalar(SCC), B);
         }
     }
+}
+
+/// A function of a mask and EXEC to EXEC; the destination gets what EXEC was, or else what it is.
+pub(super) fn exec_mask(a: &mut Assembler, d: &Di, saves: bool, wide: bool) {
+    let (op, [inverts_mask, inverts_exec, inverts_result]) = match Function::from_number(d.aux) {
+        Function::And => (Integer::And, [false, false, false]),
+        Function::Or => (Integer::Or, [false, false, false]),
+        Function::Xor => (Integer::Xor, [false, false, false]),
+        Function::Nand => (Integer::And, [false, false, true]),
+        Function::Nor => (Integer::Or, [false, false, true]),
+        Function::Xnor => (Integer::Xor, [false, false, true]),
+        Function::AndNot0 => (Integer::And, [true, false, false]),
+        Function::AndNot1 => (Integer::And, [false, true, false]),
+        Function::OrNot0 => (Integer::Or, [true, false, false]),
+        Function::OrNot1 => (Integer::Or, [false, true, false]),
+    };
+    read(a, A, &d.src[0], wide);
+    a.load(Integer::Mov, wide, B, scalar(EXEC));
+    a.integer(Integer::Mov, wide, OTHER, B);
+    for (inverts, register) in [(inverts_mask, A), (inverts_exec, B)] {
+        if inverts {
+            a.not(wide, register);
+        }
+    }
+    a.integer(op, wide, A, B);
+    if inverts_result {
+        a.not(wide, A);
+    }
+    if saves {
+        write(a, d, OTHER, wide);
+        a.store(wide, scalar(EXEC), A);
+    } else {
+        a.store(wide, scalar(EXEC), A);
+        write(a, d, A, wide);
+    }
+    a.test(wide, A);
+    set_scc(a, Condition::NotEqual);
 }

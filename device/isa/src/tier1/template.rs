@@ -1,7 +1,9 @@
 //! Which operations compiled code does itself, and how.
 
+use super::elements::registers;
 use super::encoding::*;
 use super::form::Form;
+use super::half::{self, Arithmetic};
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
 
@@ -45,13 +47,38 @@ pub(super) enum Template {
     Convert(Evex),
     /// A pair shifted left by a constant.
     ShiftPair,
+    /// A pair.
+    MovePair,
+    /// A pair shifted left by less than 8, a constant, and a sum with another.
+    ShiftAddPair,
+    /// A byte of the source, a count of them from the lowest on, as a single.
+    ConvertByte(u8),
+    /// A single as an integer, towards zero: what is too large becomes the largest number, a NaN zero.
+    ToUnsigned,
+    ToSigned,
+    /// Arithmetic of halves, and of doubles.
+    Halves(Arithmetic),
+    Doubles(Arithmetic),
+    HalfToSingle,
+    SingleToHalf,
+    /// Two singles to both halves, towards zero.
+    SinglesToHalves,
 }
 
 impl Template {
     /// Sources it has.
     pub(super) fn arity(self) -> usize {
         match self {
-            Template::Move | Template::Not | Template::Convert(_) => 1,
+            Template::Move
+            | Template::Not
+            | Template::Convert(_)
+            | Template::MovePair
+            | Template::ConvertByte(_)
+            | Template::ToUnsigned
+            | Template::ToSigned
+            | Template::HalfToSingle
+            | Template::SingleToHalf => 1,
+            Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
             Template::Two(_)
             | Template::Swapped(_)
             | Template::Float(_)
@@ -60,16 +87,27 @@ impl Template {
             | Template::Shift(..)
             | Template::Multiply24
             | Template::MultiplyHigh
-            | Template::ShiftPair => 2,
+            | Template::ShiftPair
+            | Template::SinglesToHalves => 2,
             _ => 3,
         }
+    }
+
+    /// Whether its sources and its result are pairs of registers.
+    fn is_wide(self) -> bool {
+        matches!(self, Template::Doubles(_) | Template::MovePair | Template::ShiftAddPair)
     }
 
     /// Whether `neg` and `abs` of its sources mean something.
     pub(super) fn is_float(self) -> bool {
         matches!(
             self,
-            Template::Float(_) | Template::ReverseSubtract | Template::Fused | Template::Extreme(..)
+            Template::Float(_)
+                | Template::ReverseSubtract
+                | Template::Fused
+                | Template::Extreme(..)
+                | Template::ToUnsigned
+                | Template::ToSigned
         )
     }
 }
@@ -130,7 +168,22 @@ pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_MIN_F32 => Template::Extreme(VMINPS, VPORD),
         Op::V_MAX_F32 => Template::Extreme(VMAXPS, VPANDD),
         Op::V_LSHLREV_B64 if constant(0) && d.src[1].is_plain_vector() => Template::ShiftPair,
-        _ => return None,
+        Op::V_MOV_B64 => Template::MovePair,
+        Op::V_LSHL_ADD_U64 if constant(1) => Template::ShiftAddPair,
+        Op::V_CVT_F32_UBYTE0 => Template::ConvertByte(0),
+        Op::V_CVT_F32_UBYTE1 => Template::ConvertByte(1),
+        Op::V_CVT_F32_UBYTE2 => Template::ConvertByte(2),
+        Op::V_CVT_F32_UBYTE3 => Template::ConvertByte(3),
+        Op::V_CVT_U32_F32 => Template::ToUnsigned,
+        Op::V_CVT_I32_F32 => Template::ToSigned,
+        Op::V_CVT_F32_F16 => Template::HalfToSingle,
+        Op::V_CVT_F16_F32 => Template::SingleToHalf,
+        Op::V_CVT_PK_RTZ_F16_F32 => Template::SinglesToHalves,
+        _ => {
+            return half::of_halves(op)
+                .map(Template::Halves)
+                .or_else(|| half::of_doubles(op).map(Template::Doubles));
+        }
     })
 }
 
@@ -147,10 +200,12 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         Form::Vector(op) => {
             let template = vector(op, d);
             let pair = template == Some(Template::ShiftPair);
+            let wide = template.is_some_and(Template::is_wide);
             for n in 0..template.map_or(0, Template::arity) {
-                source(n, if pair && n == 1 { 2 } else { 1 });
+                let count = template == Some(Template::ShiftAddPair) && n == 1;
+                source(n, if wide && !count || pair && n == 1 { 2 } else { 1 });
             }
-            rows.extend(destination(if pair { 2 } else { 1 }));
+            rows.extend(destination(if wide || pair { 2 } else { 1 }));
         }
         Form::Pair(..) => {
             source(0, 1);
@@ -175,15 +230,30 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(1, 1);
             rows.extend(destination(1));
         }
-        Form::GlobalLoad(dwords) | Form::LdsLoad(dwords) => {
+        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => {
             source(0, if matches!(form, Form::GlobalLoad(_)) && d.dst2 != 2 { 2 } else { 1 });
-            rows.extend(destination(dwords));
+            rows.extend(destination(registers(moves)));
         }
-        Form::GlobalStore(dwords) | Form::LdsStore(dwords) => {
+        Form::GlobalStore(moves) | Form::LdsStore(moves) => {
             source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
-            source(1, dwords);
+            source(1, registers(moves));
         }
-        Form::Call | Form::Scalar(_) | Form::Branch(_) => {}
+        Form::LdsLoadTwo(dwords) => {
+            source(0, 1);
+            rows.extend(destination(2 * dwords));
+        }
+        Form::LdsStoreTwo(dwords) => {
+            source(0, 1);
+            source(1, dwords);
+            source(2, dwords);
+        }
+        Form::Packed(_) | Form::Mixed(_) => {
+            let sources = if let Form::Packed(op) = form { half::packed(op, d) } else { Some(3) };
+            (0..sources.unwrap_or_default()).for_each(|n| source(n, 1));
+            rows.extend(destination(1));
+        }
+        Form::Keep => rows.extend(destination(1)),
+        Form::Call | Form::ExecMask { .. } | Form::Scalar(_) | Form::Branch(_) => {}
     }
     rows
 }

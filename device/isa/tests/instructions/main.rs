@@ -1,8 +1,10 @@
 //! Single instructions and short programs, from assembled words, on every backend the host has.
 
+mod arithmetic;
 mod buffers;
 #[path = "../common/mod.rs"]
 mod common;
+mod compiled;
 mod context;
 mod debug;
 mod gfx12;

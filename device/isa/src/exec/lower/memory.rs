@@ -48,15 +48,20 @@ impl Lowering {
             // Two dwords side by side are one element of two.
             di.f = ds::load_b64(self.backend);
             di.imm = (offset & 0xff) * 4;
-            self.form = TierForm::LdsLoad(2);
+            self.form = TierForm::LdsLoad(Moves::Dwords(2));
         } else if entry.unit > 0 {
             di.imm = (offset & 0xff) * entry.unit;
             di.dst2 = u32::from(inst.mem.offset1) * entry.unit;
+            self.form = match (operation, effect) {
+                (ds::Operation::Two { dwords, .. }, Some(Effect::Load)) => TierForm::LdsLoadTwo(dwords),
+                (ds::Operation::Two { dwords, .. }, Some(Effect::Store)) => TierForm::LdsStoreTwo(dwords),
+                _ => TierForm::Call,
+            };
         } else {
             di.imm = offset & 0xffff;
             self.form = match (operation, effect) {
-                (ds::Operation::Moves(Moves::Dwords(n)), Some(Effect::Load)) => TierForm::LdsLoad(n),
-                (ds::Operation::Moves(Moves::Dwords(n)), Some(Effect::Store)) => TierForm::LdsStore(n),
+                (ds::Operation::Moves(moves), Some(Effect::Load)) => TierForm::LdsLoad(moves),
+                (ds::Operation::Moves(moves), Some(Effect::Store)) => TierForm::LdsStore(moves),
                 _ => TierForm::Call,
             };
         }
@@ -140,8 +145,8 @@ impl Lowering {
             di.flags |= flag::RETURN;
         }
         self.form = match (moves, effect, form) {
-            (Moves::Dwords(n), Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(n),
-            (Moves::Dwords(n), Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(n),
+            (moves, Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(moves),
+            (moves, Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(moves),
             _ => TierForm::Call,
         };
         self.emit(di);

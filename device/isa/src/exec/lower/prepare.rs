@@ -10,6 +10,7 @@ use crate::exec::properties::{Family, properties};
 use crate::exec::{lane, sdwa};
 use crate::inst::{Inst, Op, Operand, Sdwa};
 use crate::tables::{Place, operand_types};
+use crate::tier1::form::Form;
 use crate::wave::TEMP_ROW;
 
 /// Registers of the engine's own for each operand.
@@ -77,7 +78,7 @@ impl Lowering {
     /// Emits what leaves only the half of a register that has been written.
     pub(super) fn keep_half(&mut self, row: u32, high: bool) {
         let imm = if high { 0xffff_0000 } else { 0xffff };
-        self.emit_extra(Di { dst: row, imm, ..Di::new(sdwa::keep) });
+        self.emit_extra_as(Form::Keep, Di { dst: row, imm, ..Di::new(sdwa::keep) });
     }
 
     /// Registers relative to `M0`.

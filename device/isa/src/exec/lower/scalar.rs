@@ -27,12 +27,9 @@ impl Lowering {
         let handler = exec_mask::handler(result, bits);
         let src = self.source(inst.src[0], if bits == 64 { Width::B64 } else { Width::B32 })?;
         let dst = self.scalar_destination(inst.dst, bits / 32)?;
-        self.emit(Di {
-            dst,
-            aux: function as u8,
-            src: [src, Source::ZERO, Source::ZERO],
-            ..Di::new(handler)
-        });
+        let form = Form::ExecMask { saves: result == exec_mask::Result::Old, wide: bits == 64 };
+        let src = [src, Source::ZERO, Source::ZERO];
+        self.emit_as(form, Di { dst, aux: function as u8, src, ..Di::new(handler) });
         Ok(())
     }
 

@@ -115,7 +115,10 @@ impl Lowering {
             flags |= flag::DST_HIGH;
         }
         let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, imm: u32::from(halves), flags, ..Di::new(handler) });
+        self.emit_as(
+            Form::Mixed(!single),
+            Di { dst, src, imm: u32::from(halves), flags, ..Di::new(handler) },
+        );
         Ok(())
     }
 

@@ -420,7 +420,8 @@ impl Lowering {
             let mov = vop_int::entry(Op::V_MOV_B32, self.backend).ok_or(Unsupported)?;
             let from = self.source(target, Width::B32)?;
             let dst = self.row(first, 1)?;
-            self.emit_extra(Di { dst, src: [from, Source::ZERO, Source::ZERO], ..Di::new(mov.general) });
+            let di = Di { dst, src: [from, Source::ZERO, Source::ZERO], ..Di::new(mov.general) };
+            self.emit_extra_as(Form::Vector(Op::V_MOV_B32), di);
         }
         Ok(())
     }
@@ -450,7 +451,7 @@ impl Lowering {
             flags |= flag::CLAMP;
         }
         let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, imm, flags, ..Di::new(handler) });
+        self.emit_as(Form::Packed(o.op), Di { dst, src, imm, flags, ..Di::new(handler) });
         Ok(())
     }
 }

@@ -126,9 +126,85 @@ fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
     L::and(L::shr(words, L::splat(8 * n as u32)), L::splat(0xff))
 }
 
+/// Of four rows the factors that make integers, from the powers in the bytes of words; the inverse of [`scale`]'s factor is
+/// [`inverse`].
+#[inline(always)]
+fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
+    // No byte borrows of the next one more than what the constant has for it.
+    let fields = L::sub(L::splat((127 + 24 + POWERS).wrapping_mul(0x0101_0101)), powers);
+    let field = L::splat(0xff << 23);
+    [
+        L::and(L::shl(fields, L::splat(23)), field),
+        L::and(L::shl(fields, L::splat(15)), field),
+        L::and(L::shl(fields, L::splat(7)), field),
+        L::and(L::shr(fields, L::splat(1)), field),
+    ]
+}
+
+/// 1 / a power of two.
+#[inline(always)]
+fn inverse<L: Lanes>(scale: L::V) -> L::V {
+    L::sub(L::splat(254 << 23), scale)
+}
+
+/// A bit of each byte that is [`EMPTY`], and of some above such a byte.
+#[inline(always)]
+fn empty_bytes<L: Lanes>(powers: L::V) -> L::V {
+    let zero = L::xor(powers, L::splat(EMPTIES));
+    let borrowed = L::sub(zero, L::splat(0x0101_0101));
+    L::and(L::and(borrowed, L::not(zero)), L::splat(0x8080_8080))
+}
+
+/// As [`quad`], for groups of singles' products.
+#[inline(always)]
+fn grouped<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
+    let mut sums = Sums { value: c, again: [0; 4] };
+    let group = group_of(RULE);
+    let (left, right, row) = (at.rows / 4, at.columns, at.rows % 4);
+    for start in (0..at.count).step_by(group) {
+        let mut factors = [L::splat(0); 8];
+        let mut quads = [&[0; 4]; 8];
+        let mut powers = L::splat(EMPTIES);
+        for n in 0..group {
+            let from_a = ((start + n) * at.strides[0] + left) % VECTORS;
+            let from_b = ((start + n) * at.strides[1] + right) % VECTORS;
+            quads[n] = &a.value[from_a].0.as_chunks::<4>().0[row];
+            factors[n] = L::load(&b.value[from_b]);
+            let power = L::add(L::splat(a.power[from_a][row]), L::load(&b.power[from_b]));
+            powers = L::max_bytes(powers, power);
+        }
+        let scales = scales::<L>(powers);
+        let before = sums.value;
+        let mut totals = [L::splat(0); 4];
+        let mut large = L::splat(0);
+        for r in 0..4 {
+            for n in 0..group {
+                totals[r] = add_product::<L>(totals[r], L::splat(quads[n][r]), factors[n], scales[r]);
+            }
+            let whole = L::floored(L::fmul(before[r], scales[r]));
+            // Whatever is no number of less than 31 digits has become -2^31.
+            large = L::or(large, L::add(whole, L::splat(1 << 30)));
+            sums.value[r] = L::fmul(L::numbers(L::add(totals[r], whole)), inverse::<L>(scales[r]));
+        }
+        let empty = L::eq(empty_bytes::<L>(powers), L::splat(0)) != u16::MAX;
+        if empty || L::lt_i(large, L::splat(0)) != 0 {
+            for r in 0..4 {
+                let top = byte::<L>(powers, r);
+                let whole = L::floored(L::fmul(before[r], scales[r]));
+                let mask = left_out::<L>(L::add(whole, L::splat(1 << 30)), top);
+                mend::<L>(&mut sums.value[r], mask, [totals[r], top, before[r]], &mut sums.again[r]);
+            }
+        }
+    }
+    sums
+}
+
 /// Four rows of sixteen columns of D, from those of C.
 #[inline(always)]
 pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
+    if RULE == rule::EIGHTS || RULE == rule::FOURS {
+        return grouped::<L, RULE>(a, b, at, c);
+    }
     let mut sums = Sums { value: c, again: [0; 4] };
     let group = group_of(RULE);
     let (left, right, row) = (at.rows / 4, at.columns, at.rows % 4);
@@ -147,7 +223,7 @@ pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [
             }
             continue;
         }
-        let parts = if RULE == rule::HALVES { 2 } else { 1 };
+        let parts = 2;
         let mut powers = [L::splat(EMPTIES); 2];
         for n in 0..group / parts {
             for (part, top) in powers.iter_mut().enumerate().take(parts) {
@@ -174,13 +250,8 @@ pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [
                 }
             }
             let high;
-            (sums.value[r], high) = if RULE == rule::HALVES {
-                (totals[r], tops[r]) = join::<L>(products, powers);
-                finish::<L, true>(totals[r], tops[r], scale::<L>(tops[r]), before[r])
-            } else {
-                (totals[r], tops[r]) = (products[0], powers[0]);
-                finish::<L, false>(totals[r], tops[r], scales[0], before[r])
-            };
+            (totals[r], tops[r]) = join::<L>(products, powers);
+            (sums.value[r], high) = finish::<L, true>(totals[r], tops[r], scale::<L>(tops[r]), before[r]);
             large = L::or(large, L::or(high, L::sub(L::sub(tops[r], L::splat(EMPTY)), L::splat(1))));
         }
         if L::lt_i(large, L::splat(0)) != 0 {

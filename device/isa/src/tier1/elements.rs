@@ -1,0 +1,364 @@
+//! Elements of the lanes between registers and memory that is known to be there.
+
+use super::asm::{At, Gpr, K0, Mask, Operand, Zmm};
+use super::body::{Body, ODD, SCRATCH};
+use super::encoding::*;
+use super::rows::Pair;
+use crate::exec::ds::narrow::{Half, Narrow};
+use crate::exec::properties::Moves;
+
+pub(super) const fn steps(first: u32, step: u32) -> [u32; 16] {
+    let mut steps = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        steps[lane] = first + lane as u32 * step;
+        lane += 1;
+    }
+    steps
+}
+
+/// Distances of sixteen elements that follow each other: of one byte, two bytes, and one to four dwords.
+static APART: [[u32; 16]; 6] =
+    [steps(0, 1), steps(0, 2), steps(0, 4), steps(0, 8), steps(0, 12), steps(0, 16)];
+
+/// Distances of sixteen elements of so many bytes.
+pub(super) fn apart(bytes: u32) -> &'static [u32; 16] {
+    match bytes {
+        0..4 => &APART[bytes as usize / 2],
+        _ => &APART[(bytes as usize / 4 + 1).min(5)],
+    }
+}
+
+/// Of eight elements of four dwords in two registers, the first and the second dwords, or the third and the fourth ones.
+static PICK_OF_FOUR: [[u32; 16]; 2] = [two_of_four(0), two_of_four(2)];
+/// Of sixteen pairs in two registers, the first dwords, or the second ones.
+static PICK: [[u32; 16]; 2] = [steps(0, 2), steps(1, 2)];
+/// Dwords of two registers in turn: of the first eight lanes, or the others.
+static MIX: [[u32; 16]; 2] = [in_turn(0, 1), in_turn(8, 1)];
+/// Pairs of dwords of two registers in turn.
+static MIX_PAIRS: [[u32; 16]; 2] = [in_turn(0, 2), in_turn(8, 2)];
+
+const fn two_of_four(first: u32) -> [u32; 16] {
+    let mut pick = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        pick[lane] = first + (lane as u32 & 7) * 4 + lane as u32 / 8;
+        lane += 1;
+    }
+    pick
+}
+
+/// Groups of `size` dwords in turn of two registers, from a lane on.
+const fn in_turn(from: u32, size: u32) -> [u32; 16] {
+    let mut pick = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        let (group, within) = (lane as u32 / size, lane as u32 % size);
+        pick[lane] = from + group / 2 * size + within + (group & 1) * 16;
+        lane += 1;
+    }
+    pick
+}
+
+/// Bytes of an element.
+pub(super) fn bytes(moves: Moves) -> u32 {
+    match moves {
+        Moves::Dwords(dwords) => dwords * 4,
+        Moves::Part(part) => part.bytes,
+        Moves::Atomic(..) => 0,
+    }
+}
+
+/// Registers of an element.
+pub(super) fn registers(moves: Moves) -> u32 {
+    if let Moves::Dwords(dwords) = moves { dwords } else { 1 }
+}
+
+impl Body<'_> {
+    /// The sixteens of lanes, by the half they are in.
+    pub(super) fn sixteens(&self) -> impl Iterator<Item = (u32, u8)> + use<> {
+        (0..self.halves * 2).map(|n| (n / 2, (n & 1) as u8))
+    }
+
+    /// Of the rows of some registers, those of one half.
+    pub(super) fn of_half(&self, rows: &[Pair], half: u32) -> Vec<Pair> {
+        rows.iter().skip(half as usize).step_by(self.halves as usize).copied().collect()
+    }
+
+    /// Whether a load keeps what is in parts of its registers.
+    fn keeps(moves: Moves) -> bool {
+        matches!(moves, Moves::Part(Narrow { half: Some(_), .. }))
+    }
+
+    /// Loads what stays in the registers of a load, before there is a way out.
+    pub(super) fn load_kept(&mut self, moves: Moves, dst: u32, registers: u32) {
+        if self.masked || Self::keeps(moves) {
+            for row in 0..registers * self.halves {
+                self.load_row(dst + row);
+            }
+        }
+    }
+
+    /// Places for what a load brings.
+    pub(super) fn define_all(&mut self, dst: u32, registers: u32) -> Vec<Pair> {
+        (0..registers * self.halves).map(|row| self.define(dst + row)).collect()
+    }
+
+    /// A mask for a gather or a scatter, which clear it: the lanes that EXEC has.
+    fn lanes_of(&mut self, half: u32, chunk: u8) -> Mask {
+        let (to, exec) = (ODD, self.exec(half, chunk));
+        if exec == K0 {
+            self.a.mask(KXNORW, to, to, to);
+        } else {
+            self.a.mask(KMOVW, to, Mask(0), exec);
+        }
+        to
+    }
+
+    /// Rows from elements of all lanes that follow each other from `base` on.
+    pub(super) fn load_elements(&mut self, base: Gpr, moves: Moves, to: &[Pair]) {
+        let lanes: Vec<_> = self.sixteens().collect();
+        self.load_run(base, moves, to, &lanes);
+    }
+
+    /// The same for some sixteens of lanes, the first of which has its element at `base`.
+    pub(super) fn load_run(&mut self, base: Gpr, moves: Moves, to: &[Pair], lanes: &[(u32, u8)]) {
+        if moves == Moves::Dwords(3) {
+            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(apart(12)));
+        }
+        for (first, &(half, chunk)) in (0..).zip(lanes) {
+            let to = self.of_half(to, half);
+            match moves {
+                Moves::Part(part) => {
+                    let op = match (part.bytes, part.signed) {
+                        (1, true) => VPMOVSXBD,
+                        (1, false) => VPMOVZXBD,
+                        (_, true) => VPMOVSXWD,
+                        (_, false) => VPMOVZXWD,
+                    };
+                    let at = Operand::Memory(At(base, first * 16 * part.bytes as i32));
+                    self.a.evex(op, Zmm(1), Zmm(0), at);
+                    self.part(part, to[0].chunk(chunk), Zmm(1), K0);
+                }
+                _ if to.len() == 3 => {
+                    for (n, to) in to.iter().enumerate() {
+                        self.a.address(Gpr::Rcx, At(base, first * 192 + n as i32 * 4));
+                        let mask = self.lanes_of(half, chunk);
+                        self.gather(to.chunk(chunk), Gpr::Rcx, Zmm(1), mask);
+                    }
+                }
+                _ => self.load_sixteen(base, first, chunk, &to),
+            }
+        }
+    }
+
+    /// Sixteen elements of one, two or four dwords.
+    fn load_sixteen(&mut self, base: Gpr, sixteen: i32, chunk: u8, to: &[Pair]) {
+        let at = |n: usize| Operand::Memory(At(base, (sixteen * to.len() as i32 + n as i32) * 64));
+        match *to {
+            [to] => self.a.evex(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), at(0)),
+            [even, odd] => {
+                self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(0));
+                for (to, pick) in [(even, &PICK[0]), (odd, &PICK[1])] {
+                    self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(pick));
+                    self.a.evex(VPERMI2D, Zmm(1), Zmm(0), at(1));
+                    self.a.evex(VMOVDQA32, to.chunk(chunk), Zmm(0), Zmm(1));
+                }
+            }
+            [a, b, c, e] => {
+                for (low, high, pick) in [(a, b, &PICK_OF_FOUR[0]), (c, e, &PICK_OF_FOUR[1])] {
+                    for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
+                        self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(n));
+                        self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(pick));
+                        self.a.evex(VPERMI2D, half, Zmm(0), at(n + 1));
+                    }
+                    self.a.evex(VSHUFI64X2.by(0x44), low.chunk(chunk), Zmm(1), Zmm(2));
+                    self.a.evex(VSHUFI64X2.by(0xee), high.chunk(chunk), Zmm(1), Zmm(2));
+                }
+            }
+            _ => unreachable!("elements have one, two or four dwords"),
+        }
+    }
+
+    /// The first pairs of sixteen elements of four dwords, to both sixteens of each row.
+    pub(super) fn load_pairs_of_fours(&mut self, base: Gpr, [first, second]: [Pair; 2]) {
+        for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
+            self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(base, n * 64)));
+            self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(&PICK_OF_FOUR[0]));
+            self.a.evex(VPERMI2D, half, Zmm(0), Operand::Memory(At(base, n * 64 + 64)));
+        }
+        self.a.evex(VSHUFI64X2.by(0x44), first.chunk(0), Zmm(1), Zmm(2));
+        self.a.evex(VSHUFI64X2.by(0xee), second.chunk(0), Zmm(1), Zmm(2));
+        for to in [first, second] {
+            self.a.evex(VMOVDQA32, to.chunk(1), Zmm(0), to.chunk(0));
+        }
+    }
+
+    fn gather(&mut self, to: Zmm, base: Gpr, index: Zmm, mask: Mask) {
+        self.a.masked(VPGATHERDD, to, Zmm(0), Operand::Indexed(base, index), mask);
+    }
+
+    /// Sixteen elements whose distances from `base`, and from it `offset`, are in `index`; temporary 2 is used. Of parts whole
+    /// dwords are read.
+    pub(super) fn gather_sixteen(
+        &mut self,
+        (base, offset, index): (Gpr, u32, Zmm),
+        moves: Moves,
+        to: &[Pair],
+        (half, chunk): (u32, u8),
+    ) {
+        for (n, to) in to.iter().enumerate() {
+            let mut from = base;
+            if offset + n as u32 > 0 {
+                from = Gpr::Rcx;
+                self.a.address(from, At(base, offset as i32 + n as i32 * 4));
+            }
+            let mask = self.lanes_of(half, chunk);
+            let Moves::Part(part) = moves else {
+                self.gather(to.chunk(chunk), from, index, mask);
+                continue;
+            };
+            self.gather(Zmm(2), from, index, mask);
+            let unused = 32 - 8 * part.bytes as u8;
+            self.a.shift(VPSLLD.by(unused), Zmm(2), Zmm(2), K0);
+            self.a.shift(if part.signed { VPSRAD } else { VPSRLD }.by(unused), Zmm(2), Zmm(2), K0);
+            let exec = self.exec(half, chunk);
+            self.part(part, to.chunk(chunk), Zmm(2), exec);
+        }
+    }
+
+    /// What was loaded, extended to a dword, to where it belongs.
+    fn part(&mut self, part: Narrow, to: Zmm, value: Zmm, mask: Mask) {
+        // Bits of the destination or of the value, and bits of the destination that stay.
+        let (either, high, low) = (0xec, 0xffff_0000, 0xffff);
+        match part.half {
+            None => self.put(to, value, mask),
+            Some(Half::Low) => {
+                if part.signed {
+                    self.a.evex(VPANDD, value, value, Operand::Constant(low));
+                }
+                self.a.masked(VPTERNLOGD.by(either), to, value, Operand::Constant(high), mask);
+            }
+            Some(Half::High) => {
+                self.a.shift(VPSLLD.by(16), value, value, K0);
+                self.a.masked(VPTERNLOGD.by(either), to, value, Operand::Constant(low), mask);
+            }
+        }
+    }
+
+    /// The same element of `base` to all lanes of some sixteens.
+    pub(super) fn load_same(&mut self, base: Gpr, to: &[Pair], lanes: &[(u32, u8)]) {
+        for &(half, chunk) in lanes {
+            for (n, to) in self.of_half(to, half).into_iter().enumerate() {
+                let at = Operand::Splat(At(base, n as i32 * 4));
+                self.a.evex(VPBROADCASTD, to.chunk(chunk), Zmm(0), at);
+            }
+        }
+    }
+
+    /// Rows to elements of all lanes that follow each other from `base` on.
+    pub(super) fn store_elements(&mut self, base: Gpr, moves: Moves, from: &[Pair]) {
+        if moves == Moves::Dwords(3) {
+            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(apart(12)));
+        }
+        for (half, chunk) in self.sixteens() {
+            let first = half as i32 * 2 + i32::from(chunk);
+            let from = self.of_half(from, half);
+            match moves {
+                Moves::Part(part) => {
+                    let mut value = from[0].chunk(chunk);
+                    if part.half == Some(Half::High) {
+                        self.a.shift(VPSRLD.by(16), Zmm(0), value, K0);
+                        value = Zmm(0);
+                    }
+                    let op = if part.bytes == 1 { VPMOVDB } else { VPMOVDW };
+                    let at = Operand::Memory(At(base, first * 16 * part.bytes as i32));
+                    self.a.evex(op, value, Zmm(0), at);
+                }
+                _ if from.len() == 3 => {
+                    for (n, from) in from.iter().enumerate() {
+                        self.a.address(Gpr::Rcx, At(base, first * 192 + n as i32 * 4));
+                        let mask = self.lanes_of(half, chunk);
+                        self.scatter(Gpr::Rcx, Zmm(1), from.chunk(chunk), mask);
+                    }
+                }
+                _ => self.store_sixteen(base, first, chunk, &from),
+            }
+        }
+    }
+
+    /// Sixteen elements of one, two or four dwords.
+    fn store_sixteen(&mut self, base: Gpr, sixteen: i32, chunk: u8, from: &[Pair]) {
+        let at = |n: usize| Operand::Memory(At(base, (sixteen * from.len() as i32 + n as i32) * 64));
+        match *from {
+            [from] => self.a.evex(VMOVUPS_STORE, from.chunk(chunk), Zmm(0), at(0)),
+            [even, odd] => {
+                for (n, pick) in MIX.iter().enumerate() {
+                    self.mix(Zmm(0), pick, even.chunk(chunk), odd.chunk(chunk));
+                    self.a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), at(n));
+                }
+            }
+            [a, b, c, e] => {
+                for (half, pick) in MIX.iter().enumerate() {
+                    self.mix(Zmm(0), pick, a.chunk(chunk), b.chunk(chunk));
+                    self.mix(Zmm(1), pick, c.chunk(chunk), e.chunk(chunk));
+                    for (n, pairs) in MIX_PAIRS.iter().enumerate() {
+                        self.mix(Zmm(2), pairs, Zmm(0), Zmm(1));
+                        self.a.evex(VMOVUPS_STORE, Zmm(2), Zmm(0), at(half * 2 + n));
+                    }
+                }
+            }
+            _ => unreachable!("elements have one, two or four dwords"),
+        }
+    }
+
+    /// Dwords of two registers, as `pick` numbers them.
+    fn mix(&mut self, to: Zmm, pick: &'static [u32; 16], first: Zmm, second: Zmm) {
+        self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(pick));
+        self.a.evex(VPERMI2D, to, first, second);
+    }
+
+    /// Sixteen dwords to where `index` says from `base` on, the lowest lane's first.
+    pub(super) fn scatter_sixteen(&mut self, base: Gpr, index: Zmm, from: Zmm, (half, chunk): (u32, u8)) {
+        let mask = self.lanes_of(half, chunk);
+        self.scatter(base, index, from, mask);
+    }
+
+    fn scatter(&mut self, base: Gpr, index: Zmm, from: Zmm, mask: Mask) {
+        self.a.masked(VPSCATTERDD, from, Zmm(0), Operand::Indexed(base, index), mask);
+    }
+
+    /// Compares sixteen lanes, those of EXEC, to the mask of lanes that differ, after others.
+    pub(super) fn unlike(&mut self, op: Evex, a: Zmm, b: impl Into<Operand>, lanes: (u32, u8)) {
+        let [all, these] = SCRATCH;
+        let exec = self.exec(lanes.0, lanes.1);
+        let to = if lanes == (0, 0) { all } else { these };
+        self.a.compare(op, to, a, b, exec);
+        if to == these {
+            self.a.mask(KORW, all, all, these);
+        }
+    }
+
+    /// Leaves for `to` if a lane was [`Body::unlike`] what it should be.
+    pub(super) fn leave_if_unlike(&mut self, to: super::asm::Label) {
+        let [all, _] = SCRATCH;
+        self.a.mask(KORTESTW, all, Mask(0), all);
+        self.a.jump_if(super::asm::Condition::NotEqual, to);
+    }
+
+    /// The first active lane of a register, whose rows are `rows`, to all lanes of `to`, and to a general register.
+    pub(super) fn first_active(&mut self, rows: &[Pair], to: Zmm, number: Gpr) {
+        if !self.masked {
+            self.a.first_lane(number, rows[0].chunk(0));
+            return self.a.evex(VPBROADCASTD, to, Zmm(0), rows[0].chunk(0));
+        }
+        let sixteens: Vec<_> = self.sixteens().collect();
+        for (half, chunk) in sixteens.into_iter().rev() {
+            let exec = self.exec(half, chunk);
+            // The destination is in `ModRM.rm`; lanes behind those that are put side by side stay.
+            self.a.masked(VPCOMPRESSD, rows[half as usize].chunk(chunk), Zmm(0), to, exec);
+        }
+        self.a.first_lane(number, to);
+        self.a.evex(VPBROADCASTD, to, Zmm(0), to);
+    }
+}
