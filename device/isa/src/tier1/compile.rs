@@ -11,7 +11,7 @@ use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use super::body::{Body, Cold, ELEMENTS, EXEC, Exit, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
-use super::{memory, scalar as scalars, template};
+use super::{memory, scalar as scalars, smem, template};
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Flow, Kind, Machine, flag};
 use crate::inst::Op;
@@ -128,7 +128,8 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         | Form::GlobalStore(dwords)
         | Form::LdsLoad(dwords)
         | Form::LdsStore(dwords) => memory::has(dwords, halves),
-        Form::Branch(_) => true,
+        Form::ScalarLoad(dwords) => smem::has(dwords, d),
+        Form::Branch(_) | Form::End => true,
     }
 }
 
@@ -164,9 +165,9 @@ impl Compiler<'_> {
         mark(0);
         for (at, d) in self.source.code.iter().enumerate() {
             let form = self.form(at);
-            if let Form::Branch(_) = form {
+            if let Form::Branch(_) | Form::End = form {
                 mark(at + 1);
-                if d.aux == 0 {
+                if form != Form::End && d.aux == 0 {
                     mark(d.imm as usize);
                 }
             } else if changes_exec(form, d, self.source.halves) {
@@ -321,6 +322,13 @@ impl Compiler<'_> {
                 Form::GlobalStore(dwords) => body.global_store(dwords, d),
                 Form::LdsLoad(dwords) => body.lds_load(dwords, d),
                 Form::LdsStore(dwords) => body.lds_store(dwords, d),
+                Form::ScalarLoad(dwords) => body.scalar_load(dwords, d),
+                Form::End => {
+                    body.rows.flush(body.a);
+                    self.count(uncounted);
+                    let label = self.exit(at, 0, Some(Flow::END_PROGRAM.number()));
+                    return self.a.jump(label);
+                }
                 Form::Branch(when) => {
                     if let Some(round) = round {
                         let rows = core::mem::take(&mut body.rows);

@@ -33,6 +33,10 @@ pub(crate) enum Form {
     LdsLoad(u32),
     /// A store of so many dwords from rows of `src[1]` on to LDS.
     LdsStore(u32),
+    /// A load of so many dwords from memory at `src[0]`, `src[1]` and `imm` to scalar registers from `dst` on.
+    ScalarLoad(u32),
+    /// The end of the program.
+    End,
     /// A branch to the element `imm`, or where `aux` is 1 to the address `dst2:dst`.
     Branch(When),
 }

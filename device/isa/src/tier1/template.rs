@@ -183,7 +183,7 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
             source(1, dwords);
         }
-        Form::Call | Form::Scalar(_) | Form::Branch(_) => {}
+        Form::Call | Form::Scalar(_) | Form::ScalarLoad(_) | Form::Branch(_) | Form::End => {}
     }
     rows
 }
