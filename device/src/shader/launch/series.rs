@@ -60,12 +60,12 @@ impl Series {
 
     /// The identifier of the workgroup behind another one.
     pub(in crate::shader) fn next(&self, launch: &Launch, mut id: [u32; 3]) -> [u32; 3] {
-        for dim in 0..3 {
-            id[dim] = id[dim].wrapping_add(1);
-            if id[dim] < self.end[dim] {
+        for (own, (start, end)) in id.iter_mut().zip(launch.start.into_iter().zip(self.end)) {
+            *own = own.wrapping_add(1);
+            if *own < end {
                 break;
             }
-            id[dim] = launch.start[dim];
+            *own = start;
         }
         id
     }
