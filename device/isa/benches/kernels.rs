@@ -82,8 +82,18 @@ fn measure(backend: Backend, (arch, object): (Arch, &[u8]), name: &str, count: b
     if count {
         gpu.profile = Some(Profile::new());
         gpu.launch(&kernel, grid, block, &args).unwrap();
-        for (op, times) in gpu.profile.iter().flat_map(Profile::by_count).take(LISTED) {
-            println!("{:<10} {:<12} {times:>14} {}", "", "", op.mnemonic());
+        let Some(profile) = gpu.profile.take() else { return };
+        let all = profile.by_count();
+        let called: u64 = all.iter().map(|(op, _)| profile.called(*op)).sum();
+        let total: u64 = all.iter().map(|(_, times)| times).sum();
+        println!("{:<10} {:<12} {:>13.1}% by handlers", "", "", 100.0 * called as f64 / total.max(1) as f64);
+        // The most frequent ones, and all that have no template.
+        for (at, (op, times)) in all.into_iter().enumerate() {
+            let called = profile.called(op);
+            if at < LISTED || called > 0 {
+                let note = if called > 0 { format!(" ({called} by its handler)") } else { String::new() };
+                println!("{:<10} {:<12} {times:>14} {}{note}", "", "", op.mnemonic());
+            }
         }
     }
 }

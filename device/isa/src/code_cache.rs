@@ -92,6 +92,12 @@ impl Region {
         self.compiled.get()?.as_ref()
     }
 
+    /// Whether compiled code does an element without its handler.
+    pub(crate) fn has_template(&self, index: usize) -> bool {
+        let element = self.code.get(index).zip(self.forms.get(index));
+        element.is_some_and(|(di, form)| Compiled::has_template(*form, di, self.key.halves))
+    }
+
     /// Counts a use of it by the interpreter, with so many instructions.
     #[inline(always)]
     pub(crate) fn was_used(&self, instructions: u64) {

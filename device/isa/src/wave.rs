@@ -1,6 +1,7 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
 mod show;
+mod start;
 
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
@@ -9,6 +10,8 @@ pub use crate::registers::{MAX_ALLOCATION, MAX_VGPRS};
 use crate::registers::{RegisterFile, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
 use zerocopy::FromZeros;
+
+pub use start::{Own, Start};
 
 /// Sixteen lanes of a vector register.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -374,6 +377,12 @@ impl Wave {
         if let Some(slot) = self.file.slot(register) {
             self.s[slot & 255] = value;
         }
+    }
+
+    /// Sets trap temporary `number`, which there are sixteen of.
+    #[inline]
+    pub fn set_ttmp(&mut self, number: u8, value: u32) {
+        self.s[slot::TTMP0 + usize::from(number & 15)] = value;
     }
 
     /// One lane of a vector register; 0 for lanes a wave32 does not have.

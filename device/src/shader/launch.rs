@@ -1,6 +1,7 @@
 //! What the SPI puts into a wave's registers before its first instruction.
 
 mod save;
+mod series;
 
 use std::sync::Arc;
 
@@ -12,10 +13,14 @@ use super::placement::Need;
 use super::scratch::ScratchPool;
 use crate::chip::{CuMask, Generation, ShaderRules, XccShares};
 
+pub(super) use series::Series;
+
 /// Work-items a workgroup can have.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
 /// SGPRs a launch can initialise: 16 user SGPRs, three workgroup IDs and the workgroup information.
 pub const MAX_INITIAL_SGPRS: usize = 32;
+/// SGPRs behind the user SGPRs: three workgroup IDs and the workgroup information.
+const OWN_SGPRS: usize = 4;
 
 /// What a wave has of its workgroup's seat.
 #[derive(Clone, Copy, Debug)]
@@ -214,67 +219,100 @@ impl Launch {
         (exec, v0): &(u64, [u32; 64]),
         seat: WaveSeat,
     ) {
-        let rules = &seat.chip.shader;
         let mut sgprs = [0u32; MAX_INITIAL_SGPRS];
-        let mut count = 0;
-        let mut put = |value: u32| {
-            if let Some(register) = sgprs.get_mut(count) {
-                *register = value;
-                count += 1;
-            }
-        };
-        self.user_sgprs.iter().for_each(|&value| put(value));
-        for (id, enabled) in id.into_iter().zip(self.workgroup_id_sgprs) {
-            if enabled {
-                put(id);
-            }
-        }
-        if self.workgroup_info_sgpr {
-            put((rules.workgroup_info)(wave, waves));
-        }
-        let scratch_base = match (&self.scratch, seat.scratch_slot) {
-            (Some(pool), Some(slot)) => pool.address(slot),
-            _ => 0,
-        };
+        let users = self.users().len();
+        sgprs[..users].copy_from_slice(self.users());
+        let (own, count) = self.own_sgprs(seat.chip, id, (wave, waves));
+        sgprs[users..users + OWN_SGPRS].copy_from_slice(&own);
         let init = WaveInit {
-            arch: seat.chip.arch,
-            pc: self.entry,
             exec: *exec,
-            wave_size: self.wave_size,
-            sgprs: &sgprs[..count],
+            sgprs: &sgprs[..users + count],
             vgprs: core::slice::from_ref(v0),
-            vgpr_count: self.vgpr_count,
-            shared_vgprs: self.shared_vgprs,
-            accum_offset: self.accum_offset,
-            mode: self.mode,
-            scratch_base,
-            scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
+            scratch_base: self.scratch_base(&seat),
             hw_id1: self.queue_ids[0] | seat.hw_ids[0],
             hw_id2: self.queue_ids[1] | self.core_id(id).unwrap_or(seat.hw_ids[1]),
-            trap: self.trap,
-            doorbell: self.doorbell,
-            in_workgroup: waves > 1,
+            ..self.common(waves, &seat)
         };
         match storage.get_mut(wave as usize) {
             Some(wave) => wave.restart(&init),
             None => storage.push(Wave::new(&init)),
         }
-        if (self.trap.is_some() || !seat.chip.kernel.workgroup_id_sgprs)
+        if self.has_ttmps(seat.chip)
             && let Some(state) = storage.get_mut(wave as usize)
         {
-            (rules.set_ttmps)(state, id, (wave, self.packet), self.scratch.is_some());
+            (seat.chip.shader.set_ttmps)(state, id, (wave, self.packet), self.scratch.is_some());
         }
+    }
+
+    /// What all waves start with, whatever their number and their workgroup are.
+    fn common(&self, waves: u32, seat: &WaveSeat) -> WaveInit<'_> {
+        WaveInit {
+            arch: seat.chip.arch,
+            pc: self.entry,
+            wave_size: self.wave_size,
+            sgprs: self.users(),
+            vgpr_count: self.vgpr_count,
+            shared_vgprs: self.shared_vgprs,
+            accum_offset: self.accum_offset,
+            mode: self.mode,
+            scratch_size_per_lane: if seat.scratch_slot.is_some() { self.scratch_bytes_per_lane } else { 0 },
+            trap: self.trap,
+            doorbell: self.doorbell,
+            in_workgroup: waves > 1,
+            ..WaveInit::default()
+        }
+    }
+
+    /// The user SGPRs, which leave room for those behind them.
+    fn users(&self) -> &[u32] {
+        &self.user_sgprs[..self.user_sgprs.len().min(MAX_INITIAL_SGPRS - OWN_SGPRS)]
+    }
+
+    /// The SGPRs behind the user SGPRs, and how many there are: the workgroup's identifier, and what its waves are told of it.
+    #[inline(always)]
+    fn own_sgprs(
+        &self,
+        chip: &Generation,
+        id: [u32; 3],
+        (wave, waves): (u32, u32),
+    ) -> ([u32; OWN_SGPRS], usize) {
+        let mut sgprs = [0; OWN_SGPRS];
+        let mut count = 0;
+        for (id, enabled) in id.into_iter().zip(self.workgroup_id_sgprs) {
+            if enabled {
+                sgprs[count] = id;
+                count += 1;
+            }
+        }
+        if self.workgroup_info_sgpr {
+            sgprs[count] = (chip.shader.workgroup_info)(wave, waves);
+            count += 1;
+        }
+        (sgprs, count)
+    }
+
+    fn scratch_base(&self, seat: &WaveSeat) -> u64 {
+        match (&self.scratch, seat.scratch_slot) {
+            (Some(pool), Some(slot)) => pool.address(slot),
+            _ => 0,
+        }
+    }
+
+    /// Whether waves have something in trap temporaries.
+    #[inline(always)]
+    fn has_ttmps(&self, chip: &Generation) -> bool {
+        self.trap.is_some() || !chip.kernel.workgroup_id_sgprs
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::chip::gfx1100::GENERATION;
 
     const SEAT: WaveSeat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
 
-    fn launch() -> Launch {
+    pub(in crate::shader) fn launch() -> Launch {
         Launch {
             entry: 0x1000,
             wave_size: WaveSize::Wave32,

@@ -9,8 +9,9 @@ use belfry_isa::mem::{Mmu, Tlb};
 use super::dispatch::{Announcement, Dispatch, Notice, Runner};
 use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
+use super::launch::Series;
 use super::stats::Local;
-use super::workgroup::{Outcome, Turn, Workgroup};
+use super::workgroup::{Claimed, Outcome, Turn, Workgroup};
 
 /// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
 /// translations and replacing guest memory wait.
@@ -49,6 +50,8 @@ pub(super) struct Worker {
     /// Waves in `spare`.
     spare_waves: usize,
     pub(super) stats: Local,
+    /// What waves of the launch at hand start with.
+    series: Series,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,
 }
@@ -81,6 +84,7 @@ impl Worker {
             spare: Vec::new(),
             spare_waves: 0,
             stats: Local::default(),
+            series: Series::default(),
             asleep: 0,
         }
     }
@@ -166,7 +170,11 @@ impl Worker {
         let golden = || shared.clock.ticks();
         let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &golden };
         let stopping = || queue.should_yield();
+        let runs_through = !deterministic && !watched && shared.trace.is_none();
+        self.series.forget();
         loop {
+            // Of a workgroup that begins, what it is to be.
+            let mut begins = None;
             let mut workgroup = match current.take() {
                 Some(workgroup) => workgroup,
                 None => {
@@ -193,8 +201,17 @@ impl Worker {
                         self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(shared.chip)));
                     self.spare_waves -= workgroup.storage();
                     let control = space.launch_control();
-                    workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat, control);
                     budget = budget.saturating_sub(START_COST);
+                    if runs_through && !control.changes_launch() {
+                        let waves = dispatch.lanes().len() as u32;
+                        self.series.make(dispatch.launch(), waves, workgroup.parts(&seat));
+                        let id = dispatch.launch().workgroup_id(index);
+                        begins = self.series.has(id).then_some(id);
+                    }
+                    match begins {
+                        Some(_) => workgroup.seat = Some(seat),
+                        None => workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat, control),
+                    }
                     workgroup
                 }
             };
@@ -216,17 +233,40 @@ impl Worker {
                 notices: &mut aftermath.notices,
                 stopping: &stopping,
             };
-            match workgroup.run(&mut turn) {
+            let (outcome, ended) = match begins {
+                Some(id) => {
+                    let mut claimed = Claimed {
+                        launch: dispatch.launch(),
+                        lanes: dispatch.lanes(),
+                        series: &self.series,
+                        rest: &mut share,
+                        ended: 0,
+                        cost: START_COST,
+                        usual,
+                    };
+                    let outcome = workgroup.run_through(id, &mut claimed, &mut turn);
+                    usual = claimed.usual;
+                    (outcome, claimed.ended)
+                }
+                None => {
+                    let outcome = workgroup.run(&mut turn);
+                    let ended = u64::from(matches!(outcome, Outcome::Done));
+                    if ended != 0 {
+                        usual = begun_with.saturating_sub(budget);
+                    }
+                    (outcome, ended)
+                }
+            };
+            self.stats.workgroups += ended;
+            done += ended;
+            match outcome {
                 Outcome::Done => {
                     self.asleep = 0;
-                    self.stats.workgroups += 1;
                     seat = workgroup.seat.take().filter(|seat| seat.fits(dispatch.launch()));
                     if self.spare_waves + workgroup.storage() <= SPARE_WAVES {
                         self.spare_waves += workgroup.storage();
                         self.spare.push(workgroup);
                     }
-                    done += 1;
-                    usual = begun_with.saturating_sub(budget);
                     if deterministic {
                         break;
                     }

@@ -4,6 +4,7 @@ mod context;
 mod debug;
 mod save;
 mod show;
+mod through;
 
 use std::fmt;
 
@@ -25,6 +26,7 @@ use crate::trace::{TraceSink, WaveId};
 use crate::vm::{LaunchControl, Waits};
 
 pub(super) use save::SavedWorkgroup;
+pub(super) use through::Claimed;
 
 /// Instructions a wave runs before the next wave of its workgroup gets a turn.
 pub(super) const WAVE_QUANTUM: u64 = 4096;
@@ -243,13 +245,19 @@ impl Workgroup {
     /// Runs until the workgroup ends, fails, sleeps or has used up the budget.
     #[inline(always)]
     pub(super) fn run(&mut self, turn: &mut Turn<'_>) -> Outcome {
+        self.run_on(turn, None)
+    }
+
+    /// As [`Workgroup::run`], in the middle of a round: behind a wave that has `slept` or not, with so many to come.
+    #[inline(always)]
+    fn run_on(&mut self, turn: &mut Turn<'_>, mut round: Option<(usize, bool)>) -> Outcome {
         loop {
-            let mut ran = false;
-            let mut only_slept = true;
+            let mut ran = round.is_some();
+            let (left, mut only_slept) = round.take().unwrap_or((self.count, true));
             if let Some(chance) = turn.chance.as_deref_mut() {
                 self.next = chance.below(self.count);
             }
-            for _ in 0..self.count {
+            for _ in 0..left {
                 let wave = self.next;
                 self.next = (wave + 1) % self.count;
                 if let State::AtGws(ticket) = self.states[wave]
@@ -353,6 +361,19 @@ impl Workgroup {
             Some(traced) => exec::run_stepped(wave, &mut env, quantum, Some(traced)),
         };
         let executed = wave.instructions - before;
+        self.stopped(index, stop, executed, turn)
+    }
+
+    /// Goes by what a wave has stopped with, behind so many instructions; says whether it did nothing but go to sleep.
+    #[inline(always)]
+    fn stopped(
+        &mut self,
+        index: usize,
+        stop: Stop,
+        executed: u64,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, Box<WaveFailure>> {
+        let wave = &mut self.waves[index];
         turn.stats.wave_instructions += executed;
         *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST);
         let failure = |reason| Box::new(WaveFailure { workgroup: self.id, wave: index as u32, reason });

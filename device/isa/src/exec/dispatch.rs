@@ -6,7 +6,7 @@ use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper, one};
 use super::profile::Profile;
-use super::{Env, FaultCause, Stop, WaveFault};
+use super::{Env, FaultCause, Next, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
@@ -21,7 +21,13 @@ const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL | crate::exec::index::
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
-    run_with(wave, env, budget, |wave, machine, region, limit| match region.machine_code() {
+    run_with(wave, env, budget, run_either)
+}
+
+/// Runs a wave by the region's machine code, if it has any, or interprets it.
+#[inline(always)]
+fn run_either(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+    match region.machine_code() {
         Some(code) => run_compiled(wave, machine, region, (limit, code)),
         None => {
             let before = wave.instructions;
@@ -29,7 +35,35 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
             region.was_used(wave.instructions - before);
             stop
         }
-    })
+    }
+}
+
+/// See [`super::run_many`].
+pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next: &mut Next<'_>) -> Stop {
+    loop {
+        let mut more = None;
+        let stop = run_with(wave, env, budget, |wave, machine, region, mut limit| {
+            loop {
+                if let Err(stop) = run_fresh(wave, machine, region, limit) {
+                    return stop;
+                }
+                limit = match next(wave, machine.lds) {
+                    Some(limit) => limit,
+                    None => return Some(Stop::EndProgram),
+                };
+                let key = Key { pc: region.key.pc, ..key_of(wave) };
+                let goes_on = key == region.key && region.index_of(wave.pc).is_some();
+                if !goes_on || machine.refetch || wave.is_halted() {
+                    more = Some(limit);
+                    return Some(Stop::EndProgram);
+                }
+            }
+        });
+        match more {
+            Some(limit) => budget = limit,
+            None => return stop,
+        }
+    }
 }
 
 /// As [`run_region`], by machine code wherever that can be entered.
@@ -39,12 +73,27 @@ fn run_compiled(
     region: &Region,
     (limit, code): (u64, &Compiled),
 ) -> Option<Stop> {
-    let mut index = match begin(wave, machine, region) {
-        Ok(index) => index,
-        Err(stop) => return stop,
-    };
+    match begin(wave, machine, region) {
+        Ok(index) => go_on_compiled(wave, machine, region, (limit, code), (Flow::to(index as u32), index)),
+        Err(stop) => stop,
+    }
+}
+
+/// As [`run_compiled`] behind an element that it did, which says where it goes on; the budget has been looked at.
+fn go_on_compiled(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    (limit, code): (u64, &Compiled),
+    (mut flow, mut at): (Flow, usize),
+) -> Option<Stop> {
     loop {
-        let (flow, at) = if code.begins_at(index) {
+        let index = match flow {
+            Flow::NEXT => at + 1,
+            flow if flow.is_jump() => flow.index(),
+            flow => return end(wave, machine, region, at, flow),
+        };
+        (flow, at) = if code.begins_at(index) {
             // SAFETY: the region's own code, which is made for backends with AVX-512 alone.
             unsafe { code.run(wave, machine, &region.code, (limit, index)) }
         } else {
@@ -53,16 +102,42 @@ fn run_compiled(
             // SAFETY: as in `run_region`.
             (unsafe { (di.f)(wave, machine, di) }, index)
         };
-        index = match flow {
-            Flow::NEXT => at + 1,
-            flow if flow.is_jump() => flow.index(),
-            flow => return end(wave, machine, region, at, flow),
-        };
         if flow.is_jump() && wave.instructions >= limit {
-            wave.pc = region.pc_of(index);
+            wave.pc = region.pc_of(flow.index());
             return Some(Stop::Budget);
         }
     }
+}
+
+/// Runs a wave that has begun nothing, or from where it is; whether it has ended, or what else it stops with.
+#[inline(always)]
+fn run_fresh(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    limit: u64,
+) -> Result<(), Option<Stop>> {
+    // The way of most short waves: from their first instruction to their last one in one go.
+    let stop = if let Some(code) = region.machine_code()
+        && region.vgprs <= wave.registers
+        && !wave.is_partly_done()
+        && let Some(index) = region.index_of(wave.pc).filter(|&index| code.begins_at(index))
+    {
+        // SAFETY: as in `go_on_compiled`.
+        let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
+        if flow == Flow::END_PROGRAM {
+            wave.pc = region.pc_of(at + 1);
+            return Ok(());
+        }
+        if flow.is_jump() && wave.instructions >= limit {
+            wave.pc = region.pc_of(flow.index());
+            return Err(Some(Stop::Budget));
+        }
+        go_on_compiled(wave, machine, region, (limit, code), (flow, at))
+    } else {
+        run_either(wave, machine, region, limit)
+    };
+    if stop == Some(Stop::EndProgram) { Ok(()) } else { Err(stop) }
 }
 
 /// See [`super::run_profiled`].
@@ -111,9 +186,7 @@ fn run_with(
     };
     let limit = wave.instructions.saturating_add(budget);
     loop {
-        let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
-        let key = Key { pc: wave.pc, halves: wave.halves, mode, second_from: wave.second_from() };
-        let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
+        let region = env.code.region(key_of(wave), env.code_epoch, env.apertures, &mut machine.global);
         if region.names_trapsts && !wave.watched && !wave.is_privileged() {
             wave.watched = true;
             continue;
@@ -132,6 +205,13 @@ fn run_with(
             return Stop::Budget;
         }
     }
+}
+
+/// What lowering depends on.
+#[inline(always)]
+fn key_of(wave: &Wave) -> Key {
+    let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
+    Key { pc: wave.pc, halves: wave.halves, mode, second_from: wave.second_from() }
 }
 
 fn is_fetch_fault(stop: &Stop) -> bool {

@@ -212,6 +212,16 @@ pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     dispatch::run(wave, env, budget)
 }
 
+/// Makes a wave that has ended into another that is to run, [started](Wave::start_as) in its storage; its budget, or `None` where
+/// there is none. LDS is for it to make ready, where the next one is of another workgroup.
+pub type Next<'a> = dyn FnMut(&mut Wave, &mut Lds) -> Option<u64> + 'a;
+
+/// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`] would run each
+/// with its budget, without what is the same for all of them.
+pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut Next<'_>) -> Stop {
+    dispatch::run_many(wave, env, budget, next)
+}
+
 /// As [`run`], and counts the operations executed in `profile`.
 pub fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
     dispatch::run_profiled(wave, env, budget, profile)

@@ -8,6 +8,8 @@ use crate::inst::Op;
 #[derive(Clone, Debug)]
 pub struct Profile {
     counts: Box<[u64]>,
+    /// Those of them that compiled code leaves to the operation's handler, whatever the operands' values are.
+    called: Box<[u64]>,
 }
 
 impl Default for Profile {
@@ -19,12 +21,18 @@ impl Default for Profile {
 impl Profile {
     /// Nothing executed yet.
     pub fn new() -> Self {
-        Profile { counts: vec![0; Op::COUNT].into_boxed_slice() }
+        let counts = vec![0; Op::COUNT].into_boxed_slice();
+        Profile { called: counts.clone(), counts }
     }
 
     /// Executions of `op`. Each half of a VOPD counts for its own operation.
     pub fn executed(&self, op: Op) -> u64 {
         self.counts[op as usize]
+    }
+
+    /// Executions of `op` that code compiled for the same elements would call its handler for: it has no template for them.
+    pub fn called(&self, op: Op) -> u64 {
+        self.called[op as usize]
     }
 
     /// The operations that were executed, most frequent first.
@@ -37,13 +45,15 @@ impl Profile {
 
     /// Counts the element `index` of a region.
     pub(super) fn count(&mut self, region: &Region, index: usize) {
-        match region.roles.get(index) {
-            Some(&Role::Operation(op)) => self.counts[op as usize] += 1,
-            Some(&Role::Pair(x, y)) => {
-                self.counts[x as usize] += 1;
-                self.counts[y as usize] += 1;
-            }
-            Some(Role::Step) | None => {}
+        let ops = match region.roles.get(index) {
+            Some(&Role::Operation(op)) => [Some(op), None],
+            Some(&Role::Pair(x, y)) => [Some(x), Some(y)],
+            Some(Role::Step) | None => return,
+        };
+        let called = u64::from(!region.has_template(index));
+        for op in ops.into_iter().flatten() {
+            self.counts[op as usize] += 1;
+            self.called[op as usize] += called;
         }
     }
 }

@@ -13,7 +13,7 @@ use super::body::{
 };
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
-use super::{elements, half, memory, scalar as scalars, template};
+use super::{elements, half, memory, scalar as scalars, smem, template};
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Flow, Kind, Machine, flag};
 use crate::inst::Op;
@@ -126,7 +126,8 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Scalar(op) => scalars::has(op),
         Form::Packed(op) => plain && half::packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
-        Form::Keep | Form::ExecMask { .. } | Form::Branch(_) => true,
+        Form::ScalarLoad(dwords) => smem::has(dwords, d),
+        Form::Keep | Form::ExecMask { .. } | Form::Branch(_) | Form::End => true,
         form => memory::has(form, false),
     }
 }
@@ -163,9 +164,9 @@ impl Compiler<'_> {
         mark(0);
         for (at, d) in self.source.code.iter().enumerate() {
             let form = self.form(at);
-            if let Form::Branch(_) = form {
+            if let Form::Branch(_) | Form::End = form {
                 mark(at + 1);
-                if d.aux == 0 {
+                if form != Form::End && d.aux == 0 {
                     mark(d.imm as usize);
                 }
             } else if changes_exec(form, d) {
@@ -325,6 +326,13 @@ impl Compiler<'_> {
                 Form::LdsStore(moves) => body.lds_store(elements::registers(moves), d),
                 Form::LdsLoadTwo(dwords) => body.lds_load_two(dwords, d),
                 Form::LdsStoreTwo(dwords) => body.lds_store_two(dwords, d),
+                Form::ScalarLoad(dwords) => body.scalar_load(dwords, d),
+                Form::End => {
+                    body.rows.flush(body.a);
+                    self.count(uncounted);
+                    let label = self.exit(at, 0, Some(Flow::END_PROGRAM.number()));
+                    return self.a.jump(label);
+                }
                 Form::Branch(when) => {
                     if let Some(round) = round {
                         let rows = core::mem::take(&mut body.rows);

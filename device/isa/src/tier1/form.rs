@@ -46,6 +46,10 @@ pub(crate) enum Form {
     LdsLoadTwo(u32),
     /// Two stores of so many dwords to LDS, the second one from rows of `src[2]` on at `src[0]` and `dst2`.
     LdsStoreTwo(u32),
+    /// A load of so many dwords from memory at `src[0]`, `src[1]` and `imm` to scalar registers from `dst` on.
+    ScalarLoad(u32),
+    /// The end of the program.
+    End,
     /// A branch to the element `imm`, or where `aux` is 1 to the address `dst2:dst`.
     Branch(When),
 }

@@ -65,7 +65,7 @@ impl Body<'_> {
     }
 
     /// The host address for `bytes` at the GPU virtual address in `Rdx`, there.
-    fn translate(&mut self, bytes: u32, write: bool, cold: &Cold) {
+    pub(super) fn translate(&mut self, bytes: u32, write: bool, cold: &Cold) {
         let (address, page, entry, other) = (Gpr::Rdx, Gpr::Rcx, Gpr::R9, Gpr::R10);
         let a = &mut self.a;
         a.integer(Integer::Mov, false, page, address);

@@ -40,6 +40,8 @@ mod run;
 #[cfg(target_arch = "x86_64")]
 mod scalar;
 #[cfg(target_arch = "x86_64")]
+mod smem;
+#[cfg(target_arch = "x86_64")]
 mod template;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;

@@ -1,5 +1,7 @@
 //! Hosts that regions are not compiled for.
 
+#![expect(unsafe_code, reason = "as where there is code to run")]
+
 use super::form::Form;
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
@@ -7,3 +9,35 @@ use crate::wave::Wave;
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum Compiled {}
+
+impl Compiled {
+    /// None.
+    pub(crate) fn new(_: &[Di], _: &[Form], _: u32) -> Option<Compiled> {
+        None
+    }
+
+    /// No element has one.
+    pub(crate) fn has_template(_: Form, _: &Di, _: u32) -> bool {
+        false
+    }
+
+    /// Never called.
+    pub(crate) fn begins_at(&self, _: usize) -> bool {
+        match *self {}
+    }
+
+    /// Never called.
+    ///
+    /// # Safety
+    ///
+    /// None is needed.
+    pub(crate) unsafe fn run(
+        &self,
+        _: &mut Wave,
+        _: &mut Machine<'_>,
+        _: &[Di],
+        _: (u64, usize),
+    ) -> (Flow, usize) {
+        match *self {}
+    }
+}

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 
 use super::code_memory::CodeMemory;
-use super::compile::{NO_ENTRY, Source, compile};
+use super::compile::{NO_ENTRY, Source, compile, is_covered};
 use super::form::Form;
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
@@ -35,6 +35,11 @@ impl Compiled {
     pub(crate) fn new(code: &[Di], forms: &[Form], halves: u32) -> Option<Compiled> {
         let made = compile(Source { code, forms, halves }, invoke);
         Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries })
+    }
+
+    /// Whether code does an element without its handler, usually.
+    pub(crate) fn has_template(form: Form, di: &Di, halves: u32) -> bool {
+        is_covered(form, di, halves)
     }
 
     /// Whether the code can be entered at an element.

@@ -253,7 +253,12 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             rows.extend(destination(1));
         }
         Form::Keep => rows.extend(destination(1)),
-        Form::Call | Form::ExecMask { .. } | Form::Scalar(_) | Form::Branch(_) => {}
+        Form::Call
+        | Form::ExecMask { .. }
+        | Form::Scalar(_)
+        | Form::ScalarLoad(_)
+        | Form::Branch(_)
+        | Form::End => {}
     }
     rows
 }

@@ -82,7 +82,7 @@ impl Lowering {
                 return Ok(());
             }
             Op::S_ENDPGM | Op::S_SETKILL => {
-                self.emit(simple(control::endpgm));
+                self.emit_as(Form::End, simple(control::endpgm));
                 return Ok(());
             }
             // The next element may belong to an instruction further on, so these know their own address.
@@ -305,7 +305,8 @@ impl Lowering {
             self.descriptor(inst.src[0])?;
         }
         let src = [base, offset, Source::ZERO];
-        self.emit(Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
+        let form = if is_buffer { Form::Call } else { Form::ScalarLoad(dwords) };
+        self.emit_as(form, Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
         Ok(())
     }
 }

@@ -1,0 +1,58 @@
+//! Scalar loads, and the end of a program.
+
+use super::asm::{At, Gpr, Integer, Operand, Zmm};
+use super::body::{Body, EXEC, scalar};
+use super::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE};
+use crate::exec::di::{Di, Kind};
+
+/// The low two bits of each part of an address count as 0.
+const WORDS: u32 = !3;
+
+/// Whether compiled code does a load of so many dwords itself.
+pub(super) fn has(dwords: u32, d: &Di) -> bool {
+    let base = d.src[0].kind == Kind::Scalar && d.src[0].value < EXEC;
+    let offset = matches!(d.src[1].kind, Kind::Scalar | Kind::Constant);
+    base && offset && matches!(dwords, 1..=4 | 8 | 16) && d.dst + dwords <= EXEC
+}
+
+impl Body<'_> {
+    /// So many dwords to scalar registers from `dst` on, all or none of them.
+    pub(super) fn scalar_load(&mut self, dwords: u32, d: &Di) {
+        let cold = self.leave();
+        let a = &mut self.a;
+        a.load(Integer::Mov, true, Gpr::Rdx, scalar(d.src[0].value));
+        a.immediate(Integer::And, true, Gpr::Rdx, WORDS);
+        let mut offset = i64::from((d.imm & WORDS).cast_signed());
+        if d.src[1].kind == Kind::Scalar {
+            a.load(Integer::Mov, false, Gpr::Rax, scalar(d.src[1].value));
+            a.immediate(Integer::And, false, Gpr::Rax, WORDS);
+            a.integer(Integer::Add, true, Gpr::Rdx, Gpr::Rax);
+        } else {
+            offset += i64::from(d.src[1].value & WORDS);
+        }
+        match i32::try_from(offset) {
+            Ok(0) => {}
+            Ok(offset) => a.immediate(Integer::Add, true, Gpr::Rdx, offset.cast_unsigned()),
+            Err(_) => {
+                a.constant64(Gpr::Rax, offset.cast_unsigned());
+                a.integer(Integer::Add, true, Gpr::Rdx, Gpr::Rax);
+            }
+        }
+        self.translate(dwords * 4, false, &cold);
+        let a = &mut self.a;
+        let At(base, to) = scalar(d.dst);
+        if dwords == 16 {
+            a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(Gpr::Rdx, 0)));
+            a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), Operand::Memory(At(base, to)));
+        } else {
+            let mut at = 0;
+            while at < dwords as i32 * 4 {
+                let wide = dwords as i32 * 4 - at >= 8;
+                a.load(Integer::Mov, wide, Gpr::Rax, At(Gpr::Rdx, at));
+                a.store(wide, At(base, to + at), Gpr::Rax);
+                at += if wide { 8 } else { 4 };
+            }
+        }
+        self.come_back(cold);
+    }
+}

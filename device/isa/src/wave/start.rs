@@ -1,0 +1,198 @@
+//! Waves of a grid, which start alike but for what each has of its own.
+
+use super::{Chunk, Wave, WaveInit, ZERO_ROW};
+use crate::exec::barrier::BARRIERS;
+use crate::exec::resume::PartlyDone;
+use crate::registers::slot;
+
+/// What the waves of a grid have in common when they start: worked out once, and copied into each of them.
+#[derive(Clone, Debug)]
+pub struct Start(Wave);
+
+/// What a wave of a grid starts with that the others do not.
+#[derive(Clone, Copy, Debug)]
+pub struct Own<'a> {
+    /// Lanes that exist.
+    pub exec: u64,
+    /// `v0`; a wave32 uses the first 32.
+    pub v0: &'a [u32; 64],
+    /// The first of the scalar registers that differ, and what they are.
+    pub sgprs: (usize, &'a [u32]),
+    /// `HW_ID1` and `HW_ID2`.
+    pub hw_ids: [u32; 2],
+    /// `FLAT_SCRATCH`.
+    pub scratch_base: u64,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Start(Wave::new(&WaveInit { vgpr_count: 0, ..WaveInit::default() }))
+    }
+}
+
+impl Start {
+    /// Has waves start with this from now on, their own aside; [`WaveInit::vgprs`] is for [`Own`] alone.
+    pub fn set(&mut self, init: &WaveInit<'_>) {
+        // Its vector registers are never anything but zero.
+        self.0.s = [0; 256];
+        self.0.launch(&WaveInit { vgprs: &[], ..*init });
+    }
+
+    /// The wave that others are copies of.
+    pub fn wave(&self) -> &Wave {
+        &self.0
+    }
+}
+
+impl Wave {
+    /// Starts a new wave in this one's storage, as [`Wave::restart`] does with the same values.
+    pub fn start_as(&mut self, start: &Start, own: &Own<'_>) {
+        let used = (u32::from(self.registers) * self.halves) as usize;
+        self.v.0[..used.min(super::ROWS)].fill(ZERO_ROW);
+        // Between these there are no registers.
+        self.s[..REGISTERS].copy_from_slice(&start.0.s[..REGISTERS]);
+        self.s[VALUES..].copy_from_slice(&start.0.s[VALUES..]);
+        self.take_over(&start.0);
+        self.hw_id = own.hw_ids;
+        self.scratch_base = own.scratch_base;
+        if self.file.flat_scratch.is_some() {
+            self.set_pair(slot::FLAT_SCRATCH, own.scratch_base);
+        }
+        let (first, values) = own.sgprs;
+        for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().skip(first).zip(values) {
+            *register = *value;
+        }
+        self.set_pair(slot::EXEC, if self.halves == 1 { own.exec & 0xffff_ffff } else { own.exec });
+        if self.vgpr_count > 0 {
+            let [low, high] = own.v0.as_chunks::<32>().0 else { unreachable!("two times 32 lanes") };
+            for (half, lanes) in (0..self.halves).zip([low, high]) {
+                let [first, second] = lanes.as_chunks::<16>().0 else { unreachable!("two times 16 lanes") };
+                *self.v.row_mut(half) = [Chunk(*first), Chunk(*second)];
+            }
+        }
+    }
+
+    /// Everything but registers.
+    #[inline(always)]
+    fn take_over(&mut self, from: &Wave) {
+        // Named one by one, so that none is forgotten.
+        let Wave {
+            s: _,
+            v: _,
+            file,
+            pc,
+            instructions: _,
+            halves,
+            mode,
+            raised: _,
+            status,
+            vgpr_count,
+            registers,
+            accumulators_from,
+            watched,
+            stops_at_return: _,
+            looked: _,
+            stepped: _,
+            trapsts: _,
+            scratch_base: _,
+            scratch_size,
+            hw_id: _,
+            doorbell,
+            saved_exec: _,
+            writing: _,
+            done: _,
+            handler,
+            partly_done: _,
+            lds_order: _,
+            stopped_at: _,
+            barriers_taken: _,
+            waits_at: _,
+            context_slot: _,
+        } = from;
+        (self.file, self.pc, self.halves, self.mode, self.status) = (file, *pc, *halves, *mode, *status);
+        (self.vgpr_count, self.registers) = (*vgpr_count, *registers);
+        (self.accumulators_from, self.watched) = (*accumulators_from, *watched);
+        (self.scratch_size, self.doorbell, self.handler) = (*scratch_size, *doorbell, *handler);
+        // As `launch` leaves them.
+        (self.instructions, self.raised, self.trapsts, self.done, self.lds_order) = (0, 0, 0, 0, 0);
+        (self.stops_at_return, self.looked, self.stepped) = (false, false, false);
+        self.partly_done = [PartlyDone::default(); 2];
+        (self.barriers_taken, self.waits_at, self.context_slot) = ([0; BARRIERS], None, None);
+    }
+}
+
+/// Places of scalar registers end here; see [`slot`].
+const REGISTERS: usize = slot::EXEC + 2;
+/// What is read as scalar registers begins here.
+const VALUES: usize = slot::INV_TWO_PI;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inst::{Arch, WaveSize};
+    use crate::trap::TrapHandler;
+
+    #[test]
+    fn waves_start_as_they_do_one_by_one() {
+        for (arch, wave_size) in [
+            (Arch::Gfx1100, WaveSize::Wave32),
+            (Arch::Gfx1100, WaveSize::Wave64),
+            (Arch::Gfx1201, WaveSize::Wave32),
+            (Arch::Gfx942, WaveSize::Wave64),
+        ] {
+            let v0: [u32; 64] = core::array::from_fn(|lane| lane as u32 * 3 + 1);
+            let common = WaveInit {
+                arch,
+                pc: 0x1230,
+                wave_size,
+                vgpr_count: 24,
+                mode: 0x3f0,
+                scratch_size_per_lane: 16,
+                doorbell: 5,
+                in_workgroup: true,
+                trap: Some(TrapHandler::default()),
+                ..WaveInit::default()
+            };
+            let sgprs = [1, 2, 3, 70, 80, 90];
+            let one = WaveInit {
+                exec: 0x7_ffff_0001,
+                sgprs: &sgprs,
+                vgprs: &[v0],
+                scratch_base: 0x1234_5678_9abc,
+                hw_id1: 11,
+                hw_id2: 12,
+                ..common
+            };
+            let mut start = Start::default();
+            start.set(&WaveInit { sgprs: &[1, 2, 3, 0, 0, 9], ..common });
+            let used = || {
+                let mut wave =
+                    Wave::new(&WaveInit { arch, wave_size, vgpr_count: 40, ..WaveInit::default() });
+                (0..128).for_each(|register| wave.set_sgpr(register, 0xdead));
+                (0..40).for_each(|register| wave.set_vgpr(register, 31, 0xbeef));
+                wave.instructions = 99;
+                wave.lds_order = 7;
+                wave.waits_at = Some(1);
+                wave.stopped_at = 8;
+                wave.looked = true;
+                wave
+            };
+            let (mut expected, mut wave) = (used(), used());
+            expected.restart(&one);
+            wave.start_as(
+                &start,
+                &Own {
+                    exec: 0x7_ffff_0001,
+                    v0: &v0,
+                    sgprs: (3, &[70, 80, 90]),
+                    hw_ids: [11, 12],
+                    scratch_base: 0x1234_5678_9abc,
+                },
+            );
+            assert_eq!(wave.save(), expected.save(), "{arch:?} {wave_size:?}");
+            assert_eq!(wave.s, expected.s, "{arch:?}");
+            let rows = |wave: &Wave| wave.v.0.iter().map(|row| [row[0].0, row[1].0]).collect::<Vec<_>>();
+            assert!(rows(&wave) == rows(&expected), "{arch:?} {wave_size:?}");
+        }
+    }
+}

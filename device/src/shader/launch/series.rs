@@ -1,0 +1,147 @@
+//! The waves of many workgroups of a launch, started one after the other in one place.
+
+use belfry_isa::wave::{Own, Start, Wave};
+
+use super::{Launch, OWN_SGPRS, WaveSeat};
+
+/// What the waves of a launch start with, worked out once for all workgroups that are to have one seat.
+#[derive(Debug, Default)]
+pub(in crate::shader) struct Series {
+    start: Start,
+    /// What each wave of a workgroup has of the seat.
+    parts: Vec<Part>,
+    /// Identifiers below these are of workgroups that are not partial.
+    whole: [u32; 3],
+    /// Where the workgroups end.
+    end: [u32; 3],
+    has_ttmps: bool,
+    /// Whether it is for the launch and the seat at hand.
+    is_ready: bool,
+}
+
+#[derive(Debug)]
+struct Part {
+    seat: WaveSeat,
+    scratch_base: u64,
+    /// The SGPRs behind the user SGPRs, where the workgroup's identifier is 0.
+    sgprs: ([u32; OWN_SGPRS], usize),
+}
+
+impl Series {
+    /// Has it [made](Series::make) anew for whatever comes next.
+    pub(in crate::shader) fn forget(&mut self) {
+        self.is_ready = false;
+    }
+
+    /// Works out what waves of a launch start with whose workgroups have these parts of a seat, unless it has.
+    pub(in crate::shader) fn make(&mut self, launch: &Launch, waves: u32, seat: impl Fn(u32) -> WaveSeat) {
+        if self.is_ready {
+            return;
+        }
+        self.parts.clear();
+        self.parts.extend((0..waves).map(|wave| {
+            let seat = seat(wave);
+            let sgprs = launch.own_sgprs(seat.chip, [0; 3], (wave, waves));
+            Part { scratch_base: launch.scratch_base(&seat), seat, sgprs }
+        }));
+        if let Some(part) = self.parts.first() {
+            self.end = core::array::from_fn(|dim| launch.end(dim));
+            self.whole = core::array::from_fn(|dim| launch.grid[dim] / launch.workgroup[dim].max(1));
+            self.has_ttmps = launch.has_ttmps(part.seat.chip);
+            self.start.set(&launch.common(waves, &part.seat));
+            self.is_ready = true;
+        }
+    }
+
+    /// Whether a workgroup is a whole one whose waves do not stop at each instruction.
+    pub(in crate::shader) fn has(&self, id: [u32; 3]) -> bool {
+        self.is_ready && !self.start.wave().steps() && (0..3).all(|dim| id[dim] < self.whole[dim])
+    }
+
+    /// The identifier of the workgroup behind another one.
+    pub(in crate::shader) fn next(&self, launch: &Launch, mut id: [u32; 3]) -> [u32; 3] {
+        for (own, (start, end)) in id.iter_mut().zip(launch.start.into_iter().zip(self.end)) {
+            *own = own.wrapping_add(1);
+            if *own < end {
+                break;
+            }
+            *own = start;
+        }
+        id
+    }
+
+    /// As [`Launch::start_wave`] with the parts of the seat, in the storage of any wave.
+    #[inline(always)]
+    pub(in crate::shader) fn start(
+        &self,
+        launch: &Launch,
+        wave: &mut Wave,
+        id: [u32; 3],
+        number: u32,
+        (exec, v0): &(u64, [u32; 64]),
+    ) {
+        let Some(part) = self.parts.get(number as usize) else { return };
+        let chip = part.seat.chip;
+        let (mut sgprs, count) = part.sgprs;
+        let mut at = 0;
+        for (id, enabled) in id.into_iter().zip(launch.workgroup_id_sgprs) {
+            if enabled {
+                sgprs[at] = id;
+                at += 1;
+            }
+        }
+        let own = Own {
+            exec: *exec,
+            v0,
+            sgprs: (launch.users().len(), &sgprs[..count]),
+            hw_ids: [
+                launch.queue_ids[0] | part.seat.hw_ids[0],
+                launch.queue_ids[1] | launch.core_id(id).unwrap_or(part.seat.hw_ids[1]),
+            ],
+            scratch_base: part.scratch_base,
+        };
+        wave.start_as(&self.start, &own);
+        if self.has_ttmps {
+            (chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chip::gfx1100::GENERATION;
+    use crate::shader::launch::tests::launch;
+
+    #[test]
+    fn workgroups_follow_each_other_as_they_are_counted() {
+        let launch = Launch { start: [1, 0, 1], ..launch() };
+        let mut series = Series::default();
+        let seat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
+        assert!(!series.has([0; 3]), "nothing has been made");
+        series.make(&launch, 1, |_| seat);
+        let count = launch.workgroup_count().unwrap();
+        let mut id = launch.workgroup_id(0);
+        for index in 0..count {
+            assert_eq!(id, launch.workgroup_id(index));
+            assert_eq!(series.has(id), launch.extent(id) == launch.workgroup, "{id:?}");
+            id = series.next(&launch, id);
+        }
+    }
+
+    #[test]
+    fn waves_start_as_they_do_one_by_one() {
+        let launch = launch();
+        let seat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [5, 7] };
+        let mut series = Series::default();
+        series.make(&launch, 3, |_| seat);
+        let ids = launch.lane_ids([33, 2, 1]);
+        let (mut waves, mut other) = (Vec::new(), Wave::new(&belfry_isa::wave::WaveInit::default()));
+        for number in 0..3 {
+            let lanes = &ids[number as usize];
+            launch.start_wave(&mut waves, [9, 8, 7], (number, 3), lanes, seat);
+            series.start(&launch, &mut other, [9, 8, 7], number, lanes);
+            assert_eq!(other.save(), waves[number as usize].save(), "{number}");
+        }
+    }
+}

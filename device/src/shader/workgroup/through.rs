@@ -1,0 +1,161 @@
+//! Workgroups whose waves end without waiting for each other: one after the other, in the storage of one wave.
+
+use std::ops::Range;
+
+use belfry_isa::exec::{self, Barriers, Env, Stop};
+use belfry_isa::wave::Wave;
+
+use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
+use crate::shader::launch::{Launch, Series, WaveSeat};
+use crate::shader::queue::Seat;
+
+/// Workgroups of a launch that a worker has claimed, and begins one after the other.
+pub(in crate::shader) struct Claimed<'a> {
+    pub(in crate::shader) launch: &'a Launch,
+    /// Lane IDs of a workgroup that is not partial.
+    pub(in crate::shader) lanes: &'a [(u64, [u32; 64])],
+    pub(in crate::shader) series: &'a Series,
+    /// Those that come behind the one at hand.
+    pub(in crate::shader) rest: &'a mut Range<u64>,
+    /// How many have ended.
+    pub(in crate::shader) ended: u64,
+    /// What starting one costs the budget.
+    pub(in crate::shader) cost: u64,
+    /// Of the budget, what the last one that ended has cost.
+    pub(in crate::shader) usual: u64,
+}
+
+impl Claimed<'_> {
+    /// The identifier of the workgroup that comes behind another one, if that has been claimed and is a whole one.
+    fn next(&mut self, id: [u32; 3]) -> Option<[u32; 3]> {
+        let next = self.series.next(self.launch, id);
+        if self.rest.is_empty() || !self.series.has(next) {
+            return None;
+        }
+        self.rest.start += 1;
+        Some(next)
+    }
+
+    /// Has the wave take turns, if there are others in its workgroup.
+    fn start(&self, wave: &mut Wave, id: [u32; 3], number: usize) {
+        self.series.start(self.launch, wave, id, number as u32, &self.lanes[number]);
+        wave.take_turns(self.lanes.len() > 1);
+    }
+}
+
+impl Workgroup {
+    /// What each wave has of a seat.
+    pub(in crate::shader) fn parts<'a>(&self, seat: &'a Seat) -> impl Fn(u32) -> WaveSeat + use<'a> {
+        let chip = self.chip;
+        move |wave| WaveSeat { chip, scratch_slot: seat.scratch_slot(wave), hw_ids: seat.hw_ids(wave) }
+    }
+
+    /// Becomes the workgroup of this identifier, and then the others that have been claimed, for as long as the budget goes and
+    /// all of their waves end in their first turn. What a wave that does not leaves is as [`Workgroup::start`] and
+    /// [`Workgroup::run`] would leave it: only that waves behind the first one have not been anywhere before their turn.
+    ///
+    /// For waves that nobody traces, watches or debugs.
+    pub(in crate::shader) fn run_through(
+        &mut self,
+        id: [u32; 3],
+        claimed: &mut Claimed<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        let count = claimed.lanes.len();
+        self.count = count;
+        self.id = id;
+        if self.waves.is_empty() {
+            self.waves.push(Wave::new(&belfry_isa::wave::WaveInit::default()));
+        }
+        let Some((wave, _)) = self.waves.split_first_mut() else { return Outcome::Done };
+        self.lds.reset(claimed.launch.lds_size);
+        self.lds.barriers = Barriers::new(count as u32);
+        claimed.start(wave, id, 0);
+        let mut env = Env {
+            mmu: turn.mmu,
+            tlb: &mut *turn.tlb,
+            code: &mut *turn.code,
+            lds: &mut self.lds,
+            apertures: turn.apertures,
+            clock: turn.clock,
+            code_epoch: turn.code_epoch,
+        };
+        let (mut id, mut number) = (id, 0);
+        let mut begun_with = *turn.budget + claimed.cost;
+        let mut was_stopped = false;
+        let quantum = WAVE_QUANTUM.min(*turn.budget);
+        let stop = exec::run_many(wave, &mut env, quantum, &mut |wave, lds| {
+            turn.stats.wave_instructions += wave.instructions;
+            turn.stats.waves += 1;
+            *turn.budget = turn.budget.saturating_sub(wave.instructions + SWITCH_COST);
+            lds.barriers.leave();
+            number += 1;
+            was_stopped = (turn.stopping)();
+            if number == count {
+                claimed.ended += 1;
+                claimed.usual = begun_with.saturating_sub(*turn.budget);
+                if was_stopped || *turn.budget < claimed.usual.max(1) {
+                    return None;
+                }
+                id = claimed.next(id)?;
+                begun_with = *turn.budget;
+                *turn.budget = turn.budget.saturating_sub(claimed.cost);
+                number = 0;
+                lds.reset(claimed.launch.lds_size);
+                lds.barriers = Barriers::new(count as u32);
+            }
+            if was_stopped || *turn.budget == 0 {
+                return None;
+            }
+            claimed.start(wave, id, number);
+            Some(WAVE_QUANTUM.min(*turn.budget))
+        });
+        self.id = id;
+        if number == count {
+            self.states.clear();
+            self.states.resize(count, State::Ended);
+            return Outcome::Done;
+        }
+        let runs = (stop != Stop::EndProgram).then_some(number);
+        self.spread(number, runs, claimed);
+        let Some(running) = runs else {
+            // The wave that the budget or the queue has kept from starting.
+            return if was_stopped { Outcome::Stopped } else { Outcome::Paused { asleep: false } };
+        };
+        let executed = self.waves[running].instructions;
+        let outcome = match self.stopped(running, stop, executed, turn) {
+            Ok(slept) => self.run_on(turn, Some((count - number - 1, slept))),
+            Err(failure) => Outcome::Failed(failure),
+        };
+        if matches!(outcome, Outcome::Done) {
+            claimed.ended += 1;
+            claimed.usual = begun_with.saturating_sub(*turn.budget);
+        }
+        outcome
+    }
+
+    /// Gives every wave a storage of its own: those before `number` have ended, and of the others `runs` alone has begun, in the
+    /// first storage.
+    #[cold]
+    fn spread(&mut self, number: usize, runs: Option<usize>, claimed: &Claimed<'_>) {
+        while self.waves.len() < self.count {
+            self.waves.push(Wave::new(&belfry_isa::wave::WaveInit::default()));
+        }
+        if let Some(running) = runs {
+            self.waves.swap(0, running);
+        }
+        for other in (0..self.count).filter(|other| Some(*other) != runs) {
+            claimed.start(&mut self.waves[other], self.id, other);
+        }
+        self.states.clear();
+        self.states.extend((0..self.count).map(
+            |other| {
+                if other < number { State::Ended } else { State::Ready }
+            },
+        ));
+        self.next = match runs {
+            Some(running) => (running + 1) % self.count,
+            None => number,
+        };
+    }
+}
