@@ -3,12 +3,13 @@
 use std::path::Path;
 
 /// Where tests are, by the first part of their names.
-const PLACES: [(&str, &str); 15] = [
+const PLACES: [(&str, &str); 16] = [
     ("path", "guest-driver/hosted/tests/path.rs"),
     ("pm4", "guest-driver/hosted/tests/pm4.rs"),
     ("sdma", "guest-driver/hosted/tests/sdma.rs"),
     ("recovery", "guest-driver/hosted/tests/recovery.rs"),
     ("bad_ioctls", "guest-driver/hosted/tests/bad_ioctls.rs"),
+    ("criu", "guest-driver/hosted/tests/criu.rs"),
     ("smi", "guest-driver/hosted/tests/smi.rs"),
     ("svm", "guest-driver/hosted/tests/svm.rs"),
     ("dmabuf", "guest-driver/hosted/tests/dmabuf/main.rs"),
