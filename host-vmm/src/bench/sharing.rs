@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn every_queue_of_every_process_gets_on_and_is_right() {
-        let results = sharing(2, 3, Duration::from_millis(300)).unwrap();
+        let results = sharing(GpuConfig::default(), 2, 3, Duration::from_millis(300)).unwrap();
         assert_eq!(results.processes.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
         assert!(results.processes.concat().iter().all(|&ended| ended > 0), "{results}");
     }
