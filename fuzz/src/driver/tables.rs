@@ -67,7 +67,7 @@ impl Driver<'_> {
     fn map_more(&self, flags: u64) {
         let (base, size) = RAM[2];
         let pages = size as u64 / 4096;
-        let table: Vec<u8> = (0..pages).flat_map(|nth| (base + nth * 4096 | flags).to_le_bytes()).collect();
+        let table: Vec<u8> = (0..pages).flat_map(|nth| ((base + nth * 4096) | flags).to_le_bytes()).collect();
         self.rig.put_vram((MORE_GART - GART) / 4096 * 8, &table);
         debug_assert_eq!(base, MORE);
     }
