@@ -240,6 +240,7 @@ impl<O: Os> Process<O> {
             doorbell: state.doorbells.index(queue.doorbell),
             mqd: queue.mqds.address(),
             wptr: queue.wptr,
+            process_wptr: queue.user.write_pointer,
             ring_dwords: queue.ring_size / 4,
             // Whoever has an address space has it.
             trap_handler: trap_handler::TBA,

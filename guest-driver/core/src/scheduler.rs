@@ -25,7 +25,10 @@ pub(crate) struct QueueRequest {
     pub(crate) priority: u32,
     pub(crate) doorbell: DoorbellIndex,
     pub(crate) mqd: u64,
+    /// The write pointer in VMID 0, where an MES reads it.
     pub(crate) wptr: u64,
+    /// The write pointer in the process's own address space, where the HWS of gfx9 reads it.
+    pub(crate) process_wptr: u64,
     pub(crate) ring_dwords: u32,
     pub(crate) trap_handler: u64,
     pub(crate) trap_memory: u64,

@@ -1,5 +1,7 @@
 //! Barriers across a grid whose queue takes turns with others: waves that wait at one are saved and restored.
 
+use std::time::Duration;
+
 use belfry_device::GpuConfig;
 use belfry_device::chip::{gfx942, gfx1100};
 use belfry_examples::kernels;
@@ -53,4 +55,31 @@ fn barriers_hold_on_gfx1100_while_queues_take_turns() {
 #[test]
 fn barriers_hold_on_gfx942_while_queues_take_turns() {
     sums_beside_a_kernel_that_does_not_end(GpuConfig { chip: &gfx942::MODEL, ..small() });
+}
+
+/// A queue without work gives its slot up to one that runs alone, and comes back when its doorbell rings.
+fn queues_take_turns_packet_by_packet(shape: GpuConfig) {
+    let hosted = HostedGpu::new(shape).unwrap();
+    let runtime = Runtime::with_transport(HostedTransport::open(&hosted).unwrap()).unwrap();
+    let gpu = runtime.gpu();
+    let others = [gpu.queue().unwrap(), gpu.queue().unwrap()];
+    let alone = gpu.queue().unwrap();
+    alone.take_global_wave_sync().unwrap();
+    for round in 0..100 {
+        for queue in others.iter().chain([&alone]) {
+            let done = queue.barrier_and(&[]).unwrap();
+            let waited = done.wait_timeout(Duration::from_secs(30));
+            assert!(waited.is_ok(), "round {round}: {waited:?}, {:?}", hosted.device().stats());
+        }
+    }
+}
+
+#[test]
+fn queues_of_gfx1100_come_back_after_one_that_ran_alone() {
+    queues_take_turns_packet_by_packet(GpuConfig { chip: &gfx1100::MODEL, ..small() });
+}
+
+#[test]
+fn queues_of_gfx942_come_back_after_one_that_ran_alone() {
+    queues_take_turns_packet_by_packet(GpuConfig { chip: &gfx942::MODEL, ..small() });
 }

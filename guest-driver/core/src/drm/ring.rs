@@ -190,6 +190,7 @@ impl<O: Os> Ring<O> {
             doorbell: self.doorbell,
             mqd: self.mqds.address(),
             wptr: self.buffer.gpu_address() + (POINTERS + WPTR) as u64,
+            process_wptr: args.write_pointer_address,
             ring_dwords: (PACKET_BYTES / 4) as u32,
             trap_handler: trap_handler::TBA,
             trap_memory: trap_handler::TMA,

@@ -186,6 +186,7 @@ fn queue(process: u16, doorbell: u32) -> QueueRequest {
         doorbell: DoorbellIndex::of_number(doorbell),
         mqd: u64::from(doorbell) << 12,
         wptr: 0x38,
+        process_wptr: 0x8038,
         ring_dwords: 1024,
         trap_handler: 0xe000,
         trap_memory: 0xf800,

@@ -104,8 +104,8 @@ fn map_queue(packets: &mut Vec<u32>, queue: &QueueRequest) {
         doorbell: queue.doorbell.dwords() << 2,
         mqd_addr_lo: queue.mqd as u32,
         mqd_addr_hi: (queue.mqd >> 32) as u32,
-        wptr_addr_lo: queue.wptr as u32,
-        wptr_addr_hi: (queue.wptr >> 32) as u32,
+        wptr_addr_lo: queue.process_wptr as u32,
+        wptr_addr_hi: (queue.process_wptr >> 32) as u32,
     };
     add(packets, Opcode::MAP_QUEUES, &body);
 }

@@ -19,7 +19,8 @@ fn queue(engine: Option<u32>, gws: bool) -> QueueRequest {
         priority: 7,
         doorbell: DoorbellIndex::of_number(0x803),
         mqd: 0x7fff_0001_2000,
-        wptr: 0x7fff_0003_4038,
+        wptr: 0x7fff_0005_6038,
+        process_wptr: 0x7f00_0003_4038,
         ring_dwords: 0x400,
         trap_handler: 0xe000,
         trap_memory: 0xf800,
@@ -35,7 +36,7 @@ fn queues_are_mapped_by_address_and_engine() {
     let compute = packets(|out| map_queue(out, &queue(None, true)));
     assert_eq!(
         compute,
-        [0xc005_a200, 1 << 29 | 1 << 12 | 1 << 4, 0x1006 << 2, 0x0001_2000, 0x7fff, 0x0003_4038, 0x7fff]
+        [0xc005_a200, 1 << 29 | 1 << 12 | 1 << 4, 0x1006 << 2, 0x0001_2000, 0x7fff, 0x0003_4038, 0x7f00]
     );
     let engine = |number| packets(|out| map_queue(out, &queue(Some(number), false)))[1] & (7 << 26 | 3 << 2);
     let expected = [(0, 2 << 26), (1, 3 << 26), (2, 2 << 26 | 1 << 2), (7, 7 << 26 | 1 << 2)];
