@@ -2,13 +2,16 @@
 
 use belfry_abi::pm4::Pm4Header;
 
-use super::Ports;
 use super::kiq::MAX_PACKET;
+use super::{Ports, Turn};
 use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::Ring;
 use crate::save::Broken;
 use crate::vm::AddressSpace;
+
+/// Packets of a kernel ring executed before the other queues have their turn.
+const BATCH: usize = 64;
 
 /// [`Running`] as plain values.
 pub(super) type SavedRunning = (Ring, u32, Option<u64>, bool);
@@ -38,6 +41,25 @@ impl Running {
 
     pub(super) fn new(ring: Ring, activation: u32) -> Self {
         Self { ring, activation, seen: None, dead: false }
+    }
+
+    /// Executes packets by `step`, which says whether there was one: whether there may be more, and what the ring cannot go past.
+    pub(super) fn batch(
+        &mut self,
+        mut step: impl FnMut(&mut Self) -> Result<bool, GuestError>,
+    ) -> (Turn, Option<GuestError>) {
+        let mut turn = Turn::WhenWoken;
+        for _ in 0..BATCH {
+            match step(self) {
+                Ok(true) => turn = Turn::Now,
+                Ok(false) => break,
+                Err(why) => {
+                    self.dead = true;
+                    return (turn, Some(why));
+                }
+            }
+        }
+        (turn, None)
     }
 
     /// Takes the next packet of a ring of PM4 packets, if all of it is there.

@@ -20,9 +20,6 @@ use crate::save::{Broken, check};
 use crate::shader::Restoring;
 use crate::vm::{AddressSpace, SpaceList, Spaces};
 
-/// Packets of a kernel ring executed before the other queues have their turn.
-const BATCH: usize = 64;
-
 /// KIQ and MES.
 pub(super) struct MesScheduler {
     rings: BTreeMap<HqdId, Running>,
@@ -135,9 +132,7 @@ impl MesScheduler {
                     self.rings.insert(id, Running::new(ring, hqd.activation));
                 }
                 Err(why) => {
-                    self.ports
-                        .counters
-                        .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
+                    self.error(why, id);
                     self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
                     self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
@@ -148,10 +143,7 @@ impl MesScheduler {
                 // Queues that the MES mapped are not handled here; queues that a driver started by registers are refused.
                 if !self.mes.is_on(id) {
                     if !hqd.wants_dequeue() {
-                        self.ports.counters.error(
-                            GuestError::ComputeQueueByRegisters,
-                            format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue),
-                        );
+                        self.error(GuestError::ComputeQueueByRegisters, id);
                     }
                     self.ports.hqds.hqd(id, |hqd| hqd.deactivate());
                     self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
@@ -160,32 +152,29 @@ impl MesScheduler {
         }
     }
 
+    fn error(&self, why: GuestError, HqdId { me, pipe, queue }: HqdId) {
+        self.ports.counters.error(why, format_args!("me={me} pipe={pipe} queue={queue}"));
+    }
+
     fn serve_rings(&mut self) -> Turn {
         let Some(space) = self.ports.contexts.space(0) else { return Turn::WhenWoken };
         let mut turn = Turn::WhenWoken;
         for id in [HqdId::KIQ, HqdId::MES] {
             let Some(mut running) = self.rings.remove(&id) else { continue };
             running.look(&self.ports);
-            for _ in 0..BATCH {
-                let stepped = if id == HqdId::KIQ && !self.firmware.on_both_pipes {
-                    self.step_kiq(&space, &mut running)
+            let (more, failed) = running.batch(|running| {
+                if id == HqdId::KIQ && !self.firmware.on_both_pipes {
+                    self.step_kiq(&space, running)
                 } else {
-                    self.step_mes(&space, id, &mut running)
-                };
-                match stepped {
-                    Ok(true) => turn = Turn::Now,
-                    Ok(false) => break,
-                    Err(why) => {
-                        running.dead = true;
-                        self.ports
-                            .counters
-                            .error(why, format_args!("me={} pipe={} queue={}", id.me, id.pipe, id.queue));
-                        break;
-                    }
+                    self.step_mes(&space, id, running)
                 }
+            });
+            turn = turn.min(more);
+            if let Some(why) = failed {
+                self.error(why, id);
             }
             if running.ring.report(&space).is_err() {
-                self.ports.counters.error(GuestError::RptrReportUnmapped, format_args!("pipe={}", id.pipe));
+                self.error(GuestError::RptrReportUnmapped, id);
             }
             self.rings.insert(id, running);
         }

@@ -29,8 +29,6 @@ use crate::vm::{AddressSpace, ShaderMemory, SpaceList, Spaces};
 use packets::{Hiq, Request, Which};
 use run_list::Listed;
 
-/// Packets of a kernel ring executed before the other queues have their turn.
-const BATCH: usize = 64;
 /// Compute micro engines.
 const MICRO_ENGINES: [u8; 2] = [1, 2];
 /// `RLC_CP_SCHEDULERS`: it names a queue.
@@ -211,21 +209,16 @@ impl HwsScheduler {
         for at in all {
             let Some(mut running) = self.rings.remove(&at) else { continue };
             running.look(&self.ports);
-            for _ in 0..BATCH {
-                let stepped = if self.hiq == Some(at.1) {
-                    self.step_hiq(&space, &mut running)
+            let (more, failed) = running.batch(|running| {
+                if self.hiq == Some(at.1) {
+                    self.step_hiq(&space, running)
                 } else {
-                    self.step_kiq(&space, at.0, &mut running)
-                };
-                match stepped {
-                    Ok(true) => turn = Turn::Now,
-                    Ok(false) => break,
-                    Err(why) => {
-                        running.dead = true;
-                        self.error(why, at);
-                        break;
-                    }
+                    self.step_kiq(&space, at.0, running)
                 }
+            });
+            turn = turn.min(more);
+            if let Some(why) = failed {
+                self.error(why, at);
             }
             if running.ring.report(&space).is_err() {
                 self.error(GuestError::RptrReportUnmapped, at);
