@@ -4,6 +4,7 @@
 //! again, and the page tables follow. What is not there any more is mapped no more, until a submission names the object again.
 
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::UserMemory;
 use super::object::Object;
@@ -35,6 +36,8 @@ pub(crate) struct UserRange<O: Os> {
     /// Who has them mapped for the GPU.
     client: Weak<Client<O>>,
     pinned: Mutex<O, Option<Arc<UserMemory<O>>>>,
+    /// Page tables that are being written, which may still lead to other pages than the pinned ones.
+    writing: AtomicUsize,
     object: Weak<Object<O>>,
 }
 
@@ -58,7 +61,7 @@ impl<O: Os> UserRange<O> {
         pinned: Mutex<O, Option<Arc<UserMemory<O>>>>,
         object: Weak<Object<O>>,
     ) -> Self {
-        Self { args, client: Arc::downgrade(client), pinned, object }
+        Self { args, client: Arc::downgrade(client), pinned, writing: AtomicUsize::new(0), object }
     }
 
     /// Whose memory it is.
@@ -81,8 +84,10 @@ impl<O: Os> UserRange<O> {
             let pinned = self.pinned.lock().clone();
             match pinned {
                 None => break,
-                Some(memory) if memory.pin.is_current() => return Ok(()),
-                // The driver is about to hear of a change.
+                Some(memory) if memory.pin.is_current() && self.writing.load(Ordering::Acquire) == 0 => {
+                    return Ok(());
+                }
+                // The driver is about to hear of a change, or its page tables do not have it yet.
                 Some(_) if device.hw.now_ns().saturating_sub(start) < CHANGE_NS => {
                     device.hw.os().sleep_us(LOOK_US);
                 }
@@ -105,18 +110,22 @@ impl<O: Os> UserRange<O> {
         let pin = device.hw.os().pin_user(key, va, count, writable, notice);
         let pin = pin.inspect_err(|_| device.uncharge_gtt(bytes))?;
         let memory = Arc::new(UserMemory { device: device.clone(), pin });
+        self.writing.fetch_add(1, Ordering::AcqRel);
         // Another thread may have been first. Neither pin is dropped under a lock.
         let unused = {
             let mut pinned = self.pinned.lock();
             if pinned.is_some() { Some(memory) } else { pinned.replace(memory) }
         };
         drop(unused);
-        if client.lock().is_closed() {
+        let written = if client.lock().is_closed() {
             // Nobody will release it any more.
             self.release(&client);
-            return Err(Errno::ENODEV);
-        }
-        self.refresh(&client)
+            Err(Errno::ENODEV)
+        } else {
+            self.refresh(&client)
+        };
+        self.writing.fetch_sub(1, Ordering::AcqRel);
+        written
     }
 
     /// Gives the pages back: no work will use them any more.
@@ -147,10 +156,11 @@ impl<O: Os> UserRange<O> {
             renewed => renewed.ok().map(|pin| {
                 // The charge moves from the old pin to the new one.
                 let bytes = pin.count() as u64 * PAGE_SIZE;
-                device.gtt_used.fetch_add(bytes, core::sync::atomic::Ordering::Relaxed);
+                device.gtt_used.fetch_add(bytes, Ordering::Relaxed);
                 Arc::new(UserMemory { device: device.clone(), pin })
             }),
         };
+        self.writing.fetch_add(1, Ordering::AcqRel);
         let unused = {
             let mut pinned = self.pinned.lock();
             match &*pinned {
@@ -162,6 +172,7 @@ impl<O: Os> UserRange<O> {
             // The device may still use the old pages: they are left to it.
             core::mem::forget(old.clone());
         }
+        self.writing.fetch_sub(1, Ordering::AcqRel);
         drop((unused, old));
     }
 }
