@@ -158,8 +158,14 @@ fn untouched(bench: &Bench<'_>) -> Result<()> {
     let area = Area::new(600)?;
     bench.share(&area)?;
     let fresh = Area::new(600)?;
-    prefetch(bench, &area, 0..600, true)?;
-    prefetch(bench, &fresh, 0..600, true)?;
+    // A page that the kernel holds for a moment stays where it is. It moves when it is asked for again.
+    for _ in 0..3 {
+        prefetch(bench, &area, 0..600, true)?;
+        prefetch(bench, &fresh, 0..600, true)?;
+        if in_vram()? == 1200 {
+            break;
+        }
+    }
     expect_in_vram(1200, "fresh")?;
     bench.share(&fresh)?;
     for page in [0, 300, 599] {
