@@ -35,6 +35,12 @@ pub enum PoclError {
         "comparing with the processor takes PoCL, which is not installed ({0}): apt install pocl-opencl-icd ocl-icd-libopencl1"
     )]
     Missing(String),
+    /// This program cannot load libraries.
+    #[error(
+        "this belfry is linked without shared libraries and cannot load OpenCL; build one that can: \
+         BELFRY_SHARED=1 cargo run --release -- bench isa --vs-cpu"
+    )]
+    Static,
     /// PoCL offers fewer processors than asked for.
     #[error("PoCL runs on {available} processors, fewer than the {wanted} workers to compare with")]
     Processors {
@@ -86,6 +92,11 @@ pub(super) struct Prepared<'a> {
 impl Processors {
     /// PoCL on `count` processors, with the suite compiled.
     pub(super) fn new(count: usize) -> Result<Self, PoclError> {
+        // Without an interpreter there is no base address of one (`getauxval(3)`): `dlopen` would crash in the library.
+        // SAFETY: reads the auxiliary vector.
+        if unsafe { libc::getauxval(libc::AT_BASE) } == 0 {
+            return Err(PoclError::Static);
+        }
         let platforms = get_platforms().map_err(|error| match error.0 {
             DLOPEN_RUNTIME_LOAD_FAILED => PoclError::Missing("there is no libOpenCL.so.1".into()),
             CL_PLATFORM_NOT_FOUND_KHR => PoclError::Missing("no OpenCL platform is registered".into()),
