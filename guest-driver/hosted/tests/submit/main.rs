@@ -95,13 +95,10 @@ impl File {
         call(&self.process, command, args)
     }
 
-    fn memory(&self, size: u64, domains: u64) -> Memory {
-        let mut args = GemCreateIn { bo_size: size, domains, ..Default::default() };
-        self.call(GEM_CREATE, &mut args).unwrap();
-        let handle = args.bo_size as u32;
-        let va = self.next.replace(self.next.get() + size.next_multiple_of(1 << 21));
+    /// Maps a buffer object for the GPU, which may do everything with it.
+    fn map(&self, handle: u32, va: u64, size: u64) -> Result<i32, Errno> {
         let flags = GemVaFlags::READABLE | GemVaFlags::WRITEABLE | GemVaFlags::EXECUTABLE;
-        let mut map = GemVaArgs {
+        let mut args = GemVaArgs {
             handle,
             operation: AMDGPU_VA_OP_MAP,
             flags: flags.bits(),
@@ -109,7 +106,15 @@ impl File {
             map_size: size,
             ..Default::default()
         };
-        self.call(GEM_VA, &mut map).unwrap();
+        self.call(GEM_VA, &mut args)
+    }
+
+    fn memory(&self, size: u64, domains: u64) -> Memory {
+        let mut args = GemCreateIn { bo_size: size, domains, ..Default::default() };
+        self.call(GEM_CREATE, &mut args).unwrap();
+        let handle = args.bo_size as u32;
+        let va = self.next.replace(self.next.get() + size.next_multiple_of(1 << 21));
+        self.map(handle, va, size).unwrap();
         let mut offset = GemMmapArgs { value: handle.into() };
         self.call(GEM_MMAP, &mut offset).unwrap();
         let prot = libc::PROT_READ | libc::PROT_WRITE;

@@ -46,23 +46,9 @@ fn userptr(file: &File, addr: u64, size: u64, flags: u32) -> Result<u32, Errno> 
     file.call(GEM_USERPTR, &mut args).map(|_| args.handle)
 }
 
-fn map(file: &File, handle: u32, va: u64, size: u64) -> Result<i32, Errno> {
-    let flags = GemVaFlags::READABLE | GemVaFlags::WRITEABLE | GemVaFlags::EXECUTABLE;
-    let mut args = GemVaArgs {
-        handle,
-        operation: AMDGPU_VA_OP_MAP,
-        flags: flags.bits(),
-        va_address: va,
-        map_size: size,
-        ..Default::default()
-    };
-    file.call(GEM_VA, &mut args)
-}
-
-/// Submits a write to `va` that names a buffer object, and waits for it.
-fn write_naming(file: &File, ib: Memory, (va, value): (u64, u32), handle: u32) -> Result<u64, Errno> {
-    let packets = write(va, value);
-    File::fill(ib, &packets);
+/// Submits packets that name a buffer object; the number of the work.
+fn submit_naming(file: &File, ib: Memory, packets: &[u32], handle: u32) -> Result<u64, Errno> {
+    File::fill(ib, packets);
     let entry = BoListEntry { bo_handle: handle, bo_priority: 0 };
     let list = BoListIn {
         operation: u32::MAX,
@@ -73,7 +59,12 @@ fn write_naming(file: &File, ib: Memory, (va, value): (u64, u32), handle: u32) -
     };
     let work =
         Work::default().ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE).chunk(AMDGPU_CHUNK_ID_BO_HANDLES, &list);
-    let number = file.submit(&work)?;
+    file.submit(&work)
+}
+
+/// Submits a write to `va` that names a buffer object, and waits for it.
+fn write_naming(file: &File, ib: Memory, (va, value): (u64, u32), handle: u32) -> Result<u64, Errno> {
+    let number = submit_naming(file, ib, &write(va, value), handle)?;
     file.wait(number, AMDGPU_HW_IP_COMPUTE)
 }
 
@@ -87,7 +78,7 @@ fn memory_of_a_program_is_read_and_written_by_work_and_given_back() {
     let own = Own::new(3 * PAGE as usize);
     let before = gpu.pinned_ranges();
     let handle = userptr(&file, own.address(), 3 * PAGE, ANONONLY | REGISTER | VALIDATE).unwrap();
-    map(&file, handle, VA, 3 * PAGE).unwrap();
+    file.map(handle, VA, 3 * PAGE).unwrap();
     assert_eq!(gpu.pinned_ranges(), before + 1);
     assert_eq!(file.run(ib, &[write(VA + 2 * PAGE + 4, 5)]), Ok(0));
     assert_eq!(own.word(2049).load(Ordering::Acquire), 5);
@@ -123,7 +114,7 @@ fn memory_that_a_program_changes_is_followed() {
     let ib = file.memory(PAGE, GTT);
     let own = Own::new(2 * PAGE as usize);
     let handle = userptr(&file, own.address(), 2 * PAGE, REGISTER).unwrap();
-    map(&file, handle, VA, 2 * PAGE).unwrap();
+    file.map(handle, VA, 2 * PAGE).unwrap();
     assert_eq!(write_naming(&file, ib, (VA, 1), handle), Ok(0));
     // SAFETY: the test's own memory, which it touches again only after it has mapped it again.
     unsafe { file.process.munmap(own.at.cast(), 2 * PAGE as usize).unwrap() };
@@ -145,20 +136,9 @@ fn change_waits_for_the_work_that_uses_the_memory() {
     let [ib, gate] = [(); 2].map(|()| file.memory(PAGE, GTT));
     let own = Own::new(PAGE as usize);
     let handle = userptr(&file, own.address(), PAGE, REGISTER | VALIDATE).unwrap();
-    map(&file, handle, VA, PAGE).unwrap();
+    file.map(handle, VA, PAGE).unwrap();
     let packets = [wait_mem(gate.va, 1), write(VA, 9), write(gate.va + 4, 1)].concat();
-    File::fill(ib, &packets);
-    let entry = BoListEntry { bo_handle: handle, bo_priority: 0 };
-    let list = BoListIn {
-        operation: u32::MAX,
-        list_handle: u32::MAX,
-        bo_number: 1,
-        bo_info_size: 8,
-        bo_info_ptr: &raw const entry as u64,
-    };
-    let work =
-        Work::default().ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE).chunk(AMDGPU_CHUNK_ID_BO_HANDLES, &list);
-    let number = file.submit(&work).unwrap();
+    let number = submit_naming(&file, ib, &packets, handle).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(30));
