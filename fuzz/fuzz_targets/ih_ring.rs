@@ -302,7 +302,7 @@ impl Model {
             return;
         }
         if !RIG.choice.has_kiq() {
-            // Firmware that takes frames tells nobody of those that it refuses.
+            // Firmware that takes frames raises no interrupt for a frame that it refuses.
             driver.kiq(&[0; 64]);
             return;
         }

@@ -375,7 +375,7 @@ impl HwsScheduler {
     /// Takes queues off. A driver takes all of them off to change the list, and their processes know nothing of that.
     fn unmap(&mut self, which: &Which, reset: bool) {
         if *which == Which::NotStatic && !reset {
-            // Before nobody listens to them.
+            // The doorbells are marked while their queues still own them, so that no ring in between counts as unknown.
             for doorbell in self.slots.not_static() {
                 self.ports.doorbells.set_away(doorbell, true);
                 self.away.push(doorbell);

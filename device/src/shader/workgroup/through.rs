@@ -54,7 +54,7 @@ impl Workgroup {
     /// all of their waves end in their first turn. What a wave that does not leaves is as [`Workgroup::start`] and
     /// [`Workgroup::run`] would leave it: only that waves behind the first one have not been anywhere before their turn.
     ///
-    /// For waves that nobody traces, watches or debugs.
+    /// For waves that are not traced, watched or debugged.
     pub(in crate::shader) fn run_through(
         &mut self,
         id: [u32; 3],

@@ -57,7 +57,7 @@ fn queue_of_a_run_list_takes_packets_until_it_is_taken_off() {
     assert_eq!(hws.mqd(&queue).cp_hqd_pq_rptr, 3, "its place is in its MQD");
     hws.run(&list);
     eventually("the late barrier completes", || is_done(&hws, late));
-    // What was rung meanwhile was the doorbell of a queue that came back. One that does not come back is nobody's.
+    // A ring while its queue is away is no error if the queue comes back. If it does not come back, the ring is counted.
     assert_eq!(hws.driver.gpu.stats().errors, Default::default());
     let mut other = hws.queue(&mut process, doorbell(1, 1));
     let list = list_of(&hws, &process, &[&other]);

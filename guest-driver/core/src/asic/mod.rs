@@ -305,7 +305,7 @@ pub(crate) enum Interrupt {
 pub(crate) struct Retry {
     /// What of `SH_MEM_CONFIG` a process has that is told of faults at once.
     pub(crate) disable: u32,
-    /// Entry of a page at which nobody is to wait (`AMDGPU_VM_NORETRY_FLAGS_TF`).
+    /// Entry of a page at which waves are not to wait (`AMDGPU_VM_NORETRY_FLAGS_TF`).
     pub(crate) refused: u64,
 }
 

@@ -118,7 +118,7 @@ impl<O: Os> UserRange<O> {
         };
         drop(unused);
         let written = if client.lock().is_closed() {
-            // Nobody will release it any more.
+            // The file has released what it had when it was closed. These pages came later.
             self.release(&client);
             Err(Errno::ENODEV)
         } else {
