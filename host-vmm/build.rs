@@ -7,6 +7,8 @@
 //! `-C target-feature=+crt-static` would do the same, but for every crate of a build and never beside procedural macros. So the
 //! linker is given scripts, under the names of the shared libraries that the standard library asks for, that name the archives.
 //! The result is position-independent as before (`-static-pie`).
+//!
+//! Such a binary is entered at `belfry_start` (`host-vmm/start`), which starts a program at once that was prepared before.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,7 +50,30 @@ fn main() -> io::Result<()> {
     }
     println!("cargo::rustc-link-arg-bins=-L{}", directory.display());
     println!("cargo::rustc-link-arg-bins=-static-pie");
+    if variable("CARGO_CFG_TARGET_ARCH") == "x86_64" {
+        let object = entry(&directory)?;
+        println!("cargo::rustc-link-arg-bins={}", object.display());
+        println!("cargo::rustc-link-arg-bins=-Wl,-e,belfry_start");
+        println!("cargo::rustc-env=BELFRY_START_OBJECT={}", object.display());
+    }
     Ok(())
+}
+
+/// Compiles the entry of the binary: always optimised, as it runs before the functions are there that other code calls.
+fn entry(directory: &Path) -> io::Result<PathBuf> {
+    let source = Path::new("start/src");
+    println!("cargo::rerun-if-changed={}", source.display());
+    let object = directory.join("start.o");
+    let status = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--edition=2024", "--crate-name=belfry_start", "--crate-type=lib", "--emit=obj"])
+        .args(["-Copt-level=2", "-Cpanic=abort", "--cfg=belfry_entry", "-o"])
+        .arg(&object)
+        .arg(source.join("lib.rs"))
+        .status()?;
+    if !status.success() {
+        return Err(io::Error::other("the entry of the binary (host-vmm/start) does not compile"));
+    }
+    Ok(object)
 }
 
 /// The linker script of one library, and its name; nothing if an archive is missing.

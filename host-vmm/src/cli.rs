@@ -250,6 +250,7 @@ pub fn process() -> ExitCode {
 /// Runs the command line and answers the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let asked = exec::spelling(&arguments);
     let cli = match exec::parse(&arguments) {
         Some(args) => args.map(|args| Cli { command: Verb::Exec(args) }),
         None => Cli::try_parse_from(arguments),
@@ -265,7 +266,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let of_program = matches!(cli.command, Verb::Run(_) | Verb::Exec(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(args),
-        Verb::Exec(args) => exec::execute(args),
+        Verb::Exec(args) => exec::execute(args, asked),
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),
         Verb::Doctor { chip } => examine(&chip),

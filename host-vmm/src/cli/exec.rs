@@ -79,6 +79,13 @@ pub(super) fn parse(arguments: &[OsString]) -> Option<Result<ExecArgs, clap::Err
     Some(plain(options).map_or_else(|| parse_with_clap(arguments), Ok))
 }
 
+/// The words between `exec` and `--`; none if there is no `--`.
+pub(super) fn spelling(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let options = arguments.get(1).filter(|verb| *verb == "exec").map(|_| &arguments[2..])?;
+    let end = options.iter().position(|word| word == "--")?;
+    Some(options[..end].to_vec())
+}
+
 fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
     let ExecCli { command: ExecVerb::Exec(args) } = ExecCli::try_parse_from(arguments)?;
     Ok(args)
@@ -170,7 +177,9 @@ impl ExecArgs {
 }
 
 /// Becomes the program, or runs it and tells what came of it.
-pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
+///
+/// `asked` is how the options were spelled, where they were followed by a program.
+pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::Result<u8> {
     let plain = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
     let mut gpu = super::shape::configure(&args.chip, plain)?;
     let chip = gpu.chip;
@@ -196,13 +205,19 @@ pub(super) fn execute(args: ExecArgs) -> anyhow::Result<u8> {
         }
         None => args.root,
     };
-    let options = ExecOptions { gpu, root, namespace: args.namespace, program: args.program };
+    let mut options =
+        ExecOptions { gpu, root, namespace: args.namespace, program: args.program, asked: None };
+    let mut notice = String::new();
     if !args.quiet {
         let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
-        note!(
-            "belfry exec: {chip} with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path",
+        notice = format!(
+            "belfry exec: {chip} with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path\n",
             vram_size >> 20
         );
+        note!("{}", notice.trim_end());
+    }
+    if suite.is_none() && !args.json {
+        options.asked = asked.map(|options| exec::Asked { options, notice });
     }
     if let (Some(suite), Some(tree)) = (suite, &options.root) {
         return suite.compile(tree, &Progress::new())?.run(tree, device);

@@ -5,6 +5,7 @@
 //! namespaces of its own (`namespace.rs`), without any rights that the user does not have.
 #![expect(unsafe_code, reason = "starts programs in namespaces")]
 
+mod again;
 mod library;
 mod namespace;
 mod report;
@@ -17,7 +18,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use belfry_kfd_hosted::prepared::{Prepared, SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TREE_VARIABLE};
 
 pub use report::{ExecReport, ProcessReport};
 
@@ -85,6 +86,17 @@ pub struct ExecOptions {
     pub namespace: bool,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
+    /// How this was asked for, where the next start may be done by the record of this one.
+    pub asked: Option<Asked>,
+}
+
+/// How a start was asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Words of the command line between `exec` and `--`.
+    pub options: Vec<OsString>,
+    /// What was said on standard error.
+    pub notice: String,
 }
 
 /// A program that is ready to start.
@@ -146,6 +158,7 @@ impl ExecOptions {
             // replaced without a fork, likewise.
             unsafe { command.pre_exec(enter) };
         }
+        self.record(&directory, &places, &settings);
         let preload = match std::env::var_os("LD_PRELOAD") {
             Some(others) if !others.is_empty() => {
                 let mut all = places.library.into_os_string();
@@ -165,6 +178,27 @@ impl ExecOptions {
         };
         let program = program.to_string_lossy().into_owned();
         Ok(Prepare { command, program, said })
+    }
+
+    /// Leaves a record of what this start has found, where the next one can go by it.
+    fn record(&self, directory: &Path, places: &namespace::Places, settings: &Prepared) {
+        let Some(Asked { options, notice }) = &self.asked else { return };
+        if self.root.is_some() || self.namespace || places.summary.is_some() {
+            return;
+        }
+        let present = places.tree.join(SETTINGS_FILE);
+        let again = again::Again {
+            options,
+            notice,
+            present: &[&present, &places.library],
+            absent: &tree::signs_of_bus((settings.location_id >> 8) as u8),
+            variables: &[
+                ("LD_PRELOAD", places.library.as_os_str()),
+                (TREE_VARIABLE, places.tree.as_os_str()),
+            ],
+            without: &[SUMMARY_VARIABLE],
+        };
+        again.write(directory);
     }
 
     /// What the device and its files are made of.

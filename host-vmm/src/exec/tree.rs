@@ -22,15 +22,14 @@ const KFD: &str = "sys/devices/virtual/kfd/kfd";
 /// Device numbers of `/dev/kfd`, whose major is any that is free.
 const KFD_NUMBER: &str = "235:0";
 
-/// A PCI bus of this machine that has no devices: where the GPU says it is.
+/// A PCI bus that this machine does not have: where the GPU says it is.
 pub(super) fn free_place() -> u8 {
-    let taken = |bus: u8| {
-        let name = format!("0000:{bus:02x}:");
-        let entries = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name()).any(|entry| entry.to_string_lossy().starts_with(&name))
-            || Path::new(&format!("/sys/devices/pci0000:{bus:02x}")).exists()
-    };
-    (0xc3..=0xfe).find(|&bus| !taken(bus)).unwrap_or(0xc3)
+    (0xc3..=0xfe).find(|&bus| !signs_of_bus(bus).iter().any(|path| path.exists())).unwrap_or(0xc3)
+}
+
+/// Directories that there are if this machine has a bus: its own, and the one of a root bus.
+pub(super) fn signs_of_bus(bus: u8) -> [PathBuf; 2] {
+    [format!("/sys/class/pci_bus/0000:{bus:02x}").into(), format!("/sys/devices/pci0000:{bus:02x}").into()]
 }
 
 /// Bytes of memory this machine has, in whole megabytes.
