@@ -13,7 +13,7 @@ use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use crate::inside::inside;
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, card, doorbells, notice, summary, unmapped};
+use crate::{bridge, card, doorbells, ending, notice, summary, unmapped};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -94,6 +94,8 @@ fn make() -> Result<&'static Gpu, i32> {
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let gpu = Box::leak(Box::new(Gpu { hosted, process, pid: raw::getpid(), started, start_ms }));
     GPU.store(gpu, Ordering::Release);
+    summary::write(summary::End::Lost);
+    ending::watch();
     bridge::install();
     notifier.start(gpu);
     if let Some(bell) = bell {
@@ -134,11 +136,12 @@ pub(crate) fn forget() {
     GPU.store(std::ptr::null_mut(), Ordering::Release);
     STARTING.store(false, Ordering::Release);
     doorbells::forget();
+    ending::forget();
     unmapped::forget();
     card::forget();
 }
 
 extern "C" fn at_exit() {
-    summary::write();
+    summary::write(summary::End::Exited);
     card::leave();
 }
