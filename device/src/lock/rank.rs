@@ -66,6 +66,7 @@ ranks! {
     Gems = "Gems.by_offset",
     SyncHandles = "Syncobjs.table",
     SyncDescriptors = "Syncs.descriptors",
+    SyncEvents = "Syncs.events",
     Syncobj = "Syncobj.content",
     Exports = "Exports.table",
     ArenaFree = "Arena.free",
