@@ -15,7 +15,7 @@ use libc::{sigaction, siginfo_t};
 
 use crate::inside::{is_device_thread, is_inside};
 use crate::real::{next, raw};
-use crate::{ending, notice, summary, unmapped};
+use crate::{ending, gpu, notice, summary, unmapped};
 
 /// `SEGV_MAPERR` of `siginfo_t::si_code`: nothing is mapped there.
 const SEGV_MAPERR: c_int = 1;
@@ -128,6 +128,18 @@ pub(crate) fn is_kept(signal: c_int) -> bool {
 /// The pointers are null or valid, as for `sigaction`.
 pub(crate) unsafe fn exchange(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     let before = program_action(signal);
+    if gpu::is_borrowed() {
+        // The actions are a child's own, and what is kept here is its parent's.
+        let result = real_sigaction(signal, new, old);
+        // SAFETY: the caller's contract.
+        if let Some(old) = unsafe { old.as_mut() }
+            && result == 0
+            && old.sa_sigaction == handle as *const () as usize
+        {
+            *old = before;
+        }
+        return result;
+    }
     // SAFETY: the caller's contract.
     if let Some(new) = unsafe { new.as_ref() } {
         remember(signal, new);

@@ -44,6 +44,11 @@ pub(crate) fn own() -> Option<&'static Gpu> {
     running().filter(|gpu| gpu.pid == raw::getpid())
 }
 
+/// Whether this is a child of `vfork`, with the memory of a process that has a GPU.
+pub(crate) fn is_borrowed() -> bool {
+    running().is_some_and(|gpu| gpu.pid != raw::getpid())
+}
+
 /// Notes that this process has opened a node.
 pub(crate) fn opened() {
     OPENER.store(raw::getpid(), Ordering::Relaxed);
