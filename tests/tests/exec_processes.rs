@@ -115,7 +115,7 @@ fn summary_tells_how_a_process_has_ended() {
     // What the program does; then its status, and the end, the signal and whether the counters are the last ones of each
     // process that has used the GPU.
     type Told<'a> = (&'a str, Option<i32>, bool);
-    let rows: [(&str, i32, &[Told<'_>]); 9] = [
+    let rows: [(&str, i32, &[Told<'_>]); 10] = [
         ("ctypes.string_at(0)", 139, &[("signalled", Some(11), true)]),
         ("os.abort()", 134, &[("signalled", Some(6), true)]),
         ("os.kill(os.getpid(), 15)", 143, &[("signalled", Some(15), true)]),
@@ -133,6 +133,15 @@ fn summary_tells_how_a_process_has_ended() {
             0,
             &[("exited", None, true)],
         ),
+        // A child of vfork, which shares this memory, sets SIGPIPE to its default action; it stays ignored (1) here.
+        (
+            "subprocess.run(['true'])
+action = ctypes.create_string_buffer(152)
+ctypes.CDLL(None).sigaction(13, None, action)
+os._exit(action[0][0])",
+            1,
+            &[("exited", None, true)],
+        ),
         (
             "
 for number in [11, 9]:
@@ -147,7 +156,8 @@ for number in [11, 9]:
         ),
     ];
     for (what, status, expected) in rows {
-        let python = format!("{USE}\nimport ctypes, faulthandler, signal, sys, time\nuse()\n{what}\n");
+        let python =
+            format!("{USE}\nimport ctypes, faulthandler, signal, subprocess, sys, time\nuse()\n{what}\n");
         let output = exec(&["--json"], &tree("rocm"), &["python3", "-c", &python]).output().unwrap();
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(status), "{what}: {report}");
