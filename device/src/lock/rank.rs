@@ -83,7 +83,6 @@ ranks! {
     ContextSpaces = "Contexts.spaces",
     // Waiting for slices; nobody who holds a lock below does that.
     QuiescenceTurn = "Quiescence.turn",
-    Waits = "Waits.pages",
     // What a turn takes.
     Submitter = "ShaderEngine.submitter",
     Engine = "Shared.state",
@@ -113,6 +112,7 @@ ranks! {
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",
     DebugSettings = "Debugger.watches",
+    Waits = "Waits.pages",
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",
