@@ -117,6 +117,8 @@ impl Client {
 
 /// Clients of MI300X (`enum soc15_ih_clientid`) that Navi does not have.
 impl Client {
+    /// `SOC15_IH_CLIENTID_IH`: the interrupt handler itself, which tells in ring 0 of entries in the ring that the entry names.
+    pub const IH: Self = Self(0);
     /// `SOC15_IH_CLIENTID_SE0SH`; SE1 to SE3 follow.
     pub const SE0SH: Self = Self(0x0a);
     /// `SOC15_IH_CLIENTID_VMC1`.

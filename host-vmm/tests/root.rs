@@ -65,7 +65,10 @@ fn folders_that_cannot_be_shared_are_refused_by_name_with_the_fix() {
         (&["--image", "rocm", "--share", "/no/such/folder"][..], ["/no/such/folder", "No such file"]),
         (&["--image", "rocm", "--share", "/proc"], ["\"/proc\"", "reserved"]),
         (&["--share", "/tmp"], ["--share", "add --image or --root"]),
-        (&["--mode", "kvm", "--image", "rocm", "--share", "/tmp:ro"], ["--mode qemu", "no folders"]),
+        (
+            &["--mode", "kvm", "--image", "rocm", "--share", "/tmp:ro"],
+            ["use --mode qemu for --share", "--file"],
+        ),
     ] {
         let error = refused(&[&["run"][..], options, &["--", "true"]].concat());
         for part in parts {

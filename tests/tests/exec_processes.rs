@@ -111,6 +111,72 @@ os._exit(5)
 }
 
 #[test]
+fn summary_tells_how_a_process_has_ended() {
+    // What the program does; then its status, and the end, the signal and whether the counters are the last ones of each
+    // process that has used the GPU.
+    type Told<'a> = (&'a str, Option<i32>, bool);
+    let rows: [(&str, i32, &[Told<'_>]); 10] = [
+        ("ctypes.string_at(0)", 139, &[("signalled", Some(11), true)]),
+        ("os.abort()", 134, &[("signalled", Some(6), true)]),
+        ("os.kill(os.getpid(), 15)", 143, &[("signalled", Some(15), true)]),
+        ("signal.alarm(1); time.sleep(20)", 142, &[("signalled", Some(14), true)]),
+        ("os.kill(os.getpid(), 9)", 137, &[("signalled", Some(9), false)]),
+        // A handler of the program's that puts back what was there before it.
+        ("faulthandler.enable(); ctypes.string_at(0)", 139, &[("signalled", Some(11), true)]),
+        (
+            "signal.signal(15, lambda *_: sys.exit(7)); os.kill(os.getpid(), 15); time.sleep(20)",
+            7,
+            &[("exited", None, true)],
+        ),
+        (
+            "assert signal.signal(15, signal.SIG_IGN) == signal.SIG_DFL; os.kill(os.getpid(), 15)",
+            0,
+            &[("exited", None, true)],
+        ),
+        // A child of vfork, which shares this memory, sets SIGPIPE to its default action; it stays ignored (1) here.
+        (
+            "subprocess.run(['true'])
+action = ctypes.create_string_buffer(152)
+ctypes.CDLL(None).sigaction(13, None, action)
+os._exit(action[0][0])",
+            1,
+            &[("exited", None, true)],
+        ),
+        (
+            "
+for number in [11, 9]:
+    if os.fork() == 0:
+        use()
+        os.kill(os.getpid(), number)
+        time.sleep(20)
+    os.wait()
+",
+            0,
+            &[("signalled", Some(11), true), ("lost", None, false), ("exited", None, true)],
+        ),
+    ];
+    for (what, status, expected) in rows {
+        let python =
+            format!("{USE}\nimport ctypes, faulthandler, signal, subprocess, sys, time\nuse()\n{what}\n");
+        let output = exec(&["--json"], &tree("rocm"), &["python3", "-c", &python]).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{what}: {report}");
+        let signal = (status > 128).then(|| i64::from(status) - 128);
+        assert_eq!((&report["exit_status"], report["signal"].as_i64()), (&status.into(), signal), "{what}");
+        let told: Vec<_> = report["processes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|process| {
+                let signal = process["signal"].as_i64().map(|signal| signal as i32);
+                (process["end"].as_str().unwrap(), signal, process["counted"].as_bool().unwrap())
+            })
+            .collect();
+        assert_eq!(told, expected, "{what}: {report}");
+    }
+}
+
+#[test]
 fn programs_start_others_with_a_card_and_a_summary() {
     let shell = "/bin/true && sh -c 'exit 3'; echo $?";
     let mut command = exec(&["--json"], &tree("rocm"), &["sh", "-c", shell]);

@@ -5,12 +5,14 @@ mod command;
 mod gem;
 mod query;
 mod submit;
+mod sync_file;
 mod syncobj;
 
 pub use command::*;
 pub use gem::*;
 pub use query::*;
 pub use submit::*;
+pub use sync_file::*;
 pub use syncobj::*;
 
 /// `DRM_IOCTL_VERSION`.

@@ -61,6 +61,10 @@ pub mod osssys {
         IH_RB_BASE_HI_RING1 @ 0x80:0x8e Rw = 0x0 {}
         /// Doorbell of the read pointer of ring 1.
         IH_DOORBELL_RPTR_RING1 @ 0x80:0x93 Rw = 0x0 {}
+        /// Gives an entry of the retry filter back, by its number.
+        IH_RETRY_CAM_ACK @ 0x80:0xa4 Rw = 0x0 {}
+        /// Control of the retry filter (linux `vega20_ih.c`, `IH_RETRY_INT_CAM_CNTL_ALDEBARAN`).
+        IH_RETRY_INT_CAM_CNTL @ 0x80:0xea Rw = 0x0 { pub enable, set_enable: 16; }
         /// Selects the tables of VMIDs: 4 * die + (XCC of the die) + 1 for `IH_VMID_0_LUT`, 4 * die for `IH_VMID_0_LUT_MM`
         /// (linux `amdgpu_amdkfd_gc_9_4_3.c`, `kgd_gfx_v9_4_3_set_pasid_vmid_mapping`).
         IH_VMID_LUT_INDEX @ 0x80:0xec Rw = 0x0 { pub index, set_index: 3, 0; }

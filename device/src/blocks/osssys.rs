@@ -1,9 +1,12 @@
-//! Interrupt handler: ring 0, and the table of the processes that VMIDs belong to.
+//! Interrupt handler: its rings, and the table of the processes that VMIDs belong to.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use belfry_abi::regs::gfx9::{self, osssys::IH_VMID_0_LUT_MM};
+use belfry_abi::regs::gfx9::{
+    self,
+    osssys::{IH_RETRY_CAM_ACK, IH_VMID_0_LUT_MM},
+};
 use belfry_abi::regs::layout::OWN;
 use belfry_abi::regs::osssys::{self, IH_VMID_0_LUT};
 use belfry_abi::regs::{Ip, Offset, Register};
@@ -54,19 +57,20 @@ impl Block for Osssys {
         if let Some(vmid) = vmid(at) {
             return self.contexts.pasid(vmid).into();
         }
-        if at.segment >= OWN {
-            return self.storage_gfx9.read(at);
-        }
-        self.interrupts.read_register(at).unwrap_or_else(|| self.storage.read(at))
+        let storage = if at.segment >= OWN { &self.storage_gfx9 } else { &self.storage };
+        self.interrupts.read_register(at).unwrap_or_else(|| storage.read(at))
     }
 
     fn write(&self, at: Offset, value: u32) {
         if let Some(vmid) = vmid(at) {
             self.contexts.set_pasid(vmid, IH_VMID_0_LUT::from_bits(value).pasid() as u16);
-        } else if at.segment >= OWN {
-            self.storage_gfx9.write(at, value);
+        } else if at == IH_RETRY_CAM_ACK::AT {
+            if let Some((vmid, page)) = self.interrupts.acknowledge_retry(value) {
+                self.contexts.retried(vmid, page);
+            }
         } else if !self.interrupts.write_register(at, value) {
-            self.storage.write(at, value);
+            let storage = if at.segment >= OWN { &self.storage_gfx9 } else { &self.storage };
+            storage.write(at, value);
         }
     }
 

@@ -76,7 +76,7 @@ impl Gpu {
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
             resources.interrupts,
-            (config.msix_table, config.interrupt_pin),
+            (config.msix_table, config.interrupt_pin, generation.shader.retry_disable != 0),
             Arc::clone(&counters),
             config.trace.clone(),
             config.poll_doorbells,

@@ -106,6 +106,16 @@ impl Gpu {
             self.interrupts.set_rptr(value as u32);
             return;
         }
+        if self.interrupts.retry_rptr_doorbell() == Some(offset) {
+            self.interrupts.set_retry_rptr(value as u32);
+            return;
+        }
+        if self.interrupts.retry_doorbell() == Some(offset) {
+            if let Some((vmid, page)) = self.interrupts.acknowledge_retry(value as u32) {
+                self.contexts.retried(vmid, page);
+            }
+            return;
+        }
         if !self.doorbells.is_awaited(offset) {
             self.watch.unknown(format_args!("offset={offset:#x} value={value:#x}"));
         }

@@ -1,4 +1,4 @@
-//! Interrupt ring 0: registers, entries, overflow and rearming.
+//! An interrupt ring: registers, entries, overflow and rearming.
 //!
 //! Behaviour as Linux `drivers/gpu/drm/amd/amdgpu/ih_v6_0.c` relies on it: the driver reads the write pointer from memory
 //! only, acknowledges by writing the read pointer to its doorbell, and wants a new interrupt then if entries are left
@@ -49,7 +49,7 @@ pub(super) enum Lost {
     WriteBackUnmapped,
 }
 
-/// Registers of ring 0.
+/// Registers of a ring, by the names of ring 0.
 pub(super) struct IhRing {
     pub(super) cntl: IH_RB_CNTL,
     pub(super) base_lo: u32,
@@ -60,6 +60,8 @@ pub(super) struct IhRing {
     pub(super) wptr_addr_lo: u32,
     pub(super) wptr_addr_hi: u32,
     pub(super) doorbell: IH_DOORBELL_RPTR,
+    /// Its write pointer is reported to memory, and its entries raise the vector: ring 0's alone are.
+    pub(super) reports: bool,
     /// The driver has been told everything or acknowledged since: the next entry interrupts.
     pub(super) armed: bool,
 }
@@ -111,6 +113,7 @@ impl Default for IhRing {
             wptr_addr_lo: 0,
             wptr_addr_hi: 0,
             doorbell: IH_DOORBELL_RPTR::default(),
+            reports: true,
             armed: true,
         }
     }
@@ -128,6 +131,11 @@ impl IhRing {
 
     pub(super) fn interrupts_enabled(&self) -> bool {
         self.cntl.enable_intr()
+    }
+
+    /// Whether entries are taken.
+    pub(super) fn is_on(&self) -> bool {
+        self.cntl.rb_enable()
     }
 
     /// Whether entries wait to be read.
@@ -227,7 +235,9 @@ impl IhRing {
         };
         let next = (self.wptr + ENTRY_SIZE) & (size - 1);
         if next == self.rptr {
-            if !self.cntl.wptr_overflow_enable() {
+            // A drained ring keeps what it has (`RB_FULL_DRAIN_ENABLE`), which only rings of faults that come again are.
+            let keeps = !self.reports && self.cntl.rb_full_drain_enable();
+            if keeps || !self.cntl.wptr_overflow_enable() {
                 return Pushed::Lost(Lost::Full);
             }
             // The oldest entry is overwritten, and the driver is told to start one entry behind the write pointer.
@@ -239,13 +249,13 @@ impl IhRing {
             return Pushed::Lost(Lost::RingUnmapped);
         }
         self.wptr = next;
-        if self.cntl.wptr_writeback_enable() {
+        if self.reports && self.cntl.wptr_writeback_enable() {
             let address = u64::from(self.wptr_addr_hi) << 32 | u64::from(self.wptr_addr_lo);
             if space.store_u32(address, self.wptr_register()).is_err() {
                 return Pushed::Lost(Lost::WriteBackUnmapped);
             }
         }
-        let interrupt = self.cntl.enable_intr() && self.armed;
+        let interrupt = self.reports && self.cntl.enable_intr() && self.armed;
         if interrupt {
             self.armed = false;
         }

@@ -4,6 +4,7 @@
 //! pointer (in the register and in memory), then the vector is raised: a driver that takes the interrupt finds the entry.
 
 mod ih_ring;
+mod retry;
 mod save;
 mod sources;
 
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::ih::IhEntry;
+use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
@@ -22,6 +23,7 @@ use crate::stats::{Counters, count};
 use crate::trace::{TraceEvent, TraceSink};
 use crate::vm::AddressSpace;
 use ih_ring::{IhRing, Lost, Pushed};
+use retry::{Retry, Told};
 pub(crate) use save::SavedInterrupts;
 pub(crate) use sources::Sources;
 
@@ -40,9 +42,14 @@ pub trait InterruptSink: Send + Sync {
 /// The vector everything goes to, as amdgpu and its like ask for one.
 const VECTOR: u16 = 0;
 
+/// Number of the ring that faults go to which are tried again.
+const RETRY_RING: u8 = 1;
+
 #[derive(Debug)]
 struct State {
     ring: IhRing,
+    /// On chips whose waves wait for pages.
+    retry: Option<Retry>,
     msix: Msix,
     /// What the host was told of the pin.
     pin: bool,
@@ -77,13 +84,14 @@ impl std::fmt::Debug for Interrupts {
 impl Interrupts {
     pub(crate) fn new(
         sink: Arc<dyn InterruptSink>,
-        (table, has_pin): (MsixTable, bool),
+        (table, has_pin, retries): (MsixTable, bool, bool),
         counters: Arc<Counters>,
         trace: Option<Arc<dyn TraceSink>>,
         unseen_rptr: bool,
         control: Arc<SharedControl>,
     ) -> Self {
-        let state = State { ring: IhRing::default(), msix: Msix::new(), pin: false };
+        let retry = retries.then(Retry::default);
+        let state = State { ring: IhRing::default(), retry, msix: Msix::new(), pin: false };
         Self {
             state: Mutex::new(state),
             sink,
@@ -135,14 +143,18 @@ impl Interrupts {
         }
     }
 
-    /// Reads one of the block's registers, if it is one of ring 0's.
+    /// Reads one of the block's registers, if it is one of a ring's or the retry filter's.
     pub(crate) fn read_register(&self, at: Offset) -> Option<u32> {
-        self.lock().ring.read(at)
+        let state = self.lock();
+        state.ring.read(at).or_else(|| state.retry.as_ref()?.read(at))
     }
 
     /// Writes one of the block's registers; `false` if it is not one of them.
     pub(crate) fn write_register(&self, at: Offset, value: u32) -> bool {
         let mut state = self.lock();
+        if state.retry.as_mut().is_some_and(|retry| retry.write(at, value)) {
+            return true;
+        }
         let known = state.ring.write(at, value);
         if known && state.ring.wants_interrupt_after_rptr(at) {
             self.raise(&mut state);
@@ -154,6 +166,64 @@ impl Interrupts {
     /// The read pointer's doorbell, if it has one.
     pub(crate) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
         self.lock().ring.rptr_doorbell()
+    }
+
+    /// The doorbell of ring 1's read pointer, if it has one.
+    pub(crate) fn retry_rptr_doorbell(&self) -> Option<DoorbellOffset> {
+        self.lock().retry.as_ref()?.ring.rptr_doorbell()
+    }
+
+    /// Takes a read pointer of ring 1 that was written to the doorbell.
+    pub(crate) fn set_retry_rptr(&self, rptr: u32) {
+        if let Some(retry) = &mut self.lock().retry {
+            retry.ring.set_rptr(rptr);
+        }
+    }
+
+    /// The doorbell by which entries of the retry filter are given back, if it has one.
+    pub(crate) fn retry_doorbell(&self) -> Option<DoorbellOffset> {
+        self.lock().retry.as_ref()?.acknowledge_doorbell()
+    }
+
+    /// Gives an entry of the retry filter back; the VMID and the page it was about, which may be told of again.
+    pub(crate) fn acknowledge_retry(&self, index: u32) -> Option<(u8, u64)> {
+        let told = self.lock().retry.as_mut()?.release(index)?;
+        Some((told.vmid, told.page))
+    }
+
+    /// Tells of a page that a wave waits for, unless the filter keeps it back: in ring 1 if that is on.
+    pub(crate) fn push_retry(&self, space: Option<&AddressSpace>, mut entry: IhEntry, clock: u64) {
+        entry.timestamp_lo = clock as u32;
+        entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
+        let told = Told { vmid: entry.vmid(), pasid: entry.pasid(), page: entry.fault_page() };
+        let mut state = self.lock();
+        let Some(retry) = &mut state.retry else {
+            drop(state);
+            return self.push(space, entry, clock);
+        };
+        let Some(index) = retry.admit(told) else { return };
+        entry.data[2] |= index;
+        let is_on = retry.ring.is_on();
+        let pushed = match space {
+            Some(space) if self.control.bus_master() && is_on => retry.ring.push(space, &entry),
+            Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
+            _ => Pushed::Lost(Lost::NotBusMaster),
+        };
+        if matches!(pushed, Pushed::Lost(_))
+            && let Some(retry) = &mut state.retry
+        {
+            retry.release(index);
+        }
+        match pushed {
+            // The fault comes again.
+            Pushed::Lost(Lost::Full) if is_on => {}
+            Pushed::Stored { .. } if is_on => {
+                count(&self.counters.ih_entries);
+                drop(state);
+                self.push(space, IhEntry::new(Client::IH, Source(0), RETRY_RING, 0, 0), clock);
+            }
+            pushed => self.told(&mut state, &entry, pushed),
+        }
     }
 
     /// Takes a read pointer that was written to the doorbell.
@@ -174,6 +244,11 @@ impl Interrupts {
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
             _ => Pushed::Lost(Lost::NotBusMaster),
         };
+        self.told(&mut state, &entry, pushed);
+    }
+
+    /// Tells the host of an entry that is in ring 0, or counts one that is lost.
+    fn told(&self, state: &mut State, entry: &IhEntry, pushed: Pushed) {
         match pushed {
             Pushed::Stored { interrupt } => {
                 count(&self.counters.ih_entries);
@@ -182,9 +257,9 @@ impl Interrupts {
                     trace.event(TraceEvent::IhEntry { client, source, pasid: entry.pasid() });
                 }
                 if interrupt || (self.unseen_rptr && state.ring.interrupts_enabled()) {
-                    self.raise(&mut state);
+                    self.raise(state);
                 }
-                self.update_pin(&mut state);
+                self.update_pin(state);
             }
             Pushed::Lost(why) => {
                 count(&self.counters.ih_lost);
@@ -252,6 +327,7 @@ impl Interrupts {
     pub(crate) fn reset(&self) {
         let mut state = self.lock();
         state.ring = IhRing::default();
+        state.retry = state.retry.take().map(|_| Retry::default());
         state.msix = Msix::new();
         self.update_pin(&mut state);
     }

@@ -1,6 +1,7 @@
 //! The interrupt handler as plain values.
 
 use belfry_abi::regs::Register as _;
+use belfry_abi::regs::gfx9::osssys::IH_RETRY_INT_CAM_CNTL;
 use belfry_abi::regs::osssys::{IH_DOORBELL_RPTR, IH_RB_CNTL};
 use std::sync::atomic::Ordering;
 
@@ -8,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Interrupts;
 use super::ih_ring::IhRing;
+use super::retry::{Retry, Told};
 use crate::pci::{Msix, SavedMsix};
-use crate::save::Broken;
+use crate::save::{Broken, check};
 
 /// Ring 0, by its registers.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -24,10 +26,46 @@ pub(super) struct SavedRing {
     armed: bool,
 }
 
+/// Ring 1 and the retry filter.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct SavedRetry {
+    ring: SavedRing,
+    control: u32,
+    doorbell: u32,
+    /// Entries of the filter: number, VMID, PASID, page.
+    told: Vec<(u32, u8, u16, u64)>,
+}
+
+impl Retry {
+    fn save(&self) -> SavedRetry {
+        let told = (0..).zip(&self.told).filter_map(|(n, entry)| entry.map(|told| (n, told)));
+        SavedRetry {
+            ring: self.ring.save(),
+            control: self.control.bits(),
+            doorbell: self.doorbell.bits(),
+            told: told.map(|(n, told)| (n, told.vmid, told.pasid, told.page)).collect(),
+        }
+    }
+
+    fn restored(saved: &SavedRetry) -> Result<Self, Broken> {
+        let mut retry = Self {
+            ring: IhRing { reports: false, ..IhRing::restored(&saved.ring) },
+            control: IH_RETRY_INT_CAM_CNTL::from_bits(saved.control),
+            doorbell: IH_DOORBELL_RPTR::from_bits(saved.doorbell),
+            ..Self::default()
+        };
+        for &(n, vmid, pasid, page) in &saved.told {
+            check("an entry of the retry filter", n, retry.restore(n, Told { vmid, pasid, page }))?;
+        }
+        Ok(retry)
+    }
+}
+
 /// The interrupt handler, and how its interrupts leave the function.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedInterrupts {
     ring: SavedRing,
+    retry: Option<SavedRetry>,
     msix: SavedMsix,
     /// Whether the pin is asserted.
     pin: bool,
@@ -72,6 +110,7 @@ impl Interrupts {
         let state = self.lock();
         SavedInterrupts {
             ring: state.ring.save(),
+            retry: state.retry.as_ref().map(Retry::save),
             msix: state.msix.save(),
             pin: state.pin,
             pin_pending: self.pin_pending(),
@@ -81,8 +120,13 @@ impl Interrupts {
     /// Takes over the state of another handler. A pin that was asserted is asserted here, which is no other interrupt.
     pub(crate) fn restore(&self, saved: &SavedInterrupts) -> Result<(), Broken> {
         let msix = Msix::restored(&saved.msix)?;
+        let retry = saved.retry.as_ref().map(Retry::restored).transpose()?;
         let mut state = self.lock();
         state.ring = IhRing::restored(&saved.ring);
+        // A chip has both or neither.
+        if let Some(own) = &mut state.retry {
+            *own = retry.unwrap_or_default();
+        }
         state.msix = msix;
         self.pin_pending.store(self.has_pin && saved.pin_pending, Ordering::SeqCst);
         let pin = self.has_pin && saved.pin;

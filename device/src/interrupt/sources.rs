@@ -42,17 +42,22 @@ impl Sources {
         self.push(entry.from_node((self.format.node)(FIRST)));
     }
 
-    /// Pushes an entry of a user's queue.
-    fn tell(
+    /// An entry of a user's queue.
+    fn entry(
         &self,
         (client, source): (Client, Source),
         queue: &QueueIdentity,
         (ring, data): (u8, [u32; 4]),
         origin: Origin,
-    ) {
+    ) -> IhEntry {
         let mut entry = IhEntry::new(client, source, ring, queue.vmid, queue.pasid as u16);
         entry.data = data;
-        self.push(entry.from_node((self.format.node)(origin)));
+        entry.from_node((self.format.node)(origin))
+    }
+
+    /// Pushes an entry of a user's queue.
+    fn tell(&self, source: (Client, Source), queue: &QueueIdentity, words: (u8, [u32; 4]), origin: Origin) {
+        self.push(self.entry(source, queue, words, origin));
     }
 
     /// Keeps a page fault in the hub's registers, and tells of it.
@@ -72,7 +77,13 @@ impl Sources {
         let (page, write) = (fault_page(fault), fault.access.is_write());
         let permission = fault.kind.is_permission();
         let words = (self.format.page_fault_words)(PageFault { page, write, permission, retry });
-        self.tell((self.format.page_fault)(origin), queue, words, origin);
+        let entry = self.entry((self.format.page_fault)(origin), queue, words, origin);
+        if retry {
+            let space = self.contexts.space(0);
+            self.interrupts.push_retry(space.as_deref(), entry, self.clock.ticks());
+        } else {
+            self.push(entry);
+        }
     }
 
     /// Ring id of the packet processor's entries.

@@ -66,6 +66,7 @@ ranks! {
     Gems = "Gems.by_offset",
     SyncHandles = "Syncobjs.table",
     SyncDescriptors = "Syncs.descriptors",
+    SyncEvents = "Syncs.events",
     Syncobj = "Syncobj.content",
     Exports = "Exports.table",
     ArenaFree = "Arena.free",
@@ -82,7 +83,6 @@ ranks! {
     ContextSpaces = "Contexts.spaces",
     // Waiting for slices; nobody who holds a lock below does that.
     QuiescenceTurn = "Quiescence.turn",
-    Waits = "Waits.pages",
     // What a turn takes.
     Submitter = "ShaderEngine.submitter",
     Engine = "Shared.state",
@@ -112,6 +112,7 @@ ranks! {
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",
     DebugSettings = "Debugger.watches",
+    Waits = "Waits.pages",
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",

@@ -171,6 +171,13 @@ impl Contexts {
         self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(vmid)?.clone()
     }
 
+    /// The driver has looked at a page that a wave waits for.
+    pub(crate) fn retried(&self, vmid: u8, page: u64) {
+        if let Some(space) = self.existing(vmid.into()) {
+            space.waits.forget_page(page);
+        }
+    }
+
     pub(super) fn put(&self, vmid: usize, space: Option<Arc<AddressSpace>>) {
         if let Some(slot) = self.spaces.write().unwrap_or_else(PoisonError::into_inner).get_mut(vmid) {
             *slot = space;

@@ -1,8 +1,8 @@
 //! Pages that waves wait for (XNACK): which faults are tried again, and which of them the driver is told of.
 //!
 //! `UTCL2` tells of the same page again and again until it translates, and a filter in the interrupt handler keeps all but the first
-//! (linux `vega20_ih.c`, the retry CAM). Here a page is told of once after each invalidation of the TLBs, and again after many tries,
-//! as an entry may be lost.
+//! (linux `vega20_ih.c`, the retry CAM). Here a page is told of once after each invalidation of the TLBs, after the filter has let it go,
+//! and again after many tries, as an entry may be lost. The filter itself is in the interrupt handler.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -51,6 +51,11 @@ impl Waits {
         let news = tries.is_multiple_of(TRIES);
         *tries = tries.wrapping_add(1);
         news
+    }
+
+    /// The driver has looked at a page that it was told of: what still does not translate is news.
+    pub(super) fn forget_page(&self, page: u64) {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).remove(&page);
     }
 
     /// Page tables have changed: what still does not translate is news.

@@ -9,6 +9,7 @@ use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
 use belfry_abi::regs::osssys;
 use zerocopy::IntoBytes;
 
+use self::retry::RetryRing;
 use crate::asic::Interrupt;
 use crate::device::Device;
 use crate::errno::Result;
@@ -33,8 +34,9 @@ const TRAP_CODE_SHIFT: u32 = 10;
 const TRAP_CODE: u32 = 0x3fff;
 const MESSAGE: u32 = 0xff_ffff;
 
-/// Interrupt ring 0.
+/// Interrupt ring 0, and ring 1 where there is one.
 pub(crate) struct IhRing<O: Os> {
+    retry: Option<RetryRing<O>>,
     hw: Arc<Hw<O>>,
     buffer: KernelBuffer<O>,
     rptr: u32,
@@ -43,7 +45,8 @@ pub(crate) struct IhRing<O: Os> {
 impl<O: Os> IhRing<O> {
     pub(crate) fn new(hw: Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Self> {
         let buffer = gart.allocate(RING_SIZE as usize / PAGE_SIZE as usize + 1)?;
-        Ok(Self { hw, buffer, rptr: 0 })
+        let retry = RetryRing::new(&hw, gart)?;
+        Ok(Self { retry, hw, buffer, rptr: 0 })
     }
 
     fn control(&self) -> osssys::IH_RB_CNTL {
@@ -59,8 +62,11 @@ impl<O: Os> IhRing<O> {
         cntl
     }
 
-    /// Programs and enables the ring.
+    /// Programs and enables the rings.
     pub(crate) fn start(&mut self) {
+        if let Some(retry) = &mut self.retry {
+            retry.start();
+        }
         let hw = &self.hw;
         hw.write(osssys::IH_RB_CNTL(0));
         self.rptr = 0;
@@ -87,8 +93,11 @@ impl<O: Os> IhRing<O> {
         (address(0), address(WPTR))
     }
 
-    /// Disables the ring.
+    /// Disables the rings.
     pub(crate) fn stop(&self) {
+        if let Some(retry) = &self.retry {
+            retry.stop();
+        }
         self.hw.write(osssys::IH_RB_CNTL(0));
     }
 
@@ -144,6 +153,7 @@ impl<O: Os> Device<O> {
                 for client in self.files() {
                     client.kick();
                 }
+                self.retry_interrupts();
             }
             if count == 0 {
                 return false;
@@ -158,13 +168,20 @@ impl<O: Os> Device<O> {
     fn handle(&self, entry: &IhEntry) {
         let asic = self.hw.asic();
         if u32::from(entry.vmid()) < asic.first_kfd_vmid || entry.pasid() == 0 {
-            self.count_unhandled(entry);
+            match (asic.interrupt)(entry) {
+                Interrupt::RingOne => self.retry_interrupts(),
+                _ => self.count_unhandled(entry),
+            }
             return;
         }
         let Some(process) = self.process(entry.pasid()) else {
             // Otherwise the process went while its interrupt was in the ring.
+            let interrupt = (asic.interrupt)(entry);
+            if let Interrupt::PageRetry { told, .. } = interrupt {
+                self.retried(told);
+            }
             if let Some(client) = self.worker(entry.pasid()) {
-                client.interrupt((asic.interrupt)(entry), entry.timestamp());
+                client.interrupt(interrupt, entry.timestamp());
             }
             return;
         };
@@ -200,12 +217,17 @@ impl<O: Os> Device<O> {
                     error_type: 0,
                 });
             }
-            Interrupt::PageRetry { page } => process.page_wanted(page * PAGE_SIZE),
+            Interrupt::PageRetry { page, told } => {
+                if !process.page_wanted(page * PAGE_SIZE, told) {
+                    self.retried(told);
+                }
+            }
             Interrupt::Quiet => {}
-            Interrupt::Unknown => self.count_unhandled(entry),
+            Interrupt::RingOne | Interrupt::Unknown => self.count_unhandled(entry),
         }
     }
 }
 
+mod retry;
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,7 @@ use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkIte
 use crate::queue::Queue;
 use crate::show::Few;
 use crate::space::Space;
-use crate::svm::{RestoreWork, Svm};
+use crate::svm::{RestoreWork, Svm, Wanted};
 use crate::sync::Mutex;
 
 /// A process that opened the KFD node.
@@ -40,7 +40,7 @@ pub struct Process<O: Os> {
     /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     /// Pages that waves wait for and that nobody has looked at yet.
-    pub(crate) retries: Mutex<O, Vec<u64>>,
+    pub(crate) retries: Mutex<O, Vec<Wanted>>,
     fault_work: O::WorkItem,
     pub(crate) debug: Debug<O>,
     pub(crate) svm_work: O::WorkItem,

@@ -38,6 +38,7 @@ pub(crate) use attributes::Attributes;
 use mapped::{Mapped, Mirrored, Part};
 use ranges::{MAX_RANGES, Ranges};
 pub(crate) use restore::RestoreWork;
+pub(crate) use retry::Wanted;
 
 /// New ranges are as large as this part of VRAM (`svm_range_set_max_pages`), within these bounds in bytes.
 const PIECES_OF_VRAM: u64 = 32;

@@ -25,6 +25,7 @@ mod process;
 mod shared;
 mod smi;
 mod sync;
+mod sync_event;
 mod syncobj;
 mod time;
 

@@ -3,6 +3,7 @@
 
 mod ipc;
 mod render;
+mod sync_file;
 mod syncobj;
 
 use std::collections::BTreeMap;

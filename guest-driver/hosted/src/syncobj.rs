@@ -3,12 +3,13 @@
 //! A descriptor is one end of a pair of sockets. That of a sync file becomes readable when its work is over, so that `poll` on it
 //! does what it does on Linux. The driver knows descriptors by their sockets; in another process they can be polled, and no more.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use belfry_device::lock::{Mutex, rank};
 use belfry_device::time::TimeSource;
@@ -18,6 +19,8 @@ use belfry_kfd_core::{Errno, Result};
 
 use crate::dmabuf::Identity;
 use crate::sync::{WaitQueue, lock};
+use crate::sync_event::Event;
+use crate::time::monotonic_ns;
 
 /// Points of one syncobj that are not reached.
 const MAX_POINTS: usize = 1 << 16;
@@ -140,7 +143,18 @@ impl Syncobj {
 #[derive(Clone)]
 pub(crate) enum Shared {
     Syncobj(Arc<Syncobj>),
-    File(Ends),
+    File {
+        /// The name that its maker gave it.
+        name: Option<[u8; 32]>,
+        ends: Ends,
+    },
+}
+
+impl Shared {
+    /// A sync file without a name.
+    pub(crate) fn file(ends: Ends) -> Self {
+        Self::File { name: None, ends }
+    }
 }
 
 /// A descriptor's other end.
@@ -175,7 +189,7 @@ impl Descriptor {
 
     /// Makes a sync file readable whose work is over.
     fn look(&mut self) {
-        let over = matches!(&self.what, Shared::File(ends) if are_over(ends));
+        let over = matches!(&self.what, Shared::File { ends, .. } if are_over(ends));
         if over && !std::mem::replace(&mut self.told, true) {
             let _ = self.end().map(|end| end.write(&[1]));
         }
@@ -187,8 +201,11 @@ pub(crate) struct Syncs {
     changed: WaitQueue,
     /// By the program's end.
     descriptors: Mutex<BTreeMap<Identity, Descriptor>, rank::SyncDescriptors>,
-    /// Descriptors there are, so that work without them costs nothing.
+    /// Eventfds that are to hear of something.
+    events: Mutex<Vec<Event>, rank::SyncEvents>,
+    /// Descriptors and events there are, so that work without them costs nothing.
     count: AtomicUsize,
+    waiting: AtomicUsize,
 }
 
 impl std::fmt::Debug for Syncs {
@@ -202,7 +219,9 @@ impl Syncs {
         Arc::new(Self {
             changed: WaitQueue::new(time),
             descriptors: Mutex::default(),
+            events: Mutex::default(),
             count: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -216,7 +235,27 @@ impl Syncs {
         if self.count.load(Ordering::Acquire) > 0 {
             lock(&self.descriptors).values_mut().for_each(Descriptor::look);
         }
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            self.look_at_events(None);
+        }
         self.changed.wake_all();
+    }
+
+    /// Has an eventfd hear of something, at once where it is so already.
+    pub(crate) fn tell(&self, event: Event) {
+        self.look_at_events(Some(event));
+    }
+
+    fn look_at_events(&self, new: Option<Event>) {
+        let mut events = lock(&self.events);
+        // Counted before it is looked at: what is over from here on is told by whoever ends it.
+        self.waiting.store(events.len() + usize::from(new.is_some()), Ordering::SeqCst);
+        events.extend(new);
+        let rest = Event::look(&mut events);
+        self.waiting.store(events.len(), Ordering::Release);
+        drop(events);
+        // The end of work may be told on the way.
+        drop(rest);
     }
 
     /// Makes a descriptor, closed by `execve`.
@@ -255,12 +294,29 @@ impl Syncs {
 }
 
 /// Tells syncobjs of the end of work.
-pub(crate) struct HostedFence(pub(crate) Arc<Syncs>);
+pub(crate) struct HostedFence {
+    syncs: Arc<Syncs>,
+    /// When it was over, by the monotonic clock; 0 before.
+    ended_ns: AtomicU64,
+}
+
+impl HostedFence {
+    pub(crate) fn new(syncs: &Arc<Syncs>) -> Self {
+        Self { syncs: syncs.clone(), ended_ns: AtomicU64::new(0) }
+    }
+}
 
 impl SharedFence for HostedFence {
     fn signaled(&self, _: Result<()>) {
-        self.0.look();
+        self.ended_ns.store(monotonic_ns(), Ordering::Release);
+        self.syncs.look();
     }
+}
+
+/// When work was over, 0 before; `None` for what was over from the beginning.
+pub(crate) fn ended_ns(fence: &Fence) -> Option<u64> {
+    let shared: &dyn Any = fence.shared()?.as_ref();
+    shared.downcast_ref::<HostedFence>().map(|fence| fence.ended_ns.load(Ordering::Acquire))
 }
 
 #[cfg(test)]
@@ -314,16 +370,16 @@ mod tests {
     #[test]
     fn descriptors_are_readable_when_work_is_over_and_forgotten_when_closed() {
         let syncs = Syncs::new(&TimeSource::default());
-        let work = Arc::new(Fence::new(Some(Arc::new(HostedFence(syncs.clone())))));
-        let fd = syncs.descriptor(Shared::File(vec![work.clone()])).unwrap();
+        let work = Arc::new(Fence::new(Some(Arc::new(HostedFence::new(&syncs)))));
+        let fd = syncs.descriptor(Shared::file(vec![work.clone()])).unwrap();
         let mut file = file_of(fd);
         file.set_nonblocking(true).unwrap();
         assert_eq!(file.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
         // The work is given up.
-        assert!(matches!(syncs.get(fd), Ok(Shared::File(ends)) if !are_over(&ends)));
+        assert!(matches!(syncs.get(fd), Ok(Shared::File { ends, .. }) if !are_over(&ends)));
         let ends = syncs.get(fd).ok();
         drop(ends);
-        let done = syncs.descriptor(Shared::File(vec![over()])).unwrap();
+        let done = syncs.descriptor(Shared::file(vec![over()])).unwrap();
         let mut done = file_of(done);
         assert_eq!(done.read(&mut [0; 8]).unwrap(), 1, "it is over already");
         drop((done, file));

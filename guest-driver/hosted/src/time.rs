@@ -39,6 +39,11 @@ impl DriverTime {
     }
 }
 
+/// The kernel's monotonic clock, which programs compare times of theirs with.
+pub(crate) fn monotonic_ns() -> u64 {
+    kernel_clock(Clock::Monotonic)
+}
+
 fn kernel_clock(clock: Clock) -> u64 {
     let clock = match clock {
         Clock::Monotonic => libc::CLOCK_MONOTONIC,

@@ -3,6 +3,9 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::FromRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +14,9 @@ use belfry_abi::kfd::event::{
 };
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::smi::{EventKind, SmiEventsArgs};
 use belfry_abi::kfd::svm::*;
+use belfry_kfd_hosted::card::Source;
 use belfry_kfd_hosted::{Errno, HostedConfig, HostedGpu, Reach};
 use common::{Client, PAGE, Queue, RW, config, gpu, reserve};
 use zerocopy::IntoBytes as _;
@@ -132,6 +137,50 @@ fn attributes_come_back_as_they_were_set() {
     let nowhere = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, KFD_IOCTL_SVM_LOCATION_UNDEFINED);
     assert_eq!(ask(0, 4), [gran, nowhere, access(&client)]);
     assert_eq!(ask(2, 1), [attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 9), nowhere, access(&client)]);
+}
+
+/// As amdkfd on a GPU without device memory of its own for migration (`svm_range_best_prefetch_location`, `apu_prefer_gtt`).
+#[test]
+fn prefetch_is_remembered_and_nothing_says_that_memory_has_moved() {
+    let _alone = alone();
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let va = shared(&client, 4);
+        signal(va);
+        let mut args = SmiEventsArgs { gpuid: client.gpu_id, anon_fd: 0 };
+        client.process.ioctl(belfry_kfd_hosted::Node::Kfd, nr::SMI_EVENTS, (&raw mut args).cast()).unwrap();
+        // SAFETY: the descriptor was made for this test.
+        let mut events = unsafe { File::from_raw_fd(args.anon_fd as i32) };
+        events.write_all(&u64::MAX.to_le_bytes()).unwrap();
+        let mut queue = client.create_queue().unwrap();
+        let before = client.process.figures(Source::Memory);
+        for place in [client.gpu_id, KFD_IOCTL_SVM_LOCATION_SYSMEM, client.gpu_id] {
+            let prefetch = attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, place);
+            set(&client, va, 2 * PAGE, &[prefetch]).unwrap();
+            let ask = |pages: u64| {
+                let question = [attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 7)];
+                operate(&client, KFD_IOCTL_SVM_OP_GET_ATTR, va, pages * PAGE, &question).unwrap()
+            };
+            assert_eq!(ask(2), [prefetch], "it says what was asked for last, not where memory is");
+            let differs = attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, KFD_IOCTL_SVM_LOCATION_UNDEFINED);
+            assert_eq!(ask(4), [differs], "the other pages were never asked for");
+            // Both sides still have the same page, and the queue runs.
+            decrement(&client, &mut queue, va);
+        }
+        let after = client.process.figures(Source::Memory);
+        assert_eq!((after.vram_used, after.gtt_used), (before.vram_used, before.gtt_used));
+        let other = Client::open(&gpu);
+        let mut said = [0; 4096];
+        let len = events.read(&mut said).unwrap_or(0);
+        let said = String::from_utf8_lossy(&said[..len]).into_owned();
+        // The first number of a line is the event's, in hexadecimal.
+        let told = |kind: EventKind| {
+            said.lines().any(|line| line.split(' ').next() == Some(&format!("{:x}", kind as u32)))
+        };
+        assert!(told(EventKind::ProcessStart), "what happens is heard of: {said}");
+        assert!(!told(EventKind::MigrateStart) && !told(EventKind::MigrateEnd), "{said}");
+        drop(other);
+    }
 }
 
 #[test]

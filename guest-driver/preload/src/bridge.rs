@@ -3,6 +3,9 @@
 //! Between an unmapping and the driver's hearing of it, the device may touch what is no longer there. A page of zeros is
 //! put there, which nobody reads or misses, and the driver is told: from then on the GPU faults as it does on hardware.
 //! The program's own handlers of these signals work as if this one was not there.
+//!
+//! Where somebody wants the summary of a process, the handler is also there for other signals that end it, as long as the
+//! program has no action for them (`ending.rs`).
 #![expect(unsafe_code, reason = "a signal handler")]
 
 use std::ffi::{c_int, c_void};
@@ -12,24 +15,44 @@ use libc::{sigaction, siginfo_t};
 
 use crate::inside::{is_device_thread, is_inside};
 use crate::real::{next, raw};
-use crate::{notice, unmapped};
+use crate::{ending, gpu, notice, summary, unmapped};
 
 /// `SEGV_MAPERR` of `siginfo_t::si_code`: nothing is mapped there.
 const SEGV_MAPERR: c_int = 1;
 /// Programs' actions that are kept; a program that sets more different ones than these loses its oldest.
 const KEPT: usize = 64;
 
-/// The program's actions for `SIGSEGV` and `SIGBUS`; null before the handler is there.
-static ACTIONS: [AtomicPtr<sigaction>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+/// Signals that the device's own threads may raise.
+const FAULTS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+/// Other signals that end a process without an action for them.
+const ENDS: [c_int; 14] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGFPE,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGXCPU,
+    libc::SIGSYS,
+];
+
+/// The program's actions for [`FAULTS`], then [`ENDS`]; null before the handler is there.
+static ACTIONS: [AtomicPtr<sigaction>; FAULTS.len() + ENDS.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; FAULTS.len() + ENDS.len()];
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// The signals of [`ENDS`] are kept here as well.
+static ENDS_KEPT: AtomicBool = AtomicBool::new(false);
 
 fn slot(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
-    match signal {
-        libc::SIGSEGV => Some(&ACTIONS[0]),
-        libc::SIGBUS => Some(&ACTIONS[1]),
-        _ => None,
-    }
+    let at = FAULTS.iter().chain(&ENDS).position(|&kept| kept == signal)?;
+    (at < FAULTS.len() || ENDS_KEPT.load(Ordering::Acquire)).then(|| &ACTIONS[at])
 }
 
 /// The C library's function behind the hook.
@@ -44,7 +67,9 @@ fn nothing() -> sigaction {
 
 /// Puts the handler in front of the program's.
 pub(crate) fn install() {
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+    ENDS_KEPT.store(summary::is_wanted(), Ordering::Release);
+    let ends = if ENDS_KEPT.load(Ordering::Acquire) { &ENDS[..] } else { &[] };
+    for &signal in FAULTS.iter().chain(ends) {
         let mut before = nothing();
         real_sigaction(signal, std::ptr::null(), &raw mut before);
         if before.sa_sigaction != handle as *const () as usize {
@@ -56,7 +81,13 @@ pub(crate) fn install() {
 }
 
 /// Installs the handler with the mask and the flags of the program's action.
+///
+/// Signals that no thread of the device raises go straight to what the program has for them.
 fn put(signal: c_int, program: &sigaction) {
+    if !FAULTS.contains(&signal) && program.sa_sigaction != libc::SIG_DFL {
+        real_sigaction(signal, &raw const *program, std::ptr::null_mut());
+        return;
+    }
     let mut action = *program;
     action.sa_sigaction = handle as *const () as usize;
     action.sa_flags = (program.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
@@ -97,6 +128,18 @@ pub(crate) fn is_kept(signal: c_int) -> bool {
 /// The pointers are null or valid, as for `sigaction`.
 pub(crate) unsafe fn exchange(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     let before = program_action(signal);
+    if gpu::is_borrowed() {
+        // The actions are a child's own, and what is kept here is its parent's.
+        let result = real_sigaction(signal, new, old);
+        // SAFETY: the caller's contract.
+        if let Some(old) = unsafe { old.as_mut() }
+            && result == 0
+            && old.sa_sigaction == handle as *const () as usize
+        {
+            *old = before;
+        }
+        return result;
+    }
     // SAFETY: the caller's contract.
     if let Some(new) = unsafe { new.as_ref() } {
         remember(signal, new);
@@ -115,6 +158,7 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     }
     if is_device_thread() {
         // Not a fault of the program's: its handler has nothing to do with this thread.
+        ending::by(signal);
         real_sigaction(signal, &raw const DEFAULT, std::ptr::null_mut());
         return;
     }
@@ -144,14 +188,17 @@ fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
 /// Does what the kernel would have done for the program's action.
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let action = program_action(signal);
+    // Faults happen again; what was sent, or has happened already, does not.
     // SAFETY: as in `bridge`.
-    let sent = unsafe { (*info).si_code } <= 0;
+    let code = unsafe { (*info).si_code };
+    let again = code > 0 && [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE].contains(&signal);
     match action.sa_sigaction {
-        libc::SIG_IGN if sent => {}
+        libc::SIG_IGN if !again => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // The fault happens again when this returns, and ends the process as it should.
+            ending::by(signal);
             real_sigaction(signal, &raw const DEFAULT, std::ptr::null_mut());
-            if sent {
+            if !again {
                 // SAFETY: to this thread; delivered when the handler returns.
                 unsafe { libc::raise(signal) };
             }

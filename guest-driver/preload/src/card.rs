@@ -49,8 +49,7 @@ struct Owner(u64);
 
 impl Owner {
     fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let started = started(&stat)?;
+        let started = started_at(pid)?;
         Some(Self(u64::from(pid) & 0x3f_ffff | (started & 0x3ff_ffff) << 22 | namespace() << 48))
     }
 
@@ -67,6 +66,11 @@ impl Owner {
     fn has_ended(self) -> bool {
         self.0 >> 48 == namespace() && !self.lives()
     }
+}
+
+/// When a process was started, in ticks since the machine was.
+pub(crate) fn started_at(pid: u32) -> Option<u64> {
+    started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// The 22nd field of `/proc/PID/stat`; the second one is a name, which may hold anything.

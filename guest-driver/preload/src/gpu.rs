@@ -13,7 +13,7 @@ use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use crate::inside::inside;
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, card, doorbells, notice, summary, unmapped};
+use crate::{bridge, card, doorbells, ending, notice, summary, unmapped};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -42,6 +42,11 @@ pub(crate) fn running() -> Option<&'static Gpu> {
 /// The same for what a child of `vfork`, which has this process's memory and descriptors of its own, must not do.
 pub(crate) fn own() -> Option<&'static Gpu> {
     running().filter(|gpu| gpu.pid == raw::getpid())
+}
+
+/// Whether this is a child of `vfork`, with the memory of a process that has a GPU.
+pub(crate) fn is_borrowed() -> bool {
+    running().is_some_and(|gpu| gpu.pid != raw::getpid())
 }
 
 /// Notes that this process has opened a node.
@@ -94,6 +99,8 @@ fn make() -> Result<&'static Gpu, i32> {
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let gpu = Box::leak(Box::new(Gpu { hosted, process, pid: raw::getpid(), started, start_ms }));
     GPU.store(gpu, Ordering::Release);
+    summary::write(summary::End::Lost);
+    ending::watch();
     bridge::install();
     notifier.start(gpu);
     if let Some(bell) = bell {
@@ -134,11 +141,12 @@ pub(crate) fn forget() {
     GPU.store(std::ptr::null_mut(), Ordering::Release);
     STARTING.store(false, Ordering::Release);
     doorbells::forget();
+    ending::forget();
     unmapped::forget();
     card::forget();
 }
 
 extern "C" fn at_exit() {
-    summary::write();
+    summary::write(summary::End::Exited);
     card::leave();
 }

@@ -16,6 +16,7 @@
 //! | `mmap`, `lseek` of memory that processes share | its pages, its size | `hooks/memory.rs`, `hooks/files.rs` |
 //! | `munmap`, `mremap`, `mprotect` of memory the GPU uses | the driver is told first | `hooks/memory.rs` |
 //! | `exec`, `posix_spawn` | the same with this library in the environment | `hooks/process.rs` |
+//! | `sigaction` for a signal that may end a process with a summary | the summary comes first | `hooks/signals.rs`, `bridge.rs`, `ending.rs` |
 //! | `dlsym` in the C library | the function of this library, where there is one | `hooks/lookup.rs` |
 //!
 //! # Rules
@@ -38,6 +39,7 @@ mod bridge;
 mod card;
 mod cwd;
 mod doorbells;
+mod ending;
 mod gpu;
 mod inside;
 mod live;

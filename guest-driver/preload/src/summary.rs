@@ -1,21 +1,54 @@
 //! What is told of a process that used the GPU: one line of JSON in the file that `belfry exec` has named.
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use serde::Serialize;
 
-use crate::gpu;
 use crate::inside::inside;
 use crate::real::raw;
 use crate::settings::settings;
+use crate::{card, gpu};
+
+/// How a process has ended, as far as it knows.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    /// It ends by itself, or becomes another program.
+    Exited,
+    /// A signal ends it.
+    Signalled(c_int),
+    /// It runs. This line is the last one of a process that cannot tell its end.
+    Lost,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exited => "exited",
+            Self::Signalled(_) => "signalled",
+            Self::Lost => "lost",
+        }
+    }
+
+    fn signal(self) -> Option<c_int> {
+        match self {
+            Self::Signalled(signal) => Some(signal),
+            Self::Exited | Self::Lost => None,
+        }
+    }
+}
 
 /// One line.
 #[derive(Serialize)]
 struct Line {
     pid: i32,
+    /// When it was started, as `/proc` has it: tells it from a later process of the same number.
+    started: u64,
+    end: &'static str,
+    signal: Option<c_int>,
     program: String,
     arguments: Vec<String>,
     start_ms: f64,
@@ -44,8 +77,13 @@ struct Unmodelled {
     writes: u64,
 }
 
+/// Whether somebody wants the line.
+pub(crate) fn is_wanted() -> bool {
+    settings().is_some_and(|settings| settings.summary.is_some())
+}
+
 /// Writes the line, if somebody wants it and the process has used the GPU; the last one of a process counts.
-pub(crate) fn write() {
+pub(crate) fn write(end: End) {
     let Some(gpu) = gpu::own() else { return };
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };
     inside(|| {
@@ -60,6 +98,9 @@ pub(crate) fn write() {
         let program = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
         let line = Line {
             pid: raw::getpid(),
+            started: card::started_at(raw::getpid() as u32).unwrap_or(0),
+            end: end.name(),
+            signal: end.signal(),
             program,
             arguments,
             start_ms: gpu.start_ms,

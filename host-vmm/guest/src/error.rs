@@ -29,7 +29,9 @@ pub enum GuestError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Belfry's own machine cannot share folders.
-    #[error("Belfry's own machine shares no folders; use --mode qemu for --share")]
+    #[error(
+        "Belfry's own machine shares no folders; use --mode qemu for --share, or bring single files with --file"
+    )]
     NoShares,
     /// Belfry's own machine has no network card.
     #[error("Belfry's own machine has no network card; use --mode qemu for --net")]

@@ -24,9 +24,11 @@ pub struct ExecReport {
     pub arguments: Vec<String>,
     /// Its exit status; 128 + the signal's number for a killed program.
     pub exit_status: i32,
+    /// The signal that has ended it.
+    pub signal: Option<i32>,
     /// Milliseconds the program took.
     pub program_ms: f64,
-    /// Each process that used the GPU and ended by itself, in the order of their ends.
+    /// Each process that used the GPU, in the order of their ends as far as they were told.
     pub processes: Vec<ProcessReport>,
 }
 
@@ -35,6 +37,16 @@ pub struct ExecReport {
 pub struct ProcessReport {
     /// Its number.
     pub pid: i32,
+    /// When it was started, as `/proc` has it.
+    #[serde(skip_serializing)]
+    pub started: u64,
+    /// How it has ended.
+    pub end: End,
+    /// The signal that has ended it, where that is known.
+    pub signal: Option<i32>,
+    /// Whether the counters below are those at its end; else they are those of its first use of the GPU.
+    #[serde(default)]
+    pub counted: bool,
     /// Its program.
     pub program: String,
     /// The arguments.
@@ -61,6 +73,20 @@ pub struct ProcessReport {
     pub unmodelled: Vec<Unmodelled>,
 }
 
+/// How a process has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// By itself, or it became another program.
+    Exited,
+    /// A signal has ended it.
+    Signalled,
+    /// It has not told: SIGKILL, or a signal that it had an action for or that came while it could tell nothing.
+    Lost,
+    /// It runs on.
+    Running,
+}
+
 /// The program, for signals to be passed on to.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
@@ -83,7 +109,8 @@ pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let started = Instant::now();
     let mut child = command.spawn().map_err(|source| Prepare::failed(program.clone(), said, source))?;
-    PROGRAM.store(child.id() as i32, Ordering::Relaxed);
+    let pid = child.id() as i32;
+    PROGRAM.store(pid, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: the handler calls kill and nothing else.
         unsafe { libc::signal(signal, pass_on as *const () as libc::sighandler_t) };
@@ -92,8 +119,37 @@ pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     PROGRAM.store(0, Ordering::Relaxed);
     let program_ms = milliseconds(started.elapsed());
     let text = fs::read_to_string(summary.path()).map_err(ExecError::io("read", summary.path()))?;
-    let exit_status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    Ok(ExecReport { mode: "exec", program, arguments, exit_status, program_ms, processes: processes(&text)? })
+    let signal = status.signal();
+    let exit_status = status.code().or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(1);
+    let mut processes = processes(&text)?;
+    for process in &mut processes {
+        process.settle((process.pid == pid).then_some(signal).flatten());
+    }
+    Ok(ExecReport { mode: "exec", program, arguments, exit_status, signal, program_ms, processes })
+}
+
+impl ProcessReport {
+    /// Says what the process could not: that it runs, or `signal`, which is known to have ended it.
+    fn settle(&mut self, signal: Option<i32>) {
+        self.counted = self.end != End::Lost;
+        if self.end == End::Lost && runs(self.pid, self.started) {
+            self.end = End::Running;
+        } else if signal.is_some() {
+            self.end = End::Signalled;
+            self.signal = signal;
+        }
+    }
+}
+
+/// Whether the process of that number which was started then has not ended.
+fn runs(pid: i32, started: u64) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name, which may hold anything, is followed by the state; the 22nd field is when it was started.
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_whitespace();
+    let state = fields.next();
+    let since = fields.nth(18).and_then(|field| field.parse().ok());
+    since == Some(started) && !matches!(state, Some("Z" | "X"))
 }
 
 /// The processes that have written a line; of several lines of one process, the last counts.
@@ -115,7 +171,7 @@ mod tests {
     fn last_line_of_a_process_counts() {
         let line = |pid: i32, dispatches: u64| {
             format!(
-                r#"{{"pid":{pid},"program":"p","arguments":[],"start_ms":1.0,"program_ms":2.0,"dispatches":{dispatches},
+                r#"{{"pid":{pid},"started":0,"end":"exited","signal":null,"program":"p","arguments":[],"start_ms":1.0,"program_ms":2.0,"dispatches":{dispatches},
                 "waves":0,"wave_instructions":0,"doorbells":{{"trapped":0,"woken":0,"polled":0}},"page_walks":0,
                 "interrupts":0,"errors":{{}},"unmodelled":[]}}"#
             )
@@ -125,5 +181,31 @@ mod tests {
         let found: Vec<_> = found.iter().map(|process| (process.pid, process.dispatches)).collect();
         assert_eq!(found, [(2, 5), (1, 2)]);
         assert!(processes("no json").is_err());
+    }
+
+    #[test]
+    fn what_a_process_could_not_tell_is_found_out() {
+        let pid = std::process::id() as i32;
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let started = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+        let settled = |pid: i32, started: u64, end: &str, killed: Option<i32>| {
+            let line = format!(
+                r#"{{"pid":{pid},"started":{started},"end":"{end}","signal":null,"program":"p","arguments":[],
+                "start_ms":1.0,"program_ms":2.0,"dispatches":3,"waves":0,"wave_instructions":0,
+                "doorbells":{{"trapped":0,"woken":0,"polled":0}},"page_walks":0,"interrupts":0,"errors":{{}},"unmodelled":[]}}"#
+            );
+            let mut process = processes(&line.replace('\n', "")).unwrap().remove(0);
+            process.settle(killed);
+            (process.end, process.signal, process.counted)
+        };
+        assert_eq!(settled(pid, started, "lost", None), (End::Running, None, false));
+        assert_eq!(settled(pid, started + 1, "lost", None), (End::Lost, None, false), "another process");
+        assert_eq!(settled(pid, started + 1, "lost", Some(9)), (End::Signalled, Some(9), false));
+        assert_eq!(settled(pid, started, "exited", None), (End::Exited, None, true));
+        assert_eq!(
+            settled(pid, started, "exited", Some(11)),
+            (End::Signalled, Some(11), true),
+            "while it ended"
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::misc::SetXnackModeArgs;
+use belfry_abi::pci;
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
@@ -73,6 +74,41 @@ fn kernel_writes_memory_that_nobody_registered() {
         assert!(gpu.device().stats().retry_faults > 0, "waves have waited");
         assert_eq!(gpu.device().stats().errors, Default::default());
     }
+}
+
+/// Ring 1 has taken the faults, and the filter, which has 1024 entries, gets each of them back.
+#[test]
+fn faults_come_by_ring_one_and_are_more_than_the_filter_holds() {
+    const LAUNCHES: u64 = 1200;
+    let gpu = gpu(1);
+    let transport = HostedTransport::open(&gpu).unwrap();
+    set_xnack(&transport, 1).unwrap();
+    let runtime = Runtime::with_transport(transport).unwrap();
+    let device = runtime.gpu();
+    let (kernel, queue) = (device.load(VECADD).unwrap().kernel("vecadd").unwrap(), device.queue().unwrap());
+    let ones = device.gtt().buffer_from(&[1f32; 64]).unwrap();
+    for _ in 0..LAUNCHES {
+        let target = memory(libc::PROT_READ | libc::PROT_WRITE);
+        let args = vec![(&ones).into(), (&ones).into(), pointer(target), 64u32.into()];
+        kernel.launch(&queue).grid(64).block(64).args(args).run().unwrap();
+        // SAFETY: the mapping is the test's own, and nobody writes it any more.
+        assert!((unsafe { (target as *const f32).read() } - 2.0).abs() < f32::EPSILON);
+    }
+    let stats = gpu.device().stats();
+    assert!(stats.retry_faults >= LAUNCHES, "{}", stats.retry_faults);
+    assert_eq!(stats.errors, Default::default());
+    let register = |at: u64| {
+        let mut word = [0; 4];
+        gpu.device().bar_read(pci::BAR_REGISTERS, at * 4, &mut word).unwrap();
+        u32::from_le_bytes(word)
+    };
+    // IH_RB_RPTR_RING1 and IH_RB_WPTR_RING1: 128 entries, that many times over.
+    let (rptr, wptr) = (register(0x10a0 + 0x8f), register(0x10a0 + 0x90));
+    assert_eq!((rptr, wptr % 32), (wptr, 0));
+    // IH_RB_CNTL_RING1.RB_ENABLE, IH_RETRY_INT_CAM_CNTL.ENABLE.
+    assert_eq!((register(0x10a0 + 0x8c) & 1, register(0x10a0 + 0xea) >> 16 & 1), (1, 1));
+    // Each entry of ring 1 is announced by one of ring 0.
+    assert!(stats.ih_entries >= 2 * LAUNCHES, "{}", stats.ih_entries);
 }
 
 #[test]

@@ -52,14 +52,14 @@ CASE(gpu_is_described) {
     GOOD(hsa_agent_get_info(gpu, HSA_AGENT_INFO_GRID_MAX_DIM, &grid));
     CHECK(strcmp(name, GPU_NAME) == 0, "it is %s", name);
     CHECK(strncmp(id, "GPU-", 4) == 0, "its number is %s", id);
-    EQUAL(number(gpu, HSA_AGENT_INFO_WAVEFRONT_SIZE), 32);
+    EQUAL(number(gpu, HSA_AGENT_INFO_WAVEFRONT_SIZE), GPU_WAVE);
     EQUAL(number(gpu, HSA_AGENT_INFO_WORKGROUP_MAX_SIZE), 1024);
     EQUAL(number(gpu, HSA_AGENT_INFO_FEATURE), HSA_AGENT_FEATURE_KERNEL_DISPATCH);
     EQUAL(size[0], 1024);
     CHECK(grid.x >= 1u << 31, "a grid of %u", grid.x);
     EQUAL(number(gpu, HSA_AMD_AGENT_INFO_CHIP_ID), GPU_DEVICE);
     CHECK(number(gpu, HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT) >= 2, "no compute units");
-    EQUAL(number(gpu, HSA_AMD_AGENT_INFO_NUM_SIMDS_PER_CU), 2);
+    EQUAL(number(gpu, HSA_AMD_AGENT_INFO_NUM_SIMDS_PER_CU), GPU_MAJOR == 9 ? 4 : 2);
     CHECK(number(gpu, HSA_AMD_AGENT_INFO_MAX_WAVES_PER_CU) >= 16, "no waves");
     CHECK(number(gpu, HSA_AMD_AGENT_INFO_MAX_CLOCK_FREQUENCY) > 0, "no clock");
     CHECK(number(gpu, HSA_AMD_AGENT_INFO_BDFID) != 0, "no place on a bus");
@@ -90,10 +90,17 @@ CASE(processor_is_described) {
     EQUAL(number(gpu, HSA_AGENT_INFO_NODE), 1);
 }
 
+/* The instruction set of the GPU, whose chip before gfx10 says whether its memory has ECC and its waves wait for pages. */
+#if GPU_MAJOR == 9
+#define GPU_ISA "amdgcn-amd-amdhsa--" GPU_NAME ":sramecc+:xnack-"
+#else
+#define GPU_ISA "amdgcn-amd-amdhsa--" GPU_NAME
+#endif
+
 static hsa_status_t count_handle(hsa_isa_t isa, void* count) {
     char name[64] = "";
     GOOD(hsa_isa_get_info_alt(isa, HSA_ISA_INFO_NAME, name));
-    if (strcmp(name, "amdgcn-amd-amdhsa--" GPU_NAME) == 0) ++*(unsigned*)count;
+    if (strcmp(name, GPU_ISA) == 0) ++*(unsigned*)count;
     return HSA_STATUS_SUCCESS;
 }
 
@@ -103,7 +110,7 @@ CASE(instructions_are_named) {
     hsa_isa_t isa;
     GOOD(hsa_agent_iterate_isas(gpu, count_handle, &count));
     EQUAL(count, 1);
-    GOOD(hsa_isa_from_name("amdgcn-amd-amdhsa--" GPU_NAME, &isa));
+    GOOD(hsa_isa_from_name(GPU_ISA, &isa));
     GIVES(hsa_isa_from_name("amdgcn-amd-amdhsa--nothing", &isa), HSA_STATUS_ERROR_INVALID_ISA_NAME);
 }
 

@@ -1,9 +1,12 @@
 // Syncobjs, sync files, memory of programs and several rings at once, as Mesa's compute clients use them by libdrm_amdgpu.
 #include "drm_cases.h"
 
+#include <linux/sync_file.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -161,6 +164,77 @@ CASE(sync_file_of_work_polls_and_is_imported) {
     GOOD(amdgpu_cs_destroy_syncobj(device.handle, syncobj));
     GOOD(amdgpu_cs_destroy_syncobj(device.handle, empty));
     end_work(&work);
+    close_device(&device);
+}
+
+CASE(sync_files_are_merged_and_say_what_is_in_them) {
+    struct device device = open_device();
+    struct gated one = gated_work(&device, 1), two = gated_work(&device, 2);
+    struct amdgpu_cs_fence first, second;
+    GOOD(submit(&device, AMDGPU_HW_IP_COMPUTE, &one.ib, one.dwords, &first));
+    GOOD(submit(&device, AMDGPU_HW_IP_COMPUTE, &two.ib, two.dwords, &second));
+    uint32_t fds[2];
+    GOOD(amdgpu_cs_fence_to_handle(device.handle, &first, AMDGPU_FENCE_TO_HANDLE_GET_SYNC_FILE_FD, &fds[0]));
+    GOOD(amdgpu_cs_fence_to_handle(device.handle, &second, AMDGPU_FENCE_TO_HANDLE_GET_SYNC_FILE_FD, &fds[1]));
+    struct sync_merge_data merge = {.name = "both", .fd2 = (int)fds[1]};
+    GOOD(ioctl((int)fds[0], SYNC_IOC_MERGE, &merge));
+    struct sync_file_info info = {0};
+    GOOD(ioctl(merge.fence, SYNC_IOC_FILE_INFO, &info));
+    CHECK(strcmp(info.name, "both") == 0, "its name is %s", info.name);
+    EQUAL(info.status, 0);
+    CHECK(info.num_fences == 1 || info.num_fences == 2, "%u fences", info.num_fences);
+    struct sync_fence_info fences[2];
+    info.sync_fence_info = (uintptr_t)fences;
+    GOOD(ioctl(merge.fence, SYNC_IOC_FILE_INFO, &info));
+    EQUAL(fences[0].status, 0);
+    struct pollfd poller = {.fd = merge.fence, .events = POLLIN};
+    EQUAL(poll(&poller, 1, 0), 0);
+    struct sync_merge_data bad = {.fd2 = device.fd};
+    EQUAL(ioctl((int)fds[0], SYNC_IOC_MERGE, &bad), -1);
+    EQUAL(errno, ENOENT);
+    bad = (struct sync_merge_data){.fd2 = (int)fds[1], .flags = 1};
+    EQUAL(ioctl((int)fds[0], SYNC_IOC_MERGE, &bad), -1);
+    EQUAL(errno, EINVAL);
+    open_gate(&one);
+    open_gate(&two);
+    EQUAL(poll(&poller, 1, 10000), 1);
+    info = (struct sync_file_info){.num_fences = 2, .sync_fence_info = (uintptr_t)fences};
+    GOOD(ioctl(merge.fence, SYNC_IOC_FILE_INFO, &info));
+    EQUAL(info.status, 1);
+    EQUAL(fences[0].status, 1);
+    CHECK(fences[0].timestamp_ns != 0, "no time");
+    close(merge.fence);
+    close((int)fds[0]);
+    close((int)fds[1]);
+    end_work(&one);
+    end_work(&two);
+    close_device(&device);
+}
+
+CASE(eventfd_hears_of_a_point) {
+    struct device device = open_device();
+    uint32_t timeline = 0;
+    GOOD(amdgpu_cs_create_syncobj(device.handle, &timeline));
+    const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    struct drm_syncobj_eventfd args = {.handle = timeline, .point = 3, .fd = event};
+    GOOD(drmIoctl(device.fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &args));
+    uint64_t count = 0, point = 2;
+    GOOD(amdgpu_cs_syncobj_timeline_signal(device.handle, &timeline, &point, 1));
+    EQUAL(read(event, &count, sizeof count), (ssize_t)-1);
+    point = 4;
+    GOOD(amdgpu_cs_syncobj_timeline_signal(device.handle, &timeline, &point, 1));
+    struct pollfd poller = {.fd = event, .events = POLLIN};
+    EQUAL(poll(&poller, 1, 10000), 1);
+    EQUAL(read(event, &count, sizeof count), (ssize_t)sizeof count);
+    EQUAL(count, (uint64_t)1);
+    args.fd = device.fd;
+    EQUAL(drmIoctl(device.fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &args), -1);
+    EQUAL(errno, EINVAL);
+    args = (struct drm_syncobj_eventfd){.handle = 99, .fd = event};
+    EQUAL(drmIoctl(device.fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &args), -1);
+    EQUAL(errno, ENOENT);
+    close(event);
+    GOOD(amdgpu_cs_destroy_syncobj(device.handle, timeline));
     close_device(&device);
 }
 

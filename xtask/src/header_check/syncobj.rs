@@ -1,4 +1,4 @@
-//! `drm/drm.h`: syncobjs, and what submissions of amdgpu say of them; checkpoints of `linux/kfd_ioctl.h`.
+//! `drm/drm.h`: syncobjs, and what submissions of amdgpu say of them; `linux/sync_file.h`; checkpoints of `linux/kfd_ioctl.h`.
 
 use belfry_abi::kfd::{criu, drm};
 
@@ -29,6 +29,9 @@ pub(super) fn group() -> Group {
         criu::KFD_CRIU_OP_UNPAUSE,
         criu::KFD_CRIU_OP_RESTORE,
         criu::KFD_CRIU_OP_RESUME,
+        drm::SYNC_IOC_MERGE,
+        drm::SYNC_IOC_FILE_INFO,
+        drm::SYNC_IOC_SET_DEADLINE,
         drm::DRM_SYNCOBJ_CREATE_SIGNALED,
         drm::DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE,
         drm::DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE,
@@ -50,7 +53,7 @@ pub(super) fn group() -> Group {
     let lasting =
         commands.into_iter().filter(|one| !GROWN.iter().any(|grown| one.value == u64::from(*grown)));
     Group {
-        includes: vec!["<linux/kfd_ioctl.h>", "<drm/amdgpu_drm.h>"],
+        includes: vec!["<linux/kfd_ioctl.h>", "<linux/sync_file.h>", "<drm/amdgpu_drm.h>"],
         layouts: vec![
             layout!("struct drm_syncobj_create", drm::DrmSyncobjCreate { handle, flags }),
             layout!("struct drm_syncobj_destroy", drm::DrmSyncobjCreate { handle, flags: "pad" }),
@@ -89,6 +92,15 @@ pub(super) fn group() -> Group {
                 drm::DrmSyncobjTransfer { src_handle, dst_handle, src_point, dst_point, flags, pad }
             ),
             layout!("struct drm_syncobj_eventfd", drm::DrmSyncobjEventfd { handle, flags, point, fd, pad }),
+            layout!("struct sync_merge_data", drm::SyncMergeData { name, fd2, fence, flags, pad }),
+            layout!(
+                "struct sync_fence_info",
+                drm::SyncFenceInfo { obj_name, driver_name, status, flags, timestamp_ns }
+            ),
+            layout!(
+                "struct sync_file_info",
+                drm::SyncFileInfo { name, status, flags, num_fences, pad, sync_fence_info }
+            ),
             layout!("struct drm_amdgpu_cs_chunk_sem", drm::CsChunkSem { handle }),
             layout!("struct drm_amdgpu_cs_chunk_syncobj", drm::CsChunkSyncobj { handle, flags, point }),
             layout!(

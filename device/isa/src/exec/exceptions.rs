@@ -25,6 +25,8 @@ pub(crate) enum Rule {
     SubRev,
     Mul,
     Fma,
+    /// A product and a sum, each rounded, of numbers without denormals.
+    Mad,
     Ldexp,
     /// From one float format to another.
     Convert,
@@ -45,12 +47,13 @@ pub(crate) enum Rule {
     Quiet,
 }
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     Rule::Add,
     Rule::Sub,
     Rule::SubRev,
     Rule::Mul,
     Rule::Fma,
+    Rule::Mad,
     Rule::Ldexp,
     Rule::Convert,
     Rule::FromSigned,
@@ -204,7 +207,7 @@ pub(crate) fn of_single(rule: Rule, values: &[u64], output: Format, mode: u32) -
 /// Exceptions of an operation, as bits of `TRAPSTS`.
 fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u32) -> u32 {
     use Rule::{
-        Add, Convert, DivFixup, Fma, FromSigned, FromUnsigned, IntegerReciprocal, Ldexp, Logarithm, Mul,
+        Add, Convert, DivFixup, Fma, FromSigned, FromUnsigned, IntegerReciprocal, Ldexp, Logarithm, Mad, Mul,
         Periodic, Quiet, Reciprocal, ReciprocalRoot, Root, Sub, SubRev, ToSigned, ToUnsigned,
     };
     let (from, to) = (layout(input), layout(output));
@@ -213,6 +216,7 @@ fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u
     let value = |n: usize| values.get(n).copied().unwrap_or(0);
     let (a, b, c) = (value(0), value(1), value(2));
     match rule {
+        Mad => return of_mad(from, values, round),
         FromSigned => {
             let integer = if width(output) == 16 { i64::from(a as i16) } else { i64::from(a as i32) };
             return rounding(&|_| Number::integer(integer));
@@ -269,6 +273,36 @@ fn raises(rule: Rule, (input, output): (Format, Format), values: &[u64], mode: u
             Periodic if is_infinite(a) => trapsts::INVALID,
             DivFixup if is_zero(b) && is_zero(c) || is_infinite(b) && is_infinite(c) => trapsts::INVALID,
             DivFixup if is_zero(b) && !is_infinite(c) => trapsts::DIV0,
+            _ => 0,
+        }
+}
+
+/// Exceptions of a product and a sum without denormals.
+fn of_mad(layout: Layout, values: &[u64], round: Round) -> u32 {
+    let flushed = |bits: u64| if layout.is_denormal(bits) { bits & layout.sign() } else { bits };
+    let [a, b, c] = core::array::from_fn(|n| flushed(values.get(n).copied().unwrap_or(0)));
+    if [a, b, c].iter().any(|bits| layout.is_nan(*bits)) {
+        return if [a, b, c].iter().any(|bits| layout.is_signalling(*bits)) { trapsts::INVALID } else { 0 };
+    }
+    let is_zero = |bits: u64| layout.magnitude(bits) == 0;
+    let is_infinite = |bits: u64| !layout.is_finite(bits);
+    let is_negative = |bits: u64| bits & layout.sign() != 0;
+    if is_infinite(a) && is_zero(b) || is_zero(a) && is_infinite(b) {
+        return trapsts::INVALID;
+    }
+    let negative = is_negative(a) != is_negative(b);
+    // An infinite product, unless both are finite.
+    let (mut raised, mut product) = (0, if is_infinite(a) { a } else { b });
+    if !is_infinite(a) && !is_infinite(b) {
+        raised |= rounding(layout, round, &|_| layout.number(a).times(layout.number(b)));
+        product = flushed(layout.number(a).times(layout.number(b)).rounded(layout, round));
+    }
+    raised
+        | match (is_infinite(product), is_infinite(c)) {
+            (true, true) if negative != is_negative(c) => trapsts::INVALID,
+            (false, false) => {
+                rounding(layout, round, &|round| layout.number(product).plus(layout.number(c), round))
+            }
             _ => 0,
         }
 }

@@ -322,6 +322,8 @@ impl Lowering {
             Family::HalfLoop => self.half_loop(inst),
             Family::Control => self.control(inst),
             Family::ScalarMemory(dwords) => self.scalar_memory(inst, dwords),
+            Family::ScalarStore(dwords) => self.scalar_store(inst, dwords),
+            Family::ScalarAtomic(function, bits) => self.scalar_atomic(inst, function, bits),
             Family::NarrowScalarMemory(part) => self.narrow_scalar_memory(inst, part),
             Family::Lds(operation) => self.lds(inst, operation),
             Family::LdsExchange(operation) => self.exchange(inst, operation),

@@ -47,6 +47,7 @@ mod sdwa;
 mod shared;
 mod small;
 mod smem;
+mod smem_write;
 mod soft;
 mod sop;
 #[cfg(test)]

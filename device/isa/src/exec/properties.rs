@@ -47,6 +47,10 @@ pub(crate) enum Family {
     Control,
     /// Scalar loads of this many dwords.
     ScalarMemory(u32),
+    /// Scalar stores of this many dwords.
+    ScalarStore(u32),
+    /// Scalar atomics: a function of this many bits.
+    ScalarAtomic(Function, u32),
     /// Scalar loads of less than a dword.
     NarrowScalarMemory(Narrow),
     /// A vector operation with a definition in one of the tables.

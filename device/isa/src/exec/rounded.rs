@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 
 use super::carry::{self, CarryOp};
 use super::di::Handler;
-use super::float::{double, single};
+use super::float::{double, half, single};
 use super::op::{Entry, Format, VectorOp};
 use super::soft::{self, DOUBLE, HALF, Layout, Number, Round, SINGLE};
 use super::{cvt, vop_f16, vop_f32, vop_f64, vop3p};
@@ -90,6 +90,16 @@ fn ldexp(layout: Layout, a: u64, power: i32, round: Round) -> u64 {
     layout.number(a).scaled(power).rounded(layout, round)
 }
 
+/// A product and a sum, each rounded, without denormals.
+fn mad(a: u16, b: u16, c: u16, round: Round) -> u16 {
+    let [a, b, c] = [a, b, c].map(half::flushed);
+    let product = half::flushed(mul(HALF, a.into(), b.into(), round) as u16);
+    if !HALF.is_finite(product.into()) {
+        return product;
+    }
+    half::flushed(add(HALF, product.into(), c.into(), round) as u16)
+}
+
 const SIGN16: u64 = 1 << 15;
 const SIGN32: u64 = 1 << 31;
 
@@ -127,6 +137,7 @@ rounded_ops! {
     vop_f16::V_FMAC_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| soft::fma(HALF, a.into(), b.into(), c.into(), r);
     vop_f16::V_FMAAK_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| soft::fma(HALF, a.into(), b.into(), c.into(), r);
     vop_f16::V_FMAMK_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| soft::fma(HALF, a.into(), b.into(), c.into(), r);
+    vop_f16::V_MAD_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| mad(a, b, c, r).into();
     vop_f16::V_LDEXP_F16: (a: u16, b: u16, _c: u32) -> u16, HALF [a.into()], |r| ldexp(HALF, a.into(), b.cast_signed().into(), r);
     cvt::V_CVT_F32_I32: (a: u32, _b: u32, _c: u32) -> u32, SINGLE [], |r| Number::integer(a.cast_signed().into()).rounded(SINGLE, r);
     cvt::V_CVT_F32_U32: (a: u32, _b: u32, _c: u32) -> u32, SINGLE [], |r| Number::integer(a.into()).rounded(SINGLE, r);

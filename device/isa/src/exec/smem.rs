@@ -4,11 +4,16 @@ use super::di::{Di, Flow, Handler, Machine};
 use super::ds::narrow::Narrow;
 use crate::wave::Wave;
 
-/// `S_LOAD_*` of `N` dwords: SBASE pair in `src[0]`, SOFFSET in `src[1]`.
-fn load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+/// The address that an SBASE pair in `src[0]`, an SOFFSET in `src[1]` and an offset make.
+pub(super) fn address(w: &Wave, d: &Di) -> u64 {
     // The low two bits of each part count as 0.
     let offset = i64::from(d.imm.cast_signed() & !3) + i64::from(d.src[1].scalar(w) & !3);
-    let va = (d.src[0].scalar64(w) & !3).wrapping_add_signed(offset);
+    (d.src[0].scalar64(w) & !3).wrapping_add_signed(offset)
+}
+
+/// `S_LOAD_*` of `N` dwords.
+fn load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let va = address(w, d);
     fetch::<N>(w, m, d, va)
 }
 
@@ -41,7 +46,7 @@ fn fetch<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di, va: u64) -> 
 /// `S_BUFFER_LOAD_*`: a buffer descriptor in four registers from `src[0]`; dwords out of range read as 0.
 fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (base, size) = range(w, d);
-    let offset = u64::from((d.imm & !3).wrapping_add(d.src[1].scalar(w) & !3));
+    let offset = offset(w, d);
     if offset + N as u64 * 4 <= size {
         return fetch::<N>(w, m, d, base.wrapping_add(offset));
     }
@@ -92,8 +97,13 @@ fn fetch_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di, va: u64) -> Flow {
     }
 }
 
+/// The offset into a buffer of SOFFSET in `src[1]` and an offset.
+pub(super) fn offset(w: &Wave, d: &Di) -> u64 {
+    u64::from((d.imm & !3).wrapping_add(d.src[1].scalar(w) & !3))
+}
+
 /// Base address and bytes of a buffer.
-fn range(w: &Wave, d: &Di) -> (u64, u64) {
+pub(super) fn range(w: &Wave, d: &Di) -> (u64, u64) {
     let v = d.src[0].value as usize;
     let base = w.pair(v) & 0xffff_ffff_ffff;
     let stride = w.s[(v + 1) & 255] >> 16 & 0x3fff;

@@ -13,6 +13,7 @@ vector_ops! {
     V_FMAC_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
     V_FMAAK_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
     V_FMAMK_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
+    V_MAD_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::mad(a, b, c) }
     V_MIN_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::min(a, b) }
     V_MAX_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::max(a, b) }
     V_MIN3_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::min(half::min(a, b), c) }

@@ -75,7 +75,7 @@ const GFX11: [Instruction; 56] = [
 ];
 
 /// llvm-mc-19 -mcpu=gfx942.
-const GFX9: [Instruction; 16] = [
+const GFX9: [Instruction; 22] = [
     ("v_lshl_add_u64 v[8:9], v[4:5], 3, v[6:7]", &[0xd208_0008, 0x0419_0704]),
     ("v_lshl_add_u64 v[4:5], s[4:5], 0, v[4:5]", &[0xd208_0004, 0x0411_0004]),
     ("v_lshl_add_u64 v[6:7], v[4:5], 4, -1", &[0xd208_0006, 0x0305_0904]),
@@ -86,6 +86,12 @@ const GFX9: [Instruction; 16] = [
     ("v_fma_f16 v8, v4, v5, v6", &[0xd206_0008, 0x041a_0b04]),
     ("v_cvt_f16_f32_e32 v8, v4", &[0x7e10_1504]),
     ("v_pk_fma_f16 v8, v4, v5, v6", &[0xd38e_4008, 0x1c1a_0b04]),
+    ("v_mac_f16_e32 v8, v4, v5", &[0x4610_0b04]),
+    ("v_mac_f16_e64 v8, -v4, v5", &[0xd123_0008, 0x2002_0b04]),
+    ("v_madak_f16 v8, v4, v5, 0x3c01", &[0x4a10_0b04, 0x3c01]),
+    ("v_madmk_f16 v8, v4, 0x3c01, v5", &[0x4810_0b04, 0x3c01]),
+    ("v_mad_f16 v8, v4, v5, v6", &[0xd203_0008, 0x041a_0b04]),
+    ("v_mad_legacy_f16 v8, v4, v5, v6", &[0xd1ea_0008, 0x041a_0b04]),
     ("v_pk_fma_f32 v[8:9], v[4:5], v[6:7], v[10:11]", &[0xd3b0_4008, 0x1c2a_0d04]),
     ("v_pk_fma_f32 v[4:5], v[4:5], v[6:7], v[4:5] op_sel_hi:[0,1,0]", &[0xd3b0_0004, 0x1412_0d04]),
     ("v_add_co_u32_e32 v8, vcc, v4, v5", &[0x3210_0b04]),

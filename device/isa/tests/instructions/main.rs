@@ -8,6 +8,7 @@ mod compiled;
 mod context;
 mod debug;
 mod gfx12;
+mod gfx9;
 mod halves;
 mod lds;
 mod modes;

@@ -33,9 +33,8 @@ fn absent(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => {
             "\
-Scalar stores and atomics, scratch through scalar registers, fork and join of branches, VSKIP and what belongs to graphics
-are not there on purpose: compilers for the chip make none of them. The 16-bit multiply-adds that are not fused (`v_mad_f16`,
-`v_mac_f16` and their like) are not there either: compilers make them only where 16-bit denormals are flushed."
+Scratch through scalar registers, fork and join of branches, VSKIP and what belongs to graphics are not there on purpose:
+compilers for the chip make none of them."
         }
         Arch::Gfx1100 => {
             "\

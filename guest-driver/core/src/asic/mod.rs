@@ -292,8 +292,10 @@ pub(crate) enum Interrupt {
     BadPacket(u32),
     /// An access of the GPU did not translate.
     PageFault { page: u64, not_present: bool, write: bool },
-    /// A wave waits for a page.
-    PageRetry { page: u64 },
+    /// A wave waits for a page, of which the filter has told by the entry with this number.
+    PageRetry { page: u64, told: u32 },
+    /// There is something in interrupt ring 1.
+    RingOne,
     /// Something there is nothing to do about.
     Quiet,
     /// Nothing the driver knows.

@@ -216,8 +216,10 @@ impl<O: Os> Client<O> {
             }
             Interrupt::PageFault { page, not_present, write } => (page * PAGE_SIZE, not_present, write),
             // Waves of such work do not wait.
-            Interrupt::PageRetry { page } => (page * PAGE_SIZE, true, false),
-            Interrupt::ShaderError(_) | Interrupt::BadPacket(_) | Interrupt::Unknown => (0, false, false),
+            Interrupt::PageRetry { page, told: _ } => (page * PAGE_SIZE, true, false),
+            Interrupt::ShaderError(_) | Interrupt::BadPacket(_) | Interrupt::RingOne | Interrupt::Unknown => {
+                (0, false, false)
+            }
         };
         let (va, not_present, write) = what;
         let line = format_args!(

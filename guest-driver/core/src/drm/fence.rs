@@ -72,7 +72,7 @@ impl Fence {
     /// # Errors
     ///
     /// What went wrong.
-    pub(crate) fn outcome(&self) -> Result<()> {
+    pub fn outcome(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) {
             PENDING | GOOD => Ok(()),
             error => Err(Errno::from_raw(error)),

@@ -23,6 +23,13 @@ const GRANULARITY: u32 = 9;
 /// End of the addresses that a program has.
 const USER_END: u64 = 1 << 47;
 
+/// A page that a wave waits for, and the entry of the filter that told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    va: u64,
+    told: u32,
+}
+
 impl<O: Os> Process<O> {
     /// SET_XNACK_MODE: sets the mode, or asks for it by a negative number; what it is then.
     ///
@@ -57,26 +64,30 @@ impl<O: Os> Process<O> {
             })
     }
 
-    /// A wave waits for a page.
-    pub(crate) fn page_wanted(&self, va: u64) {
+    /// A wave waits for a page, of which the filter told by this entry. Whether the page is going to be looked at, after which the
+    /// entry is given back.
+    pub(crate) fn page_wanted(&self, va: u64, told: u32) -> bool {
         let mut wanted = self.retries.lock();
-        if wanted.len() < WANTED && !wanted.contains(&va) && wanted.try_reserve(1).is_ok() {
-            wanted.push(va);
+        let room = wanted.len() < WANTED && wanted.try_reserve(1).is_ok();
+        if room {
+            wanted.push(Wanted { va, told });
         }
         drop(wanted);
         self.svm_work.queue();
+        room
     }
 
     /// Maps the pages that waves wait for; whether there were any.
     pub(super) fn svm_give_pages(self: &Arc<Self>) -> bool {
-        let wanted: Vec<u64> = core::mem::take(&mut *self.retries.lock());
-        for &va in &wanted {
+        let wanted: Vec<Wanted> = core::mem::take(&mut *self.retries.lock());
+        for &Wanted { va, told } in &wanted {
             match self.svm_give_page(va) {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 // It does not come to rest, or there is no room now: the wave goes on waiting, and the device tells again.
                 Err(Errno::EAGAIN | Errno::ENOMEM) => {}
                 Err(_) => self.svm_refuse_page(va),
             }
+            self.device.retried(told);
         }
         !wanted.is_empty()
     }
@@ -135,6 +146,15 @@ impl<O: Os> Process<O> {
                 MemoryExceptionFailure { not_present: 1, read_only: 0, no_execute: 0, imprecise: 0 };
             let gpu_id = u32::from(self.device.gpu_id);
             self.memory_fault(MemoryExceptionData { failure, va, gpu_id, error_type: 0 });
+        }
+    }
+}
+
+/// Nobody looks at the pages that its waves waited for any more.
+impl<O: Os> Drop for Process<O> {
+    fn drop(&mut self) {
+        for wanted in core::mem::take(&mut *self.retries.lock()) {
+            self.device.retried(wanted.told);
         }
     }
 }

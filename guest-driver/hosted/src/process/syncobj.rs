@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::HostedProcess;
 use super::render::read;
 use crate::sync::lock;
+use crate::sync_event::Event;
 use crate::syncobj::{Ends, HostedFence, Shared, Syncobj, Syncs, are_over};
 
 /// Handles of one process, and of one call.
@@ -82,7 +83,7 @@ struct Wait {
 impl HostedProcess {
     /// What DRM answers to an ioctl about syncobjs; `None` for another one.
     pub(super) fn syncobj_ioctl(&self, request: u32, arg: u64) -> Option<Result<()>> {
-        const COMMANDS: [u32; 11] = [
+        const COMMANDS: [u32; 12] = [
             DRM_IOCTL_SYNCOBJ_CREATE,
             DRM_IOCTL_SYNCOBJ_DESTROY,
             DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD,
@@ -94,6 +95,7 @@ impl HostedProcess {
             DRM_IOCTL_SYNCOBJ_QUERY,
             DRM_IOCTL_SYNCOBJ_TRANSFER,
             DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL,
+            DRM_IOCTL_SYNCOBJ_EVENTFD,
         ];
         let known = *COMMANDS.iter().find(|known| ioc_nr(**known) == ioc_nr(request))?;
         Some(self.drm_call(known, request, arg, |data| match known {
@@ -106,6 +108,7 @@ impl HostedProcess {
             DRM_IOCTL_SYNCOBJ_RESET => self.sync_set(&read(data)?, None),
             DRM_IOCTL_SYNCOBJ_SIGNAL => self.sync_set(&read(data)?, Some(&Arc::new(Fence::over()))),
             DRM_IOCTL_SYNCOBJ_QUERY => self.sync_query(&read(data)?),
+            DRM_IOCTL_SYNCOBJ_EVENTFD => self.sync_eventfd(&read(data)?),
             DRM_IOCTL_SYNCOBJ_TRANSFER => self.sync_transfer(&read(data)?),
             _ => self.sync_timeline_signal(&read(data)?),
         }))
@@ -154,7 +157,7 @@ impl HostedProcess {
             (0, 0) => syncs.descriptor(Shared::Syncobj(self.syncobjs.get(args.handle, Errno::EINVAL)?))?,
             (DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE, 0) => {
                 let syncobj = self.syncobjs.get(args.handle, Errno::ENOENT)?;
-                syncs.descriptor(Shared::File(syncobj.find(0).ok_or(Errno::EINVAL)?))?
+                syncs.descriptor(Shared::file(syncobj.find(0).ok_or(Errno::EINVAL)?))?
             }
             _ => return Err(Errno::EINVAL),
         };
@@ -166,10 +169,10 @@ impl HostedProcess {
         match (args.flags, args.pad) {
             (0, 0) => match syncs.get(args.fd)? {
                 Shared::Syncobj(syncobj) => args.handle = self.syncobjs.insert(syncobj)?,
-                Shared::File(_) => return Err(Errno::EINVAL),
+                Shared::File { .. } => return Err(Errno::EINVAL),
             },
             (DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE, 0) => {
-                let Shared::File(ends) = syncs.get(args.fd)? else { return Err(Errno::EINVAL) };
+                let Shared::File { ends, .. } = syncs.get(args.fd)? else { return Err(Errno::EINVAL) };
                 self.syncobjs.get(args.handle, Errno::ENOENT)?.replace(Some(ends));
                 syncs.look();
             }
@@ -227,6 +230,16 @@ impl HostedProcess {
         let ends = self.sync_find(SyncPoint { handle: src_handle, point: src_point, flags })?;
         put(&target, dst_point, ends);
         self.hosted.syncs().look();
+        Ok(())
+    }
+
+    /// Has an eventfd hear of a point (`drm_syncobj_eventfd_ioctl`).
+    fn sync_eventfd(&self, args: &DrmSyncobjEventfd) -> Result<()> {
+        if args.flags & !DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE != 0 || args.pad != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let syncobj = self.syncobjs.get(args.handle, Errno::ENOENT)?;
+        self.hosted.syncs().tell(Event::new(args.fd, &syncobj, args.point, args.flags != 0)?);
         Ok(())
     }
 
@@ -316,7 +329,7 @@ impl HostedProcess {
 
     /// The end of new work.
     pub(super) fn new_fence(&self) -> Arc<Fence> {
-        Arc::new(Fence::new(Some(Arc::new(HostedFence(self.hosted.syncs().clone())))))
+        Arc::new(Fence::new(Some(Arc::new(HostedFence::new(self.hosted.syncs())))))
     }
 
     /// What a submission waits for.
@@ -336,7 +349,7 @@ impl HostedProcess {
         let shared = match to {
             SyncExport::Syncobj => return self.syncobjs.insert(Syncobj::of(Some(ends))),
             SyncExport::SyncobjFd => Shared::Syncobj(Syncobj::of(Some(ends))),
-            SyncExport::SyncFileFd => Shared::File(ends),
+            SyncExport::SyncFileFd => Shared::file(ends),
         };
         self.hosted.syncs().descriptor(shared).map(|fd| fd as u32)
     }

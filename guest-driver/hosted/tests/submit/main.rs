@@ -9,6 +9,7 @@ mod packets;
 mod programs;
 mod refused;
 mod rings;
+mod sync_files;
 mod syncobjs;
 
 use std::sync::Arc;

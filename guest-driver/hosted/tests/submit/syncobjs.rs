@@ -9,14 +9,14 @@ const AVAILABLE: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
 const LATER: i64 = i64::MAX;
 
 impl File {
-    fn syncobj(&self, flags: u32) -> u32 {
+    pub(crate) fn syncobj(&self, flags: u32) -> u32 {
         let mut args = DrmSyncobjCreate { handle: 0, flags };
         self.call(DRM_IOCTL_SYNCOBJ_CREATE, &mut args).unwrap();
         args.handle
     }
 
     /// Waits for syncobjs; returns the first that is over.
-    fn sync_wait(&self, handles: &[u32], flags: u32, timeout_nsec: i64) -> Result<u32, Errno> {
+    pub(crate) fn sync_wait(&self, handles: &[u32], flags: u32, timeout_nsec: i64) -> Result<u32, Errno> {
         let mut args = DrmSyncobjWait {
             handles: handles.as_ptr() as u64,
             count_handles: handles.len() as u32,
@@ -39,12 +39,12 @@ impl File {
         self.call(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, &mut args).map(|_| args.first_signaled)
     }
 
-    fn set(&self, command: u32, handle: u32) -> Result<i32, Errno> {
+    pub(crate) fn set(&self, command: u32, handle: u32) -> Result<i32, Errno> {
         let mut args = DrmSyncobjArray { handles: &raw const handle as u64, count_handles: 1, pad: 0 };
         self.call(command, &mut args)
     }
 
-    fn point_signal(&self, handle: u32, point: u64) -> Result<i32, Errno> {
+    pub(crate) fn point_signal(&self, handle: u32, point: u64) -> Result<i32, Errno> {
         let mut args = DrmSyncobjTimelineArray {
             handles: &raw const handle as u64,
             points: &raw const point as u64,
@@ -65,40 +65,40 @@ impl File {
         self.call(DRM_IOCTL_SYNCOBJ_QUERY, &mut args).map(|_| point)
     }
 
-    fn to_fd(&self, handle: u32, flags: u32) -> Result<i32, Errno> {
+    pub(crate) fn to_fd(&self, handle: u32, flags: u32) -> Result<i32, Errno> {
         let mut args = DrmSyncobjHandle { handle, flags, fd: -1, pad: 0 };
         self.call(DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD, &mut args).map(|_| args.fd)
     }
 
-    fn of_fd(&self, handle: u32, flags: u32, fd: i32) -> Result<u32, Errno> {
+    pub(crate) fn of_fd(&self, handle: u32, flags: u32, fd: i32) -> Result<u32, Errno> {
         let mut args = DrmSyncobjHandle { handle, flags, fd, pad: 0 };
         self.call(DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE, &mut args).map(|_| args.handle)
     }
 }
 
 /// Work that waits for the gate and then writes.
-fn gated(ib: Memory, gate: Memory, target: (u64, u32)) -> Work {
+pub(crate) fn gated(ib: Memory, gate: Memory, target: (u64, u32)) -> Work {
     let packets = [wait_mem(gate.va, 1), write(target.0, target.1)].concat();
     File::fill(ib, &packets);
     Work::default().ib(ib, packets.len(), AMDGPU_HW_IP_COMPUTE)
 }
 
-fn sem(handle: u32) -> CsChunkSem {
+pub(crate) fn sem(handle: u32) -> CsChunkSem {
     CsChunkSem { handle }
 }
 
-fn point(handle: u32, point: u64) -> CsChunkSyncobj {
+pub(crate) fn point(handle: u32, point: u64) -> CsChunkSyncobj {
     CsChunkSyncobj { handle, flags: 0, point }
 }
 
 /// Whether a descriptor is readable now.
-fn is_ready(fd: i32) -> bool {
+pub(crate) fn is_ready(fd: i32) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, which is the function's own.
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 }
 }
 
-fn close(fd: i32) {
+pub(crate) fn close(fd: i32) {
     // SAFETY: the descriptor is the test's own.
     unsafe { libc::close(fd) };
 }

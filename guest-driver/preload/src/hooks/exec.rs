@@ -265,7 +265,7 @@ macro_rules! execs {
             // SAFETY: the program gives lists of C strings.
             let envp = unsafe { environment.with_ours(envp) };
             if !is_inside() {
-                summary::write();
+                summary::write(summary::End::Exited);
                 card::leave();
             }
             next!(
@@ -289,7 +289,7 @@ unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program gives lists of C strings.
     let envp = unsafe { environment.with_ours(envp) };
     if !is_inside() {
-        summary::write();
+        summary::write(summary::End::Exited);
         card::leave();
     }
     next!(fexecve(fd, argv, envp): fn(c_int, Strings, Strings) -> c_int, else -1)

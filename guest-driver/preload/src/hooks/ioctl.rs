@@ -16,6 +16,19 @@ use crate::{card, gpu, node};
 const KFD: u8 = b'K';
 const DRM: u8 = b'd';
 
+/// Type of the ioctls of sync files (`SYNC_IOC_MAGIC`).
+const SYNC: u8 = b'>';
+
+/// The answer of the driver, if the descriptor is a sync file of this process's GPU.
+fn answer_sync(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c_int, c_int>> {
+    if (request >> 8) as u8 != SYNC || is_inside() {
+        return None;
+    }
+    let gpu = gpu::own()?;
+    let result = inside(|| gpu.process.sync_file_ioctl(fd, request as u32, argument))?;
+    Some(result.map_err(|errno| errno.raw()))
+}
+
 /// The answer of the driver, if the descriptor is one of its nodes.
 fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c_int, c_int>> {
     if !matches!((request >> 8) as u8, KFD | DRM) || is_inside() {
@@ -48,7 +61,7 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    match answer(fd, request, argument) {
+    match answer(fd, request, argument).or_else(|| answer_sync(fd, request, argument)) {
         Some(Ok(value)) => value,
         Some(Err(errno)) => {
             set_errno(errno);

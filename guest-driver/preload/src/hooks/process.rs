@@ -105,7 +105,7 @@ macro_rules! ends {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(status: c_int) -> ! {
             if !is_inside() {
-                summary::write();
+                summary::write(summary::End::Exited);
             }
             next!($name(status): fn(c_int) -> (), else ());
             std::process::abort()

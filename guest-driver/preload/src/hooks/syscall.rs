@@ -105,7 +105,7 @@ unsafe extern "C" fn syscall(
 ) -> c_long {
     if !is_inside() {
         if number == libc::SYS_exit_group {
-            summary::write();
+            summary::write(summary::End::Exited);
         }
         // SAFETY: the program's arguments.
         if let Some(result) = unsafe { by_function(number, [a, b, c, d, e, f]) } {

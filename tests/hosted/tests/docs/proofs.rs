@@ -151,7 +151,7 @@ const PROOFS: &[Proof] = &[
     },
     Proof {
         command: "SET_XNACK_MODE",
-        tests: &[("", "thunk::others::retries_of_faults_are_off_and_cannot_be_on")],
+        tests: &[("", "thunk::others::retries_of_faults_are_off_and_on_where_the_chip_has_them")],
     },
     Proof {
         command: "CRIU_OP",

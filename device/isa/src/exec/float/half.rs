@@ -103,6 +103,26 @@ pub(crate) fn fma(a: u16, b: u16, c: u16) -> u16 {
         result(to_f64(a) * to_f64(b) + to_f64(c))
     }
 }
+/// A denormal becomes a zero of its sign.
+#[inline(always)]
+pub(crate) fn flushed(bits: u16) -> u16 {
+    if bits & 0x7c00 == 0 { bits & 0x8000 } else { bits }
+}
+/// A product and a sum, each rounded; there are no denormals, whatever `MODE` says.
+#[inline(always)]
+pub(crate) fn mad(a: u16, b: u16, c: u16) -> u16 {
+    let [a, b, c] = [a, b, c].map(flushed);
+    if is_nan(a) {
+        quiet(a)
+    } else if is_nan(b) {
+        quiet(b)
+    } else if is_nan(c) {
+        quiet(c)
+    } else {
+        let product = flushed(result(to_f64(a) * to_f64(b)));
+        flushed(result(to_f64(product) + to_f64(c)))
+    }
+}
 #[inline(always)]
 fn choose(a: u16, b: u16, first: impl Fn(f64, f64) -> bool, sign: u16) -> u16 {
     if is_signaling(a) {

@@ -2,13 +2,14 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::atomic::Function;
 use crate::exec::control::{self, exec_message, message};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::ds::narrow::Narrow;
 use crate::exec::index::{self, change};
 use crate::exec::op;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
-use crate::exec::{barrier, cmp, exceptions, exec_mask, hwreg, rounded, smem, sop};
+use crate::exec::{barrier, cmp, exceptions, exec_mask, hwreg, rounded, smem, smem_write, sop};
 use crate::inst::{Format, Inst, Op, Operand};
 use crate::tier1::form::{Form, When};
 
@@ -308,6 +309,46 @@ impl Lowering {
         let form = if is_buffer { Form::Call } else { Form::ScalarLoad(dwords) };
         self.emit_as(form, Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
         Ok(())
+    }
+
+    pub(super) fn scalar_store(&mut self, inst: &Inst, dwords: u32) -> Lowered {
+        let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
+        let handler = smem_write::store_handler(is_buffer, dwords).ok_or(Unsupported)?;
+        let di = self.scalar_write(inst, (is_buffer, dwords), handler)?;
+        self.emit(di);
+        Ok(())
+    }
+
+    pub(super) fn scalar_atomic(&mut self, inst: &Inst, function: Function, bits: u32) -> Lowered {
+        let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
+        let dwords = function.operands() * bits / 32;
+        let handler = smem_write::atomic_handler(is_buffer, bits);
+        let mut di = self.scalar_write(inst, (is_buffer, dwords), handler)?;
+        di.aux = function as u8;
+        // The old value is wanted (GLC).
+        if inst.dst.is_some() {
+            di.dst = self.scalar_destination(inst.dst, bits / 32)?;
+            di.flags |= flag::RETURN;
+        }
+        self.emit(di);
+        Ok(())
+    }
+
+    /// The element of what writes memory from `dwords` registers.
+    fn scalar_write(
+        &mut self,
+        inst: &Inst,
+        (is_buffer, dwords): (bool, u32),
+        handler: Handler,
+    ) -> Result<Di, Unsupported> {
+        let Operand::Sgpr(data) = inst.src[2] else { return Err(Unsupported) };
+        let base = self.source(inst.src[0], Width::B64)?;
+        let offset = self.source(inst.src[1], Width::B32)?;
+        if is_buffer {
+            self.descriptor(inst.src[0])?;
+        }
+        let (dst2, imm) = (self.scalar_slot(data, dwords)?, inst.mem.offset.cast_unsigned());
+        Ok(Di { dst2, src: [base, offset, Source::ZERO], imm, ..Di::new(handler) })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Scalar instructions, scalar loads among them.
 
 use super::Family::{
-    Control, ExecMask, HalfLoop, NarrowScalarMemory, Nothing, Scalar, ScalarComparison, ScalarFloat,
-    ScalarMemory, ScalarRelative,
+    Control, ExecMask, HalfLoop, NarrowScalarMemory, Nothing, Scalar, ScalarAtomic, ScalarComparison,
+    ScalarFloat, ScalarMemory, ScalarRelative, ScalarStore,
 };
 use super::{Definitions, Effect, Properties, Row, Space, of};
+use crate::exec::atomic::Function as Atomic;
 use crate::exec::cmp::Operands::{F16, F32};
 use crate::exec::cmp::{EQUAL, GREATER, LESS, UNORDERED};
 use crate::exec::ds::narrow::Narrow;
@@ -23,6 +24,20 @@ const fn load(space: Space, dwords: u32) -> Properties {
 
 const fn narrow(space: Space, part: Narrow) -> Properties {
     of(NarrowScalarMemory(part)).memory(space, Effect::Load).coherent()
+}
+
+const fn store(space: Space, dwords: u32) -> Properties {
+    of(ScalarStore(dwords)).memory(space, Effect::Store)
+}
+
+/// A scalar atomic on memory that an address names.
+const fn atomic(function: Atomic, bits: u32) -> Properties {
+    of(ScalarAtomic(function, bits)).memory(Space::Scalar, Effect::Atomic).coherent()
+}
+
+/// A scalar atomic on memory that a buffer descriptor names.
+const fn buffer_atomic(function: Atomic, bits: u32) -> Properties {
+    of(ScalarAtomic(function, bits)).memory(Space::ScalarBuffer, Effect::Atomic).coherent()
 }
 
 /// A vector operation on scalar registers.
@@ -59,6 +74,32 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_ASHR_I64, of(Scalar).signed()),
     (Op::S_ATC_PROBE, of(Nothing).coherent()),
     (Op::S_ATC_PROBE_BUFFER, of(Nothing).coherent()),
+    (Op::S_ATOMIC_ADD, atomic(Atomic::Add, 32)),
+    (Op::S_ATOMIC_ADD_X2, atomic(Atomic::Add, 64)),
+    (Op::S_ATOMIC_AND, atomic(Atomic::And, 32)),
+    (Op::S_ATOMIC_AND_X2, atomic(Atomic::And, 64)),
+    (Op::S_ATOMIC_CMPSWAP, atomic(Atomic::CompareExchange, 32)),
+    (Op::S_ATOMIC_CMPSWAP_X2, atomic(Atomic::CompareExchange, 64)),
+    (Op::S_ATOMIC_DEC, atomic(Atomic::Decrement, 32)),
+    (Op::S_ATOMIC_DEC_X2, atomic(Atomic::Decrement, 64)),
+    (Op::S_ATOMIC_INC, atomic(Atomic::Increment, 32)),
+    (Op::S_ATOMIC_INC_X2, atomic(Atomic::Increment, 64)),
+    (Op::S_ATOMIC_OR, atomic(Atomic::Or, 32)),
+    (Op::S_ATOMIC_OR_X2, atomic(Atomic::Or, 64)),
+    (Op::S_ATOMIC_SMAX, atomic(Atomic::MaxSigned, 32)),
+    (Op::S_ATOMIC_SMAX_X2, atomic(Atomic::MaxSigned, 64)),
+    (Op::S_ATOMIC_SMIN, atomic(Atomic::MinSigned, 32)),
+    (Op::S_ATOMIC_SMIN_X2, atomic(Atomic::MinSigned, 64)),
+    (Op::S_ATOMIC_SUB, atomic(Atomic::Sub, 32)),
+    (Op::S_ATOMIC_SUB_X2, atomic(Atomic::Sub, 64)),
+    (Op::S_ATOMIC_SWAP, atomic(Atomic::Exchange, 32)),
+    (Op::S_ATOMIC_SWAP_X2, atomic(Atomic::Exchange, 64)),
+    (Op::S_ATOMIC_UMAX, atomic(Atomic::MaxUnsigned, 32)),
+    (Op::S_ATOMIC_UMAX_X2, atomic(Atomic::MaxUnsigned, 64)),
+    (Op::S_ATOMIC_UMIN, atomic(Atomic::MinUnsigned, 32)),
+    (Op::S_ATOMIC_UMIN_X2, atomic(Atomic::MinUnsigned, 64)),
+    (Op::S_ATOMIC_XOR, atomic(Atomic::Xor, 32)),
+    (Op::S_ATOMIC_XOR_X2, atomic(Atomic::Xor, 64)),
     (Op::S_BARRIER, of(Control)),
     (Op::S_BARRIER_SIGNAL, of(Control)),
     (Op::S_BARRIER_SIGNAL_ISFIRST, of(Control)),
@@ -85,6 +126,32 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_BRANCH, of(Control).ends()),
     (Op::S_BREV_B32, of(Scalar)),
     (Op::S_BREV_B64, of(Scalar)),
+    (Op::S_BUFFER_ATOMIC_ADD, buffer_atomic(Atomic::Add, 32)),
+    (Op::S_BUFFER_ATOMIC_ADD_X2, buffer_atomic(Atomic::Add, 64)),
+    (Op::S_BUFFER_ATOMIC_AND, buffer_atomic(Atomic::And, 32)),
+    (Op::S_BUFFER_ATOMIC_AND_X2, buffer_atomic(Atomic::And, 64)),
+    (Op::S_BUFFER_ATOMIC_CMPSWAP, buffer_atomic(Atomic::CompareExchange, 32)),
+    (Op::S_BUFFER_ATOMIC_CMPSWAP_X2, buffer_atomic(Atomic::CompareExchange, 64)),
+    (Op::S_BUFFER_ATOMIC_DEC, buffer_atomic(Atomic::Decrement, 32)),
+    (Op::S_BUFFER_ATOMIC_DEC_X2, buffer_atomic(Atomic::Decrement, 64)),
+    (Op::S_BUFFER_ATOMIC_INC, buffer_atomic(Atomic::Increment, 32)),
+    (Op::S_BUFFER_ATOMIC_INC_X2, buffer_atomic(Atomic::Increment, 64)),
+    (Op::S_BUFFER_ATOMIC_OR, buffer_atomic(Atomic::Or, 32)),
+    (Op::S_BUFFER_ATOMIC_OR_X2, buffer_atomic(Atomic::Or, 64)),
+    (Op::S_BUFFER_ATOMIC_SMAX, buffer_atomic(Atomic::MaxSigned, 32)),
+    (Op::S_BUFFER_ATOMIC_SMAX_X2, buffer_atomic(Atomic::MaxSigned, 64)),
+    (Op::S_BUFFER_ATOMIC_SMIN, buffer_atomic(Atomic::MinSigned, 32)),
+    (Op::S_BUFFER_ATOMIC_SMIN_X2, buffer_atomic(Atomic::MinSigned, 64)),
+    (Op::S_BUFFER_ATOMIC_SUB, buffer_atomic(Atomic::Sub, 32)),
+    (Op::S_BUFFER_ATOMIC_SUB_X2, buffer_atomic(Atomic::Sub, 64)),
+    (Op::S_BUFFER_ATOMIC_SWAP, buffer_atomic(Atomic::Exchange, 32)),
+    (Op::S_BUFFER_ATOMIC_SWAP_X2, buffer_atomic(Atomic::Exchange, 64)),
+    (Op::S_BUFFER_ATOMIC_UMAX, buffer_atomic(Atomic::MaxUnsigned, 32)),
+    (Op::S_BUFFER_ATOMIC_UMAX_X2, buffer_atomic(Atomic::MaxUnsigned, 64)),
+    (Op::S_BUFFER_ATOMIC_UMIN, buffer_atomic(Atomic::MinUnsigned, 32)),
+    (Op::S_BUFFER_ATOMIC_UMIN_X2, buffer_atomic(Atomic::MinUnsigned, 64)),
+    (Op::S_BUFFER_ATOMIC_XOR, buffer_atomic(Atomic::Xor, 32)),
+    (Op::S_BUFFER_ATOMIC_XOR_X2, buffer_atomic(Atomic::Xor, 64)),
     (Op::S_BUFFER_LOAD_B128, load(Space::ScalarBuffer, 4)),
     (Op::S_BUFFER_LOAD_B256, load(Space::ScalarBuffer, 8)),
     (Op::S_BUFFER_LOAD_B32, load(Space::ScalarBuffer, 1)),
@@ -96,6 +163,9 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_BUFFER_LOAD_U16, narrow(Space::ScalarBuffer, Narrow::U16)),
     (Op::S_BUFFER_LOAD_U8, narrow(Space::ScalarBuffer, Narrow::U8)),
     (Op::S_BUFFER_PREFETCH_DATA, of(Nothing)),
+    (Op::S_BUFFER_STORE_DWORD, store(Space::ScalarBuffer, 1)),
+    (Op::S_BUFFER_STORE_DWORDX2, store(Space::ScalarBuffer, 2)),
+    (Op::S_BUFFER_STORE_DWORDX4, store(Space::ScalarBuffer, 4)),
     (Op::S_CALL_B64, of(Control)),
     (Op::S_CBRANCH_CDBGSYS, of(Nothing)),
     (Op::S_CBRANCH_CDBGSYS_AND_USER, of(Nothing)),
@@ -175,6 +245,8 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_CSELECT_B32, of(Scalar)),
     (Op::S_CSELECT_B64, of(Scalar)),
     (Op::S_CTZ_I32_B32, of(Scalar)),
+    (Op::S_DCACHE_DISCARD, of(Nothing)),
+    (Op::S_DCACHE_DISCARD_X2, of(Nothing)),
     (Op::S_FF0_I32_B32, of(Scalar)),
     (Op::S_FF0_I32_B64, of(Scalar)),
     (Op::S_MEMREALTIME, of(Control)),
@@ -306,6 +378,9 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_SINGLEUSE_VDST, of(Nothing)),
     (Op::S_SLEEP, of(Control)),
     (Op::S_SLEEP_VAR, of(Control)),
+    (Op::S_STORE_DWORD, store(Space::Scalar, 1)),
+    (Op::S_STORE_DWORDX2, store(Space::Scalar, 2)),
+    (Op::S_STORE_DWORDX4, store(Space::Scalar, 4)),
     (Op::S_SUB_F16, float(Op::V_SUB_F16, vop_f16::entry).raises(Sub)),
     (Op::S_SUB_F32, float(Op::V_SUB_F32, vop_f32::entry).raises(Sub)),
     (Op::S_SUB_I32, of(Scalar)),

@@ -3,7 +3,7 @@
 use super::Family::{Carry, Matrix, Nothing, Packed, Pair, Relative, Special};
 use super::{Definitions, Family, Properties, Row, of};
 use crate::exec::exceptions::Rule::{
-    Add, Convert, DivFixup, Fma, FromSigned, FromUnsigned, IntegerReciprocal, Ldexp, Logarithm, Mul,
+    Add, Convert, DivFixup, Fma, FromSigned, FromUnsigned, IntegerReciprocal, Ldexp, Logarithm, Mad, Mul,
     Periodic, Quiet, Reciprocal, ReciprocalRoot, Root, Sub, SubRev, ToSigned, ToUnsigned,
 };
 use crate::exec::{cvt, dot, qsad, trans, vop_f16, vop_f32, vop_f64, vop_int};
@@ -162,6 +162,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_LSHRREV_B16, vector(vop_int::entry)),
     (Op::V_LSHRREV_B32, vector(vop_int::entry)),
     (Op::V_LSHRREV_B64, vector(vop_int::entry)),
+    (Op::V_MAD_F16, vector(vop_f16::entry).raises(Mad)),
     (Op::V_MAD_I16, vector(vop_int::entry)),
     (Op::V_MAD_I32_I16, vector(vop_int::entry)),
     (Op::V_MAD_I32_I24, vector(vop_int::entry)),

@@ -114,8 +114,26 @@ where
     rounded(result, exact)
 }
 
+/// Of a product and a sum of it, without denormals.
+fn mad<F: Format>(values: &[u64], round: Round) -> u32 {
+    let values: Vec<u64> = values.iter().map(|value| flushed::<F>(*value, true)).collect();
+    if let Err(raised) = sources::<F>(&values) {
+        return raised;
+    }
+    let product = arithmetic::<F>(Kind::Mul, &values[..2], round);
+    if product & INVALID != 0 {
+        return product;
+    }
+    let rules = Rules { round, flush_in: true, flush_out: true };
+    product | arithmetic::<F>(Kind::Add, &[n::mul::<F>(values[0], values[1], rules), values[2]], round)
+}
+
 fn of_kind<F: Width>(l: &Lane<'_>, kind: Kind) -> u32 {
     let rules = F::rules(l);
+    if kind == Kind::Mad {
+        let values: Vec<u64> = (0..3).map(|n| F::read(l, n)).collect();
+        return mad::<F>(&values, rules.round);
+    }
     let values: Vec<u64> = (0..kind.sources()).map(|n| flushed::<F>(F::read(l, n), rules.flush_in)).collect();
     if matches!(kind, Kind::Add | Kind::Sub | Kind::Subrev | Kind::Mul | Kind::Fma) {
         return arithmetic::<F>(kind, &values, rules.round);

@@ -67,6 +67,7 @@ pub(crate) enum Kind {
     Subrev,
     Mul,
     Fma,
+    Mad,
     Min,
     Max,
     Min3,
@@ -113,6 +114,7 @@ pub(crate) fn kind(name: &str) -> Option<(Kind, u32)> {
         "subrev" => Subrev,
         "mul" => Mul,
         "fma" | "fmac" | "fmaak" | "fmamk" => Fma,
+        "mad" | "mac" | "madak" | "madmk" | "mad_legacy" => Mad,
         "min" => Min,
         "max" => Max,
         "min3" => Min3,
@@ -182,6 +184,7 @@ impl Kind {
             Kind::Add | Kind::Sub | Kind::Subrev | Kind::Mul | Kind::Min | Kind::Max => 2,
             Kind::MinNum | Kind::MaxNum | Kind::Minimum | Kind::Maximum => 2,
             Kind::Fma
+            | Kind::Mad
             | Kind::Min3
             | Kind::Max3
             | Kind::Med3
@@ -220,6 +223,15 @@ fn med3<F: Format>(a: u64, b: u64, c: u64, rules: Rules) -> u64 {
     n::flushed::<F>(middle, rules.flush_out)
 }
 
+/// A product, then a sum; of the sources the first NaN is the result. Denormals are zeros throughout.
+pub(super) fn mad<F: Format>([a, b, c]: [u64; 3], rules: Rules) -> u64 {
+    let rules = Rules { flush_in: true, flush_out: true, ..rules };
+    if let Some(&nan) = [a, b, c].iter().find(|source| is_nan::<F>(**source)) {
+        return n::quiet::<F>(nan);
+    }
+    add::<F>(mul::<F>(a, b, rules), c, rules)
+}
+
 fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
     let r = F::rules(l);
     let a = || F::read(l, 0);
@@ -237,6 +249,7 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
         Kind::Subrev => operation::<F, 2>([a(), b()], r, |[a, b], round| b.sub_r(a, round).value),
         Kind::Mul => mul::<F>(a(), b(), r),
         Kind::Fma => fma::<F>(a(), b(), c(), r),
+        Kind::Mad => mad::<F>([a(), b(), c()], r),
         Kind::Min => min(a(), b()),
         Kind::Max => max(a(), b()),
         Kind::Min3 => min(min(a(), b()), c()),

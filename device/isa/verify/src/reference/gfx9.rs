@@ -96,8 +96,8 @@ const MOVED: &[(&str, &str)] = &[
     ("format_d16_hi_x", "d16_hi_format_x"),
 ];
 
-/// The name of an operation in the rest of the reference.
-fn modern(name: &str) -> Option<String> {
+/// The name of an operation in the rest of the reference, of which later architectures may have none.
+pub(crate) fn modern(name: &str) -> Option<String> {
     if let Some((old, new)) = NAMES.iter().find(|(old, _)| name.starts_with(old)) {
         return Some(name.replacen(old, new, 1));
     }
@@ -135,8 +135,11 @@ pub(crate) fn zeroes(inst: &Inst) -> bool {
     let name = inst.op.mnemonic();
     let selects_half =
         ["v_mad_u16", "v_mad_i16", "v_fma_f16", "v_mad_f16", "v_div_fixup_f16", "v_add_i16", "v_sub_i16"];
+    let accumulates = ["v_mac_f16", "v_madak_f16", "v_madmk_f16"];
     let of_three = ["v_min3_", "v_max3_", "v_med3_"];
-    !selects_half.contains(&name) && !of_three.iter().any(|start| name.starts_with(start))
+    !selects_half.contains(&name)
+        && !accumulates.contains(&name)
+        && !of_three.iter().any(|start| name.starts_with(start))
 }
 
 /// Moves the vector registers of an instruction by `M0`, where `MODE` says so.

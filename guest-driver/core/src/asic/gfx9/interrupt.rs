@@ -9,6 +9,8 @@ const SHADER_ENGINES: u8 = 4;
 
 /// `gmc_v9_0_process_interrupt` of linux `gmc_v9_0.c`: bit 7 of context word 1.
 const FAULT_RETRY: u32 = 1 << 7;
+/// The same function: the number of the retry filter's entry in context word 2.
+const RETRY_ENTRY: u32 = 0x3ff;
 
 fn is_shader(client: Client) -> bool {
     client == Client::GRBM_CP || (Client::SE0SH.0..Client::SE0SH.0 + SHADER_ENGINES).contains(&client.0)
@@ -32,13 +34,14 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
             Interrupt::Signal(first & 0xfff_ffff)
         }
         (Client::VMC | Client::VMC1 | Client::UTCL2, Source::UTCL2_FAULT) if second & FAULT_RETRY != 0 => {
-            Interrupt::PageRetry { page: entry.fault_page() }
+            Interrupt::PageRetry { page: entry.fault_page(), told: entry.data[2] & RETRY_ENTRY }
         }
         (Client::VMC | Client::VMC1 | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
             page: entry.fault_page(),
             not_present: entry.ring() & FAULT_RING_VALID != 0,
             write: entry.ring() & FAULT_RING_WRITE != 0,
         },
+        (Client::IH, Source(0)) if entry.ring() == 1 => Interrupt::RingOne,
         _ => Interrupt::Unknown,
     }
 }
@@ -78,7 +81,12 @@ mod tests {
             let absent = Interrupt::PageFault { page, not_present: true, write: false };
             assert_eq!(fault(client, FAULT_RING_VALID), absent);
             let waits = entry(client, Source::UTCL2_FAULT, FAULT_RING_VALID, [0x1234, 0xa1]);
-            assert_eq!(waits, Interrupt::PageRetry { page });
+            assert_eq!(waits, Interrupt::PageRetry { page, told: 0 });
         }
+        let mut waits = IhEntry::new(Client::UTCL2, Source::UTCL2_FAULT, FAULT_RING_VALID, 8, 1);
+        waits.data = [0x1234, 0xa1, 0xffff_fc05, 0];
+        assert_eq!(decode(&waits), Interrupt::PageRetry { page, told: 5 });
+        assert_eq!(entry(Client::IH, Source(0), 1, [0; 2]), Interrupt::RingOne);
+        assert_eq!(entry(Client::IH, Source(0), 2, [0; 2]), Interrupt::Unknown);
     }
 }

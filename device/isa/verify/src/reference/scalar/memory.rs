@@ -1,13 +1,22 @@
-//! Scalar loads.
+//! Scalar loads, stores and atomics.
 
 use belfry_isa::inst::{Inst, Operand};
 
+use super::super::atomic::Function;
+use super::super::gfx9;
 use super::super::memory::{Transfer, transfer};
 use super::super::state::{End, State};
 
 /// SMEM.
 pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic();
+    if name.starts_with("s_scratch") {
+        return Err(End::Unknown);
+    }
+    if name.contains("_store_") || name.contains("_atomic_") {
+        let name = gfx9::modern(name).ok_or(End::Unknown)?;
+        return write(state, inst, &name);
+    }
     let Operand::Sgpr(dst) = inst.dst else {
         // Cache control and probes.
         return if name.contains("load") { Err(End::Unknown) } else { Ok(()) };
@@ -81,4 +90,56 @@ fn one(state: &mut State, inst: &Inst, dst: u8, transfer: Transfer) -> Result<()
     let extended = ((value << bits) as i64 >> bits) as u64;
     state.set_sgpr(dst, if transfer.signed { extended } else { value } as u32);
     Ok(())
+}
+
+/// Bytes from the first register of a scalar operand on.
+fn registers(state: &State, first: u8, bytes: usize) -> Vec<u8> {
+    (0..bytes / 4).flat_map(|n| state.sgpr(first.wrapping_add(n as u8)).to_le_bytes()).collect()
+}
+
+/// Stores and atomics: what lies behind the end of a buffer is not written, and an atomic there reads 0.
+fn write(state: &mut State, inst: &Inst, name: &str) -> Result<(), End> {
+    let (Operand::Sgpr(base), Operand::Sgpr(data)) = (inst.src[0], inst.src[2]) else {
+        return Err(End::Unknown);
+    };
+    let soffset = if inst.src[1].is_some() { state.scalar(inst.src[1]) } else { 0 };
+    let offset = i64::from(soffset & !3) + i64::from(inst.mem.offset & !3);
+    let (va, room) = if name.starts_with("s_buffer") {
+        let [low, high, records] = [0, 1, 2].map(|n| u64::from(state.sgpr(base.wrapping_add(n))));
+        let stride = high >> 16 & 0x3fff;
+        let (offset, size) = (u64::from(offset as u32), records * stride.max(1));
+        let start = low & !3 | (high & 0xffff) << 32;
+        (start.wrapping_add(offset), size.saturating_sub(offset))
+    } else {
+        ((state.pair(base) & !3).wrapping_add_signed(offset), u64::MAX)
+    };
+    if let Some((_, function)) = name.split_once("_atomic_") {
+        let function = Function::parse(function).ok_or(End::Unknown)?;
+        let bytes = function.bits as usize / 8;
+        let value = |state: &State, first: u8| {
+            let bytes = registers(state, first, bytes);
+            bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+        };
+        let operands = [value(state, data), value(state, data.wrapping_add(bytes as u8 / 4))];
+        let old = match () {
+            () if room < bytes as u64 => 0,
+            () if va % bytes as u64 != 0 => return Err(End::Memory),
+            () => {
+                let old = state.load_number(va, bytes)?;
+                let new = function.apply(old, operands[0], operands[1]);
+                state.store(va, &new.to_le_bytes()[..bytes])?;
+                old
+            }
+        };
+        if let Operand::Sgpr(dst) = inst.dst {
+            for n in 0..bytes / 4 {
+                state.set_sgpr(dst.wrapping_add(n as u8), (old >> (32 * n)) as u32);
+            }
+        }
+        return Ok(());
+    }
+    let (_, bits) = name.rsplit_once("_b").ok_or(End::Unknown)?;
+    let bytes = bits.parse::<usize>().map_err(|_| End::Unknown)? / 8;
+    let inside = (bytes as u64).min(room) as usize / 4 * 4;
+    if inside == 0 { Ok(()) } else { state.store(va, &registers(state, data, bytes)[..inside]) }
 }
