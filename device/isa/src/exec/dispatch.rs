@@ -42,15 +42,20 @@ fn run_either(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit
 pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next: &mut Next<'_>) -> Stop {
     loop {
         let mut more = None;
+        // Whether the wave has come from another region.
+        let mut has_come = false;
         let stop = run_with(wave, env, budget, |wave, machine, region, mut limit| {
             loop {
                 if let Err(stop) = run_fresh(wave, machine, region, limit) {
+                    has_come = true;
                     return stop;
                 }
-                limit = match next(wave, machine.lds) {
+                let touched = region.machine_code().filter(|_| !has_come).and_then(Compiled::touched);
+                limit = match next(wave, machine.lds, touched) {
                     Some(limit) => limit,
                     None => return Some(Stop::EndProgram),
                 };
+                has_come = false;
                 let key = Key { pc: region.key.pc, ..key_of(wave) };
                 let goes_on = key == region.key && region.index_of(wave.pc).is_some();
                 if !goes_on || machine.refetch || wave.is_halted() {

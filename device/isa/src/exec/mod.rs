@@ -63,6 +63,7 @@ mod vop_int;
 mod wmma;
 mod wmma_spread;
 
+pub use crate::tier1::Touched;
 pub use barrier::Barriers;
 pub use coverage::{Coverage, coverage, supports};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
@@ -214,8 +215,9 @@ pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
 }
 
 /// Makes a wave that has ended into another that is to run, [started](Wave::start_as) in its storage; its budget, or `None` where
-/// there is none. LDS is for it to make ready, where the next one is of another workgroup.
-pub type Next<'a> = dyn FnMut(&mut Wave, &mut Lds) -> Option<u64> + 'a;
+/// there is none. LDS is for it to make ready, where the next one is of another workgroup. What the ended wave has changed since its
+/// own start is for [`Wave::start_behind`].
+pub type Next<'a> = dyn FnMut(&mut Wave, &mut Lds, Option<&Touched>) -> Option<u64> + 'a;
 
 /// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`] would run each
 /// with its budget, without what is the same for all of them.

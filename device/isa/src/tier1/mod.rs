@@ -45,11 +45,19 @@ mod smem;
 mod template;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod touched;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use none::Compiled;
+pub use none::Touched;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use none::{Compiled, LINE};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use run::Compiled;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use touched::LINE;
+#[cfg(target_arch = "x86_64")]
+pub use touched::Touched;
 
 /// Uses of a region, and hundreds of instructions executed in it, after which it is compiled.
 pub(crate) const HOT: u32 = 48;

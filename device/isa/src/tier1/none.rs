@@ -10,6 +10,18 @@ use crate::wave::Wave;
 #[derive(Debug)]
 pub(crate) enum Compiled {}
 
+/// Scalar registers of a line.
+pub(crate) const LINE: usize = 16;
+
+/// Registers that code may leave changed: of no code, here.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// None.
+    pub(crate) lines: u16,
+    /// None.
+    pub(crate) rows: Box<[(u32, u32)]>,
+}
+
 impl Compiled {
     /// None.
     pub(crate) fn new(_: &[Di], _: &[Form], _: u32) -> Option<Compiled> {
@@ -19,6 +31,11 @@ impl Compiled {
     /// No element has one.
     pub(crate) fn has_template(_: Form, _: &Di, _: u32) -> bool {
         false
+    }
+
+    /// Never called.
+    pub(crate) fn touched(&self) -> Option<&Touched> {
+        match *self {}
     }
 
     /// Never called.

@@ -5,6 +5,7 @@
 use super::code_memory::CodeMemory;
 use super::compile::{NO_ENTRY, Source, compile, is_covered};
 use super::form::Form;
+use super::touched::{Touched, touched};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
 
@@ -18,6 +19,7 @@ pub(crate) struct Compiled {
     memory: CodeMemory,
     /// Offset of each element's code, if it can be entered there.
     entries: Box<[u32]>,
+    touched: Option<Touched>,
 }
 
 /// Calls an element's handler.
@@ -34,7 +36,14 @@ impl Compiled {
     /// Compiles the elements of a region; `None` where there is no memory for code.
     pub(crate) fn new(code: &[Di], forms: &[Form], halves: u32) -> Option<Compiled> {
         let made = compile(Source { code, forms, halves }, invoke);
-        Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries })
+        let touched = touched(code, forms, halves);
+        Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries, touched })
+    }
+
+    /// Which registers the region's elements may change, if that is known.
+    #[inline(always)]
+    pub(crate) fn touched(&self) -> Option<&Touched> {
+        self.touched.as_ref()
     }
 
     /// Whether code does an element without its handler, usually.

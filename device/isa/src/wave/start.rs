@@ -4,6 +4,7 @@ use super::{Chunk, Wave, WaveInit, ZERO_ROW};
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::registers::slot;
+use crate::tier1::{LINE, Touched};
 
 /// What the waves of a grid have in common when they start: worked out once, and copied into each of them.
 #[derive(Clone, Debug)]
@@ -53,6 +54,52 @@ impl Wave {
         self.s[..REGISTERS].copy_from_slice(&start.0.s[..REGISTERS]);
         self.s[VALUES..].copy_from_slice(&start.0.s[VALUES..]);
         self.take_over(&start.0);
+        self.set_own(own);
+    }
+
+    /// As [`Wave::start_as`], where the wave in this storage was started as `start` says, has ended, and has changed nothing but what
+    /// `touched` says.
+    #[inline(always)]
+    pub fn start_behind(&mut self, start: &Start, own: &Own<'_>, touched: &Touched) {
+        for &(first, end) in &touched.rows {
+            if let Some(rows) = self.v.0.get_mut(first as usize..end as usize) {
+                rows.fill(ZERO_ROW);
+            }
+        }
+        let mut lines = touched.lines;
+        while lines != 0 {
+            let first = lines.trailing_zeros() as usize % 16 * LINE;
+            self.s[first..first + LINE].copy_from_slice(&start.0.s[first..first + LINE]);
+            lines &= lines - 1;
+        }
+        self.watched = start.0.watched;
+        self.pc = start.0.pc;
+        (self.instructions, self.raised, self.trapsts, self.done, self.lds_order) = (0, 0, 0, 0, 0);
+        self.looked = false;
+        self.set_own(own);
+        #[cfg(debug_assertions)]
+        self.assert_started(start, own);
+    }
+
+    /// That it is as [`Wave::start_as`] would have left it, trap temporaries aside, which whoever sets them sets anew.
+    #[cfg(debug_assertions)]
+    fn assert_started(&self, start: &Start, own: &Own<'_>) {
+        let mut other = self.clone();
+        other.start_as(start, own);
+        let used = (u32::from(self.registers) * self.halves) as usize;
+        let rows = |wave: &Wave, row: usize| wave.v.row(row as u32).map(|chunk| chunk.0);
+        assert!((0..used).all(|row| rows(self, row) == rows(&other, row)), "vector registers");
+        let kept = slot::TTMP0..slot::TTMP0 + 16;
+        let scalars = (0..REGISTERS).chain(VALUES..256).filter(|place| !kept.contains(place));
+        for place in scalars {
+            assert_eq!(self.s[place], other.s[place], "scalar register {place}");
+        }
+        other.s = self.s;
+        assert_eq!(self.save(), other.save());
+    }
+
+    #[inline(always)]
+    fn set_own(&mut self, own: &Own<'_>) {
         self.hw_id = own.hw_ids;
         self.scratch_base = own.scratch_base;
         if self.file.flat_scratch.is_some() {

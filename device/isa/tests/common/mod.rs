@@ -363,6 +363,20 @@ impl Gpu {
         }
     }
 
+    /// Runs one wave until it stops, and those that `next` makes of it.
+    pub(crate) fn run_many(&mut self, wave: &mut Wave, budget: u64, next: &mut exec::Next<'_>) -> Stop {
+        let mut env = Env {
+            mmu: &self.memory,
+            tlb: &mut self.tlb,
+            code: &mut self.code,
+            lds: &mut self.lds,
+            apertures: APERTURES,
+            clock: &|| 0,
+            code_epoch: self.epoch,
+        };
+        exec::run_many(wave, &mut env, budget, next)
+    }
+
     /// Executes the one instruction that a wave is at.
     pub(crate) fn step_one(&mut self, wave: &mut Wave) -> Stop {
         let mut env = Env {

@@ -15,6 +15,7 @@ mod modes;
 mod order;
 mod rare;
 mod resume;
+mod series;
 mod shared;
 mod true16;
 mod words;

@@ -1,5 +1,6 @@
 //! The waves of many workgroups of a launch, started one after the other in one place.
 
+use belfry_isa::exec::Touched;
 use belfry_isa::wave::{Own, Start, Wave};
 
 use super::{Launch, OWN_SGPRS, WaveSeat};
@@ -70,7 +71,8 @@ impl Series {
         id
     }
 
-    /// As [`Launch::start_wave`] with the parts of the seat, in the storage of any wave.
+    /// As [`Launch::start_wave`] with the parts of the seat, in the storage of any wave; or of one that was started by this and has
+    /// changed nothing but what it has touched.
     #[inline(always)]
     pub(in crate::shader) fn start(
         &self,
@@ -79,6 +81,7 @@ impl Series {
         id: [u32; 3],
         number: u32,
         (exec, v0): &(u64, [u32; 64]),
+        touched: Option<&Touched>,
     ) {
         let Some(part) = self.parts.get(number as usize) else { return };
         let chip = part.seat.chip;
@@ -100,7 +103,10 @@ impl Series {
             ],
             scratch_base: part.scratch_base,
         };
-        wave.start_as(&self.start, &own);
+        match touched {
+            Some(touched) => wave.start_behind(&self.start, &own, touched),
+            None => wave.start_as(&self.start, &own),
+        }
         if self.has_ttmps {
             (chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
         }
@@ -140,7 +146,7 @@ mod tests {
         for number in 0..3 {
             let lanes = &ids[number as usize];
             launch.start_wave(&mut waves, [9, 8, 7], (number, 3), lanes, seat);
-            series.start(&launch, &mut other, [9, 8, 7], number, lanes);
+            series.start(&launch, &mut other, [9, 8, 7], number, lanes, None);
             assert_eq!(other.save(), waves[number as usize].save(), "{number}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use belfry_isa::exec::{self, Barriers, Env, Stop};
+use belfry_isa::exec::{self, Barriers, Env, Stop, Touched};
 use belfry_isa::wave::Wave;
 
 use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
@@ -37,8 +37,9 @@ impl Claimed<'_> {
     }
 
     /// Has the wave take turns, if there are others in its workgroup.
-    fn start(&self, wave: &mut Wave, id: [u32; 3], number: usize) {
-        self.series.start(self.launch, wave, id, number as u32, &self.lanes[number]);
+    #[inline(always)]
+    fn start(&self, wave: &mut Wave, (id, number): ([u32; 3], usize), touched: Option<&Touched>) {
+        self.series.start(self.launch, wave, id, number as u32, &self.lanes[number], touched);
         wave.take_turns(self.lanes.len() > 1);
     }
 }
@@ -70,7 +71,7 @@ impl Workgroup {
         let Some((wave, _)) = self.waves.split_first_mut() else { return Outcome::Done };
         self.lds.reset(claimed.launch.lds_size);
         self.lds.barriers = Barriers::new(count as u32);
-        claimed.start(wave, id, 0);
+        claimed.start(wave, (id, 0), None);
         let mut env = Env {
             mmu: turn.mmu,
             tlb: &mut *turn.tlb,
@@ -84,11 +85,10 @@ impl Workgroup {
         let mut begun_with = *turn.budget + claimed.cost;
         let mut was_stopped = false;
         let quantum = WAVE_QUANTUM.min(*turn.budget);
-        let stop = exec::run_many(wave, &mut env, quantum, &mut |wave, lds| {
+        let stop = exec::run_many(wave, &mut env, quantum, &mut |wave, lds, touched| {
             turn.stats.wave_instructions += wave.instructions;
             turn.stats.waves += 1;
             *turn.budget = turn.budget.saturating_sub(wave.instructions + SWITCH_COST);
-            lds.barriers.leave();
             number += 1;
             was_stopped = (turn.stopping)();
             if number == count {
@@ -101,13 +101,17 @@ impl Workgroup {
                 begun_with = *turn.budget;
                 *turn.budget = turn.budget.saturating_sub(claimed.cost);
                 number = 0;
-                lds.reset(claimed.launch.lds_size);
+                if claimed.launch.lds_size != 0 {
+                    lds.reset(claimed.launch.lds_size);
+                }
                 lds.barriers = Barriers::new(count as u32);
+            } else {
+                lds.barriers.leave();
             }
             if was_stopped || *turn.budget == 0 {
                 return None;
             }
-            claimed.start(wave, id, number);
+            claimed.start(wave, (id, number), touched);
             Some(WAVE_QUANTUM.min(*turn.budget))
         });
         self.id = id;
@@ -145,7 +149,7 @@ impl Workgroup {
             self.waves.swap(0, running);
         }
         for other in (0..self.count).filter(|other| Some(*other) != runs) {
-            claimed.start(&mut self.waves[other], self.id, other);
+            claimed.start(&mut self.waves[other], (self.id, other), None);
         }
         self.states.clear();
         self.states.extend((0..self.count).map(

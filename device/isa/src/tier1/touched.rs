@@ -1,0 +1,100 @@
+//! Which registers a region's code may leave changed.
+
+use super::form::Form;
+use super::template;
+use crate::exec::di::Di;
+use crate::registers::slot;
+
+/// Scalar registers of a line.
+pub(crate) const LINE: usize = 16;
+
+/// What a wave's storage has in other places than these is as it was when the wave came into the region.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// Lines of scalar registers, sixteen each.
+    pub(crate) lines: u16,
+    /// Rows of vector registers, in ascending ranges: the first one, and one behind the last.
+    pub(crate) rows: Box<[(u32, u32)]>,
+}
+
+/// What the elements of a region touch; `None` if one of them is done by a handler in whatever way that likes.
+pub(super) fn touched(code: &[Di], forms: &[Form], halves: u32) -> Option<Touched> {
+    let mut lines = 0;
+    let mut scalars = |from: u32, count: u32| {
+        (from..from + count).for_each(|register| lines |= 1 << ((register as usize & 255) / LINE));
+    };
+    let mut rows = Vec::new();
+    for (d, &form) in code.iter().zip(forms) {
+        if !super::compile::is_covered(form, d, halves) {
+            return None;
+        }
+        rows.extend(template::rows(form, d, halves));
+        // Masks and 64-bit results are pairs.
+        match form {
+            Form::Compare(_) => scalars(d.dst, 2),
+            Form::Carry(_) => scalars(d.dst2, 2),
+            Form::ScalarLoad(dwords) => scalars(d.dst, dwords),
+            Form::Scalar(_) | Form::ExecMask { .. } => {
+                scalars(d.dst, 2);
+                scalars(slot::SCC as u32, 1);
+                scalars(slot::EXEC as u32, 2);
+            }
+            _ => {}
+        }
+    }
+    rows.sort_unstable();
+    rows.dedup();
+    let ranges = rows.chunk_by(|row, next| row + 1 == *next);
+    let rows = ranges.filter_map(|range| Some((*range.first()?, range.last()? + 1))).collect();
+    Some(Touched { lines, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::di::{Flow, Kind, Source};
+    use crate::exec::properties::Moves;
+    use crate::inst::Op;
+
+    fn element(dst: u32, dst2: u32, rows: [u32; 3]) -> Di {
+        let vector = |value| Source { value, kind: Kind::Vector, ..Source::ZERO };
+        Di {
+            f: |_, _, _| Flow::NEXT,
+            dst,
+            dst2,
+            src: rows.map(vector),
+            imm: 0,
+            flags: 0,
+            omod: 0,
+            count: 1,
+            aux: 0,
+        }
+    }
+
+    #[test]
+    fn results_of_every_kind_are_touched() {
+        let code = [
+            element(9, 0, [4, 5, 0]),
+            element(12, 106, [4, 5, 0]),
+            element(20, 0, [8, 0, 0]),
+            element(33, 0, [0; 3]),
+        ];
+        let forms = [
+            Form::Vector(Op::V_ADD_NC_U32),
+            Form::Carry(Op::V_ADD_CO_U32),
+            Form::GlobalLoad(Moves::Dwords(4)),
+            Form::ExecMask { saves: true, wide: false },
+        ];
+        let touched = touched(&code, &forms, 1).unwrap();
+        assert_eq!(*touched.rows, [(4, 6), (8, 10), (12, 13), (20, 24)]);
+        let lines = [33, 106, 126, 253].map(|register| 1 << (register / LINE));
+        assert_eq!(touched.lines, lines.into_iter().fold(0, |all, line| all | line));
+    }
+
+    #[test]
+    fn nothing_is_known_of_what_handlers_touch() {
+        assert!(touched(&[element(0, 0, [0; 3])], &[Form::Call], 1).is_none());
+        let end = touched(&[element(0, 0, [0; 3])], &[Form::End], 1).unwrap();
+        assert!(end.lines == 0 && end.rows.is_empty());
+    }
+}

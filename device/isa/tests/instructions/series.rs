@@ -1,0 +1,100 @@
+//! Waves that follow each other in one storage: each ends with what it would leave if it were the first there.
+
+use belfry_isa::exec::Stop;
+use belfry_isa::inst::WaveSize;
+use belfry_isa::lanes::Backend;
+use belfry_isa::wave::{Own, Start, Wave, WaveInit};
+
+use super::{Bench, lanes};
+
+/// s_add_u32 s20, s20, s3; v_add_nc_u32_e32 v9, v9, v0: what a wave finds there is added to.
+const ADD: [u32; 2] = [0x8014_0314, 0x4a12_0109];
+/// s_mov_b32 exec_lo, s3; v_add_nc_u32_e32 v4, v4, v0.
+const SOME_LANES: [u32; 2] = [0xbefe_0003, 0x4a08_0104];
+/// v_readfirstlane_b32 s7, v0.
+const BY_HANDLER: [u32; 1] = [0x7e0e_0500];
+/// s_setpc_b64 s[10:11].
+const AWAY: [u32; 1] = [0xbe80_480a];
+/// s_endpgm.
+const END: [u32; 1] = [0xbfb0_0000];
+const WAVES: u32 = 6;
+
+/// `v0`, `s3` and what else a wave starts with of its own.
+fn own(number: u32) -> ([u32; 64], [u32; 1]) {
+    (lanes(|lane| lane * 7 + number), [0xff0f + number])
+}
+
+fn own_of<'a>(v0: &'a [u32; 64], s3: &'a [u32; 1]) -> Own<'a> {
+    Own { exec: u64::MAX, v0, sgprs: (3, s3), hw_ids: [0; 2], scratch_base: 0 }
+}
+
+fn common<'a>(bench: &Bench, sgprs: &'a [u32; 12], size: WaveSize) -> WaveInit<'a> {
+    WaveInit { pc: bench.pc, wave_size: size, vgpr_count: 32, sgprs, ..WaveInit::default() }
+}
+
+fn check(words: &[u32], away: u64, size: WaveSize) {
+    for backend in Backend::all() {
+        let mut bench = Bench::new(backend, words);
+        let mut sgprs = [1; 12];
+        let to = bench.pc + away * 4;
+        (sgprs[10], sgprs[11]) = (to as u32, (to >> 32) as u32);
+        let start_with = common(&bench, &sgprs, size);
+        let alone: Vec<_> = (0..WAVES)
+            .map(|number| {
+                let (v0, [s3]) = own(number);
+                let mut sgprs = sgprs;
+                sgprs[3] = s3;
+                let mut wave = Wave::new(&WaveInit {
+                    sgprs: &sgprs,
+                    vgprs: &[v0],
+                    exec: u64::MAX,
+                    ..common(&bench, &sgprs, size)
+                });
+                assert_eq!(bench.run(&mut wave), Stop::EndProgram);
+                wave.save()
+            })
+            .collect();
+        let mut start = Start::default();
+        start.set(&start_with);
+        let mut wave = Wave::new(&start_with);
+        let (v0, s3) = own(0);
+        wave.start_as(&start, &own_of(&v0, &s3));
+        let (mut ended, mut quick) = (Vec::new(), 0);
+        let stop = bench.gpu.run_many(&mut wave, 1000, &mut |wave, _, touched| {
+            ended.push(wave.save());
+            let number = ended.len() as u32;
+            if number == WAVES {
+                return None;
+            }
+            let (v0, s3) = own(number);
+            match touched {
+                Some(touched) => wave.start_behind(&start, &own_of(&v0, &s3), touched),
+                None => wave.start_as(&start, &own_of(&v0, &s3)),
+            }
+            quick += u32::from(touched.is_some());
+            Some(1000)
+        });
+        assert_eq!(stop, Stop::EndProgram);
+        assert!(ended.len() == alone.len() && ended == alone, "{:?} {:?}", backend.kind(), backend.tier());
+        let compiles = backend.tier() == belfry_isa::lanes::Tier::One;
+        let known = compiles && away == 0 && !words.contains(&BY_HANDLER[0]);
+        assert_eq!(quick, if known { WAVES - 1 } else { 0 }, "{:?}", backend.tier());
+    }
+}
+
+#[test]
+fn waves_in_one_storage_end_as_they_do_alone() {
+    for size in [WaveSize::Wave32, WaveSize::Wave64] {
+        check(&[&ADD[..], &END].concat(), 0, size);
+        check(&[&ADD[..], &SOME_LANES, &END].concat(), 0, size);
+        check(&[&SOME_LANES[..], &ADD, &END].concat(), 0, size);
+        check(&[&ADD[..], &BY_HANDLER, &END].concat(), 0, size);
+        check(&END, 0, size);
+    }
+}
+
+#[test]
+fn waves_that_go_elsewhere_leave_nothing_behind() {
+    let words = [&ADD[..], &AWAY, &END, &SOME_LANES, &END].concat();
+    check(&words, 4, WaveSize::Wave32);
+}
