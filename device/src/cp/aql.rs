@@ -27,6 +27,7 @@ use super::{AqlConfig, barrier, complete, indirect};
 use crate::chip::TmpRing;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
+use crate::trace::{Job, JobScope, TraceEvent};
 use crate::vm::{AddressSpace, Fault};
 
 pub(crate) use save::SavedAql;
@@ -51,6 +52,8 @@ pub struct AqlQueue {
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
+    /// Behind the last packet that was recorded.
+    traced: u64,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -106,6 +109,7 @@ impl AqlQueue {
             started: VecDeque::new(),
             scratch: None,
             waiting: Waiting::Nothing,
+            traced: 0,
         }
     }
 
@@ -237,6 +241,7 @@ impl AqlQueue {
             // The producer has changed its mind about a packet half executed.
             self.waiting = Waiting::Nothing;
         }
+        let _scope = self.trace_packet(header, packet[0]);
         match header.packet_type() {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
             PacketType::BARRIER_AND => {
@@ -253,6 +258,28 @@ impl AqlQueue {
             other => Err(Cause::PacketType(other.0)),
         }
         .map(Some)
+    }
+
+    /// Records a packet when it is looked at first; what follows belongs to it.
+    fn trace_packet(&mut self, header: PacketHeader, first: u32) -> JobScope {
+        let tracer = self.state.tracer();
+        if !tracer.is_on() {
+            return tracer.scope(Job::NONE);
+        }
+        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.fetch_index));
+        if self.traced <= self.fetch_index {
+            self.traced = self.fetch_index.wrapping_add(1);
+            let kind = match (header.packet_type(), AmdFormat((first >> 16) as u8)) {
+                (PacketType::KERNEL_DISPATCH, _) => "KERNEL_DISPATCH",
+                (PacketType::BARRIER_AND, _) => "BARRIER_AND",
+                (PacketType::BARRIER_OR, _) => "BARRIER_OR",
+                (PacketType::VENDOR_SPECIFIC, AmdFormat::PM4_IB) => "PM4_IB",
+                (PacketType::VENDOR_SPECIFIC, AmdFormat::BARRIER_VALUE) => "BARRIER_VALUE",
+                _ => "unknown",
+            };
+            self.state.trace(TraceEvent::Packet { kind, index: self.fetch_index });
+        }
+        scope
     }
 
     /// Completes a packet that has nothing more to do, or leaves it for later.
@@ -339,6 +366,8 @@ impl AqlQueue {
             self.waiting = Waiting::Reclaim;
         }
         let grid = prepared.launch.grid;
+        let (workgroup, kernel_object) = (prepared.launch.workgroup, packet.kernel_object);
+        self.state.trace(TraceEvent::DispatchStart { kernel_object, grid, workgroup });
         let owner = Arc::clone(&in_flight);
         self.shader
             .submit(&self.state.shader, prepared.launch, owner)

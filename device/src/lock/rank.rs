@@ -115,6 +115,7 @@ ranks! {
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",
+    TraceEpochs = "Tracer.epochs",
     Console = "Console.state",
     Ending = "Ending.reason",
     RootBusDecoded = "RootBus.decoded",
