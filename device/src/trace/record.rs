@@ -104,8 +104,6 @@ kinds! {
     Evicted = 38, "eviction", ["process"];
     /// The queues of a process were restored.
     Restored = 39, "restore", ["process"];
-    /// Pages of shared virtual memory moved.
-    Migrated = 40, "migration", ["process", "address", "pages", "to_vram"];
 }
 
 /// Number of records that hold text.

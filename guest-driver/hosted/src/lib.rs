@@ -27,6 +27,7 @@ mod smi;
 mod sync;
 mod syncobj;
 mod time;
+mod trace;
 
 pub use belfry_kfd_core::{Errno, card};
 pub use error::Error;
