@@ -6,6 +6,7 @@
 
 mod context;
 mod save;
+mod trace;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use super::{AqlConfig, barrier, complete, indirect};
 use crate::chip::TmpRing;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
-use crate::trace::{Job, JobScope, TraceEvent};
+use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, Fault};
 
 pub(crate) use save::SavedAql;
@@ -258,28 +259,6 @@ impl AqlQueue {
             other => Err(Cause::PacketType(other.0)),
         }
         .map(Some)
-    }
-
-    /// Records a packet when it is looked at first; what follows belongs to it.
-    fn trace_packet(&mut self, header: PacketHeader, first: u32) -> JobScope {
-        let tracer = self.state.tracer();
-        if !tracer.is_on() {
-            return tracer.scope(Job::NONE);
-        }
-        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.fetch_index));
-        if self.traced <= self.fetch_index {
-            self.traced = self.fetch_index.wrapping_add(1);
-            let kind = match (header.packet_type(), AmdFormat((first >> 16) as u8)) {
-                (PacketType::KERNEL_DISPATCH, _) => "KERNEL_DISPATCH",
-                (PacketType::BARRIER_AND, _) => "BARRIER_AND",
-                (PacketType::BARRIER_OR, _) => "BARRIER_OR",
-                (PacketType::VENDOR_SPECIFIC, AmdFormat::PM4_IB) => "PM4_IB",
-                (PacketType::VENDOR_SPECIFIC, AmdFormat::BARRIER_VALUE) => "BARRIER_VALUE",
-                _ => "unknown",
-            };
-            self.state.trace(TraceEvent::Packet { kind, index: self.fetch_index });
-        }
-        scope
     }
 
     /// Completes a packet that has nothing more to do, or leaves it for later.
