@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belfry_device::trace::{Contents, Ring, TraceSink};
+use belfry_device::trace::{Contents, Ring, RingError, TraceSink};
 use vm_memory::{FileOffset, MmapRegion};
 
 use super::{Format, Only, Time, Trace, TraceError, write};
@@ -50,10 +50,14 @@ impl Recording {
             let path = path.to_owned();
             move |source| TraceError::File { path, source }
         };
+        let size = usize::try_from(options.size).unwrap_or(usize::MAX).checked_next_multiple_of(4096);
+        let size = size.ok_or_else(|| TraceError::Memory(format!("{} bytes", options.size)))?;
+        if size < Ring::LEAST {
+            return Err(RingError::Size { bytes: size, least: Ring::LEAST }.into());
+        }
         let path = &options.path;
         let out =
             OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(failed(path))?;
-        let size = usize::try_from(options.size).unwrap_or(usize::MAX).next_multiple_of(4096);
         let is_file = out.metadata().is_ok_and(|metadata| metadata.is_file());
         let (memory, ring_path) = if is_file {
             let mut ring_path = path.clone().into_os_string();
